@@ -44,7 +44,7 @@ function setting (key: string, schema: JsonSchema, indent: string): string {
     inner.map(([name, value]) => setting(name, value as JsonSchema, indent + '  ')).join('')
 }
 
-/** The commented-out key. A key without a default shows an example, or only its form as a comment. */
+/** The commented-out line of a key; a key without a default shows an example or a placeholder. */
 function line (key: string, schema: JsonSchema, indent: string): string {
   const examples = schema['examples']
   const value = 'default' in schema ? schema['default'] : Array.isArray(examples) ? examples[0] : undefined
@@ -71,7 +71,7 @@ function text (value: unknown): string { return typeof value === 'string' ? valu
 
 function capital (words: string): string { return words.slice(0, 1).toUpperCase() + words.slice(1) }
 
-/** Comment lines, wrapped at words. */
+/** Wraps text into comment lines at word boundaries. */
 function prose (words: string, indent: string): string {
   const lines: string[] = []
   let current = ''

@@ -1,4 +1,4 @@
-/** The texts that people read, taken from the sources, so that those of one plugin can be judged together. */
+/** Extracts from the sources the texts that people read, so that each plugin's can be judged together. */
 import { readFileSync } from 'node:fs'
 import ts from 'typescript'
 import { GLOSSARY, page, table } from './pages.js'
@@ -10,7 +10,7 @@ const SQL = /^(SELECT|INSERT|UPDATE|DELETE|CREATE|PRAGMA|BEGIN|DROP|ALTER|WITH)\
 const CODE = /=>|\{%|<\||;$|;\n|^\w+="/
 const WORD = /(^|[\s("'`])[A-Za-z][a-z']*(?=[\s,.;:!?)"'`]|$)/g
 
-/** The messages of one source file, in order. Pure. */
+/** The messages of one source file, in source order. Pure. */
 export function messagesIn (path: string, source: string): Message[] {
   const tree = ts.createSourceFile(path, source, ts.ScriptTarget.ESNext, true)
   const found: Message[] = []
@@ -27,13 +27,13 @@ export function messagesIn (path: string, source: string): Message[] {
   return found
 }
 
-/** Literals within the values of a template or a sum are messages of their own. */
+/** Literals inside the values of a template or a concatenation are separate messages. */
 function inside (node: ts.Node, visit: (node: ts.Node) => void): void {
   if (ts.isTemplateExpression(node)) for (const { expression } of node.templateSpans) visit(expression)
   else if (ts.isBinaryExpression(node)) for (const side of [node.left, node.right]) inside(side, visit)
 }
 
-/** The text of a literal, a template or a sum of them; undefined for another expression. */
+/** The text of a literal, a template or a concatenation; undefined for another expression. */
 function textOf (node: ts.Node): string | undefined {
   if (ts.isStringLiteralLike(node)) return node.text
   if (ts.isTemplateExpression(node)) {
@@ -46,7 +46,7 @@ function textOf (node: ts.Node): string | undefined {
   return (left ?? valueOf(node.left)) + (right ?? valueOf(node.right))
 }
 
-/** How a value is shown: `{name}`, from its last name. */
+/** Placeholder for an inserted value: the last name of its expression, as `{name}`. */
 function valueOf (node: ts.Expression): string {
   const name = /(\w+)(\(.*\))?$/s.exec(node.getText().trim())?.[1]
   return `{${name === undefined || name.length > 24 ? '…' : name}}`

@@ -3,7 +3,7 @@ import type { OpenAPI3 } from 'openapi-typescript'
 
 type Operation = Record<'responses', Record<string, { content?: Record<string, { schema: object }> }>>
 
-/** The JSON replies of an OpenAPI document as types, named by route: `Replies['GET /v1/tokens']`. */
+/** Types for the JSON replies of an OpenAPI document, named by route: `Replies['GET /v1/tokens']`. */
 export async function replyTypes (document: string): Promise<string> {
   const { paths } = JSON.parse(document) as { paths: Record<string, Record<string, Operation>> }
   const schemas = Object.entries(paths).flatMap(([path, methods]) =>

@@ -1,6 +1,6 @@
 /**
- * For `plugins/cluster` alone. It repeats the parts of `index.ts` that the plugin uses, so that the election
- * and its simulator load little.
+ * Kernel exports for `plugins/cluster` only. Repeats parts of `index.ts`, so that loading the election
+ * and its simulator load few modules.
  */
 export type { Audit, Change } from './api/audit.js'
 export { backoffMs } from './api/backoff.js'

@@ -1,4 +1,4 @@
-/** The part of the kernel that the plugins of this repository may import; other plugins use `public.ts`. */
+/** Kernel exports for the plugins in this repository; third-party plugins use `public.ts`. */
 export * from './public.js'
 export type {
   CapabilityDecl, ChunkMedia, CommandDecl, ConflictDecl, ErrorDecl, EventDecl, IoMode, ReadyCheck, RouteDecl,

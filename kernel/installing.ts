@@ -1,4 +1,4 @@
-/** For `plugins/packages` alone, whose verbs change the plugins of a home; no node runs this code. */
+/** Kernel exports for `plugins/packages` only, whose verbs change a home's plugins; nodes do not use them. */
 export { failuresOf } from './cli/contributed.js'
 export { prepareHome, takeLock } from './boot/home.js'
 export {

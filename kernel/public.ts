@@ -1,4 +1,4 @@
-/** The kernel's part of `svc/plugin`, for plugins outside this repository. */
+/** The kernel's exports in `svc/plugin`, for plugins outside this repository. */
 export { definePlugin, defineService, durableEvent, Reply } from './api/plugin.js'
 export type {
   Caller, CapabilityCall, CapabilityChunk, Context, Logger, Manifest, NodeInfo, Plugin, RouteRequest, Section,

@@ -12,7 +12,7 @@ const nameOf = ({ method, url }: RouteDecl): string => `${method} ${url}`
 const changing = allRoutes(bundled.map(({ manifest }) => manifest)).map(({ decl }) => decl)
   .filter(({ method }) => method !== 'GET')
 
-/** Reason why a route other than GET is not audited. */
+/** Routes other than GET that are not audited, each with its reason. */
 const exceptions: Readonly<Record<string, string>> = {
   'POST /v1/devices/pair': 'a stranger\'s word; what the operator confirms is recorded',
   'POST /v1/devices/pair/:attempt': 'the same',
@@ -31,7 +31,7 @@ t.test('every route that changes something is audited, or has a reason why not',
   const named = new Set(changing.map(nameOf))
   for (const route of changing) {
     const name = nameOf(route)
-    // Requests of `invoke` change nothing in the cluster; callers can only cancel their own.
+    // Requests with authority `invoke` do not change the cluster; a caller can cancel only its own tasks.
     if (route.authority === 'invoke') t.notOk(isAudited(route), name)
     else t.equal(isAudited(route), exceptions[name] === undefined, name)
   }
@@ -39,10 +39,10 @@ t.test('every route that changes something is audited, or has a reason why not',
   t.end()
 })
 
-/** Names that suggest a usable secret. */
+/** Field names that suggest a usable secret. */
 const SECRET = /pass(word|phrase|wd)|secret|(^|_)token$|credential|api_?key|private_?key|cookie|proof/i
 
-/** A value of a schema with the canary in every text, including additional fields. */
+/** A value that matches the schema, with the canary in every string and in additional fields. */
 function planted (schema: JsonSchema | undefined, canary: string, depth = 0): unknown {
   if (schema === undefined || depth > 6) return canary
   const { type, items, properties, anyOf, oneOf } = schema as Record<string, unknown>

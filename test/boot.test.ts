@@ -15,15 +15,13 @@ import type { SvcNode } from '../kernel/boot/node.js'
 const hasIpv6 = Object.values(networkInterfaces()).flat().some((one) => one?.address === '::1')
 
 interface Given {
-  /** Bundled plugins; all of them when absent. */
+  /** Bundled plugins to boot with; all when absent. */
   plugins?: readonly Plugin[]
-  /** Text of svc.yaml. */
   yaml?: string
-  /** Further files in the home. */
+  /** Other files in the home, by name. */
   files?: Record<string, string>
 }
 
-/** A separate home with these files. */
 function home (t: Test, { yaml, files = {} }: Given): string {
   const folder = mkdtempSync(join(tmpdir(), 'svc-boot-'))
   t.teardown(() => { rmSync(folder, { recursive: true, force: true }) })
@@ -32,7 +30,7 @@ function home (t: Test, { yaml, files = {} }: Given): string {
   return folder
 }
 
-/** Boots without a model: the engines need the built package, and are tested with it elsewhere. */
+/** Boots without models: the engines need the built package, and other tests cover them with it. */
 async function boot (folder: string, { plugins = bundled }: Given = {}): Promise<SvcNode> {
   const places = plugins.some((p) => p.manifest.name === 'placement')
   return await createNode({
@@ -42,7 +40,7 @@ async function boot (folder: string, { plugins = bundled }: Given = {}): Promise
   })
 }
 
-/** A node that listens; it stops at the end of the test. */
+/** A listening node, stopped at the end of the test. */
 async function up (t: Test, given: Given = {}): Promise<SvcNode> {
   const node = await boot(home(t, given), given)
   t.teardown(() => node.stop('test'))
@@ -50,7 +48,7 @@ async function up (t: Test, given: Given = {}): Promise<SvcNode> {
   return node
 }
 
-/** The problems that end a boot. */
+/** The problems with which a boot fails. */
 async function problems (t: Test, given: Given): Promise<readonly string[]> {
   const folder = home(t, given)
   const flags = { 'cluster.port': 0 }
@@ -63,7 +61,7 @@ async function problems (t: Test, given: Given): Promise<readonly string[]> {
   return (first as BootError).problems
 }
 
-/** Every set of plugins in which each plugin has its requirements. */
+/** Every set of plugins that contains the requirements of its members. */
 function closedSubsets (plugins: readonly Plugin[]): Plugin[][] {
   const subsets = Array.from({ length: 2 ** plugins.length }, (_, bits) =>
     plugins.filter((_, i) => (bits & 2 ** i) !== 0))
@@ -71,7 +69,7 @@ function closedSubsets (plugins: readonly Plugin[]): Plugin[][] {
     neededBy(manifest).every((need) => subset.some((p) => p.manifest.name === need))))
 }
 
-/** None, all, and for each plugin the smallest set with it and the largest without it. */
+/** No plugin, all plugins, and for each plugin the smallest set with it and the largest set without it. */
 function extremes (subsets: readonly Plugin[][], plugins: readonly Plugin[]): Plugin[][] {
   const bySize = subsets.toSorted((a, b) => a.length - b.length)
   return [...new Set([bySize[0]!, bySize.at(-1)!, ...plugins.flatMap((plugin) => [
@@ -80,7 +78,7 @@ function extremes (subsets: readonly Plugin[][], plugins: readonly Plugin[]): Pl
 }
 
 t.test('closed subsets of the bundled plugins boot, answer and stop', async (t) => {
-  // All sets, whose number doubles with each new plugin, only in the long form: npm run test:faults.
+  // Only the long form (npm run test:faults) tries all sets, whose number doubles with each new plugin.
   const closed = closedSubsets(bundled)
   const subsets = full ? closed : extremes(closed, bundled)
   t.ok(subsets.length > bundled.length, 'more than the plugins one by one')
@@ -253,7 +251,7 @@ t.test('the settings of a disabled plugin are still checked', async (t) => {
   t.match(await problems(t, { yaml }), [/plugins\.runners\.threads: expected a whole number/])
 })
 
-/** Text of a plugin module; `start` is the body of the function. */
+/** Source of a plugin module; `start` is the body of its start function. */
 const guest = (name: string, start: string, extra = ''): string => `export default {
   manifest: { name: '${name}', version: '1.0.0', kernel: '^1.0.0', summary: 'A guest.', ${extra} },
   start (ctx) { ${start} }

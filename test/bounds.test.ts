@@ -13,7 +13,7 @@ const BOUND = { string: 'maxLength', array: 'maxItems', object: 'maxProperties' 
 const INNER =
   ['items', 'additionalProperties', 'anyOf', 'oneOf', 'allOf', 'prefixItems', 'not', 'if', 'then', 'else']
 
-/** The places of a schema without a bound on size or type. */
+/** Paths in a schema whose values have no bound on size or no type. */
 function openPlaces (schema: unknown, at: string): string[] {
   if (Array.isArray(schema)) return schema.flatMap((one, i) => openPlaces(one, `${at}|${i}`))
   // The values of ignored and refused fields are never read.
@@ -43,7 +43,7 @@ t.test('every text, list and object that a client or svc.yaml may send has a bou
     ...parameters.flatMap(({ name, schema }) => openPlaces(schema, `${at} ?${name}`)),
     ...Object.values(requestBody?.content ?? {}).flatMap(({ schema }) => openPlaces(schema, at))
   ])
-  // The payload of a call is checked by the schema of its capability, below.
+  // A call's payload is checked below, against the schema of its capability.
   const payloads = ['call', 'stream'].map((one) => `post /v1/capabilities/${one}.payload: anything`)
   t.same(asked.sort(), payloads)
 
@@ -71,7 +71,7 @@ t.test('answers and errors of other layers are declared with the route', async (
   t.match(removal['431'],
     { content: { 'application/json': { schema: { $ref: '#/components/schemas/Error' } } } })
   const routes: RouteDecl[] = manifests.flatMap((one) => Object.values(one.routes ?? {}))
-  // Fails if `asks` names an unknown route.
+  // Fails if `asks` names a route that does not exist.
   for (const asked of routes.flatMap(({ asks = [] }) => asks)) {
     t.ok(routes.some(({ method, url }) => asked === `${method} ${url}`), asked)
   }

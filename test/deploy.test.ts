@@ -1,4 +1,4 @@
-// The units of docs/deploy: as strict as documented, with a node that works in the sandbox.
+// The systemd units of docs/deploy are as strict as documented, and a node works in their sandbox.
 import { spawnSync } from 'node:child_process'
 import { readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -14,7 +14,7 @@ const ran = (command: string, ...words: string[]): { status: number | null, out:
 const analyses = ran('systemd-analyze', '--version').status === 0
 const runs = process.getuid?.() === 0 && /^(running|degraded)/.test(ran('systemctl', 'is-system-running').out)
 
-/** A unit of the documents with the program of this checkout. */
+/** A unit of docs/deploy that starts the program of this checkout. */
 const unit = (name: string): string => readFileSync(join(root, 'docs/deploy', name), 'utf8')
   .replace('/opt/svc/node_modules/.bin/svc', `${process.execPath} ${cli}`)
 
@@ -48,7 +48,7 @@ t.test('a node under the unit speaks, and is stopped', {
     rmSync(state, { recursive: true, force: true })
     ran('systemctl', 'daemon-reload')
   })
-  // The checkout may be in a home, which the unit hides.
+  // The unit hides homes, one of which may contain the checkout.
   writeFileSync(path, unit('svc.service').replace('User=svc', 'DynamicUser=yes')
     .replace('StateDirectory=svc', `StateDirectory=${name}`)
     .replace('/var/lib/svc', `${state} --port 0`)

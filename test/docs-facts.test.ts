@@ -24,7 +24,7 @@ function under (folder: string, ending: string): string[] {
 
 const folders = ['kernel', 'docs', 'plugins']
 const pages = ['README.md', 'CHANGELOG.md', ...folders.flatMap((folder) => under(folder, '.md'))]
-/** The page without code: fences, indented blocks and comments. */
+/** The text of a page without fenced code, indented blocks and comments. */
 const prose = (text: string): string => text.replace(/^```[\s\S]*?^```$/gm, '').replace(/^ {4}.*$/gm, '')
 
 t.test('every relative link has a target', (t) => {
@@ -75,7 +75,7 @@ t.test('the exports of svc/plugin are documented and few', (t) => {
   t.end()
 })
 
-/** Each walk with its maximum number of files. */
+/** Code walks in docs/architecture.md, with the maximum number of files that each may name. */
 const walks = {
   'A boot': 13, 'A spoken sentence': 34, 'From a pull to a copy on another node': 40, 'A lost node': 17
 }

@@ -9,7 +9,7 @@ const read = (path: string): string => readFileSync(join(root, path), 'utf8')
 const EXAMPLES = ['words', 'beep']
 const source = (path: string): string => join(root, 'docs/examples', path)
 
-/** The files of a project without node_modules, which link to this repository and its running tests. */
+/** Files of an example except node_modules, which link to this repository and its running tests. */
 function files (project: string): string[] {
   return readdirSync(project, { withFileTypes: true }).flatMap((entry) => {
     if (!entry.isDirectory()) return [entry.name]
@@ -18,7 +18,7 @@ function files (project: string): string[] {
   })
 }
 
-/** The example as a separate project outside the repository, linked to svc as `svc plugin new` does it. */
+/** Copies an example out of the repository and links svc into it, as `svc plugin new` does. */
 function project (t: Test, example: string): string {
   const copy = join(folder(t), example)
   cpSync(source(example), copy, { recursive: true })
@@ -30,7 +30,7 @@ function project (t: Test, example: string): string {
   return copy
 }
 
-/** The compiler's errors in the JavaScript of projects. */
+/** TypeScript's errors for the JavaScript of these projects. */
 function mistakes (...projects: string[]): string[] {
   const { config } = ts.readConfigFile(join(root, 'tsconfig.json'), ts.sys.readFile)
   const { compilerOptions } = config as { compilerOptions: object }
@@ -130,7 +130,7 @@ t.test('every command of docs/api.md works as written', { skip }, async (t) => {
   const blocks = [...part!.matchAll(/^```sh\n([\s\S]*?)^```$/gm)].map(([, body]) => body!)
   t.ok(blocks.length > 5)
   const node = await startNode(t, {
-    // Tests ask no public hub: a search gets 409 here.
+    // Disables the hub, since tests must not contact a public hub; a model search then gets 409.
     config: { model_store: { store_path: 'store', hub: { enabled: false } } },
     env: sparing(0)
   })

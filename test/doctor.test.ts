@@ -20,7 +20,7 @@ const placed = (status: Record<string, unknown> | undefined): State => state({
   runners: status === undefined ? {} : { r1: status }
 })
 
-/** Each check as its result, name, message and remedy. */
+/** Compares checks by result, name and message, and remedy. */
 const same = (
   t: Test, title: string, found: Check[], expected: [string, RegExp, RegExp | null][]
 ): void => {
@@ -97,7 +97,7 @@ t.test('reports of the nodes about themselves', async (t) => {
   const runners = [
     runner({ statusKind: 'RunnerFailed', restarts: 3 }), runner({ restarts: 1 }), runner({ restarts: 3 }),
     runner({ inProgressTasks: ['t1'], secondsSinceForward: 45 }), runner({ secondsSinceForward: 900 }),
-    // It was idle for long, and has just got a task.
+    // A long idle time must not count for a runner that has just received a task.
     runner({ inProgressTasks: ['t2'], secondsSinceForward: 900, secondsInStatus: 2 }),
     runner({ modelId: 'never/gave', inProgressTasks: ['t3'], secondsSinceForward: null })
   ]

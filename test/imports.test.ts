@@ -7,24 +7,24 @@ import t from 'tap'
 import ts from 'typescript'
 import { bundled } from '../plugins/index.js'
 
-/** Exceptions for imports between plugins, each with its reason. The list may only shrink. */
+/** Allowed imports between plugins, each with its reason. This list may only shrink. */
 const ALLOWED: Readonly<Record<string, string>> = {
   'plugins/chat/cli/measures.ts -> plugins/capabilities-tts/service.ts': 'svc bench counts seconds of MP3',
   'plugins/dashboard/page/playground/incoming.ts -> plugins/chat/repetition.ts': 'the page has no services',
   ...Object.fromEntries(['part', 'recording', 'tools/nodes', 'tools/slow'].map((file) =>
     [`plugins/tracing/${file}.ts -> plugins/runners/service.ts`, 'it stays on where runners are off']))
 }
-/** For one plugin alone. */
+/** Kernel modules that only the named plugin may import. */
 const OWN: Readonly<Record<string, string>> =
   { cluster: 'kernel/cluster.ts', packages: 'kernel/installing.ts' }
-/** Entry points; those of plugins besides service.ts are for processes that load little. */
+/** Importable entry points; those of plugins besides service.ts are for processes that load few modules. */
 const KERNEL = new RegExp('^kernel/(index|public|cli/index|net/encoding|' +
   'api/(byte-queue|engine|schema|validate))\\.ts$')
 const PLUGIN = new RegExp('^plugins/([^/]+/service\\.ts$|runners/(cards|language|onnx)/|devices/signing/|' +
   'capabilities/(cli/invoke\\.ts$|frames/))')
-/** Stateless functions, which may be used while their plugin is off. */
+/** Stateless modules, which others may import even while the plugin is off. */
 const STATELESS = /^plugins\/runners\/cards\//
-/** For verbs, checks and tools: the command line has every bundled plugin, whether enabled or not. */
+/** Importable by the command line only, which has every bundled plugin, whether enabled or not. */
 const CLI = /^plugins\/(cluster\/cli\/nodes|chat\/cli\/converse)\.ts$/
 const root = fileURLToPath(new URL('..', import.meta.url))
 const git = 'ls-files -co --exclude-standard kernel plugins'.split(' ')
@@ -58,7 +58,7 @@ const wrong = all.filter(({ from, to, isType }) => {
   const [own, other] = [pluginOf(from), pluginOf(to)]
   if (own === '' || own === other) return false
   if (to === OWN[own] || CLI.test(to)) return false
-  // The page has no manifest; tidy.test.ts lists the modules that it may share with nodes.
+  // The dashboard page has no manifest; tidy.test.ts lists the modules that it may share with nodes.
   const isPage = from.startsWith('plugins/dashboard/page/')
   if (other === '') return !KERNEL.test(to) && !isPage
   const needed = needsOf.get(own)?.includes(other) === true || STATELESS.test(to)

@@ -11,7 +11,7 @@ const read = (path: string): string => readFileSync(join(root, path), 'utf8')
 t.test('an install runs only the scripts of sqlite3, and uses no setting unknown to npm', (t) => {
   interface Lock { packages: Record<string, { hasInstallScript?: boolean, os?: string[] }> }
   const { packages } = JSON.parse(read('package-lock.json')) as Lock
-  // onnxruntime-node would download GPU libraries, esbuild search for the binary that is a separate package.
+  // onnxruntime-node's install script would download GPU libraries, esbuild's would search for its binary.
   const run = Object.entries(packages).filter(([, { hasInstallScript }]) => hasInstallScript === true)
   t.same(run.map(([path]) => path).filter((path) => path !== ''), ['node_modules/sqlite3'])
   t.same(read('.npmrc').trim().split('\n').map((line) => line.split('=')[0]), ['fund', 'audit'])
@@ -31,8 +31,8 @@ t.test('llama.cpp is pinned to one version for the CPU of each platform, without
   t.end()
 })
 
-// light-my-request is a direct dependency only for this: its later versions depend on a cookie package that
-// requires Node 22, and an override would not apply to those who install svc as a package.
+// light-my-request is a direct dependency only to pin its version: later ones depend on a cookie package that
+// requires Node 22, and npm ignores overrides in a package installed as a dependency, as svc may be.
 t.test('no dependency of svc requires a newer Node than svc does', (t) => {
   interface Lock { packages: Record<string, { dev?: boolean, engines?: { node?: string } }> }
   const { packages } = JSON.parse(read('package-lock.json')) as Lock

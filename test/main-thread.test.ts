@@ -5,9 +5,9 @@ import t from 'tap'
 import { options } from '../kernel/build/bundle.mjs'
 import type { BuildOptions, Metafile } from 'esbuild'
 
-/** Entries of a node's main thread. */
+/** Entry points of a node's main thread. */
 const NODE = ['kernel/cli/verbs/up.ts', 'kernel/boot/launcher.ts', 'kernel/boot/node.ts', 'plugins/index.ts']
-/** Entries of other processes: jobs of kernel/untrusted, runners, verbs. */
+/** Entry points of other processes: jobs of kernel/untrusted, runners, CLI verbs. */
 const ELSEWHERE = [
   'plugins/staging/cards/derive.ts', 'plugins/llama-cpp/cards/index.ts',
   'plugins/capabilities-tts/card-reader.ts', 'plugins/chat/embed/card-reader.ts',
@@ -26,12 +26,12 @@ const EVALUATES = [
   /^plugins\/llama-cpp\/text\//
 ]
 
-/** Encodes tar headers of the node's own files with the package, and reads no archive. */
+/** Allowed to import tar, because it only encodes headers for the node's own files and reads no archive. */
 const PACKS = 'plugins/diagnostics/capture/tar.ts'
 
 type Inputs = Metafile['inputs']
 
-/** Every module that the entries reach, with its importer. Verbs run in another process. */
+/** Maps every module that the entries reach to its importer. CLI verbs are excluded; they run elsewhere. */
 function reached (inputs: Inputs, entries: readonly string[]): Map<string, string | null> {
   const found = new Map<string, string | null>(entries.map((entry) => [entry, null]))
   for (const at of found.keys()) {
@@ -44,7 +44,7 @@ function reached (inputs: Inputs, entries: readonly string[]): Map<string, strin
   return found
 }
 
-/** The import chain from a module to the entry that reaches it. */
+/** The import chain from an entry to a module that it reaches, for the failure message. */
 const chain = (found: ReadonlyMap<string, string | null>, path: string): string => {
   const from = found.get(path)
   return from == null ? path : `${path} < ${chain(found, from)}`

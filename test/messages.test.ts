@@ -14,17 +14,17 @@ import { MESSAGES as document, readDocMessage } from '../plugins/cluster/replica
 import { problem } from '../plugins/cluster/wire.js'
 import { recorded } from './recorded.js'
 
-/** Every declared shape of the messages between nodes. */
+/** The declared schemas of all messages between nodes. */
 const shapes = JSON.parse(JSON.stringify({ election, document, hello, telemetry, join, members })) as object
 
-/** The shapes of a protocol version; of a release also recorded frames of its nodes, in base64. */
+/** Recorded schemas of a protocol version; a released version also has frames of its nodes, in base64. */
 const said = (protocol: number): { shapes: object, frames: string[] } =>
   recorded(`messages-${protocol}`) as never
 
-/** Objects whose keys are names of fields or kinds; in others they are JSON Schema keywords. */
+/** Keys of objects whose own keys are field or kind names; the keys of other objects are schema keywords. */
 const NAMED = new Set(['properties', 'election', 'document'])
 
-/** `now` without the fields and message kinds that `before` lacks. */
+/** `now` without the fields and message kinds that are absent in `before`. */
 function known (now: unknown, before: unknown, key = ''): unknown {
   if (typeof now !== 'object' || now === null || Array.isArray(now)) return now
   const old = (before ?? {}) as Record<string, unknown>

@@ -19,9 +19,9 @@ const root = fileURLToPath(new URL('..', import.meta.url))
 const results = join(root, '.tap/test-results')
 const tool = (name) => fileURLToPath(new URL(`./tools/${name}`, import.meta.url))
 const MEMORY_BYTES = 3 * 2 ** 30
-/** Files that share a process. */
+/** Maximum number of files that share a process. */
 const TOGETHER = 8
-/** A file runs in a separate process if it changes the root test or inspects the process as a whole. */
+/** Matches files that need a separate process, because they change the root test or inspect the process. */
 const FOR_ITSELF =
   /^t\.(before|after|setTimeout|jobs)\b|process\.(memoryUsage|cpuUsage|getActiveResourcesInfo)\b/m
 
@@ -42,7 +42,7 @@ function testFiles (path) {
     .filter((name) => name.endsWith('.test.ts') && !/(^|\/)(fixtures|bench|node_modules)\//.test(name))
 }
 
-/** The files by the process that they share; those that run alone go first. */
+/** Groups files by the process that they share; files that run alone come first. */
 function grouped (files) {
   const groups = []
   for (const file of files) {
@@ -57,7 +57,7 @@ function grouped (files) {
   return groups
 }
 
-/** A folder for temporary files: in memory if it is large enough and allows programs to run, else on disk. */
+/** Folder for temporary files: in memory if that is large enough and allows programs to run, else on disk. */
 function tempFolder () {
   try {
     accessSync('/dev/shm', constants.W_OK)
@@ -94,7 +94,7 @@ async function run (group, job) {
   return { tap, stderr, passed: status === 0 }
 }
 
-/** Each file of a group with its TAP, its seconds and whether it passed; files that were not reached fail. */
+/** Splits a group's output into files with TAP, seconds and result; files that were not reached fail. */
 function outcomes (group, { tap, passed }) {
   const [last, ...parts] = tap.split(/^# end of .* after (\d+) ms\n/m).reverse()
   const texts = parts.reverse()
@@ -103,15 +103,15 @@ function outcomes (group, { tap, passed }) {
     const ok = ms !== undefined && /^ok /m.test(text) && !/^not ok /m.test(text)
     return { file, text: text ?? '', seconds: Number(ms ?? 0) / 1000, ok }
   })
-  // The remaining output belongs to the file that did not end or, after the last one, to the process: an open
-  // handle, for example.
+  // The remaining output belongs to the file that did not end or, after the last file, to the process, for
+  // example about an open handle.
   const rest = files.find(({ ok, seconds }) => !ok && seconds === 0) ?? files.at(-1)
   rest.text += last
   if (!passed && files.every(({ ok }) => ok)) rest.ok = false
   return files
 }
 
-/** The failed assertions of a TAP text with their diagnostics, without the enclosing tests. */
+/** The failed assertions in a TAP text with their diagnostics; enclosing tests are left out. */
 function failures (text) {
   const found = text.match(/^ *not ok .*\n( *---\n[^]*?\n *\.\.\.\n)?/gm) ?? []
   return found.filter((one) => !/^ *not ok .* # time=/.test(one)).join('')
@@ -120,7 +120,7 @@ function failures (text) {
 /** Prints and stores the results of a group. */
 function tell (group, ran, processSeconds) {
   const files = outcomes(group, ran)
-  // The start of the process counts towards its first file.
+  // The process's start-up time counts towards its first file.
   files[0].seconds += processSeconds - files.reduce((sum, { seconds }) => sum + seconds, 0)
   for (const { file, text, ok, seconds } of files) {
     const out = join(results, `${file}.tap`)
@@ -138,11 +138,11 @@ function tell (group, ran, processSeconds) {
   if (files.some(({ ok }) => !ok)) console.log(ran.stderr)
 }
 
-/** The requested files. */
+/** The test files that the command line selects. */
 function chosen () {
   if (positionals.length > 0) return [...new Set(positionals.flatMap(testFiles))]
   const all = ['test', 'kernel', 'plugins'].flatMap((top) => testFiles(join(root, top)))
-    // They need a build or download first, see docs/testing.md.
+    // Tests in these folders need a build or download first, see docs/testing.md.
     .filter((file) => !['test/llama', 'test/models'].includes(dirname(file)))
     .filter((file) => !file.startsWith('test/clients/'))
     // npm run test:page runs all of them.

@@ -36,5 +36,5 @@ t.test('without sqlite3, tests that need it are skipped and the others run', (t)
   t.end()
 })
 
-/** The URL of a module with that text. */
+/** A data: URL of a module with this source. */
 function moduleOf (text: string): string { return `data:text/javascript,${encodeURIComponent(text)}` }

@@ -1,6 +1,6 @@
 /**
- * The part of test/node that `npm test` runs: one scenario with real processes for each promise. The other
- * files there test the same promises with more faults; `npm run test:all` runs them too.
+ * The files of test/node that `npm test` runs: one scenario with real processes for each promise. The other
+ * files there test the same promises with more faults and run in `npm run test:all`.
  */
 export const scenarios = {
   'a new user hears the first sound, in every framing and format': 'speak',
@@ -13,7 +13,7 @@ export const scenarios = {
   'every wrong call is refused with the reason': 'payload'
 }
 
-/** Slow files outside of test/node whose promises a scenario or a quicker file covers. */
+/** Slow files outside test/node whose promises are also covered by a scenario or a quicker file. */
 export const slow = [
   'kernel/test/cli-launcher.test.ts',
   'plugins/cluster/test/control-growth.test.ts',

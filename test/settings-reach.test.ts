@@ -1,4 +1,4 @@
-/** Every setting that names a program, a path or an address declares who may change it. */
+/** Every setting that names a program, a path or an address must declare who may change it. */
 import t from 'tap'
 import { resolveConfig } from '../kernel/config/resolve.js'
 import { readConfigText } from '../kernel/config/text.js'
@@ -14,7 +14,7 @@ const WORDS = new RegExp('\\b(path|files?|folders?|director(y|ies)|programs?|bin
   'download|command|url|address(es)?|hosts?(?! name)|environment|engine)\\b', 'i')
 const FORMATS = /^(host|host-port|http-url|module|uri|uri-reference)$/
 
-/** Every schema of a setting, including items of maps and lists, with whether an ancestor is marked. */
+/** Yields every setting's schema, also for items of maps and lists, with whether an ancestor is marked. */
 function * all (schema: JsonSchema, path: string, marked = false): Generator<[string, JsonSchema, boolean]> {
   const is = marked || schema['x-local'] === true || typeof schema['x-remote'] === 'string'
   yield [path, schema, is]

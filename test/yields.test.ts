@@ -8,7 +8,7 @@ import { bundled } from '../plugins/index.js'
 
 const lines = (text: string): string[] => text.split('\n').map((line) => line.trim()).filter(Boolean)
 
-/** The routes by their yields. The closure tries the first four kinds. */
+/** Routes by the kind of access that they yield; the closure test tries the first four kinds. */
 const places: Readonly<Record<string, string[]>> = {
   'a credential, or a part of the way to one': lines(`
     POST /v1/tokens

@@ -8,9 +8,9 @@ export interface Change {
   /** Method and declared path of the route. */
   readonly what: string
   readonly detail: Readonly<Record<string, unknown>>
-  /** Parts of the request, as they came. Their schemas say what a record may show of them. */
+  /** Parts of the request as received. The schemas decide which fields a record may show. */
   readonly parts?: readonly (readonly [name: string, schema: JsonSchema | undefined, value: unknown])[]
-  /** The change goes on also without a record; a later record counts the gap. */
+  /** Makes the change even if no record can be written; a later record counts the missing ones. */
   readonly bestEffort?: boolean
 }
 
@@ -28,7 +28,7 @@ export interface Audit {
    * `audit_unavailable`: the change must then not happen.
    */
   begin (change: Change): Promise<(end: ChangeEnd) => Promise<void>>
-  /** Records a refused change, soon and rate-limited. */
+  /** Queues a record of a refused change; the rate of such records is limited. */
   refused (change: Change, end: ChangeEnd): void
 }
 export const AuditService = defineService<Audit>('kernel.audit')

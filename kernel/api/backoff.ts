@@ -1,6 +1,6 @@
 /**
- * Milliseconds to the next attempt after `attempts` failed ones: doubles from `minMs` to `maxMs`. `random`
- * (uniform in [0, 1)) spreads it over the upper half, so that nodes do not try in step; 1: no spread.
+ * Milliseconds to the next attempt after `attempts` failed ones, doubling from `minMs` to `maxMs`. `random`
+ * (uniform in [0, 1)) spreads it over the upper half, so that nodes do not retry in step; 1: no spread.
  */
 export function backoffMs (
   attempts: number, limits: { minMs: number, maxMs: number }, random: number

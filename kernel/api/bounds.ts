@@ -1,7 +1,7 @@
 import { isObject } from './schema.js'
 import type { JsonSchema } from './schema.js'
 
-/** Bounds of what a schema leaves open: characters of a text, items of a list, fields of an object. */
+/** Default limits for schemas without one: characters in a string, items in a list, fields in an object. */
 const BOUNDS = {
   string: ['maxLength', 4096], array: ['maxItems', 10_000], object: ['maxProperties', 10_000]
 } as const
@@ -9,15 +9,15 @@ const BOUNDS = {
 export const isOpenBound = (keyword: string, value: unknown): boolean =>
   Object.values(BOUNDS).some(([name, most]) => name === keyword && most === value)
 
-/** Keywords with values instead of schemas, and those with schemas by name. */
+/** Keywords that hold plain values instead of schemas, and keywords that map names to schemas. */
 const VALUES = new Set(['const', 'enum', 'default', 'examples', 'required', 'x-refused'])
 const NAMED = new Set(['properties', 'patternProperties', '$defs'])
 
 const made = new WeakMap<object, JsonSchema>()
 
 /**
- * Adds a bound to each text, list and object that has none, to limit the work on one value. A field that
- * needs more declares its own bound. Returns the same object for the same schema, so that it is compiled
+ * Adds a limit to each string, list and object schema that has none, to bound the work on one value. A field
+ * that needs more declares its own limit. Returns the same object for the same schema, so that it is compiled
  * once.
  */
 export function bounded<S extends JsonSchema> (schema: S): S {

@@ -1,5 +1,5 @@
 /**
- * Bytes that arrive in pieces of any size and leave in others. No Node imports: the dashboard page uses it.
+ * A queue of bytes: written in chunks of any size, read in chunks of any other size. No Node imports, since
  */
 export class ByteQueue {
   #pieces: Uint8Array[] = []

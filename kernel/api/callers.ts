@@ -3,18 +3,18 @@ import type { Caller } from './plugin.js'
 
 /** Facts about a request before authentication. */
 export interface Arrival {
-  /** Of the socket, or of the client behind a proxy of `api.trust_proxy`. */
+  /** Address of the socket, or of the client behind a proxy listed in `api.trust_proxy`. */
   readonly remoteAddress: string
-  /** As in the Authorization header, whichever header carried it. */
+  /** Value in Authorization syntax, whichever header carried the credential. */
   readonly authorization: string | undefined
-  /** Through a proxy of `api.trust_proxy`, or from a page of another machine: its address gives no rights. */
+  /** True behind a trusted proxy or for a page of another machine: the address then gives no authority. */
   readonly indirect: boolean
   readonly method: string
   /** Path and query as the client sent them. */
   readonly target: string
   /** Pattern of the route that will answer, however the client spelled its path. */
   readonly route?: string | undefined
-  /** Others could read the request: it came from another machine without TLS. */
+  /** True if others could read the request because it came from another machine without TLS. */
   readonly inClear: boolean
   /** The socket; its ports identify the process at the other end. */
   readonly connection?: { readonly remotePort?: number | undefined, readonly localPort?: number | undefined }
@@ -24,32 +24,32 @@ export interface Arrival {
 
 export interface Proof {
   readonly caller: Caller
-  /** SHA-256 of the body that was signed along: another body is refused before the handler runs. */
+  /** SHA-256 of the body if the signature covers it; any other body is refused before the handler runs. */
   readonly bodySha256?: Uint8Array
 }
 
 /** An authentication scheme besides the kernel's tokens. */
 export interface CallerScheme {
-  /** The word in front of the credential in Authorization, e.g. `SVC1`. */
+  /** Scheme name before the credential in the Authorization header, e.g. `SVC1`. */
   readonly word: string
-  /** Prefix of its bearer tokens, e.g. `svc_dev_`. */
+  /** Prefix of the scheme's bearer tokens, e.g. `svc_dev_`. */
   readonly bearer: string
   /**
-   * Judges a credential (the text after the word) of each request, so synchronously. Undefined for a wrong
-   * one: a 401 that counts against the address. May throw a typed 401. An arrival with a `device` must
-   * resolve to that device, mode `relay`.
+   * Judges a credential (the text after the scheme name). Synchronous, as it runs for each request. Returns
+   * undefined for a wrong one, which gives a 401 and counts as a failed attempt of the address. May throw a
+   * typed 401. An arrival with a `device` must resolve to that device with mode `relay`.
    */
   check (arrival: Arrival, credential: string): Proof | undefined
   /** Whether the credential of a caller is still valid; undefined for callers of other schemes. */
   stands (callerId: string): boolean | undefined
-  /** The caller that admitted this one; undefined for callers of other schemes. */
+  /** Id of the caller that admitted this caller; undefined for callers of other schemes. */
   makerOf (callerId: string): string | undefined
 }
 
 export interface CallerRegistry {
-  /** Returns a function that unregisters it. Throws for a registered word or prefix. */
+  /** Returns a function that unregisters the scheme. Throws if its word or prefix is already registered. */
   register (scheme: CallerScheme): () => void
-  /** Loopback requests that pass this test get no authority from their address. Returns the undo. */
+  /** Loopback requests for which `test` is true get no authority from their address. Returns the undo. */
   distrust (test: (arrival: Arrival) => boolean): () => void
 }
 export const CallerService = defineService<CallerRegistry>('kernel.callers')

@@ -23,7 +23,7 @@ export interface ModelCard {
   totalBytes: number
   nLayers: number
   hiddenSize: number
-  /** 0 if there are none. */
+  /** 0 if the model has no attention heads. */
   heads: number
   kvHeads: number
   headSize: number
@@ -46,16 +46,16 @@ export interface ModelCard {
 /** Memory facts from the headers of a model's files, drafter and vision weights included. Bytes or tokens. */
 export interface MemoryFacts {
   weightBytes: number
-  /** One token in all layers with full attention, at 16 bits per value. */
+  /** Cache bytes per token in all layers with full attention, at 16 bits per value. */
   tokenBytes: number
-  /** One token in all layers with windowed attention, and the tokens of the window. */
+  /** Cache bytes per token in all layers with windowed attention, and the window length in tokens. */
   windowTokenBytes?: number
   windowTokens?: number
-  /** The state of recurrent layers; independent of the context length. */
+  /** Bytes for the state of recurrent layers, which is independent of the context length. */
   stateBytes?: number
-  /** Compute buffer per token of a batch. */
+  /** Compute buffer bytes per token of a batch. */
   batchTokenBytes?: number
   vocabulary?: number
-  /** Buffers whose size does not depend on the context: arenas of a runtime, image encoding. */
+  /** Bytes of buffers whose size does not depend on the context, such as runtime arenas. */
   workBytes?: number
 }

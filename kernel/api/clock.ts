@@ -1,14 +1,14 @@
 export interface Clock {
-  /** Wall time, milliseconds since 1970: for display and storage, never for intervals. */
+  /** Wall time in milliseconds since 1970: for display and storage, never for intervals. */
   now (): number
-  /** Monotonic milliseconds; only differences mean anything. */
+  /** Monotonic time in milliseconds; only differences mean anything. */
   mono (): number
   /** Calls `fn` once after `ms`; returns a function that cancels it. Never keeps the process alive. */
   after (ms: number, fn: () => void): () => void
   /**
-   * Calls `fn` every `ms`, first after half to one and a half of that; returns a function that stops it.
-   * Never keeps the process alive. All calls lie on a common grid, so that timers due together wake an idle
-   * process once.
+   * Calls `fn` every `ms`, the first time after 0.5 to 1.5 times `ms`; returns a function that stops the
+   * timer. Never keeps the process alive. All calls lie on a common grid, so that timers due together wake
+   * an idle process once.
    */
   every (ms: number, fn: () => void): () => void
 }
@@ -39,7 +39,7 @@ export const systemClock: Clock = {
 }
 
 /**
- * Resolves when `listen` calls back, when the signal aborts, or after `late.ms` by that clock, whichever
+ * Resolves when `listen` calls back, the signal aborts, or `late.ms` have passed on that clock, whichever
  * comes first. `listen` returns a function that unregisters the callback.
  */
 export function waitForCallback (
@@ -60,7 +60,7 @@ export function waitForCallback (
   })
 }
 
-/** Resolves after `ms` by that clock; rejects with the signal's reason as soon as it aborts. */
+/** Resolves after `ms` on the given clock; rejects with the signal's reason as soon as it aborts. */
 export function delay (clock: Clock, ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     const onAbort = (): void => {
@@ -86,7 +86,7 @@ export function raceAbort<T> (promise: Promise<T>, signal: AbortSignal): Promise
   })
 }
 
-/** Like `raceAbort`, for consecutive waits: they share one listener, until `end`. */
+/** Like `raceAbort` for a series of waits, which share one abort listener until `end` is called. */
 export class AbortableWaits {
   readonly #signal: AbortSignal
   #reject = (_reason: Error): void => {}
@@ -115,7 +115,7 @@ export async function * beating<T, B> (
   let askedMs = 0
   let stop = (): void => {}
   let wake = (): void => {}
-  // A single timer: streams have many items and few pauses.
+  // One timer at a time, since a stream has many items but rarely waits.
   const watch = (afterMs: number): void => {
     stop = clock.after(afterMs, () => {
       const left = askedMs + ms - clock.mono()

@@ -10,7 +10,7 @@ import type {
 import type { Cluster, DialReport, LinkReport, NodeView, Session } from './services.js'
 import type { KernelConfig } from '../config/kernel-settings.js'
 
-/** Largest reading, bytes of its JSON. */
+/** Limit for one reading, in bytes of JSON. */
 export const MAX_READING_BYTES = 64 * 1024
 
 export const COPIED_HOME_REMEDY =
@@ -25,7 +25,7 @@ export const admittedMembers = {
   }
 } as const
 
-/** The machine of the member behind a web page's origin: this one or another. */
+/** Whether a web page comes from a member on this machine or on another one. */
 export type PageOf = 'here' | 'elsewhere'
 
 /** An open join token without its secret. `by`: the id of the caller that made it. */
@@ -37,29 +37,29 @@ export interface ClusterPeer extends Pick<NodeView, 'installId' | 'nodeId' | 'ap
   readonly rttMs: number | null
 }
 
-/** Readings that members exchange all the time; lost ones are not sent again. */
+/** Exchanges readings between members continuously; lost readings are not sent again. */
 export interface GossipChannel {
   /** Queues plain JSON of at most MAX_READING_BYTES; replaces a queued reading of the same key. */
   offer (key: string, value: unknown): void
-  /** The newest reading of a peer and the monotonic time it came, ms. */
+  /** The newest reading from a peer and its arrival in monotonic milliseconds. */
   latest (installId: string, key: string): { readonly value: unknown, readonly atMs: number } | undefined
   counters (): GossipCounters
 }
 
 export interface ClusterCommands {
   /**
-   * Runs a command on the master; equal `id`s are one command. Throws its handler's error, `no_master`,
-   * `no_quorum`, or `session_changed` for an unknown outcome.
+   * Runs a command on the master; calls with the same `id` are one command. Throws the handler's error,
+   * `no_master`, `no_quorum`, or `session_changed` if the outcome is unknown.
    */
   run (name: string, args: unknown, id?: string): Promise<{ readonly result: unknown }>
   /**
    * Registers a handler that the master runs in one step, writing through sections; returns a function that
-   * unregisters it. `from`: the asking install id.
+   * unregisters it. `from`: install id of the node that sent the command.
    */
   handle (name: string, handler: (args: unknown, from?: string) => unknown): () => void
 }
 
-/** The observed problem for each of these health codes; null for none. */
+/** For each of these health codes, the observed problem or null. */
 export type ClusterProblems =
   Readonly<Record<'version_mismatch' | 'quorum_mismatch' | 'node_removed' | 'node_copied', string | null>>
 
@@ -76,32 +76,32 @@ export interface ClusterHost {
   readonly identity: Identity
   readonly network: {
     peers (): readonly ClusterPeer[]
-    /** Measured on the link to a member; null before the first measurement. */
+    /** Measured throughput of the link to a member; null before the first measurement. */
     bytesPerSecond (installId: string): number | null
     dials (): readonly DialReport[]
     links (): readonly LinkReport[]
   }
   readonly directory: {
-    /** Wall time of a node's last sign of life, ms; undefined if there was none since this start. */
+    /** Wall time of a node's last sign of life in ms; undefined if none came since this process started. */
     seenAt (installId: string): number | undefined
     silentMs (installId: string): number
   }
-  /** Whether this start joined a cluster. */
+  /** Whether this node joined a cluster at this start. */
   readonly joined: boolean
   /** False while durable writes fail. */
   readonly storing: boolean
   status (): { readonly quorum: 'ok' | 'lost', readonly stale: boolean }
   problems (): ClusterProblems
-  /** Those of the authorities that a member may vouch for. */
+  /** The subset of `authorities` that a member may vouch for. */
   vouched (installId: string, authorities: Iterable<string>): string[]
-  /** The machine of the member behind an origin; null if it is no member's. */
+  /** The machine of the member that serves a web origin; null if no member does. */
   pageOf (origin: string): PageOf | null
   /** Calls `end` once if the session ends; returns a function that unregisters it. */
   openStream (id: string, end: () => void): () => void
   /** Calls `fn` after a change of nodes, session or documents. */
   onChange (fn: () => void): () => void
   onStoring (fn: () => void): () => void
-  /** Called when the API listens. Requests of members go to `handler`; `audit` records who joined. */
+  /** Called when the API listens. `handler` gets the members' requests; `audit` records who joined. */
   start (handler: (request: IncomingMessage, response: ServerResponse) => void,
     audit: () => Audit | undefined): void
   /** Announces that this node takes no new work and is about to stop. */
@@ -113,14 +113,14 @@ export interface ClusterHost {
 export interface ClusterOpening {
   readonly node: NodeInfo
   readonly settings: KernelConfig['cluster']
-  /** The planned API address. */
+  /** The address at which the API will listen. */
   readonly api: { readonly host: string, readonly port: number }
   readonly apiUrl: () => string | null
   /** `--join`: a join token, or host:port of a member. */
   readonly join: string | undefined
   /** Whether a caller's credential is still valid. */
   readonly stands: (callerId: string) => boolean
-  /** A caller's credential, the one that made it, and so on. */
+  /** Ids of a caller's credential, of the one that created it, and so on up the chain. */
   readonly makers: (callerId: string) => readonly string[]
   /** False: this node publishes no readings. */
   readonly gossip: boolean
@@ -132,7 +132,7 @@ export interface ClusterOpening {
   readonly refused: (why: SvcError) => void
 }
 
-/** The plugin that is the cluster: opened before any plugin starts, so it is switched by a restart only. */
+/** The plugin that implements the cluster. Only a restart switches it, since it opens before others start. */
 export interface ClusterPlugin extends Plugin {
   readonly open: (opening: ClusterOpening) => Promise<ClusterHost>
 }

@@ -1,7 +1,7 @@
 import type { Manifest, VerbDecl } from './plugin.js'
 import type { JsonSchema } from './schema.js'
 
-/** Everything that svc declares about itself: names with a fixed meaning, settings, verbs and routes. */
+/** Everything that svc declares: names with a fixed meaning, settings, verbs and routes. */
 export interface DeclarationSet {
   readonly manifests: readonly Manifest[]
   readonly settings: Readonly<Record<string, JsonSchema>>

@@ -10,13 +10,13 @@ export interface ModelSpec {
   directory: string
   /** Execution backend: `cpu`, `cuda`, `rocm`, `vulkan`, `metal`, `webgpu`. */
   backend: string
-  /** Threads one native call may use. */
+  /** Limit of threads for one native call. */
   threads: number
-  /** Context length of the instance, tokens; the default when absent. */
+  /** Context length of the instance in tokens; the model's default when absent. */
   contextLength?: number
-  /** Parallel contexts; when absent, as many as make a small cache. */
+  /** Parallel contexts; when absent, as many as fit a small cache. */
   slots?: number
-  /** `plugins.<owner>.…` options, passed through by the plugin that owns the engine. */
+  /** Settings of the plugin that owns the engine, passed through unchanged. */
   options: Record<string, unknown>
 }
 
@@ -24,26 +24,26 @@ export interface ModelSpec {
 export interface EngineEnv {
   progress (loaded: number, total: number): void
   /**
-   * Runs one piece of blocking work, after announcing it to the node with its size in engine-defined units:
-   * it is overdue after max(10 s, 10 x the measured time per unit x units). Keep one call under about a
+   * Runs one blocking call after announcing it to the node with its size in engine-defined units. The node
+   * treats it as overdue after max(10 s, 10 x measured time per unit x units). Keep a call under about a
    * second.
    */
   work<T> (label: string, units: number, call: () => T | Promise<T>): Promise<T>
   log (level: 'info' | 'warn' | 'error', message: string, fields?: Record<string, unknown>): void
 }
 
-/** Facts of a span: short words and numbers; never a prompt, an answer or a secret. */
+/** Attributes of a span: short strings and numbers; never a prompt, an answer or a secret. */
 export type SpanAttrs = Readonly<Record<string, string | number | boolean>>
 
-/** A repeated step. Times are milliseconds by the clock of its sink. */
+/** A step that repeats often. Times are milliseconds on the clock of its sink. */
 export interface SpanSeries { add (startMs: number, endMs: number): void }
 
 /** A traced request or a part of it; collects its spans. */
 export interface SpanSink {
-  /** Monotonic milliseconds, by the clock of the spans. */
+  /** Monotonic milliseconds on the clock that span times use. */
   now (): number
   span (name: string, category: string, startMs: number, endMs: number, attrs?: SpanAttrs): void
-  /** For very frequent steps, such as tokens. Get it once and keep it: `add` only stores numbers. */
+  /** For very frequent steps such as tokens. Keep the returned series: its `add` only stores numbers. */
   series (name: string, category: string): SpanSeries
   /** Opens a child span; it begins now unless `startMs` is given. */
   open (name: string, category: string, startMs?: number): OpenSpan
@@ -55,7 +55,7 @@ export interface OpenSpan extends SpanSink {
 }
 
 /**
- * One request for the engine. `kind` is a task of the card, e.g. `tts`; the engine adds its spans to `trace`.
+ * One request to the engine. `kind` is a task named in the model card, e.g. `tts`; spans go to `trace`.
  */
 export interface EngineTask {
   kind: string
@@ -64,7 +64,7 @@ export interface EngineTask {
 }
 
 /**
- * One piece of an answer: JSON, and raw bytes that never become JSON. `timing` is the position of the sound
+ * One piece of an answer: JSON, and raw bytes that are sent beside it. `timing` is the position of the sound
  * or picture in `media` within the whole answer.
  */
 export interface EngineChunk {
@@ -74,7 +74,7 @@ export interface EngineChunk {
 }
 
 export interface EngineSession {
-  /** One real, small inference; the runner calls it once under the warmup deadline. */
+  /** Runs one small inference; the runner calls it once, under the warmup deadline. */
   warmup (): Promise<void>
   /**
    * Serves one task. Checks the payload before the first chunk (throws EngineError). Ends early and
@@ -103,17 +103,17 @@ export class EngineError extends Error {
   }
 }
 
-/** Memory that an engine needs besides the weights of a model. */
+/** Memory that an engine needs besides model weights. */
 export interface MemoryTraits {
-  /** Memory per byte of weights, without cache, for cards without `memory`; 1.30 when absent. */
+  /** Estimated bytes per byte of weights, without cache, for cards without `memory`; 1.30 when absent. */
   readonly overhead?: number | undefined
-  /** Bytes of its process, with libraries; 256 MiB when absent. */
+  /** Bytes of the engine process including libraries; 256 MiB when absent. */
   readonly fixedBytes?: number | undefined
-  /** Bytes on a GPU before a model is loaded; `fixedBytes` when absent. */
+  /** GPU bytes in use before a model is loaded; `fixedBytes` when absent. */
   readonly gpuBytes?: number | undefined
-  /** Default: 512. */
+  /** Tokens per batch; 512 when absent. */
   readonly batchTokens?: number | undefined
-  /** True if it caches prompts, and checkpoints of contexts, besides the contexts. */
+  /** True if the engine keeps cached prompts and context checkpoints in addition to its contexts. */
   readonly keepsPrompts?: boolean | undefined
 }
 
@@ -121,39 +121,39 @@ export interface EngineDecl extends MemoryTraits {
   readonly summary: string
   /** file: URL of the engine module (default export: EngineModule). */
   readonly module: string
-  /** Backends it can run on, best first. */
+  /** Backends the engine supports, best first. */
   readonly backends: readonly string[]
-  /** The explanation for a card that asks for a backend it lacks. */
+  /** Message for a card that asks for a backend the engine lacks. */
   readonly backendsWhy?: string
-  /** file: URL of the module that makes cards of its models (default export: a `CardReader`). */
+  /** file: URL of the module that creates cards for the engine's models (default export: a `CardReader`). */
   readonly cards?: string
   /** For the command line; the default export is an `EngineHelp`. */
   readonly help?: () => Promise<{ default: unknown }>
   /** Why a card that names the engine does not run on it; null if it does. */
   readonly refuses?: (card: ModelCard) => string | null
-  /** True when it drives an external binary, whose override is `SVC_<ENGINE>_SERVER_BIN`. */
+  /** True if the engine drives an external binary, which `SVC_<ENGINE>_SERVER_BIN` overrides. */
   readonly external?: boolean
   readonly program?: ProgramDecl
   readonly batch?: number
-  /** Most parallel contexts: placement plans their number, and a runner admits no more. */
+  /** Limit of parallel contexts: placement plans within it, and a runner admits no more. */
   readonly slots?: { readonly cpu: number, readonly gpu: number }
-  /** True if several nodes can run one model together, each a part. */
+  /** True if several nodes can run one model together, each with a part of it. */
   readonly multiNode?: boolean
-  /** `instance_meta` of such placements, defined by the placement plugin; its default when absent. */
+  /** Metadata key for such placements, defined by the placement plugin; its default when absent. */
   readonly meta?: string
-  /** The binary for nodes that lend memory; overridden by `SVC_<NAME>_SERVER_BIN`, NAME without `-server`. */
+  /** Binary for nodes that lend memory; `SVC_<NAME>_SERVER_BIN` (NAME without `-server`) overrides it. */
   readonly donor?: string
-  /** True if those parts may be shares of every layer (tensor parallelism). */
+  /** True if each node's part may be a share of every layer (tensor parallelism). */
   readonly tensor?: boolean
   /** True if the shares may be uneven, so that any number of nodes can take part. */
   readonly unevenTensor?: boolean
-  /** True if it uses all GPUs of a node, and the CPU for what they cannot hold; else the first GPU only. */
+  /** True if the engine uses all GPUs and spills over to the CPU; otherwise it uses the first GPU only. */
   readonly manyDevices?: boolean
 }
 
 /**
- * The binary that an engine drives. If no variable names one, PATH has none and no build is installed, a node
- * runs models on the library `otherwise`; without that, the node does not offer the engine.
+ * The binary that an engine drives. If no variable names it, PATH lacks it and no build is installed, a node
+ * uses the library `otherwise` instead; without that library, the node does not offer the engine.
  */
 export interface ProgramDecl {
   /** File name in PATH and in a build. */
@@ -162,17 +162,17 @@ export interface ProgramDecl {
   readonly otherwise?: LibraryDecl
 }
 
-/** A library in an npm package that does part of the program's work, inside the runner process. */
+/** A library in an npm package that replaces part of the program, inside the runner process. */
 export interface LibraryDecl extends MemoryTraits {
   readonly name: string
   /** file: URL of the engine module that loads it. */
   readonly module: string
   readonly backends: readonly string[]
-  /** The GPU backend of its package, by platform and architecture. */
+  /** The package's GPU backend, by platform and architecture. */
   readonly gpus?: Readonly<Record<string, string>>
-  /** Its packages by platform and architecture, as in `linux-x64`. */
+  /** Package names by platform and architecture, such as `linux-x64`. */
   readonly packages: Readonly<Record<string, string>>
-  /** The file roles that it cannot use, each with the reason. */
+  /** File roles that the library cannot use, each with the reason. */
   readonly without: Readonly<Record<string, string>>
 }
 

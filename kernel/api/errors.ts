@@ -1,7 +1,7 @@
 export interface ErrorDecl {
   readonly status: number
   readonly retryable: boolean
-  /** Default sentence; a throw site usually gives a better one with the numbers. */
+  /** Default error message; the code that throws usually gives a better one with the numbers. */
   readonly message: string
   /** What to do next; sent in `details.remedy`. */
   readonly remedy: string
@@ -25,7 +25,7 @@ export class SvcError extends Error {
     this.reason = reason
     this.status = decl.status
     this.retryable = decl.retryable
-    // OpenAI's and Anthropic's clients retry these codes, so a final answer must say that a retry is useless.
+    // OpenAI's and Anthropic's clients retry these statuses unless a header says that a retry is useless.
     this.headers = decl.retryable || ![408, 409].includes(decl.status) && decl.status < 500 ? {}
       : { 'x-should-retry': 'false' }
     this.details = { remedy: decl.remedy, ...details }
@@ -144,7 +144,7 @@ export function kernelError (
   return new SvcError(reason, kernelErrors[reason], message, details)
 }
 
-/** `node_not_found` for an unknown node; for a name of several nodes, the message lists their ids. */
+/** `node_not_found` for an unknown node; if several nodes share the name, the message lists their ids. */
 export function noSuchNode (
   ref: string, nodes: readonly { name: string, nodeId: string }[] = [], more = 'is known',
   details?: Record<string, unknown>
@@ -160,8 +160,8 @@ const DISK_FAULTS: Readonly<Record<string, string>> = {
 }
 
 /**
- * `insufficient_storage` for a write that the disk refused; undefined for every other error. Node names the
- * path of a failed open, not that of a failed write.
+ * `insufficient_storage` for a write that the disk refused; undefined for every other error. Pass `path` for
+ * writes to an open file, since Node names the path only for a failed open.
  */
 export function diskError (error: unknown, path?: string, bytes?: number): SvcError | undefined {
   const { code = '', path: opened = null } = (error ?? {}) as { code?: string, path?: string }
@@ -178,7 +178,7 @@ export function toSvcError (error: unknown, fallback: KernelReason = 'internal')
   return error instanceof SvcError ? error : diskError(error) ?? kernelError(fallback)
 }
 
-/** A refused boot, with every problem found. */
+/** Refuses to boot; lists every problem found. */
 export class BootError extends Error {
   override readonly name = 'BootError'
   readonly problems: readonly string[]

@@ -1,20 +1,20 @@
 /**
- * Counters since the start, the answer of `GET /v1/diagnostics/telemetry`. A newer reading of a key replaces
- * a waiting one; full queues and large sizes drop readings. At any time `readingsOffered = readingsCoalesced
- * + readingsDropped + readingsPublished + pendingReadings`.
+ * Counters since the node started, as in `GET /v1/diagnostics/telemetry`. A new reading replaces a queued
+ * one with the same key; readings are dropped if the queue is full or they are too large. At any time
+ * `readingsOffered = readingsCoalesced + readingsDropped + readingsPublished + pendingReadings`.
  */
 export interface GossipCounters extends Readonly<Record<
   'maxQueueDepth' | 'readingsOffered' | 'readingsCoalesced' | 'readingsDropped' | 'readingsPublished' |
   'publishFailures' | 'noPeerPublishes' | 'bytesPublished', number
 >> {
-  /** False with SVC_TELEMETRY_DISABLE=1: every count stays 0. */
+  /** False with SVC_TELEMETRY_DISABLE=1, in which case every counter stays 0. */
   readonly enabled: boolean
   readonly transport: 'websocket'
-  /** Most keys that may be queued. */
+  /** Limit of queued keys. */
   readonly admissionCapacity: number
-  /** Queued keys; there is one queue, so both are the same. */
+  /** Queued keys. There is only one queue, so both fields have the same value. */
   readonly pendingReadings: number
   readonly queueDepth: number
-  /** Since a publish reached a peer; null before the first. */
+  /** Seconds since a publish last reached a peer; null before the first. */
   lastSuccessfulPublishAgeSeconds: number | null
 }

@@ -1,9 +1,9 @@
 import type { Declarations } from './services.js'
 
-/** A plugin that is off, and the one to enable for it: what it requires may be off as well. */
+/** A disabled plugin, and the plugin to enable first, which differs if a requirement is disabled too. */
 export interface OffPlugin { plugin: string, enable: string }
 
-/** The plugin that is off and brings this model, engine or capability (by its id); undefined for none. */
+/** The disabled plugin that provides this model, engine or capability (by id); undefined if there is none. */
 export function offPlugin (
   { off }: Pick<Declarations, 'off'>, kind: 'models' | 'engines' | 'capabilities', name: string
 ): OffPlugin | undefined {
@@ -19,7 +19,7 @@ export function offPlugin (
   }
 }
 
-/** The end of a sentence about a missing thing; empty if no plugin is off for it. */
+/** Sentence ending that names the disabled plugin which provides a missing thing; empty without one. */
 export const becauseOff = (off: OffPlugin | undefined): string =>
   off === undefined ? '' : `: the plugin ${off.plugin}, which provides it, is disabled`
 

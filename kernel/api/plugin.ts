@@ -20,7 +20,7 @@ export type Refs = Readonly<Record<string, ServiceRef<unknown>>>
 type Instance<R> = R extends ServiceRef<infer T> ? T : never
 
 export interface Caller {
-  /** The identity in logs and for fair scheduling: `local`, `operator`, a token id, a device id. */
+  /** Caller identity in logs and for fair scheduling: `local`, `operator`, a token id or a device id. */
   readonly id: string
   readonly mode: 'direct' | 'paired' | 'relay'
   readonly authorities: ReadonlySet<string>
@@ -33,13 +33,13 @@ export interface ConflictDecl {
 }
 
 export interface EventDecl {
-  /** `durable` reaches the event log; `telemetry` is lossy. */
+  /** `durable` events are stored in the event log; `telemetry` events may be lost. */
   readonly plane: 'durable' | 'telemetry'
   readonly summary: string
   readonly payload: JsonSchema
 }
 
-/** Declares a durable event whose payload has exactly these properties, each of them required. */
+/** Declares a durable event whose payload has exactly these properties, all required. */
 export function durableEvent<const P extends Record<string, unknown>> (summary: string, properties: P) {
   return {
     plane: 'durable',
@@ -54,15 +54,15 @@ export function durableEvent<const P extends Record<string, unknown>> (summary: 
 }
 
 export interface SectionDecl {
-  /** Who may write: the elected master (control document) or each node its own (observed document). */
+  /** Writer of the section: the elected master (control document), or each node (its observed document). */
   readonly writer: 'master' | 'node'
   readonly summary: string
-  /** Master sections only: false when a new session begins without its entries. */
+  /** Master sections only: false if a new session begins with an empty section. */
   readonly carry?: boolean
   readonly value: JsonSchema
 }
 
-/** A decision of the cluster: any node asks for it, the master carries it out once. */
+/** A cluster-wide decision: any node requests it, and the master carries it out once. */
 export interface CommandDecl {
   readonly summary: string
   readonly args: JsonSchema
@@ -78,48 +78,48 @@ export interface CapabilityDecl {
   readonly description: string
   readonly io_mode: IoMode
   readonly input_schema: JsonSchema
-  /** Bounds of the input beside its schema, for one whose descriptor may not change. */
+  /** Additional input limits, for capabilities whose published schema may not change. */
   readonly input_bounds?: JsonSchema
   readonly output_schema?: JsonSchema | null
   readonly input_chunk_schema?: JsonSchema | null
   readonly output_chunk_schema?: JsonSchema | null
   readonly annotations: Readonly<Record<string, string>>
-  /** Media type of the bytes beside the chunks, if any; a client may ask for the raw bytes by it. */
+  /** Media type of the bytes sent beside the chunks, if any; a client may request the raw bytes by it. */
   readonly media_type?: string
-  /** Calls one node runs at once, where engines share work between them: `limits.calls_at_once` if larger. */
+  /** Concurrent calls per node if calls share work in the engine; a larger `limits.calls_at_once` wins. */
   readonly calls_at_once?: number
 }
 
-/** The headings of `svc help`, in order. */
+/** The headings in `svc help`, in display order. */
 export const verbHeadings =
   ['Use models', 'Keep models', 'Run a cluster', 'Watch it', 'Set it up', 'Of your plugins'] as const
 
 /** A command-line verb; `load` is called only when the verb is used. */
 export interface VerbDecl {
   readonly summary: string
-  /** Heading in `svc help`; the last one when absent. A group is listed at its first verb. */
+  /** Heading in `svc help`; the last one when absent. A group appears under the heading of its first verb. */
   readonly heading?: typeof verbHeadings[number]
   /** Arguments in commander's notation, e.g. `<text> [model]`. */
   readonly args?: string
   readonly options?: readonly (readonly [flags: string, description: string])[]
   readonly examples?: readonly string[]
   readonly explainsCommands?: boolean
-  /** Passes undeclared options to the verb, after its arguments. */
+  /** True to pass undeclared options to the verb, after its arguments. */
   readonly open?: boolean
-  /** True if it works on local files; the command line then refuses the address of another node. */
+  /** True if the verb works on local files; the command line then refuses the address of another node. */
   readonly local?: boolean
   readonly load: () => Promise<{ default: unknown }>
 }
 
-/** A check of `svc doctor`; `load` is called only then, its default export is a `Checker`. */
+/** A check for `svc doctor`. The module is loaded only then; its default export is a `Checker`. */
 export interface CheckDecl { readonly summary: string, readonly load: () => Promise<{ default: unknown }> }
 
 /**
- * A lookup for the steward; it never changes anything. `load` is called on first use; the module's default
+ * A read-only tool for the steward. `load` is called on first use; the module's default
  * export is a `Tool` (kernel/cli/tool.ts).
  */
 export interface ToolDecl {
-  /** One sentence by which a language model chooses the tool. */
+  /** One sentence from which a language model decides when to use the tool. */
   readonly summary: string
   /** Schema of its arguments (type object, additionalProperties false). */
   readonly args: JsonSchema
@@ -128,7 +128,7 @@ export interface ToolDecl {
 
 export interface PanelDecl {
   readonly title: string
-  /** The file of the script, an ES module without imports: a URL relative to `import.meta.url`. */
+  /** URL of the script relative to `import.meta.url`; the script must be an ES module without imports. */
   readonly module: URL
 }
 
@@ -137,7 +137,7 @@ export interface Manifest {
   /** kebab-case, unique; also the key under `plugins` in svc.yaml and the name in logs. */
   readonly name: string
   readonly version: string
-  /** Semver range of the kernel interface it was written for. */
+  /** Semver range of the kernel interface that the plugin supports. */
   readonly kernel: string
   readonly summary: string
   /** Required plugins, optionally as `name@range`. */
@@ -162,11 +162,11 @@ export interface Manifest {
   readonly conflicts?: Readonly<Record<string, ConflictDecl>>
   readonly capabilities?: Readonly<Record<string, CapabilityDecl>>
   readonly sections?: Readonly<Record<string, SectionDecl>>
-  /** Commands that write to `master` sections. */
+  /** Commands that may write to `master` sections. */
   readonly commands?: Readonly<Record<string, CommandDecl>>
   /** Top-level keys this plugin adds to GET /state, each with a one-line description. */
   readonly state?: Readonly<Record<string, string>>
-  /** Fields anywhere in GET /state that hold addresses or paths: null for callers without `operator`. */
+  /** Fields in GET /state that hold addresses or paths; null for callers without `operator`. */
   readonly stateWhereabouts?: readonly string[]
   /** Keys of GET /state that change constantly: replicas get them every 2 s, `svc state --follow` never. */
   readonly stateReadings?: readonly string[]
@@ -174,26 +174,26 @@ export interface Manifest {
   readonly models?: Readonly<Record<string, BundledModelDecl>>
   readonly verbs?: Readonly<Record<string, VerbDecl>>
   readonly checks?: Readonly<Record<string, CheckDecl>>
-  /** Lookups for the steward, by tool name (snake_case, unique over all plugins). */
+  /** Read-only tools for the steward, by tool name (snake_case, unique over all plugins). */
   readonly tools?: Readonly<Record<string, ToolDecl>>
   readonly panels?: Readonly<Record<string, PanelDecl>>
-  /** Parts of `svc status`; the default export of such a module is a `StatusPart`. */
+  /** Sections in the output of `svc status`; the module's default export is a `StatusPart`. */
   readonly status?: Readonly<Record<string, CheckDecl>>
-  /** Signers of command-line requests without a token; the default export is a `CredentialHelper`. */
+  /** Signers for command-line requests without a token; the default export is a `CredentialHelper`. */
   readonly credentials?: Readonly<Record<string, CheckDecl>>
   /** Data kept on a machine that is a paired device; the module's default export is a `DeviceNews`. */
   readonly deviceNews?: Readonly<Record<string, CheckDecl>>
-  /** Environment variables without a setting, each with its meaning. */
+  /** Environment variables that do not override a setting, each with its meaning. */
   readonly variables?: Readonly<Record<string, string>>
   /**
-   * Settings that `svc dev` gives each node, by dotted path: the value at the first node, in which `{home}`
-   * is its home; null, and at the other nodes, the default.
+   * Settings for the nodes of `svc dev`, by dotted path. The first node gets the value, `{home}` replaced by
+   * its home directory; the other nodes, and the first if the value is null, get the default.
    */
   readonly devSettings?: Readonly<Record<string, string | null>>
   /**
-   * Example lines that `svc up` prints. `{url}` is the node's, `{svc}` the program, `{home}` an option for
-   * another home, `{curl}` curl with the authority it needs, `{token}` a header of curl (such lines are
-   * missing when the node listens on loopback only).
+   * Example lines that `svc up` prints. Placeholders: `{url}` is the node's URL, `{svc}` the program,
+   * `{home}` an option for a non-default home, `{curl}` curl with the authority, `{token}` a curl header
+   * (lines with `{token}` are omitted if the node listens on loopback only).
    */
   readonly firstSteps?: readonly string[]
 }
@@ -203,7 +203,7 @@ type Keys<M, K extends string> = Extract<keyof Field<M, K>, string>
 type SchemaAt<D, K extends string, Filled = false> =
   D extends { readonly [P in K]: infer S } ? FromSchema<S, Filled> : unknown
 
-/** Input of a route handler, validated by the route's schemas and not otherwise checked. */
+/** Input of a route handler; the kernel has validated it against the route's schemas and nothing else. */
 export interface RouteRequest<D = unknown> {
   readonly params: SchemaAt<D, 'params'>
   readonly query: SchemaAt<D, 'query', true>
@@ -211,15 +211,15 @@ export interface RouteRequest<D = unknown> {
   readonly headers: Readonly<Record<string, string | undefined>>
   readonly caller: Caller
   readonly requestId: string
-  /** The client's address; behind a proxy of `api.trust_proxy` the one that the proxy names. */
+  /** The client's address; behind a trusted proxy, the address that the proxy reports. */
   readonly remoteAddress: string
   /** Install id of the node that forwarded the request; null for a direct request. */
   readonly member: string | null
-  /** Monotonic milliseconds of its arrival; recorded only while requests are traced. */
+  /** Arrival time in monotonic milliseconds; recorded only while requests are traced. */
   readonly arrivedMs?: number | undefined
   /** Aborts when the client goes away, the deadline passes or the node stops. */
   readonly signal: AbortSignal
-  /** Adds audit details to the request; ignored on routes that are not audited. Never a secret. */
+  /** Adds details to the audit record; ignored on routes that are not audited. Never pass a secret. */
   note (detail: Readonly<Record<string, unknown>>): void
   /** Takes over the response as a stream; the handler's return value is then ignored. */
   open (head: StreamHead): StreamWriter
@@ -239,7 +239,7 @@ export interface ChunkMedia {
   durationSeconds: number
 }
 
-/** `payload` is a value of `output_chunk_schema`. */
+/** `payload` matches the capability's `output_chunk_schema`. */
 export interface CapabilityChunk<T = Record<string, unknown>> { payload: T, media?: ChunkMedia }
 
 export interface CapabilityCall<C = unknown> {
@@ -248,13 +248,13 @@ export interface CapabilityCall<C = unknown> {
   readonly caller: Caller
   /** Aborts on cancel, disconnect, deadline, session change or shutdown. */
   readonly signal: AbortSignal
-  /** The client allows one retry elsewhere after a lost instance, and no byte of a stream was sent yet. */
+  /** True if a lost call may be retried once elsewhere: the client allows it and no stream byte was sent. */
   readonly retry: boolean
-  /** The caller named this node, so no other node may do the work. */
+  /** True if the caller chose this node, so no other node may do the work. */
   readonly pinned?: boolean
   /** Chunks from the client (client_streaming and bidirectional only; otherwise empty). */
   readonly input: AsyncIterable<C>
-  /** Headers to send with the answer, e.g. `x-svc-task-id`; only before the first chunk. */
+  /** Sets a response header, e.g. `x-svc-task-id`; has an effect only before the first chunk. */
   setHeader (name: string, value: string): void
   readonly trace?: Trace | undefined
 }
@@ -265,13 +265,13 @@ type CapabilityHandler<D> = D extends { io_mode: 'unary' | 'client_streaming' }
   : (input: SchemaAt<D, 'input_schema'>, call: CapabilityCall<SchemaAt<D, 'input_chunk_schema'>>) =>
     AsyncIterable<CapabilityChunk<SchemaAt<D, 'output_chunk_schema'>>>
 
-/** Typed access to one document section. Values are plain JSON and are checked against the schema. */
+/** Typed access to one document section. Values are plain JSON, validated against the section's schema. */
 export interface Section<T> {
   /** Writes one key. Throws `not_master` on a master section outside the plugin's commands. */
   put (key: string, value: T): void
   remove (key: string): void
   get (key: string, nodeId?: string): T | undefined
-  /** Every entry; for node sections of every known node. */
+  /** All entries; for node sections, the entries of every known node. */
   entries (): Iterable<{ nodeId: string, key: string, value: T }>
   /** Calls `fn` after each change, local or remote; returns a function that unregisters it. */
   observe (fn: () => void): () => void
@@ -294,8 +294,8 @@ export interface Context<M extends Manifest = Manifest> {
   readonly node: NodeInfo
   readonly sections: Sections<M>
   /**
-   * Runs a command of this plugin on the master; resolves once the cluster has stored the result. A repeated
-   * `id` is the same command. Throws its handler's error, `no_master`, `no_quorum`, `session_changed`.
+   * Runs a command of this plugin on the master; resolves once the cluster has stored the result. Calls with
+   * the same `id` are one command. Throws the handler's error, `no_master`, `no_quorum`, `session_changed`.
    */
   command<K extends Keys<M, 'commands'>> (
     name: K, args: SchemaAt<Field<M, 'commands'>[K], 'args'>, id?: string
@@ -303,7 +303,7 @@ export interface Context<M extends Manifest = Manifest> {
   emit<K extends Keys<M, 'events'>> (kind: K, payload: SchemaAt<Field<M, 'events'>[K], 'payload'>): void
   /** Listens to an event of any plugin. */
   on (kind: string, fn: (payload: Record<string, unknown>) => void): void
-  /** Raises a declared conflict; `observed` describes the difference to the declaration. */
+  /** Raises a declared conflict; `observed` describes how reality differs from the declaration. */
   raise (code: Keys<M, 'conflicts'>, observed: string): void
   clear (code: Keys<M, 'conflicts'>): void
   error (reason: Keys<M, 'errors'>, message?: string, details?: Record<string, unknown>): SvcError
@@ -311,8 +311,8 @@ export interface Context<M extends Manifest = Manifest> {
   effect (label: string, dispose: () => void | Promise<void>): void
   every (label: string, ms: number, fn: () => void): void
   /**
-   * Returns a validator for external values: it returns null, or a sentence that names the field. The schema
-   * is compiled with the first value.
+   * Returns a validator for external values: null, or a sentence that names the invalid field. The schema
+   * is compiled at the first use.
    */
   checker (schema: JsonSchema): (value: unknown) => string | null
   /** Shows (or hides) a tag under `nodeCapabilities` in /state. */
@@ -321,7 +321,7 @@ export interface Context<M extends Manifest = Manifest> {
   readiness (name: string, check: (model?: string) => ReadyCheck | Promise<ReadyCheck>): void
 }
 
-/** `ok: null`: the check does not apply to the question. */
+/** `ok: null` means that the check does not apply to this query. */
 export interface ReadyCheck { ok: boolean | null, detail: string }
 
 type RouteHandler<D> = D extends { readonly socket: true }
@@ -337,7 +337,7 @@ type Provided<M> = { [K in keyof Field<M, 'provides'>]: Instance<Field<M, 'provi
 type When<M, K extends keyof Manifest, Name extends string, T> =
   M extends { readonly [P in K]: unknown } ? { readonly [P in Name]: T } : { readonly [P in Name]?: never }
 
-/** The parts that the manifest declares, and no others. */
+/** Exactly the parts that the manifest declares. */
 export type PluginParts<M> =
   When<M, 'routes', 'routes', RouteHandlers<M>> &
   When<M, 'capabilities', 'invoke', Invokers<M>> &
@@ -347,9 +347,9 @@ export type PluginParts<M> =
 
 export interface Plugin {
   readonly manifest: Manifest
-  /** `host`: the cluster, for the plugin that opened it. */
+  /** `host` is the opened cluster; only the cluster plugin gets it. */
   readonly start: (ctx: Context<never>, host?: unknown) => unknown
-  /** For a bundled plugin that serves other plugins' declarations: the faults of a manifest, a line each. */
+  /** For bundled plugins that serve others' declarations: lists the faults of a manifest, one per line. */
   readonly refusals?: (manifest: Manifest) => Promise<string[]>
 }
 

@@ -4,13 +4,13 @@ export interface StreamHead {
   status?: number
   contentType: string
   headers?: Record<string, string>
-  /** Longest pause of the reader, ms; the server's limit when absent. */
+  /** Longest time in ms that the reader may stall; the server's default when absent. */
   stallMs?: number
 }
 
-/** The one way to write a streamed response: every write waits for the reader. */
+/** Writer for streamed responses; every write waits for the reader. */
 export interface StreamWriter {
-  /** Resolves once the bytes are accepted (undefined: at once); rejects when the reader left or stalled. */
+  /** Resolves once the bytes are accepted (undefined: they are); rejects if the reader left or stalled. */
   write (bytes: Uint8Array | string): Promise<void> | undefined
   end (): Promise<void>
   /** Cuts the connection: the client sees an incomplete response, never a clean end. */
@@ -18,7 +18,7 @@ export interface StreamWriter {
   readonly closed: boolean
 }
 
-/** A response with a status or headers; JSON without a `content-type`. A bare value is a 200. */
+/** A response with a status or headers; JSON if `content-type` is absent. A plain return value is a 200. */
 export class Reply {
   readonly status: number
   readonly body: unknown

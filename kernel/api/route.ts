@@ -1,7 +1,7 @@
 import type { ErrorBody } from '../http/error-body.js'
 import type { JsonSchema } from './schema.js'
 
-/** The used part of a WebSocket of the package `ws`. */
+/** The part of the `ws` package's WebSocket that routes use. */
 export interface RouteSocket {
   readonly bufferedAmount: number
   readonly readyState: number
@@ -18,51 +18,51 @@ export interface RouteSocket {
 
 export interface RouteDecl {
   readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE'
-  /** Full path; parameters as `:name`, the rest of a path as `*`. */
+  /** Full path; `:name` is a parameter, `*` the rest of the path. */
   readonly url: string
   readonly summary: string
-  /** Required authority; `null` for none. Leaving it out fails the boot. */
+  /** Required authority; `null` if none is needed. A route without this field fails the boot. */
   readonly authority: string | null
-  /** True if other nodes of the cluster call it: a member's key opens these routes and no others. */
+  /** True if other nodes call this route: a member's key opens only such routes. */
   readonly members?: boolean
   /**
-   * Whether the audit records its requests; when absent, it does for methods other than GET that need more
-   * than `read` or `invoke`. It records the fields that the schemas below describe, and of `writeOnly` fields
-   * only their presence. `best-effort`: a request that frees a disk too full for a record is not refused.
+   * Whether requests are audited; by default, if the method is not GET and the authority is more
+   * than `read` or `invoke`. A record has the fields that the schemas below describe, and of `writeOnly` ones
+   * only their presence. `best-effort` lets a request that frees disk space run even without a record.
    */
   readonly audit?: boolean | 'best-effort'
   readonly params?: JsonSchema
   readonly query?: JsonSchema
   readonly body?: JsonSchema
-  /** Shape of the 200 answer: documented, and checked in tests. */
+  /** JSON Schema of the 200 answer: documented, and checked in tests. */
   readonly reply?: JsonSchema
   /** Media type of the answer when it is not JSON; the `content-type` of a Reply takes precedence. */
   readonly produces?: string
   readonly errors?: readonly string[]
-  /** Routes, also of other plugins, whose errors it forwards: `DELETE /store/models/:model_id`. */
+  /** Routes, also of other plugins, whose errors this route forwards: `DELETE /store/models/:model_id`. */
   readonly asks?: readonly string[]
   /**
-   * Converts the error body to the format of a foreign API, keeping its contents. Unknown paths beside such
-   * routes use that format, too.
+   * Converts the error body to a foreign API's format, keeping its contents. Unknown paths beside such
+   * routes use that format too.
    */
   readonly failure?: (body: ErrorBody, headers: Readonly<Record<string, unknown>>) => object
-  /** The public API that the route belongs to; docs/reference/apis.md explains its fields. */
+  /** Name of the public API that the route belongs to; docs/reference/apis.md explains the APIs' fields. */
   readonly api?: string
-  /** An additional header for the request id, as that API's clients expect it. */
+  /** Additional response header with the request id, as the API's clients expect it. */
   readonly idHeader?: string
-  /** Largest body in bytes; 256 KiB when absent. */
+  /** Body size limit in bytes; 256 KiB when absent. */
   readonly bodyLimit?: number
-  /** Reads the body as JSON whatever its content type: clients of such APIs send none. */
+  /** True to parse the body as JSON whatever its content type, since some APIs' clients send none. */
   readonly anyContentType?: boolean
-  /** The handler may open a stream. With HEAD its writer is `closed` at once. */
+  /** True if the handler may open a stream. For HEAD requests the stream's writer is closed immediately. */
   readonly stream?: boolean
   /**
-   * Further media types of the 200 answer, for the OpenAPI document. When absent: server-sent events if the
-   * body has a field `stream`, or the query `follow`.
+   * Further media types of the 200 answer, for the OpenAPI document. Default: server-sent events if the
+   * body has a `stream` field or the query a `follow` parameter.
    */
   readonly streams?: readonly string[]
-  /** A GET for a WebSocket, which the OpenAPI document leaves out; its handler gets the socket. */
+  /** True for a GET that opens a WebSocket; not in the OpenAPI document. Its handler gets the socket. */
   readonly socket?: boolean
-  /** Handler deadline in ms; 60,000 when absent, none for a stream. */
+  /** Handler time limit in ms; 60,000 when absent, none for a stream. */
   readonly deadlineMs?: number
 }

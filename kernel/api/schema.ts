@@ -5,7 +5,7 @@ export type JsonSchema = Readonly<Record<string, unknown>>
 export const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
-/** The value of a JSON text; undefined for any other text. */
+/** Parses JSON text; undefined for invalid JSON. */
 export function parseJson (text: string): unknown {
   try { return JSON.parse(text) } catch { return undefined }
 }

@@ -1,4 +1,4 @@
-/** Names a service; the type travels with the value, no global augmentation. */
+/** Identifies a service; carries its TypeScript type, so no global augmentation is needed. */
 export interface ServiceRef<T> { readonly id: string, readonly type?: T }
 
 export function defineService<T> (id: string): ServiceRef<T> { return { id } }

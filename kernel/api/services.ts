@@ -11,11 +11,11 @@ export interface Command {
   readonly commandId: string
   readonly caller: Caller
   readonly summary: string
-  /** Ends the command; its stream ends with this reason. */
+  /** Ends the command; its stream ends with the given reason. */
   abort (reason: 'cancelled' | 'session_changed' | 'shutting_down'): void
 }
 
-/** Every open command of this node, so that it can be cancelled, drained or ended with its session. */
+/** Tracks every open command of this node, so that it can be cancelled, drained or ended with its session. */
 export interface Commands {
   /** Registers a command until the returned function is called. Throws `shutting_down`. */
   track (command: Command): () => void
@@ -37,13 +37,13 @@ export interface Session {
 export const SessionService = defineService<Session>('kernel.session')
 
 export interface NodeView {
-  /** Id of its current or last start; its install id before the first one. */
+  /** Node id of the current or last process; the install id before the first start. */
   readonly nodeId: string
   readonly installId: string
   readonly name: string
   readonly self: boolean
   readonly live: boolean
-  /** The node has announced its stop: it takes no new work. */
+  /** True if the node has announced that it will stop and takes no new work. */
   readonly leaving?: boolean
   readonly master: boolean
   readonly apiUrl: string | null
@@ -51,13 +51,13 @@ export interface NodeView {
 
 export interface MemberRequest {
   readonly method: string
-  /** Path and query as on the public API. */
+  /** Path and query, as in the public API. */
   readonly path: string
   readonly headers?: Readonly<Record<string, string>>
   readonly body?: unknown
-  /** The other node applies this caller's authorities and adds no rule. */
+  /** Caller whose authorities the other node applies without restricting them further. */
   readonly caller: Caller
-  /** Ends the request, also while its answer is being read. */
+  /** Aborts the request, even while its answer is being read. */
   readonly signal?: AbortSignal
   readonly timeoutMs?: number
 }
@@ -69,7 +69,7 @@ export interface MemberResponse {
   readonly body: Readable
 }
 
-/** Small JSON messages between the same plugin on all nodes. */
+/** Sends small JSON messages to the same plugin on other nodes. */
 export interface Channel<T> {
   /** False when there is no link to that install id, or it is congested. */
   send (to: string, message: T): boolean
@@ -82,11 +82,11 @@ export interface Cluster {
   readonly masterInstallId: string | null
   /** This node first, then every other member, live or not. */
   nodes (): readonly NodeView[]
-  /** By node id, install id, name or `local`. */
+  /** Finds a node by node id, install id or name; `local` is this node. */
   resolve (ref: string): NodeView | undefined
-  /** The members that a credential, those made with it, or a node has admitted. */
+  /** Members admitted by a credential, by credentials created with it, or by a node. */
   admittedBy (id: string): { installId: string, name: string }[]
-  /** Lossy while a link is down; in order on each link. `from` is an install id. */
+  /** Opens a channel. Messages are ordered per link and lost while it is down. `from` is an install id. */
   channel<T> (name: string, receive: (from: string, message: T) => unknown): Channel<T>
   /** Calls `fn` after a link to a node opened or closed. */
   onPeers (fn: (change: { installId: string, up: boolean }) => void): () => void
@@ -99,9 +99,9 @@ export interface Cluster {
 }
 export const ClusterService = defineService<Cluster>('kernel.cluster')
 
-/** Every durable event of this node, for the plugin that keeps them. */
+/** Reads every durable event of this node, for the plugin that stores the events. */
 export interface EventTap {
-  /** Every declared kind, once all plugins have started. */
+  /** All declared event kinds; complete once all plugins have started. */
   kinds (): Iterable<string>
   onDurable (fn: (event: { kind: string, payload: Record<string, unknown> }) => void): () => void
 }
@@ -116,15 +116,15 @@ export interface TokenRecord {
   expires: string | null
   lastUsedDay: string | null
   revoked: boolean
-  /** Id of the caller that made it; the token ends with that caller's own. */
+  /** Id of the caller that created the token; the token ends when its creator's credential ends. */
   by: string
 }
 
 export interface Tokens {
   /**
-   * Creates a token with at most its maker's authorities and lifetime; `expiresAt` null: the maker's. Only
-   * the result has the secret. Throws `invalid_request` for an unknown authority or a later end,
-   * `missing_grant` for an authority that the maker lacks.
+   * Creates a token with at most its creator's authorities and lifetime; `expiresAt` null: the same end. Only
+   * the result contains the secret. Throws `invalid_request` for an unknown authority or a later expiry,
+   * `missing_grant` for an authority that the creator lacks.
    */
   create (
     options: { label: string, authorities: string[], expiresAt: string | null, by: Caller }
@@ -132,7 +132,7 @@ export interface Tokens {
   list (): TokenRecord[]
   /** False when there is no such token. */
   revoke (id: string): Promise<boolean>
-  /** Tokens that were revoked themselves, not along with their makers. */
+  /** Tokens that were revoked directly, not along with their creators. */
   revoked (): Pick<TokenRecord, 'id' | 'expires'>[]
 }
 export const TokenService = defineService<Tokens>('kernel.tokens')
@@ -142,14 +142,14 @@ export type CapabilityHandler = (input: never, call: CapabilityCall<never>) => u
 
 export interface CapabilityServer {
   /**
-   * Adds a capability; returns a function that removes it. Throws an Error with every problem, a line each.
+   * Adds a capability; returns a function that removes it. Throws an Error with all problems, one per line.
    */
   register (owner: string, decl: CapabilityDecl, handler: CapabilityHandler): () => void
-  /** Ends the open calls of a plugin, each with a new error; resolves when all have ended. */
+  /** Ends a plugin's open calls, each with a new error; resolves when all have ended. */
   end (owner: string, why: () => SvcError): Promise<void>
 }
 
-/** `limits` of svc.yaml for calls; streams in bytes and ms. */
+/** Call limits from `limits` in svc.yaml; stream limits are in bytes and ms. */
 export interface CallLimits {
   concurrency: number
   queue: number
@@ -159,12 +159,12 @@ export interface CallLimits {
   mediaStallMs: number
 }
 
-/** The capabilities of all plugins, for the one that serves them. */
+/** Gives the plugin that serves capabilities access to those of all plugins. */
 export interface CapabilityHost {
   readonly limits: Partial<CallLimits>
   /**
-   * Registers all capabilities with the server, and later ones as they come; returns a function that stops
-   * it.
+   * Registers current and future capabilities with the server; returns a function that stops
+   * the registration.
    */
   serve (server: CapabilityServer): () => void
   /** Install id of another node that offers a capability; null if none does. */
@@ -174,15 +174,15 @@ export const CapabilityHostService = defineService<CapabilityHost>('kernel.capab
 
 export interface PluginReport { name: string, version: string, summary: string, effects: string[] }
 
-/** A dialled address of another node. */
+/** An address of another node that this node dials. */
 export interface DialReport {
   readonly address: string
-  /** The node at that address; null for a hint that has not answered yet. */
+  /** The node at that address; null until a hinted address has answered. */
   readonly installId: string | null
   readonly state: 'connected' | 'waiting' | 'dialling'
   /** Why the newest attempt failed: `refused`, `timeout`, `wrong_key`... */
   readonly reason: string | null
-  /** Failed attempts in a row. */
+  /** Failed attempts since the last success. */
   readonly attempts: number
   readonly nextInMs: number | null
 }
@@ -195,14 +195,14 @@ export interface LinkReport {
   readonly bytesIn: number
   readonly bytesOut: number
   readonly buffered: number
-  /** Messages of unknown shape, since it started. */
+  /** Received messages of unknown shape, since the link opened. */
   readonly dropped: number
 }
 
 export interface Inspection {
   plugins (): PluginReport[]
   warnings (): string[]
-  /** The URL clients use, or null before listening. */
+  /** Base URL for clients; null until the node listens. */
   url (): string | null
   openCommands (): number
   openStreams (): number
@@ -215,7 +215,7 @@ export const InspectionService = defineService<Inspection>('kernel.inspection')
 
 export const GossipService = defineService<{ counters (): GossipCounters }>('kernel.gossip')
 
-/** A live connection as a node reports it. */
+/** A live connection as reported by a node. */
 export interface LinkFact {
   readonly nodeId: string
   readonly ipAddress: string
@@ -231,11 +231,11 @@ interface GpuMemory {
   readonly vramUsedBytes: number | null
 }
 
-/** A node's report of its resources for models; null for unknown ones. */
+/** A node's report on its resources for models; null for unknown fields. */
 export interface NodeReport {
   readonly view: NodeView
   readonly memory: { readonly ramTotal: Bytes, readonly ramAvailable: Bytes } | null
-  /** `accelerators`: all GPUs that programs of this node can use. */
+  /** `accelerators`: all GPUs that programs on this node can use. */
   readonly system: { readonly accelerators: readonly GpuMemory[] } | null
   readonly resources: NodeResources | null
   readonly links: readonly LinkFact[]
@@ -246,19 +246,19 @@ export interface NodeResources {
   readonly backends: readonly string[]
   /** Only `full` nodes run models. */
   readonly participation: 'full' | 'management'
-  /** False if the node publishes no readings, such as memory. */
+  /** False if the node publishes no readings such as free memory. */
   readonly readings?: false
   readonly [key: string]: unknown
 }
 
 export interface StateReader {
-  /** The object that GET /state answers an operator with. */
+  /** The answer of GET /state for an operator. */
   read (): Promise<Record<string, unknown>>
-  /** The newest report of every node, this one first. Its own readings are at most 2 s old. */
+  /** The newest report of every node, this node first. Readings of this node are at most 2 s old. */
   nodes (): readonly NodeReport[]
   /**
-   * Calls `fn` after changes, once for a burst of them. Changes of readings, such as memory and transfer
-   * progress, do not count. Returns a function that unregisters it.
+   * Calls `fn` once per burst of changes, ignoring changes in readings such as memory and transfer
+   * progress. Returns a function that unregisters `fn`.
    */
   onChange (fn: () => void): () => void
 }
@@ -266,12 +266,12 @@ export const StateService = defineService<StateReader>('kernel.state')
 
 export interface StateHistory {
   /**
-   * The state at an index of the event log, or at a time (ISO-8601), as GET /state?at= answers an operator.
+   * The state at an event log index or a time (ISO-8601), as GET /state?at= returns it to an operator.
    * Throws `invalid_request` naming `at`, `not_recorded`, `not_ready`.
    */
   at (moment: string): Promise<PastState>
 }
-/** `events` is for operators only; everything else is filtered for other callers as GET /state is. */
+/** `events` is for operators only; GET /state's filter applies to all other keys. */
 export interface PastState { readonly events: unknown, readonly [key: string]: unknown }
 export const StateHistoryService = defineService<StateHistory>('kernel.state-history')
 
@@ -281,26 +281,26 @@ export interface LocalRequest {
   readonly body?: object
   /** Accept header, for routes with several media types. */
   readonly accept?: string
-  /** The caller whose authorities apply. */
+  /** The caller on whose authorities the request runs. */
   readonly caller: Caller
   readonly signal: AbortSignal
 }
 
-/** The complete answer, as it would be sent. */
+/** The complete answer with its body as text. */
 export interface LocalResponse { readonly status: number, readonly text: string }
 
-/** An answer in progress; aborting the signal of its request ends its work. */
+/** An answer that is still arriving; aborting the request's signal ends the work for it. */
 export interface OwnStream {
   readonly status: number
   readonly headers: IncomingHttpHeaders
   readonly bytes: Readable
 }
 
-/** This node's own API without a socket: with every check of an outside request except its credential. */
+/** Calls this node's own API without a socket; only the credential's check of outside requests is missing. */
 export interface LocalApi {
-  /** Throws the signal's reason when that ends the wait. */
+  /** Throws the signal's reason if the signal aborts first. */
   ask (question: LocalRequest): Promise<LocalResponse>
-  /** Resolves when the answer begins. Throws as `ask` does. */
+  /** Resolves when the answer begins. Throws like `ask`. */
   open (question: LocalRequest): Promise<OwnStream>
 }
 export const OwnApiService = defineService<LocalApi>('kernel.own-api')
@@ -310,18 +310,18 @@ export interface ExtraListener {
   close (): void
 }
 
-/** Further ports of the public API, at the host where the node listens. */
+/** Opens additional ports for the public API, on the host of the main listener. */
 export interface Listeners {
   /**
-   * Listens as soon as the node does. `rewrite` maps a requested path to that of a route; `failed` gets the
-   * error of a port that cannot be listened on, such as EADDRINUSE.
+   * Opens a port once the node listens. `rewrite` maps a requested path to a route's path; `failed` gets
+   * the error if the port cannot be opened, such as EADDRINUSE.
    */
   open (options: {
     port: number, rewrite: (path: string) => string, failed: (error: NodeJS.ErrnoException) => void
   }): ExtraListener
   /**
-   * Serves HTTP/1.1 on a decrypted relay connection. The connection grants no authority: each request needs a
-   * credential of `device`, whom the handshake authenticated, and has what its grant leaves to relays.
+   * Serves HTTP/1.1 on a decrypted relay connection. The connection itself grants no authority: each request
+   * needs a credential of `device`, which the handshake authenticated, limited to what relays may do.
    */
   accept (connection: Duplex, from: { device: string }): void
 }
@@ -329,8 +329,8 @@ export const ListenerService = defineService<Listeners>('kernel.listeners')
 
 export interface ConfigKeeper {
   /**
-   * Writes a value to svc.yaml that is already in effect, by dotted path: it needs no restart. Throws
-   * `invalid_request`, `missing_grant`, and the disk's error.
+   * Writes a setting that is already in effect to svc.yaml, by dotted path, so no restart is needed. Throws
+   * `invalid_request`, `missing_grant`, and file system errors.
    */
   keep (path: string, value: unknown, caller: Caller): void
 }
@@ -339,9 +339,9 @@ export const ConfigService = defineService<ConfigKeeper>('kernel.config')
 export interface Declarations {
   /** The kernel's manifest first, then those of the plugins that are on. */
   readonly manifests: readonly Manifest[]
-  /** Those of the disabled plugins. */
+  /** Manifests of the disabled plugins. */
   readonly off: readonly Manifest[]
-  /** The same with the kernel's verbs, routes and settings, as on the command line. */
+  /** All declarations including the kernel's verbs, routes and settings, as the command line sees them. */
   whole (): Promise<DeclarationSet>
 }
 export const DeclarationService = defineService<Declarations>('kernel.declarations')

@@ -15,13 +15,13 @@ export interface ApiTlsOptions {
   settings: KernelConfig['api']
   home: string
   installId: string
-  /** svc.yaml, to which paths are relative; null: to the home. */
+  /** Path of svc.yaml, whose folder is the base of relative paths; null to use the home instead. */
   file: string | null
   served: () => ServedNames
   now: () => number
 }
 
-/** The identity of the API by `api.tls`; undefined if it is off. Throws BootError naming the file. */
+/** TLS identity of the API as set in `api.tls`; undefined if TLS is off. Throws BootError naming the file. */
 export function openApiTls (options: ApiTlsOptions): ApiTls | undefined {
   const { settings: { tls }, now } = options
   if (tls === 'off') return undefined
@@ -39,12 +39,12 @@ export function openApiTls (options: ApiTlsOptions): ApiTls | undefined {
 
 function inFiles ({ settings, home, file, now }: ApiTlsOptions): IdentitySource {
   const folder = file === null ? home : dirname(file)
-  // Validation of the settings guarantees both.
+  // The settings' validation guarantees that both paths are set.
   const [cert, key] = [settings.tls_cert!, settings.tls_key!].map((path) => resolve(folder, path))
   return identityInFiles({ cert: cert!, key: key! }, now)
 }
 
-/** Names and addresses for a self-made certificate. */
+/** Names and addresses for the self-made certificate. */
 export function namesOf ({ addresses, allowedHosts }: ServedNames): string[] {
   const names = allowedHosts.flatMap((host) => parseHost(host)?.name ?? [])
   // A link-local address is useless without its interface.
@@ -53,8 +53,8 @@ export function namesOf ({ addresses, allowedHosts }: ServedNames): string[] {
 }
 
 /**
- * The host of `api.allowed_hosts` that the certificate names, since certificates of public authorities name
- * no addresses. Undefined: use the address.
+ * The first host in `api.allowed_hosts` that the certificate covers, since certificates of public authorities
+ * rarely contain addresses. Undefined if clients should use the address.
  */
 export function advertisedName ({ current }: ApiTls, { allowedHosts }: ServedNames): string | undefined {
   return allowedHosts.find((host) => {

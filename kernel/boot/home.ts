@@ -7,7 +7,7 @@ import { rm, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { diskError } from '../api/errors.js'
 
-/** Layout of the home directory, by purpose. */
+/** Files and folders in the home directory, by purpose. */
 export const homeFile = {
   node: 'node.json',
   operatorToken: 'operator.token',
@@ -21,12 +21,12 @@ export const homeFile = {
 
 const FOLDERS = ['state', 'run', 'logs', 'cards', 'traces', 'events']
 
-/** A home that cannot be used, with the remedy. */
+/** The home directory is unusable; the message says how to fix it. */
 export class HomeError extends Error {
   override readonly name = 'HomeError'
 }
 
-/** Like a recursive mkdir, which in Node never returns on ENOENT below an existing folder, as in /proc. */
+/** Like a recursive mkdir, which in Node loops forever on ENOENT below an existing folder, as in /proc. */
 export function makeFolder (path: string): void {
   try {
     mkdirSync(path, { mode: 0o700 })
@@ -39,7 +39,7 @@ export function makeFolder (path: string): void {
   }
 }
 
-/** Creates the home and these folders in it (0700) if they are missing. Throws HomeError when it cannot. */
+/** Creates the home and the given folders in it (mode 0700) if missing. Throws HomeError on failure. */
 export function prepareHome (home: string, folders: readonly string[] = FOLDERS): void {
   try {
     for (const folder of ['', ...folders]) makeFolder(join(home, folder))
@@ -51,8 +51,8 @@ export function prepareHome (home: string, folders: readonly string[] = FOLDERS)
 }
 
 /**
- * Reads a JSON file that carries `format`. Undefined when the file is missing. Throws HomeError for a
- * newer format (written by a later svc) and for a broken file.
+ * Reads a JSON file that has a `format` field. Undefined if the file is missing. Throws HomeError for a
+ * newer format (written by a later svc) and for invalid contents.
  */
 export function readVersioned<T extends object> (path: string, format: number): T | undefined {
   let text: string
@@ -79,15 +79,15 @@ export function readVersioned<T extends object> (path: string, format: number): 
 }
 
 /**
- * Writes a file atomically: temporary name, fsync, rename, fsync of the folder. A failure leaves nothing
- * behind. Throws `insufficient_storage` for a full disk.
+ * Writes a file atomically: temporary file, fsync, rename, fsync of the folder. A failure leaves no
+ * temporary file. Throws `insufficient_storage` for a full disk.
  */
 export function writeWhole (path: string, text: string, mode = 0o600): void {
   const temporary = `${path}.${process.pid}.tmp`
   try {
     const file = openSync(temporary, 'w', mode)
     try {
-      // Not writeSync, which may write only a part.
+      // Not writeSync, which may write only some of the bytes.
       writeFileSync(file, text)
       fsyncSync(file)
     } finally {
@@ -101,10 +101,10 @@ export function writeWhole (path: string, text: string, mode = 0o600): void {
   }
 }
 
-/** Most bytes that a start writes. */
+/** Upper bound for the bytes that a node writes during its start. */
 export const START_BYTES = 64 * 1024
 
-/** Frees the reserve if the disk is too full for a start. Throws HomeError if that is not enough. */
+/** Frees the reserve file if the disk is too full to start. Throws HomeError if that does not free enough. */
 export async function releaseReserve (home: string): Promise<void> {
   const [run, reserve] = [join(home, 'run'), join(home, homeFile.reserve)]
   try {
@@ -131,7 +131,7 @@ export function noRoom (home: string, error: unknown): HomeError {
   return new HomeError(`${why}. ${remedy}, or choose another with --home`)
 }
 
-/** Writes that many bytes to the disk of a folder and removes them. Throws as `writeWhole` does. */
+/** Tests the free space by writing `bytes` bytes to a folder and removing them. Throws like `writeWhole`. */
 export async function tryWrite (folder: string, bytes: number): Promise<void> {
   const path = join(folder, `write-test.${process.pid}.tmp`)
   try {
@@ -170,7 +170,7 @@ export function startTicks (pid: number): string | null {
   return procStat(pid)?.startTicks ?? null
 }
 
-/** A zombie counts as dead: containers without an init leave them. */
+/** A zombie counts as dead, since containers without an init process never reap them. */
 function alive (holder: Holder): boolean {
   try { process.kill(holder.pid, 0) } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ESRCH') return false
@@ -181,8 +181,8 @@ function alive (holder: Holder): boolean {
 }
 
 /**
- * Locks the home for this process; returns the release. Takes over the lock of a dead process (same pid with
- * another start time counts as dead). Throws HomeError naming the pid that holds it.
+ * Locks the home for this process; returns the release. Takes over a dead process's lock (the same pid with
+ * another start time counts as dead). Throws HomeError naming the pid of a live holder.
  */
 export function lockHome (home: string): () => void {
   const taken = takeLock(join(home, homeFile.lock))
@@ -219,7 +219,7 @@ export function takeLock (path: string): (() => void) | { pid: number, since: st
   throw new HomeError(`cannot take the lock; remove ${path}* if no svc process is running there`)
 }
 
-/** Links the lock into place: it appears complete, and never replaces another. */
+/** Hard-links the lock into place, so that it appears complete and never replaces another lock. */
 function linked (aside: string, path: string): boolean {
   try {
     linkSync(aside, path)
@@ -231,8 +231,8 @@ function linked (aside: string, path: string): boolean {
 }
 
 /**
- * Removes the lock file of a dead process if its content is still `held`. Only one of several processes that
- * saw it may check and remove, so none removes a lock taken since. False when another process was first.
+ * Removes a dead process's lock file if its content is still `held`. Only one of several processes that
+ * saw the stale lock may do this, so that none removes a newer lock. False if another process was first.
  */
 export function dropStale (path: string, aside: string, held: string): boolean {
   const turn = `${path}.${createHash('sha256').update(held).digest('hex').slice(0, 16)}`
@@ -250,7 +250,7 @@ function readLock (path: string): string | undefined {
   try { return readFileSync(path, 'utf8') } catch { return undefined }
 }
 
-/** Undefined for text that no node writes: such a lock has no holder. */
+/** Undefined for text that is not a lock's, which therefore has no holder. */
 function holderIn (text: string | undefined): Holder | undefined {
   try {
     const holder = JSON.parse(text ?? '') as Holder | null

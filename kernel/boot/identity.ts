@@ -6,8 +6,8 @@ import type { Identity } from '../api/identity.js'
 const AGREEMENT = 'svc node agreement key'
 
 /**
- * The node's key for plugins. The agreement key derives from it (HKDF-SHA-256), so that a home has one secret
- * to guard and to restore. `members`: the keys of the members, which the cluster knows.
+ * The node's key as a plugin service. The agreement key derives from it (HKDF-SHA-256), so that a home
+ * has one secret to guard and restore. `members` gives the public keys of the cluster's members.
  */
 export function createIdentity (
   { privateKeyPem }: { readonly privateKeyPem: string }, members: Pick<Identity, 'vouched' | 'fingerprints'>

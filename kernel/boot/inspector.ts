@@ -1,18 +1,18 @@
 /**
- * SIGUSR1 makes Node open its inspector, which runs code for every local program. Any process of the same
- * user may send it, also a confined one.
+ * SIGUSR1 makes Node open its inspector, through which any local program can run code. Every process of this
+ * user may send the signal, even a sandboxed one.
  */
 
-/** Node options for a child that must not open its inspector at any time. */
+/** Node options for a child process that must never open its inspector. */
 export const noInspector = (): string[] => process.allowedNodeEnvironmentFlags.has('--disable-sigusr1')
   ? ['--disable-sigusr1']
-  // An older Node cannot listen on a link-local address without an interface.
+  // An older Node cannot listen on a link-local address without an interface, so opening the inspector fails.
   : ['--inspect-port=[fe80::]:9229']
 
-/** Handles the signal from now on, and closes an inspector that an earlier one opened in this process. */
+/** Ignores the signal from now on, and closes an inspector that an earlier signal opened in this process. */
 export function refuseInspector (env: NodeJS.ProcessEnv): void {
   if (process.listenerCount('SIGUSR1') === 0) process.on('SIGUSR1', () => {})
   const asked = [...process.execArgv, env['NODE_OPTIONS'] ?? ''].some((word) => /(^| )--inspect/.test(word))
-  // A Node without an inspector has no such module.
+  // A Node built without an inspector lacks this module.
   if (!asked) process.getBuiltinModule('node:inspector')?.close()
 }

@@ -1,9 +1,9 @@
 /**
- * The parent of a node. It holds the listening socket and starts the node again when the node asks for it,
- * so that connections made during a restart wait in the backlog instead of being refused. It never accepts:
- * the socket is bound here and listened on by the node, which gets it as file descriptor LISTEN_FD. A node on
- * loopback has two, since `localhost` may resolve to 127.0.0.1 or ::1. Little is imported: this process
- * should cost next to nothing.
+ * The parent process of a node. It holds the listening socket and restarts the node on request, so that
+ * connections made during a restart wait in the backlog instead of being refused. The launcher never accepts:
+ * it binds the socket, and the node, which gets it as file descriptor LISTEN_FD, listens. A node on
+ * loopback has two sockets, since `localhost` may be 127.0.0.1 or ::1. Imports little, since this process
+ * should use hardly any memory.
  */
 import { spawn, spawnSync } from 'node:child_process'
 import { lookup } from 'node:dns/promises'
@@ -12,41 +12,41 @@ import { availableParallelism, constants } from 'node:os'
 import { noInspector } from './inspector.js'
 import type { ChildProcess } from 'node:child_process'
 
-/** Exit status by which a node asks its launcher to start it again (EX_TEMPFAIL of sysexits.h). */
+/** Exit status with which a node asks its launcher for a restart (EX_TEMPFAIL of sysexits.h). */
 export const RESTART_STATUS = 75
 
-/** The descriptors on which a launched node finds its sockets; the channel is between them. */
+/** File descriptors of a launched node's sockets; the descriptor between them is the IPC channel. */
 export const LISTEN_FD = 3
 const LISTEN_FD6 = 5
 
-/** Set for the node: its launcher's pid, the sockets' descriptors (empty: none), and which start this is. */
+/** Variables set for the node: launcher pid, socket descriptors (empty: none), number of the start. */
 export const launcherEnv = {
   pid: 'SVC_LAUNCHER_PID', fd: 'SVC_LISTEN_FD', fd6: 'SVC_LAUNCHER_FD6', starts: 'SVC_LAUNCHER_STARTS'
 } as const
 
-/** The second loopback address of a host to listen on; undefined for none. */
+/** The other loopback address to listen on besides `host`; undefined if there is none. */
 export const secondLoopback = (host: string): string | undefined =>
   ['127.0.0.1', 'localhost'].includes(host) ? '::1' : undefined
 
-/** Where to listen; port 0 is any free one. */
+/** Address to listen on; port 0 means any free port. */
 export interface Address { host: string, port: number }
 
 export interface LaunchOptions {
-  /** Arguments for Node: the script and its arguments. */
+  /** Arguments for Node: the script, then the script's arguments. */
   args: readonly string[]
   env: NodeJS.ProcessEnv
-  /** Called before every start; null: the node opens the port itself. */
+  /** Called before every start; null if the node has to open the port itself. */
   address (): Promise<Address | null>
-  /** Reads the node's stdout and stderr at every start; when absent, they are those of this process. */
+  /** Reads the node's stdout and stderr, called at every start; by default the node inherits ours. */
   output?: (child: ChildProcess) => void
   /** Aborting it asks the node to stop, like SIGTERM. */
   stop?: AbortSignal
 }
 
-/** How a node ended; one of the two is null. */
+/** How a node ended: exit status or signal, the other one is null. */
 export interface ExitStatus { status: number | null, signal: NodeJS.Signals | null }
 
-/** The address cannot be listened on; `code` is the system's, such as EADDRINUSE. */
+/** The address cannot be listened on; `code` is the system's error code, such as EADDRINUSE. */
 export class ListenError extends Error {
   override readonly name = 'ListenError'
   readonly code: string
@@ -76,7 +76,7 @@ export async function launch (options: LaunchOptions): Promise<ExitStatus> {
     stopping = signal
     child?.kill(signal)
   }
-  // Ctrl-C reaches the whole process group; a node treats the forwarded copy as the same signal.
+  // Ctrl-C reaches the whole process group, so the node gets the signal twice and treats both as one.
   for (const signal of STOP_SIGNALS) process.on(signal, pass)
   const quit = (): void => { pass('SIGTERM') }
   options.stop?.addEventListener('abort', quit)
@@ -99,12 +99,12 @@ export async function launch (options: LaunchOptions): Promise<ExitStatus> {
 
 const STOP_SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
 
-/** A node that is stopped during a restart counts as stopped. */
+/** A node that a signal stops during a restart counts as stopped. */
 function stopped (ending: ExitStatus, signal: NodeJS.Signals | undefined): ExitStatus {
   return ending.status === RESTART_STATUS && signal !== undefined ? { status: null, signal } : ending
 }
 
-/** Ends this process as the node ended: with its status, or by the same signal. */
+/** Ends this process like the node: with the same exit status, or by the same signal. */
 export function exitLike ({ status, signal }: ExitStatus): void {
   if (signal === null) {
     process.exitCode = status ?? 1
@@ -115,16 +115,16 @@ export function exitLike ({ status, signal }: ExitStatus): void {
   process.kill(process.pid, signal)
 }
 
-/** A disk that hangs blocks the threads that wait for it; libuv's four would soon all be blocked. */
+/** libuv threads. A hanging disk blocks each thread that waits for it; the default four soon run out. */
 const THREADS = '16'
 
 /**
- * V8 threads that collect garbage beside the event loop. V8's four would leave a small machine's loop without
- * a processor for tens of milliseconds.
+ * V8 threads for garbage collection beside the event loop. V8's default of four would leave the event loop of
+ * a small machine without a processor for tens of milliseconds.
  */
 const collectors = (): number => Math.min(4, Math.max(1, availableParallelism() - 1))
 
-/** Space for new objects, MiB: V8's 16 keep 20 MiB more resident and save no time. */
+/** V8's space for new objects in MiB; the default of 16 keeps 20 MiB more resident and saves no time. */
 const NEW_SPACE_MIB = 4
 
 function start (options: LaunchOptions, held: Held | undefined, starts: number): ChildProcess {
@@ -138,7 +138,7 @@ function start (options: LaunchOptions, held: Held | undefined, starts: number):
     [launcherEnv.starts]: String(starts)
   }
   const own = options.output === undefined ? 'inherit' : 'pipe'
-  // The flags of this process come later and win.
+  // The flags of this process come later and take precedence.
   const flags = [
     `--v8-pool-size=${collectors()}`, `--max-semi-space-size=${NEW_SPACE_MIB}`, ...noInspector(),
     ...process.execArgv
@@ -153,7 +153,7 @@ function start (options: LaunchOptions, held: Held | undefined, starts: number):
 
 let parentCommand: string[] | undefined
 
-/** The command that makes a child die with this process even at kill -9; empty on a system without it. */
+/** Command prefix that makes a child die with this process even at kill -9; empty if the system has none. */
 function withParent (): string[] {
   const command = ['setpriv', '--pdeathsig', 'KILL']
   parentCommand ??= process.platform === 'linux' &&
@@ -170,14 +170,14 @@ function ended (child: ChildProcess): Promise<ExitStatus> {
   })
 }
 
-/** Keeps the socket while the address stays the same, else closes it and binds the new one. */
+/** Keeps the socket if the address is unchanged; otherwise closes it and binds a new one. */
 async function hold (held: Held | undefined, wanted: Address | null): Promise<Held | undefined> {
   if (held !== undefined && held.wanted.host === wanted?.host && held.wanted.port === wanted.port) return held
   held?.close()
   if (wanted === null) return undefined
   const first = await bind({ ...wanted, host: wanted.host === 'localhost' ? '127.0.0.1' : wanted.host })
   const other = secondLoopback(wanted.host)
-  // A machine without IPv6 has no second one; the node reports if another program has it.
+  // A machine without IPv6 has no second address; the node reports if another program uses it.
   const second = other === undefined ? null : await bind({ host: other, port: first.port }).catch(() => null)
   if (second === null) return { ...first, wanted }
   return { ...first, wanted, fd6: second.fd, close: () => { first.close(); second.close() } }
@@ -190,7 +190,7 @@ async function bind (wanted: Address): Promise<Held> {
   await probe(wanted, address)
   const made = (net as unknown as NetInternals)._createServerHandle(address, wanted.port, family)
   if (typeof made === 'number') throw new ListenError(errorName(made), wanted)
-  // libuv reports an address in use only at listen(): until then the socket has no name.
+  // libuv reports an address in use only at listen(), and until then the socket has no name.
   const name: { port?: number } = {}
   const problem = made.getsockname(name)
   if (problem !== 0 || (name.port ?? 0) === 0) {
@@ -200,7 +200,7 @@ async function bind (wanted: Address): Promise<Held> {
   return { wanted, fd: made.fd, port: name.port!, close: () => { made.close() } }
 }
 
-/** Two sockets may bind one port while neither listens, so binding alone proves nothing. */
+/** Two sockets may bind the same port while neither listens, so a successful bind does not prove it free. */
 function probe (wanted: Address, address: string): Promise<void> {
   return new Promise((resolve, reject) => {
     const server = net.createServer()

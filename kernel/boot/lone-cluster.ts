@@ -15,17 +15,17 @@ import type { NodeKey } from './node-key.js'
 
 export interface LoneOptions extends Pick<ClusterOpening, 'node' | 'apiUrl' | 'clock' | 'log' | 'emit'> {
   readonly key: Pick<NodeKey, 'privateKeyPem' | 'fingerprint'>
-  /** The file for what must survive a restart; null: in memory. */
+  /** File for the state that must survive a restart; null to keep it in memory. */
   readonly path: string | null
-  /** False: the state shows that this node publishes no readings. */
+  /** False if the state should show that this node publishes no readings. */
   readonly gossip: boolean
 }
 
 const FORMAT = 1
-/** Limit of remembered results: a repeated command id gets the first one. */
+/** Limit of stored command results; a repeated command id gets the stored result. */
 const MAX_RESULTS = 1000
 
-/** Opens the cluster of one. Throws HomeError for a broken key or file. */
+/** Opens a single-node cluster. Throws HomeError for an invalid key or state file. */
 export async function openLoneCluster (opening: ClusterOpening): Promise<ClusterHost> {
   const { home, installId } = opening.node
   const key = await openNodeKey(home, installId)
@@ -40,7 +40,7 @@ const noReadings = {
   noPeerPublishes: 0, bytesPublished: 0, lastSuccessfulPublishAgeSeconds: null
 } as const
 
-/** A cluster of one: always master, one session for each start; commands run here. */
+/** A single-node cluster: this node is always master, each start is one session, commands run locally. */
 export function loneCluster (options: LoneOptions): ClusterHost {
   const { node: { nodeId, installId }, clock, log, key, emit } = options
   const entries = new Entries(options)
@@ -62,7 +62,7 @@ export function loneCluster (options: LoneOptions): ClusterHost {
     network: { peers: () => [], bytesPerSecond: () => null, dials: () => [], links: () => [] },
     directory: { seenAt: (id) => id === installId ? clock.now() : undefined, silentMs: () => 0 },
     joined: false,
-    // A decision that cannot be written is refused.
+    // Always true, because a decision that cannot be written is refused.
     storing: true,
     status: () => ({ quorum: 'ok', stale: false }),
     problems: () => noProblems,
@@ -126,22 +126,22 @@ function commandsOf (entries: Entries, log: Logger): ClusterCommands {
 
 interface Stored { readonly term: number, readonly entries: Readonly<Record<string, unknown>> }
 
-/** Writes an entry at the end, as documents do; undefined removes it. */
+/** Moves a written key to the end, as in replicated documents; undefined removes the key. */
 function enter (map: Map<string, unknown>, key: string, value: unknown): void {
   map.delete(key)
   if (value !== undefined) map.set(key, value)
 }
 
-/** Section entries by `section/key`: those of commands, which are in the file, and those of the node. */
+/** Section entries by `section/key`: those written by commands, stored in the file, and those of the node. */
 class Entries {
   readonly changed: Listeners<ReadonlySet<string>>
   readonly term: number
   readonly #options: LoneOptions
   readonly #own = new Map<string, unknown>()
   #control: Map<string, unknown>
-  /** Keys from the file, which another version may have written. */
+  /** Keys read from the file, which another version may have written. */
   readonly #old: Set<string>
-  /** Writes of the running command. */
+  /** Pending writes of the running command. */
   #writes: Map<string, unknown> | null = null
 
   constructor (options: LoneOptions) {
@@ -156,7 +156,7 @@ class Entries {
     }
   }
 
-  /** Runs a command in one step; its writes are on disk when it returns. If it throws, nothing changes. */
+  /** Runs a command in one step; its writes are on disk on return. If the command throws, nothing changes. */
   change (run: () => unknown): unknown {
     const writes = this.#writes = new Map<string, unknown>()
     let result: unknown

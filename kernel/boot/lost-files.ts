@@ -9,9 +9,9 @@ const FILES = [
 ] as const
 
 /**
- * A lost file that no start may recreate, or a damaged one, with the remedy; null if all are there.
- * `joining`: the node joins a cluster now, so it needs no list of members. `alone`: it runs without the
- * cluster plugin; when absent, that holds for a home that never had members.
+ * A missing or damaged file that must not be recreated, with the remedy; null if every file is in order.
+ * `joining`: the node is joining a cluster, so it needs no member list. `alone`: the cluster plugin is
+ * disabled; by default this is assumed for a home that never had members.
  */
 export function missingHomeFile (
   home: string, { joining = false, alone }: { joining?: boolean, alone?: boolean } = {}
@@ -31,7 +31,7 @@ export function missingHomeFile (
       `${backup}, or run \`echo '{"format":1,"installId":"${id}"}' > ${node}\`.`)
   }
   const decisions = join(home, homeFile.alone)
-  // A home that ran alone has no members yet.
+  // A home that only ran without the cluster plugin has no members yet.
   const wasAlone = existsSync(decisions) && !existsSync(vote) && !existsSync(members)
   if ((alone ?? wasAlone) && existsSync(decisions) && damaged(decisions, isAlone)) {
     return {
@@ -55,7 +55,7 @@ function voteProblem (path: string): 'missing' | 'damaged' | null {
   return damaged(path, isHardState) ? 'damaged' : null
 }
 
-/** False also for a file of a later format, and for one that this user may not read. */
+/** False also for a file in a later format or one that this user may not read. */
 function damaged (path: string, isSound: (value: unknown) => boolean): boolean {
   const text = orElse(null, () => readFileSync(path, 'utf8'))
   if (text === null) return false

@@ -15,8 +15,8 @@ export const identityFile = {
 } as const
 
 /**
- * Text of a file; undefined when missing. Throws HomeError when it is unreadable and, for a secret, when
- * others than its owner could read or write it.
+ * Reads a file; undefined if it is missing. Throws HomeError if it is unreadable or, for a secret, if
+ * users other than the owner could read or write it.
  */
 export function readText (path: string, kind: 'secret' | 'public'): string | undefined {
   let file: number
@@ -39,12 +39,12 @@ export function readText (path: string, kind: 'secret' | 'public'): string | und
   }
 }
 
-/** The key by which other nodes know this one, and the certificate that carries it. */
+/** The key that identifies this node to other nodes, and the certificate that carries it. */
 export interface NodeKey {
   readonly installId: string
   /** PKCS8, Ed25519. Never logged, never sent. */
   readonly privateKeyPem: string
-  /** Self-signed, CN = installId; only its key matters. */
+  /** Self-signed, CN = installId; other nodes check only its key. */
   readonly certificatePem: string
   /** base64url SHA-256 of the public key's SPKI DER, 43 characters. */
   readonly fingerprint: string
@@ -78,7 +78,7 @@ function readKey (path: string): KeyObject | undefined {
 }
 
 function makeKey (home: string, path: string): KeyObject {
-  // A certificate without its key: a new key would be unknown to the cluster.
+  // The key was lost if its certificate exists; the cluster would not know a new key.
   const certificate = join(home, identityFile.certificate)
   if (readText(certificate, 'public') !== undefined) {
     const members = join(home, identityFile.members)
@@ -111,7 +111,7 @@ function readCertificate (path: string, installId: string, fingerprint: string):
 
 /**
  * Opens the node's key and certificate; creates them at the first start (node.key 0600, node.crt). Throws
- * HomeError for a broken or lost one, and for a key that others can read.
+ * HomeError if one is invalid or lost, or if other users can read the key.
  */
 export async function openNodeKey (home: string, installId: string): Promise<NodeKey> {
   const keyPath = join(home, identityFile.key)
@@ -126,13 +126,13 @@ export async function openNodeKey (home: string, installId: string): Promise<Nod
   return { installId, privateKeyPem: pemOf(key), certificatePem, fingerprint }
 }
 
-/** The clocks of nodes differ and no node checks these dates, so they span all time (RFC 5280 4.1.2.5). */
+/** Clocks of nodes differ and no node checks the validity, so it spans all time (RFC 5280 4.1.2.5). */
 const FROM = Date.UTC(2020, 0, 1)
 const NEVER = Date.UTC(9999, 11, 31, 23, 59, 59)
 
 /**
- * The self-signed TLS certificate of the key, without extensions, since only its key is used. Deterministic.
- * `commonName` is short (an install id).
+ * Creates the key's self-signed TLS certificate, without extensions, since nodes check only the key. The
+ * result is deterministic. `commonName` must be short, like an install id.
  */
 function certificateOf (key: KeyObject, commonName: string): string {
   return makeCertificate({

@@ -43,14 +43,14 @@ export interface NodeOptions {
   /** Absolute path of the home directory. */
   home: string
   configFlag?: string
-  /** Settings given as flags, by dotted path. */
+  /** Settings from command-line flags, by dotted path. */
   flags: Record<string, unknown>
   env: NodeJS.ProcessEnv
   /** The plugins that ship with svc. */
   bundled: readonly Plugin[]
-  /** Pid of the launcher, which holds the socket while the node restarts. */
+  /** Pid of the launcher, which holds the sockets while the node restarts. */
   launcher?: number
-  /** Sockets inherited from the launcher: for the address, and for the second loopback. */
+  /** Sockets inherited from the launcher: one for the address, one for the second loopback address. */
   listenFds?: readonly number[]
   /** `--join`: a join token, or host:port of a member. */
   join?: string
@@ -61,29 +61,29 @@ export interface SvcNode {
   readonly nodeId: string
   readonly home: string
   readonly url: string
-  /** Public facts of its certificate; undefined without TLS. */
+  /** Public facts of the API's certificate; undefined without TLS. */
   readonly tls: { readonly fingerprint: string, readonly authority: string | null } | undefined
   readonly warnings: readonly string[]
   /** Whether the log goes to stdout as JSON. */
   readonly logsJson: boolean
-  /** Whether this start joined a cluster. */
+  /** Whether this node joined a cluster at this start. */
   readonly joined: boolean
   /** Throws with code EADDRINUSE when another program has the port. */
   listen (): Promise<{ url: string }>
-  /** Drains, ends open work, stops the plugins and unlocks the home. */
+  /** Drains, ends open requests, stops the plugins and unlocks the home. */
   stop (reason: string): Promise<void>
-  /** Called when the API asked for a restart; the caller then stops and starts a new process. */
+  /** Registers the listener for API restart requests; it has to stop this process and start a new one. */
   onRestart (fn: () => void): void
-  /** Resolves when the other members refuse this process; it then has to stop. */
+  /** Resolves when the other members refuse this process, which then has to stop. */
   readonly refused: Promise<SvcError>
-  /** Last resort for an uncaught error: logs it, then restarts the node in order. */
+  /** Last resort for an uncaught error: logs it, then restarts the node gracefully. */
   failed (error: unknown): void
 }
 
-/** Grace period for open work after a stop was requested, ms. */
+/** Grace period in ms for open requests after a stop was requested. */
 const DRAIN_MS = 10_000
 
-/** Boots a node. Throws HomeError, ConfigError or BootError with every problem found. */
+/** Boots a node. Throws HomeError, ConfigError or BootError; the error lists every problem found. */
 export async function createNode (options: NodeOptions): Promise<SvcNode> {
   prepareHome(options.home)
   await releaseReserve(options.home)
@@ -169,7 +169,7 @@ async function boot (options: NodeOptions, release: () => void): Promise<SvcNode
   }
 }
 
-/** `url` is for clients on this machine, `outside` for other machines. */
+/** `url` is for clients on this machine, `outside` for clients on other machines. */
 interface Address { host: string, port: number, url: string | null, outside: string | null }
 type Restart = ReturnType<typeof createRestart>
 interface Made {
@@ -225,10 +225,10 @@ function kernelOptions (options: NodeOptions, setup: Setup, made: Made): KernelO
   }
 }
 
-/** Life of the cached list of the machine's addresses, ms. */
+/** Milliseconds for which the list of the machine's addresses is cached. */
 const ADDRESSES_MS = 1000
 
-/** The served names and addresses; every request needs them, so they are cached. */
+/** Returns the served names and addresses, cached because every request needs them. */
 function servedBy (address: Address, api: KernelConfig['api']): () => ServedNames {
   let last: { host: string, port: number, at: number, served: ServedNames } | undefined
   return () => {
@@ -302,7 +302,7 @@ function running (parts: Running): SvcNode {
       stopped ??= (async () => {
         parts.log.root.info({ reason }, 'stopping')
         unwatch()
-        // After a restart the address is the same, so clients may keep it.
+        // The address stays the same after a restart, so clients may keep the file.
         if (reason !== 'restart') rmSync(runFile, { force: true })
         await kernel.close(DRAIN_MS)
         await parts.cluster.stop()
@@ -314,7 +314,7 @@ function running (parts: Running): SvcNode {
   }
 }
 
-/** Replaces the certificate before it expires, then runs the callback. Returns a function that stops it. */
+/** Replaces the certificate before it expires, then calls `told`. Returns a function that stops this. */
 function watchTls ({ tls, kernel, log }: Running, told: () => void): () => void {
   if (tls === undefined) return () => {}
   return watchIdentity({
@@ -354,14 +354,14 @@ async function listen (
     : wildcard ? outsideUrl(scheme, address) : address.url
 }
 
-/** The URL under which other machines reach a node that listens everywhere. */
+/** URL at which other machines reach a node that listens on all addresses. */
 function outsideUrl (scheme: string, { port, url }: Address): string | null {
   const all = Object.values(os.networkInterfaces()).flatMap((list) => list ?? [])
   const first = all.find((i) => !i.internal && i.family === 'IPv4')
   return first === undefined ? url : `${scheme}://${first.address}:${port}`
 }
 
-/** At most one pending restart. */
+/** Allows at most one pending restart. */
 function createRestart (): { ask: () => boolean, onAsk: (fn: () => void) => void } {
   let asked = false
   let listener: (() => void) | undefined
@@ -369,7 +369,7 @@ function createRestart (): { ask: () => boolean, onAsk: (fn: () => void) => void
     ask () {
       if (asked) return false
       asked = true
-      // The answer to the request goes out first.
+      // Delayed so that the answer to the restart request goes out first.
       setImmediate(() => listener?.())
       return true
     },

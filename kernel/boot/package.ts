@@ -7,7 +7,7 @@ interface Package { version: string, engines: { node: string } }
 let root: string | undefined
 let known: Package | undefined
 
-/** The folder of this package: the nearest one above with a package.json, whether compiled or not. */
+/** Root folder of the svc package: the nearest parent with a package.json, for compiled and source files. */
 export function packageRoot (): string {
   if (root !== undefined) return root
   let folder = dirname(fileURLToPath(import.meta.url))
@@ -20,5 +20,5 @@ const read = (): Package =>
 
 export const version = (): string => read().version
 
-/** The range of Node versions that svc runs on, such as `>=20.19`. */
+/** Range of supported Node versions, such as `>=20.19`. */
 export const nodeRange = (): string => read().engines.node

@@ -1,10 +1,10 @@
 import { randomBytes } from 'node:crypto'
 import { open, truncate } from 'node:fs/promises'
 
-/** Bytes to free on a full disk at a time. */
+/** Bytes that one `spend` frees. */
 const PIECE = 16 * 1024
 
-/** A file that reserves space, freed when the disk is full. */
+/** A file that reserves disk space, freed piece by piece when the disk is full. */
 export class DiskReserve {
   readonly #path: string
   readonly #most: number
@@ -22,17 +22,17 @@ export class DiskReserve {
       const file = await open(this.#path, 'a', 0o600)
       try {
         const { size } = await file.stat()
-        // A file system that compresses would hold no space for zeros.
+        // Random bytes, since a compressing file system would reserve no space for zeros.
         if (size < this.#most) await file.appendFile(randomBytes(this.#most - size))
         await file.datasync()
       } finally {
         this.#bytes = (await file.stat()).size
         await file.close()
       }
-    } catch { /* The disk is full. */ }
+    } catch { /* The disk is full, so the reserve stays smaller. */ }
   }
 
-  /** Frees a piece of the file. False once it is used up. */
+  /** Frees a piece of the reserve. False once the reserve is used up. */
   async spend (): Promise<boolean> {
     if (this.#bytes === 0) return false
     this.#bytes = Math.max(0, this.#bytes - PIECE)

@@ -1,5 +1,5 @@
 // Builds svc unless the newest build is fresh: `npm run build`, `npm run prepare`, ./svc.
-// A build gets a folder, dist/<hash of the sources>, which never changes, so that running nodes keep theirs.
+// A build gets its own folder, dist/<hash of the sources>, which never changes, so running nodes keep theirs.
 // Files at stable paths, such as dist/kernel/cli/main.js, import from the newest build.
 import { spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
@@ -7,7 +7,7 @@ import { existsSync, readFileSync, rmSync, utimesSync } from 'node:fs'
 import { join } from 'node:path'
 import { dist, linkAt, linkBin, root, sources } from './paths.mjs'
 
-/** 16 hexadecimal digits. */
+/** Hash of all sources: 16 hexadecimal digits. */
 function hashOfSources () {
   const hash = createHash('sha256')
   const settings = ['package.json', 'package-lock.json', 'tsconfig.json', 'tsconfig.build.json']
@@ -17,14 +17,14 @@ function hashOfSources () {
   return hash.digest('hex').slice(0, 16)
 }
 
-/** Whether the build is fresh; sets its time to `started` (s), because ./svc compares it with the sources. */
+/** Whether the build is fresh; sets its time to `started` (s), since ./svc compares that with the sources. */
 function fresh (name, started) {
   const main = join(dist, 'kernel/cli/main.js')
   if (linkAt(join(dist, 'current')) !== name || !existsSync(main)) return false
   try {
     linkBin()
     utimesSync(main, started, started)
-  } catch { /* Another user built it. */ }
+  } catch { /* Another user built it, so its time cannot be set. */ }
   return true
 }
 
@@ -35,7 +35,7 @@ async function build () {
   if (!existsSync(join(root, 'node_modules/esbuild'))) {
     throw new Error(`the packages of ${root} are not installed; run: cd ${root} && npm ci`)
   }
-  // Release 0.1.0 built into dist directly.
+  // Release 0.1.0 built directly into dist.
   if (existsSync(join(dist, 'chunks'))) rmSync(dist, { recursive: true })
   const tsc = [join(root, 'node_modules/typescript/bin/tsc'), '-p', 'tsconfig.build.json']
   const { status } = spawnSync(process.execPath, tsc, { cwd: root, stdio: 'inherit' })
@@ -43,7 +43,7 @@ async function build () {
   const [{ bundle }, { page }, { publish }] = await Promise.all(
     ['./bundle.mjs', './page.mjs', './publish.mjs'].map((module) => import(module)))
   const parts = [await bundle(), await page()]
-  // The sources changed during the build, so the name does not fit the contents.
+  // The sources changed during the build, so the hash in the folder's name no longer fits.
   if (hashOfSources() !== name) return await build()
   await publish(name, ...parts)
   fresh(name, started)

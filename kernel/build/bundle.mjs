@@ -1,13 +1,13 @@
-// Bundles the program: some thirty files start in less than half the time that a thousand need. Code that
-// several entries share lies in chunks, so there is one instance of it, also for the plugins of others that
-// import `svc/plugin`. Types, for those plugins, come from tsc.
+// Bundles svc, since thirty files load in less than half the time of a thousand. Code that several entries
+// share goes into chunks, so that it exists once even for third-party plugins that import
+// `svc/plugin`. Their type declarations come from tsc.
 import { existsSync, readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { dirname, join, relative } from 'node:path'
 import { build } from 'esbuild'
 import { root } from './paths.mjs'
 
-/** Modules that are run or imported by path. */
+/** Modules that are started or imported by path, so they keep their own file. */
 export const ENTRIES = [
   'kernel/cli/main', 'kernel/cli/index', 'kernel/index', 'kernel/testing/index', 'kernel/boot/package',
   'plugins/index', 'plugins/public', 'plugins/runners/service', 'plugins/event-log/service',
@@ -17,14 +17,14 @@ export const ENTRIES = [
   'plugins/chat/embed/index', 'plugins/llama-cpp/server/index',
   'plugins/llama-cpp/embedded/index', 'plugins/capabilities-tts/engine/index'
 ]
-/** With native parts, found by its path, or (LGPL, MPL) to be replaced by whoever wants another one. */
+/** Packages with native parts, found by path, or under LGPL or MPL, which users must be able to replace. */
 const EXTERNAL = ['onnxruntime-node', 'sqlite3', 'piper-phonemize', 'systeminformation', 'lamejs',
   'libflacjs', 'libopus-wasm', 'mediabunny', '@mediabunny/aac-encoder']
 const BANNER = `import { createRequire as createRequireOfBundle } from 'node:module'
 const require = createRequireOfBundle(import.meta.url)
 const builtUrl = import.meta.url.replace(/(.*\\/dist\\/[^/]+\\/).*/, '$1')`
 
-/** Makes import.meta.url point into the folder of the build, whichever chunk the code is in. */
+/** Makes import.meta.url point into the build folder whichever chunk contains the code. */
 const ownUrls = {
   name: 'own-urls',
   setup ({ onLoad }) {
@@ -42,7 +42,7 @@ const ownUrls = {
   }
 }
 
-/** `import()` of a CommonJS package finds its names, as in Node: bundled, it would have a default only. */
+/** Keeps named exports of CommonJS packages for `import()`; bundled, they would only have a default one. */
 const namesOfCommonJs = {
   name: 'names-of-commonjs',
   setup ({ onLoad, onResolve, resolve }) {
@@ -60,7 +60,7 @@ const namesOfCommonJs = {
   }
 }
 
-/** As Node sees it: by the ending, else by the nearest package.json. */
+/** Decides as Node does: by file extension, else by the nearest package.json. */
 function isCommonJs (path) {
   if (/\.[cm]js$/.test(path)) return path.endsWith('.cjs')
   let folder = dirname(path)
@@ -68,7 +68,7 @@ function isCommonJs (path) {
   return JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')).type !== 'module'
 }
 
-/** `publish` writes the outputs to the folder of the build; `outdir` is a placeholder. */
+/** esbuild options. `outdir` is a placeholder, since `publish` writes the outputs. */
 export const options = {
   absWorkingDir: root, entryPoints: ENTRIES.map((entry) => `${entry}.ts`), outbase: '.', outdir: 'dist/build',
   chunkNames: 'chunks/[name]-[hash]', bundle: true, splitting: true, format: 'esm', platform: 'node',

@@ -1,4 +1,4 @@
-// A node that starts again when a source changes: npm run dev -- [options of svc up]
+// Runs a node and restarts it when a source changes: npm run dev -- [options of svc up]
 import { spawn } from 'node:child_process'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -21,7 +21,7 @@ function start () {
   })
 }
 
-/** The page of the last complete build. */
+/** The dashboard page of the last complete build. */
 function page () {
   const folder = join(dist, 'current/plugins/dashboard/built')
   return readdirSync(folder).map((name) => [name, readFileSync(join(folder, name))])
@@ -41,7 +41,7 @@ const restart = {
 }
 
 process.on('SIGINT', () => {
-  // The terminal signals the node as well; it drains first.
+  // The terminal signals the node as well, and this process exits once the node has drained.
   if (node === undefined) process.exit(130)
   again = false
   node.once('exit', () => process.exit(130))

@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 
-/** The licence and notice texts of each package that these files belong to. */
+/** Licence and notice texts of every package that one of the files belongs to. */
 export function licences (from, files) {
   const found = files.map((path) => /^(?:\w+:)?(.*node_modules\/(?:@[^/]+\/)?[^/]+)/.exec(path)?.[1])
   const packages = new Map(found.filter((path) => path !== undefined).map((path) => {

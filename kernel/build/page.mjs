@@ -1,5 +1,5 @@
 // Bundles a plugin's web page for browsers: chunks load on demand, file names carry a hash of the contents,
-// and each file is also stored compressed, so that a node only has to send bytes.
+// and each file is also stored compressed, so that a node does not compress at run time.
 import { readFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { brotliCompressSync, constants, gzipSync } from 'node:zlib'
@@ -13,7 +13,7 @@ const options = {
   chunkNames: '[name]-[hash]', bundle: true, splitting: true, format: 'esm', platform: 'browser',
   target: ['chrome120', 'firefox120', 'safari17'], minify: true, write: false, metafile: true,
   legalComments: 'none', logLevel: 'warning', tsconfig: join(from, 'tsconfig.json'),
-  // Libraries made for React run on Preact; esbuild reads tsconfig's paths for our own files only.
+  // Libraries made for React run on Preact; esbuild applies tsconfig's paths to this repository's files only.
   alias: {
     react: 'preact/compat', 'react-dom': 'preact/compat', 'react/jsx-runtime': 'preact/jsx-runtime'
   }
@@ -27,7 +27,7 @@ function compressed (name, contents) {
   ]
 }
 
-/** The files of the page, as pairs of name and contents. */
+/** The page's files as pairs of name and contents. */
 export async function page () {
   const { outputFiles, metafile } = await build(options)
   const names = outputFiles.map(({ path }) => basename(path))

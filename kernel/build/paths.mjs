@@ -7,11 +7,11 @@ export const dist = join(root, 'dist')
 
 const SKIPPED = new Set(['test', 'node_modules', 'README.md'])
 
-/** The inputs of a build below a folder, relative to the root. */
+/** The files below a folder that a build depends on, relative to the root. */
 export function * sources (folder) {
   for (const entry of readdirSync(join(root, folder), { withFileTypes: true })) {
     const path = `${folder}/${entry.name}`
-    // The scaffold of `svc plugin new` includes a test and a README.
+    // Skips no file in this folder, since the scaffold of `svc plugin new` includes a test and a README.
     const skipped = path.startsWith('plugins/packages/data/') ? false : SKIPPED.has(entry.name)
     if (entry.isDirectory()) {
       if (!skipped) yield * sources(path)
@@ -19,7 +19,7 @@ export function * sources (folder) {
   }
 }
 
-/** Without a local bin, npx would install the checkout into its cache and build it a second time. */
+/** Links svc as a local bin; without it, npx would install the checkout into its cache and build it again. */
 export function linkBin () {
   const bin = join(root, 'node_modules/.bin')
   const to = relative(bin, join(dist, 'kernel/cli/main.js'))

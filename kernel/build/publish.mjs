@@ -1,4 +1,4 @@
-// Publishes a build: first its folder, then the files at the stable paths, each by a rename.
+// Publishes a build: the build's folder first, then the files at the stable paths, each by a rename.
 import {
   existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, statSync, symlinkSync, utimesSync,
   writeFileSync
@@ -8,12 +8,12 @@ import { ENTRIES } from './bundle.mjs'
 import { licences } from './licences.mjs'
 import { dist, linkAt, linkBin, root, sources } from './paths.mjs'
 
-/** Inputs that are copied: models, cards, data. */
+/** Files to copy unchanged, such as models, cards and data. */
 const DATA =
   /\.(onnx|onnx\.json|gguf|yaml|bin|dat|gz|NOTICE\.txt)$|LICENCE\.txt$|^(kernel\/cli|plugins\/packages)\/data/
-/** Folders of builds: finished, of `npm run dev`, or left by a killed build. */
+/** Names of build folders: finished, from `npm run dev`, or left by a killed build. */
 const BUILD = /^([0-9a-f]{16}|dev-\d+-\d+|\.making-\d+)$/
-/** Number of earlier builds to keep besides those in use. */
+/** Number of earlier builds to keep in addition to those in use. */
 const KEPT = process.platform === 'linux' ? 2 : 8
 
 /** Writes a file atomically. */
@@ -35,7 +35,7 @@ export async function publish (name, { outputFiles, metafile }, page) {
     if (DATA.test(path)) put(join(making, path), readFileSync(join(root, path)))
   }
   for (const [path, contents] of page) put(join(making, 'plugins/dashboard/built', path), contents)
-  // The same sources may have been built before, and processes may use that build.
+  // If the same sources were built before, keeps that folder, since processes may use it.
   if (existsSync(join(dist, name))) rmSync(making, { recursive: true })
   else renameSync(making, join(dist, name))
   utimesSync(join(dist, name), new Date(), new Date())
@@ -44,12 +44,12 @@ export async function publish (name, { outputFiles, metafile }, page) {
   sweep(name)
 }
 
-/** Points the stable paths at a build. `current` is last: once it names a build, the other paths do too. */
+/** Points the stable paths at a build. `current` comes last, so that once it names a build, all paths do. */
 function switchTo (name, { inputs, outputs }) {
   put(join(dist, 'LICENCES.txt'), licences(root, Object.keys(inputs)))
-  // A package contains this build only.
+  // The npm package must contain this build only.
   put(join(dist, '.npmignore'), ['/*', '!/kernel', '!/plugins', '!/LICENCES.txt', `!/${name}`, ''].join('\n'))
-  // Maps outputs to sources, for the test that limits what a verb loads.
+  // Maps outputs to sources, for the test that limits which sources a verb loads.
   put(join(dist, 'sources.json'), JSON.stringify(Object.fromEntries(Object.entries(outputs)
     .filter(([file]) => file.endsWith('.js'))
     .map(([file, output]) => [file.replace('dist/build', name), Object.keys(output.inputs)]))))
@@ -65,7 +65,7 @@ function switchTo (name, { inputs, outputs }) {
   renameSync(join(dist, `.aside-${process.pid}`), join(dist, 'current'))
 }
 
-/** The text of dist/kernel/cli/main.js. Its option keeps SIGUSR1 from opening the inspector, see ./svc. */
+/** Text of dist/kernel/cli/main.js. The option keeps SIGUSR1 from opening Node's inspector, see ./svc. */
 const program = (name, to) => `#!/usr/bin/env -S node --inspect-port=[fe80::]:9229
 import { openSync } from 'node:fs'
 // Later builds do not delete a folder that a process has open.
@@ -88,6 +88,6 @@ function names (folder) {
   try { return readdirSync(folder) } catch { return [] }
 }
 
-/** Paths that processes of this machine have open; those of other users may be missing. */
+/** Paths that processes on this machine have open; paths of other users' processes may be missing. */
 const heldOpen = () => new Set(names('/proc').filter((pid) => /^\d+$/.test(pid)).flatMap((pid) =>
   names(`/proc/${pid}/fd`).map((fd) => linkAt(`/proc/${pid}/fd/${fd}`))))

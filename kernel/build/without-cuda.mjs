@@ -1,7 +1,7 @@
-// Runs before the install scripts of the packages when svc is installed as a dependency. On Linux x64 that of
-// onnxruntime-node would fetch 400 MB of CUDA libraries from another server than the npm registry, and the
-// install fails if that server is unreachable. The script skips files that exist, so notes take their place
-// until a user wants the real ones.
+// Runs before the packages' install scripts when svc is installed as a dependency. On Linux x64 the script of
+// onnxruntime-node would download 400 MB of CUDA libraries from a server other than the npm registry, and the
+// install fails if that server is unreachable. The script skips existing files, so placeholder files stand in
+// for the libraries until a user installs them.
 import { existsSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'

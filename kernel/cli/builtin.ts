@@ -115,20 +115,20 @@ export const groups: Groups = {
 }
 
 export interface KnownVerb extends Omit<VerbDecl, 'load'> {
-  /** Absent from built-in verbs. */
+  /** Undefined for built-in verbs, whose modules are in loaders.ts. */
   readonly load?: VerbDecl['load']
-  /** One word, or two for a verb in a group: `token create`. */
+  /** Verb name of one word, or two for a verb in a group, such as `token create`. */
   readonly name: string
   readonly owner: string
-  /** Left out of help and completion. */
+  /** True to omit the verb from help and completion. */
   readonly hidden?: boolean
 }
 
-/** The verbs of a group share their first word; the value describes the group. */
+/** Descriptions of verb groups, by the first word that a group's verbs share. */
 export type Groups = Readonly<Record<string, string>>
 
 /**
- * All verbs, built-in ones first. Throws for two verbs of one name, and for a verb with the name of a group.
+ * All verbs, built-in ones first. Throws if two verbs share a name or a verb is named like a group.
  */
 export function collectVerbs (builtIn: readonly KnownVerb[], plugins: readonly Manifest[]): KnownVerb[] {
   const added = plugins.flatMap((manifest) => Object.entries(manifest.verbs ?? {}).map(
@@ -153,8 +153,8 @@ export function inGroup (verbs: readonly KnownVerb[], group: string): KnownVerb[
   return verbs.filter((verb) => verb.name.startsWith(`${group} `))
 }
 
-/** The long flags of an option in commander's notation: `-o, --output <file>` gives `--output`. */
+/** The long flag of an option in commander's notation: `-o, --output <file>` gives `--output`. */
 export function longFlag (flags: string): string | undefined { return /--[a-z][a-z0-9-]*/.exec(flags)?.[0] }
 
-/** True when the option needs a value after it. */
+/** True if the option requires a value. */
 export function takesValue (flags: string): boolean { return flags.includes('<') }

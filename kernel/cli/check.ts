@@ -3,14 +3,14 @@ import { showBytes } from './text.js'
 import type { ClusterState } from './cluster-state.js'
 import type { Fact, ToolContext } from './tool.js'
 
-/** One check: the finding with its numbers, and the remedy. */
+/** Result of one check: what was found, with numbers, and the remedy. */
 export interface Check {
   name: string
   result: 'ok' | 'warn' | 'fail'
   message: string
-  /** The next command or step; null when there is nothing to do. */
+  /** The command or step that fixes the problem; null if there is nothing to do. */
   remedy: string | null
-  /** The kind of finding, as in a fact; the check's name in snake_case when absent. */
+  /** Machine-readable kind of finding; the check's name in snake_case when absent. */
   code?: string
   about?: readonly string[]
   evidence?: Fact['evidence']
@@ -40,7 +40,7 @@ export interface StatusPart { run (ctx: CheckContext): Promise<StatusLines> }
 
 export interface StatusLines {
   json: Record<string, unknown>
-  /** Lines above and below the table of the nodes. */
+  /** Lines to print above and below the table of nodes. */
   above: string[]
   below: string[]
 }
@@ -49,7 +49,7 @@ const HOME_DISK = {
   name: 'disk', remedy: 'Free disk space, or move the home to another disk (--home).'
 } as const
 
-/** Free bytes of a disk; `about` has the name of the disk and how to free space there. Pure. */
+/** Judges the free bytes of a disk; `about` says which disk and how to free space there. Pure. */
 export function judgeDisk (
   free: number, total: number, { name, remedy }: { name: string, remedy: string } = HOME_DISK
 ): Check {

@@ -6,7 +6,7 @@ import type { TrustingAgent, TrustOptions } from './trust.js'
 import { startTicks } from '../boot/home.js'
 import { apiFailure, CliError, exitCodes, interrupted, readApiError } from './errors.js'
 
-/** An answer whose body is not read yet. Reading throws CliError when the connection breaks. */
+/** An answer whose body has not been read yet. Reading it throws CliError if the connection breaks. */
 export interface ClientResponse {
   readonly status: number
   readonly headers: IncomingHttpHeaders
@@ -15,28 +15,28 @@ export interface ClientResponse {
 
 export interface ClientRequest {
   method?: 'GET' | 'POST' | 'PUT' | 'DELETE'
-  /** Sent as JSON. */
+  /** Request body, sent as JSON. */
   body?: unknown
   accept?: string
   signal?: AbortSignal
 }
 
-/** A node's API. Every method throws CliError: 7 without an answer, else by the answer's error body. */
+/** Client for a node's API. Methods throw CliError: status 7 without an answer, else by the error body. */
 export interface Client {
   readonly url: string
   /** Sent as a bearer token with every request. */
   readonly token: string | undefined
-  /** The agent for WebSockets; undefined: any. Throws CliError. */
+  /** Agent for WebSockets; undefined if any agent will do. Throws CliError. */
   agent (): Promise<TrustingAgent | undefined>
   json<T = unknown> (path: string, ask?: ClientRequest): Promise<T>
   open (path: string, ask?: ClientRequest): Promise<ClientResponse>
-  /** The Authorization header for a GET of this path, for a WebSocket; undefined without a credential. */
+  /** Authorization header for a WebSocket at this path; undefined without a credential. */
   credential (path: string): Promise<string | undefined>
 }
 
-/** Signs requests; `correct` takes the details of a refusal and returns whether to retry. */
+/** Signs requests; `correct` gets the details of a refusal and returns whether a retry makes sense. */
 export interface Signing {
-  /** The Authorization header; `target`: path and query as they will be sent. */
+  /** The Authorization header; `target` is the path and query exactly as sent. */
   authorization (method: string, target: string, body: Uint8Array<ArrayBuffer> | undefined): Promise<string>
   correct (details: unknown): Promise<boolean>
 }
@@ -44,20 +44,20 @@ export interface Signing {
 export interface ClientOptions {
   url: string
   token: string | undefined
-  /** Path of the token if it is the operator token of a local home. */
+  /** Path of the token's file if it is the operator token of a local home. */
   tokenFile?: string | undefined
-  /** Used when there is no token. */
+  /** Signs requests if there is no token. */
   signing?: (() => Promise<Signing | undefined>) | undefined
-  /** Called after each good answer. */
+  /** Called after each successful answer. */
   answered?: () => void
   signal: AbortSignal
   trust: TrustOptions
-  /** Idle time after which the client checks that the node still answers, ms; default 30 s. */
+  /** Idle time in ms after which the client checks that the node still answers; default 30,000. */
   quietMs?: number
 }
 
 const QUIET_MS = 30_000
-/** Deadline of that check, ms. */
+/** Time limit in ms for checking that an idle node still answers. */
 const SIGN_MS = 10_000
 
 const BODY_LIMIT = 256 * 1024 * 1024
@@ -108,7 +108,7 @@ export function createClient (options: ClientOptions): Client {
     try {
       return await attempt(path, ask)
     } catch (error) {
-      // After a restart, or if the clocks differ, the refusal has the node's id and time.
+      // After a restart, or if the clocks differ, the refusal has the node's id and time for a new attempt.
       const { api } = error as Partial<CliError>
       if (token !== undefined || await (await signing())?.correct(api?.details) !== true) throw error
       return await attempt(path, ask)
@@ -117,7 +117,7 @@ export function createClient (options: ClientOptions): Client {
   return {
     url: base.href.replace(/\/$/, ''), token, agent, open,
     async credential (path) {
-      // A WebSocket is refused without a reason: the plain request corrects id and clock first.
+      // A refused WebSocket gives no reason, so a plain request corrects the signer's id and clock first.
       if (token === undefined && await signing() !== undefined) await open('/node_id')
       return await authorize('GET', `${base.pathname.replace(/\/$/, '')}${path}`)
     },
@@ -142,7 +142,7 @@ function parseBase (url: string): URL {
   return base
 }
 
-/** The node limits the time of every answer, so the client waits as long as the node is alive. */
+/** Sets no time limit, since the node limits every answer's time; waits as long as the node is alive. */
 async function send (
   url: URL, options: RequestOptions, body: Buffer | undefined, isThere: () => Promise<boolean>
 ): Promise<IncomingMessage> {
@@ -159,7 +159,7 @@ async function send (
           `the node at ${url.origin} gives no sign of life; \`svc doctor\` checks for problems`))
       })
     }
-    // A request emits `timeout` once; the socket emits it each time.
+    // A request emits `timeout` only once, the socket each time.
     outgoing.on('socket', (socket) => {
       socket.on('timeout', ask)
       outgoing.on('close', () => { socket.off('timeout', ask) })
@@ -168,7 +168,7 @@ async function send (
   })
 }
 
-/** Whether the address answers in time, with any status. */
+/** Whether a node answers at the address within `ms`, with any status. */
 const isThere = (url: URL, agent: RequestOptions['agent'], ms: number): Promise<boolean> =>
   send(url, { agent, signal: AbortSignal.timeout(ms) }, undefined, async () => false)
     .then((found) => { found.resume(); return true }, () => false)
@@ -222,12 +222,12 @@ const DEFAULT_URL = 'http://127.0.0.1:52415'
 
 interface Running {
   url: string
-  /** Of its TLS key. */
+  /** Fingerprint of the node's TLS key. */
   fingerprint: string | undefined
   processes: { pid: number, startTicks: string | null }[]
 }
 
-/** The contents of run/node.json, which a running node writes; undefined without it. */
+/** Contents of run/node.json, which a running node writes; undefined if there is none. */
 function runningAt (home: string): Running | undefined {
   try {
     const text = readFileSync(join(home, 'run', 'node.json'), 'utf8')
@@ -239,7 +239,7 @@ function runningAt (home: string): Running | undefined {
   }
 }
 
-/** Whether the node, or its launcher during a restart, is still the same process. */
+/** Whether the node's process, or its launcher during a restart, is still running. */
 function isAlive ({ processes }: Running): boolean {
   return processes.some(({ pid, startTicks: since }) => {
     try { return process.kill(pid, 0) && startTicks(pid) === since } catch { return false }
@@ -255,7 +255,7 @@ function devHomes (home: string): string[] {
   }
 }
 
-/** The address of this home's running node, else of the first node of its `svc dev`, else the default. */
+/** Address of this home's running node, else of the first node of its `svc dev`, else the default address. */
 export function runningUrl (home: string): string {
   const own = runningAt(home)
   if (own !== undefined) return own.url
@@ -263,7 +263,7 @@ export function runningUrl (home: string): string {
   return dev?.url ?? DEFAULT_URL
 }
 
-/** The home, or that of a node of its `svc dev`, whose running node has this address. */
+/** This home, or the home of one of its `svc dev` nodes, whose running node has this address. */
 export function ownHome (home: string, url: string): string | undefined {
   const at = url.replace(/\/$/, '')
   return [home, ...devHomes(home)].find((one) => {
@@ -273,8 +273,8 @@ export function ownHome (home: string, url: string): string | undefined {
 }
 
 /**
- * The operator token of a home, or of the node of its `svc dev` with this address. Only for the address of
- * such a running node, so that no other listener gets the token. Undefined if it cannot be read.
+ * The operator token of this home, or of its `svc dev` node at this address. Only for the address of
+ * a running node, so that no other listener gets the token. Undefined if it cannot be read.
  */
 export function ownToken (home: string, url: string): string | undefined {
   const holder = ownHome(home, url)
@@ -287,7 +287,7 @@ export function ownToken (home: string, url: string): string | undefined {
   }
 }
 
-/** Fingerprint of this home's node, or of a `svc dev` node, at its https address; else undefined. */
+/** Fingerprint of this home's node, or its `svc dev` node, at this https address; otherwise undefined. */
 export function ownFingerprint (home: string, url: string): string | undefined {
   const holder = ownHome(home, url)
   return holder === undefined ? undefined : runningAt(holder)?.fingerprint

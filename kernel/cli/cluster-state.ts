@@ -9,7 +9,7 @@ interface Identity {
   friendlyName: string | null, svcVersion: string, apiUrl: string | null, nodeInstallId?: string | null
 }
 
-/** The keys of GET /state that verbs read. */
+/** The keys of GET /state that verbs read; others are omitted. */
 export interface ClusterState {
   sessionId?: string | null
   masterNodeId: string | null
@@ -22,10 +22,10 @@ export interface ClusterState {
     pcpuUsage?: number | null, gpuUsage?: number | null, accelerators?: Gpu[]
   } | null>
   lastSeen?: Record<string, string>
-  /** By install id. */
+  /** Drained nodes by install id. */
   drainedNodes?: Record<string, { since: string }>
   topology?: {
-    /** The live ones. */
+    /** Ids of the live nodes. */
     nodes?: readonly string[]
     connections?: Record<string, Record<string, { rttMs: number | null, bytesPerSecond: number | null }[]>>
   }

@@ -7,7 +7,7 @@ import type { CheckContext } from './check.js'
 import type { Client, Signing } from './client.js'
 import type { CredentialHelper, VerbContext } from './verb.js'
 
-/** GETs of checks and tools at the node of a command line. Throws CliError if it does not answer. */
+/** GET function for checks and tools; asks the command line's node. Throws CliError if no answer comes. */
 export function createGet (client: Pick<Client, 'json'>): CheckContext['look'] {
   return async <A>(path: string) => {
     try {
@@ -19,14 +19,14 @@ export function createGet (client: Pick<Client, 'json'>): CheckContext['look'] {
   }
 }
 
-/** The module of a bundled verb, for another verb. Throws CliError if there is none. */
+/** Loads the module of a bundled verb for use by another verb. Throws CliError if there is none. */
 export async function verbModule ({ plugins }: Pick<VerbContext, 'plugins'>, name: string): Promise<unknown> {
   const verb = (await plugins()).flatMap(({ manifest }) => manifest.verbs?.[name] ?? [])[0]
   if (verb === undefined) throw new CliError(1, `it needs \`svc ${name}\`, which no plugin here has`)
   return await verb.load()
 }
 
-/** The signer for requests of a home to a node, from the bundled plugins. */
+/** The helper from the bundled plugins that signs a home's requests to a node; undefined without one. */
 export async function credentialFor (
   plugins: VerbContext['plugins'], home: string, url: string
 ): Promise<{ helper: CredentialHelper, signing: Signing } | undefined> {
@@ -44,8 +44,8 @@ export async function homeManifests (ctx: Parameters<typeof homePlugins>[0]): Pr
 }
 
 /**
- * The plugins of a home, and load failures. Without svc.yaml: the bundled ones, without loading the YAML
- * parser.
+ * The plugins of a home, and load failures. A home without svc.yaml has only the bundled plugins, so the YAML
+ * parser is not loaded.
  */
 export async function homePlugins (
   { home, io, plugins }: Pick<VerbContext, 'home' | 'io' | 'plugins'>, configFlag?: string

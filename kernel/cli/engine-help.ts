@@ -3,17 +3,17 @@ import type { VerbContext } from './verb.js'
 
 type Seen = Pick<ModelCard, 'family' | 'languages' | 'backends' | 'files'>
 
-/** Answers of an engine for verbs about its models. */
+/** What an engine can tell verbs about its models. */
 export interface EngineHelp {
-  /** The additional software that a model needs; undefined: none. */
+  /** Name of the additional software that a model needs; undefined if it needs none. */
   hint? (card: Seen): string | undefined
-  /** Whether every node reports, in GET /state, that it lacks the program that the model needs. */
+  /** Whether GET /state shows that every node lacks the program that the model needs. */
   lacksProgram? (card: Seen, state: object): boolean
-  /** Offers to install that program. True if it is installed now. */
+  /** Offers to install the program that the engine needs. True if it is installed afterwards. */
   offer? (ctx: VerbContext, yes: boolean): Promise<boolean>
 }
 
-/** The help of an engine, by its name or by that of the builds of its program; empty if it has none. */
+/** The help of an engine, found by the engine's or its program's name; empty if it has none. */
 export async function engineHelp (
   { plugins }: Pick<VerbContext, 'plugins'>, name: string
 ): Promise<EngineHelp> {

@@ -2,7 +2,7 @@ import type { IncomingHttpHeaders } from 'node:http'
 import { parseJson } from '../api/schema.js'
 import { plain } from './output.js'
 
-/** Exit statuses of `svc`; `svc help exit-codes` prints them. */
+/** Exit statuses of `svc`, as printed by `svc help exit-codes`. */
 export const exitCodes = {
   ok: 0,
   failed: 1,
@@ -56,19 +56,19 @@ export function exitCodeFor (status: number, reason?: string): ExitCode {
 
 export interface ApiError {
   message: string
-  /** The HTTP status, or a code of the API in question: OpenAI has its own. */
+  /** The HTTP status, or the error code of a foreign API such as OpenAI's. */
   code: number | string | null
   reason: string
   requestId?: string
   details?: Record<string, unknown>
 }
 
-/** A failure that is shown as a sentence and ends the command with `exitCode`. */
+/** A failure that is printed as a sentence and ends the command with `exitCode`. */
 export class CliError extends Error {
   readonly exitCode: ExitCode
   readonly api: ApiError | undefined
   readonly status: number | undefined
-  /** The failed command, if the answer does not give the reason. */
+  /** Id of the failed command if the answer does not explain the failure. */
   readonly commandId: string | undefined
   constructor (
     exitCode: ExitCode, message: string,
@@ -90,7 +90,7 @@ export function interrupted (): CliError { return new CliError(exitCodes.interru
 const COMMAND_HEADER = 'x-svc-command-id'
 const COMMAND_ID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
-/** Converts the API's error object (body or `failed` frame) to a CliError; a header may name the command. */
+/** Converts an API error object (body or `failed` frame) to a CliError; a header may give the command id. */
 export function apiFailure (
   status: number, api: ApiError | undefined, text = '', headers: IncomingHttpHeaders = {}
 ): CliError {
@@ -100,7 +100,7 @@ export function apiFailure (
     return new CliError(exitCodeFor(status), words, { status })
   }
   const id = headers[COMMAND_HEADER]
-  // A busy or starting node explains itself, and a call that never began leaves no trace.
+  // A 503 explains itself, and a call that never began leaves nothing to look up.
   const odd = status >= 500 && status !== 503 && api.details?.['begun'] !== false &&
     typeof id === 'string' && COMMAND_ID.test(id)
   return new CliError(exitCodeFor(status, api.reason), sentence(status, api),
@@ -119,7 +119,7 @@ function sentence (status: number, api: ApiError): string {
   ].join('\n')
 }
 
-/** The failure of an error object inside an answer: exit status 1, since the answer had begun. */
+/** Converts an error object inside a successful answer: exit status 1, since the answer had begun. */
 export function failureWithin (error: Record<string, unknown>): CliError {
   const { message, reason, code, details } = error
   const { remedy } = (details ?? {}) as { remedy?: unknown }
@@ -127,11 +127,11 @@ export function failureWithin (error: Record<string, unknown>): CliError {
   const told = typeof message === 'string' && message !== '' ? message : 'the answer failed'
   const said = plain(`${told}${words}`)
   return new CliError(exitCodes.failed, typeof remedy === 'string' ? `${said}\n  ${plain(remedy)}` : said,
-    // With --json the error object of the node is shown, as for a refusal.
+    // With --json the node's error object is printed, as for a refused request.
     words === '' ? {} : { api: error as unknown as ApiError })
 }
 
-/** The error object in a body that is the node's error body; undefined for any other. */
+/** The error object if the text is a node's error body; undefined otherwise. */
 export function readApiError (text: string): ApiError | undefined {
   return asApiError((parseJson(text) as { error?: unknown } | null | undefined)?.error)
 }

@@ -8,9 +8,9 @@ type Props = Readonly<Record<string, JsonSchema>>
 export function fieldsOf (schema: JsonSchema): Props { return (schema['properties'] ?? {}) as Props }
 
 /**
- * Converts `--name value`, `--name=value` and bare `--name` (a boolean) to a payload, typed by the schema.
- * Dashes may replace underscores; list fields may repeat. Throws CliError (2) for an unknown field, a missing
- * value and a value of the wrong type.
+ * Converts `--name value`, `--name=value` and bare `--name` (a boolean) to a payload typed by the schema.
+ * Names may use dashes for underscores; list fields may repeat. Throws CliError (2) for an unknown field, a
+ * missing value or a value of the wrong type.
  */
 export function parseFields (words: readonly string[], schema: JsonSchema): Record<string, unknown> {
   const fields = fieldsOf(schema)

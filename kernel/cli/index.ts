@@ -1,4 +1,4 @@
-/** The library for plugin verbs; `svc/cli` outside this repository. */
+/** Library for plugin verbs, published as `svc/cli`. */
 export type { DeclarationSet } from '../api/declared.js'
 export { isVerbError } from './verb.js'
 export type { CredentialHelper, Verb, VerbContext, VerbError } from './verb.js'

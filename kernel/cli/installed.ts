@@ -36,7 +36,7 @@ export function disabledIn (installation: Pick<Installation, 'raw'>): Set<string
   return new Set(sections.filter(([, section]) => section?.enabled === false).map(([name]) => name))
 }
 
-/** Why a plugin is off in svc.yaml and the variables; undefined if it is on. */
+/** Why svc.yaml or a variable disables a plugin; undefined if the plugin is enabled. */
 export async function whyOff (ctx: VerbContext, name: string): Promise<string | undefined> {
   const installation = await installationOf(ctx)
   const { config } = resolveConfig(installation.raw, { ...installation, env: ctx.io.env })
@@ -47,12 +47,12 @@ export async function whyOff (ctx: VerbContext, name: string): Promise<string | 
   return down.find(({ plugin }) => plugin === name)?.message
 }
 
-/** The plugins that run, and those that are off only because of another one, with these plugins disabled. */
+/** With `disabled` plugins off: the plugins that run, and those off only because a requirement is off. */
 export function sortInstalled (installation: Installation, disabled: ReadonlySet<string>): StartOrder {
   return sortByDependency({ manifests: installation.plugins.map((p) => p.manifest), disabled })
 }
 
-/** Throws CliError (3) with a suggestion. */
+/** Schema of a setting. Throws CliError (3) with a suggestion for an unknown key. */
 export function settingSchema (owners: readonly ConfigOwner[], key: string): JsonSchema {
   const found = findSetting(owners, key)
   if (found.schema !== null) return found.schema
@@ -61,7 +61,7 @@ export function settingSchema (owners: readonly ConfigOwner[], key: string): Jso
     `there is no setting "${key}"${near}\n  \`svc config get\` lists them all`)
 }
 
-/** Throws CliError (3) with a suggestion. */
+/** Finds a plugin by name. Throws CliError (3) with a suggestion for an unknown name. */
 export function findPlugin (installation: Installation, name: string): Installation['plugins'][number] {
   const found = installation.plugins.find(({ manifest }) => manifest.name === name)
   if (found !== undefined) return found
@@ -75,8 +75,8 @@ export function findPlugin (installation: Installation, name: string): Installat
 }
 
 /**
- * Changes one setting in svc.yaml (undefined removes it) and returns the path of the file. Throws CliError
- * and changes no file: 1 when the text cannot be changed or written, 2 when the setting would be wrong.
+ * Changes one setting in svc.yaml (undefined removes it) and returns the file's path. If it throws CliError,
+ * the file is unchanged: 1 if the text cannot be changed or written, 2 if the setting is invalid.
  */
 export function changeSetting (
   { home, io }: VerbContext, installation: Installation, key: string, value: unknown
@@ -98,7 +98,7 @@ export function changeSetting (
   return path
 }
 
-/** The restart that applies a change of svc.yaml. */
+/** Lines that tell how to restart a running node to apply a change in svc.yaml. */
 export function restartHint (ctx: VerbContext): string[] {
   const there = ctx.elsewhere === undefined ? homeOption(ctx.home) : ` --url ${shellWord(ctx.elsewhere)}`
   return [`It takes effect at the next restart of the node: ${programIn(ctx.io.cwd)} restart${there}`]
@@ -108,9 +108,9 @@ type Switched = FromSchema<typeof systemRoutes.switchPlugin.reply>
 
 export interface SwitchEffect {
   inEffect: boolean
-  /** Why it is not in effect yet; null if no node runs on this home. */
+  /** Why the change is not in effect yet; null if no node runs on this home. */
   why: string | null
-  /** Whether a restart puts it into effect. */
+  /** True if a restart would put the change into effect. */
   restart: boolean
 }
 
@@ -119,8 +119,8 @@ export function nodeRuns ({ home, client }: VerbContext, configFlag: unknown): b
 }
 
 /**
- * Changes a setting, or resets it to its default (undefined): a plugin's switch through this home's running
- * node, all others in the file. Throws CliError without any change.
+ * Changes a setting, or resets it to its default (undefined). A plugin is switched through the running
+ * node; all other settings change only in the file. Throws CliError without any change.
  */
 export async function apply (
   ctx: VerbContext, installation: Installation, key: string, value: unknown, configFlag: unknown
@@ -133,13 +133,13 @@ export async function apply (
   return { file, ...await turn(ctx, plugin, value !== false) }
 }
 
-/** The plugin that a setting switches; undefined for every other setting. */
+/** Name of the plugin that a setting switches; undefined for every other setting. */
 function switchOf (path: string): string | undefined {
   const [top, plugin, key, ...more] = parsePath(path) ?? []
   return top === 'plugins' && key === 'enabled' && more.length === 0 ? plugin : undefined
 }
 
-/** Asks the node to switch a plugin in its svc.yaml. Throws CliError by its answer. */
+/** Asks the node to switch a plugin in its svc.yaml. Throws CliError with the node's error. */
 export async function turn ({ client }: VerbContext, name: string, enabled: boolean): Promise<SwitchEffect> {
   const { in_effect: inEffect, why, restart_needed: restart } =
     await client.json<Switched>(`/v1/plugins/${encodeURIComponent(name)}`, { body: { enabled } })
@@ -150,7 +150,7 @@ export interface PluginAtNode {
   name: string, version: string, summary: string, enabled: boolean, why: string | null
 }
 
-/** The plugins of another node, or of this home's node if it runs; else undefined. Throws CliError. */
+/** Plugins of a remote node, or of this home's running node; undefined if none runs. Throws CliError. */
 export async function pluginsAtNode (
   ctx: VerbContext, configFlag: unknown
 ): Promise<PluginAtNode[] | undefined> {
@@ -158,7 +158,7 @@ export async function pluginsAtNode (
   return (await ctx.client.json<{ plugins: PluginAtNode[] }>('/v1/plugins')).plugins
 }
 
-/** Prints the remaining steps of a switch. */
+/** Prints what is left to do after a switch. */
 export function printEffect (ctx: VerbContext, { inEffect, why, restart }: SwitchEffect): void {
   if (inEffect) return
   if (why !== null) ctx.out.line(why)

@@ -6,7 +6,7 @@ import { CliError, exitCodes } from './errors.js'
 
 export interface KnownNode { readonly at: string, readonly fingerprint: string }
 
-/** One node a line: `attic.lan:52415 sha256//…`. */
+/** File of trusted nodes, one per line: `attic.lan:52415 sha256//…`. */
 export const knownNodesFile = (home: string): string => join(home, 'known-nodes')
 
 /** HOST:PORT of an https URL, as in the file. */
@@ -14,7 +14,7 @@ export function placeOf ({ hostname, port }: URL): string {
   return `${hostname.toLowerCase()}:${port === '' ? '443' : port}`
 }
 
-/** Throws CliError (1) for an unreadable line, which may be that of any node. */
+/** Throws CliError (1) for an unreadable line, since that line may be about any node. */
 export function readKnownNodes (home: string): KnownNode[] {
   return linesOf(home).map((line, i) => {
     const node = parse(line)
@@ -28,7 +28,7 @@ export function readKnownNodes (home: string): KnownNode[] {
 export function addKnownNode (home: string, { at, fingerprint }: KnownNode): void {
   const path = knownNodesFile(home)
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
-  // Appending is one write, so two concurrent commands both keep their lines.
+  // An append is a single write, so two concurrent commands both keep their lines.
   const file = openSync(path, 'a', 0o600)
   try {
     writeFileSync(file, `${at} ${fingerprint}\n`)
@@ -37,7 +37,7 @@ export function addKnownNode (home: string, { at, fingerprint }: KnownNode): voi
   }
 }
 
-/** Removes the nodes at a place: HOST:PORT, or HOST for each port. Returns the removed ones. */
+/** Removes the nodes at HOST:PORT, or at every port of HOST, and returns them. */
 export function forgetKnownNodes (home: string, place: string): KnownNode[] {
   const wanted = place.toLowerCase()
   const isMeant = ({ at }: KnownNode): boolean => at === wanted || at.replace(/:\d+$/, '') === wanted

@@ -1,6 +1,6 @@
 import type { VerbDecl } from '../api/plugin.js'
 
-/** The modules of the built-in verbs; each is loaded only when its verb is used. */
+/** Module loaders of the built-in verbs; a module is loaded only when its verb is used. */
 export const loaders: Readonly<Record<string, VerbDecl['load']>> = {
   up: () => import('./verbs/up.js'),
   restart: () => import('./verbs/restart.js'),

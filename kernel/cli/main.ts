@@ -2,20 +2,20 @@
 import { refuseInspector } from '../boot/inspector.js'
 import type { Plugin } from '../api/plugin.js'
 
-// Before any other module.
+// Called before any other module is imported, so that SIGUSR1 never opens the inspector.
 refuseInspector(process.env)
 const [{ exitCodes }, { runCli }] = await Promise.all([import('./errors.js'), import('./program.js')])
-// Node handles a signal that arrived before the first line a moment later.
+// Repeated because Node handles a signal that arrived before the first call only a moment later.
 refuseInspector(process.env)
 
-/** The bundled plugins: the only place where the kernel imports them. */
+/** Imports the bundled plugins. The kernel imports them nowhere else. */
 async function plugins (): Promise<readonly Plugin[]> {
   return (await import('../../plugins/index.js')).bundled
 }
 
 const interrupt = new AbortController()
 process.once('SIGINT', () => { interrupt.abort() })
-// The reader of stdout is gone (`svc state | head`).
+// EPIPE means that the reader of stdout is gone (`svc state | head`).
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   process.exit(error.code === 'EPIPE' ? exitCodes.ok : exitCodes.failed)
 })

@@ -4,7 +4,7 @@ import { styleText } from 'node:util'
 import { unsafe } from '../config/paths.js'
 import type { Readable, Writable } from 'node:stream'
 
-/** Streams, environment and terminal of one run of the command line; tests pass their own. */
+/** Streams, environment and terminal of one `svc` command; tests pass their own. */
 export interface Io {
   stdout: Writable & { isTTY?: boolean }
   stderr: Writable & { isTTY?: boolean }
@@ -13,40 +13,40 @@ export interface Io {
   cwd: string
 }
 
-/** Output for the caller, on stdout only. */
+/** Output that the user asked for, written to stdout only. */
 export interface Out {
   readonly json: boolean
   readonly terminal: boolean
   line (text: string): void
-  /** One JSON value: on one line with `--json`, else indented. */
+  /** Prints one JSON value, on one line with `--json`, else indented. */
   value (value: unknown): void
   table (headers: readonly string[], rows: readonly (readonly string[])[]): void
-  /** Raw bytes; resolves when the reader has accepted them. */
+  /** Writes raw bytes; resolves when the reader has accepted them. */
   bytes (bytes: Uint8Array): Promise<void>
 }
 
-/** Progress for people, on stderr. */
+/** Progress messages for people, on stderr. */
 export interface Progress {
   line (text: string): void
   /** Replaces the current line on a terminal; no effect elsewhere. */
   update (text: string): void
-  /** Ends a replaced line. */
+  /** Finishes the replaceable line, so that the next text starts a new line. */
   end (): void
   /** Colours the text if colours are wanted (terminal, no NO_COLOR). */
   paint (style: 'red' | 'green' | 'yellow' | 'bold' | 'dim', text: string): string
 }
 
-/** Removes characters that control a terminal or change the writing direction: for names from the network. */
+/** Removes characters that control a terminal or change the writing direction. For names from the network. */
 export const clean = (text: string): string => text.replace(unsafe, '')
 
-/** Replaces each run of such characters with a space: for text of another machine inside a sentence. */
+/** Replaces each run of unsafe characters with a space. For text from another machine inside a sentence. */
 export const plain = (text: string): string => text.replace(new RegExp(`${unsafe.source}+`, 'gu'), ' ')
 
-/** Removes such characters except new lines and tabs. */
+/** Removes unsafe characters except new lines and tabs. */
 export const visible = (text: string): string =>
   text.replace(unsafe, (character) => /[\n\t]/.test(character) ? character : '')
 
-/** Columns padded to their widest cell; no trailing spaces. */
+/** Formats columns, padded to the widest cell, without trailing spaces. */
 export function formatTable (headers: readonly string[], rows: readonly (readonly string[])[]): string {
   const all = [headers, ...rows.map((row) => row.map(clean))]
   const widths = headers.map((_, i) => Math.max(...all.map((row) => [...(row[i] ?? '')].length)))
@@ -97,10 +97,10 @@ export function createProgress (io: Pick<Io, 'stderr' | 'env'>): Progress {
   }
 }
 
-/** The part of a verb's context that a question uses. */
+/** The part of a verb's context needed to ask a question. */
 interface Asker { readonly io: Io, readonly signal: AbortSignal, fail (code: 130, message: string): Error }
 
-/** True if there is a user at a terminal to ask. */
+/** True if a user at a terminal can answer questions. */
 export function canAsk ({ io }: Pick<Asker, 'io'>): boolean {
   return io.stdin.isTTY === true && io.stderr.isTTY === true
 }
@@ -122,7 +122,7 @@ export async function confirm (
 /** The next line of the input, trimmed; undefined at its end. Throws VerbError (130) at Ctrl-C. */
 export async function readLine (ctx: Asker): Promise<string | undefined> {
   const { io: { stdin }, signal } = ctx
-  // Not as a terminal: readline would handle Ctrl-C itself.
+  // Not opened as a terminal, since readline would then handle Ctrl-C itself.
   const lines = createInterface({ input: stdin, terminal: false, signal })
   try {
     for await (const line of lines) return line.trim()
@@ -133,7 +133,7 @@ export async function readLine (ctx: Asker): Promise<string | undefined> {
   return undefined
 }
 
-/** Reads the pipe, but stops after `most` bytes. */
+/** Reads piped input, but stops after `most` bytes. */
 export async function readPipe (
   { signal, io: { stdin } }: Pick<Asker, 'io' | 'signal'>, most: number
 ): Promise<Buffer> {
@@ -150,7 +150,7 @@ export async function readPipe (
 
 export interface AdmittedMember { readonly installId: string, readonly name: string }
 
-/** Names the members that an ended credential admitted, with the command that removes each. */
+/** Lists the members that an ended credential had admitted, with the command that removes each. */
 export function offerRemoval (err: Progress, admitted: readonly AdmittedMember[] = []): void {
   for (const { installId, name } of admitted) {
     err.line(`it admitted ${plain(name)}, which stays a member; remove it: svc members remove ${installId}`)

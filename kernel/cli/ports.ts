@@ -3,7 +3,7 @@ import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
 
 export interface Holder { pid: number, command: string }
 
-/** State of a listening socket in /proc/net/tcp. */
+/** State code of listening sockets in /proc/net/tcp. */
 const LISTENING = '0A'
 
 /** Inodes of the sockets that listen on a port, from the text of /proc/net/tcp or tcp6. */

@@ -18,9 +18,9 @@ import type { Client, ClientOptions, Signing } from './client.js'
 import type { Io, Progress } from './output.js'
 import type { CredentialHelper, Verb, VerbContext } from './verb.js'
 
-/** Seconds of a bare `--wait`. */
+/** Seconds to wait for `--wait` without a value. */
 const DEFAULT_WAIT_SECONDS = 60
-/** The verb with which a plugin can answer questions that no page of `svc help` covers. */
+/** The verb under which a plugin can answer questions that no page of `svc help` covers. */
 const HELP = 'help'
 
 export interface CliOptions {
@@ -31,7 +31,7 @@ export interface CliOptions {
 
 type Outputs = Pick<Io, 'stdout' | 'stderr'>
 
-/** Runs one command line (without `node` and the script) and resolves to its exit status. Never throws. */
+/** Runs one command line (without `node` and the script path); returns its exit status. Never throws. */
 export async function runCli (argv: readonly string[], options: CliOptions): Promise<number> {
   const err = createProgress(options.io)
   const json = argv.includes('--json')
@@ -69,8 +69,8 @@ async function execute (argv: string[], options: CliOptions): Promise<number> {
 }
 
 /**
- * The verbs that a command line may mean. Loads as few plugins as possible: bundled ones if no built-in verb
- * fits, those of svc.yaml if no bundled one does.
+ * Verbs that the command line may refer to. Loads as few plugins as possible: the bundled ones only if no
+ * built-in verb matches, those of svc.yaml only if no bundled verb does.
  */
 async function verbsFor (argv: readonly string[], options: CliOptions): Promise<KnownVerb[]> {
   const words = operands(argv)
@@ -101,14 +101,14 @@ function refuseElsewhere (verb: string, { elsewhere, home }: VerbContext): void 
     `${elsewhere}; run it on that machine, or omit --url (SVC_URL)`)
 }
 
-/** Throws CliError (3) for a local verb of a disabled plugin; for all other verbs the node answers. */
+/** Throws CliError (3) for a local verb of a disabled plugin; for other verbs the node itself refuses. */
 async function refuseOff ({ name, owner }: KnownVerb, context: VerbContext): Promise<void> {
   const { whyOff } = await import('./installed.js')
   const why = await whyOff(context, owner)
   if (why !== undefined) throw new CliError(exitCodes.notFound, `svc ${name} is a verb of a plugin. ${why}`)
 }
 
-/** The value of an option before commander parses the command line. */
+/** Value of an option, needed before commander has parsed the command line. */
 function valueOf (argv: readonly string[], flag: string): string | undefined {
   const at = argv.findIndex((word) => word === flag || word.startsWith(`${flag}=`))
   return argv[at] === flag ? argv[at + 1] : argv[at]?.slice(flag.length + 1)
@@ -129,7 +129,7 @@ export function buildProgram (verbs: readonly KnownVerb[], io: Outputs, run: Run
     .addHelpText('after', '\nMore: svc help VERB, svc help exit-codes, svc help how do I pull a model')
   for (const [flags, description] of globalOptions) program.option(flags, description)
   const parents = new Map<string, Command>()
-  // commander shows headings in the order of their first verbs.
+  // Sorted, since commander shows headings in the order of their first verbs.
   for (const verb of [...verbs].sort((a, b) => rankOf(a) - rankOf(b))) {
     const [first, second] = verb.name.split(' ') as [string, string?]
     if (verb.name === HELP) continue
@@ -175,7 +175,7 @@ function addExamples (command: Command, examples: readonly string[]): void {
   if (lines !== '') command.addHelpText('after', `\nExamples:${lines}`)
 }
 
-/** `help`: a page for a verb or topic; other words are a question for the verb that answers questions. */
+/** Adds `help`, which shows a page for a verb or topic; other words go to the verb that answers questions. */
 function addHelpVerb (program: Command, io: Outputs, verbs: readonly KnownVerb[], run: Run): void {
   const topics = Object.keys(helpTopics)
   const answering = verbs.find(({ name }) => name === HELP)
@@ -196,19 +196,19 @@ function addHelpVerb (program: Command, io: Outputs, verbs: readonly KnownVerb[]
   })
 }
 
-/** The command with these names, group first; the program itself without any. */
+/** The commander command with this name, group first; the program itself for no words. */
 function commandOf (program: Command, words: readonly string[]): Command | undefined {
   return words.reduce<Command | undefined>((command, word) =>
     command?.commands.find((c) => c.name() === word), program)
 }
 
-/** Asking for help or the version succeeds; every other complaint of commander is wrong usage. */
+/** Exit status of a commander error: success for help and version, wrong usage for all others. */
 function commanderStatus (error: CommanderError): number {
   const fine = error.code === 'commander.helpDisplayed' || error.code === 'commander.version'
   return fine ? exitCodes.ok : exitCodes.usage
 }
 
-/** Names the plugin's verb that explains the failed command. */
+/** A hint at the verb that shows what happened to the failed command; empty without a command id. */
 async function explanation (error: unknown, { plugins }: CliOptions): Promise<string> {
   if (!(error instanceof CliError) || error.commandId === undefined) return ''
   const verbs = (await plugins()).flatMap(({ manifest }) => Object.entries(manifest.verbs ?? {}))
@@ -216,7 +216,7 @@ async function explanation (error: unknown, { plugins }: CliOptions): Promise<st
   return found === undefined ? '' : `\n  what happened: svc ${found[0]} ${error.commandId}`
 }
 
-/** Shows an error on stderr: a sentence, or with `--json` the node's error body. */
+/** Prints an error on stderr: a sentence, or with `--json` the node's error body. */
 function report (
   error: unknown, err: Progress, json: boolean, debug: boolean, more: string
 ): number {
@@ -230,7 +230,7 @@ function report (
   return known?.exitCode ?? exitCodes.failed
 }
 
-/** `signedBy`: the signer of the requests that were answered. */
+/** `signedBy`: the helper that signed the answered requests, if any. */
 interface RunContext extends VerbContext { readonly signedBy: CredentialHelper | undefined }
 
 export function createContext (
@@ -290,7 +290,7 @@ export function createContext (
   return context
 }
 
-/** Throws CliError (2) for a token that no Authorization header can carry. */
+/** Throws CliError (2) if the token cannot be part of an Authorization header. */
 function checkToken (token: string, name: string): void {
   if (!/[^\x21-\x7e]/.test(token)) return
   throw usageError(`${name}: a token is ASCII text without white space or line breaks`)

@@ -6,11 +6,11 @@ import { packageRoot } from '../boot/package.js'
 export const shellWord = (text: string): string =>
   /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll('\'', '\'\\\'\'')}'`
 
-/** ` --home HOME`; empty for the default home. */
+/** ` --home HOME` for use in a shown command; empty for the default home. */
 export const homeOption = (home: string): string =>
   home === join(homedir(), '.svc') ? '' : ` --home ${shellWord(home)}`
 
-/** The command that runs this svc from a folder: the launcher of a checkout, else `npx svc`. */
+/** The command that runs svc from a folder: `./svc` in a checkout, else `npx svc`. */
 export function programIn (folder: string): string {
   const root = packageRoot()
   if (!existsSync(join(root, 'svc'))) return 'npx svc'

@@ -5,14 +5,14 @@ import type { Out } from './output.js'
 
 export interface Sink {
   write (bytes: Uint8Array): Promise<void>
-  /** The data is complete: gives the file its name. */
+  /** Call when the data is complete: gives the file its final name. */
   keep (): Promise<void>
-  /** The write failed: removes the partial file. */
+  /** Call when writing failed: removes the partial file. */
   drop (): Promise<void>
 }
 
 /**
- * A sink for `-o`: a file that appears under its name only when complete, or stdout for `-`. Throws CliError
+ * Opens the target of `-o`: a file that gets its name only when complete, or stdout for `-`. Throws CliError
  * (2) for `-` on a terminal, (1) if the file cannot be written.
  */
 export function openSink (path: string, out: Out): Sink {
@@ -24,7 +24,7 @@ export function openSink (path: string, out: Out): Sink {
 }
 
 function fileSink (path: string): Sink {
-  // A pipe or a device is written in place, since a rename would replace it.
+  // Pipes and devices are written directly, since a rename would replace them.
   const plain = statSync(path, { throwIfNoEntry: false })?.isFile() ?? true
   const temporary = plain ? `${path}.${process.pid}.part` : path
   const file = createWriteStream(temporary)

@@ -1,6 +1,6 @@
 import type { VerbContext } from './verb.js'
 
-/** `1 node`, `2 nodes`. */
+/** Formats a count with its noun: `1 node`, `2 nodes`. */
 export const count = (n: number, what: string): string => `${n} ${what}${n === 1 ? '' : 's'}`
 
 const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'] as const
@@ -17,7 +17,7 @@ export function showBytes (bytes: number): string {
 
 const STEPS = [['d', 86_400], ['h', 3600], ['m', 60], ['s', 1]] as const
 
-/** A span in at most two units: `9s`, `1h12m`, `3d`. */
+/** Formats a duration with at most two units: `9s`, `1h12m`, `3d`. */
 export function formatDuration (seconds: number): string {
   const whole = Math.max(0, Math.round(seconds))
   const first = STEPS.findIndex(([, size]) => whole >= size)
@@ -28,7 +28,7 @@ export function formatDuration (seconds: number): string {
   return `${Math.floor(whole / size)}${unit}${more > 0 ? `${more}${rest![0]}` : ''}`
 }
 
-/** A time for people, with the date unless it is today: `14:05:09 UTC`, `2026-01-31 14:05:09 UTC`. */
+/** Formats a time for people, with the date unless it is today: `14:05:09 UTC`, `2026-01-31 14:05:09 UTC`. */
 export function showTime (ms: number, nowMs: number): string {
   const [day, time] = new Date(ms).toISOString().slice(0, 19).split('T')
   return `${new Date(nowMs).toISOString().startsWith(day!) ? '' : `${day!} `}${time!} UTC`
@@ -36,7 +36,7 @@ export function showTime (ms: number, nowMs: number): string {
 
 const SPAN = /^(\d{1,9})(s|m|h|d)?$/
 
-/** Seconds of a duration such as `90`, `90s`, `15m`, `2h` or `1d`; undefined for anything else. */
+/** Parses a duration such as `90`, `90s`, `15m`, `2h` or `1d` to seconds; undefined for anything else. */
 export function readSpan (text: string): number | undefined {
   const found = SPAN.exec(text)
   if (found === null) return undefined
@@ -44,8 +44,8 @@ export function readSpan (text: string): number | undefined {
 }
 
 /**
- * Reads a moment: a span back from `now` (ms since 1970) such as `10m`, a time, or an index of the event log.
- * Returns it as the API takes it, times as ISO-8601; null for other text.
+ * Parses a point in time: a duration before `now` (ms since 1970) such as `10m`, a time, or an event index.
+ * Returns it as the API expects it, times as ISO-8601; null for other text.
  */
 export function parseTimeOrIndex (text: string, now: number): string | null {
   if (/^\d{1,15}$/.test(text)) return text
@@ -57,13 +57,13 @@ export function parseTimeOrIndex (text: string, now: number): string | null {
 
 export const MOMENTS = 'expected a duration such as 10m, a time such as 2026-01-31T08:00Z, or an index'
 
-/** The syntax of model ids; the node checks further. */
+/** Syntax of model ids; the node checks them further. */
 const MODEL_ID = /^[A-Za-z0-9][A-Za-z0-9._-]{0,95}\/[A-Za-z0-9][A-Za-z0-9._-]{0,95}$/
 
-/** True for text such as `acme/voice`. Keeps `..` out of addresses. */
+/** True for text such as `acme/voice`. Excludes `..`, so that an id cannot lead to another URL path. */
 export const isModelId = (text: string): boolean => MODEL_ID.test(text) && !text.includes('..')
 
-/** Throws VerbError (2) for text that is no model id. */
+/** Returns the model id. Throws VerbError (2) for text that is not one. */
 export function readModelId (ctx: Pick<VerbContext, 'fail'>, text: string): string {
   if (isModelId(text)) return text
   throw ctx.fail(2, `"${text.slice(0, 200)}" is not a model id: expected org/name, such as acme/voice`)
@@ -74,8 +74,8 @@ export const modelInPath = (modelId: string): string => modelId.split('/').map(e
 const SPAN_MS: Readonly<Record<string, number>> = { h: 3_600_000, d: 86_400_000, w: 604_800_000 }
 
 /**
- * End of a token as ISO-8601: a span (`12h`, `90d`, `4w`) from `now`, ms, or a date; null if not in the
- * future.
+ * Parses a token's expiry to ISO-8601: a duration after `now` in ms (`12h`, `90d`, `4w`) or a date; null if
+ * it is not in the future.
  */
 export function expiryOf (text: string, now: number): string | null {
   const span = /^(\d{1,5})([hdw])$/.exec(text)

@@ -4,7 +4,7 @@ import { plain } from './output.js'
 import type { DeclarationSet } from '../api/declared.js'
 import type { CliError } from './errors.js'
 
-/** The source of a fact. `nodeId`s are those of the present start; times are ISO-8601. */
+/** Source of a fact. A `nodeId` is that of the node's current process; times are ISO-8601. */
 export type Evidence =
   | { readonly kind: 'event', readonly idx: number, readonly at: string, readonly name: string }
   | { readonly kind: 'trace', readonly taskId: string }
@@ -14,29 +14,29 @@ export type Evidence =
   | { readonly kind: 'time', readonly at: string }
   | { readonly kind: 'path', readonly path: string }
 
-/** One finding of a tool: a sentence that is true without the others. */
+/** One finding of a tool: a sentence that is true and clear by itself. */
 export interface Fact {
-  /** fail: broken now. warn: a present or future problem. ok: checked and fine. info: a plain fact. */
+  /** fail: broken now. warn: a present or future problem. ok: checked and fine. info: neutral. */
   readonly level: 'fail' | 'warn' | 'ok' | 'info'
-  /** The kind of finding, in snake_case: `node_lost`, `disk_full`, `runner_failed`. */
+  /** Machine-readable kind of finding in snake_case: `node_lost`, `disk_full`, `runner_failed`. */
   readonly code: string
-  /** One sentence for people, with names and numbers, that ends in a full stop. */
+  /** One sentence for people, with names and numbers, ending in a full stop. */
   readonly text: string
-  /** Names of the nodes, and ids of the models, instances and requests in question. */
+  /** Names of the nodes, and ids of the models, instances and requests that the fact is about. */
   readonly about: readonly string[]
   readonly evidence: readonly Evidence[]
-  /** A sentence with the command that repairs it, in backticks; null if there is no repair. */
+  /** A sentence with the repair command in backticks; null if there is no repair. */
   readonly remedy: string | null
 }
 
-/** Sorted by importance. */
+/** Facts sorted by importance, most important first. */
 export interface Finding {
   readonly facts: readonly Fact[]
-  /** Failed reads, each a sentence with its reason. */
+  /** What could not be read: for each failed read, a sentence with the reason. */
   readonly unknown: readonly string[]
 }
 
-/** Context of a tool: GETs with the authorities of its caller. */
+/** Context of a tool; its GET requests have the authorities of the tool's caller. */
 export interface ToolContext {
   look<T> (path: string): Promise<T | CliError>
   /** Wall time, ms since 1970. */
@@ -46,11 +46,11 @@ export interface ToolContext {
 
 /** The default export of a declared tool's module. `args` match its schema. */
 export interface Tool<A = Record<string, unknown>> {
-  /** Failed reads become sentences in `unknown`; they do not throw. */
+  /** Does not throw for failed reads; adds sentences to `unknown` instead. */
   run (ctx: ToolContext, args: A): Promise<Finding>
 }
 
-/** The value of a GET's answer, or the failure from its error body. */
+/** Parses the answer to a GET: its value, or the failure in its error body. */
 export function lookedAt<T> (status: number, text: string): T | ReturnType<typeof apiFailure> {
   const value = parseJson(text) ?? null
   if (status >= 200 && status < 300) return value as T
@@ -61,7 +61,7 @@ export function fact (level: Fact['level'], code: string, text: string, more: Pa
   return { about: [], evidence: [], remedy: null, ...more, level, code, text }
 }
 
-/** Foreign text for use inside a sentence: on one line, at most `most` characters. */
+/** Makes foreign text safe inside a sentence: one line of at most `most` characters. */
 export function quoted (text: string, most = 200): string {
   const line = plain(text).trim()
   return line.length <= most ? line : `${line.slice(0, most - 1)}…`
@@ -70,12 +70,12 @@ export function quoted (text: string, most = 200): string {
 /** Like `quoted`, without a final full stop, so that the sentence can continue. */
 export const withoutFullStop = (text: string, most = 200): string => quoted(text, most).replace(/\.$/, '')
 
-/** GETs for a tool; failures go to `unknown`. */
+/** Reads for a tool; failed ones add a sentence to `unknown`. */
 export interface ToolReads {
   readonly unknown: string[]
   /**
-   * The answer to a GET, or null. `what` begins the sentence about a failure: "The events". A refusal for one
-   * of the `expected` reasons is not reported.
+   * The answer to a GET, or null. `what` is the subject of the failure sentence, e.g. "The events". Refusals
+   * with one of the `expected` reasons are not reported.
    */
   read<T> (what: string, path: string, ...expected: string[]): Promise<T | null>
 }
@@ -99,7 +99,7 @@ export function createToolReads ({ look }: Pick<ToolContext, 'look'>): ToolReads
 
 const isRefusal = (answer: unknown): answer is CliError => answer instanceof Error && 'exitCode' in answer
 
-/** The failure of a read as a sentence: "The events could not be read: that needs …". */
+/** Describes a failed read in a sentence: "The events could not be read: that needs …". */
 export function unreadableSentence (what: string, { message, status, api }: CliError): string {
   return `${what} could not be read: ${causeOf({ message, status, api })}.`
 }

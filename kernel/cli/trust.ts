@@ -10,7 +10,7 @@ import type { TLSSocket } from 'node:tls'
 
 export interface PresentedIdentity {
   readonly fingerprint: string
-  /** Why the authorities of this system do not accept its certificate; null if they do. */
+  /** Why this system's certificate authorities reject the certificate; null if they accept it. */
   readonly problem: string | null
 }
 
@@ -19,17 +19,17 @@ export interface TrustOptions {
   readonly home: string
   readonly own?: string | undefined
   readonly given?: string | undefined
-  /** Asks whether an unknown fingerprint is the right one; absent: there is no user to ask. */
+  /** Asks whether an unknown fingerprint is correct; undefined if there is no user to ask. */
   readonly ask?: ((question: string) => Promise<boolean>) | undefined
 }
 
-/** Longest time for a connection and its handshake, ms. */
+/** Time limit in ms for connecting, including the TLS handshake. */
 const CONNECT_MS = 15_000
 
 export class TrustingAgent extends Agent {
   readonly #at: URL
   readonly #options: TrustOptions
-  /** Each unknown key is asked about once. */
+  /** Pending or finished checks by key, so that the user is asked about each unknown key only once. */
   readonly #judged = new Map<string, Promise<void>>()
   #fingerprint: string | undefined
 
@@ -39,7 +39,7 @@ export class TrustingAgent extends Agent {
     this.#options = options
   }
 
-  /** Fingerprint of the last connected node. */
+  /** Fingerprint of the node that was connected last. */
   get fingerprint (): string | undefined { return this.#fingerprint }
 
   override createConnection (
@@ -79,7 +79,7 @@ function handshake (socket: TLSSocket): Promise<PresentedIdentity> {
       socket.setTimeout(0, late).off('error', reject)
       const { raw } = socket.getPeerCertificate()
       const { authorized, authorizationError } = socket
-      // Despite its type it is a code, or an error for a wrong name.
+      // Despite its type, the property is an error code, or an error for a wrong host name.
       const why = authorizationError as Error | string | undefined
       resolve({
         fingerprint: pinOf(new X509Certificate(raw)),
@@ -91,7 +91,7 @@ function handshake (socket: TLSSocket): Promise<PresentedIdentity> {
 
 /**
  * Throws CliError (1) unless the node has the known or given key, a certificate that this system accepts, or
- * the user's approval. Records an approved key.
+ * an approval by the user. Records an approved key.
  */
 export async function verifyPeer (at: URL, shown: PresentedIdentity, options: TrustOptions): Promise<void> {
   const { home, own, given, ask } = options

@@ -6,26 +6,26 @@ import type { Io, Out, Progress } from './output.js'
 import type { Sink } from './sink.js'
 
 export interface WaitOptions {
-  /** Longest time to go on trying, seconds. */
+  /** Time limit for retries in seconds. */
   seconds: number
   signal: AbortSignal
   again (error: CliError): boolean | Promise<boolean>
-  /** Called before each new attempt with the last failure. */
+  /** Called before each retry with the last failure. */
   onWait? (error: CliError): void
 }
 
 export interface VerbContext {
   readonly client: Client
-  /** Another client with the same trust and with no credential but that of these options. */
+  /** Creates another client with the same TLS trust, but only the credential in these options. */
   clientFor (
     options: Pick<ClientOptions, 'url' | 'token'> & Partial<Pick<ClientOptions, 'signal' | 'signing'>>
   ): Client
   readonly out: Out
   readonly err: Progress
   readonly home: string
-  /** The given address, unless it belongs to this home's node. */
+  /** The address given on the command line, unless it belongs to this home's node. */
   readonly elsewhere: string | undefined
-  /** Seconds of `--wait[=s]`; undefined when it was not given. */
+  /** Seconds of `--wait[=s]`; undefined without the option. */
   readonly wait: number | undefined
   readonly signal: AbortSignal
   readonly io: Io
@@ -35,34 +35,34 @@ export interface VerbContext {
   declared (): Promise<DeclarationSet>
   /** A sink for media: a file that appears under its name only when complete, or stdout for `-`. */
   sink (path: string): Sink
-  /** Retries until success, a timeout or a final error; `notYet` covers the usual reasons. */
+  /** Retries until success, the time limit or a final error. `notYet` recognises errors worth a retry. */
   retry<T> (options: Omit<WaitOptions, 'signal'>, attempt: () => Promise<T>): Promise<T>
-  /** True for a starting or busy node, and for no answer. */
+  /** True for the errors of a starting or busy node, and for a missing answer. */
   notYet (error: CliError): boolean
-  /** An error that ends the command with that exit status; throw it. */
+  /** Creates an error that ends the command with that exit status; the caller throws it. */
   fail (code: ExitCode, message: string): CliError
 }
 
-/** The error of a verb: the exit status and, if a node answered, its error object. */
+/** Error type for verbs: the exit status and, if a node answered, its error object. */
 export type VerbError = CliError
 
-/** True for the errors of the client and of `ctx.fail`. */
+/** True for errors of the client and of `ctx.fail`. */
 export function isVerbError (error: unknown): error is VerbError {
   return error instanceof Error && 'exitCode' in error
 }
 
 /**
- * Default export of a verb's module. `args` in declared order (a variadic one spread), `options` by camelCase
- * name. Returns the exit status; undefined is 0.
+ * Default export of a verb's module. `args` are in declared order (a variadic one spread), `options` have
+ * camelCase names. Returns the exit status; undefined means 0.
  */
 export interface Verb {
   run (ctx: VerbContext, args: string[], options: Record<string, unknown>): Promise<number | void>
 }
 
-/** The default export of the module of declared `credentials`. */
+/** Default export of a module declared in `credentials`. */
 export interface CredentialHelper {
   /** Undefined if the home has no credential for the node at that address. */
   signerAt (home: string, url: string): Signing | undefined
-  /** Runs after a command whose requests it signed, unless that was interrupted. Never throws. */
+  /** Called after a command whose requests this helper signed, unless it was interrupted. Never throws. */
   used (ctx: VerbContext): Promise<unknown>
 }

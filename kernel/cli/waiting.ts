@@ -5,10 +5,10 @@ import { CliError, exitCodes, interrupted } from './errors.js'
 import type { ServerEvent } from '../http/event-stream-parser.js'
 import type { VerbContext, WaitOptions } from './verb.js'
 
-/** Pause between two attempts, ms. */
+/** Milliseconds between two attempts. */
 const PAUSE_MS = 250
 
-/** Retries until success, a timeout or a final error, which is then thrown. */
+/** Retries until success, the time limit or a final error. Throws the last error. */
 export async function retryFor<T> (options: WaitOptions, attempt: () => Promise<T>): Promise<T> {
   const until = performance.now() + options.seconds * 1000
   for (;;) {
@@ -23,18 +23,18 @@ export async function retryFor<T> (options: WaitOptions, attempt: () => Promise<
   }
 }
 
-/** True for a starting or busy node, and for no answer. */
+/** True for the errors of a starting or busy node, and for a missing answer. */
 export function isRetryable (error: CliError): boolean {
   const silent = error.exitCode === exitCodes.unreachable && error.status === undefined
   return silent || error.exitCode === exitCodes.notReady
 }
 
-/** Seconds to wait for a starting node without `--wait`. */
+/** Seconds to wait for a starting node if `--wait` is not given. */
 const STARTING_SECONDS = 30
 
 /**
- * Retries while the node starts, and with `--wait` until the model is ready, unless `begun`: an answer has
- * begun or its reader has left. Throws the last error.
+ * Retries while the node starts, and with `--wait` until the model is ready, unless `begun`: an answer
+ * has begun or the answer's reader has left. Throws the last error.
  */
 export async function retryUntil<T> (
   ctx: VerbContext, begun: () => boolean, attempt: () => Promise<T>
@@ -49,7 +49,7 @@ export async function retryUntil<T> (
 const ABSENT: readonly unknown[] = ['no_instance', 'capability_not_found']
 
 /**
- * Waiting helps while the node starts: no answer (only with --wait), "not ready", or a missing model while
+ * Whether waiting may help: no answer (only with --wait), "not ready", or a missing model while
  * models that start automatically are not all ready.
  */
 async function worthWaiting (ctx: VerbContext, error: CliError): Promise<boolean> {
@@ -60,7 +60,7 @@ async function worthWaiting (ctx: VerbContext, error: CliError): Promise<boolean
 }
 
 export interface WaitClock {
-  /** Resolves after `ms`, earlier on abort. Keeps the process alive. */
+  /** Resolves after `ms`, or earlier on abort. Keeps the process alive. */
   pause (ms: number, signal: AbortSignal): Promise<void>
   mono (): number
 }
@@ -71,7 +71,7 @@ export const realPace: WaitClock = {
   mono: systemClock.mono
 }
 
-/** Longest wait without any progress, ms; above the 300 s deadline of a warm-up. */
+/** Milliseconds without progress before a wait fails; above the 300 s time limit of a warm-up. */
 export const NO_PROGRESS_MS = 360_000
 
 /** Returns a function that is true once no new text was shown for NO_PROGRESS_MS. */
@@ -85,14 +85,14 @@ export function stallDetector (pace: Pick<WaitClock, 'mono'>): (shown: string) =
   }
 }
 
-/** Retries after a broken stream last this long, ms. */
+/** Milliseconds for which a broken event stream is retried. */
 const RETRY_MS = 60_000
-/** Broken off, no answer (yet), or not ready. */
+/** Exit statuses after which a stream is reopened: broken off, no answer (yet), or not ready. */
 const PASSING = [1, 4, 7]
 
 /**
- * Follows server-sent events until Ctrl-C, and reopens them after a failure at the path from `path`. Throws
- * CliError if the node is away for longer than RETRY_MS, or at first than --wait.
+ * Follows server-sent events until Ctrl-C; after a failure, reopens the stream at `path()`. Throws
+ * CliError if the node is away longer than RETRY_MS, or at the beginning longer than --wait.
  */
 export async function followEvents (
   ctx: VerbContext, path: () => string, take: (event: Extract<ServerEvent, { kind: 'event' }>) => void

@@ -18,38 +18,38 @@ import type { Path, Tree } from './paths.js'
 import type { ResolvedConfig } from './resolve.js'
 
 export interface ConfigChange {
-  /** Revision of the file to change; any when absent. */
+  /** Expected file revision; when absent, the change applies to any revision. */
   revision?: string
   set: Record<string, unknown>
 }
 
-/** The written revision; `undo` restores the text unless it has changed since. */
+/** The written revision; `undo` restores the previous text unless the file has changed since. */
 export interface Saved { revision: string, undo (): void }
 
 export interface ConfigApi {
   /**
    * Applied settings with origins and schemas, settings without a value, the file's revision, and whether the
-   * file differs from the applied settings.
+   * the file differs from the applied settings.
    */
   read (): {
     revision: string, file: string, entries: unknown[], unset: unknown[], restart_needed: boolean
   }
   /**
-   * Changes svc.yaml only. Throws and writes nothing: `config_changed` if the file has another revision,
-   * `invalid_request` for an invalid result, `missing_grant` if the caller may not make the change or would
+   * Changes only svc.yaml. Throws without writing: `config_changed` if the file has another revision,
+   * `invalid_request` for an invalid result, `missing_grant` if the caller lacks the authority or would
    * grant more than it has.
    */
   write (change: ConfigChange, caller: Caller): Saved
   value (path: Path): unknown
-  /** Marks the values at and below these paths as applied, as in the file and `config`. */
+  /** Records that the values at and below these paths have been applied, as in the file and `config`. */
   took (paths: readonly string[], config: ResolvedConfig): void
-  /** Adds declarations of plugins that came after the start. */
+  /** Adds declarations of plugins that were loaded after the node started. */
   know (owners: readonly ConfigOwner[], authorities: readonly string[]): void
-  /** Whether the file has changes that are not applied. */
+  /** Whether the file contains changes that have not been applied. */
   pending (): boolean
-  /** The values of a change without secrets, to show. */
+  /** The values of a change with secrets masked, for display. */
   masked (change: ConfigChange): Record<string, unknown>
-  /** Writes a setting that is already in effect, so it needs no restart. Throws as `write`. */
+  /** Writes a setting that is already in effect, so no restart is needed. Throws like `write`. */
   keep (path: string, value: unknown, caller: Caller): void
 }
 
@@ -113,7 +113,7 @@ export function createConfigApi (options: ConfigApiOptions): ConfigApi {
   }
 }
 
-/** First 16 hex digits of SHA-256 over the file. */
+/** Revision of the file: the first 16 hex digits of its SHA-256. */
 function revisionOf (text: string): string {
   return createHash('sha256').update(text).digest('hex').slice(0, 16)
 }
@@ -124,8 +124,8 @@ function refused (issues: { path: string, message: string }[]): Error {
 }
 
 /**
- * Throws `invalid_request` for a change over HTTP of an `x-local` setting, and for a new reference to the
- * environment, which would reveal its value. Compares parsed contents, so the spelling of a path does not
+ * Throws `invalid_request` if an HTTP request changes an `x-local` setting or adds an environment
+ * reference, which would reveal a variable's value. Compares parsed contents, so a path's spelling does not
  * matter.
  */
 function refuseOutOfReach (before: unknown, after: unknown, known: ConfigSchemas): void {
@@ -141,7 +141,7 @@ function refuseOutOfReach (before: unknown, after: unknown, known: ConfigSchemas
   }
 }
 
-/** The paths at which two contents differ, including sections that only one of them has. */
+/** Paths at which two file contents differ, including sections that exist in only one of them. */
 function * changedPaths (before: unknown, after: unknown, path: Path = []): Generator<Path> {
   if (isDeepStrictEqual(before, after)) return
   const holds = (value: unknown): value is Tree => typeof value === 'object' && value !== null
@@ -152,11 +152,11 @@ function * changedPaths (before: unknown, after: unknown, path: Path = []): Gene
   }
 }
 
-/** Throws `missing_grant` for settings of plugins without `plugin:manage`, and for excessive grants. */
+/** Throws `missing_grant` for plugin settings without `plugin:manage`, and for grants the caller lacks. */
 function authorizeChange (before: unknown, after: unknown, caller: Caller): void {
   const changed = (path: Path): boolean => !isDeepStrictEqual(getIn(before, path), getIn(after, path))
   if (changed(['plugins'])) requireAuthority(caller, 'plugin:manage')
-  // Names, pages and proxies decide which requests count as local, and those need no token.
+  // These settings decide which requests count as local, and local requests need no token.
   const opens = ['allowed_hosts', 'allowed_origins', 'trust_proxy'].some((key) => changed(['api', key]))
   const granted = opens ? [] : localIn(before)
   for (const authority of localIn(after)) {

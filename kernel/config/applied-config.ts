@@ -3,17 +3,17 @@ import { cleanCopy, deleteIn, getIn, isTree, isUnder, parsePath, setIn } from '.
 import type { Path, Tree } from './paths.js'
 import type { ResolvedConfig } from './resolve.js'
 
-/** A copy of the settings without empty sections, which have no meaning. */
+/** Copies settings without empty sections, which have no meaning. */
 const said = (written: unknown): unknown => JSON.parse(JSON.stringify({ written }), (_, value: unknown) =>
   isTree(value) && Object.keys(value).length === 0 ? undefined : value)
 
-/** The applied part of svc.yaml: its contents at the start, and later changes that were applied. */
+/** The applied contents of svc.yaml: as read at the start, plus later changes that took effect. */
 export class AppliedConfig {
   readonly #first: ResolvedConfig
   readonly #tree: Tree
-  /** Settings of plugins that were started later, the newest last. */
+  /** Settings of plugins started after the node, in order of application. */
   #taken: readonly { readonly under: Path, readonly config: ResolvedConfig }[] = []
-  /** Single values that a plugin has applied. */
+  /** Single values that plugins have put into effect themselves. */
   readonly #kept = new Map<string, unknown>()
 
   constructor (config: ResolvedConfig, written: unknown) {
@@ -21,20 +21,20 @@ export class AppliedConfig {
     this.#tree = cleanCopy(written) as Tree
   }
 
-  /** The settings that apply at a path. */
+  /** The resolved configuration that applies at a path. */
   at (path: string): ResolvedConfig {
     const parts = parsePath(path) ?? []
     return this.#taken.findLast(({ under }) => isUnder(parts, under))?.config ?? this.#first
   }
 
-  /** Applies the values of the file at and below these paths, as resolved in `config`. */
+  /** Applies the file's values at and below these paths, as resolved in `config`. */
   take (paths: readonly string[], config: ResolvedConfig, written: unknown): void {
     for (const path of paths) {
       const under = parsePath(path)!
       const value = getIn(written, under)
       if (value === undefined) deleteIn(this.#tree, under)
       else setIn(this.#tree, under, cleanCopy(value))
-      // Replaces entries below it, since a plugin may be switched any number of times.
+      // Replaces earlier entries at and below the path, so that repeated plugin switches do not pile up.
       this.#taken = [...this.#taken.filter((one) => !isUnder(one.under, under)), { under, config }]
     }
   }
@@ -46,7 +46,7 @@ export class AppliedConfig {
 
   says (written: unknown): boolean { return isDeepStrictEqual(said(written), said(this.#tree)) }
 
-  /** Every setting with its schema, and those without a value; `restart` if the file differs. */
+  /** Every setting with its schema, and those without a value; `restart` if the file's value differs. */
   list (written: unknown): { entries: unknown[], unset: unknown[] } {
     const configs = [...new Set([this.#first, ...this.#taken.map(({ config }) => config)])]
     const schemas = new Map(configs.flatMap((config) => [...config.schemas()]

@@ -6,21 +6,21 @@ import { nearest } from './nearest.js'
 import type { Path } from './paths.js'
 import type { ConfigOwner } from './owner.js'
 
-/** A schema and the place in svc.yaml where it applies; each is compiled separately. */
+/** A schema and its path in svc.yaml; each schema is compiled separately. */
 export interface ConfigSchema {
   readonly path: Path
   readonly schema: JsonSchema
   readonly owner: string
-  /** False for the schema of a plugin that svc.yaml names by `module`. */
+  /** False for the schema of a third-party plugin, which svc.yaml names by `module`. */
   readonly bundled: boolean
 }
 
 export interface ConfigSchemas {
   readonly owners: readonly ConfigOwner[]
   readonly pieces: readonly ConfigSchema[]
-  /** Settings without named keys, in the order of the schemas. */
+  /** Settings (schemas without named keys), in schema order. */
   readonly leaves: readonly { readonly path: Path, readonly schema: JsonSchema }[]
-  /** Every key that may be written: sections and leaves. */
+  /** Every path that may be written, for sections and settings. */
   readonly paths: readonly Path[]
 }
 
@@ -45,7 +45,7 @@ export function gatherKnown (owners: readonly ConfigOwner[]): ConfigSchemas {
   return { owners, pieces, leaves, paths }
 }
 
-/** The schema of `plugins.<name>`: the plugin's declaration and the kernel's additions. */
+/** The schema of `plugins.<name>`: what the plugin declares plus the kernel's own keys. */
 export function pluginSchema (owner: ConfigOwner): JsonSchema {
   const { config = {} } = owner
   const properties = isTree(config['properties']) ? config['properties'] : {}
@@ -88,8 +88,8 @@ const openEnds = [
 ]
 
 /**
- * Prepares a schema for svc.yaml: a section with named keys refuses others by default, and one whose keys all
- * have defaults is filled in when absent.
+ * Prepares a schema for svc.yaml: sections with named keys refuse unknown keys by default, and a
+ * missing section is filled in if all its keys have defaults.
  */
 function prepare (schema: JsonSchema): JsonSchema {
   const made: Record<string, unknown> = { ...schema }
@@ -110,7 +110,7 @@ function prepare (schema: JsonSchema): JsonSchema {
   return made
 }
 
-/** The schema at a path, or undefined; goes through named keys, maps and lists. */
+/** The schema at a path, found through named keys, maps and lists; undefined if there is none. */
 export function schemaAt (known: ConfigSchemas, path: Path): JsonSchema | undefined {
   const piece = known.pieces.find((one) => isUnder(path, one.path))
   let schema: unknown = piece?.schema
@@ -122,12 +122,12 @@ export function schemaAt (known: ConfigSchemas, path: Path): JsonSchema | undefi
   return isTree(schema) ? schema : undefined
 }
 
-/** True if the schema at a path, or one above it, has `x-secret`. */
+/** True if the schema at a path or above it has `x-secret`. */
 export const isSecret = (known: ConfigSchemas, path: Path): boolean => isMarked(known, path, 'x-secret')
 
-/** True when no HTTP route may change the setting at a path, by `x-local` of its schema or one above it. */
+/** True if no HTTP route may change the setting, because its schema or one above it has `x-local`. */
 export function isLocal (known: ConfigSchemas, path: Path): boolean {
-  // The schema of a plugin that could not be loaded is unknown: any key may name a program.
+  // The schema of a plugin that could not be loaded is unknown, so any of its keys may name a program to run.
   const foreign = path[0] === 'plugins' && path.length > 2 && path[2] !== 'enabled'
   return isMarked(known, path, 'x-local') || (foreign && schemaAt(known, path.slice(0, 3)) === undefined)
 }
@@ -137,8 +137,8 @@ function isMarked (known: ConfigSchemas, path: Path, mark: 'x-secret' | 'x-local
 }
 
 /**
- * The key that was probably meant by an unknown one: a similar one beside it, the same one of a plugin or
- * elsewhere. `path` is always complete, `key` only if it belongs to another section.
+ * The key that was probably meant by an unknown one: a similar key of the same section, or the same key of a
+ * plugin or another section. `path` is always complete, `key` only for a key of another section.
  */
 export function suggestKey (known: ConfigSchemas, path: Path): { key: string, path: string } | undefined {
   const key = path.at(-1) ?? ''

@@ -14,15 +14,15 @@ export interface Draft {
   readonly raw: RawConfig
   readonly known: ConfigSchemas
   readonly tree: Tree
-  /** Values of flags, then of variables: the first that covers a path is its origin. */
+  /** Values from flags, then from variables; the first overlay that covers a path is the value's origin. */
   readonly overlays: Overlay[]
-  /** Paths of values that came through `${env.NAME}`. */
+  /** Paths of values that came from `${env.NAME}`. */
   readonly secrets: Set<string>
   readonly problems: Problem[]
   readonly warnings: Problem[]
 }
 
-/** Lays the environment and the flags over the file, without validation. */
+/** Applies environment variables and flags on top of the file's values, without validation. */
 export function makeDraft (
   raw: RawConfig, known: ConfigSchemas, env: Env, flags: Readonly<Record<string, unknown>>
 ): Draft {
@@ -75,13 +75,13 @@ function readFlags (draft: Draft, flags: Readonly<Record<string, unknown>>): Ove
   })
 }
 
-/** Lays an overlay over the tree; later ones win. */
+/** Applies an overlay to the tree; a later overlay overrides an earlier one. */
 function lay (draft: Draft, overlay: Overlay): void {
   if (overlay.path.some(isForbiddenKey)) {
     draft.problems.push(problemAt(draft, overlay.path, 'the key is not accepted', { source: overlay.source }))
     return
   }
-  // A scalar of the file blocks the overlay; the file's own problem is reported.
+  // Fails if the file has a scalar where a section belongs; that problem is reported for the file.
   if (setIn(draft.tree, overlay.path, overlay.value)) draft.overlays.unshift(overlay)
 }
 
@@ -89,7 +89,7 @@ export function overlayOf (draft: Draft, path: Path): Overlay | undefined {
   return draft.overlays.find((one) => isUnder(path, one.path))
 }
 
-/** The position of a path in the file, or of the nearest section above it. */
+/** Position of a path in the file, or of the nearest enclosing section. */
 function nearestPosition (raw: RawConfig, path: Path): Position | undefined {
   for (let length = path.length; length > 0; length--) {
     const position = raw.position(path.slice(0, length))
@@ -111,7 +111,7 @@ export function problemAt (draft: Draft, path: Path, message: string, more: Part
   }
 }
 
-/** Turns an empty section (`api:` and nothing below) into a map without keys. */
+/** Turns empty sections (`api:` with nothing below) into empty maps. */
 export function openSections (draft: Draft): void {
   const open = (path: Path): void => {
     const value = getIn(draft.tree, path)

@@ -10,14 +10,14 @@ import type { Env } from './env.js'
 import type { Problem } from './problems.js'
 import type { ResolveInput } from './resolve.js'
 
-/** A fault of a change, by dotted path; `report` adds the expectation. */
+/** A fault of a change, by dotted path; `report` is the message with the expected value. */
 export interface ChangeIssue { path: string, message: string, report: string }
 
 /**
  * The text of svc.yaml after changes (undefined removes a setting), or why they fail: an impossible path or a
- * wrong value. Other text stays, `${env.NAME}` and comments too. Only faults of the changes count: a file may
- * have others, such as a variable that only the node has. `allow` gets both contents first and throws a
- * refusal.
+ * wrong value. Other text stays, `${env.NAME}` and comments too. Only faults of the changes count, since
+ * the file may have others, such as a variable that is set only for the node. `allow` first gets the contents
+ * before and after, and throws to refuse the change.
  */
 export function changeFile (
   path: string, before: string, changes: readonly (readonly [path: string, value: unknown])[],
@@ -41,14 +41,14 @@ export function changeFile (
   return issues.length > 0 ? { wrong: 'value', issues } : { text }
 }
 
-/** Without the variables that override settings: they would hide the values of the file. */
+/** Removes variables that override settings, since they would hide the file's values. */
 const withoutSettings = (env: Env): Env =>
   Object.fromEntries(Object.entries(env).filter(([name]) => !name.startsWith('SVC_')))
 
 const reportOf = (problem: Problem): string => formatProblems([{ ...problem, line: null, column: null }])
 
 /**
- * The text of svc.yaml with the setting at a dotted path changed; `undefined` removes it. Comments and other
+ * Changes the setting at a dotted path in the text of svc.yaml; `undefined` removes it. Comments and other
  * text stay if possible. Throws ConfigError for invalid YAML, a bad path, and a path through something other
  * than a map.
  */
@@ -60,7 +60,7 @@ export function setInFile (text: string, path: string, value: unknown): string {
   const wanted = cleanCopy(raw.value) as Tree
   if (value === undefined) deleteIn(wanted, keys)
   else if (!setIn(wanted, keys, cleanCopy(value))) throw new ConfigError(`${path} does not fit into the file`)
-  // Covers an empty file, which has nothing to remove.
+  // Also covers removing a setting from an empty file.
   if (isDeepStrictEqual(wanted, raw.value)) return text
 
   const document = parseDocument(text, yamlOptions)
@@ -76,7 +76,7 @@ function saysExactly (text: string, wanted: Tree): boolean {
   return problems.length === 0 && isDeepStrictEqual(withoutGaps(value), withoutGaps(wanted))
 }
 
-/** An empty section means the same as an absent one. */
+/** Removes empty sections, which mean the same as absent ones. */
 function withoutGaps (value: unknown): unknown {
   if (!isTree(value)) return value
   const kept = Object.entries(value).map(([key, inner]) => [key, withoutGaps(inner)] as const)
@@ -84,7 +84,7 @@ function withoutGaps (value: unknown): unknown {
   return Object.fromEntries(kept)
 }
 
-/** Replaces the characters of one value only. */
+/** Replaces only the characters of one value; fails if that is not possible. */
 function inPlace (text: string, document: Document, keys: Path, value: unknown): string | undefined {
   if (value === undefined) return undefined
   const node = document.getIn(keys, true)
@@ -95,7 +95,7 @@ function inPlace (text: string, document: Document, keys: Path, value: unknown):
   return text.slice(0, start) + inline + text.slice(end)
 }
 
-/** The library writes the whole document: comments and blank lines stay, spacing may change. */
+/** Has the YAML library write the whole document: comments and blank lines stay, spacing may change. */
 function rewritten (text: string, document: Document, keys: Path, value: unknown): string {
   if (value === undefined) {
     document.deleteIn(keys)
@@ -117,7 +117,7 @@ function rewritten (text: string, document: Document, keys: Path, value: unknown
   }
   const indent = /^( +)\S/m.exec(text)?.[1]?.length ?? 2
   const written = document.toString({ lineWidth: 0, indent, flowCollectionPadding: /[[{] \S/.test(text) })
-  // An empty document is a file of comments alone.
+  // An empty document is a file that contains only comments.
   const whole = isMap(document.contents) && document.contents.items.length === 0
     ? written.replace(/^\{\}\n/m, '')
     : written

@@ -9,15 +9,15 @@ import type { Problem } from './problems.js'
 
 export type Env = Readonly<Record<string, string | undefined>>
 
-/** Variables that are no settings, besides those that plugins declare. */
+/** `SVC_*` variables that do not override settings, besides those that plugins declare. */
 const specials = [
   'SVC_HOME', 'SVC_CONFIG', 'SVC_URL', 'SVC_TOKEN', 'SVC_TELEMETRY_DISABLE', 'SVC_DEBUG', 'SVC_NO_LAUNCHER',
   'SVC_JOIN'
 ]
-/** Engine binaries, variables of tests and benches, and those between svc's own processes. */
+/** Variables for engine binaries, tests and benchmarks, and those that svc's processes set for each other. */
 const specialForms = /^SVC_(.+_SERVER_BIN|TEST_.+|BENCH_.+|LAUNCHER_.+|LISTEN_FD|RUNNER_MARK)$/
 
-/** The variable that overrides the setting at a path: `SVC_PLUGINS_RUNNERS_THREADS`. */
+/** Name of the variable that overrides the setting at a path, e.g. `SVC_PLUGINS_RUNNERS_THREADS`. */
 export function envName (path: Path): string {
   return 'SVC_' + path.join('_').toUpperCase().replace(/[^A-Z0-9]/g, '_')
 }
@@ -32,7 +32,7 @@ export interface Overlay {
 
 interface Target { readonly path: Path, readonly schema: JsonSchema }
 
-/** Reads the `SVC_*` variables that override settings; unknown ones are warnings. */
+/** Reads the `SVC_*` variables that override settings; an unknown variable gives a warning. */
 export function readEnv (
   known: ConfigSchemas, env: Env
 ): { overlays: Overlay[], problems: Problem[], warnings: Problem[] } {
@@ -59,7 +59,7 @@ export function readEnv (
   return { overlays, problems, warnings }
 }
 
-/** Every variable and the settings it could mean; using an ambiguous one is an error. */
+/** Settings that each variable name may mean; using an ambiguous name is an error. */
 function targetsByName (known: ConfigSchemas): Map<string, Target[]> {
   const targets = new Map<string, Target[]>()
   const add = (name: string, target: Target): void => {
@@ -94,7 +94,7 @@ export type Expanded =
   | { readonly kind: 'value', readonly text: string, readonly whole: boolean }
   | { readonly kind: 'problem', readonly message: string }
 
-/** Replaces `${env.NAME}` in a text, without recursion; `whole`: the text was a single reference. */
+/** Replaces `${env.NAME}` in a text, without recursion; `whole` is true if the text was one reference. */
 export function expandEnv (text: string, env: Env): Expanded {
   const names = [...text.matchAll(reference)].map((match) => match[1] ?? '')
   const malformed = text.replace(reference, '').includes('${env.')
@@ -109,5 +109,5 @@ export function expandEnv (text: string, env: Env): Expanded {
   return { kind: 'value', text: text.replace(reference, (_, name: string) => env[name] ?? ''), whole }
 }
 
-/** True for `${NAME}`, which stays as written and was probably meant as `${env.NAME}`. */
+/** True for text with `${NAME}`, which is left unchanged but probably should be `${env.NAME}`. */
 export function looksLikeReference (text: string): boolean { return /\$\{[A-Za-z_]\w*\}/.test(text) }

@@ -10,12 +10,12 @@ import type { Env } from './env.js'
 import type { Problem } from './problems.js'
 import type { RawConfig } from './text.js'
 
-/** Largest svc.yaml, in bytes. */
+/** Size limit of svc.yaml in bytes. */
 export const maxFileBytes = 1024 * 1024
 
 /**
- * Finds the file to read: `--config`, then SVC_CONFIG, then `<home>/svc.yaml`. The first two may name a
- * missing file, so that reading it fails; null if there is none.
+ * Finds the configuration file: `--config`, SVC_CONFIG, then `<home>/svc.yaml`; null if there is none. The
+ * first two may name a missing file, so that reading it reports the problem.
  */
 export function findConfig (options: { flag?: string | undefined, env: Env, home: string }): string | null {
   const named = options.flag ?? options.env['SVC_CONFIG']
@@ -30,7 +30,7 @@ export function findConfig (options: { flag?: string | undefined, env: Env, home
   }
 }
 
-/** Never throws: faults are in `problems`. `null` gives an empty configuration. */
+/** Reads svc.yaml; faults go to `problems`, never thrown. A null path gives an empty configuration. */
 export function readConfigFile (path: string | null): RawConfig {
   if (path === null) return readConfigText('', null)
   const file = resolve(path)
@@ -42,13 +42,13 @@ export function readConfigFile (path: string | null): RawConfig {
 
 const ownId = (): number | undefined => process.getuid?.()
 
-/** Why the owner of a file that contains or names code is not trusted; null if it is. */
+/** Why this process does not trust the owner of a file that contains or names code; null if it does. */
 export function untrustedOwner (owner: number, own = ownId()): string | null {
   if (own === undefined || owner === own || owner === 0) return null
   return `belongs to user ${owner}, neither to user ${own} who runs svc nor to root`
 }
 
-/** The text of the file, or a sentence with the reason why it cannot be read. */
+/** Reads the file; a string result is the reason why it cannot be read. */
 function readSafely (file: string): string | { text: string } {
   let handle: number
   try {
@@ -100,7 +100,7 @@ function decode (bytes: Buffer): string | { text: string } {
   }
 }
 
-/** Writes svc.yaml atomically. Links and permissions stay; only the owner can read a new file. */
+/** Writes svc.yaml atomically. Links and permissions stay; a new file is readable by its owner only. */
 export function saveConfigFile (path: string, text: string): void {
   if (!existsSync(path)) return writeWhole(path, text)
   const target = realpathSync(path)
@@ -110,15 +110,15 @@ export function saveConfigFile (path: string, text: string): void {
 export interface PluginModule {
   readonly name: string
   readonly module: string
-  /** Absolute path of svc.yaml: the base of relative paths and of the search for packages. */
+  /** Absolute path of svc.yaml, from which relative paths and packages are resolved. */
   readonly resolvedFrom: string
   /** Absolute path of the module, or null when `module` names a package. */
   readonly path: string | null
 }
 
 /**
- * Lists the modules in `plugins.<name>.module`, to import before `resolveConfig` needs their schemas. Skips
- * malformed ones, which `resolveConfig` reports.
+ * Lists the modules in `plugins.<name>.module`; `resolveConfig` needs them imported first, for their schemas.
+ * Skips malformed entries, which `resolveConfig` reports.
  */
 export function pluginModules (raw: RawConfig): PluginModule[] {
   const plugins = raw.value['plugins']

@@ -203,14 +203,14 @@ export const kernelKeys = {
 
 export type KernelConfig = FromSchema<{ type: 'object', properties: typeof kernelKeys }, true>
 
-/** A check across several values, or one that a schema cannot express. */
+/** A check that spans several values or that a schema cannot express. */
 export interface Rule {
   readonly path: Path
-  /** The problem, or null; null also for a `config` that fails its schema. */
+  /** Returns the problem or null; null also for a `config` that fails schema validation. */
   readonly check: (config: unknown) => string | null
 }
 
-/** The kernel's rules beyond its schemas. */
+/** The kernel's checks in addition to its schemas. */
 export const kernelRules: readonly Rule[] = [
   {
     path: ['access', 'remote'],
@@ -224,7 +224,7 @@ export const kernelRules: readonly Rule[] = [
   ...(['tls_cert', 'tls_key'] as const).map((key): Rule => ({
     path: ['api', key],
     check: (config) => {
-      // The files may be set in another mode, so that TLS can be switched off for a while.
+      // The files may be set while TLS is in another mode, so that TLS can be switched off temporarily.
       const used = getIn(config, ['api', 'tls']) === 'files'
       const missing = getIn(config, ['api', key]) === undefined
       return used && missing ? 'is missing, but api.tls: files needs it' : null

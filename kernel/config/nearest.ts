@@ -20,8 +20,8 @@ export function editDistance (a: string, b: string): number {
 const plain = (text: string): string => text.replace(/[-_\s]/g, '').toLowerCase()
 
 /**
- * The closest candidate, or undefined: at most a third of the letters may differ. Case, dashes and
- * underscores do not count, so `allowedHosts` finds `allowed_hosts`.
+ * The most similar candidate; undefined if more than a third of the letters differ. Case, dashes and
+ * underscores are ignored, so `allowedHosts` finds `allowed_hosts`.
  */
 export function nearest (text: string, candidates: Iterable<string>): string | undefined {
   if (text.length > 100) return undefined

@@ -6,6 +6,6 @@ export interface ConfigOwner {
   readonly config?: JsonSchema
   readonly settings?: Readonly<Record<string, JsonSchema>>
   readonly variables?: Readonly<Record<string, string>>
-  /** False for a plugin that svc.yaml names by `module`. */
+  /** False for a third-party plugin, which svc.yaml names by `module`. */
   readonly bundled: boolean
 }

@@ -2,12 +2,12 @@ import { isObject } from '../api/schema.js'
 
 export type Path = readonly string[]
 
-/** A map without a prototype, so that no key of a file can reach Object.prototype. */
+/** A map without a prototype, so that no key from a file can reach Object.prototype. */
 export type Tree = Record<string, unknown>
 
 const forbidden = new Set(['__proto__', 'constructor', 'prototype'])
 
-/** True for keys that name parts of JavaScript's object model; they are refused everywhere. */
+/** True for keys such as `__proto__` that name parts of JavaScript's object model; svc refuses them. */
 export function isForbiddenKey (key: string): boolean { return forbidden.has(key) }
 
 export function emptyTree (): Tree { return Object.create(null) as Tree }
@@ -27,7 +27,7 @@ export function cleanCopy (value: unknown, refuse: (path: Path) => void = () => 
   return copy
 }
 
-/** Freezes plain data to its leaves and returns it. */
+/** Freezes plain data at every depth and returns it. */
 export function deepFreeze<T> (value: T): T {
   if (typeof value === 'object' && value !== null) {
     for (const inner of Object.values(value)) deepFreeze(inner)
@@ -36,7 +36,7 @@ export function deepFreeze<T> (value: T): T {
   return value
 }
 
-/** Only own keys count. */
+/** Reads the value at a path; inherited keys do not count. */
 export function getIn (root: unknown, path: Path): unknown {
   let value = root
   for (const key of path) {
@@ -46,7 +46,7 @@ export function getIn (root: unknown, path: Path): unknown {
   return value
 }
 
-/** Sets a value at a path, creating maps. False, without a change, if a non-map is in between. */
+/** Sets a value at a path, creating maps. False, without a change, if the path leads through a non-map. */
 export function setIn (root: Tree, path: Path, value: unknown): boolean {
   let map = root
   for (const key of path.slice(0, -1)) {
@@ -73,7 +73,7 @@ export function isUnder (path: Path, prefix: Path): boolean {
 
 export function pathKey (path: Path): string { return JSON.stringify(path) }
 
-/** A path as people write it: `plugins.runners.threads`, `api.allowed_hosts[0]`, `node_overrides."a.b"`. */
+/** Formats a path for people: `plugins.runners.threads`, `api.allowed_hosts[0]`, `node_overrides."a.b"`. */
 export function formatPath (path: Path): string {
   let text = ''
   for (const key of path) {
@@ -83,7 +83,7 @@ export function formatPath (path: Path): string {
   return text
 }
 
-/** Reads what `formatPath` writes. Returns null when the text is not a path. */
+/** Parses the output of `formatPath`. Null if the text is not a path. */
 export function parsePath (text: string): Path | null {
   const path: string[] = []
   const token = /\.?(?:([^.[\]"\s]+)|("(?:[^"\\]|\\.)*")|\[(\d+)\])/y
@@ -103,10 +103,10 @@ function unquote (text: string | undefined): string | undefined {
   try { return String(JSON.parse(text)) } catch { return undefined }
 }
 
-/** Control characters, line separators and marks that turn the direction of writing. */
+/** Control characters, line separators and marks that change the writing direction. */
 export const unsafe = /[\p{Cc}\p{Zl}\p{Zp}\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu
 
-/** Escapes what could break a line of output or hide in it. */
+/** Escapes characters that could break or hide a line of output. */
 export function printable (text: string): string {
   const hex = (c: string): string => c.charCodeAt(0).toString(16).padStart(4, '0')
   return text.replace(unsafe, (c) => `\\u${hex(c)}`)

@@ -12,7 +12,7 @@ export interface Problem {
   readonly suggestion?: string
 }
 
-/** Thrown by the few functions that cannot return problems beside a result. */
+/** Thrown by functions that cannot return problems beside a result. */
 export class ConfigError extends Error {
   readonly problems: readonly Problem[]
   constructor (message: string, problems: readonly Problem[] = []) {
@@ -22,7 +22,7 @@ export class ConfigError extends Error {
   }
 }
 
-/** Writes problems for people, one line each. Names a file below `folder` (absolute) relative to it. */
+/** Formats problems for people, one per line. Shows files below `folder` (absolute) relative to it. */
 export function formatProblems (problems: readonly Problem[], folder?: string): string {
   return problems.map((problem) => formatProblem(problem, folder)).join('\n')
 }

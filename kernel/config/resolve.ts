@@ -23,25 +23,25 @@ export type Origin = 'flag' | 'env' | 'file' | 'default'
 
 export interface Entry {
   readonly path: string
-  /** Secrets are `********`. */
+  /** The value; secrets are shown as `********`. */
   readonly value: unknown
   readonly origin: Origin
   readonly line?: number
   readonly source?: string
-  /** No HTTP route may change it. */
+  /** True if no HTTP route may change the setting. */
   readonly local?: true
 }
 
-/** The settings as they apply: validated, with defaults, frozen; maps have no prototype. */
+/** The settings in effect: validated, with defaults, frozen; maps have no prototype. */
 export interface ResolvedConfig {
   readonly kernel: KernelConfig
   enabled (plugin: string): boolean
   /** The settings of `plugins.<name>` without the kernel's `enabled` and `module`. */
   plugin (name: string): Readonly<Record<string, unknown>>
   settings (key: string): unknown
-  /** Every setting with its origin, or only those at and under a dotted path. */
+  /** All settings with their origins, or only those at and below a dotted path. */
   entries (under?: string): Entry[]
-  /** A value for a setting with its secrets masked (`********`). */
+  /** A value for the setting at `path`, with secrets masked as `********`. */
   masked (path: string, value: unknown): unknown
   /** The schema of every setting that may be written, by dotted path. */
   schemas (): ReadonlyMap<string, JsonSchema>
@@ -51,13 +51,13 @@ export interface ResolveInput {
   readonly owners: readonly ConfigOwner[]
   readonly env: Env
   readonly flags?: Readonly<Record<string, unknown>>
-  /** Every declared authority; enables the check of `access.local` for unknown ones. */
+  /** All declared authorities; if given, `access.local` is checked for unknown ones. */
   readonly authorities?: readonly string[]
 }
 
 /**
- * Lays flags over environment over file over defaults, and checks the result. Returns every problem at once;
- * `config` is usable only without any. Warnings do not keep a node from starting.
+ * Combines flags, environment, file and defaults, in this order of precedence, and checks the result. Returns
+ * every problem; `config` is usable only if there are none. Warnings do not prevent a start.
  */
 export function resolveConfig (
   raw: RawConfig, input: ResolveInput
@@ -75,7 +75,7 @@ export function resolveConfig (
   return { config: makeResolved(draft), problems: inOrder(draft.problems), warnings: inOrder(draft.warnings) }
 }
 
-/** Plugins of the file whose module is not loaded: only the kernel's keys can be checked. */
+/** Plugins in the file whose module is not loaded, so that only the kernel's keys can be checked. */
 function notLoaded (raw: RawConfig, owners: readonly ConfigOwner[]): ConfigOwner[] {
   const plugins = raw.value['plugins']
   const names = isTree(plugins) ? Object.keys(plugins) : []
@@ -128,7 +128,7 @@ function checkAuthorities (draft: Draft, authorities: readonly string[] | undefi
   })
 }
 
-/** Sorted by position in the file; problems elsewhere come last. */
+/** Sorts problems by position in the file; problems from other sources come last. */
 function inOrder (problems: readonly Problem[]): Problem[] {
   const last = Number.MAX_SAFE_INTEGER
   return [...problems].sort((a, b) => {
@@ -155,7 +155,7 @@ function makeResolved (draft: Draft): ResolvedConfig {
     schemas: () => new Map(known.leaves.map(({ path, schema }) => [formatPath(path), schema])),
     masked: (path, value) => {
       const at = parsePath(path) ?? [path]
-      // The keys of a module that is not loaded are unknown, so they may be secrets.
+      // The keys of a module that is not loaded are unknown, so their values may be secrets.
       return value !== null && schemaAt(known, at) === undefined ? HIDDEN : mask(draft, value, at)
     }
   }
@@ -166,7 +166,7 @@ function pluginKeys (value: unknown): Readonly<Record<string, unknown>> {
   return Object.freeze(Object.assign(Object.create(null) as Record<string, unknown>, own))
 }
 
-/** The leaves of a value in the schema's order; an empty map counts as one unless its keys have names. */
+/** Settings of a value in schema order; an empty map counts as a setting unless its schema has named keys. */
 function listEntries (draft: Draft, value: unknown, path: Path): Entry[] {
   if (value === undefined) return []
   if (isTree(value)) {
@@ -195,7 +195,7 @@ function originOf (draft: Draft, path: Path): { origin: Origin, line?: number, s
   return position === undefined ? { origin: 'default' } : { origin: 'file', line: position.line }
 }
 
-/** The schema of a setting, by dotted path, or a suggestion. For `config get` and `config set`. */
+/** The schema of a setting by dotted path, or a suggestion. For `config get` and `config set`. */
 export function findSetting (
   owners: readonly ConfigOwner[], path: string
 ): { schema: JsonSchema } | { schema: null, suggestion?: string } {

@@ -13,12 +13,12 @@ export interface RawConfig {
   /** The settings as written; maps have no prototype. */
   readonly value: Readonly<Record<string, unknown>>
   readonly problems: readonly Problem[]
-  /** Position of the key at a path; undefined when the file lacks it. */
+  /** Position of a path's key in the file; undefined if the file lacks the key. */
   readonly broken: boolean
   position (path: Path): Position | undefined
 }
 
-/** Deepest nesting of svc.yaml: the YAML composer recurses, and a stack overflow ends the process. */
+/** Limit of nesting in svc.yaml, since the YAML composer recurses; a stack overflow ends the process. */
 const maxDepth = 64
 const maxSyntaxProblems = 20
 const plainTag = /^(!|tag:yaml\.org,2002:(str|int|float|bool|null|map|seq))$/
@@ -30,7 +30,7 @@ export const yamlOptions = {
   resolveKnownTags: false,
   prettyErrors: false,
   logLevel: 'error',
-  // Composing compares every key with every other; the reader below finds repeated keys in one pass.
+  // Off because composing compares every pair of keys; `readNode` finds repeated keys in one pass.
   uniqueKeys: false
 } as const
 
@@ -41,7 +41,7 @@ interface Reader {
   readonly positions: Map<string, Position>
 }
 
-/** Parses the text of a svc.yaml; `file` (its absolute path) is only named in problems. Never throws. */
+/** Parses the text of a svc.yaml; `file` (absolute path) is only used in problems. Never throws. */
 export function readConfigText (text: string, file: string | null): RawConfig {
   const lines = new LineCounter()
   const reader: Reader = { file, lines, problems: [], positions: new Map() }
@@ -77,14 +77,14 @@ function parse (text: string, reader: Reader): Document | null {
   return document.errors.length === 0 ? document : null
 }
 
-/** Replaces the library's message about its own API, which means nothing to users. */
+/** Replaces a library message about the library's own API, which users would not understand. */
 function sentence (message: string): string {
   const many = message.startsWith('Source contains multiple documents')
   return many ? 'only one YAML document is supported' : message
 }
 
 /**
- * The line at which the text nests too deep, or null. Uses the library's lexer and parser, which do not
+ * Line at which the text exceeds the nesting limit, or null. The library's lexer and parser do not
  * recurse.
  */
 function tooDeep (text: string): number | null {
@@ -105,7 +105,7 @@ function report (reader: Reader, path: Path, offset: number | undefined, message
   })
 }
 
-/** Converts a node to plain data, records the position of each key and reports what is not accepted. */
+/** Converts a YAML node to plain data, records key positions and reports unsupported syntax. */
 function readNode (reader: Reader, node: Node | null, path: Path): unknown {
   if (node === null) return null
   if (isAlias(node)) return refuse(reader, path, node, 'aliases (*name) are not accepted')
@@ -159,7 +159,7 @@ function notePosition (reader: Reader, path: Path, node: Node): void {
   reader.positions.set(pathKey(path), { line: place.line, column: place.col })
 }
 
-/** A key as text; numbers and words like `true` count as written. */
+/** A key as text; numbers and words like `true` are taken as written. */
 function keyText (node: Node | null): string | null {
   if (!isScalar(node) || node.anchor !== undefined || node.tag !== undefined) return null
   if (typeof node.value === 'string') return node.value

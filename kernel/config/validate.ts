@@ -33,8 +33,8 @@ function makeAjv (): Ajv2020 {
 }
 
 /**
- * Checks the draft against the schemas, fills in defaults and collects every problem. Skips the slow
- * compilation of a bundled schema without set values: its defaults suffice.
+ * Validates the draft, fills in defaults and collects every problem. A bundled schema without values is not
+ * compiled, since that is slow and its defaults suffice.
  */
 export function validateDraft (draft: Draft): void {
   let ajv: Ajv2020 | undefined
@@ -51,13 +51,13 @@ export function validateDraft (draft: Draft): void {
   }
 }
 
-/** Defaults of a schema without set values; undefined if the validator must fill them in. */
+/** Defaults of a schema for which no value is set; undefined if the validator must fill them in. */
 function defaultsOf ({ path, schema }: ConfigSchema): unknown {
   const made = cleanCopy(schema['default'] ?? (path[0] === 'plugins' ? {} : undefined))
   return fillIn(schema, made) ? made : undefined
 }
 
-/** Fills in what Ajv's `useDefaults` would; false if a schema needs more than keys with defaults. */
+/** Fills in defaults like Ajv's `useDefaults`; false if the schema needs more than keys with defaults. */
 function fillIn (schema: JsonSchema, value: unknown): boolean {
   if (!isTree(value)) return true
   const properties = isTree(schema['properties']) ? schema['properties'] : {}
@@ -71,12 +71,12 @@ function fillIn (schema: JsonSchema, value: unknown): boolean {
     !conditional.some((keyword) => keyword in schema)
 }
 
-/** Keywords with which a default may depend on other values. */
+/** Schema keywords with which a default may depend on other values. */
 const conditional = ['allOf', 'anyOf', 'oneOf', 'if', 'dependentSchemas', '$ref']
 
 function compile (ajv: Ajv2020, piece: ConfigSchema): ValidateFunction | string {
   try {
-    // `checkPiece` fills in a default at the root of a piece, which the library cannot.
+    // The root default is removed because Ajv cannot fill it in; `checkPiece` does.
     const { default: _, ...schema } = piece.schema
     return ajv.compile(schema)
   } catch (error) {
@@ -117,7 +117,7 @@ function checkPiece (draft: Draft, piece: ConfigSchema, validate: ValidateFuncti
 
 const wholes = new Set(['anyOf', 'oneOf', 'not', 'propertyNames'])
 
-/** Omits errors that only repeat another one: the branches of a choice, the frame of an `if`. */
+/** Omits errors that only repeat another error: the branches of a choice, the frame of an `if`. */
 function leading (errors: readonly ErrorObject[]): ErrorObject[] {
   const frames = errors.filter(({ keyword }) => wholes.has(keyword) && keyword !== 'propertyNames')
   return errors.filter((error) => {
@@ -173,7 +173,7 @@ function wrongValue (draft: Draft, error: ErrorObject, path: Path): Problem {
   return problemAt(draft, path, `expected ${expected}, found ${found}`, more)
 }
 
-/** True for a declared secret, and for a value that the file takes from the environment. */
+/** True for a declared secret and for a value that comes from the environment through the file. */
 export function isHidden (draft: Draft, path: Path): boolean {
   if (isSecret(draft.known, path)) return true
   return overlayOf(draft, path) === undefined && draft.secrets.has(pathKey(path))

@@ -4,7 +4,7 @@ import { hostProblem } from '../net/addresses.js'
 import type { JsonSchema } from '../api/schema.js'
 import { cleanCopy, isTree, printable } from './paths.js'
 
-/** The expectation of a schema as text: `a whole number from 0 to 65535`. */
+/** Describes in words what a schema expects: `a whole number from 0 to 65535`. */
 export function describe (schema: JsonSchema): string {
   const own = schema['x-expected']
   if (typeof own === 'string') return own
@@ -16,7 +16,7 @@ export function describe (schema: JsonSchema): string {
   return types.length === 0 ? 'another value' : types.map((type) => describeType(type, schema)).join(' or ')
 }
 
-/** The JSON types a schema allows; const and enum count by their values, anyOf and oneOf by their parts. */
+/** JSON types that a schema allows; const and enum count by their values, anyOf and oneOf by their parts. */
 export function typesOf (schema: JsonSchema): string[] {
   const named = schema['type']
   if (named !== undefined) return [named].flat().map(String)
@@ -55,7 +55,7 @@ function range (schema: JsonSchema): string {
   return parts.length === 0 ? '' : ' ' + parts.join(', ')
 }
 
-/** Without the default bounds of texts and lists, which no user reaches. */
+/** The schema without default limits for strings and lists, which no user reaches. */
 const ownBounds = (schema: JsonSchema): JsonSchema =>
   Object.fromEntries(Object.entries(schema).filter(([key, value]) => !isOpenBound(key, value)))
 
@@ -79,7 +79,7 @@ function describeList (schema: JsonSchema): string {
   return parts.join(' ') + (isTree(items) ? `, each ${describe(items)}` : '')
 }
 
-/** A found value for a message: short, on one line; lists and maps are only named. */
+/** Formats an invalid value for a message: short, on one line; for lists and maps only the type is named. */
 export function show (value: unknown): string {
   if (value === undefined || value === null) return 'nothing'
   if (Array.isArray(value)) return value.length === 0 ? 'an empty list' : `a list of ${value.length}`
@@ -137,7 +137,7 @@ function isModule (text: string): boolean {
   return isModulePath(text) ? !text.includes('\0') : packageName.test(text)
 }
 
-/** The values of `format` that a configuration schema may use, each with its description. */
+/** Values of `format` allowed in configuration schemas, with their descriptions. */
 export const formats: Readonly<Record<string, Format>> = {
   host: { test: isHost, expected: 'a host name or an IP address' },
   'host-port': {
@@ -159,9 +159,9 @@ const numeric = /^[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?$/i
 const booleans: Readonly<Record<string, boolean>> = { true: true, 1: true, false: false, 0: false }
 
 /**
- * Converts a text (a variable, an argument) by its schema: numbers, `true`, `false`, `1` and `0` for
- * booleans, comma lists for lists of text, JSON for everything else. Undefined for no such value; other
- * limits are not checked.
+ * Converts text (a variable, an argument) to the schema's type: numbers; `true`, `false`, `1` and `0` for
+ * booleans; comma-separated lists of text; JSON for everything else. Undefined if the text does not fit the
+ * type; other limits are not checked.
  */
 export function parseTyped (text: string, schema: JsonSchema): unknown {
   const types = typesOf(schema)

@@ -10,20 +10,20 @@ export type { Arrival, Proof } from '../api/callers.js'
 export interface AccessOptions {
   tokens: { check (token: string): Pick<Caller, 'id' | 'authorities'> | undefined }
   schemes: CallerSchemes
-  /** `access.local`: what a loopback request may do without a token. */
+  /** The `access.local` setting: authorities of a loopback request without a token. */
   local: ReadonlySet<string>
   clock: Clock
 }
 
-/** Failed attempts per address and minute before the answer is 429. */
+/** Failed attempts that an address may make per minute; beyond that, answers are 429. */
 const FAILURES_PER_MINUTE = 10
 const FAILURE_WINDOW_MS = 60_000
 
 /**
- * Finds the caller of a request: a token's holder, a plugin's scheme (paired devices), or loopback with the
- * authorities of `access.local`. Clients of foreign APIs always send a key: over loopback, one that does not
- * have the form of a token is ignored. Relayed requests are never loopback or anonymous, and tokens are not
- * accepted there. Throws `unauthenticated`, the errors of a scheme, and `overloaded` after too many bad
+ * Finds the caller of a request: the holder of a token, a caller of a plugin's scheme (paired devices), or
+ * loopback with the `access.local` authorities. Clients of foreign APIs always send a key, so over loopback a
+ * key without the form of a token is ignored. Relayed requests are never loopback or anonymous and cannot use
+ * tokens. Throws `unauthenticated`, the errors of a scheme, and `overloaded` after too many bad
  * credentials.
  */
 export function createAccess (options: AccessOptions): (arrival: Arrival) => Proof {
@@ -69,8 +69,8 @@ function failureCounter (clock: Clock): { add (address: string): void } {
 }
 
 /**
- * Throws unless a request may use a route. A member has authorised the requests that it forwards, but a
- * member's key opens only the routes between nodes.
+ * Throws unless the request may use the route. The forwarding member has authorised a forwarded request;
+ * a member's key opens only the routes between nodes.
  */
 export function authorize (
   caller: Caller, { authority, members }: Pick<RouteDecl, 'authority' | 'members'>, member: string | undefined
@@ -81,12 +81,12 @@ export function authorize (
   requireAuthority(caller, authority)
 }
 
-/** Throws unless the caller has the authority of a route (`null`: none needed). */
+/** Throws unless the caller has the route's authority (`null`: none needed). */
 export function requireAuthority (
   caller: Caller, authority: string | null, needed = `This needs the authority "${authority}"`
 ): void {
   if (authority === null || caller.authorities.has(authority)) return
-  // New tokens have read and invoke; a token with more authority needs read as well for most programs.
+  // New tokens get `read` and `invoke`; a token with another authority also needs `read` for most programs.
   const words = authority === 'read' || authority === 'invoke' ? '' : ` --authority read ${authority}`
   const make = `\`svc token create NAME${words}\` on the node's host creates one`
   if (caller.id === 'local' || caller.id === 'anonymous') {

@@ -5,19 +5,19 @@ import { invalid } from './error-body.js'
 import { offeredToken } from './sockets.js'
 
 /**
- * The bearer token of a client, also from the headers of Anthropic's API and of web pages. Throws
+ * A client's bearer token, also from the headers used by Anthropic's API and by web pages. Throws
  * `invalid_request` for two Authorization headers.
  */
 export function credentialOf ({ raw, headers }: Pick<FastifyRequest, 'raw' | 'headers'>): string | undefined {
   sentOnce(raw, 'Authorization')
   const { authorization, 'x-api-key': key } = headers
-  // Clients without a key send only `Bearer`.
+  // Clients without a key send just `Bearer`.
   if (authorization !== undefined && !/^Bearer *$/i.test(authorization)) return authorization
   if (typeof key === 'string' && key !== '') return `Bearer ${key}`
   return offeredToken(headers['sec-websocket-protocol'])
 }
 
-/** A function that tests whether an address is in `api.trust_proxy`. */
+/** Returns a function that tests whether an address is in `api.trust_proxy`. */
 export function proxyList (entries: readonly string[]): (address: string) => boolean {
   const list = new BlockList()
   for (const entry of entries) {
@@ -29,20 +29,20 @@ export function proxyList (entries: readonly string[]): (address: string) => boo
   return (address) => entries.length > 0 && list.check(address, isIPv4(address) ? 'ipv4' : 'ipv6')
 }
 
-/** The address of the socket, or of the client behind a proxy listed in `api.trust_proxy`. */
+/** Address of the socket, or of the client behind a proxy listed in `api.trust_proxy`. */
 export function remoteOf (request: FastifyRequest): string {
   // A socket that was reset has no address.
   return request.raw.socket.remoteAddress === undefined ? '' : request.ip
 }
 
-/** The host of an absolute target, else of the Host header. Throws `invalid_request` for two Host headers. */
+/** Host from an absolute target, else from the Host header. Throws `invalid_request` for two Host headers. */
 export function hostOf ({ raw, originalUrl, headers }: FastifyRequest): string | undefined {
   sentOnce(raw, 'Host')
   const absolute = /^[a-z][a-z\d+.-]*:\/\/([^/?#]*)/i.exec(originalUrl)
   return absolute === null ? headers.host : absolute[1]
 }
 
-/** Throws for a repeated header: Node uses the first, a proxy may have checked the other. */
+/** Throws for a repeated header, since Node uses the first one while a proxy may have checked the other. */
 function sentOnce ({ rawHeaders }: IncomingMessage, name: 'Host' | 'Authorization'): void {
   let count = 0
   for (let i = 0; i < rawHeaders.length; i += 2) {
@@ -52,7 +52,7 @@ function sentOnce ({ rawHeaders }: IncomingMessage, name: 'Host' | 'Authorizatio
   if (count > 1) throw invalid([{ path: '', message: `has two ${name} headers; send one` }], 'request')
 }
 
-/** Path and query as the client sent them, before they were rewritten for the router. */
+/** Path and query as sent by the client, before any rewriting for the router. */
 export const targetOf = ({ originalUrl }: FastifyRequest): string =>
   originalUrl.startsWith('/') ? originalUrl : originalUrl.replace(/^[a-z][a-z\d+.-]*:\/\/[^/?#]*/i, '')
 

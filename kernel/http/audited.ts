@@ -3,7 +3,7 @@ import { Reply } from '../api/plugin.js'
 import type { Audit } from '../api/audit.js'
 import type { RouteDecl, RouteRequest } from '../api/plugin.js'
 
-/** Authorities to use the cluster without changing it. */
+/** Authorities that allow using the cluster but not changing it. */
 const USES: ReadonlySet<string | null> = new Set([null, 'read', 'invoke'])
 
 export function isAudited ({ method, authority, audit }: RouteDecl): boolean {
@@ -13,8 +13,8 @@ export function isAudited ({ method, authority, audit }: RouteDecl): boolean {
 interface NotedRequest extends RouteRequest { readonly noted: Readonly<Record<string, unknown>> }
 
 /**
- * Wraps the handler of a route that changes something: the audit records the request before it runs and the
- * result before the answer. A forwarded request is in the audit of the node that it entered.
+ * Wraps the handler of a route that changes something: the audit records the request before the handler
+ * runs and the result before the answer. Forwarded requests are audited by the node that received them first.
  */
 export function audited (
   { decl, handler }: { decl: RouteDecl, handler: (request: RouteRequest) => unknown },
@@ -40,7 +40,7 @@ async function recorded (
     await end({ status, reason, detail: request.noted })
   }
   try {
-    // A client that left, or that got a deadline error, must not find the change made later.
+    // If the client has left or got a deadline error, the change must not be made later.
     signal.throwIfAborted()
     const result = await handler(request)
     await ended(result instanceof Reply ? result.status : 200, null)

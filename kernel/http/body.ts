@@ -8,15 +8,15 @@ import { invalid, printable } from './error-body.js'
 import type { SvcError } from '../api/errors.js'
 import type { RouteDecl } from '../api/route.js'
 
-/** Initial size of a body's buffer, bytes. */
+/** Initial size of a body's buffer in bytes. */
 const FIRST_BYTES = 16 * 1024
-/** Deeper values are refused: code that walks or serialises them has a limited stack. */
+/** Limit of nesting; deeper values are refused, as code that walks or serialises them has a limited stack. */
 const MOST_LEVELS = 500
 
-/** Half of a surrogate pair: with this flag, a whole pair is one character. */
+/** Matches half of a surrogate pair, since the `u` flag treats a whole pair as one character. */
 const HALF = /\p{Surrogate}/u
 
-/** Bodies are JSON in UTF-8, read completely, and refused if parsers could read them in two ways. */
+/** Accepts only JSON in UTF-8, read completely, and refuses bodies that parsers could read in two ways. */
 export function readJsonOnly (app: FastifyInstance): void {
   app.removeAllContentTypeParsers()
   const read: ContentTypeParser = (request, payload, done) => {
@@ -61,7 +61,7 @@ export function readJsonOnly (app: FastifyInstance): void {
 type ContentTypeParser =
   (request: FastifyRequest, payload: Readable, done: (error: Error | null, body?: unknown) => void) => void
 
-/** Parses a JSON text with that many keys; `fault` is the reason for refusing it. */
+/** Parses JSON text that contains `keys` keys; `fault` is the reason for refusing the text. */
 function readJson (text: string, keys: number): { value?: unknown, fault: Fault | null } {
   // Some programs write a byte order mark, which RFC 8259 allows a reader to ignore.
   const json = text.startsWith('\ufeff') ? text.slice(1) : text
@@ -73,7 +73,7 @@ function readJson (text: string, keys: number): { value?: unknown, fault: Fault 
   }
 }
 
-/** The signed SHA-256 of a request's body, until the body has arrived. */
+/** SHA-256 that a request's signature promises for the body, kept until the body has arrived. */
 const expected = new WeakMap<FastifyRequest, Uint8Array>()
 
 const sha256 = (bytes: Uint8Array): Buffer => createHash('sha256').update(bytes).digest()
@@ -88,8 +88,8 @@ function bringsBody ({ method, headers }: FastifyRequest): boolean {
 }
 
 /**
- * Sets the expected body hash of a request. Throws `unauthenticated` when a signed body is missing; a body is
- * checked before its first use.
+ * Sets a request's expected body hash, which is checked before the body is used. Throws `unauthenticated`
+ * if a signed body is missing.
  */
 export function expectBody (request: FastifyRequest, bodySha256: Uint8Array): void {
   if (bringsBody(request)) expected.set(request, bodySha256)
@@ -107,9 +107,9 @@ const emptyBody = (): SvcError => kernelError('invalid_request', 'The body is em
   { issues: [{ path: '', message: 'the body is empty' }] })
 
 /**
- * Reads a body into one growing buffer: stored pieces of a few bytes would cost a hundred times their size.
- * `done` gets `payload_too_large` after `limit` bytes (the rest is discarded), `invalid_request` when the
- * client breaks off.
+ * Reads a body into one growing buffer, since storing tiny chunks separately would cost a hundred times their
+ * size. Calls `done` with `payload_too_large` after `limit` bytes (discards the rest), `invalid_request` if
+ * the client breaks off.
  */
 export function collectBody (
   source: Readable, limit: number, done: (error: Error | null, body?: Buffer) => void
@@ -118,7 +118,7 @@ export function collectBody (
   let length = 0
   const finish = (error: Error | null): void => {
     source.off('data', onData).off('end', onEnd).off('error', onError)
-    // A late error of a finished request must not be unhandled.
+    // A finished request may still emit an error, which would otherwise be unhandled.
     source.on('error', () => {})
     if (error === null) done(null, body.subarray(0, length))
     else done(error)
@@ -155,8 +155,8 @@ function grown (body: Buffer, length: number, size: number): Buffer<ArrayBuffer>
 interface Fault { path: string, message: string }
 
 /**
- * The fault of a valid JSON text with that many keys and that value, or null: a repeated key, a key that
- * reaches the prototype of objects when it is copied, half a surrogate pair, or too many levels.
+ * The fault in a valid JSON text with `written` keys, or null: a repeated key, a key that could change a
+ * prototype when the object is copied, half a surrogate pair, or too many levels.
  */
 function faultOf (text: string, written: number, value: unknown): Fault | null {
   const halves = /\\u[dD][89a-fA-F]/.test(text)
@@ -194,7 +194,7 @@ function faultOf (text: string, written: number, value: unknown): Fault | null {
 
 const below = (path: string, key: string): string => path === '' ? key : `${path}.${key}`
 
-/** A key with which a naive copy of the object would change the prototype. */
+/** Finds a key with which a naive copy of the object would change the prototype. */
 function prototypeKey (object: object): string | null {
   if (Object.hasOwn(object, '__proto__')) return '__proto__'
   const { constructor: own } = object as { constructor: unknown }
@@ -205,7 +205,7 @@ function prototypeKey (object: object): string | null {
 function repeatedKey (text: string): string {
   const objects: Set<string>[] = []
   let last = ''
-  // The last quote of a string is optional, since a pattern that cannot fail takes linear time.
+  // The closing quote is optional in the pattern: a match that never fails takes linear time.
   for (const [token] of text.matchAll(/"[^"\\]*(?:\\.[^"\\]*)*"?|[{}:]/g)) {
     if (token === '{') objects.push(new Set())
     else if (token === '}') objects.pop()

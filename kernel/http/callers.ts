@@ -1,7 +1,7 @@
 import { kernelError } from '../api/errors.js'
 import type { Arrival, CallerScheme, CallerRegistry, Proof } from '../api/callers.js'
 
-/** The scheme name of Authorization, and the credential after it. */
+/** Authorization syntax: scheme name, then credential. */
 const FORM = /^([A-Za-z][A-Za-z0-9-]*) +(\S.*)$/
 
 /** Credential schemes of plugins, besides the kernel's tokens. */
@@ -25,7 +25,7 @@ export class CallerSchemes implements CallerRegistry {
 
   trusts (arrival: Arrival): boolean { return ![...this.#distrusted].some((test) => test(arrival)) }
 
-  /** Undefined for a credential of no scheme; throws if its scheme refuses it. */
+  /** Undefined if no scheme knows the credential; throws if its scheme refuses it. */
   check (arrival: Arrival): Proof | undefined {
     const [, word = '', rest = ''] = FORM.exec(arrival.authorization ?? '') ?? []
     const scheme = [...this.#schemes].find((one) => word.toLowerCase() === 'bearer'
@@ -34,7 +34,7 @@ export class CallerSchemes implements CallerRegistry {
     return scheme?.check(arrival, rest)
   }
 
-  /** Whether a caller's credential is still valid; undefined if no scheme has it. */
+  /** Whether a caller's credential is still valid; undefined if the caller belongs to no scheme. */
   stands (callerId: string): boolean | undefined {
     for (const scheme of this.#schemes) {
       const stands = scheme.stands(callerId)
@@ -48,13 +48,13 @@ export class CallerSchemes implements CallerRegistry {
   }
 }
 
-/** The refusal of a relayed request without a device's own credential. */
+/** Error for a relayed request that lacks the device's own credential. */
 export const relayedOnly = (): Error => kernelError('unauthenticated',
   'A relay accepts only the credentials of the paired device at its other end: `svc device pair URL`.')
 
 const devices = new WeakMap<object, string>()
 
-/** Stores the device that the encrypted handshake of a relayed connection authenticated. */
+/** Stores which device the encrypted handshake of a relayed connection has authenticated. */
 export function setRelayed (connection: object, device: string): void { devices.set(connection, device) }
 
 /** The device at the other end of a relayed connection; undefined for every other connection. */

@@ -5,13 +5,13 @@ interface Unproven { socket: Socket, network: string, leave: () => void }
 
 export interface ConnectionLimits {
   inAll: number
-  /** Unauthenticated connections of one network. */
+  /** Limit of unauthenticated connections per network. */
   perNetwork: number
-  /** Addresses without the limit `perNetwork`. */
+  /** Returns true for addresses to which `perNetwork` does not apply. */
   free?: (address: string) => boolean
 }
 
-/** How many files this process may open; Infinity on a system without such a file. */
+/** Number of files this process may open; Infinity if the system does not say. */
 function filesAllowed (): number {
   try {
     const [, soft] = /^Max open files\s+(\d+)/m.exec(readFileSync('/proc/self/limits', 'utf8')) ?? []
@@ -21,25 +21,25 @@ function filesAllowed (): number {
   }
 }
 
-/** Connections of one listener: the API and the members' listener leave half of the files to other uses. */
+/** Limit of connections per listener; API and members' listener together use at most half of all files. */
 const MOST_OPEN = Math.floor(filesAllowed() / 4)
 
 /**
- * Limits the connections of a listener. A connection is unproven until `authenticated`: it has shown neither
- * a credential nor a member's key. Over a limit it closes the oldest unproven one, so clients that
- * authenticate at once get in.
+ * Limits a listener's connections. A connection is unproven until `authenticated` reports a credential or a
+ * member's key on it. Over a limit, the limiter closes the oldest unproven connection, so that clients that
+ * authenticate immediately get in.
  */
 export class ConnectionLimiter {
   readonly #limits: ConnectionLimits
-  /** By address and port, the oldest first. */
+  /** Unproven connections by address and port, oldest first. */
   readonly #unproven = new Map<string, Unproven>()
-  /** Unproven connections by network; read for every anonymous request. */
+  /** Number of unproven connections by network, kept because every anonymous request reads it. */
   readonly #held = new Map<string, number>()
   #open = 0
 
   constructor (limits: ConnectionLimits) { this.#limits = limits }
 
-  /** Counts a connection; over a limit, closes the oldest unproven one, maybe this one. */
+  /** Counts a connection; over a limit, closes the oldest unproven one, which may be this one. */
   accept (socket: Socket): void {
     const { inAll, perNetwork, free } = this.#limits
     const [key, network] = [keyOf(socket), networkOf(socket.remoteAddress ?? '')]
@@ -59,7 +59,7 @@ export class ConnectionLimiter {
     else if (this.#open > Math.min(inAll, MOST_OPEN)) this.#close()
   }
 
-  /** The connection has authenticated; with TLS its address and port identify it. */
+  /** Marks a connection as authenticated, by address and port since TLS wraps the socket. */
   authenticated (socket: Socket): void {
     if (this.#unproven.size > 0) this.#forget(keyOf(socket))
   }
@@ -91,7 +91,7 @@ export class ConnectionLimiter {
 
 const keyOf = (socket: Socket): string => `${socket.remoteAddress ?? ''} ${socket.remotePort ?? 0}`
 
-/** The address, or for IPv6 the /64 network: a host there has as many addresses as it likes. */
+/** The IPv4 address or the IPv6 /64 network, in which one host can use any number of addresses. */
 export function networkOf (address: string): string {
   if (!address.includes(':') || address.includes('.')) return address
   const [head = '', tail] = address.split('%')[0]!.split('::')

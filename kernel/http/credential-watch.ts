@@ -2,19 +2,19 @@ import { kernelError } from '../api/errors.js'
 import type { SvcError } from '../api/errors.js'
 import type { Clock } from '../api/clock.js'
 
-/** Interval of checks whether open credentials are still valid, ms. */
+/** Milliseconds between checks whether credentials in use are still valid. */
 const CHECK_MS = 1000
-/** Grace period for aborted requests, ms. */
+/** Milliseconds that aborted requests have to finish. */
 export const LAST_WORDS_MS = 1000
 
 type End = (why: SvcError) => void
 
 /**
- * Ends streams and sockets whose credential was revoked, has expired or is no longer trusted. Only for
- * requests that entered here: a node that forwards a request watches it.
+ * Ends streams and sockets whose credential was revoked, has expired or is no longer trusted. Only the node
+ * that a request entered watches its credential, not the node it is forwarded to.
  */
 export class CredentialWatch {
-  /** The caller of each watched request, by what ends it. */
+  /** Caller ids of watched requests, by the function that ends the request. */
   readonly #watched = new Map<End, string>()
   readonly #clock: Clock
   readonly #isValid: (callerId: string) => boolean
@@ -26,7 +26,7 @@ export class CredentialWatch {
   }
 
   /**
-   * Calls `end`, a function of that request only, once the credential is invalid. Returns a function that
+   * Calls `end` once the credential is invalid; each request needs its own `end`. Returns a function that
    * stops the watch.
    */
   watch (callerId: string, end: End): () => void {

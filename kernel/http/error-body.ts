@@ -16,7 +16,7 @@ export interface ErrorBody {
   detail: string
 }
 
-/** Builds the body; never carries a stack or a path. */
+/** Builds the API's error body, which never contains a stack trace or a path. */
 export function errorBody (error: SvcError, requestId: string): ErrorBody {
   return {
     error: {
@@ -33,7 +33,7 @@ export function errorBody (error: SvcError, requestId: string): ErrorBody {
   }
 }
 
-/** Headers of an error: its own, and Retry-After on 429, 503 and for every error with a time. */
+/** Headers of an error response: the error's own; Retry-After for 429, 503 and errors with a retry time. */
 export function errorHeaders (error: SvcError): Record<string, string> {
   const seconds = error.retryAfterSeconds ?? (error.status === 429 || error.status === 503 ? 1 : undefined)
   const headers = encodedHeaders(error.headers)
@@ -42,7 +42,7 @@ export function errorHeaders (error: SvcError): Record<string, string> {
 }
 
 /**
- * Headers as sent: model names and the like may contain characters that a header cannot, see RFC 8187 3.2.
+ * Encodes header values by RFC 8187 3.2, since model names may contain characters that headers cannot.
  */
 export function encodedHeaders (headers: Readonly<Record<string, string>>): Record<string, string> {
   return Object.fromEntries(Object.entries(headers).map(([name, value]) =>
@@ -52,7 +52,7 @@ export function encodedHeaders (headers: Readonly<Record<string, string>>): Reco
 const percentEncoded = (text: string): string => encodeURIComponent(text.replace(/\p{Surrogate}/gu, '\ufffd'))
   .replace(/['()*]/g, (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`)
 
-/** A body or query that fails its schema, as `invalid_request`. */
+/** Converts schema violations in a body or query to an `invalid_request` error. */
 export function invalid (issues: { path: string, message: string }[], part: string): SvcError {
   const [first] = issues
   const field = first?.path === '' || first === undefined ? part : first.path

@@ -4,9 +4,9 @@ export type ServerEvent =
   | { readonly kind: 'event', readonly type: string, readonly data: string, readonly id: string | null }
 
 /**
- * Parses server-sent events and comments across chunk borders; drops an unfinished last one. Throws an Error
- * for one of more than `longest` characters. An event without data counts if it has the field `also`, which
- * is then its type.
+ * Parses server-sent events and comments across chunk borders; drops an unfinished last event. Throws an
+ * Error for an event of more than `longest` characters. An event without data counts only if it has the field
+ * `also`, whose name becomes the event's type and whose value becomes its data.
  */
 export async function * serverEvents (
   bytes: AsyncIterable<Uint8Array>, longest = Infinity, also?: string
@@ -15,13 +15,13 @@ export async function * serverEvents (
   for await (const part of bytes) for (const event of parser.push(part)) yield event
 }
 
-/** The parser of `serverEvents`, for streams from other sources. */
+/** Push parser for sources that are not async iterables. */
 export class EventParser {
   readonly #longest: number
   readonly #also: string | undefined
   readonly #decoder = new TextDecoder()
   #fields = new Map<string, string>()
-  /** Characters of the event so far, and its unfinished line. */
+  /** Length in characters of the unfinished event and line. */
   #held = 0
   #rest = ''
 
@@ -30,10 +30,10 @@ export class EventParser {
     this.#also = also
   }
 
-  /** The events that these bytes complete. Lines end with CR, LF or both. */
+  /** Returns the events that these bytes complete. Lines may end with CR, LF or both. */
   * push (bytes: Uint8Array): Generator<ServerEvent> {
     const text = this.#rest + this.#decoder.decode(bytes, { stream: true })
-    // The LF that belongs to a CR may be in the next part.
+    // The LF of a CRLF pair may be in the next chunk.
     const held = text.endsWith('\r') ? '\r' : ''
     const lines = text.slice(0, text.length - held.length).split(text.includes('\r') ? /\r\n|\r|\n/ : '\n')
     this.#rest = lines.pop()! + held

@@ -10,11 +10,11 @@ import type { ServedNames } from './origin.js'
 
 type Rewrite = (path: string) => string
 
-/** Further ports of the public API. They pass their connections to the one server, so its limits apply. */
+/** Opens additional API ports. Their connections go to the main server, so that its limits apply. */
 export class ExtraPorts {
   readonly #rewrites = new Map<number, Rewrite>()
 
-  /** The URL of a request, rewritten for the routes. */
+  /** The request's URL, rewritten if it arrived at a port with a rewrite rule. */
   rewritten ({ url = '/', socket }: Pick<IncomingMessage, 'url' | 'socket'>): string {
     return this.#rewrites.get(socket.localPort ?? 0)?.(url) ?? url
   }
@@ -23,19 +23,19 @@ export class ExtraPorts {
     return port !== undefined && this.#rewrites.has(port) ? { ...served, port } : served
   }
 
-  /** The service with which plugins open them; `host` is called once the server itself listens. */
+  /** The service through which plugins open ports; `host` is called once the main server listens. */
   of (app: { readonly server: Server }, host: () => string): Listeners {
     return {
       accept: (connection, { device }) => {
         setRelayed(connection, device)
-        // The inner bytes are plain HTTP, even if the port speaks TLS.
+        // A relayed connection carries plain HTTP even if the API uses TLS.
         app.server.emit(plainEvent(app.server), connection)
       },
       open: ({ port, rewrite, failed }) => {
         const give = (socket: Socket): void => { app.server.emit('connection', socket) }
         const server = isOwnServer(createServer({ noDelay: true }, give)).on('error', failed)
         const also = isOwnServer(createServer({ noDelay: true }, give))
-        also.on('error', () => { /* There may be no IPv6. */ })
+        also.on('error', () => { /* The machine may have no IPv6. */ })
         server.once('listening', () => {
           this.#rewrites.set(portOf(server), rewrite)
           const second = secondLoopback(host())
@@ -49,7 +49,7 @@ export class ExtraPorts {
           close: () => {
             app.server.off('listening', listen)
             this.#rewrites.delete(server.listening ? portOf(server) : 0)
-            // Connections end with those of the server that received them.
+            // The main server closes the connections of this port.
             server.close()
             also.close()
           }

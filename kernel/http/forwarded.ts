@@ -2,19 +2,19 @@ import { kernelError } from '../api/errors.js'
 import { isObject, parseJson } from '../api/schema.js'
 import type { Caller } from '../api/plugin.js'
 
-/** The caller of a request that one node forwards to another. Read from members' sockets only. */
+/** Header with the caller of a request that another node forwards; read only on members' connections. */
 export const CALLER_HEADER = 'x-svc-caller'
 
 const MODES: ReadonlySet<unknown> = new Set(['direct', 'paired', 'relay'])
 
-/** Header values are Latin-1, so other letters become \\u escapes. */
+/** Serialises a caller with \\u escapes, since header values are limited to Latin-1. */
 export function writeCaller ({ id, mode, authorities }: Caller): string {
   return JSON.stringify({ id, mode, authorities: [...authorities] })
     .replace(/[^\x20-\x7e]/g, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`)
 }
 
 /**
- * The caller of a forwarded request, authorised by the member that it entered. Throws `unauthenticated` for a
+ * Caller of a forwarded request, authorised by the member that received it. Throws `unauthenticated` for a
  * missing or malformed header.
  */
 export function readCaller (header: string | string[] | undefined): Caller {
@@ -31,10 +31,10 @@ function parse (header: string | string[] | undefined): Record<string, unknown> 
   return isObject(value) ? value : {}
 }
 
-/** The member at the other end of a socket of the members' listener. */
+/** Install ids of members, by their socket on the members' listener. */
 const members = new WeakMap<object, string>()
 
-/** Set once the member's key was verified; undefined removes it. */
+/** Called once the member's key is verified; undefined removes the entry. */
 export function setMember (socket: object, installId: string | undefined): void {
   if (installId === undefined) members.delete(socket)
   else members.set(socket, installId)

@@ -19,24 +19,24 @@ import type { HttpLimits } from './limits.js'
 import type { ServerIdentity } from './tls/identity.js'
 
 const CONNECTION_CHECK_MS = 5000
-/** Grace period for answers in transit when the server closes, ms. */
+/** Milliseconds for answers in transit to finish when the server closes. */
 const LAST_BYTES_MS = 250
 const MAX_REQUESTS_PER_SOCKET = 1000
 
-/** An address, or a socket that another process has bound. */
+/** Where to listen: an address, or a socket that another process has bound. */
 export type Where = ListenOptions | { fd: number }
 
-/** With an identity the listener speaks TLS, and redirects browsers there for the served names. */
+/** With an identity, the listener speaks TLS, and redirects browsers from http to https for served hosts. */
 export interface ListenerTls { identity?: ServerIdentity | undefined, served?: () => ServedNames }
 
 /**
- * The one HTTP server of a node. Fastify accepts no routes once it is ready, so a whole table is replaced:
- * new requests and upgrades go to the current one, and an earlier one finishes its own.
+ * The single HTTP server of a node. Fastify accepts no routes once it is ready, so the whole route table is
+ * replaced: new requests and upgrades go to the current table, and the earlier table finishes its own.
  */
 export class HttpListener {
   readonly server: Server
   readonly limiter: ConnectionLimiter
-  /** Gets every request, so that half-closed clients are answered. */
+  /** Has to be called for every request, so that clients that half-close their connection get an answer. */
   readonly begins: ReturnType<typeof answerHalfClosed>
   readonly #first: Promise<void>
   #opened: () => void = () => {}
@@ -54,33 +54,33 @@ export class HttpListener {
       refuse(response, kernelError('expectation_failed'))
     })
     this.server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
-      // The table's own server never listens: it only passes the event to its WebSocket routes.
+      // The table's Fastify server never listens; it only passes the event to its WebSocket routes.
       this.#table?.server.emit('upgrade', request, socket, head)
     })
   }
 
-  /** Answers a request of any origin from the current table. */
+  /** Answers a request from any source with the current route table. */
   readonly routing = (request: IncomingMessage, response: ServerResponse): void => {
     this.#table?.routing(request, response)
   }
 
-  /** Like `routing`, for requests over one of the server's own connections. */
+  /** Like `routing`, for requests on the server's own connections. */
   readonly #answer = (request: IncomingMessage, response: ServerResponse): void => {
     const count = (this.#answered.get(request.socket) ?? 0) + 1
     this.#answered.set(request.socket, count)
-    // Not in Node's types. It announces `Connection: close`, and lets pipelined requests be answered.
+    // Undocumented: makes Node send `Connection: close`, and still answer pipelined requests.
     if (count >= MAX_REQUESTS_PER_SOCKET) Object.assign(response, { maxRequestsOnConnectionReached: true })
     if (count > MAX_REQUESTS_PER_SOCKET) refuse(response, kernelError('connection_spent'))
     else this.routing(request, response)
   }
 
-  /** Routes new requests to this table, which has to be ready. */
+  /** Sends new requests to this table, which must be ready. */
   swap (table: FastifyInstance): void {
     this.#table = table
     this.#opened()
   }
 
-  /** Runs a request without a socket; waits until there are routes. */
+  /** Runs a request without a socket; waits until there is a route table. */
   async inject (request: InjectOptions | string): Promise<LightMyRequestResponse> {
     await this.#first
     return await this.#table!.inject(request)
@@ -94,7 +94,7 @@ export class HttpListener {
     return `${scheme}://${address.includes(':') ? `[${address}]` : address}:${port}`
   }
 
-  /** Accepts connections at a second address. Rejects with the system's code. */
+  /** Also listens at a second address. Rejects with the system's error code. */
   async listenAlso (where: Where): Promise<void> {
     const give = (socket: Socket): void => { this.server.emit('connection', socket) }
     const also = isOwnServer(createTcpServer({ noDelay: true }, give))
@@ -102,9 +102,9 @@ export class HttpListener {
     this.#also = also
   }
 
-  /** Stops listening, lets answers go out and closes every connection. Safe if it never listened. */
+  /** Stops listening, lets pending answers finish and closes every connection. Safe before listening. */
   async close (): Promise<void> {
-    // Stop accepting first; queued connections go to the next process.
+    // Stops accepting first, so that queued connections go to the next process.
     this.#also?.close()
     const closed = new Promise<void>((resolve) => { this.server.close(() => { resolve() }) })
     await this.#table?.close()
@@ -134,7 +134,7 @@ function makeServer (limits: HttpLimits, { identity, served }: ListenerTls): Ser
     requestTimeout: limits.requestTimeoutMs,
     keepAliveTimeout: limits.keepAliveMs,
     connectionsCheckingInterval: CONNECTION_CHECK_MS,
-    // A request without Host gets the error body of all routes.
+    // Off, so that a request without Host gets svc's own error body.
     requireHostHeader: false,
     IncomingMessage: ArrivingMessage
   }
@@ -150,8 +150,8 @@ function makeServer (limits: HttpLimits, { identity, served }: ListenerTls): Ser
 }
 
 /**
- * One foreign network without credentials gets twice the answered connections, so that the excess ones get
- * the reason for their refusal, and at most half of all connections.
+ * One foreign network without credentials may hold twice the answered connections, so that the surplus gets
+ * a refusal with the reason, but at most half of all connections.
  */
 function openLimiter (server: Server, { connections, connectionsPerAddress }: HttpLimits): ConnectionLimiter {
   const perNetwork = Math.min(Math.ceil(connections / 2), 2 * connectionsPerAddress)

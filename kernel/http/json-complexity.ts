@@ -1,14 +1,14 @@
-/** Limits the time that JSON bodies take on the main thread. */
+/** Limits the time that JSON bodies may take on the main thread. */
 
-/** Lists, objects and keys together, and values of lists: parsing and checking these takes 0.1 s. */
+/** Limit of lists, objects, keys and list values together; parsing and checking this many takes 0.1 s. */
 const MOST_PARTS = 32_768
 const MOST_VALUES = 131_072
-/** Smaller bodies are handled at once. */
+/** Bodies below this size are handled immediately. */
 const SMALL_BYTES = 16 * 1024
 
 const [QUOTE, COLON, LIST, OBJECT, COMMA, BACKSLASH] = [...'":[{,\\'].map((char) => char.charCodeAt(0))
 
-/** Counts the parts of a text as JSON; `excess`: why it is not parsed, as the end of a sentence. */
+/** Counts the JSON parts of a text; `excess` says why it is too complex, as the end of a sentence. */
 export function countParts (body: Buffer): { keys: number, excess: string | null } {
   let [keys, nodes, values] = [0, 0, 0]
   for (let at = 0; at < body.length; at++) {
@@ -36,8 +36,8 @@ function endOfText (body: Buffer, from: number): number {
 const waiting: (() => void)[] = []
 
 /**
- * Lets each turn of the event loop handle one large body; otherwise libuv would deliver all bodies that end
- * together before timers run, including heartbeats.
+ * Allows one large body per turn of the event loop; otherwise libuv would deliver all bodies that end
+ * simultaneously before any timers run, including heartbeats.
  */
 export function oneBodyPerTick (
   done: (error: Error | null, body?: Buffer) => void

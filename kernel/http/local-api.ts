@@ -9,16 +9,16 @@ import type { Caller } from '../api/plugin.js'
 import type { HttpListener } from './http-listener.js'
 import type { LocalApi, LocalRequest, OwnStream } from '../api/services.js'
 
-/** The secret key of this node's requests to itself. */
+/** Header with a secret key that identifies this node's requests to itself. */
 const OWN_HEADER = 'x-svc-own'
 
-/** This node's requests to its own API without a socket, each for a caller. */
+/** Sends requests to this node's own API without a socket, each on behalf of a caller. */
 export class LocalRequests {
   readonly #asked = new Map<string, Pick<LocalRequest, 'caller' | 'signal'>>()
 
   /**
-   * The caller of a request that this node made to itself, and that its signal ends; undefined for all
-   * others. Throws `cancelled` for one that ended before it began.
+   * Caller of a request that this node made to itself, which ends with its signal. Undefined for all
+   * other requests. Throws `cancelled` if the signal aborted before the request began.
    */
   callerOf ({ headers }: FastifyRequest, response: ServerResponse): Caller | undefined {
     const key = headers[OWN_HEADER]
@@ -60,12 +60,12 @@ export class LocalRequests {
   }
 }
 
-/** A signal that follows another until released, since listeners on a long-lived signal would pile up. */
+/** A signal that follows another one until released, since listeners on a long-lived signal would pile up. */
 function following (signal: AbortSignal): { signal: AbortSignal, letGo: () => void } {
   signal.throwIfAborted()
   const own = new AbortController()
   const follow = (): void => { own.abort(signal.reason) }
-  // One request to each of many nodes at once is no leak.
+  // Asking many nodes simultaneously adds many listeners, which is not a leak.
   setMaxListeners(0, signal)
   signal.addEventListener('abort', follow, { once: true })
   return { signal: own.signal, letGo: () => { signal.removeEventListener('abort', follow) } }

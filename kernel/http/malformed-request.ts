@@ -10,7 +10,7 @@ const BROKEN: Readonly<Record<string, KernelReason>> = {
   ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout'
 }
 
-/** Answers a request that reaches no route. */
+/** Answers a request that cannot be routed. */
 export function refuse (response: ServerResponse, error: SvcError, status = error.status): void {
   const body = JSON.stringify(errorBody(error, randomUUID()))
   response.writeHead(status, {
@@ -20,7 +20,7 @@ export function refuse (response: ServerResponse, error: SvcError, status = erro
   response.end(body)
 }
 
-/** Answers bytes that Node could not parse as a request: bad syntax, too many headers, too slow. */
+/** Answers bytes that Node could not parse as a request: bad syntax, too many headers, or a timeout. */
 export function answerBrokenRequest (error: Error & { code?: string }, socket: Duplex): void {
   const unread = socket.writableLength > 0
   if (!socket.writable || unread || error.code === 'ECONNRESET') { socket.destroy(); return }

@@ -1,15 +1,15 @@
 import { kernelError } from '../api/errors.js'
 import type { RouteDecl } from '../api/plugin.js'
 
-/** The parameter for a model id, which contains a slash. */
+/** Route parameter for a model id, which contains a slash. */
 const PARAM = ':model_id'
 
-/** Rewrites the raw path of a request, if necessary. */
+/** Rewrites a request's raw path for the router. */
 export type Rewrite = (method: string, url: string) => string
 
 export const namesModel = (url: string): boolean => url.includes(PARAM)
 
-/** Throws `invalid_request` for a model id that would lead out of a folder of models. */
+/** Throws `invalid_request` for a model id that would lead out of a models folder. */
 export function refuseOddModel (id: string): void {
   const odd = id.startsWith('/') || /[\0\\]/.test(id) || id.split('/').some((part) => part === '..')
   if (!odd) return
@@ -21,8 +21,8 @@ export function refuseOddModel (id: string): void {
 interface Pattern { method: string, before: string, expression: RegExp, tail: number }
 
 /**
- * Accepts a raw `org/name` in a path besides `org%2Fname`: encodes its slashes on routes with `:model_id`
- * before the router. The route with the longest suffix wins: `/store/models/a/b/manifest` is the manifest of
+ * Accepts an unencoded `org/name` besides `org%2Fname`: encodes the slash on routes with `:model_id`
+ * before routing. The route with the longest suffix wins, so `/store/models/a/b/manifest` is the manifest of
  * `a/b`.
  */
 export function modelPaths (routes: readonly RouteDecl[]): Rewrite {
@@ -32,7 +32,7 @@ export function modelPaths (routes: readonly RouteDecl[]): Rewrite {
     const query = url.indexOf('?')
     const path = query < 0 ? url : url.slice(0, query)
     for (const { method: own, before, expression } of patterns) {
-      // Every request passes here: the beginning of the path decides for most.
+      // A cheap prefix test first, since every request passes here.
       if (!path.startsWith(before)) continue
       if (own !== method && !(own === 'GET' && method === 'HEAD')) continue
       const found = expression.exec(path)
@@ -47,7 +47,7 @@ export function modelPaths (routes: readonly RouteDecl[]): Rewrite {
 function patternOf ({ method, url }: RouteDecl): Pattern {
   const [before = '', after = ''] = url.split(PARAM)
   const literal = (text: string): string => text.replace(/[.+?^${}()|[\]\\]/g, '\\$&')
-  // The shortest id before the rest of a path, so that the rest is complete.
+  // Takes the shortest possible id, so that the rest of the path is complete.
   const rest = after.endsWith('*')
     ? `(.+?)(${literal(after.slice(0, -1))}.*)` : `(.+)(${literal(after)})`
   return { method, before, expression: new RegExp(`^${literal(before)}${rest}$`), tail: after.length }

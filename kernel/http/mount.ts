@@ -16,10 +16,10 @@ import type { JsonSchema } from '../api/schema.js'
 import type { OpenRequest } from './open-requests.js'
 import type { MountedRoute, MountOptions } from './request-context.js'
 
-/** Without a declared query no parameter is accepted: a misspelt one is an error, not ignored. */
+/** For routes that declare no query: refuses every parameter, so that a misspelt one is an error. */
 const NO_QUERY: JsonSchema = { type: 'object', additionalProperties: false }
 
-/** Adds a route to the server: authority first, then schemas, then the handler under its deadline. */
+/** Adds a route to the server: checks authority, then schemas, then runs the handler with its time limit. */
 export function mount (app: FastifyInstance, route: MountedRoute, options: MountOptions): void {
   const [{ decl }, { audit }] = [route, options]
   const kept = audit !== undefined && isAudited(decl)
@@ -50,10 +50,10 @@ export function mount (app: FastifyInstance, route: MountedRoute, options: Mount
   })
 }
 
-/** Close code of a WebSocket whose credential has ended. */
+/** WebSocket close code for a credential that has expired or was revoked. */
 const CREDENTIAL_ENDED = 4401
 
-/** Behind the guards of all routes; `scope` is one of `socketScope`. */
+/** Adds a WebSocket route behind the usual checks; `scope` comes from `socketScope`. */
 export function mountSocket (
   scope: FastifyInstance, { decl, handler }: MountedRoute,
   { clock, credentials, draining, streams, work }: MountOptions
@@ -65,7 +65,7 @@ export function mountSocket (
     onRequest: async (request) => {
       if (draining()) throw kernelError('shutting_down')
       authorize(callerOf(request), decl, memberOf(request.raw.socket))
-      // An open session is an open stream; a refusal here is still an ordinary answer.
+      // A WebSocket counts as an open stream; at this point a refusal is still an ordinary HTTP answer.
       if (request.ws) request.raw.socket.once('close', streams.open(callerOf(request)))
     },
     handler: () => {

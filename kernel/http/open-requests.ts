@@ -5,20 +5,20 @@ import type { Clock } from '../api/clock.js'
 
 export interface OpenRequest {
   abort (error: SvcError): void
-  /** Ends it now, even if its handler still runs. */
+  /** Ends the request immediately, even if its handler still runs. */
   abandon (error: SvcError): void
 }
 
-/** The open requests of one owner of routes, which end together when it stops. */
+/** The open requests of one route owner, which end together when the owner stops. */
 export class OpenRequests {
   readonly #open = new Set<OpenRequest>()
   #why: (() => SvcError) | undefined
   #emptied: (() => void) | undefined
 
-  /** The reason of the stop, a new error for each reader; undefined while the owner runs. */
+  /** The stop reason as a new error for each request; undefined while the owner runs. */
   get ending (): SvcError | undefined { return this.#why?.() }
 
-  /** Aborts every open request, and every later one at once. */
+  /** Aborts every open request, and each later one as soon as it begins. */
   stop (why: () => SvcError): void {
     if (this.#why !== undefined) return
     this.#why = why
@@ -35,7 +35,7 @@ export class OpenRequests {
     if (this.#open.size === 0) this.#emptied?.()
   }
 
-  /** After `stop`: resolves when all have ended; abandons those left after `graceMs`. */
+  /** To be called after `stop`: resolves when all requests have ended; abandons the rest after `graceMs`. */
   async ended (clock: Clock, graceMs: number): Promise<void> {
     if (this.#open.size === 0) return
     await new Promise<void>((resolve) => {
@@ -50,7 +50,7 @@ export class OpenRequests {
 
 export interface StreamCount { open (caller: Caller): () => void, readonly total: number }
 
-/** At most `limit` open streams per caller; one more is `overloaded`. */
+/** Limits open streams per caller; one more than `limit` is refused with `overloaded`. */
 export function createStreamCount (limit: number): StreamCount {
   const held = new Map<string, number>()
   return {

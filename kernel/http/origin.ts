@@ -1,13 +1,13 @@
 import { isIP } from 'node:net'
 
 export interface ServedNames {
-  /** Addresses the listener is bound to; for a wildcard bind every local address. */
+  /** Addresses at which the listener is bound; for a wildcard bind, every local address. */
   addresses: ReadonlySet<string>
   port: number
   secure: boolean
-  /** `api.allowed_hosts`: further names, with or without a port. */
+  /** The `api.allowed_hosts` setting: further host names, with or without a port. */
   allowedHosts: readonly string[]
-  /** `api.allowed_origins`: origins of web pages that may call, e.g. `https://ops.example`. */
+  /** The `api.allowed_origins` setting: origins of web pages that may call, e.g. `https://ops.example`. */
   allowedOrigins: readonly string[]
 }
 
@@ -20,8 +20,8 @@ export function parseHost (header: string): { name: string, port: number | null 
 }
 
 /**
- * True for a Host header of this node: an IP literal that it listens on, `localhost` on a loopback address,
- * or a configured name. Keeps web pages that rebind their DNS name out.
+ * True if a Host header names this node: an IP literal it listens on, `localhost` on a loopback address,
+ * or a configured name. Keeps out web pages that rebind their DNS name.
  */
 export function hostAllowed (header: string | undefined, served: ServedNames): boolean {
   if (header === undefined) return false
@@ -34,7 +34,7 @@ export function hostAllowed (header: string | undefined, served: ServedNames): b
   return isIP(host.name) !== 0 && served.addresses.has(host.name)
 }
 
-/** The browser's headers about the origin of a request. */
+/** Browser headers that tell where a request comes from. */
 export interface BrowserHints {
   origin?: string | undefined
   site?: string | undefined
@@ -42,8 +42,8 @@ export interface BrowserHints {
 }
 
 /**
- * True for requests from a web page that is neither ours nor listed. Browsers send Origin with WebSockets and
- * cross-site requests, else Sec-Fetch-Site. Following a link is fine.
+ * True for requests from a web page that is neither ours nor allowed. Browsers send Origin with WebSockets
+ * and cross-site requests, otherwise Sec-Fetch-Site. Following a link is allowed.
  */
 export function foreignPage (hints: BrowserHints, method: string, served: ServedNames): boolean {
   if (hints.origin !== undefined) {

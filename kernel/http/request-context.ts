@@ -29,27 +29,27 @@ export interface MountOptions {
   clock: Clock
   log: Logger
   limits: HttpLimits
-  /** True while the node drains and refuses new work. */
+  /** True while the node drains, so that it refuses new work. */
   draining: () => boolean
   work: OpenRequests
-  /** Ends open requests along with their credential. */
+  /** Watches credentials, to end open requests when one becomes invalid. */
   credentials: CredentialWatch
   streams: StreamCount
-  /** Whether arrival times of requests are recorded. */
+  /** Tells whether requests are traced, so that arrival times must be recorded. */
   tracers?: Pick<Tracers, 'on'>
-  /** Called with the route's plugin for every streamed answer that either side cut off. */
+  /** Called with the route's plugin for every streamed answer that client or server cut off. */
   cut?: (owner: string) => void
   audit?: () => Audit | undefined
-  /** Tests only: an answer that differs from its route's declaration is a defect. */
+  /** Tests only: throws for an answer that differs from its route's declaration. */
   strict?: boolean
 }
 
-/** Grace period for a reader to receive the end of its stream, ms. */
+/** Milliseconds for a reader to receive the end of its stream. */
 const TELL_MS = 2000
 
 /**
- * One request for its handler, and its answer. A class, and synchronous if the handler is: closures and
- * promises per request cost more than most handlers.
+ * One request as its handler sees it, and its answer. A class, and synchronous if the handler is: closures
+ * and promises per request would cost more than most handlers.
  */
 export class RequestContext implements RouteRequest, OpenRequest {
   readonly params: RouteRequest['params']
@@ -68,7 +68,7 @@ export class RequestContext implements RouteRequest, OpenRequest {
   #controller: AbortController | undefined
   #reason: SvcError | undefined
   #unwatch: (() => void) | undefined
-  /** The answer as a stream, once the handler has opened it. */
+  /** The answer's stream, once the handler has opened one. */
   #stream: StreamWriter | undefined
   #events = false
   #reject: ((error: SvcError) => void) | undefined
@@ -89,7 +89,7 @@ export class RequestContext implements RouteRequest, OpenRequest {
   }
 
   /**
-   * The one abort signal of a request: client gone, deadline, credential ended, plugin or node stops. Created
+   * Aborts if the client leaves, the deadline passes, the credential ends, or plugin or node stop. Created
    * on first use, since most handlers never need it.
    */
   get signal (): AbortSignal {
@@ -107,11 +107,11 @@ export class RequestContext implements RouteRequest, OpenRequest {
   open (head: StreamHead): StreamWriter {
     const { clock, limits, streams, cut } = this.#options
     const { raw } = this.#reply
-    // The socket's close event has passed, so the stream would be counted forever.
+    // The socket has already emitted `close`, so the stream would be counted as open forever.
     if (raw.destroyed || clientHalfClosed(raw)) throw kernelError('cancelled', 'The client disconnected.')
     const release = streams.open(this.caller)
     this.#reply.hijack()
-    // A stream has a different limit for stalled readers.
+    // Streams have their own limit for stalled readers.
     raw.removeAllListeners('timeout').on('timeout', () => {})
     this.#watchCredential()
     raw.once('close', () => {
@@ -133,7 +133,7 @@ export class RequestContext implements RouteRequest, OpenRequest {
   /** Runs the handler and answers; resolves when an asynchronous handler has been answered. */
   serve (): Promise<void> | undefined {
     try {
-      // Its body arrived after the plugin stopped.
+      // The plugin may have stopped before the request's body arrived.
       const { ending } = this.#options.work
       if (ending !== undefined) throw ending
       const result = this.#route.handler(this)
@@ -195,7 +195,7 @@ export class RequestContext implements RouteRequest, OpenRequest {
     }
   }
 
-  /** The handler's result. A stream has no deadline; `abandon` ends the wait for either. */
+  /** Awaits the handler under its time limit; a stream has none. `abandon` ends the wait for either. */
   async #inTime (handling: Promise<unknown>): Promise<unknown> {
     const { decl: { stream, deadlineMs } } = this.#route
     const { clock, limits } = this.#options
@@ -209,7 +209,7 @@ export class RequestContext implements RouteRequest, OpenRequest {
     })
   }
 
-  /** Ends a stream. Followers reconnect after a clean end, so a final end sends a last event first. */
+  /** Ends a stream. Followers reconnect after a clean end, so a final end is preceded by a last event. */
   async #endStream (stream: StreamWriter, ending: SvcError | undefined): Promise<void> {
     if (ending === undefined || ending.retryable || !this.#events) { await stream.end(); return }
     const body = errorBody(ending, this.requestId)
@@ -245,10 +245,10 @@ function sendResult (route: MountedRoute, reply: FastifyReply, result: unknown, 
   const answer = result instanceof Reply ? result : new Reply(result)
   if (answer.status === 200 && options.strict === true) checkReply(route, answer.body)
   void reply.code(answer.status).headers(encodedHeaders(answer.headers))
-  // Cacheable answers set one of the two.
+  // Cacheable answers set one of these headers.
   const keeps = reply.hasHeader('cache-control') || reply.hasHeader('etag')
   if (!keeps) void reply.header('cache-control', 'no-store')
-  // Fastify would send the length of the missing body, that is, of another answer.
+  // Fastify would send a length for the missing body, which is not that of the cached answer.
   if (answer.status === 304) {
     reply.hijack()
     reply.raw.writeHead(304, reply.getHeaders() as Record<string, string>).end()

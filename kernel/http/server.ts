@@ -28,42 +28,42 @@ import type { Rewrite } from './model-path.js'
 import type { ServedNames } from './origin.js'
 import type { PageSources } from './pages.js'
 
-/** A route's own error body and request id header. */
+/** A route's error body format and request id header. */
 export type ErrorFormat = Pick<RouteDecl, 'failure' | 'idHeader'>
 
 export interface TableOptions extends PageSources {
-  /** The listener that passes its requests on. */
+  /** The HTTP listener in front of this route table. */
   front: Pick<HttpListener, 'limiter' | 'begins'>
   log: Logger
   limits: HttpLimits
   trustProxy: readonly string[]
   authenticate: (arrival: Arrival) => Proof
-  /** Called for each request whose token was readable in transit. */
+  /** Called for each request whose token others could read in transit. */
   tokenInClear?: (caller: Caller, socket: Socket) => void
-  /** The caller with those authorities that the forwarding member may vouch for. */
+  /** Limits a forwarded caller to the authorities that the forwarding member may vouch for. */
   vouchedBy: (member: string, caller: Caller) => Caller
   own?: LocalRequests
   methodsAt: (path: string) => readonly string[]
-  /** The error format for unmatched paths. */
+  /** Returns the error format for a path that matches no route. */
   errorFormatAt?: (path: string) => ErrorFormat
   rewrite: Rewrite
   ports?: ExtraPorts
-  /** Called with the route's plugin after every complete answer. */
+  /** Called with the route's plugin after each answer that was sent completely. */
   answered?: (owner: string | undefined, status: number) => void
 }
 
-/** Longest path parameter; ids and model names fit. */
+/** Limit of a path parameter's length in characters; ids and model names fit. */
 const MAX_PARAM_LENGTH = 512
 
-/** Results of the hooks: fields of every request, made once for all of them. */
+/** Results of the hooks, kept in fields of every request. */
 interface RequestFacts {
-  /** Null before the access hook. */
+  /** Null until the access hook has run. */
   svcCaller: Caller | null
-  /** Whether this node checked the credential, which may end before the answer. */
+  /** True if this node checked the credential, which may become invalid before the answer. */
   svcEntered: boolean
-  /** Sent by a web page of a member on another machine. */
+  /** True if a web page of a member on another machine sent the request. */
   svcPageElsewhere: boolean
-  /** Arrival of a traced request, monotonic milliseconds. */
+  /** Arrival of a traced request in monotonic milliseconds. */
   svcArrivedMs: number | undefined
 }
 
@@ -75,7 +75,7 @@ export function callerOf (request: FastifyRequest): Caller {
   return caller
 }
 
-/** A route table with every limit, check and the one error body; routes are mounted later. */
+/** Creates a route table with all limits and checks and the common error body; routes are mounted later. */
 export function createTable (options: TableOptions): FastifyInstance {
   const { limits } = options
   const app = fastify({
@@ -85,7 +85,7 @@ export function createTable (options: TableOptions): FastifyInstance {
     bodyLimit: limits.bodyBytes,
     return503OnClosing: false,
     exposeHeadRoutes: false,
-    // The listener has the connections: this server never listens.
+    // A placeholder server that never listens, since the listener owns the connections.
     serverFactory: () => new Server(),
     rewriteUrl: (request) =>
       options.rewrite(request.method ?? '', options.ports?.rewritten(request) ?? request.url ?? '/'),
@@ -94,7 +94,7 @@ export function createTable (options: TableOptions): FastifyInstance {
       sendError(reply, fromFastify(error), request.id, options.errorFormatAt?.(pathOf(request)))
     }
   })
-  // No route uses it, and Fastify would otherwise complain about the type of its body first.
+  // No route uses QUERY; without this, Fastify would first complain about the body's type.
   app.addHttpMethod('QUERY', { overrideExisting: true })
   readJsonOnly(app)
   app.setValidatorCompiler(({ schema, httpPart }) => {
@@ -121,7 +121,7 @@ export function createTable (options: TableOptions): FastifyInstance {
 
 /**
  * Checks host and origin, then sets what other origins may read, then finds the caller, for every method and
- * WebSocket upgrade. So a page that may call can read a refusal of its token.
+ * WebSocket upgrade. In this order, an allowed page can read that its token was refused.
  */
 function addHooks (app: FastifyInstance, options: TableOptions): void {
   const { answered } = options
@@ -137,14 +137,14 @@ function addHooks (app: FastifyInstance, options: TableOptions): void {
   }
   guardSource(app, options)
   allowCors(app, options)
-  // A plugin only for the order: it runs after the one above.
+  // Registered as a plugin so that the hook runs after the CORS hook.
   void app.register(fp(async (scope) => { identify(scope, options) }))
 }
 
 function guardSource (app: FastifyInstance, options: TableOptions): void {
   const hostKnown = rememberHost()
   const { begins } = options.front
-  // Not async: a promise per hook and request costs more than all the checks.
+  // Uses a callback, since one promise per hook and request costs more than all the checks.
   app.addHook('onRequest', (request, reply, done) => {
     const { headers, raw: { socket } } = request
     reply.header('x-svc-request-id', request.id).header('x-request-id', request.id)
@@ -164,7 +164,7 @@ function guardSource (app: FastifyInstance, options: TableOptions): void {
     closeUnupgraded(request, reply)
     begins(request.raw, reply.raw)
     reply.raw.on('timeout', endStalled)
-    // Names and origins do not matter here: only the authenticated device can have sent it.
+    // Host and origin do not matter here, since only the authenticated device can have sent the request.
     if (relayedDevice(socket) !== undefined) { done(); return }
     const host = hostOf(request)
     if (host === undefined) throw invalid([{ path: '', message: 'has no Host header' }], 'request')
@@ -200,7 +200,7 @@ function identify (app: FastifyInstance, options: TableOptions): void {
     const indirect = facts.svcPageElsewhere || proxied
     const authorization = credentialOf(request)
     const device = relayedDevice(socket) ?? null
-    // A trusted proxy may terminate TLS; if it reports plain HTTP, that counts.
+    // A trusted proxy may terminate TLS, so the protocol that it reports decides.
     const clear = device === null &&
       (proxied ? header(request.headers['x-forwarded-proto']) === 'http' : isUnencrypted(socket))
     const { caller, bodySha256 } = options.authenticate({
@@ -218,7 +218,7 @@ function identify (app: FastifyInstance, options: TableOptions): void {
   })
 }
 
-/** hostAllowed with a cache of the last accepted name: clients keep sending the same one. */
+/** `hostAllowed` with a cache of the last accepted Host header, since clients keep sending the same one. */
 function rememberHost (): typeof hostAllowed {
   let last: { header: string | undefined, served: ServedNames } | undefined
   return (header, served) => {
@@ -240,7 +240,7 @@ function refuseCrowd (
     `the limit is ${connectionsPerAddress}.`, { retryAfterSeconds: 5 })
 }
 
-/** Runs after a connection was idle for `streamStallMs`: closes it if it has unread bytes. */
+/** Called when a connection was idle for `streamStallMs`; closes it if it has unread bytes. */
 function endStalled (this: ServerResponse): void {
   if ((this.socket?.writableLength ?? 0) > 0) this.socket!.destroy()
 }
@@ -257,7 +257,7 @@ const BY_CODE: Readonly<Record<string, KernelReason>> = {
   FST_ERR_ASYNC_CONSTRAINT: 'invalid_request'
 }
 
-/** Fastify's errors as SvcError; an unknown one becomes `internal` without its text. */
+/** Converts Fastify's errors to SvcError; an unknown one becomes `internal` without its message. */
 function fromFastify (error: FastifyError | Error): SvcError {
   if (error instanceof SvcError) return error
   const { code, statusCode } = error as FastifyError

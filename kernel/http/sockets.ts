@@ -6,32 +6,32 @@ import type { Socket } from 'node:net'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 
 /**
- * A little above the limit of a call, so that a larger call gets its typed error instead of a closed socket.
+ * Size limit of a message, a little above a call's limit, so that a larger call gets its typed error.
  */
 const SOCKET_PAYLOAD_BYTES = 1088 * 1024
 
-/** Our answer to offered subprotocols: browsers end a connection without one. */
+/** Subprotocol that the server selects, since browsers close a connection whose offer is not answered. */
 const PROTOCOL = 'svc'
-/** Precedes the token among the offered subprotocols: a web page has no other way to send it. */
+/** Prefix of the offered subprotocol that carries the token; web pages cannot set an Authorization header. */
 const BEARER = 'svc.bearer.'
 
-/** The token in an offer of subprotocols, in the form of Authorization. */
+/** The token among the offered subprotocols, in the form of an Authorization header. */
 export function offeredToken (protocols: string | undefined): string | undefined {
   const offer = protocols?.split(',').find((one) => one.trim().startsWith(BEARER))
   return offer === undefined ? undefined : `Bearer ${offer.trim().slice(BEARER.length)}`
 }
 
 /**
- * A scope for WebSocket routes, which `declare` adds: the WebSocket plugin's hooks run only for these, since
- * they would add a quarter to the time of plain requests.
+ * Creates a scope for the WebSocket routes that `declare` adds. The WebSocket plugin's hooks run only there:
+ * they would make plain requests take a quarter longer.
  */
 export function socketScope (app: FastifyInstance, declare: (scope: FastifyInstance) => void): void {
   void app.register(async (scope) => {
     await scope.register(websocket, { options: {
       maxPayload: SOCKET_PAYLOAD_BYTES, perMessageDeflate: false, clientTracking: true,
-      // Without this, ws returns the first offer, even if that is the token.
+      // Without this, ws selects the first offer, even if that is the token.
       handleProtocols: (offered: ReadonlySet<string>) => offered.has(PROTOCOL) && PROTOCOL,
-      // Missing in ws's types: many tiny fragments cost memory out of proportion.
+      // Missing in ws's types. Limits fragments, since many tiny ones cost memory out of proportion.
       ...{ maxFragments: 64, maxBufferedChunks: 1024 }
     } })
     declare(scope)
@@ -39,8 +39,8 @@ export function socketScope (app: FastifyInstance, declare: (scope: FastifyInsta
 }
 
 /**
- * Node removes a request with any Upgrade header from its parser and drops the body. Ignores offers of
- * protocols other than WebSocket, such as h2c (RFC 9110 7.8).
+ * Ignores an Upgrade header for protocols other than WebSocket, such as h2c (RFC 9110 7.8); Node would remove
+ * the request from its parser and drop the body.
  */
 export class ArrivingMessage extends IncomingMessage {
   declare upgradeOffered: boolean | null | undefined
@@ -54,21 +54,21 @@ export class ArrivingMessage extends IncomingMessage {
 }
 
 /**
- * Closes the socket after the answer to a refused or misdirected upgrade: Node has removed it from its HTTP
- * parser, so further requests would be lost.
+ * Closes the socket after the answer to a refused or misdirected upgrade: Node has detached its HTTP
+ * parser from the socket, so further requests would be lost.
  */
 export function closeUnupgraded (request: FastifyRequest, reply: FastifyReply): void {
   const { upgrade } = request.raw as { upgrade?: boolean | null }
   if (upgrade === true) reply.raw.once('finish', () => { request.raw.socket.destroy() })
 }
 
-/** Longest pause of an anonymous reader before its connection is closed, ms. */
+/** Milliseconds that an anonymous reader may stall before its connection is closed. */
 const STRANGER_STALL_MS = 5_000
 
 /** Sets how long an answer may stay unread before its connection is closed: shorter for anonymous clients. */
 export function limitStall (socket: Socket, stallMs: number, stranger: boolean): void {
   const ms = stranger ? Math.min(stallMs, STRANGER_STALL_MS) : stallMs
-  // Injected requests have none.
+  // Injected requests have no real socket.
   if (socket.timeout !== undefined && socket.timeout !== ms) socket.setTimeout(ms)
 }
 
@@ -76,11 +76,11 @@ const halfClosed = new WeakSet<ServerResponse>()
 
 export const clientHalfClosed = (response: ServerResponse): boolean => halfClosed.has(response)
 
-/** Emitted by the response when the client ends its side before the answer begins. */
+/** Event of the response: the client has ended its side before the answer began. */
 export const HALF_CLOSED = 'clientHalfClosed'
 
 /**
- * A client may end its side after the request and still read, or be gone. The response emits `HALF_CLOSED`,
+ * After its request, a client may end its side and still read, or be gone. The response emits `HALF_CLOSED`,
  * which aborts the work; an answer or error is still sent. An open stream is cut: half-closing is how clients
  * stop following.
  */
@@ -88,10 +88,10 @@ export function answerHalfClosed (
   server: Server
 ): (request: IncomingMessage, response: ServerResponse) => void {
   const pending = new WeakMap<Socket, ServerResponse>()
-  // Not in Node's types. Without it Node ends its own side at once, before the answer.
+  // Undocumented; otherwise Node ends its own side immediately, before the answer.
   Object.assign(server, { httpAllowHalfOpen: true })
   server.on(plainEvent(server), (socket: Socket) => {
-    // Not sooner: a client that leaves during a TLS handshake would stay until the handshake timeout.
+    // Not set sooner: a client that leaves during a TLS handshake would stay until the handshake timeout.
     socket.allowHalfOpen = true
     socket.once('end', () => {
       const response = pending.get(socket)

@@ -4,7 +4,7 @@ import { encodedHeaders } from './error-body.js'
 import type { Clock } from '../api/clock.js'
 import type { StreamHead, StreamWriter } from '../api/plugin.js'
 
-/** Pieces are small so that a slow reader shows progress within the stall limit. */
+/** Bytes per write; small, so that a slow reader shows progress within the stall limit. */
 const PIECE_BYTES = 16 * 1024
 
 async function inPieces (
@@ -16,7 +16,7 @@ async function inPieces (
 
 /**
  * Writes a stream with backpressure: a write resolves once the socket can take more. Rejects with
- * `slow_consumer` after a stall of `stallMs`, `cancelled` when the reader left.
+ * `slow_consumer` if the reader stalls for `stallMs`, `cancelled` if the reader has left.
  */
 export function openStream (
   raw: ServerResponse, head: StreamHead, options: { clock: Clock, stallMs: number, onClose: () => void }

@@ -14,10 +14,10 @@ export type SystemParts =
   Pick<Assembly, 'options' | 'config' | 'present' | 'bus' | 'readiness' | 'changes'> &
   { readonly state: StateSource, readonly switches: PluginSwitch, readonly sync: StateSync }
 
-/** Limits of another node's answer to a restart, bytes and ms. */
+/** Limits for another node's answer to a restart request: size in bytes, then time in ms. */
 const ANSWER_BYTES = 64 * 1024
 const ANSWER_MS = 60_000
-/** Shortest time between two events for a follower, ms. */
+/** Minimum time in ms between two events for a follower. */
 const FOLLOW_PAUSE_MS = 100
 
 type Handlers =
@@ -73,12 +73,12 @@ function pluginHandlers (
 
 async function readyz ({ readiness, options }: SystemParts, request: RouteRequest): Promise<unknown> {
   const { model } = request.query as { model?: string }
-  // The answer may take a request to the model.
+  // A check for a model may send it a request.
   if (model !== undefined) requireAuthority(request.caller, 'read')
   const of = await readiness.run(model)
   const { masterNodeId } = options.cluster.session
   const all = [{ name: 'master', ok: masterNodeId !== null, detail: masterNodeId ?? 'none known' }, ...of]
-  // Details name nodes and models, so they need `read`.
+  // Details name nodes and models, so only callers with `read` see them.
   const checks = request.caller.authorities.has('read') ? all : all.map((c) => ({ ...c, detail: '' }))
   const ready = checks.every((c) => c.ok) && (model === undefined || of.length > 0)
   if (ready) return { ready, checks }
@@ -121,7 +121,7 @@ function restart ({ options, bus }: SystemParts, request: RouteRequest): unknown
   return { status: 'restarting', node_id: nodeId }
 }
 
-/** Asks another node to restart. Throws `node_not_found`, `unreachable`, and the other node's refusal. */
+/** Asks another node to restart. Throws `node_not_found`, `unreachable`, and the other node's error. */
 async function restartOther (
   { clock, cluster: { service } }: SystemParts['options'], id: string,
   { caller, signal }: RouteRequest

@@ -28,7 +28,7 @@ const written = object({
   }
 })
 
-/** An object schema with only these fields. */
+/** An object schema that allows only these fields. */
 const closed = <const P extends Record<string, unknown>>(properties: P) =>
   ({ type: 'object', additionalProperties: false, properties }) as const
 

@@ -14,7 +14,7 @@ import type { TokenRecord, Tokens } from '../api/services.js'
 const DIGITS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
 const TOKEN = /^svc_(op|app|dev|join)_([0-9A-Za-z]{43})_([0-9A-Za-z]{6})$/
 
-/** Big-endian bytes as base 62, left-padded to `width`. */
+/** Encodes big-endian bytes in base 62, left-padded to `width`. */
 function base62 (bytes: Uint8Array, width: number): string {
   let n = BigInt('0x' + Buffer.from(bytes).toString('hex'))
   let out = ''
@@ -22,23 +22,23 @@ function base62 (bytes: Uint8Array, width: number): string {
   return out.padStart(width, '0')
 }
 
-/** The last part of a token, computed from the rest. */
+/** The last part of a token, computed from the other parts. */
 export function checksum (body: string): string {
   const sum = Buffer.alloc(4)
   sum.writeUInt32BE(crc(body))
   return base62(sum, 6)
 }
 
-/** CRC-32 (IEEE 802.3); node:zlib has it from 20.15. */
+/** CRC-32 (IEEE 802.3), which node:zlib provides from 20.15 on. */
 function crc (body: string): number { return crc32(body) >>> 0 }
 
-/** Creates a token: kind prefix for scanners, 256 random bits, checksum to find typos without a query. */
+/** Creates a token: prefix of its kind for secret scanners, 256 random bits, checksum to detect typos. */
 export function newToken (kind: 'op' | 'app' | 'dev'): string {
   const body = `svc_${kind}_${base62(randomBytes(32), 43)}`
   return `${body}_${checksum(body)}`
 }
 
-/** True when the text has a token's form and its checksum fits. */
+/** True if the text has the form of a token and its checksum is right. */
 export function wellFormed (token: string): boolean {
   const match = TOKEN.exec(token)
   return match !== null && checksum(token.slice(0, token.lastIndexOf('_'))) === match[3]
@@ -53,13 +53,13 @@ interface StoredToken extends TokenRecord { hash: string }
 
 export interface TokenHolder { id: string, authorities: ReadonlySet<string> }
 
-/** Tokens of a node: the operator's, in a file that only its owner can read, and application tokens. */
+/** A node's tokens: the operator's, in a file that only the owner can read, and application tokens. */
 export interface TokenStore extends Tokens {
-  /** The holder, or undefined for an unknown, expired or revoked token. */
+  /** The token's holder; undefined if it is unknown, expired or revoked. */
   check (token: string): TokenHolder | undefined
-  /** Whether this caller's credential is still valid: a token that ends invalidates those that it created. */
+  /** Whether a caller's credential is still valid; a token's end also ends the tokens created with it. */
   stands (callerId: string): boolean
-  /** The caller's id, that of the credential that made its own, and so on. */
+  /** The caller's id, then the id of the credential that created the caller's, and so on. */
   makers (callerId: string): string[]
 }
 
@@ -83,7 +83,7 @@ export interface TokenStoreOptions {
   clock: Clock
   known: () => ReadonlySet<string>
   operator: string
-  /** Answers for callers without a token. */
+  /** Handles callers that use no token. */
   others?: Pick<CallerScheme, 'stands' | 'makerOf'>
 }
 
@@ -101,7 +101,7 @@ function tooLong (asked: string, last: string): SvcError {
   })
 }
 
-/** Compares in constant time; a stored hash of another length (a file edited by hand) never matches. */
+/** Compares in constant time; a stored hash of another length (hand-edited file) never matches. */
 function sameHash (stored: Buffer, given: Buffer): boolean {
   return stored.byteLength === given.byteLength && timingSafeEqual(stored, given)
 }
@@ -124,13 +124,13 @@ function makersOf (tokens: StoredTokens, others: TokenStoreOptions['others'], id
   return line
 }
 
-/** Tokens of older versions do not name their maker: only the operator could make them. */
+/** Tokens from older versions do not name their creator, since only the operator could create them. */
 function readTokens (path: string): Map<string, StoredToken> {
   const file = readVersioned<{ tokens: StoredToken[] }>(path, 1)
   return new Map(file?.tokens.map((t) => [t.id, { ...t, by: (t as Partial<StoredToken>).by ?? 'operator' }]))
 }
 
-/** Opens the token file of a home, which stores only hashes. */
+/** Opens a home's token file, which stores only hashes. */
 export function openTokens (options: TokenStoreOptions): TokenStore {
   const path = join(options.home, homeFile.tokens)
   const tokens = readTokens(path)
@@ -138,7 +138,7 @@ export function openTokens (options: TokenStoreOptions): TokenStore {
   const save = (): void => { writeVersioned(path, 1, { tokens: [...tokens.values()] }) }
   const today = (): string => new Date(options.clock.now()).toISOString().slice(0, 10)
   const makers = (id: string): string[] => makersOf(tokens, options.others, id)
-  // An unknown token after a device belongs to the node that admitted the device.
+  // A device's maker may be a token unknown here: it belongs to the node that admitted the device.
   const revoked = (id: string): boolean => makers(id).some((one, i, line) => one.startsWith(APP)
     ? tokens.get(one)?.revoked ?? line[i - 1]?.startsWith(APP) ?? true
     : options.others?.stands(one) === false)
@@ -155,8 +155,8 @@ export function openTokens (options: TokenStoreOptions): TokenStore {
       if (found === undefined || !stands(found.id)) return undefined
       if (found.lastUsedDay !== today()) {
         found.lastUsedDay = today()
-        // A full disk must not lock users out; the day is written with the next change.
-        try { save() } catch { /* nodeHealth tells of the disk */ }
+        // A full disk must not lock users out; the date of last use is written with the next change.
+        try { save() } catch { /* nodeHealth reports the disk */ }
       }
       return { id: found.id, authorities: new Set(found.authorities) }
     },
@@ -181,7 +181,7 @@ export function openTokens (options: TokenStoreOptions): TokenStore {
       try {
         save()
       } catch (error) {
-        // The token was not saved, so it would end with the next restart.
+        // The token could not be saved, so it would be lost at the next restart.
         tokens.delete(record.id)
         throw error
       }

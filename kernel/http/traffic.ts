@@ -1,10 +1,10 @@
 import { defineService } from '../api/plugin.js'
 
-/** Notifies subscribers of finished requests. They are called synchronously and must be quick. */
+/** Notifies subscribers of finished requests. Called synchronously, so subscribers must be quick. */
 export interface Traffic {
   /**
-   * Calls `fn` after each completely answered HTTP request, and with 499 for a streamed one that was cut off.
-   * `owner` is the plugin of the route, `kernel` for the node's own; undefined if no route matches.
+   * Calls `fn` after each completely answered request, and with status 499 for a stream that was cut off.
+   * `owner` is the route's plugin, `kernel` for the node's own routes, undefined if no route matches.
    */
   onAnswer (fn: (owner: string | undefined, status: number) => void): () => void
 }

@@ -1,7 +1,7 @@
 import type { RouteDecl } from '../api/plugin.js'
 import type { ErrorFormat } from './server.js'
 
-/** Finds the methods of the routes for a path, exact or by pattern, for 405 answers. */
+/** Returns a function that finds the methods of the routes for a path, for 405 answers. */
 export function methodFinder (routes: readonly RouteDecl[]): (path: string) => string[] {
   const table = routes.map(({ method, url }) => ({ method, url, pattern: pathPattern(url) }))
   return (path) => {
@@ -12,7 +12,7 @@ export function methodFinder (routes: readonly RouteDecl[]): (path: string) => s
 }
 
 /**
- * Picks the error format for unmatched paths: that of the routes with the longest common prefix of whole
+ * Picks the error format for an unmatched path: that of the routes sharing the longest prefix of whole
  * segments, if they agree.
  */
 export function errorFormatFinder (routes: readonly RouteDecl[]): (path: string) => ErrorFormat {
@@ -34,7 +34,7 @@ export function errorFormatFinder (routes: readonly RouteDecl[]): (path: string)
   }
 }
 
-/** A path and its prefixes of whole segments, longest first; without the empty one. */
+/** A path and its prefixes of whole segments, longest first, without the empty prefix. */
 function beginnings (path: string): string[] {
   const parts = path.split('/').slice(1)
   return parts.map((_, i) => parts.slice(0, parts.length - i).join('/'))

@@ -3,22 +3,22 @@ import { networkInterfaces } from 'node:os'
 import type { Server } from 'node:net'
 
 /**
- * The source of a host. `named`: svc.yaml or a user of this machine, so it may be in the local network.
- * `public`: a server or a caller, so it must be on the internet.
+ * Where a host name comes from. `named`: from svc.yaml or a local user, so it may be in the local network.
+ * `public`: from a server or a caller, so it must be on the public internet.
  */
 export type Trust = 'named' | 'public'
 
 const familyOf = (address: string): 'ipv4' | 'ipv6' => isIP(address) === 4 ? 'ipv4' : 'ipv6'
 
-/** Link-local, multicast, tunnels, and metadata services of clouds, which return credentials. */
+/** Never allowed: link-local, multicast, tunnels, and cloud metadata services, which return credentials. */
 const NEVER = listOf('169.254.0.0/16', '224.0.0.0/4', '255.255.255.255/32', 'fe80::/10', 'ff00::/8',
   '2001::/32', '2002::/16', '100.100.100.200/32', '168.63.129.16/32', '192.0.0.192/32', 'fd00:ec2::/32',
   'fd20:ce::254/128', 'fd00:42::42/128')
-/** Not globally reachable by the IANA special-purpose address registries. */
+/** Networks that the IANA special-purpose registries list as not globally reachable. */
 const LOCAL = listOf('0.0.0.0/8', '10.0.0.0/8', '100.64.0.0/10', '127.0.0.0/8', '172.16.0.0/12',
   '192.0.0.0/24', '192.0.2.0/24', '192.88.99.0/24', '192.168.0.0/16', '198.18.0.0/15', '198.51.100.0/24',
   '203.0.113.0/24', '240.0.0.0/4', '2001::/23', '2001:db8::/32', '3fff::/20')
-/** All assigned IPv6 addresses. */
+/** The IPv6 range with all assigned global addresses. */
 const ASSIGNED = listOf('2000::/3')
 const NAT64 = listOf('64:ff9b::/96', '64:ff9b:1::/48')
 /** IPv4-compatible, IPv4-mapped and IPv4-translated addresses. */
@@ -36,24 +36,24 @@ function listOf (...subnets: string[]): BlockList {
   return list
 }
 
-/** The last 32 bits of an IPv6 address, as IPv4. */
+/** The last 32 bits of an IPv6 address as an IPv4 address. */
 function lastIpv4 (address: string): string {
   const [high = 0, low = 0] = new URL(`http://[${address}]`).hostname.slice(1, -1).split(':').slice(-2)
     .map((group) => parseInt(group === '' ? '0' : group, 16))
   return [high >> 8, high & 255, low >> 8, low & 255].join('.')
 }
 
-/** Why an address may not be connected to; null if it may. A text that is no address may not. */
+/** Why svc must not connect to an address; null if it may. Text that is not an address is refused. */
 export function addressProblem (text: string, trust: Trust): string | null {
   const [address = ''] = text.split('%')
   const family = familyOf(address)
   if (isIP(address) === 0) return `${JSON.stringify(text)} is not an address`
   if (NEVER.check(address, family)) return `${text} is link-local, or a cloud metadata service`
   if (family === 'ipv6') {
-    // A public IPv4 address in the notation of an IPv6-only network is public.
+    // NAT64: a public IPv4 address in the notation of an IPv6-only network counts as public.
     if (NAT64.check(address, family)) {
       const inner = lastIpv4(address)
-      // RFC 6052 has further forms, with the address in the middle.
+      // RFC 6052 has further forms with the IPv4 address in the middle; those are refused.
       return inner.startsWith('0.') ? `${text} is not an address` : addressProblem(inner, trust)
     }
     if (EMBEDDED.check(address, family)) {
@@ -78,15 +78,15 @@ export function hostProblem (hostname: string, trust: Trust): string | null {
 
 const ownServers = new Set<Server>()
 
-/** Makes the guard refuse connections from this process to this server. */
+/** Registers a server of this process, so that the guard refuses svc's own connections to it. */
 export function isOwnServer<S extends Server> (server: S): S {
   server.on('listening', () => { ownServers.add(server) })
-  // `close` of an earlier port may come after the server listens at another one.
+  // `close` for an earlier port may be emitted after the server listens again.
   server.on('close', () => { if (!server.listening) ownServers.delete(server) })
   return server
 }
 
-/** Whether this process itself listens there. */
+/** Whether a server of this process listens at the address and port. */
 export function isOwnPort (address: string, port: number): boolean {
   const ports = [...ownServers].map((server) => (server.address() as { port?: number } | null)?.port)
   if (!ports.includes(port)) return false
@@ -96,7 +96,7 @@ export function isOwnPort (address: string, port: number): boolean {
   return forms.some((form) => /^(127\.|0\.0\.0\.0$|::1?$)/.test(form) || own.includes(form))
 }
 
-/** True for loopback addresses, IPv4-mapped ones too. For the socket's own address, never for a header. */
+/** True for loopback addresses, even IPv4-mapped. Only for a socket's address, never for a header's. */
 export function isLoopback (address: string): boolean {
   const plain = address.startsWith('::ffff:') ? address.slice(7) : address
   return plain === '::1' || (isIPv4(plain) && plain.startsWith('127.'))

@@ -5,12 +5,12 @@ import type { Clock } from '../api/clock.js'
 import type { Cluster, MemberRequest, NodeView } from '../api/services.js'
 
 /**
- * A failed request to a node. The message continues a sentence about the node: "answered with status 500".
+ * A failed request to a node. The message continues a sentence: "answered with status 500".
  */
 export class MemberFault extends Error {
   override readonly name = 'MemberFault'
   readonly reason: 'timeout' | 'too_large' | 'garbage' | 'refused' | 'unreachable'
-  /** Of a refusal; with its error body if `refusals` is set. */
+  /** HTTP status of a refusal; the error body is read only if `refusals` is set. */
   readonly status: number | null
   readonly refusal: Refusal | null
   constructor (
@@ -29,19 +29,19 @@ export interface Refusal {
   reason: string
   message: string
   details: Record<string, unknown>
-  /** Unchecked. */
+  /** Fields that were not validated. */
   code?: unknown
   retryable?: unknown
 }
 
-/** A request to a node's API, on behalf of a caller. */
+/** A request to a node's API on behalf of a caller. */
 export type MemberFetch = Omit<MemberRequest, 'method' | 'signal' | 'timeoutMs'> & {
   /** Default: GET. */
   readonly method?: 'GET' | 'POST' | 'DELETE'
-  /** Also reads the error body of a refusal. */
+  /** True to read the error body of a refusal as well. */
   readonly refusals?: boolean
   readonly signal: AbortSignal
-  /** Deadline, ms: for the head of the answer, or for its end if the whole answer is read. */
+  /** Time limit in ms for the response head, or for the whole answer if it is read completely. */
   readonly ms: number
 }
 
@@ -51,8 +51,8 @@ export interface AskMemberParts {
 }
 
 /**
- * The complete text of another node's answer. Throws MemberFault if it refuses, is late or sends more than
- * `bytes`, the errors of `Cluster.request`, and the reason of the signal.
+ * Returns the complete text of another node's answer. Throws MemberFault if that refuses, is late or sends
+ * more than `bytes`; also the errors of `Cluster.request` and the signal's reason.
  */
 export async function askMember (
   { cluster, clock }: AskMemberParts, node: NodeView,
@@ -68,27 +68,27 @@ export async function askMember (
     return await raceAbort(read(), signal)
   } finally {
     cancel()
-    // Abandons the rest of the work.
+    // Aborts the rest of the request.
     over.abort(late)
   }
 }
 
-/** The result of asking one node, the wall time of the request, and its duration, ms. */
+/** Result of asking one node, the wall time of the request, and the duration in ms. */
 export type MemberAnswer<T> =
   { readonly node: NodeView, readonly sentAt: number, readonly tookMs: number } &
   ({ readonly value: T, readonly error: null } |
     { readonly value: null, readonly error: MemberFault | SvcError })
 
-/** The same request to several nodes; `read` returns null, or throws, for an unreadable answer. */
+/** One request for several nodes; `read` returns null, or throws, for an unreadable answer. */
 export interface MembersFetch<T> extends MemberFetch {
-  /** Longest answer of one node, bytes. */
+  /** Size limit of one node's answer in bytes. */
   readonly bytes: number
   read (text: string, node: NodeView): T | null
 }
 
 /**
- * Asks several nodes at once; returns a promise for each. If a node is away, refuses, is late or sends an
- * invalid answer, its result has the error, within the deadline; the promises never reject.
+ * Asks several nodes in parallel; returns one promise per node. If a node is away, refuses, is late or sends
+ * an invalid answer, its promise resolves within the time limit to a result with the error; none rejects.
  */
 export function askMembers<T> (
   parts: AskMemberParts & { readonly clock: Pick<Clock, 'after' | 'now' | 'mono'> },
@@ -116,12 +116,12 @@ function readAs<T> (text: string, node: NodeView, read: (text: string, node: Nod
   let value: T | null = null
   try {
     value = read(text, node)
-  } catch { /* Told below. */ }
+  } catch { /* The error is reported below. */ }
   if (value === null) throw new MemberFault('garbage', 'sent an unexpected answer')
   return value
 }
 
-/** Throws MemberFault `too_large`. */
+/** Reads text of at most `most` bytes. Throws MemberFault `too_large`. */
 export async function textOf (body: AsyncIterable<Uint8Array>, most: number): Promise<string> {
   const parts: Uint8Array[] = []
   let size = 0
@@ -133,10 +133,10 @@ export async function textOf (body: AsyncIterable<Uint8Array>, most: number): Pr
   return Buffer.concat(parts).toString()
 }
 
-/** Longest error body that is read, bytes. */
+/** Size limit in bytes for reading an error body. */
 const REFUSAL_BYTES = 1024 * 1024
 
-/** Reads another node's error body; null if it is none, is cut off, or is longer than 1 MiB. */
+/** Reads another node's error body; null if it is invalid, cut off, or longer than 1 MiB. */
 export async function readRefusal (body: AsyncIterable<Uint8Array>): Promise<Refusal | null> {
   const text = await textOf(body, REFUSAL_BYTES).catch(() => '')
   const answer = parseJson(text)
@@ -151,8 +151,8 @@ export function refusalIn (error: unknown): Refusal | null {
 }
 
 /**
- * The error of another node as thrown there, with the name of that node in its details; null if it is none.
- * A node that the error already names stays: it forwarded the request.
+ * Recreates another node's error with the node's name in its details; null if it has no error. Keeps a
+ * node name that is already there, which belongs to the node behind a forwarded request.
  */
 export function errorFrom (
   refusal: Refusal | null, { name: node }: Pick<NodeView, 'name'>, retryAfter?: string
@@ -168,7 +168,7 @@ export function errorFrom (
 }
 
 /**
- * The bytes of another node's answer as they arrive, until the signal aborts. Throws MemberFault for a status
+ * Yields the bytes of another node's answer until the signal aborts. Throws MemberFault for a status
  * other than 200, and the errors of `Cluster.request`.
  */
 export async function openMember (
@@ -193,12 +193,12 @@ export interface MemberParts {
   clock: Clock
 }
 
-/** Interval between two checks that the other node is live, ms. */
+/** Milliseconds between checks that the other node is live. */
 const LOOK_MS = 1_000
 
 /**
- * A signal for a stream with another node. It aborts with `signal`, by `end`, which the caller has to call,
- * and once the cluster considers that node lost; then it calls `gone`. TCP would report a cut path later.
+ * A signal for a stream with another node. It aborts with `signal`, by `end` (which the caller must call),
+ * and once the cluster considers that node lost, then calling `gone`; TCP would report a cut path later.
  */
 export function whileLive (
   { cluster, clock }: { cluster: Pick<Cluster, 'resolve'>, clock: Pick<Clock, 'every'> }, installId: string,

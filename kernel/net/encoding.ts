@@ -1,4 +1,4 @@
-/** Encodings of keys, ids and signed messages; without imports, so that browsers run them too. */
+/** Encodings for keys, ids and signed messages; without imports, so that browsers can use them too. */
 
 const utf8 = new TextEncoder()
 
@@ -6,14 +6,14 @@ export function base64url (bytes: Uint8Array): string {
   return btoa(String.fromCharCode(...bytes)).replaceAll('+', '-').replaceAll('/', '_').replaceAll('=', '')
 }
 
-/** The bytes of a base64url text; empty for invalid text, so that it is no key and no signature. */
+/** Decodes base64url; empty for invalid text, so that it can be neither a key nor a signature. */
 export function fromBase64url (text: string): Uint8Array<ArrayBuffer> {
   if (!/^[\w-]*$/.test(text) || text.length % 4 === 1) return new Uint8Array(0)
   const bytes = atob(text.replaceAll('-', '+').replaceAll('_', '/'))
   return Uint8Array.from(bytes, (one) => one.charCodeAt(0))
 }
 
-/** Unambiguous concatenation: each part is preceded by its length (32 bits, big endian). */
+/** Concatenates parts unambiguously: each is preceded by its length (32 bits, big endian). */
 export function framed (...parts: readonly (string | Uint8Array)[]): Uint8Array<ArrayBuffer> {
   const bytes = parts.map((part) => typeof part === 'string' ? utf8.encode(part) : part)
   const whole = new Uint8Array(bytes.reduce((sum, part) => sum + 4 + part.byteLength, 0))
@@ -27,13 +27,13 @@ export function framed (...parts: readonly (string | Uint8Array)[]): Uint8Array<
   return whole
 }
 
-/** The bytes that a node signs for a purpose. */
+/** The bytes that a node signs for a message with a given purpose. */
 export const purposeBytes = (purpose: string, message: Uint8Array): Uint8Array<ArrayBuffer> =>
   framed('svc node', purpose, message)
 
 const ALPHABET = 'abcdefghijklmnopqrstuvwxyz234567'
 
-/** RFC 4648 base32, lower case, no padding. */
+/** Encodes RFC 4648 base32 in lower case without padding. */
 export function base32 (bytes: Uint8Array): string {
   let bits = 0
   let held = 0
@@ -46,8 +46,8 @@ export function base32 (bytes: Uint8Array): string {
 }
 
 /**
- * JSON with one spelling per value: keys sorted by UTF-16 code unit at every depth, no spaces, everything
- * outside ASCII as \uXXXX (a character beyond the BMP as two escapes). Throws a TypeError for values that
+ * Canonical JSON: keys sorted by UTF-16 code unit at every depth, no spaces, non-ASCII characters
+ * as \uXXXX (two escapes for a character beyond the BMP). Throws a TypeError for values that
  * JSON cannot represent.
  */
 export function canonicalJson (value: unknown): string {

@@ -5,7 +5,7 @@ import type { KeyObject } from 'node:crypto'
 
 type Curve = 'Ed25519' | 'X25519'
 
-/** DER around raw keys (RFC 8410): PKCS8 of a private one, SPKI of a public one. */
+/** DER prefixes for raw keys (RFC 8410): PKCS8 for private keys, SPKI for public keys. */
 const PKCS8 = { Ed25519: '302e020100300506032b657004220420', X25519: '302e020100300506032b656e04220420' }
 const SPKI = { Ed25519: '302a300506032b6570032100', X25519: '302a300506032b656e032100' }
 export const KEY_BYTES = 32
@@ -27,7 +27,7 @@ export function rawPublic (key: KeyObject): Buffer {
   return half.export({ type: 'spki', format: 'der' }).subarray(-KEY_BYTES)
 }
 
-/** The raw 32 bytes (the seed) of a private key: a secret. */
+/** The raw 32 bytes (the seed) of a private key; keep them secret. */
 export function rawPrivate (key: KeyObject): Buffer {
   return key.export({ type: 'pkcs8', format: 'der' }).subarray(-KEY_BYTES)
 }
@@ -38,19 +38,19 @@ export function keyPairOf (curve: Curve, raw: Uint8Array): KeyPair {
 }
 
 export function newKeyPair (curve: Curve): KeyPair {
-  // Node's types accept the two names only one at a time.
+  // Node's types have no overload for both curves.
   const { privateKey } = curve === 'Ed25519' ? generateKeyPairSync('ed25519') : generateKeyPairSync('x25519')
   return { privateKey, publicKey: rawPublic(privateKey) }
 }
 
-/** Throws for a public key of low order (RFC 7748). */
+/** X25519 shared secret. Throws for a public key of low order (RFC 7748). */
 export function x25519 (privateKey: KeyObject, peer: Uint8Array): Buffer {
   return diffieHellman({ privateKey, publicKey: publicKeyOf('X25519', peer) })
 }
 
 export const signed = (privateKey: KeyObject, message: Uint8Array): Buffer => sign(null, message, privateKey)
 
-/** False also for an invalid key or signature. */
+/** Whether a signature is valid; false also for an invalid key. */
 export function isSignedBy (key: Uint8Array, message: Uint8Array, signature: Uint8Array): boolean {
   try {
     return verify(null, message, publicKeyOf('Ed25519', key), signature)

@@ -4,13 +4,13 @@ import { delay } from '../api/clock.js'
 import type { Socket } from 'node:dgram'
 import type { Clock } from '../api/clock.js'
 
-/** Service type: `_svc._tcp.local` on the network (DNS-SD, RFC 6763). */
+/** DNS-SD service type (RFC 6763): `_svc._tcp.local`. */
 export const SERVICE_TYPE = 'svc'
 /** Multicast DNS group and port (RFC 6762). */
 const GROUP = '224.0.0.251'
 const PORT = 5353
 
-/** Joins the mDNS group with a bound socket. Throws if no interface supports it. */
+/** Makes a bound socket join the mDNS group. Throws if no interface supports multicast. */
 export function setUpMulticast (socket: Socket, joined: Set<string>): void {
   const problem = joinGroup(socket, joined)
   if (joined.size === 0) throw problem ?? new Error('there is no IPv4 interface')
@@ -18,7 +18,7 @@ export function setUpMulticast (socket: Socket, joined: Set<string>): void {
   socket.setMulticastLoopback(true)
 }
 
-/** Joins the group on every interface that has not joined yet; returns the last failure. */
+/** Joins the group on every interface that has not joined yet; returns the last error. */
 export function joinGroup (socket: Socket, joined: Set<string>): Error | undefined {
   let problem: Error | undefined
   for (const [name, list] of Object.entries(networkInterfaces())) {
@@ -34,7 +34,7 @@ export function joinGroup (socket: Socket, joined: Set<string>): Error | undefin
   return problem
 }
 
-/** A DNS query for this service, as any browser would send it. */
+/** A DNS query for this service, like that of any DNS-SD browser. */
 function question (id: number): Buffer {
   const head = Buffer.alloc(12)
   head.writeUInt16BE(id, 0)
@@ -45,7 +45,7 @@ function question (id: number): Buffer {
   return Buffer.concat([head, ...labels, Buffer.of(0, 0, 12, 0, 1)])
 }
 
-/** Whether a packet from this machine to the mDNS group comes back: null, or why not. */
+/** Null if a packet from this machine to the mDNS group comes back; otherwise the reason why not. */
 export async function multicastProblem (clock: Clock, waitMs = 1000): Promise<string | null> {
   const socket = createSocket({ type: 'udp4', reuseAddr: true })
   const probe = question(Math.floor(process.pid + clock.mono()) & 0xffff)

@@ -1,4 +1,4 @@
-/** The one guard of every connection from svc to a server that is neither a member nor a child process. */
+/** Guards every connection from svc to a server that is neither a member nor a child process. */
 import { lookup as systemLookup } from 'node:dns/promises'
 import { Agent as PlainAgent } from 'node:http'
 import { Agent as TlsAgent } from 'node:https'
@@ -10,10 +10,10 @@ import type { Trust } from './addresses.js'
 
 export type Lookup = (hostname: string) => Promise<LookupAddress[]>
 
-/** Trust of all hosts, or per host (an IPv6 address without brackets) if redirects may lead elsewhere. */
+/** Trust for all hosts, or per host (an IPv6 address without brackets) if redirects may lead elsewhere. */
 export type TrustOf = Trust | ((host: string) => Trust)
 
-/** A host that may not be connected to; `host` as requested. */
+/** svc must not connect to this host; `host` is as requested. */
 export class AddressRefused extends Error {
   override readonly name = 'AddressRefused'
   readonly host: string
@@ -33,7 +33,7 @@ const trustIn = (trust: TrustOf, host: string): Trust =>
   typeof trust === 'string' ? trust : trust(bare(host))
 
 /**
- * The lookup of a connection, which checks each address, so that a name cannot resolve to one address for the
+ * A DNS lookup that checks each address, so that a name cannot resolve to one address for the
  * check and to another for the connection. Throws AddressRefused for a host that is refused before its name
  * is resolved.
  */
@@ -47,7 +47,7 @@ function checkedLookup (host: string, port: number, trustOf: TrustOf, resolve: L
   return (name, { all }, done) => {
     resolve(name).then((found) => {
       const problems = found.map(({ address }) => problemOf(address))
-      // mDNS names often have a link-local address beside a usable one.
+      // mDNS names often have an unusable link-local address besides a usable one.
       const usable = found.filter((_, i) => problems[i] === null)
       const [wrong] = problems.filter((problem) => problem !== null)
       const [first] = usable
@@ -65,13 +65,13 @@ interface DispatcherOptions
   extends Pick<Agent.Options, 'headersTimeout' | 'bodyTimeout' | 'connections' | 'pipelining'> {
   lookup?: Lookup | undefined
   connectMs?: number
-  /** Refuses everything but https. */
+  /** True to refuse all protocols but https. */
   secure?: boolean
 }
 
 /**
- * Connections for requests of undici, redirects included. Behind HTTPS_PROXY the proxy resolves the names, so
- * only the name is checked there.
+ * Creates undici's dispatcher for guarded requests and redirects. Behind HTTPS_PROXY the proxy resolves
+ * names, so only the name itself is checked.
  */
 export async function outgoingDispatcher (
   trust: TrustOf, { lookup = lookupAll, connectMs, secure, ...options }: DispatcherOptions = {}
@@ -99,7 +99,7 @@ export async function outgoingDispatcher (
   })
 }
 
-/** Connections for `http.request`, `https.request` and WebSockets to a URL. */
+/** Agent for guarded `http.request`, `https.request` and WebSocket connections to a URL. */
 export function outgoingAgent (url: URL | string, trust: TrustOf): PlainAgent {
   const secure = /^(https|wss):/.test(String(url))
   const agent = new (secure ? TlsAgent : PlainAgent)({ keepAlive: true })

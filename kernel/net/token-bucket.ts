@@ -1,11 +1,11 @@
 /**
- * Larger debts are forgiven: a burst of many small frames that arrived together must not silence a peer until
- * it counts as dead.
+ * Limit of the debt in ms; the rest is forgiven, since a burst of many small frames that arrive together must
+ * not silence a peer until it counts as dead.
  */
 export const MAX_DEFICIT_MS = 500
 
 /**
- * A token bucket that fills with `perSecond` up to `burst` and begins full. Times are milliseconds of any
+ * A token bucket that refills at `perSecond` up to `burst` and starts full. Times are milliseconds on any
  * monotonic clock.
  */
 export class TokenBucket {
@@ -22,8 +22,8 @@ export class TokenBucket {
   }
 
   /**
-   * Takes `amount`, even if that leaves a debt, since received bytes cannot be sent back. Returns for how
-   * many milliseconds no more may be taken, at most MAX_DEFICIT_MS; 0 without a debt.
+   * Takes `amount`, even if that leaves a debt, since received bytes cannot be sent back. Returns the
+   * milliseconds to wait before taking more, at most MAX_DEFICIT_MS; 0 without a debt.
    */
   take (amount: number, nowMs: number): number {
     const passed = Math.max(0, nowMs - this.#at)

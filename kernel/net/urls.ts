@@ -1,20 +1,20 @@
-/** Shown in place of a secret. */
+/** Replaces secrets in output. */
 export const HIDDEN = '********'
 
 /**
- * From `://` to a space or `\n`, also past one within `user:pass word@`. Quotes and angle brackets end it
- * unless the text continues after them; a backslash includes the next character, as in JSON.
+ * Matches from `://` to a space or `\n`, but not to one in `user:pass word@`. Quotes and angle brackets end
+ * the match unless text follows them directly; a backslash includes the next character, as in JSON.
  */
 const FROM_HOST = new RegExp('://' +
   /(?:[^\s/?#@"\\:]*:(?!\d*(?:\s|\\[nr]))(?:\\.|[^/?#@"\\\r\n])*@)?/.source +
   /(?:\\[^nr]|[^\s"'<>`\\]|["'<>`]+(?=[\w%&=+@]))*/.source, 'g')
-/** The second form has `/`, `?` or `#` in a password: the text after the colon is no port. */
+/** User and password. The second form allows `/`, `?` or `#` in a password if no port follows the colon. */
 const USER = /^:\/\/(?:[^/?#]*@|(?!\[)[^/?#:]*:(?!\d*(?:[/?#]|$)).*@)/s
-/** A fragment may contain a token as well, as in answers of OAuth. */
+/** Query or fragment; a fragment may contain a token too, as in OAuth responses. */
 const QUERY = /(\?|#(?=[^#]*=)).*/s
 
 /**
- * Removes user names, passwords, queries and the values in fragments from URLs, since they may be secrets.
+ * Removes user names, passwords, queries and fragment values from URLs, since they may be secrets.
  */
 export function withoutUrlSecrets (text: string): string {
   return text.replace(FROM_HOST, (rest) =>

@@ -1,23 +1,23 @@
-/** The least and the most that another clock may be ahead of this one, ms. */
+/** Lower and upper bound in ms on how far another clock is ahead of this one. */
 export interface Bounds { lo: number, hi: number }
 
-/** How far another clock is ahead of this one, and the possible error in either direction, ms. */
+/** Estimate of how far another clock is ahead of this one, and the error in either direction, in ms. */
 export interface ClockOffset { offsetMs: number, uncertaintyMs: number }
 
 /**
- * A round trip, ms: sent and back by this clock, arrived and left by the other one. Without `leftMs` the
- * answer left at once.
+ * Times of a round trip in ms: sent and back by this clock, arrived and left by the other. Without `leftMs`
+ * answer left immediately.
  */
 export interface RoundTrip { sentMs: number, arrivedMs: number, leftMs?: number, backMs: number }
 
-/** Bounds on the other clock from a round trip, since no message arrives before it was sent. Pure. */
+/** Bounds on the other clock's lead: no message arrives before it was sent. Pure. */
 export function boundsOf ({ sentMs, arrivedMs, leftMs = arrivedMs, backMs }: RoundTrip): Bounds {
   const [a, b] = [leftMs - backMs, arrivedMs - sentMs]
-  // Clocks of different speeds, or a peer that sends nonsense, may swap the two.
+  // Clocks of different speeds, or a misbehaving peer, may swap the bounds.
   return { lo: Math.min(a, b), hi: Math.max(a, b) }
 }
 
-/** The middle of the overlap of two measurements; without an overlap, `own` alone counts. Pure. */
+/** The middle of the overlap of two measurements; if they do not overlap, of `own` alone. Pure. */
 export function clockOffset (own: Bounds, known?: Bounds): ClockOffset {
   const lo = Math.max(own.lo, known?.lo ?? own.lo)
   const hi = Math.min(own.hi, known?.hi ?? own.hi)

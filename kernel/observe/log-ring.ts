@@ -2,24 +2,24 @@ import { isObject, parseJson } from '../api/schema.js'
 import { withoutUrlSecrets } from '../net/urls.js'
 import type { Clock } from '../api/clock.js'
 
-/** Levels, lowest first, with pino's numbers. */
+/** Log levels with pino's numbers, lowest first. */
 const LEVELS = { trace: 10, debug: 20, info: 30, warn: 40, error: 50, fatal: 60 } as const
 export type LogLevel = keyof typeof LEVELS
 
-/** Lowest first. */
+/** Log levels, lowest first. */
 export const logLevels = Object.keys(LEVELS) as readonly LogLevel[]
 
-/** A line of this node's log, or of a runner's output, without secrets. */
+/** A line from this node's log or a runner's output, with secrets removed. */
 export interface LogLine {
-  /** Rises by one with each line since this node started. */
+  /** Sequence number, which rises by one with each line since this node started. */
   readonly seq: number
-  /** ISO-8601. */
+  /** Time in ISO-8601. */
   readonly at: string
-  /** `info` for every line of a runner. */
+  /** Log level; `info` for every line of a runner. */
   readonly level: LogLevel
-  /** `runner`: the output of a runner process, as the engine printed it. */
+  /** `runner` for output of a runner process, as the engine printed it. */
   readonly source: 'node' | 'runner'
-  /** The plugin that wrote it; null for a runner and for the node as a whole. */
+  /** The plugin that wrote the line; null for a runner and for the node as a whole. */
   readonly plugin: string | null
   readonly modelId: string | null
   readonly runnerId: string | null
@@ -28,16 +28,16 @@ export interface LogLine {
   readonly fields: Readonly<Record<string, unknown>>
 }
 
-/** Selects lines; without conditions, all of them. */
+/** Selects log lines; without conditions, every line. */
 export interface LogFilter {
   readonly afterSeq?: number
-  /** Only from this time on, ms since 1970. */
+  /** Earliest time in ms since 1970. */
   readonly sinceMs?: number
-  /** Lowest level. */
+  /** Minimum level. */
   readonly level?: LogLevel
   readonly modelId?: string
   readonly plugin?: string
-  /** Most lines: the newest, or with `afterSeq` the oldest. */
+  /** Limit of lines: the newest ones, or the oldest ones with `afterSeq`. */
   readonly limit?: number
 }
 
@@ -48,9 +48,9 @@ export interface RunnerRef {
 }
 
 export interface LogRing {
-  /** Oldest first. */
+  /** The matching lines, oldest first. */
   lines (want?: LogFilter): LogLine[]
-  /** Seq of the oldest stored line, and of the next one. */
+  /** Sequence numbers of the oldest stored line and of the next new line. */
   readonly firstSeq: number
   readonly nextSeq: number
   output (runner: RunnerRef, stream: 'stdout' | 'stderr', text: string): void
@@ -58,15 +58,15 @@ export interface LogRing {
   onLine (fn: () => void): () => void
   /** `logging.ingest_url`, for the plugin that sends lines there; undefined if it is not set. */
   readonly ingestUrl: string | undefined
-  /** Sends the JSON lines of the node's log to `sink`, the early ones too, until the node has stopped. */
+  /** Passes JSON lines of the node's log to `sink`, early ones too, until the node has stopped. */
   sendTo (sink: LogSink): void
 }
 
 /** Receives the lines of the node's log in pino's format. */
 export interface LogSink {
-  /** Must neither wait nor log. */
+  /** Receives one line; must neither block nor log. */
   push (line: string): void
-  /** No more lines will follow: sends the queued ones. */
+  /** Called after the last line, to send those still queued. */
   close (): Promise<void>
 }
 
@@ -78,7 +78,7 @@ export interface LogRingEnd extends LogRing {
 
 export interface LogRingOptions {
   clock: Clock
-  /** Most stored lines, and most bytes of them (UTF-8). */
+  /** Limits of stored lines and of their bytes (UTF-8); the oldest lines are dropped. */
   lines?: number
   bytes?: number
   ingestUrl?: string | undefined
@@ -86,19 +86,19 @@ export interface LogRingOptions {
 
 const MAX_LINES = 5000
 const MAX_BYTES = 4 * 1024 ** 2
-/** Longest line of a runner, characters; the rest is cut. */
+/** Limit of a runner's line in characters; the rest is cut off. */
 const MAX_OUTPUT = 8192
-/** Most lines of the node's start that are queued for a sink. */
+/** Limit of lines queued during the boot until a sink is set. */
 const MAX_EARLY = 200
 
 type Kept = Omit<LogLine, 'at' | 'fields'> & {
   readonly atMs: number
-  /** The fields as JSON: they are read far less often than written. */
+  /** Other fields as JSON text, since they are read far less often than written. */
   readonly rest: string
   readonly bytes: number
 }
 
-/** Stores the newest lines in bounded memory. Never waits, and never throws because of a line's contents. */
+/** Keeps the newest lines in bounded memory. Never blocks, and never throws because of a line's contents. */
 export function createLogRing (options: LogRingOptions): LogRingEnd {
   const { clock, lines: maxLines = MAX_LINES, bytes: maxBytes = MAX_BYTES } = options
   const kept: Kept[] = []
@@ -157,7 +157,7 @@ function shown ({ seq, atMs, level, source, plugin, modelId, runnerId, message, 
   }
 }
 
-/** Parses a line of pino; other text is stored unchanged. */
+/** Parses a line from pino; other text becomes the message unchanged. */
 function parsed (line: string, now: number): Omit<Kept, 'seq' | 'bytes'> {
   const value = parseJson(line)
   const { level, time, msg, plugin, node: _node, ...fields }: Record<string, unknown> =
@@ -192,7 +192,7 @@ const SECRETS = [
   /\b((?:api[_-]?key|authorization|cookie|password|secret|token)"?\s*[=:]\s*)"?[^\s"',;]{4,}/gi
 ] as const
 
-/** Text of another program without anything that resembles a credential. */
+/** Removes anything that resembles a credential from another program's text. */
 export function withoutSecrets (text: string): string {
   return SECRETS.reduce((left, pattern) => left.replace(pattern, '$1 [redacted]'), withoutUrlSecrets(text))
 }

@@ -10,11 +10,11 @@ import type { Logger } from '../api/plugin.js'
 import type { LogRing } from './log-ring.js'
 
 export interface LogOptions {
-  /** `logging.level`. */
+  /** The `logging.level` setting. */
   level: string
-  /** `logging.enabled`: JSON lines on stdout besides the readable ones on stderr. */
+  /** The `logging.enabled` setting: JSON lines on stdout besides the readable ones on stderr. */
   json: boolean
-  /** `logging.ingest_url`, to which a plugin sends JSON lines. */
+  /** The `logging.ingest_url` setting, the address to which a plugin sends JSON lines. */
   ingestUrl: string | undefined
   clock: Clock
   base: Record<string, string>
@@ -24,13 +24,13 @@ export interface NodeLog {
   child (plugin: string): Logger
   root: Logger
   readonly ring: LogRing
-  /** Gives the sink time to send queued lines. */
+  /** Closes the log after giving the sink time to send queued lines. */
   close (): Promise<void>
 }
 
-/** Longest text of one field; longer ones are cut. */
+/** Limit of a text field in characters; longer text is cut. */
 const MAX_FIELD = 2048
-/** Fields that never reach a log, at any depth up to two. */
+/** Names of fields that never reach a log, at the top level or one below. */
 const SECRET = ['authorization', 'cookie', 'token', 'secret', 'password', 'key', 'sig']
 const REDACT = SECRET.flatMap((name) => [name, `*.${name}`, `*.*.${name}`])
 

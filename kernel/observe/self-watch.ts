@@ -9,12 +9,12 @@ import type { Clock } from '../api/clock.js'
 import type { Health } from '../plugins/health.js'
 
 const GiB = 1024 ** 3
-/** At most this much free: `disk_full`. */
+/** Free bytes at or below which health reports `disk_full`. */
 export const DISK_FULL_BYTES = 2 * GiB
-/** Less than this free: `disk_low`. */
+/** Free bytes below which health reports `disk_low`. */
 export const DISK_LOW_BYTES = 10 * GiB
 const PERIOD_MS = 10_000
-/** Reserved on the disk so that the node can start when it is full: enough for several starts. */
+/** Disk space reserved for starting when the disk is full; enough for several starts. */
 const RESERVE_BYTES = 256 * 1024
 const LAG_LIMIT_MS = 250
 
@@ -28,11 +28,11 @@ export interface SelfWatchOptions {
   clock: Clock
   /** Whether votes can be written to disk. */
   storing?: () => boolean
-  /** Calls `fn` after a change of that. Returns a function that unregisters it. */
+  /** Calls `fn` when the result of `storing` changes. Returns a function that unregisters it. */
   onStoring?: (fn: () => void) => () => void
 }
 
-/** Watches disk, home and event loop of the node. Returns a function that stops it. */
+/** Watches the node's disk, home and event loop. Returns a function that stops it. */
 export function watchSelf (options: SelfWatchOptions): () => void {
   const { health, home } = options
   const loop = monitorLoop()
@@ -77,16 +77,16 @@ function disk (health: Health, freeBytes: number): void {
   }
 }
 
-/** Sample interval of the loop, ms: equal to that of the election, so that both wake the process once. */
+/** Sample interval for the event loop in ms, equal to the election's so that both wake the process once. */
 const SAMPLE_MS = 200
 
 const FIGURES = ['min', 'p50', 'p90', 'p99', 'max', 'mean', 'stddev'] as const
 
-/** Delay of the event loop, ms, beyond the time of a timer. */
+/** Event loop delays in ms beyond the time for which a timer was set. */
 export type LoopDelay = Record<(typeof FIGURES)[number], number>
 
 export interface LoopMonitor {
-  /** Figures since the start or the last reset. */
+  /** Delays since the start or the last reset. */
   read (): LoopDelay
   reset (): void
   stop (): void

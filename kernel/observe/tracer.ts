@@ -1,12 +1,12 @@
 import { defineService } from '../api/service.js'
 import type { SpanAttrs, SpanSink } from '../api/engine.js'
 
-/** Asks another node to record a request too and to return its part of the trace. */
+/** Request header that asks another node to trace the request too and to return its part of the trace. */
 export const TRACE_HEADER = 'x-svc-trace'
 
 export interface TracedTask { taskId: string, modelId: string, capability: string }
 
-/** A traced request's trip to another process and back. */
+/** A traced request's round trip to another process. */
 export interface Hop {
   /** W3C header value that makes this hop the parent of the other process's spans. */
   readonly traceparent: string
@@ -14,21 +14,21 @@ export interface Hop {
   done (part?: unknown): void
 }
 
-/** A node, or a runner of this one. */
+/** The node that a hop leads to, or a runner of this node. */
 export interface HopTarget { nodeId: string | null, installId: string | null }
 
-/** How a traced request ended; `reason` is null for a clean end, `taskId` if it became no task. */
+/** How a traced request ended; `reason` is null for success, `taskId` if the request created no task. */
 export interface TraceEnd {
   kind: 'completed' | 'failed' | 'cancelled'
   reason: string | null
   taskId: string | null
 }
 
-/** A traced request at one node. Times are the node's monotonic milliseconds. */
+/** A traced request at one node. Times are monotonic milliseconds of that node. */
 export interface Trace extends SpanSink {
-  /** Names the task that the request became; the last name counts. A trace without a name is not stored. */
+  /** Names the task that the request became; the last call counts. A trace without a task is not stored. */
   task (about: TracedTask): void
-  /** Facts of the whole request. */
+  /** Adds attributes to the whole request. */
   note (attrs: SpanAttrs): void
   hop (name: string, to: HopTarget, attrs?: SpanAttrs): Hop
   /** This node's part of the trace, for the node that asked for it and that stores the trace. */
@@ -38,27 +38,27 @@ export interface Trace extends SpanSink {
 
 export interface TraceStart {
   commandId: string
-  /** The capability or route that was called. */
+  /** Name of the called capability or route. */
   name: string
-  /** Monotonic milliseconds of its first byte, if recorded. */
+  /** Arrival of the request's first byte in monotonic milliseconds, if recorded. */
   arrivedMs: number | undefined
-  /** The W3C header of the request. */
+  /** The request's W3C `traceparent` header. */
   traceparent: string | undefined
-  /** Another node records the request and needs this node's part. */
+  /** True if another node traces the request and needs this node's part. */
   member: boolean
 }
 
 export interface Tracer {
-  /** Whether new requests are recorded. Read for every request, hence a plain field. */
+  /** Whether new requests are recorded. A plain field, since it is read for every request. */
   readonly enabled: boolean
   begin (start: TraceStart): Trace
 }
 
-/** The tracer of this node, if a plugin has set one. Without one, requests are not recorded. */
+/** Registers this node's tracer, which a plugin provides. Without a tracer, requests are not recorded. */
 export interface Tracers {
   /** True while new requests are recorded. */
   readonly on: boolean
-  /** Undefined if there is no tracer, or nothing to record. */
+  /** Starts a trace; undefined if there is no tracer or nothing to record. */
   begin (start: TraceStart): Trace | undefined
   /** Sets the tracer; returns a function that removes it. */
   use (tracer: Tracer): () => void
@@ -78,7 +78,7 @@ export function createTracers (): Tracers {
   }
 }
 
-/** Does the work, as a span of the trace if there is one. */
+/** Runs `work` as a span of the trace, if there is one. */
 export async function timed<T> (
   trace: Trace | undefined, name: string, category: string, work: () => Promise<T>
 ): Promise<T> {

@@ -36,7 +36,7 @@ export interface KernelOptions {
   log: (plugin: string) => Logger
   /** Plugins to start, in start order. */
   plugins: readonly Plugin[]
-  /** Plugins that are off: their routes answer `plugin_disabled`. */
+  /** Disabled plugins, whose routes answer `plugin_disabled`. */
   off: readonly OffPlugin[]
   config: (plugin: string) => unknown
   settings: (key: string) => unknown
@@ -44,17 +44,17 @@ export interface KernelOptions {
   limits: HttpLimits
   callLimits: Partial<CallLimits>
   trustProxy: readonly string[]
-  /** The API speaks TLS if set. */
+  /** TLS identity of the API; undefined for plain HTTP. */
   tls?: ServerIdentity | undefined
   served: () => ServedNames
   url: () => string | null
   host?: () => string
   tokens: TokenStore
-  /** The credential schemes of plugins; the token store of a real node includes them. */
+  /** The plugins' credential schemes; a real node's token store includes them. */
   schemes?: CallerSchemes
   /** Authorities of loopback requests without a token. */
   local: ReadonlySet<string>
-  /** Requests a restart; false when one is in progress. */
+  /** Requests a restart; false if one is already in progress. */
   restart: () => boolean
   configApi: ConfigApi
   /** Rereads svc.yaml and its plugins. Throws BootError with all problems. */
@@ -62,26 +62,26 @@ export interface KernelOptions {
   changed: Loaded['changed']
   warnings: readonly string[]
   onEvent?: (event: BusEvent) => void
-  /** Tests: throws for events and replies that differ from their declarations. */
+  /** Tests only: throws for events and replies that differ from their declarations. */
   strict: boolean
   startLimitMs?: number | undefined
 }
 
-/** A started plugin and its contributions. */
+/** A started plugin and what it contributes. */
 export interface RunningPlugin {
   readonly plugin: Plugin
   readonly routes: readonly MountedRoute[]
   readonly work: OpenRequests
   effects (): string[]
-  /** The optional services that it read in its start, and may have stored. */
+  /** The optional services that the plugin read during `start` and may have stored. */
   readonly kept: Refs
-  /** Removes its contributions and undoes its effects. Safe to call twice. */
+  /** Removes the plugin's contributions and undoes its effects. Safe to call twice. */
   dispose (): Promise<void>
 }
 
 export type Assembly = ReturnType<typeof assemble>
 
-/** Creates the parts and connects them. */
+/** Creates the kernel's parts and connects them. */
 export function assemble (options: KernelOptions) {
   const { cluster, clock } = options
   const log = options.log('kernel')
@@ -105,19 +105,19 @@ export function assemble (options: KernelOptions) {
     tags: new Set<string>(),
     views: new Map<string, StateView>(),
     services: new Map<string, unknown>(),
-    /** Every route of the current table. */
+    /** Every route in the current route table. */
     routes: [] as MountedRoute[],
     started: [] as RunningPlugin[],
-    /** The settings of plugins that started later than the node. */
+    /** Settings of plugins that started later than the node, by plugin. */
     adopted: new Map<string, ResolvedConfig>(),
     work: new OpenRequests(),
     streams: createStreamCount(options.limits.streamsPerToken),
-    /** On while the node drains and refuses new work. */
+    /** `on` while the node drains and refuses new work. */
     drain: { on: false }
   }
 }
 
-/** The listener's and the calls' limits from svc.yaml, in ms and bytes. */
+/** Limits of the listener and of calls from svc.yaml, in ms and bytes. */
 export function limitsOf (keys: KernelConfig): Pick<KernelOptions, 'limits' | 'callLimits'> {
   const { limits: l } = keys
   return {

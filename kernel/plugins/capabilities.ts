@@ -13,7 +13,7 @@ interface Contributed {
   undo: (() => void) | undefined
 }
 
-/** The capabilities of all plugins, and their server, which is a plugin. */
+/** Connects the capabilities of all plugins with the plugin that serves them. */
 export function createCapabilities (
   { node, cluster, callLimits }: CapabilityParts
 ): CapabilityServer & CapabilityHost {

@@ -2,13 +2,13 @@ import { AuditService } from '../api/audit.js'
 import { neededBy } from './graph.js'
 import type { Manifest, ServiceRef } from '../api/plugin.js'
 
-/** A plugin to start, stop or replace while the node runs. */
+/** A change to one plugin while the node runs: start, stop or replace. */
 export interface Move {
   readonly name: string
-  /** Its running manifest, and the new one. */
+  /** Manifest of the running plugin and of the new one; undefined if not running before or after. */
   readonly from: Manifest | undefined
   readonly to: Manifest | undefined
-  /** The other running plugins, each with only those optional services that it read in its start. */
+  /** Manifests of other running plugins, with only those optional services that they read during `start`. */
   readonly others: readonly Manifest[]
   /** Names of the plugins that svc.yaml enables, before and after the change. */
   readonly before: readonly string[]
@@ -35,7 +35,7 @@ function stopReason (from: Manifest, move: Move): string | null {
     const used = shared(from, { ...other.consumes, ...other.consumesOptional })
     if (used !== undefined) return `"${other.name}" uses its service "${used}"`
   }
-  // The audit must record how a change it recorded ends, so it cannot be stopped until then.
+  // The audit must record how this change ends, so it cannot be stopped before that.
   if (shared(from, { audit: AuditService }) !== undefined) return 'it records the changes in progress'
   return engineReason(from)
 }
@@ -53,13 +53,13 @@ function startReason (to: Manifest, move: Move): string | null {
   return engineReason(to)
 }
 
-/** The plugin that runs models reads the engines in its start. */
+/** The plugin that runs models reads the engines only during `start`. */
 function engineReason ({ engines = {} }: Manifest): string | null {
   const [engine] = Object.keys(engines)
   return engine === undefined ? null : `engines such as its "${engine}" are registered at the start`
 }
 
-/** The id of a provided service that is in `wanted`. */
+/** Id of a service that the manifest provides and that is in `wanted`; undefined if none is. */
 function shared (
   manifest: Manifest, wanted: Readonly<Record<string, ServiceRef<unknown>>>
 ): string | undefined {

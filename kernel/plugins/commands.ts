@@ -1,11 +1,11 @@
 import { kernelError } from '../api/errors.js'
 import type { Command, Commands } from '../api/services.js'
 
-/** Binds an open command to the cluster's session: `end` is called once if the session ends first. */
+/** Calls `end` once if the cluster's session ends before the command. Returns a function that releases it. */
 export type BindToSession = (commandId: string, end: () => void) => () => void
 
 export interface OpenCommands extends Commands {
-  /** Ends every open command; after `shutting_down`, `track` throws that reason. */
+  /** Ends every open command; after `shutting_down`, `track` refuses new commands with that reason. */
   abortAll (reason: 'session_changed' | 'shutting_down'): void
 }
 

@@ -12,12 +12,12 @@ import type { StateView } from '../state/state.js'
 interface Effect { label: string, dispose: () => void | Promise<void> }
 type AddEffect = (label: string, dispose: Effect['dispose']) => void
 
-/** A plugin's context with the means to undo its effects. */
+/** A plugin's context and the functions to undo its effects. */
 export interface LiveContext {
   ctx: Context<never>
   /** Undoes every effect in reverse order; each runs even when others fail. Safe to call twice. */
   dispose (): Promise<void>
-  /** Labels of the effects, newest last; for diagnostics. */
+  /** Labels of the effects, newest last, for diagnostics. */
   effects (): string[]
   read: Refs
 }
@@ -30,12 +30,12 @@ export interface Contributed {
   state: [string, StateView][]
 }
 
-/** The result of `start`, before the comparison with the manifest. */
+/** What `start` returned, not yet compared with the manifest. */
 type Returned = {
   [K in keyof Contributed]?: Record<string, Contributed[K][number][1]>
 }
 
-/** Runs `start`. Throws its errors, and an Error for a result that does not match the manifest. */
+/** Runs a plugin's `start`. Throws its errors, and an Error if the result does not match the manifest. */
 export async function startOne (
   { manifest, start }: Plugin, live: LiveContext, host: ClusterHost
 ): Promise<Contributed> {
@@ -49,7 +49,7 @@ export async function startOne (
   }
 }
 
-/** Pairs declared parts with returned ones; neither may be missing. */
+/** Pairs the declared parts with those that `start` returned; throws if either is missing. */
 function declared<T> (
   decls: object | undefined, given: Record<string, T> | undefined, what: string
 ): [string, T][] {
@@ -80,7 +80,7 @@ export function createContext ({ manifest }: Plugin, kernel: Assembly): LiveCont
     try { await dispose() } catch (err) { log.error({ err, effect: label }, 'could not undo an effect') }
   }
   const effect: AddEffect = (label, dispose) => {
-    // `start()` timed out but is still running: undo its effects immediately.
+    // `start` timed out but is still running, so its further effects are undone immediately.
     if (over) void undo({ label, dispose })
     else effects.push({ label, dispose })
   }
@@ -128,7 +128,7 @@ export function createContext ({ manifest }: Plugin, kernel: Assembly): LiveCont
     async dispose () {
       for (let next = effects.pop(); next !== undefined; next = effects.pop()) await undo(next)
       if (over) return
-      // Ignore events from code that keeps running after disposal.
+      // Ignores events from code that keeps running after disposal.
       over = true
       for (const code in manifest.conflicts) health.clear(code)
       for (const tag of own) tags.delete(tag)
@@ -138,7 +138,7 @@ export function createContext ({ manifest }: Plugin, kernel: Assembly): LiveCont
 
 export function commandName (plugin: string, name: string): string { return `${plugin}.${name}` }
 
-/** Validates the command's arguments. */
+/** Returns the validator for the arguments of a command that the manifest declares. */
 function ownCommand (manifest: Manifest, name: string): (args: unknown) => string | null {
   const decl = manifest.commands?.[name]
   if (decl === undefined) throw new Error(`plugin "${manifest.name}" has not declared the command "${name}"`)
@@ -178,7 +178,7 @@ function sectionFor (
   return section
 }
 
-/** Observers of a section are effects of the plugin too. */
+/** Wraps a section so that its observers are removed when the plugin stops. */
 function tracked (
   section: Section<unknown>, name: string, effect: AddEffect
 ): Section<unknown> {

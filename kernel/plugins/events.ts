@@ -11,25 +11,25 @@ export interface BusEvent {
 export interface Bus {
   declare (owner: string, events: Readonly<Record<string, EventDecl>>): void
   /**
-   * Throws for an undeclared kind. An invalid payload throws in tests; otherwise it is delivered, since the
-   * event has happened, counted, and reported once per kind.
+   * Emits an event; throws for an undeclared kind. An invalid payload throws in tests; otherwise the event is
+   * delivered anyway, since it has happened, but counted and reported once per kind.
    */
   emit (owner: string, kind: string, payload: Record<string, unknown>): void
   /** Listens to one kind, or to `*`; returns a function that unregisters it. */
   on (kind: string, fn: (event: BusEvent) => void): () => void
-  /** Delivers the events that were emitted while the plugins started; later ones are delivered at once. */
+  /** Delivers the events queued while the plugins started; later events are delivered immediately. */
   open (): void
-  /** Every declared kind of the durable plane. */
+  /** All declared event kinds of the durable plane. */
   durableKinds (): string[]
   readonly durableCount: number
   readonly invalidCount: number
 }
 
 export interface BusOptions {
-  /** Tests: an invalid payload throws. */
+  /** Tests only: throws for an invalid payload. */
   strict: boolean
   onError: (error: unknown, kind: string) => void
-  /** Called for the first invalid event of a kind. */
+  /** Called for the first invalid event of each kind. */
   onInvalid: (owner: string, kind: string, problem: string) => void
 }
 

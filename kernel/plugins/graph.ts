@@ -6,16 +6,16 @@ export const KERNEL_INTERFACE = '1.0.0'
 export interface GraphInput {
   manifests: readonly Manifest[]
   disabled: ReadonlySet<string>
-  /** Plugins enabled by name in svc.yaml: disabling a requirement of these is an error. */
+  /** Plugins that svc.yaml enables explicitly; disabling one of their requirements is an error. */
   demanded?: ReadonlySet<string>
 }
 
 export interface StartOrder {
-  /** Names in start order; stop order is the reverse. */
+  /** Plugin names in start order; they stop in reverse order. */
   order: string[]
-  /** Plugins that are off only because a requirement is off. */
+  /** Plugins that are off only because a requirement is off, with the explanation. */
   down: { plugin: string, message: string }[]
-  /** All problems, one sentence each; a boot with any of them is refused. */
+  /** All problems, one sentence each; any of them prevents the boot. */
   problems: string[]
 }
 
@@ -26,10 +26,10 @@ function parseNeed (text: string): Need {
   return at < 0 ? { name: text, range: null } : { name: text.slice(0, at), range: text.slice(at + 1) }
 }
 
-/** The plugin that serves the capabilities of all others. */
+/** Name of the plugin that serves the capabilities of all others. */
 const CAPABILITIES = 'capabilities'
 
-/** The requirements of a plugin; a plugin with capabilities also requires their server. */
+/** Requirements of a plugin; if it has capabilities, that includes the plugin which serves them. */
 export function needsOf ({ requires = [], capabilities }: Manifest): Need[] {
   const needs = requires.map(parseNeed)
   const implied = capabilities !== undefined && needs.every(({ name }) => name !== CAPABILITIES)
@@ -78,7 +78,7 @@ function unmetNeeds (byName: ReadonlyMap<string, Manifest>): string[] {
   return problems
 }
 
-/** Plugins with a disabled requirement, direct or not. */
+/** Plugins that are off because a direct or indirect requirement is disabled. */
 function takenDown (
   byName: ReadonlyMap<string, Manifest>, disabled: ReadonlySet<string>
 ): StartOrder['down'] {
@@ -99,7 +99,7 @@ function takenDown (
   return [...down].map(([plugin, message]) => ({ plugin, message }))
 }
 
-/** Kahn's order, ties by position in the list, so the same input always starts in the same order. */
+/** Kahn's algorithm; ties follow the list, so that the same input always gives the same order. */
 function topological (manifests: readonly Manifest[]): { order: string[], cycles: string[][] } {
   const names = new Set(manifests.map((m) => m.name))
   const predecessors = (m: Manifest): Set<string> => new Set(
@@ -120,7 +120,7 @@ function topological (manifests: readonly Manifest[]): { order: string[], cycles
   return { order, cycles: rest.length === 0 ? [] : [closedPath(rest, before)] }
 }
 
-/** One cycle among the plugins that could not be placed, first name repeated at the end. */
+/** Finds one cycle among plugins that could not be ordered; its first name is repeated at the end. */
 function closedPath (rest: readonly string[], before: ReadonlyMap<string, ReadonlySet<string>>): string[] {
   const stuck = new Set(rest)
   const path: string[] = []
@@ -132,7 +132,7 @@ function closedPath (rest: readonly string[], before: ReadonlyMap<string, Readon
   return [...path.slice(path.indexOf(at)), at]
 }
 
-/** All requirements of a plugin, direct or not. */
+/** Direct and indirect requirements of a plugin. */
 export function transitive (name: string, byName: ReadonlyMap<string, Manifest>): Set<string> {
   const seen = new Set<string>()
   const visit = (at: string): void => {

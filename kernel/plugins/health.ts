@@ -9,7 +9,7 @@ export interface HealthReason {
 
 export interface NodeHealth { level: 'ok' | 'warn' | 'error', reasons: HealthReason[] }
 
-/** The conflicts and faults raised on this node, by code. Texts come from the declarations. */
+/** Conflicts and faults raised on this node, by code. The declarations provide the texts. */
 export interface Health {
   declare (conflicts: Readonly<Record<string, ConflictDecl>>): void
   raise (code: string, observed: string): void
@@ -44,7 +44,7 @@ type Check = (model?: string) => ReadyCheck | Promise<ReadyCheck>
 export interface Readiness {
   /** Adds a check; returns a function that removes it. */
   add (name: string, check: Check): () => void
-  /** Runs every check and omits those with `ok: null`. A check that throws fails. */
+  /** Runs all checks; leaves out those with `ok: null`. A check that throws counts as failed. */
   run (model?: string): Promise<{ name: string, ok: boolean, detail: string }[]>
 }
 

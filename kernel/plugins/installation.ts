@@ -10,22 +10,22 @@ import type { PluginModule } from '../config/file.js'
 import type { ConfigOwner } from '../config/owner.js'
 import type { RawConfig } from '../config/text.js'
 
-/** The plugins of a home by its svc.yaml; needs no running node. */
+/** A home's plugins according to its svc.yaml; needs no running node. */
 export interface Installation {
   /** Absolute path of the svc.yaml in use, or null. */
   file: string | null
   raw: RawConfig
-  /** Bundled ones first; `source` is `bundled`, or the module in svc.yaml. */
+  /** Bundled plugins first; `source` is `bundled` or the module in svc.yaml. */
   plugins: (Plugin & { source: string })[]
-  /** Settings by plugin, to parse svc.yaml. */
+  /** The plugins' settings, needed to parse svc.yaml. */
   owners: ConfigOwner[]
   /** All authorities: the kernel's and those of the plugins. */
   authorities: string[]
-  /** Installed plugins that differ from their accepted state: they are not loaded. */
+  /** Installed plugins that differ from their accepted state and are therefore not loaded. */
   changed: { name: string, file: string, message: string }[]
-  /** Plugins whose files have changed since this process loaded them: it keeps the loaded code. */
+  /** Plugins whose files have changed since this process loaded them; the process keeps the old code. */
   stale: string[]
-  /** Modules that could not be imported, with the reason. */
+  /** Modules that could not be imported, each with the reason. */
   failures: { name: string, module: string, message: string }[]
 }
 
@@ -36,7 +36,7 @@ export interface InstallationOptions {
   bundled: readonly Plugin[]
 }
 
-/** Reads svc.yaml and imports its modules. Never throws for faults in either. */
+/** Reads svc.yaml and imports the plugins it names. Faults in either are returned, never thrown. */
 export async function readInstallation (options: InstallationOptions): Promise<Installation> {
   const { home, env, configFlag } = options
   const file = findConfig({ flag: configFlag, env, home })
@@ -62,7 +62,7 @@ export async function readInstallation (options: InstallationOptions): Promise<I
   }
 }
 
-/** Write times of the modules that this process has loaded; Node loads each only once. */
+/** Modification times of the modules that this process has loaded, since Node loads each module only once. */
 const stamps = new Map<string, string>()
 
 /**
@@ -85,12 +85,12 @@ async function loadThirdParty (
   if (plugin.manifest.name !== name) {
     throw new Error(`its name is "${plugin.manifest.name}"; use that name as the key`)
   }
-  // Without `open`: only a bundled plugin may be the cluster.
+  // Leaves out `open`, since only a bundled plugin may be the cluster.
   const { manifest, start } = plugin
   return { manifest, start }
 }
 
-/** Throws for code that users other than its owner, this user or root may write. */
+/** Throws if users other than the file's owner, this user or root may write the code. */
 function refuseUntrusted (path: string): void {
   const { uid, mode } = statSync(path)
   const untrusted = untrustedOwner(uid)
@@ -100,8 +100,8 @@ function refuseUntrusted (path: string): void {
 }
 
 /**
- * The accepted declarations of a changed plugin, without its code; undefined if it is unchanged. Throws for
- * one that was never accepted.
+ * The accepted declarations of a changed plugin, without its code; undefined if unchanged. Throws
+ * for a plugin that was never accepted.
  */
 function standInFor (
   home: string, folder: string, { name }: PluginModule, changed: Installation['changed']

@@ -44,21 +44,21 @@ export interface Kernel {
   readonly routes: readonly MountedRoute[]
   service (id: string): unknown
   /**
-   * Refuses new requests, waits up to `graceMs` for open ones, ends the rest with one error, stops plugins.
+   * Refuses new requests, waits up to `graceMs` for open ones, ends the rest with an error, stops plugins.
    */
   close (graceMs: number): Promise<void>
 }
 
-/** Interval of checks for open calls while a node closes, ms. */
+/** Milliseconds between checks for open calls while the node closes. */
 const DRAIN_POLL_MS = 50
-/** Grace period for aborted requests, ms. */
+/** Milliseconds that aborted requests have to send their answers. */
 const LAST_ANSWERS_MS = 1000
-/** Grace period for the terminals of aborted commands, ms. */
+/** Milliseconds that aborted commands have to send their last chunk. */
 const LAST_TERMINALS_MS = 10_000
 
 type Booting = Assembly & { readonly front: HttpListener, readonly state: StateSource }
 
-/** Boots the kernel's parts, the plugins in order, then the routes. Throws BootError with all failures. */
+/** Starts the kernel, then the plugins in order, then the routes. Throws BootError with all failures. */
 export async function createKernel (options: KernelOptions): Promise<Kernel> {
   const parts = assemble(options)
   const { limits, tokens, local, clock } = options
@@ -75,7 +75,7 @@ export async function createKernel (options: KernelOptions): Promise<Kernel> {
     await plugins?.close()
   }
   let plugins: Started | undefined
-  /** Number of plugins that started with the node; others came later. */
+  /** Number of plugins that started with the node; later ones were switched on at run time. */
   let booted = 0
   try {
     plugins = await startPlugins(options.plugins, kernel)
@@ -105,7 +105,7 @@ export async function createKernel (options: KernelOptions): Promise<Kernel> {
   }
 }
 
-/** Warns once about tokens sent over plain HTTP. */
+/** Warns only once about tokens sent over plain HTTP. */
 function warnOnce ({ health, log }: Assembly): NonNullable<TableOptions['tokenInClear']> {
   let told = false
   return ({ id }, { remoteAddress }) => {
@@ -117,7 +117,7 @@ function warnOnce ({ health, log }: Assembly): NonNullable<TableOptions['tokenIn
   }
 }
 
-/** Adds the kernel's services; one from outside (a test's fake) replaces its own. */
+/** Registers the kernel's services; a service given from outside (a test's fake) replaces the kernel's. */
 function addServices (kernel: Booting, own: LocalRequests, ports: ExtraPorts): void {
   const { options, bus, services } = kernel
   const { cluster } = options
@@ -184,17 +184,17 @@ function ownRoutes (kernel: SystemParts): MountedRoute[] {
 
 async function close (kernel: Booting, graceMs: number, stop: () => Promise<void>): Promise<void> {
   const { options: { cluster, clock }, commands } = kernel
-  // Announced first: requests in transit are still refused, but no new one is sent.
+  // Announced first, so that other nodes send no new requests; those in transit are still refused.
   cluster.leave()
   kernel.drain.on = true
   await drained(commands, clock, graceMs)
   commands.abortAll('shutting_down')
   const owners = [kernel, ...kernel.started]
   for (const { work } of owners) work.stop(() => kernelError('shutting_down'))
-  // Answers that wait for the audit, and the one to the restart, still go out. Sockets end in real time,
-  // whatever clock the plugins have.
+  // Answers that wait for the audit, and the restart's own, still go out. Uses real time, since sockets
+  // do not follow a test's clock.
   await Promise.all(owners.map(async ({ work }) => { await work.ended(systemClock, LAST_ANSWERS_MS) }))
-  // Terminals go out first; a reader that does not read its own is cut off.
+  // Commands' last chunks go out first; a reader that does not read them is cut off.
   await drained(commands, systemClock, LAST_TERMINALS_MS)
   await new Promise((resolve) => setImmediate(resolve))
   await stop()

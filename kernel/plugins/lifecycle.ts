@@ -6,19 +6,19 @@ import type { Plugin } from '../api/plugin.js'
 import type { Assembly } from './assembly.js'
 import type { LiveContext } from './context.js'
 
-/** Longest `start` of a plugin, ms; a dozen nodes may start at once. Slow work belongs in the background. */
+/** Time limit in ms for a plugin's `start`; a dozen nodes may start together. Slow work must not be in it. */
 const START_LIMIT_MS = 30_000
 
 export interface Started {
-  /** One sentence for each failed plugin. */
+  /** Problems of failed plugins, one sentence each. */
   readonly problems: readonly string[]
-  /** Undoes their effects in reverse order. Safe to call twice. */
+  /** Undoes the effects of all started plugins in reverse order. Safe to call twice. */
   close (): Promise<void>
 }
 
 /**
  * Starts plugins in order; avvio enforces the time limit and closes in reverse. After a failure, plugins that
- * do not need the failed one still start. A failed one leaves no effects; `kernel.started` has the others.
+ * do not need the failed one still start. A failed one leaves no effects; `kernel.started` lists the others.
  */
 export async function startPlugins (plugins: readonly Plugin[], kernel: Assembly): Promise<Started> {
   const limitMs = kernel.options.startLimitMs ?? START_LIMIT_MS
@@ -35,7 +35,7 @@ export async function startPlugins (plugins: readonly Plugin[], kernel: Assembly
       }
       live = createContext(plugin, kernel)
       const running = await run(plugin, live, kernel)
-      // The time limit passed before the start returned.
+      // The plugin's `start` returned after its time limit.
       if (failed.has(name)) return await running.dispose()
       kernel.started.push(running)
       line.onClose((_, done) => { void running.dispose().then(() => { done() }) })

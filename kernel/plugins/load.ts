@@ -24,9 +24,9 @@ export interface Setup {
   off: readonly { plugin: Plugin, message: string }[]
   authorities: Set<string>
   warnings: readonly string[]
-  /** Installed plugins whose files were changed: they are off. */
+  /** Installed plugins whose files were changed, so they are off. */
   changed: Installation['changed']
-  /** Plugins whose files differ from the running code. */
+  /** Plugins whose files differ from the code that this process runs. */
   stale: readonly string[]
 }
 
@@ -65,13 +65,13 @@ export async function loadPlugins (options: LoadOptions): Promise<Setup> {
   }
 }
 
-/** The plugins that run without the disabled ones, and all problems besides those of the settings. */
+/** Plugins that run, given the disabled ones, and all problems except those in the settings. */
 export async function arrangeAll (
   { raw, plugins, failures }: Installation, disabled: ReadonlySet<string>
 ): Promise<{ graph: StartOrder, problems: string[] }> {
   const manifests = plugins.map(({ manifest }) => manifest)
   const graph = sortByDependency({ manifests, disabled, demanded: demandedIn(raw) })
-  // Tests prove the declarations of bundled plugins.
+  // Bundled plugins are skipped, since tests check their declarations.
   const foreign = plugins.flatMap(({ manifest, source }) => source === 'bundled' ? [] : [manifest])
   const refused = await Promise.all(foreign.flatMap((manifest) =>
     plugins.map(async ({ refusals }) => await refusals?.(manifest) ?? [])))
@@ -86,8 +86,8 @@ export async function arrangeAll (
 }
 
 /**
- * Faults of schemas that fail to compile. Schemas compile on first use; tests cover the bundled ones, and
- * this check reports those of other plugins at the start.
+ * Schemas of a plugin that fail to compile. Schemas compile on first use; tests cover those of bundled
+ * plugins, so this check at the start is for third-party plugins.
  */
 export function schemaFaults ({ name, routes = {}, capabilities = {} }: Manifest): string[] {
   const fault = (at: string, compile: (one: JsonSchema) => unknown, schema?: JsonSchema | null): string[] => {

@@ -8,13 +8,13 @@ import { makeFolder, readVersioned } from '../boot/home.js'
 import { untrustedOwner } from '../config/file.js'
 import type { Manifest } from '../api/plugin.js'
 
-/** The record of an accepted plugin, beside its folder. */
+/** Record of an accepted plugin, stored beside the plugin's folder. */
 export interface PackageRecord {
   readonly name: string
   readonly package: string
   readonly version: string
   readonly installed: string
-  /** SHA-256 over the names and hashes of all files, and each file's own, by path with `/`. */
+  /** SHA-256 over the names and hashes of all files, and each file's hash, by path with `/`. */
   readonly sha256: string
   readonly files: Readonly<Record<string, string>>
   readonly module: string
@@ -34,12 +34,12 @@ export function folderOf (home: string, module: string): string | undefined {
   return folder === '' || folder === '..' || folder === path ? undefined : folder
 }
 
-/** The accepted record of a folder; undefined without one. Throws HomeError for a broken record. */
+/** The accepted record for a folder; undefined without one. Throws HomeError for an invalid record. */
 export function readRecord (home: string, folder: string): PackageRecord | undefined {
   return readVersioned<PackageRecord & { format: number }>(recordPath(home, folder), 1)
 }
 
-/** A file of a package that svc does not trust, and why. */
+/** A file in a plugin's package that svc does not trust, and the reason. */
 export class PackageFault extends Error {
   override readonly name = 'PackageFault'
   readonly file: string
@@ -49,7 +49,7 @@ export class PackageFault extends Error {
   }
 }
 
-/** Hashes by path with `/`. Throws PackageFault for special files, foreign owners and foreign writers. */
+/** File hashes by path with `/`. Throws PackageFault for special files and for foreign owners or writers. */
 export function hashFolder (root: string): Record<string, string> {
   const files: Record<string, string> = {}
   const visit = (path: string): void => {
@@ -68,7 +68,7 @@ export function hashFolder (root: string): Record<string, string> {
   return files
 }
 
-/** The first file that differs from its accepted state, and how; null if none does. */
+/** The first file that differs from its accepted state, and the difference; null if all match. */
 export function faultOf (home: string, folder: string, record: PackageRecord): PackageFault | null {
   let files: Record<string, string>
   try {
@@ -89,13 +89,13 @@ export function faultOf (home: string, folder: string, record: PackageRecord): P
   return added === undefined ? null : new PackageFault(added, 'was added')
 }
 
-/** Makes `svc/plugin` of the running svc available to installed plugins. */
+/** Links `svc/plugin` of the running svc into the home, so that installed plugins can import it. */
 export function linkSvc (home: string): void {
   const link = join(packagesFolder(home), 'node_modules', 'svc')
   const root = packageRoot()
   try {
     if (readlinkSync(link) === root) return
-  } catch { /* There is none. */ }
+  } catch { /* There is no link yet. */ }
   makeFolder(dirname(link))
   const aside = `${link}.${process.pid}`
   rmSync(aside, { force: true })

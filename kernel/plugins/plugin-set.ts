@@ -3,7 +3,7 @@ import type { Manifest, Plugin } from '../api/plugin.js'
 export interface OffPlugin { readonly plugin: Plugin, readonly message: string }
 
 /**
- * The plugins that are on and off. Each list is replaced as a whole, so that readers see a consistent one.
+ * The plugins that are on and off. Lists are replaced, never changed, so that readers see a consistent state.
  */
 export class PluginSet {
   #on: readonly Plugin[] = []
@@ -15,7 +15,7 @@ export class PluginSet {
   get on (): readonly Plugin[] { return this.#on }
   get off (): readonly OffPlugin[] { return this.#off }
 
-  /** Of the plugins that are on; a new list after every change. */
+  /** Manifests of the plugins that are on; a new list after every change. */
   get manifests (): readonly Manifest[] { return this.#manifests }
 
   change (on: readonly Plugin[], off: readonly OffPlugin[]): void {

@@ -15,7 +15,7 @@ const FIELDS = ('name version kernel summary requires after config settings cons
   'stateWhereabouts stateReadings engines models verbs checks tools panels status credentials deviceNews ' +
   'variables devSettings firstSteps').split(' ')
 
-/** The contributions of a manifest that must be unique over all plugins. */
+/** Everything in a manifest that must be unique among all plugins. */
 export function contributions (m: Manifest): RegistryEntry[] {
   const own = (kind: string, keys: readonly string[]): RegistryEntry[] =>
     keys.map((key) => ({ owner: m.name, kind, key }))
@@ -39,7 +39,7 @@ export function contributions (m: Manifest): RegistryEntry[] {
   ]
 }
 
-/** All problems of the declarations, one sentence each; empty for none. Pure. */
+/** All problems in the declarations, one sentence each. Pure. */
 export function checkManifests (plugins: readonly Manifest[]): string[] {
   const problems: string[] = []
   const byName = new Map(plugins.map((m) => [m.name, m]))
@@ -93,7 +93,7 @@ function twoOwners (all: readonly Manifest[]): string[] {
   for (const { owner, kind, key } of all.flatMap(contributions)) {
     const id = `${kind} ${routeShape(kind, key)}`
     const first = owners.get(id)
-    // A plugin may fill a key of /state that is empty in the kernel.
+    // A plugin may provide a /state key for which the kernel has only an empty value.
     const filled = kind === 'state key' && first === 'kernel'
     if (first === undefined || filled) owners.set(id, owner)
     else problems.push(`${kind} "${key}" is declared by both "${first}" and "${owner}"`)
@@ -101,7 +101,7 @@ function twoOwners (all: readonly Manifest[]): string[] {
   return problems
 }
 
-/** `/a/:x` and `/a/:y` are the same route. */
+/** Normalises parameter names, since `/a/:x` and `/a/:y` are the same route. */
 function routeShape (kind: string, key: string): string {
   return kind === 'route' ? key.replace(/:[A-Za-z_]+/g, ':') : key
 }

@@ -7,10 +7,10 @@ import type { SvcError } from '../api/errors.js'
 import type { Assembly, RunningPlugin } from './assembly.js'
 import type { Contributed, LiveContext } from './context.js'
 
-/** Grace period for requests and calls of a stopping plugin, ms. */
+/** Milliseconds that requests and calls of a stopping plugin have to end. */
 const END_MS = 1000
 
-/** Starts a plugin and registers its contributions; undoes all of it and throws on failure. */
+/** Starts a plugin and registers what it contributes; on failure, undoes everything and throws. */
 export async function run (plugin: Plugin, live: LiveContext, kernel: Assembly): Promise<RunningPlugin> {
   const { manifest } = plugin
   const undo: (() => void)[] = []
@@ -36,7 +36,7 @@ function put ({ manifest }: Plugin, given: Contributed, kernel: Assembly, undo: 
   for (const [name, handler] of given.commands) {
     const full = commandName(manifest.name, name)
     const problemOf = schemaChecker(manifest.commands![name]!.args)
-    // The asking node may run another version, or lie.
+    // The asking node may run another version or lie, so its arguments are validated.
     undo.push(options.cluster.commands.handle(full, (args) => {
       const problem = problemOf(args)
       if (problem === null) return handler(args)
@@ -60,7 +60,7 @@ function put ({ manifest }: Plugin, given: Contributed, kernel: Assembly, undo: 
 
 /**
  * Stops a plugin whose routes are off the server: ends open work with a typed error, then undoes its effects.
- * `why` makes an error for each request.
+ * `why` creates the error, one for each request.
  */
 export async function stopOne (running: RunningPlugin, kernel: Assembly, why: () => SvcError): Promise<void> {
   const { clock } = kernel.options

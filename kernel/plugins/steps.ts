@@ -4,15 +4,15 @@ import type { Plugin } from '../api/plugin.js'
 import type { ConfigChange } from '../config/api.js'
 import type { OffPlugin } from './plugin-set.js'
 
-/** The plugins that svc.yaml enables, in start order, and the others. */
+/** Plugins that svc.yaml enables, in start order, and the disabled ones. */
 interface Arranged { readonly order: readonly Plugin[], readonly off: readonly OffPlugin[] }
 
-/** A plugin's change from its running state to the state in svc.yaml; undefined is off. */
+/** How a plugin has to change to match svc.yaml; undefined means off. */
 export interface PluginChange {
   readonly name: string
   readonly from: Plugin | undefined
   readonly to: Plugin | undefined
-  /** Why it is off, if it is. */
+  /** Why the plugin is off; undefined if it is on. */
   readonly off: OffPlugin | undefined
 }
 
@@ -23,7 +23,7 @@ export function switchesPlugins ({ set }: ConfigChange): boolean {
   })
 }
 
-/** Stops come first, then starts; requirements start before their dependants and stop after them. */
+/** Orders changes: stops before starts; requirements start before their dependants and stop after them. */
 export function inOrder (names: readonly string[], on: readonly Plugin[], now: Arranged): PluginChange[] {
   const steps = names.map((name) => ({
     name, from: runningOf(on, name), to: runningOf(now.order, name), off: findDisabled(now, name)
@@ -34,7 +34,7 @@ export function inOrder (names: readonly string[], on: readonly Plugin[], now: A
   return [...stops, ...starts, ...steps.filter(({ from, to }) => from === undefined && to === undefined)]
 }
 
-/** The plugins that require one, directly or not. */
+/** Names of plugins that require this one, directly or indirectly. */
 export function dependantsOf (name: string, { order, off }: Arranged): Set<string> {
   const found = new Set([name])
   const all = [...order, ...off.map(({ plugin }) => plugin)].map(({ manifest }) => manifest)
@@ -55,6 +55,6 @@ export const findDisabled =
   ({ off }: { readonly off: readonly OffPlugin[] }, name: string): OffPlugin | undefined =>
     off.find(({ plugin }) => plugin.manifest.name === name)
 
-/** Copies of a plugin from repeated reads share its start. */
+/** Compares `start`, which copies of a plugin from repeated reads share. */
 export const samePlugin = (one: Plugin | undefined, other: Plugin | undefined): boolean =>
   one?.start === other?.start

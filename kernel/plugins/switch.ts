@@ -22,7 +22,7 @@ interface Effect {
 
 interface Changed {
   revision: string
-  /** Whether svc.yaml has a change that needs a restart. */
+  /** True if svc.yaml has a change that needs a restart. */
   restart_needed: boolean
 }
 
@@ -30,14 +30,14 @@ export type Switched = Changed & Effect
 
 export type Written = Changed & { plugins: (Effect & { name: string, enabled: boolean })[] }
 
-/** The result of a step: why it has no effect, or how to undo it. */
+/** Result of a step: the reason why it has no effect, or how to undo it. */
 type Stepped = { why: string } | { why: null, taken: readonly string[], back?: () => Promise<void> }
 
-/** Changes svc.yaml and switches plugins, at once if possible; one change after the other. */
+/** Changes svc.yaml and switches plugins without a restart if possible. Changes run one after another. */
 export class PluginSwitch {
   readonly changed: ChangedPlugins
   readonly #kernel: Assembly
-  /** Updates the server's routes to those of the running plugins. */
+  /** Rebuilds the server's routes for the plugins that run. */
   readonly #show: () => Promise<void>
   readonly #named: ReadonlySet<string>
   #last: Promise<unknown> = Promise.resolve()
@@ -51,7 +51,7 @@ export class PluginSwitch {
   }
 
   /**
-   * Switches a bundled plugin or one of svc.yaml. A failure leaves file and node unchanged. Throws
+   * Switches a plugin that is bundled or in svc.yaml. A failure leaves file and node unchanged. Throws
    * `not_found`, `plugin_failed`, `missing_grant`, `config_changed`.
    */
   async turn (name: string, enabled: boolean, caller: Caller): Promise<Switched> {
@@ -59,12 +59,12 @@ export class PluginSwitch {
   }
 
   /**
-   * Changes svc.yaml and switches its plugins. A failure leaves file and node unchanged. Throws
+   * Changes svc.yaml and switches the plugins concerned. A failure leaves file and node unchanged. Throws
    * `plugin_failed`, and the errors of `ConfigApi.write`.
    */
   async write (change: ConfigChange, caller: Caller): Promise<Written> {
     return await this.#afterOthers(async () => {
-      // A broken file can still be repaired; the plugins then wait for the restart.
+      // An invalid file can still be repaired this way; its plugins are then switched at the next restart.
       const before = switchesPlugins(change) ? await this.#load([]).catch(() => undefined) : undefined
       const { revision, effects } = await this.#apply(change, caller, before, [])
       const plugins = [...effects].map(([name, effect]) =>
@@ -90,14 +90,14 @@ export class PluginSwitch {
       throw kernelError('not_found', `There is no plugin "${name}"; GET /v1/plugins lists them.`)
     }
     config.know(before.owners, [...before.authorities])
-    // Enabled is the default; if written out, the next boot would fail when one of its requirements is
+    // Enabling removes the setting: with an explicit `true`, the next boot would fail if a requirement were
     // disabled.
     const set = { [formatPath(['plugins', name, 'enabled'])]: enabled ? null : false }
     const { revision, effects } = await this.#apply({ set }, caller, before, [name])
     return { revision, restart_needed: config.pending(), ...effects.get(name)! }
   }
 
-  /** Drops a disabled plugin that is no longer in svc.yaml; false if there is none. */
+  /** Stops tracking a disabled plugin that svc.yaml no longer names; false if there is no such plugin. */
   async #forget (name: string, now: Loaded): Promise<boolean> {
     const { present, config } = this.#kernel
     if (findDisabled(present, name) === undefined) return false
@@ -107,7 +107,7 @@ export class PluginSwitch {
     return true
   }
 
-  /** Writes a change and applies it: to the plugins that it switches, and to the named ones. */
+  /** Writes a change and applies it to the plugins that it switches and to those named. */
   async #apply (
     change: ConfigChange, caller: Caller, before: Loaded | undefined, named: readonly string[]
   ): Promise<Pick<Saved, 'revision'> & { effects: Map<string, Effect> }> {
@@ -138,7 +138,7 @@ export class PluginSwitch {
     bus.emit('kernel', this.#enabled(plugin) ? 'PluginEnabled' : 'PluginDisabled', { nodeId, plugin })
   }
 
-  /** The switches in svc.yaml, by plugin; absent ones are on. */
+  /** The `enabled` settings in svc.yaml by plugin; a missing one means on. */
   #switches (): Map<string, boolean> {
     const plugins = this.#kernel.config.value(['plugins'])
     return new Map(Object.entries(isTree(plugins) ? plugins : {}).map(([name, section]) =>
@@ -147,7 +147,7 @@ export class PluginSwitch {
 
   #enabled (name: string): boolean { return this.#switches().get(name) ?? true }
 
-  /** Applies the current file to some plugins. Throws `plugin_failed`; they then run as before. */
+  /** Makes plugins match the current file. On failure throws `plugin_failed` with the plugins as before. */
   async #follow (names: readonly string[], before: Loaded | undefined): Promise<Map<string, Effect>> {
     const effects = new Map<string, Effect>()
     if (names.length === 0) return effects
@@ -212,7 +212,7 @@ export class PluginSwitch {
     }
   }
 
-  /** A plugin that runs as svc.yaml says, or that stays off despite it, e.g. because of a requirement. */
+  /** Handles a plugin that already matches svc.yaml, or stays off despite it, e.g. due to a requirement. */
   async #stay ({ name, from, off }: PluginChange, now: Loaded): Promise<Stepped> {
     const { present } = this.#kernel
     if (from !== undefined && now.stale.includes(name)) return { why: restartSince(STALE) }
@@ -225,7 +225,7 @@ export class PluginSwitch {
     return this.#enabled(name) ? { why: off.message } : { why: null, taken }
   }
 
-  /** Stops one and starts the other; if that fails, the first one keeps running with its settings. */
+  /** Stops one plugin and starts the other; if that fails, restarts the first with its old settings. */
   async #replace (
     from: Plugin | undefined, to: Plugin | undefined, off: OffPlugin | undefined,
     config: ResolvedConfig | undefined
@@ -252,7 +252,7 @@ export class PluginSwitch {
     await stopOne(running, this.#kernel, () => kernelError('plugin_disabled', message, { plugin: name }))
   }
 
-  /** Starts a plugin with its settings in `config`; if undefined, with those of the boot. */
+  /** Starts a plugin with its settings in `config`, or those of the boot if undefined. */
   async #start (plugin: Plugin, config: ResolvedConfig | undefined): Promise<void> {
     const { present, started, adopted } = this.#kernel
     const { name } = plugin.manifest
@@ -274,7 +274,7 @@ export class PluginSwitch {
     }
   }
 
-  /** Rereads svc.yaml and its modules. Throws `plugin_failed` with all problems. */
+  /** Rereads svc.yaml and its plugins. Throws `plugin_failed` with all problems. */
   async #load (names: readonly string[]): Promise<Loaded> {
     try {
       return await this.#kernel.options.reload()

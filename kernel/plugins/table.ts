@@ -27,8 +27,8 @@ export interface TableParts {
 }
 
 /**
- * Builds a new table from the routes of the kernel and all plugins and sends all new requests to it; the
- * previous one finishes its requests. Throws for duplicate routes.
+ * Builds a route table from the routes of the kernel and all plugins and sends new requests to it; the
+ * previous table finishes its requests. Throws for duplicate routes.
  */
 export async function showRoutes (parts: TableParts): Promise<void> {
   const { kernel, front } = parts
@@ -69,7 +69,7 @@ function makeTable (
   })
 }
 
-/** The status that is counted for a cut stream: its real one was sent earlier. */
+/** Status to count for a stream that was cut off after its own status had been sent. */
 const CUT_STATUS = 499
 
 function mountOptions (kernel: Assembly, work: OpenRequests): MountOptions {
@@ -83,7 +83,7 @@ function mountOptions (kernel: Assembly, work: OpenRequests): MountOptions {
   }
 }
 
-/** Routes of disabled plugins answer with the command that enables them. */
+/** Routes of disabled plugins, which answer with the command that enables the plugin. */
 function disabledRoutes ({ kernel: { present, started }, routes }: TableParts): MountedRoute[] {
   const at = ({ decl: { method, url } }: MountedRoute): string => `${method} ${url}`
   const taken = new Set([...routes, ...started.flatMap((running) => running.routes)].map(at))
@@ -96,11 +96,11 @@ function disabledRoutes ({ kernel: { present, started }, routes }: TableParts): 
     }))).filter((route) => !taken.has(at(route)))
 }
 
-/** One object for all tables, so that the schema is compiled once. */
+/** Shared by all route tables, so that the schema is compiled once. */
 const ANY_QUERY = { type: 'object' } as const
 const ANY_BODY = {}
 
-/** Accepts any query and body: the answer is the same for all. */
+/** Makes a route accept any query and body, since its answer is always the same. */
 function withoutSchemas (
   { method, url, summary, authority, members = false, params }: RouteDecl
 ): RouteDecl {

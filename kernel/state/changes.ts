@@ -1,4 +1,4 @@
-/** Without changes, a follower's stream still gets a sign of life after this long, ms. */
+/** Milliseconds without changes after which a follower's stream gets a sign of life. */
 const QUIET_MS = 10_000
 
 export interface Changes {

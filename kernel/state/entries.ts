@@ -1,16 +1,16 @@
-// Encodes the state as entries of a replica. Browsers import this file: no Node modules here.
+// Encodes the state as entries of a replica. Imports no Node modules, since browsers use it too.
 import { isObject } from '../api/schema.js'
 
 export interface Entry { readonly key: string, readonly val: unknown }
 
-/** The owner of an entry: a complete key of the state (`member` null), or a member of an object. */
+/** What an entry holds: a whole key of the state (`member` null) or one member of an object. */
 export interface EntryOwner { readonly of: string, readonly member: string | null, readonly val: unknown }
 
 const EMPTY = Object.freeze({})
 
 /**
- * One part for each entry. A key that is an object has `{ key: 'instances', val: {} }` and for each member `{
- * key: 'instances/ID', val }`, so that a change of one member sends only that; other keys have `{ key, val
+ * Splits the state into entries. An object gives `{ key: 'instances', val: {} }` and for each member `{ key:
+ * 'instances/ID', val }`, so that a change to one member sends only that member; other keys give `{ key, val
  * }`.
  */
 export function * partsOf (state: Readonly<Record<string, unknown>>): Iterable<EntryOwner> {
@@ -33,7 +33,7 @@ export function keyOf (entry: string): string {
   return slash < 0 ? entry : entry.slice(0, slash)
 }
 
-/** The state from the entries of a replica; of two with one key the later counts. Values are not copied. */
+/** Rebuilds the state from a replica's entries; of two with one key the later wins. Copies no values. */
 export function stateOf (entries: Iterable<Entry>): Record<string, unknown> {
   const whole = new Map<string, unknown>()
   const members = new Map<string, Map<string, unknown>>()
@@ -47,14 +47,14 @@ export function stateOf (entries: Iterable<Entry>): Record<string, unknown> {
     if (group === undefined) members.set(of, group = new Map())
     group.set(key.slice(of.length + 1), val)
   }
-  // No assignment: a member may be named __proto__.
+  // Not assigned, since a member may be named __proto__.
   for (const [key, val] of whole) {
     if (isObject(val)) whole.set(key, Object.fromEntries([...Object.entries(val), ...members.get(key) ?? []]))
   }
   return Object.fromEntries(whole)
 }
 
-/** Omits the constantly measured times. */
+/** Removes round-trip times and transfer rates, which are measured constantly. */
 export function withoutTimes (topology: unknown): unknown {
   return JSON.parse(JSON.stringify(topology ?? null, (key, value: unknown) =>
     key === 'rttMs' || key === 'bytesPerSecond' ? undefined : value))

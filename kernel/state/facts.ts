@@ -12,17 +12,17 @@ import type { LinkFact, NodeResources, NodeView } from '../api/services.js'
 import type { NodeFacts } from './state.js'
 import type { MachineStats } from '../api/vitals.js'
 
-/** A node that is silent for longer is shown as unreachable, ms. */
+/** Milliseconds of silence after which a node is shown as unreachable. */
 const UNREACHABLE_MS = 15_000
-/** Older readings do not describe the present, ms. */
+/** Milliseconds after which a reading is too old to describe the present. */
 const READING_MS = 15_000
 
-/** Most bytes of a node's tasks in a reading: a larger reading could not be sent. */
+/** Size limit in bytes for a node's tasks in a reading, since a larger reading could not be sent. */
 const TASKS_BYTES = MAX_READING_BYTES - 4096
 
 const text = { type: 'string' } as const
 
-/** Byte counts under these names; null if the machine does not report them. */
+/** Schema for byte counts with these names; null if the machine does not report a count. */
 function objectOf (names: readonly string[]): JsonSchema {
   const inBytes = { type: 'number' } as const
   const bytes = { type: 'object', required: ['inBytes'], properties: { inBytes } } as const
@@ -32,7 +32,7 @@ function objectOf (names: readonly string[]): JsonSchema {
   }
 }
 
-/** A node's report about itself, one document entry for each part. */
+/** Schemas of a node's report about itself, one document entry per part. */
 const portrait = {
   identity: { type: 'object' },
   health: {
@@ -70,12 +70,12 @@ const readings = {
   tasks: { type: 'object', additionalProperties: { type: 'object' } }
 } as const satisfies Record<string, JsonSchema>
 
-/** Facts about every node: this one's directly, the others' as reported. */
+/** Facts about every node: measured for this node, as reported for other nodes. */
 export interface NodeFactsReader {
   all (): Promise<NodeFacts[]>
-  /** Like `all`, at once and with the last readings of this machine. */
+  /** Like `all`, but synchronous, with the last readings of this machine. */
   known (): NodeFacts[]
-  /** Publishes this node's changes. */
+  /** Publishes what has changed on this node. */
   publish (): Promise<void>
 }
 
@@ -84,7 +84,7 @@ type SelfPortrait = Record<keyof typeof portrait, Section<unknown>>
 const problemOf = Object.fromEntries(Object.entries(readings).map(([key, schema]) =>
   [key, schemaChecker(schema)])) as Record<keyof typeof readings, ReturnType<typeof schemaChecker>>
 
-/** Cache of validation results; each reading is a new object that never changes. */
+/** Cache of validation results by reading; a reading object never changes. */
 const judged = new WeakMap<object, boolean>()
 
 function fits (key: keyof typeof readings, value: unknown): boolean {
@@ -131,7 +131,7 @@ export function createFacts (kernel: Assembly): NodeFactsReader {
   }
 }
 
-/** As many tasks as fit: running ones first, then the newest of the finished ones. Pure. */
+/** Keeps as many tasks as fit: running ones first, then the most recently finished. Pure. */
 export function fittingTasks (tasks: unknown, bytes: number): unknown {
   if (Buffer.byteLength(JSON.stringify(tasks)) <= bytes) return tasks
   const sorted = Object.entries(tasks as Record<string, Record<string, TaskFacts>>)
@@ -150,19 +150,19 @@ const startOf = ({ createdAt }: TaskFacts): string => createdAt ?? ''
 
 const isOver = ({ status }: TaskFacts): boolean => status !== 'Pending' && status !== 'Running'
 
-/** This node's facts with the additions of its plugins; no `vitals` before the first reading. */
+/** This node's facts including its plugins' additions; `vitals` is undefined before the first reading. */
 function ownFacts (kernel: Assembly, view: NodeView, vitals: MachineStats | undefined): NodeFacts {
   const { nodeId } = view
   const { options } = kernel
   const health = kernel.health.snapshot()
   const resources: NodeResources = {
-    // A plugin that runs models adds more.
+    // The plugin that runs models adds to these values.
     backends: [], participation: 'management', capabilityConflicts: health.reasons,
     ...options.cluster.readings.counters().enabled ? {} : { readings: false }
   }
   const base = {
     tasks: {},
-    // The GPU readings may be newer.
+    // GPU readings may be newer than the rest of `vitals`.
     nodeSystem: { [nodeId]: vitals?.system == null ? null : { ...vitals.system, ...options.vitals.load() } },
     nodeResources: { [nodeId]: resources }
   }
@@ -184,7 +184,7 @@ function ownFacts (kernel: Assembly, view: NodeView, vitals: MachineStats | unde
   }
 }
 
-/** Cached: the system reads each processor for it, and every listing of models needs it. */
+/** Cached, since finding it reads every processor and every listing of models needs it. */
 let chipId: string | undefined
 
 function identityOf (node: NodeInfo, url: string | null): object {
@@ -240,7 +240,7 @@ function factsOf ({ options }: Assembly, sections: SelfPortrait, view: NodeView)
   }
 }
 
-/** `silentMs`: null for a node without any sign of life. */
+/** `silentMs`: null if the node has never given a sign of life. */
 function healthOf (view: NodeView, said: NodeHealth | null, silentMs: number | null): NodeHealth {
   const health = said ?? { level: 'ok', reasons: [] }
   if (view.live || (silentMs !== null && silentMs <= UNREACHABLE_MS)) return health

@@ -1,13 +1,13 @@
 import type { Logger } from '../api/plugin.js'
 
-/** Listeners of one kind of change. One that throws is logged and does not stop the others. */
+/** Listeners for one kind of change. If one throws, the error is logged and the other listeners still run. */
 export class Listeners<T> {
   readonly #listeners = new Set<(value: T) => void>()
   readonly #log: Logger
 
   constructor (log: Logger) { this.#log = log }
 
-  /** Returns a function that removes it. */
+  /** Adds a listener; returns a function that removes it. */
   add (fn: (value: T) => void): () => void {
     this.#listeners.add(fn)
     return () => { this.#listeners.delete(fn) }
@@ -25,7 +25,7 @@ export class Listeners<T> {
 }
 
 /**
- * Calls `fn` once after a burst of changes below a prefix, outside the change, since it may change documents.
+ * Calls `fn` once after a burst of changes below a key prefix, deferred because `fn` may change documents.
  * An exception is logged.
  */
 export function onPrefix (

@@ -1,7 +1,7 @@
 import type { Clock } from '../api/clock.js'
 import type { Cluster, Session } from '../api/services.js'
 
-/** In a younger session, reports of its master and of other nodes may not have arrived yet, ms. */
+/** Milliseconds a session takes to receive reports from its master and other nodes. */
 export const SESSION_GRACE_MS = 3000
 
 export interface LearningParts {
@@ -11,8 +11,8 @@ export interface LearningParts {
 }
 
 /**
- * Whether this node may not have the cluster's decisions yet: it has no master, or its session is so young
- * that other nodes may still be connecting. Never for a lone node.
+ * Whether this node may still lack the cluster's decisions, because it has no master or the session is so new
+ * that other nodes may still be connecting. Never true for a node outside a cluster.
  */
 export function createSettlingCheck (
   { clock, effect, deps: { cluster, session } }: LearningParts

@@ -9,25 +9,25 @@ import type { StateHistory, StateReader } from '../api/services.js'
 import type { PluginSet } from '../plugins/plugin-set.js'
 import type { HiddenFields, NodeFacts } from './state.js'
 
-/** Interval of checks for changes to publish, ms. */
+/** Milliseconds between checks for changes to publish. */
 const PUBLISH_MS = 2000
-/** A burst of changes, such as those of busy runners, is published once, this long after the first, ms. */
+/** Milliseconds from the first change of a burst, such as that of busy runners, until it is published. */
 const PUBLISH_SOON_MS = 20
 
-/** Plugins see the state with its addresses. */
+/** Plugins see the state including addresses. */
 const PLUGINS: Caller = { id: 'node', mode: 'direct', authorities: new Set(['read', 'operator']) }
 
 export interface StateSource {
-  /** The state as visible to this caller. */
+  /** The state as this caller may see it. */
   now (caller: Caller): Promise<Record<string, unknown>>
-  /** Like `now`, at once and with the last readings of this machine. */
+  /** Like `now`, but synchronous, with the last readings of this machine. */
   known (caller: Caller): Record<string, unknown>
   /**
-   * An earlier state as visible to this caller; only operators see its events, as with GET /events. Throws
-   * `plugin_disabled` without a history, and the errors of the history.
+   * An earlier state as this caller may see it; only operators see its events, as in GET /events. Throws
+   * `plugin_disabled` if no plugin keeps a history, and the history's errors.
    */
   at (moment: string, caller: Caller): Promise<unknown>
-  /** The state for plugins. */
+  /** The state as plugins see it. */
   readonly reader: StateReader
   /** Publishes this node's state after each change and periodically; returns a function that stops it. */
   publish (): () => void
@@ -66,7 +66,7 @@ export function createStateSource (kernel: Assembly): StateSource {
   }
 }
 
-/** The names in such a list of all manifests; earlier states may include those of disabled plugins. */
+/** Names in this list of all manifests; earlier states may include names of plugins that are now disabled. */
 export function namedBy (
   { present: { on, off } }: Pick<Assembly, 'present'>, list: 'stateWhereabouts' | 'stateReadings'
 ): ReadonlySet<string> {

@@ -5,13 +5,13 @@ import type { LinkFact, NodeReport } from '../api/services.js'
 import type { MachineStats } from '../api/vitals.js'
 
 /**
- * A plugin's view of a `/state` key; `base`: the kernel's value. A frozen value never changes, at any depth.
+ * A plugin's view of a `/state` key; `base` is the kernel's value. A frozen value is frozen at every depth.
  */
 export type StateView = (caller: Caller, base: unknown) => unknown
 
 /** Facts about one node; null if unknown. */
 export interface NodeFacts extends NodeReport {
-  /** Wall time of its last sign of life, ms. */
+  /** Wall time of the node's last sign of life in ms. */
   readonly seenAt: number | null
   readonly identity: object | null
   readonly memory: MachineStats['memory'] | null
@@ -27,16 +27,16 @@ export interface StateInput {
   session: { readonly sessionId: string, readonly masterNodeId: string | null, readonly term: number }
   quorum: 'ok' | 'lost'
   stale: boolean
-  /** This node first. */
+  /** Facts about all nodes, this node first. */
   nodes: readonly NodeFacts[]
   durableEvents: number
 }
 
-/** The kernel's part of GET /state: every key of the contract, in camelCase. */
+/** The kernel's part of GET /state: every key of the API contract, in camelCase. */
 export function baseState (input: StateInput): Record<string, unknown> {
   const { session } = input
   const localNodeId = input.nodes[0]!.view.nodeId
-  // The same order on every node.
+  // Sorted, so that every node lists the nodes in the same order.
   const nodes = [...input.nodes].sort((a, b) => a.view.nodeId < b.view.nodeId ? -1 : 1)
   const live = nodes.filter(({ view }) => view.live)
   const identities = each(nodes, ({ identity }) => identity)
@@ -83,7 +83,7 @@ function each<T> (nodes: readonly NodeFacts[], of: (node: NodeFacts) => T | null
   }))
 }
 
-/** Cache of the edges by list of links: a large cluster has many, and the state is built often. */
+/** Caches edges by link list, since a large cluster has many and the state is built often. */
 const made = new WeakMap<readonly LinkFact[], Record<string, object[]>>()
 
 function edges (links: readonly LinkFact[]): Record<string, object[]> {
@@ -101,7 +101,7 @@ function edgesOf (links: readonly LinkFact[]): Record<string, object[]> {
   return deepFreeze(Object.fromEntries(all) as Record<string, object[]>)
 }
 
-/** Adds the plugins' views. If a view throws, the kernel's value stays and the error is reported. */
+/** Adds the plugins' views. If a view throws, the kernel's value is kept and the error reported. */
 export function withViews (
   base: Record<string, unknown>, views: ReadonlyMap<string, StateView>, caller: Caller,
   onError: (key: string, error: unknown) => void
@@ -114,15 +114,15 @@ export function withViews (
 }
 
 export interface HiddenFields {
-  /** Names of fields, at any depth. */
+  /** Names of hidden fields, at any depth. */
   readonly names: ReadonlySet<string>
-  /** Meanings of health codes: shown instead of a reason's message, which names paths and addresses. */
+  /** Explanations of health codes, shown instead of a reason's message, which names paths and addresses. */
   readonly meanings: ReadonlyMap<string, string>
 }
 
 /**
- * Returns the value without hidden fields; the same value if it has none. `known` caches the results for
- * frozen values, so that each keeps its identity.
+ * Returns the value without hidden fields, or the same object if it has none. `known` caches results for
+ * frozen values, so that each result keeps its identity.
  */
 export function redact (
   value: unknown, hidden: HiddenFields, known = new WeakMap<object, unknown>()

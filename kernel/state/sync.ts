@@ -14,48 +14,48 @@ import type { Caller, Logger, SocketRequest } from '../api/plugin.js'
 
 /** The outer message kind of the y-websocket protocol that carries a sync message. */
 const MESSAGE_SYNC = 0
-/** The outer message kind for awareness; an empty one proves to the reader that the connection is alive. */
+/** Outer message kind for awareness; an empty message shows the reader that the connection is alive. */
 const MESSAGE_AWARENESS = 1
 const ALIVE = Uint8Array.of(MESSAGE_AWARENESS, 1, 0)
-/** y-websocket clients close a connection without messages after 30 s. */
+/** Milliseconds between signs of life; y-websocket clients disconnect after 30 s without a message. */
 const ALIVE_MS = 10_000
-/** A reader with this many unanswered pings is cut off. */
+/** Limit of unanswered pings; a reader that reaches it is cut off. */
 const MOST_PINGS = 3
-/** Interval of readings, ms; times of links are written less often if there are many. */
+/** Milliseconds between writes of readings; link times are written less often if there are many. */
 const READINGS_MS = 2000
-/** Most bytes per second of link times for a reader. */
+/** Limit for link times in bytes per second and reader. */
 const TIMES_PER_SECOND = 64 * 1024
-/** Longest pause after a write, ms: changes during it are written together. */
+/** Longest pause in ms after a write, during which changes are collected for the next one. */
 const MOST_PAUSE_MS = 40
-/** The pause as a multiple of the write's duration, so that writes never use all of a node's time. */
+/** Pause after a write as a multiple of its duration, so that writes never use all of a node's time. */
 const PAUSE = 4
-/** Messages of one reader: one query, then a sign of life every 15 s. */
+/** Message rate limit per reader, which sends one query, then a sign of life every 15 s. */
 const MESSAGES = { perSecond: 20, burst: 100 }
-/** Grace period for a reader to answer the close, ms. */
+/** Milliseconds for a reader to answer the WebSocket close. */
 const CLOSE_MS = 1000
 
-/** Most unread bytes of a reader. */
+/** Limit in bytes of data that a reader has not read yet. */
 const MOST_BUFFERED = 4 * 1024 * 1024
-/** Upper bound of a client message (its state vector), bytes. */
+/** Size limit in bytes of a client message, which holds a state vector. */
 const MOST_INCOMING = 64 * 1024
 
-/** Close codes: the reader is too slow or asks too often; it violates the protocol. */
+/** WebSocket close codes: reader too slow or too many messages; protocol violation. */
 export const SYNC_CLOSED = { slow: 4429, protocol: 4400 } as const
 
 /**
- * Each document gets a new client id above 32 bits, which no other client has. Such an id identifies entries
- * that a reader still has from an earlier document, even from before a restart, to delete them.
+ * Each document gets a new client id above 32 bits, which no other client uses. The id identifies entries
+ * that a reader still has from an earlier document, even from before a restart, so that they can be deleted.
  */
 const FIRST_WRITER = 2 ** 40
 
 export interface StateSyncOptions {
-  /** The cluster as visible to this caller. */
+  /** Returns the cluster state as this caller may see it. */
   state: (caller: Caller) => Record<string, unknown>
-  /** Resolves when this machine's readings are available to `state`. */
+  /** Resolves when `state` includes this machine's readings. */
   read: () => Promise<unknown>
   /** Resolves after the next change of state, or when the signal aborts. */
   changed: (signal: AbortSignal) => Promise<void>
-  /** Keys that change constantly: they are written periodically. */
+  /** State keys that change constantly and are therefore written only periodically. */
   readings: ReadonlySet<string>
   clock: Clock
   log: Logger
@@ -67,7 +67,7 @@ export interface StateSync {
   close (): void
 }
 
-/** One document for each set of authorities with a different view; created at the first read. */
+/** Creates one document per set of authorities that sees a different state, when first read. */
 export function createStateSync (options: StateSyncOptions): StateSync {
   const replicas = new Map<string, Replica>()
   return {
@@ -81,16 +81,16 @@ export function createStateSync (options: StateSyncOptions): StateSync {
   }
 }
 
-/** `asked`: it has received the state, and gets changes. */
+/** `asked`: the reader has received the state, so it gets changes. */
 interface Reader { budget: TokenBucket, pings: number, asked: boolean }
 
-/** The last write under a key. */
+/** The last value written under a key. */
 interface Written {
   source: unknown
   text: string
-  /** Of a part of the topology: the text without constantly measured times. */
+  /** For a part of the topology: its text without constantly measured times. */
   links: string | null
-  /** The last writing that included it. */
+  /** Number of the last write that included the key. */
   round: number
 }
 
@@ -99,7 +99,7 @@ class Replica {
   readonly #caller: Caller
   readonly #readers = new Map<WebSocket, Reader>()
   readonly #kv = new KvDoc(FIRST_WRITER + randomBytes(4).readUInt32BE(), true)
-  /** By key of the state, then by member. */
+  /** Last writes by state key, then by member. */
   readonly #written = new Map<string, Map<string | null, Written>>()
   #round = 0
   /** Resolves when the state for a new reader has been written. */
@@ -141,7 +141,7 @@ class Replica {
     this.#kv.destroy()
   }
 
-  /** Answers the reader's query; ignores its own writes. */
+  /** Answers the reader's query; ignores writes by the reader. */
   async #answer (
     socket: WebSocket, reader: Reader, data: Buffer, binary: boolean
   ): Promise<void> {
@@ -233,7 +233,7 @@ class Replica {
       }
       const written = group.get(member)
       if (written !== undefined) written.round = this.#round
-      // A frozen value is unchanged if it is the same object.
+      // A frozen object cannot have changed since the last write.
       if (written?.source === val && Object.isFrozen(val)) continue
       if (written !== undefined && !due && readings.has(of)) continue
       const links = of === 'topology' ? textOfLinks(val) : null
@@ -264,7 +264,7 @@ class Replica {
     else socket.send(message)
   }
 
-  /** Closes the socket, and cuts off a reader that does not answer the close. */
+  /** Closes the socket; cuts off a reader that does not answer. */
   #end (socket: WebSocket, why: string): void {
     socket.close(SYNC_CLOSED.slow, why)
     this.#options.clock.after(CLOSE_MS, () => { socket.terminate() })
@@ -279,21 +279,21 @@ function framed (kind: number, update: Uint8Array): Uint8Array {
   return encoding.toUint8Array(encoder)
 }
 
-/** The update, extended to delete all entries that these writers wrote up to their clocks. */
+/** Extends the update so that it deletes all entries that the old writers wrote up to their clocks. */
 function withoutOld (old: readonly (readonly [id: number, clock: number])[], update: Uint8Array): Uint8Array {
   if (old.length === 0) return update
   const encoder = encoding.createEncoder()
-  // No entries, and a set of deletions: for each writer one range from 0.
+  // No structs, then a delete set: one range from 0 for each writer.
   encoding.writeVarUint(encoder, 0)
   encoding.writeVarUint(encoder, old.length)
   for (const [id, clock] of old) for (const n of [id, 1, 0, clock]) encoding.writeVarUint(encoder, n)
   return mergeUpdates([encoding.toUint8Array(encoder), update])
 }
 
-/** Cache for links that never change, as text. */
+/** Caches the text of link lists, which never change. */
 const texts = new WeakMap<object, string>()
 
-/** A part of the topology as text, without constantly measured times. */
+/** JSON text of a part of the topology, without constantly measured times. */
 function textOfLinks (part: unknown): string {
   if (!isObject(part)) return JSON.stringify(part)
   return Object.entries(part).map(([node, links]) => {

@@ -2,16 +2,16 @@ import { statfs } from 'node:fs/promises'
 import os from 'node:os'
 import type { LoadReading, MachineStats, VitalsRegister, VitalsSource } from '../api/vitals.js'
 
-/** The newest readings of this node's machine, and the registration for a plugin that offers them. */
+/** The newest readings of this machine; a plugin may register to provide them. */
 export interface NodeVitals extends VitalsRegister {
   vitals (): Promise<MachineStats>
-  /** Null without a source. */
+  /** The last GPU and sensor readings; null if no plugin provides them. */
   load (): LoadReading | null
 }
 
 const UNKNOWN: MachineStats = { memory: null, system: null, disk: null, network: null }
 
-/** Node's own figures for the machine, in its container, and for the volume of `home`; none for swap. */
+/** Node's own figures for the machine or container, and the disk of `home`; swap is unknown. */
 async function plainVitals (home: string): Promise<MachineStats> {
   const none = { inBytes: 0 }
   const volume = await statfs(home).catch(() => null)
@@ -20,7 +20,7 @@ async function plainVitals (home: string): Promise<MachineStats> {
       ({ name, address, family, rxBytesPerSecond: null, txBytesPerSecond: null })))
   return {
     memory: {
-      // Without a limit the second value is 0, or larger than any machine.
+      // Without a container limit, the second value is 0 or exceeds the machine's memory.
       ramTotal: { inBytes: Math.min(os.totalmem(), process.constrainedMemory() || Infinity) },
       ramAvailable: { inBytes: process.availableMemory() }, swapTotal: none, swapAvailable: none
     },
@@ -35,8 +35,8 @@ async function plainVitals (home: string): Promise<MachineStats> {
 }
 
 /**
- * Readings from Node itself while no plugin offers any; empty without a home. Of two sources the later one
- * counts.
+ * Provides readings from Node while no plugin offers any; none without a home. The last registered source
+ * wins.
  */
 export function createVitals (home?: string): NodeVitals {
   let source: VitalsSource | undefined

@@ -14,7 +14,7 @@ import type { Rig, TestContext } from '../testing/index.js'
 const body = { type: 'object', additionalProperties: false, properties: { n: { type: 'integer' } } } as const
 const sha256 = (text: string): Buffer => createHash('sha256').update(text).digest()
 
-/** A scheme whose credentials contain what they prove: `who;sha256 of the body`. */
+/** A scheme whose credentials state what they prove: `who;sha256 of the body`. */
 const scheme = (ended: Set<string>, seen: Arrival[]): CallerScheme => ({
   word: 'TEST1', bearer: 'svc_test_',
   check (arrival, credential) {
@@ -60,7 +60,7 @@ const probe = (ended: Set<string>, seen: Arrival[], reached: unknown[] = []) => 
       follow: async (request) => {
         const writer = request.open({ contentType: 'text/event-stream' })
         await writer.write(': hello\n\n')
-        // A handler that ignores its signal still ends.
+        // Never resolves, to show that a handler which ignores its signal is still ended.
         await new Promise(() => {})
       }
     }
@@ -99,7 +99,7 @@ t.test('a body that is not the one that was signed never reaches its handler', a
   t.match(seen[0], { method: 'POST', target: '/take?x=1', device: null })
 })
 
-/** Answer of a request over a connection, or over TCP. */
+/** Sends a request over a given connection, or over TCP, and returns the answer. */
 async function ask (
   at: { url?: string, connection?: Duplex }, path: string, authorization?: string
 ): Promise<IncomingMessage> {

@@ -8,7 +8,7 @@ import type { Plugin } from '../api/plugin.js'
 import type { Io } from '../cli/output.js'
 import type { WaitClock } from '../cli/waiting.js'
 
-/** A stream that stores its input; `terminal` makes it look like a terminal. */
+/** A writable stream that stores its input; `terminal` makes it look like a terminal. */
 export class Kept extends Writable {
   readonly parts: Buffer[] = []
   readonly isTTY: boolean
@@ -26,13 +26,13 @@ export class Kept extends Writable {
   get text (): string { return this.bytes.toString() }
   get bytes (): Buffer { return Buffer.concat(this.parts) }
 
-  /** Resolves when the text matches; otherwise the test times out. */
+  /** Resolves when the stored text matches; the test times out otherwise. */
   async shows (pattern: RegExp): Promise<void> {
     while (!pattern.test(this.text)) await new Promise((resolve) => { this.once('written', resolve) })
   }
 }
 
-/** A clock without waiting: each pause advances its time at once. */
+/** A clock for tests that do not wait: each pause advances its time immediately. */
 export function quickPace (onPause: (count: number) => void = () => {}): WaitClock {
   let now = 0
   let count = 0
@@ -49,9 +49,9 @@ export interface Given {
   env?: NodeJS.ProcessEnv
   cwd?: string
   stdin?: string | Uint8Array[] | Readable
-  /** Stdout and stderr are a terminal. */
+  /** True if stdout and stderr are a terminal. */
   terminal?: boolean
-  /** All streams are a terminal with this input. */
+  /** Makes all streams a terminal with this text as the user's input. */
   typed?: string | Readable
   stdout?: Kept
   stderr?: Kept
@@ -63,7 +63,7 @@ export interface Ran { status: number, out: string, bytes: Buffer, err: string, 
 
 export type Outcome = Pick<Ran, 'status' | 'out' | 'err'>
 
-/** Runs a command line in this process, with separate streams. */
+/** Runs a command line in this process with its own streams. */
 export async function cli (argv: readonly string[], given: Given = {}): Promise<Ran> {
   const { typed, stdin = typed ?? '' } = given
   const terminal = given.terminal ?? typed !== undefined
@@ -85,7 +85,7 @@ export interface Asked { method: string, url: string, headers: IncomingMessage['
 
 export type Answers = Record<string, (response: ServerResponse, asked: Asked) => void>
 
-/** An HTTP server with a node's answers; keys are `METHOD /path`. */
+/** Starts an HTTP server with canned answers of a node; keys are `METHOD /path`. */
 export async function standIn (
   t: { teardown (fn: () => unknown): void }, answers: Answers
 ): Promise<{ url: string, asked: Asked[] }> {
@@ -108,20 +108,20 @@ export async function standIn (
   return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, asked }
 }
 
-/** Options of a command line at a stand-in, with the clock of verbs that wait. */
+/** Options of a command line against a fake node, with the clock for verbs that wait. */
 export interface NodeGiven extends Given { pace?: WaitClock }
 
-/** A user at a terminal. */
+/** A user's session at a terminal. */
 export interface Session {
   stdout: Kept
   stderr: Kept
   type (text: string): void
-  /** Ends the input without a key. */
+  /** Ends the input without a key press. */
   hangUp (): void
   done: Promise<Outcome>
 }
 
-/** A stand-in for a node, and a command line for it. */
+/** A fake node, and a command line that talks to it. */
 export interface FakeNode {
   url: string
   asked: Asked[]
@@ -131,7 +131,7 @@ export interface FakeNode {
   sit (words: readonly string[], given?: NodeGiven): Session
 }
 
-/** Starts a stand-in for a node; `plugins` gives the verbs, with a clock if the test sets one. */
+/** Starts a fake node; `plugins` gives the verbs, with a clock if the test needs one. */
 export async function fakeNode (
   t: { teardown (fn: () => unknown): void }, answers: Answers,
   plugins: (pace?: WaitClock) => readonly Plugin[] = () => []
@@ -171,7 +171,7 @@ export function sendError (
   sendJson(response, { error, detail: message }, status)
 }
 
-/** A listed capability with the fields that the command line reads. */
+/** A capability as GET lists it, with the fields that the command line reads. */
 export function listed (more: object = {}): object {
   return { id: 'echo', version: '1.0.0', title: 'Echo', description: 'Says it again.',
     io_mode: 'server_streaming',

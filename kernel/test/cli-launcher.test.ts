@@ -14,7 +14,7 @@ import type { Test } from 'tap'
 
 const HAS_IPV6 = Object.values(networkInterfaces()).flat().some((one) => one?.address === '::1')
 
-/** Compiles the launcher with a parent and a child for it into a folder: real processes run no TypeScript. */
+/** Compiles the launcher with a test parent and child, since real processes run no TypeScript. */
 function build (t: Test): string {
   const compiled = (name: string): string => ts.transpileModule(
     readFileSync(new URL(`../boot/${name}.ts`, import.meta.url), 'utf8'),
@@ -80,7 +80,7 @@ interface Parent {
   over: Promise<[number | null, NodeJS.Signals | null]>
 }
 
-/** Starts a launcher; `path` is its PATH. All its processes end with the test. */
+/** Starts a launcher, `path` being its PATH. All its processes end with the test. */
 function start (t: Test, folder: string, port = 0, more: NodeJS.ProcessEnv = {}): Parent {
   const { NODE_OPTIONS: _, ...env } = process.env
   const child = spawn(process.execPath, [join(folder, 'parent.js'), '127.0.0.1', String(port)],

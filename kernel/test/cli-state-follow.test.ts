@@ -31,7 +31,7 @@ t.test('a change in words', (t) => {
   t.end()
 })
 
-/** A node's `GET /state?follow=1`. */
+/** A fake node that serves `GET /state?follow=1`. */
 interface Node { url: string, set (state: object): void, renew (state: object): void
   asked: { url: string | undefined, authorization: string | undefined }[] }
 
@@ -65,7 +65,7 @@ async function fakeNode (t: Test, first: object): Promise<Node> {
   return node
 }
 
-/** Runs the verb and lets the test wait for its lines. */
+/** Runs `svc state --follow` and lets the test wait for output lines. */
 function follow (t: Test, words: string[]): { lines: () => string[], has (n: number): Promise<void>
   err: () => string, stop (): Promise<number> } {
   const stop = new AbortController()

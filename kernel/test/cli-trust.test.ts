@@ -25,9 +25,9 @@ interface Row {
   shown?: Partial<PresentedIdentity>
   options?: Omit<TrustOptions, 'home'>
   known?: string
-  /** Undefined: the node is trusted. */
+  /** Expected error message; undefined if the node is trusted. */
   says?: RegExp
-  /** The known nodes afterwards. */
+  /** Expected contents of the known nodes file afterwards. */
   kept?: string[]
 }
 
@@ -91,7 +91,7 @@ t.test('known nodes are kept, listed and forgotten', async (t) => {
   t.equal(placeOf(new URL('https://[::1]:8/')), '[::1]:8')
 })
 
-/** A node's API over TLS that records requests with their tokens. */
+/** Starts a fake TLS API that records requests with their tokens. */
 async function start (t: Test): Promise<{ url: string, pin: string, heard: string[] }> {
   const identity = ownIdentity({
     home: tempHome(t), installId: 'i', names: () => ['127.0.0.1'], now: Date.now

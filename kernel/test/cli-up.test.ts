@@ -24,7 +24,7 @@ interface Started { url: string, nodeId: string, pid: number, home: string }
 function tempHome (t: Test): string {
   const home = mkdtempSync(join(tmpdir(), 'svc-up-'))
   t.teardown(() => { rmSync(home, { recursive: true, force: true, maxRetries: 5 }) })
-  // The port after the API's may belong to another test by now.
+  // Port 0, since the port after the API's may belong to another test by now.
   writeFileSync(join(home, 'svc.yaml'), 'cluster:\n  port: 0\nplugins:\n  runners:\n    enabled: false\n',
     { mode: 0o600 })
   return home
@@ -135,7 +135,7 @@ t.test('what a verb imports: nothing heavy before it is needed', async (t) => {
     const TRACE = join(folder, `${words[0]!}.txt`)
     spawnSync(process.execPath, ['--import', join(folder, 'trace.mjs'), main, ...words],
       { env: { ...env, TRACE } })
-    // A file of the bundle holds many sources.
+    // One file of the bundle contains many sources, so the test maps files to sources.
     const loaded = readFileSync(TRACE, 'utf8').split('\n')
       .flatMap((url) => sources[url.split('/dist/')[1] ?? ''] ?? [url])
     t.ok(loaded.some((path) => path.includes('commander')), 'the trace works')

@@ -1,4 +1,4 @@
-// Every wait of the command line ends: with a result, or with a message about the state.
+// Checks that every wait of the command line ends with a result or a message about the state.
 import { createServer } from 'node:http'
 import t from 'tap'
 import { createClient } from '../cli/client.js'
@@ -36,7 +36,7 @@ t.test('a slow answer of a node that is there is waited for', async (t) => {
   const slow = await clientOf(t, (request, response) => {
     if (request.url === '/healthz') {
       response.end('{}')
-      // The answer follows after the client has checked a few times that the node is alive.
+      // Answers only after the client has checked several times that the node is alive.
       if (++asked === 3) late()
     } else late = () => { response.end('{"late":true}') }
   })

@@ -28,7 +28,7 @@ plugins:
   check(file, 'api.port', 8080, file.replace('port: 80,', 'port: 8080,'))
   check(file, 'plugins.hub.token', 'a: b', file.replace("'x y'", '"a: b"'))
   check(file, 'plugins.runners.threads', 3, file.replace('threads: 2', 'threads: 3'))
-  // A new key: all comments and values stay, spaces may change.
+  // Adding a key keeps all comments and values, but spacing may change.
   const spaced = file.replace('name:   attic   #', 'name: attic #').replace('80,  host', '80, host')
     .replace('# the end', '\n# the end')
   check(file, 'plugins.runners.enabled', false,

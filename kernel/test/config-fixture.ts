@@ -8,7 +8,7 @@ import type { JsonSchema } from '../api/schema.js'
 const section = (properties: Record<string, JsonSchema>, more: JsonSchema = {}): JsonSchema =>
   ({ type: 'object', additionalProperties: false, properties, ...more })
 
-/** Fictitious plugins with every kind of setting. */
+/** Fictitious plugins that together have every kind of setting. */
 export const owners: readonly ConfigOwner[] = [
   {
     name: 'runners',
@@ -69,7 +69,7 @@ export const owners: readonly ConfigOwner[] = [
   { name: 'empty', bundled: true }
 ]
 
-/** A plugin named by svc.yaml, with a required key. */
+/** A third-party plugin with a required key. */
 export const guest: ConfigOwner = {
   name: 'guest', bundled: false, config: section({ city: { type: 'string' } }, { required: ['city'] })
 }
@@ -83,12 +83,12 @@ export interface Given {
   authorities?: readonly string[]
 }
 
-/** Resolves a text as if it were /etc/svc/svc.yaml. */
+/** Resolves a configuration text as if it were /etc/svc/svc.yaml. */
 export function resolveText (text: string, given: Given = {}): Resolved {
   return resolveConfig(readConfigText(text, '/etc/svc/svc.yaml'), { owners, env: {}, ...given })
 }
 
-/** Problems as `line:column path: message`, the way tests compare them. */
+/** Formats problems as `line:column path: message` for comparison. */
 export function brief (problems: readonly Problem[]): string[] {
   return problems.map(({ line, column, source, path, message, suggestion }) => {
     const place = line === null ? source ?? '-' : `${line}:${String(column)}`

@@ -113,7 +113,7 @@ t.test('each kind of mistake', async (t) => {
   check('plugins: { runners: { module: ./x.js } }',
     ['1:23 plugins.runners.module: is only for plugins of your own; runners is part of svc'])
   check('node_overrides: { "a.b": { keep: 1 } }', ['1:28 node_overrides."a.b".keep: unknown key'])
-  // Disabled plugins are checked as well, but need nothing
+  // Disabled plugins are checked as well, but required keys may be missing
   check('plugins: { runners: { enabled: false, threads: 0 } }',
     ['1:39 plugins.runners.threads: expected a whole number from 1 to 64, found 0'])
   check('plugins: { guest: { module: ./guest.js } }', ['1:12 plugins.guest.city: is missing; expected text'],
@@ -128,7 +128,7 @@ t.test('each kind of mistake', async (t) => {
   }
   check('plugins: { Mine: { module: mine } }',
     ['1:12 plugins.Mine: a plugin name consists of lower-case letters, digits and single dashes'])
-  // Rules over several values
+  // Rules that involve several values
   check('limits: { headers_timeout_seconds: 40 }',
     ['1:11 limits.headers_timeout_seconds: is above limits.request_timeout_seconds: 40 > 30'])
   check('access: { local: [read, invok] }', ['1:25 access.local[1]: there is no authority "invok" [invoke]'],

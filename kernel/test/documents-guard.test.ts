@@ -14,7 +14,7 @@ function nested (levels: number): unknown {
   return value
 }
 
-/** The update of a document that was written without our code. */
+/** An update of a document that was written with plain Yjs. */
 function foreign (write: (doc: Y.Doc) => void): { update: Uint8Array, client: number } {
   const doc = new Y.Doc()
   write(doc)
@@ -35,7 +35,7 @@ t.test('T-Y08: what the one writer would not have sent is refused', (t) => {
   check('an entry', entry('a', { b: [1, 'x', null, true] }), null)
   check('16 levels', entry('a', nested(16)), null)
   check('17 levels', entry('a', nested(17)), /more than 16 levels/)
-  // The depth that the decoder itself reaches depends on the stack.
+  // The decoder may fail first, at a depth that depends on the stack.
   check('5,000 levels', entry('a', nested(5000)), /more than 16 levels|call stack/)
   check('a key __proto__', entry('__proto__', 1), /the name __proto__/)
   check('a part constructor', entry('a/constructor/b', 1), /the name constructor/)
@@ -61,10 +61,10 @@ t.test('T-Y08: what the one writer would not have sent is refused', (t) => {
   t.end()
 })
 
-/** Parent of the first item: the root by its name. */
+/** Encoded parent of the first item: the root type by name. */
 const ROOTED = [...Buffer.from(ROOT)]
 
-/** Bytes of an update by hand: blocks of structs, then deletions. */
+/** Builds an update byte by byte: structs, then deletions. */
 function bytes (...numbers: number[]): Uint8Array {
   const out: number[] = []
   for (let n of numbers) {
@@ -125,7 +125,7 @@ t.test('T-Y08: 20,000 mutated updates change nothing or the contents of entries 
       refused++
       continue
     }
-    // On a copy, since the next round needs the unchanged document.
+    // Applied to a copy, since the next iteration needs the unchanged document.
     const copy = new KvDoc(owner.writer)
     copy.apply(before)
     if (copy.apply(mutated) === null) rebuilt++
@@ -185,7 +185,7 @@ t.test('a document of keys and values', (t) => {
   t.ok(Object.isFrozen(replica.live.get('d')) && Object.isFrozen(owner.live.get('d')))
   t.equal(owner.own, true)
   t.equal(replica.own, false)
-  // No writer produces a second entry of one key.
+  // svc's writer never leaves two live entries with the same key.
   const twice = foreign((doc) => { for (const val of [1, 2]) entry('a', val)(doc) })
   const other = new KvDoc(twice.client)
   t.match(other.check(twice.update), { end: 2 })

@@ -1,8 +1,8 @@
 import { Duplex } from 'node:stream'
 
-/** Two ends of one connection in memory; Node 22 has a built-in one. */
+/** Two ends of an in-memory connection, as `duplexPair` of Node 22 gives them. */
 export function duplexPair (): [Duplex, Duplex] {
-  /** By end: called when its other end can write again. */
+  /** Callbacks by end, called when the other end can write again. */
   const blocked: ((() => void) | undefined)[] = []
   const make = (self: 0 | 1): Duplex => new Duplex({
     read () {

@@ -1,4 +1,4 @@
-/** The kernel's support for routes of foreign APIs: their error format, headers and additional ports. */
+/** Tests the kernel's support for foreign APIs: error formats, headers and additional ports. */
 import { createServer } from 'node:net'
 import { networkInterfaces } from 'node:os'
 import t from 'tap'
@@ -60,7 +60,7 @@ const probe = (
   return { routes: { fine: () => ({ fine: true }), named: () => ({}), bad } }
 })
 
-/** Resolves once `look` returns a value. */
+/** Polls `look` and resolves once it returns a value. */
 async function until<T> (look: () => T | null | undefined): Promise<T> {
   for (;;) {
     const found = look()

@@ -1,4 +1,4 @@
-/** The guards of a request, one by one: its caller, its origin, and the limits of members. */
+/** Tests each guard of a request by itself: caller, origin, and the limits of members. */
 import t from 'tap'
 import { authorize, createAccess } from '../http/access.js'
 import { CallerSchemes } from '../http/callers.js'
@@ -9,7 +9,7 @@ import type { Arrival, CallerScheme } from '../api/callers.js'
 
 const caller: Caller = { id: 'who', mode: 'direct', authorities: new Set(['read']) }
 
-/** The reason of the refusal; null for none. */
+/** Reason of the error that `ask` throws; null if it does not throw. */
 function reasonOf (ask: () => unknown): string | null {
   try {
     ask()

@@ -50,7 +50,7 @@ const get = (path: string, headers = ''): string => `GET ${path} HTTP/1.1\r\nhos
 const error = (status: number, reason: string): RegExp =>
   new RegExp(`^HTTP/1\\.1 ${status} [^]*"reason":"${reason}"[^]*"detail":`)
 
-/** Bytes to send, and the expected answer. */
+/** Raw bytes to send, with the expected answer. */
 const rows: [title: string, sent: string, says: RegExp, never?: RegExp][] = [
   ['an offer of h2c, as Java and curl --http2 make it', post('/echo', JSON_TYPE +
   'connection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\nhttp2-settings: AAMAAABk\r\n'),
@@ -169,7 +169,7 @@ t.test('a listed page, extension or app may send what headers it likes', async (
   }
 })
 
-/** Sends bytes and collects the answer; a second request then closes the connection. */
+/** Sends raw bytes and collects the answer; a second request then closes the connection. */
 function ask (url: URL, sent: string): Promise<string> {
   const end = `GET /the-end HTTP/1.1\r\nhost: ${url.host}\r\nconnection: close\r\n\r\n`
   return new Promise((resolve) => {

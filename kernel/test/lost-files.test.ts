@@ -14,7 +14,7 @@ interface Row {
   title: string
   files: Record<string, string>
   alone?: boolean
-  /** Null if the home may start. */
+  /** Expected message; null if the home may start. */
   says: RegExp | null
 }
 

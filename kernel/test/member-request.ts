@@ -4,7 +4,7 @@ import { kernelError } from '../api/errors.js'
 import { CALLER_HEADER, writeCaller } from '../http/forwarded.js'
 import type { MemberRequest, MemberResponse } from '../api/services.js'
 
-/** Sends a request between members over the connection in `by`, as their links do. */
+/** Sends a request between members over the connection `by`, as a real link would. */
 export async function memberRequest (
   by: http.RequestOptions, { method, path, headers: given, body, caller, signal }: MemberRequest
 ): Promise<MemberResponse> {

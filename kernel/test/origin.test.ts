@@ -75,7 +75,7 @@ t.test('whose page an origin is', (t) => {
     ['*', [lan], null], ['', [lan], null],
     ['http://192.0.2.1:52425', [own], 'here'],
     ['http://127.0.0.1:52425', [here], 'here'], ['http://localhost:52425', [here], null],
-    // The program that listens there on this machine is not that member.
+    // A local program on the same port as a remote member is not that member.
     ['http://127.0.0.1:52425', [there], null], ['http://127.0.0.1:52425', [there, here], 'here'],
     ['http://127.0.0.1:52425', [{ ...here, address: undefined }], null],
     ['http://[::1]:80', [{ apiUrl: 'http://[::1]:80', address: '192.0.2.7:1' }], null],

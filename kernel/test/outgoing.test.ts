@@ -10,7 +10,7 @@ import type { Trust } from '../net/addresses.js'
 
 const publicOnes = ['8.8.8.8', '99.84.1.1', '172.32.0.1', '100.128.0.1', '2606:4700::1',
   '2a00:1450:4001::8a', '64:ff9b::808:808']
-/** In the own network: only hosts named in svc.yaml. */
+/** Addresses in local networks, to which only hosts named in svc.yaml may lead. */
 const localOnes = ['0.0.0.0', '0.1.2.3', '10.1.2.3', '100.64.0.1', '100.127.255.255', '127.0.0.1',
   '127.255.255.254', '172.16.0.1', '172.31.255.255', '192.0.0.1', '192.0.2.1', '192.168.1.1', '198.18.0.1',
   '198.51.100.7', '203.0.113.9', '240.0.0.1', '::', '::1', '::ffff:127.0.0.1', '::ffff:8.8.8.8',
@@ -34,7 +34,7 @@ const names: [host: string, named: boolean, anybody: boolean][] = [
   ['127.0.0.1', true, false],
   ['metadata.google.internal', false, false], ['METADATA.google.internal.', false, false],
   ['metadata', false, false], ['169.254.169.254', false, false], ['[::ffff:a9fe:a9fe]', false, false],
-  // Other spellings are those of a URL by then.
+  // The URL parser has already normalised other spellings of an address.
   [new URL('http://2852039166/').hostname, false, false],
   [new URL('http://0251.0376.0xa9fe/').hostname, false, false],
   [new URL('http://0177.1/').hostname, true, false], [new URL('http://2130706433/').hostname, true, false]
@@ -54,7 +54,7 @@ async function serve (
   return (server.address() as AddressInfo).port
 }
 
-/** Asks with names that resolve so; each lookup of a name takes its next answer. */
+/** Sends a request with fake name resolution; each lookup of a name takes its next answer. */
 async function ask (
   t: { teardown (fn: () => void): void }, url: string, trust: Trust, answers: Record<string, string[][]> = {}
 ): Promise<string> {
@@ -87,7 +87,7 @@ t.test('the address that was checked is the one that is connected to', async (t)
     [at('2130706433'), 'public', {}, /127\.0\.0\.1 is not/],
     [at('localhost'), 'public', {}, /local network/],
     [at('cdn.example'), 'public', { 'cdn.example': [['8.8.8.8', '192.168.0.1']] }, /192\.168\.0\.1 is not/],
-    // A name that is public when it is asked first, and this machine afterwards.
+    // DNS rebinding: a name that resolves to a public address first, then to this machine.
     [at('rebind.example'), 'public', { 'rebind.example': [['127.0.0.1'], ['8.8.8.8']] },
       /127\.0\.0\.1 is not/],
     [at('imds.example'), 'named', { 'imds.example': [['169.254.169.254']] }, /link-local/],

@@ -11,7 +11,7 @@ const decl = (id: string): CapabilityDecl => ({
   input_schema: { type: 'object' }
 })
 
-/** The contributions of plugins, on a node to which others have sent these entries. */
+/** The plugins' capabilities on a node that has received these document entries from others. */
 function contributed (entries: object[] = []): ReturnType<typeof createCapabilities> {
   const cluster = {
     sections: { section: () => ({ entries: () => entries }) },
@@ -20,7 +20,7 @@ function contributed (entries: object[] = []): ReturnType<typeof createCapabilit
   return createCapabilities({ node: { nodeId: 'own' }, cluster, callLimits: {} } as never)
 }
 
-/** A server that records registrations, and refuses `twice`. */
+/** A fake capability server that records registrations and refuses `twice`. */
 function recorder (): CapabilityServer & { served: string[], ended: string[] } {
   const served: string[] = []
   const ended: string[] = []

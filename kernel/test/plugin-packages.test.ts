@@ -11,7 +11,7 @@ import type { Setup } from '../plugins/load.js'
 const code = 'export default { manifest: { name: "demo", version: "1.0.0", kernel: "^1.0.0", ' +
   'summary: "S." }, start: () => ({}) }\n'
 
-/** A home in which the plugin `demo` lies as `svc plugin install` puts it there. */
+/** Creates a home with the plugin `demo` as `svc plugin install` would leave it. */
 function installed (t: Test): { home: string, folder: string, root: string } {
   const home = t.testdir({ plugins: { 'demo-1': { 'lib.js': 'x', 'index.js': code } } })
   const root = join(home, 'plugins/demo-1')

@@ -8,14 +8,14 @@ import type { Rig } from '../testing/index.js'
 setFlagsFromString('--expose-gc')
 const collect = runInNewContext('gc') as () => void
 const ROUNDS = 50
-/** Switches before the first measurement, while the engine compiles and fills caches. */
+/** Switches to run before the first measurement, while V8 still compiles and fills caches. */
 const WARM = 30
 const base = { version: '1.0.0', kernel: '^1.0.0', summary: 'A probe.' } as const
 const anything = { type: 'object' } as const
 const EchoService = defineService<object>('guest.echo')
 const stays = definePlugin({ ...base, name: 'stays' }, () => ({}))
 
-/** The context of each start of the guest; those of stopped ones may be collected. */
+/** The context of every start of the guest plugin; contexts of stopped plugins must be collectable. */
 const starts: WeakRef<object>[] = []
 const guest = definePlugin({
   ...base, name: 'guest',
@@ -56,7 +56,7 @@ const heap = (): number => {
   return process.memoryUsage().heapUsed
 }
 
-/** Everything outside the heap that a switch could leak. */
+/** Counts everything outside the heap that a switch could leak. */
 function held (rig: Rig): object {
   const { server } = rig.app
   const count = (of: typeof server | typeof process): object => Object.fromEntries(
@@ -72,7 +72,7 @@ t.test('a plugin that is switched fifty times leaves nothing behind', async (t) 
   const rig = await startPlugin(t, stays, { off: [guest] })
   await rig.listen()
   const turn = async (enabled: boolean): Promise<void> => {
-    // No assertions here: tap stores each of them.
+    // Makes no assertions here, since tap stores each assertion and would spoil the measurement.
     const { body } = await rig.inject({ method: 'POST', url: '/v1/plugins/guest', payload: { enabled } })
     const { statusCode } = await rig.inject({ url: '/guest' })
     if (statusCode !== (enabled ? 200 : 404)) throw new Error(`${statusCode} after ${body}`)

@@ -13,7 +13,7 @@ const stays = { manifest: { ...base, name: 'stays' }, start: () => ({}) } satisf
 const anything = { type: 'object' } as const
 const ClockService = defineService<{ now (): number }>('guest.clock')
 
-/** Declares one of everything that is visible from outside. */
+/** A plugin that declares one of each kind of externally visible part. */
 const guest = definePlugin({
   ...base, name: 'guest',
   authorities: { 'guest:look': 'Look.' },
@@ -67,7 +67,7 @@ const guest = definePlugin({
   }
 })
 
-/** Sends the given texts over a stream until the test ends it. */
+/** A plugin that streams the texts given to `send` until the test ends. */
 function host (): { plugin: Plugin, send: (text: string) => Promise<void> } {
   let send = async (_text: string): Promise<void> => {}
   const plugin = definePlugin({

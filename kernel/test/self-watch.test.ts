@@ -12,7 +12,7 @@ import type { Health } from '../plugins/health.js'
 const pause = (ms: number): Promise<void> => new Promise((resolve) => { setTimeout(resolve, ms) })
 const codes = (health: Health): string[] => health.snapshot().reasons.map((r) => r.code)
 
-/** A watched home, with a function that starts the next check. */
+/** Starts watching a home; returns a function that triggers the next check. */
 function watched (t: Test): { health: Health, home: string, look: () => Promise<void> } {
   const home = mkdtempSync(join(tmpdir(), 'svc-watch-'))
   mkdirSync(join(home, 'state'))
@@ -24,7 +24,7 @@ function watched (t: Test): { health: Health, home: string, look: () => Promise<
   return { health, home, look: async () => { await clock.advance(10_000) } }
 }
 
-/** Checks until `seen` holds: the disk answers asynchronously. */
+/** Repeats checks until `seen` is true, since the disk is read asynchronously. */
 async function until (look: () => Promise<void>, seen: () => boolean): Promise<void> {
   while (!seen()) {
     await look()
@@ -55,11 +55,11 @@ t.test('a home that is gone is state_not_durable, and mended when it is back', a
   t.match(health.snapshot(), { level: /warn|error/ })
 })
 
-/** Blocks this thread between two pauses in which the loop's timers run. */
+/** Blocks the event loop once, with a pause before and after in which timers run. */
 async function block (ms: number): Promise<void> {
   await pause(50)
   const end = performance.now() + ms
-  while (performance.now() < end) { /* nothing else gets its turn */ }
+  while (performance.now() < end) { /* keeps the event loop from running */ }
   await pause(50)
 }
 

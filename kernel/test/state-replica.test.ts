@@ -32,7 +32,7 @@ t.test('a state becomes entries, and they become the state', (t) => {
   t.end()
 })
 
-/** A reader of a replica, without a network: its document, and the bytes of every update. */
+/** An in-memory reader of a replica: its document, and the size in bytes of every update. */
 interface Follower { state (): State, keys (): string[], updates: number[], close (): void }
 
 interface Bench { clock: ManualClock, follow (): Promise<Follower>, change (next: State): Promise<void> }
@@ -87,7 +87,7 @@ function bench (t: { teardown (fn: () => void): void }, first: State): Bench {
 const NODES = 200
 const INSTANCES = 2000
 
-/** A large cluster, roughly as in /state. */
+/** A state of realistic shape for a large cluster. */
 function large (): State & { instances: Record<string, object>, runners: Record<string, object> } {
   const nodes = Array.from({ length: NODES }, (_, n) => `node-${n}`)
   const each = (of: (id: string) => unknown): State => Object.fromEntries(nodes.map((id) => [id, of(id)]))

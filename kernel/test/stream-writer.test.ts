@@ -4,7 +4,7 @@ import { openStream } from '../http/stream-writer.js'
 import { manualClock } from '../testing/index.js'
 import type { ServerResponse } from 'node:http'
 
-/** A response whose socket is full after that many writes, until `drain`. */
+/** A fake response whose socket is full after `accepts` writes, until `drain`. */
 function response (accepts: number): { raw: EventEmitter & { destroyed: boolean }, written: number[] } {
   const written: number[] = []
   const raw = Object.assign(new EventEmitter(), {

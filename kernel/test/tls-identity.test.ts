@@ -22,7 +22,7 @@ import type { IdentitySource, ServerIdentity } from '../http/tls/identity.js'
 const DAY_MS = 24 * 60 * 60 * 1000
 const NOW = Date.UTC(2030, 0, 1)
 
-/** Files of a pair from another authority; self-signed here, which makes no difference. */
+/** Key and certificate files as from another authority; self-signed, which makes no difference here. */
 function pair (
   home: string, { from = NOW - DAY_MS, until = NOW + 90 * DAY_MS, names = ['svc.example.net'] } = {}
 ): { cert: string, key: string } {
@@ -36,7 +36,7 @@ function pair (
   return files
 }
 
-/** The result for a client that trusts `ca`, at a name with the identity: `ok` or the error. */
+/** Connects as a client that trusts `ca` to a server with the identity; returns `ok` or the error. */
 async function asked (identity: ServerIdentity, ca: string, servername: string): Promise<string> {
   const server = createServer(tlsOf(identity), (_request, response) => { response.end('ok') })
   await new Promise<void>((resolve) => { server.listen(0, '127.0.0.1', resolve) })
@@ -118,7 +118,7 @@ t.test('the authority signs for no other name, whoever has its key', async (t) =
   for (const name of ['127.0.0.9', '10.1.2.3', '172.31.0.1', '192.168.1.1', '100.64.0.1', '::1', 'fd00::1']) {
     t.equal(await forged(name, ca), 'ok', name)
   }
-  // A public address of the node requires an authority that may sign for it.
+  // For a public address, the authority must be one that may sign for the address.
   const names = ['localhost', '198.51.100.7', '2001:DB8::1']
   const open = (): IdentitySource =>
     ownIdentity({ home, installId: 'i-1', names: () => names, now: () => Date.now() })
@@ -131,7 +131,7 @@ t.test('the authority signs for no other name, whoever has its key', async (t) =
   t.equal(await forged('198.51.100.7', wider), 'ok')
   t.equal(await forged('198.51.100.8', wider), 'permitted subtree violation')
   t.equal(opened(), wider)
-  // Replaces an authority without address constraints, from an earlier release.
+  // An authority without address constraints, as an earlier release created it, is replaced.
   const loose = makeCertificate({
     subject: 'svc node i-1', issuer: 'svc node i-1', publicKey, signer, serial: Uint8Array.of(8),
     from: Date.now() - DAY_MS, until: Date.now() + DAY_MS,

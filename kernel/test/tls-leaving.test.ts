@@ -1,4 +1,4 @@
-/** Clients that leave a TLS API in different ways, and a node that closes while they stay. */
+/** Tests clients that leave a TLS API in different ways, and a node that closes while clients stay. */
 import { once } from 'node:events'
 import { connect } from 'node:net'
 import { text } from 'node:stream/consumers'
@@ -43,7 +43,7 @@ const openOn = ({ server }: HttpListener): Promise<number> => new Promise((resol
 
 interface Client { raw: Socket, tls: TLSSocket }
 
-/** A client that has finished its side of the handshake. */
+/** A client that has finished its half of the TLS handshake. */
 async function arrive (t: Test, port: number): Promise<Client> {
   const raw = connect({ port, host: '127.0.0.1', allowHalfOpen: true }).on('error', () => {})
   const tls = connectTls({ socket: raw, rejectUnauthorized: false }).on('error', () => {})
@@ -52,7 +52,7 @@ async function arrive (t: Test, port: number): Promise<Client> {
   return { raw, tls }
 }
 
-/** Less than the 10 s that a handshake may take. */
+/** Milliseconds, well below the 10 s that a handshake may take. */
 const SOON_MS = 3000
 
 const ways: [title: string, leave: (client: Client) => void][] = [

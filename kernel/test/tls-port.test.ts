@@ -15,7 +15,7 @@ import type { Test } from 'tap'
 
 interface Rig { port: number, server: Server, ca: string, seen: string[], show: () => string }
 
-/** A TLS server that records its requests. */
+/** Starts a TLS server that records its requests. */
 async function start (t: Test): Promise<Rig> {
   const home = tempHome(t)
   const source = ownIdentity({ home, installId: 'i', names: () => ['localhost'], now: Date.now })
@@ -39,7 +39,7 @@ async function start (t: Test): Promise<Rig> {
   }
 }
 
-/** The complete answer of a server to plain bytes. */
+/** Sends plain bytes to a TLS port and returns the complete answer. */
 async function inClear (port: number, ...parts: (string | Buffer)[]): Promise<string> {
   const socket: Socket = connect(port, '127.0.0.1')
   let text = ''

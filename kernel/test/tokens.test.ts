@@ -104,7 +104,7 @@ t.test('a stored hash finds one token and none that is like it', async (t) => {
     t.equal(wellFormed(fitting), true)
     t.equal(tokens.check(fitting), undefined, 'and where it does, the hash is another')
   }
-  // The file does not reveal tokens: neither the hash nor anything derived from it is one.
+  // The file reveals no token: neither a stored hash nor anything derived from one works as a token.
   const text = readFileSync(join(home, homeFile.tokens), 'utf8')
   t.notOk(text.includes(token.slice('svc_app_'.length, 30)))
   const hash = /[0-9a-f]{64}/.exec(text)![0]

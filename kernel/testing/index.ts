@@ -1,4 +1,4 @@
-/** The test kit: one plugin alone on the real kernel. Exported as `svc/testing`. */
+/** Test library that runs one plugin alone on the real kernel; published as `svc/testing`. */
 export { fake, startPlugin } from './start-plugin.js'
 export type { Fake, Rig, StartOptions, TestContext } from './start-plugin.js'
 export { lacks, refusal, toolContext } from './tool-context.js'

@@ -1,14 +1,14 @@
 import type { Clock } from '../api/clock.js'
 
-/** A clock that moves only by `advance`. */
+/** A clock for tests whose time moves only by `advance`. */
 export interface ManualClock extends Clock {
-  /** Moves time forward and runs due timers in order; lets pending promises settle in between. */
+  /** Advances time and runs due timers in order; lets pending promises settle in between. */
   advance (ms: number): Promise<void>
 }
 
 interface Due { at: number, fn: () => void, everyMs: number | null }
 
-/** `startMs` is the wall time at the beginning; monotonic time begins at 0. */
+/** `startMs` is the initial wall time; monotonic time starts at 0. */
 export function manualClock (startMs = Date.UTC(2026, 0, 1)): ManualClock {
   let now = 0
   const due = new Set<Due>()

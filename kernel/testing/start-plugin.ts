@@ -35,7 +35,7 @@ import type { ManualClock } from './manual-clock.js'
 
 export interface Fake { id: string, instance: unknown }
 
-/** A typed stand-in for a service with only the parts that the test needs. Any other call throws its name. */
+/** A typed fake of a service with only the given parts. Any other part throws its name when used. */
 export function fake<T> (ref: ServiceRef<T>, parts: Partial<T>): Fake {
   const instance = new Proxy(parts, {
     get (target, key) {
@@ -49,31 +49,31 @@ export function fake<T> (ref: ServiceRef<T>, parts: Partial<T>): Fake {
 }
 
 /**
- * The part of a test context that `startPlugin` uses: tap's `t`, node:test's context, or anything with a
- * teardown.
+ * The part of a test context that `startPlugin` uses; tap's `t`, node:test's context, or any object with a
+ * teardown function.
  */
 export interface TestContext { teardown? (fn: () => unknown): unknown, after? (fn: () => unknown): unknown }
 
 export interface StartOptions {
-  /** Services the plugin consumes, or kernel services to replace. */
+  /** Fakes for services that the plugin consumes, or for kernel services to replace. */
   fakes?: readonly Fake[]
-  /** Authorities of the test's requests; all when absent. */
+  /** Authorities of the test's requests; all of them when absent. */
   allow?: readonly string[]
-  /** The plugin's slice of svc.yaml; validated and filled with defaults as in a real boot. */
+  /** The plugin's settings in svc.yaml; validated and filled with defaults as in a real boot. */
   config?: Record<string, unknown>
-  /** Values of the top-level keys the plugin owns. */
+  /** Values of the top-level settings that the plugin owns. */
   settings?: Record<string, unknown>
-  /** Further (real) plugins to start before it. */
+  /** Further real plugins to start before the tested one. */
   plugins?: readonly Plugin[]
   clock?: Clock
-  /** Bundled plugins that are switched off. */
+  /** Bundled plugins that count as disabled. */
   off?: readonly Plugin[]
   limits?: Partial<KernelOptions['limits']>
   callLimits?: KernelOptions['callLimits']
   allowedOrigins?: readonly string[]
-  /** Longest time a plugin's `start` may take, ms; 30 s when absent. */
+  /** Time limit in ms for a plugin's `start`; 30 s when absent. */
   startLimitMs?: number
-  /** False: invalid events and replies are counted instead of thrown, as in production. */
+  /** False to count invalid events and replies, as in production, instead of throwing. */
   strict?: boolean
 }
 
@@ -84,22 +84,22 @@ export interface Rig {
   inject (
     options: { method?: string, url: string, payload?: unknown, headers?: Record<string, string> }
   ): Promise<LightMyRequestResponse>
-  /** Every event emitted so far. */
+  /** All events emitted so far. */
   events: { kind: string, payload: Record<string, unknown> }[]
-  /** The conflicts raised now. */
+  /** Conflicts that are currently raised. */
   conflicts (): HealthReason[]
   /** A service the plugin provides. */
   service<T> (ref: ServiceRef<T>): T
   logged: { level: string, fields: Record<string, unknown>, message: string }[]
   clock: ManualClock
   home: string
-  /** Opens a real port on loopback and returns its URL. */
+  /** Opens a port on loopback and returns its URL. */
   listen (): Promise<string>
   stop (): Promise<void>
 }
 
 /**
- * Starts one plugin on the real kernel, without its `requires`: fakes replace the services that it consumes.
+ * Starts one plugin on the real kernel, without its `requires`; fakes replace the services it consumes.
  * Stops at the end of the test. Throws BootError as a real boot does.
  */
 export async function startPlugin (t: TestContext, plugin: Plugin, given: StartOptions = {}): Promise<Rig> {
@@ -141,7 +141,7 @@ export async function startPlugin (t: TestContext, plugin: Plugin, given: StartO
   }
 }
 
-/** The further plugins, preceded by the bundled server of capabilities if there are any. */
+/** The further plugins, preceded by the bundled capability server if any plugin has capabilities. */
 async function startedBefore (plugin: Plugin, { plugins = [], off = [] }: StartOptions): Promise<Plugin[]> {
   const all = [plugin, ...plugins, ...off]
   if (all.every(({ manifest }) => manifest.capabilities === undefined)) return [...plugins]
@@ -209,7 +209,7 @@ function kernelParts (plugin: Plugin, options: StartOptions, made: Made): Omit<K
   }
 }
 
-/** A cluster of one without a file. Tests can also act as a member, which may vouch for anything. */
+/** A single-node cluster without a file. Tests can also act as a member, which may vouch for anything. */
 function memoryCluster (node: NodeInfo, clock: Clock, log: Logger): ClusterHost {
   const { privateKey, publicKey } = newKeyPair('Ed25519')
   const privateKeyPem = privateKey.export({ type: 'pkcs8', format: 'pem' }).toString()
@@ -220,7 +220,7 @@ function memoryCluster (node: NodeInfo, clock: Clock, log: Logger): ClusterHost 
   return { ...alone, vouched: (_, authorities) => [...authorities] }
 }
 
-/** A svc.yaml in which only the plugins' switches can be changed. */
+/** A fake svc.yaml in which only the `enabled` settings of plugins can be changed. */
 function switchable (
   plugin: Plugin, options: StartOptions, config: ResolvedConfig
 ): Pick<KernelOptions, 'configApi' | 'reload'> {
@@ -267,7 +267,7 @@ function testNode (nodeId: string, home: string): NodeInfo {
   }
 }
 
-/** The settings of a svc.yaml with the test's values. Throws BootError naming the key. */
+/** Settings resolved from a svc.yaml with the test's values. Throws BootError naming the key. */
 function settingsOf (
   { manifest: { name } }: Plugin, all: readonly Plugin[], { config = {}, settings }: StartOptions
 ): ResolvedConfig {
@@ -278,7 +278,7 @@ function settingsOf (
   return resolved
 }
 
-/** The test's fakes; a consumed service without one throws its name on use. */
+/** The test's fakes; a consumed service without a fake throws its name when used. */
 function standIns (plugin: Plugin, { plugins = [], ...options }: StartOptions): Map<string, unknown> {
   const provided = plugins.flatMap(({ manifest: { provides = {} } }) =>
     Object.values(provides).map(({ id }) => id))

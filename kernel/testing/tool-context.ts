@@ -2,23 +2,23 @@ import { apiFailure } from '../cli/errors.js'
 import type { CliError } from '../cli/errors.js'
 import type { ToolContext } from '../cli/tool.js'
 
-/** A refusal for `toolContext`, worded like the node's. */
+/** An error for `toolContext`, worded like a node's refusal. */
 export function refusal (
   status: number, reason: string, message: string, details: Record<string, unknown> = {}
 ): CliError {
   return apiFailure(status, { code: status, reason, message, details }, message)
 }
 
-/** The refusal of a caller without the authority. */
+/** The refusal for a caller that lacks the authority. */
 export const lacks = (authority: string): CliError =>
   refusal(403, 'missing_grant', `The credential lacks the authority "${authority}".`, { authority })
 
-/** A tool's context in a test, with its requests. */
+/** A tool context for tests, with the recorded requests. */
 export interface ToolBench extends ToolContext { readonly asked: string[] }
 
 /**
- * A tool's context over recorded answers, by path; `/events?` matches that path with any query. A path
- * without an answer is one that the node lacks. `now` is ISO-8601.
+ * A tool context with canned answers by path; `/events?` matches that path with any query. A path
+ * without an answer is unknown to the node. `now` is ISO-8601.
  */
 export function toolContext (answers: Readonly<Record<string, unknown>>, now: string): ToolBench {
   const asked: string[] = []

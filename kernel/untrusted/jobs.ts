@@ -1,5 +1,5 @@
 /**
- * Runs jobs on untrusted input (model files, schemas of requests) in a child process. A worker thread is not
+ * Runs jobs on untrusted input (model files, request schemas) in a child process. A worker thread is not
  * enough: V8 aborts the whole process if a thread at its heap limit needs one more large allocation.
  */
 import { spawn } from 'node:child_process'
@@ -8,23 +8,23 @@ import { noInspector } from '../boot/inspector.js'
 import type { ChildProcess } from 'node:child_process'
 
 export interface JobBounds {
-  /** Wall time of one job, ms. */
+  /** Time limit of one job in ms of wall time. */
   deadlineMs: number
-  /** JavaScript heap of the process, which may use as much again outside it. */
+  /** JavaScript heap limit in MiB; the process may use as much again outside the heap. */
   heapMib: number
-  /** Size of the result as JSON. */
+  /** Size limit of the result in bytes of JSON. */
   resultBytes: number
-  /** Queued jobs, in total and per caller. */
+  /** Limits of queued jobs, in total and per caller. */
   waiting: number
   waitingOfOne: number
 }
 
-/** A call of a function that a module exports. Arguments and result are JSON. */
+/** A call to an exported function of a module. Arguments and result are JSON. */
 export interface Job {
   module: string
   name: string
   args: readonly unknown[]
-  /** Subject of error messages, such as `making its card`. */
+  /** Subject for error messages, such as `making its card`. */
   what: string
 }
 
@@ -35,7 +35,7 @@ export type JobReply =
 
 export type JobProblem = 'failed' | 'deadline' | 'memory' | 'too_large' | 'ended' | 'overloaded' | 'closed'
 
-/** A job without a result: it threw (`failed`), or met a limit. */
+/** Error of a job without a result: the job threw (`failed`) or exceeded a limit. */
 export class JobError extends Error {
   override readonly name = 'JobError'
   readonly reason: JobProblem
@@ -46,9 +46,9 @@ export class JobError extends Error {
   }
 }
 
-/** Limit for loading the module of a job, ms. */
+/** Time limit in ms for loading a job's module. */
 const LOAD_MS = 20_000
-/** An idle process is stopped after this time to free its memory, ms. */
+/** Milliseconds after which an idle process is stopped to free its memory. */
 const IDLE_MS = 30_000
 const ENTRY = new URL('./process.js', import.meta.url).href
 
@@ -56,7 +56,7 @@ const closed = ({ what }: Job): JobError => new JobError('closed', `${what} was 
 
 interface Waiting { job: Job, resolve: (json: string) => void, reject: (error: JobError) => void }
 
-/** A process that runs one job at a time. Callers with queued jobs take turns. */
+/** Runs jobs one at a time in a child process. Callers with queued jobs take turns. */
 export class UntrustedJobs {
   readonly #bounds: JobBounds
   readonly #waiting = new Map<string, Waiting[]>()
@@ -67,7 +67,7 @@ export class UntrustedJobs {
 
   constructor (bounds: JobBounds) { this.#bounds = bounds }
 
-  /** Undefined until the first job, and after an idle time. */
+  /** Pid of the child process; undefined before the first job and after an idle period. */
   get pid (): number | undefined { return this.#child?.pid }
 
   /** Throws JobError. */
@@ -88,7 +88,7 @@ export class UntrustedJobs {
     return JSON.parse(json) as T
   }
 
-  /** Rejects running and queued jobs. */
+  /** Rejects the running job and all queued jobs. */
   close (): void {
     this.#closed = true
     const left = [...this.#waiting.values()].flat()
@@ -115,7 +115,7 @@ export class UntrustedJobs {
   #start (): ChildProcess {
     const { heapMib } = this.#bounds
     const loaders = process.execArgv.filter((flag) => flag.startsWith('--import='))
-    // An abort must leave no core file. The shell is replaced by node.
+    // `ulimit -c 0` keeps an abort from writing a core file; `exec` replaces the shell with Node.
     const child = spawn('/bin/sh', ['-c', 'ulimit -c 0; exec "$0" "$@"', process.execPath, ...loaders,
       ...noInspector(), '--no-warnings', `--max-old-space-size=${heapMib}`, '--max-semi-space-size=8',
       '-e', 'import(process.argv[1])', ENTRY, String(2 * heapMib)],
@@ -141,7 +141,7 @@ export class UntrustedJobs {
     }
   }
 
-  /** V8 aborts a process that is out of memory; its watchdog and the system kill it. */
+  /** Rejects the running job. V8 aborts a process at its heap limit; the watchdog or the system kills it. */
   #gone (how: string): void {
     this.#child = null
     if (this.#running === null) return

@@ -1,4 +1,4 @@
-/** The child process of jobs.ts. */
+/** The child process that runs the jobs of jobs.ts. */
 import { Worker } from 'node:worker_threads'
 import { printable } from '../config/paths.js'
 import type { JobMessage, JobReply } from './jobs.js'
@@ -9,8 +9,8 @@ process.on('SIGUSR1', () => {})
 process.on('disconnect', () => { process.exit() })
 
 /**
- * A watchdog thread, since a job may block the main thread: ends the process if its node is gone (another
- * process is the parent then), or if its resident memory, heap or not, exceeds the limit.
+ * Watchdog thread, since a job may block the main thread. Ends the process if its node is gone (another
+ * process is the parent then) or if its resident memory, heap or not, exceeds the limit.
  */
 const WATCH = `const { workerData: { parent, bytes } } = require('node:worker_threads')
 setInterval(() => {

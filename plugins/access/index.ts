@@ -128,7 +128,7 @@ export default definePlugin({
         return made
       },
       revoke: async ({ params: { id }, caller }) => {
-        // Even if the disk fails, the cluster must learn of the revocation.
+        // The cluster must learn of the revocation even if the write to the token file fails.
         const known = await tokens.revoke(id).finally(revocations.tell)
         if (!known) throw error('token_not_found', `The token ${id} does not exist.`)
         emit('TokenRevoked', { id, by: caller.id })

@@ -1,10 +1,10 @@
 import type { Clock, Logger, Section, Tokens } from '../../kernel/index.js'
 
-/** Most revocations in the replicated document, whose 256 KiB all plugins share. */
+/** Most revocations in the replicated document, because all plugins share its 256 KiB. */
 const MOST = 500
 
 export interface RevocationOptions {
-  /** Token id to the token's expiry; empty if it had none. */
+  /** Maps a revoked token's id to its expiry, or to an empty string if it never expires. */
   section: Section<string>
   tokens: Pick<Tokens, 'list' | 'revoke' | 'revoked'>
   clock: Clock
@@ -33,7 +33,7 @@ export function createRevocations ({ section, tokens, clock, log, keep }: Revoca
         if (section.get(id) === undefined && !isOver(expires ?? '')) await keep(id, expires ?? '')
       }
     }),
-    /** Handler on the master. */
+    /** Command handler on the master; adds a revocation to the document. */
     command: ({ id, expires }: { id: string, expires: string }): Record<string, unknown> => {
       const known = [...section.entries()]
       for (const { key, value } of known) if (isOver(value)) section.remove(key)

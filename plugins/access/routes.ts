@@ -4,7 +4,7 @@ import type { RouteDecl } from '../../kernel/index.js'
 const text = { type: 'string' } as const
 const textOrNull = { type: ['string', 'null'] } as const
 
-/** Never includes the secret. */
+/** Token record in replies; never includes the secret. */
 const record = {
   type: 'object',
   additionalProperties: false,

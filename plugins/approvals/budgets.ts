@@ -1,6 +1,6 @@
 import type { Amount } from '../capabilities/service.js'
 
-/** Daily allowance (UTC) of a caller without approval, and the amount spent today; billionths of the unit. */
+/** A caller's daily allowance (UTC) without approval and the amount spent today, in 1e-9 units. */
 export interface Budget {
   readonly caller: string
   readonly unit: string
@@ -11,13 +11,10 @@ export interface Budget {
 export interface StoredBudgets { readonly day: string, readonly budgets: readonly Budget[] }
 
 export const BUDGETS_MOST = 1000
-/**
- * The file may be ahead of the spending by 1/STEPS of a budget, so a budget is written at most this often a
- * day.
- */
+/** Most writes per budget and day: the file may be ahead of the spending by 1/STEPS of the budget. */
 const STEPS = 20
 
-/** Validates the file: an invalid one could allow any amount. */
+/** Schema of the budget file, which is validated because an invalid file could allow any amount. */
 export const keptSchema = {
   type: 'object', required: ['day', 'budgets'],
   properties: {

@@ -75,7 +75,7 @@ export default definePlugin(manifest, (ctx) => {
   }
 })
 
-/** Throws HomeError, or Error for an invalid file. */
+/** Reads the budget file. Throws HomeError, or Error if the file is invalid. */
 function openBudgets (
   path: string, clock: Clock, problemOf: (value: unknown) => string | null
 ): Budgets {

@@ -34,8 +34,8 @@ export async function listOthers (
 }
 
 /**
- * Sends the decision to all other nodes, because only the node of the call has the approval. `decided` is
- * null if none has it.
+ * Sends the decision to all other nodes, because only the node that runs the call has the approval. `decided`
+ * is null if no other node has it.
  */
 export async function decideElsewhere (
   parts: PeerParts, id: string, body: Omit<Decision, 'by'>, { caller, signal }: Asking

@@ -9,10 +9,10 @@ export interface Approval {
   readonly capability: string
   readonly command_id: string
   readonly by: string
-  /** For example `0.02 EUR`. */
+  /** Formatted amount, for example `0.02 EUR`. */
   readonly cost: string
   readonly asked: string
-  /** When the request expires. */
+  /** Time at which the approval request expires. */
   readonly until: string
 }
 
@@ -78,7 +78,7 @@ export class PendingCalls {
     })
   }
 
-  /** The decided approval; null if the id is unknown here. */
+  /** Returns the decided approval, or null if this node does not know the id. */
   decide (id: string, { decision, reason }: Decision): Approval | null {
     const waiter = this.#waiting.get(id)
     if (waiter === undefined) return null
@@ -89,7 +89,7 @@ export class PendingCalls {
     return waiter.approval
   }
 
-  /** Rejects all pending calls: without the plugin they can no longer be approved. */
+  /** Rejects all pending calls, since they can no longer be approved without the plugin. */
   close (): void {
     for (const { approval: { id, cost, capability }, settle } of [...this.#waiting.values()]) {
       settle(kernelError('plugin_disabled',
@@ -98,7 +98,7 @@ export class PendingCalls {
     }
   }
 
-  /** Throws `overloaded`. */
+  /** Throws `overloaded` if the caller or the node has too many pending or recent requests. */
   #bound (caller: string): void {
     const of = this.list().filter(({ by }) => by === caller).length
     if (this.#waiting.size >= WAITING_MOST || of >= MAX_PENDING_PER_CALLER) {

@@ -13,7 +13,7 @@ export interface RetellParts {
 }
 
 const AFTER_MS = 10_000
-/** Most events emitted again. */
+/** Most events re-emitted after a start. */
 const MOST = 100
 const CALLER: Caller = { id: 'audit', mode: 'direct', authorities: new Set(['operator']) }
 
@@ -25,7 +25,7 @@ interface Page { events?: { event: { AuditRecorded?: AuditRecord } }[] }
  */
 export function emitMissedEvents (parts: RetellParts): () => void {
   const over = new AbortController()
-  // Later records emit their events anyway.
+  // Records written after the start emit their own events.
   const until = parts.chain.head?.seq ?? 0
   const cancel = until === 0 ? () => {} : parts.clock.after(AFTER_MS, () => {
     tellAgain(parts, until, over.signal).catch((error: unknown) => {

@@ -12,7 +12,7 @@ import { Refusals } from './refusals.js'
 import type { Audit, Change, Clock, Cluster, NodeView } from '../../kernel/index.js'
 import type { Verified } from './peers/gather.js'
 
-/** Interval in which a changed head is announced, ms. */
+/** Interval in ms at which a changed head is announced to other nodes. */
 const TELL_MS = 2000
 
 export default definePlugin(manifest, async (ctx) => {
@@ -104,14 +104,14 @@ function auditOf (chain: Chain, clock: Clock): Audit {
       const unrecorded = refusals.admit(who, clock.mono())
       if (unrecorded === null) return
       const more = unrecorded === 0 ? {} : { unrecorded }
-      // A refusal changes no state, so it is not awaited and may be lost on a full disk.
+      // A refusal changes no state, so its record is not awaited and may be lost on a full disk.
       chain.append({ who, how, what, detail: { ...detailOf(change), refused: { status, reason }, ...more } })
         .catch(() => {})
     }
   }
 }
 
-/** The named node, or all. Throws `node_not_found`. */
+/** The node that `ref` names, or all nodes without `ref`. Throws `node_not_found`. */
 function nodesOf (cluster: Cluster, ref: string | undefined): readonly NodeView[] {
   if (ref === undefined) return cluster.nodes()
   const node = cluster.resolve(ref)

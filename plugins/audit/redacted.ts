@@ -38,9 +38,7 @@ function inside (schema: JsonSchema | null, keyword: string): JsonSchema | null 
   return isObject(schema[keyword]) ? schema[keyword] as JsonSchema : {}
 }
 
-/**
- * True if the schema itself does not define the value: one of several alternatives might declare it a secret.
- */
+/** True without a definition of the value; some alternative (`anyOf`) might declare the value secret. */
 function isOpen (schema: JsonSchema): boolean {
   return !['type', 'enum', 'const'].some((word) => word in schema)
 }

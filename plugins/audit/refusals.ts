@@ -1,7 +1,7 @@
 /** Refusals recorded per caller and hour; all requests without a credential share one caller. */
 export const REFUSALS_AN_HOUR = 10
 const HOUR_MS = 3_600_000
-/** Callers counted at the same time; each has a token or a grant of this cluster. */
+/** Most callers counted simultaneously; each has a token or a grant of this cluster. */
 const CALLERS = 1000
 
 export class Refusals {

@@ -12,10 +12,10 @@ import { symbolSubstitutes } from './text/symbols.js'
 import { SYMBOLS, vocabularyOf } from './vocabulary.js'
 
 const VOICES = 4096
-/** Symbols per run of a Piper voice, and tokens of Kokoro's context. */
+/** Most phoneme symbols per run, and Kokoro's context length in tokens. */
 const PIPER_SYMBOLS = 200
 const KOKORO_TOKENS = 510
-/** Work memory per byte of weights: copies while loading, and the runtime's arena for long sentences. */
+/** Bytes of work memory per byte of weights, for copies while loading and the arena for long sentences. */
 const ARENA = { piper: 3.6, kokoro: 2.9 } as const
 
 function memoryOf (
@@ -27,7 +27,7 @@ function memoryOf (
 
 const speech = { tasks: ['tts'], engine: 'onnx-tts', backends: ['cpu'], nLayers: 1 }
 
-/** Element types of TensorProto. */
+/** Element types in ONNX's TensorProto. */
 const FLOAT = 1
 const INT32 = 6
 const INT64 = 7
@@ -39,7 +39,7 @@ function needs (path: string, header: OnnxHeader, names: readonly string[]): voi
   throw new CardError(`${path} has no input ${missing.join(', ')}: it has ${has.slice(0, 20).join(', ')}`)
 }
 
-/** A Piper voice: a graph and its .onnx.json; undefined if the folder has none. @throws CardError */
+/** Finds a Piper voice (a graph and its .onnx.json); undefined if there is none. @throws CardError */
 async function findPiper (folder: Folder): Promise<ModelFacts | undefined> {
   const voices: [string, Fields][] = []
   for (const path of folder.matching(/\.onnx$/)) {
@@ -67,7 +67,7 @@ async function piperFacts (folder: Folder, path: string, json: Fields): Promise<
     throw new CardError(`${path} and ${path}.json do not match: the graph has ` +
       `${many ? 'several speakers' : 'one speaker'} (input sid), the configuration says ${speakers}`)
   }
-  // The bundled voice has Piper's inputs; its dataset names the origin.
+  // The bundled voice has the same inputs as Piper; only its `dataset` field tells them apart.
   const family = /^flite\b/.test(text(json, 'dataset') ?? '') ? 'flite' : 'piper'
   const { code, family: wide } = child(json, 'language')
   const codes = [code, child(json, 'espeak')['voice'], wide]
@@ -120,10 +120,10 @@ function piperVoices (json: Fields, language: string): CardVoice[] {
   return ids.map((id) => ({ id, name: id, language }))
 }
 
-/** Quantized graphs. Eight bits slow speech down on a CPU, so the smallest graph is not the best. */
+/** Names of quantized graphs, which are not preferred because 8-bit weights are slower on a CPU. */
 const REDUCED = /[._-](fp16|u?int8|q\d\w{0,15}|quantized|bnb4)\.onnx$/
 
-/** Exporters use different names for the same input. */
+/** Names of the token input, which differ between exporters. */
 const TOKENS = ['input_ids', 'tokens']
 const isKokoro = (header: OnnxHeader): boolean => {
   const has = new Set(header.inputs.map(({ name }) => name))
@@ -131,7 +131,7 @@ const isKokoro = (header: OnnxHeader): boolean => {
 }
 
 /**
- * Kokoro: a graph, style packs, and a vocabulary in config.json or tokenizer.json (default: v1.0's).
+ * Finds a Kokoro model: a graph, style packs and a vocabulary in config.json or tokenizer.json (else v1.0's).
  * Undefined if the folder has none. @throws CardError
  */
 async function findKokoro (folder: Folder): Promise<ModelFacts | undefined> {
@@ -162,12 +162,12 @@ async function findKokoro (folder: Folder): Promise<ModelFacts | undefined> {
   }
 }
 
-/** Element types of the inputs; exports keep these in float32 whatever the weights' type. */
+/** Accepted element types of the inputs. Floats are float32 even in exports with quantized weights. */
 const TYPES: Readonly<Record<string, readonly number[]>> = {
   input_ids: [INT64], tokens: [INT64], style: [FLOAT], speed: [FLOAT, INT32]
 }
 
-/** Accepts the types of the public exports. @throws CardError for others */
+/** Checks input and output types against the public exports. @throws CardError if one differs */
 function checkTypes (path: string, { inputs, outputs }: OnnxHeader): void {
   const ports = [...inputs.map((port) => ({ ...port, types: TYPES[port.name] })),
     ...outputs.slice(0, 1).map((port) => ({ ...port, types: [FLOAT] }))]
@@ -183,10 +183,10 @@ function checkTypes (path: string, { inputs, outputs }: OnnxHeader): void {
   }
 }
 
-/** Voices of separate pack files. @throws CardError for a size that is not a multiple of a row */
+/** Names of voices with one style file each. @throws CardError if a file is not a whole number of rows */
 function singlePacks (folder: Folder, packs: readonly string[]): string[] {
   return packs.map((pack) => {
-    // Checks only the size: files with this extension may be something else.
+    // Any file may end in .bin, so check at least its size.
     const bytes = folder.size(pack)
     if (bytes === 0 || bytes % STYLE_ROW !== 0) {
       throw new CardError(`style pack ${pack} has ${bytes} bytes, not a multiple of ${STYLE_ROW}`)
@@ -196,7 +196,7 @@ function singlePacks (folder: Folder, packs: readonly string[]): string[] {
 }
 
 /**
- * Voices in archives, by their directories; the arrays are not read. @throws CardError for an invalid archive
+ * Names of the voices in ZIP archives, from their directories only. @throws CardError for an invalid archive
  */
 async function archivedPacks (folder: Folder, archives: readonly string[]): Promise<string[]> {
   const voices: string[] = []
@@ -212,7 +212,7 @@ async function archivedPacks (folder: Folder, archives: readonly string[]): Prom
   return voices
 }
 
-/** Voices in supported languages. @throws CardError if there is none */
+/** Keeps the voices in supported languages. @throws CardError if none is left */
 function withRules (voices: readonly string[]): string[] {
   const spoken = voices.filter((voice) => {
     const language = kokoroLanguage(voice)
@@ -262,7 +262,7 @@ async function kokoroFacts (
   }
 }
 
-/** `af_heart` is Heart, a female voice of American English. */
+/** Derives a voice's card from its id; `af_heart` is Heart, a female voice of American English. */
 function kokoroVoice (id: string): CardVoice {
   const [, sex, name] = /^[a-z]([fm])_(.+)$/.exec(id) ?? []
   const language = kokoroLanguage(id)?.code ?? ''

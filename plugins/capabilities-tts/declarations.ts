@@ -9,7 +9,7 @@ export const MEDIA_TYPES: Readonly<Record<string, string>> = {
   pcm: 'audio/pcm'
 }
 
-/** Longest text in characters: about two hours of speech. */
+/** Longest accepted text, in characters (about two hours of speech). */
 const TEXT_LENGTH = 100_000
 
 export const inputSchema = {
@@ -35,7 +35,7 @@ export const inputSchema = {
   }
 } as const
 
-/** Fields of a streamed chunk besides its bytes. */
+/** Schema of the fields that a streamed chunk has besides its audio bytes. */
 export const outputChunkSchema = {
   $schema: 'https://json-schema.org/draft/2020-12/schema',
   type: 'object',

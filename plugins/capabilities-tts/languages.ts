@@ -1,10 +1,10 @@
-/** Languages of Kokoro's voices, by the first letter of a voice's id. */
+/** Languages of Kokoro's voices; the first letter of a voice id selects one. */
 export interface KokoroLanguage {
   code: string
   espeak?: string
 }
 
-/** English needs no espeak: this plugin's front end reads it. */
+/** Kokoro's languages by letter. English needs no espeak, because this plugin's front end reads it. */
 export const KOKORO_LANGUAGES: Readonly<Record<string, KokoroLanguage>> = {
   a: { code: 'en-us', espeak: 'en-us' },
   b: { code: 'en-gb', espeak: 'en-gb' },
@@ -17,7 +17,7 @@ export const KOKORO_LANGUAGES: Readonly<Record<string, KokoroLanguage>> = {
   z: { code: 'zh' }
 }
 
-/** The language of a Kokoro voice id (`af_heart`: American English). */
+/** The language of a Kokoro voice id; `af_heart` has American English. */
 export function kokoroLanguage (voice: string): KokoroLanguage | undefined {
   const letter = /^([a-z])[fm]_/.exec(voice)?.[1] ?? ''
   return Object.hasOwn(KOKORO_LANGUAGES, letter) ? KOKORO_LANGUAGES[letter] : undefined
@@ -29,7 +29,7 @@ export const languageCode = (code: string): string => code.toLowerCase().replace
 /** Whether this plugin's front end reads the language without espeak. */
 export const isEnglish = (code: string): boolean => /^en(-|$)/.test(languageCode(code))
 
-/** Optional package for languages other than English; GPL-3.0. */
+/** The optional package (GPL-3.0) for languages other than English. */
 export const PHONEMIZER = 'piper-phonemize'
 export const PHONEMIZER_COMMAND = `npm install ${PHONEMIZER}`
 

@@ -1,7 +1,7 @@
-/** Maps OpenAI's names of models and voices to models and voices of the cluster. */
+/** Maps OpenAI's model and voice names to the cluster's models and voices. */
 import type { ModelCard } from '../../kernel/index.js'
 
-/** OpenAI's speech models, including dated releases. */
+/** Matches OpenAI's speech model names, including dated releases. */
 const MODELS = /^(tts-1(-hd)?(-1106)?|gpt-4o-mini-tts(-\d{4}-\d{2}-\d{2})?)$/
 
 const VOICES: ReadonlySet<string> = new Set([
@@ -23,7 +23,7 @@ export function renamed (aliases: Readonly<Record<string, string>>, name: string
   return Object.hasOwn(aliases, name) ? aliases[name]! : name
 }
 
-/** Placed voices come before the bundled one; then by name, so that all nodes agree. */
+/** Sorts placed voices before the bundled one, then by name, so that all nodes choose the same model. */
 const order = (a: Speaker, b: Speaker): number =>
   Number(b.ready) - Number(a.ready) ||
   Number(a.card.modelId.startsWith('svc/')) - Number(b.card.modelId.startsWith('svc/')) ||
@@ -39,7 +39,7 @@ export function modelFor (name: string, aliases: Aliases, speakers: readonly Spe
 
 /**
  * Resolves a voice name: an alias, the voice with that id, or OpenAI's name in another scheme (`af_alloy`).
- * Unknown names of OpenAI give undefined (the default voice); other names stay.
+ * OpenAI names without a match give undefined (the default voice); other names are returned unchanged.
  */
 export function voiceFor (name: string, aliases: Aliases, card: ModelCard | undefined): string | undefined {
   const asked = renamed(aliases.voices, name)

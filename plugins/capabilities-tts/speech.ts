@@ -49,7 +49,7 @@ interface SpeechParts {
   aliases: Aliases
 }
 
-/** Fields that are passed to the engine unchanged. */
+/** Request fields that are passed to the engine unchanged. */
 const SAME = [
   'speed', 'streaming_interval', 'lang_code',
   'temperature', 'top_p', 'top_k', 'repetition_penalty', 'max_tokens', 'seed'
@@ -71,10 +71,10 @@ export function toTask (
   return task
 }
 
-/** OpenAI's clients expect usage; speech has no tokens. */
+/** OpenAI clients expect token usage, although speech has no tokens. */
 const NO_TOKENS = { input_tokens: 0, output_tokens: 0, total_tokens: 0 }
 
-/** The events of `stream_format: sse`; null for frames without an event. */
+/** Converts a frame to an event of `stream_format: sse`; null for frames without an event. */
 export function speechEvent (frame: ServedFrame): string | null {
   const event = (value: object): string => `data: ${JSON.stringify(value)}\n\n`
   switch (frame.kind) {

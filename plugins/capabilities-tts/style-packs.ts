@@ -1,23 +1,23 @@
 /**
- * Kokoro's style packs: float32 rows of 256 values, one row per length of the phoneme string. Either a file
- * of raw values per voice (`voices/af_heart.bin`), or a NumPy archive (`voices-v1.0.bin`, a ZIP of `.npy`
- * files named after the voices).
+ * Reads Kokoro's style packs: float32 rows of 256 values, one row per phoneme string length. They come as one
+ * raw file per voice (`voices/af_heart.bin`) or as a NumPy archive (`voices-v1.0.bin`, a ZIP of `.npy` files
+ * named after the voices).
  */
 import { inflateRawSync } from 'node:zlib'
 
-/** 128 values for the decoder, 128 for the prosody. */
+/** Values per row: 128 for the decoder and 128 for the prosody. */
 export const STYLE_WIDTH = 256
 export const STYLE_ROW = STYLE_WIDTH * 4
 
 export const PACK_FILE = /(^|\/)voices\/[^/]+\.bin$/
 export const PACK_ARCHIVE = /(^|\/)voices[^/]*\.(bin|npz)$/
 
-/** A voice in an archive: offset and compression of its entry. */
+/** A voice's entry in a ZIP archive: byte offset, sizes and compression. */
 export interface PackEntry { voice: string, at: number, packed: number, size: number, deflated: boolean }
 
-/** The archive's directory must be within this many bytes from the end: enough for 4,096 voices. */
+/** Bytes at an archive's end that must contain its directory; enough for 4,096 voices. */
 export const ARCHIVE_TAIL = 512 * 1024
-/** Limit for one pack; a real one has 510 rows and a header. */
+/** Limit on the bytes of one pack; real packs have 510 rows and a header. */
 const MOST_BYTES = 4096 * STYLE_ROW
 
 const END_OF_LIST = 0x06054b50
@@ -27,7 +27,7 @@ const LOCAL_ENTRY = 0x04034b50
 export const isArchive = (head: Uint8Array): boolean =>
   head.length >= 4 && Buffer.from(head.buffer, head.byteOffset, 4).readUInt32LE(0) === LOCAL_ENTRY
 
-/** The voices of an archive, by its last bytes; `tail` begins at offset `from`. @throws RangeError */
+/** Lists an archive's voices from its last bytes, `tail`, which begin at offset `from`. @throws RangeError */
 export function archiveVoices (tail: Uint8Array, from: number): PackEntry[] {
   const bytes = Buffer.from(tail.buffer, tail.byteOffset, tail.length)
   const end = bytes.lastIndexOf(Buffer.from([0x50, 0x4b, 5, 6]))
@@ -66,7 +66,7 @@ function entryOf (
   return { voice: name.slice(0, -'.npy'.length), at, packed, size, deflated: method === 8 }
 }
 
-/** The values of one voice. @throws RangeError for an invalid entry */
+/** Unpacks the style pack of one voice. @throws RangeError for an invalid entry */
 export function archivePack (archive: Uint8Array, { voice, at, packed, deflated }: PackEntry): Float32Array {
   const bytes = Buffer.from(archive.buffer, archive.byteOffset, archive.length)
   if (at + 30 > bytes.length || bytes.readUInt32LE(at) !== LOCAL_ENTRY) {
@@ -94,7 +94,7 @@ function fromNpy (npy: Buffer, voice: string): Float32Array {
   return packOf(npy.subarray(8 + wide + header), voice)
 }
 
-/** Raw values. @throws RangeError for a size that is not a multiple of a row */
+/** Reads a raw style pack. @throws RangeError for a size that is not a multiple of a row */
 export function packOf (bytes: Uint8Array, voice: string): Float32Array {
   if (bytes.length === 0 || bytes.length % STYLE_ROW !== 0) {
     throw new RangeError(`style pack ${voice} has ${bytes.length} bytes, not a multiple of ${STYLE_ROW}`)

@@ -1,4 +1,4 @@
-/** The effect of request fields in all families; shown verbatim in cards and docs. */
+/** How every voice family treats these request fields; shown verbatim in cards and docs. */
 const COMMON = {
   text: 'spoken; up to the size a request may have',
   response_format: 'mp3: mono, constant bit rate, the voice\'s own sampling rate',

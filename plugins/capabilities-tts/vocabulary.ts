@@ -1,4 +1,4 @@
-/** Kokoro-82M v1.0's vocabulary, for exports without JSON files: first id of each run, and its symbols. */
+/** Kokoro-82M v1.0's vocabulary, for exports without JSON files, as runs of a first id and its symbols. */
 const V1: ReadonlyArray<readonly [number, string]> = [
   [1, ';:,.!?'], [9, '—…"()“” \u0303ʣʥʦʨᵝ\uAB67AI'], [31, 'O'], [33, 'Q'], [35, 'ST'], [39, 'W'],
   [41, 'Yᵊabcdef'], [50, 'hijklmnopqrstuvwxyzɑɐɒæ'], [75, 'βɔɕç'], [80, 'ɖðʤə'], [85, 'ɚɛɜ'], [90, 'ɟ'],

@@ -19,14 +19,14 @@ const NEWEST = 0.2
 
 /**
  * Seconds until a new call would get a slot: the calls ahead of it run `concurrency` at a time for `meanMs`
- * each (null before the first call ends). From 1 to 60.
+ * each (null before the first call ends). Clamped to 1 to 60.
  */
 export function retryAfterSeconds (ahead: number, concurrency: number, meanMs: number | null): number {
   const estimate = Math.ceil(ahead * (meanMs ?? 0) / concurrency / 1000)
   return Math.min(MAX_RETRY_SECONDS, Math.max(1, estimate))
 }
 
-/** The caller with the fewest running calls; of several, the one that waits first. Pure. */
+/** The caller with the fewest running calls; on a tie, the first in `waiting`. Pure. */
 export function nextCaller (
   waiting: Iterable<string>, running: ReadonlyMap<string, number>
 ): string | undefined {
@@ -60,7 +60,7 @@ export class Admission {
   readonly #concurrency: number
   readonly #queue: number
   readonly #running = new Map<string, number>()
-  /** Waiting calls by caller, in order of turns. */
+  /** Waiting calls by caller; the order of the callers decides ties. */
   readonly #lanes = new Map<string, Waiter[]>()
   #active = 0
   #waiting = 0

@@ -3,17 +3,17 @@ import type { Clock, RouteSocket } from '../../kernel/index.js'
 
 /** Close codes of the capability session. */
 export const closeCodes = {
-  /** Neither a frame nor a JSON object, or an unknown kind. */
+  /** The message was neither a frame nor a JSON object, or had an unknown kind. */
   malformed: 4400,
   /** The peer read nothing, or sent no sign of life, for too long. */
   slow: 4408,
   stopping: 4410,
-  /** Sent invalid messages faster than it read the replies. */
+  /** The peer sent invalid messages faster than it read the replies. */
   flooding: 4429
 } as const
 
 const OPEN = 1
-/** RFC 6455 allows 123 bytes. */
+/** RFC 6455 allows 123 bytes for the reason in a close frame. */
 const REASON_CHARS = 120
 
 export interface SocketLimits {
@@ -67,7 +67,7 @@ export class BoundedSocket {
     await this.#sendNow(bytes)
   }
 
-  /** Sends only if the buffer has space; otherwise returns false. */
+  /** Sends the message if the buffer has space; otherwise drops it and returns false. */
   offer (bytes: Uint8Array): boolean {
     if (this.#ws.bufferedAmount + bytes.byteLength > this.#limits.bufferBytes) return false
     this.#sendNow(bytes).catch(() => {})
@@ -140,7 +140,7 @@ export class BoundedSocket {
     }
   }
 
-  /** Terminates at once: a peer that does not read would not read a close frame either. */
+  /** Terminates immediately, because a peer that does not read would not read a close frame either. */
   #drop (error: Error): void {
     this.#end(error)
     this.#ws.close(closeCodes.slow, error.message.slice(0, REASON_CHARS))

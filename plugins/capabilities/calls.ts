@@ -12,15 +12,15 @@ export class Call {
   readonly timeoutMs: number
   readonly startedMs: number
   readonly headers: Record<string, string> = {}
-  /** May be retried on another instance: no output can have reached the client yet. */
+  /** Whether another instance may retry the call, because no output has reached the client yet. */
   retry: boolean
   /** Undefined unless calls are traced. */
   trace: Trace | undefined
-  /** Time in the queue; null before it has a slot. */
+  /** Milliseconds in the queue; null before the call has a slot. */
   queuedMs: number | null = null
   readonly #clock: Clock
   readonly #controller = new AbortController()
-  /** Start of the current wait for the handler; null if it does not wait. */
+  /** Start of the current wait for the handler; null if the call does not wait. */
   #armedMs: number | null = null
   #stopDeadline: (() => void) | null = null
 
@@ -39,13 +39,13 @@ export class Call {
 
   get signal (): AbortSignal { return this.#controller.signal }
 
-  /** Only the first error counts. */
+  /** Aborts the call; only the first error counts. */
   fail (error: SvcError): void {
     this.close()
     this.#controller.abort(error)
   }
 
-  /** Restarts the wait for the handler. */
+  /** Restarts the timeout for the handler. */
   arm (): void {
     if (this.signal.aborted) return
     this.#armedMs = this.#clock.mono()
@@ -54,7 +54,7 @@ export class Call {
 
   disarm (): void { this.#armedMs = null }
 
-  /** Client activity restarts a running wait. */
+  /** Restarts a running timeout after client activity. */
   touch (): void {
     if (this.#armedMs !== null) this.arm()
   }
@@ -65,7 +65,7 @@ export class Call {
     this.#stopDeadline = null
   }
 
-  /** One timer for all waits, because there is a wait for each token. */
+  /** One timer for all timeouts of a call, because each token restarts the timeout. */
   #check (afterMs: number): void {
     this.#stopDeadline = this.#clock.after(afterMs, () => {
       this.#stopDeadline = null
@@ -92,7 +92,7 @@ export class CallTable {
   readonly #clock: Clock
   readonly #commands: Commands
   readonly #open = new Map<string, Map<string, Call>>()
-  /** Callbacks for the end of single calls. */
+  /** Called when a call ends. */
   readonly #watched = new Map<Call, () => void>()
   #count = 0
 
@@ -104,7 +104,7 @@ export class CallTable {
   get size (): number { return this.#count }
 
   /**
-   * Opens a call and starts its deadline; `close` removes it. Throws `invalid_request` if the caller has an
+   * Opens a call and starts its timeout; `close` ends both. Throws `invalid_request` if the caller has an
    * open call with this id, and `shutting_down`.
    */
   open (fields: { callId: string | null, capability: Capability, origin: CallOrigin, timeoutMs: number }):

@@ -24,7 +24,7 @@ export interface Capabilities extends CapabilityServer {
   readonly registry: Registry
   readonly handlers: ReturnType<typeof routeHandlers>
   readonly invocations: Invocations
-  /** Checks and runs calls; `invoker.calls` are the open ones. */
+  /** Checks and runs calls; `invoker.calls` has the open calls. */
   readonly invoker: Invoker
 }
 
@@ -33,7 +33,7 @@ export function createCapabilities (options: CapabilitiesOptions): Capabilities 
   const limits: CapabilityLimits = { ...defaultLimits, ...options.limits }
   const registry = new Registry(node.nodeId, options.off)
   const { cluster } = options
-  // A local plugin finds its runners itself: a node in between would only add a point of failure.
+  // Prefer a local plugin: it finds its runners itself, and another node would add a point of failure.
   const elsewhere = (id: string): string | null => registry.has(id) ? null : options.elsewhere?.(id) ?? null
   const remote = new Remote({ clock, node, limits, cluster, elsewhere })
   const invoker = new Invoker({

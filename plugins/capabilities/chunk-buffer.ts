@@ -1,4 +1,4 @@
-/** Memory limit for the buffered bytes of all raw streams. */
+/** Counts the buffered bytes of all raw streams against one limit. */
 export class BytePool {
   readonly #limit: number
   readonly #waiters = new Set<() => void>()
@@ -8,7 +8,7 @@ export class BytePool {
 
   get full (): boolean { return this.#used >= this.#limit }
 
-  /** Negative to release. */
+  /** Adds buffered bytes; a negative number releases bytes. */
   add (bytes: number): void {
     this.#used += bytes
     if (bytes < 0) for (const wake of [...this.#waiters]) wake()
@@ -75,10 +75,10 @@ export class ChunkBuffer<T> {
     this.#wakeConsumer()
   }
 
-  /** The producer is done; `value` goes into the terminal frame. */
+  /** Ends the queue; `value` goes into the terminal frame. */
   end (value: unknown): void { this.#finish({ value }) }
 
-  /** The producer failed; earlier chunks are still delivered. */
+  /** Ends the queue with an error; earlier chunks are still delivered. */
   fail (error: unknown): void { this.#finish({ error }) }
 
   ready (): BufferItem<T> | undefined {
@@ -145,14 +145,14 @@ export class ClientInput implements AsyncIterable<unknown> {
     this.#onChange()
   }
 
-  /** No more input; queued chunks are still delivered. */
+  /** Ends the input; queued chunks are still delivered. */
   end (): void {
     this.#ended = true
     this.#buffer.end(undefined)
     this.#onChange()
   }
 
-  /** The call is over; drops queued chunks. */
+  /** Ends the input when the call is over; drops queued chunks. */
   close (): void {
     this.#buffer.close()
     this.end()

@@ -3,18 +3,18 @@ import type { CapabilityDecl } from '../../kernel/index.js'
 import type { Amount } from './service.js'
 
 const NANO = 1_000_000_000
-/** `0.02 EUR`, or `0.00002 EUR * text`: per unit of a payload field. */
+/** `0.02 EUR` per call, or `0.00002 EUR * text` per unit of the payload field `text`. */
 const PART = /^(\d{1,6})(?:\.(\d{1,9}))? ([A-Z]{3,5})(?: \* ([A-Za-z_][A-Za-z0-9_]{0,63}))?$/
 
-/** Cost of a call: a fixed amount, plus amounts per payload field; all in one unit. */
+/** Cost of a call: a fixed amount, plus amounts per payload field; all in the same currency. */
 export interface Cost {
   readonly unit: string
   readonly parts: readonly { readonly nano: number, readonly field: string | null }[]
 }
 
 /**
- * Parses `annotations.cost`: amounts with a unit, joined by ` + `. Each is per call or, with ` * field`, per
- * character of a string, item of a list, or one of a number. Null if the text is not valid.
+ * Parses `annotations.cost`: amounts with a currency, joined by ` + `. Each is per call or, with a field, per
+ * character of a string, per item of a list, or times a number. Null if the text is not valid.
  */
 export function readCost (text: string): Cost | null {
   const read = text.split(' + ').map((part) => PART.exec(part))

@@ -6,7 +6,7 @@ import type { FrameHeader } from './frames/frames.js'
 import type { ChunkBuffer, BufferLimits, BufferItem } from './chunk-buffer.js'
 import type { FrameSink } from './framing.js'
 
-/** Destination of a call's frames, and when its response head is sent. */
+/** Where a call's frames go, and when the response head is sent. */
 export interface StreamTarget {
   /** Only media bytes are sent: the head waits for the first of them, and an abort cuts the connection. */
   readonly raw: boolean
@@ -14,7 +14,7 @@ export interface StreamTarget {
   readonly holdsHead?: boolean
   /** A lost call may be retried before its first chunk even though the head has been sent. */
   readonly retries?: boolean
-  /** A failure before the head is thrown instead of sent as frames. */
+  /** A failure before the response head is thrown instead of sent as frames. */
   readonly throwsEarly: boolean
   readonly room: BufferLimits
   open (headers: Readonly<Record<string, string>>): FrameSink
@@ -46,7 +46,7 @@ export async function deliver (
   } finally {
     stopCutting()
     buffer.close()
-    // Stops a running handler whose output has no reader any more.
+    // Stops a running handler that has lost its reader.
     call.fail(kernelError('cancelled', 'The call has ended.'))
   }
 }
@@ -95,7 +95,7 @@ const failure = (error: unknown): StreamEnd => {
   return { kind: known.reason === 'cancelled' ? 'cancelled' : 'failed', error: known }
 }
 
-/** Cuts a reader that keeps an ended call open: raw streams at once, framed ones after `graceMs`. */
+/** Cuts a reader that keeps an ended call open: raw streams immediately, framed ones after `graceMs`. */
 function cutAfterAbort (
   call: Call, writer: FrameWriter, target: StreamTarget, options: { clock: Clock, graceMs: number }
 ): () => void {
@@ -116,7 +116,7 @@ class FrameWriter {
   #sequence = 0
   #lost = false
   #release = (): void => {}
-  /** Trace of the write time of each frame. */
+  /** Records the write time of each frame in the call's trace. */
   readonly #writes: SpanSeries | undefined
 
   constructor (call: Call, target: StreamTarget) {
@@ -172,7 +172,7 @@ class FrameWriter {
     this.#release()
   }
 
-  /** A failed write ends the call: there is no reader for an error. */
+  /** A failed write ends the call without an error frame, which could not be delivered either. */
   #write (
     fields: Partial<FrameHeader> & Pick<FrameHeader, 'kind'>, bytes: Uint8Array | null = null
   ): Promise<void> | undefined {

@@ -15,7 +15,7 @@ export interface DriveOptions {
   clock: Clock
   log: Logger
   abandonMs: number
-  /** Error reasons that plugins declare, for engine errors. */
+  /** Looks up an error reason that a plugin declares, so that engine errors with it pass. */
   errorDecl: (reason: string) => ErrorDecl | undefined
 }
 
@@ -44,7 +44,7 @@ export async function runUnary (
 
 /**
  * Runs the handler of a streaming capability into the buffer. Requests a chunk only while the buffer has
- * space, and checks each. Never throws: the buffer ends or fails. `release` as in runUnary.
+ * space, and checks each chunk. Never throws, but ends or fails the buffer. `release` as in runUnary.
  */
 export async function runStream (
   call: Call, input: unknown, buffer: ChunkBuffer<CheckedChunk>, release: () => void, options: DriveOptions
@@ -78,7 +78,7 @@ export async function runStream (
   }
 }
 
-/** Releases the slot when the handler has ended, or after `abandonMs`. */
+/** Calls `release` when the handler has ended, or after `abandonMs`. */
 async function abandon (
   work: Promise<unknown>, call: Call, release: () => void, options: DriveOptions
 ): Promise<void> {
@@ -162,7 +162,7 @@ function checkChunk (
 }
 
 /**
- * Returns the length of the value as JSON. Throws `invalid_result` if the value does not match its schema or
+ * Checks a value; returns its JSON length. Throws `invalid_result` if the value does not match its schema or
  * is not JSON.
  */
 function checkValue (
@@ -170,7 +170,7 @@ function checkValue (
 ): number {
   const issues = check?.(value) ?? null
   if (issues !== null) throw invalidResult(issues, part, call, options)
-  // A string is sent as it is, so do not serialize each token only to measure it.
+  // A string is sent as it is, so avoid serializing each token only for its length.
   if (typeof value === 'string') return value.length
   try {
     const text = JSON.stringify(value) as string | undefined
@@ -187,7 +187,7 @@ function invalidResult (issues: readonly Issue[], part: string, call: Call, opti
   return kernelError('invalid_result', `${what}: ${field} ${message}`, { issues })
 }
 
-/** Declared errors pass; all others are logged and become `provider_error` without details. */
+/** Errors with a declared reason pass; all others are logged and become `provider_error` without details. */
 function knownError (error: unknown, call: Call, options: DriveOptions): SvcError {
   if (call.signal.aborted) return call.signal.reason as SvcError
   if (error instanceof SvcError) return error

@@ -5,18 +5,18 @@ import type { Frame } from './frames/frames.js'
 /** Destination of one call's frames, which are written sequentially. */
 export interface FrameSink {
   /**
-   * Resolves once the reader has accepted the frame, undefined if at once; rejects if the reader is gone or
+   * Returns undefined if the reader accepts the frame synchronously; rejects if the reader is gone or
    * too slow.
    */
   write (frame: Frame): Promise<void> | undefined
   end (): Promise<void>
-  /** Ends the connection without a regular end. */
+  /** Breaks the connection, so that the reader sees an incomplete response. */
   cut (): void
 }
 
 type Writer = Pick<StreamWriter, 'write' | 'end' | 'cut'>
 
-/** Writes `encode(frame)`; nothing for null. */
+/** Writes each frame with `encode`; skips it if `encode` returns null. */
 export function encodedSink (
   writer: Writer, encode: (frame: Frame) => Uint8Array | string | null
 ): FrameSink {
@@ -31,7 +31,7 @@ export function encodedSink (
 }
 
 /**
- * `text/event-stream`: sends a comment at once and after each `keepAliveMs` of silence, which reveals dead
+ * `text/event-stream`: sends a comment at the start and after `keepAliveMs` of silence, which reveals dead
  * peers.
  */
 export function eventSink (writer: Writer, clock: Clock, keepAliveMs: number): FrameSink {
@@ -61,7 +61,7 @@ export function eventSink (writer: Writer, clock: Clock, keepAliveMs: number): F
   }
 }
 
-/** Only the media bytes; every terminal except `completed` cuts the connection. */
+/** Writes only the media bytes; every terminal except `completed` cuts the connection. */
 export function rawSink (writer: Writer): FrameSink {
   let clean = true
   const sink = encodedSink(writer, ({ header: { kind }, media }) => {
@@ -106,7 +106,7 @@ function parseRange (text: string): Range[] {
   return [{ type, q: q >= 0 && q <= 1 ? q : 0 }]
 }
 
-/** The most specific range that matches the offer: 2 exact, 1 `audio/*`, 0 anything. */
+/** The most specific range that matches the offer; `exact`: 2 for equal, 1 for `audio/…`, 0 for any type. */
 function matchOf (offer: string, ranges: readonly Range[]): { q: number, exact: number } | null {
   const levels = ['*/*', `${offer.split('/')[0]}/*`, offer]
   for (const exact of [2, 1, 0]) {

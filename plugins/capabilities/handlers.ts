@@ -47,7 +47,7 @@ export function routeHandlers (host: RoutesHost) {
 
 type ListRouteRequest = RouteRequest<Pick<typeof routes.list, 'query'>>
 
-/** Not async: the local listing is answered synchronously. */
+/** Not async, so that the local listing is returned synchronously. */
 function listCapabilities (host: RoutesHost, request: ListRouteRequest): unknown {
   const { registry, remote } = host
   const { query: { node_id: ref }, member } = request
@@ -110,7 +110,7 @@ function httpTarget (host: RoutesHost, request: CallRouteRequest, capability: Ca
   }
   const { clock, limits } = host
   const raw = type === capability.mediaType
-  // The other node enforces its reader's limit, and that reader may be a media player.
+  // A forwarding node enforces the stall limit of its own reader, which may be a media player.
   const stallMs = raw || request.member !== null ? limits.mediaStallMs : limits.streamStallMs
   return {
     ...streamTarget(host, request, { raw, stallMs, contentType: type }, (writer) => {
@@ -119,7 +119,7 @@ function httpTarget (host: RoutesHost, request: CallRouteRequest, capability: Ca
         ? eventSink(writer, clock, limits.keepAliveMs)
         : encodedSink(writer, encodeFrame)
     }),
-    // The other node sends nothing before the first chunk either, or it would not ask for a retry.
+    // A forwarding node that requests a retry sends no head before the first chunk either.
     holdsHead: request.member !== null && wantsRetry(request.headers)
   }
 }
@@ -146,7 +146,7 @@ function streamTarget (
 export function createInvocations (host: RoutesHost): Invocations {
   return {
     async serve (request, options) {
-      // Calls passed between nodes do not use the plugin's route.
+      // Drop `viaMember`: requests for a plugin's route are never forwarded calls.
       const { viaMember: _, ...origin } = originOf(request)
       try {
         await host.invoker.serve(host.registry.named(options.as), (_input, call) => options.handler(call),

@@ -4,7 +4,7 @@ import type { Plugin } from '../../kernel/index.js'
 import type { CallOutcome } from './service.js'
 
 const plugin = definePlugin(manifest, async ({ clock, log, node, deps, effect }) => {
-  // Lazy: the command line loads the manifests of all plugins, and this import is large.
+  // Imported lazily, because the CLI loads all plugin manifests and this import is large.
   const { createCapabilities } = await import('./capabilities.js')
   const { host } = deps
   const listeners = new Set<(outcome: CallOutcome) => void>()

@@ -36,10 +36,10 @@ export interface InvokerOptions {
   limits: CapabilityLimits
   registry: Registry
   remote: Remote
-  /** Error reasons that plugins declare, for engine errors. */
+  /** Looks up an error reason that a plugin declares, so that engine errors with it pass. */
   errorDecl: (reason: string) => ErrorDecl | undefined
   tracers: Tracers | undefined
-  /** Without it, calls with a cost are refused. */
+  /** The service that approves costs; without it, calls with a cost are refused. */
   spending: () => Spending | undefined
   onOutcome: (outcome: CallOutcome) => void
 }
@@ -51,7 +51,7 @@ export class Invoker {
   readonly calls: CallTable
   readonly #options: InvokerOptions
   readonly #drive: DriveOptions
-  /** A capability that is registered again starts with an empty queue. */
+  /** Queues by registration, so that a capability that is registered again starts with an empty queue. */
   readonly #gates = new WeakMap<Capability, Admission>()
   /** The current queue by capability name. */
   readonly #newest = new Map<string, Admission>()
@@ -63,7 +63,7 @@ export class Invoker {
     this.#drive = { clock, log, errorDecl, abandonMs: options.limits.abandonMs }
   }
 
-  /** Omits capabilities without calls so far. */
+  /** The queues of all capabilities that have been called. */
   queues (): CallQueue[] {
     return [...this.#newest].map(([capability, { active, waiting }]) =>
       ({ capability, running: active, waiting }))
@@ -137,7 +137,7 @@ export class Invoker {
     return await deliver(call, buffer, target, { clock, graceMs: limits.graceMs, headHoldMs })
   }
 
-  /** Checks the request up to the revision, opens the call while `work` runs, and reports its outcome. */
+  /** Finds the requested capability, opens the call while `work` runs, and reports its outcome. */
   async #during<A, T> (
     request: CallRequest, origin: CallOrigin, accept: (c: Capability) => A,
     work: (call: Call, accepted: A) => Promise<{ answer: T, terminal: StreamEnd }>
@@ -176,7 +176,7 @@ export class Invoker {
     }
   }
 
-  /** Admission, size and input schema. Releases the slot on an error. */
+  /** Checks size and input schema, and takes a slot. Releases the slot on an error. */
   async #admit (call: Call, request: CallRequest): Promise<Admitted> {
     const { capability, signal } = call
     const { cost } = capability
@@ -203,10 +203,10 @@ export class Invoker {
     if (issues !== null) throw invalidPayload(issues, 'payload')
   }
 
-  /** Waits for approval of the cost; the wait does not count as time of the call. */
+  /** Waits for approval of the cost; the wait does not count towards the call's timeout. */
   async #pay (call: Call, cost: Cost, payload: unknown): Promise<void> {
     const { capability: { name }, commandId, origin: { caller, viaMember }, signal } = call
-    // The first node of the call has already asked.
+    // The node that forwarded the call has already obtained approval.
     if (viaMember === true) return
     const spending = this.#options.spending()
     if (spending === undefined) {

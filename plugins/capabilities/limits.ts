@@ -7,11 +7,11 @@ export interface CapabilityLimits {
   queue: number
   payloadBytes: number
   timeoutSeconds: number
-  /** Framed streams: buffer sizes, and the longest time without a read. */
+  /** Limits for framed streams: buffer sizes, and the time without a read after which the reader is cut. */
   streamChunks: number
   streamBytes: number
   streamStallMs: number
-  /** Raw media: players stop reading while their buffer is full, so more is buffered, for longer. */
+  /** Raw media: players stop reading while their buffer is full, so the limits are higher. */
   mediaBytes: number
   mediaTotalBytes: number
   mediaStallMs: number
@@ -21,16 +21,16 @@ export interface CapabilityLimits {
   abandonMs: number
   /** Grace period for the terminal frame of an aborted call. */
   graceMs: number
-  /** Interval of comments in a silent event stream. */
+  /** Interval between comments in a silent event stream. */
   keepAliveMs: number
   sessionCalls: number
   sessionBufferBytes: number
   sessionPingMs: number
   sessionDeadMs: number
-  /** Buffered client chunks of one call. */
+  /** Limits on the buffered client chunks of one call. */
   inputChunks: number
   inputBytes: number
-  /** Concurrent calls to one other node. */
+  /** Limit on concurrent calls to each other node. */
   remoteCalls: number
 }
 
@@ -60,7 +60,7 @@ export const defaultLimits: CapabilityLimits = {
 
 export const MAX_TIMEOUT_SECONDS = 300
 export const MAX_CALL_ID = 128
-/** The body limit of the route, larger than the payload limit so that earlier checks can answer first. */
+/** The body limit of the route, larger than the payload limit, so that earlier checks can answer first. */
 export const READ_LIMIT_BYTES = 2 * MIB
 export const SCHEMA_BYTES = 64 * KIB
 export const SCHEMA_DEPTH = 16

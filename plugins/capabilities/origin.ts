@@ -11,19 +11,19 @@ export interface CallOrigin {
   readonly requestId: string
   /** Aborted when the client disconnects. */
   readonly signal: AbortSignal
-  /** Set by a transport that needs the id before the call exists. */
+  /** Set by transports that need the command id before the call exists. */
   readonly commandId?: string
-  /** The client requested a retry after the loss of an instance. */
+  /** Whether the client requested a retry after the loss of an instance. */
   readonly retry?: boolean
-  /** Forwarded by another node, so it must be served here. */
+  /** Whether another node forwarded the call, which must then be served here. */
   readonly viaMember?: boolean
-  /** The caller chose this node: see `CapabilityCall`. */
+  /** Whether the caller chose this node; see `CapabilityCall`. */
   readonly pinned?: boolean
   readonly input?: AsyncIterable<unknown>
-  /** For the trace: time of arrival, monotonic ms, and the W3C `traceparent` header. */
+  /** For the trace: arrival time in monotonic ms, and the W3C `traceparent` header. */
   readonly arrivedMs?: number | undefined
   readonly traceparent?: string | undefined
-  /** The forwarding node traces the call and requests the trace of this node. */
+  /** Whether the forwarding node requests this node's trace of the call. */
   readonly recorded?: boolean
 }
 
@@ -49,12 +49,12 @@ export function wantsRetry (headers: Readonly<Record<string, string | undefined>
   return headers[RETRY_HEADER] === '1'
 }
 
-/** Adds the command id, which every response carries so that failures can be looked up. */
+/** Adds the command id to an error, because every response carries so that failures can be looked up. */
 export function withCommandId (error: unknown, commandId: string): unknown {
   return error instanceof SvcError ? withHeaders(error, { 'x-svc-command-id': commandId }) : error
 }
 
-/** Adds the task id, for the trace of the command. */
+/** Adds the task id to an error, to find the trace of the command. */
 export function withTaskId (error: unknown, taskId: string | undefined): unknown {
   return error instanceof SvcError && taskId !== undefined
     ? withHeaders(error, { 'x-svc-task-id': taskId })

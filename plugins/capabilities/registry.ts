@@ -17,16 +17,16 @@ export interface Capability {
   readonly descriptor: Descriptor
   readonly revision: string
   readonly mediaType: string | null
-  /** Concurrent calls, if more than the default. */
+  /** Limit on concurrent calls, if higher than the default. */
   readonly callsAtOnce?: number | undefined
-  /** Null if calls are free. */
+  /** Cost of a call; null if calls are free. */
   readonly cost: Cost | null
   readonly handler: (input: unknown, call: CapabilityCall) => unknown
   readonly input: Check
   readonly output: Check | null
   readonly inputChunk: Check | null
   readonly outputChunk: Check | null
-  /** Set if another node serves the calls: the slots for that node, used instead of local ones. */
+  /** Set if another node serves the calls, which then use the slots for that node. */
   readonly remote?: { readonly slots: Admission, readonly headHoldMs: number }
 }
 
@@ -102,7 +102,7 @@ function schemasProblems (decl: CapabilityDecl): string[] {
 }
 
 /**
- * The version with the pinned revision. `versions` are those of the id, `where` is the subject of the
+ * The version with the pinned revision. `versions` are all versions of the id, `where` is the subject of the
  * message, and `off` the disabled plugin that provides the capability. Throws like Registry.find.
  */
 export function chooseVersion<T extends { readonly revision: string }> (
@@ -165,7 +165,7 @@ export class Registry {
   }
 
   /**
-   * Finds by id, version and pinned revision. Throws `capability_not_found`, `version_mismatch`
+   * Finds a capability by id, version and pinned revision. Throws `capability_not_found`, `version_mismatch`
    * (details.versions) or `revision_mismatch` (details.revision: the current one).
    */
   find (id: string, version: string, revision: string): Capability {
@@ -174,7 +174,7 @@ export class Registry {
 
   has (id: string): boolean { return this.#byId.has(id) }
 
-  /** Finds by `id@version`. Throws `capability_not_found`. */
+  /** Finds a capability by `id@version`. Throws `capability_not_found`. */
   named (name: string): Capability {
     const at = name.lastIndexOf('@')
     const found = this.#byId.get(name.slice(0, at))?.get(name.slice(at + 1))
@@ -183,7 +183,7 @@ export class Registry {
       { capability_id: name })
   }
 
-  /** Sorted by id and version; cached until the next registration. */
+  /** The capabilities, sorted by id and version; cached until the next registration. */
   list (): Listing {
     this.#listing ??= this.#makeListing()
     return this.#listing
@@ -208,7 +208,7 @@ export class Registry {
 
 function capabilityOf (owner: string, decl: CapabilityDecl, handler: CapabilityHandler): Capability {
   const descriptor = structuredClone(descriptorOf(decl))
-  // Compiled by the first call: compiling all schemas would slow the start.
+  // Compile schemas at the first call, because compiling all of them would slow the start.
   const check = (schema: CapabilityDecl['output_schema']): Check | null =>
     schema === null || schema === undefined ? null : (value) => checkOf(schema)(value)
   const bounds = check(decl.input_bounds)

@@ -28,11 +28,11 @@ const ANSWER_MS = 5000
 const ANSWER_BYTES = 64 * 1024 * 1024
 /** Multiplies the other node's head delay, to allow for the round trip. */
 const HEAD_FACTOR = 1.5
-/** Added to the call's timeout, so that the other node's deadline comes first, ms. */
+/** Milliseconds added to the call's timeout, so that the other node's timeout ends first. */
 const HEAD_GRACE_MS = 5000
 /** Response headers that this node sets itself. */
 const OWN_HEADERS = ['x-svc-command-id', 'x-svc-request-id']
-/** The caller of this node's own lookups. */
+/** The caller for lookups that this node makes for itself. */
 const SELF: Caller = { id: 'node', mode: 'direct', authorities: new Set(['read']) }
 
 export interface RemoteOptions {
@@ -92,7 +92,7 @@ export class Remote {
    * `invalid_request`, `unreachable`.
    */
   async capability (node: NodeView, request: CallRequest, signal: AbortSignal): Promise<Capability> {
-    // A client that disconnects cancels, whatever reason its transport gives.
+    // If the client disconnects, the error is `cancelled`, whatever the signal's reason is.
     const { listing, mediaTypes } = await this.#fetch(node, SELF, signal).catch((error: unknown) => {
       throw error instanceof SvcError ? error : kernelError('cancelled', 'The client went away.')
     })
@@ -161,7 +161,7 @@ export class Remote {
 
   /**
    * Sends a request and processes its response with `read`. Throws the other node's error, or that of
-   * `failure`.
+   * `failure` below.
    */
   async #asked<T> (
     node: NodeView, question: Question, read: (answer: MemberResponse) => Promise<T>
@@ -219,7 +219,7 @@ export class Remote {
         accept, 'x-svc-command-id': call.commandId, ...(call.retry ? { [RETRY_HEADER]: '1' } : {}),
         ...traceHeaders(hop)
       },
-      // Command ids are unique; the caller's call_id may also be in use through another node.
+      // Use the command id as call_id, because the caller's own call_id may be in use through another node.
       body: {
         call_id: call.commandId, capability_id, version, descriptor_revision, timeout_seconds: seconds,
         payload: input, ...(target ?? null) === null ? {} : { target_node: node.installId }
@@ -235,7 +235,7 @@ export class Remote {
     return { cluster: cluster!, clock }
   }
 
-  /** Resolves for status 200. Throws the error of any other response. */
+  /** Opens a response with status 200; throws the error of any other response. */
   async #open (node: NodeView, question: Question): Promise<MemberResponse> {
     question.signal.throwIfAborted()
     const answer = await this.#parts.cluster.request(node.installId, question).catch((error: unknown) => {
@@ -289,7 +289,7 @@ function chunkOf ({ header: { payload, media }, media: bytes }: Frame): Capabili
   }
 }
 
-/** The cost of its calls. Throws `unreachable` for an invalid cost, or the call would be free. */
+/** The cost of a remote capability. Throws `unreachable` if it is invalid, so that the call is not free. */
 function costThere (node: NodeView, { annotations, id }: Listed): Capability['cost'] {
   const text: unknown = (annotations as Listed['annotations'] | undefined)?.['cost']
   if (text === undefined) return null
@@ -313,7 +313,7 @@ function isListing (value: unknown): value is Listing {
     ['id', 'version', 'revision', 'io_mode'].every((key) => typeof c[key] === 'string'))
 }
 
-/** The other node did not answer, or disconnected before the first chunk. */
+/** The error if the other node did not answer, or disconnected before the first chunk. */
 function unreachable (node: NodeView, what: string): SvcError {
   return kernelError('unreachable', `${sentence(node)} ${what}.`, { node_id: node.nodeId })
 }

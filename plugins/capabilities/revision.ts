@@ -15,7 +15,7 @@ export interface Descriptor {
   annotations: Readonly<Record<string, string>>
 }
 
-/** Missing schemas become null; other fields are omitted. */
+/** The descriptor of a declaration; missing schemas become null, undescribed fields are omitted. */
 export function descriptorOf (decl: CapabilityDecl): Descriptor {
   return {
     id: decl.id,

@@ -3,7 +3,7 @@ import { MAX_CALL_ID, MAX_TIMEOUT_SECONDS, READ_LIMIT_BYTES } from './limits.js'
 import { MAX_APPROVAL_SECONDS } from './service.js'
 import type { RouteDecl } from '../../kernel/index.js'
 
-/** Unknown fields are refused. */
+/** Body schema of a call; unknown fields are refused. */
 export const callSchema = {
   type: 'object',
   additionalProperties: false,

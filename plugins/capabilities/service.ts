@@ -9,7 +9,7 @@ export interface ServedFrame {
   kind: 'started' | 'chunk' | 'completed' | 'failed' | 'cancelled'
   payload: unknown
   media: Uint8Array | null
-  /** The error body of `failed`. */
+  /** The error body of a `failed` frame. */
   error: object | null
 }
 
@@ -45,11 +45,11 @@ export interface CallOutcome {
   kind: 'completed' | 'failed' | 'cancelled'
   reason: string | null
   seconds: number
-  /** Set by the handler; null without one. */
+  /** The task that the handler reported; null if there is none. */
   taskId: string | null
-  /** Forwarded to another node, which may have started it. */
+  /** Whether the call was forwarded to another node, which may have started it. */
   passedOn: boolean
-  /** Time in the queue; null if it got no slot. */
+  /** Seconds in the queue; null if the call got no slot. */
   queuedSeconds: number | null
 }
 
@@ -67,7 +67,7 @@ export interface Calls {
 export const CallsService = defineService<Calls>('capabilities.calls')
 
 export interface Amount {
-  /** As declared, such as `EUR`. */
+  /** Currency as the capability declares it, such as `EUR`. */
   readonly unit: string
   /** Billionths of the unit, an integer. */
   readonly nano: number
@@ -90,5 +90,5 @@ export interface Spending {
   allow (expense: Expense): Promise<void>
 }
 export const SpendingService = defineService<Spending>('capabilities.spending')
-/** Longest wait for an approval. */
+/** Limit on the wait for an approval. */
 export const MAX_APPROVAL_SECONDS = 600

@@ -21,7 +21,7 @@ export interface SessionOptions {
 interface SessionCall {
   controller: AbortController
   input: ClientInput
-  /** Null until the capability is known. */
+  /** Whether the call accepts chunks; null until its capability is known. */
   takesInput: boolean | null
   stopStall: () => void
 }
@@ -180,7 +180,7 @@ export class CapabilitySession {
     }
   }
 
-  /** Pauses reading while a handler has too much input; aborts the call if that lasts too long. */
+  /** Pauses reading while a handler has too much input; aborts the call if the pause lasts too long. */
   #regulate (call: SessionCall): void {
     call.stopStall()
     call.stopStall = () => {}
@@ -195,7 +195,7 @@ export class CapabilitySession {
     this.#socket.pause([...this.#calls.values()].some((c) => c.input.full))
   }
 
-  /** A refused call gets a terminal frame; any other problem becomes an `error` frame. */
+  /** Reports a refusal: a refused call gets a terminal frame; any other problem becomes an `error` frame. */
   #refuse (callId: string | null, error: SvcError, requestId: string = randomUUID()): void {
     const ends = callId !== null && !this.#calls.has(callId) && error.reason !== 'command_unknown'
     const kind = !ends ? 'error' : error.reason === 'cancelled' ? 'cancelled' : 'failed'

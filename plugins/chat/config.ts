@@ -3,7 +3,7 @@ import type { FromSchema } from '../../kernel/index.js'
 const count = (usual: number, description: string) =>
   ({ type: 'integer', minimum: 1, default: usual, description }) as const
 
-/** A `count` with an upper bound that the engines set. */
+/** A setting with an upper limit, which is also the default. */
 const atMost = (most: number, description: string) =>
   ({ ...count(most, description), maximum: most }) as const
 

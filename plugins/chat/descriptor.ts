@@ -13,7 +13,7 @@ const common = {
   annotations: {
     modality: 'text', latency: 'interactive', runtime: 'onnxruntime', stability: 'experimental'
   },
-  /** Requests wait at the runner that serves them; this only bounds the memory they use on a node. */
+  /** Requests wait at the runner that serves them; this limit only bounds their memory use on a node. */
   calls_at_once: 256
 } as const
 

@@ -97,7 +97,7 @@ function partsOf (ctx: Context<typeof manifest>): ApiParts {
       const card = runners.card(modelId)
       return card === undefined || card.support['images'] !== undefined
     },
-    // Half each, so that clients of one API cannot evict the conversations of the other.
+    // Anthropic threads and OpenAI responses get half each, so that neither can evict the other.
     threads: new ResponseStore(kept * MIB / 2),
     responses: new ResponseStore(kept * MIB / 2),
     loading: new Map(),

@@ -59,7 +59,7 @@ export const manifest = {
       refuses: refusesCard,
       batch: 16,
       overhead: 1.3,
-      // Measured with encoders, their memory arenas included.
+      // Measured with encoders, including onnxruntime's memory arenas.
       fixedBytes: 256 * 2 ** 20
     }
   },

@@ -1,4 +1,4 @@
-/** Characters that are compared, and new characters between two comparisons. */
+/** Characters at the end of an answer to examine, and new characters between two examinations. */
 const WINDOW = 4_000
 const STEP = 200
 /** Minimum length of a loop in characters, and minimum repetitions of its passage. */
@@ -21,7 +21,7 @@ export function loopFinder (): (piece: string) => boolean {
 function isLoop (text: string): boolean {
   for (let period = 1; period * LEAST_TIMES <= text.length; period++) {
     const end = text.slice(-Math.max(LEAST_CHARS, period * LEAST_TIMES))
-    // Base64 of equal bytes repeats too.
+    // Do not report Base64, in which equal bytes repeat legitimately.
     if (end.slice(period) === end.slice(0, -period)) return /[^\w+/=-]/.test(end)
   }
   return false

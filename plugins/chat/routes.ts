@@ -10,11 +10,11 @@ import { chatBody, completionBody } from './api/schema.js'
 import { detokenizeBody, tokenizeBody } from './api/tokens.js'
 import type { RouteDecl } from '../../kernel/index.js'
 
-/** Required fields of a route's response. */
+/** Response schema of a route with these required fields. */
 const reply = (...required: string[]) =>
   ({ reply: { type: 'object', required, properties: answerFields(required) } }) as const
 
-/** Shared by the routes that a model answers. */
+/** Declaration shared by all routes that a model answers. */
 const served = {
   method: 'POST', authority: 'invoke', stream: true, bodyLimit: BODY_BYTES,
   errors: [

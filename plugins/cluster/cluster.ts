@@ -24,7 +24,7 @@ import type { ClusterOptions, LinkPeer } from './options.js'
 import type { Sections } from './sections.js'
 
 interface Digest {
-  /** Node id of the process start. */
+  /** Node id, new at each process start. */
   readonly boot: string
   readonly observed: { readonly seq: number, readonly hash: string }
   readonly control: Position
@@ -164,12 +164,12 @@ export class ClusterCore {
     this.#peerListeners.tell({ installId, up: false })
   }
 
-  /** False for a frame that breaks the protocol: the caller closes the link. */
+  /** False for a frame that breaks the protocol, after which the caller closes the link. */
   frame (from: string, kind: Exclude<FrameKind, 'telemetry'>, body: unknown): boolean {
     this.recordContact(from)
-    // Other versions may send unknown messages, which are ignored; only documents have a strict protocol.
+    // Another version may send unknown election messages, so they are counted but do not close the link.
     if (kind === 'election') {
-      // Nodes may share a disk, and the master judges by its peers' reports: test this disk now.
+      // Nodes may share a disk, and the master relies on its peers' reports, so test this disk now.
       if ((body as { durable?: unknown } | null)?.durable === false) void this.disk.check()
       if (this.#driver.receive(from, body) || readMessage(body) !== null) return true
       this.dropped.add(from, (body as { kind?: unknown } | null)?.kind ?? kind)
@@ -250,7 +250,7 @@ export class ClusterCore {
     await this.#introduce()
   }
 
-  /** Enters this node and its member list once per session, when it has the document of that session. */
+  /** Enters this node and its member list once per session, once it has that session's document. */
   async #introduce (): Promise<void> {
     const sid = this.#driver.leader?.sid
     if (sid === undefined || sid === this.#introduced || sid !== this.control.position().sid) return
@@ -303,7 +303,7 @@ export class ClusterCore {
 
   /**
    * The master emits NodeJoined and NodeTimedOut. A new master also reports the changes since the previous
-   * one, and the loss of that one. After a suspension, links get time to reconnect.
+   * master, and that master's loss. After a suspension, links get time to reconnect.
    */
   #noteLive (): void {
     const before = this.#live

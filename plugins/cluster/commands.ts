@@ -26,11 +26,11 @@ interface ErrorParts {
 }
 type Result = { readonly value: unknown } | { readonly error: ErrorParts }
 
-/** How long a command is retried under the same id, ms. */
+/** Time limit in ms for retries of a command under the same id. */
 const TRY_MS = 10_000
-/** Growing pause between attempts, because a refusal may arrive immediately. */
+/** Backoff between attempts, because immediate refusals would otherwise cause a busy loop. */
 const PAUSE = { minMs: 20, maxMs: 1000 }
-/** Retry with the same id: the outcome is unknown, or the command was not entered. */
+/** Refusals to retry with the same id, because the outcome is unknown or the command was not entered. */
 const AGAIN: ReadonlySet<Refusal> = new Set(['session_changed', 'stale_session', 'no_answer'])
 
 /**
@@ -57,7 +57,7 @@ export class CommandRouter implements ClusterCommands {
     for (let tries = 1; ; tries++) {
       const outcome = await this.#options.submit(id, { name, args } satisfies Payload)
       if (outcome.ok) return { receipt: outcome, result: valueOf(outcome.result as Result | undefined) }
-      // Without a quorum no master can accept this before the caller times out.
+      // Without a quorum no master can accept the command before the caller times out.
       if (this.#options.quorumLost()) throw kernelError('no_quorum')
       const over = clock.mono() >= deadline
       if (over || !AGAIN.has(outcome.code)) throw this.#refused(outcome.code)
@@ -117,10 +117,10 @@ function partsOf (error: unknown): ErrorParts {
 
 function valueOf (result: Result | undefined): unknown {
   if (result === undefined) return undefined
-  // JSON drops an undefined value.
+  // JSON omits an undefined `value`, so test for `error` instead.
   if (!('error' in result)) return result.value
   const { code, reason, status, retryable, message, details } = result.error
-  // A refusal by the document has a code and no reason.
+  // An error of the document itself, such as `control_full`, has a code but no reason.
   if (reason === undefined) {
     throw kernelError(code === 'control_full' ? 'payload_too_large' : 'internal', message)
   }

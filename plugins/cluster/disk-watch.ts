@@ -10,7 +10,7 @@ export interface DiskWatchOptions {
   refused: () => void
 }
 
-/** A write has failed after this many ticks, each a twentieth of `everyMs`. */
+/** A write that takes more than this number of ticks has failed; a tick lasts `everyMs` / 20. */
 const TICKS = 20
 
 export class DiskWatch {
@@ -36,7 +36,7 @@ export class DiskWatch {
     const { clock, everyMs, write } = this.#options
     if (write === undefined || this.#checking) return
     this.#checking = true
-    // Counts ticks instead of time: a blocked event loop is not a disk fault.
+    // Counts ticks instead of time, because a blocked event loop is not a disk fault.
     let ticks = 0
     const stop = clock.every(everyMs / TICKS, () => { if (++ticks % TICKS === 0) this.#report(false) })
     const writes = await write()

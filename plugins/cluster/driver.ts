@@ -19,7 +19,7 @@ export interface DriverOptions extends ElectionOptions, Pick<Io, 'persist' | 'ra
   events: ElectionEvents
 }
 
-/** Steps that a lone node runs at its start; more than it needs to become master. */
+/** Number of election steps that a lone node runs at its start, more than it needs to become master. */
 const STEPS_TO_MASTER = 8
 
 /** Runs the election core in real time; messages and effects leave after each step. */
@@ -29,7 +29,7 @@ export class ElectionDriver {
   readonly #options: DriverOptions
   readonly #tickMs: number
   readonly #open = new Map<string, ((outcome: Outcome) => void)[]>()
-  /** Callbacks of open streams, called when the session ends. */
+  /** For each open stream, the callback to run when the session ends. */
   readonly #ends = new Map<string, () => void>()
   readonly #unbound = new Set<string>()
   #outbox: { to: string, message: Message }[] = []
@@ -37,7 +37,7 @@ export class ElectionDriver {
   #stepping = false
   #stop: (() => void) | undefined
 
-  /** Throws RangeError for a quorum that two halves could both reach. */
+  /** Throws RangeError for a quorum that both halves of a split cluster could reach. */
   constructor (options: DriverOptions) {
     this.#options = options
     this.#clock = options.clock

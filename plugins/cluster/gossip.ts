@@ -9,7 +9,7 @@ const COUNTS = [
 ] as const
 type Counts = Record<typeof COUNTS[number], number>
 
-/** Maximum readings in one body, and in the queue. */
+/** Maximum number of readings in one message body, and in the queue. */
 const MAX_READINGS = 64
 /** Maximum bytes of readings in one body: half a frame of 1 MiB. */
 const BODY_BYTES = 512 * 1024
@@ -49,7 +49,7 @@ export interface GossipOptions {
   enabled: boolean
   /** Sends a body to all peers; returns how many accepted it and the total bytes. Throws on failure. */
   publish (body: GossipBody): { peers: number, bytes: number }
-  /** Milliseconds between two samples and between two publishes; default 2000. */
+  /** Interval of samples and publishes in ms; default 2000. */
   periodMs?: number
   sample (): Promise<object>
 }
@@ -125,7 +125,7 @@ export class Gossip {
     this.#peers.set(from, kept)
     const atMs = this.#options.clock.mono()
     for (const [key, value] of Object.entries((body as GossipBody).readings)) {
-      // Reinsert: a Map keeps the insertion order.
+      // Delete first, so that the key moves to the end of the Map's insertion order.
       kept.delete(key)
       kept.set(key, { value, atMs })
     }

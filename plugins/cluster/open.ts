@@ -29,7 +29,7 @@ import type { Peer } from './links/link.js'
 import type { LinkEvents } from './links/links.js'
 import type { Applicant } from './members/member.js'
 
-/** A node that members refuse as a copy within this time after its start stops, ms. */
+/** A node stops if members refuse it as a copy within this time in ms after its start. */
 const YOUNG_MS = 60_000
 
 type Handler = Parameters<ClusterHost['start']>[0]
@@ -47,7 +47,7 @@ export class NodeLinks {
   joined = false
   /** Undefined during a join, when members may already link with this node. */
   #cluster: ClusterCore | undefined
-  /** Set for a node without other members, which starts its election in `open`. */
+  /** True for a node without other members, which starts its election in `open`. */
   #alone = false
   /** Undefined before the API listens. */
   #handler: Handler | undefined
@@ -231,7 +231,7 @@ export class NodeLinks {
       return false
     }
     const asks = { key: this.key, self: this.#self(), clock }
-    // The same command line may be in a unit file: a later start with the expired token is no error.
+    // A unit file may contain the token, so a later start with the expired token is no error.
     const known = readJoinToken(to, 0)
     if (this.members.current().clusterId === known.clusterId) {
       if (known.exp > clock.now()) await join({ ...asks, ticket: known, patienceMs: 0 }).catch(unlessRemoved)
@@ -262,7 +262,7 @@ export class NodeLinks {
     } catch (error) {
       throw error instanceof RangeError ? new BootError([error.message]) : error
     }
-    // Links that opened before the cluster existed.
+    // Report the links that opened before the cluster existed.
     for (const peer of this.peers()) this.#cluster.up(peer)
     this.#alone = !joining && this.members.current().members.length <= 1
     if (this.#alone) this.#cluster.start()
@@ -316,7 +316,7 @@ export class NodeLinks {
   #mayAdmit (): void {
     const status = this.#cluster?.status()
     if (status?.quorum === 'lost') throw kernelError('no_quorum')
-    // Before the API listens there is no audit of joins.
+    // Before the API listens, joins cannot be audited.
     if (status === undefined || status.stale || this.#handler === undefined) throw kernelError('no_master')
   }
 

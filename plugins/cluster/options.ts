@@ -11,7 +11,7 @@ export interface LinkPeer extends LinkedNode {
   readonly rttMs: number | null
 }
 
-/** The part of the links that the cluster uses; a lone node has none. */
+/** The subset of Links that the cluster uses; a lone node has no links. */
 export interface Transport extends Pick<Links, 'send' | 'broadcast' | 'request'> {
   peers (): readonly LinkPeer[]
   drop (installId: string): void
@@ -24,10 +24,10 @@ export interface ClusterOptions {
   random: () => number
   quorum: QuorumSetting
   timing: Timing
-  /** Folder for the state files; null: in memory only. */
+  /** Folder for the state files; null keeps the state in memory only. */
   folder: string | null
   members: Members
-  /** This home has just joined: it has the member list, but not the control document. */
+  /** True if this home has just joined and so has the member list but not the control document. */
   joining?: boolean
   /** Writes a test file; called every other heartbeat. */
   diskWrites?: () => Promise<boolean>

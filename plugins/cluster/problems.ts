@@ -8,7 +8,7 @@ export function clusterProblems (
   const peers = network.peers().map((peer) =>
     ({ ...peer, kinds: [...cluster.dropped.of(peer.installId).keys()] }))
   const strange = peers.find(({ version, kinds }) => version !== node.version || kinds.length > 0)
-  // Release 0.1.0 does not send it.
+  // Release 0.1.0 does not send its quorum setting.
   const other = peers.find(({ quorum }) => quorum !== undefined && quorum !== network.quorum)
   const removedBy = network.dials().find(({ reason }) => reason === 'removed')
   const removed = network.members.current().removed.some(({ installId }) => installId === node.installId)

@@ -101,5 +101,5 @@ export const clusterRoutes = {
   }
 } as const satisfies Record<string, RouteDecl>
 
-/** The wire name of the command of `touch`. */
+/** The name of the `touch` command on the wire. */
 export const TOUCH_COMMAND = 'kernel.touch'

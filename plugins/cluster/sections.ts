@@ -38,8 +38,8 @@ export function createSections (options: SectionsOptions): Sections {
 const LOGGED_MAX = 100
 
 /**
- * Checks entries against a section's schema and skips invalid ones: other nodes may run another version, or
- * send anything.
+ * Checks entries against a section's schema and skips invalid ones, because other nodes may run another
+ * version or send anything.
  */
 export class EntryCheck {
   readonly #name: string
@@ -81,7 +81,7 @@ export class EntryCheck {
   }
 }
 
-/** Otherwise a reader could change the document through the returned value. */
+/** Freezes a value, because a reader could otherwise change the document through it. */
 const frozen = (value: unknown): unknown => Object.isFrozen(value) ? value : deepFreeze(value)
 
 function masterSection<T> (prefix: string, check: EntryCheck, options: SectionsOptions): Section<T> {

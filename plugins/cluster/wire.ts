@@ -13,16 +13,16 @@ export type Of<S> = S extends Schema<infer T> ? T : never
 export const schemaOf = <T>(schema: JsonSchema): Schema<T> => schema as Schema<T>
 
 export const text = schemaOf<string>({ type: 'string', not: { const: '' } })
-/** A text of 1 to `most` UTF-16 units. */
+/** A string of 1 to `most` UTF-16 code units. */
 export const name = (most: number): Schema<string> =>
   schemaOf({ type: 'string', not: { const: '' }, longest: most, says: `must be a text of 1 to ${most}` })
 export const flag = schemaOf<boolean>({ type: 'boolean' })
 /** An integer from 0 that a double represents exactly. */
 export const count = schemaOf<number>({ type: 'integer', minimum: 0, maximum: Number.MAX_SAFE_INTEGER })
-/** Milliseconds, with fractions. */
+/** A duration in ms, possibly fractional. */
 export const span = schemaOf<number>({ type: 'number', minimum: 0 })
 export const bytes = schemaOf<Uint8Array>({ bytes: true })
-/** Plain JSON as documents store it; may be missing. */
+/** A plain JSON value as documents store it; the field may be missing. */
 export const json = schemaOf<unknown>({ json: true })
 export const anything = schemaOf<unknown>({})
 export const oneOf = <W extends string>(...words: W[]): Schema<W> => schemaOf({ enum: words })
@@ -49,10 +49,10 @@ export function record<F extends Fields, O extends Fields = Record<never, never>
 
 const isJson = (value: unknown): boolean => checkValue(value) === null
 
-// Inlined into the compiled check: a called keyword allocates an object per value.
+// The keyword is inlined into the compiled check, because a called one allocates an object per value.
 const ajv = new Ajv2020({
   strictTypes: false, strictRequired: false, verbose: true,
-  // Compiling the meta-schema takes longer than compiling all of these.
+  // Compiling the meta-schema takes longer than compiling all message schemas.
   meta: false, validateSchema: false, code: { optimize: false }
 })
   .addKeyword({ keyword: 'bytes', code: (cxt) => { cxt.fail(_`!(${cxt.data} instanceof Uint8Array)`) } })
@@ -68,7 +68,7 @@ const ajv = new Ajv2020({
 
 const compiled = new WeakMap<JsonSchema, ValidateFunction>()
 
-/** Compiles at first use: a lone node never needs most of them. */
+/** Compiles a schema at first use, because a lone node never needs most schemas. */
 function validatorOf (schema: JsonSchema): ValidateFunction {
   let validate = compiled.get(schema)
   if (validate === undefined) compiled.set(schema, validate = ajv.compile(schema))

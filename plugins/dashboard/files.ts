@@ -15,7 +15,7 @@ export interface PageFile {
   readonly gzip: Buffer
 }
 
-/** The folder of the built page; when run from its sources, svc finds it below dist. */
+/** The folder of the built page; for svc run from sources, it is below dist. */
 function builtFolder (): string | undefined {
   return ['./built/', '../../dist/current/plugins/dashboard/built/']
     .map((folder) => fileURLToPath(new URL(folder, import.meta.url))).find((folder) => existsSync(folder))

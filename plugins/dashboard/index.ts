@@ -23,7 +23,7 @@ const HEADERS = {
 
 type Headers = Readonly<Record<string, string | undefined>>
 
-/** Files carry a hash of their contents in their names. */
+/** For files whose names contain a hash of their contents. */
 const FOR_EVER = 'public, max-age=31536000, immutable'
 const ASK_EACH_TIME = 'no-cache'
 
@@ -84,7 +84,7 @@ export default definePlugin({
   },
   firstSteps: ['open the cluster page in a browser: {url}']
 }, (ctx) => {
-  // Read at the first request: a node whose page is not used starts without it.
+  // Loaded at the first request, so that a node whose page is not used starts without the files.
   let read: ReturnType<typeof pageFiles> | undefined
   const answer = (name: string, headers: Headers, cache: string): Reply => {
     const files = read ??= pageFiles()

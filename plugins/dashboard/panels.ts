@@ -9,7 +9,7 @@ export interface Panel {
   name: string
   title: string
   /**
-   * The plugin's own GET routes, with `:name` for parameters: the panel may request them through the page.
+   * The plugin's own GET routes, with `:name` for parameters; the panel may request them through the page.
    */
   routes: string[]
 }
@@ -33,7 +33,7 @@ export function moduleOf (manifests: readonly Manifest[], plugin: string, name: 
  * it reaches only the page, by messages. Throws file errors.
  */
 export function panelDocument (module: URL): { html: string, policy: string } {
-  // Prevents an early end of the script element; in a string, a template or a pattern it means the same.
+  // Escapes `</script`, which would end the element; the escaped form means the same in JS literals.
   const script = readFileSync(module, 'utf8').replace(/<\/(script)/gi, '<\\/$1').replace(/<!--/g, '<\\!--')
   const hash = createHash('sha256').update(script).digest('base64')
   const policy = [

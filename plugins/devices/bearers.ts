@@ -2,9 +2,9 @@ import { createHash } from 'node:crypto'
 import { newToken, wellFormed } from '../../kernel/index.js'
 import type { Clock } from '../../kernel/index.js'
 
-/** Lifetime of a bearer, s. */
+/** Lifetime of a bearer token in seconds. */
 export const BEARER_SECONDS = 600
-/** Most bearers of one device at this node; a further one ends the oldest. */
+/** Maximum bearers of one device at this node; a further one replaces the oldest. */
 const MOST_BEARERS = 16
 
 interface Held { readonly deviceId: string, readonly relayed: boolean, readonly endsMs: number }
@@ -13,12 +13,12 @@ const hashOf = (token: string): string => createHash('sha256').update(token).dig
 
 export class Bearers {
   readonly #clock: Clock
-  /** By hash, the oldest first. The 256 secret bits make a lookup by hash safe. */
+  /** Bearers by token hash, oldest first. The 256 secret bits make a lookup by hash safe. */
   readonly #held = new Map<string, Held>()
 
   constructor (clock: Clock) { this.#clock = clock }
 
-  /** `relayed`: requested through a relay, where fewer authorities may apply, and valid only there. */
+  /** `relayed`: the bearer is valid through a relay only, where fewer authorities may apply. */
   issue (deviceId: string, relayed: boolean): string {
     this.forget()
     const own = [...this.#held].filter(([, held]) => held.deviceId === deviceId)
@@ -28,7 +28,7 @@ export class Bearers {
     return token
   }
 
-  /** The device of a bearer; undefined for an unknown or ended one, and for one of the other transport. */
+  /** The device of a bearer; undefined if unknown or expired, or if a relayed one arrives directly. */
   deviceOf (token: string, relayed: boolean): string | undefined {
     if (!wellFormed(token)) return undefined
     const held = this.#held.get(hashOf(token))

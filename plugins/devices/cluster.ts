@@ -7,12 +7,12 @@ type Refuse = (
   reason: 'device_ended' | 'too_many_devices', message?: string, details?: Record<string, unknown>
 ) => SvcError
 
-/** The master's commands for devices: only the master writes their section. Synchronous, without I/O. */
+/** The device commands, run on the master, which alone writes the section. Synchronous, without I/O. */
 export function deviceCommands (
   { section, clock, error }: { section: Section<Entry>, clock: Clock, error: Refuse }
 ) {
   const now = (): number => clock.now()
-  /** Entries in the document never change. */
+  /** Cached JSON sizes; entries in the document are immutable. */
   const sizes = new WeakMap<Entry, number>()
   const sizeOf = (entry: Entry): number => {
     const size = sizes.get(entry) ?? Buffer.byteLength(JSON.stringify(entry))
@@ -29,7 +29,7 @@ export function deviceCommands (
   const collect = (): void => {
     for (const { key, value } of [...section.entries()]) if (hasExpired(value, now())) section.remove(key)
   }
-  // A known device may always change: a revocation is smaller than its grant.
+  // A known device's entry may always change, because a revocation is smaller than its grant.
   const hasRoom = (entry: Entry): boolean =>
     section.get(idOf(entry)) !== undefined || taken() + sizeOf(entry) <= MOST_BYTES
   return {
@@ -57,7 +57,7 @@ export function deviceCommands (
       put({ grant: null, revoked })
       return {}
     },
-    /** Entries that the document lacks, e.g. from a session that was replaced. */
+    /** Stores entries that the document lacks, e.g. from a session that was replaced. */
     keepDevices: ({ entries }: { entries: readonly unknown[] }): Record<string, unknown> => {
       collect()
       for (const entry of entries as readonly Entry[]) {
@@ -69,10 +69,10 @@ export function deviceCommands (
   }
 }
 
-/** Most entries in one command. */
+/** Maximum entries in one command. */
 const AT_ONCE = 50
 
-/** The entries that the document lacks, or has in an older state. Pure. */
+/** Selects the entries that the document lacks or has in an older state. Pure. */
 export function entriesToPublish (
   own: readonly Entry[], inDocument: (id: string) => Entry | undefined
 ): Entry[][] {

@@ -23,7 +23,7 @@ export interface DecidingParts {
   book: DeviceStore
   pairing: Pairing
   hear: () => void
-  /** The nodes of the cluster, for a device. */
+  /** The cluster's nodes, as told to a device. */
   nodes: () => Promise<KnownNode[]>
 }
 
@@ -43,7 +43,7 @@ export class Deciding {
   }
 
   /**
-   * A choice with its defaults. Throws `invalid_request`, and `missing_grant` for authorities that the caller
+   * Adds defaults to a choice. Throws `invalid_request`, and `missing_grant` for authorities that the caller
    * lacks.
    */
   wish (choice: Choice, caller: Caller, base?: PairingWindowOptions): Omit<PairingWindowOptions, 'by'> {
@@ -100,7 +100,7 @@ export class Deciding {
     }
   }
 
-  /** Resolves once the cluster has stored it; on this node it counts at once. Throws `device_not_found`. */
+  /** Takes effect immediately here; resolves once the cluster has stored it. Throws `device_not_found`. */
   async revoke (id: string, by: string) {
     const { book, hear } = this.#parts
     const ended = { id, revoked: true as const, admitted: this.#ctx.deps.cluster.admittedBy(id) }
@@ -112,7 +112,7 @@ export class Deciding {
     const { name, expires } = grant
     const at = new Date(this.#ctx.clock.now()).toISOString()
     const revoked = { deviceId: id, name, expires, by, at }
-    // The device ends here at once, whatever happens to the command; a later session gets the entry.
+    // Revoke the device here even if the command fails; a later session then receives the entry.
     book.merge([{ grant: null, revoked }])
     this.#ctx.emit('DeviceRevoked', { deviceId: id, name, by })
     await this.#ctx.command('revokeDevice', { revoked })
@@ -137,7 +137,7 @@ export class Deciding {
     return this.#ctx.deps.declarations.manifests.some((m) => Object.hasOwn(m.authorities ?? {}, authority))
   }
 
-  /** The device behind a token, so that its admissions end with it; and the token's end. */
+  /** The device that made a token, because its admissions end with the device, and the token's expiry. */
   #origin ({ id }: Caller): { id: string, ends: string | null } {
     const tokens = new Map(this.#ctx.deps.tokens.list().map((one) => [one.id, one]))
     const own = tokens.get(id)
@@ -146,7 +146,7 @@ export class Deciding {
     return { id: isDeviceId(maker) ? maker : id, ends: own?.expires ?? null }
   }
 
-  /** A grant ends no later than the device or token that gives it. */
+  /** The expiry of a new grant, no later than that of the device or token that confirms it. */
   #end (asked: string | undefined, caller: Caller): string {
     const now = this.#ctx.clock.now()
     const origin = this.#origin(caller)

@@ -6,7 +6,7 @@ import type { DeviceNews, DeviceNewsContext } from './service.js'
 import type { DeviceFile } from './signing/device.js'
 
 const DAY_MS = 24 * 60 * 60 * 1000
-/** Longest wait for device data, ms. */
+/** Time limit in ms for fetching device data. */
 const LIMIT_MS = 5000
 
 /**
@@ -30,7 +30,7 @@ async function collect (ctx: VerbContext, url: string): Promise<string[]> {
     try {
       return await ((await load()).default as DeviceNews).run({ home, device, ask })
     } catch (error) {
-      // A node may lack the plugin; one that did not answer is retried the next time.
+      // An error response may mean that the node lacks the plugin; without a response, retry the next time.
       return isVerbError(error) && error.status !== undefined ? [] : undefined
     }
   }))

@@ -2,7 +2,7 @@ import { isSignedBy, KEY_BYTES, purposeBytes, sha256 } from '../../kernel/index.
 import { deviceIdOf, GRANT, grantBytes } from './signing/protocol.js'
 import type { Grant } from './signing/protocol.js'
 
-/** The remains of a revoked device, until its grant would have ended. Times are ISO-8601. */
+/** The record of a revoked device, kept until its grant would have expired. Times are ISO-8601. */
 export interface Revocation {
   readonly deviceId: string
   readonly name: string
@@ -14,13 +14,13 @@ export interface Revocation {
 /** A device's grant, or its revocation, which always wins. */
 export interface Entry { readonly grant: Grant | null, readonly revoked: Revocation | null }
 
-/** Longest life of a grant, ms. */
+/** Maximum lifetime of a grant in ms. */
 export const LONGEST_MS = 400 * 86_400_000
-/** Ended entries stay for this time, since clocks differ, ms. */
+/** Milliseconds for which expired entries are kept, because clocks differ. */
 const KEPT_MS = 2 * 86_400_000
 /**
- * Most bytes of the section as JSON, about 300 devices, of the 256 KiB of the control document that all
- * plugins share; a full document would block placements.
+ * Maximum bytes of the section as JSON, about 300 devices. All plugins share the control document's
+ * 256 KiB, and a full document would block placements.
  */
 export const MOST_BYTES = 192 * 1024
 
@@ -78,7 +78,7 @@ export function isSignedByNode (grant: Grant): boolean {
     isSignedBy(node, purposeBytes(GRANT, grantBytes(grant)), bytes(grant.signature))
 }
 
-/** Of two entries for a device, the valid one: a revocation, else the newer grant. */
+/** Picks the valid one of two entries for a device: a revocation if there is one, else the newer grant. */
 export function mergeEntries (a: Entry | undefined, b: Entry): Entry {
   if (a === undefined) return b
   const revoked = a.revoked === null || b.revoked === null
@@ -90,7 +90,7 @@ export function mergeEntries (a: Entry | undefined, b: Entry): Entry {
 
 export const idOf = ({ grant, revoked }: Entry): string => grant?.deviceId ?? revoked?.deviceId ?? ''
 
-/** Whether an entry has ended, even by a slow clock. */
+/** Whether an entry has expired even on nodes whose clocks are slow. */
 export function hasExpired ({ grant, revoked }: Entry, nowMs: number): boolean {
   return Date.parse(grant?.expires ?? revoked?.expires ?? '') + KEPT_MS <= nowMs
 }

@@ -99,7 +99,7 @@ export function createHandlers (ctx: DevicesContext, parts: Parts) {
 const halfOf = ({ agreementKey, ephemeral, key, nonce }: NodeHalf): Record<keyof NodeHalf, string> =>
   ({ key: text(key), agreementKey: text(agreementKey), ephemeral: text(ephemeral), nonce: text(nonce) })
 
-/** A caller through a relay must not admit others. */
+/** Throws `pairing_failed` for a caller through a relay, which must not admit devices. */
 function refuseRelayed (ctx: DevicesContext, { mode }: Caller): void {
   if (mode !== 'relay') return
   throw ctx.error('pairing_failed', 'A device must be paired over a direct connection, not over a relay.')
@@ -112,7 +112,7 @@ function shown ({ open, ends, triesLeft, wish, device }: WindowView): object {
   }
 }
 
-/** Throws `device_not_found` for any other caller. */
+/** The caller's device id. Throws `device_not_found` for a caller that is not a paired device. */
 function deviceOf (ctx: DevicesContext, book: DeviceStore, callerId: string): string {
   if (book.grant(callerId) !== undefined) return callerId
   throw ctx.error('device_not_found', 'Only a paired device can call this, for itself.')
@@ -122,7 +122,7 @@ type Identities = Record<string, { nodeInstallId: string, apiUrl: string | null 
 
 async function knownNodes ({ deps: { cluster, identity, state } }: DevicesContext): Promise<KnownNode[]> {
   const fingerprints = identity.fingerprints()
-  // The node's own report: a link may have opened before the node knew its address.
+  // Prefer the URL in each node's state, because a link may have opened before the node knew its URL.
   const { nodeIdentities } = await state.read() as { nodeIdentities: Identities }
   const urls = new Map(Object.values(nodeIdentities).map((one) => [one?.nodeInstallId, one?.apiUrl]))
   return cluster.nodes().flatMap(({ installId, name, apiUrl }) => {

@@ -52,7 +52,7 @@ export default definePlugin(manifest, (ctx) => {
     look()
     scheme.tidy()
     bearers.forget()
-    // Closes an expired window in which a confirmation may wait.
+    // Reading the view closes an expired window, which ends a waiting confirmation.
     pairing.view()
   })
   ctx.effect('the open pairing', () => { pairing.close() })

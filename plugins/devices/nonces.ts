@@ -1,18 +1,18 @@
 import { WINDOW_MS } from './signing/protocol.js'
 import type { Clock } from '../../kernel/index.js'
 
-/** Signed requests of one device within the window; a device with more of them uses a bearer. */
+/** Maximum signed requests of one device within the window; beyond it, the device must use a bearer. */
 export const MOST_NONCES = 4096
-/** Of all devices together: limits the memory to about 20 MiB. */
+/** Maximum nonces of all devices together, about 20 MiB of memory. */
 const MOST_IN_ALL = 262_144
-/** Nonces are dropped in buckets by their signed time, ms. */
+/** Width of a bucket of signed times in ms; nonces are dropped by whole buckets. */
 const BUCKET_MS = 10_000
 
 type Buckets = Map<number, Set<string>>
 
 /**
  * Time for signatures: follows the wall clock forwards. After the clock was set back, it runs at half speed
- * until both agree, since repeated times would allow replays.
+ * until both agree, because repeated times would allow replays.
  */
 export function windowTime (clock: Pick<Clock, 'now' | 'mono'>): () => number {
   let last = { ms: clock.now(), mono: clock.mono() }
@@ -24,13 +24,13 @@ export function windowTime (clock: Pick<Clock, 'now' | 'mono'>): () => number {
 }
 
 /**
- * All nonces within the window: a device that sends more than fit is refused. Stored by signed time, so that
+ * All nonces within the window; a device that exceeds the limit is refused. Stored by signed time, so that
  * a replay check searches one bucket.
  */
 export class Nonces {
   readonly #byDevice = new Map<string, Buckets>()
   #size = 0
-  /** Earlier times were dropped, so they count as too old whatever the clock says now. */
+  /** Nonces before this time were dropped, so earlier times are too old even if the clock is set back. */
   #forgottenMs = 0
 
   get size (): number { return this.#size }
@@ -59,7 +59,7 @@ export class Nonces {
     return true
   }
 
-  /** Drops buckets outside the window; from time to time, and when the store is full. */
+  /** Drops buckets outside the window; called periodically, and when the store is full. */
   #forget (nowMs: number): void {
     const oldest = bucketOf(nowMs - WINDOW_MS)
     this.#forgottenMs = Math.max(this.#forgottenMs, oldest * BUCKET_MS)

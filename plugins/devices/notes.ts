@@ -28,7 +28,7 @@ export class DeviceNotes {
     this.#inTouch = inTouch
   }
 
-  /** Wall time of the last contact with the cluster, ms; null if it was never recorded. */
+  /** Wall time of the last contact with the cluster, in ms; null if it was never recorded. */
   get inTouchMs (): number | null { return this.#inTouch === null ? null : Date.parse(this.#inTouch) }
 
   usedDay (deviceId: string): string | null { return this.#used.get(deviceId) ?? null }
@@ -48,7 +48,7 @@ export class DeviceNotes {
 
   forget (deviceId: string): void { if (this.#used.delete(deviceId)) this.#dirty = true }
 
-  /** Writes the changes since the last time. */
+  /** Writes the file if anything changed since the last write. */
   write (): void {
     if (!this.#dirty) return
     try {

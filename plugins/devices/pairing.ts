@@ -6,12 +6,12 @@ import {
 import type { Clock, Identity, KeyPair, SvcError } from '../../kernel/index.js'
 import type { DeviceHalf, NodeHalf } from './signing/protocol.js'
 
-/** Lifetime of the operator's window, s. */
+/** Lifetime of the operator's pairing window in seconds. */
 export const WINDOW_SECONDS = 120
-/** Limits of attempts in a window, for one network and for all. Each is one guess at the digits. */
+/** Maximum attempts in a window, from one network and from all. Each allows one guess at the digits. */
 export const TRIES = 5
 export const TRIES_IN_ALL = 25
-/** An attempt whose device stays silent gives way after this, ms. */
+/** Milliseconds of silence after which a device's attempt may be replaced by another one. */
 const SILENT_MS = 10_000
 const ANSWER_MS = 60_000
 export const NONCE_BYTES = 16
@@ -26,7 +26,7 @@ export interface PairingWindowOptions {
   readonly by: string
 }
 
-/** `agreed`: the operator has confirmed, the device has not yet. */
+/** `agreed`: the operator has confirmed, but the device has not. */
 type Stage = 'begun' | 'compare' | 'agreed' | 'confirming' | 'paired' | 'refused'
 
 interface Attempt {
@@ -45,7 +45,7 @@ interface Attempt {
   device?: DeviceHalf
   digits?: string
   answerKey?: Buffer
-  /** The last answer to the device, and its MAC. */
+  /** The node's last answer to the device, and its MAC. */
   answer?: { text: string, mac: string }
 }
 
@@ -84,14 +84,14 @@ export interface PairingOptions {
 export class Pairing {
   readonly #options: PairingOptions
   #window: Window | undefined
-  /** The open attempts, the oldest first. */
+  /** Open attempts by id, oldest first. */
   readonly #open = new Map<string, Attempt>()
   /** Ended attempts whose device may still request the outcome. */
   readonly #ended = new Map<string, Attempt>()
 
   constructor (options: PairingOptions) { this.#options = options }
 
-  /** Throws `pairing_open`. */
+  /** Opens the window. Throws `pairing_open` if one is open. */
   open (wish: PairingWindowOptions): WindowView {
     const { clock, error } = this.#options
     if (this.#current() !== undefined) {
@@ -183,7 +183,7 @@ export class Pairing {
   }
 
   /**
-   * Step 5: the operator has compared. Resolves after the device has agreed too. Throws `pairing_closed`,
+   * Step 5: the operator has compared the digits. Resolves once the device agrees. Throws `pairing_closed`,
    * `pairing_busy` for a second device, `pairing_failed` for other digits or a refusal.
    */
   async confirm (
@@ -207,7 +207,7 @@ export class Pairing {
     return { device: attempt.device!, deviceId: idOf(attempt.device!), wish }
   }
 
-  /** The cluster has the grant: the device gets it and the window closes. */
+  /** After the cluster has stored the grant: delivers it to the device and closes the window. */
   done (id: string, answer: object): void {
     const attempt = this.#open.get(id)
     if (attempt === undefined) return
@@ -217,13 +217,13 @@ export class Pairing {
     this.close()
   }
 
-  /** The cluster refused the grant: the operator may retry. */
+  /** After the cluster refused the grant: lets the operator retry. */
   again (id: string): void {
     const attempt = this.#open.get(id)
     if (attempt?.stage === 'confirming') attempt.stage = 'compare'
   }
 
-  /** The operator or the device refused; others may still try. Returns the device's name, if it gave one. */
+  /** Ends a refused attempt; other devices may still try. Returns the device's name, if known. */
   refuse (id: string): string | undefined {
     const attempt = this.#open.get(id)
     if (attempt?.stage !== 'compare' && attempt?.stage !== 'agreed') return undefined
@@ -231,7 +231,7 @@ export class Pairing {
     return attempt.device!.name
   }
 
-  /** The state of an attempt for its device, after its yes. Throws `pairing_closed` for an unknown one. */
+  /** The outcome for a device that has agreed. Throws `pairing_closed` for an unknown attempt. */
   outcome (id: string): { state: 'waiting' | 'paired' | 'refused', answer: Attempt['answer'] | null } {
     this.#current()
     const attempt = this.#open.get(id) ?? this.#ended.get(id)
@@ -295,7 +295,7 @@ const triesLeft = ({ begun }: Window): number =>
 
 const idOf = (device: DeviceHalf): string => deviceIdOf(sha256(device.key))
 
-/** Both sides derive these from their ephemeral secret and the transcript's hash. */
+/** Secrets that both sides derive from the ephemeral shared secret and the transcript hash. */
 export interface PairSecrets { readonly digits: string, readonly answerKey: Buffer }
 
 export function pairSecrets (shared: Uint8Array, transcriptHash: Uint8Array): PairSecrets {

@@ -12,7 +12,7 @@ import type { Grant, SignedCredential } from './signing/protocol.js'
 import type { Bearers } from './bearers.js'
 import type { DeviceValidity, InvalidReason } from './validity.js'
 
-/** Wrong signatures of one device and address per minute, beyond which signatures are no longer checked. */
+/** Maximum wrong signatures per minute from one device and address; beyond it, none is checked. */
 const MOST_WRONG = 10
 const WRONG_MS = 60_000
 const MOST_WATCHED = 10_000
@@ -26,7 +26,7 @@ const SAYS: Readonly<Record<Exclude<InvalidReason, 'unknown'>, string>> = {
 
 export interface SchemeOptions {
   clock: Clock
-  /** Of this start of the node. */
+  /** Id of this start of the node. */
   nodeId: string
   identity: Pick<Identity, 'publicKey' | 'sign'>
   standing: Pick<DeviceValidity, 'of'>
@@ -44,7 +44,7 @@ export class DeviceScheme implements CallerScheme {
   readonly bearer = DEVICE_BEARER
   readonly #options: SchemeOptions
   readonly #nonces = new Nonces()
-  /** Cache of node:crypto keys by their text: creating one costs half as much as a check. */
+  /** Cache of node:crypto keys by their text, because creating a key costs half a signature check. */
   readonly #keys = new Map<string, KeyObject>()
   /** Monotonic times of wrong signatures, by device and address. */
   readonly #wrong = new Map<string, number[]>()
@@ -160,7 +160,7 @@ export class DeviceScheme implements CallerScheme {
   }
 }
 
-/** Through a relay, only the device that the handshake authenticated may ask. */
+/** Through a relay, only the device that the handshake authenticated may send requests. */
 const fits = ({ device }: Arrival, deviceId: string): boolean => device === null || device === deviceId
 
 function callerOf ({ authorities, deviceId, viaRelay }: Grant, { device }: Arrival): Proof['caller'] {

@@ -17,7 +17,7 @@ export interface DeviceNewsContext {
   ask<T> (path: string): Promise<T>
 }
 
-/** The default export of the module of declared `deviceNews`. */
+/** Default export of a module that a manifest declares in `deviceNews`. */
 export interface DeviceNews {
   /** Stores its data; returns lines for a user who has just paired the device. */
   run (ctx: DeviceNewsContext): Promise<readonly string[]>

@@ -8,26 +8,26 @@ import type { Entry, Revocation } from './grants.js'
 interface Stored { entries: Entry[] }
 
 const FORMAT = 1
-/** Most reports of invalid entries. */
+/** Maximum logged reports of invalid entries. */
 const TOLD_MAX = 20
 
 export interface BookOptions {
   home: string
   clock: Clock
   log: Logger
-  /** The problem of an entry's shape, or null. */
+  /** Describes what is wrong with an entry's shape; null if it is valid. */
   problem: (entry: unknown) => string | null
 }
 
 /**
- * This node's list of devices, in its home, for restarts and for a node that is cut off; a revocation
+ * This node's device list, stored in its home for restarts and for loss of the cluster; a revocation
  * outlives its session. Entries stay until their grants have ended; merges in any order give the same result.
  */
 export class DeviceStore {
   readonly #options: BookOptions
   readonly #path: string
   readonly #entries = new Map<string, Entry>()
-  /** Objects that were merged: they never change, and the list only grows, so they add nothing. */
+  /** Objects merged before; merging them again has no effect, because entries are immutable. */
   readonly #seen = new WeakSet<Entry>()
   #told = 0
 
@@ -51,8 +51,8 @@ export class DeviceStore {
   entries (): Entry[] { return [...this.#entries.values()] }
 
   /**
-   * Merges valid entries of other nodes. A revocation counts at once, even if the disk refuses. Returns
-   * whether any was new. The entries must stay unchanged.
+   * Merges valid entries of other nodes. A revocation counts immediately, even if the disk refuses. Returns
+   * whether any was new. The caller must not change the entries.
    */
   merge (entries: Iterable<Entry>): boolean {
     let changed = false

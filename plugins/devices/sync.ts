@@ -34,7 +34,7 @@ export function createSync ({ section, book, clock, log, masterKnown, keep }: Sy
     try {
       for (const part of parts) await keep(part)
     } catch (err) {
-      // Without a master it is retried: with the next session, and every ten seconds.
+      // Fails without a master; retried with the next session and every ten seconds.
       log.debug({ err }, 'the device entries of this node could not be stored in the cluster yet')
     } finally {
       telling = false

@@ -7,10 +7,10 @@ import type { DeviceNotes } from './notes.js'
 /** Why a device is not valid now. */
 export type InvalidReason = 'unknown' | 'revoked' | 'expired' | 'node_removed' | 'unheard'
 
-/** Interval of checks for contact with the cluster, and of its records, ms. */
+/** Interval in ms of checks for contact with the cluster, and of storing the time of that contact. */
 export const CHECK_MS = 10_000
 const NOTE_MS = 600_000
-/** A device may have been admitted by another one, and so on; this many steps are followed. */
+/** Maximum length of a chain of devices that admitted each other; beyond it a device is not valid. */
 const MOST_MAKERS = 8
 
 export interface StandingOptions {
@@ -19,7 +19,7 @@ export interface StandingOptions {
   clock: Clock
   identity: Pick<Identity, 'vouched'>
   /**
-   * Whether this node has contact with its cluster: it knows a master and reaches at least half of the
+   * True while this node has contact with its cluster, i.e. knows a master and reaches at least half of the
    * members.
    */
   hears: () => boolean
@@ -27,7 +27,7 @@ export interface StandingOptions {
 
 export class DeviceValidity {
   readonly #options: StandingOptions
-  /** Monotonic; the notes have earlier contact in wall time. */
+  /** Monotonic time of the last contact since the start; the notes have earlier contact in wall time. */
   #heardMs: number | undefined
   #notedMs: number | undefined
   readonly #startedMs: number
@@ -46,12 +46,12 @@ export class DeviceValidity {
     notes.noteTouch()
   }
 
-  /** Time without contact with the cluster, ms, across restarts. */
+  /** Milliseconds without contact with the cluster, across restarts. */
   get apartMs (): number {
     const { clock, notes } = this.#options
     if (this.#heardMs !== undefined) return clock.mono() - this.#heardMs
     const before = notes.inTouchMs
-    // A new home has no notes: its time begins with this start.
+    // A new home has no notes, so count from this start.
     return before === null ? clock.mono() - this.#startedMs : Math.max(0, clock.now() - before)
   }
 
@@ -73,7 +73,7 @@ export class DeviceValidity {
     const authorities = identity.vouched(Buffer.from(grant.nodeKey, 'base64url'), grant.authorities)
     if (authorities === undefined) return 'node_removed'
     if (this.apartMs > grant.maxOfflineSeconds * 1000) return 'unheard'
-    // A device's admissions end with it, and with its entry.
+    // A device's admissions end when the device itself becomes invalid or its entry is removed.
     const byDevice = isDeviceId(grant.by)
     const ends = byDevice && (makers >= MOST_MAKERS || typeof this.of(grant.by, makers + 1) === 'string')
     if (ends) return 'revoked'

@@ -3,9 +3,9 @@ import type {
   Caller, Clock, ClockOffset, Cluster, MemberAnswer, NodeView, SvcError
 } from '../../kernel/index.js'
 
-/** Deadline of one node's complete answer, ms. */
+/** Deadline in ms for one node's complete answer. */
 export const PEER_MS = 3000
-/** Longest answer of a node that is read, bytes. */
+/** Largest accepted answer of a node, in bytes. */
 export const PEER_BYTES = 8 * 1024 ** 2
 
 export interface PeerFault {
@@ -39,8 +39,8 @@ export interface Question<T> {
 }
 
 /**
- * Asks all nodes at once, in the order of `cluster.nodes()`. Silent nodes, refusals and invalid answers are
- * in the result, each within its deadline.
+ * Asks all nodes in parallel, each with a deadline; the result has the order of `cluster.nodes()` and
+ * includes nodes that timed out, refused or sent an invalid answer.
  */
 export async function askAll<T> (
   parts: FanOutParts, { path, caller, signal, own, read, timeOf }: Question<T>

@@ -10,13 +10,13 @@ export interface HandlerParts {
   ctx: Context<typeof manifest>
   metrics: Metrics
   own: () => NodeDiagnostics
-  /** Secret values of this node. */
+  /** Secret values of this node, to be masked in bundles. */
   secrets: () => readonly string[]
 }
 
 type Asker = Pick<RouteRequest, 'caller' | 'signal'>
 
-/** Default time for a runner to release its tasks, seconds. */
+/** Seconds for a runner to release its tasks, unless the request sets another time. */
 const GRACE_SECONDS = 5
 
 export async function clusterDiagnostics (parts: HandlerParts, { caller, signal }: Asker): Promise<object> {
@@ -42,7 +42,7 @@ function shownPeer ({ node, value, error, tookMs, clock }: PeerAnswer<NodeDiagno
   }
 }
 
-/** A node of another version may report more or less; without these fields it is no report. */
+/** Accepts reports of other svc versions, with more or fewer fields; null if a required field is missing. */
 function readDiagnostics (sent: unknown): NodeDiagnostics | null {
   if (typeof sent !== 'object' || sent === null) return null
   const { generatedAt, runtime, supervisorRunners } = sent as Partial<NodeDiagnostics>

@@ -35,7 +35,7 @@ export default definePlugin(manifest, async (ctx) => {
   }
 })
 
-/** The document as bytes, cached until the enabled plugins change: it needs no authority. */
+/** The document as bytes, cached until the enabled plugins change, since anyone may request it. */
 function openApiBytes ({ deps: { declared, inspection }, node }: DiagnosticsContext): () => Promise<Buffer> {
   let of: readonly Manifest[] = []
   let document: Promise<Buffer> | undefined
@@ -86,7 +86,7 @@ async function openMetrics (ctx: DiagnosticsContext): Promise<Metrics> {
   })
 }
 
-/** The operator token of this home: the one secret value that this plugin may read. */
+/** The operator token of this home, the only secret value that this plugin may read. */
 function knownSecrets (home: string): string[] {
   try {
     return [readFileSync(join(home, 'operator.token'), 'utf8').trim()]

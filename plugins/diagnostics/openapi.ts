@@ -8,18 +8,18 @@ const COMMON =
     'header_too_large'] as const
 /** Additional errors of routes whose address may be too long. */
 const OF_ADDRESSES = ['uri_too_long'] as const
-/** Additional errors of routes with a body. */
+/** Additional errors of routes with a request body. */
 const OF_BODIES = ['payload_too_large', 'unsupported_media_type'] as const
 
-/** A sample error body, from which all schemas derive: foreign APIs wrap it. */
+/** A sample error body from which all error schemas are derived, since foreign APIs wrap it. */
 const SAMPLE = errorBody(kernelError('internal', ''), '')
 const EVENTS = 'text/event-stream'
 
 type Failure = RouteDecl['failure']
 
 /**
- * The OpenAPI 3.1 document of the routes that manifests declare. Its schema dialect is ours, so schemas go in
- * unchanged. Leaves out WebSockets, which OpenAPI cannot describe.
+ * The OpenAPI 3.1 document of the routes that manifests declare. It declares svc's own schema dialect, so
+ * schemas go in unchanged. Leaves out WebSockets, which OpenAPI cannot describe.
  */
 export function openApi (
   manifests: readonly Manifest[], version: string, scheme: 'http' | 'https' = 'http'
@@ -29,7 +29,7 @@ export function openApi (
   const paths: Record<string, Record<string, object>> = {}
   const failures = failuresOf(routes)
   for (const route of routes) {
-    // A path with a trailing slash is a second name of the path without it.
+    // A path with a trailing slash is an alias for the path without it.
     if (route.decl.socket === true || /.\/$/.test(route.decl.url)) continue
     const path = route.decl.url.replace(/:([A-Za-z_]+)/g, '{$1}').replace(/\*$/, '{path}')
     const { name: error } = failures.get(route.decl.failure)!
@@ -72,7 +72,7 @@ export function openApi (
   }
 }
 
-/** A declaration with the errors that it gets from other routes and from plugins. */
+/** A route declaration plus the errors that it inherits from the routes it asks and from plugins. */
 function declOf (given: RouteDecl, manifests: readonly Manifest[], routes: readonly OwnedRoute[]): RouteDecl {
   const asked = routes.filter(({ decl: { method, url } }) => given.asks?.includes(`${method} ${url}`))
   const errors = [...given.errors ?? [], ...asked.flatMap(({ decl }) => decl.errors ?? [])]
@@ -96,7 +96,7 @@ function failuresOf (routes: readonly OwnedRoute[]): Map<Failure, { name: string
   return found
 }
 
-/** The schema of values like this one; null may be text. */
+/** Infers a schema from a sample value; null stands for text or null. */
 function shapeOf (value: unknown): JsonSchema {
   if (value === null) return { type: ['string', 'null'] }
   if (!isObject(value)) return { type: Number.isInteger(value) ? 'integer' : typeof value }
@@ -157,7 +157,7 @@ function answer (decl: RouteDecl): object {
   return { description: 'OK', content: Object.fromEntries(content) }
 }
 
-/** Further media types of an answer: the declared ones, else events if the request can ask for them. */
+/** Streaming media types of an answer: the declared ones, or else SSE if the request can ask for it. */
 function streamsOf ({ streams, body, query }: RouteDecl): readonly string[] {
   if (streams !== undefined) return streams
   const properties = Object.assign({}, body?.['properties'], query?.['properties']) as object
@@ -182,7 +182,7 @@ function errorAnswers (
   }
   return Object.fromEntries([...byStatus].map(([status, list]) => [status, {
     description: list.join(', '),
-    // Node's parser knows no routes, so its errors are never in the format of a foreign API.
+    // Node's HTTP parser does not know routes, so its errors never have the format of a foreign API.
     content: { 'application/json': { schema: {
       $ref: `#/components/schemas/${list.includes('header_too_large') ? 'Error' : error}`
     } } }

@@ -23,7 +23,7 @@ export interface DiagnosticsInput {
   stores: Stores
 }
 
-/** A process of this node. Bytes; null if the system does not report them. */
+/** A process of this node. Sizes in bytes; null if the system does not report them. */
 export interface ProcessReport {
   pid: number
   role: 'node' | 'runner'
@@ -38,7 +38,7 @@ export interface NodeDiagnostics {
   processes: ProcessReport[]
   supervisorRunners: RunnerReport[]
   placements: { instanceId: string, runnerId: string, modelId: string }[]
-  /** The dialled addresses of members, each with its failure. */
+  /** Member addresses that this node dials, each with its last failure. */
   dials: readonly DialReport[]
   plugins: PluginReport[]
   warnings: string[]
@@ -117,7 +117,7 @@ export interface DataPlaneInput {
 const sum = <T>(all: readonly T[], of: (one: T) => number): number =>
   all.reduce((total, one) => total + of(one), 0)
 
-/** Load of the data plane: now, and since the start of its runners and links. Bytes. Pure. */
+/** Data plane load now and in total since its runners and links started. Sizes in bytes. Pure. */
 export function dataPlane ({ inspection, runners, queues }: DataPlaneInput) {
   const links = inspection.links()
   return {

@@ -48,7 +48,7 @@ const capture = {
   method: 'POST', url: '/v1/diagnostics/node/capture', authority: 'operator', stream: true, audit: false,
   summary: 'A bundle for a bug report (tar.gz): state, events, log, runners, settings.',
   produces: 'application/gzip',
-  // The body may be missing.
+  // `null` allows a request without a body.
   body: { type: ['object', 'null'], additionalProperties: false, properties: {} }
 } as const
 

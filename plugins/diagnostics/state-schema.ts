@@ -42,7 +42,7 @@ const failure = object({
   affectedNodeIds: { type: 'array', items: text }, recordedAt: text
 })
 
-/** Schemas of the kernel's keys. A record with one key, its tag, is a map here. */
+/** Schemas of the kernel's state keys. Tagged records, whose only key is the tag, are declared as maps. */
 const values: Readonly<Record<string, JsonSchema>> = {
   sessionId: text,
   masterNodeId: nullableText,

@@ -17,21 +17,21 @@ export interface WarningsInput {
 
 export interface Warning {
   code: string
-  /** One sentence with the next step. */
+  /** The warning and the next step, in one sentence. */
   text: string
 }
 
-/** A later loop makes the node slow, ms. */
+/** Event loop delay in ms above which the node is reported as slow. */
 export const SLOW_LOOP_MS = 250
-/** A runner with tasks and without output for this long may hang, seconds. */
+/** Seconds without output after which a runner with tasks may hang. */
 const SILENT_SECONDS = 30
 
 type Working = Pick<RunnerReport, 'inProgressTasks' | 'secondsInStatus' | 'secondsSinceForward'>
 
-/** How long a runner with tasks had no output, seconds; null below the limit. */
+/** Seconds for which a runner with tasks had no output; null up to SILENT_SECONDS. */
 export function stalledSeconds (runner: Working): number | null {
   const { inProgressTasks, secondsInStatus, secondsSinceForward } = runner
-  // Output before the present task does not count: the status changed with it.
+  // The status changed when the current task began, so earlier output does not count.
   const silent = Math.min(secondsSinceForward ?? Infinity, secondsInStatus)
   return inProgressTasks.length > 0 && silent > SILENT_SECONDS ? Math.round(silent) : null
 }

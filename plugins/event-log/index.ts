@@ -77,7 +77,7 @@ export function createEventLogPlugin (parts: StoreParts): Plugin {
   })
 }
 
-// The only place that reads the environment.
+// The only place in this plugin that reads environment variables.
 export default createEventLogPlugin(defaultParts(process.env['SVC_EVENTLOG_FLOOR_BYTES']))
 
 /** The node ids of a reference; null for an unknown node. A node has a new id at each start. */

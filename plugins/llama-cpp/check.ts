@@ -6,7 +6,7 @@ import type { AnswerChunk, CallDelta, Choice } from '../runners/language/chunks.
 import { fieldsOf, listOf, type Fields } from '../runners/language/json.js'
 import { answerSchema, requiresCall } from './structure.js'
 
-/** Limit per check, ms: a client's regular expression may take exponential time. */
+/** Limit per check in ms, because a client's regular expression may take exponential time. */
 const CHECK_MS = 250
 const MAX_KEPT = 64
 const context = createContext({})
@@ -15,8 +15,8 @@ const run = new Script('validate(value)')
 interface Written { text: string, calls: { name: string, text: string }[] }
 
 /**
- * Passes chunks through. Before the last chunk of an answer it validates the JSON of the answer, and the
- * arguments of the calls. Answers cut off for their length are not validated.
+ * Passes chunks through. Before an answer's last chunk, validates the answer's JSON and the arguments of its
+ * tool calls, unless the answer was cut off for its length.
  * @throws EngineError invalid_result, or tool_call_unreadable if a required call is missing
  */
 export function withSchemaCheck (
@@ -95,7 +95,7 @@ function check (text: string, schema: unknown, what: string, path: string): void
 
 const kept = new Map<string, ValidateFunction | null>()
 
-/** Null for a schema with external references, or of another draft. */
+/** Compiles a validator; null for a schema with external references or for another draft. */
 function validatorOf (schema: unknown): ValidateFunction | null {
   const key = JSON.stringify(schema)
   let validate = kept.get(key)

@@ -1,13 +1,13 @@
 import { PACKAGES } from './packages.js'
 import type { ProgramDecl } from '../../kernel/index.js'
 
-/** Largest batch of the embedded engine, tokens. */
+/** Largest batch in the embedded engine, in tokens. */
 export const BATCH = 128
 
 /** The engine's name in cards and settings. */
 export const GGUF_ENGINE = 'llama-server'
 
-/** llama.cpp's server; without it, the llama.cpp that svc includes. */
+/** llama.cpp's server program; if it is missing, svc uses the llama.cpp that it includes. */
 export const LLAMA_SERVER = {
   name: 'llama-server',
   builds: 'llama.cpp',

@@ -1,4 +1,4 @@
-/** Grammars for the JSON that a request demands; shared by both drivers. */
+/** Grammars for the JSON that a request demands, shared by the embedded engine and llama-server's driver. */
 import { fieldsOf, isObject, type Fields } from '../runners/language/json.js'
 import type { ToolCallFormat } from './embedded/formats.js'
 import { compileSchema, compileTools, type Compiled } from './grammar/json-schema-to-grammar.js'
@@ -8,7 +8,7 @@ const MOST_CHARS = 200
 
 export interface NamedSchema { path: string, schema: unknown, strict: boolean }
 
-/** The schema of the answer; null for free text. */
+/** The JSON Schema that the answer must match; null for free text. */
 export function answerSchema ({ response_format: format, json_schema: alone }: Fields): NamedSchema | null {
   const { type, json_schema: described } = fieldsOf(format)
   if (type === 'json_object') return { path: 'response_format', schema: { type: 'object' }, strict: false }
@@ -19,19 +19,19 @@ export function answerSchema ({ response_format: format, json_schema: alone }: F
   return alone == null ? null : { path: 'json_schema', schema: alone, strict: false }
 }
 
-/** The grammar of the answer; null for free text. @throws EngineError invalid_request */
+/** The grammar for the answer; null for free text. @throws EngineError invalid_request */
 export function answerGrammar (payload: Fields): Compiled | null {
   const named = answerSchema(payload)
   return named === null ? null : compileSchema(named.schema, named)
 }
 
-/** The grammar of one call, or of several if the client allows them. @throws EngineError invalid_request */
+/** The grammar for one tool call, or several if the client allows. @throws EngineError invalid_request */
 export function callGrammar (payload: Fields, format: ToolCallFormat): Compiled {
   const { tools, tool_choice: choice, parallel_tool_calls: parallel } = payload
   return compileTools(tools as unknown[], choice, format, parallel === true)
 }
 
-/** Compiles the meta-schema in advance, about 70 ms. */
+/** Compiles JSON Schema's meta-schema in advance, which takes about 70 ms. */
 export const warmCompiler = (): void => { compileSchema({}, { strict: true }) }
 
 export const requiresCall = ({ tools, tool_choice: choice }: Fields): boolean =>

@@ -44,7 +44,7 @@ export async function * remoteSteps (
     for await (const event of serverEvents(bytes, EVENT_CHARS)) {
       lastEventAt = parts.clock.mono()
       yield stepOf(event, refOf(node))
-      // While the reader was busy, events waited: the silence does not count.
+      // Events waited while the reader was busy, so this time does not count as silence.
       lastEventAt = parts.clock.mono()
     }
   } catch (error) {

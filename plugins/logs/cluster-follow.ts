@@ -74,9 +74,9 @@ async function writeMerged (
 
 interface Following {
   merger: LogMerger
-  /** `since` of GET /v1/logs. */
+  /** Position in the node's log, a `since` for GET /v1/logs. */
   position: string
-  /** The last attempt failed. */
+  /** True after a failed attempt to reach the node. */
   silent: boolean
 }
 
@@ -104,7 +104,7 @@ async function followNode (
       silent = true
     }
     await pause(clock, wait, signal)
-    // An absent node only costs a lookup.
+    // A node that is not live costs only a lookup, so its wait need not grow.
     wait = view.live ? Math.min(LAST_RETRY_MS, wait * 2) : FIRST_RETRY_MS
   }
 }

@@ -15,7 +15,7 @@ export interface ClusterParts {
   clock: Clock
 }
 
-/** A page, and each node's position to resume at. */
+/** A page of lines and, for each node, the position to resume at. */
 export interface Gathered extends ClusterPage {
   positions: Map<string, string>
 }
@@ -34,7 +34,7 @@ export async function gather (
   const take = (view: NodeView, page: LogPage): void => {
     statuses.push({ ...refOf(view), error: null })
     positions.set(view.installId, `${view.nodeId}:${page.nextSeq - 1}`)
-    // Cut after each response, so that memory does not grow with the number of nodes.
+    // Truncate after each response, so that memory does not grow with the number of nodes.
     if (query.limit > 0) lines = newest([...lines, ...page.lines], query.limit)
   }
   for (const view of nodes.filter((node) => node.self)) {
@@ -58,7 +58,7 @@ function newest (lines: readonly ShownLine[], limit: number): ShownLine[] {
   return sorted.slice(Math.max(0, sorted.length - limit))
 }
 
-/** The route refuses limit 0, so the least request is for one line. */
+/** The route rejects a limit of 0, so request at least one line. */
 function pagePath (query: Query): string {
   const { sinceMs, limit } = query
   const since = sinceMs === null ? undefined : new Date(sinceMs).toISOString()

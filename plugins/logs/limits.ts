@@ -1,22 +1,22 @@
-/** Default and maximum lines of a page. */
+/** Default and maximum number of lines in a page. */
 export const LIMIT = 200
 export const LIMIT_MOST = 1000
-/** Most lines per write to a follower. */
+/** Most lines written to a following client in one write. */
 export const BATCH_LINES = 100
-/** Interval of keep-alive comments, ms; a node without any event for NODE_TIMEOUT_MS is retried. */
+/** Interval in ms of keep-alive comments; a node without any event for NODE_TIMEOUT_MS is retried. */
 export const COMMENT_MS = 10_000
 export const NODE_TIMEOUT_MS = 30_000
-/** Deadline of a node's page, ms, and its size limit. */
+/** Deadline in ms for a node's page, and the page's size limit in bytes. */
 export const PAGE_MS = 3000
 export const PAGE_BYTES = 32 * 1024 ** 2
-/** Wait for lines of other nodes before sorting, ms. */
+/** Milliseconds to wait for lines from other nodes before sorting. */
 export const GATHER_MS = 200
-/** Lines that wait for a reader; at this number, reading from the nodes pauses. */
+/** Buffered lines at which reading from the nodes pauses. */
 export const MAX_BUFFERED_LINES = 2000
-/** Delay between attempts to follow a node, ms. */
+/** First and longest delay in ms between attempts to follow a node. */
 export const FIRST_RETRY_MS = 1000
 export const LAST_RETRY_MS = 10_000
-/** Interval of checks for nodes that joined, ms. */
+/** Interval in ms of checks for nodes that have joined. */
 export const POLL_MS = 1000
-/** Longest server-sent event of another node, characters. */
+/** Longest accepted server-sent event from another node, in characters. */
 export const EVENT_CHARS = 1024 ** 2

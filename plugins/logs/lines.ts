@@ -6,14 +6,14 @@ export interface NodeRef { readonly nodeId: string, readonly node: string }
 export interface ShownLine extends LogLine, NodeRef {}
 
 export interface LogPage extends NodeRef {
-  /** Seq of the oldest line in memory, and of the next line. */
+  /** `seq` of the oldest line in memory, and of the next line to be written. */
   firstSeq: number
   nextSeq: number
-  /** Oldest first. */
+  /** Lines of the page, oldest first. */
   lines: ShownLine[]
 }
 
-/** `error` is null for a node that answered. */
+/** Whether a node's log could be read; `error` is null for a node that answered. */
 export interface NodeStatus extends NodeRef { error: { reason: string, message: string } | null }
 
 export interface ClusterPage {

@@ -14,13 +14,13 @@ export class LogMerger {
   readonly #onFill = new Set<() => void>()
   readonly #onTake = new Set<() => void>()
 
-  /** Queues the news that a node is silent or back. */
+  /** Queues a status event: a node stopped answering or answers again. */
   addStatus (status: NodeStatus): void {
     this.#statuses.push(status)
     this.#filled()
   }
 
-  /** Resolves when the buffer has space for more, or when the signal aborts. */
+  /** Adds lines; resolves when the buffer has space for more, or when the signal aborts. */
   async put (lines: readonly ShownLine[], gap: Gap | null, signal: AbortSignal): Promise<void> {
     this.#lines.push(...lines)
     if (gap !== null) this.#gaps.push(gap)

@@ -11,11 +11,11 @@ export interface RawQuery {
   follow?: '0' | '1'
 }
 
-/** The position behind line `seq` of one process start of a node. */
+/** The position after line `seq` of a node process; `nodeId` changes with each process start. */
 export interface Position { readonly nodeId: string, readonly seq: number }
 
 export interface Query {
-  /** The filters that other nodes get too. */
+  /** Filters that are also sent to other nodes. */
   readonly want: Pick<LogFilter, 'level' | 'modelId' | 'plugin'>
   readonly sinceMs: number | null
   readonly position: Position | null
@@ -27,7 +27,7 @@ export interface Query {
 const POSITION = /^([\w-]{1,64}):(\d{1,15})$/
 const TIME = /^\d{4}-\d{2}-\d{2}(T[\d:.]+(Z|[+-]\d{2}:?\d{2})?)?$/
 
-/** Last-Event-ID overrides `since`. Throws `invalid_request` naming `since`. */
+/** Parses a query; Last-Event-ID overrides `since`. Throws `invalid_request` if either is invalid. */
 export function readQuery (raw: RawQuery, lastEventId?: string): Query {
   const follow = raw.follow === '1'
   const since = follow && lastEventId !== undefined ? lastEventId : raw.since
@@ -63,7 +63,7 @@ export function badSince (since: string, expected: string): SvcError {
     { param: 'since', issues: [{ path: 'since', message }] })
 }
 
-/** The filter for a node's ring. A position of an earlier process start means all lines of this one. */
+/** The filter for a node's log ring. A position from an earlier process start selects all current lines. */
 export function wantOf ({ want, sinceMs, position, limit }: Query, nodeId: string): LogFilter {
   return {
     ...want, limit,

@@ -1,18 +1,18 @@
 import { defineService } from '../../kernel/index.js'
 
 export interface ShippingStats {
-  /** Lines that the receiver accepted. */
+  /** Number of lines that the receiver accepted. */
   readonly sent: number
-  /** Lines that were never delivered: the queue was full, or the receiver refused them. */
+  /** Number of lines never delivered, because the queue was full or the receiver refused them. */
   readonly dropped: number
-  /** Queued lines, and their UTF-8 bytes. */
+  /** Number of queued lines, and their size in UTF-8 bytes. */
   readonly waiting: number
   readonly waitingBytes: number
   /** Failed attempts in a row; 0 after a success. */
   readonly failures: number
-  /** Why the last attempt failed; null after a success. */
+  /** Reason for the last failure; null after a success. */
   readonly problem: string | null
-  /** ISO-8601 of the last accepted batch. */
+  /** ISO-8601 time at which a batch was last accepted. */
   readonly lastSentAt: string | null
 }
 

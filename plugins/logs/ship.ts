@@ -5,24 +5,24 @@ import { delay, outgoingDispatcher } from '../../kernel/index.js'
 import type { Clock, Logger } from '../../kernel/index.js'
 import type { ShippingStats } from './service.js'
 
-/** Bounds of the queue; the oldest lines are dropped. */
+/** Limits of the queue, beyond which the oldest lines are dropped. */
 const MAX_QUEUED_LINES = 10_000
 const MAX_QUEUED_BYTES = 4 * 1024 ** 2
-/** Bounds of one request before compression. */
+/** Limits of one request, before compression. */
 const MAX_BATCH_LINES = 500
 const MAX_BATCH_BYTES = 512 * 1024
-/** A longer line is dropped: receivers refuse it. */
+/** A longer line is dropped, because receivers would refuse it. */
 const MAX_LINE_BYTES = 256 * 1024
 const FIRST_RETRY_MS = 1000
 const LAST_RETRY_MS = 60_000
 /** Upper bound for the receiver's Retry-After. */
 const MAX_RETRY_AFTER_MS = 300_000
 const SEND_TIMEOUT_MS = 10_000
-/** Lines that come this close together share a request, ms. */
+/** Milliseconds to wait for further lines, so that they share a request. */
 const LINGER_MS = 250
-/** Longest `close()`, ms. */
+/** Most milliseconds that `close()` spends on sending queued lines. */
 const CLOSE_MS = 2000
-/** Most bytes read of a response body, which is ignored. */
+/** Most bytes read from a response body, whose content is ignored. */
 const MAX_ANSWER = 16 * 1024
 
 /** Reported once when shipping fails, and once when it recovers. */
@@ -34,7 +34,7 @@ export type ShippingChange =
 export interface ShipperOptions {
   url: string
   clock: Clock
-  /** Uniform in [0, 1). */
+  /** Random number, uniform in [0, 1). */
   random: () => number
   onChange: (news: ShippingChange) => void
   limits?: Partial<ShipLimits>
@@ -66,8 +66,8 @@ export function classifyResponse (answer: Answer, sent: { lines: number, compres
 }
 
 /**
- * Pause before the next attempt, ms: doubles up to a minute, half of it random, and at least the receiver's
- * Retry-After (seconds or a date), up to five minutes. Pure.
+ * Pause in ms before the next attempt. It doubles up to a minute, half of it random, and is at least the
+ * receiver's Retry-After (seconds or a date), up to five minutes. Pure.
  */
 export function pauseMs (failures: number, chance: number, retryAfter?: string, nowMs = 0): number {
   const full = Math.min(LAST_RETRY_MS, FIRST_RETRY_MS * 2 ** Math.max(0, failures - 1))
@@ -90,7 +90,7 @@ export class LogShipper {
   // Created only if lines are shipped: loading undici takes a tenth of the start-up time.
   readonly #agent: Promise<Dispatcher> = outgoingDispatcher('named', { connections: 1, pipelining: 1 })
 
-  /** Aborts the pauses, and the requests. */
+  /** Aborts pauses between attempts, and requests in progress. */
   readonly #stop = new AbortController()
   readonly #cut = new AbortController()
   #queue: string[] = []
@@ -155,7 +155,7 @@ export class LogShipper {
   async #run (): Promise<void> {
     await this.#pause(LINGER_MS)
     while (this.#queue.length > 0 && this.#closing === null) await this.#pause(await this.#step())
-    // No await since the last check of the queue: the next line starts a new run.
+    // No await since the queue was found empty, so the next line starts a new run.
     this.#running = null
   }
 
@@ -213,7 +213,7 @@ export class LogShipper {
     this.#problem = null
     this.#lastSentAt = new Date(clock.now()).toISOString()
     const dropped = this.#dropped - this.#reportedDropped
-    // During a flood, report drops at its end, not with every batch.
+    // While lines keep overflowing the queue, report the drops once at the end, not with every batch.
     if (failures > 0 || (dropped > 0 && this.#queue.length === 0)) {
       this.#reportedDropped = this.#dropped
       onChange({ kind: 'going', failures, dropped })
@@ -261,7 +261,7 @@ export class LogShipper {
       body: compressed ? await compress(text) : text,
       signal
     })
-    // The status decides; a failure to read the body does not matter.
+    // Only the status counts, so a failure to read the body does not matter.
     await body.dump({ limit: MAX_ANSWER }).catch(() => {})
     const retryAfter = headers['retry-after']
     return typeof retryAfter === 'string' ? { status: statusCode, retryAfter } : { status: statusCode }
@@ -280,7 +280,7 @@ export function logChange (log: Logger, news: ShippingChange): void {
   }
 }
 
-/** Omits the address: its path or query may hold a secret. */
+/** Omits the receiver's URL, because its path or query may contain a secret. */
 function reasonOf (error: unknown): string {
   const { code, message } = error as NodeJS.ErrnoException
   return code ?? message

@@ -11,13 +11,13 @@ import type {
 } from '../../kernel/index.js'
 import type { Shared } from './server.js'
 
-/** Most open subscription streams; svc sends nothing on them. */
+/** Limit on open subscription streams, on which svc sends nothing. */
 const SUBSCRIPTIONS = 16
-/** Number of ended sessions to remember. */
+/** Number of ended sessions to remember, so that their requests are refused. */
 const ENDED = 1000
 const SESSION = 'mcp-session-id'
 const EVENTS = 'text/event-stream'
-/** Headers of MCP that the library compares with the body. */
+/** MCP headers, passed on because the MCP library compares them with the body. */
 const PASSED = ['accept', 'content-type', 'mcp-protocol-version', 'mcp-method', 'mcp-name', SESSION] as const
 
 export interface EndpointParts {
@@ -81,7 +81,7 @@ export function createEndpoint ({ api, declarations, clock, log, version }: Endp
   }
 }
 
-/** The request in the library's form; its body is already parsed. */
+/** Converts a request to the library's type; the body is passed separately. */
 function toFetchRequest ({ headers }: RouteRequest, signal: AbortSignal): Request {
   const given = PASSED.flatMap((name) => headers[name] === undefined ? [] : [[name, headers[name]]])
   return new Request('http://node/mcp', { method: 'POST', headers: Object.fromEntries(given), signal })
@@ -99,7 +99,7 @@ async function sendAnswer (
     const text = await answer.text()
     if (text === '') return new Reply('', answer.status, { 'content-type': contentType })
     const body = JSON.parse(text) as { error?: { message: string } }
-    // The library's refusals use svc's error format.
+    // Converts the library's refusals to svc's error format.
     if (!answer.ok && body.error !== undefined) throw refusal(answer.status, body.error.message)
     return new Reply(body, answer.status, more)
   }
@@ -107,7 +107,7 @@ async function sendAnswer (
   try {
     for await (const bytes of answer.body) await stream.write(bytes as Uint8Array)
   } catch (error) {
-    // A cancelled request has no answer: end its stream.
+    // A cancelled request has no answer, so end its stream.
     if (!signal.aborted || request.signal.aborted) throw error
   }
   return undefined
@@ -121,7 +121,7 @@ class Sessions {
   readonly #open = new Map<string, Map<unknown, AbortController>>()
   readonly #ended = new Set<string>()
 
-  /** Throws `not_found` for an ended session; the client has to begin another. */
+  /** Throws `not_found` for an ended session, so that the client starts a new one. */
   check (caller: Caller, label: string | undefined): SessionKey {
     if (label === undefined) return null
     const key = `${caller.id} ${label}`

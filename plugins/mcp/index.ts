@@ -18,7 +18,7 @@ export default definePlugin({
     }
   }
 }, ({ deps: { api, declarations }, clock, log, node }) => {
-  // Lazy: the MCP library would slow down every start.
+  // Created at the first request, because loading the MCP library would slow down every start.
   let made: Promise<ReturnType<typeof import('./http.js')['createEndpoint']>> | undefined
   const endpoint = (): NonNullable<typeof made> => made ??= import('./http.js').then(({ createEndpoint }) =>
     createEndpoint({ api, declarations, clock, log, version: node.version }))

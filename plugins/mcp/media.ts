@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { Clock } from '../../kernel/index.js'
 
-/** Lifetime of stored media, ms, and bytes of all stored media. */
+/** Lifetime of stored media in ms, and the limit on the bytes of all stored media. */
 const LIFETIME_MS = 10 * 60 * 1000
 const CACHE_BYTES = 64 * 1024 * 1024
 
@@ -10,7 +10,7 @@ export interface StoredMedia { readonly uri: string, readonly mimeType: string, 
 
 interface Entry extends StoredMedia { readonly owner: string, readonly until: number }
 
-/** Stores media for the client that made them; the oldest are evicted first. */
+/** Stores media for the client whose call produced them; the oldest are evicted first. */
 export class MediaCache {
   readonly #clock: Pick<Clock, 'mono'>
   readonly #entries = new Map<string, Entry>()
@@ -30,7 +30,7 @@ export class MediaCache {
     return entry
   }
 
-  /** Undefined for expired media and for those of another client. */
+  /** Undefined for expired media and for media of another client. */
   find (owner: string, uri: string): StoredMedia | undefined {
     return this.of(owner).find((entry) => entry.uri === uri)
   }

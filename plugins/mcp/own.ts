@@ -3,7 +3,7 @@ import { isVerbError, lookedAt } from '../../kernel/cli/index.js'
 import type { ClientRequest, Client } from '../../kernel/cli/index.js'
 import type { Caller, LocalApi, LocalRequest } from '../../kernel/index.js'
 
-/** The part of a node's API that the server uses. */
+/** The client methods that the MCP server uses. */
 export type Api = Pick<Client, 'json' | 'open'>
 
 /** This node's own API on behalf of a caller, until the signal aborts. Throws as `Client`. */

@@ -3,9 +3,9 @@ import type { CallToolResult } from '@modelcontextprotocol/server'
 import type { Frame } from '../capabilities/cli/invoke.js'
 import type { StoredMedia } from './media.js'
 
-/** Largest inline media, bytes; larger ones become a link. */
+/** Limit on inline media in bytes; larger media become a link. */
 const INLINE_BYTES = 1024 * 1024
-/** Bounds of one call: bytes of media, characters of text. */
+/** Limits per call: bytes of media, characters of text. */
 const MEDIA_BYTES = 32 * 1024 * 1024
 const TEXT_MOST = 4 * 1024 * 1024
 

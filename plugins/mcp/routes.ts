@@ -16,7 +16,7 @@ export const routes = {
   message: {
     ...session, method: 'POST', stream: true, streams: ['text/event-stream'],
     summary: 'A message of the Model Context Protocol (JSON-RPC), answered as JSON or server-sent events.',
-    // A capability accepts 1 MiB; the rest is for the surrounding message.
+    // A capability accepts 1 MiB; the rest is for the JSON-RPC message around it.
     bodyLimit: 1024 * 1024 + 64 * 1024,
     body: {
       type: ['object', 'array'], minItems: 1,

@@ -16,13 +16,13 @@ import type { Api } from './own.js'
 import type { Progress } from './result.js'
 import type { Target } from './tools.js'
 
-/** Concurrent and queued calls of read-only tools. Capabilities have the node's own limits. */
+/** Limits on concurrent and queued calls of read-only tools; capabilities have their own limits. */
 const TOOL_LIMITS = { concurrency: 8, queue: 16 }
-/** Timeout of a read-only tool, ms. */
+/** Timeout of a read-only tool in ms. */
 const TOOL_TIMEOUT_MS = 15_000
-/** Timeout of the first and each further chunk, s: the maximum that a node accepts. */
+/** Timeout in seconds for the first and each further chunk; the maximum that a node accepts. */
 const CHUNK_SECONDS = 300
-/** Minimum interval of progress notifications, ms. */
+/** Minimum interval between progress notifications in ms. */
 const PROGRESS_MS = 1000
 
 const INSTRUCTIONS = 'svc serves models on a cluster of machines. `running` lists the placed models: ' +
@@ -35,7 +35,7 @@ export interface Shared {
   readonly version: string
   readonly media: MediaCache
   readonly toolAdmission: Admission
-  /** Of the enabled plugins. */
+  /** Manifests of the enabled plugins. */
   manifests (): readonly Manifest[] | Promise<readonly Manifest[]>
   declared (): Promise<DeclarationSet>
   checker (schema: JsonSchema): (value: unknown) => string | null
@@ -43,7 +43,7 @@ export interface Shared {
 
 export interface Client {
   readonly id: string
-  /** Whether to offer capabilities. */
+  /** Whether to offer capabilities as tools. */
   readonly invokes: boolean
   /** The node's API on behalf of the client, until the signal aborts. */
   api (signal: AbortSignal): Api
@@ -51,7 +51,7 @@ export interface Client {
 
 export const createToolAdmission = (clock: Clock): Admission => new Admission('mcp tools', clock, TOOL_LIMITS)
 
-/** The tools of a client. Throws VerbError if the node does not answer. */
+/** The tools that a client may use. Throws VerbError if the node does not answer. */
 async function offered (
   { manifests }: Pick<Shared, 'manifests'>, { invokes, api }: Client, signal: AbortSignal
 ): Promise<ReadonlyMap<string, Target>> {
@@ -68,7 +68,7 @@ export async function listed (shared: Shared, client: Client, signal: AbortSigna
   return [...found].map(([name, target]) => described(name, target))
 }
 
-/** An MCP server for one client, without state. `changing`: it notifies of changed tools. */
+/** An MCP server for one client, without state. With `changing` it notifies the client of changed tools. */
 export function createServer (shared: Shared, client: Client, changing: boolean): Server {
   const server = new Server({ name: 'svc', title: 'svc', version: shared.version }, {
     capabilities: { tools: { listChanged: changing }, resources: {} }, instructions: INSTRUCTIONS
@@ -153,7 +153,7 @@ async function invoke (
   }
 }
 
-/** Notifies a client that requested progress: many clients cancel a call after a minute of silence. */
+/** Notifies a client that requested progress, since many clients cancel a call after a minute of silence. */
 function progressNotifier (
   clock: Clock, { mcpReq: { _meta: meta, notify } }: ServerContext
 ): (progress: Progress) => void {
@@ -163,7 +163,7 @@ function progressNotifier (
     if (progressToken === undefined || clock.mono() - lastMs < PROGRESS_MS) return
     lastMs = clock.mono()
     const message = seconds > 0 ? { message: `${seconds.toFixed(1)} s of media` } : {}
-    // A disconnected client also aborts the call's signal.
+    // If sending fails because the client disconnected, the call's signal aborts as well.
     notify({ method: 'notifications/progress', params: { progressToken, progress: chunks, ...message } })
       .catch(() => {})
   }

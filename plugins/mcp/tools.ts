@@ -3,12 +3,12 @@ import type { Tool } from '@modelcontextprotocol/server'
 import type { JsonSchema, Manifest, ToolDecl } from '../../kernel/index.js'
 import type { Listed } from '../capabilities/cli/invoke.js'
 
-/** The target of an MCP tool name. */
+/** What an MCP tool name stands for: a read-only tool or a capability. */
 export type Target =
   | { readonly kind: 'capability', readonly capability: Listed }
   | { readonly kind: 'tool', readonly tool: ToolDecl }
 
-/** Clients accept letters, digits, `_` and `-`, at most 64 characters. */
+/** Makes a valid tool name: clients accept letters, digits, `_` and `-`, at most 64 characters. */
 const safe = (name: string): string => name.replace(/[^A-Za-z0-9_-]/g, '_').slice(0, 64)
 
 /**
@@ -33,7 +33,7 @@ export function targets (
   return new Map([...found].sort(([a], [b]) => a < b ? -1 : 1))
 }
 
-/** A tool in MCP's form. All tools are read-only for the cluster. */
+/** A tool in MCP's form. All tools are marked read-only, since none changes the cluster. */
 export function described (name: string, target: Target): Tool {
   const annotations = { readOnlyHint: true, openWorldHint: false }
   if (target.kind === 'tool') {
@@ -47,5 +47,5 @@ export function described (name: string, target: Target): Tool {
   }
 }
 
-/** MCP requires the type. */
+/** Adds `type: object`, which MCP requires. */
 const objectSchema = (schema: JsonSchema): Tool['inputSchema'] => ({ ...schema, type: 'object' })

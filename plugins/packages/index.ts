@@ -1,6 +1,6 @@
 import { definePlugin } from '../../kernel/index.js'
 
-/** Verbs only, which work on the files of a home. */
+/** Declares only verbs, which work on the files of a home. */
 export default definePlugin({
   name: 'packages',
   version: '1.0.0',

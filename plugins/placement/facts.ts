@@ -5,12 +5,12 @@ import { waitingView } from './waitlist.js'
 import type { WaitingInstance } from './waitlist.js'
 
 export interface Facts extends InstanceStates {
-  /** This node first; includes nodes that are not live. */
+  /** This node first; nodes that are not live are included. */
   nodes: readonly NodeReport[]
   waitingInstances: Readonly<Record<string, WaitingInstance>>
 }
 
-/** Maximum age of the result of `recent`, ms: memory readings change without an event. */
+/** Milliseconds for which `recent` returns the same facts; memory readings change without an event. */
 const RECENT_MS = 2000
 
 export class FactsReader {
@@ -32,7 +32,7 @@ export class FactsReader {
     }
   }
 
-  /** For polling: rebuilds the facts only after a state change or after RECENT_MS. */
+  /** The facts, rebuilt only after a state change or after RECENT_MS, so that polling is cheap. */
   recent (): Facts {
     const now = this.#ctx.clock.mono()
     if (this.#last === null || now - this.#at >= RECENT_MS) {

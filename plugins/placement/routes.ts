@@ -3,7 +3,7 @@ import { REFUSALS } from './planner/types.js'
 
 const object = <const R extends readonly string[], const P extends object>(required: R, properties: P) =>
   ({ type: 'object', additionalProperties: false, required, properties } as const)
-/** An object with exactly one of these properties. */
+/** Schema of an object with exactly one of these properties. */
 const oneOf = <const P extends object>(properties: P) =>
   ({ type: 'object', additionalProperties: false, minProperties: 1, maxProperties: 1, properties } as const)
 
@@ -30,7 +30,7 @@ const seconds = { type: 'integer', minimum: 1, maximum: 86_400 } as const
 const nodeRefs = {
   type: 'array', uniqueItems: true, maxItems: 256, items: { type: 'string', minLength: 1, maxLength: 128 }
 } as const
-/** In a query, one value may hold several references, separated by commas. */
+/** A query value may hold several references, separated by commas. */
 const listedRefs = { ...nodeRefs, items: { ...nodeRefs.items, maxLength: 8192 } } as const
 const excluded = {
   ...listedRefs,
@@ -47,7 +47,7 @@ const placed = object(['message', 'command_id', 'instance_id', 'model_card'],
   { message: text, command_id: text, instance_id: text, model_card: { type: 'object' } })
 
 const place = {
-  // No route deadline: with `wait`, the reply comes when the model is ready, or after timeout_seconds.
+  // No route deadline, because with `wait` the reply comes when the model is ready or after timeout_seconds.
   method: 'POST', url: '/place_instance', authority: 'cluster:write', stream: true,
   summary: 'Plans and places a model; with `wait`, responds when it is ready.',
   body: object(['model_id'], {

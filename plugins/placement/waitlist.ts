@@ -2,24 +2,24 @@ import type { CommandDecl, Section, SectionDecl } from '../../kernel/index.js'
 import { placement } from '../runners/service.js'
 import type { PlacementIntent } from '../runners/service.js'
 
-/** A wanted instance without a place. The key is the id of the lost instance, or a new id. */
+/** A wanted instance without a place, keyed by the id of the lost instance or by a new id. */
 export type WaitingEntry = {
   modelId: string
   intent: PlacementIntent
-  /** The entry or instance that the lost instance itself replaced; null for the first placement. */
+  /** Id of the entry or instance that the lost instance itself replaced; null for a first placement. */
   replaces: string | null
   since: string
-  /** A stable code, and a sentence for people. */
+  /** The refusal as a stable code and as a sentence. */
   reason: string
   message: string
 }
 
 export type StoppedEntry = { since: string }
 
-/** A drained node: it gets no instances, and its instances move to other nodes. */
+/** A drained node, which gets no instances and whose instances move to other nodes. */
 export type DrainedEntry = { since: string, by: string }
 
-/** Longest message of an entry, characters. */
+/** Limit in characters on the message of an entry. */
 export const MESSAGE_CHARS_MAX = 500
 
 const text = { type: 'string' } as const
@@ -63,7 +63,7 @@ const command = <const P extends object>(summary: string, properties: P) => ({
   result: { type: 'object', required: ['changed'], properties: { changed: { type: 'boolean' } } }
 } as const satisfies CommandDecl)
 
-/** Commands of the master on these sections. All are idempotent. */
+/** The master's commands on these sections. All are idempotent. */
 export const commands = {
   wait: command('Adds an instance to the waiting list; an existing entry does not change.',
     { id: text, entry: sections.waiting.value }),

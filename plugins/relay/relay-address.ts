@@ -3,7 +3,7 @@ import { purposes, routeBytes, routeOf } from './wire.js'
 import type { FromSchema, Identity } from '../../kernel/index.js'
 import type { meetingSchema } from './routes.js'
 
-/** A node's relay, and its keys there. */
+/** A node's relay URL and the node's keys, signed by the node. */
 export type RelayAddress = FromSchema<typeof meetingSchema>
 
 const bytes = (base64url: string): Buffer => Buffer.from(base64url, 'base64url')
@@ -20,8 +20,8 @@ export function meetingOf (
 }
 
 /**
- * Whether a known key has signed this meeting: a device trusts only the node itself about its relay and its
- * key there, whichever node forwards it.
+ * Whether a known key has signed this address. A device trusts only the node itself about its relay and
+ * key, whichever node forwards the address.
  */
 export function isOwn (meeting: RelayAddress, fingerprints: ReadonlySet<string>): boolean {
   const [key, agreementKey] = [bytes(meeting.key), bytes(meeting.agreementKey)]

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { framed, isSignedBy, KEY_BYTES, purposeBytes } from '../../kernel/index.js'
 
 /**
- * The unencrypted part of the protocol of relays, nodes and devices: JSON texts, before the encrypted
+ * The unencrypted part of the relay protocol: JSON texts that precede the encrypted
  * messages.
  * node -> relay, /v1/node      relay: {challenge}   node: {key, signature}   relay: {route}
  * relay: {device: ticket} for each device that asks
@@ -23,17 +23,17 @@ export const closes = {
   wrong: 4400,
   /** The signature is invalid or for another relay. */
   unproven: 4403,
-  /** No node for that route, or none accepted the device. */
+  /** No node has that route, or the node did not accept the device. */
   nobody: 4404,
   /** Another connection has claimed the route. */
   replaced: 4409,
-  /** Too many connections, or one reads too slowly. */
+  /** Too many connections, or this one reads too slowly. */
   full: 4429
 } as const
 
 export const SECRET_BYTES = 32
 
-/** A node's route: base64url SHA-256 of its raw Ed25519 key, known only to those who know the key. */
+/** A node's route, the base64url SHA-256 of its raw Ed25519 key; only those who know the key know it. */
 export function routeOf (publicKey: Uint8Array): string {
   return createHash('sha256').update('svc relay route\n').update(publicKey).digest('base64url')
 }
@@ -67,7 +67,7 @@ export function readHello (payload: Uint8Array): { nodeId: string, timeMs: numbe
   return texts !== undefined && Number.isSafeInteger(timeMs) ? { nodeId: texts.nodeId, timeMs } : undefined
 }
 
-/** Parses a text of the protocol: an object of strings. Undefined for anything else, and above 2 KiB. */
+/** Parses a text of the protocol: an object of strings. Undefined for anything else, or above 2 KiB. */
 export function readTexts<const K extends string> (
   data: Uint8Array, binary: boolean, keys: readonly K[]
 ): Record<K, string> | undefined {

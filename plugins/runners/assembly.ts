@@ -50,7 +50,7 @@ export type Parts = MachineParts & Required<Pick<MachineParts, 'bundle' | 'reade
 
 export type Assembly = ReturnType<typeof assemble>
 
-/** Wires the parts of the plugin; the first instance starts the work. */
+/** Wires the parts of the plugin. Work starts only with the first instance. */
 export function assemble (ctx: RunnersContext, machine: Parts) {
   const { node, clock, log, emit, deps: { cluster, models } } = ctx
   const closing = new AbortController()
@@ -82,7 +82,7 @@ export function assemble (ctx: RunnersContext, machine: Parts) {
   }
   const reconcile = createReconciler({
     clock, log, fleet, settled, closing: closing.signal,
-    // Models and backends are unknown before that.
+    // Models and backends are unknown before these two have finished.
     opened: Promise.all([detection.probed, models?.opened]),
     desired: () => closing.signal.aborted
       ? [] : instances.assignments().filter(({ runnerId }) => !endings.done(runnerId)),
@@ -106,9 +106,9 @@ export function assemble (ctx: RunnersContext, machine: Parts) {
     settled,
     prune,
     ...openRouting(ctx, { launch, sections, placed: instances, fleet, tasks, gossip, losses }),
-    /** `runners` of /state. */
+    /** The `runners` field of /state. */
     runners: () => instances.runners(sections.runners, (runnerId) => statuses.get(runnerId)),
-    /** Stops every runner; no other one starts. */
+    /** Stops every runner; afterwards no runner starts. */
     async close () {
       closing.abort()
       gossip.close()
@@ -127,7 +127,7 @@ function openLosses (ctx: RunnersContext, instances: PlacedInstances): LostTasks
     send: async (failures) => await ctx.command('tasksFailed', { failures }),
     emit: (failure) => { ctx.emit('TaskFailed', failure) }
   })
-  // The node that took the call may die before its task is in the gossip.
+  // The node that accepted the call may die before its task is in the gossip, so the caller reports the loss.
   const stop = calls?.onEnd(({ kind, reason, taskId, passedOn, commandId, capability }) => {
     if (kind !== 'failed' || (taskId === null && !passedOn) || !LOSSES.includes(reason)) return
     const errorMessage = `The task of ${capability} was lost.`
@@ -146,7 +146,7 @@ function recorder ({ clock, emit }: RunnersContext, failures: Failures): Instanc
   }
 }
 
-/** With these statuses a model has entered or left memory: the GPUs are read again. */
+/** In these statuses a model has just entered or left memory, so the GPUs are read again. */
 const MOVES_MEMORY: ReadonlySet<StatusKind> =
   new Set(['RunnerLoaded', 'RunnerReady', 'RunnerIdle', 'RunnerFailed', 'RunnerShutdown'])
 

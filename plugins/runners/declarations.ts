@@ -103,7 +103,7 @@ export const errors = {
   }
 } as const satisfies Record<string, ErrorDecl>
 
-/** Conflicts between the configuration and this machine; found by `machine/detection.ts`. */
+/** Conflicts between the configuration and this machine, which `machine/detection.ts` finds. */
 export const conflicts = {
   gpu_serving_disabled: {
     severity: 'error',

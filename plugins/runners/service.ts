@@ -32,15 +32,15 @@ export const remediesIn = ({ manifests }: { manifests: readonly Pick<Manifest, '
   Object.assign({}, ...manifests.map(({ errors }) => errors ?? {})) as Remedies
 export type Remedies = Readonly<Partial<Record<string, { remedy: string }>>>
 
-/** The remedy for users who need more parallel requests of a model. */
+/** The remedy for a client that needs more parallel requests to a model. */
 export const capacityRemedy = (modelId: string): string =>
   `Place one more instance: \`svc place ${modelId} --node NODE\`; or allow more at once: for a ` +
   'language model place it again with `--slots N` after `svc stop`, for others ' +
   '`svc config set plugins.runners.max_concurrent` and restart.'
 
 /**
- * Why a runner cannot start yet; it waits forever. Times are ISO-8601. Without `tries` and `nextTryAt` it
- * waits for an event instead of retrying.
+ * Why a runner, which waits without limit, cannot start yet. Times are ISO 8601. Without `tries` and
+ * `nextTryAt` the runner waits for an event instead of retrying.
  */
 export interface StartBlocker {
   reason: string, message: string, since: string, tries?: number, nextTryAt?: string
@@ -58,7 +58,7 @@ export type RunnerStatus =
 
 export interface FlightEntry { at: string, what: string }
 
-/** A runner's diagnostics. Times in seconds. */
+/** Diagnostics of a runner. Times are in seconds. */
 export interface RunnerReport {
   runnerId: string
   instanceId: string
@@ -76,15 +76,15 @@ export interface RunnerReport {
   /** Seconds since the last successful real inference (warmup, request or canary); null if none. */
   secondsSinceForward: number | null
   rssBytes: number | null
-  /** Memory that placement counts for it; null if it could not be created. */
+  /** Bytes that placement counts for the runner; null if the runner could not be created. */
   estimatedBytes: number | null
-  /** Its sandbox: by namespaces, to the files it needs, to its rights, or none; null if it does not run. */
+  /** The runner's sandbox: namespaces, or limits on network, files or privileges; null if not running. */
   hold: 'namespaces' | 'network' | 'files' | 'privileges' | 'none' | null
-  /** Slots for answers, those in use, and tasks that wait for one. */
+  /** Slots for answers, slots in use, and tasks that wait for a slot. */
   slots: number
   slotsTaken: number
   waitingTasks: number
-  /** Total time that tasks waited for a slot, and how many got one. */
+  /** Total seconds that tasks waited for a slot, and the number of tasks that got one. */
   waitedSeconds: number
   admittedTaskCount: number
   /** Chunks of all tasks so far: received, dropped, and now waiting for their reader. */
@@ -93,7 +93,7 @@ export interface RunnerReport {
 
 export type TerminalStatus = 'Complete' | 'TimedOut' | 'Failed' | 'Cancelled'
 
-/** A task that has ended, from its node's point of view. It contains no part of request or answer. */
+/** A task that has ended, as this node sees it. It contains no part of the request or answer. */
 export interface EndedTask {
   taskId: string
   modelId: string
@@ -102,10 +102,10 @@ export interface EndedTask {
   /** True if the request entered at this node. */
   entered: boolean
   served: boolean
-  /** From routing to the end, and to the first token or sound; null if none came. */
+  /** Seconds from routing to the end, and to the first token or sound; null if there was none. */
   seconds: number
   firstSeconds: number | null
-  /** The engine's counts; null if it reported none. */
+  /** The token counts of the engine; null if it reported none. */
   tokens: { prompt: number, cached: number, generated: number } | null
   /** Length of the generated sound, seconds. */
   audioSeconds: number
@@ -113,7 +113,7 @@ export interface EndedTask {
 
 export interface RunnerCancel {
   taskIds: string[]
-  /** A task did not stop in time, so the process was killed and restarts. */
+  /** True if a task did not stop in time, so that the process was killed and restarts. */
   restarted: boolean
 }
 
@@ -134,7 +134,7 @@ export interface Route {
   instanceId: string
   runnerId: string
   modelId: string
-  /** The runner's node: the id of its current start, and its permanent id. */
+  /** The runner's node: its id since the current start, and its permanent install id. */
   nodeId: string
   installId: string
   trace?: Trace | undefined
@@ -157,11 +157,11 @@ export interface RouteQuery {
   trace?: Trace | undefined
 }
 
-/** A model that a plugin answers itself. */
+/** A model whose requests a plugin answers itself. */
 export interface VirtualModel {
-  /** Undefined while it is hidden. */
+  /** The model's card; undefined while the model is hidden. */
   card (): ModelCard | undefined
-  /** The error for its requests; null while they are answered. */
+  /** The error for requests to the model; null while they are answered. */
   refusal (): SvcError | null
   /**
    * Runs a task for `query.caller`, with the task and chunk formats of engines. Aborting the signal ends it.
@@ -183,7 +183,7 @@ export interface Runners {
    * full, and EngineError reasons unchanged.
    */
   open (route: Route, task: EngineTask, signal: AbortSignal): AsyncIterable<EngineChunk>
-  /** The card of a model this node can name, ready or not. */
+  /** The card of a model that this node or a serving node has, ready or not. */
   card (modelId: string): ModelCard | undefined
   /** Models for a task, on all nodes: card, and whether a ready runner serves it. */
   models (task: string): { card: ModelCard, ready: boolean }[]
@@ -204,7 +204,7 @@ export interface MissingReason {
   code: string
   problem: string
   remedy: string
-  /** It will be placed as soon as possible. */
+  /** True if the model will be placed as soon as possible. */
   waits: boolean
 }
 
@@ -214,7 +214,7 @@ export interface PendingInstance { instance: Instance, instances: readonly Insta
 export interface PlacementState {
   instances: Record<string, Instance>
   runners: Record<string, RunnerStatus>
-  /** Newest first, at most 64. */
+  /** Recorded failures, newest first, at most 64. */
   failures: InstanceFailure[]
 }
 
@@ -227,8 +227,8 @@ export interface Instances {
    */
   place (instance: Instance, options?: { commandId?: string, force?: boolean }): Promise<string>
   /**
-   * Removes it at once; its requests end with `instance_lost`. Resolves when no runner of it is left on this
-   * node; with `ended: false` as soon as it is removed. Throws `instance_not_found`.
+   * Removes an instance immediately; its requests end with `instance_lost`. Resolves when none of its runners
+   * is left on this node; with `ended: false` as soon as it is removed. Throws `instance_not_found`.
    */
   remove (instanceId: string, options?: { commandId?: string, ended?: boolean }): Promise<void>
   /**
@@ -238,9 +238,9 @@ export interface Instances {
   drain (instanceId: string, options: { seconds: number, commandId?: string }): Promise<void>
   /** Removed instances whose runners on live nodes still hold memory. */
   releasing (): EndingInstance[]
-  /** True for a few seconds after a removal: memory readings of nodes may still include it. */
+  /** True for a few seconds after a removal: memory readings of nodes may still include the instance. */
   settling (): boolean
-  /** Records that an instance cannot serve, with the event, for failures that only the master sees. */
+  /** Records and emits that an instance cannot serve, for failures that only the master sees. */
   recordFailure (failure: Omit<InstanceFailure, 'recordedAt'>): void
   /**
    * Calls `place` when a request names a model without a placement; `place` returns true if the model now has
@@ -302,7 +302,7 @@ export async function * runTask (
       const tooLong = error instanceof EngineError && error.reason === 'context_length_exceeded'
       if (answered || signal.aborted || !(tooLong || isLoss(error))) throw error
       const started = !tooLong && error.details['begun'] !== NOT_STARTED.begun
-      // A router without another instance returns the same one again; a virtual model has only one.
+      // A router without another instance returns the same instance again; a virtual model has only one.
       const again = except.includes(instanceId) || except.length >= MOST_TRIES ||
         (tooLong && instanceId === '')
       if (started ? !call.retry || retried : again) throw error

@@ -70,7 +70,7 @@ export const conflicts = {
 const bytes = { type: 'integer', minimum: 0 } as const
 const strings = listOf(text)
 
-/** Durable events about models on disk. Progress is not among them: it would fill the log. */
+/** Durable events about models on disk. Progress has no events, because they would fill the log. */
 export const events = {
   NodeDownloadProgress: durableEvent(
     'A transfer to a node was requested (`pending`) or is complete (`completed`).',

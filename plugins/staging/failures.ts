@@ -39,7 +39,7 @@ export function anthropicFailure ({ error, detail }: ErrorBody): object {
   return { type: 'error', error: { ...error, message, type }, request_id: error.requestId, detail }
 }
 
-/** Coding assistants match this text of Anthropic's to shorten the conversation. */
+/** Anthropic's error text, which coding assistants match to know that they must shorten the conversation. */
 function tooLong ({ reason, details }: ErrorBody['error']): string | undefined {
   const { prompt_tokens: has, context_length: most } = details
   return reason === 'context_length_exceeded' && has !== undefined && most !== undefined
@@ -53,7 +53,7 @@ export function ollamaFailure ({ error, detail }: ErrorBody): object {
   return { error: message, ...rest, detail }
 }
 
-/** For addresses that clients of OpenAI and of Anthropic share. */
+/** Formats errors on routes that OpenAI and Anthropic clients share; the headers tell which one asks. */
 export function eitherFailure (body: ErrorBody, headers: Readonly<Record<string, unknown>>): object {
   return isAnthropic(headers) ? anthropicFailure(body) : openAiFailure(body)
 }

@@ -45,7 +45,7 @@ export const manifest = {
   settings, routes, events, errors, conflicts, sections, commands, verbs,
   state: { downloads: 'Transfers of models, by node.' },
   stateReadings: ['downloads'],
-  // The other nodes copy models from the first one.
+  // In a development cluster, the other nodes copy models from the first node.
   devSettings: { 'model_store.store_path': '{home}/store', node_cache_path: null },
   stateWhereabouts: ['stagingRoot', 'directory', 'storePath', 'store_path']
 } as const satisfies Manifest

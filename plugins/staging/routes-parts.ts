@@ -4,7 +4,7 @@ export const modelParam = {
   type: 'object', required: ['model_id'], properties: { model_id: { type: 'string', minLength: 1 } }
 } as const
 export const storeErrors = ['store_not_configured', 'store_unreachable'] as const
-/** All properties are required. */
+/** Schema of an object whose properties are all required. */
 export const object = <const P extends Record<string, unknown>>(properties: P) =>
   ({ type: 'object', required: Object.keys(properties) as (keyof P & string)[], properties }) as const
 export const exact = <const P extends Record<string, unknown>>(properties: P) =>

@@ -89,7 +89,7 @@ const entry = {
   }
 } as const
 
-/** Anthropic's clients send it; svc ignores it. */
+/** Query parameter that Anthropic's clients send and svc ignores. */
 const beta = { beta: text } as const
 
 const modelList = exact({ object: { const: 'list' }, data: listOf(entry) })
@@ -119,7 +119,7 @@ export const routes = {
         inUse: { type: 'boolean' }, in_use: { type: 'boolean' }
       })),
       stagedTotalBytes: bytes,
-      // Of incomplete transfers.
+      // Bytes of incomplete transfers.
       partialBytes: bytes,
       eventLogBytes: bytes,
       // Null if the plugin event-log is off.

@@ -23,26 +23,26 @@ export type LocatedModel = Pick<LocalCopy, 'card' | 'directory' | 'kind'>
 
 export type ModelCopy = Pick<ClusterCopy, 'nodeId' | 'nodeName' | 'kind' | 'live'>
 
-/** An alias of a model. `madeMs`: Unix time in ms; null: as old as the model. */
+/** An alias for a model. `madeMs` is Unix time in ms; null means as old as the model. */
 export interface ModelAlias { id: string, root: string, madeMs: number | null }
 
-/** Takes a snapshot of the cluster, and judges any model by it. */
+/** Takes a snapshot of the cluster; the returned function judges any model by this snapshot. */
 export type AvailabilityReader = () => Promise<(modelId: string) => Availability>
 
 /** Whether a model fits in the cluster's memory. Context memory is included only if a copy is present. */
 export interface MemoryFit {
   neededBytes: number
-  /** The nodes that would run it; empty if it does not fit. */
+  /** Nodes that would run the model; empty if the model does not fit. */
   nodes: { name: string, neededBytes: number, usableBytes: number }[]
-  /** Why it does not fit, with the numbers. */
+  /** Reason why the model does not fit, with the numbers. */
   problem: string | null
-  /** The missing program that could run it, as named by `svc engine add`. */
+  /** The missing program that could run the model, as named by `svc engine add`. */
   engineMissing: string | null
 }
 
 export interface NodeProblem { nodeId: string, message: string }
 
-/** Uses the current free memory; null if unknown. */
+/** Checks a model against the current free memory; null if unknown. */
 export type MemoryPlanner =
   (format: 'gguf' | 'onnx', totalBytes: number, modelId: string) => MemoryFit | null
 
@@ -53,7 +53,7 @@ export function virtualModel (modelId: string): SvcError {
     { param: 'model_id', remedy: `Use it directly: \`svc run ${modelId} "is everything fine?"\`.` })
 }
 
-/** The remedy of these errors, for explanations elsewhere. */
+/** The remedy text of a store error, for use in other explanations. */
 export const storeRemedy = (reason: 'store_not_configured' | 'store_unreachable'): string =>
   errors[reason].remedy
 
@@ -61,17 +61,17 @@ export interface Models {
   readonly opened: Promise<void>
   /** The complete local copy, with this digest if given; undefined before `opened`. */
   locate (modelId: string, digest?: string): LocatedModel | undefined
-  /** The digest to place: of the store's model, else of a copy; null if unknown or for bundled models. */
+  /** Digest of the version to place: the store's, else a copy's; null if unknown or for bundled models. */
   digest (modelId: string): string | null
   located (): readonly LocatedModel[]
   /** The card of any model in the catalogue; `files` may be empty without a local copy. */
   card (modelId: string): ModelCard | undefined
-  /** Bytes by node id in the whole cluster, without copies in stores. */
+  /** Bytes of the model's copies in the whole cluster by node id, without copies in stores. */
   stagedBytes (modelId: string): ReadonlyMap<string, number>
   copies (modelId: string): readonly ModelCopy[]
-  /** The same for all models, by model id. */
+  /** The copies of all models, by model id. */
   allCopies (): ReadonlyMap<string, readonly ModelCopy[]>
-  /** The given nodes that have too little disk space for copies of the model, with the numbers. */
+  /** Which of the given nodes have too little disk space for copies of the model, with the numbers. */
   withoutRoom (modelId: string, nodeIds: readonly string[]): Promise<readonly NodeProblem[]>
   /** Adds the availability to the list of models. Returns a function that undoes it. */
   judge (judge: AvailabilityReader): () => void
@@ -85,7 +85,7 @@ export interface Models {
   /** Adds aliases to GET /v1/models. Returns a function that undoes it. */
   names (names: () => readonly ModelAlias[]): () => void
   transfers (): Readonly<Record<string, readonly DownloadView[]>>
-  /** A store host with unknown contents: it is down, or has just come back. */
+  /** A store host whose contents are unknown, because it is down or has just come back. */
   silentStore (): NodeView | undefined
   cards (): readonly { card: ModelCard, origin: CardOrigin }[]
   /**
@@ -100,6 +100,6 @@ export interface Models {
 }
 export const ModelsService = defineService<Models>('models')
 
-/** `fetchModel` for verbs, loaded on demand. */
+/** Loads `fetchModel` on demand, for verbs of other plugins. */
 export const modelFetcher = async (): Promise<typeof fetchModel> =>
   (await import('./cli/pull.js')).fetchModel

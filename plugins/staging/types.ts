@@ -2,7 +2,7 @@ import type { FromSchema, ModelCard } from '../../kernel/index.js'
 import type { sections } from './declarations.js'
 import type { Answers } from './routes.js'
 
-/** Size of a chunk in bytes: the unit of hashing, fetching and verification. */
+/** Bytes of a chunk, the unit of hashing, fetching and verification. */
 export const CHUNK_BYTES = 16 * 1024 * 1024
 
 /** Hashes are lowercase hex. An empty file has no chunks. */
@@ -10,17 +10,17 @@ export interface ManifestFile { path: string, size: number, sha256: string, chun
 
 export interface ModelManifest {
   modelId: string
-  /** A commit of the hub, or a text that the operator chose. */
+  /** A hub commit, or a text that the operator chose. */
   revision: string
   totalBytes: number
   chunkBytes: number
   files: ManifestFile[]
 }
 
-/** `digest` is that of the manifest. */
+/** A model's manifest and card; `digest` is the manifest's digest. */
 export interface ModelContent { manifest: ModelManifest, digest: string, card: ModelCard }
 
-/** The selection of the hub's files; null: the default. */
+/** How to select the hub's files; null means the default. */
 export interface HubChoice { allow: string[] | null, variant: string | null }
 
 export interface CopyRecord {
@@ -28,7 +28,7 @@ export interface CopyRecord {
   card: ModelCard
   /** Origin: `hub:URL@COMMIT`, `file`, `store`, `node`, `package`. */
   source: string
-  /** Only for the hub: the selection to repeat. */
+  /** Selection to repeat; only for models from the hub. */
   choice?: HubChoice
   /** ISO-8601. */
   publishedAt: string
@@ -38,12 +38,12 @@ export interface Copy {
   modelId: string
   directory: string
   sizeBytes: number
-  /** Bytes freed by a removal: files with several hard links, or that svc did not write, count 0. */
+  /** Bytes that removal frees, without files that have other hard links or that svc did not write. */
   freeableBytes: number
   lastUsedMs: number
-  /** Null for a folder without a valid record. */
+  /** The copy's record; null for a folder without a valid record. */
   record: CopyRecord | null
-  /** Whether svc wrote its record; svc removes only such copies. */
+  /** Whether svc wrote the copy's record; svc removes only such copies. */
   ours: boolean
 }
 
@@ -56,7 +56,7 @@ export type Role = 'store' | 'staged' | 'beside' | 'cache'
 /** A complete copy on this node, in one of its folders or in a package (`bundled`). */
 export interface LocalCopy extends ModelContent, Pick<CopyRecord, 'source' | 'choice'> {
   modelId: string
-  /** Absolute; users must not write there. */
+  /** Absolute path of the copy, which must not be modified. */
   directory: string
   kind: CopyEntry['kind'] | 'store'
   /** ISO-8601. */
@@ -73,7 +73,7 @@ export interface StoreEntryFact {
   choice?: HubChoice
   downloadedAt: string
   bundled: boolean
-  /** Without its files. */
+  /** The card, without the list of files. */
   card: ModelCard
 }
 
@@ -81,7 +81,7 @@ export type ClusterCopy = Answers['copies']['copies'][number]
 
 export interface Progress { bytes: number, totalBytes: number, files: number, totalFiles: number }
 
-/** `reason` is a stable word, the message a sentence for people. */
+/** An error of the store; `reason` is a stable code, the message a sentence for people. */
 export class StoreError extends Error {
   override name = 'StoreError'
   readonly reason: string

@@ -6,15 +6,15 @@ import type { ToolboxParts } from './toolbox.js'
 import type { Answer, Question, TurnEvent } from './types.js'
 import type { WordingModel } from './voice/keep.js'
 
-/** Concurrent and queued turns of this node. */
+/** Limits on concurrent and queued turns of this node. */
 const TURNS = { concurrency: 8, queue: 16 }
-/** Longest time of a turn including its wait, ms. */
+/** Timeout of a turn in ms, including its time in the queue. */
 const TURN_MS = 30_000
-/** Interval of keep-alive comments in a silent stream, ms. */
+/** Milliseconds between keep-alive comments in a silent stream. */
 const BEAT_MS = 10_000
 const EVENTS = { contentType: 'text/event-stream' }
 
-/** The caller, and the signal that ends its wait. */
+/** The caller, and the signal that ends the caller's wait. */
 export interface Asker { readonly caller: Caller, readonly signal: AbortSignal }
 
 export interface TurnParts extends ToolboxParts {
@@ -30,7 +30,7 @@ export interface DeskParts extends TurnParts, Pick<Desk, 'refusal'> {
 }
 
 export interface Desk {
-  /** Why no question is answered now; null if one would be. */
+  /** Why the steward accepts no questions now; null if it does. */
   refusal (): SvcError | null
   /** Answers through the voice. Throws the refusal, `overloaded`, `timeout` (30 s), the signal's reason. */
   turn (question: Question, asker: Asker): AsyncGenerator<TurnEvent>
@@ -76,7 +76,7 @@ export function createDesk (parts: DeskParts): Desk {
   }
 }
 
-/** The answer to callers that may ask models but not read the cluster. */
+/** The answer for callers that may use models but not read the cluster. */
 function * mayNotLook (): Generator<TurnEvent> {
   const diagnosis = 'I may not look at the cluster for you: your credential lacks the authority `read`.'
   const remedy = 'Ask with a token that has it: `svc token create asker --authority read invoke`.'
@@ -90,7 +90,7 @@ function * mayNotLook (): Generator<TurnEvent> {
   }
 }
 
-/** Yields from the source; throws the signal's reason on abort, whatever the source does. */
+/** Yields from the source; on abort throws the signal's reason without waiting for the source. */
 async function * until<T> (source: AsyncGenerator<T>, signal: AbortSignal): AsyncGenerator<T> {
   try {
     for (;;) {
@@ -99,7 +99,7 @@ async function * until<T> (source: AsyncGenerator<T>, signal: AbortSignal): Asyn
       yield step.value
     }
   } finally {
-    // Not awaited: it may hang in the work that the signal aborts.
+    // Not awaited, because the source may hang in aborted work.
     source.return(undefined).catch(() => {})
   }
 }
@@ -113,7 +113,7 @@ async function wholeOf (events: AsyncIterable<TurnEvent>): Promise<Answer & { te
   return { ...answer!, text }
 }
 
-/** Answers with server-sent events; a failure before the first one is an error body, later an event. */
+/** Answers with server-sent events; a failure before the first event is an error body, later an event. */
 async function answerStream (
   events: AsyncIterable<TurnEvent>, request: RouteRequest, { clock, log }: { clock: Clock, log: Logger }
 ): Promise<void> {

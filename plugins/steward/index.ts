@@ -28,7 +28,7 @@ export function createSteward (voice: Voice): Plugin {
 }
 
 export default createSteward(async function * (...asked) {
-  // The first question loads modules that the start does not need.
+  // Imported at the first question, because the start does not need these modules.
   const { turn } = await import('./turn.js')
   yield * turn(...asked)
 })

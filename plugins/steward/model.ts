@@ -1,4 +1,4 @@
-/** The virtual model `svc/steward`: chat requests as questions, and answers in the chunks of engines. */
+/** The virtual model `svc/steward`, which takes chat requests as questions and answers in engine chunks. */
 import { kernelError } from '../../kernel/index.js'
 import type { EngineChunk, EngineTask, ModelCard, SvcError } from '../../kernel/index.js'
 import type { RouteQuery, VirtualModel } from '../runners/service.js'
@@ -7,7 +7,7 @@ import { QUESTION_MAX, THREAD_MAX, TURN_MAX } from './routes.js'
 import type { StatusBody } from './status.js'
 import type { Question, Turn } from './types.js'
 
-/** Its name on every chat API. */
+/** The model name of the steward on every chat API. */
 export const STEWARD = 'svc/steward'
 
 const card: ModelCard = {
@@ -20,8 +20,8 @@ const card: ModelCard = {
 }
 
 /**
- * The model by which chat clients ask the steward: while the plugin is on, and ready with its configured
- * model.
+ * The model through which chat clients ask the steward; exists while the plugin is enabled, and is ready
+ * when its configured model is.
  */
 export function stewardModel (desk: Desk, status: () => StatusBody): VirtualModel {
   return {
@@ -42,7 +42,7 @@ async function * answer (
 ): AsyncGenerator<EngineChunk> {
   const question = questionOf(task)
   if (offersTools(task)) yield { payload: { choices: [], warnings: [`tools: ${STEWARD} has its own`] } }
-  // No tokens are counted if no language model answers.
+  // Zero tokens, because the steward's answer may not come from a language model.
   const usage = { prompt_tokens: 0, completion_tokens: 0, prompt_tokens_details: { cached_tokens: 0 } }
   let admitted = false
   for await (const event of desk.turn(question, { caller, signal })) {
@@ -64,8 +64,8 @@ interface ChatPayload {
 const offersTools = ({ payload }: EngineTask): boolean => ((payload as ChatPayload).tools ?? []).length > 0
 
 /**
- * The user's last text as a question, with the earlier conversation, without system messages and tool
- * results. Throws `invalid_request` for fields that it would have to ignore.
+ * The user's last text as a question, with the earlier conversation, but not system messages and tool
+ * results. Throws `invalid_request` for fields that the steward would have to ignore.
  */
 export function questionOf ({ kind, payload }: EngineTask): Question {
   const { messages = [], tool_choice: choice, n = 1, response_format: format } = payload as ChatPayload

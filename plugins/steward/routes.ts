@@ -24,7 +24,7 @@ const fact = {
   }
 }
 
-/** Longest question and longest earlier message, characters; most earlier messages. */
+/** Character limit for a question and for each earlier message, and the limit on earlier messages. */
 export const QUESTION_MAX = 4000
 export const TURN_MAX = 40_000
 export const THREAD_MAX = 100

@@ -8,17 +8,16 @@ export type StewardState = (typeof stewardStates)[number]
 
 export interface StatusFacts {
   readonly enabled: boolean
-  /** The setting `steward.model`. */
   readonly model: string | null
   /** The state of the model that words the answers; null if it is absent or waits. */
   readonly kept: RoleStatus | null
-  /** Failed probes in a row, as the master counts them. */
+  /** Consecutive failed probes, as counted by the master. */
   readonly failed: number
 }
 
 export type StatusBody = FromSchema<(typeof routes.status)['reply']>
 
-/** The state by the facts, as a table: without a model the reader answers, which is ready at once. */
+/** The steward's state. Without a model it is ready at once, because the reader answers. */
 export function stateOf ({ enabled, model, kept, failed }: StatusFacts): StewardState {
   if (!enabled) return 'disabled'
   if (kept === null) return model === null || model === AUTO ? 'ready' : 'starting'

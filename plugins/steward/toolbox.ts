@@ -6,13 +6,13 @@ import { lookedAt } from '../../kernel/cli/index.js'
 import type { Fact, Finding, Tool, ToolContext } from '../../kernel/cli/index.js'
 import type { MadeCall, ToolCall } from './types.js'
 
-/** Limit of calls per turn. */
+/** Limit on tool calls per turn. */
 export const CALLS_MOST = 8
-/** Longest time of one call, ms. */
+/** Timeout of a tool call in ms. */
 const CALL_MS = 5000
-/** Longest answer that a tool may read, characters. */
+/** Limit on characters of an API answer that a tool reads. */
 const READ_MOST = 8 * 1024 * 1024
-/** Limits of a call: facts, and characters of each sentence. */
+/** Limits per call: number of facts, and characters of each sentence. */
 const FACTS_MOST = 40
 const TEXT_MOST = 600
 
@@ -30,11 +30,11 @@ export function toolsOf (manifests: readonly Manifest[]): NamedTool[] {
     Object.entries(tools).map(([name, tool]) => ({ ...tool, name })))
 }
 
-/** The calls of one turn, for its caller. Equal reads run once. */
+/** The tool calls of one turn, made on behalf of its caller. Equal API reads run once. */
 export class TurnTools {
   readonly made: MadeCall[] = []
   readonly results: { readonly call: ToolCall, readonly finding: Finding }[] = []
-  /** Findings by call, so that equal ones run once. */
+  /** Findings by call, so that equal calls run once. */
   readonly #found = new Map<string, Promise<Finding>>()
   readonly #parts: ToolboxParts
   readonly #signal: AbortSignal
@@ -60,7 +60,7 @@ export class TurnTools {
 
   get plugins (): string[] { return this.#parts.declarations.manifests.map(({ name }) => name) }
 
-  /** Makes a call, equal ones once. Reports errors and timeouts under `unknown`. */
+  /** Makes a call, unless an equal one was made. Reports errors and timeouts under `unknown`. */
   async run (asked: ToolCall): Promise<Finding> {
     const key = JSON.stringify([asked.tool, asked.args])
     const finding = this.#found.get(key) ?? this.#made(asked)

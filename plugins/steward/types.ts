@@ -10,7 +10,7 @@ export interface ToolCall { readonly tool: string, readonly args: Readonly<Recor
 
 export interface MadeCall extends ToolCall { readonly tookMs: number }
 
-/** An answer with its grounds. */
+/** An answer with the facts that support it. */
 export interface Answer {
   /** One sentence: the problem, or the requested fact. */
   readonly diagnosis: string

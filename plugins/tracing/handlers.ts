@@ -98,7 +98,7 @@ async function gather (parts: HandlerParts, request: ById) {
   }
 }
 
-/** This node's file of a trace, else the largest one of the other nodes. */
+/** This node's file for a trace, else the largest file that another node has. */
 async function fileAnywhere (parts: HandlerParts, request: ById): Promise<TraceFile> {
   const { params: { id } } = request
   if (parts.store.find(id) !== undefined) return await fileHere(parts, id)

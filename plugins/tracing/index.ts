@@ -17,7 +17,7 @@ import type { TraceCounters } from './service.js'
 type TracingContext = Context<typeof manifest>
 
 const HOUR_MS = 3_600_000
-/** Interval of clock measurements while requests are traced, ms. */
+/** Interval in ms of clock measurements while requests are traced. */
 const CLOCKS_MS = 10_000
 const MIB = 1024 * 1024
 const SWITCH = 'requests'

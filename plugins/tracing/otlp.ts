@@ -13,7 +13,7 @@ export interface OtlpParts {
   log: Logger
   counters: TraceCounters
   node: { name: string, nodeId: string, version: string }
-  /** Longest time to send one trace, retries included. */
+  /** Timeout for sending one trace, including retries. */
   timeoutMs?: number
 }
 
@@ -21,16 +21,16 @@ export interface Otlp {
   push (record: TraceRecord): void
   /** Resolves when the queue is empty. */
   idle (): Promise<void>
-  /** Drops the queue; the trace that is being sent has 2 s. */
+  /** Drops the queue and waits up to 2 s for the trace that is being sent. */
   close (): Promise<void>
 }
 
-/** Most traces that wait for the receiver; more are dropped. */
+/** Most traces queued for the receiver; further ones are dropped. */
 const WAITING_MAX = 64
 const TIMEOUT_MS = 10_000
-/** Longest wait for the trace that is being sent when the node stops, ms. */
+/** When the node stops, longest wait in ms for the trace that is being sent. */
 const CLOSE_MS = 2000
-/** A failing receiver is logged at most this often, ms. */
+/** Shortest interval in ms between warnings about a failing receiver. */
 const WARN_INTERVAL_MS = 60_000
 
 interface Sender { send (record: TraceRecord): Promise<void>, shutdown (): Promise<void> }
@@ -53,7 +53,7 @@ export function createOtlp (parts: OtlpParts): Otlp {
   const sendAll = async (): Promise<void> => {
     for (let next = waiting.shift(); next !== undefined && !closed; next = waiting.shift()) {
       try {
-        // Loaded with the first trace, because most nodes never export.
+        // The exporter is loaded for the first trace, because most nodes never export.
         sender ??= openSender(parts)
         await (await sender).send(next)
         counters.exported++
@@ -111,7 +111,7 @@ const STATUS = { unset: 0, error: 2 } as const
 
 const timeOf = (us: number): HrTime => [Math.floor(us / 1e6), us % 1e6 * 1000]
 
-/** Task kinds with a name in OpenTelemetry's conventions; others keep their name. */
+/** OpenTelemetry operation names by task kind; other kinds keep their name. */
 const OPERATIONS: Readonly<Record<string, string>> = {
   chat: 'chat', completion: 'text_completion', completions: 'text_completion', embedding: 'embeddings',
   embeddings: 'embeddings', tts: 'text_to_speech'

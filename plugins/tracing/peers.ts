@@ -8,7 +8,7 @@ export interface FailedPeer { nodeId: string, name: string, reason: string, mess
 
 export interface NodeTraces<T> { nodeId: string, value: T }
 
-/** A node without the trace is in neither list. */
+/** Nodes without the trace are in neither list. */
 export interface PeerAnswers<T> { answers: NodeTraces<T>[], failed: FailedPeer[] }
 
 export interface PeersParts {
@@ -18,9 +18,9 @@ export interface PeersParts {
 
 export interface ListedTrace extends TraceEntry { sourceNodes: string[] }
 
-/** Deadline for the whole answer of a node, ms. */
+/** Deadline in ms for a node's complete answer. */
 const PEER_MS = 3000
-/** Size limit of a node's answer, bytes. */
+/** Size limit in bytes for a node's answer. */
 const BODY_BYTES = 32 * 1024 * 1024
 
 /**
@@ -37,7 +37,7 @@ export async function askPeers<T> (
   const responses = await Promise.all(askMembers(parts, peers, request))
   for (const { node: { nodeId, name }, value, error } of responses) {
     if (error === null) result.answers.push({ nodeId, value })
-    // 404: the node does not have the trace.
+    // 404 means that the node does not have the trace, which is not a failure.
     else if (!(error instanceof MemberFault && error.status === 404)) {
       result.failed.push({ nodeId, name, reason: error.reason, message: error.message })
     }
@@ -61,7 +61,7 @@ export function mergeLists (lists: readonly NodeTraces<readonly TraceEntry[]>[])
 export function mergeSpans (lists: readonly NodeTraces<readonly ShownSpan[]>[]): ShownSpan[] {
   const keyOf = ({ nodeId, category, name, startUs, durationUs }: ShownSpan): string =>
     [nodeId, category, name, startUs, durationUs].join('\n')
-  // The first of equal spans wins.
+  // Of equal spans, keep the first.
   const all = new Map(lists.flatMap(({ value }) => value).reverse().map((span) => [keyOf(span), span]))
   return [...all.values()].sort((a, b) => a.startUs - b.startUs)
 }
@@ -85,7 +85,7 @@ export interface PeerReaders {
 }
 
 export function peerReaders ({ checker }: Pick<Context, 'checker'>): PeerReaders {
-  /** Creates a reader of the list under `traces`. */
+  /** Creates a validator for the list under `traces` in a node's answer. */
   const listReader = <T>(most: number, properties: Record<keyof T & string, object>) => {
     const keys = Object.keys(properties)
     const item = { type: 'object', required: keys, properties } as const

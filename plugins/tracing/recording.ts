@@ -8,9 +8,9 @@ import type { ReadPart } from './part.js'
 import type { ClockNote, PlacedSpan, SpanPart, SpanPlace } from '../runners/service.js'
 import type { TraceRecord } from './trace-file.js'
 
-/** Longest wait of a finished request for the spans of other processes, ms. */
+/** Longest wait in ms, after a request has finished, for the spans of other processes. */
 const PARTS_MS = 2000
-/** Tolerance for spans of another process outside the time of its hop; others are dropped, ms. */
+/** Milliseconds by which another process's spans may lie outside its hop; beyond that they are dropped. */
 const TOLERANCE_MS = 1000
 
 export interface RecordingParts {
@@ -41,7 +41,7 @@ export class Recording extends SpanRecorder implements Trace {
   readonly #clocks: ClockNote[] = []
   /** Spans of other processes, moved to this node's clock. */
   readonly #adopted: PlacedSpan[] = []
-  /** Spans of other processes that were over the limit or invalid. */
+  /** Number of spans from other processes dropped as invalid or over the limit. */
   #lost = 0
   #about: TracedTask | null = null
   #notes: SpanAttrs = {}

@@ -3,16 +3,16 @@ import { defineService } from '../../kernel/index.js'
 export type { ShownSpan, TraceHead } from './trace-file.js'
 
 export interface TraceCounters {
-  /** Finished requests. */
+  /** Recorded requests that have finished. */
   recorded: number
   written: number
-  /** Not written: the queue was full, or the write failed. */
+  /** Traces not written, because the queue was full or the write failed. */
   droppedQueue: number
   droppedDisk: number
-  /** Spans that were over the limit of their trace. */
+  /** Spans dropped because their trace had reached its limit. */
   droppedSpans: number
   exported: number
-  /** Not exported: the queue was full, or sending failed. */
+  /** Traces not exported, because the queue was full or sending failed. */
   exportDropped: number
 }
 

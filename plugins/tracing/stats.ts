@@ -1,6 +1,6 @@
 import type { ShownSpan } from './trace-file.js'
 
-/** Durations of one category's spans, microseconds. */
+/** Durations of one category's spans, in microseconds. */
 export interface CategoryStats { totalUs: number, count: number, minUs: number, maxUs: number, avgUs: number }
 
 type ByCategory = Record<string, CategoryStats>

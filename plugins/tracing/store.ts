@@ -13,29 +13,29 @@ export interface TraceEntry {
   taskKind: string
   outcome: string
   durationUs: number
-  /** 0 until the trace is written. */
+  /** Bytes on disk; 0 until the trace is written. */
   fileSize: number
 }
 
 export interface TraceStoreParts {
-  /** Absolute path; the folder is created with the first trace. */
+  /** Absolute path of the trace folder, which is created with the first trace. */
   folder: string
   clock: Clock
   log: Logger
   counters: TraceCounters
-  /** Limit for all files together; the oldest are removed. */
+  /** Limit for the total size of all files, beyond which the oldest are removed. */
   maxBytes: number
   /** Replaced by tests that simulate a full disk. */
   write?: (path: string, text: string) => Promise<void>
 }
 
-/** Most traces that wait for the disk; more are dropped. */
+/** Most traces queued for writing; further ones are dropped. */
 const WAITING_MAX = 64
-/** Most files, whatever their size. */
+/** Most stored files, whatever their size; the oldest are removed. */
 const FILES_MAX = 10_000
-/** Bytes of a file that contain its head. */
+/** Bytes at the start of a file that contain the trace's summary. */
 const HEAD_BYTES = 16 * 1024
-/** A failing disk is logged at most this often, ms. */
+/** Shortest interval in ms between warnings about a failing disk. */
 const WARN_INTERVAL_MS = 60_000
 const DAY_MS = 86_400_000
 
@@ -43,7 +43,7 @@ export class TraceStore {
   readonly #parts: TraceStoreParts
   readonly #saved = new Map<string, TraceEntry>()
   #bytes = 0
-  /** Traces to write, oldest first. */
+  /** Traces waiting to be written, oldest first. */
   readonly #waiting = new Map<string, TraceRecord>()
   #writing: Promise<void> | null = null
   #warnedMs = -Infinity
@@ -138,7 +138,7 @@ export class TraceStore {
 
   async #writeAll (): Promise<void> {
     for (const [taskId, record] of this.#waiting) {
-      // Gives way to other work of the node.
+      // Yields to the event loop, so that other work can run.
       await new Promise((resolve) => { setImmediate(resolve) })
       await this.#save(taskId, record)
       this.#waiting.delete(taskId)
@@ -186,7 +186,7 @@ export class TraceStore {
     return this.#saved.delete(taskId)
   }
 
-  /** The entry of a file; empty if it is not a trace. */
+  /** The entry for a file, as a list that is empty if the file is not a trace. */
   async #readEntry (name: string): Promise<TraceEntry[]> {
     const path = join(this.#parts.folder, name)
     try {

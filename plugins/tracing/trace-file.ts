@@ -1,7 +1,7 @@
 import type { SpanAttrs } from '../../kernel/index.js'
 import type { SpanPlace } from '../runners/service.js'
 
-/** Restricted to characters that cannot leave a folder. */
+/** Trace ids name files, so they may only have characters that cannot leave a folder. */
 export const TRACE_ID = /^[0-9A-Za-z][0-9A-Za-z-]{0,63}$/
 
 /** Times are whole microseconds since 1970 by the clock of the first node. */
@@ -9,7 +9,7 @@ export interface TraceSpan {
   /** Number of the span in its trace, 0 for the root, and the number of its parent. */
   id: number
   parent: number | null
-  /** Index into `places`. */
+  /** Index of the span's process in `places`. */
   place: number
   name: string
   category: string
@@ -23,7 +23,7 @@ export interface TraceSpan {
 /** A process with spans in the trace. */
 export interface TracePlace { nodeId: string, name: string, process: SpanPlace['process'], rank: number }
 
-/** How far a process's clock was ahead of the first node's; its spans are corrected by that. */
+/** Lead of a process's clock over the first node's clock, by which its spans have been corrected. */
 export interface TraceClock {
   nodeId: string
   process: SpanPlace['process']
@@ -31,7 +31,7 @@ export interface TraceClock {
   uncertaintyUs: number
 }
 
-/** A trace without its spans. */
+/** Facts about a trace, without its spans. */
 export interface TraceHead {
   taskId: string
   commandId: string
@@ -78,7 +78,7 @@ interface ChromeEvent {
   args?: Record<string, unknown>
 }
 
-/** Process id of a place in the file. */
+/** Process id that stands for a place in Chrome's format. */
 const pidOf = (place: number): number => place + 1
 
 /**

@@ -1,4 +1,4 @@
-// node test/bench/cluster.mjs [--short] [names]: the figures of the cluster. Needs `npm run build`, as `npm
+// node test/bench/cluster.mjs [--short] [names]: the cluster benchmarks. Needs `npm run build`, as `npm
 // run bench:cluster` does.
 import { main } from './lib/main.mjs'
 

@@ -1,4 +1,4 @@
-// node test/bench/devices.mjs [--short] [names]: the cost of paired devices, the relay and switching plugins.
+// node test/bench/devices.mjs [--short] [names]: benchmarks of devices, the relay and plugin switching.
 // Needs `npm run build`, as `npm run bench:devices` does.
 import { main } from './lib/main.mjs'
 

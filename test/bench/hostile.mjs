@@ -1,4 +1,4 @@
-// Latency of /healthz at the master of three nodes during hostile models and bodies.
+// Latency of /healthz on the master of three nodes while hostile models and bodies arrive.
 import http from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { join } from 'node:path'
@@ -13,7 +13,7 @@ const { attack } = await source('test/node/hostile-kit.ts')
 const SAMPLE_MS = 20
 const LIMIT_MS = 250
 
-/** Latencies of /healthz until `work` is done. */
+/** Samples the latency of /healthz until `work` is done. */
 async function knocking (url, agent, work) {
   let over = false
   const done = work.finally(() => { over = true })

@@ -1,4 +1,4 @@
-// GET /v1/capabilities and /v1/models under load, against a bare fastify that answers the same bytes.
+// GET /v1/capabilities and /v1/models under load, compared with a bare fastify that sends the same bytes.
 import { cpuMs } from './lib/proc.mjs'
 import { figure } from './lib/report.mjs'
 import { interleave, median, pluck } from './lib/stats.mjs'
@@ -9,7 +9,7 @@ const PATHS = ['/v1/capabilities', '/v1/models']
 const CONNECTIONS = 10
 const WARM_ROUNDS = 2
 
-/** One burst of load, with the CPU time of the server per request. */
+/** One burst of load; adds the server's CPU time per request. */
 async function burst (load, { url, pid }, path, seconds) {
   const before = cpuMs(pid)
   const result = await load.ask({ url: url + path, seconds, connections: CONNECTIONS })
@@ -22,7 +22,7 @@ async function burst (load, { url, pid }, path, seconds) {
   }
 }
 
-/** The rounds of one path: svc, and a bare server of the same bytes. */
+/** Alternates rounds of one path on svc and on a bare server that sends the same bytes. */
 async function compare (node, load, path, short) {
   const { body } = await request({ agent: node.agent, url: node.url + path })
   const worker = await startWorker('fastify', { path, body: body.toString() })

@@ -1,4 +1,4 @@
-// Delay of the kernel's event loop during speech streams.
+// Event-loop delay of the node's main process during speech streams.
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { here } from './lib/paths.mjs'
@@ -15,7 +15,7 @@ const STORY = [
 ].join(' ')
 const TEXT = `${STORY} ${STORY}`
 
-/** Requests speech until stopped; returns the number of texts spoken. */
+/** Requests speech until stopped; returns the number of completed requests. */
 async function listen (node, state) {
   let texts = 0
   while (!state.over) {
@@ -37,7 +37,7 @@ async function knock (node, state) {
 
 const loopOf = async (node) => await node.json('/v1/bench/loop')
 
-/** One stretch with that many streams. */
+/** Measures once with that many concurrent streams. */
 async function stretch (node, streams, seconds) {
   const state = { over: false }
   await loopOf(node)

@@ -1,4 +1,4 @@
-// Resident memory of the kernel and of the voice runner during a thousand sentences.
+// Resident memory of the node process and of the voice runner over a thousand sentences.
 import { figure } from './lib/report.mjs'
 import { median, slope } from './lib/stats.mjs'
 import { firstSpeech, processes, speak, startNode } from './lib/node.mjs'
@@ -28,7 +28,7 @@ const WORDS = [
   'signal'
 ]
 
-/** Sentence number `i`: 5 to 29 words, different from the sentence before. */
+/** Sentence number `i`, of 5 to 29 words; consecutive sentences differ. */
 function sentence (i) {
   const words = Array.from(
     { length: 4 + ((i * 7) % 25) },
@@ -37,7 +37,7 @@ function sentence (i) {
   return `Sentence ${i}: ${words.join(' ')}.`
 }
 
-/** Growth over the last half, MB per 100 sentences. */
+/** Memory growth over the second half of the samples, in MB per 100 sentences. */
 const growth = (samples, role) =>
   100 * slope(samples.slice(samples.length >> 1).map((s) => [s.sentences, s[role]]))
 
@@ -70,7 +70,7 @@ export default {
         figure(Math.max(...lastHalf(role))),
         figure(growth(samples, role))
       ])
-      // Flat: ten times as many sentences would add less than a tenth of the limit.
+      // Memory counts as flat if ten times as many sentences would add less than a tenth of the limit.
       const flat = (role, limit) => ({
         name: `${role}: growth over the last half per 100 sentences`,
         value: growth(samples, role),

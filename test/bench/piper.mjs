@@ -1,4 +1,4 @@
-// A medium Piper voice of real size: first and last samples against sherpa-onnx on the same file and text.
+// A medium Piper voice: time to the first and last samples, against sherpa-onnx on the same file and text.
 import { mediumCard, mediumVoice } from './lib/graphs.mjs'
 import { espeakData } from './lib/paths.mjs'
 import { figure } from './lib/report.mjs'
@@ -33,7 +33,7 @@ function rowOf (text, name, results) {
   ]
 }
 
-/** Ratio of svc's median to the peer's. */
+/** Ratio of svc's median to sherpa-onnx's. */
 const ratio = (ours, theirs, field) =>
   theirs === undefined ? null : median(pluck(ours, field)) / median(pluck(theirs, field))
 

@@ -1,4 +1,4 @@
-// node test/bench/placement.mjs [--short] [--n=30] [names]: the figures of placement and of runner and node
+// node test/bench/placement.mjs [--short] [--n=30] [names]: benchmarks of placement and of runner and node
 // failures. Needs `npm run build`, as `npm run bench:placement` does. `--n` sets how often each fault is
 // injected.
 import { main } from './lib/main.mjs'

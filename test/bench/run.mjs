@@ -1,4 +1,4 @@
-// node test/bench/run.mjs [--short] [names]: all benchmarks or the named ones, one after the other.
+// node test/bench/run.mjs [--short] [names]: all benchmarks or the named ones, in sequence.
 import { main } from './lib/main.mjs'
 
 process.exitCode = await main({

@@ -1,4 +1,4 @@
-// node test/bench/staging.mjs [--short] [names]: the figures of copying models between nodes. Needs `npm run
+// node test/bench/staging.mjs [--short] [names]: benchmarks of copying models between nodes. Needs `npm run
 // build`, as `npm run bench:staging` does.
 import { main } from './lib/main.mjs'
 

@@ -1,4 +1,4 @@
-// From the start of `svc up` to listening, and to the first speech.
+// Time from the start of `svc up` until it listens, and until the first speech.
 import { figure } from './lib/report.mjs'
 import { median, pluck, quantile } from './lib/stats.mjs'
 import { firstSpeech, newHome, removeHome, startNode } from './lib/node.mjs'

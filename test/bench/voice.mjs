@@ -1,4 +1,4 @@
-// The embedded voice, warm: first MP3 byte over HTTP, and total time against the bare session and encoder.
+// The embedded voice, warmed up: time to the first MP3 byte over HTTP, and total time against the bare model.
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { figure } from './lib/report.mjs'
@@ -9,12 +9,12 @@ import { startWorker } from './lib/worker.mjs'
 
 const SENTENCE =
   'The little station at the edge of the town opens before sunrise, and the first train leaves for the coast.'
-// The encoder is JavaScript: V8 needs this many sentences to compile it fully.
+// Sentences until V8 has fully compiled the encoder, which is JavaScript.
 const WARM_ROUNDS = 20
 const folder = join(root, 'plugins/capabilities-tts/voice')
 
 
-/** Input of the bare session: the ids of the whole sentence, from svc's front end. */
+/** Input for the bare session: the phoneme ids of the whole sentence from svc's front end. */
 async function bareInput () {
   const { prepareEnglish } = await source('plugins/capabilities-tts/text/front-end.ts')
   const { readVoiceConfig, phonemeIds } = await source('plugins/capabilities-tts/engine/voice-config.ts')
@@ -39,7 +39,7 @@ async function embeddedCard () {
   return parse(readFileSync(join(folder, 'card.yaml'), 'utf8'))
 }
 
-/** The times of an answer without its bytes, in whole microseconds. */
+/** The times of an answer in ms, rounded to microseconds, without its bytes. */
 const timesOf = (answer) =>
   Object.fromEntries(
     Object.entries(answer)

@@ -1,4 +1,4 @@
-/** Anthropic's client. */
+/** The API as Anthropic's client library uses it. */
 import t from 'tap'
 import Anthropic from '@anthropic-ai/sdk'
 import { failure } from '../../plugins/chat/test/api-kit.js'

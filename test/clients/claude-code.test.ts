@@ -1,4 +1,4 @@
-/** Claude Code from its package, with a model that accepts its prompt of some 35,000 tokens. */
+/** Runs Claude Code from its package, with a model whose context holds its prompt of some 35,000 tokens. */
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import t from 'tap'
@@ -8,10 +8,10 @@ import type { Test } from 'tap'
 
 interface Said { is_error: boolean, result: string, num_turns: number, usage: { output_tokens: number } }
 
-/** Runs `claude -p` at a node without this machine's settings; returns its report of the run. */
+/** Runs `claude -p` against a node, without the settings of this machine; returns its JSON report. */
 async function claude (t: Test, url: string, model: string): Promise<Said> {
   const home = folder(t)
-  // Whoever runs the tests may use Claude Code too: its environment must not leak in.
+  // The environment of a user who also uses Claude Code must not leak into the test.
   const env = {
     PATH: process.env['PATH'] ?? '', HOME: home, ANTHROPIC_BASE_URL: url, ANTHROPIC_AUTH_TOKEN: 'none',
     ANTHROPIC_MODEL: model, ANTHROPIC_SMALL_FAST_MODEL: model, CLAUDE_CODE_MAX_RETRIES: '0',

@@ -1,8 +1,8 @@
-/** Frameworks, and the client libraries of LibreChat and Continue. */
+/** Agent frameworks, and the client libraries of LibreChat and Continue, against a node. */
 import t from 'tap'
 import { MODEL, QUESTION, script, startClients, withoutClients, withoutNode22 } from './kit.js'
 
-/** The JSON that a script prints. */
+/** Parses the JSON that a script prints. */
 const said = async (...args: Parameters<typeof script>): Promise<Record<string, unknown>> =>
   JSON.parse(await script(...args)) as Record<string, unknown>
 

@@ -1,4 +1,4 @@
-/** A real node with the bundled models, and the clients of this folder, each in its own process. */
+/** A real node with the bundled models, and client scripts for it, each in its own process. */
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { tinyModel } from '../../plugins/llama-cpp/test/gguf-kit.js'
@@ -9,27 +9,27 @@ import type { TestNode } from '../node/kit.js'
 export const MODEL = 'svc/guide'
 export const QUESTION = 'how do i stop a model'
 
-/** Installed by `npm run test:clients`. */
+/** Folder of the clients that `npm run test:clients` installs. */
 const clients = join(root, 'test/clients/node_modules')
-/** Value of `skip`: false, or the reason. */
+/** Skip reason if the clients are not installed; otherwise false. */
 export const withoutClients = existsSync(join(clients, 'ai'))
   ? false
   : 'npm run test:clients installs the clients'
 
-/** The program of Claude Code, and the reason if it cannot run. */
+/** Path of Claude Code, and the skip reason if it cannot run. */
 export const claudeCode = join(clients, '@anthropic-ai/claude-code-linux-x64/claude')
 export const withoutClaudeCode = withoutClients ||
   (existsSync(claudeCode) ? false : 'is not for this machine')
 
-/** Node 22 for clients that need it, and the reason if they cannot run. */
+/** Path of Node 22 for clients that need it, and the skip reason if they cannot run. */
 const node22 = join(clients, 'node22/bin/node')
 const isOld = Number(process.versions.node.split('.')[0]) < 22
 export const withoutNode22 = withoutClients ||
   (isOld && !existsSync(node22) ? 'wants Node 22, which comes for Linux on x64' : false)
 
 /**
- * A model with random weights that accepts long prompts with tools, as coding programs send them: the
- * vocabulary of the bundled model, and the chat template of a known family.
+ * A model with random weights that accepts long prompts with tools, as coding agents send them. It has the
+ * vocabulary of the bundled model and the chat template of a known model family.
  */
 export function longModel (): Record<string, Uint8Array> {
   const text = (path: string): string => readFileSync(join(root, 'plugins', path), 'utf8')
@@ -45,13 +45,13 @@ export async function startClients (t: Test, config: Record<string, unknown> = {
 }
 
 /**
- * Runs a script that may import the clients; returns its output. Fails the test if the script fails. `newer`:
- * runs it by Node 22 if this Node is older.
+ * Runs a script that may import the clients; returns its output. Fails the test if the script fails. `newer`
+ * requires Node 22, and replaces an older Node.
  */
 export async function script (
   t: Test, name: string, text: string, args: string[] = [], { newer = false } = {}
 ): Promise<string> {
-  // Below node_modules, so that imports resolve to the packages installed there.
+  // A folder below node_modules, so that imports resolve to the packages installed there.
   const folder = join(clients, '.svc')
   mkdirSync(folder, { recursive: true })
   const file = join(folder, `${name}-${process.pid}.mjs`)

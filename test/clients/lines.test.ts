@@ -1,4 +1,4 @@
-/** Runs the examples of docs/operations/clients.md unchanged except for the address. */
+/** Runs the examples of docs/operations/clients.md, changed only in the address. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
@@ -6,7 +6,7 @@ import { parse } from 'yaml'
 import { root, run } from '../node/kit.js'
 import { script, startClients, withoutClients } from './kit.js'
 
-/** The examples by their headings. */
+/** The code blocks of the page with their headings. */
 function examples (): { title: string, language: string, text: string }[] {
   const page = readFileSync(join(root, 'docs/operations/clients.md'), 'utf8')
   return page.split(/^## /m).slice(1).flatMap((section) => {
@@ -41,7 +41,7 @@ t.test('each line works as written', { skip: withoutClients }, async (t) => {
       t.equal(await child.ended, 0, child.stderr())
       t.match(child.stdout(), /svc stop/)
     } else if (language === 'yaml') {
-      // These programs cannot run here; their configuration is only parsed and checked.
+      // The clients of these examples cannot run here, so their configuration is only parsed and checked.
       const said = JSON.stringify(parse(here(text)))
       const [, base = ''] = /"(http:[^"]+)"/.exec(said) ?? []
       t.equal((await fetch(`${base}/models`)).status, 200, `${title}: ${base}`)

@@ -1,4 +1,4 @@
-/** Ollama's client and program, and Open WebUI, at the root of a separate port. */
+/** Ollama's client library and CLI, and Open WebUI, against Ollama's API at the root of a separate port. */
 import t from 'tap'
 import Anthropic from '@anthropic-ai/sdk'
 import { Ollama } from 'ollama'
@@ -17,7 +17,7 @@ const files = { 'tiny-F32.gguf': tinyModel() }
 
 interface Place { host: string, port: number, token: string }
 
-/** Starts a node with a hub, and Ollama's API on its own port. */
+/** Starts a node with a stub hub, and Ollama's API on a separate port. */
 async function startOllama (t: Test): Promise<Place> {
   const hub = await startHub({ models: { [TINY]: { files } } })
   t.teardown(async () => { await hub.close() })
@@ -80,7 +80,7 @@ t.test('ollama 0.6.4: pull, load, ask, create, unload, remove', { skip: withoutC
   t.match(await failure(unallowed.delete({ model: MODEL })), { status_code: 401, error: /cluster:write/ })
 })
 
-/** A request of the program `ollama`, as Go writes it: all fields, including empty ones. */
+/** A request of the `ollama` CLI as Go serialises it: with all fields, including empty ones. */
 type Sent = [method: string, path: string, body: object | null]
 
 t.test('the requests of the program ollama, byte by byte', { skip: withoutClients }, async (t) => {
@@ -137,12 +137,12 @@ t.test('the requests of the program ollama, byte by byte', { skip: withoutClient
   }
 })
 
-/** The calls of backend/open_webui/routers/ollama.py in open-webui/open-webui, function by function. */
+/** Repeats the requests of backend/open_webui/routers/ollama.py in open-webui/open-webui, by function. */
 t.test('the requests of Open WebUI', { skip: withoutClients }, async (t) => {
   const { host, token } = await startOllama(t)
   const headers = {
     'content-type': 'application/json', authorization: `Bearer ${token}`,
-    // With ENABLE_FORWARD_USER_INFO_HEADERS.
+    // Headers that Open WebUI sends with ENABLE_FORWARD_USER_INFO_HEADERS.
     'x-openwebui-user-name': 'A%20B', 'x-openwebui-user-id': '1', 'x-openwebui-user-role': 'admin',
     'x-openwebui-chat-id': 'c1'
   }
@@ -168,7 +168,7 @@ t.test('the requests of Open WebUI', { skip: withoutClients }, async (t) => {
   t.match(await json(ask('GET', '/v1/models')), { object: 'list' })
   t.match(await json(ask('POST', '/v1/completions', { model: MODEL, prompt: 'x', max_tokens: 2 })),
     { object: 'text_completion' })
-  // pull_model: every field of the form, and insecure.
+  // Open WebUI's pull_model sends every field of its form, and `insecure`.
   const named = { name: `hf.co/${TINY}`, model: `hf.co/${TINY}` }
   const pulled = await ask('POST', '/api/pull', { ...named, insecure: true })
   const steps = (await pulled.text()).trim().split('\n').map((line) => JSON.parse(line) as object)

@@ -1,4 +1,4 @@
-/** OpenAI's client, and clients built for its API. */
+/** OpenAI's client library, and clients built for its API, against a node. */
 import t from 'tap'
 import OpenAI from 'openai'
 import { failure } from '../../plugins/chat/test/api-kit.js'

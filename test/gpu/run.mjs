@@ -1,4 +1,4 @@
-// The whole run on one GPU, or with --cpu without one. Started by run.sh.
+// All checks on one GPU, or with --cpu without a GPU. Started by run.sh.
 import { spawn, spawnSync } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import http from 'node:http'
@@ -20,13 +20,13 @@ const binary = process.env.SVC_LLAMA_SERVER_BIN
 const rows = []
 let failed = 0
 
-/** Records and prints a check with the observed value. */
+/** Records and prints the result of a check, with the observed value. */
 function check (what, holds, seen) {
   if (!holds) failed++
   rows.push({ what, holds, seen })
   console.log(`${holds ? 'ok' : 'NOT OK'}  ${what}: ${JSON.stringify(seen)}`)
 }
-/** Runs a step; an exception fails its check. */
+/** Runs a step; an exception is recorded as a failed check. */
 async function step (what, work) {
   const startedAt = performance.now()
   await work().catch((error) => { check(what, false, String(error.stack ?? error).slice(0, 2000)) })
@@ -37,7 +37,7 @@ const onCard = async (what, work) => {
   else await step(what, work)
 }
 
-/** Polls until `look` returns something but null; returns its last value. */
+/** Polls until `look` returns a value other than null; after `ms` returns its last value. */
 async function until (look, ms) {
   const end = performance.now() + ms
   for (;;) {
@@ -90,8 +90,8 @@ const vram = async () => Object.values((await own()).system.runnerMemory).map(({
 const rateOf = ({ streams }) =>
   streams.reduce((sum, { times }) => sum + times.length, 0) / wholeSeconds(streams)
 
-// The store hashes both models, which are links to one file: a third link, created by a placement, is a
-// change.
+// The store hashes both models, which are hard links to one file. A placement adds a third link, which the
+// store would take for a change.
 await step('store', async () => {
   const known = await until(async () => {
     const ids = (await node.json('/v1/models')).data.map(({ id }) => id)
@@ -197,7 +197,7 @@ await step('stop', async () => {
   check('and the state says so', seen !== null, { mib: seen })
 })
 
-/** Runs `work` beside a program that leaves `mib` MiB of the card free. */
+/** Runs `work` while another program holds all but `mib` MiB of the GPU's memory. */
 async function holding (mib, work) {
   const script = `import torch, sys
 free, _ = torch.cuda.mem_get_info()
@@ -226,7 +226,7 @@ await onCard('no memory left', async () => {
   })
 })
 await onCard('larger than the card', async () => {
-  // The planner reserves a tenth of the card; the remaining 700 MiB hold only some of the layers.
+  // The planner reserves a tenth of the GPU's memory; the remaining 700 MiB hold only some of the layers.
   await holding(Math.ceil(cardMib('total') / 10) + 700, async () => {
     const placed = await place(ONE, { context_length: 8192 })
     check('larger than what is left: said in words, or refused with the sums',

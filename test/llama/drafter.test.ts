@@ -1,4 +1,4 @@
-/** A real drafter beside a real model: the same text, part of it guessed by the drafter. */
+/** A real model with a drafter gives the same text as without, and part of it comes from the drafter. */
 import { cpSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'

@@ -1,4 +1,4 @@
-/** Vectors and ranks of a real llama-server. */
+/** Embeddings and rerank scores of a real llama-server. */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
@@ -14,9 +14,9 @@ const vectors = async ({ session }: Real, payload: Record<string, unknown>): Pro
 const length = (vector: number[]): number => Math.hypot(...vector)
 const alike = (a: number[], b: number[]): number => a.reduce((sum, x, i) => sum + x * b[i]!, 0)
 
-/** Pooling by the last token. */
+/** GGUF pooling type: last token. */
 const LAST = 3
-/** Pooling of a reranker. */
+/** GGUF pooling type: reranker. */
 const RANK = 4
 
 t.test('an encoder', { skip: skipGenerated }, async (t) => {

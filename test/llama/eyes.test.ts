@@ -1,4 +1,4 @@
-/** Images through a real llama-server, whose model names their colour. */
+/** Sends images to a real llama-server, whose model answers with their colour. */
 import { cpSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
@@ -56,7 +56,7 @@ t.test('the model recognises the image', { skip: skipGenerated }, async (t) => {
   })
 })
 
-/** The text of an answer of any API. */
+/** The answered text, from the JSON of any chat API. */
 function saidBy ({ status, json, text }: Answer): string {
   if (status !== 200) return text
   const { choices, content, output, message, response } = json as {
@@ -67,7 +67,7 @@ function saidBy ({ status, json, text }: Answer): string {
     message?.content ?? response ?? text
 }
 
-/** One request of each API with an image; `data` is its base64. */
+/** One request to each API with an image; `data` is the image in base64. */
 const requests = (model: string, data: string): [path: string, body: object, field: RegExp][] => {
   const user = (...content: object[]) => [{ role: 'user', content }]
   const more = { model, max_tokens: 5, temperature: 0 }

@@ -1,26 +1,26 @@
-/** A model that names the colour of an image: its weights and matching vision weights. */
+/** Creates a model that names the colour of an image: weights, and vision weights for them. */
 import { decoder, SHAPE, vocabularyOf, writeGguf, type Shape, type Tensor, type Value } from './gguf.js'
 
-/** Its answers, by the brightest of red, green and blue. None is a token of the vocabulary. */
+/** Answers for a mostly red, green or blue image. No answer is a token of the original vocabulary. */
 export const ANSWERS = ['It is red.', 'It is green.', 'It is blue.'] as const
-/** Components of a token's or patch's vector after the three of colours. */
+/** Components after the three for colours in the vector of a token or patch. */
 const [WORD, SAID] = [3, 4]
 const IMAGE = 56
 const PATCH = 14
 const EYES = { width: 32, hidden: 32, heads: 2, layers: 2 }
-/** Context tokens of an image: its patches. */
+/** Number of context tokens that an image takes, one per patch. */
 export const IMAGE_TOKENS = (IMAGE / PATCH) ** 2
 
 type Weights = Record<string, Float32Array>
 
-/** A matrix of zeros except at `places`: row, column and value. */
+/** A matrix of zeros except at `places`, which are row, column and value. */
 function sparse ([rows, columns]: [number, number], ...places: [number, number, number][]): Float32Array {
   const values = new Float32Array(rows * columns)
   for (const [row, column, value] of places) values[row * columns + column] = value
   return values
 }
 
-/** Passes the first `count` components on, times `factor`. */
+/** A matrix that copies the first `count` components, scaled by `factor`. */
 const passed = (rows: number, columns: number, count: number, factor: number): Float32Array => sparse(
   [rows, columns], ...Array.from({ length: count }, (_, i): [number, number, number] => [i, i, factor])
 )
@@ -29,8 +29,8 @@ const valuesFrom = (weights: Weights) => (name: string, sizes: number[]): Float3
   new Float32Array(sizes.reduce((a, b) => a * b, 1)).fill(/(norm|ln[12])\.weight$/.test(name) ? 1 : 0)
 
 /**
- * The decoder: every token attends equally to all before it, so that the colours of an image reach the last
- * one, which selects the strongest. The end token follows a colour.
+ * Writes the decoder: every token attends equally to all before it, so that the colours of an image reach the
+ * last token, which selects the strongest colour as the answer. The end token follows.
  */
 export function writeColours (
   path: string, { vocabulary, template }: { vocabulary: string, template: string }
@@ -41,7 +41,7 @@ export function writeColours (
   const { ids, last, size } = words
   const input = new Float32Array(size * width)
   for (let id = 0; id < size; id++) input[id * width + WORD] = 1
-  // Far above the sum that the colours of an image add.
+  // Much larger than the sum that an image's colours contribute.
   for (const id of ids) input[id * width + SAID] = 1000
   const see: Weights = Object.fromEntries(['attn_v', 'attn_output'].flatMap((name) =>
     Array.from({ length: full.layers }, (_, i) => [`blk.${i}.${name}.weight`, passed(width, width, 3, 4)])))
@@ -59,7 +59,7 @@ export function writeColours (
 }
 
 /**
- * Vision weights in the layout of LLaVA: the mean colour of each patch in the decoder's colour components.
+ * Writes vision weights in LLaVA's layout that put a patch's mean colour into the decoder's colour components.
  */
 export function writeVision (path: string): number {
   const { width, hidden, heads, layers } = EYES

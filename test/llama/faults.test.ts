@@ -1,4 +1,4 @@
-/** A real llama.cpp over several nodes whose parts die: each stream ends once, and the model comes back. */
+/** A real llama.cpp over several nodes loses parts: each stream ends once, and the model recovers. */
 import t from 'tap'
 import { alive, descendants, parentOf } from '../node/proc.js'
 import { pick, until } from '../node/kit.js'
@@ -8,15 +8,15 @@ import {
 } from './nodes-kit.js'
 import type { Placed, Sharding, Test } from './nodes-kit.js'
 
-/** Repetitions of each fault. */
+/** How often each fault is injected. */
 const TIMES = Number(process.env['SVC_TEST_TIMES'] ?? pick(1, 10))
 
 const programsOf = (cluster: Cluster): number[] => [DRIVER, DONOR].flatMap((name) => processes(cluster, name))
 
 /**
- * Injects a fault into an instance with open streams at these nodes: each stream ends once with the reason
- * that the instance is lost, the instance recovers with the same answers, and the processes that the fault
- * names are gone.
+ * Injects a fault into an instance with open streams at these nodes. Each stream must end once with
+ * `instance_lost`, the model must recover with the same answers, and the processes that `fault` returns must
+ * be gone.
  */
 async function survives (
   t: Test, at: readonly Member[], fault: () => Promise<readonly number[]>, text: string | undefined
@@ -45,7 +45,7 @@ for (const sharding of ['Pipeline', 'Tensor'] as const) {
       for (let rank = 0; rank < count; rank++) {
         for (const what of ['program', 'runner']) {
           await t.test(`the ${what} of process ${rank}, time ${time}`, async (t) => {
-            // Placed again for each fault: a runner that fails three times within a minute is not restarted.
+            // A new instance each time, since a runner that fails three times a minute is not restarted.
             const placed = await place(t, master, ENDLESS, nodes, sharding)
             const text = await answerOf(master, ENDLESS)
             t.ok(text)
@@ -66,7 +66,7 @@ for (const sharding of ['Pipeline', 'Tensor'] as const) {
   })
 }
 
-/** Its nodes, the driver first. */
+/** The members that run an instance, the driver's node first. */
 function nodesOf ({ members }: Cluster, { driverNode, shardAssignments }: Placed): Member[] {
   const ids = Object.keys(shardAssignments.nodeToRunner).sort((a) => a === driverNode ? -1 : 1)
   return ids.map((id) => members.find((member) => member.up && member.node.nodeId === id)!)
@@ -83,7 +83,7 @@ t.test('loss of nodes and links', { skip, timeout: 300_000 * TIMES }, async (t) 
 interface Loss { cluster: Cluster, master: Member, sharding: Sharding, time: number }
 
 /**
- * The master holds no shard: its loss ends the session, so streams report that and not the loss of the
+ * The master holds no shard, and its loss ends the session, so streams report that and not a lost
  * instance.
  */
 async function losses (t: Test, { cluster, master, sharding, time }: Loss): Promise<void> {
@@ -98,7 +98,7 @@ async function losses (t: Test, { cluster, master, sharding, time }: Loss): Prom
       const others = cluster.up().filter((member) => member !== victim)
       try {
         await survives(t, others, async () => {
-          // Only the node is killed: its runners must notice and exit.
+          // Only the node is killed; its runners must notice and exit.
           for (const pid of [victim.node.pid, victim.pid()]) process.kill(pid, 'SIGKILL')
           await until('its processes are gone', () => !children.some(alive))
           await victim.kill()
@@ -106,7 +106,7 @@ async function losses (t: Test, { cluster, master, sharding, time }: Loss): Prom
         }, text)
         t.notOk(nodesOf(cluster, await now()).includes(victim))
       } finally {
-        // Otherwise the next fault leaves one node, and a model over two cannot be placed.
+        // The next fault would leave a single node, on which a model over two nodes cannot be placed.
         await victim.start()
         await cluster.agreed()
       }

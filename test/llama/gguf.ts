@@ -2,14 +2,14 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 
 const ALIGN = 32
-/** Sizes of GGUF's scalar types, by type number, bytes. */
+/** Sizes in bytes of GGUF's scalar types, indexed by type number. */
 const BYTES = [1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8]
 const [U32, F32, BOOL, STRING, LIST] = [4, 6, 7, 8, 9]
-/** Type of a token that is matched literally. */
+/** GGUF token type for tokens that are matched literally. */
 const USER_DEFINED = 4
 
 export type Value = number | boolean | string | { float: number } | { floats: number[] }
-/** A tensor's name and sizes, row length last. */
+/** A tensor's name and dimensions, the row length last. */
 export type Tensor = [name: string, sizes: number[]]
 
 const u32 = (value: number): Buffer => { const b = Buffer.alloc(4); b.writeUInt32LE(value); return b }
@@ -34,10 +34,10 @@ function entry (key: string, value: Value): Buffer {
   return Buffer.concat([text(key), ...coded])
 }
 
-/** Metadata entries of a file, counts of entries and tokens, ids of the added tokens and of the last one. */
+/** Metadata entries, counts of original entries and of tokens, ids of the added tokens and of the last one. */
 export interface Vocabulary { entries: Buffer[], kept: number, size: number, ids: number[], last: number }
 
-/** The tokenizer entries of a file without the template. Added tokens replace unused ones. */
+/** Reads the tokenizer entries of a file without its chat template. Added tokens replace unused tokens. */
 export function vocabularyOf (path: string, added: readonly string[]): Vocabulary {
   const bytes = readFileSync(path)
   const number = (at: number): number => Number(bytes.readBigUInt64LE(at))
@@ -126,29 +126,28 @@ function encoder ({ width, hidden, layers, context }: Shape, vocabulary: number)
   ]
 }
 
-/** Deterministic weights; those of norms are 1. */
+/** Deterministic pseudo-random weights; norm weights are 1. */
 function weights (sizes: number[], name: string, next: () => number): Float32Array {
   const values = new Float32Array(sizes.reduce((a, b) => a * b, 1))
   return /norm\.weight$/.test(name) ? values.fill(1) : values.map(() => next() - 0.5)
 }
 
-/** Description of a generated model. */
 export interface ModelOptions {
-  /** A file with the vocabulary. */
+  /** Path of a file with the vocabulary. */
   vocabulary: string
   template?: string
-  /** Tokens that the model generates one after the other for any prompt; they must be distinct. */
+  /** Tokens that the model generates in this order for any prompt; they must be distinct. */
   script?: readonly string[]
-  /** A text encoder; a decoder otherwise. */
+  /** Creates a text encoder; a decoder when absent. */
   encoder?: boolean
-  /** Pooling of a decoder's embeddings. */
+  /** GGUF pooling type of a decoder's embeddings. */
   pooling?: number
   shape?: Partial<Shape>
 }
 
 /**
- * Weights of a scripted model: the previous token alone determines the next one. All other tokens lead to the
- * first.
+ * Weights of a scripted model, in which the previous token alone determines the next one. Tokens outside the
+ * script lead to its first token.
  */
 function scripted (width: number, { size, ids, last }: Vocabulary): Record<string, Float32Array> {
   const [input, output] = [new Float32Array(size * width), new Float32Array(size * width)]
@@ -157,7 +156,7 @@ function scripted (width: number, { size, ids, last }: Vocabulary): Record<strin
   return { 'token_embd.weight': input, 'output.weight': output }
 }
 
-/** Writes a model; returns the size of its file, bytes. */
+/** Writes a model file; returns its size in bytes. */
 export function writeModel (
   path: string, { vocabulary, template, script, encoder: encodes = false, pooling, shape }: ModelOptions
 ): number {
@@ -189,7 +188,7 @@ export function writeModel (
     : fixed[tensor] ?? new Float32Array(sizes.reduce((a, b) => a * b, 1)), { entries, kept })
 }
 
-/** Writes a file of entries and tensors; returns its size, bytes. */
+/** Writes a GGUF file with these metadata entries and tensors; returns its size in bytes. */
 export function writeGguf (
   path: string, own: Record<string, Value>, tensors: readonly Tensor[],
   valuesOf: (tensor: string, sizes: number[]) => Float32Array,

@@ -1,4 +1,4 @@
-/** Shared by the tests with the real llama.cpp: its programs, models, and an engine with them. */
+/** The real llama.cpp for tests: its programs, models, and an engine that has loaded a model. */
 import '../../plugins/runners/test/process-plain-spawn.js'
 import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
@@ -16,15 +16,15 @@ import { llamaEngine } from '../../plugins/llama-cpp/server/index.js'
 import { writeColours, writeVision } from './eyes.js'
 import { writeModel, type ModelOptions } from './gguf.js'
 
-/** The folder of the programs, set by run.mjs. */
+/** Folder of llama.cpp's programs, set by run.mjs; empty without them. */
 export const programs = process.env['SVC_TEST_LLAMA'] ?? ''
-/** Skip reason of a test that needs only the programs. */
+/** Skip reason of tests that need only llama.cpp's programs. */
 export const noPrograms = programs === '' && 'needs a real llama.cpp: npm run test:llama'
 const sources = join(programs, '../../models')
 const SHARED = process.env['SVC_TEST_SHARED'] ?? fileURLToPath(new URL('../../../shared', import.meta.url))
 const stories = join(SHARED, 'data', 'stories260K')
 
-/** Skip reason of a test that needs the small real model or a generated one. */
+/** Skip reason of tests that need the small real model or a generated model. */
 export const skipStories = noPrograms ||
   (existsSync(join(stories, 's260k.gguf')) ? false : `needs the model files of ${SHARED}, which is absent`)
 export const skipGenerated = noPrograms ||
@@ -41,7 +41,7 @@ export const storyteller = (): Model => ({ directory: stories, card: cardOf({
   contextLength: 256
 }) })
 
-/** The same model with a drafter: a copy in fewer bits, which nearly always generates the same text. */
+/** The story model with a drafter: a copy in fewer bits, which nearly always generates the same text. */
 export function drafted (t: TestCase): Model {
   const directory = folder(t)
   const { card } = storyteller()
@@ -54,11 +54,11 @@ export function drafted (t: TestCase): Model {
   return { directory, card: { ...card, files, totalBytes: card.totalBytes + bytes } }
 }
 
-/** A chat template of llama.cpp's source. */
+/** A chat template from llama.cpp's source. */
 export const template = (name: string): string =>
   readFileSync(join(sources, 'templates', `${name}.jinja`), 'utf8')
 
-/** A model with random weights and a vocabulary of llama.cpp's source. */
+/** A model with random weights and a vocabulary from llama.cpp's source. */
 export function generatedModel (
   t: TestCase, { vocabulary = 'qwen2', ...made }: Partial<ModelOptions> = {}, card: Partial<ModelCard> = {}
 ): Model {
@@ -69,7 +69,7 @@ export function generatedModel (
   return { directory, card: cardOf({ ...fileOf('m.gguf', bytes), ...shape, ...card }) }
 }
 
-/** A model that names the colour of an image, in the folder layout that `svc pull` expects. */
+/** A model that names the colour of an image, in the folder layout that `svc pull` creates. */
 export function colourModel (t: TestCase): Model {
   const directory = folder(t)
   const vocabulary = join(sources, 'ggml-vocab-qwen2.gguf')
@@ -86,18 +86,18 @@ export function colourModel (t: TestCase): Model {
   }) }
 }
 
-/** An engine that has loaded a model. */
+/** An engine with a loaded model. */
 export interface Real {
   session: EngineSession
   env: Noted
-  /** Errors that would have terminated the runner. */
+  /** Errors that would have ended the runner process. */
   deaths: string[]
   pid: number
-  /** Sends a request directly to the server. */
+  /** Sends a request directly to the engine's llama-server. */
   server: (path: string, body?: object) => Promise<unknown>
 }
 
-/** Sends a request to the server on the socket file of this folder. */
+/** Sends a request to the llama-server whose socket file is in this folder. */
 async function told (path: string, key: string, body?: object): Promise<unknown> {
   const method = body === undefined ? 'GET' : 'POST'
   const sent = request({
@@ -107,7 +107,7 @@ async function told (path: string, key: string, body?: object): Promise<unknown>
   return await json(answer)
 }
 
-/** Loads a model in this process, in a separate working folder; one at a time. */
+/** Loads a model in this process, in a separate working folder; only one model at a time. */
 export async function loaded (
   t: TestCase, { directory, card }: Model, options: Record<string, unknown> = {}
 ): Promise<Real> {

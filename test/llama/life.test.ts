@@ -7,13 +7,13 @@ import { loaded, generatedModel, skipGenerated, skipStories, storyteller, type R
 
 type Payload = Record<string, unknown>
 
-/** An answer that takes seconds. */
+/** A task whose answer takes seconds. */
 const TASK = { kind: 'completion', payload: { prompt: 'Go on', max_tokens: 8000, seed: 1 } }
 
 const busy = async ({ server }: Real): Promise<number> =>
   (await server('/slots') as Payload[]).filter((slot) => slot['is_processing'] === true).length
 
-/** The status of a request over the socket file without a key or with another one. */
+/** Status of a request over the socket file, without a key unless `headers` has one. */
 async function statusOf (path: string, headers: Record<string, string> = {}): Promise<number | undefined> {
   return await new Promise((resolve, reject) => {
     request({ socketPath: 'llama.sock', path, headers }, (answer) => {

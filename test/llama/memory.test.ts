@@ -1,11 +1,11 @@
-/** The memory that a plan counts for a model, against the memory of a real llama.cpp after an answer. */
+/** Compares a plan's memory estimate for a model with the memory of a real llama.cpp after an answer. */
 import t from 'tap'
 import { until } from '../node/kit.js'
 import { ENDLESS, place, remove, answerOf, skip, started, STORIES } from './nodes-kit.js'
 
 interface Memory { residentBytes: number | null, estimatedBytes: number | null }
 
-/** Allowed difference between the two. */
+/** Allowed relative difference between estimate and measurement. */
 const SHARE = 0.15
 
 t.test('the estimate', { skip, timeout: 300_000 }, async (t) => {

@@ -1,4 +1,4 @@
-/** A real llama.cpp in whole nodes: models on one or several of them, and the programs that run them. */
+/** A real llama.cpp in whole nodes: models on one or several nodes, and the llama.cpp processes. */
 import { copyFileSync, mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
@@ -15,7 +15,7 @@ export const ENDLESS = 'test/endless'
 
 export type Test = Parameters<typeof startCluster>[0]
 
-/** Writes a folder with a model and its card. */
+/** Writes a model and its card into a folder. */
 function putModel (models: string, name: string, { directory, card }: Model): void {
   const path = join(models, name)
   mkdirSync(path)
@@ -25,7 +25,7 @@ function putModel (models: string, name: string, { directory, card }: Model): vo
   writeFileSync(join(path, 'card.yaml'), stringify(own))
 }
 
-/** Starts nodes with two models: a small real one and one with long answers. */
+/** Starts nodes with two models: a small real one, and one whose answers are long. */
 export async function started (t: Test, nodes: number, more: ClusterOptions = {}): Promise<Cluster> {
   const plugin = fileURLToPath(new URL('fixtures/stories.mjs', import.meta.url))
   const models = folder(t)
@@ -60,7 +60,7 @@ export interface Event {
 const eventsOf = (text: string): Event[] => text.split('\n')
   .filter((line) => line.startsWith('data: {')).map((line) => JSON.parse(line.slice(6)) as Event)
 
-/** Opens a stream; resolves once it has begun. Collects its events until the end. */
+/** Opens a stream; resolves at its first event. Collects the events until the end. */
 export async function openStream (
   at: Member, model: string, more: object = {}
 ): Promise<{ end: Promise<Event[]> }> {
@@ -74,18 +74,18 @@ export async function openStream (
 export const ready = async (at: Member, model: string): Promise<boolean> =>
   (await at.ask(`/readyz?model=${model}`))?.status === 200
 
-/** Processes of a llama.cpp program below the nodes. */
+/** Pids of a llama.cpp program below the nodes. */
 export const processes = (cluster: Cluster, program: string): number[] =>
   cluster.up().flatMap((member) => descendants(member.pid()))
     .filter((pid) => cmdline(pid).split(' ')[0]!.endsWith(`/${program}`))
 
-/** The programs of a driver and of a donor. */
+/** Names of the llama.cpp programs of a driver and of a donor. */
 export const DRIVER = 'llama-server'
 export const DONOR = 'ggml-rpc-server'
 
 export type Sharding = 'Pipeline' | 'Tensor'
 
-/** An instance as /state shows it. */
+/** An instance as GET /state shows it. */
 export interface Placed {
   instanceId: string
   driverNode?: string
@@ -106,7 +106,7 @@ export async function place (
   const body = {
     model_id: model, sharding, min_nodes: nodes, excluded_nodes: excluded, wait: true, timeout_seconds: 120
   }
-  // Just after a start some nodes have not reported their links yet.
+  // Retries, because just after a start some nodes have not reported their links yet.
   const placed = await until(`${model} is placed`, async () => {
     const answer = await ask(at.node, '/place_instance', { body })
     return answer.text.includes('no_connected_cycle') ? undefined : answer

@@ -1,5 +1,5 @@
 /**
- * Records the answers of the real llama-server for the stand-in of the short tests:
+ * Records answers of the real llama-server, which the stand-in server of the short tests replays:
  * npm run test:llama -- --record
  */
 import { spawn } from 'node:child_process'
@@ -23,7 +23,7 @@ export interface Recorded {
   release: string, build: string, answers: Record<string, Said>, streams: Record<string, string[]>
 }
 
-/** Replaces values that differ from run to run. */
+/** Replacements for fields that differ from run to run, by name. */
 const FIXED: Record<string, unknown> = {
   created: 0, id: 'chatcmpl-1', model: 'm.gguf', model_path: 'm.gguf', model_alias: 'm.gguf', seed: 1,
   time_ms: 1, prompt_ms: 10, prompt_per_token_ms: 1, prompt_per_second: 100, predicted_ms: 20,
@@ -49,7 +49,7 @@ const steadyText = (body: string): unknown => {
   }
 }
 
-/** Sends a request to a server on a socket file. */
+/** Sends a request to the llama-server on a socket file. */
 async function asked (socketPath: string, path: string, body?: Json, key = 'k'): Promise<[number, string]> {
   const headers = { authorization: `Bearer ${key}` }
   const method = body === undefined ? 'GET' : 'POST'
@@ -64,7 +64,7 @@ interface Server {
   stream: (path: string, body: Json) => Promise<string[]>
 }
 
-/** Runs `use` with a server for a model. */
+/** Runs `use` with a llama-server that serves a generated model. */
 async function served (
   programs: string, made: ModelOptions, more: readonly string[], use: (server: Server) => Promise<void>
 ): Promise<void> {
@@ -109,7 +109,7 @@ const chat = (more: Json = {}): Json => ({
   stream_options: { include_usage: true }, ...more
 })
 
-/** The scripted answer of each model. */
+/** The scripted answer of each recorded model. */
 const SCRIPTS: Record<string, { script: string[], more?: Json }> = {
   words: { script: ['It is', ' dry in', ' Oslo today.'] },
   logprobs: { script: ['It is', ' dry in', ' Oslo today.'], more: { logprobs: true, top_logprobs: 2 } },
@@ -140,7 +140,7 @@ async function answersOf ({ answer, stream }: Server, { answers, streams }: Reco
   streams['completion stop'] = await stream('/completion', { ...given, stop: [' dry'] })
 }
 
-/** Records the answers of the real server. */
+/** Records llama-server's answers and streams. */
 export async function record (programs: string): Promise<Recorded> {
   const models = join(programs, '../../models')
   const file = (name: string): string => join(models, `ggml-vocab-${name}.gguf`)

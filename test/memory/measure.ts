@@ -1,10 +1,10 @@
 /**
- * Compares the memory that svc counts for a model with the use of a real runner, after `npm run build`:
+ * Compares svc's memory estimate for a model with the use of a real runner, after `npm run build`:
  * node --import=./test/tools/typescript.mjs test/memory/measure.ts server|library|onnx FOLDER [context=N]
  * [slots=N] [cacheType=q8_0] [long=WORDS] [image=FILE]
- * FOLDER holds the model's files; `server` runs the llama-server that SVC_LLAMA_SERVER_BIN names. Use is the
- * sum of the peaks (VmHWM) of the runner and its children. Prints a row of a table; exits with 1 if the two
- * are too far apart.
+ * FOLDER holds the model's files; `server` runs the llama-server that SVC_LLAMA_SERVER_BIN names. Memory use
+ * is the sum of the peaks (VmHWM) of the runner and its children. Prints a table row; exits with 1 if they
+ * differ by more than the limit.
  */
 import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -22,7 +22,7 @@ import { recordingLog, until } from '../../plugins/runners/test/process-kit.js'
 import { derive } from '../../plugins/staging/test/cards-kit.js'
 
 const MIB = 2 ** 20
-/** Allowed difference in either direction. */
+/** Allowed relative difference in either direction. */
 const SHARE = 0.1
 const BYTES = 64 * MIB
 const READY_MS = 300_000
@@ -38,7 +38,7 @@ async function cardOf (folder: string): Promise<ModelCard> {
   return await derive(folder, { modelId: `local/${basename(folder)}`, revision: '1', files })
 }
 
-/** Sum of the peak memory of a process and its descendants, bytes. */
+/** Sum of the peak memory of a process and its descendants in bytes. */
 function peakOf (pid: number): number {
   const kib = /^VmHWM:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]
   const below = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').split(' ').filter(Number)
@@ -54,8 +54,8 @@ const SENTENCE = 'The quick brown fox jumps over the lazy dog near the old river
 type Ask = (kind: string, payload: Record<string, unknown>) => Promise<void>
 
 /**
- * Fills several contexts at once, then sends a long prompt, the same with a longer end, others, and the first
- * again.
+ * Fills several contexts concurrently, then sends a long prompt, longer ones with the same beginning, other
+ * prompts, and the first beginning again.
  */
 async function write (
   ask: Ask, { contexts, longest, image }: { contexts: number, longest: number, image: string | undefined }

@@ -1,4 +1,4 @@
-/** Text encoders as Optimum exports BERT: all-MiniLM and bge have the same graph and differ only in size. */
+/** Text encoders as Optimum exports BERT; all-MiniLM and bge have the same graph in different sizes. */
 import { Graph, type Dtype } from './graph.js'
 
 export interface EncoderShape {

@@ -4,7 +4,7 @@ import type { Dtype, Graph } from './graph.js'
 import { wordPieces, type TextFiles } from './texts.js'
 
 export interface Family {
-  /** Name of its folder. */
+  /** Folder name of the model. */
   name: string
   opset: number
   config: Record<string, unknown>
@@ -12,7 +12,7 @@ export interface Family {
   text: TextFiles
   /** Pooling of the original model. */
   pooling: 'mean' | 'cls'
-  /** Whether 1_Pooling declares it, as in the repositories of sentence-transformers. */
+  /** Whether 1_Pooling declares the pooling, as in the repositories of sentence-transformers. */
   poolingFile: boolean
 }
 

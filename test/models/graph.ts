@@ -1,14 +1,14 @@
-/** Writes ONNX graphs with the operators that exporters use, in all published dtypes. */
+/** Writes ONNX graphs with the operators that common exporters use, in all published dtypes. */
 import {
   ATTRIBUTE, encodeMessage, encodeModel, tensorInfo, type OnnxNode
 } from '../../plugins/runners/onnx/engine.js'
 import { BLOCK, halves, randomWeights, toBytes, toNibbles, transposed } from './weights.js'
 
-/** Element types by the numbers of TensorProto. */
+/** Element types with their numbers in TensorProto. */
 export const TYPE = { float32: 1, uint8: 2, int8: 3, int32: 6, int64: 7, bool: 9, float16: 10 } as const
 export type Type = keyof typeof TYPE
 
-/** File suffixes of the dtypes, by the names of transformers.js. */
+/** File name suffixes by dtype, as transformers.js names dtypes. */
 export const SUFFIXES = { fp32: '', fp16: '_fp16', q8: '_quantized', q4: '_q4' } as const
 export type Dtype = keyof typeof SUFFIXES
 export const DTYPES = Object.keys(SUFFIXES) as Dtype[]
@@ -16,7 +16,7 @@ export const DTYPES = Object.keys(SUFFIXES) as Dtype[]
 type Dims = ReadonlyArray<number | string>
 type Attribute = number | string | readonly number[] | { float: number }
 
-/** Operators of onnxruntime's own domain. */
+/** Operators in onnxruntime's own domain (com.microsoft). */
 const CONTRIB = new Set(['MatMulNBits'])
 
 function attribute (name: string, value: Attribute): Uint8Array {
@@ -30,10 +30,10 @@ function attribute (name: string, value: Attribute): Uint8Array {
 
 interface Stored { name: string, type: Type, dims: readonly number[], bytes: Uint8Array }
 
-/** Builds a graph; methods return the name of the tensor they add. */
+/** Builds a graph; its methods return the name of the tensor that they add. */
 export class Graph {
   readonly dtype: Dtype
-  /** Type of hidden states. */
+  /** Element type of the hidden states. */
   readonly real: 'float32' | 'float16'
   private readonly seed: string
   private readonly nodes: OnnxNode[] = []
@@ -56,7 +56,7 @@ export class Graph {
     this.ports.output.push(tensorInfo(name, TYPE[type], [...dims]))
   }
 
-  /** Adds an operator; with several outputs `names` lists them, and the first one is returned. */
+  /** Adds an operator. For several outputs, `names` lists them, and the first is returned. */
   op (type: string, input: readonly string[], attributes: Record<string, Attribute> = {},
     output: readonly string[] = [`/${type}_${this.count++}`]): string {
     this.nodes.push(nodeOf(type, input, attributes, output))
@@ -65,25 +65,25 @@ export class Graph {
 
   cast (tensor: string, type: Type): string { return this.op('Cast', [tensor], { to: TYPE[type] }) }
 
-  /** Integers; a vector without `dims`. */
+  /** An integer tensor; a vector if `dims` is absent. */
   ints (values: readonly number[], dims: readonly number[] = [values.length]): string {
     return this.constant('int64', dims, BigInt64Array.from(values, (value) => BigInt(value)))
   }
 
-  /** One number of the type of hidden states. */
+  /** A scalar in the element type of the hidden states. */
   number (value: number): string { return this.reals(`number_${this.count++}`, [], Float32Array.of(value)) }
 
-  /** Numbers of the type of hidden states. */
+  /** A constant tensor in the element type of the hidden states. */
   reals (name: string, dims: readonly number[], values: Float32Array): string {
     return this.store(name, this.real, dims, this.real === 'float16' ? halves(values) : values)
   }
 
-  /** Factors near 1, as in norms. */
+  /** Random factors near 1, as in trained norms. */
   gains (name: string, size: number): string {
     return this.reals(name, [size], randomWeights(this.seed + name, size, 0.2).map((value) => 1 + value))
   }
 
-  /** Random numbers, never quantised. */
+  /** Random weights that are never quantised. */
   plain (name: string, dims: readonly number[], deviation: number): string {
     const size = dims.reduce((a, b) => a * b, 1)
     return this.reals(name, dims, randomWeights(this.seed + name, size, deviation))
@@ -102,7 +102,7 @@ export class Graph {
       { K: width, N: size, bits: 4, block_size: BLOCK })
   }
 
-  /** An operator as quantize_dynamic writes it: one scale for all of its input. */
+  /** A dynamically quantised product as quantize_dynamic writes it, with one scale for the whole input. */
   private dynamic (type: string, x: string, name: string, dims: readonly number[], values: Float32Array,
     attributes: Record<string, Attribute> = {}): string {
     const { q, scale } = toBytes(values)
@@ -115,7 +115,7 @@ export class Graph {
     return this.op('Mul', [this.cast(product, 'float32'), scales])
   }
 
-  /** Rows of a table by ids. */
+  /** Looks up rows of an embedding table by ids. */
   embed (ids: string, name: string, rows: number, width: number): string {
     const values = randomWeights(this.seed + name, rows * width, 1)
     if (this.dtype === 'q8') {
@@ -142,7 +142,7 @@ export class Graph {
     return name
   }
 
-  /** Serialises the graph. */
+  /** Serialises the graph as an ONNX file. */
   write (opset: number): Uint8Array {
     const opsetImport = [['', opset], ['com.microsoft', 1]].map(([domain, version]) =>
       encodeMessage('OperatorSetIdProto', { domain, version }))

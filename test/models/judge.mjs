@@ -1,4 +1,4 @@
-// transformers.js on the same files: reads one job as JSON from stdin and writes the result.
+// Runs transformers.js on the same files: reads one job as JSON from stdin and writes the result as JSON.
 // { root, model, dtype, texts, encode: { texts, pooling } }
 // A separate process, because two copies of onnxruntime in one process crash.
 import { AutoModel, AutoTokenizer, env } from '@huggingface/transformers'

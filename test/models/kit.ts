@@ -1,4 +1,4 @@
-/** Models as a pull leaves them, and answers of svc's engine and of the judge. */
+/** Models in the state after a pull, and the results of svc's engine and of transformers.js for them. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readdir, stat } from 'node:fs/promises'
@@ -10,9 +10,9 @@ import { selectFiles } from '../../plugins/staging/hub/select.js'
 import type { Dtype } from './graph.js'
 import { derive } from '../../plugins/staging/test/cards-kit.js'
 
-/** A job for transformers.js. */
+/** A job for transformers.js (judge.mjs). */
 export interface Question { texts: string[], encode: { texts: string[], pooling: string } }
-/** Its result: token ids and vectors. */
+/** Result of transformers.js: token ids and vectors. */
 export interface Judged { texts: number[][], vectors: number[][] }
 
 /** Runs transformers.js on the model in a folder. */
@@ -26,7 +26,7 @@ export async function judge (folder: string, dtype: Dtype, question: Question): 
   return JSON.parse(out) as Judged
 }
 
-/** The spec of a model of which one dtype was pulled. */
+/** The spec of a model after a pull of one dtype. */
 export async function pulled (folder: string, dtype: Dtype, threads = 2): Promise<ModelSpec> {
   const entries = await readdir(folder, { recursive: true, withFileTypes: true })
   const there = await Promise.all(entries.filter((entry) => entry.isFile()).map(async (entry) => {
@@ -40,7 +40,7 @@ export async function pulled (folder: string, dtype: Dtype, threads = 2): Promis
 
 const never = new AbortController().signal
 
-/** The only payload of a task with a single chunk. */
+/** The payload of a task's only chunk. */
 async function payloadOf (
   session: EngineSession, kind: string, payload: Record<string, unknown>
 ): Promise<Record<string, unknown>> {
@@ -61,7 +61,7 @@ export async function vectorsOf (session: EngineSession, texts: readonly string[
   return vectors
 }
 
-/** The cosine of the angle between two vectors. */
+/** Cosine similarity of two vectors. */
 export function cosine (a: ArrayLike<number>, b: ArrayLike<number>): number {
   const [dot, left, right] = Array.from(a).reduce((sums, value, i) => {
     const other = b[i] as number

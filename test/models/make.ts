@@ -1,4 +1,4 @@
-/** Writes the models into a cache folder, once for each state of the generator. */
+/** Writes the generated models into a cache folder, again whenever the generator's code changes. */
 import { createHash } from 'node:crypto'
 import { existsSync } from 'node:fs'
 import { mkdir, readFile, readdir, rename, rm, writeFile } from 'node:fs/promises'
@@ -9,7 +9,7 @@ import { DTYPES, SUFFIXES } from './graph.js'
 
 const cache = process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache')
 
-/** The generator's files, which determine the models. */
+/** Source files of the generator, whose hash names the cache folder. */
 const SOURCES = ['weights', 'graph', 'encoders', 'texts', 'families', 'make']
 
 async function state (): Promise<string> {
@@ -19,7 +19,7 @@ async function state (): Promise<string> {
   return hash.digest('hex').slice(0, 12)
 }
 
-/** The folder of all models, named by the state of the generator; removes those of earlier states. */
+/** Folder of all models for the current generator code; removes the folders of earlier code. */
 export async function modelsFolder (): Promise<string> {
   const root = join(cache, 'svc-test/onnx')
   await mkdir(root, { recursive: true })
@@ -31,7 +31,7 @@ export async function modelsFolder (): Promise<string> {
   return join(root, name)
 }
 
-/** The folder of a model below `root`, written if missing. */
+/** The folder of a model below `root`; writes the model if it is missing. */
 export async function writtenModel (root: string, family: Family): Promise<string> {
   const folder = join(root, 'svc', family.name)
   if (existsSync(folder)) return folder

@@ -1,4 +1,4 @@
-/** Every dtype of every model: svc's engine against transformers.js on the same files. */
+/** Compares svc's engine with transformers.js on the same files, for every dtype of every model. */
 import t from 'tap'
 import type { EngineEnv, EngineSession } from '../../kernel/api/engine.js'
 import engine from '../../plugins/chat/embed/index.js'

@@ -1,4 +1,4 @@
-// npm run test:onnx [-- --node 22 | 24] [FILE ...]: the models of this folder, judged by transformers.js;
+// npm run test:onnx [-- --node 22 | 24] [FILE ...]: compares the models of this folder with transformers.js;
 // `--node` runs another version of Node, from an npm package.
 import { spawnSync } from 'node:child_process'
 import { join } from 'node:path'

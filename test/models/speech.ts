@@ -1,6 +1,6 @@
 /**
  * Voices in the layouts of public exports, with random weights: they produce noise, but load, run and stream
- * as the real ones do. Generated on demand and never committed:
+ * like real voices. Generated on demand and never committed:
  * node --import=./test/tools/typescript.mjs test/models/speech.ts /tmp/voices
  */
 import { mkdir, writeFile } from 'node:fs/promises'
@@ -16,7 +16,7 @@ import type { Precision } from '../../plugins/capabilities-tts/test/fixtures/gra
 const ROWS = 510
 const WIDTH = 256
 
-/** Voices of the public packs, one for each language and sex. */
+/** Some voices of the public packs, covering each language and sex. */
 export const KOKORO_VOICES = ['af_heart', 'af_alloy', 'am_echo', 'bf_emma', 'bm_fable', 'ef_dora', 'ff_siwis',
   'hf_alpha', 'if_sara', 'jf_alpha', 'pm_alex', 'zf_xiaobei']
 
@@ -32,7 +32,7 @@ async function put (folder: string, files: Files): Promise<string[]> {
   return Object.keys(files)
 }
 
-/** A style pack: rows differ by voice and, a little, by length. */
+/** A Kokoro style pack; rows differ by voice and, slightly, by text length. */
 function stylePack (k: number): Uint8Array {
   const rows = new Float32Array(ROWS * WIDTH)
   for (let i = 0; i < rows.length; i++) rows[i] = Math.sin(i * (k + 1)) + Math.floor(i / WIDTH) * 0.01
@@ -41,7 +41,7 @@ function stylePack (k: number): Uint8Array {
 
 const SUFFIXES: Readonly<Record<Precision, string>> = { fp32: '', fp16: '_fp16', q8f16: '_q8f16' }
 
-/** As `onnx-community/Kokoro-82M-v1.0-ONNX`: the vocabulary is in tokenizer.json, config.json has none. */
+/** Layout of `onnx-community/Kokoro-82M-v1.0-ONNX`: tokenizer.json has the vocabulary, config.json none. */
 export async function writeKokoroCommunity (
   folder: string,
   { voices = KOKORO_VOICES, precisions = ['fp32'] }: { voices?: string[], precisions?: Precision[] } = {}
@@ -71,7 +71,7 @@ export async function writeKokoroCommunity (
   })
 }
 
-/** As the releases of kokoro-onnx: a graph, and all packs in one archive; `config` adds a config.json. */
+/** Layout of kokoro-onnx releases: a graph, and all packs in one archive. `config` adds a config.json. */
 export async function writeKokoroArchive (
   folder: string, { voices = KOKORO_VOICES, config = false }: { voices?: string[], config?: boolean } = {}
 ): Promise<string[]> {
@@ -83,7 +83,7 @@ export async function writeKokoroArchive (
   })
 }
 
-/** As a voice of Piper's collection: `en_US-lessac-medium.onnx` with its `.onnx.json`. */
+/** Layout of Piper's voices: `en_US-lessac-medium.onnx` with its `.onnx.json`. */
 export async function writePiper (
   folder: string, { shape = TINY, name = 'en_US-lessac-medium', config = {} }:
   { shape?: VitsShape, name?: string, config?: Record<string, unknown> } = {}
@@ -102,7 +102,7 @@ function npz (arrays: ReadonlyArray<readonly [string, Uint8Array]>): Uint8Array 
   for (const [name, values] of arrays) {
     const file = Buffer.from(`${name}.npy`)
     const content = npy(values)
-    // Version, flags, method, time, date, checksum, both sizes, length of the name.
+    // ZIP header fields: version, flags, method, time, date, checksum, both sizes, length of the name.
     const facts = Buffer.alloc(24)
     facts.writeUInt16LE(20, 0)
     facts.writeUInt32LE(crc32(content), 10)

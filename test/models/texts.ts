@@ -17,7 +17,7 @@ never day same another know while last might us great old year off come since ag
 right used take three small large house road water rain city river bread cat dog walk red green
 blue morning night open close near far north south east west summer winter`.split(/\s+/)
 
-/** A WordPiece tokenizer of common English words, letters and endings, as in BERT. */
+/** A WordPiece tokenizer like BERT's, of common English words, letters and endings. */
 export function wordPieces (): TextFiles {
   const special = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]']
   const letters = [...'abcdefghijklmnopqrstuvwxyz0123456789.,!?;:\'"()-']

@@ -1,4 +1,4 @@
-/** Weights of the generated models: random by name, in the formats of exporters. Pure. */
+/** Weights of the generated models: pseudo-random by name, in the formats of common exporters. Pure. */
 
 /** A repeatable generator of numbers in [0, 1): mulberry32. */
 function uniform (seed: number): () => number {
@@ -11,11 +11,11 @@ function uniform (seed: number): () => number {
   }
 }
 
-/** FNV-1a of a text. */
+/** FNV-1a hash of a text. */
 const hashOf = (text: string): number =>
   [...text].reduce((hash, char) => Math.imul(hash ^ (char.codePointAt(0) as number), 0x01000193), 0x811c9dc5)
 
-/** Weights seeded by name, so that each dtype of a model has the same: mean 0, this deviation. */
+/** Gaussian weights with mean 0, seeded by name, so that every dtype of a model has the same weights. */
 export function randomWeights (name: string, size: number, deviation: number): Float32Array {
   const next = uniform(hashOf(name))
   const values = new Float32Array(size)
@@ -27,7 +27,7 @@ export function randomWeights (name: string, size: number, deviation: number): F
 const word = new Uint32Array(1)
 const real = new Float32Array(word.buffer)
 
-/** Bits of the nearest half-precision float, ties to even. */
+/** Bits of the nearest half-precision float; ties round to even. */
 export function halfOf (value: number): number {
   real[0] = value
   const bits = word[0] as number
@@ -49,16 +49,16 @@ export function halves (values: Float32Array): Uint16Array {
   return bits
 }
 
-/** Eight-bit weights of one scale: `value = q * scale`. */
+/** Eight-bit weights with one scale: `value = q * scale`. */
 export interface Bytes { q: Int8Array, scale: number }
 
-/** Signed, as quantize_dynamic writes them. */
+/** Quantises to signed bytes, as quantize_dynamic does. */
 export function toBytes (values: Float32Array): Bytes {
   const scale = values.reduce((most, value) => Math.max(most, Math.abs(value)), 0) / 127
   return { q: Int8Array.from(values, (value) => Math.round(value / scale)), scale }
 }
 
-/** Values per scale in four-bit weights. */
+/** Number of four-bit weights that share a scale. */
 export const BLOCK = 32
 
 /**
@@ -83,7 +83,7 @@ export function toNibbles (values: Float32Array, width: number): { q: Uint8Array
   return { q, scales }
 }
 
-/** `[rows, columns]` as `[columns, rows]`. */
+/** Transposes a `[rows, columns]` matrix into `[columns, rows]`. */
 export function transposed (values: Float32Array, rows: number, columns: number): Float32Array {
   const out = new Float32Array(values.length)
   for (let row = 0; row < rows; row++) {

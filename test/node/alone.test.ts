@@ -1,4 +1,4 @@
-/** A node with the cluster switched off. */
+/** A node whose cluster plugin is switched off. */
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'

@@ -24,7 +24,7 @@ const newToken = async (
   return { id, token }
 }
 
-/** The only file of a home's chain. */
+/** Path of the only file of a home's audit chain. */
 const chainOf = (home: string): string => join(home, 'audit', readdirSync(join(home, 'audit'))
   .filter((name) => name.endsWith('.jsonl')).sort().at(-1)!)
 
@@ -71,7 +71,7 @@ t.test('every node shows the changes of all nodes, and detects tampering', async
   const cluster = await startCluster(t, { nodes: 2, config: quiet })
   const [one, two] = cluster.members as [typeof cluster.members[0], typeof cluster.members[0]]
   const writer = await newToken(one!.node, 'writer', ['read', 'cluster:write'])
-  // Another caller switches the tracing of all nodes at one of them.
+  // A caller other than the operator switches the tracing of all nodes, through one node.
   const traced = { method: 'PUT', body: { enabled: true }, token: writer.token }
   t.equal((await ask(one!.node, '/v1/tracing', traced)).status, 200)
   t.equal((await ask(one!.node, '/v1/tokens', { body: { label: 'x', authorities: ['read'] },
@@ -139,7 +139,7 @@ t.test('every node shows the changes of all nodes, and detects tampering', async
   })
 })
 
-/** The newest chain number that another node reported to this home. */
+/** The newest entry number of another node's audit chain that this home has stored. */
 function readHeads (home: string): number {
   try {
     const { nodes } = JSON.parse(readFileSync(join(home, 'audit/heads.json'), 'utf8')) as

@@ -1,4 +1,4 @@
-/** Holders of credentials at a real node, and the credentials that each operation yields. */
+/** Holders of credentials at a real node, and the operations that yield further credentials. */
 import { once } from 'node:events'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { request } from 'node:http'
@@ -30,8 +30,8 @@ interface Answer { status: number, json: unknown }
 type Ask = (method: string, path: string, body?: object) => Promise<Answer>
 
 /**
- * The holder of a credential. `kind`: how it is presented. `given`: its authorities, if they are known
- * without a request.
+ * The holder of a credential. `kind`: how the credential is presented. `given`: the holder's authorities, if
+ * they are known without a request.
  */
 export interface Holder {
   readonly kind: 'direct' | 'relay' | 'member' | 'code'
@@ -42,7 +42,7 @@ export interface Holder {
 
 const pathOf = (authority: string): string => `/probe/${authority.replace(':', '-')}`
 
-/** A route for each authority, and a capability with a cost. */
+/** A plugin with a route for each authority, and a capability with a cost. */
 const probe = (hold: { listeners?: Listeners }) => definePlugin({
   name: 'probe', version: '1.0.0', kernel: '^1.0.0', summary: 'Shows what a caller may do.',
   consumes: { listeners: ListenerService },
@@ -71,7 +71,7 @@ export interface ClosureNode {
   stop (): Promise<void>
 }
 
-/** A node with every plugin, in this process. */
+/** Starts a node with every plugin in this process. */
 export async function startNode (
   t: Test, options: { home?: string, join?: string, plugins?: typeof bundled } = {}
 ): Promise<ClosureNode> {
@@ -103,7 +103,7 @@ export const withToken = (url: string, token: string | null): Holder => ({
     await ask({ url }, path, { method, token, ...body === undefined ? {} : { body } })
 })
 
-/** Sends requests as a client on another machine. */
+/** Sends requests from another local address, as a client on another machine does. */
 export const fromElsewhere = (url: string, localAddress: string): Holder => ({
   kind: 'direct',
   ask: async (method, path, body) => await sent(request(`${url}${path}`, {
@@ -117,7 +117,7 @@ async function sent (call: ReturnType<typeof request>, body?: object): Promise<A
   return { status: response.statusCode ?? 0, json: await json(response).catch(() => undefined) }
 }
 
-/** A device, directly or through a relay. */
+/** The holder of a device's key, connected directly or through a relay. */
 export function withDevice ({ url, listeners }: ClosureNode, device: DeviceFile, relayed: boolean): Holder {
   const signer = new RequestSigner({
     keys: deviceKeysOf(device), now: Date.now, seen: undefined,
@@ -146,7 +146,7 @@ export function withDevice ({ url, listeners }: ClosureNode, device: DeviceFile,
   }
 }
 
-/** A member that forwards requests in the name of any caller. */
+/** A member node that forwards requests in the name of any caller. */
 async function asMember (own: ClosureNode, of: ClosureNode): Promise<Holder> {
   const key = await openNodeKey(own.home, own.installId)
   const { members } = (await of.operator.ask('GET', '/cluster/members')).json as
@@ -169,7 +169,7 @@ async function asMember (own: ClosureNode, of: ClosureNode): Promise<Holder> {
   }
 }
 
-/** The authorities of a holder: those whose route answers. */
+/** The authorities of a holder, found by requesting the probe route of each. */
 export async function mayDo ({ ask, given }: Holder, of = ALL): Promise<string[]> {
   if (given !== undefined) return [...given]
   const answers = await Promise.all(of.map(async (authority) => await ask('GET', pathOf(authority))))
@@ -177,11 +177,11 @@ export async function mayDo ({ ask, given }: Holder, of = ALL): Promise<string[]
 }
 
 /**
- * Performs an operation with the most authority that is accepted, and resolves to the holders that it yields.
+ * Performs an operation with the most authority that the node accepts; resolves to the resulting holders.
  */
 export type Edge = (holder: Holder, node: ClosureNode) => Promise<Holder[]>
 
-/** The values that are accepted when each is requested alone. */
+/** The values that the node accepts when each is requested alone. */
 async function taken (values: readonly string[], ask: (value: string) => Promise<Answer>): Promise<string[]> {
   const found: string[] = []
   for (const value of values) if ((await ask(value)).status === 200) found.push(value)
@@ -224,7 +224,7 @@ export const pairsDevice: Edge = async (holder, node) => {
     .flatMap((device) => [withDevice(node, device, false), withDevice(node, device, true)])
 }
 
-/** A device in an open window; `confirm` is the operator's step once it waits. */
+/** Pairs a device in an open window; `confirm` plays the confirmation once the device waits. */
 export async function paired (
   { url, operator }: ClosureNode, confirm: (body: { attempt: string, digits: string }) => Promise<void>
 ): Promise<DeviceFile> {
@@ -248,14 +248,14 @@ export async function paired (
   return device
 }
 
-/** A short-lived bearer of a device, presented directly, wherever it was signed. */
+/** Gets a device's short-lived bearer, even through a relay, and presents it directly. */
 export const getsBearer: Edge = async ({ ask, device }, { url }) => {
   if (device === undefined) return []
   const { status, json: said } = await ask('POST', '/v1/devices/session', {})
   return status === 200 ? [withToken(url, (said as { token: string }).token)] : []
 }
 
-/** Changes settings that widen access; each accepted change yields its holders. */
+/** Changes settings that widen access; each accepted change adds the resulting holders. */
 export const changesSettings = (fileOnly: readonly string[]): Edge => async ({ ask }, { operator }) => {
   let { revision } = (await operator.ask('GET', '/config')).json as { revision: string }
   const set = async (path: string, value: unknown, by = ask): Promise<Answer> => {
@@ -300,7 +300,7 @@ export function admitsMember (t: Test): Edge {
   }
 }
 
-/** Uses a join token as its holder would. */
+/** Joins the cluster with a join token, as an attacker's node. */
 export async function joinWith (t: Test, node: ClosureNode, token: string): Promise<Holder[]> {
   const own = await startNode(t, { join: token })
   const member = await asMember(own, node)
@@ -314,7 +314,7 @@ export async function joinWith (t: Test, node: ClosureNode, token: string): Prom
   return [member, direct, relayed]
 }
 
-/** Whether a holder can get a call with a cost accepted: it sets its own budget, and approves. */
+/** Whether a holder can get a call with a cost accepted, by setting its own budget and approving the call. */
 export async function spends ({ ask }: Holder, { operator }: ClosureNode): Promise<boolean> {
   const { json: who } = await ask('GET', '/probe/who')
   await ask('PUT', `/v1/approvals/budgets/${(who as { id: string }).id}`, { per_day: '9 EUR' })

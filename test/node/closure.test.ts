@@ -1,6 +1,6 @@
 /**
- * The authorities reachable from each set of authorities: every operation is tried at a real node with the
- * results of the others, until nothing new appears. Its table is in docs/operations/access.md.
+ * Finds the authorities reachable from each set of authorities: every operation is tried at a real node with
+ * the results of the others, until nothing new appears. The expected table is in docs/operations/access.md.
  */
 import { readFileSync } from 'node:fs'
 import { networkInterfaces } from 'node:os'
@@ -21,7 +21,7 @@ import type { ClosureNode, Edge, Holder } from './closure-kit.js'
 // Some thousand requests take minutes on a loaded machine.
 t.setTimeout(480_000)
 
-/** Paths of settings that are only read from the file. */
+/** Settings that can be changed only in the file, not over HTTP. */
 const fileOnly = gatherKnown(bundled.map(({ manifest }) => ownerOf(manifest, true))).leaves
   .filter(({ schema }) => schema['x-local'] === true).map(({ path }) => path.join('.'))
 
@@ -31,7 +31,7 @@ interface Reached { direct: Set<string>, relay: Set<string>, member: boolean, co
 interface Known { kind: Holder['kind'], may: readonly string[], next: readonly string[] }
 
 /**
- * Tries every operation once for each class of holder; the reachable authorities of a start follow from that.
+ * Tries every operation once for each class of holder; an initial holder's reachable authorities follow.
  * `making`: the operations whose result depends on the holder's device or its origin.
  */
 function explorer (node: ClosureNode, making: readonly Edge[], others: readonly Edge[]) {
@@ -73,7 +73,7 @@ function explorer (node: ClosureNode, making: readonly Edge[], others: readonly 
 const words = (set: ReadonlySet<string>): string => set.size === ALL.length ? 'everything'
   : set.size === 0 ? 'nothing' : [...set].sort().join(', ')
 
-/** The table in the documentation: initial holder and reachable authorities. */
+/** The table in the documentation as pairs of initial holder and reachable authorities. */
 function declaredTable (): [string, string][] {
   const page = readFileSync(join(root, 'docs/operations/access.md'), 'utf8')
   const [, section = ''] = page.split('\n## What a credential can become\n')
@@ -84,7 +84,7 @@ function declaredTable (): [string, string][] {
 const elsewhere = Object.values(networkInterfaces()).flatMap((list) => list ?? [])
   .find(({ internal, family }) => !internal && family === 'IPv4')?.address
 
-/** The initial holders, by row of the table. */
+/** The initial holders of each row of the table. */
 async function starts (t: Test, node: ClosureNode): Promise<Map<string, Holder[]>> {
   const { operator, url } = node
   const token = async (...list: string[]): Promise<Holder[]> => [withToken(url, ((await operator.ask(

@@ -5,11 +5,11 @@ import { ask, call, refusal, streamed } from './http.js'
 import { faultsConfig, placeOn, until } from './kit.js'
 import type { Member } from './cluster-kit.js'
 
-/** Requests that a node's runners process. */
+/** Number of requests that a node's runners are processing. */
 const working = async ({ node }: Member): Promise<number> =>
   (await report(node, 'test/ok')).inProgressTasks.length
 
-/** Restarts a member over another one's API and waits until it is back under a new id. */
+/** Restarts a member through another member's API; returns the new id once the member is back. */
 async function restart (through: Member, member: Member): Promise<string> {
   const old = (await member.ask('/node_id'))!.json as string
   const answer = await ask(through.node, `/admin/restart?node_id=${old}`, { method: 'POST' })

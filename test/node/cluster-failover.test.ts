@@ -4,7 +4,7 @@ import { acknowledged, quiet, receiptOf, SILENCE_MS, percentiles, startCluster }
 import { figure, full, inTime, pick, secondsSince, sleep } from './kit.js'
 import type { Agreement, Cluster } from './cluster-kit.js'
 
-/** Kills the master, waits for the next one and its first command, and restarts the dead one. */
+/** Kills the master, waits for the next master and its first command, and restarts the killed node. */
 async function failOver (cluster: Cluster, before: Agreement): Promise<{
   elected: number, commanded: number, after: Agreement
 }> {
@@ -64,7 +64,7 @@ t.test('three nodes without inference', async (t) => {
     await sleep(SILENCE_MS * pick(0.4, 2 / 3))
     before.master.cont()
     await acknowledged([before.master])
-    // Long enough for a node that misses its master to act.
+    // Long enough for another node to miss the master and start an election.
     await sleep(SILENCE_MS)
     const after = await cluster.agreed()
     t.equal(after.sessionId, before.sessionId, 'the same session')
@@ -78,7 +78,7 @@ t.test('three nodes without inference', async (t) => {
     const sleeper = before.master
     const start = performance.now()
     sleeper.pause()
-    // These wait in its sockets and are the first input that it processes.
+    // The commands wait in the paused master's sockets and are the first input after it resumes.
     const asked = Array.from({ length: 5 }, () => sleeper.touch(undefined, 60_000))
     const next = await cluster.agreed({ on: before.others, not: before.sessionId })
     const elected = secondsSince(start)

@@ -15,7 +15,7 @@ const rows = async (m: Member): Promise<MemberRow[]> =>
 
 interface Attempt { status: number | string, stderr: string }
 
-/** The result of `svc up --join` in a fresh home. */
+/** Outcome of `svc up --join` in a fresh home. */
 async function attempt (t: Test, token: string, env: Record<string, string> = {}): Promise<Attempt> {
   const home = join(folder(t), 'home')
   writeConfig(home, { ...quiet, cluster: { discovery: false } })
@@ -32,11 +32,11 @@ async function attempt (t: Test, token: string, env: Record<string, string> = {}
 const HOUR_MS = 3_600_000
 
 t.test('T-A16: join tokens', async (t) => {
-  // The inviter advertises a proxy, so that a token can lead to another key.
+  // The inviter advertises a proxy, which can lead a joining node to another key than the token's.
   const cluster = await startCluster(t, { nodes: 2, config: quiet, proxied: true })
   const [inviter, second] = cluster.members
-  // A link is measured over a separate connection a few seconds after it opens: that must not happen during
-  // the count.
+  // A link is measured over a separate connection a few seconds after it opens, which must not happen while
+  // bytes are counted.
   await until('the link to have been measured', async () => {
     const states = await Promise.all(cluster.members.map((m) => m.state()))
     const edges = states.flatMap((s) => Object.values(s?.topology.connections ?? {}).flatMap((to) =>
@@ -50,7 +50,7 @@ t.test('T-A16: join tokens', async (t) => {
     t.match(stderr, why, what)
     t.notMatch(stderr, /\n\s+at /, `${what}: without a stack`)
   }
-  /** Bytes that reached the inviter through its proxy while `act` ran. */
+  /** Number of bytes that reached the inviter through its proxy while `act` ran. */
   const sent = async (act: () => Promise<void>): Promise<number> => {
     const before = inviter!.proxy!.seen.connections
     await act()

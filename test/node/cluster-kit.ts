@@ -1,4 +1,4 @@
-/** Clusters of whole nodes as real processes, and the faults injected into them. */
+/** Clusters of whole nodes as real processes, and fault injection. */
 import { randomUUID } from 'node:crypto'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -14,36 +14,36 @@ import type { Lan } from '../tools/netns.js'
 import type { Answer, Ask, Stream } from './http.js'
 import type { TestNode } from './kit.js'
 
-/** Heartbeat of the nodes, milliseconds; the long form uses the product's own. */
+/** Heartbeat interval in ms; the long form uses the product's. */
 export const HEARTBEAT_MS = pick(400, 2000)
 export const ELECTION_MS = pick(600, 3000)
-/** Silence after which a node counts as lost. */
+/** Silence in ms after which a node counts as lost. */
 export const SILENCE_MS = 3 * HEARTBEAT_MS
 
-/** No runner starts: for tests without inference. */
+/** svc.yaml without any runner, for tests without inference. */
 export const quiet = { plugins: { placement: { autoplace: [] } } }
 
 export interface ClusterOptions {
   nodes?: number
-  /** Nodes started at once, the others later by the test; all when absent. */
+  /** Number of nodes started at first; the test starts the rest. All when absent. */
   joined?: number
   quorum?: number | 'majority'
-  /** Replaces `HEARTBEAT_MS`, milliseconds. */
+  /** Heartbeat interval in ms instead of `HEARTBEAT_MS`. */
   heartbeatMs?: number
-  /** svc.yaml of every node, besides `name` and `cluster`. */
+  /** svc.yaml of every node, in addition to `name` and `cluster`. */
   config?: Record<string, unknown>
-  /** Additional settings of one node, numbered from 1. */
+  /** Additional svc.yaml settings by node number, from 1. */
   configOf?: (number: number) => Record<string, unknown>
   env?: Record<string, string>
-  /** The home of one node, from 1; a temporary folder when absent. */
+  /** Home by node number, from 1; a temporary folder when absent. */
   homeOf?: (number: number) => string
-  /** Each node is reached through its own proxy, so that it can be cut off. */
+  /** Puts each node behind its own proxy, so that the node can be cut off. */
   proxied?: boolean
-  /** Each node runs on a separate machine of the LAN. */
+  /** Runs each node on a separate machine of this LAN. */
   lan?: Lan
-  /** Every start uses ports that the system assigns. */
+  /** Lets the system assign the ports at every start. */
   anyPort?: boolean
-  /** The main file of another release, for starts that name none. */
+  /** Main file of another release, for starts that do not name one. */
   script?: string
 }
 
@@ -63,31 +63,31 @@ export interface Agreement { sessionId: string, term: number, master: Member, ot
 /** Log position of an acknowledged command. */
 export interface Receipt { sid: string, term: number, seq: number }
 
-/** A node of the cluster over all its starts. */
+/** A node of the cluster across all its starts. */
 export interface Member {
-  /** From 1. */
+  /** Node number, from 1. */
   readonly number: number
   readonly name: string
   readonly home: string
-  /** The node of its last start. */
+  /** The running node, or the last one after a kill. */
   readonly node: TestNode
   readonly proxy: ChaosProxy | null
-  /** The process that does the work; it changes at a restart. */
+  /** Pid of the node process; changes at a restart. */
   pid (): number
-  /** False after `kill`, until it is started again. */
+  /** Whether the node was started and not killed since. */
   readonly up: boolean
-  /** Starts it with the same home and ports; resolves once it listens. */
+  /** Starts the node with the same home and ports; resolves once it listens. */
   start (more?: { args?: readonly string[], env?: Record<string, string>, script?: string }): Promise<void>
-  /** Its svc.yaml, with some settings of `cluster` replaced. */
+  /** The node's svc.yaml, with some settings of `cluster` replaced. */
   config (more?: Record<string, unknown>): Record<string, unknown>
-  /** kill -9 of all its processes. */
+  /** kill -9 of all the node's processes. */
   kill (): Promise<void>
   pause (): void
   cont (): void
-  /** Undefined without an answer in time. */
+  /** Sends a request; undefined without an answer within `ms`. */
   ask (path: string, options?: Ask & { ms?: number }): Promise<Answer | undefined>
   state (): Promise<State | undefined>
-  /** A command that changes nothing. The same id is the same command. */
+  /** Sends a command without effect. Repeating an id repeats the same command. */
   touch (id?: string, ms?: number): Promise<Answer | undefined>
 }
 
@@ -95,18 +95,18 @@ export interface Cluster {
   readonly members: readonly Member[]
   up (): Member[]
   /**
-   * Waits until the nodes (by default those that are up) agree on session, master and number of live nodes.
+   * Waits until the nodes (by default all that are up) agree on session, master and number of live nodes.
    */
   agreed (options?: { on?: readonly Member[], live?: number, not?: string, seconds?: number }):
   Promise<Agreement>
-  /** A new join token of a member, or the refusal. */
+  /** Requests a join token from a member; the answer may be a refusal. */
   joinToken (from: Member, ttlSeconds?: number): Promise<Answer>
-  /** Cuts two members from each other, or one from all others. Needs `proxied` or `lan`. */
+  /** Cuts two members from each other, or one member from all others. Needs `proxied` or `lan`. */
   cut (a: Member, b?: Member): void
   heal (a: Member, b?: Member): void
 }
 
-/** A node's answer in time; undefined if it refuses or closes the connection, or is silent. */
+/** A node's answer; undefined if it refuses or closes the connection, or does not answer within `ms`. */
 async function soon (node: TestNode, path: string, { ms = 5000, ...options }: Ask & { ms?: number } = {}):
 Promise<Answer | undefined> {
   const answer = ask(node, path, options).catch(() => undefined)
@@ -118,7 +118,7 @@ Promise<Answer | undefined> {
   }
 }
 
-/** The process that holds the lock of the home, even while it starts. */
+/** Pid of the process that locks the home, known even before the node listens. */
 function lockHolder (home: string): number | undefined {
   try {
     return (JSON.parse(readFileSync(join(home, 'run/node.lock'), 'utf8')) as { pid: number }).pid
@@ -183,7 +183,7 @@ async function member (t: Test, number: number, place: Place, options: ClusterOp
   return self
 }
 
-/** A proxy before a node's member listener that identifies the dialling member. */
+/** A proxy in front of a node's member listener that identifies the dialling member by its pid. */
 async function proxyFor (t: Test, place: Place, pids: () => Map<number, string>): Promise<ChaosProxy> {
   const made: { proxy?: ChaosProxy } = {}
   const proxy = await chaosProxy({
@@ -199,7 +199,7 @@ async function proxyFor (t: Test, place: Place, pids: () => Map<number, string>)
   return proxy
 }
 
-/** Starts a cluster and waits until all its nodes agree. */
+/** Starts a cluster and waits until its started nodes agree. */
 export async function startCluster (t: Test, options: ClusterOptions = {}): Promise<Cluster> {
   const count = options.nodes ?? 3
   const ports = options.lan === undefined ? await freePorts(2 * count) : []
@@ -225,7 +225,7 @@ export async function startCluster (t: Test, options: ClusterOptions = {}): Prom
   return cluster
 }
 
-/** Number of voters on a node's disk; it is written with every entry if a majority decides. */
+/** Number of voters on a node's disk; with a majority quorum it is written with every log entry. */
 function voters ({ home }: Member): number {
   try {
     const text = readFileSync(join(home, 'state/control.json'), 'utf8')
@@ -275,7 +275,7 @@ function clusterOf (members: readonly Member[], lan: Lan | undefined): Cluster {
   }
 }
 
-/** The common view of the states; undefined while they differ. */
+/** The session and master on which the states agree; undefined while they differ. */
 function agreement (on: readonly Member[], states: readonly (State | undefined)[], live: number,
   not: string | undefined): Agreement | undefined {
   const [first] = states
@@ -289,11 +289,11 @@ function agreement (on: readonly Member[], states: readonly (State | undefined)[
     others: on.filter((m) => m !== master) }
 }
 
-/** Keys from gossip or from link measurements, and the answering node. */
+/** /state keys that differ between nodes: gossiped and measured values, and the answering node. */
 const MEASURED: ReadonlySet<string> = new Set(['localNodeId', 'nodeMemory', 'nodeSystem', 'nodeDisk',
   'nodeNetwork', 'lastSeen', 'downloads', 'tasks', 'rttMs', 'bytesPerSecond'])
 
-/** A state as text with sorted keys, without the keys that differ between nodes by design. */
+/** A state as text with sorted keys, without the keys of `MEASURED`. */
 function documents (state: State): string {
   return JSON.stringify(state, (key, value: unknown) => {
     if (MEASURED.has(key)) return undefined
@@ -302,7 +302,7 @@ function documents (state: State): string {
   })
 }
 
-/** Waits until /state is the same on all of them; fails naming the keys that differ. */
+/** Waits until /state is the same on all these members; fails with the names of the differing keys. */
 export async function sameState (on: readonly Member[], seconds = 30): Promise<void> {
   let differ: string[] = []
   await until('the same /state everywhere', async () => {
@@ -317,7 +317,7 @@ export async function sameState (on: readonly Member[], seconds = 30): Promise<v
   })
 }
 
-/** p50, p95 and the maximum, rounded to the millisecond. */
+/** p50, p95 and maximum of the values. */
 export function percentiles (values: readonly number[]): { p50: number, p95: number, max: number } {
   const sorted = [...values].sort((a, b) => a - b)
   const last = sorted.length - 1
@@ -340,7 +340,7 @@ export async function acknowledged (on: readonly Member[], seconds = 30): Promis
     receiptOf(await on[turn++ % on.length]!.touch(id)), { seconds, everyMs: 5 })
 }
 
-/** An endless speech of the faulty engine; its node's svc.yaml is `faultsConfig()`. */
+/** Opens an endless speech of the faulty engine; needs `faultsConfig()` as the node's svc.yaml. */
 export async function openSpeech ({ node }: Member, text = 'x', extra: Record<string, unknown> = {}):
 Promise<Stream> {
   const payload = does('test/ok', 'count', { bytes: 100, delayMs: 20 }, text)
@@ -349,7 +349,7 @@ Promise<Stream> {
   return opened
 }
 
-/** The environment of a node whose wall clock is off by `offsetMs`; `set` makes it jump. */
+/** Environment that shifts a node's wall clock by `offsetMs`; `set` makes the clock jump. */
 export function skewed (t: Test, offsetMs: number): { env: Record<string, string>, set (ms: number): void } {
   const path = join(folder(t), 'offset')
   const set = (ms: number): void => { writeFileSync(path, String(ms)) }

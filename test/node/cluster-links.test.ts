@@ -6,7 +6,7 @@ import type { Member } from './cluster-kit.js'
 t.test('three nodes behind proxies', async (t) => {
   const cluster = await startCluster(t, { config: quiet, proxied: true })
 
-  /** Applies `act` to the open connections between two members; returns their number. */
+  /** Applies `act` to the open connections between two members; returns the number of connections. */
   const between = (a: Member, b: Member, act: {
     dialled: (proxy: NonNullable<Member['proxy']>, from: string) => number
     taken: (proxy: NonNullable<Member['proxy']>, from: string) => number
@@ -40,8 +40,8 @@ t.test('three nodes behind proxies', async (t) => {
       const bytes = passed()
       t.ok(damage(before.master, follower!) > 0, `${what}: there was a connection to damage`)
       const start = performance.now()
-      // The follower's answer proves that it holds the newest entry; the links' round trips come later, with
-      // the readings.
+      // An acknowledgement proves that the follower has the newest entry; the links' round-trip times
+      // follow later with the vitals.
       await acknowledged([follower!])
       await cluster.agreed()
       const seconds = secondsSince(start)
@@ -92,12 +92,12 @@ t.test('three nodes behind proxies', async (t) => {
     })
     t.equal((await acknowledged([alone])).sid, before.sessionId, 'it decides for itself')
     t.equal((await acknowledged(before.others)).sid, side.sessionId, 'and so do the others')
-    // Old heartbeats held by the cut would report followers that it no longer has.
+    // Heartbeats delayed by the cut would report followers that the master no longer has.
     for (const m of cluster.members) m.proxy!.reset(m === alone ? undefined : alone.name)
     cluster.heal(alone)
     const after = await cluster.agreed()
-    // A master that was paused while the sides met steps down, and short timers report such a pause on a busy
-    // machine.
+    // A master that was paused when the sides meet steps down, and with short timers a busy machine can look
+    // like such a pause.
     if (full) t.equal(after.sessionId, side.sessionId, 'the side with more nodes keeps its session')
     else t.ok([side.sessionId, before.sessionId].includes(after.sessionId), 'one of the sessions goes on')
     await sameState(cluster.members)

@@ -12,7 +12,7 @@ import {
 import type { Test } from 'tap'
 import type { Cluster, Member, Receipt } from './cluster-kit.js'
 
-/** Sequential commands through one node; `acked` are the acknowledged ones. */
+/** Sends sequential commands through one node; `acked` are the acknowledged ones. */
 function load (member: Member): { acked: Map<string, Receipt>, refused: Map<string, number>,
   stop (): Promise<void> } {
   const acked = new Map<string, Receipt>()
@@ -31,7 +31,7 @@ function load (member: Member): { acked: Map<string, Receipt>, refused: Map<stri
   return { acked, refused, async stop () { on = false; await work } }
 }
 
-/** Cuts a node off from the others, first the master, then a follower. */
+/** Cuts the master or a follower off from the other nodes under load, and heals the cut. */
 async function cutOff (t: Test, cluster: Cluster, what: 'master' | 'follower', speaks = false):
 Promise<void> {
   const before = await cluster.agreed()
@@ -60,8 +60,8 @@ Promise<void> {
   t.equal(after.sessionId, next.sessionId, 'the larger side goes on undisturbed')
   for (const { stop } of loads) await stop()
 
-  // A repeated command gets the first answer if it is still in the log, and another one if it was lost. Only
-  // the newest are repeated: a cluster remembers a thousand.
+  // A repeated command gets its first receipt if the log still has it, and a new one if it was lost. Only the
+  // newest commands are repeated, because a cluster remembers only a thousand.
   const acked = loads.flatMap((l) => [...l.acked]).sort(([, a], [, b]) => a.term - b.term || a.seq - b.seq)
   let lost = 0
   for (const [id, receipt] of acked.slice(-pick(150, 900))) {
@@ -73,8 +73,8 @@ Promise<void> {
 }
 
 /**
- * A node counts towards the majority once it is admitted, so it must not be missed before it has started,
- * which takes over a second on a busy machine.
+ * A joining node is a voter before its start is over, which takes seconds on a busy machine; with a shorter
+ * heartbeat it would be missed meanwhile.
  */
 const heartbeatMs = 2000
 

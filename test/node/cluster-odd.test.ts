@@ -44,7 +44,7 @@ t.test('T-E11: wall clocks that are wrong, and that jump', async (t) => {
   figure(t, 'T-E11', t.passing(), { elections: last.term - before.term, jumps: 5, joined: joined.term })
 })
 
-/** Makes a folder read-only for everyone; returns the function that undoes it, or why that is impossible. */
+/** Makes a folder read-only for all users; returns the undo function, or the reason if that is impossible. */
 function freeze (t: Test, path: string): (() => void) | string {
   if (process.platform !== 'linux' || process.getuid?.() !== 0) return 'a read-only mount needs root on Linux'
   const mount = (...args: string[]): string | undefined => {
@@ -90,7 +90,7 @@ t.test('T-E12 and T-Y09: a full disk, and many sessions', async (t) => {
   })
 
   await t.test('T-Y09: session after session', async (t) => {
-    // The witness survives all sessions: as master it is paused, the others are killed.
+    // The witness lives through all sessions; as master it is only paused, while other masters are killed.
     const [port] = await freePorts(1)
     const { others: [witness] } = await cluster.agreed()
     await witness!.kill()
@@ -114,7 +114,7 @@ t.test('T-E12 and T-Y09: a full disk, and many sessions', async (t) => {
     }
     const late = await heapOf(witness!.pid(), port!)
     const grown = (late - early) / early
-    // The short form only shows that no large object stays in memory per session.
+    // The short form only shows that no large object stays in memory for each session.
     figure(t, 'T-Y09', t.passing() && grown <= pick(0.25, 0.1), { sessions, earlyMB: early / 1e6,
       lateMB: late / 1e6, grownPercent: Math.round(grown * 1000) / 10, rssMB: rss(witness!.pid()) / 1e6 })
   })

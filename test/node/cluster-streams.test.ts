@@ -9,7 +9,7 @@ import { faultsConfig, figure, pick, placeOn, secondsSince, sleep, until } from 
 import type { IncomingMessage } from 'node:http'
 import type { TestNode } from './kit.js'
 
-/** How a stream ended for its reader. `cut`: the connection broke off. */
+/** How a stream ended for its client. `cut`: the connection broke off. */
 interface End { terminals: number, reason: string | null, retryable: boolean | null, cut: boolean }
 
 /** A stream that lasts until its session ends. */
@@ -22,7 +22,7 @@ const TERMINAL = new Set(['completed', 'failed', 'cancelled', 'speech.audio.done
 const endless = does('test/ok', 'count', { bytes: 100, delayMs: 20 })
 const endlessText = JSON.stringify({ do: 'count', bytes: 100, delayMs: 20 })
 
-/** The end of a stream according to its frames or events. */
+/** Derives the end of a stream from its frames or events. */
 function ending (said: readonly Said[], cut: boolean): End {
   const terminals = said.filter(({ kind, type, error }) => TERMINAL.has(kind ?? type ?? '') ||
     (kind === undefined && type === undefined && error != null))
@@ -86,7 +86,7 @@ async function asMessages (node: TestNode): Promise<Open> {
     ws.on('close', () => { resolve(ending(said, cut)) })
     ws.on('message', (data: Buffer) => {
       said.push(decodeFrame(data).header)
-      // The socket stays open for further calls: a short wait shows whether a second end arrives.
+      // The WebSocket stays open for further calls; a short wait shows whether a second terminal arrives.
       if (ending(said, false).terminals > 0) setTimeout(() => { ws.close() }, 500).unref()
     })
   })
@@ -96,13 +96,13 @@ async function asMessages (node: TestNode): Promise<Open> {
   return { framing: 'messages', end }
 }
 
-/** A request without a stream, held until its first byte, which would take a minute. */
+/** A request without a stream; its headers are held back until the first byte, which would take a minute. */
 function held (node: TestNode): Promise<Awaited<ReturnType<typeof ask>>> {
   return ask(node, '/v1/audio/speech', { body: { model: 'test/ok', input: 'x',
     instructions: JSON.stringify({ do: 'late', delayMs: 60_000 }) } })
 }
 
-/** A stream whose runner was on the dead node is notified of that, usually before the session ends. */
+/** End reasons of a stream whose runner was on the dead node; the loss usually precedes the session's end. */
 const ENDS = ['session_changed', 'instance_lost']
 
 t.test('open streams and the end of their session', async (t) => {

@@ -9,7 +9,7 @@ import type { Test } from 'tap'
 
 const skip = !existsSync('/usr/bin/setpriv') && 'no setpriv here'
 
-/** A PATH with only these programs of util-linux. */
+/** A PATH that contains only these programs of util-linux. */
 function only (t: Test, ...names: string[]): string {
   const path = join(folder(t), 'bin')
   mkdirSync(path)
@@ -17,7 +17,7 @@ function only (t: Test, ...names: string[]): string {
   return path
 }
 
-/** Status of the API's answer to a runner without a credential; 1 if the runner cannot connect. */
+/** Status that the API gives a runner without a credential; 1 if the runner cannot connect. */
 async function answerTo (node: TestNode): Promise<number> {
   await ready(node, 'test/ok')
   const heard = await streamed(node, TTS, does('test/ok', 'api', { url: `${node.url}/state` }))

@@ -1,4 +1,4 @@
-/** Paired devices of whole nodes, as scripts pair them. */
+/** Pairs devices with whole nodes through the command line. */
 import { cli, folder, run, until } from './kit.js'
 import type { Test } from 'tap'
 import type { Child, TestNode } from './kit.js'
@@ -11,20 +11,20 @@ function verb (t: Test, ...words: string[]): Child {
   return child
 }
 
-/** The six digits that a verb prints. */
+/** The six digits that a running `svc` verb prints. */
 const digitsOf = async ({ over, stderr }: Child): Promise<string> => await until('six digits', () => {
   if (over()) throw new Error(`it exited early: ${stderr()}`)
   return /(?:must be|shows:) (\d{6})/.exec(stderr())?.[1]
 })
 
-/** `svc pair` at a node, with an open window. */
+/** Runs `svc pair` at a node; resolves once pairing is open. */
 export async function openPairingAt (t: Test, { home, url }: Where, ...options: string[]): Promise<Child> {
   const host = verb(t, '--home', home, '--url', url, 'pair', ...options)
   await until('the pairing is open', async () => host.stderr().includes('svc device pair'))
   return host
 }
 
-/** `svc device pair` in a fresh home, and the digits that it prints. */
+/** Runs `svc device pair` in a fresh home; returns the digits that it prints. */
 export async function devicePair (
   t: Test, url: string
 ): Promise<{ home: string, device: Child, digits: string }> {
@@ -33,12 +33,12 @@ export async function devicePair (
   return { home, device, digits: await digitsOf(device) }
 }
 
-/** Types the other side's digits into a verb. */
+/** Types the other side's digits into a running verb. */
 export const typeDigits = ({ process: { stdin } }: Child, digits: string): void => {
   stdin!.end(`${digits}\n`)
 }
 
-/** Pairs a device; each side confirms the digits of the other. */
+/** Pairs a device; the device and the operator each confirm the other side's digits. */
 export async function pairAt (
   t: Test, node: Where, ...options: string[]
 ): Promise<{ home: string, told: string }> {

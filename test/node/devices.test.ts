@@ -12,7 +12,7 @@ import type { Member } from './cluster-kit.js'
 
 const deviceAt = (home: string, { node }: Member): DeviceFile => deviceFor(home, node.url)!
 
-/** Opens a stream of a node as the device of a home; a refusal updates the device as in `svc`. */
+/** Opens a stream at a node as the device of a home; a refusal updates the device file as `svc` does. */
 async function follow (home: string, member: Member): Promise<{ status: number, over: () => boolean }> {
   const device = deviceAt(home, member)
   const signer = new RequestSigner({
@@ -75,7 +75,7 @@ t.test('T-A13: a device is paired by six digits, used at every node, and revoked
 })
 
 t.test('a device with other digits stores and signs nothing', async (t) => {
-  // The attacker's node has its own operator, who confirms every attempt.
+  // The attacker's node has its own operator, who confirms every pairing attempt.
   const [node, attacker] = [await startNode(t, { config: quiet }), await startNode(t, { config: quiet })]
   const [host, lure] = [await openPairingAt(t, node), await openPairingAt(t, attacker)]
   const victim = await devicePair(t, attacker.url)

@@ -13,7 +13,7 @@ import type { Test } from 'tap'
 const root = process.getuid?.() === 0 && process.platform === 'linux'
 const skip = root ? false : 'mounting a small disk needs root on Linux'
 
-/** The mount point of a small disk; undefined if this system cannot mount one. */
+/** Mount point of a small disk; undefined if this system cannot mount one. */
 function smallDisk (t: Test): string | undefined {
   const where = mkdtempSync(join(tmpdir(), 'svc-disk-'))
   if (spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=4m', 'tmpfs', where]).status !== 0) {

@@ -1,5 +1,5 @@
 /**
- * A running node without llama.cpp's server installs a build, which models with images need; the build is a
+ * A running node without llama-server installs a build of it, which image models need. The build is a
  * stand-in.
  */
 import { mkdirSync, readdirSync, writeFileSync } from 'node:fs'
@@ -18,11 +18,11 @@ const SCRIPT = fileURLToPath(
   new URL('../../plugins/llama-cpp/test/fixtures/llama-server.mjs', import.meta.url))
 const config = { plugins: {
   gguf: { module: fixture('gguf.mjs') }, placement: { autoplace: [] },
-  // The stand-in writes its journal outside the folders of a runner.
+  // A confined runner could not write the stand-in's journal, which is outside its folders.
   runners: { confine: false }
 } }
 
-/** A stub llama-server, for a build. */
+/** Writes a stub llama-server as the content of a build. */
 function standIn (directory: string): string {
   const journal = join(directory, 'journal')
   writeFileSync(journal, '')

@@ -1,4 +1,4 @@
-/** The faulty engine of the tests. */
+/** Requests to the faulty engine of fixtures/fault-engine.mjs, and reports on its runners. */
 import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { ask } from './http.js'
@@ -8,16 +8,16 @@ import type { TestNode } from './kit.js'
 
 export const TTS = 'tts@1.0.0'
 
-/** Payload for the faulty engine. */
+/** Payload that tells the faulty engine how to behave. */
 export const does = (model: string, what: string, options: object = {}, text = 'x'): object =>
   ({ model, text, instruct: JSON.stringify({ do: what, ...options }) })
 
 export interface Report { pid: number | null, modelId: string, statusKind: string, restarts: number,
   inProgressTasks: string[] }
 
-/** The node's report on its runner of a model. */
+/** The node's report on its runner for a model. */
 export async function report (node: TestNode, model: string): Promise<Report> {
-  // A node that has just started checks its disks before it starts runners.
+  // Retries, because a node that has just started checks its disks before it starts runners.
   return await until(`a runner of ${model}`, () => reported(node, model))
 }
 
@@ -33,7 +33,7 @@ export const ready = (node: TestNode, model: string): Promise<Report> => until(`
     return found?.statusKind === 'RunnerReady' && found.pid !== null && alive(found.pid) && found
   })
 
-/** The output of a node's runners. */
+/** Logged output of a node's runners. */
 export function runnerLogs (home: string): { text: string, bytes: number }[] {
   return (readdirSync(join(home, 'run/runners'), { recursive: true }) as string[]).filter((name) =>
     name.includes('runner.log'))

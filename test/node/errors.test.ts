@@ -9,7 +9,7 @@ const TTS = 'tts@1.0.0'
 
 const FIELDS = ['message', 'type', 'param', 'code', 'reason', 'retryable', 'requestId', 'details']
 
-/** Clients of some APIs expect errors of their routes in their API's own shape. */
+/** Error fields that a route's clients expect; some APIs have their own error format. */
 function fieldsOf (what: string): string[] {
   if (/: dots$/.test(what)) return ['error', 'detail']
   if (/^[A-Z]+ \/v1\/messages(\/\S*)?: /.test(what)) return ['type', 'error', 'request_id', 'detail']
@@ -29,7 +29,7 @@ t.test('T-H12: the errors of every route have one body and reveal no internals',
       `${what}: ${answer.status} ${answer.text.slice(0, 100)}`)
     const error = refusal(answer)
     t.strictSame(Object.keys(error ?? {}).sort(), [...FIELDS].sort())
-    // OpenAI's codes are strings.
+    // OpenAI's `code` is a string, so it is not compared with the status.
     if (typeof error?.code === 'number') t.equal(error.code, answer.status)
     else t.match(error?.code, /^[a-z_]+$/)
     t.equal(error?.requestId, answer.headers['x-svc-request-id'], `${what}: the request id is the header's`)
@@ -79,7 +79,7 @@ t.test('T-H12: the errors of every route have one body and reveal no internals',
   figure(t, 'T-H12', t.passing(), { asked })
 })
 
-/** Paths of this machine, stack traces, names of source files. */
+/** Matches paths of this machine, stack traces and source file names. */
 function leaks (node: TestNode): RegExp {
   const escaped = [node.home, process.cwd()].map((path) => path.replaceAll(/[/.]/g, '\\$&')).join('|')
   return new RegExp(`node_modules|\\.[cm]?[jt]s:\\d|\\n\\s+at |file://|${escaped}`)

@@ -1,4 +1,4 @@
-/** A real node with GGUF models, valid and damaged ones, on either driver of llama.cpp. */
+/** Tests for a real node with valid and damaged GGUF models, on either llama.cpp driver. */
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
@@ -13,7 +13,7 @@ import type { Test } from 'tap'
 import type { TestNode } from './kit.js'
 
 const WHOLE = 'test/whole'
-/** Biases against all end tokens. */
+/** Logit biases against all end tokens, so that an answer does not end. */
 const ENDLESS = { 256: -100, 257: -100, 258: -100 }
 const CONTEXT = 4096
 
@@ -24,7 +24,7 @@ interface State {
 }
 const stateOf = async (node: TestNode): Promise<State> => (await ask(node, '/state')).json as State
 
-/** A node with a valid model; `others` are models with these files. */
+/** A node with a valid model; `others` are further models by name, with their files. */
 async function modelsNode (
   t: Test, env: Record<string, string>, others: Record<string, Uint8Array> = {}, home?: string
 ): Promise<TestNode> {
@@ -54,7 +54,7 @@ async function says (node: TestNode): Promise<string | undefined> {
     ? (answer.json as { choices: { text: string }[] }).choices[0]!.text : undefined
 }
 
-/** Checks which driver runs them; `program`: a process of that name is below the runner. */
+/** Checks which driver runs the models: a process named `program` is below the runner, or none for null. */
 async function drivenBy (t: Test, node: TestNode, program: string | null): Promise<void> {
   const found = node.runners().flatMap(descendants).filter((pid) => cmdline(pid).includes('llama-server'))
   t.equal(found.length > 0, program !== null, program ?? 'the library')
@@ -63,7 +63,7 @@ async function drivenBy (t: Test, node: TestNode, program: string | null): Promi
 const FAILED =
   /cannot load test\/damaged|ended by SIG\w+ while loading|llama-server (exited with|was ended by).*: \w/
 
-/** Each kind of damage gives an error that names it, and the node still serves another model. */
+/** Each kind of damage gives an error that names the damage, and the node still serves another model. */
 export async function damagedFiles (
   t: Test, env: Record<string, string>, program: string | null
 ): Promise<void> {
@@ -99,7 +99,7 @@ export async function damagedFiles (
   t.equal(await says(node), text, 'the whole one answers as before')
 }
 
-/** An engine killed in the middle of a stream ends it with one error event, and restarts. */
+/** Killing an engine in the middle of a stream ends the stream with one error event; the engine restarts. */
 export async function killedEngine (
   t: Test, env: Record<string, string>, program: string | null
 ): Promise<void> {
@@ -132,7 +132,7 @@ export async function killedEngine (
   figure(t, 'an engine killed in a stream', again && inTime(told, 0.5) && inTime(back, 10), { told, back })
 }
 
-/** A prompt over the context is refused with the text and the numbers that clients parse. */
+/** A prompt larger than the context is refused with the text and the numbers that clients parse. */
 export async function longPrompt (t: Test, env: Record<string, string>): Promise<void> {
   const node = await modelsNode(t, env)
   await placeOn(node, WHOLE)
@@ -168,7 +168,7 @@ export async function endlessTemplate (t: Test, env: Record<string, string>): Pr
   t.ok(await says(node))
 }
 
-/** A full disk under the home fails no answer; a runner that dies restarts or reports the reason. */
+/** A full disk under the home fails no answer; a runner that dies is restarted or the reason is reported. */
 export async function fullDisk (
   t: Test, env: Record<string, string>, disk: { path: string, fill (): void, free (): void }
 ): Promise<void> {

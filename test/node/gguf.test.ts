@@ -1,9 +1,9 @@
-/** GGUF models on the library of llama.cpp in whole nodes: damaged files, engines that die, a full disk. */
+/** GGUF models on the llama.cpp library in whole nodes: damaged files, crashing engines, a full disk. */
 import t from 'tap'
 import { noSmallDisk, smallDisk } from '../tools/small-disk.js'
 import { damagedFiles, endlessTemplate, fullDisk, killedEngine, longPrompt } from './gguf-kit.js'
 
-/** Without a server in PATH the library runs them. */
+/** A PATH without llama-server, so that the library runs the models. */
 const env = { PATH: '/usr/bin:/bin' }
 
 t.test('damaged files', { timeout: 400_000 }, async (t) => { await damagedFiles(t, env, null) })

@@ -1,4 +1,4 @@
-/** A generator of hostile models and bodies, and a cluster that receives them. */
+/** Generates hostile models and request bodies, and sends them to a cluster. */
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { pathToFileURL } from 'node:url'
@@ -19,7 +19,7 @@ export interface Body { path: string, raw: string }
 const deep = (levels: number, open: string, inner: string, close: string): string =>
   open.repeat(levels) + inner + close.repeat(levels)
 
-/** Random texts and values of one seed. */
+/** Pseudo-random texts and values from one seed. */
 function dice (seed: number) {
   const random = seededRandom(seed)
   const below = (most: number): number => Math.floor(random() * most)
@@ -29,11 +29,11 @@ function dice (seed: number) {
   return { below, one, many }
 }
 
-/** Generates hostile inputs, deterministic for a seed. */
+/** Generates hostile inputs; a seed always gives the same inputs. */
 export function generator (seed: number): { model: () => Files, body: () => Body } {
   const { below, one, many } = dice(seed)
 
-  /** A template that grows a text or a list, and then processes it. */
+  /** A chat template that grows a text or a list and then processes it. */
   const template = (): string => {
     const grown = `{%- set x = ${one(['"aaaaaaaa"', '[1, 2]', '"<b>"', 'messages', '{"a": 1}'])} -%}` +
       one(['{%- set x = x + x -%}', '{%- set x = x ~ x -%}', '{%- set x = x * 2 -%}']).repeat(below(40))
@@ -48,7 +48,7 @@ export function generator (seed: number): { model: () => Files, body: () => Body
       `{{ ${'a.'.repeat(below(100_000))}b }}`, '{{ "a" * 1000000000 }}', '{{', '{% for %}', '{{ messages }}'
     ])
   }
-  /** Truncated bytes, or bytes with flipped bits. */
+  /** Truncates bytes or flips some of their bits. */
   const damaged = (bytes: Buffer): Buffer => {
     if (below(2) === 0) return bytes.subarray(0, below(bytes.length))
     const copy = Buffer.from(bytes)
@@ -158,16 +158,16 @@ export function generator (seed: number): { model: () => Files, body: () => Body
   return { model, body }
 }
 
-/** The reason of a refusal; the JSON-RPC code of MCP's own ones. */
+/** The reason of a refusal; the JSON-RPC code if MCP itself refused. */
 function reasonOf (answer: Answer): string | undefined {
   const { error, jsonrpc } = answer.json as { jsonrpc?: string, error?: { code?: number, data?: unknown } }
   return jsonrpc !== undefined && error?.data === undefined ? String(error?.code) : refusal(answer)?.reason
 }
 
-/** Counts, and descriptions of missing, untyped or internal answers. */
+/** Counts of inputs, and descriptions in `odd` of missing, untyped or internal-error answers. */
 export interface Outcome { asked: number, models: number, refused: number, odd: string[] }
 
-/** The share of models among the inputs, and the concurrency of each kind. */
+/** Share of models among the inputs, and number of concurrent inputs of either kind. */
 const MODELS = 0.3
 const AT_ONCE = 2
 

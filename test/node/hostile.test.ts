@@ -7,7 +7,7 @@ import { figure, folder, pick, sleep } from './kit.js'
 import { alive } from './proc.js'
 import type { Member } from './cluster-kit.js'
 
-/** Events of an election, a lost node or a broken link. */
+/** Event kinds of an election, a lost node or a broken link, which must not occur. */
 const MISSED =
   ['MasterElected', 'SessionChanged', 'NodeTimedOut', 'StaleDirectiveRefused', 'ProtocolViolation']
 
@@ -18,7 +18,7 @@ async function missed (at: Member): Promise<number> {
 
 t.test('no process ends, no master is elected, no heartbeat is missed', { timeout: 7_200_000 }, async (t) => {
   const store = { model_store: { store_path: join(folder(t), 'store'), hub: { enabled: false } } }
-  // The product's own heartbeat: the test is about pauses of seconds.
+  // Uses the product's heartbeat, because the test looks for pauses of seconds.
   const configOf = (number: number): Record<string, unknown> => number === 1 ? store : {}
   const cluster = await startCluster(t, { heartbeatMs: 2000, configOf })
   const { master, others, term, sessionId } = await cluster.agreed()

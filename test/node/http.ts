@@ -1,4 +1,4 @@
-/** HTTP for tests: any header, one connection per request, streams that can be aborted. */
+/** HTTP client for tests: any header, one connection per request, streams that can be aborted. */
 import { request } from 'node:http'
 import { request as requestTls } from 'node:https'
 import { connect } from 'node:net'
@@ -7,18 +7,18 @@ import type { IncomingHttpHeaders, IncomingMessage, RequestOptions } from 'node:
 import type { Socket } from 'node:net'
 import type { Frame } from '../../plugins/capabilities/frames/frames.js'
 
-/** The node and the caller: the operator unless `token` is null (no credential). */
+/** Address of a node, and the operator's token, which a request may replace. */
 export interface At {
   url: string
   token?: string
-  /** PEM text of the trusted authority, for https. */
+  /** PEM text of the certificate authority to trust, for https. */
   ca?: string | undefined
 }
 
 export interface Ask {
   method?: string
   body?: unknown
-  /** Sent unchanged instead of `body`. */
+  /** Body bytes sent unchanged instead of `body`. */
   raw?: string | Buffer
   headers?: Record<string, string>
   /** Null sends no credential. */
@@ -30,17 +30,17 @@ export interface Answer {
   headers: IncomingHttpHeaders
   bytes: Buffer
   text: string
-  /** The body as JSON; undefined if it is none. */
+  /** The body as JSON; undefined if the body is not JSON. */
   json: unknown
 }
 
-/** The parts of an error body that tests read. */
+/** The fields of an error body that tests read. */
 export interface Refusal { error: { reason: string, code: number, message: string, retryable: boolean,
   param: string | null, requestId: string, details: Record<string, unknown> }, detail: string }
 
 /**
- * The error body of every API: Ollama's clients expect a text under `error`, with the fields beside it;
- * JSON-RPC has them in `data`.
+ * The error in the body of any API: Ollama's clients expect a text under `error`, with the fields beside it;
+ * JSON-RPC has the fields in `data`.
  */
 export function refusal (answer: { json: unknown }): Refusal['error'] | undefined {
   const body = answer.json as
@@ -69,7 +69,7 @@ function optionsOf (
   }
 }
 
-/** Opens a request and resolves with the head of its answer. */
+/** Sends a request and resolves at the headers of the response. */
 export function open (at: At, path: string, options: Ask = {}): Promise<IncomingMessage> {
   const body = options.raw ?? (options.body === undefined ? undefined : JSON.stringify(options.body))
   return new Promise((resolve, reject) => {
@@ -102,10 +102,10 @@ function parsed (bytes: Buffer): unknown {
   try { return JSON.parse(bytes.toString()) as unknown } catch { return undefined }
 }
 
-/** The node of a capability call. */
+/** The node of a capability call, and its descriptor revisions. */
 export interface Host extends At { revision (name: string): string }
 
-/** Body of a call. */
+/** The body of a capability call. */
 export function call (node: Host, name: string, payload: unknown, extra: Record<string,
   unknown> = {}): object {
   const [id, version] = name.split('@')
@@ -117,11 +117,11 @@ export interface Stream {
   headers: IncomingHttpHeaders
   frames: AsyncGenerator<Frame>
   response: IncomingMessage
-  /** Aborts the stream. */
+  /** Closes the connection before the stream ends. */
   abort (): void
 }
 
-/** Opens a framed stream. Throws the error body if it is refused. */
+/** Opens a stream of frames. Throws the error body if the node refuses. */
 export async function stream (node: Host, name: string, payload: unknown, options: {
   extra?: Record<string, unknown>, token?: string | null
 } = {}): Promise<Stream> {
@@ -141,11 +141,11 @@ export async function stream (node: Host, name: string, payload: unknown, option
   }
 }
 
-/** A whole stream: its frames, its bytes and its one terminal frame. */
+/** A whole stream: its frames, payload bytes and last frame, with the number of terminal frames. */
 export interface StreamResult { frames: Frame[], bytes: Buffer, last: Frame | undefined, terminals: number,
   headers: IncomingHttpHeaders }
 
-/** Reads a stream to its end; a broken connection leaves `terminals` at 0. */
+/** Reads a stream to its end; `terminals` is 0 if the connection breaks before. */
 export async function readStream (opened: Stream): Promise<StreamResult> {
   const frames: Frame[] = []
   try {
@@ -159,15 +159,15 @@ export async function readStream (opened: Stream): Promise<StreamResult> {
   }
 }
 
-/** Calls and reads to the end in one step. */
+/** Opens a stream and reads it to its end. */
 export const streamed = async (node: Host, name: string, payload: unknown,
   options?: Parameters<typeof stream>[3]):
 Promise<StreamResult> => await readStream(await stream(node, name, payload, options))
 
-/** Bytes that are stored of a raw connection. */
+/** Limit in bytes of the text kept for a raw connection; the rest is only counted. */
 const KEPT_BYTES = 64 * 1024
 
-/** A raw TCP connection. `text` is the start of the received data, `bytes` its length. */
+/** A raw TCP connection. `text` is the start of the received data, `bytes` the length of all of it. */
 export interface Raw { socket: Socket, text (): string, bytes (): number, closed: Promise<void>,
   isClosed (): boolean }
 
@@ -190,7 +190,7 @@ export function dial (port: number, host = '127.0.0.1'): Promise<Raw> {
   })
 }
 
-/** The head of a request on the wire, with the operator's token. */
+/** The head of an HTTP/1.1 request as text, with the operator's token. */
 export const headOf = (
   at: { port: number, token: string }, method: string, path: string, fields: readonly string[] = []
 ): string => [

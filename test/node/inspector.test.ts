@@ -12,7 +12,7 @@ import type { Test } from 'tap'
 const USR1 = 1n << 9n
 const skip = !existsSync('/proc/self/status') && 'needs /proc'
 
-/** Whether a process has the signal in one of its masks: SigBlk, SigCgt, ShdPnd. */
+/** Whether a process has the signal in one of its masks in /proc: SigBlk, SigCgt, ShdPnd. */
 const masks = (pid: number, name: string): boolean => {
   try {
     const text = readFileSync(`/proc/${pid}/status`, 'utf8')
@@ -22,14 +22,14 @@ const masks = (pid: number, name: string): boolean => {
   }
 }
 
-/** Sends the signal several times and checks that the process listens on no further port. */
+/** Sends the signal several times and checks that the process does not listen on a new port. */
 async function unmoved (t: Test, kind: string, pid: number): Promise<void> {
   const before = portsOf(pid)
   for (let n = 0; n < 5; n++) {
     process.kill(pid, 'SIGUSR1')
     await until(`${kind} takes the signal or blocks it`, () =>
       !masks(pid, 'ShdPnd') || masks(pid, 'SigBlk'))
-    // The inspector's thread opens its port a moment after the signal.
+    // Waits, because the inspector's thread opens its port a moment after the signal.
     for (let look = 0; look < 10 && portsOf(pid).length === before.length; look++) await sleep(10)
   }
   t.strictSame(portsOf(pid), before, `${kind}: nothing else listens`)
@@ -79,7 +79,7 @@ t.test('nor before the first line of a script', { skip }, async (t) => {
       { stdio: ['pipe', 'ignore', 'ignore'], env: cleanEnv() })
     t.teardown(() => child.kill('SIGKILL'))
     const pid = child.pid!
-    // Node blocks the signal until its inspector can handle it.
+    // Node blocks the signal until its inspector can handle the signal.
     await until(`${kind} starts`, () => masks(pid, 'SigBlk') || !alive(pid), { everyMs: 0 })
     process.kill(pid, 'SIGUSR1')
     await until(`${kind} has started`, () => masks(pid, 'SigCgt'))

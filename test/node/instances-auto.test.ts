@@ -12,7 +12,7 @@ const DEMANDED_SECONDS = 2
 const svcAt = async ({ node }: Member, ...args: string[]): ReturnType<typeof svc> =>
   await svc([...args, '--home', node.home, '--url', node.url])
 
-/** Waits until the voice speaks at every one of them: sound, not silence. */
+/** Waits until the voice gives sound, not silence, at each of these members. */
 async function speaksAt (on: readonly Member[], seconds = 30): Promise<void> {
   await until('the voice at every node', async () => {
     const all = await Promise.all(on.map(async ({ node }) =>
@@ -67,7 +67,7 @@ t.test('models that are placed automatically', async (t) => {
     figure(t, 'on demand', t.passing(), { firstAnswersSeconds: secondsSince(from) })
     const opened = await openFrames(first!.node, 'test/ok')
     await sleep(DEMANDED_SECONDS * 1500)
-    // If the request came at the last moment, an older instance may still be draining beside it.
+    // If the request came just as an older instance began to drain, both instances are listed.
     t.ok((await instancesOf(third!.node, 'test/ok')).length >= 1, 'an open request keeps it')
     opened.leave()
     await until('it to be unloaded', async () => (await instancesOf(third!.node, 'test/ok')).length === 0)
@@ -86,7 +86,7 @@ t.test('models that are placed automatically', async (t) => {
     const next = await cluster.agreed({ not: before.sessionId })
     await before.master.start()
     await cluster.agreed()
-    // Autoplace runs when a session starts and when a node joins: both have happened.
+    // Autoplace runs when a session starts and when a node joins; both have just happened.
     await sleep(pick(2000, 15_000))
     t.strictSame((await view(next.master.node)).instances, {}, 'what was stopped stays stopped')
     t.strictSame(await settled(cluster.members), [])

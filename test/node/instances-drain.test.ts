@@ -116,7 +116,7 @@ t.test('instances that are stopped', async (t) => {
     const idle = secondsSince(last)
     t.strictSame(await settled(all), [])
     await refused(master.node, 'test/ok', 'no_instance')
-    // The keeper runs about every second: it must not bring back what was removed on purpose.
+    // The keeper runs about every second, and must not bring back instances that were removed on purpose.
     await sleep(pick(1500, 5000))
     t.strictSame(await settled(all), [])
     figure(t, 'ttl', t.passing() && idle >= ttl * 0.7, { ttlSeconds: ttl, idleSeconds: idle })

@@ -9,15 +9,15 @@ import type { Test } from 'tap'
 import type { View } from './instances-kit.js'
 
 const WARMUP_SECONDS = 2
-/** Nodes on which a model is tried, each with its own attempts. */
+/** Names of the nodes on which a model is tried; each node makes its own attempts. */
 const TRIED = pick(['n1', 'n2'], ['n1', 'n2', 'n3'])
 const EXCLUDED = ['n1', 'n2', 'n3'].filter((name) => !TRIED.includes(name))
 
-/** Failures of a model, as the first node shows them. */
+/** Failures of a model, as the first member lists them. */
 const failuresOf = async (cluster: Cluster, model: string): Promise<View['instanceFailures']> =>
   (await view(cluster.members[0]!.node)).instanceFailures.filter(({ modelId }) => modelId === model)
 
-/** The final state of a model that starts on no node: one failed instance, its causes, no runner. */
+/** Checks a model that starts on no node: one failed instance with its causes, no runner. */
 async function givenUp (t: Test, cluster: Cluster, model: string, code: string): Promise<void> {
   const nodes = await until(`${model} to have failed on each node`, async () => {
     const told = await failuresOf(cluster, model)

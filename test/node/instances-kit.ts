@@ -1,4 +1,4 @@
-/** Instances of models in a cluster of real processes, as clients of any of its nodes see them. */
+/** Model instances in a cluster of real processes, as clients of any node see them. */
 import { startCluster } from './cluster-kit.js'
 import { does, TTS } from './engine.js'
 import { ask, readStream, open, refusal, stream, streamed, readBody } from './http.js'
@@ -9,7 +9,7 @@ import type { Cluster, Member } from './cluster-kit.js'
 import type { Answer, Ask, Refusal } from './http.js'
 import type { TestNode } from './kit.js'
 
-/** Settings of plugins by name, as in svc.yaml. */
+/** Plugin settings by plugin name, as in svc.yaml. */
 export type Plugins = Record<string, Record<string, unknown>>
 
 /** svc.yaml with the faulty engine and without autoplacement. */
@@ -31,12 +31,12 @@ export async function instancesCluster (t: Test, options: {
   env?: Record<string, string>
 } = {}): Promise<Cluster> {
   const { plugins, config, ...rest } = options
-  // Lost nodes are killed here, which closes their links: a shorter heartbeat would only make a busy machine
-  // miss live nodes.
+  // Killed nodes are missed when their links close, so a shorter heartbeat would not speed the tests up and
+  // would only make a busy machine miss live nodes.
   return await startCluster(t, { ...rest, heartbeatMs: 2000, config: instancesConfig(plugins, config) })
 }
 
-/** An answer within `seconds`; a silent node fails the test instead of blocking it. */
+/** Sends a request; a node that is silent for `seconds` fails the test instead of blocking it. */
 export async function askWithin (
   at: TestNode, path: string, options: Ask = {}, seconds = 60
 ): Promise<Answer> {
@@ -52,23 +52,23 @@ export async function askWithin (
   }
 }
 
-/** POST /place_instance; the whole answer. */
+/** Sends POST /place_instance; returns the answer, which may be a refusal. */
 export const placing = async (at: TestNode, model: string, more: object = {}): Promise<Answer> =>
   await askWithin(at, '/place_instance', { body: { model_id: model, ...more } }, 120)
 
-/** Places a model and waits until it is ready; returns the instance's id. Throws the refusal. */
+/** Places a model and waits until it is ready; returns the instance id. Throws if the node refuses. */
 export async function place (at: TestNode, model: string, more: object = {}): Promise<string> {
   const answer = await placing(at, model, { wait: true, timeout_seconds: 60, ...more })
   if (answer.status !== 200) throw new Error(`place ${model}: ${answer.status} ${answer.text}`)
   return (answer.json as { instance_id: string }).instance_id
 }
 
-/** Places a model on that member only; waits until every node lists it. */
+/** Places a model on one member only; waits until every node lists the instance. */
 export async function placeOn (cluster: Cluster, on: Member, model: string, more: object = {}):
 Promise<string> {
   const others = cluster.members.filter((m) => m !== on).map(({ name }) => name)
   const id = await place(on.node, model, { excluded_nodes: others, ...more })
-  // Nodes learn of each other's runners a moment later.
+  // Waits again, because nodes learn of each other's runners a moment later.
   for (const { node } of cluster.up()) {
     await until(`${model} to be known`, async () =>
       ((await askWithin(node, `/models/${model}/availability`)).json as { available: boolean }).available)
@@ -112,7 +112,7 @@ export async function instance (at: TestNode, id: string): Promise<RingInstance>
   return await until(`instance ${id}`, async () => (await view(at)).instances[id]?.RingInstance)
 }
 
-/** A short request; returns `completed` or the reason of its failure. */
+/** Sends a short request; returns `completed` or its failure reason. */
 export async function outcomeOf (at: TestNode, model: string): Promise<string> {
   try {
     const heard = await streamed(at, TTS, does(model, 'count', { chunks: 2 }))
@@ -143,10 +143,10 @@ export interface End { terminals: number, kind: string | null, reason: string | 
 
 export interface Open { at: TestNode, model: string, commandId: string, end: Promise<End>, leave (): void }
 
-/** An answer without an end. */
+/** Faulty-engine options for an answer that never ends. */
 export const ENDLESS: object = { bytes: 100, delayMs: 20 }
 
-/** Opens a stream of frames and waits for its first one. */
+/** Opens a stream of frames; resolves at its first frame. */
 export async function openFrames (at: TestNode, model: string, options: object = ENDLESS): Promise<Open> {
   const opened = await stream(at, TTS, does(model, 'count', options))
   await opened.frames.next()
@@ -159,7 +159,7 @@ export async function openFrames (at: TestNode, model: string, options: object =
     leave: () => { opened.abort() } }
 }
 
-/** The same as server-sent events of the OpenAI API. */
+/** Opens a stream of server-sent events through the OpenAI API; resolves at its first event. */
 export async function openEvents (at: TestNode, model: string, options: object = ENDLESS): Promise<Open> {
   const response = await open(at, '/v1/audio/speech', { body: { model, input: 'x', stream_format: 'sse',
     instructions: JSON.stringify({ do: 'count', ...options }) } })
@@ -184,14 +184,14 @@ async function eventsEnd (response: AsyncIterable<Buffer>): Promise<End> {
     reason, retryable, cut: cut || last.length === 0, seconds: performance.now() / 1000 }
 }
 
-/** A request without a stream: its status is held until the first output. */
+/** An unstreamed request, whose status is held back until the first output. */
 export async function heldRequest (at: TestNode, model: string, delayMs: number, headers: Record<string,
   string> = {}): Promise<Answer> {
   return await askWithin(at, '/v1/audio/speech', { headers, body: { model, input: 'x',
     instructions: JSON.stringify({ do: 'late', delayMs }) } })
 }
 
-/** Waits until that many tasks of a model run in total, as reported by the nodes that serve them. */
+/** Waits until the serving nodes report `count` running tasks of a model in total. */
 export async function working (on: readonly Member[], model: string, count: number): Promise<void> {
   await until(`${count} tasks of ${model}`, async () => {
     const all = await Promise.all(on.map(async ({ node }) => await tasksOn(node, model)))
@@ -199,7 +199,7 @@ export async function working (on: readonly Member[], model: string, count: numb
   })
 }
 
-/** Tasks of a model in a node's own runners. */
+/** Number of tasks of a model in a node's own runners. */
 export async function tasksOn (at: TestNode, model: string): Promise<number> {
   const { supervisorRunners } = (await askWithin(at, '/v1/diagnostics/node')).json as {
     supervisorRunners: { modelId: string, inProgressTasks: string[] }[] }
@@ -218,7 +218,7 @@ export async function endWithin (opened: Open, seconds: number): Promise<End | '
 }
 
 /**
- * Waits until every member lists the same instances, all ready and none draining, and exactly their runner
+ * Waits until every member lists the same instances, all ready and none draining, and no other runner
  * processes exist; returns the instances.
  */
 export async function settled (on: readonly Member[], seconds = 30): Promise<RingInstance[]> {
@@ -252,7 +252,7 @@ export async function refused (at: TestNode, model: string, reason: string): Pro
   })
 }
 
-/** Durable events of a kind, oldest first, over all the nodes given. */
+/** Durable events of a kind from all these members, oldest first. */
 export async function eventsOf (on: readonly Member[], kind: string): Promise<Record<string, unknown>[]> {
   const all = await Promise.all(on.map(async ({ node }) => {
     const { events } = (await askWithin(node, `/events?limit=1000&kinds=${kind}`)).json as {

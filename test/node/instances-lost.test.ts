@@ -11,12 +11,12 @@ import type { Cluster, Member } from './cluster-kit.js'
 import type { Open } from './instances-kit.js'
 import type { Test } from 'tap'
 
-/** Blocks that only the long form runs. */
+/** Skip reason of subtests that only the long form runs. */
 const SHORT = pick<string | false>('only in the long form: npm run test:faults', false)
-/** End reasons of a request whose instance is lost. */
+/** Expected end reasons of a request whose instance is lost. */
 const LOST = ['instance_lost', 'session_changed']
 
-/** Every stream ends once and in time with a retryable error. Seconds from `start` to each. */
+/** Checks that each stream ends once with a retryable error; returns the seconds from `start` to each end. */
 async function allLost (t: Test, streams: readonly Open[], start: number): Promise<number[]> {
   const ends = await Promise.all(streams.map(async (each) => await endWithin(each, 15)))
   for (const end of ends) {
@@ -52,7 +52,7 @@ t.test('nodes that die, and nodes that stop', async (t) => {
   await t.test('T-R14: SIGTERM of a worker node', async (t) => {
     const id = await place(master.node, 'test/ok', { excluded_nodes: [master.name] })
     const home = homeOf(cluster, await instance(master.node, id))
-    // An endless stream delays the exit of the node until the stop timeout.
+    // Endless only in the long form, because such a stream delays the node's exit until the stop timeout.
     const streams = [await openFrames(master.node, 'test/ok', { chunks: 30, delayMs: 50 }),
       await openEvents(master.node, 'test/ok', pick({ chunks: 30, delayMs: 50 }, ENDLESS))]
     const below = [home.pid(), ...descendants(home.pid())]
@@ -69,7 +69,7 @@ t.test('nodes that die, and nodes that stop', async (t) => {
     await home.kill()
     await answersAt(cluster.up(), 'test/ok')
     const back = secondsSince(start)
-    // The drained node stays in the list until it is missed.
+    // The drained node stays in the list until the other nodes miss it.
     const now = await until('another instance in its place', async () =>
       (await instancesOf(master.node, 'test/ok')).find((one) => one.placement?.replaces === id))
     figure(t, 'T-R14', t.passing() && inTime(gone, 15), { how: 'SIGTERM of a worker node', goneSeconds: gone,
@@ -122,7 +122,7 @@ t.test('nodes that die, and nodes that stop', async (t) => {
   })
 })
 
-/** One loss of a worker node; ends with the node back and the model removed. */
+/** Kills a worker node once; at the end the node is back and the model is removed. */
 async function nodeLost (t: Test, cluster: Cluster, master: Member): Promise<{
   ended: number[], back: number, unharmed: number }> {
   const id = await place(master.node, 'test/ok', { excluded_nodes: [master.name] })
@@ -149,7 +149,7 @@ async function nodeLost (t: Test, cluster: Cluster, master: Member): Promise<{
     t.match([answer.status, refusal(answer)], [500, { reason: 'instance_lost', retryable: true }],
       answer.text.slice(0, 200))
   }
-  // Requests to a node that is not missed yet fail.
+  // Requests to the killed node fail until the other nodes miss it.
   await answersAt(rest, 'test/ok')
   const back = secondsSince(start)
   const [now, more] = await instancesOf(master.node, 'test/ok')

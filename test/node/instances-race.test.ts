@@ -10,7 +10,7 @@ import type { Answer } from './http.js'
 import type { RingInstance } from '../../plugins/runners/service.js'
 import type { Test } from 'tap'
 
-/** No node has two instances of a model, except draining ones. */
+/** Checks that no node has two instances of a model, except draining instances. */
 function apart (t: Test, rings: readonly RingInstance[]): void {
   const places = rings.filter(({ drainUntil }) => drainUntil === undefined)
     .map((ring) => `${ring.shardAssignments.modelId} on ${nodesOf(ring).join()}`)
@@ -81,7 +81,7 @@ t.test('concurrent placements', async (t) => {
     const start = performance.now()
     const words = new Set<string>()
     const join = joining.start({ args: ['--join', token] }).then(async () => {
-      // This may be its first message to the cluster.
+      // The joining node may not have sent any message to the cluster before this request.
       const id = await place(joining.node, 'test/b', { excluded_nodes: ['n1', 'n2', 'n3'] })
       joined = true
       return id

@@ -11,13 +11,13 @@ import type { Test } from 'tap'
 
 const STALL_SECONDS = pick(2, 30)
 
-/** The stream ended once with the retryable reason of a lost instance. */
+/** Checks that the stream ended once with the retryable reason of a lost instance. */
 function lost (t: Test, heard: StreamResult, what: string): void {
   t.equal(heard.terminals, 1, `${what}: exactly one terminal`)
   t.match(heard.last?.header, { kind: 'failed', error: { reason: 'instance_lost', retryable: true } }, what)
 }
 
-/** Samples of resident memory over a while, as growth from the first, bytes. */
+/** Samples resident memory until stopped; `most` is the largest growth over the first sample in bytes. */
 function growth (pids: readonly number[]): { most: () => number, stop: () => void } {
   const first = pids.map(rss)
   let most = 0
@@ -45,7 +45,7 @@ t.test('runners of another node that die, hang, flood and grow', async (t) => {
   t.strictSame(near.runners(), [])
   const blocked = (async () => {
     const start = performance.now()
-    // The runner is ended after ten seconds of work, which on a busy machine exceed the deadline of a call.
+    // The node kills the runner after ten seconds of work, which may exceed the call's deadline.
     const heard = await streamed(near, TTS, does('test/c', 'block'), { extra: { timeout_seconds: 90 } })
     return { heard, seconds: secondsSince(start) }
   })()
@@ -138,7 +138,7 @@ t.test('runners of another node that die, hang, flood and grow', async (t) => {
   })
 })
 
-/** Readers that stop after the first bytes: memory of both nodes is bounded, then they are disconnected. */
+/** Clients that stop reading: the memory of both nodes stays bounded, then the clients are disconnected. */
 async function slowReaders (t: Test, near: TestNode, far: TestNode): Promise<void> {
   const grown = growth([near.pid, far.pid])
   const start = performance.now()

@@ -7,7 +7,7 @@ import type { Cluster, Member } from './cluster-kit.js'
 const MODEL = 'test/ok'
 const config = faultsConfig({}, { autoplace: [] })
 
-/** The instances of the model by id, with their nodes, as a member lists them. */
+/** Nodes of the model's instances by instance id, as a member lists them. */
 async function instances (at: Member): Promise<Record<string, string[]> | undefined> {
   const state = await at.state()
   if (state === undefined) return undefined
@@ -21,10 +21,10 @@ const speaks = async (at: Member): Promise<boolean> => (await at.ask('/v1/audio/
   ms: 2000, body: { model: MODEL, input: 'x', instructions: JSON.stringify({ do: 'count', chunks: 1 }) }
 }))?.status === 200
 
-/** Places the model on a worker, from which it may move. Returns another worker and the instance, too. */
+/** Places the model on a worker from which it may move; returns its instance id and another worker, too. */
 async function placed (cluster: Cluster): Promise<{ id: string, worker: Member, other: Member }> {
   const { master, others } = await cluster.agreed()
-  // At the master: on a busy machine another node may miss it for a moment.
+  // Sent to the master, because on a busy machine another node may briefly miss the master.
   const answer = await ask(master.node, '/place_instance', { body: { model_id: MODEL, wait: true,
     timeout_seconds: 60, excluded_nodes: [master.node.nodeId] } })
   if (answer.status !== 200) throw new Error(`${answer.status} ${answer.text}`)
@@ -63,7 +63,7 @@ t.test('a node that only the master has lost keeps its instances and serves othe
   reading.catch(() => {}).finally(() => { heard.over = true })
   cluster.cut(master, worker)
   await until('the master to miss it', async () => (await master.state())?.cluster.liveNodes === 2)
-  // Longer than the time after which an unreachable node is missed.
+  // Longer than the silence after which an unreachable node counts as lost.
   await sleep(6000)
   t.strictSame(Object.keys(await instances(master) ?? {}), [id])
   cluster.heal(master, worker)

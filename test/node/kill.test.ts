@@ -35,7 +35,7 @@ t.test('T-R02: kill -9 leaves nothing behind', async (t) => {
       await node.child.ended
       t.equal((await readStream(opened)).terminals, 0, 'the stream is cut, not ended')
       if (path !== undefined && !full) continue
-      // The home is usable again, whatever the killed processes left in it.
+      // The home must be usable again, whatever the killed processes left in it.
       const again = await startNode(t, { home: node.home })
       t.equal((await streamed(again, TTS, does('test/ok', 'count', { chunks: 1 }))).last?.header.kind,
         'completed',

@@ -10,35 +10,35 @@ import { alive, hardKill, runnersOf } from './proc.js'
 import type { ChildProcess } from 'node:child_process'
 import type { Test } from 'tap'
 
-/** The folder with package.json, even if this file was compiled to a folder below it. */
+/** Repository root, found by its package.json, even if this file was compiled into a subfolder. */
 export const root = ((): string => {
   let folder = new URL('../../', import.meta.url)
   while (!existsSync(new URL('package.json', folder))) folder = new URL('../', folder)
   return fileURLToPath(folder)
 })()
 export const cli = join(root, 'dist/kernel/cli/main.js')
-/** Plugins and engines that fail on demand. */
+/** Path of a plugin or engine that fails on demand. */
 export const fixture = (name: string): string => fileURLToPath(new URL(`./fixtures/${name}`, import.meta.url))
 
-/** The long form of the fault tests: full repetitions, the product's own timers, figures printed. */
+/** Whether fault tests run in long form, with all repetitions, the product's timers and printed figures. */
 export const full = process.env['SVC_TEST_FULL'] === '1'
-/** One value for `npm test`, another for the long form. */
+/** Returns `short` in `npm test`, `long` in the long form. */
 export const pick = <T>(short: T, long: T): T => full ? long : short
 
-/** Checks a fault test's outcome; the long form prints it as one JSON line. */
+/** Checks the outcome of a fault test; the long form prints the values as one JSON line. */
 export function figure (t: Test, id: string, pass: boolean, values: Record<string, unknown>): void {
   if (full) process.stderr.write(`${JSON.stringify({ id, pass, figure: values })}\n`)
   t.ok(pass, `${id}: ${JSON.stringify(values)}`)
 }
 
 /**
- * Whether a measured time is within its target. Judged in the long form only, on a quiet machine: the short
- * form's times depend on other load.
+ * Whether a measured time meets its target. The short form accepts any time, which depends on other
+ * load; the long form needs a quiet machine.
  */
 export const inTime = (measured: number, target: number): boolean => !full || measured <= target
 
 /**
- * Resolves with the first value that is not undefined, null or false. Rejects with the name of the condition.
+ * Resolves with the first value that is not undefined, null or false. A timeout's error names the condition.
  */
 export async function until<T> (
   what: string, look: () => T | Promise<T>, { seconds = 60, everyMs = 25 } = {}
@@ -63,7 +63,7 @@ export const sleep = (ms: number, signal?: AbortSignal): Promise<void> => new Pr
   signal?.addEventListener('abort', () => { clearTimeout(timer); resolve() }, { once: true })
 })
 
-/** A folder that is removed with the test. */
+/** A temporary folder, removed at the end of the test. */
 export function folder (t: Test): string {
   const path = mkdtempSync(join(tmpdir(), 'svc-node-'))
   t.teardown(() => { rmSync(path, { recursive: true, force: true, maxRetries: 5 }) })
@@ -71,8 +71,8 @@ export function folder (t: Test): string {
 }
 
 /**
- * The environment of a child: this process's, without variables of the test runner or of a developer's own
- * svc.
+ * The environment of a child: this process's environment without the variables of the test runner and of a
+ * developer's own svc.
  */
 export function cleanEnv (extra: Record<string, string> = {}): NodeJS.ProcessEnv {
   const kept = Object.entries(process.env).filter(([name]) =>
@@ -80,13 +80,13 @@ export function cleanEnv (extra: Record<string, string> = {}): NodeJS.ProcessEnv
   return { ...Object.fromEntries(kept), NO_COLOR: '1', ...extra }
 }
 
-/** The environment of a node that keeps `bytes` free on its disks instead of 10 GiB. */
+/** Environment of a node that keeps `bytes` free on its disks instead of the product's 10 GiB. */
 export const sparing = (bytes: number): Record<string, string> => ({
   NODE_OPTIONS: `--import=${pathToFileURL(join(root, 'test/tools/spare.mjs')).href}`,
   TEST_SPARE_BYTES: `${bytes}`
 })
 
-/** A child process with its output. */
+/** A child process and its output so far. */
 export interface Child {
   process: ChildProcess
   pid: number
@@ -97,13 +97,13 @@ export interface Child {
   over (): boolean
 }
 
-/** Running children, killed when this process exits for any reason. */
+/** Pids of running children, which are killed when this process exits for any reason. */
 const running = new Set<number>()
 process.on('exit', () => { for (const pid of running) hardKill(pid) })
 
 export function run (command: string, args: readonly string[], options: {
   env?: Record<string, string>, cwd?: string
-  /** Text for its input; null leaves that open. */
+  /** Text for the child's stdin; null leaves stdin open. */
   input?: string | null
 } = {}): Child {
   const child = spawn(command, args, {
@@ -143,20 +143,20 @@ Promise<{ status: number | string, stdout: string, stderr: string }> {
 }
 
 export interface NodeOptions {
-  /** Text or value of svc.yaml. */
+  /** svc.yaml as text or value. */
   config?: string | Record<string, unknown>
   env?: Record<string, string>
   home?: string
   args?: readonly string[]
-  /** Models to wait for; false waits for listening only. */
+  /** Whether the start waits for /readyz; false waits for the address only. */
   ready?: boolean
-  /** Prefix of the command, such as one that runs it on another machine. */
+  /** Command prefix, for example one that runs the node on another machine. */
   before?: readonly string[]
-  /** The main file of another release. */
+  /** Main file of another release to start. */
   script?: string | undefined
 }
 
-/** A running node. `pid` does the work; `child` is the launcher. */
+/** A running node. `pid` is the node process, `child` its launcher. */
 export interface TestNode {
   url: string
   port: number
@@ -166,16 +166,16 @@ export interface TestNode {
   child: Child
   /** The operator's token. */
   token: string
-  /** The node's own authority, if it has one (`api.tls: self`). */
+  /** Certificate of the node's own authority (only with `api.tls: self`). */
   ca?: string | undefined
-  /** Pids of the runners. */
+  /** Pids of the node's runners. */
   runners (): number[]
   revision (name: string): string
-  /** Kills launcher, node and runners at once; true when all are gone. */
+  /** Kills launcher, node and runners together; resolves to true when all have exited. */
   kill (): Promise<void>
 }
 
-/** A svc.yaml in a fresh home. */
+/** Writes svc.yaml into a home. */
 export function writeConfig (home: string, config: string | Record<string, unknown>): string {
   mkdirSync(home, { recursive: true, mode: 0o700 })
   const path = join(home, 'svc.yaml')
@@ -183,7 +183,7 @@ export function writeConfig (home: string, config: string | Record<string, unkno
   return path
 }
 
-/** Starts `svc up --json --port 0` and waits for its line and, by default, for /readyz. */
+/** Starts `svc up --json --port 0`; waits until it prints its address and, by default, for /readyz. */
 export async function startNode (t: Test, options: NodeOptions = {}): Promise<TestNode> {
   const home = options.home ?? join(folder(t), 'home')
   if (options.config !== undefined) writeConfig(home, options.config)
@@ -193,7 +193,7 @@ export async function startNode (t: Test, options: NodeOptions = {}): Promise<Te
   t.teardown(() => hardKill(child.pid))
   const line = await until('the line of svc up', () => {
     if (child.over()) throw new Error(`svc up exited early: ${child.stderr()}`)
-    // Log lines may precede it if `logging.enabled` is on.
+    // Log lines may precede the address line if `logging.enabled` is on.
     return child.stdout().split('\n').find((text) => /^\{"url":.*,"pid":.*,"home":.*\}$/.test(text))
   })
   const told = JSON.parse(line) as { url: string, nodeId: string, home: string }
@@ -220,8 +220,8 @@ export async function startNode (t: Test, options: NodeOptions = {}): Promise<Te
 }
 
 /**
- * The svc.yaml of a node with the faulty engine and without slow features. `autoplace`: models placed once in
- * the cluster from the start; `more` is for `runners`.
+ * svc.yaml of a node with the faulty engine and without slow features. `autoplace` lists models to place once
+ * in the cluster from the start; `more` is added to the settings of `runners`.
  */
 export function faultsConfig (
   extra: Record<string, unknown> = {},
@@ -238,7 +238,7 @@ export function faultsConfig (
   }
 }
 
-/** Places a model on this node only, by excluding all others; returns the instance's id once it is ready. */
+/** Places a model on this node only, by excluding all others; returns the instance id when it is ready. */
 export async function placeOn (at: TestNode, model: string): Promise<string> {
   const { topology } = (await ask(at, '/state')).json as { topology: { nodes: string[] } }
   const others = topology.nodes.filter((nodeId) => nodeId !== at.nodeId)

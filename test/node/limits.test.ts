@@ -7,7 +7,7 @@ import { rss, sockets } from './proc.js'
 import type { Raw } from './http.js'
 import type { TestNode } from './kit.js'
 
-/** Interval at which Node checks for late requests, seconds. */
+/** Seconds between Node's checks for late requests, by which a timeout may come late. */
 const CHECK_SECONDS = 5
 const SLACK_SECONDS = 3
 const timers = {
@@ -18,7 +18,7 @@ const each = pick(10, 200)
 
 const endless = (bytes: number, delayMs: number): object => does('test/ok', 'count', { bytes, delayMs })
 
-/** Requests /healthz until stopped; returns the answer times in ms, sorted. */
+/** Samples /healthz until stopped; returns the sorted response times in ms. */
 function watch (node: TestNode): () => Promise<number[]> {
   let on = true
   const times: number[] = []
@@ -74,8 +74,8 @@ t.test('slow, broken and disconnected clients', async (t) => {
   })
 
   t.test('T-H03: bodies over the limit, endless and in tiny pieces', async (t) => {
-    // The limit allows time for all pieces: 43,690 of 6 bytes, which takes longer on a busy machine than the
-    // short timeout of the other tests.
+    // The limit must cover all 43,690 pieces of 6 bytes, which on a busy machine take longer than the short
+    // timeout of the other tests.
     const node = await startNode(t, { config: faultsConfig({ limits: { request_timeout_seconds: 300 } }) })
     const before = rss(node.pid)
     const exact = 256 * 1024
@@ -161,7 +161,7 @@ t.test('slow, broken and disconnected clients', async (t) => {
   })
 })
 
-/** Connections with one request, idle since then. */
+/** Idle connections after one request; `silent` ones stay open, the others are reset. */
 async function halfOpen (node: TestNode, silent: boolean): Promise<Raw[]> {
   const raws = await Promise.all(Array.from({ length: each }, () => dial(node.port)))
   for (const { socket } of raws) socket.write(headOf(node, 'GET', '/healthz'))
@@ -171,8 +171,8 @@ async function halfOpen (node: TestNode, silent: boolean): Promise<Raw[]> {
 }
 
 /**
- * Streams in the middle of their chunks. Fewer of them fall silent, because the system buffers some megabytes
- * for each before the node notices.
+ * Streams stopped in the middle of their chunks. Fewer of them for `silent`, because the system buffers some
+ * megabytes of each before the node notices.
  */
 async function streams (node: TestNode, silent: boolean): Promise<Raw[]> {
   const count = silent ? pick(10, 40) : each
@@ -190,7 +190,7 @@ async function streams (node: TestNode, silent: boolean): Promise<Raw[]> {
   return raws
 }
 
-/** WebSockets that have just opened, and some with half of the handshake sent. */
+/** WebSockets that have just opened, a third of them with an incomplete handshake. */
 async function upgrades (node: TestNode, silent: boolean): Promise<Raw[]> {
   const handshake = headOf(node, 'GET', '/v1/capabilities/session', ['connection: Upgrade',
     'upgrade: websocket',

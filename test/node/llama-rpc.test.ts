@@ -1,4 +1,4 @@
-/** One model over several whole nodes: stand-ins for llama.cpp talk to each other through the nodes. */
+/** One model over several whole nodes, whose llama.cpp stand-ins communicate through the nodes. */
 import t from 'tap'
 import { fileURLToPath } from 'node:url'
 import { donorIn, entries, folder, lives, standIn } from '../../plugins/llama-cpp/test/llama-kit.js'
@@ -10,7 +10,7 @@ import type { Cluster, Member } from './cluster-kit.js'
 const MODEL = 'test/gguf'
 const config = { plugins: {
   gguf: { module: fixture('gguf.mjs') }, placement: { autoplace: [] },
-  // The stand-ins write their journals outside the folders of a runner.
+  // Confined runners could not write the stand-ins' journals, which are outside the runners' folders.
   runners: { confine: false, rpc_for_every_user: true }
 } }
 
@@ -31,7 +31,7 @@ const place = async (at: Member, more: object = {}) => await ask(at.node, '/plac
   model_id: MODEL, instance_meta: 'LlamaRpc', min_nodes: 2, wait: true, timeout_seconds: 60, ...more
 } })
 
-/** The model's answer; the last word of the prompt controls the stand-in. Undefined if it fails. */
+/** The model's answer; the last word of the prompt controls the stand-in. Undefined if the request fails. */
 async function says (at: Member, word: string): Promise<string | undefined> {
   const answer = await at.ask('/v1/chat/completions', { ms: 10_000, body: {
     model: MODEL, messages: [{ role: 'user', content: `please ${word}` }]
@@ -40,7 +40,7 @@ async function says (at: Member, word: string): Promise<string | undefined> {
   return (answer.json as { choices: { message: { content: string } }[] }).choices[0]!.message.content
 }
 
-/** Whether the model serves, according to the API. */
+/** Whether /readyz reports that the model serves. */
 const ready = async (at: Member): Promise<boolean> => (await at.ask(`/readyz?model=${MODEL}`))?.status === 200
 
 const memberOf = ({ members }: Cluster, nodeId: string): Member =>

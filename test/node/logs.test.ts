@@ -8,7 +8,7 @@ import type { Test } from 'tap'
 
 interface Line { nodeId: string, node: string, seq: number, at: string, message: string }
 
-/** A receiver of shipped log lines on loopback. */
+/** Receives shipped log lines on loopback. */
 async function receiver (t: Test): Promise<{ url: string, lines: { node: string, msg: string }[] }> {
   const lines: { node: string, msg: string }[] = []
   const server = createServer((request, response) => {

@@ -10,7 +10,7 @@ import { faultsConfig, figure, folder, startNode, svc, until, writeConfig } from
 import { SESSION } from './routes.js'
 import type { TestNode } from './kit.js'
 
-/** A request with any Host; the connection always goes to loopback. */
+/** Sends a request with any Host header; the connection always goes to loopback. */
 function hosted (node: TestNode, method: string, path: string, headers: Record<string,
   string>): Promise<number> {
   return new Promise((resolve, reject) => {

@@ -9,7 +9,7 @@ import type { Test } from 'tap'
 const TTS = 'tts@1.0.0'
 const GOOD = { model: 'test/ok', text: 'hello' }
 
-/** Valid payloads of interface.md 2.2, each on a bound. */
+/** Valid payloads by interface.md 2.2, each at the limit of a field. */
 const valid: readonly Record<string, unknown>[] = [
   {},
   { text: 'x' }, { voice: 'v' }, { response_format: 'mp3' },
@@ -54,7 +54,7 @@ const invalid: readonly [field: string, payload: unknown][] = [
 const post = (node: TestNode, body: object): Promise<Answer> => ask(node, '/v1/capabilities/stream',
   { body, headers: { accept: 'audio/mpeg' } })
 
-/** The answer is a refusal with this status and reason. */
+/** Checks that the answer is a refusal with this status and reason. */
 function refused (t: Test, answer: Answer, status: number, reason: string, what: string): void {
   t.match([answer.status, refusal(answer)?.reason], [status, reason], `${what}: ${answer.text.slice(0, 200)}`)
 }
@@ -166,8 +166,8 @@ t.test('valid and invalid calls', async (t) => {
 })
 
 /**
- * The node answers and closes before such a body is sent completely; a client that keeps writing may lose the
- * answer.
+ * Retries a request that the node refuses before it has the whole body, because a client that keeps writing
+ * may lose the answer.
  */
 async function heard (attempt: () => Promise<Answer>): Promise<Answer> {
   for (let tries = 1; ; tries++) {

@@ -5,7 +5,7 @@ import { ask } from './http.js'
 import { cli, folder, run, sleep, startNode, svc, until } from './kit.js'
 import type { Test } from 'tap'
 
-/** A plugin with a route, as `svc plugin new` writes one, in a separate folder. */
+/** A plugin with one route in a separate folder, as `svc plugin new` creates one. */
 async function project (t: Test): Promise<string> {
   const dir = join(folder(t), 'demo')
   const { status, stderr } = await svc(['plugin', 'new', 'demo', '--dir', dir])
@@ -20,7 +20,7 @@ export default definePlugin({
   return dir
 }
 
-/** Installs; returns the status and the output. */
+/** Runs `svc plugin install`; returns its status and output. */
 const install = async (home: string, source: string): Promise<string> => {
   const { status, stdout, stderr } = await svc(['plugin', 'install', source, '--yes', '--home', home])
   return `${status} ${stdout}${stderr}`

@@ -9,7 +9,7 @@ import type { Registry } from './registry.js'
 
 const module = { type: 'module', exports: './index.js', peerDependencies: { svc: '*' } }
 
-/** The source of a plugin with one route, `/NAME`, which returns the value of an expression. */
+/** Source of a plugin with one route, `/NAME`, which returns the value of the expression `answer`. */
 const source = (name: string, answer: string, imports = ''): string => `${imports}
 import { definePlugin } from 'svc/plugin'
 export default definePlugin({
@@ -18,11 +18,11 @@ export default definePlugin({
 }, () => ({ routes: { say: () => (${answer}) } }))
 `
 
-/** An install script that leaves a file as evidence of its run. */
+/** Install script that creates the file `mark`, which proves that the script ran. */
 const leaves = (mark: string): Record<string, string> =>
   ({ postinstall: `node -e "require('fs').writeFileSync('${mark}', '')"` })
 
-/** A plugin that depends on another package, both with install scripts, and further versions of it. */
+/** Publishes a plugin and its dependency, both with install scripts, and later versions of the plugin. */
 async function publishHello (registry: Registry, mark: string): Promise<Record<string, string>> {
   const words = await registry.publish(
     { name: 'hello-words', version: '1.0.3', ...module, scripts: leaves(`${mark}-words`) },
@@ -39,7 +39,7 @@ async function publishHello (registry: Registry, mark: string): Promise<Record<s
   }
 }
 
-/** Installs; returns the status and the output. */
+/** Runs `svc plugin install`; returns its status and output. */
 async function install (registry: Registry, home: string, what: string): Promise<string> {
   const { status, stdout, stderr } =
     await svc(['plugin', 'install', what, '--yes', '--home', home], { env: registry.env })
@@ -48,7 +48,7 @@ async function install (registry: Registry, home: string, what: string): Promise
   return told
 }
 
-/** Names in the folder of installed plugins. */
+/** Names of the entries in the folder of installed plugins. */
 const inside = (home: string): string[] =>
   existsSync(join(home, 'plugins')) ? readdirSync(join(home, 'plugins')) : []
 

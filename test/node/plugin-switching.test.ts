@@ -13,7 +13,7 @@ const manifest = (name: string, more = ''): string =>
 const route = (name: string, url: string, more = ''): string =>
   `${name}: { method: 'GET', url: '${url}', summary: 'x', authority: 'read'${more} }`
 
-/** Source texts of plugins without imports. */
+/** Plugin sources without imports, by plugin name. */
 const sources: Record<string, string> = {
   // Its stream sends a number every 20 ms.
   other: `export default {
@@ -42,7 +42,7 @@ const sources: Record<string, string> = {
     } }`
 }
 
-/** Writes plugins into a folder; returns their svc.yaml settings. */
+/** Writes these plugins into a folder; returns their settings for svc.yaml. */
 function modules (t: Test, ...names: string[]): Record<string, { module: string }> {
   const where = folder(t)
   return Object.fromEntries(names.map((name) => {
@@ -55,7 +55,7 @@ function modules (t: Test, ...names: string[]): Record<string, { module: string 
 const turn = async (node: TestNode, name: string, enabled: boolean): Promise<unknown> =>
   (await ask(node, `/v1/plugins/${name}`, { body: { enabled } })).json
 
-/** Opens a stream of `other`; returns a counter of its bytes. */
+/** Opens a stream of the plugin `other`; returns a function that gives the number of bytes so far. */
 async function listen (t: Test, node: TestNode): Promise<() => number> {
   const response = await open(node, '/other')
   let bytes = 0

@@ -92,13 +92,13 @@ t.test('a plugin that throws in every callback', async (t) => {
   })
 })
 
-/** A plugin without imports, as source text. */
+/** Source of a plugin without imports. */
 const plugin = (name: string, start: string, more = ''): string =>
   `export const manifest = { name: '${name}', version: '1.0.0', kernel: '^1.0.0', summary: 'x'${more} }
 export default { manifest, start: ${start} }
 `
 
-/** A home whose svc.yaml names these plugins, each in a separate file. */
+/** A home whose svc.yaml loads these plugins, each from a separate file. */
 function homeWith (t: Parameters<typeof folder>[0], plugins: Record<string, string>): string {
   const home = join(folder(t), 'home')
   writeConfig(home, { plugins: { placement: { autoplace: [] },

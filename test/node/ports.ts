@@ -1,4 +1,4 @@
-/** Ports for nodes that must know theirs before they start. */
+/** Unused ports for nodes that need fixed ports before they start. */
 import { randomInt } from 'node:crypto'
 import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
@@ -6,17 +6,17 @@ import { join } from 'node:path'
 import { alive } from './proc.js'
 
 /**
- * Files that run concurrently have separate port ranges: otherwise one might take a port that another just
- * found.
+ * Size of a test file's port range. Concurrent files need separate ranges, as a file might otherwise take
+ * a port that another file has just found unused.
  */
 const RANGE = 4_000
 const FIRST_PORT = 15_000 + RANGE * (Number(process.env['TAP_JOB_ID'] ?? 0) % 4)
-/** Folder with the ports held by all test runs of this user on this machine. */
+/** Folder with one file for each port that a test run of this user holds on this machine. */
 const HELD = `/tmp/svc-test-ports-${process.getuid?.() ?? 0}`
 
 /**
- * Ports for this process alone, below those that systems give to outgoing connections. A cluster needs them
- * before it starts, and keeps them over restarts.
+ * Reserves ports for this process, below the range from which systems assign outgoing ports. A cluster needs
+ * its ports before it starts, and keeps them across restarts.
  */
 export async function freePorts (count: number): Promise<number[]> {
   const ports = new Set<number>()
@@ -27,7 +27,7 @@ export async function freePorts (count: number): Promise<number[]> {
   return [...ports]
 }
 
-/** Reserves a port for this process; false if another live process has it. */
+/** Reserves a port for this process; false if another live process holds the port. */
 function hold (port: number): boolean {
   const path = join(HELD, String(port))
   mkdirSync(HELD, { recursive: true })
@@ -42,7 +42,7 @@ function hold (port: number): boolean {
   return true
 }
 
-/** True if a port can be listened on. */
+/** Whether this process can listen on a port. */
 function listens (port: number): Promise<boolean> {
   return new Promise((resolve) => {
     const server = createServer()

@@ -6,7 +6,7 @@ import { cli, folder, root, run, svc, until } from './kit.js'
 import type { Child } from './kit.js'
 import type { Test } from 'tap'
 
-/** A node as users start it, in a home whose name needs shell quoting. */
+/** Starts a node as users do, in a home whose path needs shell quoting. */
 async function up (t: Test, home: string, words: string[], env: Record<string, string> = {}): Promise<Child> {
   const child = run(process.execPath, [cli, 'up', '--home', home, ...words], { cwd: root, env })
   t.teardown(async () => { child.process.kill('SIGKILL'); await child.ended })
@@ -17,7 +17,7 @@ async function up (t: Test, home: string, words: string[], env: Record<string, s
   return child
 }
 
-/** Runs a printed line in the folder where it was printed, with its output `name` redirected to `into`. */
+/** Runs a printed line where it was printed, with its output file `name` replaced by `into`. */
 const pasted = async (line: string, name: string, into: string): Promise<string> => {
   const child = run('sh', ['-c', line.replace(name, `'${into}'`)], { cwd: root })
   const status = await child.ended

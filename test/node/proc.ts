@@ -1,11 +1,11 @@
-/** Process information from /proc. */
+/** Reads information about processes from /proc. */
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
 
 const read = (path: string): string => {
   try { return readFileSync(path, 'utf8') } catch { return '' }
 }
 
-/** Parent and state of a process; undefined if it is gone. */
+/** Parent and state of a process; undefined if the process has exited. */
 function stat (pid: number): { ppid: number, state: string } | undefined {
   const text = read(`/proc/${pid}/stat`)
   if (text === '') return undefined
@@ -13,7 +13,7 @@ function stat (pid: number): { ppid: number, state: string } | undefined {
   return { state, ppid: Number(ppid) }
 }
 
-/** True while the process runs; false for a zombie. */
+/** Whether a process runs; false for a zombie. */
 export function alive (pid: number): boolean {
   const found = stat(pid)
   return found !== undefined && found.state !== 'Z' && found.state !== 'X'
@@ -35,18 +35,18 @@ export function descendants (pid: number): number[] {
 
 export const cmdline = (pid: number): string => read(`/proc/${pid}/cmdline`).replaceAll('\0', ' ').trim()
 
-/** Runner processes of a node. */
+/** Pids of a node's runners. */
 export function runnersOf (pid: number): number[] {
   const runner = /^\S*node .*runners\/process\/host\.js /
   return descendants(pid).filter((child) => runner.test(`${cmdline(child)} `))
 }
 
-/** Resident memory, bytes. */
+/** Resident memory of a process in bytes. */
 export function rss (pid: number): number {
   return Number(/^VmRSS:\s+(\d+) kB/m.exec(read(`/proc/${pid}/status`))?.[1] ?? 0) * 1024
 }
 
-/** Number of open sockets. */
+/** Number of a process's open sockets. */
 export function sockets (pid: number): number {
   try {
     return readdirSync(`/proc/${pid}/fd`).filter((fd) => {
@@ -71,7 +71,7 @@ export function portsOf (pid: number): number[] {
   }
 }
 
-/** kill -9 of a process and all below it; ignores those that are gone. */
+/** kill -9 of a process and its descendants; ignores those that have exited. */
 export function hardKill (pid: number): void {
   if (pid <= 0) return
   for (const each of [...descendants(pid).reverse(), pid]) {
@@ -81,7 +81,7 @@ export function hardKill (pid: number): void {
 
 export const oomScoreAdj = (pid: number): number => Number(read(`/proc/${pid}/oom_score_adj`))
 
-/** Which of some processes holds the local end of a TCP connection over IPv4; undefined if none does. */
+/** Which of the processes holds the local end of an IPv4 TCP connection; undefined if none of them does. */
 export function holderOf (connection: { local: number, remote: number }, pids: readonly number[]):
 number | undefined {
   const port = (n: number): string => n.toString(16).toUpperCase().padStart(4, '0')

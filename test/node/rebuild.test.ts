@@ -1,4 +1,4 @@
-// A checkout is rebuilt while commands start and a node runs from the previous build.
+// Rebuilds a checkout while commands start and a node runs from the previous build.
 import { spawnSync } from 'node:child_process'
 import {
   appendFileSync, cpSync, existsSync, mkdirSync, readdirSync, readlinkSync, symlinkSync

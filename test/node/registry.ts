@@ -1,4 +1,4 @@
-/** A package registry on loopback with npm's protocol: one document for each package, and its tarballs. */
+/** An npm registry on loopback: one document per package, and the package tarballs. */
 import { createHash } from 'node:crypto'
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
@@ -21,22 +21,22 @@ interface Published { manifest: object, tarball: Buffer, tag: string }
 
 export interface Registry {
   url: string
-  /** Points npm to this registry, with a separate cache and without user settings. */
+  /** Environment that points npm to this registry, with a separate cache and without user settings. */
   env: Record<string, string>
-  /** Publishes files as a package; `package.json` is written from `json`. Returns the integrity. */
+  /** Publishes files as a package; `json` becomes package.json. Returns the tarball's integrity hash. */
   publish (json: PackageJson, files?: Record<string, string>, tag?: string): Promise<string>
-  /** Publishes the output of `npm pack`. */
+  /** Publishes a tarball made by `npm pack`. */
   publishTarball (json: PackageJson, tarball: Buffer): string
   /** From now on the tarballs of a package do not match its document. */
   tamper (name: string): void
-  /** Tarballs start and pause in the middle until they are released. */
+  /** Pauses downloads of tarballs in the middle until `letGo`; `held` counts the paused ones. */
   hold (): { held: () => number, letGo: () => void }
-  /** Requested paths. */
+  /** Paths of all requests so far. */
   asked: string[]
   close (): Promise<void>
 }
 
-/** The fields that npm reads of the public registry (application/vnd.npm.install-v1+json). */
+/** The fields of the public registry's document that npm reads (application/vnd.npm.install-v1+json). */
 function documentOf (name: string, versions: ReadonlyMap<string, Published>): object {
   const tags = new Map<string, string>()
   for (const [version, { tag }] of versions) {

@@ -6,7 +6,7 @@ import type { Test } from 'tap'
 import type { At } from './http.js'
 import type { Child, TestNode } from './kit.js'
 
-/** A process that prints its address. */
+/** A running process that has printed its address. */
 export interface Listening { url: string, port: number, pid: number, child: Child, bearer: string | null }
 
 async function listening (
@@ -27,13 +27,13 @@ async function listening (
 export const startRelay = async (t: Test, port = 0, ...options: string[]): Promise<Listening> =>
   await listening(t, 'svc relay', ['relay', '--port', String(port), ...options])
 
-/** `svc device serve` for the device of a home. */
+/** Runs `svc device serve` for the device of a home. */
 export const serveDevice = async (
   t: Test, home: string, env: Record<string, string> = {}
 ): Promise<Listening> =>
   await listening(t, 'svc device serve', ['device', 'serve', '--port', '0', '--home', home], env)
 
-/** Kills a process at once, as a power cut does. */
+/** Kills a process without warning, as a power cut would, and waits until it has exited. */
 export async function killed ({ child }: Listening): Promise<void> {
   hardKill(child.pid)
   await child.ended
@@ -48,7 +48,7 @@ export const atRelay = async (node: TestNode): Promise<void> => {
   await until(`${node.url} to be at its relay`, async () => (await relayView(node)).connected)
 }
 
-/** The value of a relay's metric. */
+/** The value of one of a relay's metrics. */
 export async function counted ({ url }: At, name: string): Promise<number> {
   const { text } = await ask({ url }, '/metrics')
   return Number(new RegExp(`^svc_relay_${name} (\\d+)$`, 'm').exec(text)?.[1])

@@ -9,11 +9,11 @@ import type { Member } from './cluster-kit.js'
 import type { Listening } from './relay-kit.js'
 
 /**
- * Limit in seconds until open requests of a revoked device end, once a node has learned of the revocation.
+ * Limit in seconds for a node that has learned of a revocation to end the device's open requests.
  */
 const ENDS_SECONDS = 5
 
-/** Follows the state as a device; returns whether the stream has ended. */
+/** Follows /state as a device; returns a function that tells whether the stream has ended. */
 async function following ({ url }: Listening): Promise<() => boolean> {
   const response = await open({ url }, '/state?follow=1')
   let over = false
@@ -21,7 +21,7 @@ async function following ({ url }: Listening): Promise<() => boolean> {
   return () => over && response.statusCode === 200
 }
 
-/** Pairs a device by the routes, whose timeouts can be shorter than the command line's; returns its home. */
+/** Pairs a device over HTTP, which allows shorter timeouts than the command line; returns its home. */
 async function pairFor (t: Test, { node }: Member, choice: object): Promise<string> {
   t.equal((await ask(node, '/v1/devices/pairing', { body: choice })).status, 200)
   const { device, digits, home } = await devicePair(t, node.url)
@@ -39,7 +39,7 @@ async function pairFor (t: Test, { node }: Member, choice: object): Promise<stri
 
 t.test('a revocation ends a device\'s open requests through a relay, even behind a partition', async (t) => {
   const relay = await startRelay(t)
-  // The others are at no relay: the device reaches the third node, wherever that is.
+  // Only the third node uses the relay, so the device always reaches that node.
   const cluster = await startCluster(t, {
     nodes: 3, quorum: 1, proxied: true,
     configOf: (number) => number === 3 ? { relay: { url: relay.url } } : {}
@@ -58,7 +58,7 @@ t.test('a revocation ends a device\'s open requests through a relay, even behind
       { devices: { name: string, deviceId: string }[] }
     return all.find((device) => device.name === name)!.deviceId
   }
-  /** No request is answered from now on; the connection itself ends within a second. */
+  /** Checks that the device's requests fail from now on, and waits until its connection ends. */
   const shutOut = async (serve: Listening): Promise<void> => {
     t.not((await ask(serve, '/node_id')).status, 200)
     await until('its connection to end', async () => (await ask(serve, '/node_id')).status === 502)

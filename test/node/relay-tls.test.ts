@@ -10,7 +10,7 @@ import { cli, folder, root, run, startNode, svc, until } from './kit.js'
 import { atRelay, relayView, serveDevice, startRelay } from './relay-kit.js'
 import type { Test } from 'tap'
 
-/** A key and a self-signed certificate, created by `openssl`. */
+/** Creates a key and a self-signed certificate with `openssl`. */
 function made (t: Test, name: string, to = folder(t)): { key: string, cert: string, options: string[] } {
   const [key, cert] = [join(to, 'relay.key'), join(to, 'relay.crt')]
   const { status, stderr } = spawnSync('openssl', ['req', '-x509', '-newkey', 'ec', '-pkeyopt',
@@ -20,7 +20,7 @@ function made (t: Test, name: string, to = folder(t)): { key: string, cert: stri
   return { key, cert, options: ['--tls-key', key, '--tls-cert', cert] }
 }
 
-/** The name in the certificate that a port presents now. */
+/** The host name in the certificate that a port presents now. */
 const shownAt = (port: number): Promise<string> => new Promise((resolve, reject) => {
   const socket = connect({ port, host: '127.0.0.1', rejectUnauthorized: false }, () => {
     resolve(String(socket.getPeerCertificate().subject.CN))
@@ -90,7 +90,7 @@ t.test('the commands of its page and of its unit run as they are written', async
   const unit = /^ExecStart=\/opt\/svc\/node_modules\/\.bin\/svc (relay .*)$/m
     .exec(read('docs/deploy/svc-relay.service'))![1]!
   for (const line of [page, unit.replaceAll('${CREDENTIALS_DIRECTORY}', cwd)]) {
-    // Without any home, as under systemd's dynamic user.
+    // Runs without HOME, as under systemd's DynamicUser.
     const child = run(process.execPath, [cli, ...line.split(' '), '--port', '0'], { cwd, env: { HOME: '/' } })
     t.teardown(() => child.process.kill())
     const { 1: port } = await until(line, () => /^relay at https:\/\/0\.0\.0\.0:(\d+)$/m.exec(child.stdout()))

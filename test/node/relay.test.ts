@@ -31,7 +31,7 @@ t.test('a relayed device works as at the node, whichever process dies', async (t
   const serve = await serveDevice(t, home)
   t.equal(serve.bearer, null)
   const host: Host = { url: serve.url, revision: (name) => one.node.revision(name) }
-  /** The member that answers the device now. */
+  /** The member that currently answers the device's requests. */
   const met = async (): Promise<Member | undefined> => {
     const { status, json } = await ask(serve, '/node_id')
     return status === 200 ? cluster.up().find(({ node }) => node.nodeId === json) : undefined
@@ -117,7 +117,7 @@ t.test('a relayed device works as at the node, whichever process dies', async (t
       (await Promise.all(cluster.members.map(async ({ node }) => (await relayView(node)).connected)))
         .every((there) => !there))
     part.equal((await ask(serve, '/node_id')).status, 502)
-    // Stopped with the whole test: later parts need it.
+    // Registered with the whole test, because later subtests need the relay.
     relay = await startRelay(t, port)
     await Promise.all(cluster.members.map(async ({ node }) => { await atRelay(node) }))
     part.ok(await until('the device to be back', met))

@@ -19,7 +19,7 @@ const endlessBody = { model: 'test/ok', input: 'x',
 
 interface Said { type?: string, error?: { reason: string, retryable: boolean } }
 
-/** A node without runners, in a cluster with another one. */
+/** A node without runners, in a cluster with another node. */
 async function node (t: Test, name: string, joins?: TestNode): Promise<TestNode> {
   const [api, members] = await freePorts(2)
   const token = joins === undefined ? undefined
@@ -34,7 +34,7 @@ async function node (t: Test, name: string, joins?: TestNode): Promise<TestNode>
   })
 }
 
-/** Reads a body to its end; `cut` if it broke off. */
+/** Reads a body to its end; `cut`: the connection broke off. */
 async function drained (response: IncomingMessage): Promise<{ text: string, cut: boolean }> {
   const parts: Buffer[] = []
   try {
@@ -57,7 +57,7 @@ t.test('a voice on one node speaks through every node', async (t) => {
       { cluster: { liveNodes: number } }))
     return seen.every(({ cluster }) => cluster.liveNodes === 3)
   })
-  // The third has another model ready, so that it answers for `tts` itself.
+  // The third node has another model ready, so it handles `tts` requests itself.
   await Promise.all([placeOn(two, VOICE), placeOn(two, 'test/ok'), placeOn(three, 'test/b')])
   const speaks = async (at: TestNode, model: string): Promise<boolean> =>
     (await ask(at, `/readyz?model=${encodeURIComponent(model)}`)).status === 200

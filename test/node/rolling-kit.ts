@@ -1,34 +1,34 @@
-/** Clients that speak and chat with every node of a cluster, and a check of their answers. */
+/** Clients that send speech and chat requests to every node of a cluster, and a check of the outcomes. */
 import { open, refusal, readBody } from './http.js'
 import { sleep } from './kit.js'
 import type { IncomingMessage } from 'node:http'
 import type { Member } from './cluster-kit.js'
 
-/** One try of a request at one node. Times of performance.now(). */
+/** One try of a request at one node; times are of performance.now(). */
 export interface Attempt {
   at: Member
   kind: string
   from: number
   to: number
-  /** `ok`, `unheard` (no answer came), `cut` (it broke off in the middle), or the reason of a refusal. */
+  /** `ok`, `unheard` (no answer), `cut` (broken off in the middle), or the reason of a refusal. */
   outcome: string
   status: number | null
   retryable: boolean
-  /** The status line came with Retry-After; a stream that has begun cannot have one. */
+  /** Whether the response had Retry-After, which is impossible once a stream has begun. */
   retryAfter: boolean
   detail: string
 }
 
-/** A node is away, from its signal until it is fully back. */
+/** The time in which a node is away, from its signal until it is fully back. */
 export interface Outage { member: Member, how: 'restart' | 'kill', master: boolean, from: number, to: number,
-  /** Seconds from the signal to: gone, agreed without it, started, agreed with it, in place. */
+  /** Seconds from the signal until: exited, agreed without it, started, agreed with it, models in place. */
   phases: number[] }
 
 export interface Load {
   readonly attempts: readonly Attempt[]
-  /** Requests that got their answer, in one try or more. */
+  /** Number of requests that were answered, after one or more tries. */
   done (): number
-  /** Requests without an answer after a minute of retries. */
+  /** Requests that were still unanswered after a minute of retries. */
   readonly given: readonly string[]
   stop (): Promise<void>
 }
@@ -50,10 +50,10 @@ const ASKS: readonly Ask[] = [
     body: { model: 'svc/guide', max_tokens: 24, stream: true, messages: QUESTION } }
 ]
 
-/** Time for which a client retries a retryable error, ms. */
+/** Time in ms for which a client retries a retryable error. */
 const PATIENCE_MS = 60_000
 
-/** Each kind of request by `clients` clients, at one node after the other. */
+/** Runs each kind of request in `clients` clients, which use the nodes in rotation. */
 export function mixedLoad (members: readonly Member[], clients: number): Load {
   const attempts: Attempt[] = []
   const given: string[] = []
@@ -130,13 +130,13 @@ function streamEnd (text: string, end: (outcome: string, more?: Partial<Attempt>
 const overlaps = (a: { from: number, to: number }, b: { from: number, to: number }): boolean =>
   a.from <= b.to && b.from <= a.to
 
-/** An attempt as a message shows it. */
+/** An attempt with the node's name instead of the member, for messages. */
 export const describeAttempt = ({ at, ...rest }: Attempt): object => ({ node: at.name, ...rest })
 
 /**
- * The attempts with a forbidden outcome. A node that is leaving or away may refuse and, when killed, break
- * off. A node that stays answers everything; only requests that end with a session or ran on a killed node
- * may fail, and then as retryable. Sound that has begun cannot carry an error any more: it breaks off.
+ * Returns the attempts with a forbidden outcome. A node that is leaving or away may refuse and, when killed,
+ * break off. A node that stays must answer; only requests that end with a session or ran on a killed node may
+ * fail, as retryable. Audio that has begun cannot carry an error, so it breaks off.
  */
 export function wrong (attempts: readonly Attempt[], outages: readonly Outage[]): Attempt[] {
   return attempts.filter((attempt) => {

@@ -11,14 +11,14 @@ import type { Test } from 'tap'
 import type { Cluster, Member, State } from './cluster-kit.js'
 import type { Outage } from './rolling-kit.js'
 
-/** A voice that only this cluster has. */
+/** A voice that exists only in this cluster's store. */
 const PRIVATE = 'local/board-room-voice'
-/** Total number of instances of each model. */
+/** Expected number of instances of each model. */
 const WANTED: readonly [string, number][] = [['svc/voice-en', 2], ['svc/guide', 2], [PRIVATE, 1]]
 const ROUNDS = pick(1, 4)
 const CLIENTS = pick(1, 3)
 
-/** Waits until every model has its instances on different nodes, ready according to all nodes. */
+/** Waits until every node lists the expected instances, ready and on different nodes. */
 async function inPlace (cluster: Cluster): Promise<void> {
   let last: unknown
   await until('every instance to be ready', async () => {
@@ -48,7 +48,7 @@ async function inPlace (cluster: Cluster): Promise<void> {
 }
 
 /**
- * One node goes away and comes back, possibly `atOnce`, before the others miss it; then everything is in
+ * Takes one node away and back, with `atOnce` before the other nodes miss it; then waits until all is in
  * place again.
  */
 async function outage (cluster: Cluster, member: Member, how: Outage['how'], atOnce = false):
@@ -75,7 +75,7 @@ Promise<Outage> {
   return { member, how, master: member === master, from, to: performance.now(), phases }
 }
 
-// Four nodes stop and start, on a machine that may have other work.
+// Four nodes stop and start one after the other, on a machine that may have other load.
 t.setTimeout(pick(300_000, 3_600_000))
 
 t.test('a rolling restart and a failover fail no request that another node can serve', async (t: Test) => {
@@ -124,7 +124,7 @@ function counted (words: readonly string[]): Record<string, number> {
   return counts
 }
 
-/** Imports the voice from a folder into the store of a node. */
+/** Imports the private voice from a folder into a node's store. */
 async function imported (cluster: Cluster, host: Member): Promise<void> {
   const source = pathToFileURL(voiceFolder(t)).href
   await until('the store to accept models', async () =>

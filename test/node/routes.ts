@@ -1,4 +1,4 @@
-/** The routes of a node, and requests to them that do not change the node. */
+/** Lists the routes of a node, and sends requests to them that do not change the node. */
 import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { request } from 'node:http'
@@ -24,12 +24,12 @@ export interface Route {
   method: string
   path: string
   authority: string | null
-  /** Whether other nodes may call it. */
+  /** Whether other nodes may call the route. */
   members: boolean
   body: boolean
 }
 
-/** Every route of the node, from its own description, and the WebSocket. */
+/** Every route in the node's own description, and the WebSocket. */
 export async function routesOf (node: TestNode): Promise<Route[]> {
   const { paths } = (await ask(node, '/openapi.json')).json as {
     paths: Record<string, Record<string,
@@ -43,10 +43,10 @@ export async function routesOf (node: TestNode): Promise<Route[]> {
     : [...listed, { method: 'GET', path: SESSION, authority: 'invoke', members: false, body: false }]
 }
 
-/** A path that matches the route with unknown ids. */
+/** A path for the route with ids that do not exist. */
 const concrete = ({ path }: Route): string => path.replaceAll(/\{\w+\}/g, 'nobody')
 
-/** Requests that stop short of the effect, for routes that would end the node or pass any check. */
+/** Requests without effect, since some routes would otherwise end the node or accept any input. */
 export const harmless = (route: Route): { path: string, ask: Ask } => ({
   path: route.path === '/admin/restart' ? '/admin/restart?node_id=nobody' : concrete(route),
   ask: { method: route.method, ...(route.body ? { body: {} } : {}) }
@@ -86,8 +86,8 @@ export async function tokenWith (node: TestNode, authorities: readonly string[])
 }
 
 /**
- * An attacker joins the node's cluster and then sends requests with its key, in the name of a caller with all
- * authorities.
+ * Joins the node's cluster as an attacker; the resulting `knock` sends requests with its key, in the
+ * name of a caller with all authorities.
  */
 export async function joinAsMember (node: TestNode, home: string): Promise<{
   installId: string, knock: (route: Route) => Promise<{ status: number, reason: string | undefined }> }> {

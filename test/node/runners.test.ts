@@ -10,7 +10,7 @@ import type { Test } from 'tap'
 const VOICE = 'svc/voice-en'
 const STALL_SECONDS = pick(2, 30)
 
-/** The stream ended once with the retryable reason of a lost instance. */
+/** Checks that the stream ended once with the retryable reason of a lost instance. */
 function lost (t: Test, heard: StreamResult, what: string): void {
   t.equal(heard.terminals, 1, `${what}: exactly one terminal`)
   t.match(heard.last?.header, { kind: 'failed', error: { reason: 'instance_lost', retryable: true,
@@ -23,7 +23,7 @@ t.test('runners that die, hang, flood and grow', async (t) => {
   }, { autoplace: ['test/ok', 'test/b', 'test/c', VOICE], memory_limit_mb: 384 }) })
 
   t.test('T-R01: kill -9 of a runner in the middle of speech', async (t) => {
-    // Three failures within a minute would end the restarts.
+    // At most two kills, because the node does not restart a runner after three failures within a minute.
     for (let n = 0; n < pick(1, 2); n++) {
       const { pid } = await ready(node, VOICE)
       const text = 'All work and no play makes a dull day. '.repeat(400)
@@ -64,7 +64,7 @@ t.test('runners that die, hang, flood and grow', async (t) => {
   t.test('T-R06 and T-R09: a blocked runner, and readers that do not read', async (t) => {
     const blocked = (async () => {
       const start = performance.now()
-      // The runner is ended after ten seconds of work, which on a busy machine exceed the deadline of a call.
+      // The node kills the runner after ten seconds of work, which may exceed the call's deadline.
       const heard = await streamed(node, TTS, does('test/c', 'block'), { extra: { timeout_seconds: 90 } })
       return { heard, seconds: secondsSince(start) }
     })()
@@ -94,7 +94,7 @@ t.test('runners that die, hang, flood and grow', async (t) => {
     const took: number[] = []
     for (const [way, leave] of Object.entries(ways)) {
       for (let n = 0; n < pick(1, 20); n++) {
-        // The engine reports the length of the text, which identifies this task.
+        // The engine reports the length of its text, so a distinct length identifies this task.
         const length = 1000 + took.length
         const opened = await stream(node, TTS, does('test/ok', 'count', { delayMs: 20 }, 'x'.repeat(length)))
         await opened.frames.next()
@@ -176,7 +176,7 @@ t.test('runners that die, hang, flood and grow', async (t) => {
 })
 
 /**
- * Readers that stop after the first bytes: memory is bounded, other clients are not slowed, then they are
+ * Clients that stop reading: memory stays bounded, other clients are not slowed down, then these clients are
  * disconnected.
  */
 async function slowReaders (t: Test, node: TestNode): Promise<void> {
@@ -190,7 +190,7 @@ async function slowReaders (t: Test, node: TestNode): Promise<void> {
     socket.pause()
   }
   if (full) {
-    // 1 KB a second for a while, then nothing.
+    // Reads 1 KB a second for a while, then stops reading.
     for (let n = 0; n < 30; n++) { for (const { socket } of readers) socket.read(1024); await sleep(1000) }
   }
   let most = 0

@@ -76,7 +76,7 @@ t.test('T-H13: tokens, prompts and keys leave no trace', async (t) => {
   const said = await svc(['say', prompt, '-o', join(folder(t), 'x.mp3'), '--home', node.home, '--token', app])
   t.equal(said.status, 0)
   await until('log lines at the receiver', () => received.join('').includes('a task failed'))
-  // Read while they run: the command line of each as `ps` shows it, and its environment.
+  // Reads the command line, as `ps` shows it, and the environment of each running process.
   const seen = Object.fromEntries([node.child.pid, node.pid, ...descendants(node.pid)].flatMap((pid) =>
     ['cmdline', 'environ'].map((what) => [`${what} of ${pid}, ${cmdline(pid)}`, ofProcess(pid, what)])))
   node.child.process.kill('SIGTERM')
@@ -92,7 +92,7 @@ t.test('T-H13: tokens, prompts and keys leave no trace', async (t) => {
   }
   for (const [place, text] of Object.entries(seen)) {
     for (const [name, secret] of Object.entries(secrets)) {
-      // The variable with the key was in the node's environment from the start.
+      // The key's variable was in the environment from the start, so it is expected there.
       if (name !== 'key') t.notOk(text.includes(secret), `${name} in the ${place}`)
     }
   }
@@ -104,7 +104,7 @@ t.test('T-H13: tokens, prompts and keys leave no trace', async (t) => {
   figure(t, 'T-H13', t.passing(), { places: Object.keys(places).length, looked })
 })
 
-/** A file of /proc about a process; empty if the process is gone. */
+/** A file below /proc/PID; empty if the process has exited. */
 function ofProcess (pid: number, what: string): string {
   try { return readFileSync(`/proc/${pid}/${what}`, 'latin1') } catch { return '' }
 }
@@ -114,7 +114,7 @@ const around = (text: string, secret: string): string => {
   return at < 0 ? 'absent' : JSON.stringify(text.slice(Math.max(0, at - 120), at + 40))
 }
 
-/** Every file below a folder except the operator's token. */
+/** Contents of every file below a folder except the operator's token. */
 function filesOf (home: string): Record<string, string> {
   const found: Record<string, string> = {}
   for (const name of readdirSync(home, { recursive: true }) as string[]) {

@@ -14,7 +14,7 @@ import type { Frame } from '../../plugins/capabilities/frames/frames.js'
 const MODEL = 'svc/voice-en'
 const TTS = 'tts@1.0.0'
 const SENTENCE = 'The quick brown fox jumps over the lazy dog.'
-/** lamejs holds back this much at the start and pads the last frame. */
+/** Seconds by which lamejs delays the start and may pad the last frame. */
 const ENCODER_SECONDS = 1105 / 16000 + 576 / 16000 * 2
 
 /** Checks that the bytes are exactly whole MP3 frames; returns the seconds of sound. */
@@ -25,7 +25,7 @@ function validMp3 (t: Test, bytes: Uint8Array, what: string): number {
   return framesSeconds(frames)
 }
 
-/** Seconds of sound in a WAV file, by its samples. */
+/** Duration of a WAV file in seconds, computed from its samples. */
 function wavSeconds (bytes: Buffer): { seconds: number, rate: number } {
   const rate = bytes.readUInt32LE(24)
   const at = bytes.indexOf('data') + 8
@@ -206,7 +206,7 @@ t.test('the main use case of a new user', async (t) => {
   })
 })
 
-/** Checks numbers, kinds and payloads of one spoken stream. */
+/** Checks the sequence numbers, kinds and payloads of a spoken stream's frames. */
 function checkFrames (t: Test, frames: readonly Frame[]): void {
   const kinds = frames.map((f) => f.header.kind)
   t.strictSame(kinds, ['started', ...Array<string>(frames.length - 2).fill('chunk'), 'completed'])
@@ -232,7 +232,7 @@ const eventBytes = (text: string): Buffer =>
   Buffer.concat((eventsOf(text) as { media: { data: string } | null }[])
     .map(({ media }) => Buffer.from(media?.data ?? '', 'base64')))
 
-/** One call over the WebSocket, to its terminal frame. */
+/** Makes one call over the WebSocket; returns the frames up to the terminal frame. */
 async function overSession (node: TestNode, request: object): Promise<Frame[]> {
   const ws = new WebSocket(`${node.url.replace('http', 'ws')}/v1/capabilities/session`,
     { headers: { authorization: `Bearer ${node.token}` } })
@@ -251,7 +251,7 @@ async function overSession (node: TestNode, request: object): Promise<Frame[]> {
   return frames
 }
 
-/** The process that runs a model on this node. */
+/** Pid of the process that runs a model on this node. */
 async function runnerOf (node: TestNode, modelId: string): Promise<number> {
   const { supervisorRunners } = (await ask(node, '/v1/diagnostics/node')).json as
     { supervisorRunners: { modelId: string, pid: number }[] }

@@ -35,7 +35,7 @@ t.test('three nodes and a store', async (t) => {
     for (const node of all) {
       const copies = await until(`${node.name} to know all copies`, async () => {
         const found = await copiesOf(node, modelId)
-        // Progress is reported once a second: a transfer may be listed beside its finished copy.
+        // Progress is reported once a second, so a transfer may still be listed beside its finished copy.
         return found.length === 3 && found.every(({ kind }) => kind !== 'receiving') && found
       })
       t.strictSame(copies.map(({ kind, nodeName, live }) => ({ kind, nodeName, live }))

@@ -12,7 +12,7 @@ import type { Answer } from './http.js'
 import type { CreatedModel, Place } from './staging-kit.js'
 
 const LONG = 'a'.repeat(10_000)
-/** As they occur in an address: raw, and encoded once and twice. */
+/** Hostile model ids as they occur in an address: raw, and encoded once and twice. */
 const IDS = ['../../secret', '..%2f..%2fsecret', '..%2F..%2Fsecret', '%2e%2e/%2e%2e/secret',
   '%252e%252e%252fsecret',
   'a/../b', 'a/..', '../a', 'a%2f..%2f..%2fsecret', '..%5c..%5csecret', 'a%5cb/c', 'a/b%5c..%5cc', 'a%00/b',
@@ -23,7 +23,7 @@ const IDS = ['../../secret', '..%2f..%2fsecret', '..%2F..%2Fsecret', '%2e%2e/%2e
   'a', '%20/%20', 'a/%0d%0ax', 'a/%ff', 'a/%', 'C:%5cx/y', 'a/b%3fc', `${LONG}/x`, `x/${LONG}`, '~/x',
   'a/b;c',
   '%C3%A9/x', 'a/%E2%80%AEb']
-/** Those that HTTP clients refuse to send. */
+/** Hostile model ids that HTTP clients refuse to send. */
 const RAW = ['a/b\0c', '..\\..\\secret', 'a/b c', 'a/\u00e9', 'a/b\tc']
 
 const ROUTES: [string, (id: string) => string, object?][] = [
@@ -51,7 +51,7 @@ const PATHS = ['../secret.txt', '..%2fsecret.txt', '..%2F..%2Fsecret.txt', '%2e%
 
 type Said = Pick<Answer, 'status' | 'text' | 'json'>
 
-/** Files that come and go while a node runs. */
+/** Files that a running node creates and deletes, so they are not compared. */
 const LIVELY = /home\/audit\/heads|(^|\/)(events|state|run|logs|staging\/\.incoming|hub)(\/|$)|\.tmp/
 
 t.test('two nodes and a store', async (t) => {
@@ -69,7 +69,7 @@ t.test('two nodes and a store', async (t) => {
   }
   const look = (): string[] => roots.flatMap((below) => listing(below).filter((name) => !LIVELY.test(name)))
   const before = look()
-  /** A refusal with a reason and without any secret. */
+  /** Whether an answer is a refusal with a reason and without any secret. */
   const refused = ({ status, text, json }: Said): boolean =>
     [400, 404, 409, 414].includes(status) && !text.includes('SECRET') &&
     typeof refusal({ json })?.reason === 'string' && text.length < 4000

@@ -1,4 +1,4 @@
-/** Clusters of whole nodes with a model store on one of them, and models for it. */
+/** Clusters of whole nodes with a model store on one node, and test models. */
 import { createHash, randomBytes } from 'node:crypto'
 import {
   chmodSync, closeSync, existsSync, mkdirSync, openSync, readdirSync, readFileSync, readSync, statSync,
@@ -19,10 +19,10 @@ import type { State } from './cluster-kit.js'
 import type { TestNode } from './kit.js'
 
 export const MIB = 1024 * 1024
-/** Documented chunk size, bytes. */
+/** Documented chunk size of transfers in bytes. */
 export const CHUNK = 16 * MIB
 
-/** The parts of svc.yaml that tests of models set. */
+/** The sections of svc.yaml that model tests set. */
 export interface Config {
   plugins?: Record<string, unknown>
   model_store?: { upload_mib_per_second?: number, staging?: object, hub?: object }
@@ -31,41 +31,41 @@ export interface Config {
 
 export interface SiteOptions {
   nodes?: number
-  /** svc.yaml of one node (from 1), besides its name and cluster settings. */
+  /** svc.yaml by node number (from 1), in addition to name and cluster settings. */
   config?: (number: number) => Config
   env?: (number: number) => Record<string, string>
-  /** The node with the store, from 1; the first is the master at the beginning. */
+  /** Number of the node with the store, from 1; node 1 is the first master. */
   storeOn?: number
-  /** The other nodes reach the store host through a proxy that counts bytes. */
+  /** Lets the other nodes reach the store host through a proxy that counts bytes. */
   proxied?: boolean
-  /** Nodes started at once, the others later by the test; all when absent. */
+  /** Number of nodes started at first; the test starts the rest. All when absent. */
   started?: number
 }
 
-/** One node over all its starts. */
+/** One node across all its starts. */
 export interface Place {
   readonly name: string
   readonly home: string
   readonly node: TestNode
-  /** Its folder of staged copies. */
+  /** The node's folder of staged copies. */
   readonly staging: string
-  /** Adds to svc.yaml and the environment; earlier additions stay. */
+  /** Starts the node with additions to svc.yaml and the environment; earlier additions stay. */
   start (more?: Config, env?: Record<string, string>): Promise<void>
-  /** kill -9 of all its processes. */
+  /** kill -9 of all the node's processes. */
   kill (): Promise<void>
-  /** Sends SIGTERM and waits for the exit. */
+  /** Sends SIGTERM to the node and waits for its exit. */
   stop (): Promise<void>
   signal (name: NodeJS.Signals): void
-  /** Rejects without an answer within `seconds`. */
+  /** Sends a request; rejects without an answer within `seconds`. */
   ask (path: string, options?: Ask & { seconds?: number }): Promise<Answer>
   state (): Promise<State & { downloads: Record<string, View[]> }>
 }
 
-/** A transfer as /state shows it: its one key is its status. */
+/** A transfer as GET /state shows it; its only key is its status. */
 export type View = Record<string, { nodeId: string, modelId: string, attemptId: string, reason?: string,
   errorMessage?: string, downloadProgress?: { total: number, downloaded: number } }>
 
-/** A node of the answer to `stage`. */
+/** The result for one node in the answer to a staging request. */
 export interface Staged { nodeId: string, status: string, error: string | null, reason: string | null }
 
 export interface Copy { modelId: string, nodeId: string, nodeName: string, kind: string, sizeBytes: number,
@@ -74,7 +74,7 @@ export interface Copy { modelId: string, nodeId: string, nodeName: string, kind:
 /** `host` is the node with the store, `store` its folder. */
 export interface Site { nodes: Place[], host: Place, store: string, proxy: ChaosProxy | null }
 
-/** Nodes without runners in one cluster; one of them has a store. */
+/** Starts nodes without runners in one cluster; one node has a store. */
 export async function startSite (t: Test, options: SiteOptions = {}): Promise<Site> {
   const { nodes: count = 2, storeOn = 1 } = options
   const ports = await freePorts(2 * count)
@@ -203,7 +203,7 @@ export interface CreatedModel {
   sha256: Record<string, string>
 }
 
-/** A folder with a card and files: random ones of a given size, or given contents. */
+/** Creates a folder with a card and files, given as a size of random bytes or as content. */
 export function makeModel (t: Test, modelId: string, files: Record<string, number | Buffer>): CreatedModel {
   const where = join(folder(t), 'model')
   const content: Record<string, Buffer> = { 'card.yaml': Buffer.from(cardText(modelId)) }
@@ -227,7 +227,7 @@ export const VOICE = join(root, 'plugins/capabilities-tts/voice')
 export const VOICE_FILES = ['en_US-flite-16k.onnx', 'en_US-flite-16k.onnx.json', 'en_US-flite-16k.NOTICE.txt',
   'CMU-LICENCE.txt']
 
-/** The bundled voice's files without the card: its bundled name would override the test's. */
+/** The bundled voice's files without its card, whose model id would override the test's. */
 export function voiceFiles (): Record<string, Buffer> {
   return Object.fromEntries(VOICE_FILES.map((path) => [path, readFileSync(join(VOICE, path))]))
 }
@@ -235,7 +235,7 @@ export function voiceFiles (): Record<string, Buffer> {
 export const hashesOf = (files: Record<string, Buffer>): Record<string, string> =>
   Object.fromEntries(Object.entries(files).map(([path, bytes]) => [path, sha(bytes)]))
 
-/** A folder with the voice, whose card svc derives. */
+/** A folder with the voice's files, from which svc derives the card. */
 export function voiceFolder (t: Test): string {
   const where = join(folder(t), 'voice')
   mkdirSync(where)
@@ -243,7 +243,7 @@ export function voiceFolder (t: Test): string {
   return where
 }
 
-/** Has a node pull a model into the store and waits for its end. */
+/** Lets a node pull a model into the store; waits until the pull ends. */
 export async function pull (at: Place, modelId: string, body: object, seconds = 60): Promise<{
   status: string, error: string | null, reason: string | null }> {
   const begun = await at.ask(`/store/models/${modelId}/download`, { body })
@@ -255,7 +255,7 @@ export async function pull (at: Place, modelId: string, body: object, seconds = 
   }, { seconds, everyMs: 50 })
 }
 
-/** Imports a folder into the store, and waits until every node lists it. Throws unless it is complete. */
+/** Imports a folder into the store; waits until every node lists the model. Throws unless it is complete. */
 export async function put (site: Site, { modelId, folder: path }: Pick<CreatedModel,
   'modelId' | 'folder'>): Promise<void> {
   const end = await pull(site.host, modelId, { source: pathToFileURL(path).href })
@@ -266,7 +266,7 @@ export async function put (site: Site, { modelId, folder: path }: Pick<CreatedMo
   })
 }
 
-/** Has nodes stage a model. */
+/** Requests that nodes stage a model. */
 export async function stage (at: Place, modelId: string, on: readonly Place[], more: { wait?: boolean,
   timeout_seconds?: number, seconds?: number } = {}): Promise<Staged[]> {
   const { seconds = 60, ...body } = { wait: true, ...more }
@@ -282,7 +282,7 @@ export async function copiesOf (at: Place, modelId: string): Promise<Copy[]> {
   return copies.filter((copy) => copy.modelId === modelId)
 }
 
-/** The status of the newest transfer of a model to a node, as that node reports it. */
+/** The status of the newest transfer of a model to a node, as reported by that node. */
 export async function transferOf (at: Place, modelId: string): Promise<{ kind: string, bytes: number,
   reason: string,
   message: string } | undefined> {
@@ -294,7 +294,7 @@ export async function transferOf (at: Place, modelId: string): Promise<{ kind: s
   return { kind, bytes: downloadProgress?.downloaded ?? 0, reason, message: errorMessage }
 }
 
-/** Waits until a node has received that many bytes of a model. */
+/** Waits until a node has received at least that many bytes of a model. */
 export async function received (at: Place, modelId: string, bytes: number): Promise<void> {
   await until(`${bytes} bytes of ${modelId} to arrive`, async () => {
     const transfer = await transferOf(at, modelId)
@@ -303,10 +303,10 @@ export async function received (at: Place, modelId: string, bytes: number): Prom
   }, { everyMs: 10 })
 }
 
-/** The folder of a model below a root. */
+/** The path of a model's folder below a root. */
 export const folderOf = (below: string, modelId: string): string => join(below, modelId.replace('/', '--'))
 
-/** Whether a copy has exactly these files with these hashes, besides svc's own records. */
+/** Whether a folder has exactly these files with these hashes; svc's own records are ignored. */
 export function isCopy (directory: string, sha256: Record<string, string>): boolean {
   if (!existsSync(directory)) return false
   const found = listing(directory).filter((path) => !/^\.(svc-|last_used)/.test(path))
@@ -314,7 +314,7 @@ export function isCopy (directory: string, sha256: Record<string, string>): bool
     found.every((path) => sha(readFileSync(join(directory, path))) === sha256[path])
 }
 
-/** Every file below a folder, sorted. */
+/** Sorted paths of every file below a folder. */
 export function listing (directory: string): string[] {
   const names = existsSync(directory) ? readdirSync(directory, { recursive: true }) as string[] : []
   const isFile = (name: string): boolean =>
@@ -322,7 +322,7 @@ export function listing (directory: string): string[] {
   return names.filter(isFile).sort()
 }
 
-/** Names of active transfers below a root. */
+/** Folder names of the active transfers below a root. */
 export function incoming (below: string): string[] {
   const where = join(below, '.incoming')
   return existsSync(where) ? readdirSync(where) : []
@@ -335,13 +335,13 @@ export async function events (at: Place, kind: string): Promise<Record<string, u
   return all.flatMap(({ event }): Record<string, unknown>[] => event[kind] === undefined ? [] : [event[kind]])
 }
 
-/** Health codes of a node, as it reports them. */
+/** Health codes that a node reports about itself. */
 export async function healthOf (at: Place): Promise<string[]> {
   const state = await at.state()
   return state.nodeHealth[state.localNodeId]?.reasons.map(({ code }) => code) ?? []
 }
 
-/** Runs `svc` with the home of a node. */
+/** Runs a `svc` command with the home of a node. */
 export const svcAt = async (at: Place, args: readonly string[]): ReturnType<typeof svc> =>
   await svc([...args, '--home', at.home, '--url', at.node.url])
 

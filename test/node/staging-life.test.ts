@@ -11,7 +11,7 @@ import {
 } from './staging-kit.js'
 import type { Place } from './staging-kit.js'
 
-/** Blocks that only the long form runs. */
+/** Skip reason of subtests that only the long form runs. */
 const SHORT = pick<string | false>('only in the long form: npm run test:faults', false)
 
 t.test('a store host that comes back without its store', async (t) => {

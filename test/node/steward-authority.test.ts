@@ -1,4 +1,4 @@
-/** The steward reveals nothing that its caller may not read, and names what it left out. */
+/** The steward reveals only what its caller may read, and names what it left out. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
@@ -9,7 +9,7 @@ import { tokenWith } from './routes.js'
 import type { Answer } from './http.js'
 import type { TestNode } from './kit.js'
 
-/** Secrets in the environment of the node. */
+/** Secrets in the node's environment, which no answer may contain. */
 const env = { CANARY_HEADER: 'canaryheader0123456789', SVC_HUB_TOKEN: 'canaryhubtoken0123456789' }
 
 const config = faultsConfig({
@@ -18,7 +18,7 @@ const config = faultsConfig({
   tracing: { otlp_url: 'http://127.0.0.1:9/', otlp_headers: { authorization: '${env.CANARY_HEADER}' } }
 })
 
-/** A question, the part of its answer for operators only, and its replacement for all others. */
+/** A question, the part of its answer that only operators see, and its replacement for other callers. */
 const RESTRICTED: readonly [question: string, shown: RegExp | null, unknown: RegExp][] = [
   ['what happened in the last hour?', /canary-label/, /^The events could not be read: .* operator\.$/],
   ['which tokens are there?', /canary-label/, /^The tokens could not be read: .* operator\.$/],
@@ -123,7 +123,7 @@ t.test('no answer contains a secret, for any caller and wording', async (t) => {
   }
 })
 
-/** A line from the middle of the node's key. */
+/** A line of the node's private key, which no answer may contain. */
 const keyOf = ({ home }: TestNode): string => readFileSync(join(home, 'node.key'), 'utf8').split('\n')[1]!
 
 const ASKED = [

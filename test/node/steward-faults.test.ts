@@ -1,6 +1,6 @@
 /**
- * The quick ones of the faults of test/steward: every question is answered correctly, and the command of the
- * answer fixes the fault. `npm run test:steward` tries all of them.
+ * The quick scenarios of test/steward: every question is answered correctly, and the command in the answer
+ * fixes the fault. `npm run test:steward` runs all scenarios.
  */
 import t from 'tap'
 import { play } from '../steward/harness.js'
@@ -12,7 +12,7 @@ import { solo } from '../steward/solo.js'
 import type { Test } from 'tap'
 import type { Group } from '../steward/types.js'
 
-/** Plays these scenarios of a group, one after the other. */
+/** Plays these scenarios of a group in sequence. */
 async function allRight (t: Test, of: Group, rig: unknown, names: readonly string[]): Promise<void> {
   for (const name of names) {
     const scenario = of.scenarios.find((one) => one.name === name)
@@ -25,7 +25,7 @@ async function allRight (t: Test, of: Group, rig: unknown, names: readonly strin
 }
 
 t.test('three nodes', async (t) => {
-  // A majority decides, so that a single node can lose it; only cut nodes fall silent here.
+  // With a majority quorum a single node can lose the quorum; only cut nodes fall silent here.
   const rig = await startRig(t, { nodes: 3, proxied: true, quorum: 'majority', heartbeatMs: 2000 })
   await allRight(t, nodes, rig, ['healthy: three fresh nodes', 'a node is killed', 'the master is killed'])
   await allRight(t, majority, rig, ['the smaller half is cut off, asked there'])

@@ -1,4 +1,4 @@
-/** One question through every client gives the same answer, streamed and whole. */
+/** A question through any client gets the same answer, streamed or whole. */
 import t from 'tap'
 import Anthropic from '@anthropic-ai/sdk'
 import { Ollama } from 'ollama'
@@ -14,7 +14,7 @@ const messages = [{ role: 'user' as const, content: question }]
 
 interface Reply { text: string, diagnosis: string, evidence: object[], voice: string }
 
-/** The pieces joined. */
+/** Joins the pieces of a streamed answer. */
 async function joined<T> (
   pieces: AsyncIterable<T>, textOf: (piece: T) => string | null | undefined
 ): Promise<string> {
@@ -23,7 +23,7 @@ async function joined<T> (
   return text
 }
 
-/** The answer by each client, streamed and whole. */
+/** The answers to one question by client, streamed and whole. */
 async function answers ({ url, token, home }: TestNode): Promise<Record<string, string>> {
   const openai = new OpenAI({ baseURL: `${url}/v1`, apiKey: token, maxRetries: 0 })
   const anthropic = new Anthropic({ baseURL: url, apiKey: token, maxRetries: 0 })

@@ -1,4 +1,4 @@
-/** The drill for a node whose key was stolen: removing the member revokes the thief's access. */
+/** After a node's key is stolen, removing the member revokes the thief's access. */
 import { once } from 'node:events'
 import { request } from 'node:http'
 import t from 'tap'
@@ -15,7 +15,7 @@ import type { IncomingMessage } from 'node:http'
 import type { Member } from './cluster-kit.js'
 import type { NodeKey } from '../../kernel/boot/node-key.js'
 
-/** A member's response to a holder of another member's key: a status, or a closed connection. */
+/** A member's response to a client with another member's key: a status, or a closed connection. */
 async function knock (key: NodeKey, { config, node }: Member): Promise<string> {
   const { port } = config()['cluster'] as { port: number }
   const caller = { id: 'x', mode: 'direct' as const, authorities: new Set(['read', 'operator', 'approve']) }

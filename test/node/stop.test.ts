@@ -8,7 +8,7 @@ import { faultsConfig, figure, inTime, pick, secondsSince, sleep, startNode, unt
 import { alive, descendants } from './proc.js'
 import type { StreamResult, Host } from './http.js'
 
-/** Load on a node until stopped: streams of about a second, and short requests over kept connections. */
+/** Keeps load on a node until stopped: streams of about a second, and short keep-alive requests. */
 function load (host: Host, streams: number): { stop: () => Promise<{ heard: StreamResult[], refused: number[],
   errors: string[] }>, statuses: Map<string, number> } {
   let on = true
@@ -43,7 +43,7 @@ function load (host: Host, streams: number): { stop: () => Promise<{ heard: Stre
   } }
 }
 
-/** GET /node_id over a kept connection, as a word. */
+/** Outcome of GET /node_id over a kept connection, as one word. */
 function ping (host: Host, agent: Agent): Promise<string> {
   return new Promise((resolve) => {
     const req = request(`${host.url}/node_id`,
@@ -63,7 +63,7 @@ t.test('T-R14: stopping and restarting under load', async (t) => {
       for (const to of ['node', 'launcher'] as const) {
         const node = await startNode(t, { config: faultsConfig() })
         const below = descendants(node.child.pid)
-        // One stream is endless, one ends by itself while the node drains.
+        // One stream is endless, and one ends by itself while the node drains.
         const endless = to === 'node' || pick(false, true)
         const streams = [await stream(node, TTS, does('test/ok', 'count', { chunks: 30, delayMs: 50 })),
           ...endless ? [await stream(node, TTS, does('test/ok', 'count', { delayMs: 20 }))] : []]

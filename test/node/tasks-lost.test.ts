@@ -9,7 +9,7 @@ import type { IncomingMessage } from 'node:http'
 import type { Test } from 'tap'
 import type { Cluster, Member } from './cluster-kit.js'
 
-/** A stream that one node forwards to another; resolves when it runs there. */
+/** Opens a stream that one node forwards to another; resolves when the stream runs there. */
 async function passedOn (from: Member, to: Member): Promise<IncomingMessage> {
   const response = await open(from.node, '/v1/capabilities/stream', {
     headers: { accept: 'application/vnd.svc.frames' },
@@ -22,7 +22,7 @@ async function passedOn (from: Member, to: Member): Promise<IncomingMessage> {
   return response
 }
 
-/** The ids of the tasks that run on a member, once the others list that many. */
+/** The ids of the tasks that run on a member, once the other members list that many. */
 async function running (cluster: Cluster, on: Member, count: number): Promise<string[]> {
   await until(`${count} tasks on ${on.name}`, async () => await tasksOn(on.node, 'test/ok') === count)
   return await until('all to list them', async () => {
@@ -33,11 +33,11 @@ async function running (cluster: Cluster, on: Member, count: number): Promise<st
   })
 }
 
-/** The tasks that a member reports as failed; a duplicate event gives a duplicate id. */
+/** Ids of the tasks that a member reports as failed, repeated if an event was repeated. */
 const seen = async (member: Member, key: string): Promise<string[]> =>
   (await eventsOf([member], 'TaskFailed')).map(({ [key]: id }) => String(id)).sort()
 
-/** Waits until each of these has its event at every node that is up, and checks that none has two. */
+/** Waits until every node that is up has one event for each of these tasks, and checks that none has two. */
 async function told (
   t: Test, cluster: Cluster, ids: readonly string[], key = 'taskId'
 ): Promise<void> {
@@ -47,7 +47,7 @@ async function told (
       return ids.every((id) => all.includes(id))
     })
     const all = await seen(member, key)
-    // Including those of earlier losses: a duplicate may come only when the node counts as lost.
+    // Includes tasks of earlier losses, because a repeated event may come only when the node counts as lost.
     t.equal(new Set(all).size, all.length, `at ${member.name}`)
   }
 }

@@ -17,7 +17,7 @@ import type { TestNode } from './kit.js'
 
 interface UpLine { url: string, fingerprint?: string, authority?: string }
 
-/** The first line of a node. */
+/** The first output line of a node, parsed. */
 const upLine = (node: TestNode): UpLine => JSON.parse(node.child.stdout().split('\n')
   .find((line) => line.startsWith('{"url"'))!) as UpLine
 
@@ -30,7 +30,7 @@ const shownAt = (port: number): Promise<string> => new Promise((resolve, reject)
   socket.on('error', reject)
 })
 
-/** The answer of `svc mcp` to a tools/list request. */
+/** The output of `svc mcp` for a tools/list request. */
 async function toolsOver (args: string[]): Promise<string> {
   const child = spawn(process.execPath, [cli, 'mcp', ...args],
     { env: cleanEnv(), stdio: ['pipe', 'pipe', 'ignore'] })
@@ -46,7 +46,7 @@ async function toolsOver (args: string[]): Promise<string> {
   return answer
 }
 
-/** Whether this machine has a program. */
+/** Whether a program is installed on this machine. */
 const has = (command: string): boolean => spawnSync(command, ['--version']).status === 0
 
 t.test('api.tls: self', async (t) => {
@@ -204,7 +204,7 @@ t.test('a cluster over TLS: pages of other members, svc dev', async (t) => {
 const outside = Object.values(networkInterfaces()).flat().find((i) => i?.family === 'IPv4' &&
   !i.internal)?.address
 
-/** Sends a request from another address of this machine, as if from another machine. */
+/** Sends a request from a non-loopback address of this machine, which counts as another machine. */
 async function fromOutside (node: TestNode, token: string, more = ''): Promise<string> {
   const socket = createConnection({ host: '127.0.0.1', port: node.port, localAddress: outside! })
   let text = ''

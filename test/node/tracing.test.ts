@@ -26,7 +26,7 @@ interface Listed {
   failed: { name: string }[]
 }
 
-/** A node in a cluster with another one. */
+/** A node in a cluster with another node. */
 async function node (t: Test, name: string, joins?: TestNode): Promise<TestNode> {
   const [api, members] = await freePorts(2)
   const token = joins === undefined ? undefined
@@ -44,7 +44,7 @@ async function node (t: Test, name: string, joins?: TestNode): Promise<TestNode>
 const enabledAt = async (at: TestNode): Promise<boolean> =>
   ((await ask(at, '/v1/tracing')).json as { enabled: boolean }).enabled
 
-/** The trace of a request whose answer had these headers, once the node has it. */
+/** The trace of the request whose answer had these headers, once the node has the trace. */
 async function traceOf (at: TestNode, headers: Record<string, unknown>): Promise<Shown> {
   const id = String(headers['x-svc-task-id'])
   return await until(`the trace ${id}`, async () => {
@@ -53,7 +53,7 @@ async function traceOf (at: TestNode, headers: Record<string, unknown>): Promise
   })
 }
 
-/** Each span lies within its parent, with the clocks corrected. */
+/** Checks that each span lies within its parent after correction of clock differences. */
 function inOrder (t: Test, { traces }: Shown, hops: readonly [outer: string, inner: string][]): void {
   const named = (name: string): Span => traces.find((span) => span.name === name)!
   for (const [outer, inner] of hops) {
@@ -131,7 +131,7 @@ t.test('a request that another node serves has one trace', async (t) => {
   await t.test('every node finds every trace, once', async (t) => {
     const everywhere = async (): Promise<Listed[]> => await Promise.all([one, two].map(async (at) =>
       (await ask(at, '/v1/traces/cluster')).json as Listed))
-    // A list that is not written yet has no size.
+    // A trace list that is not written yet has no size.
     const lists = await until('all of them to be written', async () => {
       const found = await everywhere()
       return found.every(({ traces }) => traces.every(({ fileSize }) => fileSize > 0)) && found

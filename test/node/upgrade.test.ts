@@ -7,10 +7,10 @@ import { acknowledged, quiet, startCluster } from './cluster-kit.js'
 import { cli, placeOn, root, sleep, until } from './kit.js'
 import type { Member } from './cluster-kit.js'
 
-/** The previous release: a node of it and one of this source form one cluster. */
+/** The previous release; one of its nodes must form a cluster with a node of this source. */
 const PREVIOUS = { version: '0.1.0', commit: 'b7c9e087c89340d06b94302a83d4339917eeb843' }
 
-/** Its main file, built once below .tap with the packages of this source. */
+/** Path of the previous release's main file, built once below .tap with this source's packages. */
 function previousRelease (): string {
   const folder = join(root, `.tap/release-${PREVIOUS.version}`)
   if (!existsSync(folder)) {
@@ -41,7 +41,7 @@ t.test(`a rolling upgrade from ${PREVIOUS.version} keeps one master throughout`,
   const [n1, n2, n3, n4] = cluster.members as [Member, Member, Member, Member]
   await placeOn(n1.node, 'svc/voice-en')
 
-  /** By session, the masters that any node reported. */
+  /** For each session, the masters that any node reported. */
   const seen = new Map<string, Set<string>>()
   let watching = true
   const watch = Promise.all(cluster.members.map(async (member) => {

@@ -17,7 +17,7 @@ const HOST = 'canary-host.example'
 const ADDRESS = '198.51.100.77'
 const DEVICE = 'canary-device'
 
-/** A module that gives the node's machine another name and a further address. */
+/** A module that fakes the machine's host name and adds an address, so that leaks are recognised. */
 const disguise = `import { syncBuiltinESMExports } from 'node:module'
 import os from 'node:os'
 const real = os.networkInterfaces()
@@ -34,7 +34,7 @@ async function disguised (t: Test): Promise<TestNode> {
   writeFileSync(script, disguise)
   const home = join(base, 'canary-home')
   mkdirSync(join(home, 'gone'), { recursive: true, mode: 0o700 })
-  // A health problem that names an address: an unreachable relay.
+  // The unreachable relay causes a health problem whose text names an address.
   const config = { ...faultsConfig(), name: 'kitchen', access: { local: [] },
     relay: { url: `http://${ADDRESS}:9` }, model_store: { store_path: join(home, 'store') } }
   return await startNode(t, {
@@ -42,7 +42,7 @@ async function disguised (t: Test): Promise<TestNode> {
   })
 }
 
-/** Existing ids for the routes of each resource. */
+/** Ids of existing resources for the routes' path parameters. */
 async function knownIds (node: TestNode): Promise<Record<string, string>> {
   const { instances, runners } = (await ask(node, '/state')).json as Record<string, Record<string, unknown>>
   const { devices } = (await ask(node, '/v1/devices')).json as { devices: { deviceId: string }[] }
@@ -52,7 +52,7 @@ async function knownIds (node: TestNode): Promise<Record<string, string>> {
   }
 }
 
-/** The answer of a GET route: all of it, or the beginning of a stream. */
+/** The answer of a GET route: the whole body, or the beginning of a stream. */
 async function said (node: TestNode, path: string, token: string | null): Promise<string> {
   const response = await open(node, path, { token })
   let text = JSON.stringify(response.headers)
@@ -68,7 +68,7 @@ async function said (node: TestNode, path: string, token: string | null): Promis
   return text
 }
 
-/** The whole replica of the state that a token may read. */
+/** The whole state replica that a token may read. */
 async function replica (t: Test, { url }: TestNode, token: string): Promise<string> {
   const doc = new Doc()
   const provider = new WebsocketProvider(`${url.replace('http', 'ws')}/state`, 'sync', doc, {

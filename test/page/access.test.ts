@@ -1,4 +1,4 @@
-// Every page is accessible: WCAG AA by axe, keyboard only, 360 and 1,600 px, light and dark.
+// Every page is accessible: WCAG AA by axe, by keyboard only, 360 and 1,600 px wide, light and dark.
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import t from 'tap'
@@ -13,14 +13,14 @@ const RULES = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa']
 
 interface Violation { id: string, help: string, nodes: { html: string, failureSummary: string }[] }
 
-/** Parts of the page in the menu, and their subpages. */
+/** The page parts in the menu, and their subpages. */
 const parts = (nodeId: string, menu: readonly string[]): string[] => [
   ...menu, `cluster/${nodeId}`, 'settings/plugins', 'settings/tokens', 'settings/members', 'settings/devices',
   'models/svc%2Fguide', 'playground/chat', 'playground/speech', 'happened/traces', 'happened/logs',
   'happened/metrics', 'happened/past', 'happened/ask', 'discovery/tts%401.0.0', 'nothing'
 ]
 
-/** Checks by axe, and that the page does not scroll sideways. */
+/** Checks a page with axe, and that it does not scroll sideways. */
 async function check (t: Test, page: Page, what: string): Promise<void> {
   await page.evaluate(axe)
   const run = `axe.run(document, { runOnly: ${JSON.stringify(RULES)} }).then((r) => r.violations)`
@@ -45,7 +45,7 @@ t.test('axe finds no violation, and the page does not scroll sideways', { skip }
       await go(part)
       await page.locator('main').getByText(/\w/).first().waitFor()
       await page.locator('.waiting').waitFor({ state: 'detached' })
-      // Followed streams have their first lines once they are live.
+      // Pages that follow a stream show their first lines only once they are live.
       if (/^happened(\/logs)?$/.test(part)) await page.getByText('live', { exact: true }).waitFor()
       await check(t, page, `${part} at ${width} px, ${colours}`)
     }

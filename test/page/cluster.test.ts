@@ -38,7 +38,7 @@ t.test('the page moves to another node when its own dies, and sends the token no
     page.on('websocket', (socket) => {
       t.notOk(socket.url().includes(first!.node.token), 'the token is in no address')
     })
-    // Addresses are shown only with a token: the page then knows the other nodes.
+    // The page learns the other nodes' addresses only with a token.
     await go(`cluster/${cluster.members[2]!.node.nodeId}`)
     await page.getByText(cluster.members[2]!.node.url).waitFor()
     await first!.kill()
@@ -46,11 +46,11 @@ t.test('the page moves to another node when its own dies, and sends the token no
     await page.getByText('Your token was not sent there: it is good at n1 only.').waitFor()
     await page.getByText(/^at n[23]$/).waitFor()
     t.ok(sent.every((origin) => origin === first!.node.url), 'the token went to its own node only')
-    // A part that was not open yet loads although the node that served the page is gone.
+    // A page part that was not open yet loads although the node that served the page is dead.
     await page.getByRole('link', { name: 'Models', exact: true }).click()
     await page.getByRole('list', { name: 'Models' }).getByRole('link', { name: 'svc/guide' }).waitFor()
     await page.getByRole('link', { name: 'Cluster', exact: true }).click()
-    // It is live there: new events appear.
+    // The page is live at the other node, so new events appear.
     const [one, other] = await page.getByText('at n3', { exact: true }).isVisible()
       ? [cluster.members[2]!, second!]
       : [second!, cluster.members[2]!]

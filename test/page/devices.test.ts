@@ -10,14 +10,14 @@ import type { Test } from 'tap'
 import type { TestNode } from '../node/kit.js'
 import type { View, ViewOptions } from './kit.js'
 
-/** No access without a credential, not even from this machine: a local browser is treated as a remote one. */
+/** Grants no access without a credential, so that a local browser is treated like a remote one. */
 const closed = { ...quiet, access: { local: [] } }
 const FORM = '[aria-label="Pair this device"]'
 
 const openPhone = async (t: Test, browser: Browser, node: TestNode, options: ViewOptions = {}) =>
   await openPage(t, browser, node, { width: 390, height: 844, shows: FORM, ...options })
 
-/** The operator's page with the pairing open. */
+/** Opens the pairing on the operator's page. */
 async function openPairing (t: Test, browser: Browser, node: TestNode): Promise<View> {
   const view = await openPage(t, browser, node, { token: node.token, shows: FORM, part: 'settings/devices' })
   await view.page.getByRole('button', { name: 'Let a device in' }).click()
@@ -28,7 +28,7 @@ async function openPairing (t: Test, browser: Browser, node: TestNode): Promise<
 const digitsOf = async ({ page }: View): Promise<string> =>
   await page.getByLabel('Six digits').textContent() ?? ''
 
-/** Pairs a phone; the operator confirms its digits, which differ from those of an earlier attempt. */
+/** Pairs a phone; the operator confirms its digits, which must differ from those of earlier attempts. */
 async function pair (view: View, operator: View, name: string): Promise<void> {
   const phone = view.page
   await phone.getByLabel('What this device is called').fill(name)
@@ -206,7 +206,7 @@ t.test('over TLS of the node\'s own: the page, its state, and pairing', { skip }
   const node = await startNode(t, { config: { ...closed, api: { tls: 'self' } } })
   t.match(node.url, /^https:/)
   const [, key] = /"fingerprint":"sha256\/\/([^"]+)"/.exec(node.child.stdout()) ?? []
-  // As a user who has accepted only this node's key.
+  // Simulates a user who has accepted only this node's key.
   const browser = await openBrowser(t, [`--ignore-certificate-errors-spki-list=${key}`])
   const phone = await openPhone(t, browser, node)
   const sockets: string[] = []

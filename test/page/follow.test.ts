@@ -8,7 +8,7 @@ import { openBrowser, openPage, skip } from './kit.js'
 import type { View } from './kit.js'
 
 const CHANGES = pick(12, 300)
-/** Time between two changes, ms: longer than one takes to arrive. */
+/** Time in ms between two changes, longer than a change takes to arrive. */
 const APART_MS = pick(50, 250)
 
 /** Records the wall time (ms) at which the page draws that a node is drained or no longer drained. */
@@ -42,10 +42,10 @@ t.test('a change on any of three nodes is drawn by two browsers', { skip }, asyn
     await sleep(APART_MS)
     sent.push(performance.timeOrigin + performance.now())
     const method = i % 2 === 0 ? 'PUT' : 'DELETE'
-    // Always drains the third node; the nodes take turns in receiving the request.
+    // The third node is drained and undrained; each node in turn receives the request.
     const answer = await ask(nodes[i % 3]!, '/nodes/n3/drain', { method, token: nodes[i % 3]!.token })
     t.equal(answer.status, 200)
-    // Otherwise the next change might overtake it on the screen.
+    // Waits, because the next change might otherwise overtake this one on the screen.
     await until('both have drawn it', async () =>
       (await Promise.all(views.map(drawnBy))).every(({ length }) => length > i + 1))
   }

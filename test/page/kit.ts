@@ -1,4 +1,4 @@
-/** The web page in a real Chromium, against real nodes. */
+/** Opens the web page of real nodes in a real Chromium. */
 import { accessSync, constants } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import { chromium } from 'playwright-core'
@@ -25,7 +25,7 @@ const executablePath = findChromium()
 export const skip = executablePath === undefined &&
   'needs Chromium (Debian: apt install chromium), or its path in SVC_TEST_CHROMIUM'
 
-/** A browser that closes with the test; `more`: additional arguments. */
+/** Starts a browser that closes at the end of the test; `more` are additional arguments. */
 export async function openBrowser (t: Test, more: readonly string[] = []): Promise<Browser> {
   const args = [
     // Chromium refuses to run as root inside its sandbox; containers have little shared memory.
@@ -39,26 +39,26 @@ export async function openBrowser (t: Test, more: readonly string[] = []): Promi
 
 export interface View {
   page: Page
-  /** Forbidden behaviour of the page: exceptions, refused scripts, console errors. */
+  /** Exceptions, refused scripts and console errors of the page, which must stay empty. */
   problems: string[]
-  /** Opens a part of the page, such as `models`. */
+  /** Opens a page part such as `models`. */
   go (part: string): Promise<void>
 }
 
 export interface ViewOptions {
-  /** Typed into the page's own form. */
+  /** Token to type into the page's sign-in form. */
   token?: string
   width?: number
   height?: number
   colours?: 'light' | 'dark'
   part?: string
-  /** Expected console errors: a killed node, a refused request. */
+  /** Console errors to ignore, such as those of a killed node or a refused request. */
   expected?: RegExp
-  /** Text that the open page shows; the state of the cluster by default. */
+  /** Text to wait for on the open page; the cluster's state by default. */
   shows?: string
 }
 
-/** The browser reports a refused or failed request on the console. */
+/** Console errors by which the browser reports a refused or failed request. */
 const OF_REQUESTS = /^Failed to load resource|WebSocket connection to/
 
 /** Opens the page of a node and waits until it shows the cluster. */

@@ -1,4 +1,4 @@
-// 200 nodes and 2,000 instances in the document, 50 changes a second: the page stays responsive.
+// The page stays responsive with 200 nodes, 2,000 instances and 50 changes a second.
 import { createServer } from 'node:http'
 import { once } from 'node:events'
 import t from 'tap'
@@ -43,7 +43,7 @@ function instance (i: number): object {
   } }
 }
 
-/** The /state of a cluster of that size. */
+/** /state of a cluster with 200 nodes and 2,000 instances. */
 function bigState (): Record<string, unknown> {
   const nodes = Array.from({ length: NODES }, (_, i) => `n${i}`)
   const edge = [{ sinkMultiaddr: null, session: true, rttMs: 0.4, bytesPerSecond: null }]
@@ -70,7 +70,7 @@ function framed (kind: number, update: Uint8Array): Uint8Array {
   return encoding.toUint8Array(encoder)
 }
 
-/** A server with the page's files and its own replica. `change` writes entries and notifies all clients. */
+/** Serves the page's files and a state replica. `change` writes entries and notifies all clients. */
 async function serve (t: Test): Promise<{
   url: string, change (entries: ReadonlyMap<string, unknown>): void
 }> {
@@ -146,11 +146,11 @@ t.test('200 nodes, 2,000 instances, 50 changes a second', { skip }, async (t) =>
   })
   t.comment(`${Math.round(perSecond)} frames a second, the longest ${Math.round(longestMs)} ms`)
 
-  // The last change is on the screen.
+  // Waits until the last change is on the screen.
   const renamed = { friendlyName: 'renamed', nodeInstallId: 'install-7', apiUrl: null }
   change(new Map([['nodeIdentities/n7', renamed]]))
   await page.getByRole('link', { name: /^renamed,/ }).waitFor()
-  // The ring shows all GPUs of a node together, its page each of them.
+  // The ring shows all GPUs of a node together, the node's page each of them.
   await page.locator('.topology').getByRole('link', { name: /^node 5,.*accelerator memory 50 %/ }).click()
   for (const used of ['6.0', '2.0']) await page.getByText(`${used} GiB of 8.0 GiB · busy 50 %`).waitFor()
   t.same(problems, [])

@@ -1,4 +1,4 @@
-// The page of the models: from a search on the hub to an answer, against real nodes and a stub hub.
+// The models page, from a search on the hub to an answer, with real nodes and a stub hub.
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import t from 'tap'
@@ -25,7 +25,7 @@ async function newHub (t: Test) {
     [SLOW]: { files: {
       'm-Q4_K_M.gguf': Buffer.concat([weights, Buffer.alloc(8 * MIB)]),
       'm-Q8_0.gguf': Buffer.concat([weights, Buffer.alloc(12 * MIB)]),
-      // Only llama.cpp's server reads images, and no node has it.
+      // Vision weights, which only llama-server reads; no node has that engine.
       'mmproj-m.gguf': weights
     } },
     'acme/tiny-torch': { files: { 'model.safetensors': 'x' } }
@@ -34,7 +34,7 @@ async function newHub (t: Test) {
   return hub
 }
 
-/** The current view has no violation of WCAG AA. */
+/** Checks that the current view has no WCAG AA violation. */
 async function judge (t: Test, page: Page, what: string): Promise<void> {
   await page.evaluate(axe)
   const found = await page.evaluate('axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", ' +
@@ -76,7 +76,7 @@ t.test('search, pull, place, ask, copy, purge and stop', { skip, timeout: 180_00
     await dialog.getByRole('button', { name: 'Pull 12.0 MiB' }).waitFor()
     t.equal(hub.sent(), 0, 'nothing was fetched')
     await dialog.getByRole('button', { name: 'Pull 12.0 MiB' }).click()
-    // Records every value that the bar shows.
+    // Records every value that the progress bar shows.
     const bar = page.getByRole('progressbar', { name: `Download of ${SLOW}` })
     await bar.waitFor()
     await page.evaluate(`window.shown = []; new MutationObserver(() => {
@@ -114,7 +114,7 @@ t.test('search, pull, place, ask, copy, purge and stop', { skip, timeout: 180_00
     await go(`models/${encodeURIComponent(CHAT)}`)
     await page.getByText('not placed').first().waitFor()
     await page.getByRole('button', { name: 'Place', exact: true }).click()
-    // With every node excluded, one click includes a node again.
+    // With all nodes excluded, a click includes a node again.
     await dialog.getByRole('button', { name: first!.name }).click()
     await dialog.getByRole('button', { name: second!.name }).click()
     const back = dialog.getByRole('button', { name: /^no longer exclude/ })

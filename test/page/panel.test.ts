@@ -1,4 +1,4 @@
-// A plugin named by svc.yaml adds a panel: it is shown in a frame that can reach only the page.
+// A plugin that svc.yaml names adds a panel, which is shown in a frame that can reach only the page.
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'

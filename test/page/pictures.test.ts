@@ -1,4 +1,4 @@
-// Pictures of the pages for the documents: SVC_TEST_PICTURES=1 npm run test:page -- rewrites docs/images.
+// Takes the pictures for the documents: SVC_TEST_PICTURES=1 npm run test:page -- rewrites docs/images.
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
@@ -24,7 +24,7 @@ t.test('a picture of each page', { skip }, async (t) => {
   for (const part of menu) {
     await go(part)
     await page.locator('.waiting').waitFor({ state: 'detached' })
-    // Some pages follow streams, so the network is never idle.
+    // A fixed wait, because some pages follow streams and the network is never idle.
     await page.waitForTimeout(2500)
     await page.screenshot({ path: join(folder, `${part}.png`) })
   }

@@ -1,4 +1,4 @@
-// The playground in a real Chromium plays and shows exactly the answers of the API.
+// The playground in a real Chromium plays and shows exactly what the API answers.
 import { readFile } from 'node:fs/promises'
 import { connect, createServer } from 'node:net'
 import t from 'tap'
@@ -34,7 +34,7 @@ t.test('speech plays while it is generated, and the download is the API\'s answe
   t.ok(heard.equals(await readBody(await open(node, '/v1/audio/speech', { body }))), `${heard.length} bytes`)
   await page.getByRole('img', { name: /Waveform of [\d.]+ s of sound/ }).waitFor()
   await page.getByText(/First sound after/).locator('..').getByText(/\d+ m?s/).waitFor()
-  // The player's duration matches the size of the sound: 16 kHz at 48 kbit/s.
+  // The player's duration must match the size of the audio: 48 kbit/s.
   const seconds = Number(await page.evaluate('document.querySelector("audio").duration'))
   t.ok(Math.abs(seconds - heard.length * 8 / 48_000) < 0.5, `${seconds} s`)
   await until('the sound plays', async () =>
@@ -91,16 +91,16 @@ t.test('a conversation branches, is compared, and survives a reload', { skip }, 
 
 interface Way {
   url: string
-  /** The part of the answer that was forwarded. */
+  /** The part of the answer that the proxy has forwarded. */
   through (): string
-  /** Closes every connection and forwards nothing any more. */
+  /** Closes every connection and stops forwarding. */
   cut (): void
 }
 
 /** One event of a stream that carries text. */
 const DELTA = /data: \{.*?"delta":\{.*?"content":("(?:[^"\\]|\\.)*")\}.*\n\n/g
 
-/** A proxy to a node that forwards this many pieces of an answer and then holds back the rest. */
+/** A proxy to a node that forwards `pieces` pieces of an answer and then holds back the rest. */
 async function holdingAfter (t: Test, pieces: number, to: () => string): Promise<Way> {
   const sockets = new Set<Socket>()
   let through = ''
@@ -116,7 +116,7 @@ async function holdingAfter (t: Test, pieces: number, to: () => string): Promise
       waiting += data.toString('latin1')
       const events = [...waiting.matchAll(DELTA)]
       const last = events[pieces - 1]
-      // Everything but the answer is forwarded at once.
+      // Everything except the answer's pieces is forwarded immediately.
       if (events.length === 0 && !waiting.includes('"delta"')) {
         near.write(data)
         waiting = ''
@@ -137,7 +137,7 @@ async function holdingAfter (t: Test, pieces: number, to: () => string): Promise
   return { url, through: () => through, cut }
 }
 
-/** Retries until the model answers at this node; it may still be placed. */
+/** Retries until the model, which may not be placed yet, answers at this node. */
 async function answerAt (node: TestNode): Promise<string> {
   const body = { model: 'svc/guide', temperature: 0, messages: [{ role: 'user', content: QUESTION }] }
   const answer = await until('an answer', async () => {
@@ -160,7 +160,7 @@ t.test('a node dies in the middle of an answer: the received part stays, and ano
     const { page, problems } = await openPage(t, browser, way, {
       part: 'playground/chat/svc%2Fguide', token: first!.node.token
     })
-    // With the token the page learned the addresses of the other nodes.
+    // With the token the page has learned the addresses of the other nodes.
     await page.goto(`${way.url}/#/cluster/${second!.node.nodeId}`)
     await page.getByText(second!.node.url).waitFor()
     await page.goto(`${way.url}/#/playground/chat/svc%2Fguide`)
@@ -200,7 +200,7 @@ const HOSTILE = `<img src=x onerror="window.pwned=1"><script>window.pwned=2</scr
 const x = '<b>'
 \`\`\``
 
-/** Server-sent events of an answer with these deltas. */
+/** An answer with these deltas as server-sent events. */
 const answerOf = (deltas: object[], finish: string): string => [
   ...deltas.map((delta) => ({ choices: [{ index: 0, delta, finish_reason: null }] })),
   { choices: [{ index: 0, delta: {}, finish_reason: finish }] }
@@ -216,7 +216,7 @@ t.test('hostile answers, tools and images', { skip }, async (t) => {
   const sent: Sent[] = []
   const asked: string[] = []
   page.on('request', (request) => { asked.push(request.url()) })
-  // No bundled model reads images or calls tools: this stub answers as such a model does.
+  // This stub answers like a model that reads images and calls tools, which no bundled model does.
   await page.route('**/v1/models', async (route) => {
     const list = await (await route.fetch()).json() as Models
     const guide = list.data.find(({ id }) => id === 'svc/guide')!

@@ -1,4 +1,4 @@
-// The short form that `npm test` runs: the page of one node in a real Chromium.
+// The part of the page tests that `npm test` runs: one node's page in a real Chromium.
 import t from 'tap'
 import { ask } from '../node/http.js'
 import { startNode } from '../node/kit.js'

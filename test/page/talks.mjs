@@ -1,4 +1,4 @@
-// A third-party plugin whose capabilities answer each chunk with a chunk; the page has no code for it.
+// A third-party plugin with capabilities that answer each chunk with a chunk and have no code in the page.
 import { definePlugin } from 'svc/plugin'
 
 const sound = {

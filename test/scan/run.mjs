@@ -10,13 +10,13 @@ import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 
 const VERSION = '4.32.5'
-/** Time limit for all requests, seconds. */
+/** Time limit in seconds for all requests of the scan. */
 const MOST_SECONDS = 480
 
 const here = fileURLToPath(new URL('.', import.meta.url))
 const program = fileURLToPath(new URL('../../dist/kernel/cli/main.js', import.meta.url))
 
-/** The path of schemathesis, installed if missing; undefined if that fails. */
+/** Path of schemathesis, which is installed if missing; undefined if the installation fails. */
 function schemathesis () {
   const cache = process.env.XDG_CACHE_HOME ?? join(homedir(), '.cache')
   const folder = join(cache, 'svc-test', `schemathesis-${VERSION}`)

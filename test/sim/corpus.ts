@@ -1,10 +1,10 @@
 import { readFileSync } from 'node:fs'
 import type { Plan } from './plan.js'
 
-/** A run that once failed: with the code before a fix, or with a mutant. */
+/** A run that once failed, either with the code before a fix or with a mutant. */
 export interface Case {
   readonly name: string
-  /** The mutant that fails in it; null for a defect of the real code. */
+  /** The mutant that fails in this run; null for a defect of the real code. */
   readonly mutant: string | null
   readonly plan: Plan
 }

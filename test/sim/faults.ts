@@ -21,7 +21,7 @@ const APPLY: { readonly [K in FaultKind]: (world: World, fault: Fault) => void }
   resign: (world) => { world.master()?.step((core) => { core.resign(world.now) }) }
 }
 
-/** Cuts every link between the nodes whose bit is set and the others. */
+/** Cuts every link between the nodes in the bit mask and the other nodes. */
 function split (world: World, { mask, hard }: Fault): void {
   const side = (i: number): number => (mask >> i) & 1
   world.nodes.forEach((a, i) => {
@@ -37,7 +37,7 @@ function between (world: World, { a, b, hard }: Fault, oneWay: boolean): void {
   world.cut(world.node(a), world.node(a + 1 + b % (n - 1)), hard ? 'reset' : 'hole', oneWay)
 }
 
-/** Adds the node `a` to the voters or removes it, wherever the command is entered. */
+/** Adds node `a` to the voters or removes it, by a command entered at node `b`. */
 function changeVoters (world: World, { a, b, at }: Fault): void {
   const { id } = world.node(a)
   const entry = world.node(b)

@@ -10,10 +10,10 @@ interface Stream {
   ends: number
 }
 
-/** Watches a run and records every breach of the invariants I1 to I8. */
+/** Watches a run and records every violation of the invariants I1 to I8. */
 export class Invariants {
   readonly violations: string[] = []
-  /** First answer to each acknowledged command. */
+  /** First receipt of each acknowledged command. */
   readonly acked = new Map<string, CommandReceipt>()
   readonly refused = new Map<string, string>()
   readonly streams = new Map<string, Stream>()
@@ -28,7 +28,7 @@ export class Invariants {
   readonly #accepted = new Map<SimNode, { durable: number, here: number, generation: number }>()
   readonly #digests = new Map<string, number>()
   readonly #entered = new Map<string, number>()
-  /** Sessions that a start of a node has left, even temporarily. */
+  /** Sessions that each start of a node has left, even temporarily. */
   readonly #left = new Set<string>()
 
   constructor (mode: SimMode, now: () => number) {
@@ -38,7 +38,7 @@ export class Invariants {
 
   breach (what: string): void { this.violations.push(`${what} @${Math.round(this.#now())}`) }
 
-  /** I1: one master per session id; with a majority also one master per term. */
+  /** I1: one master per session id; with a majority quorum also one master per term. */
   becameMaster (node: SimNode, { sid, term }: Leader): void {
     this.elections++
     this.lastElection = this.#now()
@@ -85,7 +85,7 @@ export class Invariants {
     else if (++known.ends > 1) this.breach(`I4 stream ${stream} ended ${known.ends} times`)
   }
 
-  /** Retries get the first answer: with a majority always, otherwise within its session. */
+  /** Retries get the first answer: always with a majority quorum, otherwise within a session. */
   answered (id: string, outcome: Outcome): void {
     if (!outcome.ok) {
       this.refused.set(id, outcome.code)
@@ -137,7 +137,7 @@ export class Invariants {
     }
   }
 
-  /** Checks the final state: I3, I4 and I6. */
+  /** Checks I3, I4 and I6 on the final state. */
   finish (nodes: readonly SimNode[]): void {
     const now = this.#now()
     const masters = nodes.filter((node) => node.isMaster)

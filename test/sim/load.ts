@@ -1,6 +1,6 @@
 import type { World } from './world.js'
 
-/** Commands, streams and directives, as clients and a master would send them, until `end`. */
+/** Sends commands, streams and directives, as clients and a master would, until `end`. */
 export class Load {
   readonly #world: World
   readonly #ids: string[] = []
@@ -22,7 +22,7 @@ export class Load {
     const id = `c${this.#count++}`
     this.#ids.push(id)
     this.command(id)
-    // The same command at two nodes at once, and an old one again, possibly in another session.
+    // The same command at two nodes simultaneously, or an old command again, possibly in another session.
     if (random() < 0.1) this.command(id)
     if (random() < 0.1) this.command(this.#ids[Math.floor(random() * this.#ids.length)]!)
     this.stream(`s${this.#count}`)

@@ -2,7 +2,7 @@ import type {
   ApplyResult, Entry, HardStateRecord, Log, LogPosition, NodeId, CommandReceipt
 } from '../../plugins/cluster/election/protocol.js'
 
-/** An entry, the digest of the log up to it, and the voters after it. */
+/** A log entry, with the digest of the log up to it and the voters after it. */
 export interface Logged extends Entry {
   readonly digest: number
   readonly voters: readonly NodeId[]
@@ -14,7 +14,7 @@ interface Body {
   readonly entries: readonly Logged[]
 }
 
-/** A node's disk. Survives its crashes. */
+/** A node's disk, which survives the node's crashes. */
 export interface Disk {
   hardState: HardStateRecord | null
   log: readonly Logged[]

@@ -8,7 +8,7 @@ import type { Mutant } from './mutants.js'
 
 const cases = corpus()
 
-/** Violations of a run with a mutant; an exception counts. */
+/** Violations of a run with a mutant; an exception counts as a violation. */
 function wrong (run: () => readonly string[]): readonly string[] {
   try { return run() } catch (error) { return [String(error)] }
 }

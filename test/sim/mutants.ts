@@ -1,12 +1,12 @@
 import { RULES } from '../../plugins/cluster/election/rules.js'
 import type { Changes } from './world.js'
 
-/** The algorithm without one of its rules. */
+/** The election algorithm without one of its rules. */
 export interface Mutant {
   readonly name: string
   /** The missing rule. */
   readonly without: string
-  /** The play that fails without it. */
+  /** The play that fails without the rule. */
   readonly shownBy: string
   readonly changes: Changes
 }

@@ -5,18 +5,18 @@ import type { Schedule } from './schedule.js'
  */
 export type Cut = 'hole' | 'reset'
 
-/** Chances of one message. */
+/** Probabilities that a message is lost, sent twice or late. */
 export interface Weather { readonly loss: number, readonly twice: number, readonly late: number }
 
-/** No randomness: for schedules written by hand. */
+/** No random disturbances, for handwritten schedules. */
 export const STILL: Weather = { loss: 0, twice: 0, late: 0 }
 export const CALM: Weather = { loss: 0.005, twice: 0.01, late: 0.02 }
 export const ROUGH: Weather = { loss: 0.05, twice: 0.05, late: 0.1 }
 
-/** Retries of a message while its path is a hole. */
+/** How often a message is resent while its path is a hole. */
 const RETRIES = 12
 
-/** Destination of a message. `gone` once the addressed start of the process is over. */
+/** Receiver of a message. `gone`: the process start to which the message was sent is over. */
 export interface Target { gone (): boolean, take (): void }
 
 /**

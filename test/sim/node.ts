@@ -8,7 +8,7 @@ import type { Schedule } from './schedule.js'
 
 export type DiskFault = 'good' | 'slow' | 'failing'
 
-/** Callbacks of a node. */
+/** What the simulated world learns from a node. */
 export interface Watcher {
   send (from: SimNode, to: NodeId, message: unknown): void
   terminal (node: SimNode, stream: string, why: StreamEnd): void
@@ -18,7 +18,7 @@ export interface Watcher {
   logChanged (node: SimNode): void
 }
 
-/** Creates a node's command log on its disk. `first`: the voters before any change of them. */
+/** Creates a node's command log on its disk. `first`: the initial voters. */
 export type MakeLog =
   (disk: Disk, first: readonly NodeId[], write: Write, changed: () => void) => Log
 
@@ -26,14 +26,14 @@ export interface NodeOptions {
   readonly quorum: QuorumSetting
   readonly voters: readonly NodeId[]
   readonly rules: Rules
-  /** A disk that confirms writes but stores no promise, only the number of starts. */
+  /** Whether the disk confirms writes but stores no promise, only the number of starts. */
   readonly forgetful: boolean
-  /** Chance that a good write takes up to 0.1 s, which widens the window between a promise and its answer. */
+  /** Probability that a good write takes up to 0.1 s, widening the gap between a promise and its answer. */
   readonly hiccups: number
   readonly log: MakeLog
 }
 
-/** A directive of a master to a worker: run this instance. */
+/** A master's order to a worker to run an instance. */
 export interface Directive { readonly token: Token, readonly sid: string, readonly instance: string }
 
 const SLOW_MS = 2500
@@ -46,13 +46,13 @@ export class SimNode {
   log: Log | null = null
   paused = false
   diskFault: DiskFault = 'good'
-  /** Number of starts; events of earlier starts are ignored. */
+  /** Number of starts; events addressed to earlier starts are ignored. */
   generation = 0
   /** Term of the last promise that the disk confirmed. */
   promised = 0
-  /** Instances that run here, with their session. */
+  /** Instances that run on this node, with their session. */
   readonly running = new Map<string, string>()
-  /** Connections that this side considers open. */
+  /** Nodes to which this node considers itself connected. */
   readonly peers = new Set<NodeId>()
   readonly #schedule: Schedule
   readonly #random: () => number
@@ -97,7 +97,7 @@ export class SimNode {
     this.#schedule.after(this.#random() * 200, loop)
   }
 
-  /** The process exits at once; unsent messages are lost, its disk survives. */
+  /** The process exits immediately; unsent messages are lost, its disk survives. */
   crash (): void {
     this.core = null
     this.generation++
@@ -126,7 +126,7 @@ export class SimNode {
     this.step((core) => { if (this.peers.delete(peer)) core.down(peer, this.#schedule.now) })
   }
 
-  /** One step of the process; deferred while it is paused. Messages leave when its writes are done. */
+  /** Runs a step of the process, deferred while paused. Messages leave when its writes are done. */
   step (act: (core: Election) => void): void {
     if (this.core === null) return
     if (this.frozen || this.#held.length > 0) this.#held.push(() => { this.#act(act) })

@@ -1,4 +1,4 @@
-/** A: `cluster.quorum: 1`. B: a majority of the voters. */
+/** Quorum setting of a run. A: `cluster.quorum: 1`. B: a majority of the voters. */
 export type SimMode = 'A' | 'B'
 
 export const FAULT_KINDS = [
@@ -7,9 +7,9 @@ export const FAULT_KINDS = [
 ] as const
 export type FaultKind = typeof FAULT_KINDS[number]
 
-/** One fault. `a`, `b` and `mask` depend on the kind: nodes, or a bit mask of one side. */
+/** One fault. `a`, `b` and `mask` depend on its kind: node numbers, or a bit mask of one side. */
 export interface Fault {
-  /** Virtual milliseconds. */
+  /** Virtual time in ms. */
   readonly at: number
   readonly kind: FaultKind
   readonly a: number
@@ -22,9 +22,9 @@ export interface Fault {
 /** All inputs of a run: the same plan gives the same run. */
 export interface Plan {
   readonly mode: SimMode
-  /** Nodes, 1 to 7. */
+  /** Number of nodes, 1 to 7. */
   readonly n: number
-  /** Initial voters, 1 to n. */
+  /** Number of initial voters, 1 to n. */
   readonly voters: number
   readonly seed: number
   readonly rough: boolean
@@ -33,9 +33,9 @@ export interface Plan {
   readonly faults: readonly Fault[]
 }
 
-/** Faults end and everything is healed, virtual milliseconds. */
+/** Virtual time in ms at which faults end and everything is healed. */
 export const HEALED = 60_000
-/** Time after that until the cluster must be healthy. */
+/** Virtual ms after HEALED within which the cluster must become healthy. */
 export const RECOVERY = 45_000
-/** No election in this last part of a run. */
+/** Virtual ms at the end of a run in which no election may occur. */
 export const QUIET = 10_000

@@ -1,7 +1,7 @@
 import { Scene } from './scene.js'
 import type { Play } from './scene.js'
 
-/** How long a master is away that restarts at once. */
+/** Milliseconds for which a restarting master is away. */
 const AWAY_MS = 150
 
 /** Disturbances that must not cause an election. */

@@ -2,7 +2,7 @@ import { Scene } from './scene.js'
 import type { Heartbeat } from '../../plugins/cluster/election/protocol.js'
 import type { Play } from './scene.js'
 
-/** Schedules in which an early draft of the algorithm failed. */
+/** Schedules in which early drafts of the election algorithm failed. */
 export const FLAWS: readonly Play[] = [
   {
     name: 'an append that was overtaken does not shorten the log',

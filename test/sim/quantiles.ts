@@ -5,7 +5,7 @@ export interface Quantiles {
   readonly max: number
 }
 
-/** Median, 95th percentile and maximum of some durations, whole milliseconds; 0 without any. */
+/** Median, 95th percentile and maximum of durations in whole ms; 0 for an empty list. */
 export function quantiles (durations: readonly number[]): Quantiles {
   const sorted = [...durations].sort((a, b) => a - b)
   const at = (q: number): number => {

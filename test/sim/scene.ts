@@ -14,7 +14,7 @@ type Which = (from: string, to: string, message: Message) => boolean
  */
 export class Scene {
   readonly world: World
-  /** Failed expectations. */
+  /** Messages of failed expectations. */
   readonly wrong: string[] = []
   #which: Which | null = null
   #caught: Caught[] = []
@@ -55,7 +55,7 @@ export class Scene {
   /** Holds back messages that match from now on. Replaces the previous filter. */
   catch (which: Which): void { this.#which = which }
 
-  /** Delivers messages again, except those caught before. */
+  /** Delivers new messages again; those held back before stay held. */
   pass (): void { this.#which = null }
 
   caught (kind: MessageKind): readonly Caught[] {
@@ -122,7 +122,7 @@ export class Scene {
   }
 }
 
-/** A schedule with its expectation. */
+/** A named schedule with its expectations. */
 export interface Play {
   readonly name: string
   /** Returns the violations; empty if all rules hold. */

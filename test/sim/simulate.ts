@@ -17,7 +17,7 @@ export interface Result {
   readonly failovers: readonly number[]
 }
 
-/** Breaches after which a run is stopped. */
+/** Number of violations after which a run is stopped. */
 const ENOUGH = 3
 const HICCUPS = 0.02
 

@@ -13,17 +13,17 @@ import type { Plan } from './plan.js'
 
 export interface WorldOptions extends Pick<Plan, 'mode' | 'n' | 'voters' | 'seed' | 'newer'> {
   readonly weather: Weather
-  /** Chance that a write is delayed. */
+  /** Probability that a write is delayed. */
   readonly hiccups: number
 }
 
-/** Inspects every message in flight; a message that it accepts does not arrive. */
+/** Inspects every message in flight; a message for which it returns true is dropped. */
 export type Intercept = (from: SimNode, to: SimNode, message: Message) => boolean
 
-/** Replacements of the code under test. */
+/** Replacements for parts of the simulated system. */
 export interface Changes {
   readonly rules?: Partial<Rules>
-  /** Disks that forget promises. */
+  /** Whether disks forget promises. */
   readonly forgetful?: boolean
   /** Replaces the stand-in for the control document. */
   readonly log?: MakeLog
@@ -31,7 +31,7 @@ export interface Changes {
 
 const listed: MakeLog = (disk, first, write, changed) => new LogTwin(disk, first, write, changed)
 
-/** A worker acts for the master it follows, if its disk holds the vote of that term. */
+/** Whether a worker acts for a master: it follows the master, and its disk holds the promise of that term. */
 const follows = ({ leader, promised }: SimNode, { token: { term, master } }: Directive): boolean =>
   leader !== null && leader.term === term && leader.master === master && promised === term
 
@@ -43,7 +43,7 @@ export class World {
   readonly nodes: readonly SimNode[]
   readonly check: Invariants
   messages = 0
-  /** Takes messages out; null for none. */
+  /** Drops messages; null for none. */
   intercept: Intercept | null = null
   /** Milliseconds from a fault that removed a healthy cluster's master to the next master. */
   readonly failovers: number[] = []
@@ -72,7 +72,7 @@ export class World {
 
   get now (): number { return this.schedule.now }
 
-  /** The node by its number, modulo their count. */
+  /** The node with this number, modulo the number of nodes. */
   node (i: number): SimNode { return this.nodes[i % this.nodes.length]! }
 
   master (): SimNode | undefined { return this.nodes.find((node) => node.isMaster) }
@@ -83,7 +83,7 @@ export class World {
     for (const other of this.nodes) if (other !== node) this.connect(node, other)
   }
 
-  /** The others notice at once, unless their path to it is cut. */
+  /** Crashes a node; other nodes notice immediately, unless their path to it is cut. */
   crash (node: SimNode): void {
     if (!node.up) return
     this.#masterGoes(node)
@@ -123,7 +123,7 @@ export class World {
     })
   }
 
-  /** Retries every pair that is not connected. */
+  /** Tries to connect every pair of nodes that is not connected. */
   reconnect (): void {
     for (const a of this.nodes) {
       for (const b of this.nodes) {
@@ -144,12 +144,12 @@ export class World {
     })
   }
 
-  /** Delivers a message without ordering: for schedules written by hand. */
+  /** Delivers a message without ordering, for handwritten schedules. */
   deliver (from: SimNode, to: SimNode, message: unknown): void {
     to.step((core) => { core.receive(from.id, message, this.now) })
   }
 
-  /** Any fault ends the measurement of the one before, whose effects it would mix with. */
+  /** Ends the measurement of a previous fault, because the effects of two faults would mix. */
   faultBegins (): void { this.#masterLostAt = null }
 
   #masterGoes (node: SimNode): void {

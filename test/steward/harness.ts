@@ -1,4 +1,4 @@
-/** Breaks a cluster in one way after the other, asks the steward for the cause, and runs its remedy. */
+/** Breaks a cluster in one way after another, asks the steward for the cause, and runs its remedy. */
 import { appendFileSync, mkdirSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { ask } from '../node/http.js'
@@ -13,20 +13,20 @@ export interface Outcome {
   readonly name: string
   readonly kind: 'fault' | 'fact' | 'healthy' | 'not broken'
   readonly verdicts: readonly Verdict[]
-  /** A healthy cluster was called faulty. */
+  /** Whether the steward called a healthy cluster faulty. */
   readonly claimed: boolean
-  /** The remedy that was run, a command or a sentence. */
+  /** The remedy that was run, a command or a sentence; null if none was. */
   readonly ran: string | null
-  /** A failure outside the answers. */
+  /** A failure of the test itself, not of an answer. */
   readonly trouble: string | null
   /** Each question with its answer. */
   readonly transcript: readonly object[]
 }
 
-/** Transcripts of `playGroup`. */
+/** File of transcripts that `playGroup` writes. */
 export const transcripts = join(root, '.tap/steward/transcripts.jsonl')
 
-/** Runs a `svc …` command as an operator would at that host; ignores other text. */
+/** Runs a `svc …` command as an operator of that host would; ignores other text. */
 export async function runAt (host: Host, command: string): Promise<void> {
   const words = (command.match(/"[^"]*"|\S+/g) ?? []).map((word) => word.replace(/^"(.*)"$/, '$1'))
   if (words[0] !== 'svc') return
@@ -35,7 +35,7 @@ export async function runAt (host: Host, command: string): Promise<void> {
   if (status !== 0) throw new Error(`${command} ends with ${status}: ${stderr.slice(0, 300)}`)
 }
 
-/** Asks in each wording, the last one through the command line. */
+/** Asks the question in each wording, the last one through the command line. */
 async function answersTo (fault: Fault): Promise<(Answered | null)[]> {
   const answers: (Answered | null)[] = []
   for (const [i, question] of fault.ask.entries()) {
@@ -80,7 +80,7 @@ Promise<string | null> {
   return command
 }
 
-/** One scenario from its fault to its end. */
+/** Plays one scenario from its fault to its repair. */
 export async function play<R> (t: Test, of: string, { name, break: broken }: Scenario<R>, rig: R):
 Promise<Outcome> {
   let fault: Fault
@@ -126,7 +126,7 @@ function shown (answer: Answered | null): object {
   }
 }
 
-/** All scenarios of a group that `wanted` selects. */
+/** Plays all scenarios of a group that `wanted` selects. */
 export async function playGroup (t: Test, made: Group, wanted: (name: string) =>
 boolean): Promise<Outcome[]> {
   const outcomes: Outcome[] = []
@@ -143,7 +143,7 @@ boolean): Promise<Outcome[]> {
   return outcomes
 }
 
-/** Answers per verdict, and the reported shares. */
+/** Number of answers per verdict, and the shares to report. */
 export function sumsOf (outcomes: readonly Outcome[]): {
   counts: Record<string, number>, rightShare: number, wrongAndSureShare: number, claimed: string[] } {
   const all = outcomes.flatMap(({ verdicts }) => verdicts)
@@ -154,7 +154,7 @@ export function sumsOf (outcomes: readonly Outcome[]): {
     claimed: outcomes.filter(({ claimed }) => claimed).map(({ name }) => name) }
 }
 
-/** A line for each scenario, then the sums. */
+/** A table with a line for each scenario, followed by the sums. */
 export function table (outcomes: readonly Outcome[]): string {
   const marks: Record<Verdict, string> = { right: '+', unsure: '?', wrong: '-', 'wrong and sure': '!',
     'no command': 'c', 'no answer': '0' }

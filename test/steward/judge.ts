@@ -1,9 +1,9 @@
-/** Judges answers. Pure. */
+/** Judges the steward's answers. Pure. */
 import type { Answered, Cause, Fault, Truth, Verdict } from './types.js'
 
-/** Facts of an answer that are searched for each cause: facts further down do not count. */
+/** Number of leading facts that are searched for a cause; later facts do not count. */
 const FIRST = 2
-/** Remedies of an answer that are searched. */
+/** Number of leading remedies that are searched. */
 const REMEDIES = 3
 
 /** Whether the answer names the cause, in its sentence or its first facts. */
@@ -17,11 +17,11 @@ export function namesCause (answer: Answered, cause: Cause, first = FIRST): bool
       codes.includes(code) && has([text, ...about].join(' ')))
 }
 
-/** Whether the answer reports a problem other than `besides`. */
+/** Whether the answer reports a problem whose code is not in `besides`. */
 export const reportsProblem = ({ facts }: Answered, besides: readonly string[] = []): boolean =>
   facts.some(({ level, code }) => (level === 'fail' || level === 'warn') && !besides.includes(code))
 
-/** Whether the answer states the truth. */
+/** Whether the answer states the true condition of the cluster. */
 export function statesTruth (answer: Answered, truth: Truth): boolean {
   if (truth.kind === 'healthy') return !reportsProblem(answer, truth.besides)
   if (truth.kind === 'fault') {
@@ -31,14 +31,14 @@ export function statesTruth (answer: Answered, truth: Truth): boolean {
   return truth.says.every((pattern) => pattern.test(text))
 }
 
-/** The first command or sentence of the remedies that matches; null without one. */
+/** The first command or sentence among the remedies that matches; null if none does. */
 export function proposed ({ remedies }: Answered, command: RegExp): string | null {
   const first = remedies.slice(0, REMEDIES)
   const commands = first.flatMap((text) => [...text.matchAll(/`([^`]+)`/g)].map(([, one]) => one!))
   return commands.find((one) => command.test(one)) ?? first.find((one) => command.test(one)) ?? null
 }
 
-/** The verdict on the text; whether the command fixes the fault is seen when it runs. */
+/** The verdict on the text of an answer; only running the command shows whether it fixes the fault. */
 export function judge (answer: Answered | null, { truth, mend }: Pick<Fault, 'truth' | 'mend'>): Verdict {
   if (answer === null) return 'no answer'
   if (!statesTruth(answer, truth)) {

@@ -1,4 +1,4 @@
-/** Cut or slow links and skewed clocks; nodes behind proxies. */
+/** Scenarios with cut or slow links and skewed clocks; nodes behind proxies. */
 import { skewed } from '../node/cluster-kit.js'
 import { until } from '../node/kit.js'
 import { follower, live, lostNode, stopGently, allLinked } from './rig.js'

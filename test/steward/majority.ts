@@ -1,4 +1,4 @@
-/** Three nodes of which a majority decides. */
+/** Scenarios on three nodes with a majority quorum. */
 import { until } from '../node/kit.js'
 
 import { lostNode, startRig } from './rig.js'

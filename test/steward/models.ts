@@ -1,4 +1,4 @@
-/** Models that were never placed, were stopped, wait, do not start or do not fit. */
+/** Scenarios with models that were never placed, were stopped, wait, do not start or do not fit. */
 import { askWithin, homeOf, instance, instancesOf, openFrames, place, placeOn, removing,
   view } from '../node/instances-kit.js'
 import { until } from '../node/kit.js'
@@ -33,7 +33,7 @@ const anew = (rig: Rig, model: string, before: () => void = () => {}): ExpectedR
   holds: async () => { await answers(rig.members, model) }
 })
 
-/** Counts the failures of a model from now on. */
+/** Returns a function that counts the model's failures since this call. */
 async function newFailures (rig: Rig, model: string): Promise<() => Promise<number>> {
   const ids = async (): Promise<string[]> => (await view(rig.n(1).node)).instanceFailures
     .filter(({ modelId }) => modelId === model).map(({ instanceId }) => instanceId)
@@ -276,7 +276,7 @@ const scenarios: Scenario<Rig>[] = [
   }
 ]
 
-/** A model whose runners do not start; the node has retried and given up. */
+/** A model whose runners do not start, after the node has given up retrying. */
 async function notStarting (rig: Rig, how: 'exit' | 'stuck'): Promise<Fault> {
   const failures = await newFailures(rig, TINY)
   rig.weak.starts(TINY, how)

@@ -1,4 +1,4 @@
-/** Nodes that die, stop, hang, are cut off or do not start; three nodes, each behind a proxy. */
+/** Scenarios with nodes that die, stop, hang, are cut off or do not start; three nodes behind proxies. */
 import { rmSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { ask } from '../node/http.js'
@@ -10,7 +10,7 @@ import type { Member } from '../node/cluster-kit.js'
 import type { Rig } from './rig.js'
 import type { Fault, Scenario } from './types.js'
 
-/** A dead member, restarted at its host. */
+/** Fault of a dead member, whose remedy is a restart on its host. */
 async function gone (rig: Rig, member: Member, ask: Fault['ask']): Promise<Fault> {
   const rest = rig.members.filter((m) => m !== member && m.up)
   await rig.agreed({ on: rest, live: rest.length })
@@ -256,7 +256,7 @@ const scenarios: Scenario<Rig>[] = [
   }
 ]
 
-/** The first node of that name runs; starts the second one under it. */
+/** Starts a second node under a name that a running node has. */
 async function startAs (member: Member, name: string): Promise<void> {
   await member.start({ args: ['--name', name] })
 }

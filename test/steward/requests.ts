@@ -1,4 +1,4 @@
-/** Failed requests, asked about by id or by model; two nodes. */
+/** Scenarios with failed requests, asked about by id or by model; two nodes. */
 import { does, report, TTS } from '../node/engine.js'
 import { ask, call, open, refusal, readBody } from '../node/http.js'
 import { decodeFrames } from '../../plugins/capabilities/frames/frames.js'

@@ -1,4 +1,4 @@
-/** Clusters to break: their models, and the conditions that scenarios wait for. */
+/** Clusters that scenarios break, their models, and the conditions that scenarios wait for. */
 import { copyFileSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { stringify } from 'yaml'
@@ -16,7 +16,7 @@ import type { Cause } from './types.js'
 export interface Weak {
   /** Value of `plugins.NAME.module`. */
   readonly module: string
-  /** Sets how runners of a model start from now on. */
+  /** Sets how the model's runners start from now on. */
   starts (modelId: string, how: 'fine' | 'exit' | 'stuck'): void
 }
 
@@ -58,7 +58,7 @@ export default definePlugin({
   }
 }
 
-/** A cluster with such models. */
+/** A cluster with the models of a weak plugin. */
 export interface Rig extends Cluster {
   readonly weak: Weak
   /** The member called n1, n2, … */
@@ -85,7 +85,7 @@ Promise<Rig> {
   return { ...cluster, weak, n: (number) => cluster.members[number - 1]! }
 }
 
-/** `plugins` of svc.yaml with such models and without autoplacement. */
+/** `plugins` of svc.yaml with the models of a weak plugin and without autoplacement. */
 export const pluginsOf = (weak: Weak, plugins: Settings = {}): Settings => ({
   acme: { module: weak.module }, placement: { autoplace: [] }, ...plugins
 })
@@ -122,7 +122,7 @@ export async function removeAll (rig: Cluster, model: string): Promise<void> {
   }
 }
 
-/** The name of the first broken link of a model's chain, or null. */
+/** The name of the first broken link in a model's chain, or null. */
 export const brokenLink = async (at: { node: TestNode }, model: string): Promise<string | null> =>
   ((await askWithin(at.node, `/models/${model}/availability`)).json as
     { broken_link: string | null }).broken_link
@@ -141,7 +141,7 @@ export const answers = async (on: readonly { node: TestNode }[], model: string):
   await chainAt(on, model, null)
 }
 
-/** Hours and minutes of a time in UTC. */
+/** Hours and minutes in UTC of a time. */
 export const hourMinute = (ms: number): string => new Date(ms).toISOString().slice(11, 16)
 
 /** svc.yaml as text, for scenarios with a typo in it. */
@@ -150,19 +150,19 @@ export const yamlOf = (config: object): string => stringify(config)
 /** A node that is not the master. */
 export const follower = async (rig: Rig): Promise<Member> => (await rig.agreed()).others[0]!
 
-/** Causes that name lost nodes. */
+/** Causes that name these lost nodes. */
 export const lostNode = (...names: string[]): Cause[] => names.map((name) => (
   { codes: ['node_lost'], names: [name],
     says: /lost|gone|down|stopped|dead|no sign of life|not (reached|live|running)/i }))
 
-/** Stops the process with SIGTERM and waits for its exit. */
+/** Stops a member's process with SIGTERM and waits for its exit. */
 export async function stopGently (member: Member): Promise<void> {
   process.kill(member.node.child.pid, 'SIGTERM')
   await member.node.child.ended
   await member.kill()
 }
 
-/** Waits until all agree and every link is open. */
+/** Waits until all members agree and every link is open. */
 export async function allLinked (rig: Rig): Promise<unknown> {
   await rig.agreed()
   return await until('every link', async () =>

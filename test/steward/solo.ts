@@ -1,4 +1,4 @@
-/** One node whose settings, plugins, disk and tokens are changed. */
+/** Scenarios on one node whose settings, plugins, disk and tokens are changed. */
 import { spawnSync } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -58,7 +58,7 @@ const fault = (solo: Solo, ask: Fault['ask'], causes: readonly Cause[], more: Pa
     at: [solo.host], ask, truth: { kind: 'fault', causes }, repair: async () => { await solo.with() }, ...more
   })
 
-/** Switches a plugin off; the remedy switches it on, and the node is restarted. */
+/** Switches a plugin off; the remedy switches it on and restarts the node. */
 const off = (plugin: string, ask: Fault['ask']): Scenario<Solo> => ({
   name: `the plugin ${plugin} is off`,
   break: async (solo) => {
@@ -83,7 +83,7 @@ async function isOn (solo: Solo, plugin: string): Promise<boolean> {
   return plugins.find(({ name }) => name === plugin)?.enabled === true
 }
 
-/** A node that reports a health code; `right` fixes it. */
+/** A scenario of a node that reports a health code; `right` fixes the cause. */
 const ill = (name: string, code: string, settings: Settings, ask: Fault['ask'],
   command: RegExp): Scenario<Solo> => ({
   name,
@@ -104,7 +104,7 @@ interface Token { token: string, record: { id: string } }
 const tokenOf = async (solo: Solo, body: object): Promise<Token> =>
   (await ask(solo.host.node, '/v1/tokens', { body })).json as Token
 
-/** A request with a token is refused; asked about that token. */
+/** A refused request with a token, and a question about that token. */
 async function refused (solo: Solo, label: string, codes: string[], says: RegExp): Promise<Fault> {
   const ask: Fault['ask'] = [`why is the token ${label} refused?`,
     `clients with the token ${label} get an error, why`, `token ${label} 401?`]

@@ -17,7 +17,7 @@ import type { Place, Site } from '../node/staging-kit.js'
 import type { Fault, Scenario } from './types.js'
 
 const SANE = sparing(64 * MIB)
-/** More than any disk has free. */
+/** Requires more free space than any disk has. */
 const TOO_MUCH = sparing(2 ** 50)
 
 interface Stores extends Site { hub: FakeHub, first: Place, second: Place, t: Test }
@@ -46,7 +46,7 @@ const stored = async ({ nodes }: Stores, modelId: string): Promise<void> => {
     (await Promise.all(nodes.map((one) => copiesOf(one, modelId)))).every((copies) => copies.length > 0))
 }
 
-/** A failed download; it succeeds once the hub is well again. */
+/** A failed download, which succeeds once the hub works again. */
 const failedPull = (name: string, modelId: string, faults: object, says: RegExp,
   command: RegExp): Scenario<Stores> => ({
   name,
@@ -262,7 +262,7 @@ const scenarios: Scenario<Stores>[] = [
   }
 ]
 
-/** Restarts a node with its previous settings and these. */
+/** Restarts a node with additional settings. */
 async function again (site: Stores, node: Place, env = {}, config = {}): Promise<void> {
   await node.kill()
   await node.start(config, env)

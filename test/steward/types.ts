@@ -6,7 +6,7 @@ export interface Host { readonly name: string, readonly home: string, readonly n
 
 /** A cause that an answer must name. */
 export interface Cause {
-  /** Any of these codes. */
+  /** Codes of which the answer must have one. */
   readonly codes: readonly string[]
   /** Names and ids that must all occur in the same fact or in the diagnosis. */
   readonly names: readonly string[]
@@ -26,7 +26,7 @@ export interface ExpectedRemedy {
   readonly holds: () => Promise<unknown>
 }
 
-/** The truth about the cluster. `causes`: all of them. `says`: patterns that the answer must match. */
+/** The true condition of the cluster. `causes`: all causes. `says`: patterns that the answer must match. */
 export type Truth =
   | { readonly kind: 'fault', readonly causes: readonly Cause[] }
   | { readonly kind: 'fact', readonly says: readonly RegExp[] }
@@ -35,15 +35,15 @@ export type Truth =
 
 /** An injected fault, and the questions about it. */
 export interface Fault {
-  /** The asked hosts, in rotation. */
+  /** The hosts to ask, in rotation. */
   readonly at: readonly Host[]
-  /** The third one is terse, or has a typo. */
+  /** Wordings of the question; the third one is terse, or has a typo. */
   readonly ask: readonly [string, string, string]
   readonly truth: Truth
   readonly mend?: ExpectedRemedy
   /** Undoes the fault if no answer did, or if no remedy is expected. */
   readonly repair?: () => Promise<unknown>
-  /** Token of the questions; the operator's by default. */
+  /** Token for the questions; the operator's by default. */
   readonly token?: string
 }
 
@@ -54,7 +54,7 @@ export interface Scenario<R> {
   readonly break: (rig: R, t: Test) => Promise<Fault>
 }
 
-/** Sequential scenarios that share a cluster: each is undone before the next begins. */
+/** Scenarios that share a cluster and run in sequence; each is undone before the next begins. */
 export interface Group<R = unknown> {
   readonly name: string
   readonly needs: (t: Test) => Promise<R>
@@ -64,7 +64,7 @@ export interface Group<R = unknown> {
 /** A group with its rig type erased. */
 export const group = <R>(made: Group<R>): Group => made as unknown as Group
 
-/** The judged parts of an answer. */
+/** The parts of an answer that are judged. */
 export interface Answered {
   readonly diagnosis: string
   readonly sure: boolean

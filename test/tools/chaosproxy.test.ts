@@ -7,7 +7,7 @@ import type { AddressInfo, Socket } from 'node:net'
 import type { Test } from 'tap'
 import type { ChaosProxy, ProxyOptions } from './chaosproxy.js'
 
-/** One end of a connection, with its received bytes. */
+/** One end of a connection, with the bytes that it has received. */
 interface End { socket: Socket, got (): Buffer, text (): string, ended (): boolean, closed (): boolean,
   error (): string | undefined }
 
@@ -23,7 +23,7 @@ function watch (socket: Socket): End {
     ended: () => ended, closed: () => closed, error: () => error }
 }
 
-/** A target, a proxy before it, and connections through it as pairs of ends. */
+/** Starts a target and a proxy in front of it; opens connections through the proxy as pairs of ends. */
 async function bench (t: Test, options: Partial<ProxyOptions> = {}): Promise<{
   proxy: ChaosProxy, pair (): Promise<{ client: End, server: End }>, dial (): Promise<End>
 }> {

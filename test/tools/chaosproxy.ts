@@ -6,7 +6,7 @@ import type { Rule } from './flow.js'
 
 export type { Rule } from './flow.js'
 
-/** `up` is from the client to the target. */
+/** Direction of traffic; `up` is from the client to the target. */
 export type Direction = 'up' | 'down'
 export type Directions = Direction | 'both'
 
@@ -37,19 +37,19 @@ export interface ChaosProxy {
    * future connections.
    */
   shape (rule: Rule, direction?: Directions, from?: string): void
-  /** A black hole: nothing passes or is refused; held bytes arrive late. */
+  /** A black hole: traffic is neither delivered nor refused; held bytes arrive after `heal`. */
   cut (from?: string, direction?: Directions): void
-  /** Removes every rule for all connections, or those for one name; held bytes are forwarded. */
+  /** Removes every rule for all connections, or those for one name; forwards the held bytes. */
   heal (from?: string): void
-  /** Closes open connections with RST at both ends. */
+  /** Closes open connections with RST at both ends; returns their number. */
   reset (from?: string): number
-  /** The target disappears silently: the client's end stays open and silent. */
+  /** The target disappears silently, so the client's end stays open without traffic. */
   halfOpen (from?: string): number
   /** Inverts the n-th byte (from 0) that passes from now on in open connections. */
   corrupt (direction: Direction, n?: number, from?: string): number
   /** Drops the next `bytes` in open connections and forwards the rest. */
   drop (direction: Direction, bytes: number, from?: string): number
-  /** True: new connections are closed with RST at once. */
+  /** Whether new connections are closed with RST immediately. */
   refuse (on: boolean): void
   close (): Promise<void>
 }
@@ -58,7 +58,7 @@ const EVERYONE = '*'
 const both = (direction: Directions): readonly Direction[] => direction === 'both'
   ? ['up', 'down'] : [direction]
 
-/** Rules by name and direction; those for one name override those for all. */
+/** Rules by name and direction; a rule for one name overrides a rule for all. */
 class Rules {
   readonly #rules = new Map<string, Rule>()
 

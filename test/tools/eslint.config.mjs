@@ -47,7 +47,7 @@ export default tseslint.config(
       '@typescript-eslint/unbound-method': 'off',
       '@typescript-eslint/no-base-to-string': 'off',
       '@typescript-eslint/restrict-template-expressions': 'off',
-      // A forwarded abort reason may be anything, as may a driver's rejection.
+      // A forwarded abort reason may have any type, as may the rejection of a database driver.
       '@typescript-eslint/only-throw-error': 'off',
       '@typescript-eslint/prefer-promise-reject-errors': 'off',
       '@typescript-eslint/no-this-alias': 'off',

@@ -1,21 +1,21 @@
 /** One direction of a proxied connection: forwards bytes from one socket to another, or disturbs them. */
 import type { Socket } from 'node:net'
 
-/** Disturbances of one direction. */
+/** The disturbances of one direction. */
 export interface Rule {
-  /** Delay of each byte. */
+  /** Delay in ms of each byte. */
   latencyMs?: number
   bytesPerSecond?: number
-  /** Nothing passes, including the ends of connections. */
+  /** Holds back everything, including the ends of connections. */
   cut?: boolean
 }
 
-/** Above this, reading pauses, as with a full TCP window. */
+/** Number of held bytes above which reading pauses, as with a full TCP window. */
 const HELD_BYTES = 256 * 1024
 
 interface Piece { bytes: Buffer, due: number }
 
-/** How a source ended: FIN, or RST. */
+/** How the source ended its direction: with FIN or RST. */
 type End = 'fin' | 'rst'
 
 export class Flow {
@@ -29,10 +29,10 @@ export class Flow {
   #draining = false
   #swallowing = false
   #timer: NodeJS.Timeout | undefined
-  /** Bytes until the one to corrupt; negative: none. */
+  /** Number of bytes before the one to corrupt; negative if none will be. */
   #spoilIn = -1
   #toDrop = 0
-  /** When the bandwidth allows the next byte, ms. */
+  /** Time in ms at which the bandwidth limit allows the next byte. */
   #freeAt = 0
 
   constructor (source: Socket, sink: Socket, rule: () => Rule, count: (bytes: number) => void) {
@@ -116,7 +116,7 @@ export class Flow {
   }
 
   #send (first: Piece, bytesPerSecond: number | undefined): void {
-    // About fifty slices per second, so that a limit shapes the stream and does not stop it.
+    // About fifty slices per second, so that a bandwidth limit slows a stream evenly without stalls.
     const size = bytesPerSecond === undefined ? first.bytes.byteLength : Math.max(1, bytesPerSecond / 50 | 0)
     const slice = first.bytes.subarray(0, size)
     first.bytes = first.bytes.subarray(slice.byteLength)

@@ -1,9 +1,9 @@
-/** The heap of another Node process after a full garbage collection. */
+/** Measures the heap of another Node process after a full garbage collection. */
 import { fileURLToPath } from 'node:url'
 import { WebSocket } from 'ws'
 import { until } from '../node/kit.js'
 
-/** Environment of a process for `heapOf`: the port of its inspector. */
+/** Environment with which a process must start for `heapOf`; sets the port of its inspector. */
 export const inspectable = (port: number): Record<string, string> => ({
   NODE_OPTIONS: `--import=${fileURLToPath(new URL('inspect.mjs', import.meta.url))}`,
   TEST_INSPECT_PORT: `${port}`
@@ -35,7 +35,7 @@ export async function heapOf (pid: number, port: number): Promise<number> {
     ws.send(JSON.stringify({ id, method }))
   })
   try {
-    // The second collection frees the objects released by finalizers of the first.
+    // Collects twice, because finalizers of the first collection release further objects.
     await ask(1, 'HeapProfiler.collectGarbage')
     await ask(2, 'HeapProfiler.collectGarbage')
     return (await ask(3, 'Runtime.getHeapUsage')).usedSize ?? Number.NaN

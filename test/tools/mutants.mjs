@@ -6,7 +6,7 @@ import { spawnSync } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 
-/** Each area with its tested files and their tests. */
+/** Areas of the product with their tested files and their tests. */
 const AREAS = {
   election: ['plugins/cluster/election/', 'plugins/cluster/test/', /^election/, 'test/sim/sim.test.ts'],
   planner: ['plugins/placement/planner/', 'plugins/placement/test/', /^(planner|memory-fit)/],
@@ -15,7 +15,7 @@ const AREAS = {
   guards: ['kernel/http/', 'kernel/test/', /^(connection-limiter|origin|callers|http|tokens)/]
 }
 
-/** The area, the file, the replaced text, and its replacement. */
+/** Area, file, text to replace, and its replacement. */
 const MUTANTS = [
   ['election', 'rules.ts', 'yes >= needed ? \'won\' : expired', 'yes > needed ? \'won\' : expired'],
   ['election', 'rules.ts', 'if (refused) return \'lost\'\n', ''],

@@ -7,10 +7,10 @@ import type { Lan } from './netns.js'
 
 const why = available()
 
-/** An echo server on a machine; prints "ready" once it listens. */
+/** Source of an echo server for one machine; prints "ready" once it listens. */
 const ECHO = 'require("net").createServer((s) => { s.on("error", () => {}); s.pipe(s) })' +
   '.listen(7000, () => console.log("ready"))'
-/** Connects, then sends a line each 50 ms and prints the echoes. */
+/** Source of a client that sends a line every 50 ms and prints the echoes. */
 const TALK = 'const s = require("net").connect(7000, process.argv[1]); let n = 0; ' +
   'setInterval(() => s.write(n++ + "\\n"), 50); s.pipe(process.stdout)'
 
@@ -65,7 +65,7 @@ t.test('machines that are cut from each other', { skip: why ?? false }, async (t
   t.notMatch(spawnSync('ip', ['link'], { encoding: 'utf8' }).stdout, new RegExp(`svc${process.pid}`))
 })
 
-/** True if a TCP connection to the echo server of an address opens within a second. */
+/** Whether a TCP connection to the echo server at an address opens within a second. */
 function reaches (address: string): boolean {
   const code = 'const s = require("net").connect(7000, process.argv[1], () => process.exit(0)); ' +
     's.on("error", () => process.exit(1)); setTimeout(() => process.exit(1), 1000)'

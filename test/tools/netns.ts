@@ -7,23 +7,23 @@ import { spawnSync } from 'node:child_process'
 import type { Test } from 'tap'
 
 const NOBODY = '02:00:00:00:00:01'
-/** The name of an interface may have 15 characters. */
+/** Name of the bridge; Linux limits interface names to 15 characters. */
 const LAN = `svc${process.pid}`
 
-/** A small LAN. Machines are counted from 1. */
+/** A small LAN. Machines are numbered from 1. */
 export interface Lan {
   readonly machines: number
   /** The address of a machine; 0 is the test itself. */
   address (machine: number): string
   /** Prefix of a command that runs on that machine. */
   on (machine: number): readonly string[]
-  /** A black hole between two machines, both ways. */
+  /** Drops all traffic between two machines, in both directions. */
   cut (a: number, b: number): void
   heal (a: number, b: number): void
   /** Cuts one machine from all others; the test still reaches it. */
   isolate (machine: number): void
   rejoin (machine: number): void
-  /** Pulls the machine's cable: not even the test reaches it. */
+  /** Disconnects the machine completely; not even the test reaches it. */
   unplug (machine: number): void
   plug (machine: number): void
 }
@@ -57,7 +57,7 @@ function probe (): string | undefined {
   return problem === null ? undefined : `no network namespaces here (${problem})`
 }
 
-/** Creates a LAN that is removed with the test. Throws with the message of `ip`. */
+/** Creates a LAN that is removed at the end of the test. Throws with the error output of `ip`. */
 export function createLan (t: Pick<Test, 'teardown'>, machines: number): Lan {
   const subnet = `10.77.${process.pid % 250 + 1}`
   const address = (machine: number): string => `${subnet}.${machine === 0 ? 254 : machine}`

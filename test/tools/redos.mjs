@@ -11,9 +11,9 @@ import ts from 'typescript'
 const require = createRequire(import.meta.url)
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const KEPT = `${root}.tap/redos.json`
-/** Time limit per expression, ms; the same seed gives the same judgement. */
+/** Time limit per expression in ms; the fixed seed makes the results reproducible. */
 const OPTIONS = { timeout: 300_000, randomSeed: 1 }
-/** Minimum time of recheck's attack text if its guess is right, ms: mostly seconds. */
+/** Minimum ms of recheck's attack text that confirm a guessed problem; most real ones take seconds. */
 const SLOW_MS = 500
 
 export function expressionsIn (path, text) {
@@ -35,7 +35,7 @@ export function expressionsIn (path, text) {
     } else if (isCall(node) && node.expression.getText() === 'RegExp') {
       add(node, textOf(node.arguments?.[0]), textOf(node.arguments?.[1]) ?? '')
     } else if (ts.isPropertyAssignment(node) && node.name.getText() === 'pattern') {
-      // Ajv compiles the patterns of schemas with this flag.
+      // Ajv compiles schema patterns with the flag `u`.
       add(node, textOf(node.initializer), 'u')
     }
     ts.forEachChild(node, visit)
@@ -46,7 +46,7 @@ export function expressionsIn (path, text) {
 
 const isCall = (node) => ts.isNewExpression(node) || ts.isCallExpression(node)
 
-/** `linear`, else the problem. */
+/** `linear`, or a description of the problem. */
 export function judge ({ pattern, flags }) {
   const { checkSync } = require('recheck/lib/browser.js')
   const { status, complexity, attack, error, checker } = checkSync(pattern, flags, OPTIONS)
@@ -65,7 +65,7 @@ function msOf (expression, text) {
   return performance.now() - startedMs
 }
 
-/** Judgements of expressions by their text, on one thread per processor. */
+/** Judges expressions in parallel, on one thread per processor; returns the results by expression text. */
 async function judgeAll (expressions) {
   const judged = {}
   const next = expressions.values()

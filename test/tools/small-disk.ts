@@ -5,7 +5,7 @@ import { join } from 'node:path'
 
 interface Teardown { teardown (fn: () => void): unknown }
 
-/** Skip reason of a test with a small disk; false if one can be mounted. */
+/** Skip reason of tests that need a small disk; false if one can be mounted. */
 export const noSmallDisk: string | false = ((): string | false => {
   const root = process.getuid?.() === 0
   if (!root || process.platform !== 'linux') return 'only root on Linux mounts disks'
@@ -18,9 +18,9 @@ export const noSmallDisk: string | false = ((): string | false => {
 
 export interface SmallDisk {
   readonly path: string
-  /** Leaves `leave` bytes free, or none. */
+  /** Fills the disk until `leave` bytes are free; completely without `leave`. */
   fill (leave?: number): void
-  /** Removes the files of `fill`. */
+  /** Removes the files that `fill` created. */
   free (): void
 }
 

@@ -9,7 +9,7 @@ const spare = Number(process.env.TEST_SPARE_BYTES)
 fs.statfs = async (path) => {
   const found = await statfs(path)
   const free = found.bavail * found.bsize
-  // Below the reserve nothing fits, except for the event log.
+  // Below the reserve, report too little space for anything except the event log.
   const shown = free < spare ? Math.min(free, KEPT / 2) : free + KEPT - spare
   return { ...found, bavail: Math.floor(shown / found.bsize) }
 }

@@ -1,7 +1,7 @@
 // Runs test files one after the other in this process:
 // node together.mjs FILE ...
-// Loading the product takes longer than most files, and it is loaded once here. A comment with the name and
-// time of each file follows it, so that the runner can separate them.
+// Loading the product takes longer than most files, and happens only once here. A comment with the name and
+// time of each file follows its output, so that the runner can separate the files.
 import { performance } from 'node:perf_hooks'
 import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'

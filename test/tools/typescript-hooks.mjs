@@ -21,7 +21,7 @@ export async function compiled (path) {
     tsconfigRaw: { compilerOptions: { verbatimModuleSyntax: true } }
   })
   mkdirSync(dirname(to), { recursive: true })
-  // Two processes may compile one file at once; each renames a complete file into place.
+  // Two processes may compile a file at the same time, so each writes aside and renames a complete file.
   const aside = `${to}.${process.pid}`
   writeFileSync(aside, code)
   utimesSync(aside, atime, mtime)

@@ -1,5 +1,5 @@
-// Writes the weight of each word for each sheet for gen.py, as the search counts it, but without pairs and
-// nearest patterns:
+// Writes the weight of each word for each sheet, which gen.py reads. Weights are those of the search without
+// its word pairs and nearest patterns:
 // node --import ./test/tools/typescript.mjs teacher.mjs SHEETS.json OUT.json
 import { readFileSync, writeFileSync } from 'node:fs'
 import { wordGroups } from '../../../plugins/chat/guide/index.ts'

@@ -3,16 +3,16 @@
 // words. (Jiampojamarn, Kondrak and Sherif 2007, "Applying many-to-many alignments ... to letter-to-phoneme
 // conversion".)
 
-/** letters in a piece, phones in a piece; a silent pair is two silent pieces */
+/** possible [letters, phones] counts of a piece; two silent letters are two silent pieces */
 const SHAPES = [[1, 1], [1, 0], [1, 2], [2, 1], [2, 2]]
-/** pieces of two letters are more expensive, else the longest pieces always win */
+/** prior per shape; pieces of two letters must cost more, because otherwise the longest pieces always win */
 const PRIOR = [1, 0.5, 0.3, 0.3, 0.02]
 const ITERATIONS = 8
 
 /** stress is ignored during alignment: it would triple the number of pieces without a benefit */
 const plain = (phone) => phone < 25 ? phone : 25 + Math.floor((phone - 25) / 3)
 
-/** key of letters [i, i+l) with phones [j, j+p) */
+/** key of the piece that maps letters [i, i+l) to phones [j, j+p) */
 function pieceKey (word, i, l, j, p) {
   const a = word.letters[i]
   const b = l > 1 ? word.letters[i + 1] : 0
@@ -21,7 +21,7 @@ function pieceKey (word, i, l, j, p) {
   return ((a * 27 + b) * 64 + x) * 64 + y
 }
 
-/** calls visit(i, j, shape, key) for every piece that can end at each cell, cells in order */
+/** calls visit(i, j, shape, key) for every piece that can end at cell (i, j), in cell order */
 function eachPiece (word, visit) {
   const n = word.letters.length
   const m = word.plain.length
@@ -67,7 +67,7 @@ function expectation (words, weight) {
   return counts
 }
 
-/** the best cut of one word: list of [letters, phones] lengths, or undefined if none exists */
+/** the best cut of one word: a list of [letters, phones] counts; undefined if the word cannot be cut */
 function bestCut (word, weight) {
   const width = word.plain.length + 1
   const size = (word.letters.length + 1) * width

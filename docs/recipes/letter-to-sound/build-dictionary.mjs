@@ -1,9 +1,9 @@
 // node build-dictionary.mjs [OUT]: npm's cmu-pronouncing-dictionary -> data/dictionary.bin
 //
 // Words of letters and apostrophes with their first pronunciation, sorted, in blocks of 16. Inside a block
-// each word keeps only what differs from the word before it:
+// each word is stored as its difference from the word before:
 //   byte: letters shared with the word before | letters ... | phone codes, each + 128 | 0
-// The first word of a block shares nothing, so a block decodes alone. The whole is compressed with brotli.
+// The first word of a block shares nothing, so a block decodes alone. The file is compressed with brotli.
 // Head: uint32 LE number of words, number of blocks, then the byte offset of every block.
 import { writeFileSync } from 'node:fs'
 import { brotliCompressSync, constants } from 'node:zlib'
@@ -18,7 +18,7 @@ function sharedPrefix (a, b) {
   return n
 }
 
-/** the uncompressed file */
+/** returns the file content before compression */
 export function pack (entries) {
   const words = Object.keys(entries).filter((word) => /^[a-z']+$/.test(word)).sort()
   const bytes = []

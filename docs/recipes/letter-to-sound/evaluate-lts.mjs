@@ -10,7 +10,7 @@ import { encode, isHeldOut, PHONES } from './phones.mjs'
 
 const front = new URL('../../../plugins/capabilities-tts/text/', import.meta.url)
 
-/** Node 20 does not run TypeScript: the modules are stripped of their types into a temporary folder. */
+/** Compiles the modules into a temporary folder, because Node 20 does not run TypeScript. */
 async function load () {
   const folder = mkdtempSync(join(tmpdir(), 'lts-'))
   const compilerOptions = { module: ts.ModuleKind.ESNext, target: ts.ScriptTarget.ES2022 }
@@ -48,7 +48,7 @@ for (const [key, value] of Object.entries(dictionary)) {
 }
 const words = [...references.keys()].slice(0, Number(process.argv.find((each) => /^\d+$/.test(each)) ?? 1e9))
 const { readLetters, bySuffix, lookUp } = await load()
-// --derive: suffixes first, as in use, from a dictionary without the held-out words
+// --derive tries suffix rules first, as the product does, with a dictionary that lacks the held-out words
 const known = (word) => isHeldOut(word) ? undefined : lookUp(word)
 const derive = process.argv.includes('--derive')
 const read = (word) => (derive ? bySuffix(word, known) : undefined) ?? readLetters(word)

@@ -47,17 +47,14 @@ export class Ngrams {
   }
 }
 
-/** node ids from short to long n-grams */
+/** node ids sorted by n-gram length, shortest first */
 function byDepth (model) {
   const levels = Array.from({ length: model.order + 1 }, () => [])
   for (let id = 0; id < model.parent.length; id++) levels[model.depth[id]].push(id)
   return levels
 }
 
-/**
- * lower orders count how many different symbols precede, except after the begin mark, which has no
- * predecessor
- */
+/** lower orders count the distinct preceding symbols, except after the begin mark, which nothing precedes */
 function continuationCounts (model, levels, begin) {
   for (const id of levels.flat()) {
     if (model.depth[id] > 1) model.suffix[id] = model.child(model.suffix[model.parent[id]], model.symbol[id])
@@ -80,7 +77,7 @@ function discounts (counts, level) {
   return [0, 1 - 2 * y * n[2] / n[1], 2 - 3 * y * n[3] / n[2], 3 - 4 * y * n[4] / n[3]]
 }
 
-/** probability of every n-gram (prob) and back-off weight of every history (bow), both plain numbers */
+/** probability of every n-gram (prob) and back-off weight of each history (bow), plain numbers, not logs */
 export function smooth (model, begin) {
   const levels = byDepth(model)
   const counts = continuationCounts(model, levels, begin)
@@ -117,7 +114,7 @@ export function thin (model, { levels, prob, bow }, budget) {
     const backed = bow[model.parent[id]] * prob[model.suffix[id]]
     gain[id] = model.count[id] * Math.abs(Math.log(prob[id]) - Math.log(backed))
   }
-  // A history is at least as useful as its best continuation, which cannot be stored without it.
+  // A continuation cannot be stored without its history, so a history is at least as useful as its best one.
   for (let k = model.order; k > 3; k--) {
     for (const id of levels[k]) gain[model.parent[id]] = Math.max(gain[model.parent[id]], gain[id])
   }
@@ -130,7 +127,7 @@ export function thin (model, { levels, prob, bow }, budget) {
   return keep
 }
 
-/** back-off weights that make every history sum to one again after thinning */
+/** recomputes the back-off weights after thinning, so that the probabilities of each history sum to one */
 export function renormalise (model, { levels, prob }, keep) {
   const stays = new Float64Array(prob.length)
   const lower = new Float64Array(prob.length)

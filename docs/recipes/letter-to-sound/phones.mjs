@@ -21,7 +21,7 @@ export function encode (pronunciation) {
   })
 }
 
-/** FNV-1a, 32 bits: selects the held-out words without a random generator */
+/** FNV-1a, 32 bits; selects the held-out words reproducibly, without a random generator */
 export function hash (word) {
   let h = 0x811c9dc5
   for (let i = 0; i < word.length; i++) h = Math.imul(h ^ word.charCodeAt(i), 0x01000193) >>> 0

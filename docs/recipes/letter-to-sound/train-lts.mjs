@@ -1,10 +1,10 @@
 // node train-lts.mjs [OUT] [ORDER] [NGRAMS]: learns letter-to-sound from npm's cmu-pronouncing-dictionary.
 // Takes about a minute and 2 GB of memory; the same dictionary gives the same file.
 //
-// File, compressed with brotli: uint32 LE number of pieces P and of nodes N, then for each piece
+// File format, compressed with brotli: uint32 LE number of pieces P and of nodes N, then for each piece
 // "letters, 0, phone codes, 0", then planes of N bytes each in breadth-first order of the trie of n-grams:
 // number of children low, high; piece low, high; -ln(probability) * 16; -ln(back-off weight) * 16 + 32.
-// Piece 0 is the begin of a word, piece 1 its end. Children of one node are sorted by piece.
+// Piece 0 is the beginning of a word, piece 1 its end. Children of one node are sorted by piece.
 import { writeFileSync } from 'node:fs'
 import { brotliCompressSync, constants } from 'node:zlib'
 import { dictionary } from 'cmu-pronouncing-dictionary'
@@ -17,7 +17,7 @@ const [, , out = shipped, order = '7', budget = '235000'] = process.argv
 const RARE_PIECE = 4
 const log = (line) => process.stderr.write(line + '\n')
 
-/** words with regular letters: no letter-by-letter abbreviations, no apostrophes */
+/** words of letters with regular spelling; excludes spelled-out abbreviations and words with apostrophes */
 function trainingWords () {
   const words = []
   for (const [key, pronunciation] of Object.entries(dictionary)) {
@@ -28,7 +28,7 @@ function trainingWords () {
   return words
 }
 
-/** names every piece, drops words with pieces seen fewer than RARE_PIECE times; piece numbers start at 2 */
+/** numbers the pieces from 2, and drops words with a piece that occurs fewer than RARE_PIECE times */
 function toSequences (words) {
   const count = new Map()
   for (const word of words) {
@@ -48,7 +48,7 @@ function toSequences (words) {
   return { names, sequences }
 }
 
-/** remaining nodes, breadth first, children sorted by piece */
+/** the nodes left after thinning, breadth first, children sorted by piece */
 function breadthFirst (model, keep) {
   const children = new Map()
   for (let id = 1; id < keep.length; id++) {

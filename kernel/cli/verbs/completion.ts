@@ -15,7 +15,7 @@ export const completion: Verb = {
   }
 }
 
-/** Deadline of the node's names, ms: the user waits at the prompt. */
+/** Time limit in ms for the node to list names, since the user waits at the prompt. */
 const ANSWER_MS = 1000
 
 interface Live {
@@ -57,7 +57,7 @@ export const completeWords: Verb = {
   }
 }
 
-/** Names from a running node or svc.yaml, read on demand. */
+/** Names for completion from a running node or svc.yaml, read on demand. */
 export interface Names {
   plugins: () => Promise<string[]>
   capabilities: () => Promise<string[]>
@@ -70,7 +70,7 @@ export interface Names {
 
 type Options = readonly (readonly [flags: string, description: string])[]
 
-/** Completions of the last word, which may be empty. Names that cannot be read are missing. */
+/** Completions for the last word, which may be empty. Names that cannot be read are left out. */
 export async function candidates (
   words: readonly string[], verbs: readonly KnownVerb[], globals: Options, names: Names
 ): Promise<string[]> {
@@ -96,7 +96,7 @@ async function possible (
   return verbs.filter(({ name }) => name.startsWith(`${plain[0]!} `)).map(({ name }) => name.split(' ')[1]!)
 }
 
-/** The verb at the start of the words; two words take precedence over one. */
+/** The verb that the words start with; a two-word verb takes precedence over a one-word verb. */
 function findVerb (plain: readonly string[], verbs: readonly KnownVerb[]): KnownVerb | undefined {
   const two = plain.slice(0, 2).join(' ')
   return verbs.find(({ name }) => name === two) ?? verbs.find(({ name }) => name === plain[0])
@@ -112,7 +112,7 @@ function needsValue (word: string | undefined, options: Options): boolean {
   return options.some(([flags]) => takesValue(flags) && flags.split(/[ ,]+/).includes(word))
 }
 
-/** The kinds of names, by the names of arguments and option values. */
+/** Kinds of names to complete, by the names of arguments and option values. */
 const KINDS = [
   [/\bmodel\b/, 'models'], [/\binstance\b/, 'instances'], [/\bnode\b/, 'nodes'],
   [/id@version/, 'capabilities']
@@ -123,7 +123,7 @@ async function namesFor (what: string, names: Names): Promise<string[]> {
   return (await Promise.all(kinds.map(([, kind]) => names[kind]().catch(() => [])))).flat()
 }
 
-/** Values of an option, by its name and that of its value: `--node <id>`, `--exclude <node...>`. */
+/** Completions for an option value, by the flag and the value's name: `--node <id>`, `--exclude <node>`. */
 async function valuesOf (flag: string, options: Options, names: Names): Promise<string[]> {
   const [flags = ''] = options.find(([flags]) => flags.split(/[ ,]+/).includes(flag)) ?? []
   return await namesFor(flags, names)
@@ -144,5 +144,5 @@ async function argumentsOf (verb: KnownVerb, at: number, names: Names): Promise<
   return verb.name === 'completion' ? SHELLS : []
 }
 
-/** Each script calls `svc complete-words` with the words up to the cursor. */
+/** Shells with a completion script, which calls `svc complete-words` with the words up to the cursor. */
 const SHELLS = ['bash', 'zsh', 'fish']

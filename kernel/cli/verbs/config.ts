@@ -54,7 +54,7 @@ export const get: Verb = {
   }
 }
 
-/** The entries of the file, with the variables and options of the running node instead of our own. */
+/** Config entries from the file, with the running node's variables and options instead of this process's. */
 async function withThoseOfNode (ctx: VerbContext, own: Entry[], key?: string): Promise<Entry[]> {
   const under = key === undefined ? [] : parsePath(key) ?? [key]
   const overrides = (entry?: Entry): boolean => entry?.origin === 'env' || entry?.origin === 'flag'
@@ -77,7 +77,7 @@ function originOf (entry: Entry, file: string | null): string {
   return entry.origin === 'default' ? 'default' : `${entry.origin} ${entry.source ?? ''}`.trim()
 }
 
-/** A list or map in YAML, `[read, invoke]`; undefined for anything else. */
+/** Parses a list or map in YAML such as `[read, invoke]`; undefined for anything else. */
 function parseYaml (text: string, schema: JsonSchema): unknown {
   const { value: { value, ...more }, problems } = readConfigText(`value: ${text}`, null)
   const whole = problems.length === 0 && Object.keys(more).length === 0

@@ -46,7 +46,7 @@ function list ({ out, err }: VerbContext, plugins: readonly Listed[]): void {
   for (const { why } of plugins) if (why !== null) err.line(plain(why))
 }
 
-/** The plugins that start or stop along with one that svc.yaml switches. Throws CliError. */
+/** Plugins that start or stop together with the named one. Throws CliError. */
 function follows (installation: Installation, name: string, enabled: boolean): {
   manifest: Manifest, along: string[], stillOff: string | null
 } {
@@ -74,7 +74,7 @@ function turning (enabled: boolean): Verb {
         : follows(installation, name, enabled)
       const { file, ...effect } = installation === undefined
         ? { file: null, ...await turn(ctx, name, enabled) }
-        // Enabled is the default; if written out, it would forbid disabling its requirements.
+        // Enabling removes the setting: an explicit `true` would forbid disabling the plugin's requirements.
         : await apply(ctx, installation, `plugins.${name}.enabled`, enabled ? undefined : false,
             options['config'])
       if (out.json) {
@@ -99,7 +99,7 @@ export const enable = turning(true)
 
 export const disable = turning(false)
 
-/** Additions of a plugin that the operator should see before it runs. */
+/** What a plugin adds that the operator should see before enabling it. */
 export function asksFor (manifest: Manifest): string[] {
   const routes = Object.values(manifest.routes ?? {})
     .map((r) => `${r.method} ${r.url} (authority ${r.authority ?? 'none'})`)

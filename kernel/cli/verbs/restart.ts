@@ -2,7 +2,7 @@ import { nameOf } from '../cluster-state.js'
 import type { ClusterState } from '../cluster-state.js'
 import type { Verb, VerbContext } from '../verb.js'
 
-/** A node drains for 10 s and starts in a few. */
+/** Seconds to wait for the restart; a node drains for 10 s and starts in a few seconds. */
 const BACK_SECONDS = 60
 
 export default {
@@ -19,7 +19,7 @@ export default {
   }
 } satisfies Verb
 
-/** The id of the node's next process. Throws CliError: 4 at the timeout, 130 at Ctrl-C. */
+/** Waits for the restarted node and returns its new id. Throws CliError: 4 at the timeout, 130 at Ctrl-C. */
 async function untilBack (ctx: VerbContext, before: ClusterState, old: string): Promise<string> {
   const seconds = ctx.wait ?? BACK_SECONDS
   const late = ctx.fail(4, `${nameOf(before, old)} has not come back within ${seconds} s; its log has the ` +

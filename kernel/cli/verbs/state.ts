@@ -58,7 +58,7 @@ function print (
 
 export type Changes = Readonly<Record<string, unknown>>
 
-/** The keys whose values differ, with their new values; null for removed ones. Pure. */
+/** Keys whose values differ, with the new values; null for removed keys. Pure. */
 export function changesBetween (
   before: ReadonlyMap<string, unknown>, after: ReadonlyMap<string, unknown>
 ): Changes {
@@ -74,7 +74,7 @@ function short (value: unknown): string {
   return text.length > MAX_WIDTH ? `${text.slice(0, MAX_WIDTH - 1)}…` : text
 }
 
-/** Lines for people about a changed key: added (+), changed (~) and removed (-) entries of a map. Pure. */
+/** Describes a changed key in lines for people: added (+), changed (~) and removed (-) map entries. Pure. */
 export function describeChange (key: string, before: unknown, after: unknown): string {
   if (!isObject(after) || !isObject(before)) return `${key}: ${short(after)}`
   const marks = [...new Set([...Object.keys(before), ...Object.keys(after)])].flatMap((id) => {

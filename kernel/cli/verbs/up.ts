@@ -11,9 +11,9 @@ import type { Address, LaunchOptions } from '../../boot/launcher.js'
 import type { SvcNode } from '../../boot/node.js'
 import type { Verb, VerbContext } from '../verb.js'
 
-/** A node that has not stopped by then is killed, ms. */
+/** Milliseconds for a node to stop before it is killed. */
 const STOP_LIMIT_MS = 14_500
-/** One Ctrl-C may arrive twice: from the terminal and from the launcher. */
+/** Milliseconds within which two signals are one Ctrl-C, sent by both the terminal and the launcher. */
 const SAME_SIGNAL_MS = 500
 
 const DEFAULT_PORT = 52415
@@ -57,7 +57,7 @@ function readFlags (ctx: VerbContext, options: Record<string, unknown>): Flags {
   }
 }
 
-/** The address to listen on, without loading plugins; null for an unusual svc.yaml: the node then binds. */
+/** Address to listen on, without loading plugins; null for an unusual svc.yaml, so that the node binds. */
 async function wantedAddress ({ io: { env }, home }: VerbContext, flags: Flags): Promise<Address | null> {
   const named = flags.config ?? env['SVC_CONFIG'] ?? ''
   const file = named !== '' || await access(join(home, 'svc.yaml')).then(() => true, () => false)
@@ -77,7 +77,7 @@ async function apiSection (env: NodeJS.ProcessEnv, home: string, flag?: string):
   return raw.problems.length === 0 && typeof api === 'object' && api !== null ? api : {}
 }
 
-/** `setting`: the source of the address, if not --host and --port. */
+/** `setting`: name of the setting that gave the address; undefined for --host and --port. */
 function inUse (ctx: VerbContext, code: string, { host, port }: Address, setting?: string): Error {
   const members = setting === undefined ? '' : 'for members '
   if (code !== 'EADDRINUSE') {
@@ -89,7 +89,7 @@ function inUse (ctx: VerbContext, code: string, { host, port }: Address, setting
     `port ${port} ${members}is in use by ${holderOf(port)}; stop it, or choose another port with ${change}`)
 }
 
-/** Writes the name to svc.yaml, for later starts without `--name`. */
+/** Writes the node's name to svc.yaml, so that later starts need no `--name`. */
 async function keepName (ctx: VerbContext, name: string, config: string | undefined): Promise<void> {
   const { changeSetting, installationOf } = await import('../installed.js')
   const installation = await installationOf(ctx, config)
@@ -102,15 +102,15 @@ async function keepName (ctx: VerbContext, name: string, config: string | undefi
   }
 }
 
-/** Runs the node in this process until it is stopped; resolves to the exit status. */
+/** Runs the node in this process until it stops; resolves to the exit status. */
 async function serve (ctx: VerbContext, flags: Flags): Promise<number> {
   const { env } = ctx.io
   const fds = [env[launcherEnv.fd], env[launcherEnv.fd6]].filter((fd) => (fd ?? '') !== '').map(Number)
   const launcher = env[launcherEnv.pid]
   const starts = Number(env[launcherEnv.starts] ?? 1)
-  // The launcher outlives restarts of the node.
+  // The launcher's pid, since the launcher outlives restarts of the node.
   const pid = Number(env[launcherEnv.pid] ?? process.pid)
-  // Runners and plugins must not inherit the variables of this process.
+  // Deleted so that runners and plugins do not inherit these variables.
   for (const name of [...Object.values(launcherEnv), 'SVC_JOIN']) Reflect.deleteProperty(process.env, name)
   endWithLauncher()
   const told = untilTold()
@@ -154,14 +154,14 @@ async function boot (
   })
 }
 
-/** Without setpriv, the end of the channel to the launcher ends the node. */
+/** Stops the node when the channel to the launcher closes, for systems without setpriv. */
 function endWithLauncher (): void {
   if (process.channel == null) return
   process.once('disconnect', () => { process.exit(1) })
   process.channel.unref()
 }
 
-/** Resolves with the first stop signal; a later Ctrl-C ends the process at once. */
+/** Resolves at the first stop signal; a later Ctrl-C ends the process immediately. */
 function untilTold (): Promise<NodeJS.Signals> {
   return new Promise((resolve) => {
     let first: number | undefined
@@ -175,13 +175,13 @@ function untilTold (): Promise<NodeJS.Signals> {
   })
 }
 
-/** Prints where the node listens: on stdout at the first start, on stderr after a restart. */
+/** Prints the node's address, on stdout at the first start and on stderr after a restart. */
 async function announce (
   ctx: VerbContext, node: SvcNode, { url, pid, starts }: { url: string, pid: number, starts: number }
 ): Promise<void> {
   for (const warning of node.warnings) ctx.err.line(`${ctx.err.paint('yellow', 'warning:')} ${warning}`)
   if (node.joined) ctx.err.line('joined the cluster; `svc nodes` lists its nodes')
-  // With `logging.enabled` stdout carries only JSON.
+  // With `logging.enabled`, stdout may contain only JSON.
   const out = node.logsJson ? ctx.err : ctx.out
   if (starts > 1) {
     ctx.err.line(`restarted: ${url} (node ${node.nodeId}, pid ${process.pid})`)
@@ -204,7 +204,7 @@ function aboutTls ({ tls }: SvcNode): string[] {
   ]
 }
 
-/** Lines to paste, from the bundled plugins. */
+/** Example commands from the bundled plugins, for the user to paste. */
 function firstSteps (
   { home, io }: VerbContext, plugins: readonly Plugin[], { url, tls }: SvcNode
 ): string[] {

@@ -2,7 +2,7 @@ import { readFileSync, statSync } from 'node:fs'
 import { identityFrom, IdentityError } from './identity.js'
 import type { IdentityFiles, IdentitySource } from './identity.js'
 
-/** The operator's key and certificates, reread after a change of a file or of a link to it. */
+/** Identity from the operator's key and certificate files, reread when a file or a link to one changes. */
 export function identityInFiles (files: IdentityFiles, now: () => number): IdentitySource {
   let seen: string | undefined
   return {
@@ -16,7 +16,7 @@ export function identityInFiles (files: IdentityFiles, now: () => number): Ident
   }
 }
 
-/** Changes with the file. */
+/** A string that changes when the file changes. */
 function stateOf (path: string): string {
   try {
     const { ino, size, mtimeMs, mode } = statSync(path)
@@ -26,7 +26,7 @@ function stateOf (path: string): string {
   }
 }
 
-/** A group may read the secret, since some systems share certificates so; other users may not. */
+/** Throws for a secret that other users may read; a group may, since some systems share certificates so. */
 function read (path: string, secret: boolean): string {
   try {
     if (!secret || (statSync(path).mode & 0o007) === 0) return readFileSync(path, 'utf8')

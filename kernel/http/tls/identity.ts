@@ -7,20 +7,20 @@ import type { KeyObject } from 'node:crypto'
 export interface ServerIdentity {
   /** The private key as PEM. Never logged, never sent. */
   readonly key: string
-  /** The certificates as PEM, the server's own first. */
+  /** The certificates as PEM, starting with the server's own. */
   readonly cert: string
-  /** Fingerprint of the key, in the form of `pinOf`. */
+  /** Fingerprint of the key as `pinOf` returns it. */
   readonly fingerprint: string
-  /** End of the first certificate, ms since 1970. */
+  /** Expiry of the first certificate in ms since 1970. */
   readonly until: number
-  /** Whether the certificate is for this name or address. */
+  /** Whether the certificate is valid for this name or address. */
   covers (name: string): boolean
 }
 
 export interface IdentitySource {
-  /** Path of the certificate authority for clients to trust; null without one. */
+  /** Path of the certificate authority that clients have to trust; null if there is none. */
   readonly authority: string | null
-  /** The new identity; null if unchanged. Throws IdentityError once for an unusable one, until a change. */
+  /** The new identity; null if unchanged. Throws IdentityError for an unusable one, once per change. */
   next (): ServerIdentity | null
 }
 
@@ -28,7 +28,7 @@ export class IdentityError extends Error {
   override readonly name = 'IdentityError'
 }
 
-/** Throws the errors of X509Certificate. */
+/** Throws X509Certificate's errors. */
 function certificatesIn (pem: string): X509Certificate[] {
   const blocks = pem.match(/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g) ?? []
   return blocks.map((block) => new X509Certificate(block))
@@ -36,7 +36,7 @@ function certificatesIn (pem: string): X509Certificate[] {
 
 export interface IdentityFiles { cert: string, key: string }
 
-/** Combines key and certificates. Throws IdentityError naming the faulty file. */
+/** Combines key and certificates into an identity. Throws IdentityError naming the faulty file. */
 export function identityFrom (
   pem: { cert: string, key: string }, files: IdentityFiles, now: number
 ): ServerIdentity {

@@ -2,10 +2,10 @@ import { Socket } from 'node:net'
 import { isLoopback } from '../../net/addresses.js'
 import type { TLSSocket } from 'node:tls'
 
-/** Whether a credential is a token, which any reader of it can use, unlike a device's signature. */
+/** True for a bearer token, which anyone who reads it can use, unlike a device's signature. */
 export const isToken = (authorization: string | undefined): boolean => /^Bearer /i.test(authorization ?? '')
 
-/** Whether others could read a request: it came from another machine, and without TLS. */
+/** Whether others could read a request because it came from another machine without TLS. */
 export function isUnencrypted (socket: object): boolean {
   if (!(socket instanceof Socket) || (socket as Partial<TLSSocket>).encrypted === true) return false
   const { remoteAddress, localAddress } = socket

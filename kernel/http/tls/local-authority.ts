@@ -13,13 +13,13 @@ import { identityFrom, IdentityError } from './identity.js'
 import type { KeyObject } from 'node:crypto'
 import type { IdentitySource, ServerIdentity } from './identity.js'
 
-/** Files in the home. */
+/** File names in the home directory. */
 export const ownFile = { key: 'api-tls.key', authority: 'api-ca.crt' } as const
 
 const DAY_MS = 24 * 60 * 60 * 1000
-/** Apple's clients accept at most 825 days; public authorities use 398. */
+/** Lifetime of a certificate in days; Apple's clients accept at most 825, public authorities use 398. */
 const DAYS = 397
-/** A certificate is renewed this long before its end. */
+/** Milliseconds before its expiry at which a certificate is renewed. */
 const RENEW_MS = 30 * DAY_MS
 /** Private names and networks that the authority may sign for, besides the names of this node. */
 const PRIVATE_NAMES = ['localhost', 'local', 'lan', 'home.arpa', 'internal']
@@ -31,7 +31,7 @@ const PRIVATE_NETWORKS = [
 export interface OwnOptions {
   home: string
   installId: string
-  /** Names and addresses at which the node is served. */
+  /** Returns the names and addresses under which clients reach the node. */
   names: () => readonly string[]
   now: () => number
 }
@@ -48,7 +48,7 @@ export function ownIdentity (options: OwnOptions): IdentitySource {
         isIP(name) === 0 ? name.toLowerCase() : ipaddr.parse(name).toString()))].sort()
       const now = options.now()
       const left = (shown?.identity.until ?? 0) - now
-      // More than a full life remains: the clock was ahead, so the certificate is not valid yet.
+      // With more than a whole lifetime left, the clock was ahead, so the certificate is not valid yet.
       const fits = shown !== undefined && left > RENEW_MS && left <= DAYS * DAY_MS &&
         names.every((name) => shown!.names.includes(name))
       if (fits) return null
@@ -73,7 +73,7 @@ function certify (
   })
 }
 
-/** The key and its authority; creates them if they are missing or the authority may not sign for a name. */
+/** Opens the key and its authority; creates them if missing or if the authority may not sign for a name. */
 function openAuthority (
   { home, installId }: OwnOptions, path: string, names: readonly string[]
 ): Authority {
@@ -97,7 +97,7 @@ function openAuthority (
 
 const authorityName = (installId: string): string => `svc node ${installId}`
 
-/** Whether an authority for these names may sign for one: the name itself or a parent domain is permitted. */
+/** Whether an authority may sign for a name: the name itself or one of its parent domains is permitted. */
 function isWithin (name: string, permitted: readonly string[]): boolean {
   if (isIP(name) === 0) return permitted.some((one) => name === one || name.endsWith(`.${one}`))
   const address = ipaddr.parse(name)
@@ -116,13 +116,13 @@ function makeKey (path: string): string {
 
 function keyFrom (pem: string, path: string): KeyObject {
   let key: KeyObject | undefined
-  try { key = createPrivateKey(pem) } catch { /* refused below */ }
+  try { key = createPrivateKey(pem) } catch { /* Refused below. */ }
   if (key?.asymmetricKeyDetails?.namedCurve === 'prime256v1') return key
   throw new IdentityError(`${path} contains no P-256 key in PEM; restore it from a backup, or run: ` +
     `rm ${path} (svc then creates a new one, which clients have to trust again)`)
 }
 
-/** The stored authority; undefined if it is missing, broken, of another key, or has other constraints. */
+/** The stored authority; undefined if it is missing, invalid, for another key, or has other constraints. */
 function readAuthority (path: string, key: KeyObject): { pem: string, names: string[] } | undefined {
   const pem = readText(path, 'public')
   if (pem === undefined) return undefined
@@ -137,7 +137,7 @@ function readAuthority (path: string, key: KeyObject): { pem: string, names: str
   }
 }
 
-/** Positive, and without a leading zero byte. */
+/** A random serial number that is positive and has no leading zero byte. */
 function newSerial (): Uint8Array {
   const bytes = randomBytes(16)
   bytes[0] = (bytes[0]! & 0x3f) | 0x40

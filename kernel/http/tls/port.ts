@@ -9,19 +9,19 @@ import type { ServerIdentity } from './identity.js'
 
 /** Content type of the first record of a TLS handshake (RFC 8446 5.1). */
 const HANDSHAKE = 0x16
-/** Deadline for a client's first byte, and for a whole request without TLS, ms. */
+/** Milliseconds for a client's first byte, and for a whole request without TLS. */
 const FIRST_MS = 10_000
 
-/** Longest time for the handshake of a client, ms. */
+/** Milliseconds for a client's TLS handshake. */
 const HANDSHAKE_MS = 10_000
 
 /**
- * Groups for key exchange. A client picks one and costs the server a computation before any credential: 95 ms
- * with ffdhe8192, which Node allows, about 1 ms with these.
+ * Key exchange groups. The client picks one and costs the server a computation before it authenticates: 95 ms
+ * with ffdhe8192, which Node allows by default, about 1 ms with these.
  */
 export const KEY_GROUPS = 'X25519:P-256:P-384'
 
-/** TLS 1.2 or later; for 1.2 the ciphers that RFC 9325 4.2 recommends, without CBC and CCM. */
+/** TLS 1.2 or later; for 1.2 the ciphers recommended by RFC 9325 4.2, without CBC and CCM. */
 const secureContext = {
   minVersion: 'TLSv1.2', ecdhCurve: KEY_GROUPS,
   ciphers: 'TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256:' +
@@ -33,21 +33,21 @@ export const tlsOf = ({ key, cert }: ServerIdentity): HttpsOptions =>
 
 export const isTls = (server: object): server is HttpsServer => server instanceof TlsServer
 
-/** Sets the identity that a server presents from the next connection on. */
+/** Sets the identity that a server presents on new connections. */
 export function showIdentity (server: object, { key, cert }: ServerIdentity): void {
   if (isTls(server)) server.setSecureContext({ key, cert, ...secureContext })
 }
 
-/** The server event for a connection with plain HTTP bytes. */
+/** Name of the server event for a connection that carries plain HTTP. */
 export const plainEvent = (server: object): 'connection' | 'secureConnection' =>
   isTls(server) ? 'secureConnection' : 'connection'
 
 /**
- * Lets a new server answer clients without TLS: it redirects browsers if their host is served, and explains
- * the error to others. Reads the request only for that.
+ * Makes a new TLS server answer plain HTTP: it redirects browsers if it serves their host, and explains
+ * the error to other clients. Reads plain requests for nothing else.
  */
 export function answerInClear (server: HttpsServer, isServed: (host: string) => boolean): void {
-  // Node's listener, which turns each connection into a TLS connection.
+  // Node's own listener, which starts TLS on each connection.
   const secure = server.listeners('connection') as ((this: HttpsServer, socket: Socket) => void)[]
   server.removeAllListeners('connection')
   const clear = createHttp({ maxHeaderSize: 16 * 1024 },
@@ -61,7 +61,7 @@ export function answerInClear (server: HttpsServer, isServed: (host: string) => 
   server.on('tlsClientError', (_error, socket) => { socket.destroy() })
 }
 
-/** Waits for the first byte and pushes it back. */
+/** Waits for the first byte, puts it back and calls `then`. */
 function firstByte (socket: Socket, then: (byte: number) => void): void {
   const giveUp = (): void => { socket.destroy() }
   socket.setTimeout(FIRST_MS, giveUp).on('error', giveUp).on('end', giveUp)
@@ -94,7 +94,7 @@ function tellTls (
   const away = page && named && url.startsWith('/')
   const error = kernelError('tls_required', `This port speaks TLS only: use ${at}`)
   Object.assign(error.headers, { connection: 'close', ...away ? { location: at + url } : {} })
-  // The rest of the request is not read.
+  // Closes without reading the rest of the request.
   response.once('finish', () => { socket.destroySoon() })
   refuse(response, error, away ? 307 : error.status)
 }

@@ -4,10 +4,10 @@ import type { Logger } from '../../api/plugin.js'
 import type { Health } from '../../plugins/health.js'
 import type { IdentitySource, ServerIdentity } from './identity.js'
 
-/** Interval of checks for a new identity, ms. */
+/** Milliseconds between checks for a new identity. */
 const PERIOD_MS = 10_000
 const DAY_MS = 24 * 60 * 60 * 1000
-/** Warns this long before the end of a certificate, after public authorities would have renewed it. */
+/** Milliseconds before a certificate's expiry to warn; public authorities would have renewed it by then. */
 const ENDING_MS = 14 * DAY_MS
 
 export interface WatchOptions {
@@ -16,11 +16,11 @@ export interface WatchOptions {
   clock: Clock
   log: Logger
   health: Pick<Health, 'raise' | 'clear'>
-  /** Presents another identity from the next connection on. */
+  /** Presents another identity on new connections. */
   show: (identity: ServerIdentity) => void
 }
 
-/** Applies new identities of the source, and warns before the end. Returns a function that stops it. */
+/** Applies the source's new identities, and warns before one expires. Returns a function that stops this. */
 export function watchIdentity ({ source, first, clock, log, health, show }: WatchOptions): () => void {
   let { until } = first
   const look = (): void => {

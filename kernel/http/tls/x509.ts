@@ -13,14 +13,14 @@ const UTC_TIME = 0x17
 const GENERALIZED_TIME = 0x18
 const SEQUENCE = 0x30
 const SET = 0x31
-/** Constructed, context-specific 0 and 3: the fields `version` and `extensions`. */
+/** DER tags, constructed and context-specific: 0 for the field `version`, 3 for `extensions`. */
 const VERSION = 0xa0
 const EXTENSIONS = 0xa3
 
-/** 2.5.4.3, commonName. */
+/** OID 2.5.4.3, commonName. */
 const COMMON_NAME = Uint8Array.of(0x55, 0x04, 0x03)
 
-/** Signature algorithms by key type: the identifier, and the digest for `sign`. */
+/** Signature algorithms by key type: DER-encoded OID, and the digest to pass to `sign`. */
 const algorithms = {
   /** 1.3.101.112, id-Ed25519 (RFC 8410). */
   ed25519: { oid: Uint8Array.of(0x2b, 0x65, 0x70), digest: null },
@@ -28,7 +28,7 @@ const algorithms = {
   ec: { oid: Uint8Array.of(0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x02), digest: 'sha256' }
 } as const
 
-/** One DER value: tag, length, contents. */
+/** Encodes one DER value: tag, length, contents. */
 function der (tag: number, ...parts: readonly Uint8Array[]): Buffer {
   const body = Buffer.concat(parts)
   const { length } = body
@@ -41,7 +41,7 @@ function nameOf (commonName: string): Buffer {
   return der(SEQUENCE, der(SET, attribute))
 }
 
-/** A time by RFC 5280 4.1.2.5: two digits of the year until 2049, four from then on. */
+/** Encodes a time by RFC 5280 4.1.2.5: two-digit years until 2049, four-digit years from then on. */
 function timeOf (ms: number): Buffer {
   const digits = new Date(ms).toISOString().replace(/\.\d+|\D/g, '')
   return digits < '2050'
@@ -54,7 +54,7 @@ function pem (bytes: Buffer): string {
   return ['-----BEGIN CERTIFICATE-----', ...lines, '-----END CERTIFICATE-----', ''].join('\n')
 }
 
-/** Contents of a certificate. Names are common names and short; times are ms since 1970. */
+/** Contents of a certificate. Names are short common names; times are ms since 1970. */
 export interface CertificateParts {
   subject: string
   publicKey: KeyObject
@@ -63,7 +63,7 @@ export interface CertificateParts {
   serial: Uint8Array
   from: number
   until: number
-  /** From `extension`. */
+  /** Extensions, each made by `extension`. */
   extensions?: readonly Buffer[]
 }
 
@@ -85,31 +85,31 @@ export function makeCertificate (parts: CertificateParts): string {
   return pem(der(SEQUENCE, body, algorithm, der(BIT_STRING, Uint8Array.of(0), signature)))
 }
 
-/** Extension 2.5.29.n; `critical`: clients that do not support it have to refuse the certificate. */
+/** Encodes extension 2.5.29.n; `critical`: clients that do not support it have to refuse the certificate. */
 function extension (n: number, critical: boolean, value: Buffer): Buffer {
   return der(SEQUENCE, der(OID, Uint8Array.of(0x55, 0x1d, n)),
     ...critical ? [der(BOOLEAN, Uint8Array.of(0xff))] : [], der(OCTET_STRING, value))
 }
 
-/** A name or an address by RFC 5280 4.2.1.6. */
+/** Encodes a name or an address by RFC 5280 4.2.1.6. */
 function generalName (name: string): Buffer {
   return isIP(name) === 0
     ? der(0x82, Buffer.from(name, 'ascii'))
     : der(0x87, Uint8Array.from(ipaddr.parse(name).toByteArray()))
 }
 
-/** A key's identifier in certificates: any 20 bytes that are unique (4.2.1.2). */
+/** Identifier of a key in certificates; any 20 unique bytes will do (RFC 5280 4.2.1.2). */
 function keyId (publicKey: KeyObject): Buffer {
   const spki = publicKey.export({ type: 'spki', format: 'der' })
   return createHash('sha256').update(spki).digest().subarray(0, 20)
 }
 
-/** 1.3.6.1.5.5.7.3.1, serverAuth. */
+/** OID 1.3.6.1.5.5.7.3.1, serverAuth. */
 const SERVER_AUTH = Uint8Array.of(0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x01)
 const forServers = (): Buffer => extension(37, false, der(SEQUENCE, der(OID, SERVER_AUTH)))
 const ofKey = (key: KeyObject): Buffer => extension(14, false, der(OCTET_STRING, keyId(key)))
 
-/** Encodes a permitted subtree (4.2.1.10): a DNS name with everything below it, or a network. */
+/** Encodes a permitted subtree (RFC 5280 4.2.1.10): a DNS name including its subdomains, or a network. */
 function subtree (permitted: string): Buffer {
   if (!permitted.includes('/')) return generalName(permitted)
   const [address, bits] = ipaddr.parseCIDR(permitted)
@@ -126,15 +126,15 @@ export function nameConstraints (names: readonly string[], networks: readonly st
 }
 
 /**
- * Extensions of an authority for servers with these names, addresses and networks; it signs no other
- * authority. It has the names itself too, since Node shows only those.
+ * Extensions of an authority for servers with these names, addresses and networks; it may not sign other
+ * authorities. The names are also its own subject names, since Node shows only those.
  */
 export function authorityExtensions (
   key: KeyObject, names: readonly string[], networks: readonly string[]
 ): Buffer[] {
   return [
     extension(19, true, der(SEQUENCE, der(BOOLEAN, Uint8Array.of(0xff)), der(INTEGER, Uint8Array.of(0)))),
-    // Bit 5 of nine, keyCertSign; the last two bits of the byte are not used.
+    // Bit 5 of nine, keyCertSign; the 2 gives the number of unused bits.
     extension(15, true, der(BIT_STRING, Uint8Array.of(2, 0x04))),
     forServers(),
     extension(17, false, der(SEQUENCE, ...names.map(generalName))),
@@ -147,7 +147,7 @@ export function authorityExtensions (
 export function serverExtensions (key: KeyObject, issuer: KeyObject, names: readonly string[]): Buffer[] {
   return [
     extension(19, true, der(SEQUENCE)),
-    // Bit 0, digitalSignature.
+    // Bit 0, digitalSignature; the 7 gives the number of unused bits.
     extension(15, true, der(BIT_STRING, Uint8Array.of(7, 0x80))),
     forServers(),
     extension(17, false, der(SEQUENCE, ...names.map(generalName))),

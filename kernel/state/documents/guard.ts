@@ -7,26 +7,26 @@ export interface Pair { readonly key: string, readonly val: unknown }
 
 export interface GuardOptions {
   readonly client: number
-  /** Clock up to which this node has the document. */
+  /** Writer's clock up to which this node has the document. */
   readonly known: number
-  /** Largest update, bytes; 384 KiB when absent. */
+  /** Size limit of an update in bytes; 384 KiB when absent. */
   readonly maxBytes?: number
 }
 
-/** `end`: clock of the document after the update. `gap`: it continues a part that this node lacks. */
+/** `end`: clock of the document after the update. `gap`: the update continues a part that this node lacks. */
 export type UpdateCheck = { readonly end: number } | { readonly refused: string, readonly gap: boolean }
 
-/** The limit of writers, plus space for the ids of deletions. */
+/** Size limit of an update in bytes: what writers may send, plus space for the ids of deletions. */
 export const MAX_UPDATE_BYTES = 384 * 1024
 const MAX_STRUCTS = 20_000
-/** Most deleted entries in one struct. */
+/** Limit of deleted entries in one struct. */
 const MAX_DELETED = 2 ** 31
 
 const refuse = (refused: string, gap = false): UpdateCheck => ({ refused, gap })
 
 /**
- * Checks an update before it is applied: its writer only appends to and deletes from one list, so clocks give
- * the position of every struct; refuses everything else. Never throws.
+ * Checks an update before it is applied. A writer only appends to and deletes from one list, so clocks give
+ * every struct's position; any other update is refused. Never throws.
  */
 export function checkUpdate (update: Uint8Array, options: GuardOptions): UpdateCheck {
   const { maxBytes = MAX_UPDATE_BYTES } = options

@@ -6,29 +6,29 @@ import type { Pair, UpdateCheck } from './guard.js'
 
 export interface Write { readonly key: string, readonly value: unknown }
 
-/** A document beyond one of these is replaced by a new one with the same entries. */
+/** Limits beyond which a document is replaced by a new one with the same entries. */
 const MAX_STRUCTS = 5000
 const MAX_ENCODED = 512 * 1024
-/** Above this size, at least a tenth must be live. */
+/** Bytes above which at least a tenth of a document must be live entries. */
 const SMALL = 64 * 1024
 const LEAST_LIVE = 0.1
 
-/** New values by key; undefined for a removed key. */
+/** New values by key; undefined if the key was removed. */
 export type Changes = ReadonlyMap<string, unknown>
 
 /**
  * Keys and JSON values in a Y.Doc with one writer, in the layout of y-utility's YKeyValue: a list of `{ key,
- * val }`, in which a write appends an entry and deletes the old one. Deleted neighbours merge into one
- * struct, so the size follows the live keys; a Y.Map would keep every write.
+ * val }` in which a write appends an entry and deletes the old one. Adjacent deleted entries merge into one
+ * struct, so the size follows the number of live keys; a Y.Map would keep every write.
  */
 export class KvDoc {
-  /** Client id of the one writer. */
+  /** Yjs client id of the document's only writer. */
   readonly writer: number
   /** Whether this node is the writer. */
   readonly own: boolean
   readonly #doc = new Y.Doc()
   readonly #list: Y.Array<Pair>
-  /** In the order of the list: a written key moves to the end. */
+  /** Live entries in list order; writing a key moves it to the end. */
   readonly #live = new Map<string, unknown>()
   readonly #sizes = new Map<string, number>()
   #liveBytes = 0
@@ -37,7 +37,7 @@ export class KvDoc {
   /** Bytes of updates since the encoded size was last measured. */
   #unmeasured = 0
 
-  /** Without `writer` this node writes, under a new id; with `own` it writes under the given id. */
+  /** Without `writer`, this node writes under a new id; with `own`, it writes under the given id. */
   constructor (writer?: number, own = writer === undefined) {
     if (own && writer !== undefined) this.#doc.clientID = writer
     this.#list = this.#doc.getArray<Pair>(ROOT)
@@ -56,14 +56,14 @@ export class KvDoc {
   get live (): ReadonlyMap<string, unknown> { return this.#live }
   /** Bytes of the live entries as encoded in updates. */
   get liveBytes (): number { return this.#liveBytes }
-  /** Clock of the writer: the number of entries ever written. */
+  /** The writer's clock, which is the number of entries ever written. */
   get clock (): number { return Y.getState(this.#doc.store, this.writer) }
   get structs (): number { return this.#doc.store.clients.get(this.writer)?.length ?? 0 }
   get doc (): Y.Doc { return this.#doc }
 
   /**
-   * Writes as one transaction; only for the writer. Returns the update, or null without changes. Values come
-   * from `keep`, since they are not copied.
+   * Writes changes as one transaction; only for the writer. Returns the update, or null if nothing changed.
+   * Values must come from `keep`, since they are not copied.
    */
   write (changes: Changes): Uint8Array | null {
     this.#sent = null
@@ -82,7 +82,7 @@ export class KvDoc {
     return bytes
   }
 
-  /** Whether a new document should replace this one. Encodes it once per 64 KiB of updates. */
+  /** Whether a new document should replace this one. Encodes the document once per 64 KiB of updates. */
   needsCompaction (): boolean {
     if (this.structs > MAX_STRUCTS) return true
     if (this.#unmeasured < SMALL) return false
@@ -96,7 +96,7 @@ export class KvDoc {
     return checkUpdate(update, { client: this.writer, known, ...limit })
   }
 
-  /** Applies an update that passed `check`. Null: the document differs from its writer's; drop it. */
+  /** Applies a checked update. Null means that the document differs from its writer's and must be dropped. */
   apply (update: Uint8Array): Changes | null {
     this.#changes = new Map()
     try {
@@ -122,7 +122,7 @@ export class KvDoc {
     })
   }
 
-  /** Positions of those keys that are live, neighbours together; the last first, so that none moves. */
+  /** Positions of live entries with these keys, adjacent ones joined; last first, so that none moves. */
   #placesOf (keys: Changes): { index: number, length: number }[] {
     const places: { index: number, length: number }[] = []
     let index = 0
@@ -143,7 +143,7 @@ export class KvDoc {
     this.#sizes.delete(key)
   }
 
-  /** Applies only the changes of a transaction: Yjs' `event.changes` walks through the whole list. */
+  /** Reads only the changes of the transaction, since Yjs' `event.changes` walks through the whole list. */
   #observed ({ transaction }: Y.YArrayEvent<Pair>): void {
     const before = transaction.beforeState.get(this.writer) ?? 0
     Y.iterateDeletedStructs(transaction, transaction.deleteSet, (struct) => {
@@ -156,7 +156,7 @@ export class KvDoc {
     const structs = this.#doc.store.clients.get(this.writer) ?? []
     let first = structs.length
     while (first > 0 && (structs[first - 1]?.id.clock ?? 0) >= before) first--
-    // In clock order, which is the order of the list.
+    // Struct order is clock order, which is list order.
     for (const struct of structs.slice(first)) {
       if (struct.deleted) continue
       for (const { key, val } of pairsOf(struct)) this.#take(key, deepFreeze(val))
@@ -177,7 +177,7 @@ function pairsOf (struct: Y.Item | Y.GC): readonly Pair[] {
   return struct instanceof Y.Item ? struct.content.getContent() as Pair[] : []
 }
 
-/** The last write of each key in a document's form, without no-ops. @throws TypeError that names the key */
+/** The last write of each key, without writes that change nothing. @throws TypeError that names the key */
 export function changesOf (
   writes: readonly Write[], live: ReadonlyMap<string, unknown>
 ): Map<string, unknown> {

@@ -3,23 +3,23 @@ import { encode, writeAny } from 'lib0/encoding'
 import { deepFreeze } from '../../config/paths.js'
 import { canonicalJson } from '../../net/encoding.js'
 
-/** Most containers within containers in one value. */
+/** Limit of nested containers in one value. */
 export const MAX_DEPTH = 16
 
 const KEY = /^[a-zA-Z0-9/_.:@-]{1,200}$/
-/** As parts of a key, these would reach a prototype once keys become fields. */
+/** Key parts that would reach a prototype once keys become object fields. */
 const RESERVED = new Set(['__proto__', 'constructor', 'prototype'])
-/** Half of a surrogate pair: UTF-8 cannot encode it, so two nodes would have different texts. */
+/** Half of a surrogate pair, which UTF-8 cannot encode, so that two nodes would have different texts. */
 const BROKEN_TEXT = /\p{Surrogate}/u
 
-/** Why documents refuse this key; null for a valid one. */
+/** The reason why documents refuse this key; null for a valid key. */
 export function checkKey (key: unknown): string | null {
   if (typeof key !== 'string' || !KEY.test(key)) return 'must be 1 to 200 of a-z A-Z 0-9 / _ . : @ -'
   const reserved = key.split('/').find((part) => RESERVED.has(part))
   return reserved === undefined ? null : `must not contain the name ${reserved}`
 }
 
-/** Why documents refuse this value; null for plain JSON of at most 16 nested containers. */
+/** The reason why documents refuse this value; null for plain JSON of at most 16 nested containers. */
 export function checkValue (value: unknown, depth = 0): string | null {
   if (value === null || typeof value === 'boolean') return null
   if (typeof value === 'string') return BROKEN_TEXT.test(value) ? 'has half a surrogate pair in a text' : null
@@ -33,7 +33,7 @@ function article (type: string): string { return `${type === 'undefined' ? 'an' 
 
 function checkArray (list: readonly unknown[], depth: number): string | null {
   if (Object.getPrototypeOf(list) !== Array.prototype) return 'has a list with a foreign prototype'
-  // By index: a hole reads as undefined, which is refused.
+  // Iterates by index, since a hole then reads as undefined, which is refused.
   for (let i = 0; i < list.length; i++) {
     const wrong = checkValue(list[i], depth + 1)
     if (wrong !== null) return wrong
@@ -62,7 +62,7 @@ export function frozenCopy (key: string, value: unknown): unknown {
   return deepFreeze(JSON.parse(JSON.stringify(value)) as unknown)
 }
 
-/** Bytes of an entry as encoded in an update: a decimal, for example, has nine there and few as JSON. */
+/** Bytes of an entry as encoded in an update; differs from JSON, e.g. a decimal always takes nine bytes. */
 export function sizeOf (key: string, val: unknown): number {
   return encode((encoder) => { writeAny(encoder, { key, val } as Parameters<typeof writeAny>[1]) }).length
 }

@@ -51,7 +51,7 @@ async function call (rig: Rig, text: string): Promise<Response> {
 const list = async (rig: Rig): Promise<Approval[]> =>
   ((await rig.inject({ url: '/v1/approvals' })).json() as { approvals: Approval[] }).approvals
 
-/** Waits until this many calls wait for an approval. */
+/** Waits until `count` calls are waiting for an approval. */
 async function waiting (rig: Rig, count = 1): Promise<Approval[]> {
   for (;;) {
     const found = await list(rig)
@@ -156,7 +156,7 @@ t.test('what waits is bounded', async (t) => {
   const rig = await start(t)
   const spending = rig.service(SpendingService)
   const over = new AbortController()
-  // In production each call has another signal.
+  // In production each call has its own signal, so the listener limit is no problem there.
   setMaxListeners(0, over.signal)
   const ended: Promise<unknown>[] = []
   const ask = (id: string): Promise<unknown> => {

@@ -9,9 +9,9 @@ import type { AuditRecord, RecordFields } from './record.js'
 import type { Head } from './verify.js'
 
 export interface ChainLimits {
-  /** A new file starts at this size. */
+  /** Size at which a file is closed and the next one started. */
   readonly fileBytes: number
-  /** Beyond this number the oldest file is removed. */
+  /** Most files kept; beyond that the oldest is removed. */
   readonly files: number
   readonly waiting: number
   /** Disk space reserved for records on a full disk. */
@@ -21,7 +21,7 @@ export interface ChainLimits {
 export const chainLimits: ChainLimits =
   { fileBytes: 4 * 1024 * 1024, files: 8, waiting: 1000, reserveBytes: 256 * 1024 }
 
-/** Most records per write. */
+/** Most records that share one write and fsync. */
 const GROUP = 64
 
 export interface ChainOptions {
@@ -50,7 +50,7 @@ export class Chain {
   readonly #limits: ChainLimits
   readonly #reserve: DiskReserve
   readonly #waiting: Waiting[] = []
-  /** Request outcomes that could not be written; they precede all new records. */
+  /** Request outcomes that could not be written yet; written before any new record. */
   #owed: Draft[] = []
   /**
    * Unrecorded changes since the start, the number that `gap` records already report, and the time of the
@@ -71,7 +71,7 @@ export class Chain {
     this.#reserve = new DiskReserve(join(options.folder, 'reserve'), this.#limits.reserveBytes)
   }
 
-  /** Null before the first record, and if the files could not be read. */
+  /** The newest record; null before the first one and if the files could not be read. */
   get head (): Head | null { return this.#head }
 
   /** Opens the files. Reports a failure as a fault and retries with the next record. */
@@ -96,7 +96,7 @@ export class Chain {
     })
   }
 
-  /** Like `append`, but never fails: a record that the disk refuses is written with the next one. */
+  /** Like `append`, but never fails: a record that could not be written is retried with the next one. */
   async settle (fields: RecordFields): Promise<void> {
     const draft = this.#draft(fields)
     await this.append(fields).catch(() => {
@@ -134,7 +134,7 @@ export class Chain {
 
   #now (): string { return new Date(this.#options.now()).toISOString() }
 
-  /** A record of the chain about itself. */
+  /** Draft of a record about the chain itself, such as `gap`. */
   #ownDraft (what: string, detail: Draft['detail']): Draft {
     return this.#draft({ who: 'node', how: 'direct', what, detail })
   }
@@ -155,7 +155,7 @@ export class Chain {
     this.#busy = false
   }
 
-  /** Like `#write`; on a full disk frees parts of the reserve for it. */
+  /** Like `#write`, but on a full disk makes room by freeing parts of the reserve. */
   async #writeAnyway (drafts: readonly Draft[]): Promise<AuditRecord[]> {
     for (;;) {
       try {
@@ -169,7 +169,7 @@ export class Chain {
     }
   }
 
-  /** Writes the outstanding records, then `drafts`, and returns the records of the latter. All or none. */
+  /** Writes the outstanding records, then `drafts`, all or none of them. Returns the records for `drafts`. */
   async #write (drafts: readonly Draft[]): Promise<AuditRecord[]> {
     await this.#ready()
     const dropping = await this.#turnOver()
@@ -193,7 +193,7 @@ export class Chain {
     return records.slice(records.length - drafts.length)
   }
 
-  /** Opens the folder and the newest file, once. Truncates a partial write. */
+  /** Opens the folder and the newest file on the first call. Truncates a partially written record. */
   async #ready (): Promise<void> {
     const { folder } = this.#options
     if (!this.#open) {

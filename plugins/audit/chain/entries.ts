@@ -16,10 +16,10 @@ export interface Entry {
 }
 
 export interface EntryFilter {
-  /** Earliest time, ISO 8601. */
+  /** Earliest time of returned entries, ISO 8601. */
   readonly since: string | null
   readonly who: string | null
-  /** At most this many of the newest. */
+  /** Most entries returned; older ones are left out. */
   readonly limit: number
 }
 
@@ -54,7 +54,7 @@ export async function newestEntries (
 }
 
 function entryOf ({ seq, at, node, who, how, what, detail }: AuditRecord, end: Ended | undefined): Entry {
-  // The record of a refused request contains its outcome.
+  // A refused request has no separate outcome record.
   const { refused, ...asked } = detail as { refused?: Ended }
   const { status, reason, noted } = end ?? refused ?? {}
   return {

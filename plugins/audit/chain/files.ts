@@ -14,7 +14,7 @@ const pathOf = (folder: string, { first }: ChainFile): string =>
   join(folder, `${String(first).padStart(12, '0')}.jsonl`)
 
 /**
- * The files of a folder, oldest first, and the newest record. Truncates a partial record of a crash, which
+ * The files of a folder, oldest first, and the newest record. Truncates a record cut off by a crash, which
  * was never acknowledged. Throws file system errors.
  */
 export async function openParts (folder: string): Promise<{ parts: ChainFile[], last: AuditRecord | null }> {
@@ -58,7 +58,7 @@ async function cut (folder: string, part: ChainFile): Promise<void> {
   }
 }
 
-/** Opens a file for appending; `fresh`: it must not exist yet. */
+/** Opens a file for appending; with `fresh`, the file must not exist yet. */
 export async function openToWrite (folder: string, part: ChainFile, fresh: boolean): Promise<FileHandle> {
   const file = await open(pathOf(folder, part), fresh ? 'wx' : 'r+', 0o600)
   if (fresh) await syncFolder(folder)
@@ -80,8 +80,8 @@ export async function firstOf (folder: string, part: ChainFile): Promise<AuditRe
 }
 
 /**
- * The lines up to the current file sizes. Opens all files at once, so that a file removed in between can
- * still be read.
+ * The lines up to the current file sizes. Opens all files first, so that a file removed meanwhile can still
+ * be read.
  */
 export async function * linesOf (folder: string, parts: readonly ChainFile[]): AsyncGenerator<string> {
   const files: { file: FileHandle, bytes: number }[] = []
@@ -96,7 +96,7 @@ export async function * linesOf (folder: string, parts: readonly ChainFile[]): A
   }
 }
 
-/** Longest line, bytes; a record has at most 8 KiB. */
+/** Longest accepted line in bytes; a valid record has at most 8 KiB. */
 const LINE_MOST = 64 * 1024
 
 /** Splits bytes into lines. Throws RangeError for a line longer than LINE_MOST. */

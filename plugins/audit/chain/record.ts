@@ -3,17 +3,17 @@ import { createHash } from 'node:crypto'
 export interface RecordFields {
   /** Caller id; `node` for records of the chain itself. */
   readonly who: string
-  /** Transport of the request: direct, paired, relay. */
+  /** How the request arrived: `direct`, `paired` or `relay`. */
   readonly how: string
-  /** Method and path of the route, or one of `own`. */
+  /** Method and path of the route, or a value of `own`. */
   readonly what: string
   readonly detail: Readonly<Record<string, unknown>>
 }
 
 export interface AuditRecord extends RecordFields {
-  /** From 1, without gaps. */
+  /** Number of the record in its chain, from 1 without gaps. */
   readonly seq: number
-  /** ISO 8601, by the node's clock. */
+  /** Time of the record, ISO 8601, by the node's clock. */
   readonly at: string
   readonly node: string
   /** `hash` of the previous record; `GENESIS` for the first. */
@@ -22,21 +22,21 @@ export interface AuditRecord extends RecordFields {
   readonly hash: string
 }
 
-/** The `what` of records other than requests. */
+/** Values of `what` in records that are not requests. */
 export const own = {
-  /** End of a request: `detail` has `of` (the seq of its record), `status`, `reason` and `noted`. */
+  /** The end of a request. `detail` has `of` (the seq of its record), `status`, `reason` and `noted`. */
   outcome: 'outcome',
-  /** Older records were removed: `detail.dropped` has the `seq` and `hash` of the newest of them. */
+  /** The removal of older records. `detail.dropped` has the `seq` and `hash` of the newest removed one. */
   retention: 'retention',
-  /** The disk was full: `detail.unrecorded` records since `detail.from` are missing. */
+  /** After a full disk: `detail.unrecorded` records are missing since `detail.from`. */
   gap: 'gap'
 } as const
 
 export const GENESIS = '0'.repeat(64)
 
 /**
- * JSON by RFC 8785: names sorted by UTF-16 code units, no whitespace, ECMAScript numbers and strings. Throws
- * TypeError for values that the RFC does not allow.
+ * Canonical JSON (RFC 8785): names sorted by UTF-16 code units, no whitespace, ECMAScript numbers and
+ * strings. Throws TypeError for values that the RFC does not allow.
  */
 export function canonicalJson (value: unknown): string {
   if (Array.isArray(value)) return `[${value.map(canonicalJson).join(',')}]`
@@ -69,7 +69,7 @@ export function readRecord (line: string): AuditRecord | null {
   let value: Partial<AuditRecord> | null
   try {
     value = JSON.parse(line) as Partial<AuditRecord> | null
-    // Only the canonical form is valid: other parsers could read another form differently.
+    // Only the canonical form is valid, because parsers could disagree about any other form.
     if (canonicalJson(value) !== line) return null
   } catch {
     return null

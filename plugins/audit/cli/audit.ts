@@ -56,7 +56,7 @@ async function list (ctx: VerbContext, options: Record<string, unknown>): Promis
     [entry.at, plain(entry.who), entry.how, plain(entry.what), resultOf(entry), plain(detailOf(entry))]))
 }
 
-/** Without a status the change is in progress, or its node stopped first. */
+/** A null status means that the change is in progress or that its node stopped before it ended. */
 export function resultOf ({ status, reason }: Pick<Entry, 'status' | 'reason'>): string {
   if (status === null) return 'unknown'
   return status < 400 ? 'done' : `${status} ${plain(reason ?? '')}`.trim()
@@ -92,7 +92,7 @@ function lineOf (
     : `${at}: ${records} records, ${first} to ${last.seq}, all intact`
 }
 
-/** For an exported file, without a node. */
+/** Verifies an exported file; needs no running node. */
 async function verifyFile ({ out, fail }: VerbContext, file: string): Promise<number> {
   const verifier = new Verifier()
   let node: string | undefined

@@ -30,7 +30,7 @@ export interface Verified {
 
 const ANSWER_MS = 5000
 const ANSWER_BYTES = 16 * 1024 * 1024
-/** Longest wait for the start of a node's export, ms. */
+/** Timeout in ms for the start of a node's export. */
 const EXPORT_MS = 15_000
 
 /** Matching entries of other nodes, and the nodes that did not answer. */

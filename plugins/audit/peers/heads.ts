@@ -2,15 +2,15 @@ import { isHash } from '../chain/record.js'
 import type { Head } from '../chain/verify.js'
 
 export interface AnnouncedHeads {
-  /** Newest last, with increasing `seq`. */
+  /** Announced heads, newest last, with increasing `seq`. */
   readonly heads: readonly Head[]
   /** A later announcement that contradicts the known heads, or null. */
   readonly contradiction: Head | null
 }
 
-/** Heads stored per node; the oldest are dropped. */
+/** Most heads stored per node; the oldest are dropped. */
 const HEADS = 32
-/** Nodes stored, including removed ones. */
+/** Most nodes with stored heads, including removed nodes. */
 const NODES = 256
 
 /** Validates a received head; null if it is invalid. */
@@ -19,7 +19,7 @@ export function readHead (message: unknown): Head | null {
   return Number.isSafeInteger(seq) && seq! > 0 && isHash(hash) ? { seq: seq!, hash } : null
 }
 
-/** Announced heads of other nodes, which these nodes cannot retract. Pure. */
+/** Heads that other nodes have announced and cannot retract. Does no I/O. */
 export class Heads {
   readonly #nodes: Map<string, AnnouncedHeads>
 

@@ -33,7 +33,7 @@ export class Witness {
 
   of (node: string): AnnouncedHeads { return this.#heads.of(node) }
 
-  /** Periodic: announces a changed head and saves received ones. */
+  /** Called periodically; announces a changed head and saves received heads. */
   beat (): void {
     const head = this.#options.head()
     if (head !== null && head.seq !== this.#told) {

@@ -83,7 +83,7 @@ t.test('full files are ended, the oldest is dropped, and the chain says so', asy
 
 t.test('a disk that takes nothing', async (t) => {
   const folder = tempFolder(t)
-  // A folder blocks the path of the first file.
+  // A folder at the path of the first file makes opening this file fail.
   const { chain, faults } = await openChain(folder)
   const blocked = join(folder, '000000000001.jsonl')
   spawnSync('mkdir', [blocked])

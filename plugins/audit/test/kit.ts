@@ -60,7 +60,7 @@ export async function everyLine (chain: Chain): Promise<string[]> {
   return lines
 }
 
-/** Oldest first. */
+/** Names of the chain files, oldest first. */
 export const filesIn = (folder: string): string[] =>
   readdirSync(folder).filter((name) => name.endsWith('.jsonl')).sort()
 

@@ -2,7 +2,7 @@ import { isEnglish, PHONEMIZER_COMMAND } from '../languages.js'
 import type { EngineHelp } from '../../../kernel/cli/index.js'
 
 export default {
-  // Kokoro's voices speak several languages; a Piper voice speaks its first one.
+  // Each Kokoro voice has its own language; a Piper voice speaks the first language of its card.
   hint ({ family, languages }) {
     if (family === 'flite') return undefined
     const codes = family === 'kokoro' ? languages : languages.slice(0, 1)

@@ -7,10 +7,10 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { plain, realPace } from '../../../kernel/cli/index.js'
 import type { Writable } from 'node:stream'
 
-/** An MP3 player that reads stdin, or a file appended to its arguments. */
+/** An MP3 player that reads stdin, or a file whose path is its last argument. */
 export interface Player { command: string, args: readonly string[], reads: 'stdin' | 'file' }
 
-/** In order of preference. */
+/** Supported players, in order of preference. */
 export const players: readonly Player[] = [
   { command: 'ffplay', args: ['-nodisp', '-autoexit', '-loglevel', 'error', '-i', '-'], reads: 'stdin' },
   { command: 'mpv', args: ['--no-video', '--really-quiet', '-'], reads: 'stdin' },
@@ -18,7 +18,7 @@ export const players: readonly Player[] = [
   { command: 'afplay', args: [], reads: 'file' }
 ]
 
-/** The first player in the folders of `path` (a PATH), or undefined. */
+/** The first supported player that is installed in `path` (a PATH value), or undefined. */
 export function findPlayer (path: string): Player | undefined {
   const folders = path.split(delimiter).filter((folder) => folder !== '')
   return players.find(({ command }) => folders.some((folder) => isProgram(join(folder, command))))
@@ -33,26 +33,26 @@ function isProgram (file: string): boolean {
   }
 }
 
-/** Time beyond the length of the sound, for start-up and buffers, ms. */
+/** Milliseconds a player may take beyond the length of the sound, for start-up and buffers. */
 const GRACE_MS = 3000
 
 export interface Playing {
   /**
-   * `seconds`: length of all sound so far. Throws an Error, with an empty message if there is no sound
-   * device.
+   * `seconds`: length of all sound so far. @throws Error if playing fails; its message is empty if there is
+   * no sound device
    */
   write (bytes: Uint8Array, seconds: number): Promise<void>
-  /** Resolves when all sound was played. Throws like `write`. */
+  /** Resolves when all sound has been played. Throws like `write`. */
   end (all: Uint8Array): Promise<void>
   stop (): void
 }
 
-/** Starts a player. One that reads stdin plays while sound arrives. */
+/** Starts a player. A player that reads stdin plays while sound arrives; others start at the end. */
 export function play (player: Player, env: NodeJS.ProcessEnv, graceMs = GRACE_MS): Playing {
   const began = realPace.mono()
   let length = 0
   let running = player.reads === 'stdin' ? start(player.command, player.args, env) : undefined
-  // A player that takes longer than its sound has no device.
+  // A player that takes much longer than its sound probably has no sound device.
   const inTime = async (over: Promise<unknown>): Promise<void> => {
     const limitMs = Math.max(0, began + length * 1000 + graceMs - realPace.mono())
     if (!await Promise.race([over.then(() => true), sleep(limitMs, false, { ref: false })])) {
@@ -85,7 +85,7 @@ export function play (player: Player, env: NodeJS.ProcessEnv, graceMs = GRACE_MS
   }
 }
 
-/** Runs the player in its own process group, to kill it with its children. Reports its stderr if it fails. */
+/** Runs the player in its own process group, so that `stop` kills its children too. Errors include stderr. */
 function start (command: string, args: readonly string[], env: NodeJS.ProcessEnv): {
   stdin: Writable, over: Promise<void>, stop: () => void
 } {
@@ -105,7 +105,7 @@ function start (command: string, args: readonly string[], env: NodeJS.ProcessEnv
   })
   over.catch(() => {})
   const stop = (): void => {
-    try { if (child.pid !== undefined) process.kill(-child.pid, 'SIGKILL') } catch { /* It has ended. */ }
+    try { if (child.pid !== undefined) process.kill(-child.pid, 'SIGKILL') } catch { /* It has exited. */ }
   }
   return { stdin: child.stdin, over, stop }
 }

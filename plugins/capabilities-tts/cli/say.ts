@@ -11,7 +11,7 @@ const DEFAULT_MODEL = 'svc/voice-en'
 interface Heard { bytes: number, seconds: number }
 
 interface Target {
-  /** `seconds`: length of all sound so far. */
+  /** Takes the next bytes; `seconds` is the length of all sound so far. */
   write (bytes: Uint8Array, seconds: number): Promise<void>
   keep (): Promise<void>
   drop (): Promise<void>

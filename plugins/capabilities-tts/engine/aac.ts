@@ -5,22 +5,22 @@ import { AdtsOutputFormat, AudioSample, AudioSampleSource, Output, StreamTarget 
 import { EngineError } from '../../../kernel/api/engine.js'
 import { clipped, type AudioEncoder, type Encoded } from './samples.js'
 
-/** Sampling rates that ADTS can express, Hz. */
+/** Sampling rates in Hz that ADTS can express. */
 export const AAC_RATES: readonly number[] = [
   8_000, 11_025, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000
 ]
-/** Samples per frame, and frames of encoder delay. */
+/** Samples per frame, and encoder delay in frames. */
 const FRAME = 1024
 const DELAY = 2
 const bitrateOf = (rate: number): number => rate <= 24_000 ? 64_000 : 96_000
 
 let registered = false
-/** Encoders start one at a time, so that each gets its worker thread. */
+/** Encoders start one at a time, so that each can be matched with the worker thread it creates. */
 let begun: Promise<unknown> = Promise.resolve()
 
 /**
- * Runs `begin` and reports when the worker thread that it creates dies. The package itself never settles its
- * promises then.
+ * Runs `begin` and reports the death of the worker thread that `begin` creates, because the package's own
+ * promises then never settle.
  */
 async function watched (begin: () => Promise<void>, died: (why: string) => void): Promise<void> {
   const seen = (worker: Worker): void => {
@@ -84,7 +84,7 @@ class AacStream implements AudioEncoder {
         'retry, or request another response_format'))
       }
     })
-    // Avoids an unhandled rejection.
+    // The thread may die while no call awaits `death`; avoid an unhandled rejection.
     this.death.catch(() => {})
   }
 
@@ -94,7 +94,7 @@ class AacStream implements AudioEncoder {
 
   async encode (samples: Float32Array): Promise<Encoded> {
     if (samples.length > 0) await this.add(samples)
-    // Backpressure: the thread encodes asynchronously.
+    // Wait for the worker thread, so that samples do not pile up in its queue.
     while (this.packets < Math.floor(this.samples / FRAME) - DELAY) {
       await this.alive(new Promise<void>((resolve) => { this.arrived = resolve }))
     }
@@ -137,7 +137,7 @@ class AacStream implements AudioEncoder {
   }
 }
 
-/** Counts ADTS frames; the length is in bits 30 to 42 of each header. */
+/** Counts ADTS frames by the frame length in bits 30 to 42 of each header. */
 function framesIn (bytes: Buffer): number {
   let frames = 0
   for (let at = 0; at + 7 <= bytes.length; frames++) {

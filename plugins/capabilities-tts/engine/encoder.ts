@@ -1,6 +1,6 @@
 /**
  * Encodes samples: MP3 by lamejs (mono, constant bit rate, no tag frames, no bit reservoir, so that every
- * frame is independent), 16-bit PCM with or without a WAV header, and the formats of the neighbouring files.
+ * frame is independent), 16-bit PCM with or without a WAV header, and Opus, AAC and FLAC (own files).
  */
 // @ts-expect-error -- the package declares its types under the name it had before it was aliased
 import { Mp3Encoder } from 'lamejs'
@@ -12,7 +12,7 @@ export const ENCODINGS = ['mp3', 'opus', 'aac', 'flac', 'wav', 'pcm'] as const
 export type Encoding = typeof ENCODINGS[number]
 
 /**
- * Loads rare formats on demand. @throws EngineError format_unsupported for MP3 or AAC at an unsupported rate
+ * Loads Opus, AAC and FLAC on demand. @throws EngineError format_unsupported for a rate MP3 or AAC lacks
  */
 export async function createEncoder (encoding: Encoding, sampleRate: number): Promise<AudioEncoder> {
   switch (encoding) {
@@ -46,7 +46,7 @@ interface LameEncoder {
 }
 const Lame = Mp3Encoder as new (channels: number, sampleRate: number, kbps: number) => LameEncoder
 
-/** Bit rate by sampling rate: transparent enough for one voice. */
+/** MP3 bit rate by sampling rate in Hz, high enough for a single voice. */
 const KBPS = new Map([
   [8_000, 24], [11_025, 32], [12_000, 32], [16_000, 48], [22_050, 64], [24_000, 64],
   [32_000, 96], [44_100, 112], [48_000, 112]
@@ -55,7 +55,7 @@ const KBPS = new Map([
 /** The nine sampling rates of MPEG-1, 2 and 2.5, in Hz. */
 export const MP3_RATES = [...KBPS.keys()]
 
-// About a second at a time keeps lamejs's input buffer small.
+// Samples per call (about a second), so that lamejs's input buffer stays small.
 const PIECE = 16_384
 
 class Mp3Stream implements AudioEncoder {
@@ -80,7 +80,7 @@ class Mp3Stream implements AudioEncoder {
   }
 }
 
-/** The encoder returns a view of a buffer that it reuses. */
+/** Copies lamejs's output, because lamejs reuses the buffer. */
 function copyOf (view: Int8Array | Uint8Array): Uint8Array {
   return Uint8Array.from(new Uint8Array(view.buffer, view.byteOffset, view.length))
 }
@@ -112,7 +112,7 @@ function wavHeader (sampleRate: number): Uint8Array {
 class PcmStream implements AudioEncoder {
   private readonly sampleRate: number
   private header: Uint8Array
-  /** Withhold the last sample, so that the last chunk is never empty. */
+  /** The last sample, withheld so that `finish` never returns an empty chunk. */
   private held: Int16Array = new Int16Array()
 
   constructor (sampleRate: number, wav: boolean) {

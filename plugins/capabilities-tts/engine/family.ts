@@ -1,13 +1,13 @@
-/** The interface of voice families, which convert text to symbol ids and those to samples. */
+/** The interface of voice families, which convert text to symbol ids, and symbol ids to samples. */
 import type { CardVoice } from '../../../kernel/api/engine.js'
 
-/** Length of the first piece, seconds: yields one MP3 frame at every sampling rate. */
+/** Length of the first piece in seconds, enough for one MP3 frame at every sampling rate. */
 export const FIRST_PIECE_SECONDS = 0.12
-/** Longest decoded piece, seconds: well under a second of computing at real-time speed. */
+/** Longest decoded piece in seconds, short enough for a quick reaction to cancellation. */
 export const DECODE_SECONDS = 4
 
 /**
- * Lengths of successive pieces, seconds: short at first for an immediate start, then doubled up to a limit.
+ * Lengths of successive pieces in seconds: short at first for an immediate start, then doubled up to a limit.
  * Chunks grow to the requested interval; decoded pieces grow further, because each has an overlap.
  */
 export class PieceLengths {
@@ -28,25 +28,24 @@ export class PieceLengths {
 
 export interface Range { min: number, max: number, integer?: boolean }
 
-/** A family's ranges for fields without bounds in the schema. */
+/** A family's ranges for request fields that the schema does not bound. */
 export interface Limits {
-  /** Multiple of the voice's speed. */
+  /** Allowed multiples of the voice's normal speed. */
   speed: Range
-  /** Multiple of the voice's noise level; undefined if the family has none. */
+  /** Allowed multiples of the voice's noise level; undefined if the family has no noise. */
   temperature: Range | undefined
 }
 
-/** A validated request. */
 export interface SpeechRequest {
   text: string
   voice: string
-  /** One of the family's languages; `ipa` for text that is phonemes. */
+  /** One of the family's language codes, or `ipa` if the text consists of phonemes. */
   language: string
   speed: number
   temperature: number
   /** 0 to 2^32 - 1; undefined for the voice's default. */
   seed: number | undefined
-  /** Most phoneme symbols in the whole answer. */
+  /** Limit on phoneme symbols in the whole answer; speech is cut off there. */
   maxSymbols: number
   /** Lengths of the pieces that `synth` returns. */
   pace: PieceLengths
@@ -56,9 +55,9 @@ export interface SpeechUnit {
   ids: number[]
   /** Number of phoneme symbols, including unknown ones. */
   symbols: number
-  /** A pause may follow. */
+  /** Whether the unit ends a sentence, so that a pause may follow. */
   sentenceEnd: boolean
-  /** Index in the answer. */
+  /** Position of the unit in the answer, from 0. */
   index: number
 }
 
@@ -69,7 +68,7 @@ export interface Family {
   limits: Limits
   /** False if the graph draws noise that cannot be replaced; then a `seed` is refused. */
   seeded: boolean
-  /** Silence between sentences, seconds. */
+  /** Seconds of silence between sentences. */
   pauseSeconds: number
   /** Whether single sentences are returned in pieces. */
   streams: boolean
@@ -77,7 +76,7 @@ export interface Family {
   findVoice (id: string): string | undefined
   /** Resolves a client's language code; undefined if not offered. */
   findLanguage (code: string | undefined, voice: string): string | undefined
-  /** Codes for error messages. */
+  /** Language codes to list in error messages. */
   languages (): string[]
   /**
    * Converts text to units, lazily, in constant memory. @throws EngineError text_unspeakable,

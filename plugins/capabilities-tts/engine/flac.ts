@@ -2,7 +2,7 @@
 import { createRequire } from 'node:module'
 import { toInt16, type AudioEncoder, type Encoded } from './samples.js'
 
-/** The used part of the package, whose types require DOM types. */
+/** The functions of libflacjs that svc uses; the package's own types require the DOM. */
 interface LibFlac {
   isReady (): boolean
   on (event: 'ready', listener: () => void): void
@@ -18,12 +18,12 @@ interface LibFlac {
 
 const BITS = 16
 const LEVEL = 5
-/** Samples per block: 48 ms at 24 kHz, for a short delay. */
+/** Samples per block (48 ms at 24 kHz), small for a short delay. */
 const BLOCK = 1152
 
 let library: Promise<LibFlac> | undefined
 
-/** The build without WebAssembly, because the other one fetches a file: URL, which Node refuses. */
+/** Loads the JavaScript build, because the WebAssembly build fetches a file: URL, which Node refuses. */
 async function load (): Promise<LibFlac> {
   const flac = createRequire(import.meta.url)('libflacjs/dist/libflac.min.js') as LibFlac
   if (!flac.isReady()) await new Promise<void>((resolve) => { flac.on('ready', resolve) })
@@ -51,7 +51,7 @@ class FlacStream implements AudioEncoder {
     if (status !== 0) throw new Error(`libFLAC refuses ${sampleRate} Hz (status ${status})`)
   }
 
-  /** The library withholds a block until the next sample. */
+  /** libFLAC withholds a complete block until the next sample arrives. */
   encode (samples: Float32Array): Encoded {
     if (samples.length === 0) return { bytes: new Uint8Array(0), seconds: 0 }
     const values = Int32Array.from(toInt16(samples))
@@ -73,7 +73,7 @@ class FlacStream implements AudioEncoder {
     this.flac.FLAC__stream_encoder_delete(this.encoder)
   }
 
-  /** The encoded bytes; their sound ends at sample `end`. */
+  /** Takes the bytes encoded so far, whose sound ends at sample `end`. */
   private drain (end: number): Encoded {
     const bytes = Buffer.concat(this.written)
     this.written = []

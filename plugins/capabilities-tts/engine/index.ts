@@ -7,7 +7,7 @@ import { loadFamily } from './load.js'
 import { readRequest, type SpeechTask } from './request.js'
 import { speak } from './speech.js'
 
-/** Vowels, which every IPA voice and every character voice has symbols for. */
+/** Text for the trial run: vowels, for which every IPA or character voice has symbols. */
 const WARMUP = 'aaa eee ooo, aaa eee ooo.'
 const NEVER = new AbortController().signal
 
@@ -26,12 +26,11 @@ export function openSpeech (family: Family, { card }: ModelSpec): EngineSession 
       }
       let bytes = 0
       try {
-        // Only once: further runs do not shorten the delay of the first sound, but delay the restart of a
-        // lost runner.
+        // Once is enough, as further runs would not make the first request faster, only the start slower.
         for await (const chunk of speak(family, task, modelId, NEVER)) bytes += chunk.media?.length ?? 0
       } catch (error) {
         if (error instanceof EngineError) throw error
-        // For example symbols beyond the graph's embedding.
+        // For example, the vocabulary has ids beyond the graph's embedding table.
         throw new EngineError('model_invalid', `${modelId} cannot run; its files do not match: ` +
           (error as Error).message.slice(0, 300))
       }

@@ -6,7 +6,7 @@
 
 type Rule = readonly [RegExp, string]
 
-/** Sounds that are one symbol in every language. */
+/** Sound pairs that Kokoro writes as one symbol in every language. */
 const LETTERS: readonly Rule[] = [
   [/dʒ/g, 'ʤ'], [/tʃ/g, 'ʧ'], [/aɪ/g, 'I'], [/aʊ/g, 'W'], [/eɪ/g, 'A'], [/ɔɪ/g, 'Y']
 ]
@@ -15,7 +15,7 @@ const LETTERS: readonly Rule[] = [
 const ENGLISH: readonly Rule[] = [
   [/ʔˌ?n\u0329/g, 'tn'], [/(\S)\u0329/g, 'ᵊ$1'], [/[\u0303ʲ]/g, ''],
   [/ɐ/g, 'ə'], [/r/g, 'ɹ'], [/[xç]/g, 'k'], [/ɬ/g, 'l'], [/ʔ/g, 't'], [/ɾ/g, 'T'],
-  // The l of "little", not of "hello": a vowel or its stress mark follows there.
+  // Applies to the l in "little", not to that in "hello", which a vowel or stress mark follows.
   [/əl(?![ˈˌaeiouæɑɐɒəɚɛɜɪɔʊʌAIOQWYɹj])/g, 'ᵊl']
 ]
 
@@ -28,12 +28,12 @@ const BRITISH: readonly Rule[] = [
   [/æ/g, 'a']
 ]
 
-/** Hyphens are espeak's marks of liaison; all else stays. */
+/** Rules for other languages. Hyphens are espeak's liaison marks. */
 const OTHERS: readonly Rule[] = [
   [/oʊ/g, 'O'], [/əʊ/g, 'Q'], ...LETTERS, [/dz/g, 'ʣ'], [/ts/g, 'ʦ'], [/-/g, '']
 ]
 
-/** Italian's long s is one symbol. */
+/** Rules by language code; Italian also has one symbol for a long s. */
 const RULES: Readonly<Record<string, readonly Rule[]>> = {
   'en-us': AMERICAN,
   'en-gb': BRITISH,
@@ -41,9 +41,9 @@ const RULES: Readonly<Record<string, readonly Rule[]>> = {
   es: OTHERS, 'fr-fr': OTHERS, hi: OTHERS, 'pt-br': OTHERS
 }
 
-/** Converts IPA of a language to Kokoro's symbols; `ipa` stays unchanged. */
+/** Converts a language's IPA to Kokoro's symbols; text in language `ipa` has Kokoro's symbols already. */
 export function kokoroPhonemes (ipa: string, language: string): string {
-  // Nasal vowels are two symbols in Kokoro, ç is one.
+  // Decompose, because Kokoro has two symbols for nasal vowels, but keep ç, for which it has one.
   const apart = ipa.normalize('NFD').replace(/c\u0327/g, 'ç').replaceAll('\u0361', '')
   const rules = Object.hasOwn(RULES, language) ? RULES[language]! : []
   return rules.reduce((text, [from, to]) => text.replace(from, to), apart)

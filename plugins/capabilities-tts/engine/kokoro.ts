@@ -1,5 +1,5 @@
 /**
- * Kokoro-82M v1.0: one graph, 24 kHz. Units are computed whole, because the graph's norms span the sentence.
+ * Kokoro-82M v1.0 (24 kHz). A unit cannot be decoded in pieces, because the graph's norms span all of it.
  * Style packs are float32 [510][256], one row per length of the phoneme string (style-packs.ts).
  */
 import { Tensor, type InferenceSession } from 'onnxruntime-node'
@@ -14,17 +14,17 @@ import { kokoroPhonemes } from './kokoro-phonemes.js'
 import { warmUp } from '../text/front-end.js'
 import { float32, floats, int64, type Feeds, type Sessions } from './sessions.js'
 
-/** Tokens per run, and the sampling rate in Hz. */
+/** Most tokens per run, and the sampling rate in Hz. */
 const MAX_TOKENS = 510
 const KOKORO_RATE = 24_000
 
-// Over about 450 tokens sound rushed; a short first unit shortens the delay, because units are computed
-// whole.
+// Units above about 450 tokens sound rushed. The first one is short, because sound starts only when a unit is
+// complete.
 const SIZES = { maxSymbols: 400, firstSymbols: 100 }
 
 export interface KokoroParts {
   session: InferenceSession
-  /** Inputs for seeded noise, if the graph has them. */
+  /** Values for the graph's seeded noise inputs, if it has any. */
   noise: (request: SpeechRequest, unit: SpeechUnit) => Feeds
   seeded: boolean
   vocab: Map<string, number>
@@ -32,12 +32,12 @@ export interface KokoroParts {
   voices: CardVoice[]
   defaultVoice: string
   espeak: Espeak | undefined
-  /** False if the card demands espeak for English. */
+  /** Whether this plugin's front end reads English; false if the card demands espeak. */
   builtin: boolean
   modelId: string
 }
 
-/** The row for `length` symbols, averaged over a mix of voices. */
+/** The style row for a phoneme string of `length` symbols, averaged over the mixed voices. */
 export function styleRow (packs: Float32Array[], length: number): Float32Array {
   const row = new Float32Array(STYLE_WIDTH)
   for (const pack of packs) {
@@ -56,7 +56,7 @@ function frontOf (parts: KokoroParts, code: string): UnitSource {
   return espeakFront(parts.espeak, espeak)
 }
 
-/** Exports differ in input names and in the type of `speed`. */
+/** Detects the token input's name and the type of `speed`, in which public exports differ. */
 function signatureOf (session: InferenceSession): { tokens: string, integerSpeed: boolean } {
   const tokens = ['input_ids', 'tokens'].find((name) => session.inputNames.includes(name))
   if (tokens === undefined) {

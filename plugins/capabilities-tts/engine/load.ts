@@ -24,7 +24,7 @@ const LOADERS: Record<string, (spec: ModelSpec, tools: LoadTools) => Promise<Fam
 }
 
 /**
- * Loads the card's family; `espeak` finds the optional package.
+ * Loads the voice family that the card names; `espeak` looks for the optional phonemizer package.
  * @throws EngineError model_invalid, model_incomplete, no_backend, phonemizer_missing, language_unsupported
  */
 export async function loadFamily (
@@ -38,7 +38,7 @@ export async function loadFamily (
   return await loader(spec, { env, sessions: new Sessions(spec, env), findEspeak: espeak })
 }
 
-/** The first file with the role, else with the ending. */
+/** The card's first file with the role, else the first with the file name ending. */
 function fileOf (spec: ModelSpec, role: string, ending: string): string {
   const { files, modelId } = spec.card
   const file = files.find((f) => f.role === role) ?? files.find((f) => f.path.endsWith(ending))
@@ -94,7 +94,7 @@ async function loadVits (spec: ModelSpec, tools: LoadTools): Promise<Family> {
   return vitsFamily({
     graph, config, front, voices,
     warmFront: english ? warmUp : () => {},
-    // The bundled voice inserts pauses itself and ignores pads.
+    // The bundled voice inserts pauses itself, so it needs no pad symbols.
     pads: !bundled,
     pauseSeconds: bundled ? 0 : 0.2,
     sizes: { maxSymbols: 200, firstSymbols: bundled ? 120 : 60 },
@@ -109,7 +109,7 @@ function vitsVoices ({ card }: ModelSpec, config: VoiceConfig): CardVoice[] {
   return [...config.speakers.keys()].map(named)
 }
 
-/** The voice's front end; `english` is true for this plugin's. */
+/** The voice's front end; `english` is true for this plugin's own English front end. */
 async function vitsFront (
   { card }: ModelSpec, config: VoiceConfig, tools: LoadTools
 ): Promise<{ front: UnitSource, english: boolean }> {
@@ -132,7 +132,7 @@ async function vitsFront (
   throw missing
 }
 
-/** The most specific code: `en` with the language en_GB is British. */
+/** The most specific language code: a voice with the codes `en` and `en-gb` is British. */
 const accentOf = ({ languages }: VoiceConfig): string => languages.find((code) => code.includes('-')) ?? 'en'
 
 async function loadKokoro (spec: ModelSpec, tools: LoadTools): Promise<Family> {
@@ -199,7 +199,7 @@ async function readPacks ({ card, directory }: ModelSpec): Promise<Map<string, F
   return packs
 }
 
-/** The vocabulary of the first file with one; otherwise that of Kokoro-82M v1.0. */
+/** The vocabulary in the first file that has one, else Kokoro-82M v1.0's vocabulary. */
 async function readVocabulary ({ card, directory }: ModelSpec): Promise<Map<string, number>> {
   for (const { path } of card.files) {
     if (!/^(config|tokenizer)\.json$/.test(basename(path))) continue

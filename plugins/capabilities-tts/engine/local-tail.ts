@@ -5,7 +5,7 @@
 import { attributesOf, closureOf, type GraphIndex, type OnnxNode } from '../../runners/onnx/engine.js'
 import type { PieceLengths } from './family.js'
 
-/** The cut, and the relation of the tail's input frames to its output samples. */
+/** The point of the cut, and how the tail's input frames map to its output samples. */
 export interface LocalTail {
   /** Tensor [1, channels, frames] at which the tail starts. */
   tensor: string
@@ -84,7 +84,7 @@ function reachFrom (
   return reachOf.get(output)
 }
 
-/** Frames on each side that a frame's samples depend on; its last sample is one before the next frame. */
+/** How many frames on each side the samples of one frame depend on. */
 function overlapOf ({ rate, left, right }: Reach): number {
   return Math.floor(Math.max(left, right + 1 - 1 / rate) + 1e-6)
 }
@@ -116,7 +116,7 @@ export function findLocalTail (index: GraphIndex, output: string, allowed: strin
 export interface TailRun {
   frames: number
   hop: number
-  /** Frames on each side that a frame's samples depend on. */
+  /** How many frames on each side the samples of one frame depend on. */
   overlap: number
   sampleRate: number
   run: (from: number, to: number) => Promise<Float32Array>
@@ -129,7 +129,7 @@ export async function * decodeLocal (
   const { frames, hop, overlap } = tail
   for (let a = 0; a < frames && !signal.aborted;) {
     const length = Math.max(1, Math.round(pace.next() * tail.sampleRate / hop))
-    // Merge a last piece that is shorter than its overlap.
+    // Merge a rest that is no longer than the overlap into this piece.
     const b = frames - a - length <= overlap ? frames : a + length
     const from = Math.max(0, a - overlap)
     const samples = await tail.run(from, Math.min(frames, b + overlap))

@@ -1,6 +1,6 @@
 /** Sizes and durations of MPEG layer III frames (ISO 11172-3, 13818-3 and the 2.5 extension). */
 
-/** `size`: bytes including the header. */
+/** An MP3 frame; `size` is in bytes and includes the header. */
 export interface Mp3Frame {
   size: number
   sampleRate: number
@@ -32,7 +32,7 @@ export function readFrame (bytes: Uint8Array, offset: number): Mp3Frame | undefi
   return { size, sampleRate, samples, kbps }
 }
 
-/** Sums the duration of an MP3 stream, across chunk borders; skips other bytes. */
+/** Sums the duration of an MP3 stream whose chunks may split frames; skips bytes outside frames. */
 export class Mp3Time {
   seconds = 0
   #rest: Uint8Array = new Uint8Array(0)

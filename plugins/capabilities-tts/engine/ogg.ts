@@ -1,6 +1,6 @@
-/** Writes Ogg pages (RFC 3533) of one logical stream. */
+/** Writes Ogg pages (RFC 3533) for one logical stream. */
 
-/** Most lacing values per page. */
+/** Most lacing values that a page can hold. */
 const SEGMENTS = 255
 const FIRST_PAGE = 2
 const LAST_PAGE = 4

@@ -9,10 +9,10 @@ const CLOCK = 48_000
 /** Rates at which libopus keeps the full band; others are resampled to the highest. */
 const RATES: readonly number[] = [16_000, 24_000, 48_000]
 const FRAMES_PER_SECOND = 50
-/** Arbitrary, because a file has one stream; constant, so that output is reproducible. */
+/** Ogg serial number: any constant will do, because a file has only one stream. */
 const SERIAL = 0x5356_4331
 
-/** Bits per second: transparent enough for one voice. */
+/** Bits per second, high enough for a single voice. */
 const bitrateOf = (rate: number): number => rate <= 24_000 ? 32_000 : 48_000
 
 export async function openOpus (sampleRate: number): Promise<AudioEncoder> {
@@ -77,7 +77,7 @@ class OpusStream implements AudioEncoder {
     return Math.max(0, this.packets * this.frame - this.preSkip) / CLOCK
   }
 
-  /** The packets that these samples complete. */
+  /** Adds samples, and returns the packets that are now complete. */
   private take (samples: Float32Array): Packet[] {
     const size = this.frame / this.scale
     const input = new Float32Array(this.held.length + samples.length)
@@ -111,7 +111,7 @@ function opusHead (preSkip: number, sampleRate: number): Uint8Array {
   return head
 }
 
-/** The comment header, without tags. */
+/** The Opus comment header, without tags. */
 function opusTags (): Uint8Array {
   const vendor = Buffer.from('svc')
   const tags = Buffer.alloc(16 + vendor.length)

@@ -8,13 +8,13 @@ import { plainText } from '../text/markup.js'
 import { normaliseSentence } from '../text/normalise.js'
 import { sentences as englishSentences } from '../text/sentences.js'
 
-/** Lazy, so that the phonemes of a long text are never in memory at once. */
+/** Converts text to units, lazily so that a long text's phonemes are never all in memory. */
 export type UnitSource = (text: string, sizes: UnitSizes) => Iterable<Unit>
 
 /** One IPA string per sentence; null for a language that espeak lacks. */
 export type Espeak = (text: string, voice: string) => string[] | null
 
-// Longest text per call: bounds memory for text without sentence ends.
+// Most characters per espeak call; bounds memory for text without sentence ends.
 const LONGEST_SENTENCE = 600
 
 /** Sentences of a text without markup, at most LONGEST_SENTENCE characters each. */
@@ -37,7 +37,7 @@ function breakBefore (text: string, limit: number): number {
   return (text.codePointAt(limit - 1) ?? 0) > 0xffff ? limit - 1 : limit
 }
 
-// Positions to split a phoneme string, best first.
+// Where to split a phoneme string, best first.
 const BREAKS = [/[.!?…]/u, /[:;]/u, /[,—–]/u, /\s/u]
 
 function splitPoint (symbols: string[], limit: number): number {
@@ -100,10 +100,10 @@ export function englishFront (code: string): UnitSource {
   }
 }
 
-/** The package's names for some languages of espeak. */
+/** Names of espeak languages that differ in the package. */
 const ESPEAK_NAMES: Readonly<Record<string, string>> = { 'en-gb': 'en-gb-x-rp' }
 
-/** espeak with `voice`, or the language without region. @throws EngineError language_unsupported */
+/** espeak as front end; tries `voice` without its region too. @throws EngineError language_unsupported */
 export function espeakFront (espeak: Espeak, voice: string): UnitSource {
   const names = [voice, ESPEAK_NAMES[voice], voice.split('-')[0]].filter((name) => name !== undefined)
   const found = names.find((name) => name !== '' && espeak('a', name) !== null)
@@ -116,7 +116,7 @@ export function espeakFront (espeak: Espeak, voice: string): UnitSource {
 
 function * espeakSentences (espeak: Espeak, voice: string, text: string): Generator<string> {
   for (const sentence of isEnglish(voice) ? englishWords(text) : sentences(text, voice)) {
-    // Remove marks such as (en), by which espeak reports a change of language.
+    // Remove marks such as (en), with which espeak reports a language change.
     for (const phonemes of espeak(sentence, voice) ?? []) yield phonemes.replace(/\([a-z-]+\)/g, '')
   }
 }
@@ -126,7 +126,7 @@ function * englishWords (text: string): Generator<string> {
   for (const sentence of englishSentences(text)) yield normaliseSentence(sentence).trim()
 }
 
-/** Characters are symbols: Piper's phoneme type `text`, and phonemes that clients send. */
+/** Uses characters as symbols, for Piper's phoneme type `text` and for phonemes that clients send. */
 export const plainFront: UnitSource = (text, sizes) => unitsOf(sentences(text, 'en'), sizes)
 
 export function nothingToSpeak (scripts: string[] = []): EngineError {
@@ -148,7 +148,7 @@ export function * capSymbols (units: Iterable<Unit>, max: number): Generator<Uni
 
 interface EspeakModule { phonemizeToString?: Espeak }
 
-/** The optional package, or undefined. Tests replace `load`. */
+/** Loads the optional phonemizer; undefined if it is not installed. Tests replace `load`. */
 export async function findEspeak (load: () => Promise<unknown> = importPackage): Promise<Espeak | undefined> {
   let found: unknown
   try {
@@ -161,7 +161,7 @@ export async function findEspeak (load: () => Promise<unknown> = importPackage):
   return main.phonemizeToString ?? main.default?.phonemizeToString
 }
 
-// Loaders use different error codes; all messages name the package.
+// Module loaders use different error codes, but all messages name the package.
 function isMissing (error: unknown): boolean {
   const { code, message } = error as NodeJS.ErrnoException
   return code === 'ERR_MODULE_NOT_FOUND' || message.includes(`Cannot find package '${PHONEMIZER}'`)

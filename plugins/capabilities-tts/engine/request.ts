@@ -5,7 +5,7 @@ import {
   DECODE_SECONDS, FIRST_PIECE_SECONDS, PieceLengths, type Family, type Range, type SpeechRequest
 } from './family.js'
 
-/** Range of `streaming_interval`, seconds: about one MP3 frame to a few MB of samples. */
+/** Accepted `streaming_interval` in seconds, from about one MP3 frame to a few MB of samples. */
 const INTERVAL: Range = { min: 0.04, max: 60 }
 const DEFAULT_INTERVAL = 1
 
@@ -60,7 +60,7 @@ function readVoice (reader: PayloadReader, family: Family, model: string): strin
 }
 
 function readLanguage (reader: PayloadReader, family: Family, model: string, voice: string): string {
-  // An empty text means the voice's language.
+  // An empty `lang_code` selects the voice's own language.
   const wanted = reader.string('lang_code') || undefined
   const found = family.findLanguage(wanted, voice)
   if (found !== undefined) return found

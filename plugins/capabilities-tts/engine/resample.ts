@@ -2,7 +2,7 @@
 
 /** Input samples on each side of an output sample. */
 const REACH = 24
-/** Pass band as a share of the narrower band; the rest is the filter's slope. */
+/** Pass band as a fraction of the lower rate's bandwidth; the rest is the filter's slope. */
 const KEPT = 0.94
 
 const gcd = (a: number, b: number): number => b === 0 ? a : gcd(b, a % b)
@@ -44,7 +44,7 @@ export class Resampler {
     return this.run(samples, Math.floor(Math.max(0, this.length - REACH) * this.up / this.down))
   }
 
-  /** The remaining samples; in total, input samples * to / from, rounded up. */
+  /** The remaining samples; the total is input samples * to / from, rounded up. */
   finish (): Float32Array {
     return this.run(new Float32Array(REACH + 1), Math.ceil(this.length * this.up / this.down))
   }

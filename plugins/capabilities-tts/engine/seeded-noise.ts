@@ -13,7 +13,7 @@ export const NOISE_START = 'svc_noise_start'
 
 const RANDOM = new Set(['RandomNormal', 'RandomNormalLike', 'RandomUniform', 'RandomUniformLike', 'Bernoulli',
   'Multinomial'])
-// Offsets in the table between two nodes, and between two units.
+// Distances between the table offsets of two nodes, and of two units.
 const NODE_STRIDE = 40_961
 const UNIT_STRIDE = 17_389
 
@@ -50,7 +50,7 @@ export function gaussian (seed: number, length: number): Float32Array {
   return out
 }
 
-/** Standard normal noise in the shape of its input. */
+/** Whether a node draws standard normal noise, which `lookup` can replace. */
 function replaceable (node: OnnxNode): boolean {
   if (node.opType !== 'RandomNormalLike') return false
   const attributes = attributesOf(node)

@@ -15,7 +15,7 @@ export class Sessions {
   }
 
   /**
-   * A session from bytes or a path; `label` is its name in errors. @throws EngineError no_backend,
+   * Opens a graph given as bytes or as a path; `label` names it in errors. @throws EngineError no_backend,
    * model_invalid
    */
   async open (model: Uint8Array | string, label: string): Promise<InferenceSession> {

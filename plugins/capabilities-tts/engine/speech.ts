@@ -9,7 +9,7 @@ import {
 import { nothingToSpeak } from './phonemes.js'
 import type { SpeechTask } from './request.js'
 
-/** The samples of all units, with the family's pause between sentences. */
+/** Yields the samples of all units, with the voice family's pause between sentences. */
 async function * samplesOf (
   family: Family, request: SpeechRequest, signal: AbortSignal, trace?: SpanSink
 ): AsyncGenerator<Float32Array> {
@@ -32,7 +32,7 @@ async function * samplesOf (
   if (units === 0) throw nothingToSpeak()
 }
 
-/** The units of a text; records the time to convert each. */
+/** Yields the units of a text, and records how long each took to convert. */
 function * prepared (family: Family, request: SpeechRequest, trace?: SpanSink): Generator<SpeechUnit> {
   let startMs = trace?.now() ?? 0
   for (const unit of family.prepare(request.text, request)) {
@@ -108,7 +108,7 @@ class ChunkWriter {
     return this.pending.length > 0
   }
 
-  /** Adds the encoder's rest, so that the last chunk is not empty. */
+  /** Flushes the encoder, so that the last chunk is not empty. */
   async finish (): Promise<void> {
     this.hold(await this.encoder.finish())
   }
@@ -134,8 +134,8 @@ class ChunkWriter {
 }
 
 /**
- * Speaks in chunks that grow to the interval. The last one contains the encoder's rest, and is omitted after
- * an abort.
+ * Speaks in chunks that grow to the requested interval. The last chunk contains what the encoder held back;
+ * it is omitted after an abort.
  */
 export async function * speak (
   family: Family, task: SpeechTask, model: string, signal: AbortSignal, trace?: SpanSink

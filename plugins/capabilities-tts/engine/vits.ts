@@ -19,7 +19,7 @@ import { phonemeIds, type VoiceConfig } from './voice-config.js'
 
 interface VitsTail {
   hop: number
-  /** Frames on each side that a frame's samples depend on. */
+  /** How many frames on each side the samples of one frame depend on. */
   overlap: number
   frames: (front: Feeds) => number
   /** Computes the samples of frames [from, to). */
@@ -30,9 +30,9 @@ interface VitsTail {
 export interface VitsGraph {
   front: InferenceSession
   tail: VitsTail | undefined
-  /** Inputs with the seed, besides `scales`. */
+  /** Values for the graph's noise inputs, which depend on the seed. */
   noise: (request: SpeechRequest, unit: SpeechUnit) => Feeds
-  /** `scales[2]`: noise of the durations; the seed of the bundled voice. */
+  /** The value of `scales[2]`: the noise level of durations in Piper, the seed in the bundled voice. */
   noiseW: (request: SpeechRequest) => number
   seeded: boolean
 }
@@ -68,7 +68,7 @@ async function openCut (
 const outputOf = (index: GraphIndex): string => [...index.outputs.keys()][0] ?? 'output'
 
 /**
- * Outside `openCut`, because the closure of its `decode` would keep the graph, and so the file, in memory.
+ * Not inside `openCut`, because its `decode` closure would then keep the graph and its file in memory.
  */
 const inputsOf = ({ inputs, initializers }: GraphIndex): string[] =>
   [...inputs.keys()].filter((name) => !initializers.has(name))
@@ -154,7 +154,7 @@ export function vitsFamily (voice: VitsVoice, sessions: Sessions): Family {
   return {
     voices, defaultVoice, pauseSeconds, warmFront,
     sampleRate: config.sampleRate,
-    // Quality suffers outside these speeds; noise above twice its level is hiss.
+    // Quality suffers outside these speeds; more than twice the voice's noise level is audible as hiss.
     limits: { speed: { min: 0.25, max: 4 }, temperature: { min: 0, max: 2 } },
     seeded: graph.seeded,
     streams: graph.tail !== undefined,

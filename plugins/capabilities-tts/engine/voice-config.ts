@@ -9,14 +9,14 @@ export interface VoiceConfig {
   phonemeMap: Map<string, string[]>
   phonemeType: string
   espeakVoice: string
-  /** `espeak`: use it for English too; `ipa`: clients send phonemes, so the package may be missing. */
+  /** `espeak`: use espeak for English too; `ipa`: clients send phonemes, so no phonemizer is needed. */
   phonemizer: string | undefined
   noiseScale: number
   lengthScale: number
   noiseW: number
   /** Speaker id by name; empty for a single speaker. */
   speakers: Map<string, number>
-  /** Lower-case codes such as en-us and en. */
+  /** Language codes in lower case, such as en-us and en. */
   languages: string[]
 }
 

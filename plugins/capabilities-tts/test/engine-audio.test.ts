@@ -5,7 +5,7 @@ import { readFrame } from '../engine/mp3-duration.js'
 import { partsOf, tone } from './engine-kit.js'
 import { framesSeconds, walkFrames } from './mp3.js'
 
-// Encoder and decoder delay in samples, and the frame that pads the end.
+// Encoder and decoder delay of MP3 in samples; padding to whole frames adds more.
 const DELAY = 1105
 
 t.test('an MP3 at each rate is whole mono frames of the right length', async (t) => {

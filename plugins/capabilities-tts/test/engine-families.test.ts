@@ -147,7 +147,7 @@ t.test('seeds of the embedded voice: small ones are themselves, large ones stay 
   t.equal(seedScale(0), 0)
   t.equal(seedScale(1), 0.001)
   for (const seed of [4_194_303, 4_194_304, 2 ** 31, 2 ** 32 - 1]) {
-    // The graph's computation: float32 arithmetic, then rounding.
+    // Recover the seed as the graph does, by float32 arithmetic and rounding.
     const back = Math.round(Math.fround(Math.fround(seedScale(seed)) * 1000))
     t.ok(back >= 0 && back < 2 ** 22, `seed ${seed} → ${back}`)
     t.equal(back, Math.round(seedScale(seed) * 1000), 'nothing is lost on the way')

@@ -1,4 +1,4 @@
-/** Opus, FLAC and AAC: decodable streams of the right length, encoded piece by piece. */
+/** Opus, FLAC and AAC streams that are encoded piece by piece can be decoded and have the right length. */
 import { spawnSync } from 'node:child_process'
 import { createRequire } from 'node:module'
 import { writeFileSync } from 'node:fs'
@@ -23,7 +23,7 @@ async function encode (encoding: Encoding, samples: Float32Array, rate: number):
   return (await partsOf(encoding, rate, pieces(samples, 1777))).map(({ bytes }) => Buffer.from(bytes))
 }
 
-/** Correlation; 1 for equal sounds. */
+/** Correlation of two sounds; 1 if they are equal. */
 function likeness (a: Float32Array, b: Float32Array): number {
   const dot = (x: Float32Array, y: Float32Array): number => x.reduce((sum, v, i) => sum + v * (y[i] ?? 0), 0)
   return dot(a, b) / Math.sqrt(dot(a, a) * dot(b, b))
@@ -31,7 +31,7 @@ function likeness (a: Float32Array, b: Float32Array): number {
 
 interface Page { flags: number, granule: number, sequence: number, packets: Buffer[], bytes: number }
 
-/** A bitwise checksum after RFC 3533. */
+/** An Ogg page's checksum, computed bit by bit as in RFC 3533. */
 function checksum (page: Buffer): number {
   let value = 0
   for (const byte of page) {
@@ -170,7 +170,7 @@ t.test('an encoder whose thread dies ends the answer at once', { timeout: 20_000
   t.equal(threads.length, 2)
   const died = { reason: 'provider_error', message: /AAC encoder .* exited/ }
   const waiting = t.rejects(async () => await dies.encode(sweep(8 * rate, rate)), died)
-  // Simulates an out-of-memory exit, which this process did not request.
+  // Bypass the encoder's override of `terminate`, so that the exit looks like a crash.
   await Worker.prototype.terminate.call(threads[0])
   await waiting
   await t.rejects(async () => await dies.encode(sweep(rate, rate)), died)

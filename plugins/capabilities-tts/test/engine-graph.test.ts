@@ -39,7 +39,7 @@ t.test('the local tail of a VITS graph is its decoder, with its true reach', asy
     const conv = index.model.graph.node.find((n) => n.name === '/dec/conv_pre/Conv')
     t.match(tail, { hop, overlap, extra, tensor: conv?.input[0] }, name)
   }
-  // 3 (conv_pre) + 1.4 + 5.6 (kernel 7, dilation 12 at 8 samples per frame) + finer stages = 11.1 frames.
+  // Overlap: 3 (conv_pre) + 1.4 + 5.6 (kernel 7, dilation 12, 8 samples/frame) + later stages = 11.1 frames.
   check('medium: hop 256', { ...TINY, upsample: [8, 8, 4] }, 256, 11, [])
   check('two strides of 4', TINY, 16, 18, [])
   check('the speaker id goes along', { ...TINY, speakers: 3 }, 16, 18, ['sid'])
@@ -98,7 +98,7 @@ t.test('piper: pieces equal the whole run', async (t) => {
   await check('hop 256', { ...TINY, upsample: [8, 8, 4] }, 'default', 0)
 })
 
-/** The samples of the uncut graph with the noise of seed 7 for the first unit. */
+/** The uncut graph's samples, with the noise that seed 7 gives the first unit. */
 async function wholePiper (shape: VitsShape, ids: number[], sid: number): Promise<Float32Array> {
   const sessions = new Sessions({ backend: 'cpu', threads: 1 }, quietEnv())
   const { model } = seedNoise(indexGraph(decodeModel(makePiper(shape).bytes)))

@@ -1,4 +1,4 @@
-/** Helpers of the engine tests: voices in temporary folders, and complete answers. */
+/** Helpers for the engine tests: voices in temporary folders, and complete answers. */
 import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -12,12 +12,11 @@ import type { Encoded } from '../engine/samples.js'
 import { makeKokoro, makePiper, makePiperConfig, TINY, type VitsShape } from './fixtures/make-graphs.js'
 
 const HERE = dirname(fileURLToPath(import.meta.url))
-/** Folder of the bundled voice. */
 export const VOICE_DIR = join(HERE, '../voice')
-/** Public model files for tests; may be missing. */
+/** Folder with public models for tests; may not exist. */
 export const DATA_DIR = process.env['SVC_TEST_DATA'] ?? join(HERE, '../../../../shared/data')
 
-/** An environment that runs work immediately and records its labels. */
+/** An engine environment that runs announced work immediately and records its labels. */
 export function quietEnv (): EngineEnv & { announced: Array<{ label: string, units: number }> } {
   const announced: Array<{ label: string, units: number }> = []
   return {
@@ -80,7 +79,7 @@ export async function kokoroSpec (
   return specOf(cardOf({ modelId: 'test/kokoro', family: 'kokoro', files }), dir)
 }
 
-/** A complete answer. */
+/** A complete speech answer, with its chunks joined. */
 export interface Answer { chunks: EngineChunk[], bytes: Buffer, seconds: number }
 
 export async function say (
@@ -96,7 +95,7 @@ export async function say (
   }
 }
 
-/** The error of a refused request. */
+/** Sends a request that must be refused, and returns the error. */
 export async function refusal (
   session: EngineSession, payload: Record<string, unknown>
 ): Promise<EngineError> {
@@ -113,7 +112,7 @@ export async function refusal (
 export const tone = (length: number, rate: number): Float32Array =>
   Float32Array.from({ length }, (_, i) => 0.5 * Math.sin(2 * Math.PI * 220 * i / rate))
 
-/** The output of an encoder for each piece, and at the end. */
+/** An encoder's output after each piece of input, and at the end. */
 export async function partsOf (
   encoding: Encoding, rate: number, pieces: readonly Float32Array[]
 ): Promise<Encoded[]> {
@@ -127,7 +126,7 @@ export async function partsOf (
   }
 }
 
-/** Largest difference of two lists of samples; infinite for different lengths. */
+/** Largest difference between two lists of samples; infinite if their lengths differ. */
 export function difference (a: Float32Array, b: Float32Array): number {
   if (a.length !== b.length) return Infinity
   return a.reduce((max, v, i) => Math.max(max, Math.abs(v - (b[i] as number))), 0)
@@ -147,6 +146,6 @@ export async function gather (
   return { samples, pieces: parts.length }
 }
 
-/** IPA with symbols that every fixture voice has: about 100 symbols in two clauses. */
+/** IPA text of about 100 symbols in two clauses, with only symbols that every fixture voice has. */
 export const IPA = 'ðə kwɪk bɹaʊn fɑks dʒʌmps oʊvə ðə leɪzi dɔɡ, ' +
   'waɪl ə smɔl ɡɹup ʌv bɜdz sɪŋz aʊt laʊdli ɪn ðə tɹiz.'

@@ -1,4 +1,4 @@
-/** Kokoro in the layouts of public exports (test/models/speech.ts), and its symbols for each language. */
+/** Kokoro models in the layouts of public exports (see test/models/speech.ts), and symbols by language. */
 import { readdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'

@@ -16,7 +16,7 @@ const VOICE = 'svc/voice-en'
 const card = { modelId: VOICE, voices: [{ id: 'rms', name: 'RMS', language: 'en' }, { id: 'slt', name: 'SLT',
   language: 'en' }] } as ModelCard
 
-/** Two chunks in the requested encoding. */
+/** A fake engine's answer: two chunks in the requested encoding. */
 async function * spoken (task: EngineTask): AsyncGenerator<EngineChunk> {
   const format = (task.payload['encoding'] ?? 'mp3') as string
   for (const index of [0, 1]) {
@@ -246,7 +246,7 @@ interface Tries {
   ends: ('lost' | 'lost after a chunk' | 'spoken' | 'other')[]
 }
 
-/** Runners whose attempts end as the test specifies; afterwards no runner is ready. */
+/** Fake runners whose attempts end as listed in `ends`; after those, no runner is ready. */
 function flaky ({ excepted, ends }: Tries): Fake {
   let tries = 0
   return fake(RunnersService, {
@@ -290,7 +290,7 @@ const rows: Row[] = [
   { name: 'nothing is tried again where nothing was lost', header: '1', ends: ['spoken'],
     expect: [200, 'task-1'] }
 ]
-/** The audio of a response, raw or in events. */
+/** The audio in a response body, which is raw or base64 in events. */
 const sound = (body: string): string => !body.startsWith(':') ? body
   : [...body.matchAll(/"audio":"([^"]+)"/g)].map(([, data]) => Buffer.from(data!, 'base64')).join('')
 for (const { name, header, sse = false, ends, expect: [status, word, retried] } of rows) {

@@ -14,7 +14,7 @@ const sound = frames({ kind: 'started' }, { kind: 'chunk', payload: {}, bytes: '
   { kind: 'chunk', payload: {}, bytes: 'MP3-two' }, { kind: 'completed' })
 const capabilities = listing(listed({ id: 'tts' }))
 
-/** A player that saves its input as `heard` beside it. */
+/** A player that saves its input in the file `heard` beside the script. */
 const script = '#!/bin/sh\ncat > "$(dirname "$0")/heard"\n'
 
 t.test('where the sound goes', async (t) => {

@@ -5,7 +5,7 @@ import { prepareEnglish } from '../text/front-end.js'
 const ipaOf = (text: string): string =>
   [...prepareEnglish(text, { maxSymbols: 400, firstSymbols: 400 })].map(({ phonemes }) => phonemes).join(' ')
 
-// The output of espeak-ng 1.52 for the same words.
+// Expected values are espeak-ng 1.52's output for the same words.
 const rows: ReadonlyArray<readonly [text: string, american: string, british: string]> = [
   ['water', 'wˈɔːɾɚ', 'wˈɔːtɐ'],
   ['button', 'bˈʌʔn\u0329', 'bˈʌtən'],

@@ -5,12 +5,12 @@ import { plainText } from '../text/markup.js'
 import { normaliseSentence } from '../text/normalise.js'
 import { sentences } from '../text/sentences.js'
 
-/** Normalised sentences. */
+/** Splits a text into sentences and normalises them. */
 const read = (text: string): string => [...sentences(text)].map(normaliseSentence).filter(Boolean).join(' | ')
 
 t.test('what people write, as other speech programs were asked to read it', async (t) => {
   const lines = readFileSync(new URL('./fixtures/spoken.tsv', import.meta.url), 'utf8').trim().split('\n')
-  // A line without a tab names the source of the following ones.
+  // A line without a tab names the source of the lines after it.
   const rows = lines.filter((line) => line.includes('\t')).map((line) => line.split('\t'))
   for (const [text = '', spoken] of rows) t.equal(read(text.replaceAll('\\n', '\n')), spoken, text)
   t.ok(rows.length > 500, `${rows.length} rows`)

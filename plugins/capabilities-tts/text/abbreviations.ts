@@ -2,7 +2,7 @@ import { lookUp } from './dictionary.js'
 import type { Rule } from './rule.js'
 import { cardinal, ordinalOf } from './numbers.js'
 
-/** A name follows, so these never end a sentence. */
+/** Titles, which never end a sentence because a name follows. */
 const TITLES: Record<string, string> = {
   Dr: 'Doctor', Mr: 'Mister', Mrs: 'Missus', Ms: 'Miz', Prof: 'Professor', Gen: 'General', Sgt: 'Sergeant',
   Capt: 'Captain', Maj: 'Major', Lt: 'Lieutenant', Col: 'Colonel', Rev: 'Reverend', Hon: 'Honorable',
@@ -10,7 +10,7 @@ const TITLES: Record<string, string> = {
   Messrs: 'Messers'
 }
 
-/** These may end a sentence, which then keeps its full stop. */
+/** Abbreviations that may end a sentence, which then keeps its full stop. */
 const WORDS: Record<string, string> = {
   etc: 'etcetera', vs: 'versus', approx: 'approximately', Inc: 'Incorporated', Ltd: 'Limited',
   Corp: 'Corporation', Co: 'Company', Jr: 'Junior', Sr: 'Senior', Ave: 'Avenue', Blvd: 'Boulevard',
@@ -23,7 +23,7 @@ const WORDS: Record<string, string> = {
   Thurs: 'Thursday', Fri: 'Friday', Sat: 'Saturday', Sun: 'Sunday'
 }
 
-/** Plain words at the end of a sentence: "in the sun.", "at the max." */
+/** Abbreviations that may be plain words at a sentence end ("in the sun.") and so do not prevent a split. */
 const NO_MERGE = new Set([
   'Sun', 'Sat', 'Mar', 'max', 'min', 'est', 'al', 'ref', 'Mon', 'Fri', 'Co', 'Inc', 'Ltd',
   'Corp', 'Jr', 'Sr', 'etc', 'Ave', 'Rd', 'Blvd'])
@@ -31,12 +31,12 @@ const NO_MERGE = new Set([
 const MERGE = [...Object.keys(TITLES), ...Object.keys(WORDS).filter((each) => !NO_MERGE.has(each)), 'St',
   'No', 'Nos', 'pp', 'p', 'e\\.g', 'i\\.e', 'cf', 'viz'].join('|')
 const OPEN_END = new RegExp(`(?:^|[\\s("'])(?:(?:${MERGE})|(?:[A-Z]\\.)*[A-Z])\\.\\s*$`)
-/** After these a sentence continues unless a new one clearly starts. */
+/** Abbreviations after which the sentence may end; it continues before a lower-case word. */
 const MAYBE_END = /(?:^|\s)(?:Co|Inc|Ltd|Corp|Jr|Sr|etc|al|[ap]\.m|U\.S|U\.K)\.\s*$/
 
 const DATED = /\b(?:jan|feb|mar|apr|jun|jul|aug|sept?|oct|nov|dec)\.\s*$/i
 
-/** Whether the full stop at the end of `before` does not end a sentence, given the following text. */
+/** Whether the full stop that ends `before` only marks an abbreviation; `after` is the following text. */
 export function isAbbreviation (before: string, after: string): boolean {
   const tail = before.slice(-24)
   if (/^\s*[a-z]/.test(after) && /\.\s*$/.test(tail)) return true
@@ -79,14 +79,14 @@ const known = (table: Record<string, string>): RegExp =>
   new RegExp(`\\b(${Object.keys(table).join('|')})\\.`, 'g')
 
 const STREETS: Record<string, string> = { st: 'Street', ave: 'Avenue', dr: 'Drive' }
-/** In an address: "12 Elm St", "121 Oak Dr.", "6th ave". */
+/** Matches street words in addresses: "12 Elm St", "121 Oak Dr.", "6th ave". */
 const STREET =
   /(?<=\d (?:[NSEW]\.? )?[A-Z][a-z]{1,20} |\d(?:st|nd|rd|th) )([Ss]t|[Aa]ve|[Dd]r(?!\.? [A-Z]))\b\.?/g
 
-/** Also expanded without a full stop; others would be ordinary words (est, min, Sun ...). */
+/** Abbreviations to expand even without a full stop; most others are ordinary words then (est, min, Sun). */
 const BARE = /\b(Mr|Mrs|Ms|Dr|Prof|vs|Blvd|Hwy|Pkwy|Expy|Jr)\b(?!\.)/g
 
-/** Unambiguous abbreviations and Roman numerals. */
+/** Rules that expand unambiguous abbreviations and Roman numerals. */
 export const ABBREVIATIONS: readonly Rule[] = [
   [/\be\.g\.,?/gi, 'for example,'], [/\bi\.e\.,?/gi, 'that is,'], [/\bet al\./g, 'et al'],
   [/\b(?:N[oO]s?|no)\. ?(?=\d)|\bNO (?=\d)|(?<=[A-Za-z)] )No (?=\d)/g, 'number '],
@@ -113,25 +113,25 @@ export const ABBREVIATIONS: readonly Rule[] = [
   [/\b([A-Z][a-z]+) ([IVX]{2,})\b/g, roman]
 ]
 
-/** Names of the letters as dictionary words, as in the bundled voice's training text. */
+/** Letter names A to Z as dictionary words, spelled as in the bundled voice's training text. */
 const LETTERS = ['ay', 'bee', 'see', 'dee', 'ee', 'eff', 'gee', 'aitch', 'eye', 'jay', 'kay', 'ell', 'em',
   'en', 'oh', 'pee', 'cue', 'are', 'ess', 'tee', 'you', 'vee', 'double you', 'ex', 'why', 'zee']
 
-/** Pronounced as words, though not English words. */
+/** Acronyms that are pronounced as words instead of being spelled out. */
 const WORDLIKE = new Set([
   'NASA', 'NATO', 'UNESCO', 'UNICEF', 'OPEC', 'NAFTA', 'ASCII', 'JSON', 'YAML', 'ONNX', 'CUDA',
   'JPEG', 'GIF', 'GUI', 'RAM', 'ROM', 'VRAM', 'LAN', 'WAN', 'SIM', 'PIN', 'SWAT', 'AIDS', 'COVID', 'LIDAR',
   'RADAR', 'LASER', 'SCUBA', 'WASM', 'BIOS', 'RAID', 'NAND', 'SCADA', 'CAPTCHA', 'FIFA', 'UEFA', 'IKEA', 'OK',
   'LIFO', 'FIFO'])
 
-/** Spelled out, though also English words. */
+/** Acronyms that are spelled out although they are also English words. */
 const SPELLED = new Set([
   'AI', 'US', 'IT', 'ID', 'PM', 'AM', 'TV', 'PC', 'API', 'UK', 'EU', 'UN', 'LED', 'USA', 'IP',
   'CEO', 'ATM', 'FAQ', 'DIY', 'GPS', 'USB', 'URL', 'SAT', 'IPA', 'HR', 'ER', 'UI', 'UX', 'OS', 'IO', 'IBM',
   'AWS', 'APA', 'ISO', 'IOS', 'ALU', 'FBI', 'CIA', 'MIT', 'PDF', 'CPU', 'GPU', 'LLM', 'RSS', 'ADHD',
   'IEEE', 'UTC', 'EST'])
 
-/** Short words that are often capitalised for emphasis. */
+/** Short words often capitalised for emphasis, which must not be read as acronyms. */
 const SHOUTED = new Set((
   'a i am an and any are as at be big but by can did do for get go had has he her him his how if ' +
   'in is it its let lot may me my new no nor not now of off oh on one or our out own put red run ' +
@@ -147,7 +147,7 @@ export function spell (letters: string): string {
   return names.filter(Boolean).join(' ')
 }
 
-/** `shouting`: the sentence is all capitals, so that capitals do not indicate an acronym. */
+/** Whether to spell a word out. With `shouting` the sentence is all capitals, which then mean nothing. */
 function isSpelled (word: string, shouting: boolean): boolean {
   const lower = word.toLowerCase()
   if (WORDLIKE.has(word)) return false

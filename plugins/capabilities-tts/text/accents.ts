@@ -10,17 +10,17 @@ const VOWEL = 'aeiouæɐɑɒəɚɛɜɪɔʊʌ'
 const apply = (rules: readonly Rule[], ipa: string): string =>
   rules.reduce((text, [from, to]) => text.replace(from, to), ipa)
 
-/** headed, boxes: the vowel of an ending, which is inconsistent in the dictionary. */
+/** Unifies the vowel in endings ("headed", "boxes"), which is inconsistent in the dictionary. */
 const ENDINGS: readonly Rule[] = [
   [/(?<=[tdɾ])[əɪ](?=d(?![\p{L}ˈˌ]))/gu, 'ɪ'], [/(?<=[szʃʒ])[əɪ](?=z(?![\p{L}ˈˌ]))/gu, 'ɪ']
 ]
 
 const AMERICAN: readonly Rule[] = [
-  // button, mountain: a stop and a syllabic n
+  // "button", "mountain": t becomes a glottal stop before a syllabic n
   [new RegExp(`(?<=[${VOWEL}n]ː?)t[əɪ]n(?![${VOWEL}ˈˌ])`, 'g'), 'ʔn\u0329'],
-  // water, city, party: a tap between vowels, the second one without stress
+  // "water", "city", "party": t becomes a tap before an unstressed vowel
   [new RegExp(`(?<=[${VOWEL}ɹ]ː?)t(?=[${VOWEL}])`, 'g'), 'ɾ'],
-  // zero, here
+  // "zero", "here"
   [/ɪɹ(?=[oə])/g, 'iəɹ'],
   ...ENDINGS.map(([ending]): Rule => [ending, 'ᵻ'])
 ]
@@ -31,17 +31,17 @@ export const american = (ipa: string): string => apply(AMERICAN, ipa)
 const BRITISH: readonly Rule[] = [
   ...ENDINGS,
   [/oʊ/g, 'əʊ'],
-  // of, from, was: strong forms, which the dictionary has with the vowel of "cup"
+  // "of", "from", "was": the dictionary gives their strong forms the vowel in "cup"
   [/(?<![\p{L}ˈˌ])(fɹ|w|)ʌ(m|z|v)(?![\p{L}ˈˌ])/gu, '$1ɒ$2'],
-  // lot, father: nearly all words with this vowel and no r have that of "lot"
+  // "lot": the dictionary does not separate this vowel from that in "palm", which is rarer without r
   [/ɑː(?!ɹ)/g, 'ɒ'], [/ɔ(?![ːɪ])/g, 'ɒ'],
-  // near, square, cure: an r without a following vowel is silent
+  // "near", "square", "cure": r is silent unless a vowel follows
   [new RegExp(`ɪɹ(?!ˈ?ˌ?[${VOWEL}])`, 'g'), 'iə'], [new RegExp(`ɛɹ(?!ˈ?ˌ?[${VOWEL}])`, 'g'), 'eə'],
   [new RegExp(`ʊɹ(?!ˈ?ˌ?[${VOWEL}])`, 'g'), 'ʊə'],
   [new RegExp(`(?<=[ɑɔɜ]ː)ɹ(?!ˈ?ˌ?[${VOWEL}])`, 'g'), ''],
-  // over: at the end of a word the vowel is more open than in "hours"
+  // "over": the vowel is more open at the end of a word than inside ("hours")
   [new RegExp(`ɚ(?=[${VOWEL}ˈˌ])`, 'g'), 'əɹ'], [/ɚ(?!\p{L})/gu, 'ɐ'], [/ɚ/g, 'ə'],
-  // happy
+  // "happy": a short final vowel
   [/i(?![ːə])/g, 'ɪ']
 ]
 

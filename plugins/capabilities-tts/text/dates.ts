@@ -10,7 +10,7 @@ const ERA = '(?:BCE?|AD|CE|B\\.C|A\\.D)\\b'
 /** A year after a month: four digits, or fewer before an era. */
 const YEAR = `(\\d{4}\\b|\\d{1,3}(?= ?${ERA}))`
 const DAY = '\\b(\\d{1,2})(?:st|nd|rd|th)?'
-/** Ordinary words unless capitalised. */
+/** Month names that are ordinary words unless capitalised. */
 const WORDS = new Set(['may', 'march', 'mar'])
 
 function monthName (text: string): string {
@@ -26,7 +26,7 @@ function spoken (month: number, day: number, y: string): string {
   return `${MONTHS[month - 1]!} ${ordinal(String(day))}, ${year(y)}`
 }
 
-/** "the 5th of May" keeps its order. */
+/** Reads a day and a month; with a leading "the", the day stays first ("the 5th of May"). */
 function monthDay (the: string | undefined, d: string, month: string): string {
   return the ? `${the}${ordinal(d)} of ${monthName(month)}` : `${monthName(month)} ${ordinal(d)}`
 }
@@ -35,7 +35,7 @@ function isoDate (all: string, y: string, m: string, d: string): string {
   return isDate(Number(m), Number(d)) ? spoken(Number(m), Number(d), y) : all
 }
 
-/** Month first, as in the United States, unless only day first is a valid date. */
+/** Reads "3/4/2024" month first, as in the United States, unless only day first gives a valid date. */
 function slashDate (all: string, a: string, b: string, y: string): string {
   const full = y.length === 2 ? (y < '70' ? '20' : '19') + y : y
   if (isDate(Number(a), Number(b))) return spoken(Number(a), Number(b), full)
@@ -58,7 +58,7 @@ function clock (all: string, h: string, m: string, s?: string, suffix?: string):
   return `${hour} ${minutes}${seconds}${end}`
 }
 
-/** "pm" with or without dots; the last dot may also end the sentence. */
+/** Matches "am" and "pm" with or without dots; the last dot may also end the sentence. */
 const HALF = '((?:ay|pee) em\\b|[ap]\\.?m\\b\\.?(?=[^A-Za-z]|$)|[AP]\\.?M\\b\\.?(?=[^A-Za-z]|$))'
 
 function keepStop (words: string, all: string, rest: string): string {
@@ -96,7 +96,7 @@ export const DATES: readonly Rule[] = [
     keepStop(cardinal(h) + half(suffix), all, text.slice(at + all.length))],
   [/\b(\d{1,2}):(\d\d)(?::(\d\d))?\b(?!:)/g, (all, h: string, m: string, s: string | undefined) =>
     clock(all, h, m, s)],
-  // Account numbers and the like; an invalid date is read digit by digit too.
+  // Read hyphenated numbers such as account numbers digit by digit.
   [/(?<![\w.-])\d{1,20}(?:-\d{1,20}){2,9}(?![\w-])/g, (all) =>
     /^\d{4}-\d\d-\d\d$/.test(all) || !/\d{3}/.test(all) ? all : all.split('-').map(digits).join(', ')]
 ]

@@ -1,10 +1,10 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { brotliDecompressSync } from 'node:zlib'
 
-/** The data folder, seen from the sources and from the compiled module. */
+/** Paths of the data folder relative to this module's source and to its compiled file. */
 const FOLDERS = ['./data/', '../../../../plugins/capabilities-tts/text/data/']
 
-/** A decompressed file of `text/data`. Throws with the command that rebuilds a missing one. */
+/** Reads and decompresses a file in `text/data`. @throws Error with the rebuild command if it is missing */
 export function readData (name: string): Buffer {
   for (const folder of FOLDERS) {
     const file = new URL(folder + name, import.meta.url)
@@ -16,12 +16,12 @@ export function readData (name: string): Buffer {
 }
 
 const BLOCK = 16
-/** Bytes from here on are phone numbers plus 128; docs/recipes/letter-to-sound creates the file. */
+/** Bytes from 128 on are phone numbers plus 128; docs/recipes/letter-to-sound creates the file. */
 const PHONE = 128
 
 let loaded: Buffer | undefined
 
-/** About 1.4 MB, loaded once per process. */
+/** The dictionary (about 1.4 MB), loaded once per process. */
 const dictionary = (): Buffer => loaded ??= readData('dictionary.bin')
 
 const blockStart = (data: Buffer, block: number): number => data.readUInt32LE(8 + 4 * block)

@@ -1,6 +1,6 @@
 /**
- * Maps Unicode to the characters of the rules: ASCII and a few signs (° £ € ¥ ± × ÷ µ ...). Removes accents,
- * replaces typographic punctuation, and turns letters of other scripts into spaces.
+ * Maps Unicode to the characters that the text rules know: ASCII and a few signs (° £ € ¥ ± ÷ ...). Removes
+ * accents, replaces typographic punctuation, and turns letters of other scripts into spaces.
  */
 const FRACTIONS: Record<string, string> = {
   '½': '1/2', '⅓': '1/3', '⅔': '2/3', '¼': '1/4', '¾': '3/4', '⅕': '1/5', '⅖': '2/5', '⅗': '3/5', '⅘': '4/5',
@@ -25,19 +25,19 @@ const GREEK = ['alpha', 'beta', 'gamma', 'delta', 'epsilon', 'zeta', 'eta', 'the
   'lambda', 'mu', 'nu', 'xi', 'omicron', 'pi', 'rho', 'sigma', 'sigma', 'tau', 'upsilon', 'phi',
   'chi', 'psi', 'omega']
 
-/** Zero in the scripts whose digits are read; the other nine digits follow it. */
+/** Code points of the digit zero in supported scripts; the other nine digits follow it. */
 const ZEROS = [
   0x660, 0x6f0, 0x7c0, 0x966, 0x9e6, 0xa66, 0xae6, 0xbe6, 0xc66, 0xce6, 0xd66, 0xe50, 0xed0, 0xf20
 ]
 
-/** Letters of other scripts; removed first, because NFKC expands some to up to 18 letters. */
+/** Letters in unsupported scripts, removed first because NFKC expands some to up to 18 letters. */
 const FOREIGN = /[^\P{L}\p{Script=Latin}\p{Script=Common}\p{Script=Greek}]/gu
 const RAISED = '⁰¹²³⁴-⁹⁻'
 const BEFORE_NFKC = new RegExp(
   `[${RAISED}]{2,9}|[${Object.keys(FRACTIONS).join('')}${RAISED}™®©…№´º˚]`, 'gu')
 const AFTER_NFKC = new RegExp(`[${Object.keys(LATIN).join('')}${Object.keys(MARKS).join('')}]`, 'gu')
 
-/** Replaces what NFKC would merge into digits and letters: "2½", "m²". */
+/** Replaces characters that NFKC would merge with adjacent digits or letters ("2½", "m²"). */
 function early (c: string): string {
   if (FRACTIONS[c]) return ` ${FRACTIONS[c]}`
   if (c === '²') return ' squared'
@@ -57,7 +57,7 @@ function greek (c: string): string {
   return name ? ` ${name} ` : ' '
 }
 
-/** Folds one window of text. The result is longer by a small factor at most. */
+/** Folds one window of text. The result may be longer, but only by a small factor. */
 export function fold (text: string): string {
   if (/^[\n\x20-\x5f\x61-\x7e]*$/.test(text)) return text
   return text.replace(FOREIGN, ' ').replace(BEFORE_NFKC, early).normalize('NFKC')
@@ -70,17 +70,17 @@ export function fold (text: string): string {
     .replace(/[^\n\x20-\x7e°µ£€¥₹₩±×÷≈≤≥≠∞√–—§]/gu, ' ')
 }
 
-/** Scripts that a refusal names; any other one is "Other". */
+/** Scripts that error messages name; all others are reported as "Other". */
 const SCRIPTS = ['Han', 'Hiragana', 'Katakana', 'Hangul', 'Arabic', 'Hebrew', 'Cyrillic', 'Greek',
   'Devanagari', 'Thai', 'Bengali', 'Tamil', 'Telugu', 'Gujarati', 'Gurmukhi', 'Kannada', 'Malayalam',
   'Sinhala', 'Khmer', 'Lao', 'Myanmar', 'Georgian', 'Armenian', 'Ethiopic', 'Tibetan', 'Mongolian'] as const
 
 const TESTS = SCRIPTS.map((name) => [name, new RegExp(`\\p{Script=${name}}`, 'u')] as const)
-/** A letter that is skipped. The script Common includes modifier letters. */
+/** Matches a letter that is skipped. Common and Inherited letters are modifiers, not a language's letters. */
 const SKIPPED = /(?![\p{Script=Latin}\p{Script=Common}\p{Script=Inherited}])\p{L}/u
 const OTHER = new RegExp(`(?![\\p{Script=Latin}\\p{Script=Common}\\p{Script=Inherited}${
   SCRIPTS.map((name) => `\\p{Script=${name}}`).join('')}])\\p{L}`, 'u')
-/** A single Greek letter is read by its name (alpha, pi). */
+/** Two Greek letters in a row; a single one is not skipped but read by its name (alpha, pi). */
 const GREEK_WORD = /\p{Script=Greek}{2}/u
 
 /** The scripts in `text` whose letters are skipped, in a fixed order; empty for English. */

@@ -3,22 +3,22 @@ import { pronounce, soundsOf } from './pronounce.js'
 import { sentences } from './sentences.js'
 
 export interface Unit {
-  /** IPA and the marks , . ; : ? ! in the symbols of the bundled voice and of Piper's English voices. */
+  /** IPA and the marks , . ; : ? ! in the notation of the bundled voice and Piper's English voices. */
   phonemes: string
   /** The unit ends a sentence, so a pause may follow. */
   sentenceEnd: boolean
 }
 
-/** Most phoneme symbols per unit; a short first one shortens the delay. Both at least 40. */
+/** Most phoneme symbols per unit, and in the first unit, which is short to shorten the delay. At least 40. */
 export interface UnitSizes { maxSymbols: number, firstSymbols: number }
 
-/** A sound, the mark after it, if any, and its word. */
+/** A word, its pronunciation (or a part of it), and the punctuation mark after it, if any. */
 interface Token { word: string, ipa: string, mark: string }
 
 const MIN_SYMBOLS = 40
-/** A shorter first clause is merged with the next: "So," alone sounds cut off. */
+/** Shortest unit in symbols that may end after a clause, because "So," alone would sound cut off. */
 const SHORT_CLAUSE = 12
-/** Breaks before these words are least audible. */
+/** Words before which a break is least audible. */
 const BREAK_BEFORE = new Set([
   'and', 'or', 'but', 'that', 'which', 'who', 'because', 'if', 'when', 'while', 'where', 'in',
   'on', 'at', 'to', 'for', 'with', 'from', 'by', 'of', 'as'])
@@ -56,7 +56,7 @@ function size (tokens: readonly Token[], start: number, end: number): number {
 }
 
 /**
- * End of the next unit: the complete rest, else the last clause, else before a conjunction, else anywhere.
+ * End of the next unit: all that is left, else after the last clause that fits, else before a conjunction.
  */
 function unitEnd (tokens: readonly Token[], start: number, limit: number): number {
   const full = start + fitting(tokens, start, limit)

@@ -4,7 +4,7 @@ import { isPrimary } from './phones.js'
 const BEGIN = 0
 const END = 1
 const BEAM = 24
-/** Hypotheses this much worse than the best are dropped, in 1/16 nats. */
+/** Beam width in 1/16 nats: hypotheses that cost this much more than the best are dropped. */
 const MARGIN = 16 * 9
 const NO_STRESS = 0
 const ONE_PRIMARY = 1
@@ -14,7 +14,7 @@ const ONE_PRIMARY = 1
  * format.
  */
 interface Model {
-  /** Piece numbers by their letters. */
+  /** Numbers of the model's pieces by the letters they cover. */
   byLetters: Map<string, number[]>
   phones: Uint8Array[]
   primaries: Uint8Array
@@ -60,7 +60,7 @@ function findChild (model: Pick<Model, 'firstChild' | 'symbol'>, node: number, p
   return -1
 }
 
-/** The longest stored suffix of every n-gram; breadth first, so that shorter ones are known. */
+/** Finds every n-gram's longest stored suffix, shorter n-grams first because longer ones build on them. */
 function suffixLinks (model: Pick<Model, 'firstChild' | 'symbol'>, nodes: number): Uint32Array {
   const suffix = new Uint32Array(nodes)
   for (let node = 0; node < nodes; node++) {
@@ -103,7 +103,7 @@ function parse (data: Buffer): Model {
   return { byLetters, phones, primaries, firstChild, symbol, cost: plane(4), backOff, suffix }
 }
 
-/** Cost of `piece` after the history `node` (1/16 nats) and the history that follows. */
+/** The cost of `piece` after the history `node`, in 1/16 nats, and the resulting history. */
 function step (model: Model, node: number, piece: number): { cost: number, node: number } {
   let cost = 0
   let history = node
@@ -141,7 +141,7 @@ function trace (model: Model, last: Hypothesis): number[] {
   return pieces.reverse().flatMap((piece) => Array.from(model.phones[piece]!))
 }
 
-/** The cheapest complete reading, preferably with a primary stress. */
+/** The phones of the cheapest complete hypothesis, preferably one with a primary stress. */
 function finish (model: Model, open: Hypothesis[]): number[] {
   let best: Hypothesis | undefined
   for (const each of open) {
@@ -153,7 +153,7 @@ function finish (model: Model, open: Hypothesis[]): number[] {
 
 let loaded: Model | undefined
 
-/** Loaded once per process, about 6 MB in memory. */
+/** The letter-to-sound model, loaded once per process (about 6 MB in memory). */
 function model (): Model {
   loaded ??= parse(readData('lts.bin'))
   return loaded

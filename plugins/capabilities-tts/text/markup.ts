@@ -11,20 +11,20 @@ const INLINE = names('a abbr acronym address audio b bdi bdo big button caption 
   'object phoneme picture prosody q rp rt ruby samp say-as select small source span strike strong sub sup ' +
   'svg textarea time title token tt u var video voice w wbr bookmark laugh chuckle sigh cough sniffle ' +
   'groan yawn gasp script style desc metadata')
-/** Elements whose content is not spoken. */
+/** Names of elements whose content is not spoken. */
 const MUTED = names('script style desc metadata')
 
-/** Entities, each followed by its character. */
+/** Entity names, each followed by its character. */
 const NAMED = (' shy \u00ad amp & lt < gt > quot " apos \' ndash – mdash — hellip … lsquo ‘ rsquo ’ ' +
   'ldquo “ rdquo ” laquo « raquo » bull • middot · copy © reg ® trade ™ deg ° euro € pound £ yen ¥ ' +
   'times × divide ÷ plusmn ± minus − le ≤ ge ≥ ne ≠ asymp ≈ frac12 ½ frac14 ¼ frac34 ¾ sup2 ² sup3 ³ ' +
   'sect § micro µ rarr → infin ∞ iexcl ¡ iquest ¿ szlig ß aelig æ ' +
   'AElig Æ oelig œ oslash ø Oslash Ø ').split(' ').slice(1)
-/** Accents in entities such as `eacute`, as offsets from U+0300. */
+/** Accent names in entities such as `eacute`, and their combining characters as offsets from U+0300. */
 const ACCENTS = new Map([['grave', 0], ['acute', 1], ['circ', 2], ['tilde', 3], ['uml', 8], ['ring', 10],
   ['caron', 12], ['cedil', 39]])
 
-/** A complete tag, declaration or entity. No part matches the `<` of the next tag. */
+/** Matches a complete tag, declaration or entity, never beyond the `<` of the next tag. */
 const MARKUP = new RegExp('<(/?)([a-z][a-z0-9]{0,20}(?:[:-][a-z][a-z-]{0,30})?)(\\s[^<>]{0,4000}|/)?>|' +
   '<[?!][^<>]{0,4000}>|&(#?\\w{1,30});', 'gi')
 
@@ -50,14 +50,14 @@ function character (entity: string): string | undefined {
 
 /** The replacement of a known tag: a pause, the end of a sentence, or nothing. */
 function spokenTag (name: string, attributes: string): string | undefined {
-  // The comma pauses within a sentence, the line break after a sentence's end.
+  // The comma makes a pause within a sentence, the line break one after a sentence.
   if (name === 'break' || name === 'br') return /strength=.none|time=.0+m?s/.test(attributes) ? '' : ' ,\n'
   if (name === 'td' || name === 'th') return ', '
   if (BLOCKS.has(name)) return '\n\n'
   return INLINE.has(name) ? '' : undefined
 }
 
-/** The same for any tag. `<your name>` is text; a value, a slash or an end tag makes it a tag. */
+/** Like `spokenTag`, for any tag: unknown words in angle brackets, such as `<your name>`, are text. */
 function spokenAny (name: string, attributes: string, closed: boolean): string | undefined {
   if (/\w/.test(attributes) && !/=|\/$/.test(attributes)) return undefined
   return spokenTag(name, attributes) ?? (attributes !== '' || closed || name === '' ? '' : undefined)
@@ -83,7 +83,7 @@ export function plainText (text: string): string {
     from = index + all.length
     if (slash && mute === name) mute = ''
     const alias = name === 'sub' ? /alias=["']([^"']{1,300})/.exec(attributes)?.[1] : undefined
-    // An unclosed element keeps its text.
+    // Do not mute an element without an end tag, because that would drop the rest of the text.
     if (mute || slash || !(alias || MUTED.has(name)) || (closed.get(name) ?? 0) < index) continue
     mute = name
     out += alias ?? ''

@@ -22,7 +22,7 @@ const SPOKEN: Record<string, string> = {
   '~': ' tilde '
 }
 
-/** Names every sign and reads digits singly; the words may be acronyms. */
+/** Reads an address: names every sign and reads digits one by one; later rules spell acronyms. */
 function readAddress (address: string): string {
   return address.replace(/^(?:https?|ftp|wss?|file):\/\//i, '').replace(/\/$/, '')
     .replace(/\bwww\b/gi, 'double you double you double you')
@@ -30,13 +30,13 @@ function readAddress (address: string): string {
     .replace(/[^A-Za-z ]/g, (c) => SPOKEN[c] ?? ' ')
 }
 
-/** Trailing punctuation belongs to the sentence, not to the address. */
+/** Reads an address, but keeps trailing punctuation, which belongs to the sentence. */
 function keepEnd (all: string): string {
   const end = /(?<![.,;:?!)'"\]])[.,;:?!)'"\]]+$/.exec(all)?.[0] ?? ''
   return ` ${readAddress(all.slice(0, all.length - end.length))}${end} `.replace(/ {1,3}([.,;:?!)])/g, '$1')
 }
 
-/** Web addresses, e-mail addresses, host names and IPv4 addresses. */
+/** Rules for web addresses, e-mail addresses, host names and IPv4 addresses. */
 const WEB: readonly Rule[] = [
   [/\b(?:https?|ftp|wss?|file):\/\/[^\s<>"]+/gi, keepEnd],
   [/\bwww\.[^\s<>"]+/gi, keepEnd],
@@ -47,7 +47,7 @@ const WEB: readonly Rule[] = [
   [new RegExp(`\\b(?:[A-Za-z0-9][A-Za-z0-9-]{0,62}\\.){1,5}${TLD}(?!\\.?\\w)(?:/[^\\s<>"]*)?`, 'g'), keepEnd]
 ]
 
-/** Signs between words and numbers, applied after addresses, dates and amounts. */
+/** Rules for signs between words and numbers; they apply after those for addresses, dates and amounts. */
 const SIGNS: readonly Rule[] = [
   [/\bC\+\+/g, 'C plus plus'], [/\b([CF])#/g, '$1 sharp'], [/#(?= ?\d)/g, ' number '],
   [/#(?=[A-Za-z])/g, ' hashtag '],
@@ -60,14 +60,14 @@ const SIGNS: readonly Rule[] = [
   [/€/g, ' euros '], [/¥/g, ' yen ']
 ]
 
-/** Reduces a run of marks to one: "?!" is a question; the last sentence end wins. */
+/** Reduces a run of punctuation marks to one; "?!" becomes a question mark. */
 function strongest (run: string): string {
   const end = run.match(/[?!]+|\./g)?.at(-1)
   if (end !== undefined) return end.includes('?') ? '? ' : `${end[0]} `
   return `${run.match(/[;:]/g)?.at(-1) ?? (run.includes(',') ? ',' : '')} `
 }
 
-/** Keeps words and the marks that voices know: , . ; : ? ! */
+/** Rules that drop all but words and the punctuation that voices know: , . ; : ? ! */
 const MARKS: readonly Rule[] = [
   [/ ?[—–] ?| -{1,3} |--+/g, ', '], [/[([{]/g, ', '], [/[)\]}]/g, ', '], [/ ?[|] ?/g, ', '],
   [/(?<=[A-Za-z])\.(?=[a-z])/g, ' dot '], [/(?<!\.)\.{2,}(?=\s*$)/g, '.'], [/\.{2,}/g, ', '],
@@ -88,7 +88,7 @@ function applyNumbers (sentence: string): string {
   return applyRules(splitCodes(applyRules(sentence, DATED)), QUANTITIES)
 }
 
-/** Letters followed by digits, except amounts ("5km", "3rd"). */
+/** Matches codes of letters and digits, except amounts and ordinals ("5km", "3rd"). */
 const CODE =
   /(?:\b|(?<=\d)(?=[A-Z]))([A-Za-z]+)-?(\d+(?:\.\d+)?)(?:(s)\b|(?=[A-Za-z]*\b|[A-Z]))(-(?=\d))?/g
 
@@ -103,7 +103,7 @@ function splitCodes (text: string): string {
   })
 }
 
-/** Converts folded text (`fold.ts`) to lower-case words and the marks , . ; : ? ! Empty without words. */
+/** Converts folded text (`fold.ts`) to lower-case words and the marks , . ; : ? ! ('' if it has no words). */
 export function normaliseSentence (sentence: string): string {
   if (!/[A-Za-z0-9]/.test(sentence)) return ''
   return applyRules(applyWords(sentence.replace(/\s+/g, ' ')), MARKS)

@@ -6,7 +6,7 @@ const ORDINALS: Record<string, string> = {
   one: 'first', two: 'second', three: 'third', five: 'fifth', eight: 'eighth', nine: 'ninth',
   twelve: 'twelfth'
 }
-/** Longer numbers are read digit by digit. */
+/** Most digits of a number that is read as words; longer ones are read digit by digit. */
 const MAX_DIGITS = 18
 
 function belowHundred (n: number): string {
@@ -19,12 +19,12 @@ function belowThousand (n: number): string {
   return ONES[Math.floor(n / 100)]! + ' hundred' + (n % 100 ? ' ' + belowHundred(n % 100) : '')
 }
 
-/** "007" -> "zero zero seven"; skips other characters. */
+/** "007" -> "zero zero seven"; ignores characters other than digits. */
 export function digits (text: string): string {
   return Array.from(text.replace(/\D/g, ''), (d) => ONES[Number(d)]!).join(' ')
 }
 
-/** "1,234" -> "one thousand two hundred thirty four"; leading zeros or over 18 digits: digit by digit. */
+/** "1,234" -> "one thousand two hundred thirty four"; digit by digit after a leading zero or if too long. */
 export function cardinal (text: string): string {
   const plain = text.replaceAll(',', '')
   if (plain.length > MAX_DIGITS || (plain.length > 1 && plain.startsWith('0'))) return digits(plain)

@@ -1,6 +1,6 @@
 /**
- * Phone numbers: ARPABET with stress as in the CMU dictionary, in the order of
- * `docs/recipes/letter-to-sound/phones.mjs`. Each has the IPA of the bundled voice's training, with the
+ * Numbers for phones (ARPABET with stress, as in the CMU dictionary), in the order of
+ * `docs/recipes/letter-to-sound/phones.mjs`. Each has its IPA in the bundled voice's training data, with the
  * stress mark right before the vowel.
  */
 const CONSONANTS: ReadonlyArray<readonly [string, string]> = [
@@ -9,7 +9,7 @@ const CONSONANTS: ReadonlyArray<readonly [string, string]> = [
   ['SH', 'ʃ'], ['T', 't'], ['TH', 'θ'], ['V', 'v'], ['W', 'w'], ['Y', 'j'], ['Z', 'z'], ['ZH', 'ʒ']
 ]
 
-/** Name, IPA with stress, IPA without stress. */
+/** Vowels: ARPABET name, IPA with stress, IPA without stress. */
 const VOWELS: ReadonlyArray<readonly [string, string, string]> = [
   ['AA', 'ɑː', 'ɑː'], ['AE', 'æ', 'æ'], ['AH', 'ʌ', 'ə'], ['AO', 'ɔː', 'ɔː'], ['AW', 'aʊ', 'aʊ'],
   ['AY', 'aɪ', 'aɪ'], ['EH', 'ɛ', 'ɛ'], ['ER', 'ɜː', 'ɚ'], ['EY', 'eɪ', 'eɪ'], ['IH', 'ɪ', 'ɪ'],
@@ -29,7 +29,7 @@ export const ALL_IPA: ReadonlySet<string> = new Set(TABLE.flatMap(([, sound]) =>
 
 const CODES = new Map(TABLE.map(([name], code) => [name, code]))
 
-/** "HH AH0 L OW1" as phone numbers. Throws RangeError for an unknown phone. */
+/** Converts ARPABET such as "HH AH0 L OW1" to phone numbers. @throws RangeError for an unknown phone */
 export function phones (pronunciation: string): number[] {
   return pronunciation.split(' ').map((name) => {
     const code = CODES.get(name)
@@ -46,7 +46,7 @@ export function plainName (code: number | undefined): string {
   return (TABLE[code ?? 0]?.[0] ?? '').replace(/\d$/, '')
 }
 
-/** Each vowel has three numbers, for stress 0, 1 and 2. */
+/** Whether a phone is a vowel with primary stress; each vowel has three numbers, for stress 0, 1 and 2. */
 export function isPrimary (code: number): boolean {
   return code >= FIRST_VOWEL && (code - FIRST_VOWEL) % 3 === 1
 }

@@ -3,7 +3,7 @@ import { lookUp as lookUpDictionary } from './dictionary.js'
 import { readLetters } from './letter-to-sound.js'
 import { ipa, phones, plainName } from './phones.js'
 
-/** Unstressed function words, in the IPA of the bundled voice's training. */
+/** Unstressed function words, in IPA as in the bundled voice's training data. */
 export const UNSTRESSED_WORDS: ReadonlyMap<string, string> = new Map(Object.entries({
   a: 'ɐ', an: 'ɐn', the: 'ðə', this: 'ðɪs', that: 'ðæt',
   of: 'ʌv', to: 'tə', in: 'ɪn', for: 'fɔːɹ', from: 'fɹʌm', at: 'æt', as: 'æz', on: 'ɔn', with: 'wɪð',
@@ -26,7 +26,7 @@ const EXTRA: ReadonlyMap<string, string> = new Map(Object.entries({
   wifi: 'W AY1 F AY2'
 }))
 
-/** Words with two pronunciations: as noun or adjective, as verb, and the default. */
+/** Words with two pronunciations: the word, its noun or adjective form, its verb form, and the default. */
 const HOMOGRAPHS: ReadonlyArray<readonly [string, string, string, 'noun' | 'verb']> = [
   ['record', 'R EH1 K ER0 D', 'R AH0 K AO1 R D', 'noun'],
   ['records', 'R EH1 K ER0 D Z', 'R AH0 K AO1 R D Z', 'noun'],
@@ -86,15 +86,15 @@ const BEFORE_VERB = set(
   "we they please who let's i'll you'll we'll they'll also always never often and did do does")
 const PERFECT = set(
   "have has had was were been be is are having i've you've we've they've it's being get gets got")
-/** Words after the adjective, but not after the verb. */
+/** Words that may follow the adjective but not the verb. */
 const AFTER_ADJECTIVE = new Map(Object.entries({
   live: set('music show stream streams broadcast concert event performance demo video chat updates audience'),
   close: set('to by friend friends enough call range relative relatives')
 }))
 
 /**
- * The pronunciation of a homograph by its neighbours (lower case, empty at the ends of a sentence), or
- * undefined. Simple rules, which miss cases that need grammar.
+ * Guesses a homograph's pronunciation from the words beside it (lower case, '' at sentence ends); undefined
+ * for other words. The rules are simple and miss cases that need grammar.
  */
 export function homograph (word: string, before: string, after: string): number[] | undefined {
   if (word === 'read') return PERFECT.has(before) ? READ_THEN : READ_NOW
@@ -126,8 +126,8 @@ const append = (base: number[], sound: Sound): number[] =>
   [...base, ...phones(typeof sound === 'string' ? sound : sound(plainName(base.at(-1))))]
 
 /**
- * Ending; its replacements in the dictionary, by preference; whether the stem's last consonant may be doubled
- * (running, stopped); its sound. Only endings for which a known stem beats letter-to-sound on held-out words
+ * Endings: text; replacements that give a dictionary word, by preference; whether the stem's last consonant
+ * may be doubled (stopped); sound. Only endings whose known stems beat letter-to-sound on held-out words
  * (docs/recipes/letter-to-sound/evaluate-lts.mjs --derive). Without -ing, -er, -able, -est, prefixes and
  * splits into two known words, which are 46 % right against 75 % by letter-to-sound, because the dictionary
  * has many short surnames.
@@ -140,7 +140,7 @@ const SUFFIXES: ReadonlyArray<readonly [string, readonly string[], boolean, Soun
   ['ment', [''], false, 'M AH0 N T'], ['ship', [''], false, 'SH IH2 P']
 ]
 
-/** Shorter stems match mostly by chance. */
+/** Shortest stem in letters; shorter ones match mostly by chance. */
 const MIN_STEM = 3
 
 function stems (cut: string, usual: readonly string[], doubling: boolean): string[] {
@@ -165,7 +165,7 @@ export function bySuffix (
   return undefined
 }
 
-/** Longer words are read in pieces of this many letters, so that a unit can end between them. */
+/** Most letters read at once; longer words are read in pieces, so that a unit can end between pieces. */
 const MAX_WORD = 24
 
 const CLITICS: ReadonlyArray<readonly [string, Sound]> = [
@@ -194,7 +194,7 @@ function plainOrClitic (word: string): number[] {
   return lookUp(word) ?? withApostrophe(word) ?? plainWord(word.replaceAll("'", ''))
 }
 
-/** Phone numbers of a lower-case word of a to z and apostrophes; one list per 24 letters. */
+/** Phone numbers for a lower-case word (a to z and apostrophes), one list per MAX_WORD letters. */
 export function pronounce (word: string): number[][] {
   const whole = lookUp(word)
   if (whole) return [whole]
@@ -202,7 +202,7 @@ export function pronounce (word: string): number[][] {
   return pieces.map(plainOrClitic)
 }
 
-/** IPA of a word between two others (see `homograph`): several texts for a long word, none for silence. */
+/** IPA for a word between `before` and `after` (see `homograph`); a long word gives several parts. */
 export function soundsOf (word: string, before: string, after: string): string[] {
   const fixed = UNSTRESSED_WORDS.get(word)
   if (fixed !== undefined) return [fixed]

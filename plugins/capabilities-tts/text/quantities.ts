@@ -1,7 +1,7 @@
 import { cardinal, decimal, digits, fraction, ordinal, pluralNumber, year } from './numbers.js'
 import type { Rule } from './rule.js'
 
-/** Symbol and name; the plural adds an s. */
+/** Units whose plural adds an s: symbol and name. */
 const REGULAR = `
   kB kilobyte, KB kilobyte, MB megabyte, GB gigabyte, TB terabyte, PB petabyte, KiB kibibyte, MiB mebibyte,
   GiB gibibyte, TiB tebibyte, Mb megabit, Gb gigabit,
@@ -14,7 +14,7 @@ const REGULAR = `
   kJ kilojoule, Pa pascal, hPa hectopascal, kPa kilopascal, cal calorie, kcal kilocalorie, pt point,
   tok token`
 
-/** Symbol, singular, plural. */
+/** Units with another plural: symbol, singular, plural. */
 const IRREGULAR: ReadonlyArray<readonly [string, string, string]> = [
   ['km/h', 'kilometer per hour', 'kilometers per hour'], ['mph', 'mile per hour', 'miles per hour'],
   ['m/s', 'meter per second', 'meters per second'], ['fps', 'frame per second', 'frames per second'],
@@ -42,14 +42,14 @@ for (const [short, long] of PREFIXES) {
   }
 }
 
-/** The symbols as alternatives of a pattern, longest first. */
+/** Pattern for the unit symbols, longest first so that "km" is not read as "k". */
 export const UNIT = [...UNITS.keys()].sort((a, b) => b.length - a.length).join('|')
 
 function unitName (symbol: string, singular: boolean): string {
   return UNITS.get(symbol)![singular ? 0 : 1]
 }
 
-/** Singular and plural, of the unit and of its hundredth; '' for none. */
+/** Currencies: singular and plural of the unit, then of its hundredth ('' if it has none). */
 const CURRENCY: Record<string, readonly [string, string, string, string]> = {
   $: ['dollar', 'dollars', 'cent', 'cents'], '£': ['pound', 'pounds', 'penny', 'pence'],
   '€': ['euro', 'euros', 'cent', 'cents'], '¥': ['yen', 'yen', '', ''],
@@ -60,7 +60,7 @@ const SCALE: Record<string, string> = {
   B: 'billion', bn: 'billion', T: 'trillion'
 }
 
-/** An amount in words: sign, currency, digits, and a scale such as "million" or "k". */
+/** Reads an amount of money; `sign` is the currency sign, `scale` for example "million" or "k". */
 function money (minus: string, sign: string, amount: string, scale?: string): string {
   const [one, many, cent, cents] = CURRENCY[sign]!
   const lead = minus ? 'minus ' : ''
@@ -73,16 +73,16 @@ function money (minus: string, sign: string, amount: string, scale?: string): st
   return lead + units + (change ? ' and ' + change : '')
 }
 
-/** Groups: the scale as a word, the scale as letters. */
+/** Pattern for an optional scale, with a group for words ("million") and one for letters ("k"). */
 const MONEY_SCALE = '(?: ?([Hh]undred|[Tt]housand|(?:[MmBbZz]|[Tt]r)illion)\\b|(k|K|mn|mil|[mM]|bn?|B|T)\\b)?'
 
 export const CURRENCY_SIGNS = Object.keys(CURRENCY).join('')
 
-/** A number without sign: 1,234.5 or .5. */
+/** Pattern for a number without a sign: 1,234.5 or .5. */
 export const NUMBER = '(?:\\d{1,3}(?:,\\d{3}){1,9}(?:\\.\\d+)?|\\d+(?:\\.\\d+)?|\\.\\d+)'
-/** The start of a number, not its middle. */
+/** Pattern for the start of a number, so that no match begins inside one. */
 const START = '(?<![\\w.])(?:(?<!\\d,)|(?!\\d{3}))'
-/** A minus sign, not a hyphen in a word or range. */
+/** Pattern for a minus sign, not a hyphen in a word or range. */
 const SIGN = '(?<![\\w.)])-'
 
 function mixed (all: string, whole: string | undefined, above: string, below: string, unit?: string): string {
@@ -128,7 +128,7 @@ function inches (all: string, n: string, word: string | undefined, at: number, t
 const power = (exponent: string): string =>
   ({ 2: ' squared', 3: ' cubed' })[exponent] ?? ` to the power of ${exponent} `
 
-/** Telephone numbers, versions, powers and sizes; applied before dates and ranges, which look similar. */
+/** Rules for telephone numbers, versions, powers and sizes, which must come before dates and ranges. */
 export const CODES: readonly Rule[] = [
   [/(?<![\w-])(?:\+\d{1,3}[ .-]?|1[ .-])?(?:\(\d{3}\)[ .-]?|\d{3}[ .-])\d{3}[ .-]\d{4}\b(?!-\d)/g,
     phoneNumber],
@@ -150,14 +150,14 @@ export const CODES: readonly Rule[] = [
 
 const PER = 'second|minute|hour|day|week|month|year|night|person|user|token|page'
 const PER_SHORT: Record<string, string> = { mo: 'month', yr: 'year', wk: 'week', d: 'day' }
-/** "2m views": before these words m means million. */
+/** Words before which m means million ("2m views"). */
 const COUNTED = 'views|downloads|users|people|followers|subscribers|plays|likes|copies|tokens|' +
   'param(?:eter)?s|visit(?:or)?s|streams|installs|requests|records|rows|customers|members'
-/** "1990s" always; "90s" only if it cannot mean ninety seconds */
+/** Matches decades: "1990s" always, "90s" only if it cannot mean ninety seconds. */
 const DECADE = new RegExp("(?<![\\w.])'?((?:1[1-9]|20)\\d0)'?s\\b|'(\\d0)'?s\\b|" +
   "(?<=\\b(?:[Tt]he|[Ee]arly|[Ll]ate|[Mm]id|his|her|their)[ -](?:'?\\d0s (?:and|or|to) )?)(\\d0)s\\b", 'g')
 
-/** Money, percentages, units, ranges, fractions, ordinals, years and all remaining digits. */
+/** Rules for money, percentages, units, ranges, fractions, ordinals, years and all remaining digits. */
 export const QUANTITIES: readonly Rule[] = [
   [/(?<![\w.])\d{1,3}(?:[ .]\d{3}){2,9}(?![\w.]{0,20}\d)/g, (all) => cardinal(all.replace(/\D/g, ''))],
   [/(?<!\S)> ?(?=\d)/g, ' greater than '], [/(?<!\S)< ?(?=\d)/g, ' less than '],

@@ -1,10 +1,10 @@
-/** Hyphens between numbers: ranges, calculations and model names. */
+/** Reads hyphens between numbers, which occur in ranges, calculations and model names. */
 import type { Rule } from './rule.js'
 import { decimal } from './numbers.js'
 import { CURRENCY_SIGNS, isYear, NUMBER, UNIT } from './quantities.js'
 
 const SIGN = `[${CURRENCY_SIGNS}]`
-/** Applies to both ends: "$5k-$10k" is "five to ten thousand dollars". */
+/** Pattern for units and scales that both ends share: "$5k-$10k" is "five to ten thousand dollars". */
 const SHARED = `${UNIT}|${SIGN}|k|K|M|mn|bn|B`
 const SUFFIX = `(?: ?(?:${SHARED}|[AaPp]\\.?[Mm]\\b\\.?|(?:ay|pee) em\\b|st|nd|rd|th)(?![\\w/]))`
 const END = `(\\d{1,2}:\\d\\d|${NUMBER})(${SUFFIX})?`
@@ -22,7 +22,7 @@ function range (all: string, lead = '', a: string, afterA: string | undefined, s
     NAME.test(text.slice(Math.max(0, at - 24), at))) return `${a} ${b}${afterB ?? ''}`
   if (plain && a === b && !all.includes(' ')) return `${a} ${b}`
   if (/^[snrt][tdh]$/.test(right) && left === '') return all
-  // "2003-04" is a season, "2020-01" a month.
+  // "2003-04" is a season (2003 to 4), "2020-01" a month, which is no range.
   if (/^0\d$/.test(b)) return isYear(a) && Number(b) === Number(a) % 100 + 1 ? `${a} to ${Number(b)}` : all
   if (right === 's' && isYear(a)) return `${a}${left} to ${b.length === 2 ? "'" : ''}${b}s`
   const shared = (lead === '' || sign === '' || lead === sign) && (left === '' || left === right) &&
@@ -30,7 +30,7 @@ function range (all: string, lead = '', a: string, afterA: string | undefined, s
   return `${shared ? decimal(a) : `${lead}${a}${afterA ?? ''}`} to ${sign || lead}${b}${afterB ?? ''}`
 }
 
-/** Applied after telephone numbers, and before dates and times. */
+/** Rules for ranges; they apply after those for telephone numbers and before those for dates and times. */
 export const RANGES: readonly Rule[] = [
   [/(?<![\d.,+*/×÷–-])(?<![\d.,+*/×÷–-] )\d[\d.,+*/×÷ –-]{1,80}(?==)|(?<==)[\d.,+*/×÷ –-]{3,80}/g,
     (all) => all.replace(/(?<=\d) ?[-–] ?(?=[\d.])/g, ' minus ')

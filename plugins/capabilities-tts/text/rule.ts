@@ -1,2 +1,2 @@
-/** A global pattern without nested repetition, and its replacement, whose arguments are the groups. */
+/** A global pattern (no nested repetition, so linear time) and its replacement, which gets the groups. */
 export type Rule = readonly [RegExp, string | ((all: string, ...groups: never[]) => string)]

@@ -2,16 +2,16 @@ import { isAbbreviation } from './abbreviations.js'
 import { fold } from './fold.js'
 import { plainText } from './markup.js'
 
-/** Characters to fold and split at a time: bounds memory and the time of every pattern. */
+/** Characters to fold and split at a time; bounds memory and the time of every pattern. */
 const WINDOW = 2000
 
 const segmenter = new Intl.Segmenter('en', { granularity: 'sentence' })
 
-/** Ends of a window, best first; anchored, so that a miss costs one pass. */
+/** Where a window may end, best first. Patterns are anchored, so that a miss costs only one pass. */
 const BREAKS = [
   /^.*\n\s?\n/su, /^.*[.!?]["')\]]?\s/su, /^.*[\u3002\uff01\uff1f]/su, /^.*[,;:\u2014]\s/su, /^.*\s/su
 ]
-/** Characters that folding may turn into letters or digits. */
+/** Matches text that folding may turn into letters or digits. */
 const MAYBE_SPOKEN =
   /[\p{Script=Latin}\p{Script=Greek}\p{N}\u2100-\u214f\u3200-\u33ff\u{1d400}-\u{1d7ff}\u{1f100}-\u{1f1ff}]/u
 
@@ -41,12 +41,12 @@ export function * windows (text: string): Generator<string> {
   }
 }
 
-/** Whether a line continues in the next one: hard-wrapped text, not a heading or a list. */
+/** Whether a line continues on the next one, as in hard-wrapped text, unlike a heading or list item. */
 function isWrapped (before: string, after: string): boolean {
   return /[^.!?:;\s][ ]*\n$/.test(before) && /^[ ]*[a-z]/.test(after)
 }
 
-/** Whether a mark is inside an address or a file name, without a space after it. */
+/** Whether a punctuation mark is inside an address or a file name, because no space follows it. */
 function isInside (before: string, after: string): boolean {
   return /\S$/.test(before) && /^[a-z0-9]/.test(after)
 }
@@ -55,7 +55,7 @@ function continues (before: string, after: string): boolean {
   return isInside(before, after) || isAbbreviation(before, after) || isWrapped(before, after)
 }
 
-/** Sentences of one folded window: Unicode's breaks, except after abbreviations and inside lines. */
+/** Splits a folded window at Unicode's sentence breaks, except after abbreviations and in wrapped lines. */
 function * splitSentences (folded: string): Generator<string> {
   let pending = ''
   for (const { segment } of segmenter.segment(folded)) {
@@ -68,7 +68,7 @@ function * splitSentences (folded: string): Generator<string> {
   if (pending.trim() !== '') yield pending
 }
 
-/** Sentences of any text without its markup, lazily, in linear time. */
+/** Splits a text into sentences without markup, lazily and in linear time. */
 export function * sentences (text: string): Generator<string> {
   for (const window of windows(plainText(text))) {
     if (MAYBE_SPOKEN.test(window)) yield * splitSentences(fold(window))

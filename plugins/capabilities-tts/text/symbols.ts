@@ -1,7 +1,7 @@
-/** Symbols of the English front end, and substitutes for those that a voice lacks. */
+/** Symbols that the English front end emits, and substitutes for symbols that a voice lacks. */
 import { ALL_IPA } from './phones.js'
 
-/** Symbols of the accents, and optional marks of stress, length and silence. */
+/** Symbols that the rules in accents.ts add. */
 const ACCENTS = 'ɾʔ\u0329ᵻɒeəɐ'
 
 /** Substitutes (possibly empty) for missing symbols, in order of preference. */

@@ -9,12 +9,12 @@ import type { Listed } from '../remote.js'
 
 export type { Frame, Listed, Listing }
 
-/** `version` may be omitted if the node serves only one. */
+/** A call to make. `version` may be omitted if the node serves only one version. */
 export interface Invocation {
   id: string
   version?: string
   payload: Record<string, unknown>
-  /** Longest wait for the first and each further chunk, seconds. */
+  /** Timeout in seconds for the first and each further chunk. */
   timeoutSeconds?: number
   /** Serving node by id, install id or name; default: the node of the connection. */
   node?: string
@@ -30,7 +30,7 @@ export function listingPath (nodeId?: string): string {
 }
 
 /**
- * Finds a capability in a listing. Throws CliError (3) that names the available ones, or the disabled plugin.
+ * Finds a capability in a listing. Throws CliError (3), naming what is available or the disabled plugin.
  */
 export async function pick (
   { declared }: Pick<VerbContext, 'declared'>, listing: Listing, wanted: { id: string, version?: string }

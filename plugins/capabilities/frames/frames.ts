@@ -10,7 +10,7 @@ export const FRAMES_TYPE = 'application/vnd.svc.frames'
 /** `error`: an invalid session message that belongs to no call; it ends no call. */
 export type FrameKind = 'started' | 'chunk' | 'completed' | 'failed' | 'cancelled' | 'error'
 
-/** Times in seconds, `size` in bytes. */
+/** Media description with times in seconds and `size` in bytes. */
 export interface FrameMedia {
   media_type: string
   codec: string
@@ -28,7 +28,7 @@ export interface FrameHeader {
   payload: unknown
   media: FrameMedia | null
   error: ErrorBody['error'] | null
-  /** In the terminal for another node: the trace recorded on this node. */
+  /** The trace recorded on this node, in a terminal frame for the node that forwarded the call. */
   trace?: unknown
 }
 
@@ -94,7 +94,7 @@ export async function * decodeFrames (source: AsyncIterable<Uint8Array>): AsyncG
       }
     }
   } catch (error) {
-    // After the terminal frame, a broken connection does not matter.
+    // After the terminal frame, a broken connection is harmless.
     if (!ended) throw error
   }
   if (ended) return

@@ -2,13 +2,13 @@
 import { ByteQueue } from '../../../kernel/api/byte-queue.js'
 import { isObject, parseJson } from '../../../kernel/api/schema.js'
 
-/** Size of the big-endian header length. */
+/** Bytes of the big-endian length before the header. */
 export const LENGTH_BYTES = 4
-/** A payload of 1 MiB fits even if escaped. */
+/** Limit on the JSON header; a payload of 1 MiB fits even if escaped. */
 const MAX_HEADER_BYTES = 8 * 1024 * 1024
 const MAX_MEDIA_BYTES = 64 * 1024 * 1024
 
-/** The bytes do not follow the frame format, or end early. */
+/** Thrown if the bytes do not follow the frame format, or end early. */
 export class FrameError extends Error {
   override readonly name = 'FrameError'
 }
@@ -21,7 +21,7 @@ export class FrameParser {
   #header: { fields: Record<string, unknown>, size: number } | null = null
   #headerLength: number | null = null
 
-  /** Bytes of an incomplete frame. */
+  /** Number of buffered bytes of an incomplete frame. */
   get pending (): number {
     return this.#bytes.length + (this.#headerLength === null ? 0 : LENGTH_BYTES)
   }

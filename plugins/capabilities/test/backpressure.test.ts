@@ -28,7 +28,7 @@ t.test('a slow reader holds the handler back', async (t) => {
     const request = ask(b, 'stream', body, { reader })
     await until(() => reader.opened)
     await settle(200)
-    // The writer may hold one chunk, and one may exceed the byte limit.
+    // The writer may hold one chunk, and one chunk may exceed the byte limit.
     t.ok(made() >= most && made() <= most + 2, `${made()} made, about ${most} expected`)
     const before = made()
     while (made() === before) { reader.takeOne(); await settle(1) }

@@ -151,7 +151,7 @@ t.test('over a real connection', async (t) => {
         last = seen.made
         for (let turn = 0; turn < 30; turn++) await new Promise((resolve) => { setTimeout(resolve, 2) })
       }
-      // In addition to the stream buffer, the socket buffers of both sides fill up.
+      // Besides the stream buffer, the socket buffers on both sides fill up.
       t.ok(seen.made <= most + 100, `${accept}: ${seen.made} chunks of 64 KiB made`)
       request.destroy()
       await eventually(() => seen.aborted === 1 &&

@@ -111,7 +111,7 @@ export const piece = (i: number, size?: number): Piece => size === undefined
         timestampSeconds: i, durationSeconds: 1 }
     }
 
-/** A response reader that accepts everything, or single writes on request. */
+/** A response reader that accepts all writes, or only one at a time on request. */
 export class FakeReader {
   status = 0
   headers: Record<string, string> = {}
@@ -160,7 +160,7 @@ export class FakeReader {
     while (this.takeOne()) { /* empty */ }
   }
 
-  /** The frames received so far, which must be complete. */
+  /** The frames received so far, which must form a complete stream. */
   async frames (): Promise<{ kind: string, sequence: number, payload: unknown,
     error: ErrorBody['error'] | null, media: Uint8Array | null }[]> {
     const out = []
@@ -234,7 +234,7 @@ export function errorOf (request: Request,
   return { ...body.error, status: answer?.status ?? request.reader.status }
 }
 
-/** Resolves when the condition holds; does not depend on time. */
+/** Resolves when the condition holds; yields without waiting for time to pass. */
 export async function until (condition: () => boolean, what = 'the condition'): Promise<void> {
   for (let turn = 0; turn < 20_000; turn++) {
     if (condition()) return

@@ -5,7 +5,7 @@ import { declaration, like } from './kit.js'
 import type { OffPlugin } from '../../../kernel/index.js'
 import type { CapabilityDecl, IoMode } from '../../../kernel/api/plugin.js'
 
-/** The problems found at registration, and those found when the kernel loads a third-party plugin. */
+/** The problems found at registration, then those found when the kernel loads a third-party plugin. */
 const problemsOf = (decl: CapabilityDecl): string[] => [
   ...capabilityProblems('demo', decl),
   ...schemaFaults({

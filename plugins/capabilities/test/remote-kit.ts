@@ -42,15 +42,15 @@ export interface Pair {
   /** Sockets accepted by the other node's member listener. */
   sockets: Set<Socket>
   live: Map<string, boolean>
-  /** Names of this node, the other one and an unreachable one. */
+  /** Names of this node, the other node and an unreachable node. */
   names: string[]
-  /** Replaces the responses of the other node: `is` all, `call` only calls. */
+  /** Replaces responses of the other node: `is` replaces all, `call` only those to calls. */
   stand: { is?: Stand | null, call?: Stand | null }
 }
 
 type Teardown = { teardown: (fn: () => unknown) => void }
 
-/** `here` calls, `there` serves. */
+/** Connects two nodes, of which `here` calls and `there` serves. */
 export async function pair (
   t: Teardown, options: { here?: Partial<CapabilitiesOptions>, there?: Partial<CapabilitiesOptions> } = {}
 ): Promise<Pair> {

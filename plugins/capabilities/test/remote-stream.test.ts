@@ -42,7 +42,7 @@ t.test('a reader that sleeps stops the source', async (t) => {
     const request = ask(nodes.here, 'stream', at(body), { accept, reader })
     await eventually(() => seen.made > 3, 'a few chunks')
     const rest = await atRest(seen)
-    // The limit of the buffers of two nodes and the sockets between them; 64 MiB would be 256 chunks.
+    // Limit for the buffers of two nodes and the sockets in between; 64 MiB would be 256 chunks.
     t.ok(rest < 200, `${rest} chunks of 256 KiB were made ahead`)
     reader.flow()
     await eventually(() => seen.made > rest + 50, 'the source goes on')

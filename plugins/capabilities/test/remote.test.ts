@@ -7,7 +7,7 @@ import type { Request, Source, View } from './kit.js'
 
 const counts: Source = async function * ({ n = 0 }) { for (let i = 0; i < n; i++) yield piece(i, 1000) }
 const sum = (n = 0): object => ({ sum: n })
-/** Refusals of this node are thrown, those of other nodes are responses. */
+/** The refusal of a request, which this node throws and other nodes send as a response. */
 const refusal = async (request: Request): Promise<object> =>
   await request.answer.then((answer) => errorOf(request, answer), (error: SvcError) => error)
 
@@ -134,7 +134,7 @@ t.test('the other node decides', async (t) => {
       { status: 400, reason: 'invalid_payload', param: 'n' })
     await check(route, at(body, { payload: { x: 'x'.repeat(1024 * 1024) } }),
       { status: 413, reason: 'payload_too_large' })
-    // The original request fits; the forwarded one is slightly longer, which must not count.
+    // The original request is within the limit; the forwarded one is slightly longer but must be accepted.
     await check(route, at(body, { payload: { x: 'x'.repeat(1024 * 1024 - 150) } }),
       { status: 400, reason: 'invalid_payload' }, { 'content-length': String(1024 * 1024) })
   }

@@ -13,7 +13,7 @@ interface Client {
   frames: Frame[]
   closed: { code: number, reason: string } | null
   say (message: object): void
-  /** `kind sequence` of the frames of one call. */
+  /** The frames of one call, each as `kind sequence`. */
   of (callId: string): string[]
   /** Waits for the terminal frame of the call. */
   end (callId: string): Promise<Frame>

@@ -18,7 +18,7 @@ const fields: Readonly<Record<string, JsonSchema>> = {
   status: text,
   version: text,
   created: integer,
-  // A number for OpenAI, an ISO time for Ollama.
+  // Unix seconds for OpenAI, an ISO time for Ollama.
   created_at: { type: ['number', 'string'] },
   choices: {
     type: 'array',

@@ -15,7 +15,7 @@ import type { AnswerFormat, ApiParts, TextRequest, AnswerMetadata, Framing } fro
 /** Every request for text counts against the concurrency limit of this capability. */
 const CHAT = 'chat@1.0.0'
 
-/** Silence after which a stream sends a keep-alive, ms. */
+/** Milliseconds of silence after which a stream sends a keep-alive. */
 const BEAT_MS = 10_000
 
 /** Passes each complete answer, streamed or not, to `keep`. */
@@ -59,7 +59,7 @@ export async function * runRequest<T> (
   }
 }
 
-/** Error reasons that a second attempt may avoid. */
+/** Error reasons for which a second attempt may succeed. */
 const INVALID = ['invalid_result', 'tool_call_unreadable']
 
 /**
@@ -90,8 +90,8 @@ async function * atOnce (chunks: AsyncIterable<EngineChunk>): AsyncGenerator<Eng
 }
 
 /**
- * The pieces of all answers, grouped by chunk. Several prompts run in parallel, with at most `max_answers`
- * answers at a time; the failure of one aborts the others.
+ * The pieces of all answers, grouped by chunk. Prompts run in parallel, with at most `max_answers`
+ * answers at a time; if one prompt fails, the others are aborted.
  */
 function piecesIn (
   parts: ApiParts, { more, shownAs: _, loadMs: __, ...asked }: TextRequest, call: CapabilityCall,
@@ -162,7 +162,7 @@ export async function * formatted<T> (
       else if (!started) values.push(...formatter.begin(piece.promptTokens))
       started = true
     }
-    // Even without values this opens the stream while the model still reads the prompt.
+    // Even an empty value opens the stream while the model still reads the prompt.
     yield made(values, { queue })
   }
   yield made(formatter.end(totals), { totals })

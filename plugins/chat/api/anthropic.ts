@@ -57,13 +57,13 @@ function resumed (
   return { ...body, ...kept, messages: [...kept.messages, ...body.messages] }
 }
 
-/** Anthropic's names of chat request fields. */
+/** Anthropic's names for chat request fields. */
 const NAMES = { stop: 'stop_sequences', response_format: 'output_config.format' }
 
 const asTask = (body: MessagesBody | CountBody, rules: Rules): TextRequest =>
   withApiFieldNames(NAMES, () => chatTask(fromAnthropic(body, rules), rules))
 
-/** Throws `invalid_request` naming the field. */
+/** Converts a body to a chat request. Throws `invalid_request` naming the field. */
 export function fromAnthropic (
   body: MessagesBody | CountBody, rules: VisionRules
 ): ChatBody {
@@ -199,7 +199,7 @@ const usageOf = (totals: Totals): object => ({
 const messageOf = ({ id, model }: AnswerMetadata, more: object): object =>
   ({ id: `msg_${id}`, type: 'message', role: 'assistant', model, ...more })
 
-/** The events of a stream. A block closes before the next one opens. */
+/** Formats an answer as stream events. A block closes before the next one opens. */
 class MessageFormatter implements Formatter {
   readonly #facts: AnswerMetadata
   #index = -1

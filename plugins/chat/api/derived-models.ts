@@ -1,5 +1,5 @@
 /**
- * Models derived from others: another name, a system message, parameters. They share the base model's files.
+ * Derived models: another name, system message and parameters for the files of a base model.
  */
 import { createHash } from 'node:crypto'
 import { present } from '../../runners/language/json.js'
@@ -18,7 +18,7 @@ const made = {
     at: { ...text, description: 'creation time, ISO-8601' },
     system: text,
     license: text,
-    /** Under Ollama's names. */
+    /** Sampling and context parameters under Ollama's names. */
     parameters: { type: 'object' },
     messages: { type: 'array', items: message }
   }
@@ -62,7 +62,7 @@ type Preset = Pick<ChatBody,
 /** Maps Ollama's parameters to chat request fields. */
 export function chatParameters (parameters: object | null | undefined): Preset {
   const { num_predict: most, stop } = (parameters ?? {}) as { num_predict?: number, stop?: string | string[] }
-  // Zero and below mean no limit.
+  // In Ollama, zero and below mean no limit.
   const max_tokens = most != null && most > 0 ? most : null
   return { ...samplingOf('ollama', parameters), ...present({ stop, max_tokens }) }
 }
@@ -88,7 +88,7 @@ export function otherNames ({ aliases, derivedModels }: {
   const made = [...derivedModels.all()].map(({ key: id, value }): ModelAlias =>
     ({ id, root: value.from, madeMs: Date.parse(value.at) }))
   const known = new Map(made.map((name) => [name.id, name]))
-  // Settings take precedence, as in `resolveName`.
+  // Aliases from the settings take precedence, as in `resolveName`.
   const set = Object.entries(aliases).map(([id, name]): ModelAlias =>
     ({ ...known.get(name) ?? { root: name, madeMs: null }, id }))
   return [...set, ...made]

@@ -45,7 +45,7 @@ export const embeddings: Handler<typeof embeddingsBody> = async (parts, request)
 
 const isInput = (value: unknown): boolean => typeof value === 'string' || (idsOf(value) ?? []).length > 0
 
-/** The inputs as texts or token id lists. Throws `invalid_request` naming the first invalid one. */
+/** The inputs as texts or token id lists. Throws `invalid_request` naming the first invalid input. */
 function inputsOf (input: Wanted['input']): unknown[] {
   const all: unknown[] = isInput(input) ? [input] : input as unknown[]
   const wrong = all.findIndex((each) => !isInput(each))
@@ -64,10 +64,10 @@ export function embeddingTask ({ model, input: given, dimensions }: Wanted, rule
   }
 }
 
-/** Vectors in input order, as little-endian 32-bit floats, and the token count of all inputs. */
+/** Vectors in input order, as little-endian 32-bit floats, and the total token count of the inputs. */
 export interface Vectors { vectors: readonly Uint8Array[], tokens: number }
 
-/** Throws as `runTask`; refusals name request fields. */
+/** Computes the vectors of a request. Throws as `runTask`; refusals name request fields. */
 export async function vectorsOf (
   parts: ApiParts, asked: TaskRequest, call: CapabilityCall
 ): Promise<Vectors> {

@@ -1,4 +1,4 @@
-/** Validation errors and the bounds of requests. Pure. */
+/** Validation errors and request limits. Pure. */
 import { EngineError, kernelError, SvcError } from '../../../kernel/index.js'
 import { present } from '../../runners/language/json.js'
 import type { ChatConfig } from '../config.js'
@@ -13,15 +13,15 @@ export const notKeptDecl = {
     'oldest first (plugins.chat.kept_mib).'
 } as const
 
-/** Bounds of a request; sizes in KiB. */
+/** Limits on the parts of a request; sizes in KiB. */
 export type Limits = Omit<ChatConfig, 'model_aliases' | 'kept_mib' | 'ollama_port'>
 
 /** Settings and models that requests are checked against. */
 export interface Rules {
   limits: Limits
-  /** Alias to model id. */
+  /** Maps aliases to model ids. */
   aliases: Readonly<Record<string, string>>
-  /** A derived model by its name. */
+  /** Looks up a derived model by its name. */
   made?: (name: string) => DerivedModel | undefined
   /** Whether a model reads images; true if unknown. */
   readsImages: (modelId: string) => boolean
@@ -69,7 +69,7 @@ export function stringAt (fields: Fields, key: string, path: string): string {
   return value
 }
 
-/** Throws `invalid_request` if a list has too many entries; `what` names them. */
+/** Throws `invalid_request` if a list has too many entries; `what` is the name for the entries. */
 export function atMost (path: string, count: number, most: number, what: string): void {
   if (count > most) throw invalidField(path, `has ${count} ${what}; at most ${most} are allowed`)
 }
@@ -82,7 +82,7 @@ export function checkSchema (path: string, schema: unknown, limits: Limits): voi
   if (bytes > kib * 1024) throw invalidField(path, `has ${bytes} bytes; at most ${kib * 1024} are allowed`)
 }
 
-/** Whether objects and lists nest deeper than `levels`. Recursion stops there. */
+/** Whether objects and lists nest deeper than `levels`; descends no further than that. */
 export function deeperThan (value: unknown, levels: number): boolean {
   if (typeof value !== 'object' || value === null) return false
   if (levels === 0) return true

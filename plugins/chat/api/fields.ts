@@ -3,9 +3,9 @@
  * docs/reference/apis.md is generated from these marks.
  */
 
-/** Largest body in bytes. */
+/** Limit on a request body in bytes. */
 export const BODY_BYTES = 4 * 1024 * 1024
-/** Bound of texts for the model, images and token ids: only the body limit applies. */
+/** For model text, images and token ids, which only the body limit bounds. */
 export const longText = { maxLength: BODY_BYTES, maxItems: BODY_BYTES } as const
 export const text = { type: 'string', maxLength: BODY_BYTES } as const
 export const optionalText = { type: ['string', 'null'], maxLength: BODY_BYTES } as const
@@ -17,7 +17,7 @@ export const optional = <const T extends string>(type: T) => ({ type: [type, 'nu
 export const nullableInteger = (minimum: number, maximum = Number.MAX_SAFE_INTEGER) =>
   ({ type: ['integer', 'null'], minimum, maximum }) as const
 
-/** A field without effect on the answer; `why` is the reason. */
+/** A field that has no effect on the answer; `why` is the reason. */
 export const ignored = (why: string) => ({ 'x-ignored': why }) as const
 
 /**

@@ -63,11 +63,11 @@ function partOf (given: string, path: string, detail?: unknown): Fields {
   return { type: 'image_url', image_url: { url, ...detail == null ? {} : { detail } } }
 }
 
-/** The formats that llama.cpp decodes: first bytes in latin1, and a reader of their size. */
+/** The formats that llama.cpp decodes: first bytes in latin1, and a function that reads the image size. */
 const FORMATS: readonly [Picture['type'], RegExp, (bytes: Buffer) => [width: number, height: number]][] = [
   ['png', /^\x89PNG\r\n\x1a\n.{4}IHDR/s, (bytes) => [bytes.readUInt32BE(16), bytes.readUInt32BE(20)]],
   ['gif', /^GIF8[79]a/, (bytes) => [bytes.readUInt16LE(6), bytes.readUInt16LE(8)]],
-  // A negative height means rows from top to bottom.
+  // A negative BMP height means rows from top to bottom.
   ['bmp', /^BM/, (bytes) => bytes.readUInt32LE(14) === 12
     ? [bytes.readUInt16LE(18), bytes.readUInt16LE(20)]
     : [bytes.readInt32LE(18), Math.abs(bytes.readInt32LE(22))]],
@@ -83,7 +83,7 @@ export function pictureOf (bytes: Buffer): Picture | null {
     const [width, height] = found[2](bytes)
     return width > 0 && height > 0 ? { type: found[0], width, height } : null
   } catch (error) {
-    // Truncated header.
+    // The header is truncated.
     if (error instanceof RangeError) return null
     throw error
   }
@@ -93,7 +93,7 @@ export function pictureOf (bytes: Buffer): Picture | null {
 function sizeOfJpeg (bytes: Buffer): [width: number, height: number] {
   for (let at = 2; bytes.readUInt8(at) === 0xff;) {
     const marker = bytes.readUInt8(at + 1)
-    // SOF markers; the three excluded ones are tables.
+    // SOF markers; c4, c8 and cc are in the same range but do not start a frame.
     if (marker >= 0xc0 && marker <= 0xcf && ![0xc4, 0xc8, 0xcc].includes(marker)) {
       return [bytes.readUInt16BE(at + 7), bytes.readUInt16BE(at + 5)]
     }

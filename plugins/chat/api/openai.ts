@@ -48,7 +48,7 @@ const openAiFraming: Framing = {
   failed: (error) => dataEvent(openAiFailure(error))
 }
 
-/** Rates in tokens per second, memory in bytes. */
+/** Statistics with rates in tokens per second and memory in bytes. */
 function statsOf (totals: Totals): Record<string, unknown> {
   return {
     prompt_tps: totals.promptRate,
@@ -59,12 +59,12 @@ function statsOf (totals: Totals): Record<string, unknown> {
   }
 }
 
-/** `includeUsage`: the usage comes in a separate last chunk. */
+/** `includeUsage`: the stream ends with a separate chunk for the usage. */
 export interface ChunkOptions { n: number, includeUsage: boolean }
 
 interface ChunkShape {
   kind: { object: string, system_fingerprint?: null }
-  /** The first delta of each choice; absent if the route sends none. */
+  /** The first delta of each choice; absent if the route has no first delta. */
   first?: (index: number) => object
   text (piece: TextPiece): object
   ended (piece: EndPiece): object
@@ -170,7 +170,7 @@ const textChoice = (
 ): object => ({ text, index, logprobs, finish_reason: finish })
 
 function textChunks (): ChunkShape {
-  /** Characters so far, by choice. */
+  /** Length of the text so far, by choice index. */
   const offsets = new Map<number, number>()
   return {
     kind: { object: 'text_completion' },

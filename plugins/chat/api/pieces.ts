@@ -26,7 +26,7 @@ export type QueuePiece = { kind: 'queue' } & NonNullable<AnswerChunk['queue']>
 export type Piece = QueuePiece | StartPiece | TextPiece | EndPiece
 
 export interface PieceOptions {
-  /** Tool calls to pass on; later ones are dropped. */
+  /** Limit on tool calls; later ones are dropped. */
   mostCalls: number
   /** The prompt, if a text completion has to repeat it before each answer. */
   echo?: string
@@ -109,7 +109,7 @@ export class Collector {
 
   get choices (): CompleteChoice[] { return [...this.#choices.values()].sort((a, b) => a.index - b.index) }
 
-  /** The choice of an API that has one only; empty if no piece came. */
+  /** The first choice, for APIs with a single choice; empty if no piece came. */
   get only (): CompleteChoice { return this.choices[0] ?? emptyChoice(0) }
 
   add (piece: Piece): void {
@@ -140,7 +140,7 @@ export class Totals {
   promptRate = 0
   generationRate = 0
   peakMemoryBytes = 0
-  /** Tokens of each prompt, and the prompts with a finished choice. */
+  /** Tokens of each prompt, and the prompts of which a choice has finished. */
   readonly #prompts = new Map<number, number>()
   readonly #ended = new Set<number>()
 

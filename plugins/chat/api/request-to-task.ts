@@ -89,7 +89,7 @@ function toolsOf (body: ChatBody, limits: Limits): Tool[] {
   return tools
 }
 
-/** The format constraint of the answer, given in one of two ways; null for none. */
+/** The format constraint of the answer, from `response_format` or `json_schema`; null for none. */
 function formatOf ({ response_format: format, json_schema: alone }: ChatBody, limits: Limits): object | null {
   if (format == null || format.type === 'text') {
     if (alone == null) return null
@@ -97,7 +97,7 @@ function formatOf ({ response_format: format, json_schema: alone }: ChatBody, li
     return { type: 'json_schema', json_schema: { schema: alone } }
   }
   if (format.type === 'json_object') {
-    // llama.cpp's server accepts a schema here.
+    // llama.cpp's server accepts a `schema` in `response_format`.
     const { type, schema } = format
     if (schema == null) return { type }
     checkSchema('response_format.schema', schema, limits)
@@ -119,7 +119,7 @@ function logprobsOf ({ logprobs, top_logprobs: top, n_probs: probs }: ChatBody):
 /** Template variables that come from the request itself or the model's files. */
 const RESERVED = /^(messages|tools|documents|add_generation_prompt|continue_final_message|\w+_token)$/
 
-/** Template variables beside the messages; null for none. */
+/** Template variables in addition to the messages; null for none. */
 function templateVariables (body: ChatBody): Record<string, unknown> | null {
   const { reasoning_effort: effort, chat_template_kwargs: given } = body
   const own = Object.keys(given ?? {}).find((name) => RESERVED.test(name))
@@ -132,7 +132,7 @@ function templateVariables (body: ChatBody): Record<string, unknown> | null {
   return Object.keys(variables).length > 0 ? variables : null
 }
 
-/** Sampling parameters of the request under OpenAI's names, llama.cpp's under their own. */
+/** Sampling parameters: those of OpenAI and of llama.cpp under their own names. */
 function samplingIn (body: CompletionBody | ChatBody): object {
   const { repetition_penalty: repetition, repeat_penalty: repeat, logit_bias } = body
   const { n_probs: _, repeat_penalty: __, json_schema: ___, n_predict: ____, ...others } = llamaFields
@@ -174,7 +174,7 @@ function toMessage (message: InputMessage, path: string, vision: VisionSupport):
   if (content === null && !hasCalls) throw invalidField(`${path}.content`, 'is required')
   if (role === 'tool' && callId == null) throw invalidField(`${path}.tool_call_id`, 'is required')
   return {
-    // Templates have no role "developer".
+    // Chat templates do not know the role "developer".
     role: role === 'developer' ? 'system' : role,
     content,
     ...present({
@@ -186,7 +186,7 @@ function toMessage (message: InputMessage, path: string, vision: VisionSupport):
   }
 }
 
-/** Refuses fields of older and audio models that clients send back. */
+/** Refuses deprecated message fields and those of audio models, which clients send back. */
 function refuseOld (message: Fields, path: string): void {
   if (message['function_call'] != null) {
     throw invalidField(`${path}.function_call`, 'is not served; send tool_calls')
@@ -218,7 +218,7 @@ export function textOf (content: string | unknown[] | null, path: string): strin
   return content.map((part, i) => partText(part as Fields, `${path}.${i}`)).join('\n')
 }
 
-/** Throws `invalid_request` for a part that is not text. */
+/** The text of a part. Throws `invalid_request` for a part that is not text. */
 export function partText (part: Fields, path: string): string {
   const type = String(part['type'])
   if (Object.hasOwn(UNREADABLE, type)) {
@@ -235,7 +235,7 @@ export function partText (part: Fields, path: string): string {
   return text
 }
 
-/** OpenAI's default of `max_tokens` for a text completion. */
+/** OpenAI's default for `max_tokens` in a text completion. */
 const DEFAULT_COMPLETION_TOKENS = 16
 
 /** One or several plain prompts as a task. Throws `invalid_request` naming the field. */

@@ -8,10 +8,10 @@ export class ResponseStore<T extends object> {
   readonly #entries = new Map<string, Entry<T>>()
   #used = 0
 
-  /** `bytes`: bound of all values together, counted as JSON. */
+  /** `bytes`: limit for all values together, measured as JSON; the oldest are evicted beyond it. */
   constructor (bytes: number) { this.#bytes = bytes }
 
-  /** A value larger than the bound is not stored. */
+  /** Does not store a value that is larger than the whole limit. */
   put (id: string, owner: string, value: T): void {
     this.#remove(id)
     const bytes = Buffer.byteLength(JSON.stringify(value))
@@ -32,7 +32,7 @@ export class ResponseStore<T extends object> {
     return entry.value
   }
 
-  /** False if the caller has no value under the id. */
+  /** Deletes a value; false if the caller has no value under the id. */
   delete (id: string, owner: string): boolean {
     return this.#entries.get(id)?.owner === owner && this.#remove(id)
   }

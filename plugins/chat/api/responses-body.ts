@@ -4,7 +4,7 @@ import { BODY_BYTES, ignored, name, optional, optionalText, refusedField, nullab
 import { openAiExtras } from './schema.js'
 import type { FromSchema } from '../../../kernel/index.js'
 
-/** Results of tools that are not supported. */
+/** Item types for results of tools that are not supported. */
 const OF_OTHER_TOOLS = [
   'file_search_call.results', 'web_search_call.results', 'web_search_call.action.sources',
   'message.input_image.image_url', 'computer_call_output.output.image_url', 'code_interpreter_call.outputs'
@@ -103,5 +103,5 @@ export type InputItem = Record<string, unknown>
 
 export interface Response extends Record<string, unknown> { id: string, output: object[] }
 
-/** An answer, its input, and the id of the answer before it. */
+/** A stored answer with its input, and the id of the answer that it continues. */
 export interface KeptResponse { response: Response, input: InputItem[], previous: string | null }

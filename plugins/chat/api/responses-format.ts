@@ -55,7 +55,7 @@ class ResponseFormatter implements Formatter {
   readonly #keep: Keep
   readonly #done: object[] = []
   #open: OutputItem | null = null
-  /** Index of the current call. */
+  /** Index of the current tool call in the answer. */
   #call = -1
   #finish: Finish = 'stop'
   #sequence = 0

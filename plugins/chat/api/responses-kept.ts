@@ -89,7 +89,7 @@ export function deleteResponse (parts: Parts, request: RouteRequest<At>): object
   return { id, object: 'response', deleted: true }
 }
 
-/** The input items of that request, newest first by default. */
+/** The input items of a stored answer, newest first by default. */
 export function inputItems (
   parts: Parts, request: RouteRequest<At & { readonly query: typeof itemsQuery }>
 ): object {

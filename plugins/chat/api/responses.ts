@@ -33,13 +33,13 @@ export const inputTokens: Handler<typeof inputTokensBody> = async (parts, reques
     ({ object: 'response.input_tokens', input_tokens: await countTokens(parts, asked, call) }))
 }
 
-/** This API's names of chat request fields. */
+/** Names for chat request fields in the Responses API. */
 const NAMES = { response_format: 'text.format', max_tokens: 'max_output_tokens', messages: 'input' }
 
 const asTask = (body: ResponsesBody | CountBody, rules: Rules, earlier: readonly InputItem[]): TextRequest =>
   withApiFieldNames(NAMES, () => chatTask(fromResponses(body, rules, earlier), rules))
 
-/** Throws `invalid_request` naming the field. `earlier`: the items of the continued conversation. */
+/** Converts a body to a chat request; `earlier` is the continued conversation. Throws `invalid_request`. */
 export function fromResponses (
   body: ResponsesBody | CountBody, rules: VisionRules, earlier: readonly InputItem[] = []
 ): ChatBody {

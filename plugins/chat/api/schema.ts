@@ -8,7 +8,7 @@ import {
 } from './fields.js'
 import type { FromSchema } from '../../../kernel/index.js'
 
-/** -1 means no limit, as in llama.cpp's server. */
+/** Token limit; -1 means no limit, as in llama.cpp's server. */
 const mostTokens =
   { ...nullableInteger(-1), description: '1 and more; -1: as many as there is room for' } as const
 
@@ -51,7 +51,7 @@ export const llamaFields = {
   json_schema: { ...optional('object'), description: 'a schema that the answer is held to' }
 } as const
 
-/** Fields of that server with effects beyond the request. */
+/** Fields of llama.cpp's server with effects beyond the request. */
 const llamaRefused = {
   id_slot: refusedField(OF_PLACEMENT, -1),
   slot_id: refusedField(OF_PLACEMENT, -1),
@@ -59,7 +59,6 @@ const llamaRefused = {
   t_max_predict_ms: refusedField('is not served; max_tokens limits an answer', 0, -1)
 } as const
 
-/** Sampling fields. */
 export const sampling = {
   max_tokens: mostTokens,
   ...llamaFields,
@@ -155,7 +154,7 @@ export const openAiExtras = {
   moderation: refusedField('is not served: svc does not moderate inputs or answers')
 } as const
 
-/** Structured output fields of other servers; an answer that ignores them would be useless. */
+/** Structured output fields of other servers; refused, since an answer that ignores them would be useless. */
 const forms = Object.fromEntries(
   ['guided_json', 'guided_regex', 'guided_choice', 'guided_grammar', 'structured_outputs']
     .map((field) => [field, refusedField('is not served; POST /v1/chat/completions has response_format')]))

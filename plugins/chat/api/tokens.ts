@@ -58,10 +58,10 @@ function refuseImages (messages: readonly Fields[]): void {
     'have images, which have no token ids; the usage of an answer counts them')
 }
 
-/** Tasks of models that have a tokenizer. */
+/** Model tasks that imply a tokenizer. */
 const TEXT_TASKS = ['chat', 'completions', 'embeddings', 'rerank']
 
-/** The reply of a task that has a single message. */
+/** Runs a task that replies with a single message, and returns that message. */
 async function replyTo (
   parts: ApiParts, name: string, task: EngineTask, call: CapabilityCall
 ): Promise<Record<string, unknown>> {
@@ -76,7 +76,7 @@ async function replyTo (
   return reply
 }
 
-/** Tokens in the prompt of a chat request. Throws `invalid_request` for images: they have no token ids. */
+/** Tokens in the prompt of a chat request. Throws `invalid_request` for images, which have no token ids. */
 export async function countTokens (
   parts: ApiParts, { modelId, task: { payload } }: TextRequest, call: CapabilityCall
 ): Promise<number> {

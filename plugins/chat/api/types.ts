@@ -17,16 +17,16 @@ export interface ApiParts extends Rules {
   /** Stored conversations and answers. */
   threads: ResponseStore<Thread>
   responses: ResponseStore<KeptResponse>
-  /** This node's own API, called on behalf of the caller. */
+  /** Calls this node's own API on behalf of the caller. */
   own: LocalApi
-  /** Undefined if no plugin provides them. */
+  /** Undefined if no plugin provides instances. */
   instances: Instances | undefined
   models: Models | undefined
   /** Derived models of the whole cluster, by name. */
   derivedModels: DerivedModels
   /** Models that requests of Ollama's clients are loading. */
   loading: Map<string, Promise<void>>
-  /** Start of the node, Unix ms. */
+  /** Start time of the node in Unix ms. */
   startedMs: number
   log: Logger
   /** A new id of letters and digits. */
@@ -41,21 +41,21 @@ export interface Prompt { task: TaskRequest['task'], reading: PieceOptions }
 
 /** A request for text, with one or more prompts. */
 export interface TextRequest extends TaskRequest, Prompt {
-  /** Model name in the answer, if it differs from the model id. */
+  /** Model name to show in the answer, if it differs from the model id. */
   shownAs?: string
-  /** Time spent on loading the model for this request, ms. */
+  /** Milliseconds spent on loading the model for this request. */
   loadMs?: number
-  /** Further prompts; each prompt has `answers` answers. */
+  /** Further prompts, and the number of answers to each prompt. */
   more?: { prompts: readonly Prompt[], answers: number }
 }
 
 export interface AnswerMetadata {
-  /** The command id. */
+  /** The command id, also the id of the answer. */
   id: string
   model: string
-  /** Unix seconds. */
+  /** Creation time in Unix seconds. */
   created: number
-  /** Since the request was accepted, and the part of it that loaded the model; monotonic ms. */
+  /** Monotonic ms since the request was accepted, and the part of them spent on loading the model. */
   elapsedMs: () => number
   loadMs: number
   newId: () => string
@@ -73,12 +73,12 @@ export interface Framing {
   begin (commandId: string): string
   value (value: object): string
   end (totals: Totals): string
-  /** Keep-alive text. */
+  /** Text that keeps a silent stream open. */
   beat: string
   failed (error: ErrorBody): string
 }
 
-/** Response formats of an API: streamed and whole. */
+/** Streamed and whole response format of an API. */
 export interface AnswerFormat {
   framing: Framing
   formatter: (facts: AnswerMetadata) => Formatter

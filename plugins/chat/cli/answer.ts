@@ -36,7 +36,7 @@ export async function * answerOf (
     { body: { ...request, stream: true }, accept: 'text/event-stream', signal })
   let complete = false
   for await (const part of serverEvents(bytes)) {
-    // Read to the end: closing the connection earlier would look like a cancelled request.
+    // Read to the end, because closing the connection earlier would look like a cancelled request.
     if (complete) continue
     if (part.kind === 'event') {
       complete = part.data === '[DONE]'
@@ -59,7 +59,7 @@ export function readDelta (chunk: Fields): { text: string, thought: string, fini
   }
 }
 
-/** Completion tokens that a chunk reports, if it does. */
+/** Number of completion tokens, if the chunk reports it. */
 export const usedTokens = (chunk: Fields): number | undefined =>
   numberOf(fieldsOf(chunk['usage'])['completion_tokens'])
 

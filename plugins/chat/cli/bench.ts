@@ -17,10 +17,10 @@ const MAX_TOKENS = 64
 
 interface Plan {
   requests: number
-  /** Requests in flight at most. */
+  /** Limit on simultaneous requests. */
   concurrency: number
   maxTokens: number
-  /** Undefined for the default of the measure. */
+  /** Prompt length; undefined for the default of the measure. */
   words: number | undefined
 }
 
@@ -35,7 +35,7 @@ interface Machine {
   accelerator: string | null
 }
 
-/** Results of a run; `--json` prints it with the figures. */
+/** Results of a run; `--json` prints them with the figures. */
 interface Run {
   task: string
   modelId: string
@@ -44,11 +44,11 @@ interface Run {
   requests: number
   concurrency: number
   promptWords: number
-  /** Null for models without text tokens. */
+  /** Value of --max-tokens; null for models without text tokens. */
   maxTokens: number | null
   completed: number
   failed: number
-  /** Ended by Ctrl-C. */
+  /** Whether Ctrl-C ended the run. */
   interrupted: boolean
   seconds: number
   errors: { message: string, count: number }[]
@@ -116,7 +116,7 @@ async function bench<Sample, Figures extends object> (
   return run.failed > 0 ? 1 : 0
 }
 
-/** The first request may load the model; it is not counted, and its error ends the verb. */
+/** Sends a first request, which may load the model; it is not counted, and its error ends the verb. */
 async function warmUp (ctx: VerbContext, probe: (index: number) => Promise<unknown>): Promise<void> {
   ctx.err.update('warming up')
   await retryUntil(ctx, () => ctx.signal.aborted, async () => { await probe(0) })
@@ -139,7 +139,7 @@ function machinesOf (state: StateView, { modelId, backends }: ModelCard): Machin
 
 /**
  * Runs requests in parallel until all are done or the signal aborts; requests in flight at the abort are not
- * counted. `done` gets the number of finished requests after each. Rethrows errors other than VerbError.
+ * counted. `done` gets the number of finished requests after each one. Rethrows errors other than VerbError.
  */
 export async function applyLoad<Sample> (
   { requests, concurrency, signal }: Pick<Plan, 'requests' | 'concurrency'> & { signal: AbortSignal },

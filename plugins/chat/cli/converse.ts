@@ -4,12 +4,12 @@ import { isVerbError } from '../../../kernel/cli/index.js'
 import type { VerbContext } from '../../../kernel/cli/index.js'
 
 const PROMPT = '>>> '
-/** Prompt of the further lines of a text between `"""`. */
+/** Prompt for further lines of a text that began with `"""`. */
 const MORE = '... '
 const FENCE = '"""'
 
 export interface Conversation {
-  /** Subject of the first line. */
+  /** The model name, for the line that introduces the prompt. */
   readonly about: string
   /** Further commands, by their name without the slash. */
   readonly commands?: Readonly<Record<string, PromptCommand>>
@@ -26,7 +26,7 @@ interface PromptCommand { readonly usage: string, readonly help: string, run (re
 
 const help = (usage: string, words: string): string => `${usage.padEnd(14)}${words}`
 
-/** Runs the prompt until the user ends it. Resolves to the exit status: 0, or 130 after Ctrl-C. */
+/** Runs the prompt until the user ends the conversation. Resolves to 0, or to 130 after Ctrl-C. */
 export async function converse (ctx: VerbContext, conversation: Conversation): Promise<number> {
   const { stdin, stderr } = ctx.io
   const lines = createInterface({
@@ -50,7 +50,7 @@ class Repl {
   #block: string[] | null = null
   /** Aborts the current answer. */
   #answering: AbortController | null = null
-  /** The last key was Ctrl-C. */
+  /** Whether the last key was Ctrl-C; a second Ctrl-C ends the conversation. */
   #warned = false
   #closed = false
   /** The exit status, once the user has ended the conversation. */
@@ -115,7 +115,7 @@ class Repl {
     if (text !== null && text.trim() !== '') await this.#ask(text)
   }
 
-  /** The complete text; null while its `"""` is still open. */
+  /** Adds a line; returns the complete text; null while its `"""` is still open. */
   #completeText (line: string): string | null {
     const begins = this.#block === null
     if (begins && !line.trimStart().startsWith(FENCE)) return line
@@ -158,7 +158,7 @@ class Repl {
     try {
       const ended = await this.#conversation.answer(text, answering.signal)
       if (ended) this.#ctx.err.line('(stopped)')
-      // A Ctrl-C that came too late to end the answer does not count as the first of two.
+      // A Ctrl-C too late to end the answer does not count as the first of the two that end the conversation.
       else this.#warned = false
     } catch (error) {
       if (!isVerbError(error) || this.#ctx.signal.aborted) throw error

@@ -3,7 +3,7 @@ import { guideSearch } from '../guide/index.js'
 import type { Found } from '../guide/index.js'
 import type { Verb } from '../../../kernel/cli/index.js'
 
-/** Characters to read from a pipe; questions are shorter. */
+/** Limit on characters read from a pipe; questions are shorter. */
 const STDIN_MAX = 4096
 
 /**

@@ -4,7 +4,7 @@ export interface Range { min: number, max: number, whole: boolean }
 
 export const COUNT: Range = { min: 1, max: Number.MAX_SAFE_INTEGER, whole: true }
 
-/** An option as a number; undefined if absent. Throws VerbError (2). */
+/** An option as a number; undefined if absent. Throws VerbError (2) if it is not valid. */
 export function readNumber (
   ctx: VerbContext, flag: string, given: unknown, { min, max, whole }: Range
 ): number | undefined {

@@ -4,10 +4,10 @@ import { numberOf } from '../../runners/language/json.js'
 import { answerOf, readDelta, usedTokens } from './answer.js'
 import type { WaitClock, VerbContext } from '../../../kernel/cli/index.js'
 
-/** One measured request. Prompts differ from their first word, so that a cache cannot answer them. */
+/** One measured request. Prompts differ already in their first word, so that a cache cannot answer them. */
 export interface Probe { modelId: string, nonce: string, index: number, words: number, maxTokens: number }
 
-/** Measures a kind of model: `Sample` of one request, `Figures` of all. */
+/** How to measure one kind of model: `Sample` is the result of a request, `Figures` those of a run. */
 export interface Measure<Sample, Figures> {
   task: string
   /** Default length of a prompt in words. */
@@ -20,11 +20,11 @@ export interface Measure<Sample, Figures> {
   figures (samples: readonly Sample[], seconds: number): Figures
   /** Names and values of the figures that have percentiles. */
   rows (figures: Figures): [string, Spread][]
-  /** The other figures, as a sentence. */
+  /** The figures without percentiles, as a sentence. */
   summary (figures: Figures): string
 }
 
-/** Null if the answer had no text. */
+/** Result of a chat request; `firstTokenMs` is null if the answer had no text. */
 interface ChatSample {
   firstTokenMs: number | null
   tokens: number
@@ -75,7 +75,7 @@ export const chat: Measure<ChatSample, ChatFigures> = {
   figures (samples, seconds) {
     const tokens = sum(samples.map((sample) => sample.tokens))
     const prompts = samples.map(({ promptTokens }) => promptTokens).filter((count) => count !== null)
-    // Negated, because the slow end of a rate is its low end.
+    // Negated, because low rates are the slow ones.
     const slowness = spreadOf(samples.map(({ rate }) => negated(rate)))
     return {
       timeToFirstTokenMs: spreadOf(samples.map(({ firstTokenMs }) => firstTokenMs)),
@@ -147,7 +147,7 @@ export function textOf ({ nonce, index, words }: Pick<Probe, 'nonce' | 'index' |
   return [`${nonce}${index}`, ...rest].join(' ')
 }
 
-/** Median and slow end of a value of which less is better. */
+/** Median and slow end of a value for which less is better. */
 export interface Spread { p50: number | null, p99: number | null }
 
 /** Ignores nulls. */

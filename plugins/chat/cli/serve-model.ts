@@ -15,7 +15,7 @@ export const isOfAnotherTask = (error: unknown): boolean => isVerbError(error) &
 export const isAbsent = (error: unknown): error is VerbError =>
   isVerbError(error) && error.api?.reason === 'no_instance' && !isOfAnotherTask(error)
 
-/** Maximum edit distance of a suggested name. */
+/** Limit on the edit distance between the typed and a suggested model name. */
 const MISTYPED = 2
 
 /** Parses a model name. Throws VerbError (2), with a similar name if there is one. */

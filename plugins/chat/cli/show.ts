@@ -16,7 +16,7 @@ interface Availability { available: boolean, message: string | null, remedy: str
 interface Known extends CardAnswer {
   availability: Availability
   instances: InstanceView[]
-  /** One text per node: the driver of the engine there. */
+  /** The engine's driver on each node, as text. */
   drivers: string[]
 }
 
@@ -30,7 +30,7 @@ export default {
 
 async function fetchKnown ({ client }: VerbContext, modelId: string): Promise<Known> {
   const path = `/models/${modelInPath(modelId)}`
-  // Sequential: this request fails for an unknown model.
+  // Requested first, because it fails for an unknown model.
   const answer = await client.json<CardAnswer>(`${path}/card`)
   const [availability, state] = await Promise.all([
     client.json<Availability>(`${path}/availability`), client.json<StateView>('/state')
@@ -46,7 +46,7 @@ function driversOf (state: StateView, engine: string): string[] {
   })
 }
 
-/** Voices to list before "and N more". */
+/** Limit on listed voices; the rest becomes "and N more". */
 const VOICES = 12
 
 function show ({ out }: VerbContext, known: Known): void {

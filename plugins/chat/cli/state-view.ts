@@ -17,13 +17,13 @@ export interface StateView {
 
 export interface NodeView { nodeId: string, name: string, state: string }
 
-/** A placed or waiting instance of a model. */
+/** A model instance that is placed or waits for a node. */
 export interface InstanceView {
   instanceId: string
   state: 'ready' | 'starting' | 'failed' | 'draining' | 'waiting'
-  /** Why it failed or waits. */
+  /** Why the instance failed or waits. */
   error: string | null
-  /** Most tokens of a request; null until placed. */
+  /** Token limit of a request, prompt included; null until placed. */
   contextTokenLimit: number | null
   /** Parallel requests; null until placed, and for engines without slots. */
   slots: number | null

@@ -61,7 +61,7 @@ export async function takeTurn (
 /** Prints text on stdout, reasoning and statistics on stderr. */
 class Printer {
   text = ''
-  /** The answer repeats itself and has to be stopped. */
+  /** Whether the answer repeats itself and has to be stopped. */
   looped = false
   readonly #ctx: VerbContext
   readonly #settings: Settings
@@ -93,7 +93,7 @@ class Printer {
     }
   }
 
-  /** JSON does not escape C1 control characters, and some terminals obey them. */
+  /** Prints a chunk as a JSON line, escaping C1 control characters, which some terminals obey. */
   #line (chunk: Fields): void {
     this.#ctx.out.line(JSON.stringify(chunk).replace(/[\x7f-\x9f]/g,
       (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`))
@@ -108,7 +108,7 @@ class Printer {
     this.#open = shown.endsWith('\n') ? null : 'text'
   }
 
-  /** On a terminal only. */
+  /** Reasoning is printed on a terminal only. */
   async #printThought (thought: string): Promise<void> {
     const { err, io: { stderr } } = this.#ctx
     if (thought === '' || stderr.isTTY !== true) return
@@ -124,7 +124,7 @@ class Printer {
     this.#open = null
   }
 
-  /** Prints why the answer ended, and the statistics. */
+  /** Prints a note if the answer was stopped, empty or cut off, and the statistics. */
   printEnd (): void {
     const { err } = this.#ctx
     if (this.looped) err.line('stopped: the answer repeats itself; --max-tokens continues up to that limit')

@@ -4,7 +4,6 @@ import type { OnnxHeader } from '../../runners/onnx/facts.js'
 
 /** An input or output of a session. A dimension is a number, or a name if it is dynamic. */
 export interface Port { name: string, type: string, shape: ReadonlyArray<number | string> }
-/** Element types of a cache. */
 export type FloatType = 'float32' | 'float16'
 export interface IntegerInput { name: string, type: 'int64' | 'int32' }
 /** Sizes from the card, used only if the graph leaves them open. */
@@ -15,10 +14,10 @@ export interface EncoderBinding {
   mask: IntegerInput | null
   types: IntegerInput | null
   positions: IntegerInput | null
-  /** Caches of a decoder that serves as an encoder: fed empty. */
+  /** Key/value caches of a decoder that serves as an encoder; they are passed empty. */
   pasts: Array<{ name: string, type: FloatType, dims: (rows: number) => number[] }>
   output: string
-  /** The output already has one vector per text. */
+  /** Whether the output already has one vector per text. */
   pooled: boolean
 }
 
@@ -32,7 +31,7 @@ const shapeText = ({ shape }: Port): string => `[${shape.join(', ')}]`
 const fixed = (dim: number | string | undefined): dim is number => typeof dim === 'number' && dim > 0
 const MAX_NAMES = 12
 
-/** Names for a message, shortened. */
+/** Input or output names for an error message, shortened. */
 function listed (ports: readonly Port[]): string {
   const names = ports.slice(0, MAX_NAMES).map(({ name }) => name).join(', ')
   return ports.length > MAX_NAMES ? `${names} and ${ports.length - MAX_NAMES} more` : names

@@ -15,7 +15,7 @@ import { EncoderSession } from './session.js'
 import { readTokenizer } from './tokenizer.js'
 import { pooledByName, poolingOf } from './vectors.js'
 
-/** Larger graphs are not read into memory. */
+/** Limit on graphs that are read into memory, to find out whether a batch shares a quantization scale. */
 const MAX_READ_BYTES = 1.5 * 2 ** 30
 /** Quantizations that imply a shared scale, for graphs that are too large to read. */
 const ONE_SCALE = new Set(['q8', 'int8', 'uint8'])

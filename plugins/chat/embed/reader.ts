@@ -6,9 +6,9 @@ import { invalid } from '../../runners/language/refusals.js'
 import type { TokenizerFiles } from './files.js'
 import { idsIn, type Texts } from './tokenizer.js'
 
-/** Most characters to tokenize without the thread; the slowest texts take about 20 µs per character. */
+/** Limit on characters to tokenize without the thread; the slowest texts take about 20 µs per character. */
 const SMALL = 8192
-/** Timeout of the thread for one request, ms. */
+/** Milliseconds that the thread may take for one request. */
 const LONGEST_MS = 10_000
 
 /** Overridden by tests. */
@@ -22,7 +22,7 @@ export class TextReader {
   private readonly longestMs: number
   private readonly entry: URL
   private worker: Worker | undefined
-  /** The thread serves one request at a time. */
+  /** Settles with the previous request, because the thread serves one at a time. */
   private last: Promise<unknown> = Promise.resolve()
 
   constructor (

@@ -12,7 +12,7 @@ import { halfToFloat, floatTensor, integerTensor, type Feeds } from './tensors.j
 import { readEmbed, vectorChunk, type VectorShape } from '../../runners/language/vectors.js'
 import { pool, type Pooling } from './vectors.js'
 
-/** Most tokens, padding included, and rows of one batch; a running batch cannot be cancelled. */
+/** Limits on tokens (with padding) and rows of a batch; low, because a running batch cannot be cancelled. */
 const CALL_TOKENS = 512
 const CALL_ROWS = 32
 
@@ -35,7 +35,7 @@ export function callsOf (lengths: readonly number[], most = CALL_ROWS): number[]
 export interface LoadedEncoder {
   session: InferenceSession, binding: EncoderBinding, pooling: Pooling, env: EngineEnv
   /**
-   * A batch is quantized with one scale: texts run one by one, so that none changes the vector of another.
+   * Whether a batch shares one quantization scale; then texts run singly, so that none affects another.
    */
   shared: boolean
   reader: TextReader, contextLength: number, card: ModelCard
@@ -106,7 +106,7 @@ export class EncoderSession implements EngineSession {
     return { kind: 'text', text: ids.length === 0 ? '' : tokenizer.decode(ids, exact) }
   }
 
-  /** Token ids of the field at `path`. @throws EngineError invalid_request for anything else */
+  /** Token ids of the field at `path`. @throws EngineError invalid_request if they are not valid */
   private given (value: unknown, path: string): number[] {
     const { vocabularySize } = this.loaded.reader
     const ids = idsOf(value)

@@ -30,7 +30,7 @@ function widen (bits: number): number {
 
 let table: Float32Array | undefined
 
-/** Exact. */
+/** Converts half-precision floats without loss. */
 export function halfToFloat (halves: Uint16Array): Float32Array {
   const known = table ??= Float32Array.from({ length: 65_536 }, (_, bits) => widen(bits))
   const floats = new Float32Array(halves.length)

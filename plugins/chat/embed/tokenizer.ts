@@ -16,7 +16,7 @@ export async function readTokenizer (files: TokenizerFiles): Promise<Tokenizer> 
   }
 }
 
-/** `special`: add the model's special tokens around each text. */
+/** Texts to tokenize; `special` adds the model's special tokens around each text. */
 export interface Texts { texts: string[], special: boolean }
 
 export const idsIn = (tokenizer: Tokenizer, { texts, special }: Texts): number[][] =>

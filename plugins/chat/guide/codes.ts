@@ -1,13 +1,13 @@
 import type { GuideEntry } from './entries.js'
 
-/** Words that may surround a declared word that is also a plain English one. */
+/** Words that may surround a declared word that is also a plain English word, as in "what does lost mean". */
 const AROUND = new Set((
   'a an and the what is are does do did mean means meaning of for i got get getting have error code ' +
   'reason event status health state setting key verb command route authority exit svc about explain ' +
   'it this that why how tell me in on to you please help http says returns returned shows with'
 ).split(' '))
 const PLAIN = /^[a-z]+$/
-/** "6" means an exit code only beside one of these words. */
+/** A number means an exit code only in a question with one of these words. */
 const EXIT = /\b(?:exit(?:ed|s|code)?|status|code|returned|returns|ended|\$\?)\b/i
 
 /**
@@ -36,7 +36,7 @@ export function codeIndex (sheets: readonly GuideEntry[]): (question: string) =>
   }
 }
 
-/** Lookup keys of a declared word, in lower case; a route also without its method, a verb without `svc`. */
+/** Lookup keys of a declared word in lower case; routes also without the method, verbs without `svc`. */
 function keysOf (code: string): string[] {
   const key = code.toLowerCase()
   const [, path] = /^(?:get|post|put|delete) (.*)$/.exec(key) ?? []

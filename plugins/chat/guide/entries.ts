@@ -5,7 +5,7 @@ import { parse } from 'yaml'
 export const FIELDS = ['act', 'term', 'err', 'free', 'talk'] as const
 export type Field = (typeof FIELDS)[number]
 
-/** An answer and the questions for it. */
+/** A help sheet: an answer, and the patterns of questions for it. */
 export interface GuideEntry {
   /** Never changes: `error:no_quorum` for a declared word, one word for a written sheet. */
   readonly id: string

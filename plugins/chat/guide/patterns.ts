@@ -6,7 +6,7 @@ export type Pattern = readonly Part[]
 /** Text, or a choice among patterns. */
 export type Part = string | { readonly oneOf: readonly Pattern[] }
 
-/** Throws for an unbalanced bracket. */
+/** Parses a question pattern. Throws for an unbalanced bracket. */
 export function parsePattern (text: string): Pattern {
   const at = { text, index: 0 }
   const [pattern] = readChoices(at, '')
@@ -54,7 +54,7 @@ export function wordChances (pattern: Pattern, words: (text: string) => string[]
   return new Map([...absent].map(([word, chance]) => [word, 1 - chance]))
 }
 
-/** Mean of several tables; a missing word has probability 0. */
+/** Mean of several tables of word probabilities; a missing word has probability 0. */
 export function meanChances (tables: readonly ReadonlyMap<string, number>[]): Map<string, number> {
   const mean = new Map<string, number>()
   for (const table of tables) {

@@ -14,13 +14,13 @@ export interface Found {
   readonly near: readonly { readonly id: string, readonly title: string }[]
 }
 
-/** Deterministic. */
+/** Searches for the answer to a question; deterministic. */
 export type Search = (question: string) => Found
 
 const DECLINE = 'decline'
-/** Longest question to search for, characters. */
+/** Limit on characters of a question; the rest is ignored. */
 const LONGEST = 400
-/** Weight of a word's frequency in a sheet's questions against its frequency overall. */
+/** Weight of a word's frequency in a sheet's questions; the rest is that of its overall frequency. */
 const MIX = 0.85
 /** Weight of words that occur only in a sheet's title or answer. */
 const TEXT_WEIGHT = 0.08
@@ -32,18 +32,18 @@ const SPELLING = 0.55
  */
 const SURE_LEAD = 1.5
 const SURE_NEAREST = 0.4
-/** A best score below this is no match. */
+/** Minimum score; if the best score is lower, no sheet matches. */
 const FLOOR = 1.6
 /** Similarity of two words that are one typo apart. */
 const SLIP = 0.85
-/** Lead that the sheet `decline` needs: a question about svc may contain unrelated words. */
+/** Lead that the sheet `decline` needs, because questions about svc may contain unrelated words. */
 const DECLINE_LEAD = 1
 /** Share of unrelated words above which a question is not about svc. */
 const STRANGE = 0.55
 /** Score offset for sheets of declared words, since most questions for them contain the word. */
 const CODE_PRIOR = -1.5
 
-/** A sheet with the probabilities of words and word pairs in its questions. */
+/** A sheet with the probability of each word and word pair in its questions. */
 interface Entry {
   readonly sheet: GuideEntry
   readonly chances: ReadonlyMap<string, number>
@@ -134,7 +134,7 @@ const add = (chances: Map<string, number>, word: string, chance: number): void =
 const backgroundOf = (entries: readonly Entry[]): Map<string, number> =>
   meanChances(entries.map(({ chances }) => chances))
 
-/** A known word and its similarity. */
+/** A known word and its similarity to an unknown one. */
 type Spelled = readonly [word: string, likeness: number]
 
 /** Returns a function that finds the most similar known word for an unknown one. */
@@ -156,7 +156,7 @@ function speller (known: readonly string[]): (word: string) => Spelled | undefin
 interface Weighed {
   readonly word: string | undefined
   readonly weight: number
-  /** An empty word carries little meaning. */
+  /** `empty` is a word with little meaning, such as "how". */
   readonly kind: 'meaningful' | 'empty' | 'pair'
 }
 
@@ -187,11 +187,11 @@ function strangeness (words: readonly Weighed[], own: ReadonlySet<string>): numb
 const EMPTY_WEIGHT = 0.25
 /** Weight of a word pair; its single words count as well. */
 const PAIR_WEIGHT = 0.25
-/** Rarity of an unknown word. */
+/** Rarity, as -ln of the probability, to assume for an unknown word. */
 const UNKNOWN = 4
-/** Weight of the nearest pattern against all patterns of a sheet. */
+/** Weight of the similarity to a sheet's nearest pattern in the sheet's score. */
 const NEAREST = 4
-/** Minimum frequency of a word, as a share of one sheet. */
+/** Added to each word's overall probability, as a share of one sheet, so that rare words do not dominate. */
 const COMMON = 0.5
 
 function rank (
@@ -219,7 +219,7 @@ function rank (
   }).sort((a, b) => b.score - a.score || (a.sheet.id < b.sheet.id ? -1 : 1))
 }
 
-/** Expected length of a sentence of the pattern, in rarities. */
+/** Expected length of a pattern's word vector, in which each word counts with its rarity. */
 function lengthOf (pattern: ReadonlyMap<string, number>, rare: (word: string) => number): number {
   let sum = 0
   for (const [word, chance] of pattern) {

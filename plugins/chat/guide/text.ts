@@ -13,17 +13,17 @@ export function rawWords (text: string): string[] {
   return text.toLowerCase().match(/[a-z0-9_]+(?:[-.:/'@][a-z0-9_]+)*/g) ?? []
 }
 
-/** Separates the words of a pair; no word contains it. */
+/** Separates the two words of a pair; never part of a word. */
 const PAIR = ' '
 export const isPair = (term: string): boolean => term.includes(PAIR)
 
-/** Words that only look like inflected forms. */
+/** Words whose endings look like inflections but are not. */
 const WHOLE = new Set([
   'evening', 'morning', 'during', 'string', 'bring', 'number', 'ever', 'never', 'server', 'under', 'order',
   'paper', 'water', 'speed', 'need', 'seed', 'family', 'only', 'early', 'reply', 'apply'
 ])
 
-/** A rough stem of an English word: only most forms of a word have to agree. */
+/** A rough stem of an English word; it is enough if most forms of a word share their stem. */
 export function stem (word: string): string {
   if (word.length < 4 || /[^a-z]/.test(word) || WHOLE.has(word)) return word
   const bare = word.replace(/(?:'s|ies|ied|ing|edly|ed|es|ers?|s|ly|ation|ations)$/, '')
@@ -39,7 +39,7 @@ export class Vocabulary {
   readonly #phrases = new Map<string, string>()
   /** Matches any phrase; never matches if there are none. */
   readonly #anyPhrase: RegExp
-  /** Cache of `of`. */
+  /** Cache for the method `of`. */
   readonly #known = new Map<string, string>()
 
   /** `groups` are lists of synonyms; `throw+away` is a phrase of two words. */
@@ -72,7 +72,7 @@ export class Vocabulary {
     return [...words, ...pairs]
   }
 
-  /** The counted form of a word. */
+  /** The form under which a word is counted: its stem, or the head of its synonym group. */
   of (word: string): string {
     const known = this.#known.get(word)
     if (known !== undefined) return known
@@ -82,7 +82,7 @@ export class Vocabulary {
   }
 }
 
-/** The trigrams of a word, its borders included. */
+/** The trigrams of a word; its beginning and end are marked. */
 export function trigrams (word: string): Set<string> {
   const marked = `^${word}$`
   return new Set(Array.from({ length: marked.length - 2 }, (_, i) => marked.slice(i, i + 3)))

@@ -6,7 +6,7 @@ import type { GuideEntry } from './entries.js'
 
 const search = searchIn(workerData as GuideEntry[])
 
-/** A question and its answer have the same id. */
+/** A question to the thread; the answer has the same id. */
 export interface ThreadQuestion { readonly id: number, readonly question: string }
 export interface ThreadAnswer { readonly id: number, readonly found: Found }
 

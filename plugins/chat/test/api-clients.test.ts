@@ -208,7 +208,7 @@ t.test('a client that gives up ends its work', async (t) => {
   await first(await anthropic.messages.create({ ...asked, max_tokens: 9, stream: true }))
   await ended(3)
   const lines = await ollama.chat({ ...asked, stream: true })
-  // Not `for await`: leaving such a loop aborts by itself.
+  // Not `for await`, because leaving that loop would abort the request by itself.
   const reading = lines[Symbol.asyncIterator]()
   await reading.next()
   lines.abort()

@@ -1,6 +1,6 @@
 /**
- * Every marked field of the public APIs: ignored fields change nothing, refused ones are a 400 that names
- * them.
+ * Every marked field of the public APIs: ignored fields change nothing, refused fields cause a 400 that names
+ * the field.
  */
 import t from 'tap'
 import { routes } from '../routes.js'
@@ -59,7 +59,7 @@ t.test('fields of every route', async (t) => {
       const answer = await ask(decl, put(bodies[name], path, STRANGE))
       const refusal = schema['x-refused'] as RefusedField | undefined
       if (refusal === undefined) {
-        // A field with a type may reject the value; without one it must ignore it.
+        // An ignored field with a type may reject the value; without a type it must accept any value.
         if (schema['type'] === undefined) t.equal(answer.statusCode, usual, at)
         continue
       }
@@ -90,7 +90,7 @@ t.test('texts of any length cost no more than their length', async (t) => {
   const { post } = await startChat(t)
   const answer = await post('/ollama/api/chat', { ...hello, keep_alive: '0'.repeat(200_000) })
   t.match([answer.statusCode, answer.json()], [400, { error: /keep_alive must have at most 64 characters/ }])
-  // Without the bound the time must be linear too.
+  // Even without the length limit the time must be linear.
   for (const hostile of ['0'.repeat(2_000_000), '1s'.repeat(1_000_000) + 'x', '1.'.repeat(1_000_000)]) {
     namesField(t, () => keepAliveSeconds(hostile), 'keep_alive')
   }

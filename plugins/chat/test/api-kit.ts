@@ -24,7 +24,6 @@ export interface Asked {
 
 export type Open = (task: EngineTask, signal: AbortSignal, instanceId: string) => AsyncIterable<EngineChunk>
 
-/** Engine chunks. */
 const chunk = (payload: AnswerChunk): EngineChunk => ({ payload: { ...payload } })
 export const admitted = (): EngineChunk => chunk({ choices: [], usage: { prompt_tokens: 5 } })
 export const news = (delta: Choice['delta'], index = 0): EngineChunk =>

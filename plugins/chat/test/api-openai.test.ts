@@ -56,7 +56,7 @@ t.test('prompts of a list are answered together, their order kept', async (t) =>
   const open = new Set<string>()
   let most = 0
   const last = gate()
-  // The first prompts wait for each other and end after the later ones.
+  // An engine whose first prompts wait for each other, and end after the later prompts.
   const together: Open = async function * ({ payload: { prompt: given } }) {
     const prompt = String(given)
     open.add(prompt)

@@ -1,4 +1,4 @@
-/** Schemas and tools of requests: which parts the header `x-svc-warning` names. */
+/** Tests which parts of schemas and tools the header `x-svc-warning` reports as ignored. */
 import t from 'tap'
 import { hello, saying, startChat } from './api-kit.js'
 

@@ -16,13 +16,13 @@ import type { Open } from './api-kit.js'
 /** A request of an API with the resulting task or chat request, or with the refused field. */
 interface Request {
   api: string
-  /** Added to the API's required fields. */
+  /** Request fields, in addition to the API's required ones. */
   request: object
-  /** Subset. */
+  /** A subset of the task's fields. */
   gives?: object
-  /** Exact, apart from the messages. */
+  /** All fields of the task apart from the messages. */
   only?: object
-  /** Exact. */
+  /** All messages of the task. */
   messages?: object[]
   mostCalls?: number
   refused?: string
@@ -38,13 +38,13 @@ interface Answer {
   json?: object
   /** All values of the event stream. */
   events?: object[]
-  /** All JSON lines. */
+  /** All lines of a JSON lines stream. */
   lines?: object[]
   text?: string
   task?: object
 }
 
-/** Cases with "/…/" for a pattern, "<Number>" and "<String>" for types, and "<png>" for an image. */
+/** Cases; "/…/" stands for a pattern, "<Number>" and "<String>" for types, and "<png>" for an image. */
 const folder = new URL('cases/', import.meta.url)
 const cases = readdirSync(folder).flatMap((file) =>
   JSON.parse(readFileSync(new URL(file, folder), 'utf8')) as (Request | Answer)[])
@@ -53,7 +53,7 @@ const NAMED: Readonly<Record<string, unknown>> =
   { '<Number>': Number, '<String>': String, '<absent>': undefined, '<Infinity>': Infinity }
 const PNG = png(2, 1)
 
-/** Replaces patterns, types and images in a value of a case. */
+/** Replaces the placeholders in a value of a case. */
 function meant (value: unknown): unknown {
   if (Array.isArray(value)) return value.map(meant)
   if (value !== null && typeof value === 'object') {
@@ -106,7 +106,7 @@ t.test('requests', (t) => {
   t.end()
 })
 
-/** Engine chunks from their short forms. */
+/** Expands the short forms of engine chunks in a case. */
 const chunksOf = (given: unknown[]): EngineChunk[] => given.map((one) => {
   if (typeof one === 'string') return delta(one)
   const { say, call: made, done: ended, payload, ...more } = one as Record<string, unknown[]>

@@ -49,7 +49,7 @@ export const chunk = (content: string, more: object = {}): object => ({
   choices: [{ index: 0, delta: { content }, finish_reason: null, ...more }]
 })
 
-/** The last chunk. */
+/** The last chunk of a chat stream. */
 export const end = (finish = 'stop'): object => ({
   id: 'c1', object: 'chat.completion.chunk', choices: [{ index: 0, delta: {}, finish_reason: finish }],
   usage: { prompt_tokens: 3, completion_tokens: 5, total_tokens: 8 }

@@ -6,7 +6,7 @@ const CHAT = 'POST /v1/chat/completions'
 const CTRL_C = '\x03'
 const CTRL_D = '\x04'
 
-/** An unfinished answer. */
+/** Sends "X" as the beginning of an answer that stays open. */
 function beginWithX (response: ServerResponse): void {
   begin(response)
   response.write(data(chunk('x')))
@@ -15,7 +15,7 @@ function beginWithX (response: ServerResponse): void {
 /** Removes escape sequences. */
 const bare = (text: string): string => text.replace(/\x1b\[[0-9;]*[A-Za-z]/g, '')
 
-/** The prompt is the last output, with nothing typed. */
+/** Matches if the output ends with an empty prompt. */
 const READY = />>> \x1b\[5G$/
 
 t.test('a conversation', async (t) => {

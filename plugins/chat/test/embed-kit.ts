@@ -8,11 +8,11 @@ import engine from '../embed/index.js'
 import { makeEncoder } from './embed-onnx.js'
 import type { Open } from './api-kit.js'
 
-/** Runs work immediately. */
+/** An engine environment that runs announced work immediately. */
 export const quietEnv = (): EngineEnv =>
   ({ progress: () => {}, log: () => {}, work: async (_label, _units, call) => await call() })
 
-/** A card with defaults for the fields that engines ignore. */
+/** A model card with defaults for the fields that the engine ignores. */
 export function cardOf (card: Partial<ModelCard> & Pick<ModelCard, 'files'>): ModelCard {
   return {
     modelId: 'test/model', revision: '1', title: '', description: '', tasks: ['embeddings'],

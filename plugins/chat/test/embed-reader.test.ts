@@ -5,7 +5,7 @@ import { TextReader } from '../embed/reader.js'
 import { readTokenizer } from '../embed/tokenizer.js'
 import { writeEncoder } from './embed-kit.js'
 
-/** A thread cannot load TypeScript. */
+/** Threads need the built file, because they cannot load TypeScript. */
 const entry = new URL('../../../dist/plugins/chat/embed/thread.js', import.meta.url)
 const skip = existsSync(entry) ? false : 'needs the built thread: npm run build'
 const never = new AbortController().signal
@@ -21,7 +21,7 @@ async function reader (
   return made
 }
 
-/** Threads of this process; 0 except on Linux. */
+/** Number of threads in this process; always 0 except on Linux. */
 const threads = (): number => process.platform === 'linux' ? readdirSync('/proc/self/task').length : 0
 
 t.test('a long text is read by a thread, with the ids of the short ones', { skip }, async (t) => {

@@ -16,7 +16,7 @@ const model = await load(t, { card, directory })
 const answers = allSheets(writtenSheets(), declaredSheets(declarations))
   .map(({ id, answer }) => ({ id, words: new Set(rawWords(answer)) }))
 
-/** The sheet with the most similar answer: the model keeps the wording of its training. */
+/** The sheet with the most similar answer, since the model repeats the wording of its training data. */
 function sheetOf (given: string): string | undefined {
   const words = new Set(rawWords(given))
   const [best] = answers.map(({ id, words: other }) => ({ id, like: likeness(words, other) }))

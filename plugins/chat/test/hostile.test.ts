@@ -27,7 +27,7 @@ const WATCHED = new URL('fixtures/watched-engine.mjs', import.meta.url).href
  * times that, since cold caches and shared cores slow down the same work.
  */
 const HELD_MS = 4 * 250
-/** Time to read each hostile answer, ms: the test is about the request, not the text. */
+/** Milliseconds to read each answer before aborting, since only the handling of the request matters. */
 const ANSWER_MS = 300
 const AT_ONCE = 8
 
@@ -69,7 +69,7 @@ const schema = (): unknown => one<() => unknown>([
 const tool = (i: number): unknown => one<unknown>([null, 7, { type: 'function', function: {
   name: one(['f', '', text(), i]), strict: random() < 0.5, parameters: schema()
 } }])
-/** Constraints of an answer: a format, tools, or GBNF. */
+/** Constraints on an answer: a format, tools, or a GBNF grammar. */
 const shape = (): object => one<() => object>([
   () => ({ response_format: { type: 'json_object' } }),
   () => ({ response_format: {
@@ -123,7 +123,7 @@ const embedTask = (): EngineTask => ({ kind: one(['embed', 'embeddings', 'tokeni
   encoding_format: one(['float', 'base64', '__proto__'])
 } })
 
-/** Retries until the value fits into a request body. */
+/** Generates values until one fits into a request body. */
 function fitting<T> (next: () => T): T {
   for (;;) {
     const made = next()
@@ -131,7 +131,7 @@ function fitting<T> (next: () => T): T {
   }
 }
 
-/** Runs `once` this often, in parallel. Ignores errors, since most requests are refused. */
+/** Runs `once` `times` times, several at a time. Ignores errors, since most requests are refused. */
 async function attack (
   times: number, once: (number: number, end: AbortSignal) => Promise<void>
 ): Promise<void> {
@@ -182,7 +182,7 @@ for (const [name, engineModule, specIn, next] of RUNNERS) {
 const shaped = (): unknown => one<unknown>([
   undefined, { type: 'json_schema', json_schema: { name: 'x', strict: true, schema: schema() } }
 ])
-/** Two of three use known fields only; otherwise few requests would reach a runner. */
+/** Two of three bodies have known fields only; otherwise few requests would reach a runner. */
 const chatBody = (): Record<string, unknown> => ({
   messages: [{ role: 'user', content: text() }], stream: random() < 0.5, max_tokens: 30,
   response_format: shaped(), ...random() < 0.5 ? { n: 4 } : {},

@@ -76,7 +76,7 @@ export async function startReal (
   }
 }
 
-/** Throws if there is no process: a signal to pid 0 would hit the test itself. */
+/** Throws if there is no process, because a signal to pid 0 would hit the test itself. */
 function pidOf (report: { readonly pid: number | null } | undefined): number {
   if (report?.pid == null) throw new Error('the runner has no process')
   return report.pid

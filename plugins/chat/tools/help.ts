@@ -6,7 +6,7 @@ import type { DeclarationSet, Tool } from '../../../kernel/cli/index.js'
 import type { Found } from '../guide/search.js'
 import type { ThreadAnswer, ThreadQuestion } from '../guide/thread.js'
 
-/** Idle time after which the thread ends and frees its memory, ms. */
+/** Idle time in ms after which the search thread ends, to free its memory. */
 const IDLE_MS = 120_000
 
 /** The read-only tool `help`: answers a question from the sheets of `svc help`. */
@@ -33,7 +33,7 @@ function commandsOf (text: string): string | null {
 
 let searcher: Searcher | undefined
 
-/** Searches in a thread: indexing all sheets would block the node's event loop. */
+/** Searches in a thread, because indexing all sheets would block the node's event loop. */
 async function found (declared: () => Promise<DeclarationSet>, question: string): Promise<Found> {
   const own = searcher ??= new Searcher(declared(), () => { searcher = undefined })
   return await own.ask(question)

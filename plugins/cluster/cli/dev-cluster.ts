@@ -6,10 +6,10 @@ import type { Plugin } from '../../../kernel/index.js'
 import type { Client, ClusterState, VerbContext, VerbError } from '../../../kernel/cli/index.js'
 import type { Ports } from './dev-ports.js'
 
-/** Longest waits for the first master (join tokens need one) and for all nodes to agree, seconds. */
+/** Time limits in seconds: for the first master, which join tokens need, and for all nodes to agree. */
 const MASTER_SECONDS = 30
 const AGREE_SECONDS = 120
-/** Longest wait for the nodes to stop, ms; the rest end with this process. */
+/** Time limit in ms for the nodes to stop; nodes still running then end with this process. */
 const STOP_LIMIT_MS = 16_000
 
 export interface DevOptions {
@@ -25,7 +25,7 @@ export interface DevNodeUp extends StartedNode { name: string }
 export interface DevCluster {
   readonly nodes: readonly DevNode[]
   /**
-   * Resolves when all nodes listen. Throws VerbError: 1 if one does not start, or a token request's error.
+   * Resolves when all nodes listen. Throws VerbError (1) if a node ends, or the join-token request's error.
    */
   join (): Promise<DevNodeUp[]>
   /** Resolves when all nodes have ended, or after STOP_LIMIT_MS. */
@@ -94,8 +94,8 @@ async function tokenFrom (ctx: VerbContext, client: Client): Promise<string> {
 }
 
 /**
- * Waits until every node has the same master, session and live nodes. Throws VerbError: 1 if a node ends, 4
- * with the disagreement after AGREE_SECONDS.
+ * Waits until every node has the same master, session and live nodes. Throws VerbError (1) if a node ends,
+ * or VerbError (4) that states the disagreement after AGREE_SECONDS.
  */
 export async function waitForOneMaster (
   ctx: VerbContext, cluster: DevCluster, up: readonly StartedNode[]
@@ -115,7 +115,7 @@ export async function waitForOneMaster (
   })
 }
 
-/** The reason why the nodes are not one cluster yet, or null. Pure. */
+/** Describes why the nodes are not one cluster yet; null if they are. Pure. */
 export function disagreement (states: readonly ClusterState[]): string | null {
   const ids = states.map((state) => state.localNodeId)
   const name = (i: number): string => states[i]!.nodeIdentities[ids[i]!]?.friendlyName ?? ids[i]!

@@ -7,7 +7,7 @@ import type { VerbContext } from '../../../kernel/cli/index.js'
 import type { ExitStatus } from '../../../kernel/cluster.js'
 import type { Ports } from './dev-ports.js'
 
-/** Last log lines that are shown when a node does not start. */
+/** Maximum number of final log lines shown when a node does not start. */
 const LAST_LINES = 8
 
 export interface StartedNode { url: string, nodeId: string, pid: number, home: string }
@@ -37,7 +37,7 @@ export interface DevNode {
   ending: ExitStatus | undefined
 }
 
-/** Variables that are set per node; all others pass through. */
+/** Environment variables set per node; each node inherits all others. */
 const ownSettings = new Set([
   'SVC_HOME', 'SVC_URL', 'SVC_TOKEN', 'SVC_JOIN', 'SVC_NO_LAUNCHER',
   'SVC_NAME', 'SVC_API_HOST', 'SVC_API_PORT',
@@ -70,7 +70,7 @@ export function devEnv (
 
 const keptPath = (home: string): string => join(home, 'dev.json')
 
-/** Reads dev.json of a home; undefined if there is none. */
+/** Reads a home's dev.json; undefined if the file does not exist. */
 export const keptNode = (home: string): Pick<DevNodeOptions, 'ports' | 'settings'> | undefined =>
   readVersioned(keptPath(home), 1)
 
@@ -99,13 +99,13 @@ export function startDevNode (options: DevNodeOptions): DevNode {
     createInterface({ input: child.stdout! }).on('line', (text) => {
       const up = first === undefined ? readUp(text) : undefined
       if (up === undefined) addLine(text)
-      // The printed pid is the launcher's.
+      // Report the node's own pid, because the node prints its launcher's.
       else resolveStarted(first = { ...up, pid: child.pid! })
     })
   }
   const over = launch({
     args,
-    // Set for the first start only. Not an argument, because other users of the machine see those.
+    // The token is needed for the first start only. As an argument it would be visible to other users.
     get env () {
       return options.token === null || first !== undefined ? env : { ...env, SVC_JOIN: options.token }
     },

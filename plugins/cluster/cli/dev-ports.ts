@@ -7,16 +7,14 @@ export interface Ports { api: number, cluster: number }
 
 const HOST = '127.0.0.1'
 
-/**
- * Ports base + 2i and base + 2i + 1 of each node, or free ones for 0. Throws VerbError (1) if one is in use.
- */
+/** Ports base + 2i and base + 2i + 1 of node i, or free ones for 0. Throws VerbError (1) for a used port. */
 export async function devPorts (
   { fail }: Pick<VerbContext, 'fail'>, count: number, base: number
 ): Promise<Ports[]> {
   const wanted = Array.from({ length: 2 * count }, (_, i) => base === 0 ? 0 : base + i)
   const servers: Server[] = []
   try {
-    // Keep all of them open, so that no free port is returned twice.
+    // Keep all ports open until the end, so that no free port is returned twice.
     for (const port of wanted) servers.push(await open(port, fail))
     const ports = servers.map((server) => (server.address() as AddressInfo).port)
     return Array.from({ length: count }, (_, i) => ({ api: ports[2 * i]!, cluster: ports[2 * i + 1]! }))

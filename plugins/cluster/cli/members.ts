@@ -43,9 +43,7 @@ async function remove (ctx: VerbContext, ref: string): Promise<void> {
   offerRemoval(ctx.err, answer.admitted)
 }
 
-/**
- * By install id, node id, name or a prefix of an install id. Throws VerbError: 3 if unknown, 2 if ambiguous.
- */
+/** Finds a member by node id, name or install id prefix. Throws VerbError: 3 if unknown, 2 if ambiguous. */
 function findMember ({ fail }: VerbContext, members: readonly MemberRow[], ref: string): MemberRow {
   const exact = members.filter((m) => m.installId === ref || m.nodeId === ref || m.name === ref)
   const found = exact.length > 0 || ref.length < 4

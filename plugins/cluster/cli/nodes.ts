@@ -1,4 +1,4 @@
-/** Rows of nodes and members; the verbs, checks and tools of other plugins use them too. */
+/** Node and member rows, also used by verbs, checks and tools of other plugins. */
 import { isVerbError, nameOf } from '../../../kernel/cli/index.js'
 import type { ClusterState, NamedNodes, VerbContext } from '../../../kernel/cli/index.js'
 import type { Gpu } from '../../../kernel/index.js'
@@ -7,7 +7,7 @@ export interface MemberRow {
   installId: string, nodeId: string | null, name: string, fingerprint: string, addresses: string[]
   live: boolean, master: boolean, self: boolean, version: string | null, rttMs: number | null
   joinedAt: string
-  /** Null for the first member, and for one that an older release admitted. */
+  /** Who admitted the member; null for the first member and for members that an older release admitted. */
   admitted?: { node: string, by: string[], authorities?: string[] } | null
 }
 
@@ -79,14 +79,14 @@ function fromState (nodeId: string, state: ClusterState, members: MemberList | n
   }
 }
 
-/** Uses the clock of the node that answers: its own entry in `lastSeen` is the current time. */
+/** Uses the answering node's clock, because its own entry in `lastSeen` is the current time. */
 function secondsSinceSeen (nodeId: string, { lastSeen, localNodeId }: ClusterState): number | null {
   const [now, then] = [lastSeen?.[localNodeId], lastSeen?.[nodeId]].map((at) => Date.parse(at ?? ''))
   const age = (now! - then!) / 1000
   return Number.isFinite(age) ? Math.max(0, Math.round(age)) : null
 }
 
-/** A member that is missing in the state: it was not live in this session. */
+/** The row of a member that is missing in the state because it was not live in this session. */
 function neverSeen (member: MemberRow): NodeRow {
   return {
     nodeId: member.nodeId,
@@ -107,7 +107,7 @@ function neverSeen (member: MemberRow): NodeRow {
   }
 }
 
-/** The remedy for a lost member. */
+/** The remedy text for a lost member: start the node again or remove it. */
 export function startOrRemove (installId: string, name: string | null = null): string {
   const dev = /^node\d+$/.test(name ?? '') ? `, or \`svc dev start ${name}\` for a node of \`svc dev\`` : ''
   return `Start it with \`svc up\`${dev}; if it will not return: \`svc members remove ${installId}\`.`

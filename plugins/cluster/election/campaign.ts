@@ -54,7 +54,7 @@ export function advancePreVote (e: Elector, phase: PreVoting, now: number): void
   else e.toFollower(now + e.timing.heartbeat)
 }
 
-/** Peers still have a master: keeps its session, unless they follow a newer one. */
+/** Some peers still have a master: keeps this node's session, unless those peers follow a newer one. */
 function stayDetached (e: Elector, { denied }: PreVoting, now: number): void {
   e.toFollower(now + e.timing.heartbeat)
   if (e.leader !== null && denied !== null && denied.sid !== e.leader.sid && denied.term > e.leader.term) {
@@ -81,7 +81,7 @@ export function startCampaign (e: Elector, term: number, now: number): void {
 export function onBallot (
   e: Elector, from: NodeId, { term, ballot }: MessageOf<'ballot'>, now: number
 ): void {
-  // A node with a live master names that master instead of joining.
+  // A node with a live master replies with its heartbeat instead of joining the campaign.
   if (e.hasLiveMaster(now)) return e.send(from, e.heartbeat(now))
   const { role } = e.phase
   if (term > e.topTerm() && role !== 'claim' && role !== 'master') startCampaign(e, term, now)

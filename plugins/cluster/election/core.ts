@@ -97,7 +97,7 @@ function onHeartbeat (e: Elector, from: NodeId, beat: MessageOf<'heartbeat'>, no
 export class Election {
   readonly #e: Elector
 
-  /** @throws RangeError for a quorum that two halves could both reach, or a timing that cannot work */
+  /** @throws RangeError for a quorum that both halves of a split could reach, or for inconsistent timing */
   constructor (options: ElectionOptions, io: Io, log: Log) {
     const { id, stored, rules = RULES } = options
     const quorum = readQuorum(options.quorum, log.voters())
@@ -127,7 +127,7 @@ export class Election {
     }
   }
 
-  /** Sends a heartbeat now, which postpones the one of `tick`. */
+  /** Sends a heartbeat now, which postpones the next one from `tick`. */
   beat (now: number): void {
     this.#step(now)
     this.#beat(now)
@@ -195,8 +195,8 @@ export class Election {
   closeStream (stream: StreamId): void { this.#e.streams.delete(stream) }
 
   /**
-   * Gives up the mastership before a planned stop, so that the others need not wait for the timeout. This
-   * node is no candidate for `timing.silence` ms.
+   * Gives up the mastership before a planned stop, so that no other node waits for the timeout. This
+   * node is not a candidate for `timing.silence` ms.
    */
   resign (now: number): void {
     const e = this.#e
@@ -208,13 +208,13 @@ export class Election {
 
   get wokeAt (): number { return this.#e.wokeAt }
 
-  /** True after a recent suspension: missing peers may only have closed their links. */
+  /** True shortly after a suspension, when peers may seem missing only because their links closed. */
   isWaking (now: number): boolean {
     const { phase, wokeAt, timing } = this.#e
     return (phase.role === 'master' && phase.probe !== null) || now - wokeAt < timing.silence
   }
 
-  /** The disk refused a test write: reports it at once, so that the others test theirs. */
+  /** Immediately reports that the disk refused a test write, so that the other nodes test their disks. */
   storageFailed (now: number): void {
     const e = this.#e
     this.#step(now)
@@ -230,7 +230,7 @@ export class Election {
 
   status (now: number): Status { return statusOf(this.#e, now) }
 
-  /** After a pause (suspend, GC) peers only seem silent: reset the timers. */
+  /** Resets the peers' timers after a pause (suspend, GC), when peers only seem silent. */
   #step (now: number): void {
     const e = this.#e
     const gap = now - (e.lastStep ?? now)

@@ -14,7 +14,7 @@ export interface PreVoting {
   readonly role: 'pre-vote'
   readonly round: number
   readonly until: number
-  /** Live peers that have not answered. */
+  /** Live peers whose answers are still missing. */
   readonly waiting: Set<NodeId>
   readonly grants: Set<NodeId>
   /** The master a peer named when it refused. */
@@ -40,7 +40,7 @@ export interface RequestingVotes {
 
 export interface Pending {
   readonly receipt: CommandReceipt
-  /** Sequence number that must be replicated; at least the first of this session. */
+  /** Sequence number to replicate before the answer; at least the first of this session. */
   readonly due: number
   readonly origins: Set<NodeId>
 }
@@ -64,7 +64,7 @@ export interface MasterPhase {
   readonly acks: Map<NodeId, number>
   readonly pending: Map<CommandId, Pending>
   probe: Probing | null
-  /** Time since which the disk refuses writes; null while it accepts them. */
+  /** Time at which the disk began to refuse writes; null while it accepts them. */
   refusing: number | null
 }
 
@@ -89,7 +89,7 @@ export interface ElectorOptions {
 
 export interface Waiting {
   readonly change: Change
-  /** The session it was sent to; null before that. */
+  /** The session to which the command was sent; null before that. */
   sid: SessionId | null
   deadline: number
   resendAt: number
@@ -111,7 +111,7 @@ export class Elector {
   seen: number
   /** No election starts before this time. */
   retryAt = 0
-  /** After a resignation: this node is no candidate before this time. */
+  /** Time before which this node is not a candidate, because it has resigned. */
   eligibleAt = 0
   lastStep: number | null = null
   /** Monotonic time of the last resume after a suspension. */
@@ -138,7 +138,7 @@ export class Elector {
   get timing (): Timing { return this.options.timing }
   get phase (): Phase { return this.#phase }
 
-  /** Throws for a change that ROLE_TRANSITIONS does not allow: a defect of the core. */
+  /** Throws for a change that ROLE_TRANSITIONS does not allow, which is a defect in this module's callers. */
   enter (phase: Phase): void {
     const from = this.#phase.role
     if (!ROLE_TRANSITIONS[from].includes(phase.role)) throw new Error(`no move from ${from} to ${phase.role}`)
@@ -165,8 +165,8 @@ export class Elector {
   }
 
   /**
-   * Whether this node may become master: its disk works, it has not just resigned, and it is a voter if that
-   * counts.
+   * Whether this node may become master: its disk works, it has not just resigned, and in majority mode it
+   * is a voter.
    */
   eligible (now: number): boolean {
     const voter = this.options.quorum.mode === 'available' || this.log.voters().includes(this.id)

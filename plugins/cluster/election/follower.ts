@@ -24,7 +24,7 @@ function endSession (e: Elector, sid: SessionId): void {
   }
 }
 
-/** Binds a stream to the current session; ends it at once if there is no master. */
+/** Binds a stream to the current session; ends it immediately if there is no master. */
 export function openStream (e: Elector, stream: StreamId): void {
   if (e.leader === null) e.io.terminal(stream, 'no_master')
   else e.streams.set(stream, e.leader.sid)

@@ -27,7 +27,7 @@ export class HardState {
     if (!this.#write(booted)) this.#record = booted
   }
 
-  /** Number of this process start; counted in memory even if the disk refused it. */
+  /** Boot count of this process; incremented in memory even if the disk refused to store it. */
   get boot (): number { return this.#record.boot }
 
   get durable (): Token { return { term: this.#record.term, master: this.#record.votedFor ?? '' } }
@@ -49,7 +49,7 @@ export class HardState {
     this.#write({ ...this.#record, term: token.term, votedFor: token.master })
   }
 
-  /** Whether the disk holds at least that term, so that entries of it may be acknowledged. */
+  /** Whether the disk holds at least that term, so that this node may acknowledge entries of that term. */
   covers (term: number): boolean { return this.#record.term >= term }
 
   /** Records that the disk refused another durable write, such as an entry. */
@@ -63,7 +63,7 @@ export class HardState {
 
   #write (record: HardStateRecord): boolean {
     let persisted = false
-    // An exception is a refusal, which `storing` reports.
+    // An exception counts as a refusal, which `storing` reports.
     try { persisted = this.#persist(record) } catch {}
     this.#storing = this.#counts(persisted)
     if (this.#storing) this.#record = record

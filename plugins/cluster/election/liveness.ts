@@ -12,7 +12,7 @@ interface Peer {
 }
 
 /**
- * Failure detector: a peer is gone when its connection closes, or after `silence` ms without a message.
+ * Failure detector: a peer counts as gone once its connection closes or `silence` ms pass without a message.
  * Callers pass the time.
  */
 export class Liveness {
@@ -85,7 +85,7 @@ export class Liveness {
     return alive
   }
 
-  /** After a pause peers only seem silent: resets their timers and drops their old heartbeats. */
+  /** Resets the peers' timers and drops their old heartbeats after a pause, when peers only seem silent. */
   resetTimers (now: number): void {
     for (const peer of this.#peers.values()) peer.heardAt = now
     this.forgetReports()

@@ -109,7 +109,7 @@ export function onOtherMaster (e: Elector, from: NodeId, other: Leader, beat: He
     accept(e, from, other, now)
     return
   }
-  // Its heartbeat may be old: nodes that follow this master now no longer follow the other.
+  // The other master's heartbeat may be old, so leave out the nodes that follow this master now.
   const mine = e.followers(now)
   const theirs = beat.followers.filter((id) => id !== e.id && !mine.includes(id))
   const stays = e.rules.staysMaster({
@@ -174,7 +174,7 @@ export function onProbe (e: Elector, from: NodeId, { nonce }: MessageOf<'probe'>
   e.send(from, { kind: 'probe-answer', nonce, leader: e.leader, promised: e.hardState.voted.term })
 }
 
-/** Checks each message during a probe: it may confirm or disprove the mastership. */
+/** Checks each message during a probe, because it may confirm or disprove the mastership. */
 export function onMessageWhileProbing (e: Elector, from: NodeId, message: Message, now: number): void {
   const { phase, leader } = e
   if (phase.role !== 'master' || phase.probe === null || leader === null) return

@@ -58,9 +58,9 @@ export const MESSAGES = {
     leader: orNull(leaderSchema),
     promised: count,
     fresh: positionSchema,
-    /** On a master: its followers. Otherwise empty. */
+    /** The master's followers; empty on other nodes. */
     followers: listOf<NodeId>(text),
-    /** On a master: milliseconds since it became one. Otherwise 0. */
+    /** Milliseconds since this node became master; 0 on other nodes. */
     age: span,
     durable: flag
   }),
@@ -69,7 +69,7 @@ export const MESSAGES = {
   'pre-vote-answer': record({ round: count, grant: flag, leader: orNull(leaderSchema) }),
   /** Opens the campaign for `term`, or joins it. */
   ballot: record({ term: count, ballot: ballotSchema }),
-  /** Answer to a ballot of a past term: a campaign needs a term above this one. */
+  /** Answer to a ballot of a past term; the campaign needs a term above `term`. */
   stale: record({ term: count }),
   /** Vote request of the node with the best ballot. */
   claim: record({ leader: leaderSchema, fresh: positionSchema }),
@@ -77,7 +77,7 @@ export const MESSAGES = {
   'claim-answer': record({ sid: text, vote: oneOf('yes', 'no', 'abstain'), promised: count }),
   /** Control data from the master; only the log reads `body`. */
   append: record({ leader: leaderSchema, fresh: positionSchema, body: anything }),
-  /** The append leaves a gap: asks for all entries. */
+  /** Requests all entries, because the append left a gap. */
   need: record({ sid: text }),
   /** The sender has the entries of this session up to `seq`; on disk in majority mode. */
   ack: record({ sid: text, term: count, seq: count }),
@@ -153,7 +153,7 @@ export type Outcome =
 
 export type StreamEnd = 'session_changed' | 'no_master'
 
-/** Effects of the core. Methods return at once; queued effects leave after the step. */
+/** Effects of the core. Methods return immediately; queued effects leave after the step. */
 export interface Io {
   /** Messages may be lost, delayed, repeated and reordered. */
   send (to: NodeId, message: Message): void

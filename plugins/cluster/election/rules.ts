@@ -38,7 +38,7 @@ export interface ProbeState {
   readonly mode: Mode
   /** Milliseconds since the probe began. */
   readonly waited: number
-  /** Live peers, and all known ones. */
+  /** Number of live peers, and of all known peers. */
   readonly alive: number
   readonly known: number
 }
@@ -106,7 +106,7 @@ function trustsSilence ({ mode, waited, alive, known }: ProbeState, { silence }:
 
 /**
  * A master steps down if it reaches too few voters for too long, or if its disk still refuses writes after
- * the others had time to test theirs. With quorum 1 it stays if there is no successor.
+ * the other nodes had time to test theirs. With quorum 1, the master stays if there is no successor.
  */
 function keepsMastership ({ mode, reachable, needed, age, refusing, heirs }: Reach, timing: Timing): boolean {
   if (refusing !== null && refusing >= timing.heartbeat / 2 && (heirs || mode === 'majority')) return false
@@ -131,7 +131,7 @@ function mayChangeVoters ({ master, from, to, settled }: VoterChange): 'yes' | V
   const added = to.filter((id) => !from.includes(id)).length
   const removed = from.filter((id) => !to.includes(id)).length
   if (to.length === 0 || added + removed !== 1 || new Set(to).size !== to.length) return 'voters_invalid'
-  // Otherwise the only node that has the change could be the one that may no longer be elected.
+  // Otherwise the only node that has the change could be this master, which may no longer be elected.
   if (!to.includes(master)) return 'voters_self'
   return settled ? 'yes' : 'voters_busy'
 }

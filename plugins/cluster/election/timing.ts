@@ -1,4 +1,4 @@
-/** Durations of the election, ms of a monotonic clock. */
+/** Durations of the election, in ms of a monotonic clock. */
 export const DEFAULT_TIMING = {
   heartbeat: 2000,
   /** Silence after which a peer counts as gone: three heartbeats, so that a lost one is harmless. */
@@ -9,7 +9,7 @@ export const DEFAULT_TIMING = {
   preVote: 500,
   /** A node that heard its master within this time supports no other one. */
   sticky: 2500,
-  /** Longest wait for answers to a vote request; also the interval of probes. */
+  /** Time limit for answers to a vote request, and interval of probes. */
   vote: 1000,
   /** A longer gap between two ticks means that this node was paused. */
   stall: 1500,
@@ -25,10 +25,10 @@ export const DEFAULT_TIMING = {
 }
 export type Timing = Readonly<typeof DEFAULT_TIMING>
 
-/** Recommended time between two calls of `tick`, milliseconds. */
+/** Recommended interval between calls of `tick`, in ms. */
 export const TICK = 200
 
-/** Defaults with overrides. @throws RangeError that names the value, if not positive or out of order */
+/** The defaults with overrides. @throws RangeError for a duration that is not positive or too large */
 export function timingWith (overrides: Partial<Timing> = {}): Timing {
   const timing = { ...DEFAULT_TIMING, ...overrides }
   for (const [name, ms] of Object.entries(timing)) {

@@ -22,7 +22,7 @@ export function admitterOf (caller: Caller, known: Iterable<string>): Maker {
 export function grantableAuthorities (
   member: Pick<Member, 'admitted'> | undefined, authorities: Iterable<string>
 ): string[] {
-  // A member without a record is the first one, or was admitted by the previous release: no limit.
+  // A member without a record is the first one or was admitted by the previous release, so it has no limit.
   const most = member?.admitted?.authorities
   return [...authorities].filter((authority) => most?.includes(authority) !== false)
 }

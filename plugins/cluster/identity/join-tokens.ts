@@ -15,7 +15,7 @@ import type { Of } from '../wire.js'
 
 const PREFIX = 'svcjoin1_'
 const FORM = /^svcjoin1_([A-Za-z0-9_-]{1,4096})_([0-9a-f]{8})$/
-/** 128 bits. */
+/** A random 128-bit value, base64url. */
 const random16 = matching(/^[A-Za-z0-9_-]{22}$/, '22 base64url characters')
 /** Largest time value of a Date, ms since 1970. */
 const MAX_INSTANT = 8.64e15
@@ -41,7 +41,7 @@ export type JoinRequest = Of<typeof requestSchema>
 const BINDING_LABEL = 'EXPORTER-svc-join'
 const BINDING_BYTES = 32
 
-/** CRC-32 (IEEE 802.3) of the text before it, 8 hex digits: finds typing and copying mistakes. */
+/** CRC-32 (IEEE 802.3) of the token text before it, 8 hex digits; detects typing and copying mistakes. */
 const checksum = (body: string): string => (crc32(body) >>> 0).toString(16).padStart(8, '0')
 
 function badToken (what: string): SvcError {
@@ -138,20 +138,20 @@ export interface Redemption {
 const FORMAT = 1
 const MAX_TTL_SECONDS = 86_400
 const MAX_OPEN = 100
-/** Maximum number of stored used and expired tokens, which let a refusal state the reason. */
+/** Maximum number of used or expired tokens that are kept, so that a refusal can state the reason. */
 const MAX_ENDED = 200
 
 const anyText = schemaOf<string>({ type: 'string' })
 const storedSchema = record({
   id: anyText,
-  /** proofKeyOf, base64url; null once used or expired. */
+  /** The result of proofKeyOf, base64url; null once the token is used or expired. */
   key: orNull(anyText),
   fingerprint: anyText,
   exp: schemaOf<number>({ type: 'number' }),
   usedBy: orNull(anyText)
 }, {
   by: anyText,
-  /** The caller's authorities; all when absent. */
+  /** Authorities of the token's creator; absent means all. */
   authorities: listOf(anyText),
   outside: flag
 })
@@ -212,7 +212,7 @@ export class JoinTokens {
   readonly #options: JoinTokensOptions
   readonly #path: string
   #tokens: readonly Stored[]
-  /** Monotonic expiry times of tokens from this start: setting the clock back does not extend them. */
+  /** Monotonic expiry times of tokens from this start, so that setting the clock back extends none. */
   readonly #ends = new Map<string, number>()
 
   constructor (options: JoinTokensOptions) {
@@ -235,7 +235,7 @@ export class JoinTokens {
     const secret = randomBytes(16).toString('base64url')
     const exp = now + ttlSeconds * 1000
     const token = writeJoinToken({ clusterId, seeds, fingerprint, id, secret, exp })
-    // Throws instead of returning a token that its reader would refuse.
+    // Read the token back, which throws if a joiner would refuse it.
     readJoinToken(token, now)
     const key = proofKeyOf(secret).toString('base64url')
     const outside = seeds.some(isRemote)
@@ -276,7 +276,7 @@ export class JoinTokens {
 
   get pending (): number { return this.#tokens.filter((token) => this.#isOpen(token)).length }
 
-  /** Whether a key may request to join: a token is open, or this key has used one that has not expired. */
+  /** Whether a key may request to join, because a token is open or the key has used an unexpired one. */
   mayJoin (fingerprint: string): boolean {
     return this.#tokens.some((token) => this.#isOpen(token) || this.#isUsedBy(token, fingerprint))
   }
@@ -297,7 +297,7 @@ export class JoinTokens {
 
   #mono (): number { return (this.#options.mono ?? this.#options.now)() }
 
-  /** Removes the keys of ended tokens and drops the oldest of those. */
+  /** Removes the keys of used and expired tokens, drops the oldest above MAX_ENDED, and saves. */
   #save (next: readonly Stored[]): void {
     const ended = next.filter((token) => !this.#isOpen(token))
     const forgotten = new Set(ended.slice(0, Math.max(0, ended.length - MAX_ENDED)))

@@ -22,7 +22,7 @@ import type { JoinRequest, JoinTicket, JoinTokens, Maker } from './join-tokens.j
 
 export const JOIN_PATH = '/join'
 const DIAL_MS = 5_000
-/** The inviter answers after the cluster has entered the new member, which may take an election. */
+/** Time limit in ms for the inviter's answer, which may have to wait for an election. */
 const ANSWER_MS = 30_000
 const MAX_ANSWER_BYTES = 1024 * 1024
 const MAX_MESSAGE_CHARS = 500
@@ -32,13 +32,13 @@ export interface JoinOptions {
   self: Applicant
   ticket: JoinTicket
   clock: Clock
-  /** How long to retry a cluster without a master, ms; default one minute. */
+  /** Time limit in ms for retries while the cluster has no master; default one minute. */
   patienceMs?: number
 }
 
 interface Answer { status: number, body: unknown }
 
-/** Text from another node, safe for a terminal. */
+/** Makes text from another node safe for a terminal. */
 const cleaned = (text: string): string => text.replace(unsafe, ' ').slice(0, MAX_MESSAGE_CHARS)
 
 async function readBody (response: IncomingMessage): Promise<unknown> {
@@ -93,7 +93,7 @@ function refusal (seed: string, { status, body }: Answer): SvcError {
   return kernelError(isReason(error?.reason) ? error.reason : 'join_refused', `${seed}: ${text}`, details)
 }
 
-/** Checks that the inviter's answer is the cluster of the token and contains both nodes. */
+/** Checks that the inviter's answer names the token's cluster and contains both nodes. */
 function readAnswer (seed: string, answer: Answer, { self, ticket }: JoinOptions): MemberList {
   const bad = (what: string): SvcError =>
     kernelError('join_refused', `${seed} accepted the token but sent an invalid response: ${what}`, {
@@ -161,12 +161,12 @@ export async function join (options: JoinOptions): Promise<MemberList> {
 }
 
 /**
- * How long to retry a cluster without a quorum, ms; a retry does not use up the token. A majority may need
+ * Time limit in ms for retries without a quorum; a retry does not use up the token. A majority may need
  * recently joined nodes to start first.
  */
 const ELECTION_MS = 60_000
 const AGAIN_MS = 1000
-/** Retries after a connection that broke before the answer; the same key may use its token again. */
+/** Maximum retries after a connection broke before the answer; the same key may use its token again. */
 const BROKEN_REPEATS = 2
 const NO_ANSWER = 'no_answer'
 const WAITING: ReadonlySet<string> = new Set(['no_master', 'no_quorum', 'session_changed'])
@@ -207,7 +207,7 @@ export interface JoinRouteOptions {
   audit?: (() => Audit | undefined) | undefined
 }
 
-/** POST /join: the only request that a non-member's key may send, and only with an open token. */
+/** Adds POST /join, the only request that a non-member's key may send, and only while a token is open. */
 export function addJoinRoute (app: FastifyInstance, options: JoinRouteOptions): void {
   app.post(JOIN_PATH, { bodyLimit: options.limits.joinBodyBytes }, async (request, reply) => {
     try {
@@ -244,9 +244,9 @@ async function admitted (socket: TLSSocket, body: unknown, options: JoinRouteOpt
     throw kernelError('join_refused', `The install id ${member.installId} belongs to another member; ` +
       'run: svc members remove on a member first, if that one is gone.', { why: 'taken' })
   }
-  // Retry of a joiner that did not receive the answer.
+  // This is a retry of a joiner that did not receive the answer.
   if (members.byFingerprint(fingerprint)?.installId === member.installId) return members.current()
-  // Fails before the token is used.
+  // Check before the token is used up.
   options.mayAdmit?.()
   const { by, authorities, reopen } = joinTokens.redeem({
     tokenId, proof, binding: joinBinding(socket), joinerFingerprint: fingerprint
@@ -256,7 +256,7 @@ async function admitted (socket: TLSSocket, body: unknown, options: JoinRouteOpt
   try {
     return await recorded(options.audit?.(), change, async () => await admit(member, { by, authorities }))
   } catch (error) {
-    // The node retries, which needs an open token. Another node that joined just before may already count for
+    // The joiner retries, which needs an open token. A node that joined just before may already count for
     // the majority and be slow to start.
     if (toSvcError(error).retryable) reopen()
     throw error

@@ -20,7 +20,7 @@ export function serverTls (key: NodeKey): TlsOptions {
     requestCert: true,
     rejectUnauthorized: false,
     handshakeTimeout: HANDSHAKE_MS,
-    // No session resumption: each connection proves its key.
+    // Disables session resumption, so that each connection proves its key.
     secureOptions: constants.SSL_OP_NO_TICKET
   }
 }
@@ -65,7 +65,7 @@ function dialError (code: string, message: string): DialError {
   return Object.assign(new Error(message), { code })
 }
 
-/** An AggregateError (several addresses of one name) has no message: uses its first error. */
+/** Uses the first error of an AggregateError (several addresses of one name), which has no message itself. */
 function systemError (where: string, error: NodeJS.ErrnoException): DialError {
   const first = error instanceof AggregateError ? error.errors[0] as NodeJS.ErrnoException : error
   return dialError(error.code ?? first.code ?? 'failed', `${where}: ${first.message}`)

@@ -4,14 +4,14 @@ import type { Clock, MemberRequest, MemberResponse } from '../../../kernel/clust
 
 /** A smaller transfer measures the round trip rather than the bandwidth. */
 const MIN_SAMPLE_BYTES = 1024 * 1024
-/** Size of a probe: enough for a sample, 32 ms on 1 Gbit/s. */
+/** Bytes of a probe: above MIN_SAMPLE_BYTES, and only 32 ms on 1 Gbit/s. */
 export const PROBE_BYTES = 4 * 1024 * 1024
-/** Maximum bytes read of a probe's answer. */
+/** Maximum bytes of a probe response; a larger one is an error. */
 const MAX_PROBE_BYTES = 8 * 1024 * 1024
 const CHUNK_BYTES = 64 * 1024
-/** Longest measurement of a slow link, ms. */
+/** Time limit of a measurement in ms; on a slow link, the bytes received until then count. */
 const PROBE_LIMIT_MS = 5000
-/** Delay from a link's opening to its first measurement, up to twice this, ms. */
+/** Minimum delay in ms from a link's opening to its first measurement; the maximum is twice as long. */
 const FIRST_MS = 3000
 const AGAIN_MS = 30 * 60_000
 
@@ -115,7 +115,7 @@ export class Bandwidth {
       const rate = rateOf(await measure(body, clock)) ?? this.bytesPerSecond(installId)
       this.#measured.set(installId, { rate, atMs: clock.mono() })
     } catch {
-      // The link closed or the other end is busy: measured again next time.
+      // The link closed or the other end is busy; the next scheduled measurement tries again.
     }
     if (this.#due.has(installId)) this.#plan(installId, AGAIN_MS)
   }

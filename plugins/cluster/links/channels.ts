@@ -16,7 +16,7 @@ export class Channels {
 
   constructor (options: ChannelsOptions) { this.#options = options }
 
-  /** Throws if the name is taken. `receive` returns false or throws for a message of an unknown shape. */
+  /** Throws if the name is taken. `receive` returns false or throws for messages of an unknown shape. */
   open<T> (channel: string, receive: (from: string, message: T) => unknown): Channel<T> {
     if (this.#receivers.has(channel)) throw new Error(`the channel "${channel}" is open already`)
     this.#receivers.set(channel, receive)

@@ -2,9 +2,9 @@ import type { Clock, Logger } from '../../../kernel/cluster.js'
 import type { CloseReason } from './frames.js'
 import type { Link } from './link.js'
 
-/** Time limit for a ping answer, after which another start of the node may replace the link, ms. */
+/** Time limit in ms for a ping answer, after which another start of the node may replace the link. */
 const ANSWER_MS = 1000
-/** How long a copy is reported after it dialled, ms; it dials at least every `backoffMaxMs`. */
+/** Milliseconds for which a copy is reported after a dial; a copy redials at least every `backoffMaxMs`. */
 const SHOWN_MS = 60_000
 
 /** Detects copied homes: other processes that use the key of a linked node. */

@@ -9,7 +9,7 @@ import type { Members } from '../members/file.js'
 import type { Member } from '../members/member.js'
 import type { LinkLimits } from './limits.js'
 
-/** An address to dial and the member expected there; null: any member. */
+/** An address to dial and the member expected there; null accepts any member. */
 export interface Target {
   address: string
   host: string
@@ -31,14 +31,14 @@ export interface DiallerOptions {
   attempt: (target: Target, signal: AbortSignal) => Promise<string>
 }
 
-/** Pause before retrying a hint that led to this node itself, ms. */
+/** Pause in ms before retrying a hint that led to this node itself. */
 const SELF_MS = 60_000
 /** Maximum number of hints; a new one replaces the oldest. */
 const MAX_HINTS = 256
 
 interface Entry {
   target: Target
-  /** For a hint: the member found there. */
+  /** The member found at a hinted address. */
   found: string | null
   attempts: number
   reason: string | null
@@ -142,7 +142,7 @@ export class Dialler {
 
   #pause ({ attempts, reason }: Entry): number {
     const { limits, random } = this.#options
-    // At the start and after a link broke: a short random delay, so that both ends do not dial in step.
+    // At the start and after a link broke, wait a short random time, so that both ends do not dial in step.
     if (attempts === 0) return random() * limits.backoffMinMs
     if (reason === 'self') return SELF_MS
     return backoffMs(attempts, { minMs: limits.backoffMinMs, maxMs: limits.backoffMaxMs }, random())

@@ -5,15 +5,15 @@ import type { EventEmitter } from 'node:events'
 import type { Clock, Logger } from '../../../kernel/cluster.js'
 
 const TXT_VERSION = '1'
-/** Interval of queries, and of joining new network interfaces, ms. */
+/** Interval in ms for repeating queries and joining new network interfaces. */
 const REPEAT_MS = 60_000
-/** How long to wait for the mDNS goodbye packet to be sent, ms. */
+/** Time limit in ms for sending the mDNS goodbye packet. */
 const GOODBYE_MS = 500
 /** Above this number of services on a network the search stops; this node's record stays published. */
 const MAX_SERVICES = 512
 const MAX_ADDRESSES = 8
 
-/** Fields that are read from a service on the network; all are untrusted. */
+/** The fields used from a service found on the network; all are untrusted. */
 export interface SeenService {
   readonly port?: unknown
   readonly txt?: unknown
@@ -47,13 +47,13 @@ export interface DiscoveryOptions {
   /** Whether the listener has IPv6 addresses, which are then published too. */
   ipv6: boolean
   installId: string
-  /** A short hash of the cluster id; services with another one are not reported. */
+  /** A short hash of the cluster id; services with another hash are not reported. */
   clusterHash: string
   log: Logger
-  /** Called with a `host:port` (IPv6 in brackets) where a node of this cluster may listen: a hint only. */
+  /** Called with a `host:port` (IPv6 in brackets) where a node of this cluster may listen; only a hint. */
   found (address: string): void
   clock?: Clock
-  /** Tests replace the network. */
+  /** Opens the mDNS responder; replaced in tests. */
   open?: OpenResponder
 }
 
@@ -162,7 +162,7 @@ async function openResponder (broken: (error: Error) => void): Promise<OpenedRes
   const joined = new Set<string>()
   const failed = (error: unknown): void => { broken(error as Error) }
   socket.on('listening', () => { guarded(failed, () => { setUpMulticast(socket, joined) }) })
-  // `multicast: false`: the library's own timers would keep the process alive and throw outside any handler.
+  // With `multicast`, the library's timers would keep the process alive and throw outside any handler.
   const settings = { socket, multicast: false } as ConstructorParameters<typeof Bonjour>[0]
   const bonjour = new Bonjour(settings, broken)
   const { mdns } = (bonjour as unknown as { server: { mdns: EventEmitter } }).server

@@ -5,7 +5,7 @@ import type { Of } from '../wire.js'
 
 /** Reasons to close a link: codes of the WebSocket close frame (4000 to 4999 are private, RFC 6455 7.4.2). */
 export const closeCodes = {
-  /** Normal: the node stops. */
+  /** Normal close because the node stops. */
   stopping: 1001,
   /** The bytes are not a frame: cut short, too long, nested too deep, unknown value types. */
   bad_frame: 4400,
@@ -31,7 +31,7 @@ export const closeCodes = {
   /** The back-off after a protocol violation is not over. */
   too_soon: 4412,
   too_large: 4413,
-  /** Another process with the same key is linked already, and answers. */
+  /** Another process with the same key is linked already and answers pings. */
   copied: 4414,
   /** Too many bytes are queued. */
   slow_reader: 4429,
@@ -67,7 +67,7 @@ export const WIRE_VERSION = 1
 
 export type WireKind = FrameKind | 'hello' | 'ping' | 'pong' | 'credit'
 
-/** The index is the number on the wire; never reuse one. */
+/** A kind's index is its number on the wire, so never reuse an index. */
 const KINDS: readonly WireKind[] =
   ['hello', 'ping', 'pong', 'election', 'document', 'telemetry', 'channel', 'credit']
 const numbers = new Map<WireKind, number>(KINDS.map((kind, index) => [kind, index]))
@@ -140,16 +140,16 @@ const helloSchema = record({
   version: text,
   clusterId: text,
   apiUrl: orNull(text),
-  /** Its own members' listener as advertised, host:port. */
+  /** The sender's advertised members' listener, host:port. */
   address: orNull(text)
 }, {
   protocol: count,
-  /** Its `cluster.quorum`. */
+  /** The sender's `cluster.quorum` setting. */
   quorum: text
 })
 export const greetingSchema = record({
   hello: helloSchema,
-  /** Counts this process's links, to find the later one of two. */
+  /** Link counter of the sending process, which shows the later one of two links. */
   serial: schemaOf<number>({
     type: 'integer', minimum: Number.MIN_SAFE_INTEGER, maximum: Number.MAX_SAFE_INTEGER
   }),

@@ -3,7 +3,7 @@ const MiB = 1024 * KiB
 
 /** Limits of links. Sizes in bytes, times in milliseconds. */
 export const defaultLimits = {
-  /** Largest frame. */
+  /** Maximum bytes of a frame; a larger one closes the link. */
   frameBytes: MiB,
   /** Queued documents and channel messages that wait for credit; channels get half of it. */
   bulkBufferedBytes: MiB,
@@ -16,9 +16,9 @@ export const defaultLimits = {
   burstBytes: 32 * MiB,
   framesPerSecond: 2000,
   burstFrames: 4000,
-  /** For the WebSocket handshake and both hellos together. */
+  /** Time limit for the WebSocket handshake and both hellos together. */
   helloMs: 5000,
-  /** For TCP and TLS to one address. */
+  /** Time limit for TCP and TLS to one address. */
   dialMs: 3000,
   /** Ping interval; a link closes after three pings without any incoming frame. */
   pingMs: 2000,
@@ -27,11 +27,11 @@ export const defaultLimits = {
   /** First and longest back-off before a member that broke the protocol may link again. */
   violationMinMs: 1000,
   violationMaxMs: 60_000,
-  /** Time for the close handshake before the connection is destroyed. */
+  /** Time limit for the close handshake, after which the connection is destroyed. */
   closeMs: 1000,
-  /** Concurrent connections of non-members while a join token is open. */
+  /** Maximum concurrent connections of non-members while a join token is open. */
   strangers: 16,
-  /** Longest life of such a connection. */
+  /** Time limit of a non-member's connection, after which it is closed. */
   strangerMs: 40_000,
   joinBodyBytes: 16 * KiB,
   connections: 1024,

@@ -10,11 +10,11 @@ import type { LinkLimits } from './limits.js'
 
 export interface Peer extends
   Omit<LinkReport, 'dropped'>, Pick<Hello, 'nodeId' | 'name' | 'version' | 'apiUrl'> {
-  /** Its `cluster.quorum`; undefined if not sent. */
+  /** The peer's `cluster.quorum` setting; undefined if not sent. */
   readonly quorum: string | undefined
-  /** The other end, ip:port. */
+  /** Remote end of the connection, ip:port. */
   readonly address: string
-  /** This node dialled. */
+  /** True if this node dialled. */
   readonly outgoing: boolean
   /** Round trip of the newest answered ping, in milliseconds. */
   readonly rttMs: number | null
@@ -22,12 +22,12 @@ export interface Peer extends
 
 /** Fields that decide between two links to the same member. */
 export interface LinkPriority {
-  /** Process start of the other end. */
+  /** Node id of the other end, new at each process start. */
   nodeId: string
   outgoing: boolean
-  /** Counts our links. */
+  /** This process's link counter. */
   serial: number
-  /** The other end's count, and whether it had no other connection to this node when it sent the hello. */
+  /** The other end's link counter, and whether it had no other connection to this node at its hello. */
   theirs: { serial: number, alone: boolean }
 }
 
@@ -35,9 +35,7 @@ export interface LinkHooks {
   /** Handles the other end's hello; returns the reason to refuse it. */
   greeted (link: Link, greeting: Greeting): CloseReason | undefined
   frame (link: Link, kind: FrameKind, body: unknown): void
-  /**
-   * Called once, last. `word`: a key of `closeCodes`, `lost` or `closed`; `detail`: the rest of the reason.
-   */
+  /** Called once, last. `word` is a key of `closeCodes`, `lost` or `closed`; `detail` its text. */
   closed (link: Link, word: string, mine: boolean, detail: string): void
 }
 
@@ -64,15 +62,15 @@ const BULK: ReadonlySet<WireKind> = new Set(['document', 'channel'])
 
 /**
  * After a network partition, TCP's growing retransmission pauses keep a connection silent long after the
- * network works again. A new connection works at once, so a link closes after this many ticks without a
- * frame.
+ * network works again. A new connection works immediately, so a link closes after this number of ticks
+ * without a frame.
  */
 const MAX_SILENT_TICKS = 3
 /** A ping is sent at every fifth tick, and after each silent one. */
 const PING_EVERY = 5
-/** Longest delay of a lazy frame, ms: one write of three frames takes a third of the CPU of three writes. */
+/** Maximum delay of a lazy frame in ms. One write of three frames takes a third of three writes' CPU time. */
 const LAZY_MS = 25
-/** Characters of a close reason; a close frame has space for 123 bytes. */
+/** Maximum characters of a close reason; a close frame has space for 123 bytes. */
 const MAX_REASON = 40
 
 /**
@@ -96,7 +94,7 @@ export class Link {
   readonly serial: number
   readonly address: string
   readonly gone: Promise<void>
-  /** The other end's; undefined before it arrives. */
+  /** The other end's hello; undefined before it arrives. */
   greeting: Greeting | undefined
   /** Resolves when the other end's hello is accepted; rejects with the reason if the link closes first. */
   readonly greeted: Promise<void>
@@ -122,12 +120,12 @@ export class Link {
   #stop: () => void
   #accept!: () => void
   #fail!: (error: Error) => void
-  /** Outgoing documents and channels: those that wait, their bytes, bytes sent, bytes credited. */
+  /** Outgoing documents and channel messages: the queue, its bytes, bytes sent, bytes credited. */
   #queue: Uint8Array[] = []
   #queued = 0
   #bulkOut = 0
   #credit = 0
-  /** Incoming ones: bytes received, bytes credited, and the timer of a credit that is delayed. */
+  /** Incoming documents and channel messages: bytes received, bytes credited, timer of a delayed credit. */
   #bulkIn = 0
   #creditGiven = 0
   #cancelCredit: (() => void) | undefined
@@ -146,12 +144,12 @@ export class Link {
     this.#frames = new TokenBucket(limits.framesPerSecond, limits.burstFrames, now)
     this.#stop = clock.after(limits.helloMs, () => { this.end('no_hello') })
     ws.on('message', (data, binary) => { this.#receive(data, binary) })
-    // Errors are followed by a close.
+    // Ignored, because `close` follows each error.
     ws.on('error', () => {})
     ws.on('close', (code, reason) => { this.#onClose(code, reason.toString()) })
     this.gone = new Promise((resolve) => { ws.once('close', () => { resolve() }) })
     this.greeted = new Promise((resolve, reject) => { [this.#accept, this.#fail] = [resolve, reject] })
-    // Avoids an unhandled rejection: an inbound link has no awaiter.
+    // Avoids an unhandled rejection, because nothing awaits `greeted` of an inbound link.
     this.greeted.catch(() => {})
     this.#write(encodeFrame('hello', options.greeting))
   }
@@ -173,7 +171,7 @@ export class Link {
     return { nodeId: hello.nodeId, outgoing: this.outgoing, serial: this.serial, theirs: { serial, alone } }
   }
 
-  /** Only after the hello. */
+  /** The link as shown to users; call it only after the hello. */
   describe (): Peer {
     const { nodeId, name, version, apiUrl, quorum } = this.greeting!.hello
     const { installId, address, outgoing, rttMs, bytesIn, bytesOut, framesIn, framesOut, buffered } = this
@@ -233,7 +231,7 @@ export class Link {
     if (silent || this.#ticks++ % PING_EVERY === 0) this.ping()
   }
 
-  /** The answer to this ping, or to a later one, sets `answeredAt`. */
+  /** Sends a ping; the answer to this one, or to a later one, sets `answeredAt`. */
   ping (): void {
     const now = this.#options.clock.mono()
     if (this.send('ping', encodeFrame('ping', now))) this.#pinged = now

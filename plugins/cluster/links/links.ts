@@ -17,13 +17,13 @@ import type { LinkHooks, LinkOptions, Peer, LinkPriority } from './link.js'
 import type { Listener, ListenerOptions } from './listener.js'
 
 export interface LinkEvents {
-  /** The first link to a member is up: both hellos were exchanged. */
+  /** Called when the first link to a member is up, after both hellos. */
   up (peer: Peer): void
   down (installId: string, reason: string): void
   frame (installId: string, kind: FrameKind, body: unknown): void
   /** The other end, at `address`, reports that a process at `known` is linked with this node's key. */
   copied (address: string, known: string): void
-  /** A member broke the protocol; `reason` is the name of the close code. Called once per back-off. */
+  /** Called once per back-off when a member broke the protocol; `reason` is the name of the close code. */
   violation (installId: string, reason: string): void
 }
 
@@ -158,7 +158,7 @@ export class Links {
     await (await this.#listener)?.close()
   }
 
-  /** Caches the last frame: the same body is often sent to several peers. */
+  /** Caches the last frame, because the same body is often sent to several peers. */
   #encode (kind: FrameKind, body: unknown): Uint8Array {
     const last = this.#encoded
     if (last !== undefined && last.body === body && last.kind === kind) return last.frame
@@ -321,7 +321,7 @@ export class Links {
     return this.#options.clock.mono() < (this.#backOffs.get(installId)?.until ?? -Infinity)
   }
 
-  /** Exponential back-off: a member that breaks the protocol repeatedly would fill the event log. */
+  /** Backs off exponentially, because repeated protocol violations of a member would fill the event log. */
   #startBackOff (installId: string, word: string): void {
     if (this.#inBackOff(installId)) return
     const { violationMinMs: minMs, violationMaxMs: maxMs } = this.#limits

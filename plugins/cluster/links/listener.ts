@@ -27,7 +27,7 @@ export interface ListenerOptions extends JoinRouteOptions {
 }
 
 export interface Listener {
-  /** A second call moves the listener. If that fails, it rejects and the old address stays in use. */
+  /** A second call moves the listener, or rejects and leaves the old address in use. */
   listen (at: { host: string, port: number }): Promise<{ host: string, port: number }>
   /** Closes all request connections of a member, but not its links. */
   dropRequests (installId: string): void
@@ -41,11 +41,11 @@ const linkSockets = new WeakSet<object>()
 const REMOVED_RESPONSE = `HTTP/1.1 ${REMOVED_STATUS} Gone\r\nconnection: close\r\ncontent-length: 0\r\n\r\n`
 const API_PREFIX = '/api/'
 const HEADERS_MS = 5000
-/** Well above the clients' idle timeout, so that no request meets a closing connection. */
+/** Milliseconds, well above the clients' idle timeout, so that no request meets a closing connection. */
 export const KEEP_ALIVE_MS = 15_000
 const CHECK_MS = 1000
 
-/** The members' listener: TLS 1.3; checks the peer's key before it reads any data. */
+/** Creates the members' listener, which uses TLS 1.3 and checks the peer's key before it reads any data. */
 export async function createListener (options: ListenerOptions): Promise<Listener> {
   const { limits } = options
   const upgrades = new EventEmitter()
@@ -89,7 +89,7 @@ export async function createListener (options: ListenerOptions): Promise<Listene
         const installId = memberOf(socket)
         if (installId === undefined || keys.get(installId) === fingerprint) continue
         setMember(socket, undefined)
-        // A link first sends a close frame with its reason.
+        // Links stay open here, because they first send a close frame with the reason.
         if (!linkSockets.has(socket)) socket.destroy()
       }
     },

@@ -14,9 +14,9 @@ const entrySchema = record({
   sid: text,
   term: count,
   seq: count,
-  /** Covers this entry and all before it. */
+  /** Hash over this entry and all earlier ones. */
   digest,
-  /** Empty if the document did not change. */
+  /** Yjs update; empty if the document did not change. */
   update: bytes,
   result: json
 }, {
@@ -56,7 +56,7 @@ export function digestOf (before: string, entry: Digested): string {
   return createHash('sha256').update(head).update(update).digest('base64url')
 }
 
-/** The parsed body, or its problem as text. Ignores unknown fields. Never throws. */
+/** Returns the parsed body, or a text that describes the problem. Ignores unknown fields. Never throws. */
 export function readBody (value: unknown): ControlBody | string {
   const whole = (value as { base?: unknown } | null | undefined)?.base === null
   const wrong = problem(whole ? wholeSchema : partSchema, value)

@@ -43,7 +43,7 @@ export class ControlLog implements Log {
   #place = BEGINNING
   #receipts = new ReceiptCache()
   readonly #live = new Map<string, unknown>()
-  /** Null after a start, and if it may differ from the committed entries. */
+  /** The Yjs document; null after a start, and if it may differ from the committed entries. */
   #kv: KvDoc | null = null
   #ring: RecentEntries
   #hash: string | null = null
@@ -78,7 +78,7 @@ export class ControlLog implements Log {
     return { sid, term, seq, gen, hash: this.#hash }
   }
 
-  /** `fn` runs after each change, inside `append` or `adopt`: it must not call the election. */
+  /** `fn` runs after each change, inside `append` or `adopt`, and so must not call the election. */
   observe (fn: (keys: ReadonlySet<string>) => void): () => void { return this.#observers.add(fn) }
 
   append (entry: Entry): boolean {
@@ -119,7 +119,7 @@ export class ControlLog implements Log {
     this.#observers.clear()
   }
 
-  /** The core expects no exceptions: an exception is a defect, and the document after it is invalid. */
+  /** Turns an exception, which is a defect, into `failed` for the election, and drops the document. */
   #safely<T> (what: string, failed: T, act: () => T): T {
     if (this.#closed) return failed
     try {
@@ -179,7 +179,7 @@ export class ControlLog implements Log {
     if (last === undefined) return 'adopted'
     const wrong = checkEntries(kv, this.#place.digest, rest)
     if (wrong !== null) {
-      // The whole document may fit.
+      // After a gap, the whole document may still fit.
       if (!wrong.gap) this.#refuse(wrong.why)
       return 'gap'
     }

@@ -74,7 +74,7 @@ export function fileStore (path: string): SnapshotStore {
 
 export const memoryStore: SnapshotStore = { read: () => undefined, write () {} }
 
-/** Longest delay of a write if entries need not be durable, ms. */
+/** Maximum delay of a write in ms if entries need not be durable. */
 const PERIOD = 5000
 
 export interface WriterOptions {

@@ -59,13 +59,13 @@ export class Directory {
   /** The other end of the newest link to a node, even after it closed. */
   addressOf (installId: string): string | undefined { return this.#last.get(installId)?.address }
 
-  /** Wall time of the last sign of life, ms; undefined if there was none since this node started. */
+  /** Wall time in ms of the last sign of life; undefined if there was none since this node started. */
   seenAt (installId: string): number | undefined {
     const { clock, self } = this.#options
     return installId === self().installId ? clock.now() : this.#seen.get(installId)?.at
   }
 
-  /** Silence of a node, ms, since this node resumed after a suspension. */
+  /** Milliseconds of a node's silence, at most the time since this node resumed after a suspension. */
   silentMs (installId: string): number {
     const seen = this.#seen.get(installId)?.mono ?? -Infinity
     return this.#options.clock.mono() - Math.max(seen, this.#options.wokeAt())
@@ -101,7 +101,7 @@ export class Directory {
 
   /** The current or last node id of a node, even of a removed member until `forget`. */
   nodeIdOf (installId: string): string | null {
-    // Hot path: a direct lookup instead of a scan. The node of a link is the last one met.
+    // This path is hot, so look the node up directly. The node of a link is the last one met.
     const { self, members } = this.#options
     const own = self()
     if (installId === own.installId) return own.nodeId

@@ -8,7 +8,7 @@ import type { Applicant, Member, MemberList } from './member.js'
 export interface Members {
   current (): MemberList
   find (installId: string): Member | undefined
-  /** Undefined for unknown and for removed keys. */
+  /** Finds a member by its key's fingerprint; undefined for unknown and for removed keys. */
   byFingerprint (fingerprint: string): Member | undefined
   isRemoved (fingerprint: string): boolean
   /**
@@ -16,7 +16,7 @@ export interface Members {
    * that names the bad field, without a change. Removals apply even if the disk refuses.
    */
   replace (next: MemberList): void
-  /** Returns a function that unsubscribes. */
+  /** Subscribes to changes of the list; returns a function that unsubscribes. */
   onChange (fn: () => void): () => void
 }
 
@@ -78,7 +78,7 @@ export function openMembers ({ home, self, now }: MembersOptions): Members {
       try {
         write(checked)
       } catch (error) {
-        // Apply removals in any case: keeping a removed key is the worse failure.
+        // Apply removals even if the write failed, because accepting a removed key would be worse.
         if (grown) {
           take(without(current, checked.removed))
           tell()

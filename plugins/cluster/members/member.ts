@@ -61,7 +61,7 @@ export type MemberRecord = Of<typeof memberRecordSchema>
 export type Removed = Of<typeof removedSchema>
 export type MemberList = Of<typeof listSchema>
 
-/** Duplicate ids or keys, or a member with a removed key, would be confused with each other. */
+/** Throws for duplicate ids or keys and for a member with a removed key, because they would be ambiguous. */
 function checkKeys ({ members, removed }: MemberList): void {
   const gone = new Set(removed.map((entry) => entry.fingerprint))
   const ids = new Set<string>()

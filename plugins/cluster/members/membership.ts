@@ -14,7 +14,7 @@ const MEMBER = 'member/'
 const REMOVED = 'removed/'
 const CLUSTER = 'cluster/id'
 
-/** `put`: a node about itself, or a new node. `keep`: a known node that is missing in the document. */
+/** `put` writes a node's own record or a new node's; `keep` a known member that the document lacks. */
 export const memberCommands = {
   put: 'kernel.member-put', keep: 'kernel.member-keep', remove: 'kernel.member-remove'
 } as const
@@ -28,11 +28,11 @@ export interface MembershipOptions {
   clock: Clock
   log: Logger
   onRemoved: (member: Pick<MemberRecord, 'installId' | 'name'>) => void
-  /** Called after a removal: sends the list to all peers, because some have no link with the master. */
+  /** Sends the list to all peers after a removal, because some have no link with the master. */
   broadcast: (list: MemberList) => void
 }
 
-/** The value with the fields of its schema only; undefined if it does not fit. */
+/** Reduces a value to the fields of its schema; undefined if the value does not match. */
 const readable = <T>(schema: Schema<T>, value: unknown): T | undefined =>
   fits(schema, value) ? read(schema, value) : undefined
 
@@ -131,8 +131,8 @@ export class Membership {
   }
 
   /**
-   * Merges another member's list across sessions: otherwise two halves whose masters refuse each other would
-   * never exchange their lists. Skips invalid records.
+   * Merges another member's list across sessions, because two halves whose masters refuse each other would
+   * otherwise never exchange their lists. Skips invalid records.
    */
   merge (other: MemberList): void {
     const { clusterId, members, removed } = other
@@ -174,7 +174,7 @@ export class Membership {
     return found
   }
 
-  /** Only a member itself changes its record, and never its key; any member may add a new one. */
+  /** Only a member itself changes its record, and never its key; any member may add a new member. */
   #put ({ admitted, ...record }: MemberRecord, from?: string): void {
     const { control, commands, log } = this.#options
     const { installId, fingerprint } = record

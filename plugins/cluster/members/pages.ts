@@ -39,7 +39,7 @@ export function pageOf (
   return found
 }
 
-/** Only this machine opens connections from its own addresses. */
+/** True for an address of this machine; no other machine connects from these. */
 function isOwnAddress (host: string): boolean {
   const plain = host.replace(/^::ffff:/, '')
   return Object.values(os.networkInterfaces()).some((list) => list?.some(({ address }) => address === plain))

@@ -66,7 +66,7 @@ export function update (bytes: Uint8Array): Uint8Array {
   return encoded((e) => { sync.writeUpdate(e, bytes) })
 }
 
-/** The payload of a y-protocols message of this kind, or null. The reader of y-protocols swallows errors. */
+/** Payload of a y-protocols message of this kind, or null. The y-protocols reader would swallow errors. */
 export function payloadOf (kind: SyncKind, message: Uint8Array): Uint8Array | null {
   try {
     const decoder = decoding.createDecoder(message)

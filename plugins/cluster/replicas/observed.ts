@@ -6,7 +6,7 @@ import type { Announce, ResyncRequest, State, Update } from './messages.js'
 /** Maximum bytes of an observed document's live entries, in updates; well below a replica's limit. */
 export const MAX_OBSERVED_BYTES = 192 * 1024
 
-/** The document that only this node writes. Changes are visible at once; `flush` sends them together. */
+/** The document that only this node writes. Changes are visible immediately; `flush` sends them together. */
 export class ObservedDoc {
   readonly owner: string
   readonly boot: string
@@ -14,7 +14,7 @@ export class ObservedDoc {
   #gen = 0
   #seq = 0
   #hash: string | null = null
-  /** The view of `get`: the document and unflushed writes. */
+  /** What `get` reads: the document's values and unflushed writes. */
   readonly #view = new Map<string, unknown>()
   readonly #pending = new Map<string, unknown>()
   #bytes = 0

@@ -4,12 +4,12 @@ import { payloadOf, step1 } from './messages.js'
 import type { Changes } from '../../../kernel/cluster.js'
 import type { Announce, ResyncRequest, State, Update } from './messages.js'
 
-/** Above an owner's limit, so that a later version may raise that. */
+/** Limit of a replica; above the owner's limit, so that a later version may raise the owner's. */
 const MAX_LIVE_BYTES = 256 * 1024
 const MAX_STRUCTS = 20_000
-/** A second gap within this time drops the document and loads all of it, ms. */
+/** After a second gap within this time in ms, the whole document is loaded again. */
 const REPEATED = 10_000
-/** A request without an answer counts as lost after this time, ms. */
+/** Milliseconds after which an unanswered request counts as lost. */
 const ANSWER = 2000
 
 /** Result of a message. `resync`: changes are missing. `load`: the document is not fully loaded yet. */
@@ -24,7 +24,7 @@ export class Replica {
   #boot: string
   #gen = 0
   #seq = 0
-  /** Null until loaded, and after `distrust`. */
+  /** Null until loaded, and after `invalidate`. */
   #kv: KvDoc | null = null
   #live: ReadonlyMap<string, unknown> = new Map()
   #hash: string | null = null
@@ -56,7 +56,7 @@ export class Replica {
     }
   }
 
-  /** Compares the owner's position. `diverged`: same number, other contents. */
+  /** Compares this copy with the owner's position. `diverged`: same sequence number, other contents. */
   compare ({ boot, seq, hash }: { boot: string, seq: number, hash: string }): Taken | 'diverged' {
     if (boot !== this.#boot) this.#startAnew(boot)
     if (this.#kv === null) return 'load'
@@ -81,7 +81,7 @@ export class Replica {
     return { kind: 'ask', owner, boot: this.#boot, gen: this.#gen, sync }
   }
 
-  /** The request was not sent, or its answer will not arrive. */
+  /** Call this if the request was not sent or its answer will not arrive. */
   clearRequest (): void { this.#askedAt = null }
 
   /** Drops the Yjs document but not its values, which stay visible until the owner answers. */
@@ -95,7 +95,7 @@ export class Replica {
     return this.#kv !== null && gen === this.#gen && seq <= this.#seq ? 'ok' : 'load'
   }
 
-  /** The owner restarted: data of its earlier process is invalid. */
+  /** Drops the data of the owner's earlier process, because the owner has restarted. */
   #startAnew (boot: string): void {
     this.invalidate()
     this.#changes = difference(this.#live, new Map())

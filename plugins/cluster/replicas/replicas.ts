@@ -12,7 +12,7 @@ export interface ObservedEntry {
   readonly nodeId: string
   readonly key: string
   readonly value: unknown
-  /** The link to the owner is down: this is the last known value. */
+  /** True for the last known value while the link to the owner is down. */
   readonly old: boolean
 }
 
@@ -23,11 +23,11 @@ export interface ReplicasOptions {
   broadcast (message: DocMessage): void
   readonly clock: Clock
   readonly log: Logger
-  /** A replica had the owner's number but other contents; it is loaded again. */
+  /** Called when a replica has the owner's sequence number but other contents, before it is reloaded. */
   diverged (installId: NodeId): void
 }
 
-/** Changes within this time are sent as one message, ms. */
+/** Changes within this time in ms are sent as one message. */
 const COALESCE_MS = 10
 
 interface Change { readonly installId: NodeId, readonly keys: ReadonlySet<string> }
@@ -68,7 +68,7 @@ export class Replicas {
 
   observe (fn: (change: Change) => void): () => void { return this.#observers.add(fn) }
 
-  /** A link opened: announces the own document. */
+  /** Announces this node's document on a link that has just opened. */
   up (installId: string): void {
     const replica = this.#replicas.get(installId)
     if (replica !== undefined) {
@@ -108,7 +108,7 @@ export class Replicas {
 
   digest (): { seq: number, hash: string } { return this.#own.digest() }
 
-  /** Compares a peer's position with its replica: behind it: resync; same number, other hash: diverged. */
+  /** Compares a replica with its owner's digest: requests missing changes, reloads a diverged replica. */
   compare (from: string, digest: { boot: string, seq: number, hash: string }): void {
     if (this.#closed || from === this.#own.owner) return
     const replica = this.#replica(from, digest.boot)

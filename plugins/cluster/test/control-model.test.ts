@@ -177,7 +177,7 @@ function play (pairs: readonly Pair[], step: Step): boolean | void {
   }
 }
 
-/** As in the election: only a newer body is sent, and a gap is answered with the whole. */
+/** As in the election, sends only a newer body and answers a gap with the whole document. */
 function send (on: Pair, to: Pair, back: number | null): boolean {
   const [mine, theirs] = [on.model.log, to.model.log]
   const term = (log: Model['log']): number => log.at(-1)?.entry.term ?? 0

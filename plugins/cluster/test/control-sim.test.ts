@@ -82,7 +82,7 @@ class ControlledLog implements Log {
     this.#ok = true
     const { twin, control } = body as Bodies
     const adoption = this.#control.adopt(structuredClone(control))
-    // After a restart a node has the contents but not the document: it asks for all of it.
+    // After a restart, a node has the contents but not the document, so it requests the whole document.
     if (adoption === 'gap') {
       gaps++
       return 'gap'

@@ -47,7 +47,7 @@ t.test('who is lost is told once, with what was seen of it', async (t) => {
   await c.run(10_000)
   t.strictSame(c.told('NodeJoined'), [{ nodeId: gone!.node.nodeId }], 'and its return')
   c.forget()
-  // Its link stays open but carries no frames.
+  // The lost node's links stay open but carry no frames from it.
   c.filters.push((frame) => frame.from === gone!.installId ? null : frame.body)
   await c.run(20_000)
   t.strictSame(c.told('NodeTimedOut').filter((e) => e['nodeId'] === gone!.node.nodeId),
@@ -98,7 +98,7 @@ t.test('a node that stood still blames nobody', async (t) => {
     const { c, master, others } = await quiet(t)
     c.freeze(master)
     await c.run(ms)
-    // The others have closed their links, which it learns first.
+    // The other nodes have closed their links, which the thawed master notices first.
     if (deposed) c.cut([master], others)
     c.thaw(master)
     await c.run(300)

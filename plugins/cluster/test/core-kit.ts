@@ -78,7 +78,7 @@ export interface CoreOptions {
   quorum?: QuorumSetting
   /** Called with each new core before it starts, also after a restart. */
   prepare?: (core: ClusterCore, name: string) => void
-  /** Delay in one direction, ms. */
+  /** One-way delay of frames in ms. */
   delayMs?: number
   seed?: number
 }

@@ -48,7 +48,7 @@ t.test('pages of members may call each other; those of a removed one and all oth
   t.strictSame(live, { ...there, allowed: ['http://n2'] }, 'a member')
   const others = ['http://n2:81', 'https://n2', 'http://n4', 'https://evil.example', 'null',
     'http://n2.evil',
-    // That node is on another machine.
+    // A loopback origin with the port of a member on another machine.
     'http://127.0.0.1:81']
   for (const origin of others) t.strictSame(await visit(one, origin), refused, origin)
   const own = await one.ask('GET', '/state', undefined, { origin: 'http://127.0.0.1' })

@@ -272,7 +272,7 @@ t.test('of more tasks than the others are told, those that run are told first', 
   t.end()
 })
 
-/** Facts about a live node; unspecified ones are unknown. */
+/** Facts about a node, live by default; unspecified facts are unknown. */
 function facts (n: number, more: Partial<NodeFacts> = {}, live = true): NodeFacts {
   const view = { ...linked(n), self: n === 1, live, master: n === 2 }
   return {

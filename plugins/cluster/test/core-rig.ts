@@ -17,11 +17,11 @@ import { createVitals } from '../../../kernel/state/vitals.js'
 import type { VitalsSource } from '../../../kernel/api/vitals.js'
 import type { CoreCluster, CoreNode, Owner } from './core-kit.js'
 
-/** A complete kernel on a node of the kit. */
+/** A complete kernel on a simulated node of core-kit.ts. */
 export interface NodeRig {
   readonly node: CoreNode
   readonly kernel: Kernel
-  /** The svc version that it reports to other nodes. */
+  /** The svc version that this node reports to other nodes. */
   version: string
   get (url: string): Promise<object>
   /** Delivers readings from another node. */
@@ -69,7 +69,7 @@ const limits: KernelOptions['limits'] = {
   handlerTimeoutMs: 60_000, bodyBytes: 1024 * 1024, streamStallMs: 30_000
 }
 
-/** Kernels on all nodes of a cluster; readings reach all nodes at once. */
+/** Kernels on all nodes of a cluster; readings reach all nodes immediately. */
 export async function kernelsOn (t: Owner, c: CoreCluster, options: RigOptions = {}): Promise<NodeRig[]> {
   const planes = new Map<string, Gossip>()
   const rigs: NodeRig[] = []

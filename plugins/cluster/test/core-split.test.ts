@@ -6,7 +6,7 @@ const SEEDS = [1, 2, 3, 4, 5, 6, 7, 8]
 
 type Half = (c: CoreCluster, old: CoreNode, others: CoreNode[]) => void | Promise<void>
 
-/** Isolates the master from the two others and reconnects them: the session of the two must continue. */
+/** Isolates the master from the two others and reconnects them: the session of those two must continue. */
 function check (
   what: string, part: Half, wait: (c: CoreCluster, others: CoreNode[]) => Promise<CoreNode>,
   join: (c: CoreCluster) => void

@@ -92,7 +92,7 @@ t.test('what a client writes stays with it', async (t) => {
   const entries = bad.doc.getArray<{ key: string, val: unknown }>('entries')
   entries.push([{ key: 'masterNodeId', val: 'me' }])
   entries.delete(0, 1)
-  // Later messages on the same socket follow the write.
+  // If the node relayed the bad write, the good client would get it before this later change.
   rig.advertise('later', true)
   await until(() => tags(good).includes('later'))
   const after = await reader(t, rig)
@@ -175,7 +175,7 @@ t.test('T-Y04: 2,000 random frames harm nobody', async (t) => {
   const rig = await serve(t)
   const good = await reader(t, rig)
   const bytes = fc.uint8Array({ maxLength: 120 })
-  // Most begin like a message of the protocol: a sync message of a known or unknown kind.
+  // Most frames begin like a protocol message: a sync message of a known or unknown kind.
   const frame = fc.oneof(bytes, ...[[0], [0, 0], [0, 1], [0, 2]].map((head) =>
     bytes.map((rest) => Uint8Array.of(...head, ...rest))))
   let made = await socket(t, rig)
@@ -186,7 +186,7 @@ t.test('T-Y04: 2,000 random frames harm nobody', async (t) => {
       made = await socket(t, rig)
     }
     made.send(message)
-    // Half of them wait for the effects.
+    // About half of the messages wait for their effects.
     if (message.length % 2 === 0) await new Promise((resolve) => { setImmediate(resolve) })
   }
   t.ok(closed > 10, `${closed} of the sockets were closed`)
@@ -201,7 +201,7 @@ t.test('a quiet connection shows that it lives, and ends with the node', async (
   const rig = await serve(t)
   const made = await socket(t, rig)
   const alive = new Promise<void>((resolve) => {
-    // An empty awareness message: the client would close a silent connection.
+    // An empty awareness message; without these, the client would close a silent connection.
     made.on('message', (data: Buffer) => { if (data.equals(Buffer.from([1, 1, 0]))) resolve() })
   })
   await rig.clock.advance(10_000)
@@ -258,7 +258,7 @@ t.test('a reader that asks too often or does not answer is cut off', async (t) =
   const closed = closing(asks)
   let answers = 0
   asks.on('message', () => { answers++ })
-  // The state vector of an empty document, ten bytes each with the frame.
+  // Each message is a state vector of an empty document, ten bytes with the frame header.
   for (let i = 0; i < 5000; i++) asks.send(Buffer.from([0, 0, 1, 0]))
   t.equal(await closed, SYNC_CLOSED.slow)
   t.ok(answers <= 101, `${answers} answers`)

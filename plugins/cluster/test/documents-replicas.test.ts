@@ -9,7 +9,7 @@ import type { ManualClock } from '../../../kernel/testing/index.js'
 
 interface Sent { readonly from: string, readonly to: string, readonly message: DocMessage }
 
-/** Nodes whose messages arrive at once, unless `lose` drops them. */
+/** Nodes whose messages arrive immediately, unless `lose` drops them. */
 class Net {
   readonly clock: ManualClock = manualClock()
   readonly nodes = new Map<string, Replicas>()

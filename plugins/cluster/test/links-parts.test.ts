@@ -133,7 +133,7 @@ t.test('both ends keep the same link', (t) => {
   const link = fc.record({ ...flags, a: fc.nat(9), b: fc.nat(9) })
   fc.assert(fc.property(link, link, (x, y) => {
     fc.pre(x.a !== y.a && x.b !== y.b)
-    // A node that opened its later link while it had the earlier one was not alone; no link was lost here.
+    // No link is lost here, so a node that opened its later link while it had the earlier one was not alone.
     const settled = [x, y].map((it, i) => {
       const other = i === 0 ? y : x
       return { ...it, aloneA: it.aloneA && it.a < other.a, aloneB: it.aloneB && it.b < other.b }

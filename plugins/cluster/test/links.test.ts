@@ -128,13 +128,13 @@ t.test('failed dials show why', async (t) => {
     [silent]: 'timeout',
     [stranger.address]: 'wrong_key',
     [a.address]: 'self',
-    // b does not know a: it closes after the handshake.
+    // b does not know a, so it closes the connection after the handshake.
     [b.address]: 'closed',
     'no-such-host.invalid:1': 'name_not_found'
   }
   const reasons = (): Record<string, string | null> =>
     Object.fromEntries(a.links.dials().map(({ address, reason }) => [address, reason]))
-  // On a busy machine a handshake may time out at first; it is retried.
+  // On a busy machine the first handshakes may time out before a retry gives the expected reason.
   await until('reasons', () => Object.entries(want).every(([at, reason]) => reasons()[at] === reason))
   t.strictSame(reasons(), want)
   const attempts = (): number => a.links.dials().find(({ address }) => address === refused)!.attempts
@@ -164,7 +164,7 @@ t.test('the hello', async (t) => {
   t.strictSame(updown(a), [`up ${key.installId}`, `down ${key.installId} bad_hello`])
 })
 
-/** Another process start of a member dials until the outcome is the wanted one: a close reason, or `in`. */
+/** Dials as another process start of a member until the outcome, a close reason or `in`, is as wanted. */
 async function secondStart (
   t: Test, key: TestNode['key'], node: TestNode, wanted: (outcome: string) => boolean
 ): Promise<string> {
@@ -210,7 +210,7 @@ t.test('one link takes over from another without a word', async (t) => {
   second.ws.send(helloFrame(a, key.installId, {}, 2))
   t.equal(await first.code, 4409)
 
-  // The other end closes one link as a duplicate before this node has the hello of the other.
+  // The other end closes one link as a duplicate before this node has the other link's hello.
   const third = await rawSocket(t, key, a)
   second.ws.close(4409)
   await until('no current link', () => peerOf(a, key.installId) === undefined)

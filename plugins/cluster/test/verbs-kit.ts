@@ -7,7 +7,7 @@ export const { version: own } = JSON.parse(readFileSync(packageFile, 'utf8')) as
   { version: string }
 const gib = (n: number): { inBytes: number } => ({ inBytes: n * 2 ** 30 })
 
-/** A cluster of three: n1 answers, n2 is master, n3 was lost earlier. */
+/** State of a three-node cluster: n1 answers, n2 is master, n3 was lost earlier. */
 export function threeNodes (more: object = {}): object {
   const identity = (name: string): object => ({ friendlyName: name, svcVersion: own,
     apiUrl: `http://${name}.test:52415`, nodeInstallId: `${name}-install` })
@@ -57,7 +57,7 @@ export function memberList (more: object = {}): object {
   }
 }
 
-/** The second GET /state and later ones answer with `later`. */
+/** A stub node whose second and later GET /state responses are `later`. */
 export async function node (
   t: Test, more: { state?: object, later?: object | undefined, members?: object | number } = {}
 ): Promise<string> {

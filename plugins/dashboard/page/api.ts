@@ -57,7 +57,7 @@ async function failureOf (response: Response): Promise<ApiError> {
 
 export interface ServerEvent { type: string, data: string, id: string | null, comment: string | null }
 
-/** The events of a stream, comments included. Ends with the stream; throws when it breaks off. */
+/** The events of a stream, comments included. Ends with the stream; throws if the stream breaks off. */
 export async function * serverEvents (response: Response): AsyncGenerator<ServerEvent> {
   const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader()
   let held = ''

@@ -28,7 +28,7 @@ export class Assembly {
     return Object.fromEntries(this.#objects)
   }
 
-  /** Without a value the entry is removed, unless a later one with that key exists. */
+  /** Sets an entry; without a value the entry is removed, unless a later one with that key exists. */
   #set (entry: string, val: unknown, gone?: unknown): void {
     const key = keyOf(entry)
     this.#stale.add(key)

@@ -5,7 +5,7 @@ import { instancesOf, nodesOf, transfersOf } from './state.js'
 
 export const nodes = computed(() => nodesOf(state.value))
 export const instances = computed(() => instancesOf(state.value))
-/** Including completed ones: when one disappears, its copy was removed. */
+/** Includes completed transfers, which stay listed as long as their copy exists. */
 export const allTransfers = computed(() => transfersOf(state.value))
 export const transfers = computed(() => allTransfers.value.filter(({ status }) => status !== 'completed'))
 export const waiting = computed(() => Object.entries(state.value.waitingInstances ?? {}))

@@ -8,38 +8,38 @@ import type { Replies } from '../../../docs/reference/replies.js'
 import type { CallOptions, Target } from './api.js'
 import type { State } from './state.js'
 
-/** Between two attempts to reach a node, ms. */
+/** Milliseconds between two attempts to reach a node. */
 const AGAIN_MS = 700
-/** Attempts at the current node before others are tried. */
+/** Attempts at the current node before other nodes are tried. */
 const ATTEMPTS = 2
 
-/** `refused`: the node requires a token, or another one. */
+/** `refused`: the node requires a token, or a different token. */
 export type LinkStatus = 'connecting' | 'live' | 'lost' | 'refused'
 
 /** The origin the page came from. */
 export const home = location.origin
 export const origin = signal(home)
-/** Tokens by origin: each is for its node only, and is not sent to others. */
+/** Tokens by origin; a token is sent to its own node only. */
 const tokens = signal<ReadonlyMap<string, string>>(new Map())
-/** The token typed in for the current node, in memory only: a reload forgets it. */
+/** The token typed in for the current node, kept in memory only, so that a reload drops it. */
 export const typed = computed(() => tokens.value.get(origin.value) ?? null)
 export const token = computed(() => typed.value ?? bearerAt(origin.value))
-/** Identity of the caller: a change may change the rights. Renewing a device's bearer does not change it. */
+/** Identity of the caller, on which its authorities depend; renewing a device's bearer does not change it. */
 export const caller = computed(() =>
   typed.value ?? (token.value === null ? null : device.value?.deviceId ?? null))
 export const status = signal<LinkStatus>('connecting')
 /** The message about the connection, until it is dismissed. */
 export const notice = signal<string | null>(null)
 export const latest = signal<State>(emptyState)
-/** A past state that is shown instead of the current one, with its moment. */
+/** A past state to show instead of the current one, with its time. */
 export const past = signal<{ at: string, state: State } | null>(null)
 export const state = computed(() => past.value?.state ?? latest.value)
-/** Number of complete states so far; zero until the first. */
+/** Number of complete states received so far. */
 export const arrivals = signal(0)
 
 export const here = computed<Target>(() => ({ origin: origin.value, token: token.value }))
 
-/** Sends a request to the current node. A paired device signs again if its bearer has ended. */
+/** Sends a request to the current node. A paired device requests a new bearer if its bearer has expired. */
 export async function call (path: string, options: CallOptions = {}): Promise<Response> {
   const target = here.value
   try {
@@ -86,12 +86,12 @@ export function connect (): void {
   newBearer(at).then(() => {
     if (mine !== turn) return
     follow(at)
-    // Without it the page uses the nodes it already has.
+    // If this request fails, the page uses the nodes it already knows.
     if (at === home) learnNodes(at).then(() => { remember(latest.value) }, () => {})
   }, (error: unknown) => {
     if (mine !== turn) return
     if (error instanceof ApiError && error.status > 0) {
-      // The public part may still be visible.
+      // A node may serve the public part of the state without authentication.
       notice.value = ended.value === null ? error.message : null
       follow(at)
     } else void lost(at)
@@ -112,11 +112,11 @@ function follow (at: string): void {
   })
 }
 
-/** Addresses by install id, for nodes that do not show them. */
+/** Addresses by install id, for nodes whose state does not show addresses. */
 const addresses = new Map<string, string>()
 
 function remember ({ nodeIdentities }: State): void {
-  // A device received them at its pairing.
+  // A device received the nodes' addresses at its pairing.
   for (const { installId, url } of device.value?.nodes ?? []) note(installId, url)
   for (const { nodeInstallId, apiUrl } of Object.values(nodeIdentities)) note(nodeInstallId, apiUrl)
 }
@@ -136,11 +136,11 @@ async function lost (at: string): Promise<void> {
   attempts++
   if (status.value === 'live') status.value = 'lost'
   const counted = signsAt(at)
-  // A refused WebSocket carries no reason; an ordinary request does.
+  // A refused WebSocket carries no reason, so ask with an ordinary request.
   const refused = await refusal()
   if (at !== origin.value) return
   if (refused !== null) {
-    // The device has ended everywhere; the public part may still be visible.
+    // The device was revoked everywhere; a node may still serve the public part of the state.
     if (counted && !signsAt(at)) return connect()
     const goes = counted
       ? goOn('does not know this device')
@@ -166,7 +166,7 @@ async function refusal (): Promise<string | null> {
   }
 }
 
-/** Connects to the next live node with a known address. Returns false without one. */
+/** Connects to the next live node with a known address. Returns false if there is none. */
 function goOn (why: string): boolean {
   const last = latest.value
   const here = origin.value

@@ -1,4 +1,4 @@
-// The pages in the order of the menu. The first is in the initial bundle; each other loads when opened.
+// The pages in the order of the menu. The first is in the initial bundle; the others load when opened.
 import { lazy } from 'preact/compat'
 import { ClusterPage } from './cluster/page.js'
 import type { ComponentType } from 'preact'
@@ -19,6 +19,6 @@ export const pages: Record<string, Page> = {
 }
 
 export async function loadAll (): Promise<void> {
-  // One after the other, after the requests of the shown page; failed ones load again when opened.
+  // Sequential, after the requests of the shown page; failed ones load again when opened.
   for (const { load } of Object.values(pages)) await load?.().catch(() => {})
 }

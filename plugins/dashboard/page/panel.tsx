@@ -13,7 +13,7 @@ type Panel = Replies['GET /panels']['panels'][number]
 
 export const panels = signal<readonly Panel[]>([])
 
-/** Loads the panels. At another node than its own the page shows none: it frames nothing from elsewhere. */
+/** Loads the panels. Connected to another node, the page shows none, since it frames only its own origin. */
 export async function loadPanels (): Promise<void> {
   try {
     panels.value = origin.value !== home ? [] : (await ask('GET /panels')).panels
@@ -22,7 +22,7 @@ export async function loadPanels (): Promise<void> {
   }
 }
 
-/** Messages of a frame: a request, or its height. */
+/** Messages from a panel's frame: a request, or the frame's height. */
 type FromPanel = { kind: 'get', id: unknown, path: string } | { kind: 'height', px: number }
 
 const MOST_PX = 20_000

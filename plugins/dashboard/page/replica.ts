@@ -7,18 +7,18 @@ import { emptyState } from './state.js'
 import type { Entry } from '../../../kernel/state/entries.js'
 import type { State } from './state.js'
 
-/** Changes are gathered for this long before they are shown, ms. */
+/** Milliseconds for which changes are gathered before they are shown. */
 const GATHER_MS = 40
-/** Longest wait for the first complete state, ms. */
+/** Milliseconds to wait for the first complete state. */
 const SYNC_LIMIT_MS = 10_000
 
 export interface ReplicaEvents {
-  /** The state, at once and after each change. */
+  /** Gets the first complete state, and the state after each change. */
   state (state: State): void
   over (): void
 }
 
-/** The entries of changed items; removed ones still have theirs during the event. */
+/** The entries of changed items; removed items still have their entries during the event. */
 function * entriesIn (items: Iterable<Item>): Iterable<Entry> {
   for (const { content } of items) yield * content.getContent() as Entry[]
 }
@@ -27,7 +27,7 @@ export function followState (origin: string, token: string | null, events: Repli
   const doc = new Doc()
   const provider = new WebsocketProvider(`${origin.replace(/^http/, 'ws')}/state`, 'sync', doc, {
     disableBc: true, connect: false,
-    // A browser cannot set a header on a WebSocket; the node answers with the first of these.
+    // Browsers cannot set WebSocket headers, so the token is a subprotocol; the node selects `svc`.
     ...(token === null ? {} : { protocols: ['svc', `svc.bearer.${token}`] })
   })
   const entries = doc.getArray<Entry>('entries')

@@ -3,9 +3,9 @@ import type { Replies } from '../../../docs/reference/replies.js'
 type Whole = Extract<Replies['GET /state'], { localNodeId: string }>
 export type State = Omit<Whole, 'sessionId' | 'node_identities' | 'nodeNetwork'> & {
   sessionId: string | null
-  // Keys of plugins, which declare no schema for them.
+  // State keys of plugins, which have no schema.
   waitingInstances?: Record<string, Waiting>
-  /** By install id. */
+  /** Drained nodes by install id. */
   drainedNodes?: Record<string, { since: string, by: string }>
 }
 export interface Waiting { modelId: string, reason: string, message: string, since: string }
@@ -65,7 +65,7 @@ const part = (space: { total: Bytes, available: Bytes } | undefined) =>
     ? null
     : { total: space.total.inBytes, used: space.total.inBytes - space.available.inBytes }
 
-/** Every known node, the master first and then by name; a missing reading is null. */
+/** Every known node, the master first and then by name, with null for missing readings. */
 export function nodesOf (state: State) {
   const ids = new Set([...state.topology.nodes, ...Object.keys(state.nodeIdentities)])
   return [...ids].map((id) => {
@@ -109,7 +109,7 @@ export function transfersOf (state: State) {
   }))
 }
 
-/** Keeps progress bars from going backwards; a new attempt starts again. */
+/** Keeps progress bars from going backwards; a new attempt starts at zero. */
 export class Bars {
   readonly #shown = new Map<string, { attempt: string, done: number }>()
 

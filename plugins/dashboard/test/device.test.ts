@@ -31,7 +31,7 @@ t.test('what may not be done at all may not be done over a relay', (t) => {
   t.end()
 })
 
-/** Bearers over nodes that answer `one 1`, `one 2`, …, and a manual clock. */
+/** Bearers with a manual clock and fake nodes, which issue the tokens `one 1`, `one 2`, …. */
 function rig (expiresInSeconds = 900) {
   const asked: string[] = []
   const held: Record<string, string>[] = []

@@ -16,7 +16,7 @@ const frame = (kind: 'chunk' | 'completed', bytes: number[] | null): NodeFrame =
   },
   media: bytes === null ? null : Uint8Array.from(bytes)
 })
-/** Bytes as numbers, whatever class they have. */
+/** A frame with its bytes as plain numbers, so that Buffer and Uint8Array compare equal. */
 const plain = ({ header, media }: { header: unknown, media: Uint8Array | null }): unknown[] =>
   [header, media === null ? null : [...media]]
 

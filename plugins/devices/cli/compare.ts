@@ -1,7 +1,7 @@
 import { canAsk, confirm, readLine } from '../../../kernel/cli/index.js'
 import type { VerbContext } from '../../../kernel/cli/index.js'
 
-/** Compares the digits of both sides: by a question, or from stdin. */
+/** Compares the digits on node and device, by asking the user or by reading them from stdin. */
 export interface Comparison {
   /** Throws VerbError (2) if stdin ends without digits. */
   same (digits: string, question: string): Promise<boolean>
@@ -9,7 +9,7 @@ export interface Comparison {
   check (): void
 }
 
-/** Throws VerbError (2) without a terminal: a piped yes compares no digits. */
+/** Throws VerbError (2) without a terminal, because a piped "yes" does not compare digits. */
 export function digitComparison (ctx: VerbContext, options: Record<string, unknown>): Comparison {
   if (options['digitsStdin'] !== true) {
     if (!canAsk(ctx)) {

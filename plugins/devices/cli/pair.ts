@@ -39,7 +39,7 @@ export default {
   }
 } satisfies Verb
 
-/** Asks the operator; returns whether the device was paired. Throws VerbError (1) after a no. */
+/** Asks the operator; returns whether the device was paired. Throws VerbError (1) if the operator says no. */
 async function decide (
   ctx: VerbContext, { attempt, digits, name }: Waiting, same: Comparison['same']
 ): Promise<boolean> {
@@ -61,7 +61,7 @@ async function decide (
   return true
 }
 
-/** Ctrl-C ends the verb's client, so another one closes the window. */
+/** Closes the window with a new client, because Ctrl-C aborts the verb's own client. */
 async function close ({ client: { url, token }, clientFor }: VerbContext): Promise<void> {
   const last = clientFor({ url, token, signal: AbortSignal.timeout(CLOSE_MS) })
   await last.json('/v1/devices/pairing', { method: 'DELETE' }).catch(() => {})

@@ -15,11 +15,11 @@ export interface DeviceKeys extends DeviceIdentity {
   readonly agreement: KeyPair
 }
 
-/** A paired device in its own home: with its secrets, in a file of mode 0600. */
+/** A paired device as its own home stores it, with its secrets, in a file of mode 0600. */
 export interface DeviceFile extends Paired {
   readonly deviceId: string
   readonly name: string
-  /** base64url: the private halves. */
+  /** Private halves of the keys, base64url. */
   readonly keySeed: string
   readonly agreementSeed: string
   /** Time and node id of the last device sync, by origin. */
@@ -96,7 +96,7 @@ export function signerAt (home: string, url: string, now: () => number): Request
     fingerprints: new Set(device.nodes.map(({ fingerprint }) => fingerprint)),
     seen: device.seen[originOf(url)],
     learnt: (seen) => {
-      // Another run may have written; a lost entry costs one more try the next time.
+      // Read the file again, because another process may have changed it; a lost entry costs one retry.
       const newest = savedDevices(home).find(({ deviceId }) => deviceId === device.deviceId) ?? device
       saveDevice(home, { ...newest, seen: { ...newest.seen, [originOf(url)]: seen } })
     }

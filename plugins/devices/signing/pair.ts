@@ -5,7 +5,7 @@ import { compared, fingerprintOf, isSignedBy, newWebPair, randomBytes, sha256 } 
 import type { Grant, KnownNode, NodeHalf } from './protocol.js'
 import type { DeviceIdentity, Seen } from './signer.js'
 
-/** Poll interval for the operator's confirmation, ms. */
+/** Poll interval in ms for the operator's confirmation. */
 const ASK_MS = 500
 const NONCE_BYTES = 16
 
@@ -13,7 +13,7 @@ const NONCE_BYTES = 16
 export type AskNode = <T>(path: string, body?: object) => Promise<T>
 
 export interface PairOptions {
-  /** Fresh keys: a revoked key never becomes valid again. */
+  /** Fresh keys, because a revoked key never becomes valid again. */
   keys: DeviceIdentity
   ask: AskNode
   url: string
@@ -28,11 +28,11 @@ export interface PairOptions {
 export interface Paired {
   readonly grant: Grant
   readonly nodes: readonly KnownNode[]
-  /** By origin of the URLs at which it was paired, or which it learnt. */
+  /** Node ids and clock offsets, by the origin of the URL at which the device reached the node. */
   readonly seen: Readonly<Record<string, Seen>>
 }
 
-/** Why a pairing failed, for people. */
+/** A failed pairing, with a message for the user. */
 export class PairingError extends Error {
   override readonly name = 'PairingError'
 }

@@ -7,18 +7,18 @@
 import { base32, framed } from '../../../kernel/net/encoding.js'
 
 export const SIGNATURE_SCHEME = 'SVC1'
-/** Prefix of the short bearers of devices. */
+/** Prefix of the short-lived bearer tokens of devices. */
 export const DEVICE_BEARER = 'svc_dev_'
-/** Largest difference between the times of a signed request and of the node, ms. */
+/** Maximum difference in ms between the time in a signed request and the node's time. */
 export const WINDOW_MS = 60_000
 
 /** The device's part of a pairing; the operator sees the name. */
 export interface DeviceHalf {
-  /** Ed25519, raw. */
+  /** Raw Ed25519 public key. */
   readonly key: Uint8Array
-  /** X25519, raw: static, for relays. */
+  /** Raw static X25519 public key, for relays. */
   readonly agreementKey: Uint8Array
-  /** X25519, raw: for this pairing only. */
+  /** Raw X25519 public key for this pairing only. */
   readonly ephemeral: Uint8Array
   readonly nonce: Uint8Array
   readonly name: string
@@ -26,13 +26,13 @@ export interface DeviceHalf {
 
 export type NodeHalf = Omit<DeviceHalf, 'name'>
 
-/** The device commits to the SHA-256 of this before it sees data of the node. */
+/** The device commits to the SHA-256 of these bytes before it sees data from the node. */
 export function commitBytes (device: DeviceHalf): Uint8Array<ArrayBuffer> {
   const { key, agreementKey, ephemeral, nonce, name } = device
   return framed('svc pair commit 1', key, agreementKey, ephemeral, nonce, name)
 }
 
-/** All messages of a pairing; their SHA-256 is the transcript's hash. */
+/** The bytes of all messages of a pairing; their SHA-256 is the transcript hash. */
 export function transcriptBytes (
   commit: Uint8Array, node: NodeHalf, device: DeviceHalf
 ): Uint8Array<ArrayBuffer> {
@@ -40,9 +40,9 @@ export function transcriptBytes (
     device.key, device.agreementKey, device.ephemeral, device.nonce, device.name)
 }
 
-/** HKDF info for keys from the ephemeral X25519 secret, with the transcript's hash as the salt. */
+/** HKDF info for keys from the ephemeral X25519 secret, with the transcript hash as the salt. */
 export const derived = { digits: 'svc pair digits', answer: 'svc pair answer' } as const
-/** Lengths of the HKDF output for the digits, and for the key that authenticates the node's last answer. */
+/** HKDF output lengths in bytes for the digits, and for the key that authenticates the node's last answer. */
 export const DIGITS_BYTES = 8
 export const ANSWER_KEY_BYTES = 32
 
@@ -89,10 +89,10 @@ export function writeCredential ({ device, ts, nonce, body, signature }: SignedC
 const CREDENTIAL =
   /^dev=([a-z2-7]{52}),ts=(\d{1,15}),n=([\w-]{16}),b=([\w-]{43}),s=([\w-]{86})$/
 
-/** Undefined for an invalid credential. */
+/** Parses a credential; undefined if invalid. */
 export function readCredential (text: string): SignedCredential | undefined {
   const [, device, ts, nonce, body, signature] = CREDENTIAL.exec(text) ?? []
-  // A match has every part.
+  // Only for the type checker, because a match has every part.
   if (device === undefined || nonce === undefined || body === undefined) return undefined
   if (signature === undefined) return undefined
   return { device, ts: Number(ts), nonce, body, signature }
@@ -102,16 +102,16 @@ export function readCredential (text: string): SignedCredential | undefined {
 export interface ClockCorrection {
   readonly nodeId: string
   readonly timeMs: number
-  /** Of the refused request. */
+  /** Nonce of the refused request. */
   readonly nonce: string
 }
 
-/** The purpose and the message of the node's signature over a correction. */
+/** Purpose of the node's signature over a correction, and the bytes that it covers. */
 export const CORRECTION = 'correction'
 export const correctionBytes = ({ nodeId, timeMs, nonce }: ClockCorrection): Uint8Array<ArrayBuffer> =>
   framed(nodeId, String(timeMs), nonce)
 
-/** A node of the device's cluster; `fingerprint`: that of its key. */
+/** A node of the device's cluster; `fingerprint` is its key's. */
 export interface KnownNode {
   readonly installId: string
   readonly name: string
@@ -119,23 +119,23 @@ export interface KnownNode {
   readonly fingerprint: string
 }
 
-/** A device's authorities and their end, signed by the confirming node. Times are ISO-8601. */
+/** A device's authorities and their expiry, signed by the confirming node. Times are ISO-8601. */
 export interface Grant {
   readonly deviceId: string
   readonly name: string
-  /** Ed25519 and X25519 of the device, raw, base64url. */
+  /** The device's raw Ed25519 and X25519 public keys, base64url. */
   readonly key: string
   readonly agreementKey: string
   readonly authorities: readonly string[]
-  /** Authorities that remain through a relay. */
+  /** Authorities that also apply through a relay. */
   readonly viaRelay: readonly string[]
   readonly created: string
   readonly expires: string
-  /** How long a node without its cluster trusts the grant, s. */
+  /** Seconds for which a node without contact with its cluster trusts the grant. */
   readonly maxOfflineSeconds: number
-  /** Id of the caller that confirmed it. */
+  /** Id of the caller that confirmed the pairing. */
   readonly by: string
-  /** Ed25519 and X25519 of the node that confirmed it. */
+  /** Raw Ed25519 and X25519 public keys of the node that signed the grant, base64url. */
   readonly nodeKey: string
   readonly nodeAgreementKey: string
   readonly signature: string
@@ -143,7 +143,7 @@ export interface Grant {
 
 export const GRANT = 'grant'
 
-/** The message of the node's signature over a grant. */
+/** The bytes of a grant that the node signs. */
 export function grantBytes (grant: Omit<Grant, 'signature'>): Uint8Array<ArrayBuffer> {
   return framed('svc grant 1', grant.deviceId, grant.name, grant.key, grant.agreementKey,
     framed(...grant.authorities), framed(...grant.viaRelay), grant.created, grant.expires,

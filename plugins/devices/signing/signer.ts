@@ -3,17 +3,17 @@ import { base64url, fromBase64url, purposeBytes } from '../../../kernel/net/enco
 import { CORRECTION, correctionBytes, requestText, SIGNATURE_SCHEME, writeCredential } from './protocol.js'
 import { fingerprintOf, isSignedBy, randomBytes, sha256 } from './web.js'
 
-/** A device's identity and keys, with any kind of storage. */
+/** A device's identity and keys, however they are stored. */
 export interface DeviceIdentity {
   readonly deviceId: string
-  /** Ed25519, raw. */
+  /** Ed25519; the public key is raw. */
   readonly key: { readonly publicKey: Uint8Array }
-  /** X25519, raw: for the handshake over a relay. */
+  /** X25519, for the handshake over a relay; the public key is raw. */
   readonly agreement: { readonly publicKey: Uint8Array }
   readonly sign: (message: Uint8Array<ArrayBuffer>) => Promise<Uint8Array>
 }
 
-/** The node's current id, and how far its clock is ahead, ms. */
+/** The node's current id, and by how many ms its clock is ahead of the device's. */
 export interface Seen { readonly nodeId: string, readonly aheadMs: number }
 
 const NONCE_BYTES = 12
@@ -26,7 +26,7 @@ export interface SigningOptions {
   keys: Pick<DeviceIdentity, 'deviceId' | 'sign'>
   /** Fingerprints of the cluster's nodes, whose corrections of ids and clocks are trusted. */
   fingerprints: ReadonlySet<string>
-  /** Undefined until the node's first answer. */
+  /** Id and clock of the node; undefined until its first correction. */
   seen: Seen | undefined
   now: () => number
   /** Called after each correction. */
@@ -37,7 +37,7 @@ export interface SigningOptions {
 export class RequestSigner {
   readonly #options: SigningOptions
   #seen: Seen
-  /** Nonces of the newest requests: only answers to these are trusted. */
+  /** Nonces of the newest requests; only corrections for these are trusted. */
   readonly #sent = new Set<string>()
 
   constructor (options: SigningOptions) {
@@ -45,7 +45,7 @@ export class RequestSigner {
     this.#seen = options.seen ?? { nodeId: '', aheadMs: 0 }
   }
 
-  /** The value of Authorization; `target`: path and query as sent. */
+  /** The Authorization header of a request; `target` is its path and query as sent. */
   async authorization (
     method: string, target: string, body: Uint8Array<ArrayBuffer> | undefined
   ): Promise<string> {

@@ -1,12 +1,12 @@
 /**
- * A device's cryptography on WebCrypto alone, for browsers and the command line; nodes: kernel/net/keys.ts.
+ * Device cryptography that needs only WebCrypto, for browsers and the command line.
  * Browsers have `crypto.subtle` in a secure context only.
  */
 import { base64url } from '../../../kernel/net/encoding.js'
 import { ANSWER_KEY_BYTES, derived, DIGITS_BYTES, digitsOf } from './protocol.js'
 
 type Bytes = Uint8Array<ArrayBuffer>
-/** A WebCrypto key, whose bytes may not be readable. */
+/** A WebCrypto key, possibly not extractable. */
 export type WebKey = Parameters<typeof crypto.subtle.sign>[1]
 type WebKeys = Record<'privateKey' | 'publicKey', WebKey>
 
@@ -16,7 +16,7 @@ export async function sha256 (bytes: Bytes): Promise<Bytes> {
   return new Uint8Array(await crypto.subtle.digest('SHA-256', bytes))
 }
 
-/** A pair whose private key cannot be read, with the raw public one. */
+/** A key pair with a private key that is not extractable and a raw public key. */
 export interface WebPair { readonly privateKey: WebKey, readonly publicKey: Bytes }
 
 export async function newWebPair (curve: 'Ed25519' | 'X25519'): Promise<WebPair> {
@@ -31,7 +31,7 @@ export async function signedWith (key: WebKey, message: Bytes): Promise<Bytes> {
   return new Uint8Array(await crypto.subtle.sign('Ed25519', key, message))
 }
 
-/** False also for an invalid key or signature. */
+/** Verifies an Ed25519 signature; false, too, for a malformed key or signature. */
 export async function isSignedBy (key: Bytes, message: Bytes, signature: Bytes): Promise<boolean> {
   try {
     const held = await crypto.subtle.importKey('raw', key, 'Ed25519', false, ['verify'])
@@ -56,9 +56,7 @@ export interface PairingResult {
   readonly isAnswer: (mac: Bytes, text: string) => Promise<boolean>
 }
 
-/**
- * Derives the digits by X25519 (RFC 7748) and HKDF over the transcript's hash. Throws for a key of low order.
- */
+/** Derives the digits by X25519 (RFC 7748) and HKDF over the transcript hash. Throws for a low-order key. */
 export async function compared (
   privateKey: WebKey, peer: Bytes, transcriptHash: Bytes
 ): Promise<PairingResult> {

@@ -62,7 +62,7 @@ t.test('what the document says is looked at once; something new of the same devi
   t.notOk(book.merge(entries))
   t.equal(checked, 3)
   t.notOk(existsSync(path), 'nothing new: not written')
-  // As after a new session: the same, in other objects.
+  // After a new session, the same entries arrive as other objects.
   t.notOk(book.merge(structuredClone(entries)))
   const [first] = entries
   t.ok(book.merge([{ grant: null, revoked: revocationOf(first!.grant, clock.now()) }]))

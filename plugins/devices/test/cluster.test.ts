@@ -143,7 +143,7 @@ t.test('what a part decided whose session gave way is not lost', async (t) => {
   c.cut([c.at(0)], [c.at(1), c.at(2)])
   await c.run(40_000)
   t.ok(c.at(0).core.session.isMaster, 'it decides alone')
-  // Each part revokes and admits different devices.
+  // Each half of the split cluster revokes and admits different devices.
   await c.settled(json(a, 'DELETE', `/v1/devices/${revoked.deviceId}`))
   const [one, other] = [await pair(c, a), await pair(c, b)]
   c.heal()
@@ -156,7 +156,7 @@ t.test('what a part decided whose session gave way is not lost', async (t) => {
 
 t.test('a window that is closed while the cluster takes the grant lets that come to its end', async (t) => {
   const { c, rigs } = await three(t, 2)
-  // Not the master, which would have it at once.
+  // Use a follower, because the master would store the grant immediately.
   const rig = rigs.find(({ node }) => !node.core.session.isMaster)
   await json(rig!, 'POST', '/v1/devices/pairing', {})
   let show = (_digits: string): void => {}

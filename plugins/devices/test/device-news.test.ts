@@ -12,7 +12,7 @@ import type { Verb } from '../../../kernel/cli/index.js'
 
 const json = (response: ServerResponse, value: unknown): void => { response.end(JSON.stringify(value)) }
 
-/** Counts its requests, and stores a path of the node. */
+/** A plugin whose device sync requests a path of the node and counts its runs and failures. */
 function pluginWith (counted: { runs: number, failed: number }) {
   const news: DeviceNews = {
     async run ({ ask, device }) {

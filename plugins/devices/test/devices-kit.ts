@@ -25,7 +25,7 @@ export class Refused extends Error {
 export const start = async (t: Parameters<typeof startPlugin>[0], options: StartOptions = {}): Promise<Rig> =>
   await startPlugin(t, devices, options)
 
-/** Asks as the operator; from another address anonymously. */
+/** Sends a request as the operator, or anonymously if it comes from another address. */
 export async function ask<T> (
   rig: Rig, method: string, url: string, payload?: object, remoteAddress = '127.0.0.1'
 ): Promise<T> {

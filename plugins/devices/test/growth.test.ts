@@ -16,7 +16,7 @@ t.test('10,000 grants ever made, 100 devices at a time: what is kept does not gr
     const grant = grantOf(clock, 1, keys[made % keys.length])
     grantDevice({ grant })
     if (made % 3 === 0) revokeDevice({ revoked: revocationOf(grant, clock.now()) })
-    // A hundred during the day for which each is valid.
+    // Makes a hundred grants per day, each valid for a day.
     await clock.advance(DAY_MS / 100)
     largest = Math.max(largest, section.size)
     if (made === 5000) half = section.bytes

@@ -36,7 +36,7 @@ t.test('a device is paired: the same digits on both sides, then the grant', asyn
   t.match(rig.events[1]!.payload, { deviceId, by: 'local' })
 })
 
-/** A man in the middle with different keys for each side: `change` alters its messages. */
+/** A man in the middle with different keys for each side; `change` alters the messages. */
 const between = (rig: Rig, change: (path: string, body: Record<string, unknown>) => void): AskNode =>
   async <T>(path: string, body?: object) => {
     const sent = structuredClone(body) as Record<string, unknown> | undefined
@@ -48,7 +48,7 @@ const between = (rig: Rig, change: (path: string, body: Record<string, unknown>)
 t.test('whoever sits between is seen by other digits, or refused', async (t) => {
   const rig = await start(t)
   await open(rig)
-  // The middle gives the device another nonce of the node: the transcripts differ.
+  // The man in the middle replaces the node's nonce, so the transcripts differ.
   const { device } = await beginPairing(rig, {
     through: between(rig, (path, answer) => {
       if (path === '/v1/devices/pair') (answer['node'] as { nonce: string }).nonce = 'A'.repeat(22)
@@ -56,7 +56,7 @@ t.test('whoever sits between is seen by other digits, or refused', async (t) => 
   }).catch((error: unknown) => ({ device: Promise.reject(error as Error) }))
   await t.rejects(device, { reason: 'pairing_failed' } as never, 'the proof is over another transcript')
   t.equal((await view(rig)).device, null)
-  // A middle that forwards the keys and lies about the outcome cannot authenticate its answer.
+  // A man in the middle who forwards the keys and lies about the outcome cannot authenticate the answer.
   const second = await beginPairing(rig, {
     through: between(rig, (_path, answer) => {
       if ('state' in answer) Object.assign(answer, { state: 'paired', answer: '{}', mac: 'x' })
@@ -68,7 +68,7 @@ t.test('whoever sits between is seen by other digits, or refused', async (t) => 
 t.test('keys of somebody between, on both sides, give other digits', async (t) => {
   const [node, middle] = [await start(t), await start(t)]
   await Promise.all([open(node), open(middle)])
-  // The device talks to the middle, which talks to the node as a device of the same name.
+  // The device talks to the man in the middle, who talks to the node as a device of the same name.
   const device = await beginPairing(middle, { name: 'phone' })
   const forged = await beginPairing(node, { name: 'phone' })
   t.not(device.digits, forged.digits)
@@ -113,7 +113,7 @@ t.test('bogus attempts from one address leave the window to the others', async (
   const rig = await start(t)
   await open(rig)
   for (let i = 0; i < 8; i++) {
-    // All of an IPv6 network count as one.
+    // All addresses of one IPv6 network share the limit.
     const from = `2001:db8:0:1::${i}`
     const { attempt } = await ask<{ attempt: string }>(rig, 'POST', '/v1/devices/pair', COMMIT, from)
       .catch((error: unknown) => {
@@ -197,7 +197,7 @@ t.test('through somebody between, whose digits differ, a device that says no sig
   let answer = (_same: boolean): void => {}
   const device = await beginPairing(middle, { through, same: new Promise((resolve) => { answer = resolve }) })
   t.not(device.digits, forged.digits)
-  // The middle's own operator has confirmed long before.
+  // The man in the middle has confirmed on his own node long before.
   const lured = ask(middle, 'POST', '/v1/devices/pairing/confirm',
     { attempt: device.attempt, digits: device.digits }).catch(() => {})
   answer(false)

@@ -122,7 +122,7 @@ t.test('a clock that was ahead and is set right locks no device out, and lets no
 const headersOf = async (signer: RequestSigner, path: string): Promise<{ authorization: string }> =>
   ({ authorization: await signer.authorization('GET', path, undefined) })
 
-/** A stream and a WebSocket of a device, each with its open state. */
+/** Opens a stream and a WebSocket as a device and tracks whether each is open. */
 async function openBoth (url: string, signer: RequestSigner) {
   const stream = { open: true }
   const call = get(`${url}/follow`, { headers: await headersOf(signer, '/follow') })

@@ -14,7 +14,7 @@ export interface BundleOptions {
   version: string
   nowMs: number
   parts: readonly Part[]
-  /** Known secrets, besides those with a recognisable form. */
+  /** Secrets to mask in addition to those that have a recognisable form. */
   secrets: readonly string[]
 }
 
@@ -22,7 +22,7 @@ export interface Bundle { name: string, bytes: Buffer }
 
 interface Collected extends TarFile { what: string, problem: string | null }
 
-/** Creates a bundle for a bug report. A failed or oversized part is replaced by its reason. */
+/** Creates a bundle for a bug report. A failed or oversized part is replaced by the reason. */
 export async function makeBundle (options: BundleOptions): Promise<Bundle> {
   const { node, nowMs } = options
   const safe = node.replace(/[^A-Za-z0-9.-]+/g, '-').slice(0, 40)

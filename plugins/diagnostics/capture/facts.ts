@@ -3,10 +3,10 @@ import { statfs } from 'node:fs/promises'
 import os from 'node:os'
 import type { ProcessFacts } from '../report.js'
 
-/** Limits of the process that explain failures. */
+/** Process limits that often explain failures. */
 const LIMITS = ['Max open files', 'Max processes', 'Max address space', 'Max locked memory']
 
-/** The first facts about a machine for `svc doctor` and for readers of a bug report. Sizes in bytes. */
+/** Basic facts about the machine for `svc doctor` and bug reports. Sizes in bytes. */
 export async function machineFacts (home: string, process: ProcessFacts): Promise<Record<string, unknown>> {
   const disk = await statfs(home).catch(() => null)
   const cpus = os.cpus()

@@ -9,7 +9,7 @@ import type { Part } from './bundle.js'
 /** Most control events and log lines in a bundle. */
 const EVENTS = 1000
 const LOG_LINES = 2000
-/** A bundle is sent in pieces of this size, bytes. */
+/** Size in bytes of the pieces in which a bundle is sent. */
 const PIECE_BYTES = 64 * 1024
 
 export async function capture (parts: HandlerParts, request: RouteRequest): Promise<void> {
@@ -30,7 +30,7 @@ export async function capture (parts: HandlerParts, request: RouteRequest): Prom
   }
 }
 
-/** The parts of a bundle, most important first: a large bundle lacks the last ones. */
+/** The parts of a bundle, most important first, because an oversized bundle loses its last parts. */
 function captureParts (parts: HandlerParts, request: RouteRequest): Part[] {
   const { ctx: { deps, node }, own, metrics } = parts
   const rows: [name: string, what: string, make: () => unknown][] = [
@@ -55,7 +55,7 @@ function captureParts (parts: HandlerParts, request: RouteRequest): Part[] {
   return rows.map(([name, what, make]) => ({ name, what, make }))
 }
 
-/** Without the output of engines, whose contents are unknown. */
+/** Leaves out engine output, because its contents are unknown. */
 function logText (log: Pick<LogRing, 'lines'>): string {
   return log.lines().filter(({ source }) => source === 'node').slice(-LOG_LINES).map(lineOf).join('')
 }

@@ -2,13 +2,13 @@ import { HIDDEN, withoutUrlSecrets } from '../../../kernel/index.js'
 
 export const MASK = HIDDEN
 
-/** Keys whose texts are never shown. */
+/** Keys whose values are masked completely. */
 const SECRET_KEY =
   /(^|[_-])(authorization|cookie|password|passphrase|secret|token|api[_-]?key|private[_-]?key)$/i
-/** The same in camelCase. */
+/** Like SECRET_KEY, for names in camelCase. */
 const SECRET_NAME = /(Authorization|Cookie|Password|Passphrase|Secret|Token|ApiKey|PrivateKey)$/
 
-/** Patterns of secrets: our own, and those of other services. */
+/** Patterns for svc secrets and for secrets from other services. */
 const PATTERNS: readonly (readonly [RegExp, string])[] = [
   [/svc_(op|app|dev|join)_[0-9A-Za-z]{8,}(_[0-9A-Za-z]+)?/g, `svc_$1_${MASK}`],
   [/svcjoin1_[A-Za-z0-9_-]+/g, `svcjoin1_${MASK}`],
@@ -18,18 +18,18 @@ const PATTERNS: readonly (readonly [RegExp, string])[] = [
   [/([?&](?:[\w-]*token|[\w-]*key|secret|password|sig|signature)=)[^&\s"'#]+/gi, `$1${MASK}`]
 ]
 
-/** Masks texts that look like a secret, and the given ones. */
+/** Masks substrings that look like a secret, and the `known` secrets. */
 export function maskText (text: string, known: readonly string[] = []): string {
   const without = known.reduce((left, secret) => secret === '' ? left : left.replaceAll(secret, MASK), text)
   return PATTERNS.reduce((left, [pattern, put]) => left.replace(pattern, put), withoutUrlSecrets(without))
 }
 
-/** A JSON value with masked texts; the values of secret keys are masked completely. */
+/** A JSON value with masked strings; the values of secret keys are masked completely. */
 export function masked (value: unknown, known: readonly string[] = []): unknown {
   if (typeof value === 'string') return maskText(value, known)
   if (Array.isArray(value)) return value.map((one) => masked(one, known))
   if (typeof value !== 'object' || value === null) return value
-  // A setting has its name beside its value.
+  // A setting is an object with its name in `path`, next to its value.
   const { path } = value as { path?: unknown }
   const setting = typeof path === 'string' && isSecret(path.slice(path.lastIndexOf('.') + 1))
   return Object.fromEntries(Object.entries(value).map(([key, inner]) => {

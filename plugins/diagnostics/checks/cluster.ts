@@ -7,7 +7,7 @@ import type { DialRow, MemberList, NodeRow } from '../../cluster/cli/nodes.js'
 
 export interface ClusterChecksInput extends CheckContext {
   manifests: readonly Pick<Manifest, 'checks'>[]
-  /** Version of the command line that asks; null without one. */
+  /** Version of the asking command line; null if no command line asks. */
   version: string | null
 }
 
@@ -40,7 +40,7 @@ export async function clusterChecks (
   const [ready, list, settings, own] = await Promise.all([
     look('/readyz'),
     look<MemberList>('/cluster/members'),
-    // Only operators may read it, so a refusal is no finding.
+    // Only operators may read the config, so a refusal is not a finding.
     given<Settings>('/config'),
     contributed<Check[]>(manifests, 'checks', { state, look })
   ])
@@ -81,13 +81,13 @@ function checkReady (answer: unknown): Check {
 const RESTART = 'restart_needed'
 export const CLUSTER_OFF = 'cluster_off'
 
-/** The parts of GET /config that show whether the file differs from the applied settings. */
+/** The fields of GET /config that show whether the file differs from the applied settings. */
 interface Settings { file: string, restart_needed?: boolean }
 
 /** Whether svc.yaml changed without a restart of this node; other nodes are not checked. */
 function checkSettings ({ file, restart_needed: changed }: Settings, state: CheckContext['state']): Check[] {
   const { localNodeId: nodeId, nodeIdentities, nodeHealth } = state
-  // The node's health reports a change made over the API.
+  // The node's health already reports a change made over the API.
   const told = nodeHealth[nodeId]?.reasons.some(({ code }) => code === RESTART) === true
   if (changed !== true || told) return []
   const name = nodeIdentities[nodeId]?.friendlyName ?? nodeId
@@ -105,9 +105,7 @@ function noMembers (refusal: unknown): Check {
     { code: 'members_hidden' })
 }
 
-/**
- * Clock differences above the first limit are reported; above the second, tokens and times go wrong. Seconds.
- */
+/** Clock differences in seconds: beyond WARN they are reported, beyond FAIL tokens and times go wrong. */
 const SKEW_WARN_SECONDS = 5
 const SKEW_FAIL_SECONDS = 60
 
@@ -136,9 +134,9 @@ function nodeTold (node: Pick<NodeRow, 'name' | 'nodeId'> | undefined): CheckDat
   return { about: [name], evidence: nodeId === null ? [] : [{ kind: 'node', nodeId, name }] }
 }
 
-/** Each member: live, or why it is unreachable. */
+/** One check per other member: live, or the reason why it is unreachable. */
 export function checkMembers (list: MemberList, nodes: readonly NodeRow[]): Check[] {
-  // The health of this node names the removal; the members are fine.
+  // This node was removed, which its health reports; the members are fine.
   if (list.dials.some(({ reason }) => reason === 'removed')) return []
   const members = list.members.filter((member) => !member.self).map((member): Check => {
     const name = `member ${member.name}`
@@ -158,7 +156,7 @@ export function checkMembers (list: MemberList, nodes: readonly NodeRow[]): Chec
   return [...members, ...strangers(list)]
 }
 
-/** Silent nodes, if the member list is unavailable. */
+/** Failed checks for nodes that are not live, used if the member list is unavailable. */
 export function lostNodeChecks (nodes: readonly NodeRow[]): Check[] {
   return nodes.filter(({ live }) => !live).map((node) => {
     const since = node.lostForSeconds === null ? 'lost' : `lost for ${formatDuration(node.lostForSeconds)}`
@@ -189,9 +187,9 @@ export function checkListener ({ members }: MemberList): Check[] {
   return [ok('members listener', `at ${own.addresses.join(', ')}${open.length > 0 ? '' : only}`)]
 }
 
-/** `own`: version of the command line that asks, if any. */
+/** `own`: version of the asking command line; null if no command line asks. */
 export function checkVersions (nodes: readonly NodeRow[], own: string | null): Check {
-  // The version of a member that was not seen since the start of the node is unknown.
+  // The version of a member is unknown until the member was seen after the start of this node.
   const seen = nodes.filter(({ version }) => version !== null && version !== '')
   const all = new Set([...own === null ? [] : [own], ...seen.map((node) => node.version)])
   const where = `${seen.length > 1 ? 'all ' : ''}${count(seen.length, 'node')}`
@@ -224,7 +222,7 @@ export function checkHealth (nodes: readonly NodeRow[]): Check[] {
   return reasons.length > 0 ? reasons : [ok('health', `no problem at ${count(live.length, 'live node')}`)]
 }
 
-/** Clock of a node minus that of this machine, seconds. */
+/** Lead of a node's clock over this machine's clock, in seconds. */
 export interface ClockReading { name: string, aheadSeconds: number }
 
 /** Differences between the clocks of two or more nodes. */

@@ -7,7 +7,7 @@ import { missingHomeFile, nodeRange, START_BYTES, SvcError, tryWrite } from '../
 import { fail, judgeDisk, ok, portHolder } from '../../../kernel/cli/index.js'
 import type { Check } from '../../../kernel/cli/index.js'
 
-/** Compares the version of Node with `engines` of the package. */
+/** Compares the Node version with `engines` in package.json. */
 export function checkNode (running: string, required = nodeRange()): Check {
   return satisfies(running, required)
     ? ok('node version', `Node ${running} (needs ${required})`)
@@ -44,7 +44,7 @@ export function checkDisk (home: string): Check {
   return judgeDisk(bavail * bsize, blocks * bsize)
 }
 
-/** For a machine without a running node. */
+/** Checks that the ports are free; only for a machine without a running node. */
 export async function checkPorts (ports: readonly number[]): Promise<Check> {
   const taken: string[] = []
   for (const port of ports) {

@@ -23,20 +23,20 @@ export interface DiagnosedNode {
   diagnostics: NodeDiagnostics | null
 }
 
-/** The diagnostics that doctor reads. */
+/** Fields of a node's diagnostics that `svc doctor` reads. */
 export interface NodeDiagnostics {
   resources: { eventLoopDelayMs?: { p99: number }, heapUsedBytes?: number, heapLimitBytes?: number }
   supervisorRunners: Runner[]
   warnings: string[]
-  /** Older nodes lack them. */
+  /** Warning codes, missing in answers from older nodes. */
   warningCodes?: string[]
 }
 
 export interface Diagnosis { localNodeId: string, nodes: DiagnosedNode[] }
 
-/** A runner with this many restarts crashes repeatedly. */
+/** From this number of restarts on, a runner counts as crashing repeatedly. */
 const RESTARTS_MANY = 3
-/** A heap that is fuller may run out of memory. */
+/** Fraction of the heap limit above which the process may run out of memory. */
 const HEAP_FULL = 0.85
 /** Warnings of a node for which this check has a better command, and past ones. */
 const TOLD = new Set([
@@ -51,7 +51,7 @@ const REMEDIES: Readonly<Record<string, string | undefined>> = {
   event_log_counting: 'Free disk space: `svc purge` removes staged copies that are not in use.'
 }
 
-/** The nodes' reports about their processes and each other's clocks. */
+/** Checks built from the nodes' reports about their processes and each other's clocks. */
 export default {
   async run ({ look }) {
     const diagnosis = await look<Diagnosis>('/v1/diagnostics/cluster')
@@ -78,7 +78,7 @@ export function checkDiagnosis ({ nodes }: Diagnosis): Check[] {
 function checkNodeInside ({ name, live, error, diagnostics }: DiagnosedNode): Check[] {
   const node = plain(name)
   if (diagnostics === null) {
-    // Another check reports absent nodes.
+    // Skip nodes that are not live, since another check reports them.
     return live && error !== null
       ? [warn(`inside ${node}`, plain(error.message), 'Run `svc doctor` on that machine.',
           { code: 'node_silent', about: [node] })]
@@ -141,7 +141,7 @@ function checkProcess (
   const full = heapUsedBytes / heapLimitBytes
   return [
     ...late > SLOW_LOOP_MS
-      // The node itself reports a late loop; this figure covers all the time since its start.
+      // The node itself reports a late loop; this p99 covers the whole time since its start.
       ? [ok(`event loop of ${node}`, `delayed by up to ${Math.round(late)} ms (p99 since its start)`,
           { code: 'loop_was_late', about: [node] })]
       : [],

@@ -4,10 +4,10 @@ import { joinNodes, startOrRemove } from '../../cluster/cli/nodes.js'
 import type { ClusterState, VerbError } from '../../../kernel/cli/index.js'
 import type { NodeRow } from '../../cluster/cli/nodes.js'
 
-/** After a crash, reports of other nodes may show a link for this long, seconds. */
+/** Seconds for which other nodes may still report a link to a crashed node. */
 const LINK_SECONDS = 5
 
-/** The live nodes that disagree about the others; null if none do. A node that all have lost has crashed. */
+/** Names live nodes that disagree about another node; null if none do. A node lost by all has crashed. */
 export function splitOf ({ topology, localNodeId }: ClusterState, nodes: readonly NodeRow[]): string | null {
   const linksOf = topology?.connections ?? {}
   const name = (id: string): string => nodes.find(({ nodeId }) => nodeId === id)?.name ?? id

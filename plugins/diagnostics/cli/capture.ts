@@ -67,7 +67,7 @@ function show (
     out.value({ file: path, bytes: bytes.byteLength, files })
     return
   }
-  // stdout is for the bundle alone.
+  // With `-`, stdout carries the bundle, so the summary goes to stderr.
   const line = path === '-' ? err.line : out.line
   line(`${path === '-' ? 'the bundle' : path}: ${showBytes(bytes.byteLength)}, ${files.length} files`)
   for (const file of files) line(`  ${file.name.split('/').at(-1) ?? file.name}  ${showBytes(file.bytes)}`)

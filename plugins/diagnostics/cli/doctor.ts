@@ -23,7 +23,7 @@ export default {
 const colours = { ok: 'green', warn: 'yellow', fail: 'red' } as const
 
 function show ({ out, io, err }: VerbContext, checks: readonly Check[], failed: number): void {
-  // Elsewhere colours are for stderr; here the marks are the data.
+  // `err.paint` colours for stderr, but the marks go to stdout.
   const paint = io.stdout.isTTY === true ? err.paint : (_: string, text: string): string => text
   const width = Math.max(...checks.map((check) => check.name.length))
   for (const { name, result, message, remedy } of checks) {
@@ -34,7 +34,7 @@ function show ({ out, io, err }: VerbContext, checks: readonly Check[], failed: 
   out.line(`${count(checks.length, 'check')}: ${count(failed, 'failure')}, ${count(warned, 'warning')}`)
 }
 
-/** The checks of a node; without a running one, the reason and how to start it. */
+/** Checks that the node answers; without a running node, the reason and how to start one. */
 async function checkCluster (ctx: VerbContext, local: boolean): Promise<Check[]> {
   const began = systemClock.mono()
   let state: ClusterState
@@ -79,7 +79,7 @@ function portsOf (url: string): number[] {
   return port > 0 ? [port, port + 1].filter((one) => one <= 65535) : []
 }
 
-/** The setting of the node, and whether multicast works on this machine if the node runs here. */
+/** Checks the node's discovery setting, and multicast on this machine if the node runs here. */
 async function discovery ({ client }: VerbContext, local: boolean): Promise<Check[]> {
   const config = await createGet(client)<{ entries: { path: string, value: unknown }[] }>('/config')
   const on = isVerbError(config)

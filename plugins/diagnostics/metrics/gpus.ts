@@ -21,7 +21,7 @@ const TABLE: readonly Row<GpuMetricsParts>[] = [
   each('svc_gpu_power_watts', 'Power consumption of the GPU.', (gpu) => gpu.powerWatts)
 ]
 
-/** The last GPU readings of this node, taken every 30 s and with each placement, load and end. */
+/** Metrics from this node's last GPU reading, taken every 30 s and at each placement, load and unload. */
 export function gpuMetrics (meters: Meters, parts: GpuMetricsParts): void {
   meters.table(() => parts, TABLE)
 }

@@ -22,7 +22,7 @@ export interface Metrics {
   stop (): void
 }
 
-/** Starts to count; reads external counters at each request for the metrics. */
+/** Starts the metrics; counters kept by other parts are read at each scrape. */
 export function startMetrics (parts: MetricsParts): Metrics {
   const registry = new Registry()
   collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: NEVER_MS })
@@ -49,12 +49,10 @@ export function startMetrics (parts: MetricsParts): Metrics {
   }
 }
 
-/** Longest timer of Node. */
+/** Longest delay that a Node timer accepts, in ms. */
 const NEVER_MS = 2 ** 31 - 1
 
-/**
- * Fills the usual metrics of the event loop: prom-client's own histogram would wake an idle node every 10 ms.
- */
+/** Replaces prom-client's event loop metrics, whose histogram would wake an idle node every 10 ms. */
 function loopMetrics (registry: Registry): LoopMonitor {
   const loop = monitorLoop()
   const gauge = (name: string): Gauge & { collect (): void } =>

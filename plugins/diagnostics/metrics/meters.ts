@@ -1,7 +1,7 @@
 import { Counter, Gauge, Histogram } from 'prom-client'
 import type { Registry } from 'prom-client'
 
-/** Feeds counters from external totals. After a restart a total is smaller than before: all of it counts. */
+/** Feeds counters from external totals. A smaller total means that its source restarted from 0. */
 export class CounterFeed {
   readonly #last = new Map<string, number>()
 
@@ -15,7 +15,7 @@ export class CounterFeed {
     if (risen > 0) counter.inc(labels, risen)
   }
 
-  /** Drops sources that are gone. */
+  /** Forgets the last totals of sources that no longer exist. */
   keep (there: (key: string) => boolean): void {
     for (const key of this.#last.keys()) if (!there(key)) this.#last.delete(key)
   }
@@ -25,16 +25,16 @@ export class CounterFeed {
 export interface Sample {
   value: number
   labels?: Record<string, string>
-  /** Of a total: its source, if there are several. */
+  /** Source of an external total, if the metric has several sources. */
   source?: string
 }
 
-/** The value of a row; null if unknown. */
+/** The value of a metric; null if unknown. */
 type Found = number | null | readonly Sample[]
 
 /** A metric that is read when the metrics are requested. */
 export interface Row<S> {
-  /** `counter`: the value is an external total. */
+  /** For a `counter`, the value is an external total. */
   kind: 'gauge' | 'counter'
   name: string
   help: string
@@ -47,7 +47,7 @@ export const gauge: MakeRow = (name, help, read, labels = []) => ({ kind: 'gauge
 export const counter: MakeRow = (name, help, read, labels = []) =>
   ({ kind: 'counter', name, help, read, labels })
 
-/** Creates metrics in a registry, and stops their sources. */
+/** Creates metrics in a registry and stops their event sources at the end. */
 export class Meters {
   readonly #registry: Registry
   readonly #tables: (() => Promise<void>)[] = []
@@ -60,7 +60,7 @@ export class Meters {
     return new Counter({ name, help, labelNames, registers: [this.#registry] })
   }
 
-  /** `buckets`: upper bounds, seconds. */
+  /** A histogram; `buckets` are upper bounds in seconds. */
   seconds<L extends string> (
     name: string, help: string, buckets: number[], labelNames: readonly L[]
   ): Histogram<L> {
@@ -90,7 +90,7 @@ export class Meters {
         const figures = figuresOf(found[i]!)
         if (metric instanceof Gauge) {
           metric.reset()
-          // Unknown values are absent: 0 would be a value.
+          // An unknown value is left out, because 0 would be read as a measurement.
           if (found[i] === null) metric.remove()
         }
         for (const { value, labels = {}, source: keeper = '' } of figures) {
@@ -106,7 +106,7 @@ export class Meters {
 
   onStop (fn: () => void): void { this.#stops.push(fn) }
 
-  /** Updates the tables. */
+  /** Updates the metrics of all tables before a scrape. */
   async sample (): Promise<void> {
     for (const table of this.#tables) await table()
   }

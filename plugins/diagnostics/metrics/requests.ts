@@ -13,11 +13,11 @@ export interface RequestMetricsParts {
   inspection: Pick<Inspection, 'openStreams' | 'openCommands'>
 }
 
-/** Seconds; a token may take 10 ms and a long answer minutes. */
+/** Histogram buckets in seconds; a token may take 10 ms and a long answer minutes. */
 const SHORT = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]
 const LONG = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600]
 
-/** Requests, capability calls and tasks: counted when they end. */
+/** Metrics of requests, capability calls and tasks, which are counted when they end. */
 export function requestMetrics (meters: Meters, parts: RequestMetricsParts): void {
   meters.table(() => parts, QUEUES)
   countAnswers(meters, parts.traffic)

@@ -13,7 +13,7 @@ export interface StoreMetricsParts {
   gossip: { counters (): GossipCounters }
   log: Pick<LogRing, 'nextSeq'> | undefined
   ship: { readonly shipping: Pick<ShippingStats, 'sent' | 'dropped'> | null } | undefined
-  /** Absent if the plugin is off. */
+  /** Absent if the event log plugin is off. */
   eventLog: EventLogView | undefined
   models: Pick<Models, 'located'> | undefined
   tracing: Pick<Tracing, 'enabled' | 'counters'> | undefined
@@ -55,7 +55,7 @@ const STAGED: readonly Row<StoreMetricsParts>[] = [
   gauge('svc_staged_models', 'Staged copies of models on this node.', (parts) => stagedBytes(parts).length),
   gauge('svc_staged_bytes', 'Size of the staged copies on this node, by their cards.',
     (parts) => stagedBytes(parts).reduce((sum, bytes) => sum + bytes, 0)),
-  // No value, rather than an old one, if the disk does not answer.
+  // If the disk cannot be read, the metric has no value instead of an outdated one.
   gauge('svc_home_free_bytes', 'Free space on the volume of the home.',
     async ({ home }) => await statfs(home).then(({ bavail, bsize }) => bavail * bsize, () => null))
 ]

@@ -1,4 +1,4 @@
-/** A strict reader of the text format of Prometheus 0.0.4. */
+/** A strict parser for the Prometheus text format 0.0.4. */
 
 export interface Sample { name: string, labels: Record<string, string>, value: number }
 
@@ -8,12 +8,12 @@ const NAME = /^[a-zA-Z_:][a-zA-Z0-9_:]*$/
 const LABEL = /^([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\[\\"n])*)"(,|$)/
 const TYPES = new Set(['counter', 'gauge', 'histogram', 'summary', 'untyped'])
 
-/** Suffixes of the samples that a type may have. */
+/** Sample name suffixes allowed for a metric type. */
 const ENDINGS: Readonly<Record<string, readonly string[]>> = {
   histogram: ['_bucket', '_sum', '_count'], summary: ['', '_sum', '_count']
 }
 
-/** Throws an Error with the line for text that violates the format. */
+/** Throws an Error that quotes the first line that violates the format. */
 export function readExposition (text: string): Map<string, Family> {
   if (!text.endsWith('\n')) throw new Error('the last line does not end')
   const families = new Map<string, Family>()
@@ -63,7 +63,7 @@ function readSample (line: string, wrong: (why: string) => Error): Sample {
   return { name: parts[1]!, labels, value }
 }
 
-/** The faults of a histogram: decreasing buckets, or a last one that differs from the count. */
+/** Finds decreasing histogram buckets, and a last bucket that differs from `_count`. */
 export function histogramProblems ({ name, samples }: Family): string[] {
   const series = new Map<string, number[]>()
   const counts = new Map<string, number>()

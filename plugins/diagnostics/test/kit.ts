@@ -65,7 +65,7 @@ export function nodeView (name: string, more: Partial<NodeView> = {}): NodeView 
 
 export type Answer = (request: MemberRequest) => Promise<MemberResponse> | MemberResponse
 
-/** An answer with that body: JSON, or a text unchanged. */
+/** An answer whose body is sent as JSON, or unchanged if it is a string. */
 export function answer (body: unknown, status = 200): MemberResponse {
   const text = typeof body === 'string' ? body : JSON.stringify(body)
   return { status, headers: {}, body: Readable.from([Buffer.from(text)]) }
@@ -87,7 +87,7 @@ export function fakeCluster (others: Record<string, Answer>, gone: readonly stri
   }
 }
 
-/** The files of a tar archive. */
+/** Extracts the files of a tar archive. */
 export function unpackTar (tar: Buffer): { name: string, bytes: Buffer }[] {
   const files: { name: string, bytes: Buffer }[] = []
   new Parser({

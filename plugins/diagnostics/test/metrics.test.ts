@@ -23,10 +23,9 @@ import type { Family } from './exposition.js'
 
 const root = (path: string): string => readFileSync(new URL(`../../../${path}`, import.meta.url), 'utf8')
 
-/** In nvidia-smi's format. */
 const [h200] = parseSmi('NVIDIA H200, 50, 143771, 1100, 78.77, 38\n') as [Gpu]
 
-/** A node with all countable activity. */
+/** A node with activity for every counter. */
 function busy (runners: () => readonly RunnerReport[] = () => [runnerReport()]) {
   const work = runnerWork()
   const session = { sessionId: 's1', isMaster: true, masterNodeId: 'id-me' as string | null }
@@ -100,7 +99,7 @@ t.test('the reader of the format refuses what the format does not allow', (t) =>
 
 const UNIT =
   /_(seconds|bytes|ratio|celsius|watts|total|info|length|index|mode|enabled|known|master|nodes|links|models)$/
-/** Metrics without a unit: counted things. */
+/** Metrics that count things and so have no unit in their names. */
 const THINGS = new Set([
   'svc_calls_running', 'svc_calls_waiting', 'svc_open_streams', 'svc_open_commands', 'svc_runners',
   'svc_runner_slots', 'svc_runner_slots_used', 'svc_runner_chunks_buffered'
@@ -180,7 +179,7 @@ t.test('what goes on is counted, and counters only rise', async (t) => {
   for (const [name, labels, value] of expected) {
     t.equal(valueOf(first, name, labels), value, `${name} ${JSON.stringify(labels)}`)
   }
-  // A restarted runner, and a vanished one.
+  // One runner has restarted and another has disappeared.
   runner = runnerReport({ restarts: 0, completedTaskCount: 2, admittedTaskCount: 0 })
   told.lastSuccessfulPublishAgeSeconds = null
   const second = await scrape(rig)
@@ -323,7 +322,7 @@ t.test('fifty instances are in one answer', async (t) => {
   t.equal((await scrape(rig)).get('svc_runners')?.samples.length, 50)
 })
 
-/** Names of this product's metrics in a text. */
+/** Metric names of svc, the process and Node in a text. */
 const namesIn = (text: string): string[] =>
   [...new Set(text.match(/\b(svc|process|nodejs)_[a-z0-9_]+\b/g) ?? [])]
 

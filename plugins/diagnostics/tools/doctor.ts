@@ -3,17 +3,17 @@ import { clusterChecks } from '../checks/cluster.js'
 import { settledState } from '../checks/split.js'
 import type { ClusterState, Evidence, Fact, Tool, ToolContext } from '../../../kernel/cli/index.js'
 
-/** Most severe first. */
+/** Sort order of levels, most severe first. */
 const RANKS: Readonly<Record<Fact['level'], number>> = { fail: 0, warn: 1, info: 2, ok: 3 }
 
-/** All checks of `svc doctor` for a cluster. */
+/** Tool that runs all checks of `svc doctor` for a cluster. */
 export default {
   async run ({ look, declared }) {
     const read = settledState(() => look<ClusterState>('/state'))
     const [state, { manifests }] = await Promise.all([read, declared()])
     if (isVerbError(state)) return { facts: [], unknown: [`The state could not be read: ${state.message}`] }
     const { checks, unknown } = await clusterChecks({ state, look, manifests, version: null })
-    // A hidden member list is no fault; `unknown` lists it.
+    // A member list that the caller may not read is not a fault; `unknown` mentions it.
     const facts = checks.filter(({ code }) => code !== 'members_hidden').map(factOf)
       .sort((a, b) => RANKS[a.level] - RANKS[b.level])
     return { facts: await withLosses(look, facts), unknown }

@@ -3,7 +3,7 @@ import { followEvents, MOMENTS, plain, parseTimeOrIndex } from '../../../kernel/
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 import type { EventsPage, ShownEvent } from '../reading/page.js'
 
-/** Events at the start of a followed stream without --since. */
+/** Number of past events that a followed stream starts with if --since is absent. */
 const BEGIN_WITH = '20'
 
 export default {
@@ -14,7 +14,7 @@ export default {
   }
 } satisfies Verb
 
-/** The query of GET /events. Throws CliError (2) for an invalid --since. */
+/** Builds the query of GET /events. Throws CliError (2) for an invalid --since. */
 function queryOf (ctx: VerbContext, options: Record<string, unknown>): Map<string, string> {
   const query = new Map<string, string>()
   const { since, kind, node, limit } = options as

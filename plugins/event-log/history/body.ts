@@ -4,23 +4,23 @@ import type { ClusterPart, Fields } from './part.js'
 export interface Recorded {
   /** Session, membership and instances up to the snapshot's index. */
   readonly part: ClusterPart
-  /** True if the node knew no master: `state` is its own view, and `part` comes from the events. */
+  /** True if the node knew no master, so that `state` is its own view and `part` comes from the events. */
   readonly stale: boolean
   /** Keys of the state that a large snapshot leaves out. */
   readonly omitted: readonly string[]
   readonly state: Fields
 }
 
-/** Maximum bytes of a snapshot; the largest keys of the state are left out above that. */
+/** Maximum bytes of a snapshot; beyond it, the largest keys of the state are left out. */
 const BODY_BYTES = 1024 * 1024
 /** Keys that are never left out, because a state is useless without them. */
 const ESSENTIAL = new Set(['sessionId', 'masterNodeId', 'localNodeId', 'cluster', 'lastEventAppliedIdx'])
-/** A second name of `nodeIdentities`, which is recorded already. */
+/** An alias of `nodeIdentities`, which is recorded already. */
 const TWIN = 'node_identities'
-/** Not recorded: tasks end too soon to matter in a snapshot, and took most of the disk space. */
+/** Not recorded, because tasks end too soon to matter in a snapshot and took most of the disk space. */
 const TRANSIENT = 'tasks'
 
-/** A snapshot for the disk: JSON of at most `most` bytes without the largest keys, deflated, base64. Pure. */
+/** Encodes a snapshot as JSON, deflated, base64. Drops the largest keys if it exceeds `most` bytes. Pure. */
 export function encodeBody (
   { part, stale }: Pick<Recorded, 'part' | 'stale'>, state: Fields, most = BODY_BYTES
 ): string {
@@ -53,20 +53,20 @@ export function decodeBody (body: string): Recorded {
   return { part, stale, omitted, state: whole }
 }
 
-/** Readings change constantly: they alone do not cause another snapshot. */
+/** Keys with readings, which change constantly and so do not cause another snapshot on their own. */
 const READINGS = new Set([
   'lastSeen', 'nodeMemory', 'nodeSystem', 'nodeDisk', 'nodeNetwork', TRANSIENT, 'lastEventAppliedIdx',
   'topology', 'localNodeId', TWIN
 ])
 
 /**
- * A text that is equal for two states that differ only in readings, times and progress (which are numbers).
+ * Text for comparing states; equal if they differ only in readings, times and progress (which are numbers).
  * Pure.
  */
 export function noteOf (state: Fields, part: ClusterPart): string {
   const noted = Object.entries(state).filter(([key]) => !READINGS.has(key))
   return JSON.stringify([part.members, noted],
-    // These repeat the conflicts in nodeHealth.
+    // `capabilityConflicts` repeats the conflicts in nodeHealth.
     (key, value: unknown) => key === 'capabilityConflicts' ? undefined : value)
     .replace(/\d+/g, '').replaceAll('RunnerRunning', 'RunnerReady')
 }

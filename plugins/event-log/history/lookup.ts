@@ -12,17 +12,17 @@ import type { EventStore } from '../store/store.js'
 import type { IndexOrTime, Snapshot } from '../store/types.js'
 import type { ClusterPart, Fields } from './part.js'
 
-/** Maximum bytes of snapshots in memory: with a store, and without. */
+/** Maximum bytes of snapshots in memory: beside a store, and on a node without a store. */
 const RECENT_BYTES = 2 * 1024 * 1024
 const MEMORY_BYTES = 16 * 1024 * 1024
 const EVENTS_SHOWN = 200
 const READ_ENTRIES = 1_000
-/** Clock difference between nodes that a search by time allows for, ms. */
+/** Maximum clock difference in ms between nodes that a search by time allows for. */
 const SKEW_MS = 60_000
 
 export interface StateAt extends PastState {
   readonly at: number | string
-  /** The recorded state and its trigger. `stale`: the node knew no master then. */
+  /** The recorded state and its trigger. `stale`: the node knew no master at that time. */
   readonly snapshot: {
     readonly idx: number, readonly at: string, readonly sessionId: string, readonly cause: string
     readonly stale: boolean
@@ -35,7 +35,7 @@ export interface StateAt extends PastState {
   readonly events: readonly ShownEvent[]
   /** More events follow: GET /events?since=<idx of the last one> continues. */
   readonly more: boolean
-  /** Missing indices in between: `derived` lacks their changes. */
+  /** Missing indices between the snapshot and `idx`; `derived` lacks their changes. */
   readonly gaps: readonly Range[]
 }
 
@@ -44,7 +44,7 @@ export interface LookupOptions extends Source {
   readonly clock: Pick<Clock, 'now'>
 }
 
-/** Throws `invalid_request`, `not_recorded`, and `not_ready` if the disk does not respond. */
+/** Finds the state. Throws `invalid_request`, `not_recorded`, or `not_ready` if the disk does not respond. */
 export async function stateAt (options: LookupOptions, text: string): Promise<StateAt> {
   try {
     return await lookUp(options, text)
@@ -74,7 +74,7 @@ async function lookUp (options: LookupOptions, text: string): Promise<StateAt> {
     derived: { idx, ...applyEntries(part, changing) },
     events: events.slice(0, EVENTS_SHOWN).map(shown),
     more,
-    // Entries in memory are available even if they are not stored.
+    // Only older entries can be missing, because those in memory are available even if they are not stored.
     gaps: within(missingOf(options), snapshot.idx + 1, Math.min(idx, log.base.idx))
   }
 }
@@ -91,7 +91,7 @@ async function nothingBefore (snapshots: Snapshots, text: string): Promise<SvcEr
     { oldest: { idx: oldest.idx, at } })
 }
 
-/** The entries after the snapshot up to the moment, oldest first, at most `limit`. */
+/** The entries after the snapshot up to the requested moment, oldest first, at most `limit`. */
 async function since (
   options: LookupOptions, snapshot: Snapshot, moment: IndexOrTime,
   { limit, kinds }: { limit: number, kinds?: readonly string[] }
@@ -137,7 +137,7 @@ function isBefore (snapshot: Snapshot, moment: IndexOrTime): boolean {
   return 'idx' in moment ? snapshot.idx <= moment.idx : snapshot.at <= moment.ms
 }
 
-/** All snapshots are in the store; the newest are in memory too. */
+/** Finds snapshots; the store has all of them, and the newest are in memory too. */
 export class Snapshots {
   readonly #store: EventStore
   readonly #recent: Snapshot[] = []
@@ -153,7 +153,7 @@ export class Snapshots {
     while (this.#bytes > most && this.#recent.length > 1) this.#bytes -= this.#recent.shift()!.body.length
   }
 
-  /** The log was cut after this index: later snapshots now represent the log up to there. */
+  /** After the log was cut after this index, gives later snapshots this index. */
   cut (after: number): void {
     for (const [i, snapshot] of this.#recent.entries()) {
       if (snapshot.idx > after) this.#recent[i] = { ...snapshot, idx: after }

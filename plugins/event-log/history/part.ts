@@ -80,12 +80,12 @@ export class Draft {
 
   #elected (kind: string, payload: Fields, sid: string): void {
     const { sessionId, term, masterNodeId, previousSessionId } = payload
-    // A master indexes its own election in its own session; any other such event was submitted again later.
+    // A master logs its own election in its own session; any other such event was submitted again later.
     if (sessionId !== sid) return
     const master = textOf(masterNodeId)
     if (sid !== this.#session.sessionId) this.#joined = new Set()
     this.#session = { sessionId: sid, term: Number(term), masterNodeId: master }
-    // A master without an earlier session has just started. It emits NodeJoined for each live node, possibly
+    // A master without an earlier session has just started and emits NodeJoined for each live node, possibly
     // before this event.
     if (kind === 'SessionChanged' && previousSessionId === null) this.#members = new Set(this.#joined)
     this.#members.add(master)

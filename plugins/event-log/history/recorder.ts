@@ -9,15 +9,15 @@ import type { ClusterPart } from './part.js'
 import type { Snapshots } from './lookup.js'
 
 const MINUTE_MS = 60_000
-/** Interval of snapshots while only readings change, ms. */
+/** Interval of snapshots in ms while only readings change. */
 const REFRESH_MS = 600_000
-/** Age at which an event is certainly part of the state, ms. */
+/** Age in ms at which an event is certainly part of the state. */
 const SETTLE_MS = 500
-/** Longest delay of a snapshot to wait for a pause in the events, ms. */
+/** Maximum delay in ms by which a snapshot waits for a pause in the events. */
 const SETTLE_MOST_MS = 5_000
-/** Minimum time between two snapshots, ms. */
+/** Minimum time in ms between two snapshots. */
 const APART_MS = 2_000
-/** Minimum time between two snapshots for failed tasks, ms. */
+/** Minimum time in ms between two snapshots that failed tasks cause. */
 const TASKS_APART_MS = 30_000
 
 export interface RecorderOptions {
@@ -25,7 +25,7 @@ export interface RecorderOptions {
   readonly snapshots: Snapshots
   readonly state: Pick<StateReader, 'read'>
   readonly session: Pick<Session, 'isMaster' | 'masterNodeId' | 'onChange'>
-  /** True while this node's log is complete, as far as it knows. */
+  /** True while this node's log is complete, as far as this node knows. */
   readonly inStep: () => boolean
   readonly clock: Clock
   readonly logger: Logger
@@ -35,7 +35,7 @@ const CAUSES = new Set([
   ...PART_KINDS, 'RunnerFailed', 'InstanceFailureRecorded', 'TaskFailed', 'DownloadFailed', 'StateDiverged'
 ])
 const PARTS = new Set(PART_KINDS)
-/** Weak causes: any other cause replaces them as the reason of a pending snapshot. */
+/** Weak causes, which any other cause replaces as the recorded cause of a pending snapshot. */
 const WEAK = new Set(['minute', 'TaskFailed'])
 
 /** Takes a snapshot every minute, and soon after each of the causes. Returns a function that stops it. */
@@ -60,11 +60,11 @@ class Recorder {
   #stopped = false
   #takenAt = -Infinity
   #noted = ''
-  /** Time of that snapshot, monotonic ms. */
+  /** Monotonic time in ms of the last snapshot. */
   #notedAt = -Infinity
   /** Session, members and instances in the newest snapshot, and its index. */
   #base: { readonly part: ClusterPart, readonly idx: number } | null = null
-  /** That part with all later events applied; null if the log does not reach back to the snapshot. */
+  /** `#base.part` with all later events applied; null if the log does not reach back to that snapshot. */
   #draft: Draft | null = null
   /** Recent events that the state may not contain yet. */
   #fresh: { readonly prev: number, readonly at: number }[] = []
@@ -89,7 +89,7 @@ class Recorder {
     if (CAUSES.has(kind) || ready) this.request(kind)
   }
 
-  /** Applies the events after an index to a part, as far as memory has them. */
+  /** Applies the in-memory events after an index to a part. */
   #drafted (part: ClusterPart, after: number): Draft {
     const { entries } = this.#options.log
     const draft = new Draft(part)
@@ -98,7 +98,7 @@ class Recorder {
   }
 
   #cut (after: number, begin: Position | null): void {
-    // A log that restarts at a later position keeps its earlier part.
+    // If the log restarts at a later position, the snapshots before that position stay as they are.
     this.#options.snapshots.cut(begin?.idx ?? after)
     const isTail = begin === null && this.#base !== null
     this.#draft = isTail ? this.#drafted(this.#base!.part, this.#base!.idx) : null
@@ -106,7 +106,7 @@ class Recorder {
     this.request('session')
   }
 
-  /** Schedules a snapshot. The first cause names it, unless that is a weak one. */
+  /** Schedules a snapshot. The first cause that is not weak is recorded with it. */
   request (cause: string): void {
     const since = this.#next?.since ?? this.#options.clock.mono()
     const first = this.#next?.cause ?? cause
@@ -128,7 +128,7 @@ class Recorder {
   async #take (): Promise<void> {
     const { clock, logger, session, inStep } = this.#options
     if (session.masterNodeId !== null && !inStep()) {
-      // The log is behind the state: no index would match.
+      // Wait, because the log is behind the state, so that no index would match it.
       this.#takenAt = clock.mono()
       this.#arm()
       return
@@ -147,7 +147,7 @@ class Recorder {
     this.#arm()
   }
 
-  /** The newest event that the state certainly contains. It may contain later ones too, which is harmless. */
+  /** Index of the newest event that the state certainly contains; later ones in the state are harmless. */
   #settledIdx (): number {
     const settled = this.#options.clock.mono() - SETTLE_MS
     this.#fresh = this.#fresh.filter(({ at }) => at > settled)
@@ -156,11 +156,11 @@ class Recorder {
 
   #record (cause: string, settled: number, state: Record<string, unknown>): void {
     const { clock, snapshots, log } = this.#options
-    // The log may have been cut while the state was read.
+    // Take the smaller index, because the log may have been cut while the state was read.
     const idx = Math.min(settled, log.last.idx)
     const stale = typeof state['masterNodeId'] !== 'string'
     const part = this.#partOf(partOf(state), stale)
-    // Before a node's first session there is nothing to record.
+    // Before a node's first session, there is no state to record.
     if (this.#stopped || part.session.sessionId === '') return
     const noted = noteOf(state, part)
     const now = clock.mono()
@@ -175,8 +175,7 @@ class Recorder {
 
   /**
    * The master's view is correct. Another node may lack a link that the master has, so its members come from
-   * the events; without a master the whole part does. Applying events newer than the snapshot again is
-   * harmless.
+   * the events; without a master, the whole part does. Reapplying newer events is harmless.
    */
   #partOf (seen: ClusterPart, stale: boolean): ClusterPart {
     const { log, session } = this.#options

@@ -4,17 +4,17 @@ export type TaggedEvent = Readonly<Record<string, Readonly<Record<string, unknow
 
 /** An event without an index. */
 export interface Submission {
-  /** UUID from the origin. An event that is submitted twice is logged once. */
+  /** UUID from the origin. An event submitted twice is logged once. */
   readonly id: string
   /** Time of the event, ISO-8601 UTC, by the clock of `origin`. */
   readonly at: string
-  /** Node id of the node where it happened. */
+  /** Id of the node where the event happened. */
   readonly origin: string
   readonly event: TaggedEvent
 }
 
 export interface Entry extends Submission {
-  /** Strictly increasing; not every number is used. */
+  /** Index in the log, strictly increasing, with unused numbers in between. */
   readonly idx: number
   /** Index of the previous entry; 0 for the first one. */
   readonly prev: number
@@ -27,7 +27,7 @@ export interface Position { readonly idx: number, readonly chain: string }
 
 export const START: Position = { idx: 0, chain: '' }
 
-/** Characters of a digest: 96 bits. */
+/** Base64 characters of a digest, 96 bits. */
 const CHAIN_CHARS = 16
 
 /** Digest of a log that ends at `before` and continues with the event `id` at `idx` in session `sid`. */

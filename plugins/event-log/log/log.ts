@@ -2,21 +2,21 @@ import { chainAfter, entryAfter, positionOf, samePosition, START } from './entri
 import type { Entry, Position, Submission } from './entries.js'
 
 export type LogChange =
-  /** `text`: the entry as JSON. */
+  /** An entry was appended; `text` is the entry as JSON. */
   | { readonly type: 'append', readonly entry: Entry, readonly text: string }
-  /** The entries after index `after` were removed. With a `base`, the log restarts after it. */
+  /** The entries after index `after` were removed. With a `base`, the log restarts after that position. */
   | {
     readonly type: 'cut', readonly after: number, readonly entries: readonly Entry[]
     readonly base: Position | null
   }
 
-/** Entries in memory on a node without a store. */
+/** Maximum entries in memory on a node without a store. */
 export const RING_ENTRIES = 10_000
 
 /** Maximum bytes of JSON of the entries in memory; the oldest are dropped first. */
 export const RING_BYTES = 32 * 1024 * 1024
 
-/** Maximum entries, and bytes of them, in one message. */
+/** Maximum number and bytes of the entries in one message. */
 export const PAGE_ENTRIES = 500
 export const PAGE_BYTES = 256 * 1024
 
@@ -28,7 +28,7 @@ export interface Page {
 }
 
 /**
- * The newest entries in memory, in order, and the JSON of more of them for followers: strings cost the
+ * The newest entries in memory, in order, and JSON of more entries for followers, because strings cost the
  * garbage collector little and are sent unchanged. Listeners receive every change.
  */
 export class EventLog {
@@ -44,10 +44,10 @@ export class EventLog {
   readonly #mostBytes: number
   #texts: (Position & { readonly text: string })[] = []
   #bytes = 0
-  /** Cache of the last page, with the end of the log then: most followers need the same page. */
+  /** Last page and the end of the log at that time; cached because most followers need the same page. */
   #made: { readonly page: Page, readonly last: Position } | null = null
 
-  /** Keeps `most` entries, and the JSON of `mostTexts` entries or `mostBytes`. Drops an eighth at once. */
+  /** Keeps `most` entries, and JSON of `mostTexts` entries or `mostBytes`; beyond it, drops an eighth. */
   constructor (most = RING_ENTRIES, mostBytes = RING_BYTES, mostTexts = most) {
     this.#most = most
     this.#mostBytes = mostBytes
@@ -110,7 +110,7 @@ export class EventLog {
 
   #cut (after: number, base: Position | null): Entry[] {
     const removed = this.entries.splice(firstAfter(this.entries, after))
-    // Texts reach back further than entries: those before `base` stay, whatever `after` is.
+    // JSON texts reach back further than entries, and those before `base` stay, whatever `after` is.
     const texts = this.#texts.splice(firstAfter(this.#texts, Math.max(after, this.base.idx)))
     this.#bytes -= texts.reduce((sum, { text }) => sum + text.length, 0)
     for (const { id } of removed) this.#ids.delete(id)
@@ -142,7 +142,7 @@ export class EventLog {
     return page
   }
 
-  /** Positions from the newest back, at growing distances; the last one is `base`. */
+  /** Sample positions of this log from the newest back, at growing distances; the last one is `base`. */
   locator (): Position[] {
     const positions: Position[] = []
     for (let back =
@@ -160,7 +160,7 @@ export class EventLog {
   }
 }
 
-/** Place of the first item, in order of index, with an index above `idx`. */
+/** Position in a list sorted by index of the first item with an index above `idx`. */
 export function firstAfter (list: readonly { readonly idx: number }[], idx: number): number {
   let low = 0
   let high = list.length

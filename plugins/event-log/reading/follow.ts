@@ -8,10 +8,10 @@ import type { Query } from './query.js'
 
 const COMMENT_MS = 10_000
 
-/** Interval of checks while a stream waits for an event or the disk, ms. */
+/** Interval in ms of checks while a stream waits for an event or the disk. */
 const WAIT_MS = 1_000
 
-/** Events per read and write of the stream. */
+/** Maximum events per read of the log and write to the stream. */
 const BATCH = 100
 
 export interface FollowOptions extends Source {
@@ -20,7 +20,7 @@ export interface FollowOptions extends Source {
   /** Aborts when the client disconnects or the node stops. */
   signal: AbortSignal
   since: number
-  /** True for an index above all of this log: the client has it from a cluster that no longer exists. */
+  /** True for an index beyond this log, which a client has from a cluster that no longer exists. */
   foreign: (idx: number) => boolean
 }
 
@@ -57,7 +57,7 @@ export async function follow (stream: StreamWriter, options: FollowOptions): Pro
   }
 }
 
-/** The next steps; null if the disk does not respond. The caller then retries without loss. */
+/** Reads the next steps; null if the disk does not respond, after which the caller retries without loss. */
 async function next (reader: Reader, source: Source): Promise<FollowItem[] | null> {
   const { position, cuts } = reader
   const base = source.log.base.idx
@@ -73,13 +73,13 @@ async function next (reader: Reader, source: Source): Promise<FollowItem[] | nul
 function frame (step: FollowItem, query: Query): string {
   if (step.type === 'gap') return `event: gap\ndata: ${JSON.stringify({ from: step.from, to: step.to })}\n\n`
   if (!isWanted(step.entry, query.wanted)) return ''
-  // Last-Event-ID must never decrease: an event with a smaller index than before is sent without an id.
+  // Last-Event-ID must never decrease, so an event with a smaller index than before is sent without an id.
   const id = step.rising ? `id: ${step.entry.idx}\n` : ''
   return `${id}data: ${JSON.stringify(shown(step.entry))}\n\n`
 }
 
 export type FollowItem =
-  /** `rising`: its index is above all earlier ones. False after another master's tail replaced the log's. */
+  /** `rising`: the index is above all earlier ones; false after another master replaced the log's tail. */
   | { readonly type: 'entry', readonly entry: Entry, readonly rising: boolean }
   /** This node does not have the events with these indices. */
   | { readonly type: 'gap', readonly from: number, readonly to: number }
@@ -89,7 +89,7 @@ export type FollowItem =
  * one, the reader gets the new events, but not those that return with another index.
  */
 export class Reader {
-  /** Everything up to this index has been read. */
+  /** Index up to which everything has been read. */
   position: number
   cuts = 0
   readonly close: () => void
@@ -114,7 +114,7 @@ export class Reader {
     ]
   }
 
-  /** A gap up to that index, without indices that were read before the tail was replaced. */
+  /** A gap up to that index, without indices that were read before the log's tail was replaced. */
   #gapTo (until: number): FollowItem[] {
     if (until <= this.position) return []
     const from = Math.max(this.position, this.#highest) + 1

@@ -23,7 +23,7 @@ export async function readLog ({ log, store }: Source, query: StoreQuery): Promi
   return part([...older, ...recent], query)
 }
 
-/** The part of a page in memory, regardless of its limit. */
+/** The entries of a page that are in memory, regardless of the page's limit. */
 function recentOf (log: EventLog, query: StoreQuery): Entry[] {
   const { after, until = Infinity } = query
   return log.entries.slice(firstAfter(log.entries, after)).filter((entry) =>
@@ -77,7 +77,7 @@ export async function pageOf (source: Source, query: Query, sessionId: string): 
   const newest = query.sinceIdx === null && query.wanted.sinceMs === undefined
   const search = { ...query.wanted, after: query.sinceIdx ?? 0, limit: query.limit, newest }
   const base = log.base.idx
-  // Fallback if the disk does not respond: the entries in memory.
+  // If the disk does not respond, use only the entries in memory.
   const recent = part(recentOf(log, search), search)
   const read = await readLog(source, search).catch(() => null)
   const entries = read ?? recent

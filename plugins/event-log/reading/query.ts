@@ -5,13 +5,13 @@ import type { IndexOrTime, StoreQuery } from '../store/types.js'
 
 export interface QueryWorld {
   readonly kinds: readonly string[]
-  /** The ids of the node in the query; null for an unknown one. */
+  /** Ids of the requested node; null if the node is unknown. */
   readonly origins: readonly string[] | null
   readonly lastEventId: string | undefined
 }
 
 export interface Query {
-  /** Only events after this index; null without one. */
+  /** Only events after this index; null means no lower bound. */
   readonly sinceIdx: number | null
   readonly limit: number
   readonly follow: boolean

@@ -6,20 +6,20 @@ import type { Of } from './messages.js'
 // Applies pages of other logs: a follower's from its master, a new master's from its peers, and those of a
 // node that was away from any peer that has the missing entries.
 
-/** How long a new master waits for a silent peer before it assigns indices, ms. */
+/** Time limit in ms for which a new master waits for a silent peer before it assigns indices. */
 export const PEER_WAIT_MS = 500
-/** How long a new master waits for a peer's next page, ms. */
+/** Time limit in ms for which a new master waits for a peer's next page. */
 export const LEARN_NEXT_MS = 3_000
-/** After this time a new master assigns indices even if peers are still sending, ms. */
+/** Time limit in ms after which a new master assigns indices even if peers are still sending. */
 export const LEARN_MOST_MS = 60_000
-/** How long to wait for a page that the master no longer has, ms; the peer may read it from disk. */
+/** Time limit in ms for a page that the master no longer has; a peer may have to read it from disk. */
 export const FETCH_MS = 5_000
 
 type Append = (entry: Entry) => boolean
 
 export interface PageResult {
   /**
-   * `whole`: the log equals the master's; `more`: up to the end of the page; `broken`: the page did not fit.
+   * `whole`: the log equals the master's; `more`: so far only up to the page's end; `broken`: it did not fit.
    */
   readonly state: 'whole' | 'more' | 'broken'
   /** Entries that the master's log does not have, or has at another index. */
@@ -30,7 +30,7 @@ export interface PageResult {
 export function applyPage (log: EventLog, { base, entries, last }: Of<'page'>, append: Append): PageResult {
   const removed: Entry[] = []
   if (!log.holds(base)) {
-    // A log that ends before the master's begins was away for too long: its entries are older than the
+    // A log that ends before the master's begins missed too much, but its entries are valid: they precede the
     // master's and stay on disk. Entries of any other log are submitted again.
     const away = log.last.idx < base.idx
     const before = log.restart(base)

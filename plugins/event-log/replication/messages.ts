@@ -14,8 +14,8 @@ export type Message =
   /** Follower to master: everything up to here has arrived, and more may follow. */
   | { readonly type: 'took', readonly sid: string, readonly last: Position }
   /**
-   * Requests the entries after the newest of these positions (newest first) that the receiver has. `learn`:
-   * the sender may be a new master, so any node answers. `above`: new indices must be above this one.
+   * Requests the entries after the newest of the positions (newest first) that the receiver has. `learn`:
+   * the sender may be a new master, so any node answers. `above`: new indices must be above this number.
    */
   | {
     readonly type: 'want', readonly sid: string, readonly n: number
@@ -33,7 +33,7 @@ export type Of<T extends Message['type']> = Extract<Message, { type: T }>
 
 type Entries = Extract<Message, { entries: unknown }>
 
-/** The wire form of a message. Entries are JSON text, which is much faster than the encoding of links. */
+/** The wire form of a message. Entries are JSON text, which encodes much faster than the links' format. */
 export type Outgoing = Exclude<Message, Entries> | Packed<Entries>
 
 type Packed<M> = M extends Entries ? Omit<M, 'entries'> & { readonly entries: string } : never
@@ -42,7 +42,7 @@ export type Input =
   | { readonly type: 'local', readonly submission: Submission }
   | { readonly type: 'message', readonly from: string, readonly message: unknown }
   | { readonly type: 'peerUp' | 'peerDown', readonly peer: string }
-  /** This node's session; `master` is null while unknown. */
+  /** The node's current session; `master` is null while unknown. */
   | {
     readonly type: 'session', readonly sid: string, readonly isMaster: boolean
     readonly master: string | null
@@ -50,7 +50,7 @@ export type Input =
   | { readonly type: 'tick' }
   | { readonly type: 'found', readonly search: Search, readonly found: Found }
 
-/** A search for entries that a node lacks and that are no longer in memory. */
+/** A store search for entries that a peer lacks and that are no longer in memory. */
 export interface Search {
   readonly to: string
   /** The search finds the newest of these positions (newest first) and the page after it. */
@@ -62,7 +62,7 @@ export interface Search {
 /** The page after `base`, the newest requested position in the store; null if the store has none of them. */
 export interface Found { readonly base: Position | null, readonly entries: readonly Entry[] }
 
-/** Effects of the replication. None of them calls back before it returns. */
+/** Effects of the replication. No effect may call back into the replication before it returns. */
 export interface ReplicationHost {
   /** False if the link is full. A lost message is requested or sent again. */
   send (to: string, message: Outgoing): boolean
@@ -73,7 +73,7 @@ export interface ReplicationHost {
   dropped (gap: { from: number, to: number, count: number }): void
 }
 
-/** Positions in one `want`: a ring of 10,000 needs 16. */
+/** Maximum positions in one `want`; a log of 10,000 entries needs 16. */
 const MOST_POSITIONS = 64
 
 type Fields = Record<string, unknown>
@@ -89,7 +89,7 @@ const MOST_IDX = 2 ** 50
 const isIdx = (value: unknown): boolean =>
   Number.isSafeInteger(value) && (value as number) >= 0 && (value as number) <= MOST_IDX
 
-/** Older versions do not send it. */
+/** Absent in messages of older versions. */
 const isAbove = (value: unknown): boolean => value === undefined || isIdx(value)
 
 const isPosition = (value: unknown): boolean =>
@@ -105,7 +105,7 @@ function isSubmission (value: unknown): boolean {
 const isEntry = (value: unknown): boolean => isSubmission(value) && isPosition(value) &&
   isIdx((value as Fields)['prev']) && isText((value as Fields)['sid'], 200) && isPlain(value, 0)
 
-/** Maximum depth of a value, as on links. `__proto__` would change an object's prototype when copied. */
+/** Maximum depth of a value, as on links. A `__proto__` key would change a copied object's prototype. */
 const MOST_DEPTH = 64
 
 function isPlain (value: unknown, depth: number): boolean {

@@ -2,18 +2,18 @@ import { jsonBytes } from '../log/entries.js'
 import { fitting } from '../log/log.js'
 import type { Submission } from '../log/entries.js'
 
-/** Maximum events of this node without an index; further ones are dropped and counted. */
+/** Maximum queued events of this node without an index; further ones are dropped and counted. */
 const QUEUE_ENTRIES = 1_000
 
 const BACK_ENTRIES = 10_000
 
-/** A larger event is dropped and counted, so that the newest 20,000 always fit into the limit on disk. */
+/** Larger events are dropped and counted, so that the newest 20,000 always fit into the disk limit. */
 export const EVENT_BYTES = 8 * 1024
 
 /** Events by id, in order, with the JSON size of each. */
 type Queue = Map<string, { readonly submission: Submission, readonly bytes: number }>
 
-/** Events outside the log: new ones of this node, and those cut from the log. Counts dropped ones. */
+/** Events that are not in the log: new ones of this node, and those cut from the log. Counts dropped ones. */
 export class Outbox {
   readonly #own: Queue = new Map()
   readonly #back: Queue = new Map()
@@ -49,7 +49,7 @@ export class Outbox {
       .map(({ submission }) => submission)
   }
 
-  /** Returns and clears the number of dropped events; null for none, and while events are queued. */
+  /** Returns and clears the number of dropped events; null if there are none or events are still queued. */
   takeDropped (): { from: number, count: number } | null {
     if (this.#dropped.count === 0 || this.size > 0) return null
     const dropped = this.#dropped

@@ -8,16 +8,16 @@ import type { EventLog } from '../log/log.js'
 import type { Host } from './sender.js'
 import type { Input, Of, ReplicationHost } from './messages.js'
 
-/** A follower acknowledges after this many indices. */
+/** Number of indices after which a follower acknowledges. */
 const TOOK_IDX = 500
 
-/** An unanswered `want` or `submit` is sent again after this time, ms. */
+/** Time in ms after which an unanswered `want` or `submit` is sent again. */
 const RESEND_MS = 1_000
 
-/** Interval of `head` messages from the master, in case a message was lost, ms. */
+/** Interval in ms of `head` messages from the master, in case a message was lost. */
 const HEAD_MS = 5_000
 
-/** A pending `want`: its number, time, and the end of this log then. */
+/** A pending `want`: its number, its time, and the end of this log at that time. */
 interface Question { readonly n: number, readonly at: number, readonly last: Position }
 
 /**
@@ -45,18 +45,18 @@ export class Replication implements Host {
   #learning: { readonly began: number, progress: number, patience: number } | null = null
   /** Set while a follower fetches what its master lacks: the position to reach, and untried peers. */
   #fetching: { readonly target: Position, untried: string[] } | null = null
-  /** No peer has the missing entries: this log restarts where the master's begins. */
+  /** True if no peer has the missing entries, so that this log restarts where the master's begins. */
   #gaveUp = false
-  /** Highest index in any message: new ones must be above it. */
+  /** Highest index in any message; new indices must be above it. */
   #highestSeen: number
-  /** The master's last page had no new entries: the master does not have this log's tail. */
+  /** True if the master's last page had no new entries, so that the master lacks this log's tail. */
   #lastPageEmpty = false
   /** Events of the pending `submit` that are not in the log yet, and its time. */
   #sent: { ids: Set<string>, at: number } | null = null
   #headAt = 0
-  /** As a follower: newest index acknowledged to the master. */
+  /** Newest index that this node, as a follower, has acknowledged to the master. */
   #acknowledged = 0
-  /** As a follower: this log has equalled the master's since both are connected. */
+  /** True on a follower whose log has equalled the master's once since the two were connected. */
   #synced = false
 
   /** New indices are above `reserved`, because those up to it may have been assigned before a crash. */
@@ -101,7 +101,7 @@ export class Replication implements Host {
     if (dropped !== null) this.world.dropped({ ...dropped, to: this.log.last.idx })
   }
 
-  /** Forwards queued events: into the log on a master, else to the master. */
+  /** Moves queued events into the log on a master, and sends them to the master on other nodes. */
   #forward (): void {
     if (this.settled) {
       for (let page = this.#outbox.page(); page.length > 0; page = this.#outbox.page()) {
@@ -228,7 +228,7 @@ export class Replication implements Host {
       this.garbled++
       return
     }
-    // Whether the message is from this node's master, in its session.
+    // True if the message is from this node's master, in that master's session.
     const isOfMaster = !this.#isMaster && from === this.#master && message.sid === this.sid
     const isForMaster = this.settled && message.sid === this.sid
     switch (message.type) {
@@ -257,7 +257,7 @@ export class Replication implements Host {
   #onSubmit (from: string, { events }: Of<'submit'>): void {
     const known = events.some((e) => this.log.has(e.id))
     this.#assign(events)
-    // The follower lacks entries that are in the log: a head shows it that it is behind.
+    // The follower lacks entries that it submitted; a `head` message shows it that its log is behind.
     if (known) this.#feeding.announce([from])
   }
 
@@ -323,7 +323,7 @@ export class Replication implements Host {
   /** Appends entries that continue the log; the peer submits the events of any other tail again. */
   #learnFrom (from: string, { base, entries, last }: Of<'page'>, askedAt: Position): void {
     const { log } = this
-    // A log that ends before the peer's begins restarts there.
+    // If this log ends before the peer's begins, restart it there.
     if (log.last.idx < base.idx) log.restart(base)
     if (extend(log, entries, this.#append)) {
       Object.assign(this.#learning!, { progress: this.now, patience: LEARN_NEXT_MS })
@@ -333,7 +333,7 @@ export class Replication implements Host {
     else this.#settleWhenLearned()
   }
 
-  /** This log ends before the master's begins: other peers may have the entries in between. */
+  /** Asks other peers for the entries between the end of this log and the start of the master's. */
   #startFetching (target: Position): void {
     this.#fetching = { target, untried: [...this.peers].filter((peer) => peer !== this.#master) }
     this.#fetch()
@@ -367,10 +367,10 @@ export class Replication implements Host {
     const { last } = this.log
     const { state, removed } = applyPage(this.log, page, this.#append)
     this.#lastPageEmpty = state === 'more' && samePosition(last, this.log.last)
-    // The new tail may contain some of them.
+    // The new tail may contain some of the removed events.
     const missing = removed.filter((entry) => !this.log.has(entry.id))
     this.#outbox.takeBack(missing.map(submissionOf), this.log.last.idx)
-    // Also the acknowledgement: the master then sends further entries unasked.
+    // Acknowledge each page, which makes the master send further entries unasked.
     if (state !== 'broken') this.#acknowledge()
     if (state === 'whole') {
       this.#synced = true

@@ -4,16 +4,16 @@ import type { Entry, Position } from '../log/entries.js'
 import type { EventLog, Page } from '../log/log.js'
 import type { Input, Of, Outgoing, ReplicationHost } from './messages.js'
 
-/** Entries within this time after a message share the next message, ms. */
+/** Entries within this time in ms after a message share the next message. */
 const BATCH_MS = 10
 
-/** Pause before retrying a full link, ms. */
+/** Pause in ms before retrying a full link. */
 const FULL_MS = 20
 
 /** Maximum indices beyond a follower's ack: half a second at 10,000 events/s, within its disk queue. */
 const WINDOW_IDX = 5_000
 
-/** A follower that does not acknowledge a full window for this long gets the end of the log again, ms. */
+/** Time in ms after which a follower that acknowledges none of a full window gets the log's end again. */
 const STALL_MS = 3_000
 
 export interface Host {
@@ -32,9 +32,9 @@ interface Feed {
   /** Newest index that the follower has acknowledged, and its time. */
   taken: number
   takenAt: number
-  /** A read of the next page from the store is pending. */
+  /** True while a read of the next page from the store is pending. */
   finding: boolean
-  /** The link was full: retry at this time. */
+  /** Time at which to retry, because the link was full. */
   fullUntil: number
 }
 
@@ -58,7 +58,7 @@ export class LogSender {
 
   clear (): void { this.#feeds.clear() }
 
-  /** Sends these nodes the end of the log: a node that lacks entries will request them. */
+  /** Sends these nodes the end of the log, so that a node that lacks entries requests them. */
   announce (peers: Iterable<string>): void {
     const { world, sid, log } = this.#host
     for (const peer of peers) world.send(peer, { type: 'head', sid, last: positionOf(log.last) })
@@ -70,7 +70,7 @@ export class LogSender {
     return feed === undefined || samePosition(feed.sent, this.#host.log.last)
   }
 
-  /** Drops followers that have not acknowledged a full window for `STALL_MS`: messages were lost. */
+  /** Drops followers that have not acknowledged a full window for `STALL_MS`, because messages were lost. */
   giveUpStalled (): void {
     for (const [peer, feed] of this.#feeds) {
       if (isFull(feed) && this.#host.now - feed.takenAt >= STALL_MS) this.#drop(peer)
@@ -82,7 +82,7 @@ export class LogSender {
     this.announce([peer])
   }
 
-  /** Sends new entries at once, or within `BATCH_MS` together with others. */
+  /** Sends new entries immediately, or within `BATCH_MS` together with others. */
   added (count: number): void {
     const waiting = this.#added > 0
     this.#added += count
@@ -98,7 +98,7 @@ export class LogSender {
     for (const [peer, feed] of this.#feeds) this.#sendPages(peer, feed)
   }
 
-  /** A follower has acknowledged everything up to this index. */
+  /** Handles a follower's acknowledgement of everything up to this index. */
   took (peer: string, idx: number): void {
     const feed = this.#feeds.get(peer)
     if (feed === undefined || idx <= feed.taken) return
@@ -122,7 +122,7 @@ export class LogSender {
   /** Handles the result of a search: the answer to a `want`, or the next page for a follower. */
   found ({ search: { to, want }, found: { base, entries } }: Extract<Input, { type: 'found' }>): void {
     const { log, peers } = this.#host
-    // No entries: the store has a gap here, or the log was cut.
+    // Without entries, the store has a gap here or the log was cut.
     const page = base === null || entries.length === 0 ? null : pageOf(base, entries)
     if (want !== null) {
       if (peers.has(to) && this.#mayAnswer(want)) this.#answer(to, want, page ?? log.page(log.oldest)!)
@@ -153,7 +153,7 @@ export class LogSender {
       { type: 'page', sid, n, base, entries, last: positionOf(log.last), above: highest }
     const ok = world.send(to, message)
     if (learn) return
-    // From here on the follower gets further entries unasked; if the page is lost, it asks again.
+    // From here on the follower gets further entries unasked; if the page is lost, the follower asks again.
     if (ok) this.#sendPages(to, this.#begin(to, base, end))
     else this.#feeds.delete(to)
   }
@@ -169,7 +169,7 @@ export class LogSender {
     }
   }
 
-  /** False if the link is full. */
+  /** Sends a page to a follower; false if the link is full. */
   #append (to: string, feed: Feed, { entries, end }: Page): boolean {
     const { log, sid, now, world } = this.#host
     const ok = world.send(to, { type: 'append', sid, entries, last: positionOf(log.last) })

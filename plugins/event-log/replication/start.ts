@@ -11,13 +11,13 @@ import type { Found, Input, Outgoing, ReplicationHost } from './messages.js'
 
 const TICK_MS = 1_000
 
-/** With this many entries queued for its disk, a node that catches up delays its next request. */
+/** Number of entries queued for the disk above which a node that catches up delays its next request. */
 const MAX_QUEUED = 5_000
 
-/** Longest such delay, ms: below a new master's timeout for a page. */
+/** Maximum delay of such a request in ms; below a new master's timeout for a page. */
 const QUEUE_WAIT_MS = 2_000
 
-/** Maximum age of an event that counts as a sign of life of its node, and interval of such reports, ms. */
+/** Maximum age in ms of an event that counts as a sign of life, and minimum interval of such reports. */
 const SIGN_MS = 1_000
 const SIGNS_MAX = 256
 
@@ -29,9 +29,9 @@ export interface ReplicationOptions {
   session: Session
   clock: Clock
   logger: Logger
-  /** Node id of this node, new at each start: the origin of its events. */
+  /** Id of this node, new at each start; the origin of its events. */
   nodeId: string
-  /** Events of this node between two indices were dropped. */
+  /** Called when events of this node between two indices were dropped. */
   dropped: (gap: Gap) => void
 }
 
@@ -88,7 +88,7 @@ export function startReplication (
       updateSession()
       push({ type: 'tick' })
     }),
-    // On stop: sends entries that wait for a common message.
+    // The last tick sends entries that still wait to share a message.
     () => { push({ type: 'tick' }) },
     () => { channel.close() },
     waking.cancel
@@ -154,7 +154,7 @@ function unbroken (base: Position, entries: readonly Entry[]): Entry[] {
 }
 
 /**
- * Resolves when the store's queue is written, or after 2 s; null if it is short. Without this, a node that
+ * Resolves when the store's queue is written, or after 2 s; null if it is short. Otherwise a node that
  * catches up would request entries faster than its disk writes them.
  */
 export function waitForQueue (store: Pick<EventStore, 'status' | 'flushed'>,
@@ -182,9 +182,9 @@ function reportLife (
     const { origin, at } = change.entry
     const now = clock.mono()
     if (origin === self || now - (reported.get(origin) ?? -Infinity) < SIGN_MS) return
-    // Compares the clocks of two machines: if they differ, only heartbeats count.
+    // The two times are of different machines; if their clocks differ, only heartbeats count.
     if (!(Math.abs(clock.now() - Date.parse(at)) < SIGN_MS)) return
-    // Node ids change with each start.
+    // Node ids change with each start, so drop old ones when the map is full.
     if (reported.size >= SIGNS_MAX) reported.clear()
     reported.set(origin, now)
     cluster.lives(origin)

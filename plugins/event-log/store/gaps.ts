@@ -4,7 +4,7 @@ export type Range = readonly [from: number, to: number]
 /** Indices from `from` to `to`, both inclusive, of which `count` were events; 0 if they were not counted. */
 export interface Gap { readonly from: number, readonly to: number, readonly count: number }
 
-/** Maximum ranges in a list; beyond this the oldest are merged into one. */
+/** Maximum ranges in a list; beyond it, the oldest are merged into one. */
 const RANGES_MAX = 1000
 
 /** Sorts ranges and merges those that touch or overlap. */
@@ -57,10 +57,10 @@ export class PendingGaps {
     else this.#runs.push({ from, to, count })
   }
 
-  /** The log was cut after `after`. */
+  /** Forgets events after index `after`, because the log was cut there. */
   cut (after: number): void { this.#keep(0, after) }
 
-  /** Everything up to that index turned out to be on disk. */
+  /** Forgets events up to that index, because they turned out to be on disk. */
   found (upTo: number): void { this.#keep(upTo + 1, Infinity) }
 
   /** Removes the runs that begin up to this index and returns them as one gap, or null. */

@@ -13,10 +13,10 @@ import type { OpenDb } from './sqlite-driver.js'
 import type { EventStore } from './store.js'
 import type { Damaged, StoreOptions } from './types.js'
 
-/** Entries in memory beside a store: enough for most requests; more would burden the garbage collector. */
+/** Maximum entries in memory beside a store: enough for most requests, without burdening the GC. */
 const RING_STORED = 1_000
 
-/** Entries as JSON for sending: memory serves two seconds of lag at 10,000 events a second. */
+/** Maximum entries kept as JSON for followers, enough for two seconds of lag at 10,000 events/s. */
 const RING_TEXTS = 20_000
 
 export interface StoreParts {
@@ -38,7 +38,7 @@ async function freeBytes (folder: string): Promise<number | null> {
   return await statfs(folder).then(({ bavail, bsize }) => bavail * bsize, () => null)
 }
 
-/** A store that saves nothing, for a node that cannot store: the newest events are in memory only. */
+/** A store that saves nothing, for a node without a usable store; only memory has the newest events. */
 export function memoryStore (): EventStore {
   return {
     reserved: 0,
@@ -66,7 +66,7 @@ export interface OpeningOptions {
   readonly counting: (why: string | null) => void
 }
 
-/** The log in memory with the store behind it: filled from the store, and then saved to it. */
+/** Opens the store, fills the in-memory log from it, and then saves each change of the log. */
 export async function openLog (options: OpeningOptions): Promise<{ log: EventLog, store: EventStore }> {
   const { parts, home, logger, unavailable } = options
   const { store, newest } = await startStore(parts, {
@@ -96,7 +96,7 @@ export async function openLog (options: OpeningOptions): Promise<{ log: EventLog
   return { log, store }
 }
 
-/** Opens the store and reads the newest entries. Rejects without SQLite, and on a slow disk. */
+/** Opens the store and reads the newest entries. Rejects if SQLite is missing or the disk is slow. */
 async function startStore (
   { load, freeBytes, limits }: StoreParts, options: Omit<StoreOptions, 'openDb' | 'freeBytes' | 'limits'>
 ): Promise<{ store: EventStore, newest: Entry[] }> {

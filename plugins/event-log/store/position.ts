@@ -12,7 +12,7 @@ export interface Position {
   readonly missing: Gap | null
 }
 
-/** Fixed size of the file, bytes. */
+/** Fixed size of the file in bytes. */
 const BYTES = 256
 
 /** A small file that is overwritten in place, which works on a full disk too. */
@@ -39,7 +39,7 @@ export class PositionFile {
     return { reserved: 0, missing: null }
   }
 
-  /** Writes changes. Logs the first failure; the next call tries again. */
+  /** Writes the position if it changed. Logs the first failure; the next call tries again. */
   async keep (position: Position): Promise<void> {
     if (isDeepStrictEqual(position, this.#written)) return
     try {

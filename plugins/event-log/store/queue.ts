@@ -5,18 +5,18 @@ import type { Snapshot } from './types.js'
 export interface Row {
   readonly ms: number
   readonly idx: number
-  /** Indices up to this one that are not on disk by then are missing. */
+  /** Indices up to this one that are not on disk before this row are missing. */
   readonly prev: number
   /** A JSON array of time, kind and entry, for SQLite's JSON functions. */
   readonly text: string
 }
 
-/** Operations of the writer, in this order. */
+/** Operations for the writer, which executes them in queue order. */
 export type Op =
   | { readonly type: 'append', readonly row: Row }
   | { readonly type: 'snapshot', readonly snapshot: Snapshot }
   | { readonly type: 'cut', readonly after: number }
-  /** A caller waits until everything before is done. */
+  /** Resolves when all operations before it are done. */
   | { readonly type: 'mark', readonly resolve: () => void }
 
 /** The row of an entry. `json`: the entry as JSON, if available; `lost`: newest lost index. */

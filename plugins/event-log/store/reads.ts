@@ -11,7 +11,7 @@ export class SlowDiskError extends Error {
 /** Maximum entries in one page. */
 const PAGE_ROWS = 1000
 
-/** Rows to parse before yielding to other work. */
+/** Number of rows to parse before yielding to the event loop. */
 const BATCH = 100
 
 export interface ReadsOptions {
@@ -23,12 +23,12 @@ export interface ReadsOptions {
 
 /**
  * Reads the files through separate connections, one statement at a time: a hung disk blocks one thread, and
- * further reads are refused at once.
+ * further reads are refused immediately.
  */
 export class Reads {
   readonly #options: ReadsOptions
   #last: Promise<unknown> = Promise.resolve()
-  /** A statement exceeded its deadline and has not returned. */
+  /** True while a statement that exceeded its deadline has not returned. */
   #stuck = false
   #running: Db | null = null
 
@@ -68,7 +68,7 @@ export class Reads {
     })
   }
 
-  /** Resolves when the current read has ended; at once if it is stuck. */
+  /** Resolves when the current read has ended, or immediately if that read is stuck. */
   async done (): Promise<void> {
     if (!this.#stuck) await this.#last
   }

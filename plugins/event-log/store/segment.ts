@@ -22,7 +22,7 @@ const SCHEMA = [
   'CREATE INDEX IF NOT EXISTS snap_idx ON snap(idx)',
   'CREATE INDEX IF NOT EXISTS snap_at ON snap(at)',
   'CREATE TABLE IF NOT EXISTS gap(lo INTEGER PRIMARY KEY, hi INTEGER, count INTEGER)',
-  // Always empty. Earlier versions delete a file without this table as unfinished.
+  // Always empty; earlier versions delete a file without this table as unfinished.
   'CREATE TABLE IF NOT EXISTS replaced(name TEXT PRIMARY KEY)'
 ]
 
@@ -33,7 +33,7 @@ const INSERT_ROWS = 'INSERT OR IGNORE INTO ev SELECT ' +
   ['$[2].idx', '$[0]', '$[2].sid', '$[2].origin', '$[1]', '$[2]']
     .map((path) => `json_extract(value, '${path}')`).join(', ') + ' FROM json_each(?)'
 
-/** `prev` is that of the first entry, whose body may be damaged. */
+/** `prev` is the first entry's, or its index minus 1 if that entry's body is damaged. */
 const CONTENTS = 'SELECT (SELECT min(idx) FROM ev) AS lo, (SELECT max(idx) FROM ev) AS hi, ' +
   '(SELECT count(*) FROM ev) AS count, (SELECT max(at) FROM ev) AS at, (SELECT CASE WHEN json_valid(body) ' +
   "THEN json_extract(body, '$.prev') ELSE idx - 1 END FROM ev ORDER BY idx LIMIT 1) AS prev"
@@ -44,7 +44,7 @@ export interface Contents {
   entries: Range | null
   prev: number
   count: number
-  /** Newest time of an entry, ms. */
+  /** Newest time of an entry, in ms since 1970. */
   newestMs: number
   /** Missing indices that the entries reveal. */
   gaps: Range[]
@@ -93,7 +93,7 @@ export async function writeGroup (db: Db, { rows, gaps, snapshots }: Group): Pro
   const insert = async (): Promise<void> => {
     if (rows.length > 0) await db.run(INSERT_ROWS, [`[${rows.map(({ text }) => text).join(',')}]`])
   }
-  // A single statement is a transaction; BEGIN and COMMIT would take two more turns of a busy event loop.
+  // A single statement is a transaction already; BEGIN and COMMIT would add two turns of the event loop.
   if (gaps.length + snapshots.length === 0) return await insert()
   await inTransaction(db, async () => {
     await insert()

@@ -16,7 +16,7 @@ import type { Damaged, Snapshot } from './types.js'
 
 export interface LogFile extends Contents {
   readonly path: string
-  /** The number in its name: a lower bound of its indices. */
+  /** The number in the file's name, a lower bound of its indices. */
   readonly first: number
   bytes: number
 }
@@ -31,9 +31,9 @@ export interface LogFilesOptions {
   readonly folder: string
   readonly openDb: OpenDb
   readonly limits: StoreLimits
-  /** Wall time, ms: part of the name of a damaged file that is set aside. */
+  /** Wall time in ms, used in the name of a damaged file that is set aside. */
   readonly now: () => number
-  /** Resolves when no read is in progress: SQLite changes a file's journal only without readers. */
+  /** Resolves when no read is in progress, because SQLite changes a file's journal only without readers. */
   readonly readsDone: () => Promise<void>
   readonly onDamaged: (damaged: Damaged) => void
 }
@@ -60,7 +60,7 @@ export class LogFiles {
 
   get bytes (): number { return this.list.reduce((sum, { bytes }) => sum + bytes, 0) }
 
-  /** Indices below the newest that are in no file. */
+  /** Missing indices: those below the newest that are in no file. */
   get gaps (): Range[] {
     const ranges: Range[] = []
     let tail = 0
@@ -196,7 +196,7 @@ export class LogFiles {
     this.list.splice(this.list.indexOf(file), 1)
   }
 
-  /** Sets aside the error's file, else the one in use. False if there is none, or it cannot be moved. */
+  /** Sets aside the error's file, or the active one. False if there is no such file or moving it fails. */
   async setAside (error: DbError): Promise<boolean> {
     const path = error.path ?? this.#active?.file.path
     const file = this.list.find((one) => one.path === path)

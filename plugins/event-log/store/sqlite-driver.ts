@@ -1,4 +1,4 @@
-/** The used part of the package sqlite3, which is optional: its own types may be missing. */
+/** The part of the package sqlite3 that svc uses; its own types may be missing, as it is optional. */
 interface Database {
   serialize (): void
   run (sql: string, values: readonly SqlValue[], done: Done<undefined>): void
@@ -32,7 +32,7 @@ export type OpenDb = (path: string, make: boolean) => Promise<Db>
 export class DbError extends Error {
   override readonly name = 'DbError'
   readonly code: string
-  /** The file; null if unknown. */
+  /** Path of the database file; null if unknown. */
   readonly path: string | null
 
   constructor (message: string, code: string, path: string | null = null) {
@@ -46,7 +46,7 @@ export class DbError extends Error {
 
 /** Loads the package sqlite3. Rejects if it is not installed or has no build for this machine. */
 export async function loadSqlite (): Promise<OpenDb> {
-  // Not a literal, because the compiler would then require the package.
+  // Not a literal type, because the compiler would then require the package.
   const name: string = 'sqlite3'
   const { default: sqlite } = await import(name) as { default: Sqlite }
   return async (path, make) => {

@@ -22,7 +22,7 @@ export async function openStore (options: StoreOptions): Promise<EventStore> {
 
 export type EventStore = Pick<Store, Exclude<keyof Store, 'open'>>
 
-/** The log on disk. `append`, `cut` and `record` return at once; a writer works in order. */
+/** The log on disk. `append`, `cut` and `record` return immediately; a writer executes them in order. */
 class Store {
   /** No index up to this one may be assigned again: it may have been assigned just before a crash. */
   reserved = 0
@@ -32,25 +32,25 @@ class Store {
   readonly #reads: Reads
   readonly #queue = new WriteQueue()
   #mode: 'normal' | 'counting-only' = 'normal'
-  /** Newest accepted index, written or not. */
+  /** Newest accepted index, on disk or not. */
   #tail = 0
   #counted = 0
   #dropped = 0
   /** Counted or dropped events, reported with the next write after them. */
   readonly #missed = new PendingGaps()
-  /** Events that were not written before the start, until it is known whether other nodes send them. */
+  /** Events missing on disk at the start, until it is known whether other nodes send them again. */
   #lost: Gap | null = null
-  /** End of the chain of operations on the files. */
+  /** Promise of the last queued operation on the files. */
   #turn: Promise<unknown> = Promise.resolve()
   #writing = false
   #cancelGroup: (() => void) | null = null
   #cancelCheck: (() => void) | null = null
-  /** Time since which free space suffices while writing is off, monotonic ms. */
+  /** Monotonic time in ms since which free space has sufficed while writing is off. */
   #spaceSince: number | null = null
   #written = 0
-  /** Some files were unreadable at the start. */
+  /** True if some files were unreadable at the start. */
   #unread = false
-  /** Damaged files since the last successful write. */
+  /** Number of damaged files since the last successful write. */
   #damages = 0
 
   constructor (options: StoreOptions) {
@@ -73,14 +73,14 @@ class Store {
     const damage = files.damagedFrom === null ? null
       : { from: files.damagedFrom, to: this.reserved, count: 0 }
     this.#lost = [missing, damage].find((gap) => gap !== null && gap.to > files.tail) ?? null
-    // Allocates the file while there is disk space.
+    // Writes the position file early, which allocates it while there is disk space.
     await this.#savePosition(0)
     const free = await this.#options.freeBytes()
     if (failure !== null) this.#stop(failure)
     else this.#stopBelowFloor(free)
   }
 
-  /** Appends entries after all earlier ones; `texts`: their JSON, if available. */
+  /** Queues entries with indices above all earlier ones; `texts` is their JSON, if available. */
   append (entries: readonly Entry[], texts?: readonly string[]): void {
     for (const [i, entry] of entries.entries()) this.#accept(entry, texts?.[i])
     this.#wake()
@@ -110,7 +110,7 @@ class Store {
   }
 
   /**
-   * The first entry at or after the lost ones shows whether they return. Returns the last lost index, or 0.
+   * Decides from an entry at or after the lost events whether they return. Returns the last lost index, or 0.
    */
   #resolveLost ({ idx, prev }: Entry): number {
     const lost = this.#lost
@@ -164,7 +164,7 @@ class Store {
     return await this.#withRepair(() => this.#reads.snapshot(at, this.#queue.top))
   }
 
-  /** Reads, and retries after a file was deleted or proved damaged. */
+  /** Retries a read after its file was deleted, or was damaged and set aside. */
   async #withRepair<T> (read: () => Promise<T>): Promise<T> {
     try {
       return await read()
@@ -174,12 +174,12 @@ class Store {
     }
   }
 
-  /** Sets a damaged file aside. False if that does not help. */
+  /** Sets a damaged file aside. Returns whether a retry may succeed. */
   async #repair (error: DbError): Promise<boolean> {
     const isGone = (): boolean =>
       error.path !== null && !this.#files.list.some(({ path }) => path === error.path)
     if (isGone()) return true
-    // Another read may have found it first.
+    // Another read may have found the damage first.
     return error.corrupt && await this.#exclusive(async () =>
       isGone() || (this.#mode === 'normal' && await this.#files.setAside(error)))
   }
@@ -254,7 +254,7 @@ class Store {
     })
   }
 
-  /** Writes all groups up to the next space check: single ones would lag on a busy event loop. */
+  /** Writes all groups up to the next space check, because one per turn would lag on a busy event loop. */
   async #writeGroup (): Promise<void> {
     const { limits: { checkEntries, groupBytes }, freeBytes } = this.#options
     const ops = this.#queue.next(checkEntries - this.#written % checkEntries, groupBytes)
@@ -300,7 +300,7 @@ class Store {
     }
   }
 
-  /** Stops writing: from here on events are counted. Inference and cluster control continue. */
+  /** Stops writing, so that events are only counted. Inference and cluster control continue. */
   #stop (why: string): void {
     const { logger, folder } = this.#options
     this.#mode = 'counting-only'

@@ -9,14 +9,14 @@ export interface Snapshot {
   /** Time of the snapshot, ms since 1970. */
   readonly at: number
   readonly sid: string
-  /** `minute`, or the kind of the event that triggered it. */
+  /** `minute`, or the kind of the event that triggered the snapshot. */
   readonly cause: string
   readonly body: string
 }
 
 export type IndexOrTime = { readonly idx: number } | { readonly ms: number }
 
-/** Selects a page of the store. Entries are in order of index. */
+/** Selects a page of stored entries, in index order. */
 export interface StoreQuery {
   /** Only entries with an index above this one. */
   readonly after: number
@@ -28,7 +28,7 @@ export interface StoreQuery {
   readonly origins?: readonly string[]
   /** Only events at or after this time, ms since 1970. */
   readonly sinceMs?: number
-  /** The last `limit` entries that match (in rising order). */
+  /** True for the last `limit` matching entries, still in rising index order. */
   readonly newest?: boolean
 }
 
@@ -55,7 +55,7 @@ export interface Damaged {
 }
 
 export interface StoreOptions {
-  /** Created if missing. Only this process may use it, which the lock of the home ensures. */
+  /** Created if missing. The home's lock ensures that only this process uses the folder. */
   readonly folder: string
   readonly clock: Clock
   readonly logger: Logger
@@ -63,10 +63,10 @@ export interface StoreOptions {
   readonly openDb: OpenDb
   /** Free bytes on the volume of the folder; null if unknown. */
   readonly freeBytes: () => Promise<number | null>
-  /** These events were counted or dropped, and not written; writing continues. */
+  /** Called when events were counted or dropped instead of written; later events are written again. */
   readonly onGap: (gap: Gap) => void
-  /** The mode changed; also called at each disk check while events are counted. */
+  /** Called when the mode changes, and at each disk check while events are only counted. */
   readonly onMode: (status: StoreStatus) => void
-  /** A damaged file was set aside; also called while the store opens. */
+  /** Called when a damaged file was set aside, possibly while the store opens. */
   readonly onDamaged: (damaged: Damaged) => void
 }

@@ -13,7 +13,7 @@ import type { Test } from 'tap'
 import type { Input, Outgoing, Search } from '../replication/messages.js'
 import type { EventStore } from '../store/store.js'
 
-/** Number of events while a node is away, and number in memory. */
+/** Number of events while a node is away, and maximum number in memory. */
 const EVENTS = full ? 100_000 : 6_000
 const RING = full ? 10_000 : 500
 const ALL = ['a', 'b', 'c']
@@ -36,7 +36,7 @@ class Cluster {
     this.folder = tempFolder(t)
   }
 
-  /** Starts a process under this id, with its earlier store. `stores`: false for one without SQLite. */
+  /** Starts a node with its earlier store; `stores` is false for a node without SQLite. */
   async start (id: string, stores = true): Promise<void> {
     const store = stores ? (await openRig(this.#t, join(this.folder, id))).store : memoryStore()
     const log = new EventLog(RING)

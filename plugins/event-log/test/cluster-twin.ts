@@ -9,7 +9,7 @@ export interface TwinNode {
   log: EventLog
   machine: Replication
   reader: Reader
-  /** Ids of the events that its reader got, in order. */
+  /** Ids of the events that the node's reader got, in order. */
   read: string[]
   /** Indices of the events that were sent with an id. */
   rising: number[]
@@ -27,7 +27,7 @@ export class ClusterTwin {
   readonly full = new Set<string>()
   /** Nodes whose acknowledgements are lost. */
   readonly mute = new Set<string>()
-  /** Delays of the copies of a message, ms: [] loses it, two repeat it. */
+  /** Delays in ms of the copies of a message; [] loses the message, two delays duplicate it. */
   fate: () => number[] = () => [1]
   readonly stored = new Map<string, Find>()
   #looking: { id: string, search: Search, find: Find }[] = []
@@ -43,7 +43,7 @@ export class ClusterTwin {
     for (const id of ids) this.start(id, make())
   }
 
-  /** A fresh process under this id. */
+  /** Starts a fresh process of the node. */
   start (id: string, log = new EventLog()): TwinNode {
     const machine = new Replication(log, {
       send: (to, message) => {
@@ -51,7 +51,7 @@ export class ClusterTwin {
         if (!isFull) this.#post(id, to, message)
         return !isFull
       },
-      // The answer comes later, as from a disk.
+      // The search result arrives later, as from a disk.
       find: (search) => {
         const find = this.stored.get(id) ?? (() => ({ base: null, entries: [] }))
         this.#looking.push({ id, search, find })
@@ -87,7 +87,7 @@ export class ClusterTwin {
     this.step(b, { type, peer: a })
   }
 
-  /** `master` leads a session with these nodes. */
+  /** Starts a session of these nodes that `master` leads. */
   elect (sid: string, master: string, among: readonly string[]): void {
     for (const id of among) this.step(id, { type: 'session', sid, isMaster: id === master, master })
   }

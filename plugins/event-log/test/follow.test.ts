@@ -12,7 +12,7 @@ interface Followed {
   head: Response
   text (): string
   ids (): string[]
-  /** Waits for the event with this id, after the previous one that was waited for. */
+  /** Waits for the event with this id, searching after the event of the previous call. */
   untilId (id: number): Promise<void>
   until (wanted: RegExp): Promise<void>
   close (): void
@@ -204,7 +204,7 @@ t.test('after a split the stream has what the other side had, and nothing twice'
   rig.happen('NodeJoined', { nodeId: 'mine' })
   rig.happen('NodeJoined', { nodeId: 'mine too' })
   await stream.until(/id: 4\n/)
-  // The other side has continued, and wins.
+  // The peer's log has continued in the meantime, and the peer becomes master.
   rig.peer('other', true)
   rig.session('s2', 'other')
   const want = rig.sent.findLast(({ message }) => (message as { type: string }).type === 'want')!

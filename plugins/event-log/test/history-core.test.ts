@@ -124,13 +124,13 @@ async function shake ({ c, instances }: Recorded, random: () => number): Promise
   return what
 }
 
-/** A node's own record: its part, and its newest event. */
+/** What a node knew at one moment: its cluster part, and the index of its newest event. */
 interface Point { part: ClusterPart, idx: number }
 
-/** Number of changes, and time for each to settle, ms. */
+/** Number of random changes, and time in ms for each to settle. */
 const STEPS = 14
 const SETTLE_MS = 8_000
-/** A snapshot may contain newer events than its index: this many are applied again. */
+/** Number of events applied twice, because a snapshot may contain events newer than its index. */
 const AGAIN = 4
 
 for (const seed of [1, 2, 4]) {

@@ -71,7 +71,7 @@ export function stateWith (
   }
 }
 
-/** An instance as in a state. */
+/** An instance as GET /state returns it, on these nodes. */
 export function instanceOn (instanceId: string, ...nodeIds: string[]): object {
   const nodeToRunner = Object.fromEntries(nodeIds.map((id) => [id, `${instanceId}-${id}`]))
   const shardAssignments = { modelId: 'acme/x', runnerToShard: {}, nodeToRunner }
@@ -85,7 +85,7 @@ export interface HistoryRig {
   clock: ManualClock
   /** The node's current state; null makes reading it fail. */
   state: Record<string, unknown> | null
-  /** Duration of such a read, ms. */
+  /** Duration of a read of the state in ms. */
   readMs: number
   inStep: boolean
   isMaster: boolean
@@ -99,7 +99,7 @@ export interface HistoryRig {
 
 export interface RigOptions {
   log?: EventLog
-  /** False: events cannot be stored. */
+  /** False if events cannot be stored. */
   stored?: boolean
   disk?: EventStore
   clock?: ManualClock

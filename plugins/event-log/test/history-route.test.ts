@@ -11,7 +11,7 @@ import type { StateAt } from '../history/lookup.js'
 
 interface Failure { error: { reason: string, message: string, details: Record<string, unknown> } }
 
-/** The plugin with a state from the test; the `inference` part has been off since then. */
+/** Starts the plugin with a state from the test. */
 async function begin (
   t: Parameters<typeof startLog>[0], allow?: readonly string[]
 ): Promise<LogRig & { at (moment: string, status?: number): Promise<StateAt & Failure> }> {

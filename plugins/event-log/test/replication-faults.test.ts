@@ -13,7 +13,7 @@ type Move =
   /** Each side gets a master; a current master may keep its session. */
   | { do: 'elect', picks: readonly number[], keep: boolean }
   | { do: 'weather', bad: boolean }
-  /** A message to one node is lost: it does not learn of the election. */
+  /** One node does not learn of the election, because the message to it is lost. */
   | { do: 'lose', at: number }
 
 const what = <T extends string>(name: T): fc.Arbitrary<T> => fc.constant(name)

@@ -21,7 +21,7 @@ async function pass (clock: ManualClock, seconds: number): Promise<void> {
   }
 }
 
-/** Databases in which the test controls one kind of statement. */
+/** Opens databases in which the test can delay or fail chosen statements. */
 function disturbed (affect: (sql: string) => Promise<void>): OpenDb {
   return async (path, make) => {
     const db = await openDb(path, make)

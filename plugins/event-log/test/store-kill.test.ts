@@ -21,7 +21,7 @@ async function appendAndDie (
   let kill: NodeJS.Timeout | undefined
   child.stdout.on('data', (part: Buffer) => {
     text += String(part)
-    // Its first entry is on disk: from here on it may be killed at any time.
+    // The appender's first group is on disk, so from here on it may be killed at any time.
     if (text.includes('acked')) kill ??= setTimeout(() => { child.kill('SIGKILL') }, ms)
   })
   await once(child, 'close')
@@ -29,7 +29,7 @@ async function appendAndDie (
   return { acked: Number([...text.matchAll(/^acked (\d+)$/gm)].at(-1)![1]), reserved: reserved! }
 }
 
-/** Kills it `count` times, and checks each time that every acknowledged entry is there, in order. */
+/** Kills the appender `count` times; after each kill, all acknowledged entries must be stored in order. */
 async function rounds (t: Test, count: number, limits: Partial<StoreLimits>, whole: boolean): Promise<void> {
   const folder = tempFolder(t)
   const mostMs = 300

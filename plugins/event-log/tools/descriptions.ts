@@ -6,7 +6,7 @@ const NODE_ID = /\b[a-z2-7]{26}\b/g
 export type Payload = Readonly<Record<string, unknown>>
 export type NameOf = (nodeId: string) => string
 
-/** Importance of an event: lower is more important. */
+/** Ranks of event importance; a lower rank is more important. */
 const [LOST, DECIDED, CAME, PLACED, KEPT, STEP] = [0, 1, 2, 3, 4, 5]
 
 /** Descriptions of events, with placeholders for their fields. */
@@ -78,7 +78,7 @@ export function nodesIn (payload: Payload): string[] {
 /** Importance of an event; a failed runner matters more than a state change. */
 export function rankOf (kind: string, { status, reason }: Payload): number {
   if (kind === 'RunnerStatusUpdated' && statusOf(status) === 'RunnerFailed') return LOST
-  // An instance of the first placement has not lost a node.
+  // An instance that waits for its first placement (`autoplace`) has not lost a node.
   if (kind === 'InstanceWaiting' && reason === 'autoplace') return PLACED
   return EVENTS[kind]?.[0] ?? KEPT
 }

@@ -8,12 +8,12 @@ import { nodesIn, rankOf, describeEvent } from './descriptions.js'
 import type { NameOf, Payload } from './descriptions.js'
 
 const LAST_MS = 3_600_000
-/** Events per page, and maximum pages. */
+/** Maximum events per page, and maximum number of pages. */
 const PAGE = 1000
 const PAGES_MOST = 5
-/** Maximum clock difference between nodes, ms: events are in the order of the log. */
+/** Maximum clock difference in ms between nodes; events are in log order, not in time order. */
 const SKEW_MS = 60_000
-/** More events of a kind about the same subject become one fact. */
+/** Above this number, events of a kind about the same subject are shown as one fact. */
 const ALIKE_MOST = 3
 const FACTS_MOST = 40
 
@@ -104,7 +104,7 @@ function missingIn (
 function toHappened ({ idx, at, event }: EventsPage['events'][number]): Happened {
   const [kind = '', fields = {}] = Object.entries(event)[0] ?? []
   const payload = fields as Payload
-  // The event of a request has no field for its model; the node's error message names it.
+  // A request's event has no model field, but the node's error message names the model.
   const modelId = payload['modelId'] ??
     /^The task of (\S{3,193}) failed with /.exec(String(payload['errorMessage']))?.[1]
   const withModel = modelId === undefined ? payload : { ...payload, modelId }
@@ -126,7 +126,7 @@ function factsOf (events: readonly Happened[], nameOf: NameOf, nowMs: number): F
   const groups = new Map<string, Happened[]>()
   for (const one of events) {
     const { kind, payload } = one
-    // The SessionChanged event before it says the same.
+    // The preceding SessionChanged event says the same.
     if (kind === 'MasterElected' && sessions.has(payload['sessionId'])) continue
     const subject = payload['modelId'] ?? payload['nodeId'] ?? payload['masterNodeId'] ?? ''
     const key = `${rankOf(kind, payload)} ${kind} ${String(subject)}`

@@ -2,7 +2,7 @@ import { quoted } from '../../../kernel/cli/index.js'
 import type { ClusterState, ToolReads } from '../../../kernel/cli/index.js'
 import type { NameOf } from './descriptions.js'
 
-/** Maximum recorded states that are searched for the names of restarted nodes. */
+/** Maximum number of recorded states searched for the names of restarted nodes. */
 const EARLIER_MOST = 6
 
 export interface NodeUse { readonly nodeId: string, readonly at: string }

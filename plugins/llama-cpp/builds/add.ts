@@ -19,7 +19,7 @@ export const ENGINE = 'llama.cpp'
 const SERVER = 'llama-server'
 const PROGRAMS = [SERVER, 'rpc-server', 'ggml-rpc-server']
 const LIBRARY = /\.(so(\.\d+)*|dylib|metal)$/
-/** Disk space for an archive and its content, as a multiple of the archive's size; 2.6 has been measured. */
+/** Disk space required, as a multiple of the archive's size; archive and content measured 2.6 times. */
 const GROWTH = 5
 
 export interface AddParts extends Source {
@@ -28,18 +28,18 @@ export interface AddParts extends Source {
   nvidia: boolean
   tag?: string | undefined
   backend?: string | undefined
-  /** Instead of a release: a server, its folder, or archives, first the one with the programs. */
+  /** Local files to install instead of a release: a server, its folder, or archives (programs first). */
   files: readonly string[]
-  /** SHA-256 of those archives, in the same order. */
+  /** SHA-256 of the archives in `files`, in the same order. */
   sha256: readonly string[]
-  /** Environment of the trial run. */
+  /** Environment in which the new server is tried. */
   env: Readonly<Record<string, string | undefined>>
   now (): Date
   free? (folder: string): Promise<number>
   progress (name: string, bytes: number, total: number): void
 }
 
-/** `added` is false for a build that existed and is now the selected one. */
+/** `added` is false if the build was already installed and is now only selected. */
 export interface Added { build: Build, added: boolean }
 
 /** Installs a build, or selects an installed one. @throws BuildError */
@@ -80,7 +80,7 @@ export async function addBuild (parts: AddParts): Promise<Added> {
   }
 }
 
-/** The options, else the pinned release and this machine's usual backend. */
+/** Tag and backend from the options, else the pinned release and this machine's usual backend. */
 function wanted (
   { tag = KNOWN_TAG, backend, machine, nvidia }: AddParts
 ): { tag: string, backend: BuildBackend } {
@@ -102,7 +102,7 @@ async function pinnedAssets (parts: AddParts, tag: string, backend: BuildBackend
     .map((asset, i) => verifiedAsset(asset, sha256[i]))
 }
 
-/** The server at a path or in that folder; undefined for an archive. @throws BuildError */
+/** The server at a path, or in the folder at that path; undefined for an archive. @throws BuildError */
 async function serverAt (path = ''): Promise<string | undefined> {
   const found = await stat(path).catch(() => undefined)
   if (found?.isDirectory() !== true) return found === undefined || /\.t?gz$/.test(path) ? undefined : path
@@ -119,7 +119,7 @@ async function readFromServer (server: string, parts: AddParts): Promise<ReturnT
   return wanted({ ...parts, tag: parts.tag ?? tag, backend: parts.backend ?? has })
 }
 
-/** Copies a server with its programs and libraries; the folder may contain other files. */
+/** Copies a server with llama.cpp's other programs and libraries, but no other files from its folder. */
 async function copyServer (server: string, folder: string): Promise<string> {
   for (const name of await readdir(dirname(server))) {
     if (!PROGRAMS.includes(name) && !LIBRARY.test(name)) continue
@@ -129,7 +129,7 @@ async function copyServer (server: string, folder: string): Promise<string> {
   return await makeExecutable(folder)
 }
 
-/** Some archives lack the executable bits. */
+/** Sets the executable bits, which some archives lack; returns the folder. */
 async function makeExecutable (folder: string): Promise<string> {
   for (const name of PROGRAMS) await chmod(join(folder, name), 0o755).catch(() => {})
   await chmod(folder, 0o755)
@@ -210,8 +210,8 @@ async function freeBytes (folder: string): Promise<number> {
 }
 
 /**
- * Unpacks the archives into one folder: the programs, and beside them the files of the others. @throws
- * BuildError
+ * Unpacks the archives into one folder, so that the libraries are beside the programs.
+ * @throws BuildError
  */
 async function unpackAll (
   files: readonly string[], work: AddFolder, { signal }: AddParts
@@ -248,12 +248,12 @@ async function probeServer (
     const short = said.replace(/\s+/g, ' ').trim().slice(0, 300)
     throw new BuildError(`this build does not start on this machine: ${short}`)
   })
-  // Old builds do not have this option.
+  // Old builds do not have --list-devices.
   const devices = await run('--list-devices').catch(() => '')
   return { version, devices: readDevices(devices) ?? [] }
 }
 
-/** Renames the folder to the build's name; false if another add was faster. @throws BuildError */
+/** Renames the folder to the build's name; false if another process installed it first. @throws BuildError */
 async function moveIntoPlace (folder: string, build: Build, home: string): Promise<boolean> {
   try {
     await rename(folder, build.folder)
@@ -266,7 +266,7 @@ async function moveIntoPlace (folder: string, build: Build, home: string): Promi
   }
 }
 
-/** Removes a build; the rename makes it disappear at once. */
+/** Removes a build; renames it first, so that no process sees a partly deleted build. */
 export async function removeBuild ({ folder, name }: Build): Promise<void> {
   const work = await openWorkplace(dirname(folder))
   try {

@@ -1,4 +1,4 @@
-/** Downloads an archive; resumes a partial file. */
+/** Downloads an archive, and resumes partial downloads. */
 import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
 import { open, rm, stat } from 'node:fs/promises'
@@ -6,7 +6,7 @@ import { BuildError, reasonOf, request } from './release.js'
 import type { PinnedAsset, Source } from './release.js'
 
 export interface DownloadParts extends Omit<Source, 'base'> {
-  /** Receives the number of bytes in the file. */
+  /** Receives the number of bytes downloaded so far, including earlier attempts. */
   onBytes (bytes: number): void
 }
 
@@ -32,7 +32,7 @@ export async function download (asset: PinnedAsset, file: string, parts: Downloa
     'was removed. If that happens again, something on the network path modifies the download')
 }
 
-/** `sha256:` and the hexadecimal digest. */
+/** The SHA-256 of a file, as `sha256:` and hexadecimal digits. */
 export async function digestOf (file: string): Promise<string> {
   const hash = createHash('sha256')
   for await (const bytes of createReadStream(file)) hash.update(bytes as Buffer)
@@ -42,8 +42,8 @@ export async function digestOf (file: string): Promise<string> {
 const sizeOf = async (file: string): Promise<number> => await stat(file).then(({ size }) => size, () => 0)
 
 /**
- * Appends the bytes from `start`, never more than the archive has; starts over if the server ignores the
- * range.
+ * Downloads the bytes from `start` on, never more than the archive's size. Starts over if the server ignores
+ * the Range header.
  */
 async function append (
   { url, size, name }: PinnedAsset, file: string, start: number, { onBytes, ...source }: DownloadParts
@@ -82,7 +82,7 @@ async function write (handle: Awaited<ReturnType<typeof open>>, bytes: Uint8Arra
   }
 }
 
-/** The error of a failed write. */
+/** Converts the error from a failed write. */
 export function diskError (error: unknown): BuildError {
   const { code, message } = error as NodeJS.ErrnoException
   const full = code === 'ENOSPC' || code === 'EDQUOT'

@@ -1,23 +1,23 @@
-/** Temporary files of builds that are being added, and leftovers of adds that were killed. */
+/** Temporary files for builds that are being installed, and leftovers of installations that were killed. */
 import { randomBytes } from 'node:crypto'
 import { mkdir, readdir, rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 
-/** Its name is not a valid build name. */
+/** Folder for temporary files; its name is not a valid build name. */
 const WORK_FOLDER = '.coming'
 
-/** The temporary files of one add; their names are unique. */
+/** The temporary files of one installation; their names are unique. */
 export interface AddFolder {
-  /** The file for an archive; may contain the first bytes from an earlier add. */
+  /** The path for an archive; the file may contain its first bytes from an earlier installation. */
   part (digest: string): Promise<string>
   folder (name: string): Promise<string>
-  /** Removes the temporary files; `keep` leaves partial archives for the next add. */
+  /** Removes the temporary files; `keep` leaves partial archives for the next installation. */
   leave (keep: boolean): Promise<void>
 }
 
 const named = /^(\d+|left)\.[0-9a-f]+(?:-([0-9a-f]{64})\.part|-unpacked)$/
 
-/** Creates a work folder, and removes the leftovers of dead processes except archives. */
+/** Creates a work folder, and removes what dead processes left, except archives. */
 export async function openWorkplace (builds: string): Promise<AddFolder> {
   const all = join(builds, WORK_FOLDER)
   await mkdir(all, { recursive: true, mode: 0o700 })
@@ -33,7 +33,7 @@ export async function openWorkplace (builds: string): Promise<AddFolder> {
       const path = join(all, `${mine}-${hex}.part`)
       parts.set(path, join(all, `left.${id}-${hex}.part`))
       for (const { name, digest: has } of await leftoversIn(all)) {
-        // A rename lets one of several adds have the file; the others start from zero.
+        // The rename gives a partial archive to only one of several processes; the others start from zero.
         if (has === hex && await rename(join(all, name), path).then(() => true, () => false)) break
       }
       return path
@@ -53,7 +53,7 @@ export async function openWorkplace (builds: string): Promise<AddFolder> {
   }
 }
 
-/** Files whose process has ended. */
+/** Temporary files whose process has ended. */
 async function leftoversIn (folder: string): Promise<{ name: string, digest: string | undefined }[]> {
   return (await readdir(folder).catch(() => [])).flatMap((name) => {
     const [, owner, digest] = named.exec(name) ?? []

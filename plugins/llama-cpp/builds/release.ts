@@ -1,4 +1,4 @@
-/** Names, addresses and digests of llama.cpp's releases. */
+/** Names, addresses and digests of llama.cpp releases. */
 import { fetch } from 'undici'
 import type { Dispatcher } from 'undici'
 
@@ -11,12 +11,12 @@ export class BuildError extends Error {
   }
 }
 
-/** The release that svc is tested with (test/llama): the build of llama.cpp 0.5.0. */
+/** The release that svc is tested with (see test/llama); it is the build of llama.cpp 0.5.0. */
 export const KNOWN_TAG = 'b11146'
 const archive = (name: string): string => `llama-${KNOWN_TAG}-bin-${name}.tar.gz`
 /**
- * SHA-256 of its archives, as several public projects recorded them from GitHub: a server must not vouch for
- * its own files.
+ * SHA-256 of KNOWN_TAG's archives, as several public projects recorded them from GitHub. They are pinned
+ * because a server must not vouch for its own files.
  */
 export const PINNED: Record<string, string> = {
   [archive('ubuntu-x64')]: 'c150306eb16b5ab696f76a8bdf810c35fd98a24e82158742e6fa28f420ff8410',
@@ -32,7 +32,7 @@ export const PINNED: Record<string, string> = {
 export const BACKENDS = ['cpu', 'metal', 'vulkan', 'cuda'] as const
 export type BuildBackend = (typeof BACKENDS)[number]
 
-/** Named as in Node's `process`. */
+/** Platform and architecture, named as in Node's `process`. */
 export interface Machine { platform: string, arch: string }
 
 export interface Asset {
@@ -49,8 +49,8 @@ const MOST_JSON_BYTES = 4 * 2 ** 20
 const MOST_BYTES = 4 * 2 ** 30
 
 /**
- * The given backend, or the usual one of the machine. @throws BuildError if there is no build of it for the
- * machine
+ * The given backend, or the machine's usual one. @throws BuildError if llama.cpp has no build with the given
+ * backend for the machine
  */
 export function backendFor (given: string | undefined, machine: Machine, nvidia: boolean): BuildBackend {
   const { platform, arch } = machine
@@ -77,7 +77,7 @@ const ENDING = 'tar\\.gz'
 const OFFICIAL =
   new RegExp(`^llama-(b\\d+)-bin-(ubuntu|macos)-(?:(vulkan|cuda-[\\d.]+)-)?(x64|arm64)\\.${ENDING}$`)
 
-/** Tag and backend in the name of an official archive; null for another name. Pure. */
+/** Reads tag and backend from the name of an official archive; null for any other name. Pure. */
 export function readName (name: string): { tag: string, backend: BuildBackend | undefined } | null {
   const found = OFFICIAL.exec(name)
   if (found === null) return null
@@ -87,8 +87,8 @@ export function readName (name: string): { tag: string, backend: BuildBackend | 
 }
 
 /**
- * The archives of a release that form a build, first the one with the programs. Of several CUDA builds it
- * picks the oldest CUDA version, which runs with the oldest drivers. Pure. @throws BuildError
+ * The archives of a release that form a build, the one with the programs first. If there are several CUDA
+ * builds, picks the oldest CUDA version, which runs with the oldest drivers. Pure. @throws BuildError
  */
 export function assetsFor (
   assets: readonly Asset[], tag: string, { platform, arch }: Machine, backend: BuildBackend
@@ -107,13 +107,13 @@ export function assetsFor (
     throw new BuildError(`release ${tag} of llama.cpp has no build for ${backend} on ${platform}, ${arch}`)
   }
   if (backend !== 'cuda') return [main]
-  // CUDA's libraries, which belong beside the programs.
+  // The archive with CUDA's libraries, which must be beside the programs.
   const libraries = assets.find(({ name }) => name === `cudart-${main.name}`)
   if (libraries === undefined) throw new BuildError(`release ${tag} has no cudart-${main.name}`)
   return [main, libraries]
 }
 
-/** Releases for Windows, which svc does not support, and old releases for other systems are ZIP files. */
+/** The error for ZIP archives: builds for Windows, which svc does not support, and old releases. */
 const zip = (what: string): BuildError => new BuildError(`${what} is a ZIP archive. svc reads only the ` +
   '.tar.gz archives of newer releases: use one of those with --build or --from, or unpack ' +
   'the ZIP yourself and set SVC_LLAMA_SERVER_BIN to its llama-server', { wrong: true })
@@ -125,7 +125,7 @@ export function refuseZip (name: string): void {
 
 export interface Source { base: string, signal: AbortSignal, dispatcher: Dispatcher }
 
-/** The archives of a release, from GitHub's API or a mirror of it. @throws BuildError */
+/** Lists the archives of a release from GitHub's API or a mirror. @throws BuildError */
 export async function readRelease ({ base, signal, dispatcher }: Source, tag: string): Promise<Asset[]> {
   const url = `${base.replace(/(?<!\/)\/+$/, '')}/releases/tags/${tag}`
   const headers = { accept: 'application/vnd.github+json' }
@@ -147,12 +147,12 @@ export async function readRelease ({ base, signal, dispatcher }: Source, tag: st
   return readAssets(Buffer.concat(chunks).toString(), url)
 }
 
-/** Parses a release of GitHub's API. Pure. @throws BuildError */
+/** Parses a release from GitHub's API. Pure. @throws BuildError */
 export function readAssets (text: string, url: string): Asset[] {
   let assets: unknown
   try {
     assets = (JSON.parse(text) as { assets?: unknown }).assets
-  } catch { /* said below */ }
+  } catch { /* reported below */ }
   if (!Array.isArray(assets)) throw new BuildError(`${url} is not a release of GitHub's API`)
   return assets.flatMap((asset: Record<string, unknown>) => {
     const { name, browser_download_url: from, size } = asset
@@ -161,7 +161,7 @@ export function readAssets (text: string, url: string): Asset[] {
   })
 }
 
-/** An archive with a trusted digest. @throws BuildError if the digest is unknown or the archive too large */
+/** Adds the trusted digest to an archive. @throws BuildError if it is unknown or the archive too large */
 export function verifiedAsset (asset: Asset, sha256: string | undefined): PinnedAsset {
   const known = sha256 ?? PINNED[asset.name]
   if (known === undefined) {
@@ -181,7 +181,7 @@ export function digestFor (sha256: string): string {
   throw new BuildError(`--sha256 ${sha256}: expected 64 hexadecimal digits`, { wrong: true })
 }
 
-/** A GET that follows redirects. @throws BuildError if the server cannot be reached */
+/** Sends a GET that follows redirects. @throws BuildError if the server cannot be reached */
 export async function request (
   url: string, { signal, dispatcher, headers }: Pick<Source, 'signal' | 'dispatcher'> &
     { headers: Record<string, string> }
@@ -193,7 +193,7 @@ export async function request (
     })
 }
 
-/** The cause behind fetch's message "fetch failed". */
+/** The cause of a fetch error, whose own message is only "fetch failed". */
 export function reasonOf (error: unknown): string {
   const { message, cause } = error as Error
   return cause instanceof Error && cause.message !== '' ? cause.message : message

@@ -7,13 +7,13 @@ import * as tar from 'tar'
 import { diskError } from './download.js'
 import { BuildError } from './release.js'
 
-/** Ten times the number in a release. */
+/** Limit on entries in an archive, ten times the number in a release. */
 const MOST_ENTRIES = 10_000
 const MOST_BYTES = 8 * 2 ** 30
 
 export interface Entry { path: string, type: string, size: number, link?: string | undefined }
 
-/** Checks the entries of one archive, one call per entry; returns the problem or null. Pure. */
+/** Returns a check to call with each entry of one archive; it returns the problem or null. Pure. */
 export function createEntryCheck (): (entry: Entry) => string | null {
   let entries = 0
   let bytes = 0
@@ -25,7 +25,7 @@ export function createEntryCheck (): (entry: Entry) => string | null {
     if (!inside(path)) return `an entry outside its folder: ${path}`
     if (type === 'File' || type === 'OldFile' || type === 'Directory') return null
     if (type !== 'SymbolicLink') return `${path}, which is neither a file, a folder nor a link (${type})`
-    // Libraries are links to file names in the same folder; a link to a bare name cannot leave it.
+    // Allow only links to a bare file name, as libraries have: they cannot lead out of the folder.
     const to = link ?? ''
     return /^[^/\\\0]+$/.test(to) && to !== '..' && to !== '.' ? null
       : `a link to another folder: ${path} to ${to}`
@@ -38,16 +38,16 @@ function inside (path: string): boolean {
   return path.split('/').every((part) => part !== '..') && path !== ''
 }
 
-/** Unpacks a `.tar.gz` into an empty folder, after all entries passed the check. @throws BuildError */
+/** Unpacks a `.tar.gz` into an empty folder after checking all entries. @throws BuildError */
 export async function unpack (file: string, folder: string, signal: AbortSignal): Promise<void> {
   const { problem, links } = await inspect(file, signal)
   if (problem !== null) throw new BuildError(`the archive is refused: it has ${problem}`)
   try {
     await pipeline(createReadStream(file), tar.x({
       cwd: folder, strict: true, preserveOwner: false, noMtime: true, umask: 0o022,
-      // tar refuses a link to a link, as libraries have; created below.
+      // tar refuses links to links, which libraries have, so they are created below.
       filter: (_path, entry) => !('type' in entry) || entry.type !== 'SymbolicLink',
-      // Drop set-user-id and write access for others.
+      // Drop set-user-id bits and write access for group and others.
       onReadEntry: (entry) => { entry.mode = (entry.mode ?? 0o644) & 0o755 }
     }), { signal })
     for (const { path, to } of links) await symlink(to, join(folder, path))
@@ -66,7 +66,7 @@ async function inspect (file: string, signal: AbortSignal): Promise<Inspection> 
   let problem: string | null = null
   const list = tar.t({ strict: true, onReadEntry ({ path, type, size, linkpath: link }) {
     problem ??= problemOf({ path, type, size, link })
-    // Stops decompressing.
+    // A bad entry rejects the archive, so do not decompress the rest.
     if (problem !== null) stop.abort()
     if (type === 'SymbolicLink') links.push({ path, to: link ?? '' })
   } })

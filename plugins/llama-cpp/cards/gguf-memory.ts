@@ -1,32 +1,32 @@
 /**
- * Estimates a model's memory from GGUF headers, mostly from the shapes of tensors, whose names are uniform.
+ * Estimates a model's memory from GGUF headers, mostly from tensor shapes, because tensor names are uniform.
  */
 import type { MemoryFacts } from '../../../kernel/index.js'
 import { isCount } from '../../runners/language/json.js'
 import type { GgufHeader, GgufValue } from './gguf.js'
 
-/** Bytes of a cached key or value, and of a number in a state or an intermediate result. */
+/** Bytes per number in cached keys and values, recurrent states and intermediate results. */
 const VALUE = 2
 const NUMBER = 4
-/** Largest results of a layer that exist at once, and copies of its input. */
+/** How many of a layer's largest results exist simultaneously, and how many copies of its input. */
 const WIDE_RESULTS = 3
 const INPUTS = 6
 /**
- * Families with windowed attention, and the period of the layers that see the whole context: the last one of
- * each period, with a negative number the first, with 0 none. llama.cpp's defaults for files without that
- * metadata.
+ * Model families with windowed attention, and the period of the layers that see the whole context: the last
+ * layer of each period, for a negative number the first, for 0 none. These are llama.cpp's defaults for files
+ * without that metadata.
  */
 const WINDOWED: Readonly<Record<string, number>> = {
   gemma2: 2, gemma3: 6, gemma3n: 5, gemma4: 6, 'gpt-oss': 2, cohere2: 4, cohere2moe: -4, exaone4: 4,
   'exaone-moe': 4, olmo2: 4, afmoe: 4, smallthinker: -4, llama4: 4, plamo3: 8, mellum: 4, laguna: -4,
   mimo2: 0, 'granite-swa': 0, lfm2: 0
 }
-/** Encoders have no cache. */
+/** Matches families of encoder models, which have no KV cache. */
 const ENCODER = /bert|gemma-embedding/
-/** llama.cpp's default for llama4, whose files lack it. */
+/** llama.cpp's attention window for llama4 in tokens, which the files do not specify. */
 const LLAMA4_WINDOW = 8192
 
-/** The maximum of a value per layer, or a single value. */
+/** The maximum over all layers of a metadata value, or the value itself if it is not an array. */
 export const largestOf = (value: GgufValue | undefined): number | undefined => {
   const found = typeof value === 'object' && value !== null ? Math.max(...value.values ?? []) : value
   return isCount(found) ? found : undefined
@@ -36,9 +36,9 @@ type Layer = ReadonlyMap<string, readonly number[]>
 
 interface Model {
   family: string
-  /** A value per layer; null if the key has a single value. */
+  /** A metadata array with one value per layer; null if the key has a single value. */
   list (key: string): readonly number[] | null
-  /** 0 for a missing key. */
+  /** A metadata number, for a layer if given; 0 for a missing key. */
   number (key: string, layer?: number): number
   layers: readonly Layer[]
 }
@@ -64,7 +64,7 @@ function read ({ metadata, tensors }: GgufHeader): Model {
 const has = (layer: Layer, prefix: string): boolean =>
   [...layer.keys()].some((name) => name.startsWith(prefix))
 
-/** Cached values per token of a layer. */
+/** Number of values that a layer caches per token. */
 function keptValues (layer: Layer, { number }: Model, at: number): number {
   const width = (name: string): number => layer.get(name)?.[1] ?? 0
   const [latent, keys, index] = [width('attn_kv_a_mqa'), width('attn_k'), width('indexer.attn_k')]
@@ -77,7 +77,7 @@ function keptValues (layer: Layer, { number }: Model, at: number): number {
     ((number('attention.key_length') || size) + (number('attention.value_length') || size))
 }
 
-/** Numbers in the state of a recurrent layer, per sequence. */
+/** Count of numbers in a recurrent layer's state, per sequence. */
 function stateValues (layer: Layer, { number }: Model): number {
   const convolution = [...layer].filter(([name]) => /^ssm_conv1d|^shortconv\.conv/.test(name))
     .reduce((sum, [, [taps = 1, ...rest]]) => sum + (taps - 1) * rest.reduce((a, b) => a * b, 1), 0)
@@ -98,14 +98,14 @@ function isWindowed ({ family, list, number }: Model, at: number): boolean {
   return usual < 0 ? at % period !== 0 : at % period < period - 1
 }
 
-/** Memory of the context: keys, values and states, bytes. */
+/** Bytes that a context needs for keys, values and recurrent states. */
 export function contextFacts (
   header: GgufHeader, model = read(header)
 ): Omit<MemoryFacts, 'weightBytes'> {
   const { family, number, layers } = model
   const windowTokens = number('attention.sliding_window') || (family === 'llama4' ? LLAMA4_WINDOW : 0)
   const own = layers.length - number('nextn_predict_layers')
-  // The last layers reuse the keys and values of earlier ones.
+  // The last layers reuse the keys and values of earlier layers, so they cache none.
   const keeping = own - (number('attention.shared_kv_layers') || (family === 'gemma3n' ? own - 20 : 0))
   let [tokenValues, windowValues, numbers] = [0, 0, 0]
   layers.slice(0, own).forEach((layer, at) => {
@@ -122,7 +122,7 @@ export function contextFacts (
   }
 }
 
-/** Bytes per token of a batch: the widest results of a layer, and some copies of its input. */
+/** Work memory in bytes per batch token: a layer's widest results and some copies of its input. */
 function batchTokenBytes ({ layers, number }: Model): number {
   const used = number('expert_used_count') || 1
   const widths = layers.flatMap((layer) => [...layer].map(([name, [, width = 0]]) =>
@@ -131,7 +131,7 @@ function batchTokenBytes ({ layers, number }: Model): number {
   return NUMBER * (WIDE_RESULTS * widest + INPUTS * number('embedding_length'))
 }
 
-/** Bytes to process an image: the results of a layer for all its patches. */
+/** Work memory in bytes to process an image: one layer's results for all patches of the image. */
 function visionBytes ({ metadata }: GgufHeader): number {
   const of = (key: string): number => largestOf(metadata.get(`clip.vision.${key}`)) ?? 0
   const patches = Math.floor(of('image_size') / Math.max(1, of('patch_size'))) ** 2
@@ -143,13 +143,13 @@ const wordsOf = ({ metadata }: GgufHeader): number => {
   return typeof words === 'object' && words !== null ? words.length : 0
 }
 
-/** Memory of a model: its weight files, drafter and vision weights. */
+/** A model's memory, including the drafter and the vision weights. */
 export function memoryFacts (
   parts: readonly GgufHeader[], drafter?: GgufHeader, vision?: GgufHeader
 ): MemoryFacts {
   const whole = { ...parts[0]!, tensors: parts.flatMap(({ tensors }) => tensors) }
   const facts: MemoryFacts = { weightBytes: 0, tokenBytes: 0 }
-  // A drafter adds a context of the same length, and a batch.
+  // A drafter needs its own context of the same length, and its own batch.
   for (const one of drafter === undefined ? [whole] : [whole, drafter]) {
     const model = read(one)
     const { windowTokens = 0, ...more } = contextFacts(one, model)

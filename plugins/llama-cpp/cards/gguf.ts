@@ -1,32 +1,32 @@
-/** Reads headers of GGUF files, versions 2 and 3. Checks every length against the file's size first. */
+/** Reads GGUF headers (versions 2 and 3). Checks every length against the file's size before using it. */
 import { withReader, type HeaderReader } from '../../runners/cards/reader.js'
 
 const HEADER_BYTES = 64 * 1024 * 1024
 const KEY_BYTES = 65_535
-/** Most metadata entries and most tensors; real files have thousands. */
+/** Limit on metadata entries, and on tensors; real files have thousands. */
 const ENTRIES = 65_536
 const STRING_BYTES = 1024 * 1024
 const ARRAY_DEPTH = 8
-/** Longest array whose values are read; arrays with a value per layer are shorter. */
+/** Longest array whose values are kept, enough for one value per layer. */
 const SMALL_ARRAY = 4096
 
-/** `values` is null except for short arrays of integers or booleans (true is 1). */
+/** `values` is null unless the array is short and has integers or booleans (true is 1). */
 export interface GgufArray { length: number, values: readonly number[] | null }
 
-/** Null for a text of more than 1 MiB. */
+/** A metadata value; null for a string of more than 1 MiB. */
 export type GgufValue = number | boolean | string | GgufArray | null
 
-/** `bytes` is 0 for an unknown type. */
+/** A tensor's description; `bytes` is 0 for an unknown type. */
 export interface GgufTensor { name: string, shape: readonly number[], type: string, bytes: number }
 
 export interface GgufHeader {
   metadata: Map<string, GgufValue>
   tensors: readonly GgufTensor[]
-  /** Size of all weights, including those of unknown types. */
+  /** Size of all weights in bytes, including tensors of unknown types. */
   weightBytes: number
 }
 
-/** Sizes of metadata types in bytes; 8 is a string and 9 an array. */
+/** Sizes in bytes by metadata type; types 8 (string) and 9 (array) have no fixed size. */
 const SIZES: Record<number, number> = { 0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8 }
 const STRING = 8
 const ARRAY = 9
@@ -49,7 +49,7 @@ export async function readGguf (path: string): Promise<GgufHeader> {
   })
 }
 
-/** A 64-bit count of items of at least `each` bytes; fails if they exceed the rest of the file. */
+/** Reads a 64-bit count of items; fails if so many items of at least `each` bytes exceed the file's rest. */
 function count (r: HeaderReader, what: string, each: number): number {
   const value = r.u64()
   if (value * BigInt(each) > BigInt(r.left)) r.fail(`it claims ${value} ${what}, more than the file can hold`)
@@ -96,7 +96,7 @@ async function readValue (r: HeaderReader, type: number): Promise<GgufValue> {
   return fixed(r, type)
 }
 
-/** The caller has awaited `ready`. */
+/** Reads a number or boolean; the caller must have awaited `ready` for its bytes. */
 function fixed (r: HeaderReader, type: number): number | boolean {
   switch (type) {
     case 0: return r.u8()
@@ -135,7 +135,7 @@ async function readArray (r: HeaderReader, depth: number): Promise<GgufArray> {
   return { length, values: null }
 }
 
-/** Awaits only if the buffer lacks the length: vocabularies have hundreds of thousands of strings. */
+/** Skips a string, awaiting only if bytes are missing, because vocabularies have 100,000s of strings. */
 async function skipString (r: HeaderReader): Promise<void> {
   const wait = r.ready(8)
   if (wait !== undefined) await wait
@@ -160,7 +160,7 @@ async function readFixed (
   return values
 }
 
-/** Alignment of the weights: a power of two, 32 by default. */
+/** Alignment of the weights in bytes: a power of two, 32 by default. */
 function alignment (r: HeaderReader, metadata: Map<string, GgufValue>): number {
   const value = metadata.get('general.alignment') ?? 32
   if (typeof value === 'number' && value >= 1 && value <= 2 ** 20 && Math.log2(value) % 1 === 0) return value
@@ -180,7 +180,7 @@ async function readTensors (
   return { tensors: places.map(({ tensor }) => tensor), weightBytes: Math.max(0, r.size - dataOffset) }
 }
 
-/** A tensor, and the end of its data relative to the data's start. */
+/** Reads a tensor's description, and where its data ends, relative to the start of all data. */
 async function readTensor (r: HeaderReader): Promise<{ tensor: GgufTensor, end: bigint }> {
   const name = await key(r)
   await r.ready(4)
@@ -198,7 +198,7 @@ async function readTensor (r: HeaderReader): Promise<{ tensor: GgufTensor, end: 
   return { tensor: { name, shape: shape.map(Number), type, bytes: Number(bytes) }, end: offset + bytes }
 }
 
-/** `bytes` hold `block` values. */
+/** A quantization type; each `block` values take `bytes` bytes. */
 interface GgmlType { name: string, block: number, bytes: number }
 
 const type = (name: string, block: number, bytes: number): GgmlType => ({ name, block, bytes })
@@ -238,7 +238,7 @@ const GGML_TYPES: Readonly<Record<number, GgmlType>> = {
   39: type('MXFP4', 32, 17)
 }
 
-/** Names of quantization mixes by `general.file_type`. */
+/** Names of quantization mixes by the metadata value `general.file_type`. */
 export const FILE_TYPES: Readonly<Record<number, string>> = {
   0: 'fp32', 1: 'fp16', 2: 'Q4_0', 3: 'Q4_1', 7: 'Q8_0', 8: 'Q5_0', 9: 'Q5_1', 10: 'Q2_K', 11: 'Q3_K_S',
   12: 'Q3_K_M', 13: 'Q3_K_L', 14: 'Q4_K_S', 15: 'Q4_K_M', 16: 'Q5_K_S', 17: 'Q5_K_M', 18: 'Q6_K',

@@ -9,7 +9,7 @@ import { ChatTemplate } from '../text/template.js'
 import { largestOf, memoryFacts } from './gguf-memory.js'
 import { FILE_TYPES, readGguf, type GgufHeader, type GgufValue } from './gguf.js'
 
-/** The GGUF model of a folder, split or not; undefined if there is none. @throws CardError */
+/** Finds the GGUF model in a folder, whether split or not; undefined if there is none. @throws CardError */
 async function findGguf (folder: Folder): Promise<ModelFacts | undefined> {
   const { models, companions: beside } = folder.gguf()
   if (models.length === 0) return undefined
@@ -22,7 +22,7 @@ async function findGguf (folder: Folder): Promise<ModelFacts | undefined> {
   if (count !== paths.length) {
     throw new CardError(`${paths[0]} is one of ${count} parts, but there are ${paths.length}`)
   }
-  // The other parts are complete GGUF files.
+  // The other parts of a split model are GGUF files with their own headers.
   const headers = [header]
   for (const path of paths.slice(1)) headers.push(await readGguf(folder.at(path)))
   const companions = new Map([...beside].map(([{ path }, role]) => [path, role]))
@@ -59,7 +59,7 @@ function facts (
   const licence = text(metadata.get('general.license'))
   const words = modelWords({
     encoder, family, quantization, nLayers, contextLength,
-    // llama.cpp renders templates and parses calls itself, so only the template decides here.
+    // llama.cpp parses all calls itself, so tool support depends only on whether the template shows tools.
     template: encoder !== null || template === undefined ? null : { hidesTools: hidesTools(template) }
   })
   const sees = [...companions.values()].includes('vision_weights')
@@ -81,7 +81,7 @@ function facts (
   }
 }
 
-/** Pooling type: 1 mean, 2 first and 3 last token make an embedding; 4 is a reranker. */
+/** Converts a pooling type: 1 (mean), 2 (first token) and 3 (last token) make embeddings, 4 a reranker. */
 function encoderOf (pooling: GgufValue | undefined): 'embeddings' | 'rerank' | null {
   if (pooling === 4) return 'rerank'
   return typeof pooling === 'number' && pooling > 0 ? 'embeddings' : null
@@ -91,7 +91,7 @@ function missing (key: string, path: string): never {
   throw new CardError(`${path} has no ${key}, or it is not a positive integer`)
 }
 
-/** The name of the mix, else the type of most bytes. */
+/** The name of the quantization mix, else the tensor type with the most bytes. */
 function quantizationOf ({ metadata, tensors }: GgufHeader): string | null {
   const mix = metadata.get('general.file_type')
   const bytes = new Map<string, number>()
@@ -100,7 +100,7 @@ function quantizationOf ({ metadata, tensors }: GgufHeader): string | null {
   return (typeof mix === 'number' ? FILE_TYPES[mix] : undefined) ?? most?.[0] ?? null
 }
 
-/** Whether rendering the chat template with tools works but leaves them out. */
+/** Whether the chat template can be rendered with tools but leaves them out. */
 function hidesTools (template: string): boolean {
   const names = { bos_token: '<s>', eos_token: '</s>' }
   const { tools: { way, problem } } = new ChatTemplate(new Map([['default', template]]), names)

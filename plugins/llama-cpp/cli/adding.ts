@@ -1,4 +1,4 @@
-/** Shared by the verbs that install llama.cpp. */
+/** Helpers shared by the verbs that install llama.cpp. */
 import { readdir } from 'node:fs/promises'
 import { outgoingDispatcher } from '../../../kernel/index.js'
 import { readSetting, showBytes } from '../../../kernel/cli/index.js'
@@ -6,12 +6,12 @@ import { BuildError } from '../builds/release.js'
 import type { AddParts } from '../builds/add.js'
 import type { VerbContext } from '../../../kernel/cli/index.js'
 
-/** Timeout of a connection, of the response headers, and between chunks, ms. */
+/** Timeout in ms for connecting, for the response headers, and between chunks. */
 const PATIENCE_MS = 60_000
 
 type Wanted = Pick<AddParts, 'files' | 'tag' | 'backend' | 'sha256'>
 
-/** Runs `work` with the parts to install a build in the context's home. */
+/** Runs `work` with everything needed to install a build in the command's home. */
 export async function withParts<T> (
   ctx: VerbContext, wanted: Wanted, work: (parts: AddParts) => Promise<T>
 ): Promise<T> {
@@ -44,7 +44,7 @@ export async function withErrorText<T> (ctx: VerbContext, work: () => Promise<T>
 }
 
 /**
- * Shows the progress of a download: on a terminal in one line, otherwise at each 10 %. Silent with --json.
+ * Shows download progress: on one line of a terminal, otherwise a line per 10 %. Silent with --json.
  */
 function progressOf ({ io, out, err }: VerbContext): (name: string, bytes: number, total: number) => void {
   let shown = ''

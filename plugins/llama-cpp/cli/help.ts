@@ -3,7 +3,7 @@ import { GGUF_ENGINE, LLAMA_SERVER } from '../engine.js'
 import { offerEngine } from './offer.js'
 import type { EngineHelp } from '../../../kernel/cli/index.js'
 
-/** Programs of engines by node, from GET /state; null for a missing program. */
+/** The engines' programs by node, from GET /state; null for a missing program. */
 type Seen = Record<string, { engines?: Record<string, { from?: string } | null> } | null>
 
 export default {

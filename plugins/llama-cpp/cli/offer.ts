@@ -5,9 +5,9 @@ import { withErrorText, withParts } from './adding.js'
 import type { VerbContext } from '../../../kernel/cli/index.js'
 
 /**
- * Offers to install llama.cpp for a verb whose model needs it; asks on a terminal, unless `yes`. True when it
- * is installed; false without a terminal, or if the node does not use this home, because a command line
- * cannot reach another node's disk. Throws VerbError if the installation fails.
+ * Offers to install llama.cpp for a verb whose model needs it; asks on the terminal unless `yes`. True once
+ * llama.cpp is installed. False without a terminal, or if the node uses another home, to which this command
+ * cannot install. @throws VerbError if the installation fails
  */
 export async function offerEngine (ctx: VerbContext, yes: boolean): Promise<boolean> {
   const home = ownHome(ctx.home, ctx.client.url)

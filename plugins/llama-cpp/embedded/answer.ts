@@ -1,4 +1,4 @@
-/** Converts the tokens of one answer to OpenAI's deltas. */
+/** Converts one answer's tokens to OpenAI deltas. */
 import { randomUUID } from 'node:crypto'
 import type { SpanSink } from '../../../kernel/api/engine.js'
 import type { AnswerChunk } from '../../runners/language/chunks.js'
@@ -10,7 +10,7 @@ import type { Report, TokenSampler } from './sampler.js'
 
 const KIB = 1024
 
-/** Passes chunks from the decoder, which never blocks, to one reader. */
+/** Queue of chunks from the decoder to one reader; unbounded, so that the decoder never waits. */
 export class Outbox {
   private readonly pending: AnswerChunk[] = []
   private open: number
@@ -29,7 +29,7 @@ export class Outbox {
     this.wake()
   }
 
-  /** The reader gets the pending chunks first. */
+  /** Ends the queue with an error, which the reader gets after the pending chunks. */
   fail (error: unknown): void {
     this.error ??= error
     this.open = 0
@@ -50,14 +50,14 @@ export class Outbox {
 export interface AnswerParts {
   index: number
   prompt: readonly number[]
-  /** At least 1; prompt and answer fit into the context. */
+  /** Limit on the answer's tokens: at least 1, and small enough for prompt and answer to fit the context. */
   maxTokens: number
   sampler: TokenSampler
   stream: TextStream
   isEnd: (token: number) => boolean
-  /** Null for a text completion. */
+  /** Parses reasoning and tool calls; null for a text completion. */
   reader: OutputReader | null
-  /** Most tool calls. */
+  /** Limit on the number of tool calls in the answer. */
   calls: number
   outbox: Outbox
   signal: AbortSignal
@@ -76,7 +76,7 @@ export class Answer implements Job {
   private written = 0
   private startedAt = 0
   private firstAt = 0
-  /** Logprobs to send with the next text. */
+  /** Logprobs that wait for the next chunk with text. */
   private reports: Report[] = []
   private called = 0
 

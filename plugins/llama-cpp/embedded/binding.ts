@@ -1,5 +1,5 @@
 /**
- * The prebuilt addon of node-llama-cpp, without its JavaScript, which downloads and compiles on install,
+ * node-llama-cpp's prebuilt addon, without its JavaScript, which downloads and compiles on install,
  * silently shifts a full context, and samples the sequences of a batch in racing threads. The addon's
  * interface is undocumented, so package.json pins its version.
  */
@@ -17,7 +17,7 @@ export interface NativeModel {
   getTokenString (id: number): string | undefined
   getTokenAttributes (id: number): number
   isEogToken (id: number): boolean
-  /** 1 SentencePiece, 2 byte-level BPE, 3 WordPiece, 4 unigram. */
+  /** Returns 1 for SentencePiece, 2 for byte-level BPE, 3 for WordPiece, 4 for unigram. */
   getVocabularyType (): number
   shouldPrependBosToken (): boolean
   shouldAppendEosToken (): boolean
@@ -26,7 +26,7 @@ export interface NativeModel {
   sepToken (): number
 }
 
-/** Absent fields are off; without a temperature, sampling is greedy. */
+/** Sampling parameters. An absent field turns its sampler off; without a temperature, sampling is greedy. */
 export interface SamplerConfig {
   temperature?: number
   topK?: number
@@ -48,23 +48,23 @@ export interface NativeSampler {
   dispose (): void
 }
 
-/** `probabilities` alternates tokens and their probabilities. */
+/** Result of sampling; `probabilities` alternates tokens and their probabilities. */
 export type Sampled = [token: number, probabilities: number[] | undefined, confidence: number | undefined]
 
 export interface NativeContext {
   init (): Promise<boolean>
   dispose (): Promise<void>
   initBatch (tokens: number): void
-  /** Returns the batch indices of the logits for the tokens at `outputs`. */
+  /** Returns the batch indices at which the logits for the tokens at `outputs` will be. */
   addToBatch (sequence: number, position: number, tokens: Uint32Array, outputs: Uint32Array): Uint32Array
   decodeBatch (): Promise<void>
   sampleToken (at: number, sampler: NativeSampler): Promise<number>
   sampleToken (at: number, sampler: NativeSampler, probabilities: boolean, confidence: boolean):
   Promise<Sampled>
   disposeSequence (sequence: number): void
-  /** False if this kind of cache cannot remove a range. */
+  /** Returns false if the model's kind of cache cannot remove a range. */
   removeTokenCellsFromSequence (sequence: number, from: number, to: number): boolean
-  /** The oldest cached position; with windowed attention, that of the window. */
+  /** The oldest cached position; with windowed attention, the window's oldest position. */
   getSequenceKvCacheMinPosition (sequence: number): number
   getEmbedding (tokens: number): Float64Array
 }
@@ -102,13 +102,13 @@ export interface Binding {
   init (): Promise<void>
 }
 
-/** Bits of `getTokenAttributes`. */
+/** Bits in the result of `getTokenAttributes`. */
 export const ATTRIBUTE = { unknown: 1, control: 8, userDefined: 16 } as const
-/** Log levels. */
+/** llama.cpp's log levels. */
 const ERRORS = 2
 const LOG_MS = 20
 
-/** `release` is that of the included llama.cpp. */
+/** The addon, and the release tag of the llama.cpp in it. */
 export interface LlamaCpp { native: Binding, release: string }
 
 let loaded: Promise<LlamaCpp> | undefined
@@ -123,7 +123,7 @@ async function loadAddon (): Promise<LlamaCpp> {
   const native = createRequire(import.meta.url)(join(folder, 'llama-addon.node')) as Binding
   native.markLoaded()
   native.setLoggerLogLevel(ERRORS)
-  // Selects the addon's build for this CPU.
+  // Loads the compute backend that is best for this CPU.
   native.loadBackends(folder)
   await native.init()
   return { native, release: releaseOf(folder) }
@@ -162,7 +162,7 @@ export async function withErrors<T> (native: Binding, work: (errors: string[]) =
   try {
     return await work(errors)
   } finally {
-    // A logger keeps the process alive.
+    // Remove the logger, which would keep the process alive.
     native.setLogger()
   }
 }

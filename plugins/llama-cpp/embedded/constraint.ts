@@ -1,4 +1,4 @@
-/** Grammars that constrain an answer. */
+/** Creates the grammars that constrain an answer. */
 import { reasonings, type ReasoningName, type ReasoningState } from '../text/reasoning.js'
 import type { ToolFormatName } from '../text/tools/index.js'
 import type { Fields } from '../../runners/language/json.js'
@@ -11,7 +11,7 @@ export interface AnswerFormats {
   thoughts: ReasoningState
 }
 
-/** The grammar (null for none), and the formats to parse the answer with. */
+/** The answer's grammar (null for none), and the formats with which to parse the answer. */
 export interface Constraint {
   gbnf: string | null, tools: ToolFormatName | null, reasoning: ReasoningName | null, warnings: string[]
 }
@@ -29,7 +29,7 @@ export function constraintOf (payload: Fields, writing: AnswerFormats): Constrai
   const all = [answer, calls].filter((each) => each !== null)
   return {
     gbnf: behind(either(all.map(({ grammar }) => grammar)), writing), tools: enforced?.reader ?? null,
-    // A grammar-constrained answer has no channels.
+    // The grammar does not admit channel markers, so do not parse channels.
     reasoning: hasChannels(reasoning) ? null : reasoning, warnings: notEnforced(all)
   }
 }
@@ -46,7 +46,7 @@ const renamed = (gbnf: string, prefix: string): string =>
 const either = ([one = '', other]: readonly string[]): string => other === undefined ? one
   : `root ::= a-root | c-root\n${renamed(one, 'a-')}\n${renamed(other, 'c-')}`
 
-/** Puts optional reasoning before the grammar, if the prompt permits it. */
+/** Adds optional reasoning before what the grammar matches, if the prompt permits reasoning. */
 function behind (gbnf: string, { reasoning, thoughts }: AnswerFormats): string {
   if (reasoning === null || thoughts === 'over' || hasChannels(reasoning)) return gbnf
   const { opens, closes } = reasonings[reasoning]
@@ -58,7 +58,7 @@ function behind (gbnf: string, { reasoning, thoughts }: AnswerFormats): string {
 
 const literal = (text: string): string => JSON.stringify(text)
 
-/** Matches text without `word`: any character but its first, or a proper prefix and another character. */
+/** GBNF for text without `word`: any other character than its first, or a prefix and another character. */
 function without (word: string): string {
   const chars = [...word]
   return chars.map((char, i) => {

@@ -6,22 +6,22 @@ import { EngineError, type EngineEnv } from '../../../kernel/api/engine.js'
 import { BATCH } from '../engine.js'
 import type { NativeContext } from './binding.js'
 
-/** Prompt tokens in the first step, and the minimum per step. */
+/** Number of prompt tokens in the first step, and the minimum per step. */
 const FIRST_PART = 32
 const LEAST_PART = 4
-/** Longer steps halve the number of prompt tokens, shorter ones double it, ms. */
+/** Step durations in ms above which the number of prompt tokens per step is halved, below which doubled. */
 const LONG_MS = 300
 const SHORT_MS = 100
 /**
- * A slot is reused for its prefix if that is more than this part of the prompt; otherwise the oldest slot is
- * used.
+ * A slot is reused for its cached prefix if the prefix is more than this fraction of the prompt; otherwise
+ * the least recently used slot is taken.
  */
 const WORTH_KEEPING = 0.1
 
 export interface Job {
   readonly prompt: readonly number[]
   readonly isCancelled: boolean
-  /** The job got a slot, which has `cached` tokens of its prompt. */
+  /** Called when the job gets a slot, in which `cached` tokens of its prompt are already decoded. */
   started (cached: number): void
   /** Chooses the next token from the logits at this batch index; null ends the answer. */
   next (at: number): Promise<number | null>
@@ -32,10 +32,10 @@ interface Slot {
   readonly id: number
   tokens: number[]
   job: Job | null
-  /** The job's tokens that are not decoded yet. */
+  /** Tokens of the job that have not been decoded yet. */
   pending: number[]
   used: number
-  /** Sequence number of its job, in order of start. */
+  /** Number of the slot's job, counted in order of start. */
   since: number
 }
 
@@ -51,7 +51,7 @@ export class Decoder {
   private started = 0
   private running: Promise<void> | undefined
   private closed = false
-  /** Prompt tokens per step. */
+  /** Current limit on prompt tokens per step. */
   private part = FIRST_PART
 
   constructor (
@@ -79,7 +79,7 @@ export class Decoder {
   }
 
   private async run (): Promise<void> {
-    // Jobs that are submitted together start together.
+    // Wait a turn, so that jobs submitted together start in the same step.
     await new Promise<void>((resolve) => { setImmediate(resolve) })
     try {
       while (!this.closed) {
@@ -109,7 +109,7 @@ export class Decoder {
       const best = found.reduce((a, b) => b.common > a.common ? b : a)
       const oldest = found.reduce((a, b) => b.slot.used < a.slot.used ? b : a)
       const { slot, common } = best.common > job.prompt.length * WORTH_KEEPING ? best : oldest
-      // Decode the last token again for its logits.
+      // Decode the prompt's last token even if it is cached, because its logits are needed.
       const kept = this.trim(slot, Math.min(common, job.prompt.length - 1))
       slot.job = job
       slot.pending = job.prompt.slice(kept)
@@ -122,7 +122,7 @@ export class Decoder {
   private trim (slot: Slot, length: number): number {
     const { context } = this
     if (length === slot.tokens.length) return length
-    // A window has dropped older tokens, so a shorter prefix is incomplete.
+    // With windowed attention the cache may have dropped tokens that a shorter prefix needs.
     const seen = context.getSequenceKvCacheMinPosition(slot.id) <= Math.max(0, length - this.window)
     if (length > 0 && seen && context.removeTokenCellsFromSequence(slot.id, length, -1)) {
       slot.tokens.length = length
@@ -153,13 +153,13 @@ export class Decoder {
       slot.tokens.push(...tokens)
       slot.used = this.steps
     }
-    // Sequentially: the addon's samplers share the batch's logits without a lock.
+    // Sample sequentially, because the addon's samplers share the batch's logits without a lock.
     for (const [i, { slot }] of parts.entries()) {
       if (places[i] !== undefined) await this.choose(slot, places[i])
     }
   }
 
-  /** The tokens of a step: first one per answer, then prompts in order of start. */
+  /** Chooses a step's tokens: one per running answer, then prompt tokens in order of start. */
   private share (): { slot: Slot, tokens: number[], isLast: boolean }[] {
     const busy = this.slots.filter(({ job, pending }) => job !== null && pending.length > 0)
       .sort((a, b) => Math.min(a.pending.length, 2) - Math.min(b.pending.length, 2) || a.since - b.since)
@@ -172,7 +172,7 @@ export class Decoder {
     })
   }
 
-  /** Adapts the number of prompt tokens to the duration of the step. */
+  /** Adapts the number of prompt tokens per step to the duration of the last step. */
   private adapt (ms: number): void {
     if (ms > LONG_MS) this.part = Math.max(LEAST_PART, Math.floor(this.part / 2))
     else if (ms < SHORT_MS) this.part = Math.min(BATCH, this.part * 2)
@@ -191,7 +191,7 @@ export class Decoder {
     }
   }
 
-  /** After a failed step, the slot's cache is undefined. */
+  /** Fails a slot's job and clears the slot, because its cache is undefined after a failed step. */
   private drop (slot: Slot, error: unknown): void {
     this.context.disposeSequence(slot.id)
     slot.tokens = []

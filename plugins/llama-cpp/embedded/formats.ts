@@ -1,11 +1,11 @@
-/** Formats of tool calls for grammars. A missing one is enforced as Hermes. */
+/** Tool call formats for grammars. Models with any other format are made to write Hermes. */
 import type { ToolFormatName } from '../text/tools/index.js'
 import type { ChatMessage } from '../../runners/language/chunks.js'
 import { fieldsOf, listOf, textOf } from '../../runners/language/json.js'
 
 /**
- * `call` has the placeholders `{{name}}` and `{{arguments}}`; `begin` and `end` enclose all calls,
- * `separator` is between them.
+ * `call` has the placeholders `{{name}}` and `{{arguments}}`; `begin` and `end` enclose the list of calls,
+ * and `separator` is between two calls.
  */
 export interface ToolCallFormat { call: string, begin?: string, separator?: string, end?: string }
 
@@ -13,14 +13,14 @@ const object = (given = 'arguments'): string => `{"name": "{{name}}", "${given}"
 const list = (begin: string, end = ''): ToolCallFormat =>
   ({ begin: `${begin}[`, call: object(), separator: ', ', end: `]${end}` })
 
-/** Hermes, Qwen 2.5 and 3, Granite 4, SmolLM3. */
+/** Format that Hermes, Qwen 2.5 and 3, Granite 4 and SmolLM3 use. */
 export const HERMES: ToolCallFormat = {
   call: `<tool_call>\n${object()}\n</tool_call>`, separator: '\n'
 }
 
 const FORMATS: Partial<Record<ToolFormatName, ToolCallFormat>> = {
   hermes: HERMES,
-  // This format has a single call.
+  // Llama's format allows only one call.
   llama: { call: object('parameters') },
   mistral: list('[TOOL_CALLS] '),
   mistral_named: { call: '[TOOL_CALLS]{{name}}[ARGS]{{arguments}}' },
@@ -28,7 +28,7 @@ const FORMATS: Partial<Record<ToolFormatName, ToolCallFormat>> = {
   nemotron: list('<TOOLCALL>', '</TOOLCALL>')
 }
 
-/** The format to enforce by grammar, and the one to parse the answer with. */
+/** The format that the grammar enforces, and the format with which to parse the answer. */
 export function enforcedFormat (name: ToolFormatName): { reader: ToolFormatName, format: ToolCallFormat } {
   const format = FORMATS[name]
   return format === undefined ? { reader: 'hermes', format: HERMES } : { reader: name, format }

@@ -21,12 +21,12 @@ import { TextSession } from './session.js'
 import { VectorSession } from './vectors.js'
 import { Vocabulary } from './vocabulary.js'
 
-/** Options of a model on several devices or nodes. */
+/** Options for models on several devices or nodes, which only llama-server supports. */
 const SERVER_OPTIONS = ['rpc', 'split', 'lends'] as const
 const PERCENT = 100
-/** More layers than any model has. */
+/** Number of layers to offload for all of them; more than any model has. */
 const ALL_LAYERS = 999
-/** Longest excerpt of llama.cpp's errors, characters. */
+/** Most characters of llama.cpp's errors to include in a message. */
 const MAX_REASON = 500
 
 export default {
@@ -64,7 +64,7 @@ async function loadModel (
   return await withErrors(native, async (errors) => {
     const model = new native.AddonModel(path, {
       addonExports: native, gpuLayers: backend === 'cpu' ? 0 : ALL_LAYERS,
-      // Weights are often repacked in memory; with the file mapped as well they would count twice.
+      // llama.cpp often repacks weights in memory; with a mapped file they would be in memory twice.
       useMmap: false,
       onLoadProgress: (part) => { env.progress(Math.floor(part * PERCENT), PERCENT) }
     })
@@ -88,7 +88,7 @@ async function open ({ native, release, model, header, spec, env }: Opened): Pro
   const slots = embeds ? 1 : sizes.slots
   const context = new native.AddonContext(model, {
     contextSize: contextLength * slots, sequences: slots, threads, embeddings: embeds, ranking: ranks,
-    // Attention over a whole text requires a single batch.
+    // An encoder attends to the whole text, which must therefore fit into a single batch.
     batchSize: embeds ? contextLength : Math.max(BATCH, slots),
     flashAttention: 'auto',
     ...card.cacheType === undefined ? {} : typesOf(card.cacheType)
@@ -131,7 +131,7 @@ const TYPES = { f16: 1, q8_0: 8, q4_0: 2 } as const
 const typesOf = (type: CacheType): Pick<ContextOptions, 'kvCacheKeyType' | 'kvCacheValueType'> =>
   ({ kvCacheKeyType: TYPES[type], kvCacheValueType: TYPES[type] })
 
-/** Chat templates by name, `default` first. */
+/** The model's chat templates by name, `default` first. */
 function templatesOf ({ metadata }: GgufHeader): Map<string, string> {
   const key = 'tokenizer.chat_template'
   const named = [...metadata].flatMap(([name, text]) => {

@@ -13,15 +13,15 @@ import { toHermesFormat, withoutSystem } from './formats.js'
 import { invalid, needsServer } from './refusals.js'
 import type { Vocabulary } from './vocabulary.js'
 
-/** llama.cpp's default for files without a template. */
+/** llama.cpp's default chat template, for files without one. */
 const CHATML = '{% for m in messages %}{{ "<|im_start|>" + m.role + "\\n" + m.content + "<|im_end|>\\n" }}' +
   '{% endfor %}{% if add_generation_prompt %}{{ "<|im_start|>assistant\\n" }}{% endif %}'
-/** Length of the prompt's end to search for reasoning markers, characters. */
+/** How many characters at the prompt's end to search for reasoning markers. */
 const END_CHARS = 200
 
 export interface Prompt {
   ids: number[]
-  /** Null if the request has no tools. */
+  /** The format of tool calls in the answer; null if the request has no tools. */
   tools: ToolFormatName | null
   reasoning: ReasoningName | null
   thoughts: ReasoningState
@@ -47,12 +47,12 @@ export class Prompts {
       : [reasonings[reasoning].opens, reasonings[reasoning].closes]
     const words = [...added].filter(([text, id]) => [...text].length > 1 &&
       (special.has(id) || MARKERS.includes(text))).map(([text]) => text)
-    // Templates search earlier answers for reasoning markers, so these stay intact there.
+    // Keep reasoning markers intact in earlier answers, because templates search for them there.
     this.answers = new TokenSplitter(words.filter((word) => !own.includes(word)))
     this.others = new TokenSplitter(words)
   }
 
-  /** Detects the template's support for tools in advance, some milliseconds. */
+  /** Detects the template's tool support in advance, which takes some milliseconds. */
   warm (): void { void this.template.tools }
 
   /** @throws EngineError invalid_request */
@@ -71,7 +71,7 @@ export class Prompts {
     const begins = begun !== undefined || payload['add_generation_prompt'] !== false
     const options = { addGenerationPrompt: begins, extra: variables }
     const bare = { ...options, extra: { ...variables, tools: [] } }
-    // Some templates fail for untyped parameters, a missing list of tools, or system messages.
+    // Some templates fail for untyped parameters, a missing tool list or system messages, so try variants.
     const [rendered, showsTools] = firstOf<[string, boolean]>([
       () => [shows ? this.template.render(spoken, { ...options, tools })
         : this.template.render(asText(), options), shows],
@@ -103,7 +103,7 @@ export class Prompts {
 
 type Written = Pick<Prompt, 'reasoning' | 'thoughts'> & { rendered: string }
 
-/** Appends the started answer to a rendered prompt, like llama-server. */
+/** Appends the answer to continue to a rendered prompt, like llama-server. */
 function goingOn ({ rendered, reasoning, thoughts }: Written, answer: ChatMessage): Written {
   const said = textOf(answer.content)
   if (reasoning === null) return { rendered: rendered + said, reasoning, thoughts }
@@ -115,7 +115,7 @@ function goingOn ({ rendered, reasoning, thoughts }: Written, answer: ChatMessag
     : { rendered: text + closes + said, reasoning, thoughts: 'over' }
 }
 
-/** The first result; if all attempts fail, throws the error of the first. */
+/** The result of the first attempt that succeeds; if all fail, throws the first attempt's error. */
 function firstOf<T> (attempts: readonly (() => T)[]): T {
   let first: unknown
   for (const attempt of attempts) {

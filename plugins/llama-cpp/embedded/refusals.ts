@@ -3,7 +3,7 @@ import { invalid } from '../../runners/language/refusals.js'
 
 export { invalid }
 
-/** Refuses a feature of llama.cpp's server. */
+/** The error for a feature that only llama-server supports. */
 export const needsServer = (path: string, why: string): EngineError => invalid(
   `${path}: the llama.cpp in svc ${why}; llama-server does (install it with \`svc engine add llama.cpp\`)`,
   path)

@@ -1,4 +1,4 @@
-/** Chooses the tokens of one answer, and reports their log probabilities. */
+/** Chooses one answer's tokens, and reports their log probabilities. */
 import { EngineError } from '../../../kernel/api/engine.js'
 import { bytesOf, type TokenTable } from '../text/tokens.js'
 import type { Binding, NativeContext, NativeModel, NativeSampler, SamplerConfig } from './binding.js'
@@ -7,9 +7,9 @@ import { invalid } from './refusals.js'
 interface TokenLogprob { token: string, logprob: number, bytes: number[] }
 export interface Report extends TokenLogprob { top_logprobs: TokenLogprob[] }
 
-/** OpenAI's value for a token without a probability. */
+/** The logprob that OpenAI reports for a token without a probability. */
 const LEAST = -9_999
-/** Candidates to fetch at once; they nearly always include the chosen token. */
+/** Number of candidates to fetch first; they nearly always include the chosen token. */
 const CANDIDATES = 64
 
 export interface SamplerParts {
@@ -24,7 +24,7 @@ export class TokenSampler {
   private readonly parts: SamplerParts
   private readonly tops: number
   private readonly chooser: NativeSampler
-  /** Samplers for the probability of the most likely token, and for the candidates. */
+  /** Samplers that report the most likely token's probability, and the candidates. */
   private readonly readers: readonly [NativeSampler, NativeSampler] | null
 
   /** @throws EngineError invalid_request for a grammar that llama.cpp refuses */
@@ -59,7 +59,7 @@ export class TokenSampler {
     const { context } = this.parts
     const [, , best = 1] = await context.sampleToken(at, likeliest, false, true)
     const [, among = []] = await context.sampleToken(at, candidates, true, false)
-    // These are relative to the candidates, not to all tokens.
+    // The addon's probabilities are relative to the candidates, so scale them by the best token's own.
     let found = pairs(among).map(({ id, share }) => ({ id, share: share / among[1]! * best }))
     if (!found.some(({ id }) => id === token)) {
       const [, all = []] = await context.sampleToken(at, likeliest, true, false)

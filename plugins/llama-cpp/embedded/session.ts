@@ -1,4 +1,4 @@
-/** The tasks of a loaded language model. */
+/** Runs the tasks of a loaded language model. */
 import type { EngineChunk, EngineSession, EngineTask, SpanSink } from '../../../kernel/api/engine.js'
 import type { Sizes } from '../server/command-line.js'
 import { fieldsOf, listOf, type Fields } from '../../runners/language/json.js'
@@ -84,7 +84,7 @@ export class TextSession implements EngineSession {
     if (ids.length >= contextLength) throw contextExceeded(modelId, ids.length, contextLength)
     const facts = { defaults, contextLength, vocabularySize: vocabulary.table.size }
     const parameters = readParameters(asked.payload, facts)
-    // The reader may stop without an abort.
+    // The reader may leave the loop without an abort; `left` then cancels the jobs.
     const left = new AbortController()
     const outbox = new Outbox(parameters.n)
     const { payload, constraint: { warnings } } = asked
@@ -126,7 +126,7 @@ export class TextSession implements EngineSession {
     }))
   }
 
-  /** Special tokens that the answer's reader needs; others are hidden. */
+  /** Special tokens that the answer's reader needs as text; other special tokens are dropped. */
   private markers ({ constraint: { tools, reasoning }, isChat }: Asked): string[] {
     const own = [...tools === null ? [] : markersOf(toolFormats[tools]),
       ...reasoning === null ? [] : reasoningMarkers(reasonings[reasoning])]

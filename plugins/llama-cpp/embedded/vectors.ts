@@ -1,4 +1,4 @@
-/** A model for embeddings or for reranking. */
+/** Runs the tasks of an embedding or reranking model. */
 import type {
   EngineChunk, EngineEnv, EngineSession, EngineTask, ModelCard
 } from '../../../kernel/api/engine.js'

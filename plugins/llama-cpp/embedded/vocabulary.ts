@@ -1,4 +1,4 @@
-/** The vocabulary of a loaded model: bytes of tokens, and tokenization. */
+/** A loaded model's vocabulary: the bytes of its tokens, and tokenization. */
 import { idsOf } from '../../runners/language/json.js'
 import { CUT } from '../text/verbatim.js'
 import type { TokenTable } from '../text/tokens.js'
@@ -8,7 +8,7 @@ import { invalid } from './refusals.js'
 const SENTENCE_PIECE = 1
 const BYTE_LEVEL = 2
 const WORD_PIECE = 3
-/** Byte-pair tokenizers for which llama.cpp inserts a separator between two texts. */
+/** Byte-pair tokenizers for which llama.cpp puts a separator between query and document. */
 const SEPARATED = /^(jina-v1-en|jina-v2-code|roberta-bpe)$/
 const utf8 = new TextEncoder()
 
@@ -70,7 +70,7 @@ export class Vocabulary {
 
   isEnd (id: number): boolean { return this.model.isEogToken(id) }
 
-  /** Tokenizes a rendered conversation; special tokens divided by CUT become plain text. */
+  /** Tokenizes a rendered conversation; special tokens that CUT divides become plain text. */
   encodeRendered (text: string): number[] {
     return this.begun(text.split(CUT).flatMap((part) => part === '' ? [] : this.tokens(part)))
   }
@@ -80,7 +80,7 @@ export class Vocabulary {
     return special ? this.begun(this.tokens(text)) : this.tokens(text)
   }
 
-  /** Tokenizes a text; checks and returns ids. @throws EngineError invalid_request naming `path` */
+  /** Tokenizes a text, or checks and returns token ids. @throws EngineError invalid_request naming `path` */
   read (value: unknown, path: string, special = true): number[] {
     if (typeof value === 'string') return this.encode(value, special)
     const ids = idsOf(value)

@@ -1,4 +1,4 @@
-/** Regular expressions for formats of JSON Schema, somewhat narrower than their RFCs. */
+/** Regular expressions for JSON Schema formats, somewhat narrower than the RFCs. */
 
 const DAY = '(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\\d|30)|' +
   '02-(?:0[1-9]|1\\d|2[0-8]))'
@@ -8,7 +8,7 @@ const HOUR_MINUTE = '(?:[01]\\d|2[0-3]):[0-5]\\d'
 const TIME = `${HOUR_MINUTE}:[0-5]\\d(?:\\.\\d{1,9})?(?:[zZ]|[+-]${HOUR_MINUTE})`
 const BYTE = '(?:25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)'
 const HEX = '[0-9a-fA-F]{1,4}'
-/** IPv6 addresses with `::`, by the number of groups before it. */
+/** Patterns for IPv6 addresses with `::`, one for each number of groups before the `::`. */
 const SHORTENED = [0, 1, 2, 3, 4, 5, 6].map((before) =>
   `${before === 0 ? '' : `(?:${HEX}:){${before - 1}}${HEX}`}::(?:${HEX}(?::${HEX}){0,${6 - before}})?`)
 const LABEL = '[0-9A-Za-z](?:-?[0-9A-Za-z]){0,20}'
@@ -29,6 +29,6 @@ const FORMATS: Readonly<Record<string, string>> = {
   'json-pointer': '(?:/(?:[^~/]|~[01])*)*'
 }
 
-/** The anchored expression of a format; undefined for formats that are only annotations. */
+/** The anchored regular expression for a format; undefined for formats that are only annotations. */
 export const formatPattern = (name: unknown): string | undefined =>
   typeof name === 'string' && Object.hasOwn(FORMATS, name) ? `^(?:${FORMATS[name]})$` : undefined

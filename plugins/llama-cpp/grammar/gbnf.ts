@@ -1,26 +1,26 @@
-/** Rules of a GBNF grammar, and their text. */
+/** Builds the rules of a GBNF grammar, and writes them as text. */
 import { invalid as refusal } from '../../runners/language/refusals.js'
 import type { EngineError } from '../../../kernel/api/engine.js'
 
-/** Refuses a schema; `path` is the JSON pointer of the keyword. */
+/** The error for an unsupported schema; `path` is the JSON pointer of the keyword. */
 export function invalid (path: string, why: string): EngineError {
   return refusal(`${path === '' ? 'the schema' : path} ${why}`, path)
 }
 
-/** A pattern or number outside the supported subset. */
+/** Thrown for a pattern or number outside the supported subset. */
 export class NotExpressible extends Error {}
 
-/** GBNF text without references, or a rule with repetition. */
+/** Part of a rule: GBNF text without references, or a repeated rule. */
 export type Item = string | { rule: Rule, min: number, max: number }
 
 /** A rule without alternatives matches nothing; `toText` removes rules that depend on it. */
 export interface Rule { readonly id: number, alternatives: Item[][] }
 
-/** llama.cpp refuses 2,000 or more repetitions; nested groups multiply them. */
+/** Limit on repetitions. llama.cpp refuses 2,000 or more, and multiplies those of nested groups. */
 export const MAX_REPEAT = 1000
-/** Longer than any context. */
+/** Stands for unlimited repetition; longer than any context. */
 const ENDLESS = 1_000_000
-/** Items for bounded white space. */
+/** Names of the rules for bounded white space. */
 export const [SPACE, BLANK] = ['space', 'blank']
 const WHITE = `${SPACE} ::= "" | " " | "\\n" [ \\t]{0,20}\n${BLANK} ::= "" | " "\n`
 const MAX_RULES = 50_000
@@ -29,7 +29,7 @@ const MAX_TEXT = 1024 * 1024
 
 export const ref = (rule: Rule, min = 1, max = min): Item => ({ rule, min, max })
 
-/** A character inside a GBNF class. */
+/** Writes a character for use inside a GBNF character class. */
 function inClass (code: number): string {
   const c = String.fromCodePoint(code)
   if (/[0-9A-Za-z]/.test(c)) return c
@@ -68,7 +68,7 @@ export class Grammar {
     return rule
   }
 
-  /** The rule of `key`, created on first use; rules may be recursive. */
+  /** The rule for `key`, created on first use; rules may be recursive. */
   once (key: string, make: () => Item[][]): Rule {
     const rule = this.named.get(key) ?? this.later(make)
     this.named.set(key, rule)
@@ -113,7 +113,7 @@ export class Grammar {
     return text
   }
 
-  /** Rules that match at least one text. Most rules refer to later ones, hence the reversed order. */
+  /** Finds rules that match at least one text, in reverse order because most rules refer to later ones. */
   private live (): Set<Rule> {
     const [live, rules] = [new Set<Rule>(), this.rules.toReversed()]
     for (let before = -1; before < live.size;) {

@@ -1,15 +1,15 @@
-/** Compiles JSON Schema (2020-12) to GBNF, llama.cpp's grammars, in the runner process. */
+/** Compiles JSON Schema (2020-12) to GBNF, llama.cpp's grammar notation, in the runner process. */
 import { fieldsOf } from '../../runners/language/json.js'
 import type { ToolCallFormat } from '../embedded/formats.js'
 import { Grammar, invalid, literal, ref } from './gbnf.js'
 import { Values } from './schema-rules.js'
 
 const MAX_CALLS = 16
-/** GBNF with start rule `root`, and JSON pointers of the keywords that it does not enforce. */
+/** GBNF with start rule `root`, and JSON pointers to the keywords that the grammar does not enforce. */
 export interface Compiled { grammar: string, unenforced: string[] }
 
 /**
- * The grammar of a schema; `path` is the schema's place in the request. If `unenforced` is empty, all
+ * Compiles a schema; `path` is the schema's place in the request. If `unenforced` is empty, all
  * admitted texts are valid. Throws `invalid_request` for a schema that is invalid, too large or
  * unsatisfiable, and, if `strict`, for a keyword that GBNF cannot express.
  */
@@ -24,9 +24,9 @@ export function compileSchema (
 }
 
 /**
- * The grammar of tool calls. `choice` is the request's `tool_choice`: with a named function, one call of it;
- * otherwise calls of any tools, only one unless `parallel`. Parameters of a function with `strict: true` must
- * be expressible.
+ * Compiles a grammar for tool calls. `choice` is the request's `tool_choice`: a named function must be called
+ * once; otherwise any tools may be called, several times only if `parallel`. The parameters of a function
+ * with `strict: true` must be expressible.
  */
 export function compileTools (
   tools: readonly unknown[], choice: unknown, format: ToolCallFormat, parallel = true

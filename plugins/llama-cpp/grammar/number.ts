@@ -1,13 +1,13 @@
-/** GBNF for numbers within bounds. */
+/** Writes GBNF for numbers within bounds. */
 import { NotExpressible } from './gbnf.js'
 
-/** Decimal numbers with at most this many digits keep their order as doubles. */
+/** Most digits with which different decimal numbers are always different doubles. */
 const DIGITS = 15
 const LIMIT = 10 ** DIGITS
 const INTEGER = '"-"? ("0" | [1-9] [0-9]{0,14})'
 const NUMBER = `${INTEGER} ("." [0-9]{1,15})? ([eE] [-+]? [0-9]{1,2})?`
 
-/** Alternatives for the keywords of a schema; empty if no number is valid. Throws NotExpressible. */
+/** Alternatives for a schema's numbers; empty if no number is valid. @throws NotExpressible */
 export function numbers (words: Record<string, unknown>, integer: boolean): string[] {
   const { minimum: min = -Infinity, exclusiveMinimum: above = -Infinity, maximum: max = Infinity,
     exclusiveMaximum: below = Infinity, multipleOf } = words as Record<string, number>
@@ -20,7 +20,7 @@ export function numbers (words: Record<string, unknown>, integer: boolean): stri
   if (low > high || (low === high && (isAbove || isBelow))) return []
   const places = Math.max(...[low, high].map((bound) => String(bound).split('.')[1]?.length ?? 0))
   const between = (from: number, to: number, isAbove: boolean, isBelow: boolean): string[] => {
-    // The bounds as integers, without the decimal point.
+    // Scale the bounds to integers by dropping the decimal point.
     const [least = 0, most = 0] = [from, to].map((bound) => {
       const [before = '', after = ''] = String(bound).split('.')
       return bound < LIMIT ? Math.min(LIMIT, Number(before + after.padEnd(places, '0'))) : LIMIT
@@ -58,7 +58,7 @@ function digits (low: number, high: number, places: number): string[] {
   })
 }
 
-/** Digits from `low` to `high`, which have equal length, with a decimal point before the last `places`. */
+/** GBNF for digits from `low` to `high` (same length), with a decimal point before the last `places`. */
 function span (low: string, high: string, places: number): string {
   const [first, last, rest] = [Number(low[0]), Number(high[0]), low.length - 1]
   if (rest === 0) return `[${first}-${last}]`

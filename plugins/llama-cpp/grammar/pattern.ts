@@ -1,9 +1,9 @@
-/** GBNF for JSON strings: regular expressions of ECMA-262 (flag u), and enumerations. */
+/** Writes GBNF for JSON strings that match an ECMA-262 regular expression (flag u) or a list of texts. */
 import {
   charClass, type Grammar, type Item, literal, MAX_REPEAT, NotExpressible, ref, type Rule
 } from './gbnf.js'
 
-/** Items for texts of `least` to `most` characters. */
+/** GBNF items that match texts of `least` to `most` characters. */
 export interface Part { items: Item[], least: number, most: number }
 /** Inclusive ranges of code points. */
 type Ranges = readonly (readonly [low: number, high: number])[]
@@ -17,7 +17,7 @@ export const END = '"\\""'
 const single = (text: string): Ranges =>
   Array.from(text, (c) => [c.codePointAt(0) as number, c.codePointAt(0) as number])
 
-/** The complement of the ranges, sorted, without surrogates. */
+/** The sorted complement of the ranges, without surrogates. */
 function outside (ranges: Ranges): Ranges {
   const out: [number, number][] = []
   let from = 0
@@ -43,7 +43,7 @@ export const charRule = (grammar: Grammar): Rule => grammar.once('char', () => [
   '(["\\\\/bfnrt] | "u" ([0-9a-cA-CefEF] [0-9a-fA-F]{3} | [dD] [0-7] [0-9a-fA-F]{2} | ' +
   '[dD] [89abAB] [0-9a-fA-F]{2} "\\\\u" [dD] [c-fC-F] [0-9a-fA-F]{2}))']])
 
-/** Alternatives for one of these characters in a JSON string; control characters only as short escapes. */
+/** Alternatives for one of these characters in a JSON string. Control characters need a short escape. */
 function written (set: Ranges): Item[][] {
   const plain = common(set, PLAIN)
   const short = Object.entries(SHORT).flatMap(([c, letter]) =>
@@ -52,9 +52,9 @@ function written (set: Ranges): Item[][] {
     ...short.length === 0 ? [] : [[`"\\\\" ${charClass(short)}`]]]
 }
 
-/** The rest of a JSON string, for texts that share their first `at` characters. */
+/** A rule for the rest of a JSON string that is one of `texts`, which share their first `at` characters. */
 export function remainderOf (grammar: Grammar, texts: readonly (readonly string[])[], at = 0): Item[][] {
-  // A prefix tree: one alternative per text would slow down every token.
+  // Build a prefix tree, because one alternative per text would slow down every token.
   const groups = new Map<string, (readonly string[])[]>()
   for (const text of texts) {
     const group = groups.get(text[at] ?? '') ?? []
@@ -67,7 +67,7 @@ export function remainderOf (grammar: Grammar, texts: readonly (readonly string[
         ref(grammar.later(() => remainderOf(grammar, group, at + 1)))])
 }
 
-/** Throws NotExpressible for back references, and for assertions other than `^` and `$` at the ends. */
+/** Translates a regular expression. @throws NotExpressible for back references, or assertions but ^ and $ */
 export function translated (source: string, grammar: Grammar): Part {
   const { items, ...lengths } = new Translator(source, grammar).either()
   return { items: [...items, END], ...lengths }
@@ -110,14 +110,14 @@ class Translator {
 
   private term (): Part {
     const { items, least, most } = this.atom()
-    // Lazy and greedy quantifiers match the same texts.
+    // Ignore laziness, because lazy and greedy quantifiers match the same texts.
     const [sign, mark, low, comma, high] = this.take(/(?:([*+?])|\{(\d{1,9})(,(\d{1,9})?)?\})\??/y) ?? []
     if (sign === undefined) return { items, least, most }
     const min = mark === undefined ? Number(low) : mark === '+' ? 1 : 0
     const max = mark === '?' ? 1 : mark === undefined && (comma === undefined || high !== undefined)
       ? Number(high ?? low) : Infinity
     if (max < min || min > MAX_REPEAT || (max > MAX_REPEAT && max < Infinity)) this.fail(`"${sign}"`)
-    // llama.cpp reports it as left recursion.
+    // llama.cpp refuses the repetition of a possibly empty rule as left recursion.
     if (least === 0 && max > 1) this.fail('a repetition of an expression that may be empty')
     const all = this.grammar.repeat(this.grammar.add([items]), min, max)
     return { items: all, least: least * min, most: max === 0 ? 0 : most * max }
@@ -147,7 +147,7 @@ class Translator {
     return out
   }
 
-  /** A character, or the characters of an escape. */
+  /** Reads a character or an escape, and returns the characters it matches. */
   private char (plain: RegExp): Ranges {
     const hex = this.take(/\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|u\{([0-9a-f]{1,6})\})/iy)
     const code = parseInt(hex?.[1] ?? hex?.[2] ?? hex?.[3] ?? '', 16)

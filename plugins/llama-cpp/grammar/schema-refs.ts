@@ -1,4 +1,4 @@
-/** Resolves references and combinations of a schema. */
+/** Resolves a schema's references and combinations (allOf, anyOf, oneOf). */
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import { unescape } from 'node:querystring'
 import { isDeepStrictEqual } from 'node:util'
@@ -15,16 +15,16 @@ export type Keywords = Record<string, unknown>
 const MAX_ALTERNATIVES = 1000
 const MAX_NODES = 50_000
 const MAX_DEPTH = 200
-/** Depth to which properties may prove that alternatives are disjoint. */
+/** Depth to which nested properties are compared to prove that alternatives are disjoint. */
 const APART_DEPTH = 4
-/** Keywords by the type of value that they apply to. */
+/** Keywords by the value type to which they apply. */
 export const KEYWORDS_BY_TYPE: Readonly<Record<string, readonly string[]>> = {
   number: ['minimum', 'exclusiveMinimum', 'maximum', 'exclusiveMaximum', 'multipleOf'],
   string: ['minLength', 'maxLength', 'pattern', 'format'],
   array: ['minItems', 'maxItems', 'prefixItems', 'items'],
   object: ['minProperties', 'maxProperties', 'properties', 'required', 'additionalProperties']
 }
-/** Unsupported keywords, with the value that has no effect. */
+/** Unsupported keywords, each with the value for which it has no effect. */
 export const UNSUPPORTED_KEYWORDS: Keywords = {
   uniqueItems: false, contains: undefined, unevaluatedItems: true, unevaluatedProperties: true,
   propertyNames: true, patternProperties: undefined, dependentRequired: undefined, dependencies: undefined,
@@ -42,7 +42,7 @@ export class SchemaDocument {
   private readonly known = new Map<unknown, readonly FlatSchema[]>()
   private readonly pairs = new Map<unknown, Map<unknown, unknown>>()
   private readonly active = new Set<unknown>()
-  /** The document contains other resources, whose references have another base. */
+  /** Whether the document embeds schemas with their own `$id`, against which their references resolve. */
   private embeds = false
 
   constructor (root: unknown, at: string, grammar: Grammar, strict: boolean) {
@@ -69,7 +69,7 @@ export class SchemaDocument {
     throw invalid(`${at}${instancePath}`, message)
   }
 
-  /** The subschema of a reference; undefined if it is outside the document. */
+  /** The subschema to which a reference points; undefined if it is outside the document. */
   private target (reference: string): unknown {
     const [document, ...path] = reference.split('/')
     if (document !== '#' || this.embeds) return undefined
@@ -132,7 +132,7 @@ export class SchemaDocument {
       words['properties'] = Object.fromEntries([...names, ...others].map((name) =>
         [name, this.both(propertyOf(a, name), propertyOf(b, name))]))
     }
-    // Items of one schema are prefix items of the other.
+    // `items` of one schema would also apply to `prefixItems` of the other, which is not supported.
     if ('prefixItems' in a.words && 'items' in b.words) lost.add(b.at['items'] ?? '')
     if ('prefixItems' in b.words && 'items' in a.words) lost.add(a.at['items'] ?? '')
     return { words, at: { ...b.at, ...a.at }, lost: [...lost] }
@@ -153,7 +153,7 @@ export class SchemaDocument {
     return word === 'properties' || equals(a)(b) ? a : undefined
   }
 
-  /** The conjunction of two schemas, cached so that rules are shared. */
+  /** A schema that requires both schemas, cached so that rules are shared. */
   private both (a: unknown, b: unknown): unknown {
     if (a === b || b === true) return a
     if (a === true) return b
@@ -163,7 +163,7 @@ export class SchemaDocument {
     return pair
   }
 
-  /** Whether types, values or required properties prove that no value matches two of the alternatives. */
+  /** Whether types, values or required properties prove that no value matches two alternatives. */
   private areApart (parts: readonly (readonly FlatSchema[])[]): boolean {
     return parts.every((part, i) => parts.slice(0, i).every((other) =>
       this.product(part, other, '').every((both) => this.isEmpty(both, 0))))

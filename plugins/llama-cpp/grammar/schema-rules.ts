@@ -1,4 +1,4 @@
-/** Creates the rules of a schema's values. */
+/** Creates grammar rules for the values that a schema admits. */
 import { formatPattern } from './formats.js'
 import { BLANK, invalid, type Item, literal, NotExpressible, ref, type Rule, SPACE } from './gbnf.js'
 import { numbers } from './number.js'
@@ -10,7 +10,7 @@ import type { FlatSchema, Keywords } from './schema-refs.js'
 
 const ALL = ['object', 'array', 'string', 'number', 'boolean', 'null']
 export class Values extends SchemaDocument {
-  /** JSON pointers of keywords that the rules do not enforce. */
+  /** JSON pointers to keywords that the rules do not enforce. */
   readonly unenforced = new Set<string>()
   private readonly rules = new Map<unknown, Rule>()
 
@@ -26,7 +26,7 @@ export class Values extends SchemaDocument {
     this.unenforced.add(at)
   }
 
-  /** Undefined if the keywords cannot be expressed; `at` has their pointers. */
+  /** Calls `express`; if it throws NotExpressible, records the keywords at `at` and returns undefined. */
   private attempt<T> (at: readonly (string | undefined)[], express: () => T): T | undefined {
     try {
       return express()
@@ -87,8 +87,8 @@ export class Values extends SchemaDocument {
   }
 
   /**
-   * Allows no items after `prefixItems`, as `object` allows no unnamed properties: a narrower grammar is
-   * valid.
+   * Allows no items after `prefixItems`, as `object` allows no unnamed properties, because a grammar may be
+   * narrower than its schema.
    */
   private array ({ words, at }: FlatSchema): Item[][] {
     const { prefixItems: first = [], items = true } = words as { prefixItems?: unknown[] } & Keywords
@@ -105,7 +105,7 @@ export class Values extends SchemaDocument {
     const { minProperties: min = 0, maxProperties: max = Infinity } = words as Record<string, number>
     const required = new Set(words['required'] as string[] | undefined)
     const names = [...new Set([...Object.keys(propertiesOf(plain)), ...required])]
-    // Generated names may repeat, and would then count as one property.
+    // The model may repeat a property name, and repeated properties count as one.
     if (min > Math.max(1, names.length)) this.lose(at['minProperties'])
     const members = names.map((name) => ({
       isNeeded: required.has(name),
@@ -128,7 +128,7 @@ export class Values extends SchemaDocument {
     members: readonly { isNeeded: boolean, items: Item[] }[], min: number, max: number, skips: boolean
   ): Item {
     const { id } = this.grammar.add()
-    // Merges counts with the same outcome, so that they share rules.
+    // Treat counts beyond the bounds alike, so that they share rules.
     const next = (count: number): number => Math.min(count + 1, max < Infinity ? max + 1 : Math.max(min, 1))
     const from = (i: number, count: number): Rule => this.grammar.once(`${id} ${i} ${count}`, () => {
       const member = members[i]

@@ -1,4 +1,4 @@
-/** Converts the events of llama.cpp's server to chunks. Pure. */
+/** Converts events from llama.cpp's server to chunks. Pure. */
 import type { SpanSink } from '../../../kernel/api/engine.js'
 import type {
   AnswerChunk, Choice, Finish, NamedToken, TokenReport, Usage
@@ -8,7 +8,7 @@ import { fieldsOf, idsOf, listOf, numberOf, textOf, type Fields } from '../../ru
 
 const MIN_LOGPROB = -9_999
 
-/** Tokens per second; null if not measured. */
+/** A rate in tokens per second; null if the server did not measure it. */
 const rate = (value: unknown): number | null => {
   const number = numberOf(value)
   return number === undefined || number <= 0 ? null : number
@@ -23,13 +23,13 @@ const tokenOf = (token: Fields): NamedToken => ({
 const reportsOf = (tokens: unknown, tops: number): TokenReport[] => listOf(tokens).map((token) =>
   ({ ...tokenOf(token), top_logprobs: listOf(token['top_logprobs']).slice(0, tops).map(tokenOf) }))
 
-/** The chunk for a prompt that was accepted, if the server reports prompt progress. */
+/** The chunk that announces an accepted prompt; [] unless the event reports prompt progress. */
 function admittedOf (event: Fields): AnswerChunk[] {
   const tokens = numberOf(fieldsOf(event['prompt_progress'])['total'])
   return tokens === undefined ? [] : [{ choices: [], usage: { prompt_tokens: tokens } }]
 }
 
-/** No chunk for an event without content. */
+/** The chunk for an event with content; [] for an event without. */
 function newsOf (index: number, news: Omit<Choice, 'index'>, tokens: TokenReport[]): AnswerChunk[] {
   const logprobs = tokens.length === 0 ? {} : { logprobs: { content: tokens } }
   const hasNews = tokens.length > 0 || Object.keys(news.delta ?? {}).length > 0 || (news.text ?? '') !== ''
@@ -73,7 +73,7 @@ export abstract class AnswerReader {
   }
 
   abstract read (event: Fields): AnswerChunk[]
-  /** The last chunk; null for an incomplete answer. `peakBytes`: the server's peak memory. */
+  /** The answer's last chunk; null if the answer is incomplete. `peakBytes`: the server's peak memory. */
   abstract end (peakBytes: number): AnswerChunk | null
 }
 
@@ -81,7 +81,7 @@ const FINISHES: Readonly<Record<string, Finish>> = {
   stop: 'stop', length: 'length', tool_calls: 'tool_calls'
 }
 
-/** Reads `/v1/chat/completions`: passes deltas through without their empty fields. */
+/** Reads answers from `/v1/chat/completions`; passes deltas through without empty fields. */
 export class ChatReader extends AnswerReader {
   private finish: Finish | null = null
   private usage: Fields = {}
@@ -101,7 +101,7 @@ export class ChatReader extends AnswerReader {
 
   end (peakBytes: number): AnswerChunk | null {
     const { index, finish, usage, timings } = this
-    // The server does not report here which stop text it met.
+    // On the chat route the server does not report which stop text ended the answer, hence `stop: null`.
     if (finish === null) return null
     return endOf({ index, delta: {} }, { finish, stop: null, usage, timings, peakBytes })
   }
@@ -124,7 +124,7 @@ function deltaOf (delta: Fields): NonNullable<Choice['delta']> {
   }
 }
 
-/** Reads `/completion`. */
+/** Reads answers from `/completion`. */
 export class CompletionReader extends AnswerReader {
   private last: Fields | null = null
 
@@ -147,8 +147,8 @@ export class CompletionReader extends AnswerReader {
 }
 
 /**
- * Records the spans of one traced answer; each chunk with content counts as a token. If the server does not
- * report prompt progress, the time in its queue counts as prompt work.
+ * Records trace spans for one answer, counting each chunk with content as a token. If the server does not
+ * report prompt progress, the time in the server's queue counts as prompt work.
  */
 export class ChunkSpans {
   private readonly spans: AnswerSpans

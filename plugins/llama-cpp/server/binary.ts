@@ -7,21 +7,21 @@ import { EngineError } from '../../../kernel/api/engine.js'
 
 export interface Binary {
   path: string
-  /** Its options, such as `--model`, and draft methods, such as `draft-simple`. */
+  /** The program's options, such as `--model`, and draft methods, such as `draft-simple`. */
   flags: ReadonlySet<string>
   sockets: boolean
 }
 
 interface Kind {
-  /** The spec's option with the path that the operator set in `variable`; the node has checked it. */
+  /** The spec option with the path that the operator set in `variable`, already checked by the node. */
   option: string
   variable: string
   /** Names to try in PATH if no path is set. */
   names: readonly string[]
-  /** Options that svc depends on. */
+  /** Command line options that svc depends on; a program without them is refused. */
   needed: readonly string[]
   absent: string
-  /** Fills "… is no WHAT … Set VARIABLE to INSTEAD". */
+  /** Texts for the error "PATH is not WHAT … Set VARIABLE to INSTEAD". */
   wrong: [what: string, instead: string]
 }
 
@@ -37,7 +37,7 @@ const SERVER: Kind = {
 const DONOR: Kind = {
   option: 'donorBinary',
   variable: 'SVC_LLAMA_RPC_SERVER_BIN',
-  // Newer builds have the second name.
+  // Newer builds name the program ggml-rpc-server.
   names: ['rpc-server', 'ggml-rpc-server'],
   needed: ['--host', '--port'],
   absent: 'there is no rpc-server or ggml-rpc-server beside llama-server or in PATH: install ' +
@@ -50,7 +50,7 @@ const HELP_BYTES = 4 * 2 ** 20
 
 type Options = Readonly<Record<string, unknown>>
 
-/** The operator's path. @throws EngineError for a relative path */
+/** The path that the operator configured. @throws EngineError for a relative path */
 function givenPath (options: Options, { option, variable }: Kind): string | undefined {
   const given = options[option]
   if (given === undefined || (typeof given === 'string' && isAbsolute(given))) return given
@@ -58,17 +58,17 @@ function givenPath (options: Options, { option, variable }: Kind): string | unde
   throw new EngineError('provider_error', `${variable} is ${written}, but must be an absolute path`)
 }
 
-/** llama.cpp's server: the configured one, else the one in PATH. @throws EngineError if there is none */
+/** Finds llama-server, as configured or else in PATH. @throws EngineError if there is none */
 export const findServer = async (options: Options): Promise<Binary> =>
   await examined([givenPath(options, SERVER) ?? SERVER.names].flat(), SERVER)
 
-/** The rpc-server, see donor.ts. @throws EngineError if there is none */
+/** Finds the rpc-server for a donor (donor.ts). @throws EngineError if there is none */
 export const findDonor = async (options: Options): Promise<Binary> =>
   await examined(await donorPaths(options), DONOR)
 
 /**
- * Candidates for the rpc-server: the configured one; else the one beside the configured llama-server; else
- * names in PATH. @throws EngineError for a relative path
+ * Paths to try for the rpc-server: the configured path, else beside the configured llama-server, else names
+ * in PATH. @throws EngineError for a relative path
  */
 export async function donorPaths (options: Options): Promise<readonly string[]> {
   const given = givenPath(options, DONOR)
@@ -82,7 +82,7 @@ export async function donorPaths (options: Options): Promise<readonly string[]> 
 }
 
 /**
- * The first program that exists, with its options. @throws EngineError if there is none or it lacks an option
+ * The first program that exists, and its options. @throws EngineError if none exists or an option is missing
  */
 async function examined ([path, ...others]: readonly string[], kind: Kind): Promise<Binary> {
   if (path === undefined) throw new EngineError('provider_error', kind.absent)
@@ -96,7 +96,7 @@ async function examined ([path, ...others]: readonly string[], kind: Kind): Prom
     `${missing.join(', ')}. Set ${variable} to ${instead} and restart svc`)
 }
 
-/** The output of --help; null if PATH does not have the program. @throws EngineError */
+/** A program's --help output; null if the program does not exist. @throws EngineError */
 async function helpOf (path: string): Promise<string | null> {
   try {
     const { stdout, stderr } = await promisify(execFile)(path, ['--help'],
@@ -110,7 +110,7 @@ async function helpOf (path: string): Promise<string | null> {
   }
 }
 
-/** Reads the options in the output of --help. Pure. */
+/** Extracts options and features from --help output. Pure. */
 export function readHelp (text: string): Omit<Binary, 'path'> {
   const flags = new Set(text.match(/--[a-z][a-z0-9-]+|\bdraft-[a-z0-9]+/g))
   return { flags, sockets: /unix socket/i.test(text) }

@@ -1,4 +1,4 @@
-/** Parses calls and reasoning out of text that our grammars shaped, which the server returns unparsed. */
+/** Parses tool calls and reasoning in grammar-constrained answers, which the server returns as plain text. */
 import type { AnswerChunk } from '../../runners/language/chunks.js'
 import type { Fields } from '../../runners/language/json.js'
 import { deltaOf, type OutputReader } from '../text/parse/output.js'

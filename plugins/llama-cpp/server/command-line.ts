@@ -1,4 +1,4 @@
-/** The command line of a llama-server: its sizes, and its shares of a model. Pure. */
+/** Builds llama-server's command line, including memory sizes and a model's shares per device. Pure. */
 import { EngineError, type CacheType, type ModelSpec } from '../../../kernel/api/engine.js'
 import {
   cacheOf, CHECKPOINTS, contextOf, keptBytes, MAX_EMBEDDED
@@ -11,16 +11,16 @@ const MIB = 2 ** 20
 const ALL_LAYERS = '999'
 
 export interface Sizes {
-  /** Context of one request: prompt and answer, tokens. */
+  /** Context of one request (prompt and answer), in tokens. */
   contextLength: number
-  /** Parallel requests. */
+  /** Number of requests that run in parallel. */
   slots: number
-  /** Memory for the prompt cache. */
+  /** Memory for the prompt cache, in MiB. */
   promptCacheMib: number
   cacheType?: CacheType | undefined
 }
 
-/** A numeric option, rounded down. @throws EngineError model_invalid if it is below `least` */
+/** Reads a numeric spec option, rounded down. @throws EngineError model_invalid if it is below `least` */
 function option (
   options: Readonly<Record<string, unknown>>, name: string, least: number, usual: number
 ): number {
@@ -31,7 +31,7 @@ function option (
 }
 
 /**
- * Sizes for the server, which allocates all contexts at its start, as placement has planned. Options:
+ * Sizes as placement planned them, for a server that allocates all contexts at start. Spec options:
  * `prefix_cache_bytes`, and `max_batch` to run fewer requests in parallel than fit into memory.
  * @throws EngineError model_invalid for an invalid option
  */
@@ -51,17 +51,17 @@ export function sizesOf (
 }
 
 /**
- * One node's share of a model: its layers, and how many of them each GPU has; the CPU has the rest. Without
- * `gpus`, one device has all. In a tensor split the numbers are proportions of the node's share.
+ * One node's share of a model: its number of layers, and how many of them each GPU has; the CPU has the rest.
+ * Without `gpus`, one device has all layers. In a tensor split the numbers are proportions.
  */
 export interface LayerShare { layers: number, gpus?: readonly number[] }
 
 /** A donor's share, and the local address that leads to its rpc-server. */
 export interface RpcServer extends LayerShare { address: string }
 
-/** The plan of a model over several nodes, as the driver gets it. */
+/** How a model is split over several nodes; sent to the driver, whose llama-server runs the model. */
 export interface RpcPlan extends LayerShare {
-  /** Tensor split: every layer is divided equally between all ranks. Otherwise each rank has whole layers. */
+  /** True for a tensor split, which divides every layer equally between ranks; false for whole layers. */
   tensor: boolean
   donors: readonly RpcServer[]
 }
@@ -82,7 +82,7 @@ function shareOf (said: Fields, name: string): LayerShare {
   throw new EngineError('provider_error', `the option ${name} must name layers, and how many each GPU has`)
 }
 
-/** This node's share of an undistributed model, or a donor's share; null if one device has all of it. */
+/** The share of this node (only node or donor) in a spec's options; null if one device has all of it. */
 export function splitOf ({ split }: Readonly<Record<string, unknown>>): LayerShare | null {
   return split === undefined ? null : shareOf(fieldsOf(split), 'split')
 }
@@ -99,7 +99,7 @@ export function rpcOf ({ rpc }: Readonly<Record<string, unknown>>): RpcPlan | nu
   throw new EngineError('provider_error', 'the option rpc must name the layers of driver and donors')
 }
 
-/** A donor's devices: the GPUs with layers, then the CPU if it has the rest. */
+/** A donor's devices with layers: its GPUs, then the CPU if layers remain. */
 export function devicesOf ({ layers, gpus }: LayerShare): { gpu: number | null, layers: number }[] {
   if (gpus === undefined) return [{ gpu: 0, layers }]
   const rest = layers - sum(gpus)
@@ -107,12 +107,12 @@ export function devicesOf ({ layers, gpus }: LayerShare): { gpu: number | null, 
   return rest > 0 ? [...used, { gpu: null, layers: rest }] : used
 }
 
-/** The shares of this node's GPUs; none with backend `cpu`, which has all layers that are not offloaded. */
+/** Layers per GPU of this node; [] with backend `cpu`, whose layers are simply not offloaded. */
 const ownGpus = ({ layers, gpus = [layers] }: LayerShare, backend: string): readonly number[] =>
   backend === 'cpu' ? [] : gpus
 
 /**
- * The options for a plan. The server's devices are those of the donors, then its GPUs.
+ * The server's options for a plan. The server's devices are the donors' devices, then its own GPUs.
  * @throws EngineError if the server was built without RPC
  */
 export function rpcArguments (plan: RpcPlan, backend: string, flags: ReadonlySet<string>): string[] {
@@ -131,20 +131,20 @@ export function rpcArguments (plan: RpcPlan, backend: string, flags: ReadonlySet
   ]
 }
 
-/** The server counts offloaded layers from the last one, and counts the output as one more layer. */
+/** Options for offloading. llama-server offloads the last layers first; the output counts as a layer too. */
 function layerShares (shares: number[]): string[] {
   const handedOut = sum(shares) + 1
   shares[shares.findLastIndex((share) => share > 0)]! += 1
   return ['--tensor-split', shares.join(','), '--n-gpu-layers', String(handedOut)]
 }
 
-/** llama.cpp's name of a GPU, such as CUDA0, ROCM0 or MTL0; case does not matter. */
+/** llama.cpp's name for a GPU, such as CUDA0, ROCM0 or MTL0; case does not matter. */
 export const deviceName = (backend: string, gpu: number): string =>
   `${backend === 'metal' ? 'MTL' : backend.toUpperCase()}${gpu}`
 
 /**
- * Ranks have equal parts, divided between their devices. Names all devices, because by default the server's
- * own GPUs come first.
+ * Options for a tensor split. Ranks get equal parts, divided between their devices. The options name all
+ * devices, because by default the server's own GPUs come first.
  */
 function tensorShares (ranks: readonly (readonly number[])[], backend: string): string[] {
   const own = ranks.at(-1)!
@@ -158,22 +158,22 @@ export interface StartOptions {
   flags: ReadonlySet<string>
   model: string
   address: Address
-  /** File with the API key; not an argument, because every user can read those. */
+  /** File with the API key, which is not an argument because every user can read process arguments. */
   keyFile: string
   threads: number
   backend: string
   sizes: Sizes
-  /** Runs only embeddings or rerank. */
+  /** Whether the model makes embeddings or reranks, instead of generating text. */
   embeds: boolean
   ranks?: boolean
-  /** The model's vision weights and drafter, if any. */
+  /** Path of the model's vision weights, if any. */
   mmproj?: string | undefined
   drafter?: Drafter | undefined
   /** File with the chat template; undefined to use the model's. */
   template?: string | undefined
-  /** Null for a model on one node. */
+  /** The plan for a model over several nodes; null for a model on one node. */
   rpc?: RpcPlan | null
-  /** The shares of this node's GPUs without donors; null for one device. */
+  /** Layers per GPU for a model without donors; null for one device. */
   split?: LayerShare | null
 }
 
@@ -181,32 +181,32 @@ const placeOf = (address: Address): string[] => 'socketPath' in address
   ? ['--host', address.socketPath]
   : ['--host', address.host, '--port', String(address.port)]
 
-/** Options for servers that know them: an unknown option prevents the start. */
+/** Options that only some builds know. They are left out for others, which would refuse to start. */
 function optional (options: StartOptions): string[][] {
   const { flags, backend, sizes, mmproj, drafter, template, rpc = null, split = null } = options
   const { contextLength, promptCacheMib, cacheType } = sizes
   const length = String(contextLength)
   return [
-    // Only this runner uses the server.
+    // Only this runner uses the server, so it needs no web interface.
     flags.has('--no-ui') ? ['--no-ui'] : ['--no-webui'],
     ['--offline'],
     ['--jinja'],
     ...template === undefined ? [] : [['--chat-template-file', template]],
-    // Weights are often repacked in memory; with the file mapped as well they would count twice.
+    // llama.cpp often repacks weights in memory; with a mapped file they would be in memory twice.
     ...flags.has('--load-mode') ? [['--load-mode', 'none']] : [['--no-mmap']],
-    // An answer ends with the context.
+    // End an answer when the context is full, instead of dropping old tokens.
     ['--no-context-shift'],
     ['--cache-ram', String(promptCacheMib)],
     ['--ctx-checkpoints', String(CHECKPOINTS)],
     ...cacheType === undefined ? [] : [['--cache-type-k', cacheType], ['--cache-type-v', cacheType]],
     ...mmproj === undefined ? [] : [['--mmproj', mmproj]],
     ...drafter === undefined ? [] : drafting(drafter, flags),
-    // Keep these off GPUs: neither this node's nor the donors' memory was planned for them.
+    // Keep vision weights and drafter off all GPUs, including donors', whose memory was not planned for them.
     ...backend !== 'cpu' ? [] : [
       ...mmproj === undefined ? [] : [['--no-mmproj-offload']],
       ...drafter === undefined ? [] : [['--device-draft', 'none']]
     ],
-    // Placement has planned the memory; the server would otherwise start with a trial load.
+    // Placement has planned the memory, so avoid the server's trial load.
     ['--fit', 'off'],
     ...rpc === null ? alone(backend, split) : [],
     ...options.embeds
@@ -216,11 +216,11 @@ function optional (options: StartOptions): string[][] {
   ].filter(([name]) => flags.has(name as string))
 }
 
-/** Newer servers load a drafter but do not use it without a draft method. */
+/** Drafter options. Without a draft method, newer servers load the drafter but do not use it. */
 const drafting = ({ path, way }: Drafter, flags: ReadonlySet<string>): string[][] =>
   [['--model-draft', path], ...way !== null && flags.has(way) ? [['--spec-type', way]] : []]
 
-/** The devices of a model without donors. */
+/** Device options for a model without donors. */
 function alone (backend: string, split: LayerShare | null): string[][] {
   if (backend === 'cpu') return [['--n-gpu-layers', '0'], ['--device', 'none']]
   if (split === null) return [['--n-gpu-layers', ALL_LAYERS]]
@@ -233,7 +233,7 @@ export function serverArguments (options: StartOptions): string[] {
   const { model, address, keyFile, threads, sizes, rpc = null, backend, flags } = options
   return [
     '--model', model, ...placeOf(address), '--api-key-file', keyFile, '--threads', String(threads),
-    // The server divides the context between its slots.
+    // --ctx-size is the sum over all slots.
     '--ctx-size', String(sizes.contextLength * sizes.slots), '--parallel', String(sizes.slots),
     ...optional(options).flat(), ...rpc === null ? [] : rpcArguments(rpc, backend, flags)
   ]

@@ -1,7 +1,7 @@
 /**
- * A donor runs llama.cpp's rpc-server as a child of the runner process. A llama-server on another node uses
- * this machine's memory and processors through it. It listens on loopback only; the nodes forward the
- * connection.
+ * A donor runs llama.cpp's rpc-server as a child of the runner process, through which a llama-server on
+ * another node uses this machine's memory and processors. The rpc-server listens on loopback only; the nodes
+ * forward the connection.
  */
 import { connect } from 'node:net'
 import {
@@ -19,7 +19,7 @@ export interface DonorOptions {
   port: number
   threads: number
   backend: string
-  /** The shares of its devices; null for a single device. */
+  /** The shares of the donor's devices; null for a single device. */
   split?: LayerShare | null
 }
 
@@ -30,7 +30,7 @@ export function donorArguments ({ flags, port, threads, backend, split }: DonorO
     '--host', LOOPBACK, '--port', String(port),
     ...[
       ['--threads', String(threads)],
-      // The driver has a share for each device named here, so name exactly those of the plan.
+      // The driver assigns a share to each device named here, so name exactly the devices in the plan.
       ['--device', backend === 'cpu' ? 'CPU' : names.join(',')]
     ].filter(([name]) => flags.has(name as string)).flat()
   ]
@@ -77,7 +77,7 @@ export async function startDonor (
         await program.close()
         return now = await start()
       })
-      // Without an rpc-server this runner has no purpose.
+      // Without an rpc-server this runner is useless, so end it.
       ready.catch((error: unknown) => { parts.die(error as Error) })
     }
     return await ready

@@ -1,14 +1,14 @@
 /**
- * Detects the draft method of a drafter: llama.cpp detects some itself and needs an option for the others.
+ * Detects a drafter's draft method. llama.cpp detects some methods itself and needs an option for others.
  */
 import { open } from 'node:fs/promises'
 
-/** Long enough to include the tensor names behind the vocabulary in all known files. */
+/** Bytes to read to include the tensor names, which follow the vocabulary, in all known files. */
 const HEAD_BYTES = 48 * 2 ** 20
-/** Includes the metadata entry with the architecture. */
+/** Bytes at the start that include the metadata entry with the architecture. */
 const FIRST_BYTES = 4096
 
-/** `way` is the draft method; null if llama.cpp detects it. */
+/** `way` is the draft method to pass as an option; null if llama.cpp detects it. */
 export interface Drafter { path: string, way: string | null }
 
 export async function drafterAt (path: string): Promise<Drafter> {
@@ -21,11 +21,11 @@ export async function drafterAt (path: string): Promise<Drafter> {
   }
 }
 
-/** The draft method by the head of a file. Pure. */
+/** The draft method according to the first bytes of a file. Pure. */
 export function draftMethodOf (head: Buffer): string | null {
   const architecture = head.toString('latin1', 0, FIRST_BYTES)
   if (architecture.includes('eagle3')) return 'draft-eagle3'
-  // llama.cpp detects multi-token prediction heads.
+  // llama.cpp itself detects DFlash drafters and multi-token prediction heads.
   if (architecture.includes('dflash') || head.includes('.nextn.eh_proj.')) return null
   return 'draft-simple'
 }

@@ -1,4 +1,4 @@
-/** Maps the errors of llama.cpp's server to those of svc. Pure. */
+/** Maps errors from llama.cpp's server to svc's errors. Pure. */
 import { EngineError } from '../../../kernel/api/engine.js'
 import { contextExceeded, invalid } from '../../runners/language/refusals.js'
 import { fieldsOf, numberOf, textOf } from '../../runners/language/json.js'
@@ -10,14 +10,14 @@ const TOO_LONG = RegExp('exceeds the available context size|larger than the max 
   'input (?:\\(\\d+ tokens\\) )?is too large to process', 'i')
 const NO_IMAGE = /failed to load image/i
 /**
- * llama.cpp found no valid tool call: while it enforced the grammar of a call, or when it parsed the answer.
+ * Messages by which llama.cpp reports that it found no valid tool call, when sampling or parsing the answer.
  */
 const NO_CALL = /unexpected empty grammar stack|produced output that does not match the expected/i
-/** The last line of a llama-server that cannot parse the chat template. */
+/** Matches the last line that llama-server writes if it cannot parse the chat template. */
 const NO_TEMPLATE = /common_chat_template|chat template/i
 const REFUSALS = new Set(['invalid_request_error', 'not_supported_error'])
 
-/** The connection broke, or the response is invalid; the server may have exited. */
+/** Thrown if the connection broke or the response is invalid; the server may have exited. */
 export class BrokenAnswer extends Error {
   constructor (message: string) {
     super(message)
@@ -25,7 +25,7 @@ export class BrokenAnswer extends Error {
   }
 }
 
-/** Token counts of an error; older servers name them only in the message. */
+/** Token counts in an error about the context size; older servers put them only into the message. */
 function counts (error: Record<string, unknown>, message: string): (number | undefined)[] {
   const said = [...message.matchAll(/\((\d+) tokens\)/g)].map(([, number]) => Number(number))
   return [numberOf(error['n_prompt_tokens']) ?? said[0], numberOf(error['n_ctx']) ?? said[1]]
@@ -43,10 +43,10 @@ function tooLong (error: Record<string, unknown>, message: string, modelId: stri
     : contextExceeded(modelId, prompt, context)
 }
 
-/** The first line of a stack trace, of the template engine or of the program. */
+/** Matches the first line of a stack trace by the template engine or by the program. */
 const TRACE = /^(-{4,}$|While executing |#\d+ |\d+: |[^\s(]+\([^\s+]*\+0x[\da-f]+\))/
 
-/** Removes a stack trace; the cause is before it or, as `Error:`, below it. */
+/** Removes a stack trace, but keeps the cause, which is before the trace or, as `Error:`, below it. */
 function withoutTrace (message: string): string {
   const lines = message.split('\n')
   const at = lines.findIndex((line, i) => (i > 0 || line.startsWith('While')) && TRACE.test(line.trim()))
@@ -55,18 +55,18 @@ function withoutTrace (message: string): string {
   return `${lines.slice(0, at).join('\n').trimEnd()} ${below}`
 }
 
-/** Removes file paths, which clients must not see. */
+/** Removes file paths from a message, because clients must not see them. */
 export const withoutPaths = (message: string): string =>
   message.replace(/(['"])\/[^'"]*\1/g, '$1[path]$1').replace(/(^|[\s(=:])\/[^\s'"):,]+/g, '$1[path]')
 
-/** The error of a program that exited before it was ready, with its output. */
+/** The error for a program that exited before it was ready; `said` is its output. */
 export const startError = (said: string): EngineError => {
   const reason = NO_TEMPLATE.test(said) ? 'chat_template_unreadable' : 'provider_error'
   return new EngineError(reason, withoutPaths(said))
 }
 
 /**
- * Maps an error of the server. `body` is `{ error: { code, message, type } }` or the inner object; `status`
+ * Maps an error from the server. `body` is `{ error: { code, message, type } }` or the inner object; `status`
  * is the HTTP status, if any.
  */
 export function serverError (body: unknown, modelId: string, status?: number): EngineError {

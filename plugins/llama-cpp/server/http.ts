@@ -8,17 +8,17 @@ import { fieldsOf, parsed, type Fields } from '../../runners/language/json.js'
 /** A Unix socket, or a port on loopback. */
 export type Address = { socketPath: string } | { host: string, port: number }
 
-/** Size limit of a response that is not a stream, bytes. */
+/** Limit in bytes on a response that is not a stream. */
 const MAX_BYTES = 64 * 2 ** 20
-/** Size limit of one event, characters; an event contains a few tokens. */
+/** Limit in characters on one event, which normally contains a few tokens. */
 const MAX_EVENT_CHARS = 4 * 2 ** 20
 const OK = 200
 const END = '[DONE]'
 
-/** Without `body` it is a GET. */
+/** A POST with `body` as JSON; a GET without `body`. */
 interface Call { path: string, body?: Record<string, unknown>, signal?: AbortSignal }
 
-/** The server closed an idle connection before it read the request. */
+/** Whether the server had closed the reused idle connection before it could read the request. */
 const isStale = (error: unknown, sent: ClientRequest): boolean =>
   sent.reusedSocket && /^(ECONNRESET|EPIPE)$/.test((error as NodeJS.ErrnoException).code ?? '')
 
@@ -35,15 +35,15 @@ export class Client {
   }
 
   /**
-   * A response as JSON. @throws EngineError for an error of the server, BrokenAnswer if the connection breaks
-   * or the response is not JSON
+   * Sends a request and parses the JSON response. @throws EngineError for an error from the server,
+   * BrokenAnswer if the connection breaks or the response is not JSON
    */
   async json (call: Call): Promise<Fields> {
     const answer = await this.open(call)
     return fieldsOf(await this.bodyOf(answer))
   }
 
-  /** False while the server loads the model or does not listen yet. */
+  /** Whether the server is ready; false while it does not listen yet or loads the model. */
   async healthy (): Promise<boolean> {
     try {
       const answer = await this.open({ path: '/health' })
@@ -55,12 +55,12 @@ export class Client {
     }
   }
 
-  /** The events of a stream; closes the connection when the reader stops. Throws what `json` throws. */
+  /** Streams a response's events; closes the connection when the reader stops. Throws what `json` throws. */
   async * events (call: Call): AsyncGenerator<Fields> {
     const answer = await this.open(call)
     if (answer.statusCode !== OK) await this.bodyOf(answer)
     try {
-      // Older servers send errors in a field `error`.
+      // Older servers send errors in mid-stream as an SSE field `error`.
       const parser = new EventParser(MAX_EVENT_CHARS, 'error')
       // Leaving the loop closes the connection, so that the server frees the slot.
       for await (const bytes of answer as AsyncIterable<Uint8Array>) {
@@ -83,7 +83,7 @@ export class Client {
     return fields
   }
 
-  /** The body as JSON. @throws EngineError for an error status */
+  /** Parses the body as JSON. @throws EngineError for an error status */
   private async bodyOf (answer: IncomingMessage): Promise<unknown> {
     const pieces: Uint8Array[] = []
     let bytes = 0
@@ -102,7 +102,7 @@ export class Client {
     return value
   }
 
-  /** Sends a request, and repeats it once if the reused connection was already closed. */
+  /** Sends a request; repeats it once if the reused connection had already been closed. */
   private async open (call: Call): Promise<IncomingMessage> {
     const first = this.send(call)
     try {
@@ -139,7 +139,7 @@ export class Client {
 
 async function answerTo (sent: ClientRequest): Promise<IncomingMessage> {
   const [answer] = await once(sent, 'response') as [IncomingMessage]
-  // A connection that breaks later makes reading the response fail.
+  // Ignore errors after the response has begun, because then reading the response fails too.
   sent.on('error', () => {})
   return answer
 }

@@ -18,7 +18,7 @@ import { LOOPBACK, type EngineParts, type Clock } from './program.js'
 import { LlamaServer } from './server.js'
 import { LlamaSession } from './session.js'
 
-/** Unreferenced, so that a pause does not keep the process alive. */
+/** The real clock; its timers are unreferenced, so that a pause does not keep the process alive. */
 const SYSTEM: Clock = {
   now: () => Number(process.hrtime.bigint() / 1_000_000n),
   pause: async (ms) => { await delay(ms, undefined, { ref: false }) }
@@ -26,10 +26,10 @@ const SYSTEM: Clock = {
 
 const die = (error: Error): void => { setImmediate(() => { throw error }) }
 
-/** The runner's stderr goes to a file of limited size. */
+/** Logs a line from llama.cpp to the runner's stderr, which goes to a file of limited size. */
 const echo = (line: string): void => { process.stderr.write(`llama.cpp: ${line}\n`) }
 
-/** The model among the card's files; the first part of a split one. @throws EngineError model_invalid */
+/** The card's model file, or the first file of a split model. @throws EngineError model_invalid */
 export function modelFile ({ modelId, files }: ModelCard): string {
   const models = files.filter(({ path }) => /\.gguf$/i.test(path))
   const weights = models.filter(({ role }) => role === 'weights')
@@ -39,8 +39,8 @@ export function modelFile ({ modelId, files }: ModelCard): string {
 }
 
 /**
- * The driver's rank in a tensor split without a GPU. llama.cpp includes a CPU only behind an rpc-server, so
- * the driver's node runs one too.
+ * Starts an rpc-server for the driver's own rank in a tensor split without a GPU, because llama.cpp can use a
+ * CPU in a tensor split only through an rpc-server.
  */
 const ownRank = async (spec: ModelSpec, env: EngineEnv, parts: EngineParts): Promise<EngineSession> =>
   await startDonor({ ...spec, options: { ...spec.options, split: undefined } }, env, parts)
@@ -69,7 +69,7 @@ export function llamaEngine (parts: EngineParts): EngineModule {
         return file === undefined ? undefined : join(directory, file.path)
       }
       const source = await templateOf(spec)
-      // In the working folder, which belongs to the runner.
+      // The path is relative to the working folder, which belongs to the runner.
       const template = source === '' ? undefined : 'chat-template.jinja'
       if (template !== undefined) await writeFile(template, source)
       const drafter = beside('assistant')

@@ -5,7 +5,7 @@ import { createServer, type AddressInfo } from 'node:net'
 import type { EngineEnv } from '../../../kernel/api/engine.js'
 import { startError } from './errors.js'
 
-/** Tests replace it. */
+/** Time and timers, which tests replace. */
 export interface Clock {
   now: () => number
   pause: (ms: number) => Promise<void>
@@ -20,7 +20,7 @@ export interface EngineParts {
 }
 
 export interface ProgramParts extends EngineParts {
-  /** Its name in messages. */
+  /** The program's name in messages. */
   name: string
   path: string
   args: readonly string[]
@@ -31,15 +31,15 @@ export const LOOPBACK = '127.0.0.1'
 const CLOSE_MS = 3_000
 const LINE_CHARS = 500
 const KEPT_LINES = 5
-/** Lines per window in the node's log; further ones are only counted. */
+/** Most lines per time window that are passed to the node's log; further lines are only counted. */
 const LOGGED_LINES = 10
 const WINDOW_MS = 10_000
-/** Seven lines per request, which would pass through three processes to a file. */
+/** Routine lines, seven per request, to drop because they would pass through three processes to a file. */
 const ROUTINE = /^[\d.]+ I slot /
 const CAUSE = /\b(error|fail(ed|ure)?|abort(ed)?|assert|exception|fatal|out of memory)\b/i
 const ALARMING = RegExp(`\\bwarn(ing)?\\b|${CAUSE.source}`, 'i')
 
-/** A free port on loopback. */
+/** Finds a free TCP port on loopback. */
 export async function freePort (): Promise<number> {
   const server = createServer().listen(0, LOOPBACK)
   await once(server, 'listening')
@@ -58,7 +58,7 @@ function programEnv (): NodeJS.ProcessEnv {
   return env
 }
 
-/** A child process. The runner's process group contains it and is killed as a whole. */
+/** A child process in the runner's process group, which is killed as a whole. */
 export class Program {
   /** Resolves with a description when the program has ended. */
   readonly ended: Promise<string>
@@ -87,7 +87,7 @@ export class Program {
     }
     this.ended = new Promise((resolve) => {
       child.once('error', (error) => { resolve(`could not be started: ${error.message}`) })
-      // Not `exit`: output may follow it.
+      // Wait for `close` instead of `exit`, because output may follow `exit`.
       child.once('close', (code, signal) => {
         resolve(signal === null ? `exited with code ${code}` : `was ended by ${signal}`)
       })
@@ -95,7 +95,7 @@ export class Program {
     void this.ended.then((how) => { this.end = how })
   }
 
-  /** The last lines of the program's log, for operators only; errors of requests must not contain them. */
+  /** The program's last log lines, for operators only; they must not be in errors sent to clients. */
   private get lastLines (): string {
     return this.output.last === '' ? '' : `; its last lines: ${this.output.last}`
   }
@@ -115,7 +115,7 @@ export class Program {
     }
   }
 
-  /** From now on, ends the runner when the program exits. */
+  /** Makes the runner end when the program exits. */
   dieWithIt (): void {
     const { name, die, env } = this.parts
     void this.ended.then((how) => {
@@ -125,13 +125,13 @@ export class Program {
     })
   }
 
-  /** How the program ended; null if it still runs after `withinMs`. */
+  /** Describes how the program ended; null if it still runs after `withinMs`. */
   async endOf (withinMs: number): Promise<string | null> {
     await Promise.race([this.ended, this.parts.clock.pause(withinMs)])
     return this.end
   }
 
-  /** Sends SIGTERM, then SIGKILL. */
+  /** Ends the program with SIGTERM, and with SIGKILL if it does not exit in time. */
   async close (): Promise<void> {
     this.closing = true
     this.child.kill('SIGTERM')
@@ -155,12 +155,12 @@ export class LineCutter {
 
 const cut = (line: string): string => line.length > LINE_CHARS ? `${line.slice(0, LINE_CHARS)}…` : line
 
-/** Stores the last lines, and passes alarming ones to a log at a limited rate. `now` is monotonic, in ms. */
+/** Keeps the last lines, and logs alarming lines at a limited rate. `now` is monotonic time in ms. */
 export class Output {
   private readonly log: (line: string, leftOut: number) => void
   private readonly now: () => number
   private readonly kept: string[] = []
-  /** The first two lines that report a failure, without their times; later ones are usually consequences. */
+  /** The first two lines that report a failure, without timestamps; later ones are usually consequences. */
   readonly causes: string[] = []
   private since = -Infinity
   private logged = 0

@@ -14,9 +14,9 @@ import { reasoningMarkers, reasonings, type ReasoningName } from '../text/reason
 export interface Facts {
   contextLength: number
   defaults: Readonly<Record<string, unknown>>
-  /** Which ids of tool calls the chat template accepts. */
+  /** Which tool call ids the chat template accepts. */
   callIds?: 'any' | 'short'
-  /** False if the chat template does not render tools. */
+  /** Whether the chat template renders tools; true by default. */
   tools?: boolean
   reasoning?: ReasoningName | null
 }
@@ -25,7 +25,7 @@ export interface Bodies {
   bodies: Body[]
   /** Number of alternatives to report with each token. */
   tops: number
-  /** Parts of the request that are not enforced. */
+  /** Parts of the request that are accepted but not enforced. */
   warnings: string[]
 }
 
@@ -34,9 +34,9 @@ type Body = Record<string, unknown>
 const MOST_ANSWERS = 128
 const MOST_BIAS = 100
 const PLAIN: AnswerFormats = { tools: null, reasoning: null, thoughts: 'over' }
-/** Seeds are below this number, which means random. */
+/** Upper bound for seeds (exclusive); this value itself means a random seed. */
 const SEEDS = 2 ** 32 - 1
-/** Fields that the server names differently, or that need conversion. */
+/** Fields that the server names differently or that need conversion; all others are passed on unchanged. */
 const OWN_FORM = new Set([
   'messages', 'prompt', 'tools', 'tool_choice', 'parallel_tool_calls', 'response_format',
   'chat_template_kwargs', 'add_generation_prompt', 'n', 'n_predict', 'max_tokens', 'logit_bias', 'logprobs',
@@ -44,7 +44,7 @@ const OWN_FORM = new Set([
   ...parametersOf('llama').map(({ parameter }) => parameter)
 ])
 
-/** A number in the request; undefined if absent. @throws EngineError invalid_request */
+/** Validates a number in the request; undefined if absent. @throws EngineError invalid_request */
 export function numberAt (
   payload: Fields, path: string, { min, max, whole = true }: { min: number, max: number, whole?: boolean }
 ): number | undefined {
@@ -57,7 +57,7 @@ export function numberAt (
   throw invalid(`${path} is ${String(value)}, but must be ${kind} from ${min} to ${max}`, path)
 }
 
-/** The client's sampling parameters, else those of the model's card, else the server's defaults. */
+/** Sampling parameters from the client, else from the model's card; the server has defaults for the rest. */
 function samplingOf (payload: Fields, { contextLength, defaults }: Facts): Body {
   const named = parametersOf('llama').map(({ parameter, name, min, max, whole = false }) =>
     [name, numberAt(payload, parameter, { min, max, whole }) ?? numberOf(defaults[parameter])])
@@ -67,18 +67,18 @@ function samplingOf (payload: Fields, { contextLength, defaults }: Facts): Body 
   const sent = present(Object.fromEntries(named) as Fields)
   return {
     ...sent,
-    // Newer servers refuse -1, which used to mean the whole context.
+    // Replace -1, which means the whole context, because newer servers refuse it.
     ...last === undefined ? {} : { repeat_last_n: last < 0 ? contextLength : Math.min(last, contextLength) },
-    // Greedy sampling: sorting all candidates would take a tenth of a small model's time per token. The
-    // server applies penalties and biases before top_k.
+    // For greedy sampling, avoid sorting all candidates, a tenth of a small model's time per token. This is
+    // safe because the server applies penalties and biases before top_k.
     ...sent['temperature'] === 0 ? { top_k: 1 } : {},
     ...bias.length === 0 ? {} : { logit_bias: bias }
   }
 }
 
 /**
- * Biases of token ids, without ids that need more than 32 bits, which the server would truncate. @throws
- * EngineError invalid_request
+ * Biases by token id, without ids above 32 bits, which the server would truncate.
+ * @throws EngineError invalid_request
  */
 export function biasOf ({ logit_bias: bias }: Fields): [number, number][] {
   const entries = Object.entries(fieldsOf(bias))
@@ -100,11 +100,11 @@ function copiesOf (body: Body, n: number, seed: number | undefined): Body[] {
   })
 }
 
-/** Mistral's templates accept only ids of nine letters and digits. */
+/** The tool call ids that a template accepts; Mistral's accept only nine letters and digits. */
 export const callIdsOf = (template: string): 'any' | 'short' =>
   /alphanumeric strings with length 9/.test(template) ? 'short' : 'any'
 
-/** Whether the chat template renders tools, by `/props`; true if unknown. */
+/** Whether the chat template renders tools, according to `/props`; true if unknown. */
 export function readsTools (props: Fields): boolean {
   const said = fieldsOf(props['chat_template_caps'])['supports_tools']
   const template = props['chat_template']
@@ -151,7 +151,7 @@ export function prefilledAnswer (messages: readonly ChatMessage[]): ChatMessage 
   return last
 }
 
-/** The input of the chat template. @throws EngineError invalid_request */
+/** The fields that the chat template needs. @throws EngineError invalid_request */
 export function templateBody (payload: Fields, callIds: Facts['callIds'] = 'any'): Body {
   const { tools, chat_template_kwargs: variables, add_generation_prompt: add } = payload
   return {
@@ -172,7 +172,7 @@ export function offeredTools ({ tools, tool_choice: choice }: Fields): Fields[] 
   return listOf(tools).filter((tool) => !isObject(choice) || nameOf(tool) === nameOf(choice))
 }
 
-/** The request with tools in the form that the chat template supports. */
+/** Converts a request's tools to the form that the chat template supports. */
 export function templated (payload: Fields, { tools: reads = true }: Facts): Fields {
   const offered = offeredTools(payload)
   const { tools: _, ...asked } = payload
@@ -182,14 +182,14 @@ export function templated (payload: Fields, { tools: reads = true }: Facts): Fie
 }
 
 /**
- * Whether a grammar restricts the answer. Not with images, which the server reads only in its own chat route.
+ * Whether svc's grammar constrains the answer. False with images, which only the server's chat route reads.
  */
 export const isConstrained = (payload: Fields): boolean =>
   (requiresCall(payload) || answerSchema(payload) !== null || payload['grammar'] != null) &&
   !listOf(payload['messages']).some(({ content }) => Array.isArray(content) &&
     content.some((part) => fieldsOf(part)['type'] !== 'text'))
 
-/** The limit of an answer's tokens; the prompt has at least one token of the context. */
+/** Limit on an answer's tokens; at least one token of the context is left for the prompt. */
 function mostTokens (payload: Fields, { contextLength }: Facts): number {
   const most = contextLength - 1
   const own = numberAt(payload, 'n_predict', { min: 1, max: most })
@@ -197,7 +197,7 @@ function mostTokens (payload: Fields, { contextLength }: Facts): number {
   return Math.min(asked ?? own ?? most, most)
 }
 
-/** The requests for a route: shared fields, and those in `own`. */
+/** The requests for a route, made of the fields that all routes share and of those in `own`. */
 function bodiesOf (
   payload: Fields, facts: Facts, own: Body, warnings: string[] = []
 ): Bodies {
@@ -216,7 +216,7 @@ function bodiesOf (
 }
 
 const topsOf = (payload: Fields): number => numberAt(payload, 'top_logprobs', { min: 0, max: 20 }) ?? 0
-/** The server reports logprobs only with at least one alternative. */
+/** Number of alternatives to request; at least 1, because the server reports no logprobs with 0. */
 const candidates = (payload: Fields): number => Math.max(1, topsOf(payload))
 
 /** Requests for `/v1/chat/completions`, one per answer. @throws EngineError invalid_request */
@@ -227,7 +227,7 @@ export function chatBodies (payload: Fields, facts: Facts): Bodies {
   return bodiesOf(payload, facts, {
     ...templateBody(asked, facts.callIds),
     ...present({ response_format: payload['response_format'], json_schema, grammar }),
-    // The server accepts only a word: a named function becomes the only tool, and required.
+    // The server cannot require a named function, so that function becomes the only tool, and required.
     ...'tools' in asked
       ? { tool_choice: isObject(choice) ? 'required' : choice, ...present({ parallel_tool_calls: parallel }) }
       : {},
@@ -237,7 +237,7 @@ export function chatBodies (payload: Fields, facts: Facts): Bodies {
   }, warnings)
 }
 
-/** A prompt: text or token ids. @throws EngineError invalid_request */
+/** Validates a prompt, which is text or token ids. @throws EngineError invalid_request */
 export function promptOf (prompt: unknown, path = 'prompt'): string | number[] {
   const given = typeof prompt === 'string' ? prompt : idsOf(prompt)
   if (given === undefined) throw invalid(`${path} must be a text or a list of token ids`, path)

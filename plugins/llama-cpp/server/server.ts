@@ -10,21 +10,21 @@ import { freePort, LOOPBACK, Program, type EngineParts } from './program.js'
 export interface ServerParts extends Omit<StartOptions, 'flags' | 'address' | 'keyFile'>, EngineParts {
   binary: Binary
   modelId: string
-  /** Size of the model's files, bytes; about the server's memory when it is ready. */
+  /** Size of the model's files in bytes, about the server's memory when it is ready. */
   modelBytes: number
   env: EngineEnv
-  /** This node's rank of a tensor split, which ends with the server. */
+  /** The rpc-server for this node's rank in a tensor split, which ends with the server. */
   own?: EngineSession | null
 }
 
-/** Relative to the working folder, because the length of a socket path is limited. */
+/** Socket path, relative to the working folder because the length of socket paths is limited. */
 const SOCKET = 'llama.sock'
 const KEY_FILE = 'llama.key'
 const KEY_BYTES = 32
 const POLL_MS = 100
 const KIB = 1024
 
-/** A line of `/proc/<pid>/status`, in bytes; 0 if unavailable. */
+/** A memory size in bytes from `/proc/<pid>/status`; 0 if unavailable. */
 async function memory (pid: number | undefined, name: 'VmRSS' | 'VmHWM'): Promise<number> {
   const status = await readFile(`/proc/${pid}/status`, 'utf8').catch(() => '')
   return Number(new RegExp(`^${name}:\\s+(\\d+) kB$`, 'm').exec(status)?.[1] ?? 0) * KIB
@@ -41,7 +41,7 @@ export class LlamaServer {
     this.parts = parts
   }
 
-  /** Resolves before the server listens. */
+  /** Starts the server; resolves before the server listens (see `ready`). */
   static async start (parts: ServerParts): Promise<LlamaServer> {
     const { binary, modelId } = parts
     const key = randomBytes(KEY_BYTES).toString('hex')

@@ -1,4 +1,4 @@
-/** The tasks of a model that a llama.cpp server has loaded. */
+/** Runs tasks with a model that a llama.cpp server has loaded. */
 import {
   EngineError, type EngineChunk, type EngineSession, type EngineTask, type ModelSpec, type SpanSink
 } from '../../../kernel/api/engine.js'
@@ -24,9 +24,9 @@ import {
 import type { AnswerChunk } from '../../runners/language/chunks.js'
 import type { LlamaServer } from './server.js'
 
-/** Longest wait for the server's exit after its connection broke, ms. */
+/** Longest wait in ms for the server to exit after the connection broke. */
 const END_MS = 1_000
-/** Texts per embedding request. */
+/** Most texts per embedding request to the server. */
 const MAX_TEXTS = 32
 const WARMUP_TOKENS = 4
 const BETWEEN_IMAGES = /got exception: Chunk not found/
@@ -62,7 +62,7 @@ export class LlamaSession implements EngineSession {
   async greet (): Promise<void> {
     this.props = await this.client.json({ path: '/props' })
     const length = numberOf(fieldsOf(this.props['default_generation_settings'])['n_ctx'])
-    // The server may have rounded the context.
+    // The server may have rounded the context length.
     if (length !== undefined && length >= 2) this.facts.contextLength = length
     this.facts.callIds = callIdsOf(textOf(this.props['chat_template']))
     this.facts.tools = readsTools(this.props)
@@ -150,7 +150,7 @@ export class LlamaSession implements EngineSession {
     if (warnings.length > 0) yield { payload: { choices: [], warnings } }
     const all = merged(bodies.map((_, index) => this.answer(asked, index, signal, trace)))
     for await (const chunk of withSchemaCheck(all, payload)) {
-      // All answers have the same prompt, and the server reports its progress repeatedly.
+      // Pass on only the first progress report; the server sends several, and all answers have one prompt.
       if (chunk.choices.length > 0 || !started) yield { payload: { ...chunk } }
       started = true
     }
@@ -219,7 +219,7 @@ export class LlamaSession implements EngineSession {
     let tokens = 0
     for (let from = 0; from < inputs.length; from += MAX_TEXTS) {
       const input = inputs.slice(from, from + MAX_TEXTS)
-      // Normalised here, because `dimensions` may have to truncate first.
+      // svc normalises the vectors itself, because `dimensions` may truncate them first.
       const body = { input, encoding_format: 'float', ...shape.normalize ? {} : { embd_normalize: -1 } }
       const { data, usage } = await this.client.json({ path: '/v1/embeddings', body, signal })
       tokens += numberOf(fieldsOf(usage)['prompt_tokens']) ?? 0
@@ -238,7 +238,7 @@ export class LlamaSession implements EngineSession {
     yield scoresChunk(this.parts.spec.card, scores, numberOf(fieldsOf(usage)['prompt_tokens']) ?? 0)
   }
 
-  /** The cause of a broken connection: the server exited or failed. */
+  /** Replaces a broken connection's error by its cause, that the server exited or failed. */
   private async toEngineError (error: unknown): Promise<unknown> {
     if (!(error instanceof BrokenAnswer)) return error
     const end = await this.parts.server.program.endOf(END_MS)

@@ -1,4 +1,4 @@
-/** Archives like those of llama.cpp's releases, and a server for them. */
+/** Archives like those in llama.cpp's releases, and an HTTPS server for them. */
 import { createHash, randomBytes } from 'node:crypto'
 import { createServer } from 'node:https'
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
@@ -17,11 +17,11 @@ import llamaCpp from '../index.js'
 import type { TestCase } from './llama-kit.js'
 
 const SYSTEM = process.platform === 'darwin' ? 'macos' : 'ubuntu'
-/** File name of the release archive for this machine. */
+/** File name of a release archive for this machine. */
 export const nameOf = (tag: string, variant = ''): string =>
   `llama-${tag}-bin-${SYSTEM}-${variant}${process.arch}.tar.gz`
 
-/** An entry of a hand-made, possibly invalid archive. */
+/** An entry in a hand-made, possibly invalid archive. */
 export interface Made {
   path: string, text?: string | Buffer, type?: 'File' | 'Directory', link?: string, hard?: boolean
 }
@@ -57,15 +57,15 @@ export function archiveOf (tag: string, { server = SERVER, weight = 0 } = {}): B
 
 export const sha256 = (bytes: Buffer): string => `sha256:${createHash('sha256').update(bytes).digest('hex')}`
 
-/** The server's behaviour for one archive. */
+/** How the release server behaves for one archive. */
 export interface Served {
   bytes: Buffer
   /** The digest that svc pins; null for none, by default the archive's. */
   digest?: string | null
   url?: string
-  /** Closes the first connection after this many bytes, or stalls it there. */
+  /** Number of bytes after which the first connection is closed (`cut`) or stalls (`hold`). */
   cut?: number, hold?: number
-  /** Ignores ranges. */
+  /** Whether the server ignores Range headers. */
   whole?: boolean
 }
 
@@ -83,9 +83,9 @@ function selfSigned (t: TestCase) {
   return { cert, key }
 }
 
-/** A server with releases: by tag, their archives by name; pins their digests. */
+/** Starts a server with `releases` (by tag, archives by file name), and pins the archives' digests. */
 export async function startReleases (t: TestCase, releases: Record<string, Record<string, Served>>) {
-  /** Ranges that were requested, '' for none. */
+  /** Requested archives and Range headers ('' for none). */
   const asked: [name: string, range: string][] = []
   const served = Object.values(releases).flatMap((release) => Object.entries(release))
   for (const [name, { bytes, digest = sha256(bytes) }] of served) {
@@ -137,7 +137,7 @@ function give (
   }
 }
 
-/** A home that uses the release server at `url`. */
+/** Creates a home whose settings name the release server at `url`. */
 export function homeAt (directory: string, url: string): string {
   const home = join(directory, 'home')
   mkdirSync(home, { recursive: true })

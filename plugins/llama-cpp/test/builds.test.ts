@@ -23,7 +23,7 @@ const turn = (): Promise<void> => new Promise((resolve) => { setImmediate(resolv
 const NAME = nameOf('b7')
 const CPU = ['add', 'llama.cpp', '--build', 'b7', '--backend', 'cpu']
 
-/** A home, and a server with release b7 and its archive. */
+/** Creates a home, and a server with release b7 and its archive. */
 async function rig (t: Parameters<typeof folder>[0], served: Partial<Served> = {}) {
   const bytes = served.bytes ?? archiveOf('b7')
   const server = await startReleases(t, { b7: { [NAME]: { bytes, ...served } } })

@@ -21,7 +21,7 @@ const skip = readdirSync('/dev').some((name) => /^nvidia\d+$/.test(name)) &&
 
 interface World { node: Node, home: string, asked: [string, string][], placed: () => number }
 
-/** A node that refuses its model until the home has a build of llama.cpp; and releases. */
+/** Starts a release server, and a fake node that refuses its model until the home has a llama.cpp build. */
 async function world (t: Test, served: Partial<Served> = {}, more: Answers = {}): Promise<World> {
   const { url: releases, asked } = await startReleases(t,
     { [KNOWN_TAG]: { [nameOf(KNOWN_TAG)]: { bytes: archiveOf(KNOWN_TAG, { weight: 4096 }), ...served } } })

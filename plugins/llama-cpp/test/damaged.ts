@@ -10,7 +10,7 @@ function patched (at: number, bytes: Uint8Array): Buffer {
   file.set(bytes, at)
   return file
 }
-/** Replaces bytes behind the first occurrence of a name. */
+/** Overwrites bytes that follow a name's first occurrence in the model file. */
 const behind = (name: string, skipped: number, bytes: Uint8Array): Buffer =>
   patched(tinyModel().indexOf(name) + name.length + skipped, bytes)
 const without = (name: string): Buffer =>
@@ -24,7 +24,7 @@ const reshaped = (name: string, shape: number[]): Buffer => tinyModel({
 })
 const FILE = tinyModel()
 
-/** Files that llama.cpp cannot load, by kind of damage. */
+/** Model files that llama.cpp cannot load, by kind of damage. */
 export const DAMAGED: Record<string, Buffer> = {
   'cut in its header': FILE.subarray(0, 500),
   'cut in its weights': FILE.subarray(0, FILE.length / 2),

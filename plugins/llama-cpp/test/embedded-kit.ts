@@ -37,7 +37,7 @@ export function tinyCard (over: Partial<ModelCard> = {}): ModelCard {
   })
 }
 
-/** A complete answer; `chunks` in order. */
+/** A complete answer, and its chunks in order. */
 export interface Whole {
   chunks: Chunk[]
   text: string
@@ -79,19 +79,19 @@ export function whole (given: readonly object[], index = 0): Whole {
   }
 }
 
-/** A loaded model, which is closed at the end of the test. */
+/** A loaded model, which the end of the test closes. */
 export interface Loaded {
   session: EngineSession
-  /** Labels and sizes of announced work. */
+  /** Labels and sizes of the work that the engine announced. */
   work: { label: string, units: number }[]
   chunks: (kind: string, payload: object, signal?: AbortSignal) => Promise<Chunk[]>
   ask: (payload: object) => Promise<Whole>
   complete: (payload: object) => Promise<Whole>
-  /** The error of a refused request. */
+  /** Sends a request that must be refused, and returns the error. */
   refusal: (kind: string, payload: object) => Promise<EngineError>
 }
 
-/** Loads a model; `onWork` is called before each step. */
+/** Loads a tiny model; `onWork` is called before each decoding step. */
 export async function loadTiny (
   t: TestCase, { file = tinyModel(), card = {}, spec = {}, onWork = () => {} }: {
     file?: Uint8Array, card?: Partial<ModelCard>, spec?: Partial<ModelSpec>, onWork?: (label: string) => void
@@ -137,7 +137,7 @@ export async function load (
   }
 }
 
-/** Biases and conversation endings that both drivers refuse. */
+/** Invalid biases and conversation endings, which both drivers refuse. */
 export const ODD_BIAS: unknown[] = [{ one: 1 }, { '-1': 1 }, { 5: 'x' }, { 5: 101 }, [[5, 1]], 7]
 const ANSWER = { role: 'assistant', content: 'So' }
 export const ODD_ENDS: object[][] = [[ANSWER, ANSWER], [{ role: 'assistant', content: '' }],

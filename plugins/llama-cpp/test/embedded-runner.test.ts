@@ -15,9 +15,9 @@ const skip = existsSync(built) ? false : 'needs the built engine: npm run build'
 
 const never = new AbortController().signal
 
-/** Starts a runner with a model file. */
+/** Starts a runner process that loads the model file. */
 function runner (t: TestCase, file: Uint8Array): ReturnType<typeof bench> {
-  // The process kit empties the test's folder.
+  // Use a separate folder, because the process kit empties the test's folder.
   const directory = mkdtempSync(join(tmpdir(), 'svc-gguf-'))
   t.teardown(() => { rmSync(directory, { recursive: true }) })
   writeFileSync(join(directory, 'tiny.gguf'), file)

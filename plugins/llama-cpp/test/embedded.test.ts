@@ -8,10 +8,10 @@ import { rankingModel, tinyModel } from './gguf-kit.js'
 import type { Loaded, Whole } from './embedded-kit.js'
 import type { EngineEnv } from '../../../kernel/api/engine.js'
 
-/** Biases for the quote and the brace, so that texts and objects end early. */
+/** Biases for the bytes " and }, so that JSON strings and objects end early. */
 const ENDING = { 34: 6, 125: 8 }
 const LOOK = { type: 'function', function: { name: 'look', parameters: { type: 'object' } } }
-/** A template that renders tools, and calls in Hermes' format. */
+/** A chat template that renders tools, and calls in the Hermes format. */
 const TOOLS = '{% if tools %}<|im_start|>system\n{% for x in tools %}{{ x | tojson }}{% endfor %}' +
   '<|im_end|>\n{% endif %}' +
   '{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}' +
@@ -25,7 +25,7 @@ t.test('an answer in the chunks of OpenAI', async (t) => {
   const { chunks, text, finish, usage, promptTokens } = await ask({ temperature: 0, max_tokens: 8 })
   t.equal(text.length, 8)
   t.equal(finish, 'length')
-  // <|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n
+  // One token per byte or marker of <|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n
   t.equal(promptTokens, 24)
   t.match(usage, { prompt_tokens: 24, completion_tokens: 8, prompt_tokens_details: { cached_tokens: 0 } })
   t.same(chunks[1], { choices: [{ index: 0, delta: { content: text[0] } }] })
@@ -92,7 +92,7 @@ t.test('log probabilities are the model\'s own', async (t) => {
     t.same(tops[0], { token, bytes, logprob }, 'the likeliest was chosen')
     t.ok(tops[1]!.logprob <= logprob && tops[2]!.logprob <= tops[1]!.logprob)
   }
-  // An unlikely token is not among the first candidates, so all tokens are fetched.
+  // Force an unlikely token, which is not among the candidates fetched first.
   const unlikely = await ask({
     temperature: 0, max_tokens: 1, logprobs: true, top_logprobs: 3, logit_bias: { 200: 100 }
   })
@@ -373,7 +373,7 @@ t.test('a model that ranks documents', async (t) => {
   t.equal(await counted(ranker), 10)
   const templated = rankingModel({ 'tokenizer.chat_template.rerank': 'q: {query} d: {document}' })
   t.equal(await counted(await loadTiny(t, { file: templated, card })), 17)
-  // A family whose last layer returns logits.
+  // This family's last layer returns logits, which must become scores between 0 and 1.
   const logits = tinyModel({ metadata: { 'llama.pooling_type': 4 } })
   t.ok((await scoresOf(await loadTiny(t, { file: logits, card: { tasks: ['rerank'] } })))
     .every((score) => score > 0 && score < 1))

@@ -1,4 +1,4 @@
-/** A tiny language model as a GGUF file: random weights, a byte vocabulary and a chat template. */
+/** Builds tiny GGUF models with random weights, a byte vocabulary and a chat template. */
 import { seededRandom } from './random.js'
 
 export type Value = string | number | boolean | { f32: number } | string[] | { i32: number[] }
@@ -67,14 +67,14 @@ interface Options {
   metadata?: Record<string, Value>
   template?: string | null
   special?: string[]
-  /** Replaces single bytes by these tokens and merges. */
+  /** Tokens and merges to use instead of a token per byte. */
   learned?: { tokens: string[], merges: string[] }
   context?: number
   /** Modifies the tensors before they are written. */
   change?: (tensors: Tensor[]) => void
 }
 
-/** The model's file, about 300 kB. It writes lower-case letters, spaces and JSON punctuation. */
+/** A model file of about 300 kB. The model writes lower-case letters, spaces and JSON punctuation. */
 export function tinyModel (
   {
     metadata = {}, template = CHATML, special = [], change = () => {}, context = SHAPE.context,

@@ -3,7 +3,7 @@
 type Symbol = { set: readonly [number, number][] } | { rule: number }
 export interface Gbnf { rules: Symbol[][][], root: number }
 
-/** Parses the subset of GBNF that the compiler emits. Repetitions become rules, as in llama.cpp. */
+/** Parses the GBNF subset that svc's compiler emits. Repetitions become rules, as in llama.cpp. */
 export function parseGbnf (text: string): Gbnf {
   const ids = new Map<string, number>()
   const rules: Symbol[][][] = []
@@ -112,7 +112,7 @@ class Body {
 /** A parse stack as in llama.cpp: the remaining symbols, innermost first. */
 interface Stack { symbols: readonly Symbol[], at: number, below: Stack | null, key: string }
 
-/** Whether the grammar admits a text; `most` gets the peak number of stacks. */
+/** Whether the grammar admits a text; `most.stacks` receives the peak number of parse stacks. */
 export function admits (gbnf: Gbnf, text: string, most = { stacks: 0 }): boolean {
   const ids = new Map<unknown, number>()
   const idOf = (value: unknown): number => {
@@ -151,7 +151,7 @@ export function admits (gbnf: Gbnf, text: string, most = { stacks: 0 }): boolean
   return stacks.includes(null)
 }
 
-/** Numbers from 0 to 1, reproducible by seed (mulberry32). */
+/** Random numbers from 0 to 1, reproducible by seed (mulberry32). */
 export function chance (seed: number): () => number {
   let state = seed
   return () => {
@@ -162,7 +162,7 @@ export function chance (seed: number): () => number {
   }
 }
 
-/** Generates texts of a grammar; beyond `size` characters it takes the shortest path to the end. */
+/** Generates random texts that a grammar admits; beyond `size` characters takes the shortest way to end. */
 export function generator (gbnf: Gbnf, random: () => number, size = 60): () => string {
   const { rules } = gbnf
   const shortest = rules.map(() => Infinity)

@@ -11,7 +11,7 @@ const text = (more: object): object => ({ type: 'string', ...more })
 const item = { type: 'object', properties: { a: { type: 'integer' }, b: text({}) }, required: ['a'] }
 const shape = (kind: string, more: object): object => object({ kind: { const: kind }, ...more })
 
-/** Schemas with values that their grammar admits, and values and texts that it refuses. */
+/** Schemas, values that their grammars must admit, and values and texts that their grammars must refuse. */
 const TABLE: readonly [schema: unknown, admitted: readonly unknown[], refused: readonly unknown[]][] = [
   [true, [1, null, 'x', { a: [{}] }, [[]], -0.5, 1e9], []],
   [{ type: 'null' }, [null], [0, 'null']],
@@ -98,7 +98,7 @@ const TABLE: readonly [schema: unknown, admitted: readonly unknown[], refused: r
   [{ properties: { a: false, b: true } }, [{}, { b: 1 }], [{ a: 1 }]]
 ]
 
-/** Schemas with the keywords that their grammar does not enforce. */
+/** Schemas, and JSON pointers to the keywords that their grammars do not enforce. */
 const LOST: readonly [schema: object, pointers: readonly string[]][] = [
   [{ type: 'number', multipleOf: 0.5 }, ['/multipleOf']],
   [object({ a: { type: 'array', uniqueItems: true } }), ['/properties/a/uniqueItems']],

@@ -1,4 +1,4 @@
-/** Helpers of the llama-server tests: a stand-in for the program, and an engine that uses it. */
+/** Helpers for the llama-server tests: a stand-in for llama-server, and an engine that uses the stand-in. */
 import '../../runners/test/process-plain-spawn.js'
 import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -16,25 +16,25 @@ export { lives, until } from '../../runners/test/process-kit.js'
 
 const SCRIPT = fileURLToPath(new URL('./fixtures/llama-server.mjs', import.meta.url))
 
-/** Behaviour of the stand-in, in addition to the last word of the prompt. */
+/** How the stand-in behaves, besides what the prompt's last word selects. */
 export interface Scenario {
   help?: 'new' | 'old' | 'other' | 'fails'
   refusals?: number
   dies?: 'at start' | 'while loading'
-  /** The last line of a stand-in that dies at start. */
+  /** The last line that the stand-in writes if it dies at start. */
   says?: string
   /** Extra fields of `/props`. */
   props?: object
-  /** False: built without RPC. */
+  /** False to imitate a build without RPC. */
   rpc?: boolean
-  /** Does not notice the loss of a donor until it sends a request to it. */
+  /** Whether the stand-in notices a donor's loss only when it sends the donor a request. */
   outlives?: boolean
   noise?: number, cut?: number, context?: number, key?: string, hangsUp?: boolean, stays?: boolean
 }
 
 export interface TestCase { teardown (fn: () => unknown): void }
 
-/** A temporary folder with a short path, removed after the test. */
+/** A temporary folder, removed after the test; its path is short because socket paths are limited. */
 export function folder (t: TestCase): string {
   const path = mkdtempSync(join(tmpdir(), 'svc-llama-'))
   t.teardown(() => { rmSync(path, { recursive: true, force: true }) })
@@ -69,14 +69,14 @@ export function donorIn (
   return { binary, journal }
 }
 
-/** The card of a single-file model. */
+/** The card for a model with a single file. */
 export const cardOf = (over: Partial<ModelCard> = {}): ModelCard => card('test/gguf', {
   tasks: ['chat', 'completions'], family: 'llama', engine: 'llama-server',
   files: [{ path: 'm.gguf', role: 'weights', bytes: 4 }], totalBytes: 4, nLayers: 1, hiddenSize: 1,
   heads: 1, kvHeads: 1, headSize: 1, contextLength: 2048, ...over
 })
 
-/** A spec for the model beside the stand-in. */
+/** The spec for the model file beside the stand-in. */
 export function specOf (
   directory: string, serverBinary: string, card: Partial<ModelCard> = {},
   options: Record<string, unknown> = {}
@@ -89,7 +89,7 @@ export function specOf (
 
 export interface Noted extends EngineEnv { logs: string[], progressed: [number, number][] }
 
-/** An environment that records logs and progress. */
+/** An engine environment that records logs and progress. */
 export function notingEnv (): Noted {
   const logs: string[] = []
   const progressed: [number, number][] = []
@@ -104,7 +104,7 @@ export function notingEnv (): Noted {
 
 type Entry = Record<string, unknown>
 
-/** A session with a separate stand-in. */
+/** A session with its own stand-in for llama-server. */
 export interface Rig {
   session: EngineSession
   env: Noted
@@ -113,17 +113,17 @@ export interface Rig {
   echoed: string[]
   pid: number
   journal: () => Entry[]
-  /** Bodies of the requests to a route. */
+  /** Bodies of the requests sent to a route so far. */
   bodies: (url: string) => Entry[]
 }
 
-/** Entries of a journal; omits a last line that is incomplete. */
+/** The entries in a journal file, without an incomplete last line. */
 export function entries (journal: string): Entry[] {
   const lines = readFileSync(journal, 'utf8').split('\n').slice(0, -1)
   return lines.map((line) => JSON.parse(line) as Entry)
 }
 
-/** Loads the engine in this process, with a separate working folder. */
+/** Loads the engine in this process, with its own working folder. */
 export async function rig (
   t: TestCase, scenario: Scenario = {}, card: Partial<ModelCard> = {}, options: Record<string, unknown> = {}
 ): Promise<Rig> {
@@ -158,12 +158,12 @@ export async function chunksOf (
   return chunks
 }
 
-/** The text in a chunk; undefined if it has none. */
+/** A chunk's text; undefined if the chunk has none. */
 export function textIn ({ choices = [] }: Partial<AnswerChunk>): string | undefined {
   return choices[0]?.delta?.content ?? choices[0]?.text
 }
 
-/** The text and chunks of an answer, and the last chunk's choice, usage and timings. */
+/** Sends a request; returns the answer's text and chunks, and the last chunk's choice, usage and timings. */
 export async function ask (
   session: EngineSession, kind: string, payload: Entry
 ): Promise<{ text: string, pieces: AnswerChunk[], done: Entry }> {
@@ -174,7 +174,7 @@ export async function ask (
   return { text, pieces, done: { ...choice, ...figures } }
 }
 
-/** Combined reasoning and calls of an answer. */
+/** Joins an answer's pieces of reasoning and of tool calls. */
 export function structured ({ pieces }: { pieces: AnswerChunk[] }): {
   thought: string, calls: { id?: string | undefined, name: string | undefined, input: string }[]
 } {
@@ -188,6 +188,6 @@ export function structured ({ pieces }: { pieces: AnswerChunk[] }): {
   return { thought: deltas.map(({ reasoning_content: text }) => text ?? '').join(''), calls }
 }
 
-/** A chat whose last word selects the stand-in's behaviour. */
+/** A chat request whose last word selects the stand-in's behaviour. */
 export const talk = (word: string, more: Entry = {}): Entry =>
   ({ messages: [{ role: 'user', content: `please ${word}` }], ...more })

@@ -1,4 +1,4 @@
-/** A model over several nodes: the driver's options, and the donors. */
+/** Models over several nodes: the driver's command line, and the donors. */
 import { renameSync } from 'node:fs'
 import { connect } from 'node:net'
 import { join } from 'node:path'
@@ -18,7 +18,7 @@ const donor = (port: number, layers: number, gpus?: number[]) =>
 
 t.test('the shares of a driver and its donors', async (t) => {
   const cases: [string, number, [number, number][], string[]][] = [
-    // This node has the layers that are not offloaded; the output is one more layer of the last device.
+    // Layers that are not offloaded stay on this node; the last device also gets the output, as one layer.
     ['cpu', 4, [[1, 12]], ['127.0.0.1:1', '13', '13']],
     ['cpu', 4, [[1, 12], [2, 6]], ['127.0.0.1:1,127.0.0.1:2', '12,7', '19']],
     // The driver's GPU is the last device.
@@ -79,7 +79,7 @@ t.test('the plan a driver is told', async (t) => {
     { ...plan, donors: [{ address: '10.0.0.1:5000', layers: 2 }] }, { ...plan, donors: [{ layers: 2 }] },
     { ...plan, donors: [donor(0, 2)] }, { ...plan, donors: [donor(5000, 0)] }
   ]
-  // Refuse rather than run without donors: the model would not fit.
+  // The engine must refuse a broken plan, because the model would not fit without donors.
   for (const rpc of broken) {
     t.throws(() => rpcOf({ rpc }), { message: /option rpc/ }, JSON.stringify(rpc))
   }

@@ -1,11 +1,11 @@
-/** The engine in real runner processes, compiled, because runners load no TypeScript. */
+/** The compiled engine in real runner processes, which cannot load TypeScript. */
 import { existsSync } from 'node:fs'
 import t from 'tap'
 import { bench, hear, type TestCase } from '../../runners/test/process-kit.js'
 import { entries, folder, lives, specOf, standIn, talk, textIn, until, type Scenario } from './llama-kit.js'
 
 const ENGINE = new URL('../../../dist/plugins/llama-cpp/server/index.js', import.meta.url)
-/** The client's error omits the cause, which is in the log. */
+/** The client's error message, which omits the cause; only the log has the cause. */
 const LOST = 'The instance serving this task was lost: its program ended.'
 const skip = existsSync(ENGINE) ? false : 'needs the compiled engine: run `npm run build` first'
 

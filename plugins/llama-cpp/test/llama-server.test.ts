@@ -5,7 +5,7 @@ import type { EngineError } from '../../../kernel/api/engine.js'
 import { ask, chunksOf, lives, rig, structured, talk, textIn, until } from './llama-kit.js'
 
 process.env['MALLOC_ARENA_MAX'] = '1'
-// Shared by all tests but the last two.
+// One stand-in for all tests but the last two.
 const shared = await rig(t, { refusals: 3 })
 const { session, journal, bodies } = shared
 const never = new AbortController().signal
@@ -195,7 +195,7 @@ t.test('a slow reader holds the server back', async (t) => {
   const stream = session.run({ kind: 'chat', payload: talk('flood') }, never)[Symbol.asyncIterator]()
   await stream.next()
   await until('something is written', () => journal().some((entry) => 'written' in entry))
-  // Backpressure: the server stops writing when the connection's buffers are full.
+  // If the reader pauses, the server stops writing when the connection's buffers are full.
   const written = (): number => journal().filter((entry) => 'written' in entry).length
   let before = -1
   await until('nothing more is written', () => {

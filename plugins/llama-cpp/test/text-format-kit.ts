@@ -1,4 +1,4 @@
-/** Chat templates for every format of tool calls. */
+/** Chat templates for every tool call format. */
 import { readFileSync } from 'node:fs'
 import { OutputReader, type OutputOptions, type ToolCallDelta } from '../text/parse/output.js'
 import type { ReasoningName } from '../text/reasoning.js'
@@ -8,7 +8,7 @@ import { seededRandom } from './random.js'
 export const recorded = (name: string): string =>
   readFileSync(new URL(`./fixtures/templates/${name}.jinja`, import.meta.url), 'utf8')
 
-/** A template for a family's messages and calls, written after its public documentation. */
+/** Makes a chat template in a family's format, written from the family's public documentation. */
 const own = (tools: string, call: string, begin = '<|assistant|>', end = '<|end|>'): string =>
   `{%- if tools %}{{ '<|system|>${tools}' + tools | tojson + '${end}' }}{% endif %}` +
   '{%- for m in messages %}{{ "<|" + m.role + "|>" + m.content }}' +
@@ -28,10 +28,10 @@ const gemma = (open: string, end: string, quote: string): string =>
     `{% else %}[{% for x in v %}${quote}{{ x }}${quote}{% if not loop.last %},{% endif %}{% endfor %}]` +
     `{% endif %}{% if not loop.last %},{% endif %}{% endfor %}{{ "}" }}${end}`, '')
 
-/** A template, and the formats to detect in it. */
+/** A chat template, and the formats that svc must detect in it. */
 export interface Known { template: string, format: ToolFormatName | null, reasoning: ReasoningName | null }
 
-/** Templates by family. */
+/** Chat templates by model family. */
 export const KNOWN: Record<string, Known> = {
   qwen3: { template: recorded('qwen3'), format: 'hermes', reasoning: 'think' },
   qwen3_coder: { template: recorded('qwen3-coder'), format: 'qwen_coder', reasoning: null },
@@ -66,7 +66,7 @@ export const KNOWN: Record<string, Known> = {
   }
 }
 
-/** A pseudorandom source: floats, integers below n, items of a list. */
+/** A pseudorandom source of floats, integers below n, and list items. */
 export interface Dice { next (): number, below (n: number): number, of<T> (list: readonly T[]): T }
 
 export function dice (seed: number): Dice {
@@ -76,10 +76,10 @@ export function dice (seed: number): Dice {
 }
 
 export interface Call { name: string, arguments: string }
-/** A complete answer. */
+/** A completely parsed answer. */
 export interface Whole { content: string, reasoning: string, calls: Call[] }
 
-/** Parses an output that arrives in these parts. */
+/** Parses a model output that arrives in the given parts. */
 export function read (parts: readonly string[], options: Omit<OutputOptions, 'newId'>): Whole {
   let ids = 0
   const reader = new OutputReader({ ...options, newId: () => `call_${ids++}` })

@@ -1,4 +1,4 @@
-/** Parses outputs in every format of tool calls and reasoning: complete, split and broken. */
+/** Parsing of complete, split and broken outputs in every tool call and reasoning format. */
 import t from 'tap'
 import { OutputReader, type OutputOptions } from '../text/parse/output.js'
 import { dice, read, type Whole } from './text-format-kit.js'

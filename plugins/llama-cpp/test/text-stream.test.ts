@@ -2,7 +2,7 @@ import t from 'tap'
 import { decodeAll, StopFinder, textStream } from '../text/stream.js'
 import type { TokenTable } from '../text/tokens.js'
 
-/** A token per byte, then a special token and an added one. */
+/** A vocabulary with a token per byte, then a special token and an added one. */
 const table: TokenTable = {
   size: 258,
   bytes: Buffer.concat([Uint8Array.from({ length: 256 }, (_, i) => i), Buffer.from('<e><t>')]),

@@ -1,4 +1,4 @@
-/** Detects how chat templates handle tools and reasoning. */
+/** Detection of how chat templates handle tools and reasoning. */
 import t from 'tap'
 import { ChatTemplate, strftime } from '../text/template.js'
 import { reasoningStateAfter, reasonings } from '../text/reasoning.js'
@@ -19,7 +19,7 @@ const GIVEN = { city: 'São Paulo "SP"', days: 3, exact: true, tags: ['a', 'b'] 
 const call = (name: string, id: string, given: object): object =>
   ({ id, type: 'function', function: { name, arguments: JSON.stringify(given) } })
 const user = { role: 'user', content: 'hi' }
-/** Templates that omit calls of earlier turns. */
+/** Families whose templates omit the tool calls in earlier turns. */
 const SHOWS_NONE = new Set(['granite'])
 
 t.test('a call that a template renders is read back from it', async (t) => {
@@ -30,7 +30,7 @@ t.test('a call that a template renders is read back from it', async (t) => {
     const prompt = model.render([user], { tools, addGenerationPrompt: true })
     t.match(prompt, /weather[^]*clock/, `${family} shows the tools`)
     if (SHOWS_NONE.has(family)) continue
-    // Quotes in Python's strings are tested with its reader.
+    // Without quotes in strings, which the tests of the Python reader cover.
     const given = family === 'lfm' ? { ...GIVEN, city: 'São Paulo', exact: 1 } : GIVEN
     const calls = [call('weather', 'abcdefgh1', given)]
     const messages = [user, { role: 'assistant', content: null, tool_calls: calls }]
@@ -49,7 +49,7 @@ t.test('templates without a place for tools, and ways of their own to take them'
   const none = made(plain)
   t.match(none.tools, { way: null, format: null })
   t.equal(none.render([user], { addGenerationPrompt: true }), 'user: hi\n')
-  // A format's name in a text does not imply support for tools.
+  // Format markers in a comment or in text do not imply tool support.
   const deceiving = made(`${plain}{# tools #}<tool_call>{{ "tools" }}`)
   t.match(deceiving.tools, { way: null })
   const failing = made(`{% if tools %}{{ raise_exception('not these') }}{% endif %}${plain}`)
@@ -107,7 +107,7 @@ t.test('templates that throw, loop or explode', async (t) => {
   const render = (template: string): string => made(template).render([user], { addGenerationPrompt: true })
   const loops = '{% for i in range(99999) %}{% for j in range(99999) %}{% set x = j %}' +
     '{% endfor %}{% endfor %}'
-  // Few expressions, each with millions of characters or items.
+  // Templates with few expressions that build values of millions of characters or items.
   const grown = (begins: string): string => `{%- set x = ${begins} -%}${'{%- set x = x + x -%}'.repeat(20)}` +
     '{% for i in range(99999) %}{% set y = x | '
   const bad: [string, RegExp][] = [

@@ -5,18 +5,18 @@ import { OutputReader } from './parse/output.js'
 import type { ToolFormat } from './tools/format.js'
 import type { ReasoningName } from './reasoning.js'
 
-/** The template's variable for tools. */
+/** The template variable that must contain the tools. */
 export type ToolsVariable = 'tools' | 'xml_tools'
 /** Whether the template expects the arguments of earlier calls as an object or as JSON text. */
 export type ArgumentsForm = 'object' | 'text'
 
 export interface ToolFacts {
-  /** Null if the template does not render tools. */
+  /** The variable through which the template renders tools; null if it does not render tools. */
   way: ToolsVariable | null
-  /** The format of tool calls; null if it is unknown. */
+  /** The format of tool calls; null if svc does not know the format. */
   format: ToolFormatName | null
   form: ArgumentsForm
-  /** The error that prevents rendering with tools; else null. */
+  /** The error message if the template cannot be rendered with tools; else null. */
   problem: string | null
 }
 
@@ -37,13 +37,13 @@ const TOOL = {
   }
 }
 const ASKED = { role: 'user', content: 'Hello' }
-/** Mistral's templates accept only ids of nine letters and digits. */
+/** The trial's tool call. Mistral's templates accept only ids of nine letters and digits. */
 const CALL = { id: 'probecall', type: 'function' }
 const WAYS: readonly ToolsVariable[] = ['tools', 'xml_tools']
 
 /**
- * `render` throws if the template refuses a trial. `source` is the template's text, searched for hints if no
- * rendered conversation shows a call.
+ * Detects a template's tool support. `render` throws if the template refuses a trial. `source` is the
+ * template's text, which is searched for hints if no rendered conversation shows a call.
  */
 export function toolFactsOf (
   render: (trial: Trial) => string, source: string, reasoning: ReasoningName | null
@@ -81,17 +81,17 @@ export function toolFactsOf (
     if (format !== null) return { way, format, form, problem: why }
     showsCalls ||= text.includes(NAME)
   }
-  // A template that renders calls in an unknown format must not match by hints.
+  // Do not use hints if the template does render calls, only in an unknown format.
   const format = showsCalls ? null : hintedBy(shown) ?? hintedBy(source)
   return { way, form: 'object', format, problem: why }
 }
 
-/** The rendered conversation after the prompt. */
+/** The part of the rendered conversation `whole` after the prompt. */
 function behind (prompt: string, whole: string): string {
   if (whole.startsWith(prompt)) return whole.slice(prompt.length)
   let same = 0
   while (same < prompt.length && prompt[same] === whole[same]) same++
-  // Start at the beginning of a marker that differs in the middle.
+  // If prompt and conversation differ in the middle of a marker, start at the marker's beginning.
   return whole.slice(Math.max(0, whole.lastIndexOf('<', same)))
 }
 

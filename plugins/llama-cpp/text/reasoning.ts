@@ -1,22 +1,22 @@
-/** Formats of reasoning. A new one is a row of `ROWS`. */
+/** Reasoning formats. To support a new format, add a row to `ROWS`. */
 import { HARMONY_MARKERS } from './tools/harmony.js'
 
 export interface Reasoning {
-  /** The format is recognised by one of these texts in the template or in the vocabulary's added tokens. */
+  /** Texts in the template or among the vocabulary's added tokens, one of which identifies the format. */
   shows: readonly string[]
-  /** Begins reasoning; the prompt may already contain it. */
+  /** Marker that begins reasoning; the prompt may already contain it. */
   opens: string
   closes: string
-  /** Markers around the answer, which are removed. */
+  /** Markers around the answer, which are removed from it. */
   around?: readonly string[]
-  /** Begins a tool call inside reasoning. */
+  /** Marker that begins a tool call inside reasoning. */
   calls?: string
-  /** The whole output is a sequence of messages in channels (tools/harmony.ts). */
+  /** Set if the whole output is a sequence of messages in channels (tools/harmony.ts). */
   channels?: true
 }
 
 const ROWS = {
-  /** gpt-oss: the channel `analysis`. */
+  /** gpt-oss, which reasons in the channel `analysis`. */
   harmony: {
     shows: ['<|channel|>analysis', '<|channel|>final'],
     opens: '<|channel|>analysis<|message|>', closes: '<|end|>', channels: true
@@ -53,18 +53,18 @@ const ROWS = {
 export type ReasoningName = keyof typeof ROWS
 export const reasonings: Readonly<Record<ReasoningName, Reasoning>> = ROWS
 
-/** Special tokens that the text stream must pass on. */
+/** Special tokens that the text stream must pass on for this format. */
 export const reasoningMarkers = ({ opens, closes, around = [], channels }: Reasoning): readonly string[] =>
   channels === true ? HARMONY_MARKERS : [opens, closes, ...around]
 
-/** The format of a template or vocabulary; null for none. */
+/** Detects the reasoning format from template and vocabulary; null for none. */
 export function reasoningOf (template: string, added: Iterable<string>): ReasoningName | null {
   const text = [template, ...added].join('\n')
   const names = Object.keys(ROWS) as ReasoningName[]
   return names.find((name) => reasonings[name].shows.some((shown) => text.includes(shown))) ?? null
 }
 
-/** The state at the end of a prompt: inside reasoning, after it, or undecided. */
+/** Where a prompt ends: inside reasoning, after reasoning, or where reasoning may begin. */
 export type ReasoningState = 'inside' | 'over' | 'may'
 
 export function reasoningStateAfter (prompt: string, { opens, closes }: Reasoning): ReasoningState {

@@ -3,10 +3,10 @@ import { join } from 'node:path'
 import type { ModelSpec } from '../../../kernel/api/engine.js'
 import { fieldsOf, textOf } from '../../runners/language/json.js'
 
-/** This file overrides the template in the model. */
+/** File beside the model whose chat template overrides the model's own. */
 export const TEMPLATE_FILE = 'chat_template.jinja'
 
-/** The placement's chat template, else the file beside the model; an empty text for neither. */
+/** The placement's chat template, else that in the file beside the model; '' for neither. */
 export async function templateOf ({ options, directory, card: { files } }: ModelSpec): Promise<string> {
   const given = textOf(fieldsOf(options['chatTemplate'])['source'])
   if (given !== '' || !files.some(({ path }) => path === TEMPLATE_FILE)) return given

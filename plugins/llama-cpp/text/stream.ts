@@ -16,20 +16,20 @@ export interface TextStream {
 }
 
 interface StreamOptions {
-  /** Text completion: keeps the leading space that some decoders remove. Default false. */
+  /** True for a text completion, which keeps the leading space that some decoders remove. Default false. */
   continues?: boolean
   /** Special tokens to pass on as text (markers of tool calls and reasoning). Default: none. */
   markers?: readonly string[]
 }
 
 /**
- * Decodes ids one by one. A character appears with its last byte; `end` returns an incomplete one as U+FFFD.
- * Removes up to `strip` spaces at the start of the text.
+ * Decodes ids one by one. A character is returned with its last byte; `end` returns an incomplete character
+ * as U+FFFD. Removes up to `strip` spaces at the start of the text.
  */
 function detokeniser (
   table: TokenTable, strip: number, shown: (id: number) => boolean
 ): { push: (id: number) => string, end: () => string } {
-  // U+FEFF is text here, not a byte order mark.
+  // Keep U+FEFF, which is text in an answer and not a byte order mark.
   const decoder = new TextDecoder('utf-8', { fatal: false, ignoreBOM: true })
   let spaces = strip
   const stripped = (bytes: Uint8Array): Uint8Array => {
@@ -47,7 +47,7 @@ function detokeniser (
   }
 }
 
-/** Decodes all ids: equal to a stream without stop strings. */
+/** Decodes all ids, with the same result as a stream without stop strings. */
 export function decodeAll (table: TokenTable, ids: readonly number[], skipSpecial: boolean): string {
   const text = detokeniser(table, table.strip, (id) => !skipSpecial || !table.special.has(id))
   let out = ''
@@ -56,8 +56,8 @@ export function decodeAll (table: TokenTable, ids: readonly number[], skipSpecia
 }
 
 /**
- * Finds stop strings in a stream. The one that ends first wins (of those the longest), so that the result
- * does not depend on how the text was split.
+ * Finds stop strings in a stream. The stop string that ends first wins (among equals the longest), so that
+ * the result does not depend on how the text was split.
  */
 export class StopFinder {
   private readonly stops: readonly string[]

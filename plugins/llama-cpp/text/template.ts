@@ -5,22 +5,22 @@ import { invalid } from '../../runners/language/refusals.js'
 import { toolFactsOf, type ArgumentsForm, type ToolFacts, type Trial } from './probe.js'
 import { reasoningOf, type ReasoningName } from './reasoning.js'
 
-/** `extra` become template variables, such as `enable_thinking`. */
+/** Options for rendering; `extra` has further template variables, such as `enable_thinking`. */
 interface RenderOptions { tools?: unknown[], addGenerationPrompt: boolean, extra?: Record<string, unknown> }
 
-/** Limit per rendering, one to two seconds. Public templates take about 40 steps per message. */
+/** Limit on steps per rendering (one to two seconds). Public templates take about 40 steps per message. */
 const MAX_STEPS = 400_000
-/** Characters and items of a result that count as one step, because filters read all of them. */
+/** Number of characters or items in a value that count as one step, because filters read all of them. */
 const STEP_CHARS = 1024
 const STEP_ITEMS = 64
-/** Limit of range(). */
+/** Limit on the length of range(), beyond which rendering fails. */
 const MAX_RANGE = 100_000
 
 /** Chat templates by name; `default` is the one without tools. */
 type Templates = ReadonlyMap<string, string>
 
 export class ChatTemplate {
-  /** The format of the reasoning; null if the template has none. */
+  /** The reasoning format; null if the template has none. */
   readonly reasoning: ReasoningName | null
   private readonly templates: Templates
   private readonly tokens: Readonly<Record<string, string>>
@@ -36,9 +36,9 @@ export class ChatTemplate {
     this.reasoning = reasoningOf(this.source, added)
   }
 
-  /** Detected on first use, by rendering for some milliseconds. */
+  /** How the template handles tools; detected on first use, which takes some milliseconds. */
   get tools (): ToolFacts {
-    // The trial's arguments are already in the right form.
+    // The trial already has its arguments in the form to test, so do not convert them.
     const render = (trial: Trial): string => this.rendered({ ...trial, form: 'text' })
     this.facts ??= toolFactsOf(render, this.source, this.reasoning)
     return this.facts
@@ -91,7 +91,7 @@ export class ChatTemplate {
 
 const NO_TOOLS = { way: 'tools', form: 'object' } as const
 
-/** Templates expect text instead of null, and most of them arguments as objects instead of JSON text. */
+/** Converts a message for templates, which expect text instead of null and mostly arguments as objects. */
 function forTemplate (message: Record<string, unknown>, form: ArgumentsForm): Record<string, unknown> {
   const { tool_calls: calls, content } = message
   return {
@@ -108,7 +108,7 @@ function withObjectArguments (call: unknown): unknown {
   return { ...call, function: { ...rest, arguments: value === undefined ? given : value } }
 }
 
-/** The library's own declarations cannot be resolved by an ESM project. */
+/** The template library's interpreter, declared here because an ESM project cannot resolve its types. */
 interface LibraryInterpreter {
   evaluate (statement: unknown, environment: unknown): { value: unknown }
   run (program: unknown): { value: unknown }
@@ -117,7 +117,7 @@ interface LibraryEnvironment { set (name: string, value: unknown): unknown }
 const BaseInterpreter = Interpreter as unknown as new (environment: LibraryEnvironment) => LibraryInterpreter
 const BaseEnvironment = Environment as unknown as new () => LibraryEnvironment
 
-/** The template exceeds the step limit; a retry would too. */
+/** Thrown if a template exceeds the step limit; a retry would exceed it too. */
 export class EndlessTemplate extends Error {}
 
 class BoundedInterpreter extends BaseInterpreter {
@@ -138,7 +138,7 @@ class BoundedInterpreter extends BaseInterpreter {
   }
 }
 
-/** Like the library's Template.render, with limits, and dates in English. */
+/** Like the library's Template.render, but with limits on work and with English dates. */
 function evaluate (template: Template, variables: Record<string, unknown>): string {
   const environment = new BaseEnvironment()
   const globals: Record<string, unknown> = {

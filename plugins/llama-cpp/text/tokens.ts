@@ -13,7 +13,7 @@ export interface TokenTable {
   strip: number
 }
 
-/** Empty for ids outside the table. */
+/** The bytes of a token; empty for ids outside the table. */
 export function bytesOf (table: TokenTable, id: number): Uint8Array {
   if (id < 0 || id >= table.size) return table.bytes.subarray(0, 0)
   return table.bytes.subarray(table.offsets[id], table.offsets[id + 1])

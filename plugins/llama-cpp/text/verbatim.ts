@@ -1,6 +1,6 @@
 /** Prevents text in messages from being tokenized as special tokens. */
 
-/** A noncharacter: the rendered conversation is tokenized in the pieces between. */
+/** A noncharacter at which the rendered conversation is cut into pieces that are tokenized separately. */
 export const CUT = '\ufdd0'
 
 interface Step { next: Map<string, Step>, ends: boolean }

@@ -4,14 +4,13 @@ import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 import type { ClusterPage, Gap, NodeStatus, ShownLine } from '../lines.js'
 import { createLineText, gapText, statusText } from './show.js'
 
-/** Default `limit` of a followed stream. */
+/** Default number of lines shown before following. */
 const BEGIN_WITH = '20'
 /**
- * Lines of several nodes are only roughly in order of time: after a reconnect, this much is fetched again,
- * ms.
+ * Milliseconds of log fetched again after a reconnect, since lines from several nodes arrive out of order.
  */
 const OVERLAP_MS = 5000
-/** Exit status when no node answered. */
+/** Exit code if no node answered. */
 const UNREACHABLE = 7
 
 export default {
@@ -42,7 +41,7 @@ function queryOf (ctx: VerbContext, options: Record<string, unknown>): Map<strin
   return query
 }
 
-/** Throws CliError (2) for an invalid pattern. */
+/** Compiles the --grep pattern. Throws CliError (2) for an invalid one. */
 function patternOf (ctx: VerbContext, grep: string | undefined): RegExp | null {
   try {
     return grep === undefined ? null : new RegExp(grep, 'i')

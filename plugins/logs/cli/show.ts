@@ -8,10 +8,10 @@ const COLOURS = {
   trace: 'dim', debug: 'dim', info: 'green', warn: 'yellow', error: 'red', fatal: 'red'
 } as const
 
-/** Fields that the source column already shows. */
+/** Fields left out of a line because the source column already shows them. */
 const SHOWN = new Set(['modelId', 'runnerId', 'instanceId', 'stream'])
 const VALUE_CHARS = 300
-/** Node names are padded to the longest so far, up to this many characters. */
+/** Longest padding of node names, which are aligned to the longest name so far. */
 const NODE_CHARS = 20
 
 /** Formats lines as time, node, level, source, message and fields. */
@@ -37,7 +37,7 @@ function sourceOf ({ source, plugin, modelId, runnerId }: ShownLine): string {
 function fieldText (value: unknown): string {
   if (typeof value === 'string' && /^[\w.:/@-]+$/.test(value)) return value
   const message = (value as { message?: unknown } | null)?.message
-  // Omits the stack of an error.
+  // For an error, keep the message and omit the stack.
   const text = JSON.stringify(typeof message === 'string' ? message : value) ?? ''
   return text.length > VALUE_CHARS ? `${text.slice(0, VALUE_CHARS)}…` : text
 }

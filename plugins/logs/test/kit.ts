@@ -12,7 +12,7 @@ export type Answer = (request: MemberRequest) => Promise<MemberResponse> | Membe
 
 export interface LogsRig extends Rig {
   ring: LogRingEnd
-  /** Requests to other nodes. */
+  /** Requests that the plugin sent to other nodes. */
   asked: { installId: string, path: string }[]
   /** The other nodes; a test may change them. */
   peers: Map<string, { view: NodeView, answer: Answer }>
@@ -79,7 +79,7 @@ export interface Followed {
   stop (): void
 }
 
-/** Reads an event stream of the rig; `texts` grows. */
+/** Reads an event stream from the rig into the growing `texts`. */
 export async function followed (
   rig: Rig, path: string, headers: Record<string, string> = {}
 ): Promise<Followed> {

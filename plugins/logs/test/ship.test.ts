@@ -45,7 +45,7 @@ type Behave = (request: IncomingMessage, response: ServerResponse, lines: string
 
 interface Receiver {
   url: string
-  /** Lines of the requests with a 2xx response. */
+  /** Lines received in requests that were answered with 2xx. */
   got: string[]
   requests: { lines: number, encoding: string | undefined }[]
   behave: Behave
@@ -75,10 +75,10 @@ async function receiver (t: Test, behave: Behave = take): Promise<Receiver> {
   return made
 }
 
-/** Real time, a hundred times faster. */
+/** A clock that runs a hundred times faster than real time. */
 const quick = { ...systemClock, after: (ms: number, fn: () => void) => systemClock.after(ms / 100, fn) }
 
-/** Half a minute of real time, so that a busy machine causes no second request. */
+/** A send timeout of 30 s real time, so that a busy machine causes no second request. */
 const patient = { sendTimeoutMs: 3_000_000 }
 
 function ship (
@@ -140,7 +140,6 @@ t.test('a line that comes as the last batch is done is sent, whichever moment it
   t.same(numbers(at.got).sort((a, b) => a - b), [...range(0, 12), ...range(100, 112)])
 })
 
-/** Waits for this many microtask turns. */
 async function after (turns: number): Promise<void> {
   for (let turn = 0; turn < turns; turn++) await null
 }

@@ -8,7 +8,7 @@ import type { Server } from '@modelcontextprotocol/server'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 import type { Client, Shared } from '../server.js'
 
-/** Interval of checks for changed tools, ms. */
+/** Milliseconds between checks for changed tools. */
 const CHANGE_POLL_MS = 5000
 
 export default {
@@ -36,7 +36,7 @@ export default {
   }
 } satisfies Verb
 
-/** The node's API until the signal aborts. */
+/** Ends requests to the node's API when the signal aborts. */
 function bound ({ client }: VerbContext, outer: AbortSignal): ReturnType<Client['api']> {
   const signalOf = (signal: AbortSignal | undefined): AbortSignal =>
     signal === undefined ? outer : AbortSignal.any([outer, signal])

@@ -6,7 +6,7 @@ interface Code {
   kind: 'error' | 'conflict' | 'event' | 'authority'
   code: string
   owner: string
-  /** HTTP status, severity or plane. */
+  /** Value shown next to a code: HTTP status, severity or plane. */
   rank: string | null
   meaning: string
   remedy: string | null

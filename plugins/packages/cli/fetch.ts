@@ -9,14 +9,14 @@ import type { VerbContext } from '../../../kernel/cli/index.js'
 import type { Manifest } from '../../../kernel/index.js'
 
 const INCOMING = '.incoming-'
-/** Longest time for a module to print its declarations, ms. */
+/** Timeout in ms for a module to print its declarations. */
 const DESCRIBE_MS = 30_000
 
 export interface Fetched {
   root: string
   package: string
   version: string
-  /** Path in the folder. */
+  /** Path of the plugin module inside the fetched folder. */
   module: string
   manifest: Manifest
 }
@@ -77,7 +77,7 @@ function refuseOwnSvc (ctx: VerbContext, folder: string): void {
     'list it under "peerDependencies" (and "devDependencies" for its tests)')
 }
 
-/** Throws for a file without a hash in the lockfile, and for one that a link brings from elsewhere. */
+/** Throws for a package without a hash in the lockfile, and for one linked from another folder. */
 function refuseUnpinned (ctx: VerbContext, root: string): void {
   interface Locked { integrity?: string, resolved?: string, inBundle?: boolean, link?: boolean }
   const { packages } = jsonAt(join(root, 'package-lock.json')) as { packages: Record<string, Locked> }
@@ -93,11 +93,11 @@ function jsonAt (path: string): Record<string, unknown> {
   return JSON.parse(readFileSync(path, 'utf8')) as Record<string, unknown>
 }
 
-/** Leftovers of killed installs; they stay while npm of one is still running. */
+/** Removes the remains of killed installs, except while an install's npm is still running. */
 function clearIncoming (folder: string): void {
   for (const name of readdirSync(folder)) {
     if (!name.startsWith(INCOMING) || runs(Number(name.slice(INCOMING.length).split('-')[0]))) continue
-    try { rmSync(join(folder, name), { recursive: true, force: true }) } catch { /* The next one tries. */ }
+    try { rmSync(join(folder, name), { recursive: true, force: true }) } catch { /* Next install retries. */ }
   }
 }
 
@@ -107,7 +107,7 @@ function runs (pid: number): boolean {
   }
 }
 
-/** Marks the declarations among other output of the module. */
+/** Prefix that distinguishes the declarations from other output of the module. */
 const MARK = 'svc-manifest '
 
 async function describe (

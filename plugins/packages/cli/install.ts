@@ -17,9 +17,9 @@ import type { Verb, VerbContext, VerbError } from '../../../kernel/cli/index.js'
 import type { SwitchEffect, Installation, PackageRecord } from '../../../kernel/installing.js'
 import type { Fetched } from './fetch.js'
 
-/** Interval of checks of the other command's lock, ms. */
+/** Interval in ms of checks whether another command has released the lock. */
 const LOCK_POLL_MS = 100
-/** Longest wait for the lock, ms. */
+/** Longest wait for the lock, in ms. */
 const LOCK_MS = 600_000
 
 export const install: Verb = {
@@ -50,7 +50,7 @@ export const install: Verb = {
   }
 }
 
-/** Waits for other commands that change the installed plugins of this home: of two, the later one counts. */
+/** Waits for other commands that change this home's installed plugins, so that the later command wins. */
 async function afterOthers (ctx: VerbContext, work: () => Promise<void>): Promise<void> {
   prepareHome(ctx.home, ['plugins'])
   const path = join(packagesFolder(ctx.home), '.lock')
@@ -73,7 +73,7 @@ async function afterOthers (ctx: VerbContext, work: () => Promise<void>): Promis
 
 async function accepted (ctx: VerbContext, fetched: Fetched, yes: boolean): Promise<void> {
   const { manifest, package: name, version } = fetched
-  // Its own text must not hide a line of this list.
+  // Control characters in the plugin's own text must not hide a line of this list.
   for (const line of [`${name} ${version}: ${manifest.summary}`, ...declares(manifest)]) {
     ctx.err.line(plain(line))
   }
@@ -84,7 +84,9 @@ async function accepted (ctx: VerbContext, fetched: Fetched, yes: boolean): Prom
   if (!await confirm(ctx, `Install ${manifest.name}?`)) throw ctx.fail(1, 'not installed')
 }
 
-/** Moves the fetched folder to its final place, under the hash of its files. The record is written first. */
+/**
+ * Moves the fetched folder to its final place, named after the hash of its files; writes the record first.
+ */
 function keep ({ home }: VerbContext, { root, manifest, module, version, package: name }: Fetched): string {
   tighten(root)
   const files = hashFolder(root)
@@ -95,7 +97,7 @@ function keep ({ home }: VerbContext, { root, manifest, module, version, package
     name: manifest.name, package: name, version, installed: new Date().toISOString(), sha256, files,
     module, manifest
   })
-  // The same package again: an intact folder stays, a broken one is renamed.
+  // If the same package is already installed, an intact folder stays and a broken one is renamed.
   if (existsSync(to)) {
     if (faultOf(home, folder, readRecord(home, folder)!) === null) return folder
     renameSync(to, `${root}-old`)
@@ -119,7 +121,7 @@ function hashOfAll (files: Readonly<Record<string, string>>): string {
   return createHash('sha256').update(lines.map(([path, hash]) => `${hash}  ${path}\n`).join('')).digest('hex')
 }
 
-/** Only the owner may write to it, whatever modes the package has. */
+/** Lets only the owner write to the files, whatever modes the package has. */
 function tighten (path: string): void {
   const stat = lstatSync(path)
   if (stat.isSymbolicLink()) return
@@ -127,7 +129,7 @@ function tighten (path: string): void {
   if (stat.isDirectory()) for (const name of readdirSync(path)) tighten(join(path, name))
 }
 
-/** Adds it to svc.yaml and starts it on the node of this home; a failure leaves the file unchanged. */
+/** Adds the plugin to svc.yaml and starts it on this home's node; a failure leaves svc.yaml unchanged. */
 async function use (
   ctx: VerbContext, installation: Installation, { manifest: { name }, module }: Fetched, folder: string
 ): Promise<SwitchEffect & { file: string }> {
@@ -149,7 +151,7 @@ async function use (
     return { file, ...await turn(ctx, name, true) }
   } catch (error) {
     const was = sectionsIn(installation)[name]?.module
-    // The file has changed since, so only this command's change is reverted.
+    // svc.yaml has changed since, so revert only this command's change.
     if (text() !== after) {
       const place = was === undefined ? `plugins.${name}` : `plugins.${name}.module`
       changeSetting(ctx, await installationOf(ctx), place, was)

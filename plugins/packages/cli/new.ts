@@ -42,7 +42,7 @@ function write (folder: string, files: Record<string, string>): void {
   symlinkSync('../tap/dist/esm/run.mjs', join(folder, 'node_modules/.bin/tap'))
 }
 
-/** The test runner; an installed svc does not include it. */
+/** Folder of the test runner, which an installed svc does not include. */
 const TAP = join(packageRoot(), 'node_modules/tap')
 
 /** `./demo/index.js` if the module lies below the folder of svc.yaml or near it, else its absolute path. */
@@ -76,7 +76,7 @@ function report (ctx: VerbContext, name: string, folder: string, files: string[]
   ].join('\n'))
 }
 
-/** A working plugin, named `demo`. */
+/** Folder of the template, a working plugin named `demo`. */
 const TEMPLATE = new URL('../data/plugin/', import.meta.url)
 
 function pluginFiles (name: string, svcPath: string): Record<string, string> {

@@ -3,7 +3,7 @@ import semver from 'semver'
 import { noInspector } from '../../../kernel/index.js'
 import type { VerbContext } from '../../../kernel/cli/index.js'
 
-/** Longest time for one command of npm, ms. */
+/** Timeout in ms for one npm command. */
 const NPM_MS = 10 * 60_000
 const NAME = /^(@[a-z0-9][\w.-]*\/)?[a-z0-9][\w.-]*$/i
 const TAG = /^[a-z][\w.-]*$/i
@@ -16,7 +16,7 @@ export function isPackage (text: string): boolean {
   return semver.validRange(wanted) !== null || TAG.test(wanted)
 }
 
-/** Skips useless output and work; an unreachable registry fails within seconds. */
+/** npm flags that skip audits and progress output, and let an unreachable registry fail within seconds. */
 const FLAGS = [
   '--ignore-scripts', '--allow-git=none', '--no-audit', '--no-fund', '--no-update-notifier',
   '--loglevel=error', '--fetch-retries=2', '--fetch-retry-mintimeout=500',
@@ -68,7 +68,7 @@ const UNREACHABLE = RegExp('^(ECONNREFUSED|ECONNRESET|EPIPE|ENOTFOUND|EAI_AGAIN|
 
 const nameOf = (source: string): string => source.split(/(?<=.)@/)[0]!
 
-/** Runs a command until it ends; an abort kills it before this throws. */
+/** Runs a command to its end; an abort kills the command before the promise rejects. */
 export async function ran (
   command: string, args: string[],
   { cwd, env, limitMs, ctx }: { cwd: string, env: NodeJS.ProcessEnv, limitMs: number, ctx: VerbContext }

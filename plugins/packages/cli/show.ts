@@ -3,10 +3,7 @@ import { asksFor, findPlugin, installationOf, neededBy } from '../../../kernel/i
 import type { Out, Verb } from '../../../kernel/cli/index.js'
 import type { Manifest } from '../../../kernel/index.js'
 
-/**
- * Lists routes, authorities, services, capabilities and settings of a plugin, for the question about
- * installing it.
- */
+/** Lists a plugin's routes, authorities, services, capabilities and settings for the install prompt. */
 export function declares (manifest: Manifest): string[] {
   const more = [
     ...Object.values({ ...manifest.consumes, ...manifest.consumesOptional })

@@ -22,7 +22,7 @@ interface Placed { message: string, command_id: string, instance_id: string, mod
 interface Ask {
   model_id: string
   sharding: 'Pipeline' | 'Tensor'
-  /** When absent, the server uses the meta of the model's engine. */
+  /** If absent, the server uses the default meta of the model's engine. */
   instance_meta?: 'Ring' | 'LlamaRpc'
   min_nodes: number
   chat_template?: string
@@ -70,7 +70,7 @@ function askOf (ctx: VerbContext, model_id: string, options: Record<string, unkn
   }
 }
 
-/** Install ids of all nodes except the given one; none without `--node`. Throws VerbError (3, 2). */
+/** Install ids of all nodes except that of `--node`; none without the option. Throws VerbError (3, 2). */
 function othersThan (ctx: VerbContext, node: unknown, state: SeenState): string[] {
   const [only] = node === undefined ? [] : findNodes(ctx, state, [node as string])
   return only === undefined ? [] : Object.entries(state.nodeIdentities)
@@ -118,7 +118,7 @@ async function explain (ctx: VerbContext, ask: Ask, state: SeenState): Promise<v
   }
 }
 
-/** The preview lists equal plans once, under their lowest number of nodes. */
+/** Finds the row for a request; the preview lists equal plans once, under their lowest number of nodes. */
 function rowFor (rows: readonly PreviewRow[], ask: Ask): PreviewRow | undefined {
   return rows.filter((row) => (ask.min_nodes === 1 || row.sharding === ask.sharding) &&
     row.min_nodes <= ask.min_nodes && ranks(row) >= ask.min_nodes)[0]
@@ -147,8 +147,8 @@ async function tryOut (ctx: VerbContext, ask: Ask, state: SeenState): Promise<vo
 
 /**
  * For other verbs: places a model unless it is already placed, and waits at most `limitMs` until it is ready.
- * If it cannot start, an instance placed here is removed again. `yes` installs a missing engine without a
- * prompt. Throws VerbError.
+ * If a newly placed instance cannot start, removes it. `yes` installs a missing engine without a prompt.
+ * Throws VerbError.
  */
 export async function makeReady (
   ctx: VerbContext, pace: WaitClock, modelId: string, limitMs: number, yes = false
@@ -174,7 +174,7 @@ export async function makeReady (
   }
 }
 
-/** Longest time until a node reports a newly installed engine, seconds. */
+/** Seconds for which the placement is retried until a node reports the newly installed engine. */
 const SEEN_SECONDS = 15
 
 /**
@@ -231,9 +231,9 @@ async function place (
   }
 }
 
-/** Pause between two state fetches, ms. */
+/** Milliseconds between two state fetches. */
 const POLL_MS = 500
-/** Retry limit while the node does not answer, seconds. */
+/** Seconds for which a fetch is retried while the node does not answer; then the verb fails. */
 const RETURN_SECONDS = 60
 
 /**
@@ -273,7 +273,7 @@ async function watch (
   }
 }
 
-/** Progress without the fields that change with every retry. */
+/** The progress as text without fields that change with every retry, so that only a new stage is printed. */
 const stageOf = (progress: Progress): string => JSON.stringify(progress, (key, value: unknown) =>
   key === 'waitsFor' || key === 'attemptId' || key === 'entry' ? undefined : value)
 
@@ -341,7 +341,7 @@ function explained (ctx: VerbContext, ask: Ask, state: SeenState, error: VerbErr
   if (api === undefined) return error
   for (const line of linesOf(ask.model_id, api.details, (id) => nameOf(state, id))) ctx.err.line(line)
   if (api.reason === 'model_unknown') return ctx.fail(3, error.message)
-  // These two have a dedicated exit status; the other refusals exit with 1, not as a usage error.
+  // Only these two reasons have an exit status of their own; all others exit with 1, not as a usage error.
   const known = api.reason === 'insufficient_memory' || api.reason === 'info_pending'
   const others = ['no_source', 'readings_disabled']
   const refused = !known && [...REFUSALS, ...others].some((reason) => reason === api.reason)

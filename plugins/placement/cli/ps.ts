@@ -14,20 +14,20 @@ export interface PsRow {
   modelId: string
   state: 'ready' | 'starting' | 'failed' | 'draining' | 'waiting'
   error: string | null
-  /** The id under which it waited for a place: that of the instance it replaces, if any. */
+  /** The id under which the instance waited for a place: that of the instance it replaces, if any. */
   replaces: string | null
-  /** Idle time after which it is unloaded. */
+  /** Idle seconds after which the instance is unloaded; null for never. */
   ttlSeconds: number | null
-  /** ISO 8601; null unless it is draining. */
+  /** ISO 8601 deadline of the drain; null unless the instance is draining. */
   drainUntil: string | null
-  /** Tokens; null if the model has no context or the instance waits. */
+  /** Tokens; null if the model has no context or the instance waits for a place. */
   contextLength: number | null
-  /** Concurrent requests; null if the engine has no slots. `running` and `waiting` count requests. */
+  /** Limit on concurrent requests; null if the engine has no slots. `running`, `waiting` count requests. */
   slots: number | null
   running: number
   waiting: number
   memoryBytes: number
-  /** Measured RAM and GPU memory of its runners, and the estimate, bytes; null if unknown. */
+  /** Bytes of RAM and GPU memory measured for the instance's runners, and the estimate; null if unknown. */
   residentBytes: number | null
   vramBytes: number | null
   estimatedBytes: number | null
@@ -71,7 +71,7 @@ const slotsOf = ({ slots, running, waiting }: PsRow): string =>
 
 export function rowsOf (state: SeenState): PsRow[] {
   const waiting = Object.values(state.waitingInstances ?? {})
-    // Both exist while the lost instance is being removed.
+    // The waiting entry and the lost instance both exist while the instance is being removed.
     .filter(({ instanceId }) => !Object.hasOwn(state.instances, instanceId))
   return [
     ...Object.entries(state.instances).map(([id, instance]) => rowOf(state, id, instance)),

@@ -34,12 +34,12 @@ export function queueOf (
   return { waiting: count('Pending'), running: count('Running') }
 }
 
-/** Pause between two state fetches, ms. */
+/** Milliseconds between two state fetches. */
 const POLL_MS = 500
 
 /**
- * Polls until `left` returns 0 or the seconds of `--wait` are over; resolves to the last count. Throws
- * VerbError (130).
+ * Polls until the count from `left` is 0 or the seconds of `--wait` are over; resolves to the last count.
+ * Throws VerbError (130) at Ctrl-C.
  */
 export async function waitUntilZero (
   ctx: VerbContext, pace: WaitClock, left: (state: SeenState) => number, goesOn: string

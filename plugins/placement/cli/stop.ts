@@ -47,7 +47,7 @@ async function stopAll (
     `${failures.length} of ${count(rows.length, 'instance')} could not be stopped`)
 }
 
-/** The instances of a model, or the one whose id starts with `word`. Throws VerbError (3, 2). */
+/** The instances of the model `word`, or the one whose id starts with `word`. Throws VerbError (3, 2). */
 function meant (ctx: VerbContext, rows: readonly PsRow[], word: string): PsRow[] {
   const found = isModelId(word)
     ? rows.filter(({ modelId }) => modelId === word)
@@ -71,7 +71,7 @@ async function agreed (ctx: VerbContext, rows: readonly PsRow[]): Promise<boolea
   return await confirm(ctx, `Stop ${count(rows.length, 'instance')}?`)
 }
 
-/** Grace period for open requests without `--now`, seconds. */
+/** Seconds that open requests may continue without `--now`. */
 const DRAIN_SECONDS = 30
 
 async function stop (ctx: VerbContext, { instanceId, modelId }: PsRow, now: boolean): Promise<Outcome> {
@@ -81,13 +81,13 @@ async function stop (ctx: VerbContext, { instanceId, modelId }: PsRow, now: bool
     return { instanceId, modelId, message, failure: null }
   } catch (error) {
     if (ctx.signal.aborted || !isVerbError(error)) throw error
-    // Another client stopped it first.
+    // Another client has already stopped the instance.
     const failure = error.api?.reason === 'instance_not_found' ? null : error
     return { instanceId, modelId, message: null, failure }
   }
 }
 
-/** `gone`: the instances are already removed, so the server's "is being stopped" messages are outdated. */
+/** Reports the outcomes. `gone`: the instances are removed, so "is being stopped" messages are outdated. */
 function say ({ out, err }: VerbContext, all: readonly Outcome[], gone: boolean): void {
   const done = all.filter(({ failure }) => failure === null)
   const models = [...new Set(done.map(({ modelId }) => modelId))].join(', ')

@@ -5,7 +5,7 @@ import type { Planning } from '../place/planning.js'
 import type { routes } from '../routes.js'
 
 /**
- * Handles PUT and DELETE /nodes/{node}/drain. Only records the drain; the master's keeper moves the
+ * Handler of PUT and DELETE /nodes/{node}/drain. Only records the drain; the keeper on the master moves the
  * instances.
  */
 export async function drain (
@@ -29,7 +29,7 @@ export async function drain (
   return { message, node_id: nodeId, drained, changed, instances }
 }
 
-/** Includes nodes that are not live: they can be drained before they return. */
+/** Finds the node even if it is not live, because a node can be drained before it returns. */
 function nodeOf ({ ctx }: Planning, ref: string): NodeView {
   const node = ctx.deps.cluster.resolve(ref)
   if (node === undefined) throw noSuchNode(ref, ctx.deps.cluster.nodes())

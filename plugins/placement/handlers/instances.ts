@@ -40,12 +40,12 @@ export async function remove (
   if (instance === undefined && waits !== undefined) {
     return answer(`Instance ${instanceId} no longer waits for a place.`)
   }
-  // The master decides whether it exists: it may have newer facts.
+  // The master decides whether the instance exists, because its state may be newer.
   const ended = seconds === 0
     ? instances.remove(instanceId, { commandId })
     : instances.drain(instanceId, { seconds, commandId })
   const gone = await ended.then(() => null, errorOfGone)
-  // The instance may have been lost in between and now wait for a place.
+  // The instance may have been lost since the request arrived and may now wait for a place.
   if (!await endWaiting(planning, instanceId) && gone !== null) throw gone
   return answer(outcomeOf(planning, instanceId, seconds))
 }
@@ -57,8 +57,8 @@ function checkUnkept (planning: Planning, instanceId: string, intent: PlacementI
 }
 
 /**
- * Records the model as stopped before the removal, or autoplace, on-demand requests or roles would place it
- * again. Not needed while another instance of the model remains.
+ * Records the model as stopped before the instance is removed; otherwise autoplace, on-demand requests or
+ * roles would place the model again. Does nothing while another instance of the model remains.
  */
 async function keepAway (
   planning: Planning, facts: Facts, instanceId: string, instance: Instance | undefined,
@@ -76,8 +76,8 @@ async function keepAway (
 }
 
 /**
- * Removes the waiting entry, and an instance that was placed for it in the same moment. Resolves to false if
- * there is no entry.
+ * Removes the waiting entry and an instance that was placed for the entry at the same moment. Resolves to
+ * false if there is no entry.
  */
 async function endWaiting ({ ctx, facts }: Planning, instanceId: string): Promise<boolean> {
   const { command, deps: { instances }, sections: { waiting } } = ctx
@@ -114,7 +114,7 @@ function outcomeOf ({ ctx: { clock }, facts }: Planning, instanceId: string, sec
     `ended, at the latest at ${until}.`
 }
 
-/** Interval of keep-alive comments in the event stream, ms. */
+/** Milliseconds between keep-alive comments in the event stream. */
 const KEEP_ALIVE_MS = 10_000
 
 export async function awaitReady (

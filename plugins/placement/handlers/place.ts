@@ -12,7 +12,7 @@ import type { routes } from '../routes.js'
 import { bodyOf, changed, stateCard } from '../../runners/service.js'
 import type { Instance } from '../../runners/service.js'
 
-/** Default wait for an instance to become ready, seconds. */
+/** Default seconds to wait for an instance to become ready. */
 const WAIT_SECONDS = 600
 
 interface Placed { message: string, command_id: string, instance_id: string, model_card: unknown }
@@ -71,7 +71,7 @@ export async function create (
   const instance = completed(given, card, facts.nodes)
   checkFits(instance, card, planning.view(facts, modelId))
   planning.checkSource(modelId)
-  // Donors need no model files.
+  // Only the driver needs the model files; donors get the weights from the driver.
   await planning.checkRoom(modelId, nodesOf(given).slice(0, 'LlamaRpcInstance' in given ? 1 : Infinity))
   const entered = await commitInstance(planning, instance, request.caller, false)
   const names = nodesOf(given).map((id) => planning.nameOf(id)).join(', ')

@@ -4,20 +4,20 @@ import { idOf, ranksOf } from '../place/instance.js'
 import { SUSPECT_MS } from './lost-nodes.js'
 
 export interface CutLinkChanges {
-  /** Instance id to a sentence that names the link. */
+  /** By instance id, a sentence that names the broken link. */
   cut: Map<string, string>
-  /** Ms until the next broken link reaches SUSPECT_MS; null if there is none. */
+  /** Milliseconds until the next broken link reaches SUSPECT_MS; null if no other link is broken. */
   nextMs: number | null
 }
 
 /**
  * Detects broken links between drivers and donors. The master may still reach both nodes, so neither counts
- * as lost, but the model cannot run there until the link is back. Time is an argument.
+ * as lost, but the model cannot run there until the link is back. Callers pass the time.
  */
 export class CutLinks {
   readonly #since = new Map<string, number>()
 
-  /** Instances whose link has been down for SUSPECT_MS. `now` is monotonic, ms. */
+  /** Instances whose link has been down for SUSPECT_MS. `now` is in monotonic ms. */
   look (instances: readonly Instance[], nodes: readonly NodeReport[], now: number): CutLinkChanges {
     const live = new Map(nodes.filter(({ view }) => view.live).map((node) => [node.view.nodeId, node]))
     const cuts = instances.flatMap((instance) => spokesOf(instance).flatMap(([from, to]) => {
@@ -38,7 +38,7 @@ export class CutLinks {
   }
 }
 
-/** The driver paired with each of its donors. */
+/** Pairs of the driver and each of its donors. */
 function spokesOf (instance: Instance): [driver: string, donor: string][] {
   if (!('LlamaRpcInstance' in instance)) return []
   const { driverNode } = instance.LlamaRpcInstance
@@ -46,7 +46,7 @@ function spokesOf (instance: Instance): [driver: string, donor: string][] {
     .map(({ nodeId }) => [driverNode, nodeId])
 }
 
-/** False only if both nodes report links and at least one does not list the other. */
+/** False only if both nodes report links and at least one of them does not list the other. */
 function linked (one: NodeReport, other: NodeReport): boolean {
   const tells = (from: NodeReport, to: NodeReport): boolean =>
     from.links.some(({ nodeId }) => nodeId === to.view.nodeId)

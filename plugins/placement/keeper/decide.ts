@@ -8,11 +8,11 @@ import { AUTOPLACE, idOf, intentOf, modelOf, nodesOf } from '../place/instance.j
 import { planRoles } from './roles.js'
 import type { FitChecks, Situation } from './roles.js'
 
-/** How often an instance is moved after failures on live nodes. */
+/** Limit on the moves of an instance after failures on live nodes; then the instance stays failed. */
 export const MOVES_MAX = 2
 
 /**
- * A step of the keeper. Steps run in order and survive a change of master between any two. `lose` adds an
+ * A step of the keeper. Steps run in order, and the master may change between any two. `lose` adds a waiting
  * entry, then removes the instance; `move` adds an entry, then drains the instance; `drain` only drains;
  * `wait` only adds an entry; `forget` removes one.
  */
@@ -26,8 +26,8 @@ export type Step =
   | { do: 'place', id: string, entry: WaitingEntry }
 
 /**
- * Computes the steps from the current to the desired placements; none if they agree. An entry is done once an
- * instance `replaces` it. Pure.
+ * Computes the steps from the current to the desired placements; none if both agree. A waiting entry is done
+ * once an instance `replaces` it. Pure.
  */
 export function decide (situation: Situation, judge: FitChecks): Step[] {
   const { instances, waiting } = situation
@@ -58,8 +58,8 @@ export function decide (situation: Situation, judge: FitChecks): Step[] {
 }
 
 /**
- * Entries that are done or obsolete, with the reason. An entry stays while its lost instance exists and is
- * not draining.
+ * Waiting entries that are done or obsolete, with the reason. An entry stays while the lost instance exists
+ * and is not draining.
  */
 function forgettable (situation: Situation): [string, string][] {
   const { instances, waiting, stopped } = situation
@@ -88,27 +88,25 @@ function forgettable (situation: Situation): [string, string][] {
 
 const stays = (instance: Instance): boolean => bodyOf(instance).drainUntil === undefined
 
-/** True if the instance to move away from no longer has to move. */
+/** True if the instance to move away is not draining and its nodes are no longer drained. */
 function movesInVain ({ instances, drained }: Situation, { moves }: PlacementIntent): boolean {
   const from = moves === undefined ? undefined : instances.find((one) => idOf(one) === moves)
   return from !== undefined && stays(from) && !nodesOf(from).some((nodeId) => drained.has(nodeId))
 }
 
-/** The replacement of an instance on a drained node: an instance, or 'waits' for an entry. */
+/** The replacement of an instance on a drained node; 'waits' if the replacement is still a waiting entry. */
 function successorOf ({ instances, waiting }: Situation, id: string): Instance | 'waits' | undefined {
   const waits = [...waiting.values()].some(({ intent }) => intent.moves === id)
   return instances.find((one) => stays(one) && intentOf(one).moves === id) ?? (waits ? 'waits' : undefined)
 }
 
-/**
- * One entry for each instance on a drained node without a replacement. The old instance serves until then.
- */
+/** One entry for each instance on a drained node without a replacement; the instance serves until then. */
 function movesOff (situation: Situation, judge: FitChecks, losses: readonly Step[]): Step[] {
   const { now, instances, nodes, leaving, drained, waiting } = situation
   return instances.filter(stays).flatMap((one): Step[] => {
     const [id, modelId, intent] = [idOf(one), modelOf(one), intentOf(one)]
     const on = nodesOf(one).filter((nodeId) => drained.has(nodeId))
-    // A role has one instance, so its replacement starts afterwards; see `lossOf`.
+    // A role has one instance, so the replacement starts after the old instance ends; see `lossOf`.
     if (on.length === 0 || intent.systemRole !== undefined) return []
     if (losses.some((step) => step.id === id) || nodesOf(one).some((at) => leaving.has(at))) return []
     if (successorOf(situation, id) !== undefined || waiting.has(id)) return []
@@ -122,7 +120,7 @@ function movesOff (situation: Situation, judge: FitChecks, losses: readonly Step
   })
 }
 
-/** The step for an instance whose node is lost or stopping, whose link is cut, or which failed. */
+/** The step for an instance that failed, whose node is lost or stopping, or whose link is cut. */
 function lossOf (situation: Situation, judge: FitChecks, instance: Instance): Step[] {
   const { now, nodes, gone, cut, leaving, drained, failures } = situation
   const id = idOf(instance)
@@ -149,7 +147,7 @@ function lossOf (situation: Situation, judge: FitChecks, instance: Instance): St
     return step('lose', 'node_lost', `Its node ${names.join(', ')} was lost.`)
   }
   if (nodesOf(instance).some((nodeId) => leaving.has(nodeId))) {
-    // It drains while its replacement starts, if one fits elsewhere.
+    // The instance drains while its replacement starts, if the model fits on another node.
     return judge.fits(modelId, intent) ? step('move', 'node_leaves', 'Its node is stopping.') : []
   }
   if (intent.systemRole !== undefined && nodesOf(instance).some((nodeId) => drained.has(nodeId))) {
@@ -157,7 +155,7 @@ function lossOf (situation: Situation, judge: FitChecks, instance: Instance): St
   }
   if (serves(situation, instance)) return []
   const severed = cut.get(id)
-  // Even if no other node fits: it then waits for a node or for the link.
+  // Applies even if the model fits on no other node: the entry then waits for a node or for the link.
   if (severed !== undefined) return step('lose', 'link_lost', severed)
   const failure = failures.find(({ instanceId }) => instanceId === id)
   if (failure === undefined || intent.failedOn.length >= MOVES_MAX) return []
@@ -170,7 +168,7 @@ function affected ({ nodes }: Situation, { affectedNodeIds }: InstanceFailure, i
   return ids.map((id) => nodes.find(({ nodeId }) => nodeId === id)?.installId ?? id)
 }
 
-/** An entry for each `autoplace` model without an instance or entry. */
+/** A waiting entry for each `autoplace` model without an instance or entry. */
 function missing (
   situation: Situation, judge: FitChecks,
   left: ReadonlyMap<string, WaitingEntry>, losses: readonly Step[]
@@ -185,7 +183,7 @@ function missing (
     .map((modelId) => newEntry(situation, judge, modelId))
 }
 
-/** An entry for a model that `autoplace` or a role requires. */
+/** A waiting entry for a model that `autoplace` or a role requires. */
 function newEntry ({ now }: Situation, judge: FitChecks, modelId: string, systemRole?: string): Step {
   const [intent, reason, message] = systemRole === undefined
     ? [AUTOPLACE, 'autoplace', 'It is to be placed automatically.']

@@ -9,7 +9,7 @@ import { MESSAGE_CHARS_MAX } from '../waitlist.js'
 import { onceFor } from './once.js'
 import { roleOf } from './roles.js'
 
-/** The service with which plugins keep an instance placed. `poke` schedules a pass of the keeper. */
+/** The service through which plugins keep an instance placed. `poke` schedules a pass of the keeper. */
 export function keepingService (planning: Planning, poke: () => void): PlacementKeeper {
   const { roles, facts } = planning
   return {
@@ -30,7 +30,7 @@ function keptOf (facts: Facts, systemRole: string, models: readonly string[]): R
   const waits = Object.values(facts.waitingInstances).find(({ intent }) => intent.systemRole === systemRole)
   if (own === undefined && waits !== undefined) {
     const { instanceId, modelId, reason, message } = waits
-    // The reason of an entry is its role until the first attempt.
+    // Until the first placement attempt, the reason of an entry is its role.
     const problem = reason === systemRole ? {} : { problem: message }
     return { instanceId, modelId, own: true, state: 'waiting', ...problem }
   }
@@ -53,7 +53,7 @@ function stateOf (progress: Progress): RoleStatus['state'] {
   return copies ? 'downloading' : 'starting'
 }
 
-/** Like a lost instance: first the waiting entry, then the removal. */
+/** Replaces an instance like a lost one: adds the waiting entry, then removes the instance. */
 async function replace (
   { ctx, facts: reader }: Planning, instanceId: string,
   { errorCode, errorMessage }: { errorCode: string, errorMessage: string }
@@ -70,6 +70,6 @@ async function replace (
     modelId, intent: { ...intent, failedOn }, replaces: intent.replaces, reason: errorCode,
     since: new Date(clock.now()).toISOString(), message: errorMessage.slice(0, MESSAGE_CHARS_MAX)
   }
-  // The keeper removes the instance of an entry, then places the entry.
+  // The keeper removes the instance for which an entry waits, then places the entry.
   await command('wait', { id: instanceId, entry }, onceFor('wait', instanceId))
 }

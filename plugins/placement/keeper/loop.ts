@@ -19,11 +19,11 @@ import { onceFor } from './once.js'
 import { isLater, PlacementQueue } from './placing.js'
 import { Stalls } from './stalls.js'
 
-/** Pause between two passes while work is in progress, and the longest delay after a state change, ms. */
+/** Milliseconds between two passes while work is in progress, and the longest delay after a state change. */
 const LOOK_EVERY_MS = 1000
-/** Events within this time share one pass, ms. */
+/** Events within these milliseconds share one pass. */
 const GATHER_MS = 50
-/** Longest drain of an instance whose node stops, seconds. The node usually stops earlier. */
+/** Limit in seconds on the drain of an instance whose node stops; the node usually stops earlier. */
 const LEAVE_SECONDS = 30
 const NO_PROGRESS = 'no_progress'
 
@@ -31,8 +31,8 @@ const TRIGGERS = ['InstanceCreated', 'InstanceDeleted', 'InstanceFailureRecorded
 
 /**
  * Reconciles placements with the desired state until the plugin stops. On the master each pass reads the
- * facts, decides and runs the steps. On other nodes it only tracks missing nodes, so that a new master knows
- * since when they are missing.
+ * facts, decides and runs the steps. Other nodes only track missing nodes, so that a new master knows when
+ * each node went missing.
  */
 export class Keeper {
   readonly #planning: Planning
@@ -44,14 +44,14 @@ export class Keeper {
   #session = ''
   #sessionSince: number
   #lookedAt = -Infinity
-  /** Start of the next pass, monotonic ms, and a function that cancels its timer. */
+  /** Start of the next pass in monotonic ms, and a function that cancels its timer. */
   #dueAt = Infinity
   #cancel: () => void = () => {}
   #looking = false
   #closed = false
-  /** The `autoplace` list could not be read. */
+  /** True if the `autoplace` list could not be read in the last pass. */
   #unread = false
-  /** The last pass found no work, and the state has not changed since. */
+  /** True if the last pass found no work and the state has not changed since. */
   #atRest = false
   #nodesSeen = ''
 
@@ -81,12 +81,12 @@ export class Keeper {
 
   readonly poke = (): void => { this.#poke() }
 
-  /** Runs a pass now, or GATHER_MS after the last one. */
+  /** Schedules a pass now, or GATHER_MS after the last one if that is later. */
   #poke (): void { this.#lookBy(this.#lookedAt + GATHER_MS) }
 
   /**
    * Runs a pass unless the keeper is at rest. Compares the nodes because a node that announces its stop emits
-   * no event. A pass on a node that is not the master is cheap.
+   * no event. On a node that is not the master a pass is cheap.
    */
   #tick (): void {
     const { isMaster } = this.#ctx.deps.session
@@ -116,7 +116,7 @@ export class Keeper {
     this.#atRest = true
     await this.#look().catch((error: unknown) => { this.#failed(error) })
     this.#looking = false
-    // A pass was requested during this one.
+    // A pass was requested while this one ran.
     const next = this.#dueAt
     this.#dueAt = Infinity
     this.#lookBy(next)
@@ -160,7 +160,7 @@ export class Keeper {
     this.#wake(losses)
   }
 
-  /** True while an instance is starting or has failed, or a node is missing or stopping. */
+  /** True if passes must go on: an instance is starting or has failed, or a node is missing or stopping. */
   #goesOn ({ instances, nodes, runners }: Facts, { nextMs }: LostNodesResult): boolean {
     return nextMs !== null || this.#unread ||
       nodes.some(({ view: { live, leaving } }) => live && leaving === true) ||
@@ -195,7 +195,7 @@ export class Keeper {
     }, { newId: randomUUID, fits: (modelId, intent) => this.#placing.fits(modelId, intent, facts) })
   }
 
-  /** The models of `autoplace`. If a card cannot be read, returns none: the rest of the pass must go on. */
+  /** The `autoplace` models; none if a card cannot be read, so that the rest of the pass goes on. */
   #autoplace (): readonly string[] {
     try {
       const models = this.#planning.placedAlways()
@@ -208,14 +208,14 @@ export class Keeper {
     }
   }
 
-  /** `still` returns false once the session has changed. */
+  /** Runs one step. `still` returns false once the session has changed. */
   async #do (step: Step, still: () => boolean): Promise<void> {
     const { log, command, deps: { instances } } = this.#ctx
     const { id } = step
-    // Without waiting for a slow runner: other entries wait for a place.
+    // Does not wait for a slow runner to end, because other entries wait for a place.
     const remove = async (): Promise<boolean> => await wasThere(instances.remove(id, { ended: false }))
-    // A stopping master may repeat `wait` to the next master after that one has placed the entry, and would
-    // add it again. A fixed command id makes both the same command.
+    // A stopping master may send `wait` again to the next master after that one has placed the entry, which
+    // would add the entry again. With a fixed command id both are the same command.
     const wait = async (entry: WaitingEntry): Promise<void> => {
       await command('wait', { id, entry }, onceFor('wait', id))
     }
@@ -231,8 +231,8 @@ export class Keeper {
         const { modelId, reason, message } = step.entry
         log.warn({ instanceId: id, modelId, reason, message }, 'an instance is to be placed again')
         await wait(step.entry)
-        // If it was already removed, that was on purpose, so drop the entry. After the session has changed,
-        // the next master may have removed it, so keep the entry.
+        // If the instance was already removed, a client removed it on purpose, so drop the entry. After a
+        // session change the next master may have removed the instance, so keep the entry.
         if (!await remove() && still()) await command('unwait', { id })
         return
       }
@@ -258,7 +258,7 @@ export class Keeper {
   async #place (id: string, entry: WaitingEntry): Promise<void> {
     const { clock, log, command, sections } = this.#ctx
     const facts = this.#planning.facts.now()
-    // The replaced instance must be gone or draining.
+    // The instance that the entry replaces must be gone or draining.
     const before = facts.instances[id]
     if (before !== undefined && bodyOf(before).drainUntil === undefined) return
     if (sections.waiting.get(id) === undefined || this.#placing.pause(id, clock.mono()) > 0) return
@@ -266,18 +266,18 @@ export class Keeper {
     if (tried.ok) {
       const instanceId = idOf(tried.instance)
       log.info({ instanceId, modelId: entry.modelId, waitedAs: id }, 'an instance was placed')
-      // No fixed command id: a late repeated `wait` may add the entry again, and it must be removed again.
+      // No fixed command id: a late repeated `wait` may add the entry again, so it must be removable again.
       await command('unwait', { id })
       return
     }
     const { reason, message } = tried
-    // Only when the reason changes: numbers in messages change often, and each write grows the replicated
-    // document.
+    // Write only when the reason changes: numbers in messages change often, and each write grows the
+    // replicated document.
     if (reason === entry.reason) return
     await command('note', { id, reason, message: message.slice(0, MESSAGE_CHARS_MAX) })
   }
 
-  /** Recorded failures, plus stalled instances, which are recorded as failures here. */
+  /** Recorded failures, plus stalled instances, which this call records as failures. */
   #failures (facts: Facts, { gone }: LostNodesResult): readonly InstanceFailure[] {
     const { clock, deps: { instances } } = this.#ctx
     const stalls = this.#stalls.look(facts, clock.mono())
@@ -296,7 +296,7 @@ export class Keeper {
     return [...failures, ...told]
   }
 
-  /** Schedules a pass if a node will count as lost, or a pause ends, before the next tick. */
+  /** Schedules a pass if a node counts as lost, or a retry pause ends, before the next tick. */
   #wake ({ nextMs }: LostNodesResult): void {
     const { clock, sections } = this.#ctx
     const now = clock.mono()

@@ -2,29 +2,29 @@ import type { NodeView } from '../../../kernel/index.js'
 import { nodesOf } from '../place/instance.js'
 import type { Instance } from '../../runners/service.js'
 
-/** Time after which the instances of a missing node are placed elsewhere, ms. */
+/** Milliseconds after which the instances of a missing node are placed elsewhere. */
 export const MISSING_MS = 3000
-/** The same while other nodes still reach it: only its link to the master may be down, ms. */
+/** Longer limit in ms while other nodes reach the node, because only its link to the master may be down. */
 export const SUSPECT_MS = 30_000
-/** In a session younger than this, no node counts as lost: connections are still being established, ms. */
+/** Milliseconds after a session start in which no node counts as lost, because connections still open. */
 export const SESSION_GRACE_MS = 3000
 
 export interface LostNodesResult {
   gone: Set<string>
-  /** Ms until the next missing node counts as lost; null if none is missing. */
+  /** Milliseconds until the next missing node counts as lost; null if no node is missing. */
   nextMs: number | null
 }
 
 /**
- * Tracks missing nodes. Time is an argument. Call `look` regularly on every node, so that a new master knows
- * since when they are missing.
+ * Tracks missing nodes. Callers pass the time. Call `look` regularly on every node, so that a new master
+ * knows when each node went missing.
  */
 export class LostNodes {
   readonly #missing = new Map<string, number>()
 
   /**
    * The lost nodes: missing for long enough, or restarted under another id. While any node is missing, an
-   * unknown id may belong to it, so it has to wait too. `reached`: ids of nodes that other nodes reach.
+   * unknown id may belong to that node and so waits too. `reached`: ids of nodes that other nodes reach.
    */
   look (
     instances: readonly Instance[], nodes: readonly NodeView[], now: number, sessionAgeMs: number,
@@ -37,7 +37,7 @@ export class LostNodes {
     for (const id of this.#missing.keys()) if (!absent.has(id)) this.#missing.delete(id)
     for (const id of absent) if (!this.#missing.has(id)) this.#missing.set(id, now)
     const allLive = live.size === known.size
-    // A node that announced its stop counts as lost at once.
+    // A node that announced its stop counts as lost immediately.
     const leavers = new Set(nodes.filter((n) => n.leaving === true).map((n) => n.nodeId))
     const patience = (id: string): number => reached.has(id) ? SUSPECT_MS : MISSING_MS
     const left = (id: string): number => leavers.has(id) || (!known.has(id) && allLive)

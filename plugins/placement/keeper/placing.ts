@@ -6,10 +6,10 @@ import { idOf, instanceOf, modelOf, nodesOf } from '../place/instance.js'
 import type { Outcome, Planning } from '../place/planning.js'
 import type { WaitingEntry } from '../waitlist.js'
 
-/** First and longest pause between two attempts to place an entry, ms. */
+/** Shortest and longest pause in ms between two attempts to place a waiting entry. */
 const PAUSE = { minMs: 250, maxMs: 5000 }
 
-/** Errors that mean only that the master cannot act now. */
+/** Reasons of errors that only mean that the master cannot act now, so that the attempt is repeated. */
 const LATER: ReadonlySet<string> =
   new Set(['no_quorum', 'no_master', 'not_master', 'session_changed', 'shutting_down'])
 
@@ -26,7 +26,7 @@ export class PlacementQueue {
 
   constructor (planning: Planning) { this.#planning = planning }
 
-  /** Ends all pauses when the inputs of a plan have changed. */
+  /** Ends the retry pauses of all entries when the inputs of a plan have changed. */
   notice (facts: Facts, waiting: ReadonlyMap<string, unknown>): void {
     const seen = signature(facts)
     if (seen !== this.#seen) this.#pauses.clear()
@@ -34,10 +34,10 @@ export class PlacementQueue {
     for (const id of this.#pauses.keys()) if (!waiting.has(id)) this.#pauses.delete(id)
   }
 
-  /** Ms until the next attempt is allowed; 0 if it is allowed now. */
+  /** Milliseconds until the next attempt to place the entry is allowed; 0 if it is allowed now. */
   pause (id: string, now: number): number { return Math.max(0, (this.#pauses.get(id)?.until ?? 0) - now) }
 
-  /** True if a node that does not run the model yet has enough memory. */
+  /** True if the model fits on nodes that do not run it yet. */
   fits (modelId: string, intent: PlacementIntent, facts: Facts): boolean {
     return !(this.#plan(modelId, intent, facts) instanceof SvcError)
   }
@@ -60,7 +60,7 @@ export class PlacementQueue {
     const planning = this.#planning
     try {
       if (planning.known(modelId) === undefined) await planning.card(modelId)
-      // Prefer nodes on which it has not failed.
+      // Prefer nodes on which the model has not failed.
       const anywhere = { ...intent, failedOn: [] }
       let found = this.#plan(modelId, intent, facts)
       if (found instanceof SvcError && intent.failedOn.length > 0) {
@@ -73,7 +73,7 @@ export class PlacementQueue {
       return entered === idOf(instance) ? { ok: true, instance } : alreadyThere(modelId)
     } catch (error) {
       if (!(error instanceof SvcError) || isLater(error)) throw error
-      // Perhaps only nodes that already run the model could hold it.
+      // The model may only fit on nodes that already run it.
       const there = runningOn(facts, modelId).length > 0
       const beside = there ? this.#plan(modelId, { ...intent, failedOn: [] }, facts, []) : error
       if (!(beside instanceof SvcError)) return alreadyThere(modelId)
@@ -107,10 +107,10 @@ const alreadyThere = (modelId: string): PlacementAttempt => ({
 const runningOn = ({ instances }: Facts, modelId: string): string[] =>
   Object.values(instances).filter((one) => modelOf(one) === modelId).flatMap(nodesOf)
 
-/** Smaller changes of free memory do not end the pauses, bytes. */
+/** Changes in free memory below this many bytes do not end the retry pauses. */
 const STEP_BYTES = 256 * 1024 * 1024
 
-/** The inputs of a plan, coarsely: a change means that planning again may succeed. */
+/** The inputs of a plan as coarse text; when the text changes, planning again may succeed. */
 function signature ({ nodes, instances }: Facts): string {
   return JSON.stringify([
     nodes.filter(({ view }) => view.live).map(({ view: { nodeId }, memory, resources, links }) => [

@@ -6,15 +6,15 @@ import type { RoleModels } from '../service.js'
 import type { WaitingEntry } from '../waitlist.js'
 
 export interface Situation {
-  /** Wall clock, ms. */
+  /** Wall-clock time in ms. */
   now: number
   instances: readonly Instance[]
-  /** Runner id to its status, a one-key object. */
+  /** By runner id, the status as a one-key object. */
   runners: Readonly<Record<string, Readonly<Record<string, unknown>>>>
   failures: readonly InstanceFailure[]
   nodes: readonly { nodeId: string, installId: string, name: string }[]
   gone: ReadonlySet<string>
-  /** Instance id to a sentence that names the broken link. */
+  /** By instance id, a sentence that names the broken link. */
   cut: ReadonlyMap<string, string>
   leaving: ReadonlySet<string>
   drained: ReadonlySet<string>
@@ -40,8 +40,8 @@ export const roleOf = (instance: Instance): string | undefined => bodyOf(instanc
 
 /**
  * Compares each role with the models that its plugin requests. A role keeps one instance: the first with an
- * acceptable model. A model that other clients or `autoplace` run needs no second instance. A role without a
- * plugin on this node is not wanted. Pure.
+ * acceptable model. A model that other clients or `autoplace` run needs no second instance. A role whose
+ * plugin is not on this node keeps no instance. Pure.
  */
 export function planRoles (situation: Situation, judge: FitChecks): RolePlan {
   const { instances, waiting, roles } = situation
@@ -67,7 +67,7 @@ function planRole (situation: Situation, judge: FitChecks, systemRole: string): 
   const entries = [...waiting].filter(([id, { intent }]) =>
     intent.systemRole === systemRole && !replaced.has(id))
   const kept = own.find((one) => models.includes(modelOf(one)))
-  // If entry and instance both exist, the instance is being replaced.
+  // If the entry and its instance both exist, the instance is being replaced.
   const there = new Set(instances.map(idOf))
   const moving = entries.find(([id, { modelId }]) => there.has(id) && models.includes(modelId))?.[0]
   const modelId = kept === undefined && moving === undefined
@@ -82,7 +82,7 @@ function planRole (situation: Situation, judge: FitChecks, systemRole: string): 
   }
 }
 
-/** The model to place for the role; null if there is none, or if one already serves. */
+/** The model to place for the role; null if the role needs none, or if an acceptable model already serves. */
 function missingOf (
   { instances, waiting, roles, stopped, autoplace }: Situation, judge: FitChecks, systemRole: string,
   entries: readonly [string, WaitingEntry][]

@@ -3,18 +3,18 @@ import type { Instance } from '../../runners/service.js'
 import type { Facts } from '../facts.js'
 import { runnerKind, SERVING } from '../progress/progress.js'
 
-/** Longest time without progress before an instance is ready, seconds. */
+/** Seconds without progress after which a starting instance counts as stalled. */
 export const STALL_SECONDS = 150
-/** Large models get twice their loading time at this rate, bytes per second. */
+/** Bytes per second: a large model may take twice its loading time at this rate before it stalls. */
 export const SLOWEST_BYTES_PER_SECOND = 20_000_000
-/** Limit of a warm-up, which shows no progress, seconds. */
+/** Limit in seconds on a warm-up, which reports no progress. */
 export const WARMUP_SECONDS = 1800
 
 export interface Stall { instanceId: string, modelId: string, nodeIds: string[], seconds: number }
 
 type Watched = Pick<Facts, 'instances' | 'runners' | 'downloads'>
 
-/** Detects starting instances without progress. Time is an argument. */
+/** Detects starting instances without progress. Callers pass the time. */
 export class Stalls {
   readonly #seen = new Map<string, { what: string, since: number }>()
 
@@ -42,7 +42,7 @@ export class Stalls {
   }
 }
 
-/** Transfers that count as progress: those of the model; while one of them is queued, all of the node. */
+/** Transfers that count as progress: the model's; while one of these is queued, all transfers of the node. */
 function transfersOf ({ downloads }: Watched, instance: Instance): unknown {
   const modelId = modelOf(instance)
   return ranksOf(instance).map(({ nodeId }) => {

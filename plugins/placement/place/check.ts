@@ -13,8 +13,8 @@ import type { Planning } from './planning.js'
 import type { Rank } from './instance.js'
 
 /**
- * Checks the consistency of an instance that matches its schema. Throws `invalid_request` with the field.
- * `checkFits` checks whether the cluster can run it.
+ * Checks that an instance that matches its schema is consistent. Throws `invalid_request` with the field.
+ * `checkFits` checks whether the cluster can run the instance.
  */
 export function checkForm (instance: Instance, card: ModelCard): void {
   const at = `instance.${Object.keys(instance)[0]}`
@@ -71,9 +71,9 @@ function check (rules: readonly (readonly [holds: boolean, path: string, message
 }
 
 /**
- * Throws a refusal if these nodes cannot run the instance: first the planner's, restricted to these nodes,
- * then one for the layers of each rank. Throws `info_pending` for missing readings, and `node_not_found` for
- * a node that is not live.
+ * Throws a refusal if these nodes cannot run the instance: first that of the planner, restricted to these
+ * nodes, then one for the layers of each rank. Throws `info_pending` for missing readings, and
+ * `node_not_found` for a node that is not live.
  */
 export function checkFits (instance: Instance, card: ModelCard, view: ClusterView): void {
   const ranks = ranksOf(instance)
@@ -139,8 +139,8 @@ function checkShare (instance: Instance, card: ModelCard, { nodeId, shard }: Ran
 }
 
 /**
- * The check on the master: two nodes may have planned for the same memory at the same time. Throws the reason
- * of the refusal. Readings that the master does not have yet are no error: the planning node had them.
+ * Repeats the check on the master, because two nodes may have planned for the same memory at the same time.
+ * Throws the refusal reason. Readings that only the planning node has received are no error here.
  */
 export function checkEntering (planning: Planning, { instance, instances }: PendingInstance): void {
   const { placement, shardAssignments: { modelId } } = bodyOf(instance)

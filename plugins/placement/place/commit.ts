@@ -12,7 +12,7 @@ const TRIES = 3
 
 export interface Requester { caller: Caller, signal: AbortSignal }
 
-/** Reply of the master; `isNew` is false if the model already runs on these nodes. */
+/** The master's reply; `isNew` is false if the model already runs on these nodes. */
 export interface CommittedInstance { commandId: string, instanceId: string, isNew: boolean }
 
 export interface PlacementRequest extends PlanningInput, Pick<PlacementIntent, 'origin' | 'ttlSeconds'> {}
@@ -28,7 +28,7 @@ export async function planAndEnter (
   const {
     origin, sharding, minNodes, excluded, ttlSeconds, contextLength, slots, chatTemplate, force
   } = request
-  // Node ids change at a restart, install ids do not.
+  // Node ids change at a restart, but install ids do not.
   const installIds = new Set(excluded.flatMap((ref) => cluster.resolve(ref)?.installId ?? []))
   for (let tries = 1; ; tries++) {
     const outcome = await planning.plan(request, signal)
@@ -53,7 +53,7 @@ function refused (error: unknown): boolean {
   return error instanceof SvcError && Object.hasOwn({ ...errors, ...runnerErrors }, error.reason)
 }
 
-/** Places the instance through the master. A stopped model counts as wanted again. */
+/** Places the instance through the master. A stopped model is no longer recorded as stopped. */
 export async function commitInstance (
   planning: Planning, instance: Instance, caller: Caller, force: boolean
 ): Promise<CommittedInstance> {
@@ -67,7 +67,7 @@ export async function commitInstance (
     ctx.log.warn(payload, 'an instance was placed without a memory check')
     ctx.emit('PlacementForced', payload)
   }
-  // Also if the model could be placed automatically: this node may not have seen a stop on another node yet.
+  // Also for automatically placed models: this node may not have received a stop from another node yet.
   if (planning.isStopped(modelId) || planning.returns(modelId)) await ctx.command('unstop', { modelId })
   return { commandId, instanceId, isNew }
 }

@@ -8,7 +8,7 @@ export interface InstancePlan extends Pick<Plan, 'sharding' | 'instanceMeta' | '
 }
 
 /**
- * Builds the instance of a plan. `newId` is called for the runner of each rank, then for the instance.
+ * Builds the instance for a plan. `newId` is called for the runner of each rank, then for the instance.
  * `placement` records the request, so that the instance can be placed again.
  */
 export function instanceOf (
@@ -20,7 +20,7 @@ export function instanceOf (
     : 'PipelineShardMetadata'
   const runnerToShard: Record<string, Shard> = {}
   const nodeToRunner: Record<string, string> = {}
-  // The card is replicated to every node, and its file list may have thousands of entries.
+  // Without the file list, which may have thousands of entries, because every node holds a copy of the card.
   const modelCard = stateCard({ ...card, files: [] })
   plan.ranks.forEach(({ nodeId, startLayer, endLayer, gpuLayers }, deviceRank) => {
     const runnerId = newId()
@@ -47,10 +47,10 @@ export function instanceOf (
     : { RingInstance: body }, nodes)
 }
 
-/** Adds addresses: each rank's successor in a ring; the endpoints between driver and donors in a star. */
+/** Adds addresses: for each rank of a ring those of the next rank, for a star the endpoints of the donors. */
 function withHosts (instance: Instance, nodes: readonly NodeReport[]): Instance {
   const nodeIds = ranksOf(instance).map(({ nodeId }) => nodeId)
-  // Addresses of `sink` as seen by `from`; empty without a link.
+  // Addresses of node `sink` that node `from` can reach; empty without a link.
   const to = (from: string, sink: string): RingInstance['hostsByNode'][string] =>
     nodes.filter(({ view }) => view.nodeId === from)
       .flatMap(({ links }) => links.filter(({ nodeId }) => nodeId === sink))
@@ -73,7 +73,7 @@ function withHosts (instance: Instance, nodes: readonly NodeReport[]): Instance 
   }
 }
 
-/** Only operators may see addresses. */
+/** The instance without network addresses, unless the caller is an operator. */
 export function visibleTo (caller: Caller, instance: Instance): unknown {
   if (caller.authorities.has('operator')) return instance
   const [tag, body] = Object.entries(instance)[0] as [string, object]
@@ -116,7 +116,7 @@ export const nodesOf = (instance: Instance): string[] =>
 
 export interface Rank { nodeId: string, runnerId: string, shard: ShardBody, tensor: boolean }
 
-/** Sorted by `deviceRank`; omits runners without a shard. */
+/** The ranks, sorted by `deviceRank`; runners without a shard are omitted. */
 export function ranksOf (instance: Instance): Rank[] {
   const { nodeToRunner, runnerToShard } = bodyOf(instance).shardAssignments
   return Object.entries(nodeToRunner).flatMap(([nodeId, runnerId]): Rank[] => {

@@ -5,7 +5,7 @@ import type { MemoryFit, MemoryPlanner } from '../../staging/service.js'
 import { ENGINES } from './planning.js'
 import type { Planning } from './planning.js'
 
-/** Assumed layers of a model that is not downloaded yet: enough to split it by memory. */
+/** Assumed number of layers of a model that is not downloaded yet: enough to split it by memory. */
 const LAYERS = 32
 
 /**
@@ -26,7 +26,7 @@ export function memoryFit (
     card, sharding: 'Pipeline', instanceMeta: traits.meta, minNodes: 1, excluded: [], force: false
   } as const
   const now = planWithoutSuggestions(request, view)
-  // A missing engine can be installed later, so ignore it here.
+  // A missing engine can be installed later, so the estimate ignores it.
   const nodes = view.nodes.map((node) => ({ ...node, lacks: [], onLibrary: [] }))
   const result = planWithoutSuggestions(request, { ...view, nodes })
   if (!result.ok && result.reason === 'info_pending') return null

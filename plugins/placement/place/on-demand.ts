@@ -6,9 +6,9 @@ import { failedAttempts, instancesOf } from '../progress/progress.js'
 import { bodyOf } from '../../runners/service.js'
 import type { RouteQuery } from '../../runners/service.js'
 
-/** Longest wait of one request for its on-demand model, seconds. */
+/** Limit in seconds on the wait of one request for its on-demand model. */
 export const WAIT_SECONDS = 120
-/** How long readings may still count the memory of an unloaded model, ms. */
+/** Milliseconds for which readings may still count the memory of an unloaded model. */
 export const STALE_MS = 3000
 
 /**
@@ -35,8 +35,8 @@ export function createOnDemand (planning: Planning): (query: RouteQuery) => Prom
 }
 
 /**
- * The id of the existing or waiting instance, or of a new one. While instances are unloading, retries on too
- * little memory. Throws the refusal reasons of the planner.
+ * The id of the existing or waiting instance, or of a new one. While instances are unloading, repeats the
+ * placement if memory is insufficient. Throws the refusal reasons of the planner.
  */
 async function place (planning: Planning, { modelId, caller }: RouteQuery): Promise<string> {
   const { ctx: { clock, config }, facts } = planning
@@ -48,7 +48,7 @@ async function place (planning: Planning, { modelId, caller }: RouteQuery): Prom
     modelId, sharding: 'Pipeline', minNodes: 1, excluded: [], force: false, origin: 'on_demand',
     ttlSeconds: config.on_demand_ttl_seconds
   } as const
-  // Not the signal of the first request: others share the placement.
+  // Not the signal of the first request, because other requests share the placement.
   const { signal } = new AbortController()
   const end = clock.mono() + WAIT_SECONDS * 1000
   for (let until = 0; ;) {

@@ -10,16 +10,16 @@ import { virtualModel } from '../../staging/service.js'
 import type { NodeProblem } from '../../staging/service.js'
 import { viewOf } from './view.js'
 
-/** Engines of language models, by file format. */
+/** The engine for language models, by file format. */
 export const ENGINES = { gguf: 'llama-server', onnx: 'onnx-lm' } as const
-/** Longest wait for missing readings of nodes, ms. */
+/** Limit in ms on the wait for missing readings; then the refusal is returned. */
 export const INFO_PENDING_MS = 15_000
-/** Pause between two attempts, ms: readings of other nodes arrive without an event. */
+/** Milliseconds between two planning attempts, because readings of other nodes arrive without an event. */
 export const POLL_MS = 250
 
 export interface PlanningInput extends Omit<PlanRequest, 'card' | 'instanceMeta'> {
   modelId: string
-  /** Default: the topology of the model's engine. */
+  /** Default: the topology that the model's engine prefers. */
   instanceMeta?: InstanceMeta | undefined
   chatTemplate?: string | undefined
   /** Node ids, install ids or names; unknown ones are ignored. */
@@ -60,7 +60,7 @@ export class Planning {
     return models?.card(modelId) ?? bundle.model(modelId)?.card
   }
 
-  /** Models placed automatically. Throws if a card cannot be read. */
+  /** Models that `autoplace` lists. Throws if a card cannot be read. */
   placedAlways (): readonly string[] {
     const { config: { autoplace }, deps: { bundle } } = this.ctx
     return autoplace ?? bundle.models().map(({ card }) => card.modelId)
@@ -93,7 +93,7 @@ export class Planning {
 
   nameOf (nodeId: string): string { return this.ctx.deps.cluster.resolve(nodeId)?.name ?? nodeId }
 
-  /** Merges node references (id, install id, name); an item may hold several, separated by commas. */
+  /** Merges lists of node references (id, install id, name); an item may hold several, comma-separated. */
   refs (...lists: (readonly string[] | undefined)[]): string[] {
     const { cluster } = this.ctx.deps
     const all = lists.flatMap((list) => list ?? []).flatMap((ref) =>
@@ -110,8 +110,8 @@ export class Planning {
   }
 
   /**
-   * Plans a placement. Retries for at most 15 s while readings are missing or still count memory that was
-   * just freed. Throws `model_unknown` and the refusal reasons of the planner, including `info_pending`.
+   * Plans a placement. Retries for at most 15 s while readings are missing or still count memory that has
+   * just been freed. Throws `model_unknown` and the refusal reasons of the planner, including `info_pending`.
    */
   async plan (ask: PlanningInput, signal: AbortSignal): Promise<Outcome> {
     const { ctx: { clock }, facts } = this
@@ -130,10 +130,10 @@ export class Planning {
     }
   }
 
-  /** Refreshes the GPU readings of this node: other programs may use GPU memory. */
+  /** Refreshes the GPU readings of this node, because other programs may use GPU memory. */
   async readGpus (): Promise<void> { await this.ctx.deps.machine.freeVram() }
 
-  /** Throws `no_source` if only the card of the model exists. An unreachable store may have the files. */
+  /** Throws `no_source` if only the model's card exists and no unreachable store may have the files. */
   checkSource (modelId: string): void {
     const { models, bundle } = this.ctx.deps
     if (models === undefined || bundle.model(modelId) !== undefined) return
@@ -142,13 +142,13 @@ export class Planning {
       `first: \`svc pull ${modelId}\`.`, { param: 'model_id' })
   }
 
-  /** Throws `insufficient_disk` if the files of the model do not fit on the disk of one of these nodes. */
+  /** Throws `insufficient_disk` if the model files do not fit on the disk of one of these nodes. */
   async checkRoom (modelId: string, nodeIds: readonly string[]): Promise<void> {
     const full = await this.ctx.deps.models?.withoutRoom(modelId, nodeIds) ?? []
     if (full.length > 0) throw this.#noRoom(modelId, full)
   }
 
-  /** Plans on nodes with enough disk space; `full` are nodes without, which are excluded. */
+  /** Plans on nodes with enough disk space; the nodes in `full` lack space and are excluded. */
   async #withRoom (ask: PlanningInput, now: Facts, full: readonly NodeProblem[] = []): Promise<Outcome> {
     const { modelId } = ask
     let outcome: Outcome
@@ -158,7 +158,7 @@ export class Planning {
       throw full.length === 0 || this.#passing(error) ? error : this.#noRoom(modelId, full)
     }
     const { plan: { instanceMeta, ranks } } = outcome
-    // Donors need no model files.
+    // Only the driver needs the model files; donors get the weights from the driver.
     const holders = instanceMeta === 'LlamaRpc' ? ranks.slice(0, 1) : ranks
     const more = await this.ctx.deps.models?.withoutRoom(modelId, holders.map(({ nodeId }) => nodeId)) ?? []
     return more.length === 0 ? outcome : await this.#withRoom(ask, now, [...full, ...more])
@@ -170,7 +170,7 @@ export class Planning {
       { nodes: full })
   }
 
-  /** Plans from these facts without waiting. Throws like `plan`. */
+  /** Plans from the given facts without waiting. Throws like `plan`. */
   look (asked: PlanningInput, facts: Facts): Outcome {
     const { modelId, excluded, ...ask } = asked
     const card = this.known(modelId)
@@ -213,8 +213,8 @@ function storeAway (modelId: string, { nodeId, name }: NodeView): SvcError {
 }
 
 /**
- * `info_pending` instead of a refusal that missing link reports may have caused: among several live nodes
- * each has a connection, so a node without one has not reported it yet.
+ * `info_pending` instead of a refusal that missing link reports may have caused: each of several live nodes
+ * has a connection, so a node without one has not reported its connections yet.
  */
 function unlinked ({ reason }: Refusal, { nodes, edges }: ClusterView): SvcError | undefined {
   const byLinks = reason === 'no_connected_cycle' || reason === 'insufficient_memory'
@@ -229,7 +229,7 @@ function unlinked ({ reason }: Refusal, { nodes, edges }: ClusterView): SvcError
     { pendingNodes })
 }
 
-/** Replaces `info_pending` if all pending nodes have readings disabled. */
+/** The refusal that replaces `info_pending` if readings are disabled on all pending nodes. */
 function readingsDisabled (
   { reason, pendingNodes = [], details: { modelId } }: Refusal, { nodes }: ClusterView
 ): SvcError | undefined {

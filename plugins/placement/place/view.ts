@@ -24,14 +24,14 @@ function traitsOf (decl: EngineDecl): EngineTraits {
 
 export interface ViewParts {
   engines: readonly { name: string, decl: EngineDecl }[]
-  /** Node id to the bytes of the model on its disk. */
+  /** By node id, the bytes of the model on the node's disk. */
   staged: ReadonlyMap<string, number>
-  /** Removed instances that have not released their memory yet, with their nodes. */
+  /** Removed instances that have not released their memory yet, and their nodes. */
   releasing: readonly EndingInstance[]
   drained: ReadonlySet<string>
 }
 
-/** The planner's view: live nodes that are not leaving. Pure. */
+/** The cluster as the planner's input: live nodes that are not leaving. Pure. */
 export function viewOf (parts: ViewParts, facts: Facts, modelId: string): ClusterView {
   const engines = Object.fromEntries(parts.engines.map(({ name, decl }) => [name, traitsOf(decl)]))
   const reports = facts.nodes.filter(({ view }) => view.live && view.leaving !== true)
@@ -85,12 +85,12 @@ function factsOf (
   }
 }
 
-/** A GPU with less memory than this is integrated and uses RAM. */
+/** A GPU with less memory in bytes is integrated and uses RAM. */
 const OWN_VRAM_BYTES = 2 ** 30
 
 /**
  * The GPUs that a backend can use: those of the first GPU's vendor. A GPU with unknown usage counts as full;
- * if all are unknown, RAM is counted instead.
+ * if the usage of all GPUs is unknown, RAM counts instead.
  */
 function gpusOf (all: NonNullable<NodeReport['system']>['accelerators']): NodeFacts['gpus'] {
   const gpus = all.filter(({ vendor }) => vendor === all[0]!.vendor)
@@ -99,13 +99,13 @@ function gpusOf (all: NonNullable<NodeReport['system']>['accelerators']): NodeFa
   return gpus.every((gpu) => gpu === null) ? [] : gpus.map((gpu) => gpu ?? { total: 0, used: 0 })
 }
 
-/** Engines whose driver on the node matches `such`; the driver is null if the program is missing. */
+/** Engines whose driver on the node satisfies `such`; the driver is null if the program is missing. */
 function enginesWith (engines: unknown, such: (driver: { from?: string } | null) => boolean): string[] {
   return Object.entries((engines ?? {}) as Record<string, { from?: string } | null>)
     .flatMap(([name, driver]) => such(driver) ? [name] : [])
 }
 
-/** By engine; release 0.1.0 reports one list for all engines. */
+/** Usable backends by engine; release 0.1.0 reports one list for all engines. */
 function backendsOf (
   { backends: offered, engineBackends }: NonNullable<NodeReport['resources']>, engines: ClusterView['engines']
 ): Record<string, readonly string[]> {
@@ -114,7 +114,7 @@ function backendsOf (
     [name, backends.filter((backend) => (own?.[name] ?? offered).includes(backend))]))
 }
 
-/** Runners that are missing in the last GPU readings of their nodes. */
+/** Runners whose memory the last GPU readings of their nodes do not include. */
 function unreadRunners (reports: readonly NodeReport[]): Set<string> {
   return new Set(reports.flatMap(({ system }) => {
     const { runnerMemory = {} } = (system ?? {}) as
@@ -123,11 +123,11 @@ function unreadRunners (reports: readonly NodeReport[]): Set<string> {
   }))
 }
 
-/** The model is in memory in these states, so readings include it; GPU readings lag. */
+/** The model is in memory in these states, so RAM readings include it; GPU readings may be older. */
 const LOADED = new Set([
   'RunnerLoaded', 'RunnerWarmingUp', 'RunnerReady', 'RunnerRunning', 'RunnerShuttingDown'
 ])
-/** Runners in these states use no memory and never will. */
+/** Runners in these states use no memory and cannot start again. */
 const ENDED = new Set(['RunnerFailed', 'RunnerShutdown'])
 
 /** Memory that one rank needs on its node; empty if the node is not in the view. */

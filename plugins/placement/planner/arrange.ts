@@ -15,10 +15,10 @@ export interface ArrangedNode {
   held: readonly DeviceShare[]
 }
 
-/** The share of one device in a rank: layers of a pipeline, or proportions of a tensor rank. */
+/** One device's share of a rank: layers of a pipeline, or proportions of a tensor rank. */
 export interface DeviceShare extends DeviceOption { layers: number, need: Need }
 
-/** The shares of GPU and RAM; empty unless both are used. */
+/** The shares of GPU and CPU memory; empty unless both are used. */
 export function memoriesOf (held: readonly DeviceShare[]): MemoryPart[] {
   const parts = (['vram', 'ram'] as const).flatMap((memory) => {
     const used = held.filter(({ usable, layers }) => usable.memory === memory && layers > 0)
@@ -48,14 +48,14 @@ export interface Pool {
 
 interface Choice { candidate: CandidateNode, option: BackendOption, layers: number }
 
-/** True if every layer is split across the nodes; never on one node. */
+/** True if every layer is split across the nodes, which needs at least two nodes. */
 export function isTensor (job: Job, size: number): boolean {
   return job.request.sharding === 'Tensor' && size > 1
 }
 
 /**
- * The best arrangement on exactly `size` nodes, or null. Minimizes the slowest backend first; then each node
- * gets the best backend that still fits.
+ * The best arrangement on exactly `size` nodes, or null. First minimizes the slowest backend in use, then
+ * gives each node the best backend that still fits.
  */
 export function bestArrangement (job: Job, pool: Pool, size: number): ArrangedNode[] | null {
   const candidates = pool.candidates.filter((candidate) => joins(job, candidate, size))
@@ -70,15 +70,15 @@ export function bestArrangement (job: Job, pool: Pool, size: number): ArrangedNo
 }
 
 /**
- * The arrangement on `size` nodes with the most memory, even if the model does not fit; null if no such group
- * is connected.
+ * The arrangement on `size` nodes with the most memory, even if the model does not fit; null if no `size`
+ * nodes are connected.
  */
 export function largestArrangement (job: Job, pool: Pool, size: number): ArrangedNode[] | null {
   const choices = pool.candidates.filter((candidate) => joins(job, candidate, size))
     .map((candidate): Choice => ({
       candidate,
       layers: job.layers,
-      // The CPU-only or GPU-only option always exists.
+      // Not empty, because each candidate has an option with only the CPU or only GPUs.
       option: candidate.options.filter((option) => !helpsTensor(job, option, size)).reduce((best, option) =>
         option.usable.usableBytes > best.usable.usableBytes ? option : best)
     }))
@@ -87,7 +87,7 @@ export function largestArrangement (job: Job, pool: Pool, size: number): Arrange
   return chosen === null ? null : arranged(job, chosen)
 }
 
-/** The option with the most layers among those not slower than `worst`; empty if none holds a layer. */
+/** The option with the most layers among those not slower than `worst`; empty if no option holds a layer. */
 function roomiest (job: Job, candidate: CandidateNode, size: number, worst: number): Choice[] {
   let best: Choice | null = null
   for (const option of candidate.options) {
@@ -97,14 +97,14 @@ function roomiest (job: Job, candidate: CandidateNode, size: number, worst: numb
   return best === null ? [] : [best]
 }
 
-/** Layers that fit. A tensor rank takes its part of all layers or nothing. */
+/** Number of layers that fit. A tensor rank takes its part of all layers or none. */
 function capacity (job: Job, option: BackendOption, size: number): number {
   if (!isTensor(job, size) || job.request.force) return option.layers
   if (helpsTensor(job, option, size)) return 0
   return layersOn(job, option.devices, job.layers * size) < job.layers ? 0 : job.layers
 }
 
-/** True for a CPU that shares tensor ranks with GPUs: all parts of a layer have to be equally fast. */
+/** True if the CPU would share a tensor rank with GPUs: all parts of a layer must be equally fast. */
 function helpsTensor (job: Job, { devices }: BackendOption, size: number): boolean {
   return isTensor(job, size) && devices.length > 1 && devices.at(-1)!.device === 'ram'
 }
@@ -150,7 +150,7 @@ function arranged (job: Job, choices: readonly Choice[]): ArrangedNode[] {
   let endLayer = 0
   return choices.map(({ candidate, option }, i) => {
     const startLayer = endLayer
-    // A card with 0 layers is planned as one part.
+    // A card with 0 layers is planned as a single part.
     endLayer = Math.min(startLayer + counts[i]!, nLayers)
     const held = dealt(job, option, counts[i]!, job.layers)
     return { candidate, option, startLayer, endLayer, need: needOfAll(held), held }
@@ -162,7 +162,7 @@ function needOfAll (held: readonly DeviceShare[]): Need {
   return addNeeds(used.map(({ need }) => need))
 }
 
-/** Splits a rank among its devices: GPUs by free memory, the rest in RAM. */
+/** Splits a rank among its devices: GPUs by free memory, the remaining layers in RAM. */
 function dealt (job: Job, { devices }: BackendOption, layers: number, parts: number): DeviceShare[] {
   const holds = (one: DeviceOption, count: number): DeviceShare =>
     ({ ...one, layers: count, need: jobNeed(job, { of: count, parts }, one) })

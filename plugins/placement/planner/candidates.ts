@@ -10,26 +10,26 @@ import type { ClusterView, EngineTraits, NodeFacts, PlanRequest } from './types.
 export interface Job {
   request: PlanRequest
   traits: EngineTraits
-  /** Parts into which the model is split; at least 1, even if the card says 0. */
+  /** Number of parts into which the model can be split; at least 1, even if the card says 0. */
   layers: number
-  /** Parallel contexts; undefined for an engine without slots. */
+  /** Number of parallel contexts; undefined for an engine without slots. */
   slots: number | undefined
 }
 
-/** One memory of a node, its usable size, and the engine's overheads there. */
+/** One device's memory on a node, its usable size, and the engine's overheads there. */
 export interface DeviceOption { device: Device, usable: Usable, takes: MemoryTraits }
 
 export interface BackendOption {
   backend: string
-  /** Rank in the engine's preference, 0 is best; plus 1/2 if the CPU helps the GPUs. */
+  /** Position in the engine's preference, 0 is best; plus 1/2 if the CPU holds layers besides the GPUs. */
   order: number
-  /** One device, or the GPUs in order followed by RAM for the rest. */
+  /** One device, or the GPUs in order followed by RAM for the remaining layers. */
   devices: readonly DeviceOption[]
   usable: Usable
   layers: number
 }
 
-/** `options`: best backend first, never empty. */
+/** A node that can run the model; `options` has the best backend first and is never empty. */
 export interface CandidateNode {
   node: NodeFacts
   /** Readings are missing: `options` assumes the best case. */
@@ -48,8 +48,8 @@ export const usesLibrary = ({ card: { engine } }: Pick<PlanRequest, 'card'>, nod
 export type Neighbours = (one: CandidateNode) => ReadonlySet<CandidateNode>
 
 /**
- * Links between candidates, live in both directions. A pending candidate counts as linked to all: its links
- * may not be reported yet. Lazy, because most placements use one node.
+ * Links between candidates, live in both directions. A pending candidate counts as linked to all others,
+ * because its links may not be reported yet. Lazy, because most placements use one node.
  */
 export function neighboursIn (
   candidates: readonly CandidateNode[], edges: ClusterView['edges']
@@ -69,12 +69,12 @@ export function neighboursIn (
   }
 }
 
-/** All nodes by role in this job, each list in order of node id. */
+/** All nodes, grouped by their role in this job; each list is in order of node id. */
 export interface CandidateSet {
   candidates: CandidateNode[]
   excluded: NodeFacts[]
   drained: NodeFacts[]
-  /** They run models, but have no backend for this one. */
+  /** Nodes that run models but have no backend for this one. */
   withoutBackend: NodeFacts[]
   management: NodeFacts[]
 }
@@ -106,7 +106,7 @@ export function survey (job: Job, view: ClusterView): CandidateSet {
   return out
 }
 
-/** Options to run the model on a node, best first; for a pending node, all possible ones. */
+/** Options to run the model on a node, best first; for a pending node all that may prove possible. */
 function optionsOf (
   job: Job, node: NodeFacts, pending: boolean, view: ClusterView
 ): BackendOption[] {
@@ -142,8 +142,8 @@ export function devicesOf (node: NodeFacts, backend: string, { manyDevices }: En
 }
 
 /**
- * Layers that the devices hold together, each 1/`parts` of the model: as many as possible on GPUs, the rest
- * in RAM. 0 if the GPUs hold none.
+ * Number of layers that the devices hold together, each 1/`parts` of the model: as many as possible on GPUs,
+ * the remaining ones in RAM. 0 if the GPUs hold none.
  */
 export function layersOn (job: Job, devices: readonly DeviceOption[], parts: number): number {
   const counts = devices.map((device) => layersThatFit(job, device, parts))
@@ -153,8 +153,8 @@ export function layersOn (job: Job, devices: readonly DeviceOption[], parts: num
 }
 
 /**
- * How many of `parts` fit, at most the number of layers. Assumes that the need grows with the parts (binary
- * search).
+ * Number of `parts` that fit, at most the number of layers. The binary search assumes that the needed memory
+ * grows with the number of parts.
  */
 export function layersThatFit (job: Job, on: DeviceOption, parts: number): number {
   if (job.request.force) return job.layers
@@ -167,7 +167,7 @@ export function layersThatFit (job: Job, on: DeviceOption, parts: number): numbe
   return fits
 }
 
-/** Order that does not depend on the locale. */
+/** Compares by code units, so that the order does not depend on the locale. */
 export function compareText (a: string, b: string): number {
   return a < b ? -1 : a > b ? 1 : 0
 }

@@ -14,7 +14,7 @@ export type {
   PlanRank, PlanRequest, PlanResult, Planned, Refusal, RefusalReason, Sharding, Suggestion
 } from './types.js'
 
-/** Chooses nodes and parts for a model, or explains the refusal and suggests changes. Pure. */
+/** Chooses nodes for a model and the part of each, or explains the refusal and suggests changes. Pure. */
 export function plan (request: PlanRequest, view: ClusterView): PlanResult {
   const solved = solve(request, view)
   return solved.ok ? solved : refusalOf(solved, suggest(request, view, solved))
@@ -43,9 +43,9 @@ export interface Preview {
   result: PlanResult
 }
 
-/** Node ids or install ids; unknown ones are ignored. */
+/** Nodes are given by node id or install id; unknown ones are ignored. */
 export interface PreviewScope extends Partial<Pick<PlanRequest, 'contextLength' | 'excluded' | 'slots'>> {
-  /** Only these nodes; all if absent or empty. */
+  /** If present and not empty, only these nodes are used. */
   nodeIds?: readonly string[]
 }
 
@@ -54,8 +54,8 @@ const SHAPES = (['Pipeline', 'Tensor'] as const).flatMap((sharding) =>
 
 /**
  * Every distinct combination of sharding, meta and number of nodes: each plan once, under the first
- * combination that gives it, and the first refusal of each shape, which holds for more nodes too. One node is
- * always Pipeline and Ring, so the other shapes start at two. Refusals have no suggestions.
+ * combination that gives it, and the first refusal of each shape, which applies to more nodes too. One node
+ * is always Pipeline and Ring, so the other shapes start at two nodes. Refusals have no suggestions.
  */
 export function previews (
   card: ModelCard, view: ClusterView, { nodeIds = [], excluded: out = [], ...asked }: PreviewScope = {}

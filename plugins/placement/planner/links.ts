@@ -1,13 +1,13 @@
 import type { ArrangedNode } from './arrange.js'
 import type { Edge, PlanRequest } from './types.js'
 
-/** Thresholds of a slow link between nodes that share a model: half of 1 Gbit/s, and the round trip. */
+/** A link between nodes that share a model is slow below this rate (half of 1 Gbit/s) or above this delay. */
 const SLOW_BYTES_PER_SECOND = 60e6
 const SLOW_RTT_MS = 5
 
 /**
- * One sentence per slow link of an arrangement: the measured values and, if a driver sends weights over it,
- * how long that takes. A link without measurements is not slow.
+ * One sentence per slow link of an arrangement: the measured values and, if a driver sends weights over the
+ * link, the time that this takes. A link without measurements is not slow.
  */
 export function slowLinks (
   { instanceMeta }: PlanRequest, members: readonly ArrangedNode[], edges: readonly Edge[]

@@ -1,13 +1,13 @@
 import type { MemoryTraits } from '../../../kernel/index.js'
 import type { ClusterView, EngineTraits, MemoryClaim, NodeFacts } from './types.js'
 
-/** Memory of one device for a backend, whole bytes, rounded down. */
+/** Memory of one device that a backend may use, in whole bytes, rounded down. */
 export interface Usable {
   memory: 'ram' | 'vram'
   totalBytes: number
-  /** The part of the total that models may use. */
+  /** The part of the total memory that models may use. */
   limitBytes: number
-  /** RAM: available memory. GPU: the rest of the limit, negative if it is exceeded. */
+  /** For RAM the available memory; for a GPU the rest of the limit, negative if usage exceeds the limit. */
   freeBytes: number
   reservedBytes: number
   releasingBytes: number
@@ -21,7 +21,7 @@ export type Device = number | 'ram'
 export const isGpu = ({ gpus }: Pick<NodeFacts, 'gpus'>, backend: string): boolean =>
   backend !== 'cpu' && gpus.length > 0
 
-/** Memory traits of the engine on a node: those of the library if the program is missing there. */
+/** The engine's memory traits on a node: those of its library if the program is missing there. */
 export const memoryTraits = (
   traits: MemoryTraits & Pick<EngineTraits, 'library'>, engine: string, { onLibrary }: NodeFacts
 ): MemoryTraits => onLibrary?.includes(engine) === true ? traits.library ?? traits : traits
@@ -33,8 +33,8 @@ export function deviceOf (
 }
 
 /**
- * Usable memory of a device: at most 0.75 of RAM or 0.90 of GPU memory, plus pending releases, minus
- * reservations. Never below 0.
+ * Usable memory of a device: at most 0.75 of RAM or 0.90 of GPU memory, plus memory about to be released,
+ * minus reservations. Never below 0.
  */
 export function usableOf (
   node: ToldNode, device: Device, claims: Pick<ClusterView, 'reservations' | 'releasing'>
@@ -71,8 +71,8 @@ export function sumUsable (parts: readonly Usable[]): Usable {
 }
 
 /**
- * Bytes to free so that `neededBytes` fit, at least 1 (even if they already fit); null if the limit does not
- * allow it.
+ * Bytes to free so that `neededBytes` fit, at least 1 (even if they already fit); null if they exceed what
+ * models may use on the device.
  */
 export function bytesToFree (usable: Usable, neededBytes: number): number | null {
   const { freeBytes, limitBytes, reservedBytes, releasingBytes } = usable

@@ -15,7 +15,7 @@ export interface Unplanned extends Omit<Refusal, 'details'> {
 
 export interface Shortage { job: Job, nearest: ArrangedNode[], candidates: readonly CandidateNode[] }
 
-/** Most nodes named in a message, and most one-way links in `details`. */
+/** Limit on the nodes that a message names and on the one-way links in `details`; the others are omitted. */
 const NAMED_MAX = 4
 const ONE_WAY_MAX = 16
 
@@ -46,7 +46,7 @@ export function tooFewLayers (request: PlanRequest): Unplanned {
 export const refusedByEngine = (request: PlanRequest, why: string): Unplanned =>
   unplanned('no_backend', request, why, { engine: request.card.engine })
 
-/** `what`: the sentence that the missing program completes. */
+/** `what` is the start of the message, up to the name of the missing program. */
 function engineMissing (
   request: PlanRequest, builds: string, nodes: readonly NodeFacts[], what: string
 ): Unplanned {
@@ -123,7 +123,7 @@ export function indivisible (request: PlanRequest, candidates: number): Unplanne
     { heads, kvHeads, hiddenSize, minNodes, candidates })
 }
 
-/** `refusing`: nodes that may not share a model, if only they prevent the placement. */
+/** `refusing` are the nodes that may not share a model, if only they prevent the placement. */
 export function cannotSpread ({ request, traits }: Job, refusing: readonly CandidateNode[]): Unplanned {
   const { card: { engine }, instanceMeta, minNodes } = request
   const { multiNode, meta } = traits
@@ -146,7 +146,7 @@ export function cannotSpread ({ request, traits }: Job, refusing: readonly Candi
     `Engine ${engine} ${how}, so min_nodes ${minNodes} cannot be met.`, details)
 }
 
-/** `cut`: the search for a ring exceeded its budget. */
+/** `cut` is true if the search for a ring exceeded its budget. */
 export function noCycle (
   request: PlanRequest, view: ClusterView, candidates: readonly CandidateNode[], cut: boolean
 ): Unplanned {
@@ -167,7 +167,7 @@ export function noCycle (
   })
 }
 
-/** Links that are live in one direction only: often the gap in a topology. */
+/** Links that are live in one direction only, which often explain an incomplete topology. */
 function oneWayLinks (candidates: readonly CandidateNode[], view: ClusterView): ClusterView['edges'] {
   const ids = new Set(candidates.map(({ node }) => node.nodeId))
   const key = (from: string, to: string): string => JSON.stringify([from, to])
@@ -200,7 +200,7 @@ export function noMemory (shortage: Shortage): Unplanned {
   }
 }
 
-/** Memory shortage of a node, bytes; at least 1 if any, because an exact fit is not enough. */
+/** Bytes of memory that a node lacks; at least 1 if it lacks any, because an exact fit is not enough. */
 export function missingBytes ({ held }: ArrangedNode): number {
   const used = held.length > 1 ? held.filter(({ layers }) => layers > 0) : held
   return used.reduce((sum, { need, usable }) =>
@@ -209,7 +209,7 @@ export function missingBytes ({ held }: ArrangedNode): number {
 
 /**
  * `attic: needs 13.20 GiB (weights 9.75 GiB + KV cache 0.27 GiB + …), has 11.90 GiB`; if GPU and CPU share
- * the part, one figure for each.
+ * the part, one such figure for each.
  */
 function arithmetic (member: ArrangedNode): string {
   const { candidate: { node }, need, option: { usable }, held } = member

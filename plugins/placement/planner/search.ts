@@ -3,19 +3,19 @@ import type { CandidateNode, Neighbours } from './candidates.js'
 export interface NodeCapacity { candidate: CandidateNode, layers: number }
 
 export interface GroupShape {
-  /** Ring: each node linked to the next. Star: all linked to the first. */
+  /** In a ring each node is linked to the next; in a star all nodes are linked to the first. */
   topology: 'ring' | 'star'
   size: number
   layers: number
 }
 
-/** Remaining steps of ring searches; negative once a search was cut short. */
+/** Remaining steps of all ring searches; negative once a search was cut short. */
 export interface Budget { steps: number }
 
 /**
  * Finds a connected group with enough layers, in rank order, or null. Greedy: takes the earliest seat that
- * can still lead to a solution. Finds every single node and star. Finding a ring of a given size is NP-hard
- * in general, so the search has a budget; a full mesh takes one step per node.
+ * can still lead to a solution. Always finds a single node or a star if one exists. Finding a ring of a given
+ * size is NP-hard, so that search has a budget; in a full mesh it takes one step per node.
  */
 export function findGroup<S extends NodeCapacity> (
   seats: readonly S[], neighbours: Neighbours, shape: GroupShape, budget: Budget
@@ -30,16 +30,16 @@ export function findGroup<S extends NodeCapacity> (
   return topology === 'star' ? findStar(near, shape) : findRing(near, shape, budget)
 }
 
-/** Seats in order of preference, each with its neighbours in the same order. */
+/** Seats in order of preference, each with its neighbours in the same order of preference. */
 type Graph<S extends NodeCapacity> = ReadonlyMap<S, readonly S[]>
 
-/** Layers of the best `size` seats; -Infinity if there are fewer seats. */
+/** Layers that the best `size` seats hold; -Infinity if there are fewer seats. */
 function mostLayers (seats: readonly NodeCapacity[], size: number): number {
   if (seats.length < size) return -Infinity
   return seats.map(({ layers }) => layers).sort((a, b) => b - a).slice(0, size).reduce((a, b) => a + b, 0)
 }
 
-/** The first driver with sufficient neighbours, with the preferred ones among them. */
+/** The first driver whose neighbours hold enough layers, together with its preferred neighbours. */
 function findStar<S extends NodeCapacity> (near: Graph<S>, { size, layers }: GroupShape): S[] | null {
   for (const [driver, donors] of near) {
     if (driver.layers + mostLayers(donors, size - 1) < layers) continue
@@ -57,9 +57,9 @@ function findStar<S extends NodeCapacity> (near: Graph<S>, { size, layers }: Gro
 }
 
 /**
- * Depth-first search for a ring through each seat, without the seats before it. The first pass follows the
- * preference. If half of the budget is not enough, a second pass prefers the seat with the fewest free
- * neighbours, which finds long rings in sparse networks.
+ * Depth-first search for a ring through each seat in turn, without the seats before it. The first pass takes
+ * seats in order of preference. If half of the budget does not suffice, a second pass prefers the seat with
+ * the fewest free neighbours, which finds long rings in sparse networks.
  */
 function findRing<S extends NodeCapacity> (
   near: Graph<S>, { size, layers }: GroupShape, budget: Budget
@@ -85,7 +85,7 @@ function findRing<S extends NodeCapacity> (
     free.add(next)
     return false
   }
-  // A seat of a ring needs two neighbours; in a ring of two, one.
+  // A seat needs two neighbours in a ring, but only one in a ring of two.
   for (let seen = Infinity; free.size < seen;) {
     seen = free.size
     for (const seat of free) if (waysOn(seat).length < Math.min(2, size - 1)) free.delete(seat)

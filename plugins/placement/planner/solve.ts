@@ -13,14 +13,14 @@ import {
 import type { Unplanned } from './refusals.js'
 import type { ClusterView, EngineTraits, Plan, Planned, PlanRank, PlanRequest } from './types.js'
 
-/** Search budget of one request, in steps; only large, sparse networks reach it. */
+/** Limit on the search steps of one request, which only large, sparse networks reach. */
 const SEARCH_STEPS = 100_000
-/** Smallest context chosen for a request without one. */
+/** Smallest context in tokens that is chosen for a request without one. */
 export const LEAST_CHOSEN = 2048
 
 /**
- * Chooses nodes and parts for a model, or returns the first reason against it. Pure; the order of nodes and
- * edges does not matter.
+ * Chooses nodes for a model and the part of each, or returns the first reason for a refusal. Pure; the order
+ * of nodes and edges does not matter.
  */
 export function solve (request: PlanRequest, view: ClusterView): Planned | Unplanned {
   const first = solveOnce(request, view)
@@ -46,13 +46,13 @@ function solveOnce (request: PlanRequest, view: ClusterView): Planned | Unplanne
   if (plan !== null) return { ok: true, plan }
   const pending = found.candidates.filter((candidate) => candidate.pending)
   if (pending.length === 0) return problemAmong(job, view, found, told)
-  // Wait for pending nodes only if they could change the answer, assuming the best case.
+  // Wait for pending nodes only if, with the best possible readings, they could change the answer.
   const atMost = poolOf(found.candidates, view)
   if (planAmong(job, atMost) !== null) return infoPending(request, pending)
   return problemAmong(job, view, found, atMost)
 }
 
-/** Cheaper than `solve`, which also finds the reason of a refusal. */
+/** Whether a plan exists. Cheaper than `solve`, which also finds the reason for a refusal. */
 export function canPlan (request: PlanRequest, view: ClusterView): boolean {
   const contextLength = chosenContexts(request).at(-1) ?? request.contextLength
   const job = jobOf({ ...request, contextLength }, view)
@@ -61,13 +61,13 @@ export function canPlan (request: PlanRequest, view: ClusterView): boolean {
   return planAmong(job, poolOf(told, view)) !== null
 }
 
-/** The job with the engine's traits, or a refusal that does not depend on the nodes. */
+/** The job with the engine's traits, or a refusal that applies whatever nodes there are. */
 function jobOf (request: PlanRequest, view: ClusterView): Job | Unplanned {
   const { card, sharding, minNodes } = request
   const told = Object.hasOwn(view.engines, card.engine) ? view.engines[card.engine]! : null
   if (told === null) return noBackend(request, null, null)
   const ranks = card.tasks.includes('rerank')
-  // A reranker has one slot, so there is no choice.
+  // A reranker always has one slot.
   const traits = ranks ? { ...told, slots: undefined } : told
   const why = traits.refuses?.(card) ?? null
   if (why !== null) return refusedByEngine(request, why)
@@ -104,12 +104,12 @@ function allowedSizes ({ request, traits, layers }: Job, candidates: number): nu
   return sizesUpTo(request, traits, Math.min(candidates, bySplit, spreads(request, traits) ? candidates : 1))
 }
 
-/** Numbers of nodes, up to `most`, among which the model can be split. */
+/** Numbers of nodes up to `most` among which the model can be split. */
 function sizesUpTo (request: PlanRequest, traits: EngineTraits, most: number): number[] {
   const { sharding, card: { heads, kvHeads, hiddenSize } } = request
   const sizes: number[] = []
   for (let size = least(request); size <= most; size++) {
-    // One node is never tensor sharding.
+    // Tensor sharding needs at least two nodes.
     const even = size === 1 || sharding === 'Pipeline' || traits.unevenTensor === true ||
       [heads, kvHeads, hiddenSize].every((n) => n > 0 && n % size === 0)
     if (even) sizes.push(size)
@@ -135,7 +135,7 @@ function problemAmong (
   if (sizesUpTo(request, traits, Math.max(size, candidates.length)).length === 0) {
     return indivisible(request, candidates.length)
   }
-  // The arrangement with the smallest shortage; of equal ones, that on the fewest nodes.
+  // The arrangement with the smallest shortage; if several are equal, the one on the fewest nodes.
   const nearest = allowedSizes(job, candidates.length)
     .map((size) => largestArrangement(job, { candidates, ...pool }, size))
     .reduce((best, nodes) =>
@@ -174,7 +174,7 @@ function planOf (job: Job, members: readonly ArrangedNode[], edges: ClusterView[
   }
 }
 
-/** Only if the engine can use several devices of the node; empty if its GPUs have no free memory. */
+/** Layers per GPU, if the engine can use several devices; an empty list if the GPUs have no free memory. */
 function gpuLayersOf (
   { traits }: Job, { node }: CandidateNode, held: readonly DeviceShare[]
 ): Pick<PlanRank, 'gpuLayers'> {
@@ -206,7 +206,7 @@ function slotsOf (
   return [`${cacheWords(card, context, slots)} = ${gib(cache)} of KV cache`]
 }
 
-/** Explains that the CPU has layers although the GPUs could run the model. */
+/** Explains why the CPU holds layers although the GPUs could run the model. */
 function onCpu (job: Job, { candidate, held }: ArrangedNode, size: number): string[] {
   const gpus = candidate.options.find(({ usable }) => usable.memory === 'vram')?.devices
   const count = (list: readonly DeviceShare[]): number => list.reduce((sum, { layers }) => sum + layers, 0)

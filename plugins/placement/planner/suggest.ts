@@ -8,9 +8,9 @@ import { smallerContexts } from './slots.js'
 import { canPlan } from './solve.js'
 import type { Change, ClusterView, InstanceMemory, NodeFacts, PlanRequest, Suggestion } from './types.js'
 
-/** Most changes tried of each kind. */
+/** Limit on the changes that are tried of each kind; others are not suggested. */
 const TRIED_MAX = 8
-/** Most suggestions to stop an instance or to free memory; one of each other kind. */
+/** Limit on the suggestions to stop an instance or to free memory; each other kind is suggested once. */
 const TOLD_MAX = 3
 
 export function withChange (
@@ -39,7 +39,7 @@ function including (request: PlanRequest, view: ClusterView, nodeIds: readonly s
   return { ...request, excluded: request.excluded.filter((id) => !freed.has(id)) }
 }
 
-/** Changes that make the request succeed, each verified; the easiest kind first. */
+/** Changes that make the request succeed, each verified by planning; the easiest kind first. */
 export function suggest (
   request: PlanRequest, view: ClusterView, { reason, shortage }: Unplanned
 ): Suggestion[] {
@@ -65,7 +65,7 @@ export function suggest (
 const smallerContext = (request: PlanRequest): Suggestion[] => smallerContexts(request).map((contextLength) =>
   ({ kind: 'context_length', contextLength, text: `set context_length to ${contextLength}` }))
 
-/** First the meta that the engine supports, if it differs; then the other sharding. */
+/** Suggests the meta that the engine supports, if the request has another one, then the other sharding. */
 function otherShape (
   { card, sharding: now, instanceMeta: asked }: PlanRequest, view: ClusterView
 ): Suggestion[] {
@@ -106,7 +106,7 @@ function withNodes (
   }))
 }
 
-/** Smallest instances first. */
+/** Suggestions to stop an instance, smallest instance first. */
 function stops ({ instances }: ClusterView): Suggestion[] {
   const sum = ({ memory }: InstanceMemory): number => memory.reduce((all, { bytes }) => all + bytes, 0)
   return [...instances]
@@ -119,8 +119,8 @@ function stops ({ instances }: ClusterView): Suggestion[] {
 type Free = Suggestion & { kind: 'free' }
 
 /**
- * Memory to free on a single node, smallest amount first: for its part in the nearest arrangement, or for the
- * whole model.
+ * Memory to free on a single node, smallest amount first: for its part in the arrangement with the smallest
+ * shortage, or for the whole model.
  */
 function frees ({ job, nearest, candidates }: Shortage): Suggestion[] {
   const alone = least(job.request) > 1 ? [] : candidates.flatMap((candidate) => aloneOn(job, candidate))
@@ -140,7 +140,7 @@ function aloneOn (job: Job, { node, options, pending }: CandidateNode): Free[] {
   return options.flatMap((option) => freeOn(node, option, neededOn(job, option, 1, 1)))
 }
 
-/** Memory that the member needs to take all layers that the others cannot hold. */
+/** Memory that `member` needs to take all layers that the other nodes cannot hold. */
 function heldBy (job: Job, members: readonly ArrangedNode[], member: ArrangedNode): Free[] {
   const { candidate: { node, pending }, option } = member
   const others = members.filter((other) => other !== member)

@@ -1,16 +1,16 @@
 import type { LibraryDecl, MemoryTraits, ModelCard } from '../../../kernel/index.js'
 import type { Need } from '../../runners/cards/memory-forecast.js'
 
-/** Split by layers, or every layer across all ranks. */
+/** Each rank holds whole layers (Pipeline), or a part of every layer (Tensor). */
 export type Sharding = 'Pipeline' | 'Tensor'
-/** Ranks communicate in a ring, or a driver with its donors. */
+/** The ranks form a ring, or one driver uses the memory of its donors. */
 export type InstanceMeta = 'Ring' | 'LlamaRpc'
 
 export interface PlanRequest {
   card: ModelCard
-  /** Tokens; default: as many as fit in memory. */
+  /** Tokens; by default as many as fit in memory. */
   contextLength?: number | undefined
-  /** Concurrent requests; default: as many as fit in memory. */
+  /** Limit on concurrent requests; by default as many as fit in memory. */
   slots?: number | undefined
   sharding: Sharding
   instanceMeta: InstanceMeta
@@ -22,26 +22,26 @@ export interface PlanRequest {
   force: boolean
 }
 
-/** Readings of one node; null if not reported yet. Bytes. */
+/** Readings of one node in bytes; null if the node has not reported them yet. */
 export interface NodeFacts {
   nodeId: string
   installId: string
   name: string
   memory: { ramTotal: number, ramAvailable: number } | null
-  /** Memory of each GPU; empty if unknown, and GPU backends then count against RAM. */
+  /** Memory of each GPU; empty if unknown, in which case GPU backends count against RAM. */
   gpus: readonly { total: number, used: number }[]
-  /** Engine name to its usable backends on this node. */
+  /** By engine name, the backends that work on this node. */
   backends: Readonly<Record<string, readonly string[]>> | null
   /** Engines whose external program is missing. */
   lacks?: readonly string[]
   /** Engines that use a library instead of their program. */
   onLibrary?: readonly string[]
-  /** Model id to its bytes on the disk of this node. */
+  /** By model id, the bytes of the model on the disk of this node. */
   stagedBytes: ReadonlyMap<string, number>
   participation: 'full' | 'management' | null
-  /** False if the operator does not allow sharing models with other nodes (LlamaRpc). */
+  /** False if the operator does not allow this node to share models with other nodes (LlamaRpc). */
   lends: boolean
-  /** Publishes no readings, so waiting for them is pointless. */
+  /** True if the node publishes no readings, so that waiting for them is pointless. */
   silent?: boolean
   drained?: boolean
 }
@@ -51,15 +51,15 @@ export interface EngineTraits extends MemoryTraits {
   meta: InstanceMeta
   tensor: boolean
   unevenTensor?: boolean
-  /** Uses all GPUs of a node and RAM for the rest; otherwise only the first GPU. */
+  /** True if the engine uses all GPUs of a node plus RAM; otherwise it uses only the first GPU. */
   manyDevices?: boolean
-  /** Best first. */
+  /** Backends in order of preference, best first. */
   backends: readonly string[]
-  /** Most parallel contexts on a CPU and on GPUs. */
+  /** Limit on parallel contexts on a CPU and on GPUs. */
   slots?: { readonly cpu: number, readonly gpu: number } | undefined
-  /** The reason why a card does not run on it, or null. */
+  /** Returns why the engine cannot run the card's model; null if it can. */
   refuses?: ((card: ModelCard) => string | null) | undefined
-  /** Name of its program in `svc engine add`, if it has one. */
+  /** Name of the engine's program in `svc engine add`, if it has a program. */
   builds?: string | undefined
   library?: LibraryDecl | undefined
 }
@@ -85,25 +85,25 @@ export interface ClusterView {
   nodes: readonly NodeFacts[]
   edges: readonly Edge[]
   engines: Readonly<Record<string, EngineTraits>>
-  /** Placed but not loaded yet: not in the memory readings. */
+  /** Memory of instances that are placed but not loaded, which the readings do not include yet. */
   reservations: readonly MemoryClaim[]
-  /** Being released: still in the memory readings. */
+  /** Memory that is being released, which the readings still include. */
   releasing: readonly MemoryClaim[]
   instances: readonly InstanceMemory[]
 }
 
-/** The part of one node. Layers are a half-open range; a tensor rank has all of them. */
+/** The part of the model on one node. Layers are a half-open range; a tensor rank has all of them. */
 export interface PlanRank extends Need {
   nodeId: string
   backend: string
   startLayer: number
   endLayer: number
-  /** Layers on each GPU if several devices share the part; the rest are on the CPU. */
+  /** Layers on each GPU if several devices share the part; the remaining layers are on the CPU. */
   gpuLayers?: readonly number[]
-  /** Set if GPU and CPU share the part: the figures of each. The rank's own figures are their sums. */
+  /** The figures of GPU and CPU if both share the part; the figures of the rank are their sums. */
   memories?: readonly MemoryPart[]
   usableBytes: number
-  /** Negative only if forced. */
+  /** Bytes left after placement; negative only if the placement is forced. */
   freeAfterBytes: number
 }
 
@@ -119,7 +119,7 @@ export interface Plan {
   sharding: Sharding
   instanceMeta: InstanceMeta
   contextLength: number
-  /** Concurrent requests, each with the full context; absent for an engine without slots. */
+  /** Limit on concurrent requests, each with the full context; absent for an engine without slots. */
   slots?: number
   /** In ring order; for `LlamaRpc` the driver first. */
   ranks: PlanRank[]
@@ -129,8 +129,8 @@ export interface Plan {
 }
 
 /**
- * Refusal reasons, most fundamental first. `info_pending` is last: the request would succeed if the pending
- * nodes turn out to have enough memory.
+ * Refusal reasons, most fundamental first. `info_pending` is last, because the request may still succeed if
+ * the pending nodes turn out to have enough memory.
  */
 export const REFUSALS = [
   'tensor_unsupported', 'too_few_layers', 'no_backend', 'engine_missing', 'nodes_drained',
@@ -148,10 +148,10 @@ export type Change =
   | { kind: 'stop', instanceId: string }
   | { kind: 'include', nodeIds: string[] }
   | { kind: 'undrain', nodeIds: string[] }
-/** `text` completes "It can be placed if you …". */
+/** `text` completes the sentence "It can be placed if you …". */
 export type Suggestion = Change & { text: string }
 
-/** `details` is plain JSON in bytes; see refusals.ts. */
+/** `details` is plain JSON with sizes in bytes; refusals.ts lists its fields. */
 export interface Refusal {
   ok: false
   reason: RefusalReason

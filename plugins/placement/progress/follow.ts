@@ -7,21 +7,21 @@ import type { Planning } from '../place/planning.js'
 import { InstanceProgress, instancesOf, progressOf } from './progress.js'
 import type { Progress, RankProgress } from './progress.js'
 
-/** Pause between two progress checks of an instance, ms. */
+/** Milliseconds between two progress checks of an instance. */
 export const WATCH_MS = 250
 
 export interface Waiting {
   instanceId: string
-  /** Transfers that had already failed before the placement. */
+  /** Attempt ids of transfers that had already failed before the placement. */
   attempts: ReadonlySet<string>
   seconds: number
   signal: AbortSignal
 }
 
 /**
- * Resolves to the id of the instance, or of its replacement, once all its runners are ready. Throws
- * `instance_failed` if it failed and is not placed elsewhere, `instance_lost` if it was removed, and
- * `not_ready_yet` on timeout.
+ * Resolves to the id of the instance, or of its replacement, once all runners are ready. Throws
+ * `instance_failed` if the instance failed and is not placed elsewhere, `instance_lost` if it was removed,
+ * and `not_ready_yet` on timeout.
  */
 export async function untilReady (
   { ctx: { clock }, facts }: Planning, { instanceId, attempts, seconds, signal }: Waiting
@@ -60,7 +60,7 @@ function lateError (instanceId: string, seconds: number, progress: Progress): Er
 }
 
 /**
- * The check behind GET /readyz without a model: every automatically placed model has a ready instance on some
+ * The check behind GET /readyz without a model: each automatically placed model has a ready instance on some
  * node.
  */
 export function checkReady (planning: Planning, model?: string): ReadyCheck {
@@ -92,7 +92,7 @@ function problemOf (facts: Facts, modelId: string): string | null {
 export function absenceOf ({ ctx: { sections } }: Planning, modelId: string): MissingReason | null {
   const waiting = [...sections.waiting.entries()].find(({ value }) => value.modelId === modelId)
   if (waiting !== undefined) {
-    // Its only allowed node was removed or is not live.
+    // The only node that the request allows was removed or is not live.
     const bound = waiting.value.reason === 'exclusions_removed_all'
     return {
       code: waiting.value.reason === 'node_lost' ? 'node_lost' : 'waiting_for_node',

@@ -3,7 +3,7 @@ import type { Instance, StartBlocker } from '../../runners/service.js'
 import { nodesOf, ranksOf } from '../place/instance.js'
 import type { WaitingInstance } from '../waitlist.js'
 
-/** A transfer of a model to a node: a one-key object such as `DownloadFailed`. */
+/** A transfer of a model to a node as a one-key object; the key, such as `DownloadFailed`, is its state. */
 export type Download = Readonly<Record<string, Transfer>>
 interface Transfer { modelId?: string, attemptId?: string, errorMessage?: string }
 
@@ -14,10 +14,10 @@ export interface InstanceFailure {
   affectedNodeIds: readonly string[]
 }
 
-/** The local view, with the same keys as GET /state. */
+/** The state as this node has it, with the same keys as GET /state. */
 export interface InstanceStates {
   instances: Readonly<Record<string, Instance>>
-  /** Runner id to its status, a one-key object. */
+  /** By runner id, the status as a one-key object. */
   runners: Readonly<Record<string, Readonly<Record<string, unknown>>>>
   downloads: Readonly<Record<string, readonly Download[]>>
   instanceFailures: readonly InstanceFailure[]
@@ -27,7 +27,7 @@ export interface InstanceStates {
 
 export interface RankProgress {
   nodeId: string
-  /** State and detail of its runner, or of the transfer for which the runner waits. */
+  /** State and detail of the rank's runner, or of the transfer for which the runner waits. */
   state: string
   detail: Readonly<Record<string, unknown>>
   waitsFor: StartBlocker | null
@@ -38,14 +38,14 @@ export type Progress =
   | { kind: 'starting', ranks: RankProgress[] }
   | { kind: 'failed', nodeIds: readonly string[], code: string, message: string }
   | { kind: 'draining' }
-  /** It lost its place and waits for another. */
+  /** The instance lost its place and waits for another. */
   | { kind: 'waiting', entry: WaitingInstance }
   | { kind: 'gone' }
 
 /** Runners in these states accept requests. */
 export const SERVING: ReadonlySet<string> = new Set(['RunnerReady', 'RunnerRunning'])
 
-/** `RunnerIdle` if the runner has reported no state. */
+/** The runner's state, or `RunnerIdle` if the runner has reported none. */
 export const runnerKind = ({ runners }: Pick<InstanceStates, 'runners'>, runnerId: string): string =>
   Object.keys(runners[runnerId] ?? {})[0] ?? 'RunnerIdle'
 
@@ -54,7 +54,7 @@ export function serves (state: Pick<InstanceStates, 'runners'>, instance: Instan
     .every((runnerId) => SERVING.has(runnerKind(state, runnerId)))
 }
 
-/** `attempts`: transfers that had already failed before the placement. */
+/** `attempts` are the transfers that had already failed before the placement. */
 export function progressOf (
   state: InstanceStates, instanceId: string, attempts: ReadonlySet<string> = new Set()
 ): Progress {
@@ -102,7 +102,7 @@ function failureOf (
     return { nodeIds, code, message }
   }
   for (const [nodeId, runnerId] of Object.entries(nodeToRunner)) {
-    // A runner that waits for its files retries by itself.
+    // A runner that waits for its files repeats a failed transfer, so that is no final failure.
     if (copying(state, nodeId, modelId) !== undefined || waitsFor(state.runners[runnerId]) !== null) continue
     const failed = failedTransfers(state.downloads[nodeId]).find((one) =>
       one.modelId === modelId && !attempts.has(one.attemptId ?? ''))
@@ -127,7 +127,7 @@ export function instancesOf ({ instances }: InstanceStates, modelId: string): st
     .map(({ instanceId }) => instanceId)
 }
 
-/** The id of the current replacement of an instance, placed or waiting; its own id without one. */
+/** The id of the instance or entry that currently replaces an instance; its own id if it was not replaced. */
 function successorOf ({ instances, waitingInstances = {} }: InstanceStates, instanceId: string): string {
   const next = new Map<string, string>()
   for (const [id, { replaces }] of Object.entries(waitingInstances)) {
@@ -146,12 +146,12 @@ function successorOf ({ instances, waitingInstances = {} }: InstanceStates, inst
   return id
 }
 
-/** How long a new instance may be missing in the state of a node, ms. */
+/** Milliseconds for which a new instance may be missing in the state of a node. */
 const APPEAR_MS = 5000
-/** A failed instance is no longer moved after this time, ms. */
+/** Milliseconds after which a failed instance is no longer moved to another node. */
 const SETTLED_MS = 5000
 
-/** Follows an instance, and its replacement if it is placed again. Time is an argument, monotonic ms. */
+/** Follows an instance and, if it is placed again, its replacement. Callers pass the time in monotonic ms. */
 export class InstanceProgress {
   readonly #attempts: ReadonlySet<string>
   readonly #began: number

@@ -20,19 +20,19 @@ export interface ClusterOptions extends Pick<CoreOptions, 'nodes' | 'quorum'> {
   cards?: ModelCard[]
   config?: Record<string, unknown>
   runners?: Record<string, Record<string, unknown>>
-  /** Called for each started runner; by default the runner becomes ready. */
+  /** Called for each started runner; by default makes the runner ready. */
   started?: (runner: FakeRunner, node: CoreNode) => void
 }
 
 export interface TestCluster extends CoreCluster {
   rigs: NodeRig[]
-  /** Free memory by node name, bytes; default 8 GB. */
+  /** Free memory in bytes by node name; 8 GB by default. */
   free: Map<string, number>
   runners: { node: string, runner: FakeRunner }[]
   events: { node: string, kind: string, payload: Record<string, unknown> }[]
   /** Sends a request and advances the clock until the node has answered. */
   ask (rig: NodeRig, method: string, url: string, payload?: object): Promise<{ status: number, body: Body }>
-  /** Places a model and waits until it is ready; resolves to its id and the rig of its node. */
+  /** Places a model and waits until it is ready; resolves to the instance id and the rig of its node. */
   place (at: NodeRig, model: string, more?: object): Promise<{ id: string, on: NodeRig }>
   instances (at: NodeRig): Promise<RingInstance[]>
   rigOf (ring: RingInstance): NodeRig
@@ -50,7 +50,7 @@ const engines = [
   } }
 ]
 
-/** A cluster whose nodes follow one master and have each other's readings. */
+/** Starts a cluster whose nodes follow one master and have each other's readings. */
 export async function startCluster (t: Owner, options: ClusterOptions = {}): Promise<TestCluster> {
   const { nodes = 3, quorum = 1 } = options
   const core = await coreCluster(t, { nodes, quorum })
@@ -169,6 +169,6 @@ function doings (core: CoreCluster, rigs: NodeRig[]): Omit<TestCluster, keyof Co
   }
 }
 
-/** Limit of `eventually` and the pause between two calls, ms of the manual clock. */
+/** Limit of `eventually` and the pause between two attempts, in ms of the manual clock. */
 const LIMIT_MS = 120_000
 const LOOK_MS = 100

@@ -1,4 +1,4 @@
-// Draining a node: instances move before they end here.
+// Draining a node: each instance moves to another node before it ends.
 import t from 'tap'
 import { bodyOf } from '../../runners/service.js'
 import { GIB, runnersAre } from './kit.js'

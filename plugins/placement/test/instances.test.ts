@@ -51,7 +51,7 @@ t.test('the instance that would be made goes back as it is', async (t) => {
     const { body: instance } = await rig.ask('GET', `/instance/placement?${query}`)
     t.strictSame(rig.state.instances, {}, 'nothing is placed')
     const ring = bodyOf(instance as unknown as Instance)
-    // Fields that /state shows for an old instance.
+    // Fields that /state adds to an instance of an older release.
     const shown = {
       placement: { origin: 'autoplace' }, drainUntil: '2026-01-01T00:00:00Z', modelDigest: 'sha256:0'
     }
@@ -259,7 +259,7 @@ t.test('GET /instance/await tells when an instance is ready, or that none is', a
   t.strictSame(rig.logged.filter(({ level }) => level === 'error'), [], 'a client that goes away is no error')
 })
 
-/** The only live node is too small for the model. */
+/** Options with a single live node, which is too small for the model. */
 const tooBig = (more: Options = {}): Options =>
   ({ nodes: { n1: 4 }, lost: ['n2'], isMaster: true, config: { autoplace: [] }, ...more })
 

@@ -10,7 +10,7 @@ import type { Options, PlacementRig } from './kit.js'
 
 export const NOW = Date.UTC(2026, 0, 1)
 
-/** The intent of a request. */
+/** The placement intent of a request. */
 export const intent = (over: Partial<PlacementIntent> = {}): PlacementIntent =>
   ({ ...AUTOPLACE, origin: 'request', ...over })
 
@@ -53,7 +53,7 @@ export function judge (fits: FitChecks['fits'] = () => true): FitChecks {
   return { fits, newId: () => `new-${n++}` }
 }
 
-/** The steps in short: `lose a`, `place new-0`. */
+/** The steps as short text: `lose a`, `place new-0`. */
 export const short = (steps: readonly Step[]): string[] => steps.map((step) => `${step.do} ${step.id}`)
 
 export const ready = (instance: Instance): Situation['runners'] =>

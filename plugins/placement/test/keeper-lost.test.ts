@@ -4,7 +4,7 @@ import { nodeView } from './kit.js'
 import { instance } from './keeper-kit.js'
 
 /**
- * Nodes by id at a point in time. Prefix "-": missing; "~": missing, but reached by others. Suffix "!":
+ * Nodes by id at a point in time. Prefix "-": missing; "~": missing, but reached by other nodes. Suffix "!":
  * leaving.
  */
 interface Moment { at: number, nodes: string, age?: number, gone: string[], next?: number | null }

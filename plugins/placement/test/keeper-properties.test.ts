@@ -16,7 +16,7 @@ const RUNS = 400
 const NODES = 4
 const SELF = 'auto/model'
 
-/** One command of the master; losing or moving an instance takes two. */
+/** One command of the master; losing or moving an instance takes two commands. */
 type Op = { do: 'enter' | 'place', id: string, entry: WaitingEntry } |
   { do: 'remove' | 'forget' | 'drain', id: string }
 
@@ -40,12 +40,12 @@ class World {
   readonly nodes: Node[] = Array.from({ length: NODES }, (_, i) => ({ name: `n${i}`, starts: 0, up: true }))
   /** Ids of the first instance of each request. */
   readonly asked: string[] = []
-  /** Every id to the one it replaced. */
+  /** By instance or entry id, the id that it replaced. */
   readonly before = new Map<string, string>()
   /** Ids of commands with a fixed id, which are applied once. */
   readonly #given = new Set<string>()
   readonly #lost = new LostNodes()
-  /** Commands that an earlier master still had in progress. */
+  /** Commands of an earlier master that have not been applied yet. */
   late: Op[] = []
   #now = 0
   #made = 0
@@ -94,7 +94,7 @@ class World {
     if (one !== undefined) this.instances.set(id, { RingInstance: { ...bodyOf(one), drainUntil: 'soon' } })
   }
 
-  /** Live nodes finish their draining instances. */
+  /** Live nodes end their draining instances. */
   ended (): void {
     for (const [id, one] of this.instances) {
       if (bodyOf(one).drainUntil !== undefined) this.instances.delete(id)
@@ -134,7 +134,7 @@ class World {
     for (let left = ms; left > 0; left -= 200) this.decide()
   }
 
-  /** Everything that serves one request: its instances, and entries without a replacement. */
+  /** All instances and unreplaced entries that serve one request. */
   standing (root: string): { instances: string[], waiting: string[] } {
     const rootOf = (id: string): string => {
       let at = id

@@ -26,7 +26,7 @@ export interface StateView extends InstanceStates {
   nodeMemory: Record<string, { ramTotal: { inBytes: number }, ramAvailable: { inBytes: number } }>
   nodeSystem: Record<string, NonNullable<NodeReport['system']>>
   nodeResources: Record<string, NonNullable<NodeReport['resources']>>
-  /** Number of GPU readings. */
+  /** Number of GPU readings taken. */
   looks?: number
   instanceFailures: InstanceStates['instanceFailures'][number][]
 }
@@ -34,7 +34,7 @@ export interface StateView extends InstanceStates {
 export const GIB = 1024 ** 3
 export const ID = '00000000-0000-4000-8000-000000000000'
 
-/** A card of 10 GiB in 10 layers. */
+/** A model card with 10 GiB in 10 layers. */
 export function card (modelId: string, over: Partial<ModelCard> = {}): ModelCard {
   return {
     modelId, revision: 'r1', title: modelId, description: '', tasks: ['chat'], family: 'llama', engine: 'lm',
@@ -63,7 +63,7 @@ export function nodeView (name: string, over: Partial<NodeView> = {}): NodeView 
   }
 }
 
-/** Fully connected nodes with so many GiB of RAM, half of it free. */
+/** State with fully connected nodes of the given GiB of RAM, half of it free. */
 export function stateOf (gibs: Record<string, number>): StateView {
   const ids = Object.keys(gibs).map((name) => `id-${name}`)
   const edge = { sinkMultiaddr: { ipAddress: '10.0.0.1', port: 52415 }, session: true }
@@ -86,16 +86,16 @@ export function stateOf (gibs: Record<string, number>): StateView {
 }
 
 export interface Options {
-  /** Node name to GiB of RAM; n1 receives the requests. */
+  /** GiB of RAM by node name; n1 receives the requests. */
   nodes?: Record<string, number>
   lost?: string[]
   cards?: ModelCard[]
   staged?: Record<string, Record<string, number>>
   allow?: string[]
   isMaster?: boolean
-  /** A node whose store does not report its models. */
+  /** Id of a node whose store does not report its models. */
   silentStore?: string
-  /** The card of a bundled model cannot be read. */
+  /** True if the card of a bundled model cannot be read. */
   brokenCard?: boolean
   sourceless?: string[]
   full?: string[]
@@ -103,7 +103,7 @@ export interface Options {
 }
 
 export interface PlacementRig extends Rig {
-  /** Before it advances, signals a state change: tests modify the state directly. */
+  /** Signals a state change before it advances, because tests modify the state directly. */
   clock: ManualClock
   decide (name: keyof typeof commands, args: object): Promise<void>
   /** Advances the clock without a state change. */
@@ -113,15 +113,15 @@ export interface PlacementRig extends Rig {
   removed: string[]
   commands: [name: string, id: string | undefined][]
   drained: { instanceId: string, seconds: number }[]
-  /** The handler of the plugin for requests for missing models; null if it registered none. */
+  /** The plugin's handler for requests to missing models; null if it registered none. */
   missing: ((query: RouteQuery) => Promise<boolean>) | null
   absence: (modelId: string) => MissingReason | null
-  /** Replies of the master to the next placements, in order. */
+  /** The master's replies to the next placements, in order. */
   answers: (Error | string)[]
   /** The check that the plugin registered on the master. */
   check: (entering: PendingInstance) => void
   reads: number
-  /** Ids of nodes that are not live but that other nodes still reach. */
+  /** Ids of nodes that are not live but that other nodes reach. */
   reached: Set<string>
   changed: () => void
   newSession: () => void
@@ -129,7 +129,7 @@ export interface PlacementRig extends Rig {
   views: NodeView[]
   failed: { instanceId: string, errorCode: string }[]
   releasing: EndingInstance[]
-  /** Memory was released a moment ago. */
+  /** True if memory was released a moment ago. */
   settling: boolean
   ask (method: string, url: string, payload?: unknown): Promise<{ status: number, body: Body }>
 }

@@ -4,11 +4,11 @@ import type {
 } from '../planner/index.js'
 
 export const MIB = 1024 ** 2
-/** Attention mask over the whole context, on a GPU, bytes. */
+/** Bytes of the attention mask over the whole context on a GPU. */
 export const MASK = 512 * 8192 * 6
 export const GIB = 1024 ** 3
 
-/** A language model of 10 GiB in 20 layers, without heads, so that no cache counts. */
+/** A language model of 10 GiB in 20 layers, without attention heads, so that no cache counts. */
 export function card (over: Partial<ModelCard> = {}): ModelCard {
   return {
     modelId: 'acme/x',
@@ -39,7 +39,7 @@ export function card (over: Partial<ModelCard> = {}): ModelCard {
   }
 }
 
-/** A CPU-only node with `gib` of available RAM and plenty in total. */
+/** A CPU-only node with `gib` of available RAM and far more in total. */
 export function node (nodeId: string, gib: number, over: Partial<NodeFacts> = {}): NodeFacts {
   return {
     nodeId,

@@ -46,7 +46,7 @@ function isPending ({ memory, backends, participation }: NodeFacts): boolean {
   return participation !== 'management' && (memory === null || backends === null || participation === null)
 }
 
-/** The pending nodes report more than enough of everything, and links to all. */
+/** The cluster after pending nodes have reported ample resources and links to all nodes. */
 function allTold ({ card: { engine, backends } }: PlanRequest, view: ClusterView): ClusterView {
   const memory = { ramTotal: 4096 * GIB, ramAvailable: 4096 * GIB }
   const participation = 'full'

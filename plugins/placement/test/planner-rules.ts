@@ -70,8 +70,8 @@ function allowsSize (request: PlanRequest, view: ClusterView, size: number): boo
 }
 
 /**
- * The fewest nodes that satisfy the request, by trying all groups, with the largest possible context; null if
- * none do.
+ * The fewest nodes that satisfy the request with the largest possible context, found by trying all groups;
+ * null if no group satisfies it.
  */
 export function fewestNodes (request: PlanRequest, view: ClusterView, checkMemory: boolean): number | null {
   return [8192, 4096, 2048].reduce<number | null>((found, contextLength) =>
@@ -151,7 +151,7 @@ export function breaches (asked: PlanRequest, view: ClusterView, plan: Plan): st
   return [...wrong, ...disproportion(request, view, plan)]
 }
 
-/** Ranks of a pipeline that are a layer or more off their proportion, if every rank could have its own. */
+/** Pipeline ranks a layer or more off their proportional share, if every rank could hold its share. */
 function disproportion (request: PlanRequest, view: ClusterView, { sharding, ranks }: Plan): string[] {
   const { nLayers } = request.card
   const total = ranks.reduce((sum, { usableBytes }) => sum + usableBytes, 0)

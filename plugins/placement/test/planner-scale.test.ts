@@ -13,7 +13,7 @@ const nodes: NodeFacts[] = Array.from({ length: SIZE }, (_, i) =>
 const ids = nodes.map(({ nodeId }) => nodeId)
 const meshed = view(nodes)
 
-/** From 1 GiB to more than the whole cluster has. */
+/** Model sizes from 1 GiB to more than the whole cluster has. */
 const models = Array.from({ length: 50 }, (_, i) =>
   card({ modelId: `acme/m${i}`, totalBytes: Math.ceil(2 ** 30 * 1.16 ** i), nLayers: 80 }))
 

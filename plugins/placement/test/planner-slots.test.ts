@@ -1,4 +1,4 @@
-/** Slots by free memory, and the memory that they take. */
+/** Slots chosen by free memory, and the memory that they need. */
 import t from 'tap'
 import { cacheOf } from '../../runners/cards/memory-forecast.js'
 import { plan } from '../planner/index.js'
@@ -9,7 +9,7 @@ const traits: EngineTraits = {
   multiNode: true, meta: 'LlamaRpc', tensor: true, unevenTensor: true, manyDevices: true, overhead: 1,
   fixedBytes: 0, backends: ['cuda', 'cpu'], slots: { cpu: 16, gpu: 64 }
 }
-/** Half a GiB for each context of 8192 tokens. */
+/** A model that needs half a GiB for each context of 8192 tokens. */
 const model = card({ nLayers: 16, kvHeads: 8, headSize: 128, supportsTensor: true, totalBytes: 4 * GIB })
 const each = cacheOf(model, undefined).contextBytes
 const onGpu = (gib: number): Partial<NodeFacts> =>

@@ -18,7 +18,7 @@ async function waitOn (
 ): Promise<{ id: string, answer: Promise<{ status: number, body: Body }> }> {
   const { reads } = rig
   const answer = rig.ask('POST', '/place_instance', body)
-  // One read for the plan, one for the wait.
+  // The state is read once for the plan and once for the wait.
   await until(() => rig.reads >= reads + 2)
   return { id: bodyOf(rig.placed.at(-1)!.instance).instanceId, answer }
 }
@@ -113,7 +113,7 @@ t.test('an instance that is removed meanwhile is lost; one that is late to show 
   t.equal((await second.answer).status, 200)
 })
 
-/** Like the keeper: first a waiting entry, then another instance in its place. */
+/** Like the keeper: adds a waiting entry, then places another instance that replaces the lost one. */
 async function lose (rig: PlacementRig, id: string): Promise<void> {
   const ring = bodyOf(rig.state.instances[id]!)
   const { modelId } = ring.shardAssignments

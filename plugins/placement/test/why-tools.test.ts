@@ -10,7 +10,7 @@ import { instanceOn, seenState } from './verb-kit.js'
 const CHAIN = `/models/${MODEL}/availability`
 const NAMES = ['card', 'copy', 'backend', 'placement', 'runner', 'request']
 
-/** The chain, broken at this link. */
+/** The availability chain, broken at this link. */
 const broken = (link: string | null, code: string | null = null, message = 'M', remedy = 'R'): object => {
   const end = link === null ? NAMES.length : NAMES.indexOf(link)
   return {

@@ -25,7 +25,7 @@ export interface ModelDiagnosis {
   modelId: string
   links: ChainLink[]
   broken: ChainLink | undefined
-  /** Why it cannot be placed, with the memory figures; empty if it can be placed or the reason is unknown. */
+  /** Memory figures that explain a refused placement; empty without a refusal or if its reason is unknown. */
   sums: string[]
   ways: FitSuggestion[]
 }

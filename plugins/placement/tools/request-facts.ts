@@ -5,7 +5,7 @@ import { bodyOf } from '../../runners/service.js'
 import type { ShownSpan, TraceHead } from '../../tracing/service.js'
 import type { SeenState, SeenTask } from '../cli/state.js'
 
-/** An event of GET /events. */
+/** An event as returned by GET /events. */
 export interface SeenEvent {
   idx: number
   at: string
@@ -13,7 +13,7 @@ export interface SeenEvent {
   event: Record<string, Record<string, unknown>>
 }
 
-/** A line of GET /v1/logs/cluster. */
+/** A line as returned by GET /v1/logs/cluster. */
 export interface SeenLine extends Pick<LogLine, 'at' | 'message' | 'fields'> { node: string }
 
 export interface WhyState extends SeenState {
@@ -26,7 +26,7 @@ export interface StateThen { snapshot: { at: string }, state: Partial<WhyState> 
 
 export interface RequestFacts {
   id: string
-  /** Current time, ms since 1970. */
+  /** Current time in ms since 1970. */
   nowMs: number
   state: WhyState
   tracing: boolean | null
@@ -35,12 +35,12 @@ export interface RequestFacts {
   events: SeenEvent[]
   then: StateThen | null
   lines: SeenLine[]
-  /** Log lines about lost runners of its model at that time. */
+  /** Log lines about lost runners of the request's model around its end. */
   losses: SeenLine[]
   unseen: string[]
 }
 
-/** Times are ms since 1970; null if not recorded. */
+/** Summary of a request. Times are in ms since 1970; null if not recorded. */
 export interface RequestSummary {
   taskId: string | null
   commandId: string | null
@@ -96,13 +96,13 @@ function instanceIn (events: readonly SeenEvent[], modelId: string | null): stri
   return modelId !== null && ids.size === 1 ? [...ids][0]! : null
 }
 
-/** How far around the request events and log lines are collected, ms. */
+/** Milliseconds before and after the request for which events and log lines are collected. */
 const AROUND_MS = 60_000
-/** A runner loss within this time after the end of a request explains it, ms. */
+/** Milliseconds after the end of a request within which a runner loss explains that end. */
 const LOSS_MS = 2000
-/** Log messages of a node about a lost runner. */
+/** Messages with which a node logs a lost runner. */
 const LOSSES: ReadonlySet<string> = new Set(['runner lost; starting it again', 'runner given up'])
-/** Most events or log lines per request. */
+/** Limit on events or log lines per request; further ones are not read. */
 const MOST = 1000
 
 /**

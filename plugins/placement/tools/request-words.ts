@@ -4,7 +4,7 @@ import { partsOf } from './request-facts.js'
 import type { ShownSpan } from '../../tracing/service.js'
 import type { RequestSummary, SeenEvent } from './request-facts.js'
 
-/** Shortens foreign text for the end of a sentence. */
+/** Shortens text from elsewhere so that it can end a sentence. */
 export const sentenceEnd = (text: string): string => withoutFullStop(text, 500)
 
 const LEVELS = ['fail', 'warn', 'info', 'ok']
@@ -36,7 +36,7 @@ export function partWords ({ name }: Pick<ShownSpan, 'name'>): string {
 
 export interface RequestScope extends Pick<RequestSummary,
 'taskId' | 'commandId' | 'modelId' | 'instanceId'> {
-  /** Ids of the nodes where it ran; empty if unknown. */
+  /** Ids of the nodes on which the request ran; empty if unknown. */
   readonly nodes: ReadonlySet<string>
   readonly name: (nodeId: string) => string
 }
@@ -46,9 +46,9 @@ type Payload = Readonly<Record<string, unknown>>
 const CONCERNS: Readonly<Record<'cluster' | 'node' | 'instance' | 'request',
   (payload: Payload, concern: RequestScope) => boolean>> = {
   cluster: () => true,
-  // If the nodes of the request are unknown, any node may matter.
+  // If the nodes of the request are unknown, events of any node may concern it.
   node: ({ nodeId }, { nodes }) => nodes.size === 0 || nodes.has(nodeId as string),
-  // By the instance if it is known, otherwise by the model.
+  // Compared by instance if that is known, otherwise by model.
   instance: ({ instanceId, modelId }, concern) =>
     concern.instanceId !== null && typeof instanceId === 'string'
       ? concern.instanceId === instanceId
@@ -56,7 +56,7 @@ const CONCERNS: Readonly<Record<'cluster' | 'node' | 'instance' | 'request',
   request: ({ taskId, commandId }, concern) => taskId === concern.taskId || commandId === concern.commandId
 }
 
-/** Event name to its subject and a text with payload fields. */
+/** By event name, what the event is about and a text with payload fields. */
 const EVENTS: Readonly<Record<string, readonly [about: keyof typeof CONCERNS, words: string]>> = {
   ProtocolViolation: ['node', '{nodeId} broke the protocol: {reason}'],
   NodeTimedOut: ['node', '{nodeId} was lost: {evidence}'],

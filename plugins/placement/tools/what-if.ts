@@ -92,7 +92,7 @@ function deciding (state: State, nodes: readonly NodeRow[], node: NodeRow, quoru
       })]
 }
 
-/** `alone`: no other node is live. */
+/** The loss of a node as input; `alone` is true if no other node is live. */
 interface Loss { ctx: ToolContext, looked: ToolReads, state: State, node: NodeRow, alone: boolean }
 
 async function instances ({ ctx, looked, state, node, alone }: Loss): Promise<Fact[]> {
@@ -129,9 +129,9 @@ async function instances ({ ctx, looked, state, node, alone }: Loss): Promise<Fa
   }))
 }
 
-/** Files without another copy, and the loss of the store. */
+/** Facts about files without another copy, and about the loss of the store. */
 function files (copies: readonly Copy[], node: NodeRow, state: State): Fact[] {
-  // Every node with the plugin has its bundled models.
+  // Ignore bundled models, because every node with their plugin has them.
   const whole = copies.filter(({ live, kind }) => live && kind !== 'receiving' && kind !== 'bundled')
   const own = whole.filter(({ nodeId }) => nodeId === node.nodeId)
   const others = new Set(whole.filter((one) => one.nodeId !== node.nodeId).map(({ modelId }) => modelId))

@@ -42,7 +42,7 @@ export default {
   }
 } satisfies Tool<{ model: string }>
 
-/** Longest wait for an answer of the model, ms; the whole tool has 5 s. */
+/** Limit in ms on the wait for the model's answer; the whole tool has 5 s. */
 const ANSWER_MS = 3500
 
 const KINDS = [
@@ -63,7 +63,7 @@ function patient (look: ToolContext['look']): ToolContext['look'] {
   }
 }
 
-/** The route is missing if the models plugin is disabled. */
+/** The finding for an error of the route, which is missing if the models plugin is disabled. */
 function refused (error: VerbError, modelId: string): Finding {
   const plugin = error.api?.details?.['plugin']
   if (error.api?.reason !== 'plugin_disabled' || typeof plugin !== 'string') {
@@ -78,7 +78,7 @@ const offFact = (modelId: string, plugin: string, level: Fact['level'] = 'fail')
     remedy: `Enable it: \`svc plugin enable ${plugin}\`, then restart the node.`
   })
 
-/** Codes that a disabled plugin may explain. */
+/** Codes of broken links that a disabled plugin may explain. */
 const CODES_OF_PLUGINS: ReadonlySet<string> = new Set(['plugin_off', 'model_unknown'])
 
 async function pluginsOff ({ read }: ToolReads): Promise<string[]> {
@@ -87,10 +87,10 @@ async function pluginsOff ({ read }: ToolReads): Promise<string[]> {
   return (list?.plugins ?? []).filter(({ enabled }) => !enabled).map(({ name }) => quoted(name))
 }
 
-/** Codes that a download or an unreachable store may explain. */
+/** Codes of broken links that a download or an unreachable store may explain. */
 const CODES_OF_FILES: ReadonlySet<string> = new Set(['model_unknown', 'files_missing', 'files_coming'])
 
-/** Findings of the downloads tool, plus the state of the store. */
+/** Facts from the downloads tool, plus the state of the store. */
 async function files (ctx: ToolContext, modelId: string): Promise<Fact[]> {
   const { manifests } = await ctx.declared()
   const declared = manifests.flatMap(({ tools = {} }) => tools['downloads'] ?? [])[0]
@@ -111,7 +111,7 @@ function storeFact (store: unknown, modelId: string): Fact[] {
     { ...more, remedy: storeRemedy(reason) })]
 }
 
-/** Codes for older nodes, which send none. */
+/** Codes by link, for older nodes, which send no code. */
 const BY_LINK: Readonly<Record<string, string>> = {
   card: 'model_unknown', copy: 'files_missing', backend: 'backend_missing', placement: 'not_placed',
   runner: 'loading', request: 'not_answering'

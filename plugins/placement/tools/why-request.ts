@@ -11,7 +11,7 @@ import type { RequestHistory } from './request-history.js'
 
 const UUID = /(?:^|[-_])([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$/i
 
-/** The id of a command or task, also with the prefix of a response id; null without one. */
+/** The id of a command or task in `word`, with or without a response-id prefix; null if there is none. */
 export function requestIdIn (word: string): string | null {
   return word.includes('/') ? null : UUID.exec(word)?.[1]?.toLowerCase() ?? null
 }
@@ -43,7 +43,7 @@ export default {
   }
 } satisfies Tool<{ id: string }>
 
-/** Event name to the code of the cause, most likely cause first. */
+/** By event name, the code of the cause; most likely cause first. */
 const CAUSES: Readonly<Record<string, string>> = {
   NodeTimedOut: 'node_lost', NodeRemoved: 'node_removed', NodeRestarted: 'node_restarted',
   ProtocolViolation: 'protocol_violation', RunnerFailed: 'runner_failed',
@@ -57,7 +57,7 @@ const ENDS = {
   unknown: 'has ended, but its outcome was not recorded'
 } as const
 
-/** The history as facts: the end, possible causes, and where the time went. Pure. */
+/** Turns the history into facts: the end, possible causes, and the time per step. Pure. */
 export function findingOf (story: RequestHistory): Finding {
   const { asked, ended, lost, ran, tookMs, around, unseen, id } = story
   const about = [asked.taskId ?? id, ...asked.modelId === null ? [] : [asked.modelId], ...ran]
@@ -114,7 +114,7 @@ function logsOf ({ logs }: RequestHistory, about: readonly string[]): Fact[] {
   { about, evidence: [{ kind: 'log', node, at }] }))
 }
 
-/** `0.4 ms`, `312 ms`, `1.31 s`, `2m10s`. */
+/** A duration as text: `0.4 ms`, `312 ms`, `1.31 s`, `2m10s`. */
 export function showMs (ms: number): string {
   if (ms < 10) return `${ms.toFixed(1)} ms`
   if (ms < 1000) return `${Math.round(ms)} ms`

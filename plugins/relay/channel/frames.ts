@@ -5,21 +5,21 @@ export const kinds = { open: 1, data: 2, credit: 3, end: 4, reset: 5, alive: 6 }
 
 const HEAD_BYTES = 5
 
-/** Maximum stream bytes in one frame: small enough for streams to take turns. */
+/** Maximum stream bytes in one frame, small enough for streams to take turns. */
 export const DATA_BYTES = 32 * 1024
 
 export type Frame =
-  /** The device opens a stream; the number is one above the last. */
+  /** The device opens a stream, whose number is one above the previous stream's. */
   | { readonly kind: 'open', readonly stream: number }
   | { readonly kind: 'data', readonly stream: number, readonly bytes: Uint8Array }
-  /** The reader has consumed this many bytes: as many more may be sent. */
+  /** The reader has consumed `bytes`, so the same number of further bytes may be sent. */
   | { readonly kind: 'credit', readonly stream: number, readonly bytes: number }
   | { readonly kind: 'end', readonly stream: number }
   | { readonly kind: 'reset', readonly stream: number }
-  /** Keep-alive without a stream: the number is 0. */
+  /** A keep-alive, which belongs to no stream, so that `stream` is 0. */
   | { readonly kind: 'alive', readonly stream: number }
 
-/** The other side broke the protocol: the caller must end the connection. */
+/** Thrown if the other side broke the protocol; the caller must then end the connection. */
 export class ProtocolError extends Error { override readonly name = 'ProtocolError' }
 
 export function writeFrame (frame: Frame): Uint8Array {

@@ -15,8 +15,8 @@ export interface MuxOptions {
 }
 
 /**
- * Streams in one connection. Streams take turns and send only what their reader has credited, and the
- * connection's buffer is bounded: a slow reader delays no other stream.
+ * Multiplexes streams over one connection. Streams take turns and send only credited bytes; the
+ * connection's buffer is bounded, so that a slow reader delays no other stream.
  */
 export class Mux {
   readonly #options: MuxOptions
@@ -68,7 +68,7 @@ export class Mux {
     })
   }
 
-  /** Handles a frame from the other side. Throws ProtocolError: the caller must end the connection. */
+  /** Handles a frame from the other side. Throws ProtocolError; the caller must then end the connection. */
   receive (input: Uint8Array): void {
     if (this.#error !== undefined) return
     const frame = readFrame(input)
@@ -81,7 +81,7 @@ export class Mux {
       throw new ProtocolError(`a frame of stream ${frame.stream}, which was never opened`)
     }
     const stream = this.#streams.get(frame.stream)
-    // The stream was reset here, which the other side may not know yet.
+    // This side has reset the stream, which the other side may not know yet.
     if (stream === undefined) return
     const fine = dispatch(stream, frame)
     if (!fine) throw new ProtocolError(`stream ${frame.stream} exceeded its limits`)
@@ -118,7 +118,7 @@ export class Mux {
 
   #add (id: number): MuxStream {
     const stream = new MuxStream(id, this.#host)
-    // A reset by the other side is not an error of this process.
+    // Prevents an uncaught exception when the other side resets the stream.
     stream.on('error', () => {})
     this.#streams.set(id, stream)
     return stream
@@ -148,7 +148,7 @@ export class Mux {
   }
 }
 
-/** False if the other side broke the protocol. */
+/** Passes a frame to its stream; false if the other side broke the protocol. */
 function dispatch (stream: MuxStream, frame: Exclude<Frame, { kind: 'open' | 'alive' }>): boolean {
   switch (frame.kind) {
     case 'data': return stream.receive(frame.bytes)

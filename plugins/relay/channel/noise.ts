@@ -8,15 +8,15 @@ import type { Agreement } from './suite.js'
  * ...
  * -> e, es, s, ss
  * <- e, ee, se
- * The initiator knows the responder's key; its own key is sent encrypted. Randomness is the ephemeral key
- * pair. A handshake object is for one use, and unusable after an exception.
+ * The initiator knows the responder's key and sends its own encrypted. All randomness is in the ephemeral
+ * key pair. A handshake object is for one use, and unusable after an exception.
  */
 const NAME = 'Noise_IK_25519_AESGCM_SHA256'
 const NOTHING: Uint8Array = new Uint8Array()
 const REKEY_COUNTER = 2n ** 64n - 1n
 export const MESSAGE_BYTES = 65_535
 
-/** A key with its counter: a lost, repeated or reordered message fails to decrypt. */
+/** A key with its message counter; lost, repeated or reordered messages fail to decrypt. */
 export class CipherState {
   #key: Uint8Array
   #counter = 0n
@@ -44,7 +44,7 @@ export class CipherState {
 }
 
 export interface Session {
-  /** Equal on both sides, and unique to this handshake. */
+  /** Handshake hash, equal on both sides and unique to this handshake. */
   readonly hash: Uint8Array
   readonly sending: CipherState
   readonly receiving: CipherState
@@ -91,10 +91,10 @@ class SymmetricState {
 }
 
 export interface HandshakeOptions {
-  /** Data that both sides know without sending it. */
+  /** Data that both sides know in advance; the handshake fails if it differs. */
   readonly prologue: Uint8Array
   readonly own: Agreement
-  /** Fresh, random, for this handshake only. */
+  /** Fresh random key pair for this handshake only. */
   readonly ephemeral: Agreement
 }
 
@@ -108,7 +108,7 @@ export class Initiator {
     this.#state.mixHash(options.remoteStatic)
   }
 
-  /** The first message. An eavesdropper may replay its payload to the responder. */
+  /** Creates the first message, whose payload an eavesdropper may replay to the responder. */
   start (payload = NOTHING): Uint8Array {
     const { own, ephemeral, remoteStatic } = this.#options
     const state = this.#state
@@ -119,7 +119,7 @@ export class Initiator {
     return Buffer.concat([ephemeral.publicKey, sealedKey, state.encryptAndHash(payload)])
   }
 
-  /** Reads the answer. Throws unless it comes from the responder with the known key. */
+  /** Reads the responder's answer. Throws unless the responder has the known key. */
   finish (message: Uint8Array): { session: Session, payload: Uint8Array } {
     const { own, ephemeral } = this.#options
     const state = this.#state
@@ -145,8 +145,8 @@ export class Responder {
   }
 
   /**
-   * Reads the first message and returns its claimed sender. Only the session's first message proves it: this
-   * one may be a replay. Throws for a message for another key.
+   * Reads the first message and returns its claimed sender. Only the session's first message proves the
+   * sender, because this one may be a replay. Throws for a message for another key.
    */
   receive (message: Uint8Array): { remoteStatic: Uint8Array, payload: Uint8Array } {
     const { own } = this.#options

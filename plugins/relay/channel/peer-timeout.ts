@@ -2,9 +2,9 @@ import type { Clock } from '../../../kernel/index.js'
 
 export interface PulseTimes {
   readonly checkMs: number
-  /** A silent end sends a keep-alive after this time. */
+  /** Milliseconds without sending after which this end sends a keep-alive. */
   readonly quietMs: number
-  /** A silent peer counts as gone after this time. */
+  /** Milliseconds of silence after which the peer counts as gone. */
   readonly timeoutMs: number
 }
 
@@ -19,7 +19,7 @@ export interface PulseOptions {
   readonly onTimeout: () => void
 }
 
-/** Detects a vanished peer: a relay answers only for itself, so silence is the only sign of a dead end. */
+/** Detects a vanished peer by its silence, because a relay answers WebSocket pings only for itself. */
 export class PeerTimeout {
   readonly #clock: Pick<Clock, 'mono'>
   #sentMs: number

@@ -13,17 +13,17 @@ import type { MuxStream } from './stream.js'
 import type { Agreement } from './suite.js'
 
 const HANDSHAKE_MS = 10_000
-/** Above the first number of buffered bytes in a WebSocket streams pause, below the second they resume. */
+/** Streams pause above the first number of bytes buffered in the WebSocket and resume below the second. */
 const FULL_BYTES = 512 * 1024
 const ROOM_BYTES = 128 * 1024
 
 export interface EndOptions {
   readonly clock: Clock
   readonly random: (bytes: number) => Uint8Array
-  /** The requested route: the connection cannot be used for another one. */
+  /** The requested route; the handshake fails if the two ends name different routes. */
   readonly route: string
   readonly own: Agreement
-  /** Times of the keep-alive; `pulseTimes` by default. */
+  /** Keep-alive times; `pulseTimes` by default. */
   readonly pulse?: PulseTimes
 }
 
@@ -38,7 +38,7 @@ export const socketOptions = { maxPayload: MESSAGE_BYTES, perMessageDeflate: fal
 
 const prologueOf = (route: string): Uint8Array => Buffer.from(`svc relay 1\n${route}`)
 
-/** The device's end, with the node's first payload. Throws unless the other end has that key. */
+/** Opens the device's end; `hello` is the node's first payload. Throws unless the other end has `nodeKey`. */
 export async function callNode (
   ws: WebSocket, options: EndOptions & { readonly nodeKey: Uint8Array }
 ): Promise<Channel & { readonly hello: Uint8Array }> {
@@ -62,7 +62,7 @@ export async function callNode (
 }
 
 export interface AnswerOptions extends EndOptions {
-  /** The device of a key; undefined for an unknown device or an ended grant. */
+  /** Id of the device with a key; undefined for an unknown device or an expired grant. */
   readonly admit: (deviceKey: Uint8Array) => string | undefined
   readonly accept: (stream: MuxStream, device: string) => void
   /** The node's first payload for the device, encrypted in the handshake. */
@@ -70,8 +70,8 @@ export interface AnswerOptions extends EndOptions {
 }
 
 /**
- * The node's end. Resolves when the device has used this handshake's keys, because its first message may be a
- * replay. Throws for an unknown device, which gets no other answer.
+ * Opens the node's end. Resolves once the device has used this handshake's keys, because its first message
+ * may be a replay. Throws for an unknown device, which gets no other answer.
  */
 export async function answerDevice (
   ws: WebSocket, options: AnswerOptions
@@ -100,7 +100,7 @@ export async function answerDevice (
   return { ...channel, device }
 }
 
-/** The next binary message. On a timeout, closes the socket and throws. */
+/** Resolves with the next binary message. On a timeout, closes the socket and throws. */
 async function oneMessage (ws: WebSocket, clock: Clock): Promise<Uint8Array> {
   const over = new AbortController()
   const stop = clock.after(HANDSHAKE_MS, () => { over.abort() })
@@ -168,7 +168,7 @@ function openChannel (
         prove()
         if (frame !== null) mux.receive(frame)
       } catch {
-        // After an alteration no later message is trustworthy.
+        // After an altered message, no later message can be decrypted.
         const why = kernelError('unreachable', 'The connection through the relay was tampered with.')
         resolve(why)
         close(why)

@@ -8,19 +8,19 @@ const PART_BYTES = 4 * 1024
 
 export interface StreamHost {
   readonly clock: Pick<Clock, 'after'>
-  /** The stream has data to send, or may send again: call `sendSome`. */
+  /** Called when the stream has data to send or may send again; the host then calls `sendSome`. */
   wants (stream: MuxStream): void
   credit (stream: MuxStream, bytes: number): void
   ended (stream: MuxStream): void
-  /** `whole`: both sides had ended before. */
+  /** `whole` is true if both sides had ended their data before. */
   closed (stream: MuxStream, whole: boolean): void
 }
 
-/** One stream as a socket: the sides end separately, and a stalled reader blocks the writer. */
+/** One stream as a socket, with separate ends of both sides and backpressure from a stalled reader. */
 export class MuxStream extends Duplex {
   readonly id: number
   readonly #host: StreamHost
-  /** Bytes that the other side accepts now. */
+  /** Number of bytes that the other side still accepts. */
   #credit = WINDOW_BYTES
   #pending: { bytes: Uint8Array, done: (error?: Error | null) => void } | undefined
   readonly #parts: Uint8Array[] = []
@@ -29,7 +29,7 @@ export class MuxStream extends Duplex {
   #remoteEnded = false
   #localEnded = false
   #uncredited = 0
-  /** As for a socket: `timeout` is emitted after this many ms without a byte; 0 never. */
+  /** As for a socket, `timeout` is emitted after this number of ms without a byte; 0 disables it. */
   timeout = 0
   #stopIdle = (): void => {}
 
@@ -53,7 +53,7 @@ export class MuxStream extends Duplex {
     return true
   }
 
-  /** The other side has ended. False if it had ended before. */
+  /** Handles the end of the other side's data. False if that side had ended before. */
   receiveEnd (): boolean {
     if (this.#remoteEnded) return false
     this.#remoteEnded = true
@@ -61,7 +61,7 @@ export class MuxStream extends Duplex {
     return true
   }
 
-  /** The other side accepts this many bytes more. False if its credit exceeds a window. */
+  /** Adds to the credit from the other side. False if the total exceeds a window. */
   receiveCredit (bytes: number): boolean {
     this.#credit += bytes
     if (bytes === 0 || this.#credit > WINDOW_BYTES) return false
@@ -70,7 +70,7 @@ export class MuxStream extends Duplex {
     return true
   }
 
-  /** Sends up to `most` bytes; true if it needs another turn. */
+  /** Sends up to `most` bytes; true if the stream needs another turn. */
   sendSome (most: number, send: (bytes: Uint8Array) => void): boolean {
     const pending = this.#pending
     const count = Math.min(most, this.#credit, pending?.bytes.length ?? 0)
@@ -81,7 +81,7 @@ export class MuxStream extends Duplex {
     pending.bytes = pending.bytes.subarray(count)
     if (pending.bytes.length > 0) return true
     this.#pending = undefined
-    // Only now, so that the writer's next call, even an end, comes after these bytes.
+    // Called after the send, so that the writer's next call, even an end, comes after these bytes.
     pending.done()
     return false
   }
@@ -97,7 +97,7 @@ export class MuxStream extends Duplex {
     this.#host.wants(this)
   }
 
-  /** HTTP writes a chunk in four parts: merge them into one message. */
+  /** Merges parts into one message, because HTTP writes a chunk in four parts. */
   override _writev (parts: { chunk: Uint8Array }[], done: (error?: Error | null) => void): void {
     this._write(Buffer.concat(parts.map(({ chunk }) => chunk)), 'buffer', done)
   }
@@ -118,7 +118,7 @@ export class MuxStream extends Duplex {
     done(error)
   }
 
-  /** As for a socket: emits `timeout` after `ms` without traffic. */
+  /** As for a socket, emits `timeout` after `ms` without traffic. */
   setTimeout (ms: number, listener?: () => void): this {
     this.timeout = ms
     if (listener !== undefined) {
@@ -146,7 +146,7 @@ export class MuxStream extends Duplex {
     else this.#giveCredit()
   }
 
-  /** Gives credit in halves of the window: a message for each read would be too many. */
+  /** Gives credit in halves of the window, because a message for each read would be too many. */
   #giveCredit (): void {
     const taken = this.#uncredited - this.#waiting - this.readableLength
     if (taken < WINDOW_BYTES / 2 || this.#remoteEnded) return

@@ -10,7 +10,7 @@ export interface Agreement {
   agree (peer: Uint8Array): Uint8Array
 }
 
-/** The key pair of 32 private bytes; any 32 bytes are valid (RFC 7748 5). */
+/** Derives the key pair from 32 private bytes; any 32 bytes are valid (RFC 7748 5). */
 export function agreementOf (secret: Uint8Array): Agreement {
   const { privateKey, publicKey } = keyPairOf('X25519', secret)
   return { publicKey, agree: (peer) => x25519(privateKey, peer) }
@@ -28,7 +28,7 @@ export function derive (chainingKey: Uint8Array, input: Uint8Array): [Uint8Array
   return [both.subarray(0, KEY_BYTES), both.subarray(KEY_BYTES)]
 }
 
-/** 32 zero bits, then the counter, big-endian (revision 34, 12.4). */
+/** The AES-GCM nonce: 32 zero bits, then the counter, big-endian (Noise revision 34, 12.4). */
 function nonceOf (counter: bigint): Buffer {
   const nonce = Buffer.alloc(12)
   nonce.writeBigUInt64BE(counter, 4)
@@ -41,7 +41,7 @@ export function seal (key: Uint8Array, counter: bigint, aad: Uint8Array, plain: 
   return Buffer.concat([cipher.update(plain), cipher.final(), cipher.getAuthTag()])
 }
 
-/** Decrypts. Throws if a bit of it, the counter or the key differs. */
+/** Decrypts. Throws if any bit of the message, the counter or the key differs. */
 export function unseal (key: Uint8Array, counter: bigint, aad: Uint8Array, sealed: Uint8Array): Uint8Array {
   if (sealed.length < TAG_BYTES) throw new Error('the message is shorter than its tag')
   const decipher = createDecipheriv('aes-256-gcm', key, nonceOf(counter))

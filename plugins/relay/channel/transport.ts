@@ -3,17 +3,17 @@ import { TAG_BYTES } from './suite.js'
 import type { Clock } from '../../../kernel/index.js'
 import type { Session } from './noise.js'
 
-/** The sender rekeys after this many bytes, and after this time. */
+/** The sender rekeys after either of these limits, in bytes and in ms. */
 const REKEY_BYTES = 1024 ** 3
 const REKEY_MS = 3_600_000
-/** Announces that the sender's later messages use the next key. */
+/** Empty frame, after which the sender's messages use the next key. */
 const REKEY = new Uint8Array()
 
 export const FRAME_BYTES = MESSAGE_BYTES - TAG_BYTES
 
 /**
  * Frames over a session, one per message. A lost, reordered, repeated or altered message throws and makes
- * later ones unreadable: the caller must end the connection.
+ * later ones unreadable, so that the caller must end the connection.
  */
 export class Transport {
   readonly #session: Session
@@ -27,7 +27,7 @@ export class Transport {
     this.#sinceMs = clock.mono()
   }
 
-  /** The messages for a frame of 1 to FRAME_BYTES bytes. */
+  /** Encrypts a frame of 1 to FRAME_BYTES bytes into one message, or more if the key changes. */
   seal (frame: Uint8Array): Uint8Array[] {
     const { sending } = this.#session
     const due = this.#sealed >= REKEY_BYTES || this.#clock.mono() - this.#sinceMs >= REKEY_MS
@@ -41,7 +41,7 @@ export class Transport {
     return [...before, sending.encrypt(frame)]
   }
 
-  /** The frame in a message; null for a rekey message. */
+  /** Decrypts a message to its frame; null for a rekey message. */
   open (message: Uint8Array): Uint8Array | null {
     const { receiving } = this.#session
     const frame = receiving.decrypt(message)

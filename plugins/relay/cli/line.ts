@@ -30,7 +30,7 @@ export async function openLine (
   return { device, line }
 }
 
-/** Resolves when the process is asked to stop. */
+/** Resolves when the process gets a stop signal. */
 export async function stopped ({ signal }: VerbContext): Promise<void> {
   await new Promise<void>((resolve) => {
     for (const name of ['SIGTERM', 'SIGHUP'] as const) process.once(name, () => { resolve() })

@@ -5,7 +5,7 @@ import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 import type { Forwarder } from '../device/forwarder.js'
 
 const PORT = 52430
-/** Authorities that local programs may have at a node's port without a token. */
+/** Authorities that local programs may use without a token, as at a node's own port. */
 const USUAL = ['read', 'invoke']
 
 export default {

@@ -14,7 +14,7 @@ export interface RelayTls {
   watch (show: (identity: ServerIdentity) => void): () => void
 }
 
-/** The TLS options; undefined without any. Throws CliError for unusable ones. */
+/** Reads the TLS options; undefined if none is set. Throws CliError for unusable ones. */
 export function tlsOptions (ctx: VerbContext, options: Record<string, unknown>): RelayTls | undefined {
   const [key, cert] = [options['tlsKey'], options['tlsCert']]
   if (key === undefined && cert === undefined) return undefined

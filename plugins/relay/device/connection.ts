@@ -17,18 +17,18 @@ import type { RelayAddress } from '../relay-address.js'
 import type { AskAsDevice, KnownRelays } from './known.js'
 
 const DIAL_MS = 10_000
-/** A bearer token is renewed this long before it expires, s. */
+/** Seconds before its expiry at which a bearer token is renewed. */
 const EARLY_SECONDS = 120
 
 export interface LineOptions {
   readonly keys: DeviceKeys
-  /** The record of the cluster, read before each dial; meetings are tried in order. */
+  /** The stored relay addresses of the cluster, read before each dial and tried in order. */
   readonly known: () => KnownRelays
-  /** Called when a node has proven its key: it may be asked for new relay addresses. */
+  /** Called when a node has proven its key and may be asked for new relay addresses. */
   readonly reached?: (ask: AskAsDevice) => Promise<unknown>
   readonly clock: Clock
   readonly random: (bytes: number) => Uint8Array
-  /** Times of the keep-alive; `pulseTimes` by default. */
+  /** Keep-alive times; `pulseTimes` by default. */
   readonly pulse?: PulseTimes
 }
 
@@ -39,7 +39,7 @@ export interface RelayTransport {
   bearer (): Promise<string>
 }
 
-/** The device's connection to its cluster: one node at a time, and another one when that connection ends. */
+/** The device's connection to its cluster, through one node until that connection ends, then another. */
 export class RelayConnection {
   readonly #options: LineOptions
   #transport: Promise<RelayTransport> | undefined
@@ -107,7 +107,7 @@ export class RelayConnection {
     return transport
   }
 
-  /** Signs a request for a bearer token, and again before the token expires. */
+  /** Returns a function that supplies the bearer token and requests a new one before it expires. */
   #bearers (channel: Channel, hello: ReturnType<typeof readHello>): () => Promise<string> {
     const { clock, keys, known } = this.#options
     const seen = hello && { nodeId: hello.nodeId, aheadMs: hello.timeMs - clock.now() }
@@ -149,7 +149,7 @@ async function session (channel: Channel, signer: RequestSigner): Promise<Sessio
         'authorization': await signer.authorization('POST', SESSION, body)
       }
     })
-    // A cut during the response emits a second error.
+    // Ignores the second error that a connection cut during the response emits.
     call.on('error', () => {}).end(body)
     const [response] = await once(call, 'response') as [IncomingMessage]
     const said = JSON.parse(await text(response)) as Session & Refusal

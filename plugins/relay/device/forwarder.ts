@@ -20,7 +20,7 @@ const BEARER = 'svc.bearer.'
 export interface ForwarderOptions {
   readonly line: Pick<RelayConnection, 'transport'>
   readonly port: number
-  /** The bearer token that clients must send; null: none. */
+  /** The bearer token that clients must send; null if none is required. */
   readonly token: string | null
 }
 
@@ -114,7 +114,7 @@ async function forwardSocket (
   }
 }
 
-/** The request to the node; the caller writes its body. Throws the refusal for the client. */
+/** Creates the request to the node; the caller writes its body. Throws the refusal for the client. */
 async function callFor (
   incoming: IncomingMessage, { line, token }: ForwarderOptions, port: number, signal: AbortSignal
 ): Promise<ClientRequest> {
@@ -126,7 +126,7 @@ async function callFor (
     headers: { ...passedOn(incoming), host: 'relay', authorization },
     setHost: false
   })
-  // The caller that awaits the response gets this error too.
+  // Ignored here, because the caller that awaits the response gets this error too.
   return call.on('error', () => {})
 }
 
@@ -163,7 +163,7 @@ function shown (headers: IncomingMessage['headers']): string | undefined {
 const hashed = (text: string): Buffer => createHash('sha256').update(text).digest()
 const sameText = (a: string, b: string): boolean => timingSafeEqual(hashed(a), hashed(b))
 
-/** A client's headers for the node. */
+/** The client's headers to forward to the node. */
 function passedOn ({ headers, rawHeaders }: IncomingMessage): Record<string, string | string[]> {
   const named = new Set((headers.connection ?? '').toLowerCase().split(',').map((one) => one.trim()))
   const passed: Record<string, string[]> = {}
@@ -182,7 +182,7 @@ function passedOn ({ headers, rawHeaders }: IncomingMessage): Record<string, str
   }
 }
 
-/** The node's headers for the client. */
+/** The node's headers to return to the client. */
 function passedBack ({ rawHeaders }: IncomingMessage): string[] {
   return rawHeaders.filter((_, i) => {
     const name = rawHeaders[i - i % 2]!.toLowerCase()
@@ -190,7 +190,7 @@ function passedBack ({ rawHeaders }: IncomingMessage): string[] {
   })
 }
 
-/** The head of an answer to an upgrade, written by hand, because the socket has no parser any more. */
+/** Writes the response head for an upgrade by hand, because Node has detached its HTTP parser. */
 function headOf (response: IncomingMessage, upgraded: boolean): string {
   const { rawHeaders, statusCode = 502, statusMessage = '' } = response
   const lines = [`HTTP/1.1 ${statusCode} ${statusMessage}`]
@@ -204,7 +204,7 @@ function headOf (response: IncomingMessage, upgraded: boolean): string {
   return `${lines.join('\r\n')}\r\n\r\n`
 }
 
-/** A failed connection is not the client's fault. */
+/** Maps internal errors to `unreachable`, because they stem from the lost connection. */
 function asRefusal (error: unknown): SvcError {
   const svc = toSvcError(error)
   return svc.reason === 'internal'

@@ -6,9 +6,9 @@ import type { KnownNode } from '../../devices/signing/protocol.js'
 import type { RelayAddress } from '../relay-address.js'
 
 export interface KnownRelays {
-  /** Signed relay addresses of its nodes. */
+  /** Signed relay addresses of the cluster's nodes. */
   readonly meetings: readonly RelayAddress[]
-  /** Fingerprints of the nodes' keys: from the pairing, and from nodes whose key was known. */
+  /** Fingerprints of trusted node keys: from the pairing, and from nodes whose own key was trusted. */
   readonly fingerprints: ReadonlySet<string>
 }
 

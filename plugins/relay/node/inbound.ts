@@ -9,7 +9,7 @@ import type { Channel } from '../channel/secure.js'
 
 /** Maximum connections of one device; a new one closes the oldest. */
 const PER_DEVICE = 8
-/** Maximum connections, and those without a proven device: a relay can open any number. */
+/** Maximum connections, and maximum without a proven device, because a relay could open any number. */
 const IN_ALL = 256
 const UNPROVEN = 32
 const CHECK_MS = 1000
@@ -26,13 +26,13 @@ export interface InboundOptions {
   /** The device of an X25519 key; undefined without a valid grant. */
   readonly deviceWith: (key: Uint8Array) => string | undefined
   readonly stands: (device: string) => boolean
-  /** Handles a stream as an HTTP connection. */
+  /** Serves HTTP on a stream. */
   readonly accept: (connection: Duplex, from: { device: string }) => void
 }
 
 export class Inbound {
   readonly #options: InboundOptions
-  /** The oldest first. */
+  /** Device ids of open connections, oldest first. */
   readonly #open = new Map<Channel, string>()
   readonly #sockets = new Set<WebSocket>()
   readonly #stopChecks: () => void
@@ -60,7 +60,7 @@ export class Inbound {
     ws.once('close', () => { this.#sockets.delete(ws) })
     ws.once('open', () => {
       ws.send(JSON.stringify({ ticket }))
-      // Only a debug line: a connection without a valid device must not fill the log.
+      // Log at debug level only, because connections without a valid device must not fill the log.
       this.#answer(ws).catch((err: unknown) => {
         this.#options.log.debug({ err }, 'a connection through the relay had no valid device')
       })

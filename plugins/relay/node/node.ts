@@ -5,7 +5,7 @@ import { Uplink } from './uplink.js'
 import type { RelayContext } from '../manifest.js'
 import type { UplinkState } from './uplink.js'
 
-/** An absence from the relay becomes a conflict after this time, ms. */
+/** Time in ms without the relay after which the node raises a conflict. */
 export const ABSENT_CONFLICT_MS = 60_000
 
 export interface RelayNode { view (): object }

@@ -4,12 +4,12 @@ import { socketOptions } from '../channel/secure.js'
 import { claimBytes, closes, paths, purposes, readTexts, routeOf, socketUrl } from '../wire.js'
 import type { Clock, Identity, Logger } from '../../../kernel/index.js'
 
-/** Pause between two dials, ms: doubled after each failure, randomised so that nodes do not dial in step. */
+/** Backoff between dials, doubled after each failure and randomised so that nodes do not dial in step. */
 const REDIAL = { minMs: 1000, maxMs: 30_000 }
-/** Timeout for connection and claim together, ms. */
+/** Timeout in ms for connection and claim together. */
 const CLAIM_MS = 10_000
 const SILENT_MS = 45_000
-/** A claim that lasted this long resets the dial pause, ms. */
+/** Time in ms for which a claim must have lasted to reset the backoff. */
 const HELD_MS = 10_000
 
 export interface UplinkOptions {
@@ -18,18 +18,18 @@ export interface UplinkOptions {
   readonly identity: Pick<Identity, 'publicKey' | 'sign'>
   readonly clock: Clock
   readonly log: Logger
-  /** Uniform in [0, 1). */
+  /** Random numbers, uniform in [0, 1), for the backoff. */
   readonly chance: () => number
-  /** A device waits at the relay. */
+  /** Called with the ticket of a device that waits at the relay. */
   readonly device: (ticket: string) => void
   readonly changed: (state: UplinkState) => void
 }
 
 export interface UplinkState {
   readonly connected: boolean
-  /** Start of this state: ISO-8601. */
+  /** Start time of this state, ISO-8601. */
   readonly since: string
-  /** Why it is not connected; null while it is, and before the first result. */
+  /** Why the node is not connected; null while it is connected or the first dial is pending. */
   readonly reason: string | null
 }
 

@@ -2,9 +2,9 @@ import type { Clock } from '../../../kernel/index.js'
 
 export interface RelayLimits {
   readonly connections: number
-  /** Connections of one address; unlimited for loopback, which may be a proxy. */
+  /** Maximum connections of one address; unlimited for loopback, which may be a proxy. */
   readonly connectionsPerAddress: number
-  /** New connections of one address: burst, and rate per second. */
+  /** Limits for new connections of one address: burst, and rate per second. */
   readonly newPerAddress: { readonly burst: number, readonly perSecond: number }
   readonly devicesPerRoute: number
   /** Bytes per second and route, both directions together; also the size of a burst. */
@@ -13,10 +13,10 @@ export interface RelayLimits {
   readonly queuedBytes: number
   readonly queuedBytesInAll: number
   readonly firstMs: number
-  /** Timeout for a node to accept a device; every refusal of a device is delayed by `refuseMs`. */
+  /** Time limit for a node to accept a device; each refusal of a device is delayed by `refuseMs`. */
   readonly joinMs: number
   readonly refuseMs: number
-  /** Interval of pings; a connection must answer each before the next. */
+  /** Interval of pings in ms; a connection must answer each ping before the next. */
   readonly pingMs: number
   readonly stallMs: number
 }
@@ -54,7 +54,7 @@ export class Bucket {
     this.#atMs = clock.mono()
   }
 
-  /** Takes an amount; returns the wait until the budget is balanced again, ms (0 if it is). */
+  /** Takes an amount; returns the wait in ms until the bucket is no longer overdrawn (0 if it is not). */
   take (amount: number): number {
     const now = this.#clock.mono()
     this.#left = Math.min(this.#burst, this.#left + (now - this.#atMs) / 1000 * this.#perSecond) - amount
@@ -83,7 +83,7 @@ export class Visitors {
 
   get open (): number { return this.#open }
 
-  /** Returns the function for leaving, or undefined if a limit is reached. `free`: no limit per address. */
+  /** Counts a connection; returns its release function, or undefined at a limit. `free`: no address limit. */
   enter (address: string, free: boolean): (() => void) | undefined {
     const { connections, connectionsPerAddress, newPerAddress: { burst, perSecond } } = this.#limits
     if (this.#open >= connections) return undefined

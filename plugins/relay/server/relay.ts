@@ -17,9 +17,9 @@ import type { RelayLimits } from './limits.js'
 
 export interface RelayOptions {
   readonly host: string
-  /** 0 for any. */
+  /** Port to listen on; 0 for any free one. */
   readonly port: number
-  /** Without it the relay serves plain HTTP, for a TLS proxy in front of it. */
+  /** Without `tls`, the relay serves plain HTTP, for a TLS proxy in front of it. */
   readonly tls?: ServerIdentity
   /** A client's address is the last one in X-Forwarded-For, which a proxy in front of the relay sets. */
   readonly proxied?: boolean
@@ -35,12 +35,12 @@ export interface Relay {
   close (): Promise<void>
 }
 
-/** Maximum bytes of a request head, and its timeout, ms. */
+/** Maximum bytes of a request head, and time limit in ms for receiving it. */
 const HEAD_BYTES = 8 * 1024
 const HEAD_MS = 10_000
 
 /**
- * A relay: connects devices with nodes that have dialled out to it, and forwards messages that it cannot
+ * Starts a relay, which connects devices with nodes that have dialled it and forwards messages that it cannot
  * read. Stores no data. Rejects if it cannot listen.
  */
 export async function startRelay (options: RelayOptions): Promise<Relay> {
@@ -119,7 +119,7 @@ function upgrade (
   })
 }
 
-/** Closes connections that missed a ping. A paused one cannot answer. */
+/** Closes connections that missed a ping, except paused ones, which cannot answer. */
 function keepAlive (sockets: WebSocketServer, { clock, limits }: RelayOptions): () => void {
   const asked = new WeakSet<WebSocket>()
   return clock.every(limits.pingMs, () => {
@@ -136,7 +136,7 @@ function keepAlive (sockets: WebSocketServer, { clock, limits }: RelayOptions): 
   })
 }
 
-/** The address of the client itself, as far as it is known. */
+/** The client's address, from the proxy if there is one. */
 function addressOf (request: IncomingMessage, { proxied }: RelayOptions): string {
   const own = request.socket.remoteAddress ?? ''
   if (proxied !== true) return own

@@ -13,19 +13,19 @@ export interface RelayRouterOptions {
   readonly random: (bytes: number) => Uint8Array
 }
 
-/** A route with a connected node, or with devices left. */
+/** A route, kept while its node or any device is connected. */
 interface Route {
   node: WebSocket | undefined
-  /** For the traffic of all its devices. */
+  /** Bandwidth budget shared by all devices of the route. */
   readonly budget: Bucket
-  /** Connected and waiting. */
+  /** Number of connected and waiting devices. */
   devices: number
 }
 
 interface Waiting {
   readonly ws: WebSocket
   readonly route: Route
-  /** Data from the device: at most its handshake. */
+  /** Data from the device before the node accepts it; at most the handshake message. */
   readonly held: readonly Uint8Array[]
   readonly stop: () => void
 }
@@ -51,7 +51,7 @@ export class RelayRouter {
     return { nodes, devices: this.#joined, waiting: this.#waiting.size }
   }
 
-  /** A node claims its route. `host`: the name by which it dialled the relay. */
+  /** Lets a node claim its route. `host` is the name by which the node dialled the relay. */
   node (ws: WebSocket, host: string): void {
     const challenge = this.#secret()
     this.#awaitFirst(ws, ['key', 'signature'], (claim) => {
@@ -67,7 +67,7 @@ export class RelayRouter {
     const route = this.#routes.get(key) ?? this.#newRoute(key)
     const before = route.node
     route.node = ws
-    // The node reconnects after a cut that is not detected here yet.
+    // The node has reconnected after a cut that this relay has not detected yet.
     if (before !== undefined) this.refuse(before, 'replaced')
     ws.once('close', () => {
       if (route.node === ws) route.node = undefined
@@ -138,7 +138,7 @@ export class RelayRouter {
     if (ws.readyState !== ws.OPEN) return
     this.refused[why]++
     ws.close(closes[why])
-    // A connection that does not answer the close is terminated.
+    // Terminate a connection that does not answer the close frame in time.
     this.#options.clock.after(this.#options.limits.refuseMs, () => { ws.terminate() })
   }
 

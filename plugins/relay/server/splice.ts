@@ -30,7 +30,7 @@ export function splice (
   if (device.readyState !== device.OPEN) node.terminate()
 }
 
-/** One direction. Pauses the sender while its budget is used up or the receiver is slow. */
+/** Forwards one direction. Pauses the sender while its budget is used up or the receiver is slow. */
 class OneWay {
   readonly #from: WebSocket
   readonly #to: WebSocket

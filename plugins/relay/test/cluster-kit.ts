@@ -17,7 +17,7 @@ import type { Tearing } from './relay-kit.js'
 /** Text that only the two ends may see. */
 export const CANARY = 'canary-5a0f31'
 
-/** Size of `/large`: more than the machine's socket buffers hold. */
+/** Number of parts of `/large`, more than the machine's socket buffers hold. */
 export const PARTS = 1024
 export const PART_BYTES = 32 * 1024
 
@@ -91,7 +91,7 @@ export async function paired (rig: Rig, choice: object = {}): Promise<DeviceFile
       const { device } = await say<{ device: Seen | null }>('/v1/devices/pairing')
       if (device === null) return
       const { attempt, digits } = device
-      // Answered when the device has asked for the outcome.
+      // This request is answered only after the device has asked for the outcome.
       confirmed ??= say('/v1/devices/pairing/confirm', { attempt, digits })
     }
   })

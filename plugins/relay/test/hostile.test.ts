@@ -69,7 +69,7 @@ async function victim (t: Tearing, tricks: { toNode?: Trick, toDevice?: Trick } 
   await connected(view)
   const bad = await hostile(t, relay.url, tricks)
   const known = await knownFrom(rig, rig.home, device)
-  // The device dials there; the node itself has signed another address, which is not checked here.
+  // The device dials the hostile relay, although the node has signed another address.
   const line = lineOf(t, device, { ...known, meetings: known.meetings.map((m) => ({ ...m, url: bad.url })) })
   const act = async (word: string): Promise<string> => {
     const { bearer, channel } = await line.transport()
@@ -98,7 +98,7 @@ t.test('a relay that reads everything learns no word of it', async (t) => {
 
 const after = (count: number, trick: Trick): Trick => (message, before) =>
   before.length < count ? [message] : trick(message, before)
-/** By then the handshake is done and the device has its bearer token. */
+/** Number of messages after which the handshake is done and the device has its bearer token. */
 const SETTLED = 8
 
 t.test('whatever else it does ends the connection, and nothing is done twice or for it', async (t) => {
@@ -134,7 +134,7 @@ t.test('a message that is left out ends the connection, whichever it is', async 
   for (const count of [3, 4, 5]) {
     for (const tricks of [{ toNode: without(count + 5) }, { toDevice: without(count) }]) {
       const { act, done } = await victim(t, tricks)
-      // The next message reveals it; the requests are sent at the same time.
+      // The next message reveals the lost one, so send several requests simultaneously.
       const asked = [1, 2, 3, 4, 5, 6].map(async (i) => await act(`${i}`).catch(() => ''))
       const answers = await Promise.all(asked)
       for (const answer of answers) t.match(answer, /^$|"canary-5a0f31 \d"/, `without ${count}`)
@@ -178,7 +178,7 @@ t.test('a relay that sends for the node without end gets 32 connections, and the
     came++
     most = Math.max(most, ++open)
     ws.on('close', () => { open-- })
-    // Some stay silent and some send garbage, until the node closes them.
+    // Half of the fake devices stay silent and half send garbage, until the node closes them.
     if (came % 2 === 0) ws.once('message', () => { ws.send(randomBytes(96)) })
   })
   const { view } = await nodeAt(t, `http://127.0.0.1:${(flood.address() as AddressInfo).port}`)
@@ -303,7 +303,7 @@ t.test('20,000 handshakes that are none do no harm', async (t) => {
   const before = process.memoryUsage().rss
   for (let i = 0; i < FRAMES; i++) {
     const made = randomBytes([0, 1, 31, 32, 79, 80, 95, 96, 97, 4096][i % 10]!)
-    // Half of them are a real message with a byte changed, removed or added.
+    // Half of the inputs are a real message with a byte changed, removed or added.
     const altered = Buffer.concat([right, i % 4 === 1 ? Buffer.from([i & 255]) : Buffer.alloc(0)])
     if (i % 4 === 3) altered[i % right.length]! ^= 1 + i % 255
     await knock(i % 2 === 0 ? made : altered, i % 14 !== 0)

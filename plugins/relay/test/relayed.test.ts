@@ -29,7 +29,7 @@ async function throughRelay (
   return { relay, rig, done, view, device, known, line, url: `http://127.0.0.1:${forwarder.port}` }
 }
 
-/** A request by a client on the device's machine. */
+/** Sends a request as a client on the device's machine. */
 async function ask (url: string, path: string, body?: object, headers: Record<string, string> = {}) {
   const call = request(new URL(path, url), {
     method: body === undefined ? 'GET' : 'POST',
@@ -164,7 +164,7 @@ t.test('a reader that takes nothing stops what is made for it, and nothing else'
   const { done, url } = await throughRelay(t)
   const slow = await ask(url, '/large')
   let before = -1
-  // It stops when all buffers between the two are full.
+  // The node stops producing when all buffers up to the slow reader are full.
   for (let still = 0; still < 5; still = before === done.length ? still + 1 : 0) {
     before = done.length
     for (let i = 0; i < 3; i++) t.equal((await ask(url, '/who')).statusCode, 200)

@@ -10,14 +10,14 @@ export interface BundledModel { card: ModelCard, directory: string }
 export interface Bundle {
   engine (name: string): RegisteredEngine | undefined
   engines (): RegisteredEngine[]
-  /** The `cards` of all engines, also those of disabled plugins. */
+  /** The `cards` modules of all engines, including those of disabled plugins. */
   cardReaders (): string[]
   /** Reads and checks the card on first use. Throws if the card is broken. */
   model (modelId: string): BundledModel | undefined
   models (): BundledModel[]
 }
 
-/** Each call sees the plugins that are enabled at that moment. */
+/** Bundled models of the plugins that are enabled at the time of each call. */
 export function createBundle (declarations: Pick<Declarations, 'manifests' | 'off'>): Bundle {
   const known = new WeakMap<BundledModelDecl, BundledModel>()
   const engines = (): RegisteredEngine[] => declarations.manifests.flatMap(({ name: owner, engines = {} }) =>
@@ -40,7 +40,7 @@ export function createBundle (declarations: Pick<Declarations, 'manifests' | 'of
       return found && read(found[1])
     },
     models: () => shipped().flatMap(([, decl]) => {
-      // `model` throws the reason.
+      // Skip a broken card here; `model` throws the reason.
       try { return read(decl) } catch { return [] }
     })
   }

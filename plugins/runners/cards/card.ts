@@ -5,7 +5,7 @@ import { compileStrict, issuesOf } from '../../../kernel/api/validate.js'
 import type { ModelCard } from '../../../kernel/index.js'
 import { cardSchema } from './schema.js'
 
-/** Checks a card; `where` names it in the message. Throws an Error that names the field. */
+/** Checks a card; `where` is its name in the message. Throws an Error that names the field. */
 export function checkCard (value: unknown, where: string): ModelCard {
   const fits = compileStrict(cardSchema)
   if (fits(value)) return value as ModelCard
@@ -13,7 +13,7 @@ export function checkCard (value: unknown, where: string): ModelCard {
   throw new Error(`model card ${where}: ${issue?.path ?? ''} ${issue?.message ?? 'is not valid'}`)
 }
 
-/** Reads a card in YAML. Throws an Error that names the place or the field. */
+/** Reads a YAML card. Throws an Error that names `where` or the field. */
 export function parseCard (text: string, where: string): ModelCard {
   let value: unknown
   try {
@@ -25,7 +25,7 @@ export function parseCard (text: string, where: string): ModelCard {
   return checkCard(value, where)
 }
 
-/** Reads the card.yaml of a folder. Throws an Error that names the file and the field. */
+/** Reads the card.yaml in a folder. Throws an Error that names the file and the field. */
 export function readCard (folder: string): ModelCard {
   const path = join(folder, 'card.yaml')
   return parseCard(readFileSync(path, 'utf8'), path)

@@ -2,38 +2,36 @@
 import type { CacheType, MemoryFacts, MemoryTraits, ModelCard } from '../../../kernel/api/engine.js'
 
 const MIB = 2 ** 20
-/** Context in tokens if neither the request nor the plan sets one. */
+/** Context in tokens if neither the request nor the plan sets a length. */
 export const USUAL_CONTEXT = 8192
-/**
- * Small models get as many full contexts as fit into this size, up to MOST_CONTEXTS, for parallel answers.
- */
+/** Small models get as many full contexts as fit into this many bytes, up to MOST_CONTEXTS. */
 const SMALL_CACHE_BYTES = 512 * MIB
 const MOST_CONTEXTS = 16
 const KEY_AND_VALUE_BYTES = 4
 const OVERHEAD = 1.3
 const FIXED_BYTES = 256 * MIB
-/** Default tokens per batch, and the longest text to embed in tokens. */
+/** Default tokens per batch, and the limit in tokens on a text to embed. */
 export const BATCH_TOKENS = 512
 export const MAX_EMBEDDED = 8192
 /** A sliding window has space for one more batch, rounded up to blocks of this many tokens. */
 const WINDOW_BLOCK = 256
-/** Bytes per vocabulary token: its text in two tables, its logit, its entry in the candidate list. */
+/** Bytes per vocabulary token: its text in two tables, its logit, and its entry in the candidate list. */
 const VOCABULARY_BYTES = 160
 const LOGIT_BYTES = 4
 const CANDIDATE_BYTES = 12
 /** Size of the prompt cache: this fraction of weights plus KV cache, at least `KEPT_BYTES`. */
 const KEPT_PART = 1 / 16
 const KEPT_BYTES = 32 * MIB
-/** Checkpoints of windows and states per context, from which a server resumes. */
+/** Checkpoints of windows and states that a server keeps per context to resume from. */
 export const CHECKPOINTS = 2
 
-/** Bytes per value: 16 bits, or blocks of 32 quantized values as in llama.cpp. */
+/** Bytes per cached value: 16 bits, or blocks of 32 quantized values as in llama.cpp. */
 const CACHE_TYPES: Readonly<Record<CacheType, number>> = { f16: 2, q8_0: 34 / 32, q4_0: 18 / 32 }
 
 type Sized = Pick<ModelCard, 'nLayers' | 'kvHeads' | 'headSize' | 'contextLength' | 'totalBytes' | 'memory' |
   'cacheType'> & { tasks?: readonly string[] }
 
-/** Context length of an instance, tokens: as requested, else the default; at most the model's limit. */
+/** Context length of an instance in tokens: as requested, or the default; at most the model's limit. */
 export function contextOf ({ contextLength }: Pick<ModelCard, 'contextLength'>, asked?: number): number {
   return Math.min(contextLength, asked !== undefined && asked > 0 ? asked : USUAL_CONTEXT)
 }
@@ -42,25 +40,23 @@ export interface Cache {
   contextBytes: number
   contexts: number
   bytes: number
-  /** One checkpoint: windows and states, which cannot be truncated after a token. */
+  /** Bytes of one checkpoint of windows and states, which cannot be truncated after a token. */
   checkpointBytes: number
 }
 
-/**
- * Memory facts of the card; without them an estimate from its sizes, with a share of the weights as buffers.
- */
+/** Memory facts of the card; otherwise an estimate from its sizes, with a share of the weights as buffers. */
 function factsOf (
   { memory, totalBytes, nLayers, kvHeads, headSize }: Sized, overhead = OVERHEAD
 ): MemoryFacts {
   return memory ?? {
     weightBytes: totalBytes,
     tokenBytes: KEY_AND_VALUE_BYTES * nLayers * kvHeads * headSize,
-    // In hundredths, because 1.1 x 1000 is more than 1100 in floating point.
+    // Calculated in hundredths, because 1.1 x 1000 is more than 1100 in floating point.
     workBytes: Math.ceil(totalBytes * Math.round((overhead - 1) * 100) / 100)
   }
 }
 
-/** The KV cache of a model with `slots` full contexts; without a number, as many as make a small cache. */
+/** The KV cache of a model with `slots` full contexts; by default with as many as fit in a small cache. */
 export function cacheOf (card: Sized, context?: number, slots?: number): Cache {
   const tokens = contextOf(card, context)
   const scale = CACHE_TYPES[card.cacheType ?? 'f16'] / CACHE_TYPES.f16
@@ -76,7 +72,7 @@ export function cacheOf (card: Sized, context?: number, slots?: number): Cache {
   return { contextBytes, contexts, bytes: contextBytes * contexts, checkpointBytes }
 }
 
-/** `16 slots x 8192 tokens x 22.50 KiB`; windows and states count evenly per token. */
+/** `16 slots x 8192 tokens x 22.50 KiB`; the bytes of windows and states are spread over the tokens. */
 export function cacheWords (card: Sized, context: number, slots: number): string {
   const each = (cacheOf(card, context).contextBytes / contextOf(card, context) / 1024).toFixed(2)
   return `${slots} ${slots === 1 ? 'slot' : 'slots'} x ${context} tokens x ${each} KiB`
@@ -87,16 +83,16 @@ export function keptBytes (card: Sized, context?: number, slots?: number): numbe
     (factsOf(card).weightBytes + cacheOf(card, context, slots).bytes) * KEPT_PART))
 }
 
-/** A fraction of the model as integers: some of its layers, or one of several nodes. */
+/** A fraction of the model as two integers: some of its layers, or the share of one of several nodes. */
 export interface Part { of: number, parts: number }
 
-/** Memory that one node needs, by term. Bytes, rounded up. */
+/** Memory that one node needs, by purpose; bytes, rounded up. */
 export interface Need {
   shareBytes: number
   cacheBytes: number
-  /** Compute buffers, vocabulary, prompt cache. */
+  /** Compute buffers, vocabulary and prompt cache. */
   bufferBytes: number
-  /** The process, or on a GPU the memory in use before anything is loaded. */
+  /** Memory of the process itself; on a GPU the memory in use before anything is loaded. */
   fixedBytes: number
   neededBytes: number
   /** Bytes needed per byte of weights. */
@@ -113,9 +109,9 @@ export function needWords (
     `process ${show(fixedBytes)}`
 }
 
-/** The part of a model on one device: GPU memory if `gpu`, else process memory. */
+/** The device for a part of a model: GPU memory if `gpu`, otherwise process memory. */
 export interface DeviceTarget {
-  /** Tokens per context, and number of contexts; the defaults if absent. */
+  /** Tokens per context, and number of contexts; absent for the defaults. */
   context?: number | undefined
   slots?: number | undefined
   part?: Part

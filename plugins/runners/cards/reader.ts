@@ -9,7 +9,7 @@ export class CardError extends Error {
 }
 
 const TEXT_BYTES = 4 * 1024 * 1024
-/** Bytes per read: the fields after a skipped block cost one such read. */
+/** Bytes per read: after a skipped block, the next fields cost one such read. */
 const WINDOW = 32 * 1024
 
 /**
@@ -76,17 +76,15 @@ export class HeaderReader {
 
   get left (): number { return this.size - this.#position }
 
-  /** Reads past this byte fail from now on: this bounds the work that a file can cause. */
+  /** Makes reads past this byte fail from now on, which limits the work that a hostile file can cause. */
   limit (bytes: number): void { this.#limit = Math.min(this.size, bytes) }
 
-  /** @throws CardError always, with the file and the position */
+  /** Fails with the file and the position. @throws CardError always */
   fail (what: string): never {
     throw new CardError(`${this.#name} is broken: ${what} (at byte ${this.#position} of ${this.size})`)
   }
 
-  /**
-   * Waits until `bytes` (at most 4 KiB, or up to the end) are in the window; undefined if they are already.
-   */
+  /** Waits until `bytes` (at most 4 KiB, or up to the end) are in the window; undefined if already there. */
   ready (bytes: number): Promise<void> | undefined {
     const end = this.#start + this.#filled
     if (this.#position >= this.#start && Math.min(this.#position + bytes, this.size) <= end) return undefined
@@ -99,7 +97,7 @@ export class HeaderReader {
     this.#filled = bytesRead
   }
 
-  /** Moves to a position. @throws CardError outside the file or the limit */
+  /** Moves to a position. @throws CardError if that is outside the file or the limit */
   seek (position: number): void {
     if (!Number.isSafeInteger(position) || position < 0 || position > this.#limit) this.#outside(position)
     this.#position = position
@@ -119,14 +117,14 @@ export class HeaderReader {
     return at
   }
 
-  // These five require a preceding `ready`.
+  // These five methods require a preceding `ready`.
   u8 (): number { return this.#window[this.#take(1)] as number }
   u32 (): number { return this.#window.readUInt32LE(this.#take(4)) }
   i32 (): number { return this.#window.readInt32LE(this.#take(4)) }
   u64 (): bigint { return this.#window.readBigUInt64LE(this.#take(8)) }
   f64 (): number { return this.#window.readDoubleLE(this.#take(8)) }
 
-  /** The next bytes, copied. @throws CardError before it allocates if the file has fewer */
+  /** The next bytes, copied. @throws CardError before allocating memory if the file has fewer bytes */
   async bytes (count: number): Promise<Buffer> {
     const from = this.#position
     this.skip(count)

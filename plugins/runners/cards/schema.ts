@@ -7,7 +7,7 @@ const cardFile = {
   additionalProperties: false,
   required: ['path', 'role', 'bytes'],
   properties: {
-    // Relative to the model's folder; no empty segment, `.` or `..`.
+    // Path relative to the model's folder; without empty segments, `.` and `..`.
     path: {
       type: 'string', maxLength: 128,
       pattern: '^(?!.*\\.\\.)(?!(.*/)?\\.(/|$))[A-Za-z0-9._+=@()-]+(/[A-Za-z0-9._+=@()-]+)*$'
@@ -56,7 +56,7 @@ export const cardSchema = {
     heads: count,
     kvHeads: count,
     headSize: count,
-    // Fields in cards of earlier releases: accepted and ignored.
+    // Fields in cards of earlier releases, which are accepted and ignored.
     valueBytes: count, cacheTokenBytes: count, stateBytes: count, drafter: { type: 'object' },
     cacheType: { enum: ['f16', 'q8_0', 'q4_0'] },
     memory: {

@@ -12,7 +12,7 @@ import {
   LOOPBACK, NODE_CALLER, receive, send, STALL_MS, TUNNEL_TYPE, TUNNELS_MAX, TUNNELS_PATH
 } from './tunnel.js'
 
-/** Time limit for the driver's node to start sending its side of a connection, ms. */
+/** Limit in ms on the wait until the driver's node starts to send its side of a connection. */
 const HEAD_MS = 10_000
 
 interface DonorParts extends MemberParts {
@@ -26,7 +26,7 @@ interface DonorParts extends MemberParts {
 type DonorRequest = RouteRequest<typeof routes.donor>
 
 /**
- * Handler of POST /runners/donors: tunnels a connection of an instance's driver to the rpc-server of its
+ * Handler of POST /runners/donors: tunnels a connection of an instance's driver to the rpc-server of the
  * donor on this node. The response carries the donor's bytes; the driver's bytes are fetched from its node.
  */
 export function donorHandler (parts: DonorParts): (request: DonorRequest) => Promise<void> {
@@ -78,7 +78,7 @@ async function carry (parts: DonorParts, request: DonorRequest, member: string):
     })
     stream.cut()
   } finally {
-    // Closes the socket and the stream from the driver.
+    // This closes the socket and the stream from the driver.
     end()
   }
 }

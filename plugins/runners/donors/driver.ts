@@ -12,14 +12,14 @@ import {
   LOOPBACK, NODE_CALLER, receive, send, STALL_MS, TUNNEL_TYPE, TUNNELS_MAX, TUNNELS_PATH
 } from './tunnel.js'
 
-/** Time limit for a donor to accept a connection, ms. */
+/** Limit in ms on the wait until a donor accepts a connection. */
 const HEAD_MS = 20_000
 
 interface DriverParts extends MemberParts {
   runners: Section<RunnerStatus>
   log: Logger
   newId (): string
-  /** A donor of a prepared driver restarted, or its connection broke: the driver must restart too. */
+  /** Called when a donor has restarted or its connection broke: the prepared driver must restart too. */
   lost (assignment: Assignment, message: string): void
 }
 
@@ -28,19 +28,19 @@ type Driver = Role & { kind: 'driver' }
 /** A connection of the driver whose bytes the donor has not fetched yet. */
 interface Feed { socket: Socket, installId: string }
 
-/** A driver on this node: a local port per donor, and the controller that cancels its wait for donors. */
+/** A driver on this node: a local port per donor, and the controller that cancels the wait for donors. */
 interface Entry {
   ports: DonorPort[]
   end: AbortController
-  /** Id of the driver's process; each restart gets a new one. */
+  /** Id of the driver process; each restart gets a new one. */
   run: string
 }
 
 export type RpcDrivers = ReturnType<typeof createDrivers>
 
 /**
- * Drivers on this node: waits for their donors and opens a local port to each, tunnelled over the link
- * between the nodes.
+ * Drivers on this node: waits for the donors of each and opens a local port to every donor, tunnelled over
+ * the link between the nodes.
  */
 export function createDrivers (parts: DriverParts) {
   const feeds = new Map<string, Feed>()
@@ -54,7 +54,7 @@ export function createDrivers (parts: DriverParts) {
   return {
     /**
      * Resolves when every donor is ready and has a local port, or when the runner is released. Calls `waits`
-     * with the missing donors each time they change.
+     * with the missing donors each time their list changes.
      */
     async prepare (
       assignment: Assignment, { donors }: Driver, waits: (message: string) => void = () => {}
@@ -79,7 +79,7 @@ export function createDrivers (parts: DriverParts) {
       void untilLost(parts, donors, signal)
         .then((donor) => { if (donor !== null) lost(notReadyText([donor])) })
     },
-    /** The shares and addresses of the donors for the engine; null before `prepare`. */
+    /** The shares and addresses of the donors as engine options; null before `prepare`. */
     plan (runnerId: string, { kind: _, donors, ...own }: Driver): Record<string, unknown> | null {
       const ports = entries.get(runnerId)?.ports ?? []
       if (ports.length !== donors.length) return null
@@ -91,7 +91,7 @@ export function createDrivers (parts: DriverParts) {
         })
       }
     },
-    /** The driver's process starts or restarts: its donors must start a new run as well. */
+    /** Call when the driver process starts or restarts, because its donors must start a new run as well. */
     begins (runnerId: string): void {
       const entry = entries.get(runnerId)
       if (entry !== undefined) entry.run = parts.newId()
@@ -180,9 +180,9 @@ async function listen (server: Server): Promise<number> {
 }
 
 /**
- * Tunnels one connection to its donor; it ends with either side and with the link between the nodes. The
- * driver's program does not survive a lost connection, so a connection that it did not close itself goes to
- * `broke`.
+ * Tunnels one connection to its donor until either side or the link between the nodes closes. The driver's
+ * program does not survive a lost connection, so `broke` is called for a connection that the program did not
+ * close itself.
  */
 async function pass (
   parts: PortParts, instanceId: string, donor: DonorRank, socket: Socket
@@ -200,7 +200,7 @@ async function pass (
     return
   }
   const { signal, end } = whileLive(parts, installId, closed.signal)
-  // Destroy the socket first: a broken response would raise an error on it, as if the driver had left.
+  // Destroy the socket first, because a broken response would raise an error as if the driver had left.
   signal.addEventListener('abort', () => { socket.destroy() }, { once: true })
   let carries = false
   try {

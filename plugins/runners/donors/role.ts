@@ -2,7 +2,7 @@ import type { ModelCard } from '../../../kernel/index.js'
 import { bodyOf, isRpcServerNode, shardOf } from '../instances/shapes.js'
 import type { Instance, RingInstance, ShardBody } from '../instances/sections.js'
 
-/** Layers of a node and, if it uses several devices, how many of them each GPU holds. */
+/** Number of layers on a node and, if it uses several devices, the layers on each GPU. */
 export interface Share { layers: number, gpus?: readonly number[] }
 
 export interface DonorRank extends Share { nodeId: string, runnerId: string }
@@ -12,16 +12,14 @@ export type Role =
   | { kind: 'donor', driverNode: string, card: ModelCard }
 
 /**
- * Whether a role opens local ports without authentication: rpc-server has none, and a driver reaches its
+ * True if a role opens local ports without authentication: rpc-server has none, and a driver reaches its
  * donors through such ports.
  */
 export function opensPorts (role: Role | null): boolean {
   return role !== null && (role.kind === 'donor' || role.donors.length > 0)
 }
 
-/**
- * The role of a node in an instance; null without a driver, or if the instance does not name the node. Pure.
- */
+/** The role of a node in an instance; null if the instance has no driver or does not name the node. Pure. */
 export function roleOf (instance: Instance, nodeId: string): Role | null {
   const own = shardOf(instance, nodeId)
   if (own === null || !('LlamaRpcInstance' in instance)) return null
@@ -46,7 +44,7 @@ function isTensor ({ shardAssignments: { nodeToRunner, runnerToShard } }: RingIn
   return 'TensorShardMetadata' in (runnerToShard[nodeToRunner[id] ?? ''] ?? {})
 }
 
-/** The card of a shard with plain byte counts and without files, which a donor does not have. */
+/** The card of a shard with plain byte counts, and without files because a donor has none. */
 function cardOf ({ modelCard: { storageSize, files: _, ...card } }: ShardBody): ModelCard {
   return { ...card, totalBytes: storageSize.inBytes, files: [] }
 }

@@ -3,17 +3,17 @@ import type { Socket } from 'node:net'
 import { pipeline } from 'node:stream/promises'
 import type { Caller, StreamWriter } from '../../../kernel/index.js'
 
-/** Path on which a donor accepts its driver's connections; below it, a driver serves its side of them. */
+/** Path on which a donor accepts its driver's connections; below this path a driver serves its own side. */
 export const TUNNELS_PATH = '/runners/donors'
 export const TUNNEL_TYPE = 'application/octet-stream'
 export const LOOPBACK = '127.0.0.1'
-/** Connections of one driver to one donor: llama.cpp keeps one open and sometimes uses another. */
+/** Limit on connections of one driver to one donor; llama.cpp keeps one open and sometimes uses another. */
 export const TUNNELS_MAX = 8
 export const NODE_CALLER: Caller = { id: 'node', mode: 'direct', authorities: new Set(['invoke']) }
-/** Ends a connection whose other side is lost, ms. llama.cpp itself limits how slow a live one may be. */
+/** Milliseconds after which a stalled connection ends; llama.cpp itself limits how slow a live one may be. */
 export const STALL_MS = 3_600_000
 
-/** Sends the bytes of a socket to the other node. Resolves at its end; rejects if either side breaks. */
+/** Sends the bytes of a socket to the other node. Resolves at the end; rejects if a connection breaks. */
 export async function send (socket: Socket, stream: StreamWriter): Promise<void> {
   try {
     for await (const bytes of socket as AsyncIterable<Uint8Array>) await stream.write(bytes)
@@ -24,7 +24,7 @@ export async function send (socket: Socket, stream: StreamWriter): Promise<void>
   }
 }
 
-/** Writes the other node's bytes to a socket. Resolves at its end; rejects if either side breaks. */
+/** Writes the other node's bytes to a socket. Resolves at the end; rejects if a connection breaks. */
 export async function receive (body: Readable, socket: Socket): Promise<void> {
   await pipeline(body, socket)
 }

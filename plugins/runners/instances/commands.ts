@@ -44,12 +44,12 @@ export const commands = {
 
 export interface CommandParts {
   section: Section<Instance>
-  /** Wall ms. */
+  /** Wall-clock time in ms. */
   now (): number
   live (nodeId: string): boolean
   /** Digest of the model's content; undefined if it is unknown or the model is bundled. */
   digest (modelId: string): string | undefined
-  /** Throws to refuse a new instance. Not called if the placement is forced. */
+  /** Throws to refuse a new instance. Not called for a forced placement. */
   check (entering: PendingInstance): void
 }
 
@@ -76,7 +76,7 @@ export function commandHandlers (parts: CommandParts): {
       }
       // An instance id is never reused.
       if (section.get(instanceId) !== undefined) return { instanceId }
-      // Pin the digest: the store may hold another version under this name when a node loads it.
+      // Pin the digest: by the time a node loads the model, the store may hold another version of it.
       section.put(instanceId, modelDigest === undefined ? instance : changed(instance, { modelDigest }))
       return { instanceId }
     },
@@ -88,7 +88,7 @@ export function commandHandlers (parts: CommandParts): {
       const nobody = !Object.keys(ring.shardAssignments.nodeToRunner).some((nodeId) => parts.live(nodeId))
       if (nobody || seconds === 0) return { found: remove({ instanceId }).removed }
       const drainUntil = new Date(parts.now() + seconds * 1000).toISOString()
-      // The first deadline counts, unless a later command sets an earlier one.
+      // The first deadline applies, unless a later command sets an earlier deadline.
       if (ring.drainUntil === undefined || drainUntil < ring.drainUntil) {
         section.put(instanceId, changed(instance, { drainUntil }))
       }
@@ -97,7 +97,7 @@ export function commandHandlers (parts: CommandParts): {
   }
 }
 
-/** The active instance of the model on exactly these nodes, unless its version is older. */
+/** The active instance of the model on exactly these nodes, unless it runs an older version. */
 function samePlace (
   section: Section<Instance>, modelId: string, nodeIds: string[], digest: string | undefined
 ): string | undefined {

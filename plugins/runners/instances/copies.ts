@@ -15,7 +15,7 @@ export function withCopies (bundle: Bundle, models: Models | undefined): Bundle 
   }
 }
 
-/** The model that an assignment loads: the pinned version, if a digest is pinned. */
+/** The model that an assignment loads: the pinned version if a digest is pinned. */
 export function modelOf (
   bundle: Bundle, models: Models | undefined, modelId: string, digest: string | undefined
 ): BundledModel | undefined {
@@ -25,13 +25,13 @@ export function modelOf (
 export type ModelLeases = ReturnType<typeof createLeases>
 
 /**
- * Leases on the files of models that run, or will run, on this node: a leased copy is not removed. Without
- * the plugin `staging` leases do nothing.
+ * Leases on the files of models that run, or will run, on this node, so that leased files are not removed.
+ * Without the plugin `staging` leases do nothing.
  */
 export function createLeases (models: Models | undefined) {
   const leases = new Map<string, () => void>()
   return {
-    /** Throws while the files are being removed. */
+    /** Leases the model files for a runner. Throws while the files are being removed. */
     take ({ runnerId, modelId, instanceId }: Assignment, digest?: string): void {
       if (models === undefined || leases.has(runnerId)) return
       leases.set(runnerId, models.use(modelId, `instance ${instanceId}`, digest))

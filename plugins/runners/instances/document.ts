@@ -19,7 +19,7 @@ export class PlacedInstances {
 
   get (instanceId: string): Instance | undefined { return this.#section.get(instanceId) }
 
-  /** By instance id, as `instances` of /state. */
+  /** The `instances` field of /state, by instance id. */
   view (): Record<string, Instance> {
     return Object.fromEntries(this.#all().map((instance) => [bodyOf(instance).instanceId, instance]))
   }
@@ -33,7 +33,7 @@ export class PlacedInstances {
     return this.#all().flatMap((instance) => assignmentOf(instance, this.#nodeId) ?? [])
   }
 
-  /** Instances whose first rank is on this node, which drains and unloads them for all ranks. */
+  /** Instances whose first rank is on this node, which drains and unloads the instance for all ranks. */
   led (): LocalInstance[] {
     return this.#all().flatMap((instance) => {
       const assignment = assignmentOf(instance, this.#nodeId)
@@ -43,8 +43,8 @@ export class PlacedInstances {
   }
 
   /**
-   * `runners` of /state: the statuses of the runners that an instance names. For this node's runners `local`
-   * has the newest.
+   * The `runners` field of /state: the statuses of the runners that an instance names. `local` returns the
+   * latest status of a runner of this node.
    */
   runners (
     section: Section<RunnerStatus>, local: (runnerId: string) => RunnerStatus | undefined
@@ -86,18 +86,18 @@ interface AnnouncerParts {
   section: Section<Instance>
   session: Pick<Session, 'isMaster' | 'sessionId'>
   log: Logger
-  /** Resolves when the section's content is acknowledged. */
+  /** Resolves when the cluster has acknowledged the section's content. */
   settled (): Promise<void>
   created (event: Created): void
   deleted (event: Deleted): void
-  /** Calls `gone` on the master with instances whose events this node emitted. */
+  /** Makes the master call `gone` for instances whose `created` event this node emitted. */
   report (instances: Deleted[]): Promise<unknown>
 }
 
 export interface Announcer {
   /** Call after each change of the section or the session. */
   look (): Promise<void>
-  /** On the master: emits `deleted` for instances it never had, which were lost with their session. */
+  /** On the master: emits `deleted` for instances that it never had, which were lost with their session. */
   gone (instances: readonly Deleted[]): void
 }
 
@@ -106,8 +106,8 @@ const REMOVED_MAX = 4096
 /**
  * Emits the events of created and deleted instances: only on the master, once per instance, and only after
  * the cluster has acknowledged the change, so that an entry lost with its master gets no event. With quorum
- * 1, the side of a partition that gives way loses acknowledged entries; its former master reports them, so
- * that each `created` has its `deleted`.
+ * 1, the side of a partition that gives way loses acknowledged entries; the former master of that side
+ * reports them, so that each `created` has its `deleted`.
  */
 export function createAnnouncer (parts: AnnouncerParts): Announcer {
   const { section, session, settled, created, deleted } = parts
@@ -124,12 +124,12 @@ export function createAnnouncer (parts: AnnouncerParts): Announcer {
     const seen = snapshot()
     if (session.isMaster) {
       try { await settled() } catch (err) {
-        // No longer the master: the next one emits the events of the entries that survive.
+        // This node is no longer the master; the next one emits the events of the entries that survive.
         parts.log.debug({ err }, 'a change of the instances was not acknowledged')
         return
       }
     }
-    // A new session has begun; its start calls this again.
+    // A new session has begun, and its start calls this function again.
     if (session.isMaster && session.sessionId !== sessionId) return
     const now = snapshot()
     for (const [id, event] of seen) {

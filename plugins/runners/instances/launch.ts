@@ -35,7 +35,7 @@ export interface LaunchParts {
   env: Readonly<Record<string, string | undefined>>
   config: RunnerConfig
   bundle: Bundle
-  /** Model files; absent if the plugin `staging` is off. */
+  /** Access to model files; absent if the plugin `staging` is off. */
   models: Models | undefined
   detection: Pick<Detection, 'runtimes' | 'binary' | 'programs' | 'devices' | 'without'>
   instances: Pick<PlacedInstances, 'get'>
@@ -60,7 +60,7 @@ function shardIn ({ instances, node }: LaunchParts, { instanceId }: Assignment):
   return instance === undefined ? null : shardOf(instance, node.nodeId)
 }
 
-/** The backend a model runs on here; null if no enabled plugin provides its engine. */
+/** The backend on which a model runs on this node; null if no enabled plugin provides its engine. */
 export function backendOf (
   { bundle, config, detection }: Pick<LaunchParts, 'bundle' | 'config' | 'detection'>, card: ModelCard
 ): BackendChoice | null {
@@ -86,7 +86,7 @@ export function backendOf (
 
 /**
  * Leases and fetches the model's files, except for a donor; a driver then waits for its donors and reports
- * the missing ones to `waits`. Throws or rejects while they are unavailable; the caller retries.
+ * missing donors to `waits`. Throws or rejects while files or donors are unavailable; the caller retries.
  */
 export function prepareLaunch (
   parts: LaunchParts, assignment: Assignment, waits: (message: string) => void
@@ -95,7 +95,7 @@ export function prepareLaunch (
   const { modelId } = assignment
   const role = assignedRole(parts, assignment)
   if (role?.kind === 'donor') return undefined
-  // The launch will fail, so fetch nothing and open no port.
+  // The launch will be refused, so fetch no files and open no ports.
   if (opensPorts(role) && !parts.config.rpc_for_every_user) return undefined
   const digest = bodyIn(parts, assignment)?.modelDigest
   leases.take(assignment, digest)
@@ -107,14 +107,14 @@ export function prepareLaunch (
   return Promise.resolve(files).then(async () => { await drivers.prepare(assignment, role, waits) })
 }
 
-/** The options to start an assignment's runner on this node. Throws LaunchError if it cannot start. */
+/** The options to start an assignment's runner on this node. Throws LaunchError if that is impossible. */
 export function launchOptions (parts: LaunchParts, assignment: Assignment): LaunchOptions {
   const { instanceId, runnerId, modelId } = assignment
   const { bundle, clock, log, node, config, models } = parts
   const role = assignedRole(parts, assignment)
   mayOpenPorts(config, role)
   const scratch = join(runnersFolder(node.home), runnerId)
-  // A donor needs none of the model's files.
+  // A donor needs no model files.
   const model = role?.kind === 'donor' ? { card: role.card, directory: join(scratch, 'work') }
     : modelOf(bundle, models, modelId, bodyIn(parts, assignment)?.modelDigest)
   if (model === undefined) throw new LaunchError('runner_failed', `model ${modelId} is not on this node`)
@@ -133,7 +133,7 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
   const options = {
     ...optionsOf(config, engine.name), ...programs(parts, { engine, role }),
     ...planned(parts, assignment, role),
-    // An object: a string that starts with a slash counts as a program that the runner may read.
+    // An object, because a string that starts with a slash counts as a program that the runner may read.
     ...placement?.chatTemplate === undefined ? {} : { chatTemplate: { source: placement.chatTemplate } }
   }
   return {
@@ -142,7 +142,7 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
     spec: {
       card: model.card,
       directory: model.directory,
-      // An empty list means that the plan uses the CPU because the GPUs have too little memory.
+      // An empty list means that the plan uses the CPU, because the GPUs have too little memory.
       backend: shard?.gpuLayers?.length === 0 ? 'cpu' : choice.backend,
       threads: config.threads,
       ...context.context === undefined ? {} : { contextLength: context.context },
@@ -164,7 +164,7 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
   }
 }
 
-/** Memory traits of the engine on this node; if its program is missing, those of its library. */
+/** The engine's memory traits on this node; if its program is missing, those of its library. */
 export function memoryTraits (
   { detection }: Pick<LaunchParts, 'detection'>, { name, decl }: RegisteredEngine
 ): MemoryTraits {
@@ -172,9 +172,7 @@ export function memoryTraits (
   return isLibrary(driver) ? driver.library : decl
 }
 
-/**
- * The module that runs the engine: the program's driver, else the library. Throws LaunchError `no_backend`.
- */
+/** The module that runs the engine: the program driver or the library. Throws LaunchError `no_backend`. */
 function moduleOf (
   { detection }: LaunchParts, { name, decl: { module, program } }: RegisteredEngine, role: Role | null
 ): string {
@@ -186,7 +184,7 @@ function moduleOf (
   throw new LaunchError('no_backend', `${problem}. ${remedy}`)
 }
 
-/** Throws LaunchError `no_backend` if the model is spread and the operator has not allowed that. */
+/** Throws LaunchError `no_backend` if the role opens ports and the operator has not allowed that. */
 function mayOpenPorts (config: RunnerConfig, role: Role | null): void {
   if (config.rpc_for_every_user || !opensPorts(role)) return
   throw new LaunchError('no_backend', 'this node takes no part in models that are spread over nodes: ' +
@@ -205,8 +203,8 @@ function filesOf (
 }
 
 /**
- * Maximum concurrent requests inside the runner: the number of contexts if the engine keeps one per request,
- * else its batch size. A `max_batch` that is no number is ignored here; the engine rejects it.
+ * Limit on concurrent requests inside the runner: the number of contexts if the engine keeps one per request,
+ * otherwise its batch size. A `max_batch` that is no number is ignored here, because the engine rejects it.
  */
 function atOnce (
   { max_concurrent: usual }: RunnerConfig, { max_batch: given }: Record<string, unknown>,
@@ -223,8 +221,8 @@ function optionsOf ({ engine_options: all }: RunnerConfig, engine: string): Reco
 }
 
 /**
- * Paths of an engine's external programs: the operator's override, else the program found. Throws LaunchError
- * `no_backend`.
+ * Paths of an engine's external programs: the operator's override, otherwise the program found. Throws
+ * LaunchError `no_backend`.
  */
 function programs (
   { detection }: LaunchParts,
@@ -233,11 +231,11 @@ function programs (
   if (decl.external !== true) return {}
   const server = detection.binary(name)
   const program = detection.programs()[name]
-  // Passed even for a program in PATH: the sandbox makes the path's target readable.
+  // Passed even for a program in PATH, so that the sandbox makes the path's target readable.
   const found = program != null && 'path' in program ? { serverBinary: program.path } : {}
   if (role?.kind !== 'donor') return server === undefined ? found : { serverBinary: usable(server) }
   const donor = decl.donor === undefined ? undefined : detection.binary(decl.donor)
-  // A donor's program is looked up next to the server's.
+  // The donor program is searched in the folder of the server program.
   const serverProgram = server?.problem === null ? { serverBinary: server.path } : found
   return { ...serverProgram, ...donor === undefined ? {} : { donorBinary: usable(donor) } }
 }
@@ -251,7 +249,7 @@ function usable ({ variable, path, problem }: BinaryOverride): string {
     'program or unset it, and restart the node')
 }
 
-/** Engine options for its part of an instance that spans nodes or several devices of this node. */
+/** Engine options for this node's part of an instance that spans nodes or several devices of the node. */
 function planned (parts: LaunchParts, assignment: Assignment, role: Role | null): Record<string, unknown> {
   if (role?.kind === 'driver') return { rpc: parts.drivers.plan(assignment.runnerId, role) }
   const shard = shardIn(parts, assignment)
@@ -259,7 +257,7 @@ function planned (parts: LaunchParts, assignment: Assignment, role: Role | null)
   return role === null ? split : { lends: true, ...split }
 }
 
-/** Number of ended runners whose folders stay, so that their output remains readable. */
+/** Number of ended runners whose folders are kept, so that their output remains readable. */
 const KEPT_FOLDERS = 4
 
 export function runnersFolder (home: string): string {
@@ -273,7 +271,7 @@ export async function pruneScratch (folder: string, live: (runnerId: string) => 
     ({ name, at: await stat(join(folder, name)).then(({ mtimeMs }) => mtimeMs, () => 0) })))
   const ended = dated.filter(({ name }) => !live(name)).sort((a, b) => b.at - a.at).slice(KEPT_FOLDERS)
   for (const { name } of ended) {
-    // The runner may have been started since.
+    // The runner may have been started again since the folders were listed.
     if (!live(name)) await rm(join(folder, name), { recursive: true, force: true }).catch(() => {})
   }
 }

@@ -3,7 +3,7 @@ import { reasonOf } from '../process/errors.js'
 import type { RunnerSet } from './runner-set.js'
 import type { Assignment } from './shapes.js'
 
-/** Pause before the next pass after a failed one, ms. */
+/** Milliseconds before the next pass after a failed one. */
 const AGAIN_MS = 1000
 
 export interface Plan {
@@ -24,11 +24,11 @@ export function plan (desired: readonly Assignment[], present: readonly string[]
 export interface ReconcilerParts {
   clock: Clock
   log: Logger
-  /** Resolves when models can be found and backends chosen; no runner starts before. */
+  /** Resolves when models can be found and backends chosen; no runner starts before that. */
   opened: Promise<unknown>
   desired (): Assignment[]
   fleet: Pick<RunnerSet, 'members' | 'start' | 'stop'>
-  /** Resolves when the state before the call is acknowledged; rejects if that is unknown. */
+  /** Resolves when the cluster has acknowledged the state before the call; rejects if that is unknown. */
   settled (): Promise<void>
   /** Releases a runner's resources after its process has ended. */
   ended (runnerId: string): Promise<void>
@@ -36,10 +36,10 @@ export interface ReconcilerParts {
 }
 
 /**
- * Reconciles the runners of this node with its assignments; first placement, restart and failover are all the
- * same pass. One pass runs at a time. The promise resolves when a pass that began after the call has ended,
- * and never rejects. A master that is being replaced may have entries that the cluster never accepts, so a
- * pass waits for acknowledgement. Stops come first, so that their memory is free for new runners.
+ * Reconciles the runners of this node with its assignments; first placement, restart and failover are all
+ * the same pass. One pass runs at a time. The promise resolves when a pass that began after the call has
+ * ended, and never rejects. A master that is being replaced may have entries that the cluster never accepts,
+ * so a pass waits for acknowledgement. Stops come first, so that their memory is free for new runners.
  */
 export function createReconciler (parts: ReconcilerParts): () => Promise<void> {
   const { clock, log, fleet, ended, closing } = parts
@@ -56,7 +56,7 @@ export function createReconciler (parts: ReconcilerParts): () => Promise<void> {
     const seen = currentPlan()
     if (seen.stop.length === 0 && seen.start.length === 0) return
     if (!closing.aborted) await Promise.race([parts.settled(), closed])
-    // Act only on differences seen both before and after the wait.
+    // Act only on differences that exist both before and after the wait.
     const now = currentPlan()
     const stop = now.stop.filter((runnerId) => seen.stop.includes(runnerId))
     const start = now.start.filter(({ runnerId }) => seen.start.some((other) => other.runnerId === runnerId))

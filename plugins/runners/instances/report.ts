@@ -1,7 +1,7 @@
 import { fail, isVerbError, modelInPath, ok, plain, showBytes, warn } from '../../../kernel/cli/index.js'
 import type { Check, CheckContext, Checker, ClusterState, StatusPart } from '../../../kernel/cli/index.js'
 
-/** The parts of GET /state about instances; a lone or older node may omit some. */
+/** The instance-related parts of GET /state; a lone or older node may omit some. */
 export interface ModelState extends ClusterState {
   instances?: Record<string, Record<string, unknown>>
   runners?: Record<string, Record<string, unknown>>
@@ -11,12 +11,12 @@ export interface ModelState extends ClusterState {
 
 interface EngineFacts {
   engineBackends?: Record<string, readonly string[]>
-  /** Description of each engine's program; null if it is missing. */
+  /** By engine, the description of its program; null if the program is missing. */
   engines?: Record<string, { words?: string } | null>
   engineNotes?: Record<string, string>
 }
 
-/** The part of `svc status` on instances and unavailable models. */
+/** The lines of `svc status` about instances and unavailable models. */
 export const status: StatusPart = {
   async run ({ state, look }) {
     const instances = instancesOf(state)
@@ -30,7 +30,7 @@ export const status: StatusPart = {
   }
 }
 
-/** The check of `svc doctor`: nodes low on memory, and placed models that do not answer. */
+/** The check in `svc doctor` for nodes low on memory and placed models that do not answer. */
 export const doctor: Checker = {
   run: async ({ state }) => [...checkEngines(state), ...checkPressure(state), ...checkModels(state)]
 }
@@ -76,7 +76,7 @@ interface Availability {
 
 interface Unavailable { modelId: string, brokenLink: string, message: string, remedy: string }
 
-/** The unavailable ones of these models; skips a model whose availability cannot be read. */
+/** Those of the given models that are unavailable; skips a model whose availability cannot be read. */
 async function readUnavailable (
   look: CheckContext['look'], models: readonly string[]
 ): Promise<Unavailable[]> {
@@ -130,7 +130,7 @@ export function checkEngines (state: ModelState): Check[] {
   })
 }
 
-/** A node is low on memory below this share of its total. */
+/** Share of a node's total memory below which the node is low on memory. */
 const MEMORY_LITTLE = 0.05
 
 export function checkPressure (state: ModelState): Check[] {

@@ -10,11 +10,11 @@ import type { Assignment } from './shapes.js'
 import type { RunnerStatuses } from './statuses.js'
 
 const MESSAGE_CHARS_MAX = 500
-/** Pauses between attempts to fetch a model's files, ms. */
+/** Shortest and longest pause in ms between attempts to fetch a model's files. */
 const PAUSE = { minMs: 1000, maxMs: 30_000 }
-/** Pauses before a runner that gave up starts again, ms. */
+/** Shortest and longest pause in ms before a runner that gave up starts again. */
 export const RETRY_PAUSE = { minMs: 60_000, maxMs: 900_000 }
-/** Failures that every other node would share, so that moving the instance does not help. */
+/** Failures that would occur on every other node too, so that moving the instance does not help. */
 const SAME_EVERYWHERE: ReadonlySet<string> = new Set([
   'store_unreachable', 'store_not_configured', 'model_not_found', 'model_going', 'model_in_use', 'unreachable'
 ])
@@ -23,18 +23,18 @@ export type LaunchOptions = Omit<RunnerOptions, 'onStatus' | 'onFailed'>
 
 export interface Member {
   readonly assignment: Assignment
-  /** Null if it could not be created, e.g. because the card is broken. */
+  /** Null if the supervisor could not be created, e.g. because the card is broken. */
   supervisor: Supervisor | null
   card: ModelCard | null
   /** A donor: it serves no tasks itself but lends memory and compute to another node's runner. */
   readonly isDonor: boolean
-  /** It has used up its start attempts and waits for the next round. */
+  /** True if the runner has used up its start attempts and waits for the next series. */
   gaveUp: boolean
-  /** Number of times it gave up since it last served for long. */
+  /** Number of times that the runner gave up since it last served for long. */
   rounds: number
-  /** Since when its runner has served without a break, monotonic ms. */
+  /** Monotonic ms since when the runner has served without a break. */
   readyAt: number | null
-  /** Since when its model has been in memory, monotonic ms. */
+  /** Monotonic ms since when the model has been in memory. */
   loadedAt: number | null
 }
 
@@ -51,11 +51,11 @@ export interface FleetParts {
   create (options: RunnerOptions): Supervisor
   /**
    * Fetches the files and waits for the donors of an assignment; undefined if it needs neither. Calls `waits`
-   * with the reason.
+   * with the reason for waiting.
    */
   prepare (assignment: Assignment, waits: (message: string) => void): Promise<unknown> | undefined
   isDonor (assignment: Assignment): boolean
-  /** The options to run an assignment. Throws if that is impossible. */
+  /** The options to run an assignment. Throws if it cannot run here. */
   launch (assignment: Assignment): LaunchOptions
   /** Rejects if the runner must not start now, e.g. for lack of memory. */
   admit (assignment: Assignment, options: LaunchOptions): Promise<void>
@@ -67,7 +67,7 @@ export interface FleetParts {
 export class RunnerSet {
   readonly #parts: FleetParts
   readonly #members = new Map<string, Member>()
-  /** Aborts the newest launch of each member; events of an aborted launch are ignored. */
+  /** By runner id, the controller that aborts its newest launch; events of an aborted launch are ignored. */
   readonly #launches = new Map<string, AbortController>()
 
   constructor (parts: FleetParts) { this.#parts = parts }
@@ -84,7 +84,7 @@ export class RunnerSet {
     void this.#launch(member)
   }
 
-  /** Restarts a runner and prepares its files and donors again; until then its status shows `message`. */
+  /** Restarts a runner and prepares its files and donors again; meanwhile its status shows `message`. */
   async again (runnerId: string, message: string): Promise<void> {
     const member = this.#members.get(runnerId)
     if (member === undefined || member.gaveUp) return
@@ -104,7 +104,7 @@ export class RunnerSet {
 
   async stop (runnerId: string): Promise<void> {
     const member = this.#members.get(runnerId)
-    // Its statuses still count while its process ends.
+    // If there is a process, its statuses still count until it has ended.
     if (member?.supervisor == null) this.#endLaunch(runnerId)
     else await this.#end(member)
     this.#endLaunch(runnerId)
@@ -137,7 +137,7 @@ export class RunnerSet {
     this.#launches.set(assignment.runnerId, launch)
     try {
       await this.#prepare(member, signal)
-      // It may have been stopped during the download.
+      // The runner may have been stopped during the download.
       if (signal.aborted) return
       const options = this.#parts.launch(assignment)
       member.card = options.spec.card
@@ -157,8 +157,8 @@ export class RunnerSet {
   }
 
   /**
-   * Prepares an assignment and retries forever, because a lost node or store may come back. A failure of this
-   * node itself is reported once, so that the instance can move.
+   * Prepares an assignment and retries without limit, because a lost node or store may come back. A failure
+   * of this node itself is reported once, so that the instance can move to another node.
    */
   async #prepare (member: Member, signal: AbortSignal): Promise<void> {
     const { clock, log, prepare, onFailed } = this.#parts

@@ -19,19 +19,19 @@ export const placement = exactly({
   /** Install ids of excluded nodes, and of nodes on which the model has failed since. */
   excluded: strings,
   failedOn: strings,
-  /** Unloaded after this many seconds without a request; null for never. */
+  /** Seconds without a request after which the instance is unloaded; null for never. */
   ttlSeconds: { type: ['number', 'null'], exclusiveMinimum: 0 },
-  /** The instance it replaced; null for the first one. */
+  /** Id of the lost instance that this instance replaced; null for a first placement. */
   replaces: { type: ['string', 'null'] }
 }, {
   /** The purpose for which a plugin requires the instance; absent for all others. */
   systemRole: text,
-  /** Requested context in tokens; absent for the default. */
+  /** Requested context length in tokens; absent for the default. */
   contextLength: count,
-  /** Requested parallel answers; absent for as many as fit in memory. */
+  /** Requested number of parallel answers; absent for as many as fit in memory. */
   slots: { type: 'integer', minimum: 1 },
   chatTemplate: text,
-  /** The instance on a drained node that ends once this one serves; absent otherwise. */
+  /** Id of the instance on a drained node that ends once this one serves; absent otherwise. */
   moves: text
 })
 export type PlacementIntent = FromSchema<typeof placement>
@@ -42,15 +42,15 @@ const file = {
   type: 'object', required: ['path', 'role', 'size'], properties: { path: text, role: text, size }
 } as const
 
-/** A model card as /state shows it: byte counts are `{inBytes}`. */
+/** A model card as in /state, with byte counts as `{inBytes}`. */
 export type StateCard = Omit<ModelCard, 'totalBytes' | 'files'> & {
   storageSize: { inBytes: number }
   files: { path: string, role: string, size: { inBytes: number }, sha256?: string }[]
 }
 
 /**
- * The part of a model that one runner holds; layers are half open. `gpuLayers`: layers on each GPU of the
- * node, in the node's order, if it uses several devices; the rest are on its CPU.
+ * The part of a model that one runner holds, with a half-open layer range. `gpuLayers`: layers on each GPU of
+ * the node, in the node's GPU order, if it uses several devices; the remaining layers are on the CPU.
  */
 const shardBody = exactly({
   modelCard: {
@@ -89,15 +89,13 @@ const ringFields = {
 } as const
 const ringOptional = {
   placement,
-  /** Contexts for parallel answers; absent for engines without them and in older instances. */
+  /** Number of contexts for parallel answers; absent for engines without slots and in older instances. */
   slots: { type: 'integer', minimum: 1 },
-  /**
-   * Manifest digest of the content that its runners load; absent for bundled models, or if it was unknown.
-   */
+  /** Manifest digest of the content that the runners load; absent for bundled models or if unknown. */
   modelDigest: text,
   /**
-   * ISO-8601. Once set, the instance accepts no new requests and ends with its last one, at this time at the
-   * latest.
+   * ISO 8601. Once this is set, the instance accepts no new requests and ends with its last open request,
+   * or at this time at the latest.
    */
   drainUntil: text
 } as const
@@ -105,7 +103,7 @@ const ringInstance = exactly(ringFields, ringOptional)
 const llamaRpcInstance = exactly({
   ...ringFields,
   driverNode: text,
-  /** Links on which the driver reaches its donors: by node id, in rank order. */
+  /** Addresses at which the driver reaches its donors: by node id, in rank order. */
   donorEndpoints: hosts
 }, ringOptional)
 
@@ -118,7 +116,7 @@ export type RingInstance = Omit<FromSchema<typeof ringInstance>, 'shardAssignmen
 }
 /** The driver rank runs llama.cpp's server with the whole model; the others lend it memory and compute. */
 export type LlamaRpcInstance = RingInstance & { driverNode: string, donorEndpoints: Hosts }
-/** An instance in the control document and /state: one key, which names the transport between its ranks. */
+/** An instance in the control document and /state; its one key names the transport between the ranks. */
 export type Instance = { RingInstance: RingInstance } | { LlamaRpcInstance: LlamaRpcInstance }
 
 const bare = { type: 'object' } as const

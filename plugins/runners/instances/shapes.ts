@@ -2,7 +2,7 @@ import type { ModelCard } from '../../../kernel/index.js'
 import type { Part } from '../cards/memory-forecast.js'
 import type { Instance, LlamaRpcInstance, RingInstance, ShardBody, StateCard } from './sections.js'
 
-/** Longer file lists do not go into the instance, because every node holds the document. */
+/** Limit on files listed in an instance; longer lists are omitted, because every node holds the document. */
 const INSTANCE_FILES_MAX = 64
 
 export function bodyOf (instance: Instance): RingInstance {
@@ -21,7 +21,7 @@ export interface Assignment {
   modelId: string
 }
 
-/** The card as /state shows it, without a long file list. */
+/** The card as in /state, without a long file list. */
 export function stateCard (card: ModelCard): StateCard {
   const { totalBytes, files: all, ...rest } = card
   const files = all.length > INSTANCE_FILES_MAX ? [] : all
@@ -41,7 +41,7 @@ export function assignmentOf (instance: Instance, nodeId: string): Assignment | 
   return runnerId === undefined ? null : { instanceId, runnerId, modelId }
 }
 
-/** The part of the model on the node; null if it holds none. */
+/** The part of the model on the node; null if the node holds no part. */
 export function shardOf (instance: Instance, nodeId: string): ShardBody | null {
   const { nodeToRunner, runnerToShard } = bodyOf(instance).shardAssignments
   const runnerId = nodeToRunner[nodeId]
@@ -60,7 +60,7 @@ export function partOf ({ startLayer, endLayer, nLayers, worldSize }: ShardBody)
 }
 
 /**
- * The fraction of the model on each device of a rank that holds some: GPUs by number, null for the CPU. A
+ * The fraction of the model on each device of a rank that holds layers: GPUs by number, null for the CPU. A
  * single device is number 0.
  */
 export function devicePartsOf (shard: ShardBody | null): { gpu: number | null, part: Part }[] {
@@ -75,10 +75,10 @@ export function devicePartsOf (shard: ShardBody | null): { gpu: number | null, p
     .map(({ gpu, count }) => ({ gpu, part: { of: of * count, parts: parts * layers } }))
 }
 
-/** True for the node of the first rank: it gets the instance's tasks and ends it for all ranks. */
+/** True if the node has the first rank: it gets the instance's tasks and ends the instance for all ranks. */
 export function leads (instance: Instance, nodeId: string): boolean {
   const rank = (id: string): number => shardOf(instance, id)?.deviceRank ?? Infinity
-  // Without rank numbers, still choose exactly one node.
+  // Without rank numbers, exactly one node must still be chosen.
   const [first] = Object.keys(bodyOf(instance).shardAssignments.nodeToRunner)
     .sort((a, b) => rank(a) < rank(b) || (rank(a) === rank(b) && a < b) ? -1 : 1)
   return first === nodeId

@@ -8,41 +8,41 @@ import { reasonOf } from '../process/errors.js'
 import { kindOf } from '../process/states.js'
 import type { EndingInstance, RunnerStatus } from '../service.js'
 
-/** Interval at which draining runners are checked and the master is asked again, ms. */
+/** Milliseconds between checks of draining runners, and before a removal is requested again. */
 const DRAIN_LOOK_MS = 250
-/** Longest drain, ms. The deadline comes from another machine, whose clock may be wrong. */
+/** Limit in ms on a drain, because the deadline comes from another machine, whose clock may be wrong. */
 const DRAIN_MAX_MS = 3_600_000
-/** Interval of the check for unused instances, ms. */
+/** Milliseconds between two checks for unused instances. */
 const IDLE_LOOK_MS = 1000
-/** Drain deadline of an unused instance, seconds: a request may arrive just before the drain. */
+/** Seconds to drain an unused instance, because a request may arrive just before the drain. */
 const UNLOAD_SECONDS = 30
 const REMOVED_MAX = 64
-/** After a removal, a node's memory reading may be stale for this long, ms. */
+/** Milliseconds after a removal in which a node's memory reading may be stale. */
 const SETTLING_MS = 3000
-/** A runner that takes longer to end is no longer expected to free memory, ms. */
+/** Milliseconds after which a runner that has not ended is no longer expected to free memory. */
 const RELEASING_MS = 60_000
 const EMPTY: ReadonlySet<string> =
   new Set(['RunnerIdle', 'RunnerConnecting', 'RunnerConnected', 'RunnerFailed', 'RunnerShutdown'])
 
-/** A runner of this node whose instance is being drained; `until` is its deadline in wall ms. */
+/** A runner on this node whose instance is draining; `until` is the deadline in wall-clock ms. */
 export interface Draining { instanceId: string, runnerId: string, until: number }
 
 interface DrainMoment {
   draining: readonly Draining[]
   outstanding (runnerId: string): number
-  /** A runner must have been idle this long, ms: a request routed before the drain may still arrive. */
+  /** Milliseconds of idle time required, because a request routed before the drain may still arrive. */
   quietMs: number
-  /** Wall ms, for `until`. */
+  /** Wall-clock ms, compared with `until`. */
   now: number
-  /** Monotonic ms, for everything else. */
+  /** Monotonic ms, used for all durations. */
   mono: number
 }
 
-/** Decides when draining runners are done: idle for long enough, or past their deadline. */
+/** Decides when draining runners are done: after enough idle time, or past their deadline. */
 export class Drains {
   readonly #runners = new Map<string, { deadline: number, quietSince: number | null, done: boolean }>()
 
-  /** Returns the draining runners that are done now; a runner that is done stays done. */
+  /** Returns the draining runners that are done by now; a runner that is done stays done. */
   check (moment: DrainMoment): Draining[] {
     const ids = new Set(moment.draining.map(({ runnerId }) => runnerId))
     for (const runnerId of this.#runners.keys()) if (!ids.has(runnerId)) this.#runners.delete(runnerId)
@@ -78,7 +78,7 @@ export class IdleTimes {
     if (this.#usedAt.has(runnerId)) this.#usedAt.set(runnerId, mono)
   }
 
-  /** Returns the runners without a task for at least their time to live. */
+  /** Returns the runners that have had no task for at least their `ttlSeconds`. */
   check (all: readonly IdleUnloadable[], mono: number): { runner: IdleUnloadable, idleSeconds: number }[] {
     const ready = new Set(all.filter((one) => one.ready).map(({ runnerId }) => runnerId))
     for (const runnerId of this.#usedAt.keys()) if (!ready.has(runnerId)) this.#usedAt.delete(runnerId)
@@ -100,13 +100,13 @@ export class Removals {
   update (instances: Iterable<Instance>, mono: number): void {
     const now = new Map([...instances].map((instance) => [bodyOf(instance).instanceId, instance]))
     for (const [id, instance] of this.#there) if (!now.has(id)) this.#removed.set(id, { instance, mono })
-    // In a new session the document may fill up a moment later, so an instance can come back.
+    // In a new session the document may be filled a moment later, so that an instance reappears.
     for (const id of now.keys()) this.#removed.delete(id)
     for (const id of [...this.#removed.keys()].slice(0, -REMOVED_MAX)) this.#removed.delete(id)
     this.#there = now
   }
 
-  /** True shortly after a removal, while the nodes' memory readings may be older than it. */
+  /** True shortly after a removal, because memory readings may be older than the removal. */
   settling (mono: number): boolean {
     return [...this.#removed.values()].some((removed) => mono - removed.mono < SETTLING_MS)
   }
@@ -135,7 +135,7 @@ export interface EndingsParts {
   led (): LocalInstance[]
   fleet: Pick<RunnerSet, 'get' | 'ready'>
   outstanding (runnerId: string): number
-  /** Stops runners that are done; resolves when their processes have ended. */
+  /** Stops runners whose drain is done; resolves when their processes have ended. */
   reconcile (): Promise<void>
   remove (instanceId: string): Promise<unknown>
   /** Asks the master to drain the instance within `seconds`. */
@@ -144,8 +144,8 @@ export interface EndingsParts {
 }
 
 /**
- * Ends instances: stops those that this node leads once they are drained, drains unused ones, and tracks
- * which removed instances still hold memory.
+ * Ends instances: removes the drained ones that this node leads, drains unused ones, and tracks which removed
+ * instances still hold memory.
  */
 export class InstanceShutdown {
   readonly #parts: EndingsParts
@@ -175,7 +175,7 @@ export class InstanceShutdown {
     update()
   }
 
-  /** True if the runner must stop although its instance is still in the document. */
+  /** True if the runner must stop although the document still has its instance. */
   done (runnerId: string): boolean { return this.#drains.done(runnerId) }
 
   /** Call when a task of a runner on this node ends. */
@@ -200,7 +200,7 @@ export class InstanceShutdown {
     for (const undo of this.#undo) undo()
   }
 
-  /** Also runs on a timer while an instance drains. */
+  /** Ends the instances whose drain is done. Also runs on a timer while an instance drains. */
   #checkDrains (): void {
     const { clock, cluster, led, outstanding } = this.#parts
     const draining = (this.#closed ? [] : led()).flatMap(({ ring, assignment: { runnerId } }): Draining[] => {

@@ -3,17 +3,17 @@ import { kindOf, serves } from '../process/states.js'
 import type { RunnerStatus } from '../service.js'
 import type { InstanceFailure } from './sections.js'
 
-/** Minimum interval between writes of progress and Ready/Running changes, ms; others are written at once. */
+/** Minimum ms between writes of progress and Ready/Running changes; other changes are written immediately. */
 const STATUS_COALESCE_MS = 500
-/** Instance failures per node and in /state. */
+/** Limit on the instance failures kept per node and shown in /state; the oldest are dropped. */
 const FAILURES_MAX = 64
 
 export type RunnerStatuses = ReturnType<typeof createStatuses>
 
 /**
- * The statuses of this node's runners: every change in memory, at most two a second in the document. The
- * document has a history of its writes, and a busy runner switches between ready and running many times a
- * second, so such changes and loading progress are delayed.
+ * The statuses of this node's runners: every change is kept in memory, at most two a second are written to
+ * the document. The document keeps a history of its writes, and a busy runner changes between ready and
+ * running many times a second, so these changes and loading progress are delayed.
  */
 export function createStatuses (section: Section<RunnerStatus>, clock: Clock) {
   const statuses = new Map<string, RunnerStatus>()
@@ -28,7 +28,7 @@ export function createStatuses (section: Section<RunnerStatus>, clock: Clock) {
     if (status !== undefined) section.put(runnerId, status)
   }
   return {
-    /** Sets a status. True if it is a new stage of the lifecycle, which gets an event. */
+    /** Sets a status. Returns true for a new stage of the lifecycle, which gets an event. */
     set (runnerId: string, status: RunnerStatus): boolean {
       const moved = movedOn(statuses.get(runnerId), status)
       statuses.set(runnerId, status)
@@ -57,8 +57,8 @@ function movedOn (before: RunnerStatus | undefined, after: RunnerStatus): boolea
 export type Failures = ReturnType<typeof createFailures>
 
 /**
- * The failures of all known nodes. Each node writes only its own: one per instance, at most 64. `newId`
- * creates the keys of the entries.
+ * The failures recorded by all known nodes. Each node writes only its own: one per instance, at most 64.
+ * `newId` creates the keys of the entries.
  */
 export function createFailures (section: Section<InstanceFailure>, nodeId: string, newId: () => string) {
   const newestFirst = (only?: string): { key: string, value: InstanceFailure }[] =>
@@ -73,7 +73,7 @@ export function createFailures (section: Section<InstanceFailure>, nodeId: strin
       }
       section.put(newId(), failure)
     },
-    /** Newest first, at most 64. */
+    /** The failures, newest first, at most 64. */
     view: (): InstanceFailure[] => newestFirst().slice(0, FAILURES_MAX).map(({ value }) => value)
   }
 }

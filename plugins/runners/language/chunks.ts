@@ -1,12 +1,12 @@
 /**
- * Requests and answers of language model engines: OpenAI's messages, and its chunks without the fields that
+ * Requests and answers of language-model engines: OpenAI messages, and OpenAI chunks without the fields that
  * never change within an answer (id, object, created, model). Types only.
  */
 
-/** One message of a conversation in OpenAI's shape. Some templates show earlier reasoning. */
+/** One message of a conversation in OpenAI's shape. Some chat templates include earlier reasoning. */
 export interface ChatMessage {
   role: string
-  /** A list of parts if there are images, which only some engines accept. */
+  /** A list of parts if the message has images, which only some engines accept. */
   content: string | readonly object[] | null
   name?: string, reasoning_content?: string, tool_calls?: unknown[]
   tool_call_id?: string
@@ -15,13 +15,13 @@ export interface ChatMessage {
 export type Finish = 'stop' | 'length' | 'tool_calls'
 
 /**
- * A token; `bytes` is null if the engine does not know them, and `token` then has U+FFFD for partial
+ * A token; `bytes` is null if the engine does not report them, and `token` then has U+FFFD for partial
  * characters.
  */
 export interface NamedToken { token: string, logprob: number | null, bytes: number[] | null }
 export interface TokenReport extends NamedToken { top_logprobs: NamedToken[] }
 
-/** A piece of a tool call; the first piece has the name. */
+/** A piece of a tool call; only the first piece has the name. */
 export interface CallDelta {
   index: number, id?: string, type?: 'function', function: { name?: string, arguments?: string }
 }
@@ -34,27 +34,27 @@ export interface Choice {
   logprobs?: { content: TokenReport[] } | null
   /** Present in the last chunk of the answer. */
   finish_reason?: Finish | null
-  /** The stop sequence that ended it; null for none, or if the engine does not know it. */
+  /** The stop sequence that ended the answer; null if there was none or the engine does not report it. */
   stop_text?: string | null
 }
 
-/** Token counts of an answer; the first chunk has only those of the prompt. */
+/** Token counts of an answer; the first chunk has only those for the prompt. */
 export interface Usage {
   prompt_tokens: number, completion_tokens?: number, prompt_tokens_details?: { cached_tokens: number }
 }
 
-/** Tokens per second, and bytes; absent or null if not measured. */
+/** Speeds in tokens per second, and sizes in bytes; absent or null if not measured. */
 export interface Timings {
   prompt_per_second?: number | null, predicted_per_second?: number | null, peak_memory_bytes?: number
 }
 
 /**
- * One chunk. The first chunk with usage and no choices reports that the prompt is admitted; the last chunk of
- * each choice has its usage and timings. `warnings` come before: the parts of the request that the engine
- * ignores.
+ * One chunk of an answer. A first chunk with usage but no choices reports that the prompt was admitted; the
+ * last chunk of each choice has usage and timings. `warnings` come earlier and name the parts of the request
+ * that the engine ignores.
  */
 export interface AnswerChunk {
   choices: Choice[], usage?: Usage, timings?: Timings, warnings?: string[]
-  /** From the runner, before all other chunks: the position in the queue for a slot, from 1. */
+  /** Sent by the runner before all other chunks: the position in the queue for a slot, counted from 1. */
   queue?: { place: number, slots: number }
 }

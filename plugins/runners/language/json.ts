@@ -1,11 +1,11 @@
-/** Reads untrusted JSON: model files, requests, and output of programs. Pure. */
+/** Reads values from untrusted JSON: model files, requests, and program output. Pure. */
 
 export type Fields = Readonly<Record<string, unknown>>
 
 export const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
-/** The value as an object; an empty one for anything else. */
+/** The value if it is an object; otherwise an empty object. */
 export const fieldsOf = (value: unknown): Fields => isObject(value) ? value : {}
 
 export const listOf = (value: unknown): Fields[] => Array.isArray(value) ? value.map(fieldsOf) : []
@@ -13,10 +13,10 @@ export const listOf = (value: unknown): Fields[] => Array.isArray(value) ? value
 export const numberOf = (value: unknown): number | undefined =>
   typeof value === 'number' && Number.isFinite(value) ? value : undefined
 
-/** The value as a string; empty for anything else. */
+/** The value if it is a string; otherwise an empty string. */
 export const textOf = (value: unknown): string => typeof value === 'string' ? value : ''
 
-/** The value as a list of non-negative integers; undefined for anything else. */
+/** The value if it is a list of non-negative integers; otherwise undefined. */
 export const idsOf = (value: unknown): number[] | undefined => {
   const isId = (id: unknown): boolean => Number.isSafeInteger(id) && id as number >= 0
   return Array.isArray(value) && value.every(isId) ? value as number[] : undefined
@@ -24,7 +24,7 @@ export const idsOf = (value: unknown): number[] | undefined => {
 
 type Present<T> = { [K in keyof T]?: NonNullable<T[K]> }
 
-/** The fields with a value: null counts as absent. */
+/** The object without the fields that are null or undefined. */
 export function present<T extends object> (fields: T): Present<T> {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value != null)) as Present<T>
 }
@@ -40,17 +40,17 @@ export function parsed (text: string): unknown {
 
 export const child = (json: Fields, key: string): Fields => fieldsOf(json[key])
 
-/** The first string of 1 to `limit` characters under these keys. */
+/** The first value under these keys that is a string of 1 to `limit` characters. */
 export function text (json: Fields, keys: string | readonly string[], limit = 200): string | undefined {
   return [keys].flat().map((key) => json[key]).find((value): value is string =>
     typeof value === 'string' && value.length > 0 && value.length <= limit)
 }
 
-/** The first integer from 1 to 2^31 - 1 under these keys. */
+/** The first value under these keys that is an integer from 1 to 2^31 - 1. */
 export function count (json: Fields, keys: string | readonly string[]): number | undefined {
   return [keys].flat().map((key) => json[key]).find((value): value is number => isCount(value))
 }
 
-/** Whether a value is an integer from 1 to 2^31 - 1; larger sizes are nonsense. */
+/** True for an integer from 1 to 2^31 - 1, because larger sizes are invalid. */
 export const isCount = (value: unknown): value is number =>
   Number.isInteger(value) && (value as number) >= 1 && (value as number) < 2 ** 31

@@ -1,7 +1,7 @@
 /**
- * Merges streams in the order in which their items arrive. At most `most` streams are open at once, the
- * others follow in order; each is read one item ahead. If the reader stops or one stream fails, all open
- * streams are closed.
+ * Merges streams in the order in which their items arrive. At most `most` streams are open at a time, the
+ * remaining ones follow in order; each stream is read one item ahead. If the reader stops or a stream fails,
+ * all open streams are closed.
  */
 export function merged<T> (streams: readonly AsyncGenerator<T>[], most = Infinity): AsyncGenerator<T> {
   return streams.length === 1 ? streams[0]! : interleaved(streams, most)

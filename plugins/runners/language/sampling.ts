@@ -4,14 +4,14 @@
  * are sent to an engine.
  */
 
-/** An API's or program's own name, note or range for a row. */
+/** How an API or program differs from the row: its own name, note or range. */
 interface Use { name?: string, min?: number, max?: number, note?: string }
 
 interface Row {
   min: number
   max: number
   whole?: true
-  /** llama.cpp's default, if neither the request nor the model sets one; null if it is not fixed. */
+  /** llama.cpp's default if neither the request nor the model sets a value; null if the default varies. */
   default: number | null
   note?: string
   chat: Use
@@ -19,7 +19,7 @@ interface Row {
   anthropic?: Use
   ollama?: Use
   llama?: Use
-  /** Metadata of GGUF files, `general.sampling.<name>`; generation_config.json uses the names of the rows. */
+  /** Metadata in GGUF files, `general.sampling.<name>`; generation_config.json uses the row names. */
   gguf?: Use
   cli?: Use & { value: string, help: string }
 }
@@ -27,9 +27,7 @@ interface Row {
 const COUNTED = 'number of last tokens, prompt and answer, that the three penalties count; -1: all; 0: none'
 const OF_LAST = 'counts the last repeat_last_n tokens of prompt and answer'
 
-/**
- * By OpenAI's names, or vLLM's if OpenAI has none. An API accepts the parameters that have an entry for it.
- */
+/** Keyed by OpenAI's names, or by vLLM's if OpenAI has none. An API accepts the parameters that list it. */
 export const SAMPLING = {
   temperature: {
     min: 0, max: 100, default: 0.8, gguf: { name: 'temp' },
@@ -42,7 +40,7 @@ export const SAMPLING = {
   },
   top_k: {
     min: 0, max: 2 ** 31, whole: true, default: 40,
-    // vLLM uses -1 for off.
+    // vLLM accepts -1 to turn this off.
     chat: { min: -1 }, anthropic: {}, ollama: { min: -1 }, llama: {}, gguf: { min: -1 }
   },
   min_p: { min: 0, max: 1, default: 0.05, chat: {}, ollama: {}, llama: {}, gguf: {} },
@@ -58,7 +56,7 @@ export const SAMPLING = {
     min: 0.01, max: 100, default: 1, gguf: { name: 'penalty_repeat' },
     chat: {}, ollama: { name: 'repeat_penalty' }, llama: { name: 'repeat_penalty' }
   },
-  // llama-server always gets a number, see llama/request.ts.
+  // llama-server always gets a number; see llama/request.ts.
   repeat_last_n: {
     min: -1, max: 2 ** 31 - 1, whole: true, default: 64,
     chat: { note: COUNTED }, ollama: { note: COUNTED }, gguf: { name: 'penalty_last_n' }
@@ -83,7 +81,7 @@ type Fields<U extends User, Type> = {
   [P in Parameter as NameFor<U, P>]: { readonly type: Type, minimum: number, maximum: number }
 }
 
-/** A row with one user's name and range; `flag` is the option of `svc run`. */
+/** A row with the name and range that one API or program uses; `flag` is the option of `svc run`. */
 type Listed = Row & { parameter: Parameter, name: string, flag: string }
 
 /** The parameters that an API or program accepts, with its names and ranges. */
@@ -112,7 +110,7 @@ export function strictFields<U extends User> (user: U): Fields<U, 'number'> {
   return schemaFields(user, (type) => type) as Fields<U, 'number'>
 }
 
-/** The parameters in an API's request, with the engines' names and ranges. */
+/** The sampling parameters in an API request, with the engines' names and ranges. */
 export function samplingOf (user: User, given: object | null | undefined): Sampling {
   const values = (given ?? {}) as Readonly<Record<string, number | null | undefined>>
   return Object.fromEntries(parametersOf(user).flatMap(({ parameter, name }) => {
@@ -122,8 +120,8 @@ export function samplingOf (user: User, given: object | null | undefined): Sampl
 }
 
 /**
- * Sampling parameters of a GGUF model: from its generation_config.json, else from its metadata, which
- * llama-server reads as well. Values out of range are ignored.
+ * Sampling parameters of a GGUF model: from its generation_config.json, otherwise from its metadata, which
+ * llama-server reads too. Values out of range are ignored.
  */
 export function modelSampling (
   metadata: ReadonlyMap<string, unknown>, config: Readonly<Record<string, unknown>>
@@ -132,7 +130,7 @@ export function modelSampling (
   return samplingOf('gguf', Object.fromEntries(rows.map(({ parameter, name, min, max, whole }) => {
     const value = [config[parameter], metadata.get(`general.sampling.${name}`)].find((one) =>
       typeof one === 'number' && one >= min && one <= max && (whole !== true || Number.isInteger(one)))
-    // Metadata is 32-bit: 0.7 reads as 0.699999988.
+    // Metadata values are 32-bit floats, so that 0.7 reads as 0.699999988.
     return [name, typeof value === 'number' ? Number(value.toPrecision(6)) : null]
   })))
 }

@@ -1,15 +1,15 @@
-/** Requests and answers of the tasks `embed` (vectors of texts) and `rerank` (scores of documents). Pure. */
+/** Requests and answers of the tasks `embed` (vectors of texts) and `rerank` (document scores). Pure. */
 import { invalid } from './refusals.js'
 import type { EngineChunk, ModelCard } from '../../../kernel/api/engine.js'
 
 export interface VectorShape {
-  /** Truncates to this many numbers; absent keeps all. */
+  /** Length to which a vector is truncated; absent keeps all numbers. */
   dimensions: number | undefined
-  /** Scales to length 1. */
+  /** True to scale the vector to length 1. */
   normalize: boolean
 }
 
-/** The first `dimensions` numbers of a vector, scaled to length 1; a zero vector stays. */
+/** The first `dimensions` numbers of a vector, scaled to length 1; a zero vector is not scaled. */
 export function normalised (vector: Float32Array, dimensions = vector.length): Float32Array {
   const first = vector.subarray(0, dimensions)
   const norm = Math.sqrt(first.reduce((sum, value) => sum + value * value, 0))
@@ -17,8 +17,8 @@ export function normalised (vector: Float32Array, dimensions = vector.length): F
 }
 
 /**
- * Reads the payload of a task; the caller still checks each input. `input` is a text, token ids, or a list of
- * either.
+ * Reads the payload of an `embed` task; the caller still checks each input. `input` is a text, token ids, or
+ * a list of either.
  * @throws EngineError invalid_request
  */
 export function readEmbed (
@@ -43,14 +43,14 @@ function shapedVector (vector: Float32Array, { dimensions, normalize }: VectorSh
   return normalize ? normalised(vector, dimensions) : vector.slice(0, dimensions)
 }
 
-/** The chunk of one text. @throws EngineError invalid_request if its vector has fewer dimensions */
+/** The chunk for one text. @throws EngineError invalid_request if its vector has fewer dimensions */
 export function vectorChunk (index: number, vector: Float32Array, shape: VectorShape): EngineChunk {
   const numbers = shapedVector(vector, shape)
   const media = new Uint8Array(numbers.buffer, numbers.byteOffset, numbers.byteLength)
   return { payload: { kind: 'embedding', index, dimensions: numbers.length }, media }
 }
 
-/** Families whose last layer returns a probability; all others return a logit. */
+/** Model families whose last layer returns a probability; all others return a logit. */
 const PROBABILITY = /^qwen3(vl)?$/
 
 export function scoresChunk ({ family }: ModelCard, raw: readonly number[], tokens: number): EngineChunk {

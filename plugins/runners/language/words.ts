@@ -1,6 +1,6 @@
 import type { ModelFacts } from '../../staging/service.js'
 
-/** Facts for the description; `template` is the chat template, null for none. */
+/** Facts from which the description is made; `template` is the chat template, null if there is none. */
 interface Facts {
   encoder: 'embeddings' | 'rerank' | null
   family: string, quantization: string | null, nLayers: number, contextLength: number
@@ -10,7 +10,7 @@ interface Facts {
 const NO_TEMPLATE = 'its files have none, so ChatML is used, which the model may not support; ' +
   '`svc place MODEL --chat-template FILE` sets one'
 
-/** Description, tasks and tool support. A chat model also completes plain text. */
+/** The model's description, tasks and tool support. A chat model also completes plain text. */
 export function modelWords (
   { encoder, family, quantization, nLayers, contextLength, template }: Facts
 ): Pick<ModelFacts, 'description' | 'tasks' | 'support'> {

@@ -17,8 +17,8 @@ interface BackendQuery extends Drives {
 }
 
 /**
- * Picks the backend of an engine. A declared one wins, even if it is not detected. Otherwise it is the best
- * that is found, else the CPU. webgpu must be declared, because only a trial shows whether the driver works.
+ * Chooses the backend for an engine: a declared one, even if it is not detected; otherwise the best detected
+ * one, or the CPU. webgpu must be declared, because only a trial shows whether the driver works.
  */
 export function chooseBackend (query: BackendQuery): BackendChoice {
   const { engine, offers, why, declared, runtimes } = query
@@ -41,7 +41,7 @@ export function chooseBackend (query: BackendQuery): BackendChoice {
   }
 }
 
-/** The choice for an engine whose program is missing; `why`: why its library cannot be used either. */
+/** The choice for an engine whose program is missing; `why`: the reason why its library is no substitute. */
 export function programMissing (
   engine: string, { name, builds }: ProgramDecl, why: string | null = null
 ): BackendChoice & { backend: null } {
@@ -55,13 +55,13 @@ export function programMissing (
 }
 
 interface Drives {
-  /** Runs an external program with its own GPU libraries. */
+  /** True if the engine runs an external program with its own GPU libraries. */
   external?: boolean | undefined
-  /** The GPUs that it lists, or the backends of its library; null if unknown. */
+  /** The GPUs that the program lists, or the backends of the engine's library; null if unknown. */
   devices?: readonly string[] | null | undefined
 }
 
-/** Whether files and the list of devices show that a backend is usable here. */
+/** True if files and the list of devices show that a backend works on this machine. */
 export function isFound (
   backend: string, { external, devices }: Drives, { cuda, nvidiaDevice }: Runtimes
 ): boolean {
@@ -70,7 +70,7 @@ export function isFound (
   return backend === 'cuda' && nvidiaDevice && (cuda || external === true)
 }
 
-/** The backends that a program with these devices supports; all if its devices are unknown. */
+/** The backends that work with the devices a program lists; all backends if the devices are unknown. */
 export const offersOf = (backends: readonly string[], devices?: readonly string[] | null): string[] =>
   backends.filter((name) => name === 'cpu' || devices == null || listsBackend(devices, name))
 
@@ -98,7 +98,7 @@ export function overrideVariable (engine: string): string {
   return `SVC_${name}_SERVER_BIN`
 }
 
-/** All overrides that are set, checked. `uid` is the node's user. */
+/** The binary overrides that are set, each with its problem, if any. `uid` is the node's user. */
 export async function checkOverrides (
   env: Readonly<Record<string, string | undefined>>, uid: number
 ): Promise<BinaryOverride[]> {
@@ -109,8 +109,8 @@ export async function checkOverrides (
 }
 
 /**
- * Why a file must not run as an engine; null if it may. The target of a link must be a regular executable
- * file, owned by root or `uid` and writable only by its owner.
+ * Why a file must not run as an engine; null if it may. The file, or the target of a link, must be a regular
+ * executable file, owned by root or `uid` and writable only by its owner.
  */
 export async function binaryProblem (path: string, uid: number): Promise<string | null> {
   if (path === '') return 'is empty'

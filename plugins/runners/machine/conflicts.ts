@@ -4,10 +4,10 @@ import type { BinaryOverride } from './backends.js'
 import type { conflicts } from '../declarations.js'
 import type { Runtimes } from './runtimes.js'
 
-/** Least dedicated memory of an AMD or Intel GPU that is worth serving from. */
+/** Dedicated memory below which an AMD or Intel GPU is not worth serving from. */
 const SERVING_VRAM_BYTES = 4 * 1024 ** 3
 
-/** Vendors whose GPUs share the machine's memory and report no size. */
+/** Vendors of GPUs that share the machine's memory and report no size. */
 const SHARE_MEMORY: ReadonlySet<Gpu['vendor']> = new Set(['apple', 'intel'])
 
 export type ConflictCode = keyof typeof conflicts
@@ -17,9 +17,9 @@ export interface EngineOffer {
   backends: readonly string[]
   external?: boolean | undefined
   present?: boolean
-  /** Its name for `svc engine add`. */
+  /** Name of the engine's program in `svc engine add`. */
   builds?: string | undefined
-  /** The GPUs that it lists; null if it lists none or was not queried. */
+  /** The GPUs that the engine's program lists; null if it lists none or was not queried. */
   devices?: readonly string[] | null
 }
 
@@ -42,7 +42,7 @@ const FIND: Readonly<Record<ConflictCode, (seen: Observation) => string[]>> = {
   runners_unconfined: ({ sandboxProblem }) => sandboxProblem == null ? [] : [sandboxProblem]
 }
 
-/** The conflicts of this code between configuration and machine, as one text; null for none. Pure. */
+/** All conflicts with this code between configuration and machine, as one text; null for none. Pure. */
 export function findConflict (code: ConflictCode, seen: Observation): string | null {
   const texts = FIND[code](seen)
   return texts.length === 0 ? null : texts.join('; ')
@@ -54,8 +54,8 @@ function invalidBinaries ({ binaries }: Observation): string[] {
 }
 
 /**
- * Only engines that an operator set up: those with a declared backend, and installed programs. The others run
- * on the CPU by default.
+ * Only covers engines that an operator set up: those with a declared backend, and installed programs. Other
+ * engines run on the CPU by default.
  */
 function servingDisabled (seen: Observation): string[] {
   return seen.engines.flatMap((engine) => {
@@ -66,7 +66,7 @@ function servingDisabled (seen: Observation): string[] {
   })
 }
 
-/** Why an engine does not use a GPU of this machine; null if it does, or could not. */
+/** Why an engine does not use a GPU of this machine; null if it uses one or could not use any. */
 export function whyGpuUnused (
   engine: EngineOffer, { gpus, runtimes, declared }: Pick<Observation, 'gpus' | 'runtimes' | 'declared'>
 ): string | null {
@@ -93,7 +93,7 @@ function cpuOnly (engine: EngineOffer, declared: string | undefined, runtimes: R
     : 'no GPU backend is declared and the cuda libraries are not installed'
 }
 
-/** Backends a GPU can serve with; none if it is too small. */
+/** Backends with which a GPU can serve; none if the GPU has too little memory. */
 function usable (gpu: Gpu, runtimes: Runtimes): string[] {
   const webgpu = runtimes.webgpu ? ['webgpu'] : []
   if (gpu.vendor === 'nvidia') return ['cuda', 'vulkan', ...webgpu]
@@ -109,7 +109,7 @@ function degraded ({ gpus, problems }: Observation): string[] {
   return [`the memory of ${names} is unknown${causes}`]
 }
 
-/** The vendor whose GPU a backend needs; any GPU satisfies a backend that is not listed. */
+/** The vendor whose GPU a backend needs; an unlisted backend works with any GPU. */
 const MAKER: Readonly<Record<string, [vendor: Gpu['vendor'], name: string]>> =
   { cuda: ['nvidia', 'NVIDIA '], rocm: ['amd', 'AMD '], metal: ['apple', 'Apple '] }
 

@@ -12,12 +12,12 @@ import { cudaHidden, findRuntimes } from './runtimes.js'
 import type { RuntimeFiles, Runtimes } from './runtimes.js'
 import type { Machine } from './vitals.js'
 
-/** Delay of the GPU detection after the start, ms, so that it does not delay the first model. */
+/** Milliseconds between the start and the GPU detection, so that detection does not delay the first model. */
 const GPU_DELAY_MS = 1_000
 
 const PROGRAMS_MS = 10
 
-/** The program of an engine (named by a variable, or found), or the library it uses. */
+/** The program of an engine (named by a variable, or found), or the library that it uses. */
 export type Driver = BinaryOverride | Program | Library
 
 interface DetectionParts extends Pick<Observation, 'declared'> {
@@ -37,24 +37,24 @@ interface DetectionParts extends Pick<Observation, 'declared'> {
 }
 
 export interface Detection {
-  /** Resolves after the quick check of files; runners wait for it. */
+  /** Resolves after the quick check of files, for which runners wait. */
   readonly probed: Promise<void>
   readonly runtimes: Runtimes
-  /** Usable backends by engine: those detected, and a declared one even if it is not detected. */
+  /** Usable backends by engine: the detected ones, and a declared one even if it is not detected. */
   backends (): Record<string, string[]>
   notes (): Record<string, string>
   /** The GPUs that the engine's program lists; null if it was not queried yet or lists none. */
   devices (engine: string): readonly string[] | null
   /** The binary override of an engine, usable or not, if one is set. */
   binary (engine: string): BinaryOverride | undefined
-  /** The driver of each engine, at most PROGRAMS_MS old; null for none. */
+  /** The driver of each engine, at most PROGRAMS_MS old; null if the engine has none. */
   programs (): Record<string, Driver | null>
   /** Why an engine cannot use its library; null for an engine without one. */
   without (engine: string): string | null
   stop (): void
 }
 
-/** Checks files at once and GPUs a moment later, both in the background, and raises the conflicts. */
+/** Checks files immediately and GPUs a moment later, both in the background, and raises the conflicts. */
 export function startDetection (parts: DetectionParts): Detection {
   const { files, declared, engines, clock, log } = parts
   const none: Runtimes = { cuda: false, webgpu: false, nvidiaDevice: false }
@@ -68,7 +68,7 @@ export function startDetection (parts: DetectionParts): Detection {
   let found: { atMs: number, programs: ReturnType<Detection['programs']> } | undefined
   const programs: Detection['programs'] = () => {
     const nowMs = clock.mono()
-    // Every model listing needs them, and searching PATH blocks.
+    // Cached, because every model listing needs the programs and searching PATH blocks the event loop.
     if (found === undefined || nowMs - found.atMs >= PROGRAMS_MS) {
       found = { atMs: nowMs, programs: programsOf(parts, seen, libraries) }
     }
@@ -81,7 +81,7 @@ export function startDetection (parts: DetectionParts): Detection {
   const detectFiles = async (): Promise<void> => {
     [seen.runtimes, seen.binaries] = await Promise.all([findRuntimes(files), parts.overrides()])
     publish('invalid_engine_binary')
-    // This takes half a second, which only machines with a GPU must wait before the first model.
+    // Listing devices takes half a second, so only machines with a GPU wait for it before the first model.
     const gpu = seen.runtimes.nvidiaDevice || files.platform === 'darwin' ||
       (await files.list('/dev/dri')).some((name) => name.startsWith('render'))
     if (gpu) await Promise.all(Object.values(programs()).map(lists.ask))
@@ -158,7 +158,7 @@ function publishOne (
   log.warn({ code, observed }, conflicts[code].meaning)
 }
 
-/** An unknown name is most likely a typo: log it and continue. */
+/** Only warns about an unknown engine name, because it is most likely a typo. */
 function warnUnknownEngines ({ declared, options, engines, log }: DetectionParts): void {
   const known = engines.map(({ name }) => name)
   for (const [table, named] of Object.entries({ backends: declared, engine_options: options })) {
@@ -180,12 +180,12 @@ const isProgram = (found: Found): found is BinaryOverride | Program =>
   found != null && !isLibrary(found)
 
 /**
- * The devices that programs list, each queried once. The node runs them outside a sandbox, so it skips
- * programs that another user may have written.
+ * The devices that programs list, queried once per program. The node runs programs outside a sandbox to query
+ * them, so it skips programs that another user may have written.
  */
 function deviceLists (env: RuntimeFiles['env'], uid: number): {
   ask (program: Found): Promise<void>
-  /** Null until known; `late` queries a program that was added later. */
+  /** The devices of a program, null until known; `late` queries a program that was added later. */
   of (program: Found, late: boolean): string[] | null
 } {
   const asked = new Map<string, Promise<void>>()
@@ -211,7 +211,7 @@ function deviceLists (env: RuntimeFiles['env'], uid: number): {
   }
 }
 
-/** Builds of old releases list no devices: unknown for cuda. */
+/** Old release builds list no devices, so their devices are unknown for cuda. */
 const devicesOf = ({ backend, devices }: Build): string[] | null =>
   devices.length === 0 && backend === 'cuda' ? null : devices
 
@@ -232,7 +232,7 @@ function offered (
     ? runtimes.webgpu && gpus.length > 0 : isFound(name, { external, devices }, runtimes))
 }
 
-/** Drivers of the engines that declare a program; an override counts even if it is unusable. */
+/** Drivers of the engines that declare a program; an override is included even if it is unusable. */
 function programsOf (
   { engines, home, files: { env } }: DetectionParts, { binaries }: Observation,
   libraries: ReadonlyMap<string, Library | string>
@@ -259,8 +259,8 @@ function librariesOf ({ engines, files, declared }: DetectionParts): Map<string,
 }
 
 /**
- * Adds to nodeResources of /state: this node's backends, the programs of its engines, that it runs models,
- * and whether it may share one.
+ * Adds to nodeResources in /state: this node's backends, the programs of its engines, that it runs models,
+ * and whether it may share a model with other nodes.
  */
 export function nodeResources (
   nodeId: string, { backends, programs, notes }: Pick<Detection, 'backends' | 'programs' | 'notes'>,
@@ -280,7 +280,7 @@ export function nodeResources (
   }
 }
 
-/** Without paths, which reveal details of the machine. */
+/** The driver as shown in /state, without paths, which reveal details of the machine. */
 function shown (driver: Driver | null): object | null {
   if (driver === null) return null
   const words = describe(driver)

@@ -7,22 +7,22 @@ const MAKERS: readonly GpuVendor[] = ['nvidia', 'amd', 'intel', 'apple']
 export interface GpuReport {
   readonly gpus: readonly Gpu[]
   readonly problems: readonly string[]
-  /** GPU memory by process, bytes; empty if the driver does not report it, or for other PID namespaces. */
+  /** GPU memory in bytes by process; empty if the driver does not report it, or in another PID namespace. */
   readonly vramByPid?: ReadonlyMap<number, number>
 }
 
 export interface GpuReading {
-  /** Monotonic; -Infinity before the first time. */
+  /** Monotonic ms of the reading; -Infinity before the first one. */
   readonly atMs: number
   /** GPUs that this node's programs can use. */
   readonly gpus: readonly Gpu[]
-  /** Bytes by process; a missing process uses none or is not reported. */
+  /** GPU memory in bytes by process; a missing process uses none or is not reported. */
   readonly vramByPid: ReadonlyMap<number, number>
 }
 
 const MIB = 1024 * 1024
 
-/** A number, or a text such as `71.5`, times `factor`; null for `[N/A]` and the like. */
+/** The value as a number (a text such as `71.5` is parsed) times `factor`; null for `[N/A]` and the like. */
 function number (value: unknown, factor = 1): number | null {
   const text = typeof value === 'string' && /^\s*-?\d+(\.\d+)?\s*$/.test(value)
   return text || (typeof value === 'number' && Number.isFinite(value)) ? Number(value) * factor : null
@@ -47,7 +47,7 @@ export async function readGpus (io: MachineIo): Promise<GpuReport> {
   const gpus = io.platform === 'linux'
     ? await readLinuxGpus(io, ask)
     : await ask('systeminformation', async () => gpusOf(await io.ask('graphics')))
-  // Only nvidia-smi reports processes, and only if it could query the GPUs.
+  // Only nvidia-smi reports processes, so skip that query if nvidia-smi could not query the GPUs.
   const asked = gpus.some(({ vendor, vramUsedBytes }) => vendor === 'nvidia' && vramUsedBytes !== null)
   const vramByPid = parseProcesses(asked ? await io.nvidiaSmi(SMI_PROCESSES).catch(() => '') : '')
   gpus.sort((a, b) => MAKERS.indexOf(a.vendor) - MAKERS.indexOf(b.vendor))
@@ -55,9 +55,9 @@ export async function readGpus (io: MachineIo): Promise<GpuReport> {
 }
 
 /**
- * For NVIDIA only one source counts, the most detailed that lists any GPU, because they name devices
+ * Uses one source for NVIDIA GPUs, the most detailed one that lists any, because the sources name devices
  * differently: nvidia-smi, the driver, the PCI bus, the device files. Without a driver or a device file no
- * program runs.
+ * program is run.
  */
 async function readLinuxGpus (
   io: MachineIo, ask: (source: string, read: () => Promise<Gpu[]>) => Promise<Gpu[]>
@@ -115,14 +115,14 @@ export function parseSmi (output: string): Gpu[] {
     }))
 }
 
-/** By PCI vendor id. Some AMD devices have no display and are processing accelerators (class 0x12). */
+/** GPU vendors by PCI vendor id. AMD GPUs without a display are processing accelerators (class 0x12). */
 const PCI: Readonly<Record<string, { vendor: GpuVendor, name: string, classes: RegExp }>> = {
   '0x10de': { vendor: 'nvidia', name: 'NVIDIA GPU', classes: /^0x03/ },
   '0x1002': { vendor: 'amd', name: 'AMD GPU', classes: /^0x(03|12)/ },
   '0x8086': { vendor: 'intel', name: 'Intel GPU', classes: /^0x03/ }
 }
 
-/** GPUs on the PCI bus, with the files of the amdgpu driver (docs.kernel.org/gpu/amdgpu). */
+/** GPUs on the PCI bus, with readings from amdgpu driver files (docs.kernel.org/gpu/amdgpu). */
 async function readPciGpus ({ list, read }: MachineIo): Promise<Gpu[]> {
   const bus = '/sys/bus/pci/devices'
   const found = await Promise.all((await list(bus)).map(async (address): Promise<Gpu[]> => {
@@ -191,7 +191,7 @@ const GPUS_MAX = 16
 
 /**
  * The GPUs that programs with this environment can use. CUDA_VISIBLE_DEVICES selects NVIDIA GPUs by number;
- * if it uses other names, only the first GPU counts, because the mapping is unknown.
+ * if it contains names, only the first GPU counts, because the mapping of names is unknown.
  */
 export function usableGpus (
   gpus: readonly Gpu[], { CUDA_VISIBLE_DEVICES: named }: Readonly<Record<string, string | undefined>>

@@ -7,14 +7,14 @@ import type { ChildProcess } from 'node:child_process'
 import { noInspector } from '../../../kernel/index.js'
 import type { Clock } from '../../../kernel/index.js'
 
-/** Access to the machine's readings. Tests pass their own. */
+/** Access to the machine's readings, which tests replace. */
 export interface MachineIo {
   platform: string
-  /** Text of a file, '' if it cannot be read. */
+  /** Text of a file; '' if the file cannot be read. */
   read (path: string): Promise<string>
-  /** Names in a folder; empty if it cannot be read. */
+  /** Names in a folder; empty if the folder cannot be read. */
   list (folder: string): Promise<string[]>
-  /** Calls a function of the package systeminformation, for systems other than Linux. */
+  /** Calls a function of the systeminformation package, for systems other than Linux. */
   ask (call: string, ...args: unknown[]): Promise<unknown>
   nvidiaSmi (args: readonly string[]): Promise<string>
   space (folder: string): Promise<{ total: number, available: number }>
@@ -23,11 +23,11 @@ export interface MachineIo {
 }
 
 const TIMEOUT_MS = 15_000
-/** Lifetime of the list of addresses, ms: each reading opens a socket. */
+/** Milliseconds for which the address list is cached, because each reading opens a socket. */
 const ADDRESSES_MS = 10_000
 /** Kernel files that are cheap to read; memory.stat of a large control group is not. */
 const AT_HAND = /^\/(proc|sys\/fs\/cgroup)\/(?!.*memory\.stat$)/
-/** System tool folders; programs from the user's PATH are not run. */
+/** Folders with system tools, so that programs from the user's PATH are not run. */
 const TOOLS = {
   PATH: '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/run/current-system/sw/bin', LANG: 'C'
 }
@@ -36,7 +36,7 @@ const readNow = (path: string): string => {
   try { return readFileSync(path, 'utf8') } catch { return '' }
 }
 
-/** Times of all processors together: os.cpus() also reads each clock rate, which wakes the processors. */
+/** CPU times summed over all processors: os.cpus() also reads each clock rate, which wakes the processors. */
 function processorTimes (): os.CpuInfo {
   const [, user = 0, nice = 0, sys = 0, idle = 0, , irq = 0] =
     readNow('/proc/stat').split('\n', 1)[0]!.split(/\s+/).map(Number)
@@ -44,8 +44,8 @@ function processorTimes (): os.CpuInfo {
 }
 
 /**
- * The machine of this process. Files are read off the event loop, except those AT_HAND, which cost less than
- * a thread. Programs run asynchronously.
+ * Reads the machine of this process. Files are read off the event loop, except AT_HAND files, which cost less
+ * than a thread. Programs run asynchronously.
  */
 export function thisMachine (clock: Clock): MachineIo {
   let addresses: ReturnType<MachineIo['addresses']> = {}
@@ -73,7 +73,7 @@ export function thisMachine (clock: Clock): MachineIo {
   }
 }
 
-/** Answers `{ call, args }` with `{ value }` or `{ error }`; ends with the channel to its parent. */
+/** Child process: answers `{ call, args }` with `{ value }` or `{ error }`; ends with the parent channel. */
 const CHILD = `
 const si = (await import(process.argv[1])).default
 process.on('message', async ({ call, args }) => {
@@ -87,9 +87,9 @@ process.on('message', async ({ call, args }) => {
 interface Answer { value?: unknown, error?: string }
 
 /**
- * Calls functions of systeminformation, one at a time. The package runs system tools synchronously, and a
- * faulty driver can hang them, so it runs in a child process: the first call starts it, and an answer that
- * takes more than 15 s kills it.
+ * Calls functions of systeminformation, one at a time. That package runs system tools synchronously, and a
+ * faulty driver can hang them, so it runs in a child process, which the first call starts and an answer that
+ * takes more than 15 s kills.
  */
 export function systemInformation (
   clock: Clock, module = import.meta.resolve('systeminformation')

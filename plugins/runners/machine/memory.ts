@@ -15,8 +15,8 @@ const RUNNER_MEMORY_FLOOR_BYTES = 1024 * MIB
 const MEMORY_CAP_FACTOR = 1.1
 
 /**
- * Resident bytes above which a runner is killed: placement's sum, plus the cache once more, because a step
- * may rebuild it; plus 10 %, at least 1 GiB. `configuredMb` (MiB) replaces it.
+ * Resident bytes above which a runner is killed: the planned memory, plus the cache a second time, because a
+ * step may rebuild it, plus 10 %, at least 1 GiB. `configuredMb` (MiB) replaces this sum.
  */
 export function memoryLimitBytes (
   card: ModelCard, traits: MemoryTraits, place: DeviceTarget = {}, configuredMb?: number
@@ -41,13 +41,13 @@ export function shortage (
 export interface FitParts {
   machine: Pick<Machine, 'freeRam' | 'freeVram'>
   shard (assignment: Assignment): ShardBody | null
-  /** Memory of an engine besides the weights, by the planner's formula. */
+  /** Memory that an engine needs besides the weights, by the planner's formula. */
   traits (engine: string): MemoryTraits
 }
 
 /**
- * Checks free memory just before a model loads, because other programs may have taken some since it was
- * planned. Only the weights and the fixed part of the planner's sum must be free, so that a planned or forced
+ * Checks free memory just before a model loads, because other programs may have taken memory since planning.
+ * Only the weights and the fixed part of the planner's sum must be free, so that a planned or forced
  * placement fits. Memory that cannot be read counts as sufficient. Throws LaunchError `insufficient_memory`.
  */
 export function createFit (
@@ -68,8 +68,8 @@ export function createFit (
 }
 
 /**
- * Adds to nodeSystem of /state the memory of this node's runners. `vramCounted`: the last reading of GPU
- * memory in use includes the runner.
+ * Adds the memory of this node's runners to nodeSystem in /state. `vramCounted` is true if the last reading
+ * of used GPU memory includes the runner.
  */
 export function memoryView (
   nodeId: string, fleet: Pick<RunnerSet, 'reports' | 'get'>, lastGpus: Machine['lastGpus']

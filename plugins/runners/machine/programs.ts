@@ -8,20 +8,20 @@ import type { RuntimeFiles } from './runtimes.js'
 
 /** A build below `<home>/engines`, as described by its `build.json`. */
 export interface Build {
-  /** Name of its folder, e.g. `b11146-cpu`. */
+  /** Name of the build's folder, e.g. `b11146-cpu`. */
   name: string
   folder: string
   tag: string
   backend: string
-  /** Time at which it was added or last selected; the latest one is used. */
+  /** Time at which the build was added or last selected; the build with the latest time is used. */
   usedSince: string
-  /** Digests of its archives, each with `sha256:` in front. */
+  /** Digests of the build's archives, each prefixed with `sha256:`. */
   digests: string[]
-  /** Its devices besides the CPU, as it listed them when it was added. */
+  /** Devices besides the CPU, as the build listed them when it was added. */
   devices: string[]
 }
 
-/** The description in a build's folder; a folder without it is no build. */
+/** File that describes a build; a folder without this file is no build. */
 export const BUILD_FILE = 'build.json'
 const FORMAT = 1
 
@@ -63,7 +63,7 @@ export type Program = { from: 'path', path: string } | { from: 'build', path: st
 
 export interface Library { from: 'library', library: LibraryDecl }
 
-/** The library if its package is installed; else why it cannot be used. */
+/** The library if its package is installed, otherwise the reason why it cannot be used. */
 export function findLibrary (
   { platform, arch, hasPackage }: Pick<RuntimeFiles, 'platform' | 'arch' | 'hasPackage'>, library: LibraryDecl
 ): Library | string {
@@ -89,7 +89,7 @@ export function whyLibraryCannot (
 
 interface Place { home: string, env: Readonly<Record<string, string | undefined>> }
 
-/** The program in PATH, else in the build in use; null for none. */
+/** The program in PATH, otherwise the one of the build in use; null if there is neither. */
 export function findProgram ({ home, env }: Place, { name, builds }: ProgramDecl): Program | null {
   const found = (env['PATH'] ?? '').split(delimiter).filter((folder) => isAbsolute(folder))
     .map((folder) => join(folder, name)).find(runnable)
@@ -98,7 +98,7 @@ export function findProgram ({ home, env }: Place, { name, builds }: ProgramDecl
   return build === undefined ? null : { from: 'build', path: join(build.folder, name), build }
 }
 
-/** Longer than a large GPU library takes to load from a slow disk. */
+/** Limit in ms on the run of a program: longer than a large GPU library takes to load from a slow disk. */
 const OUTPUT_MS = 60_000
 const OUTPUT_ENV = ['PATH', 'HOME', 'LD_LIBRARY_PATH', 'CUDA_VISIBLE_DEVICES']
 
@@ -120,11 +120,11 @@ export function readDevices (text: string): string[] | null {
     : [...list.matchAll(/^ {2}([A-Za-z]+\d*: .{1,200})$/gm)].map(([, device]) => device!).slice(0, 64)
 }
 
-/** Whether one of the devices belongs to a backend; names are CUDA0, ROCm0, Vulkan1, MTL0 for Metal. */
+/** True if one of the devices belongs to a backend; names are CUDA0, ROCm0, Vulkan1, MTL0 for Metal. */
 export const listsBackend = (devices: readonly string[], backend: string): boolean =>
   devices.some((device) => device.toLowerCase().replace(/^mtl/, 'metal').startsWith(backend))
 
-/** Whether the file exists and this user may run it. */
+/** True if the file exists and this user may run it. */
 export function runnable (path: string): boolean {
   try {
     accessSync(path, constants.X_OK)

@@ -4,8 +4,8 @@ import type { MachineIo } from './io.js'
 type ReadText = MachineIo['read']
 
 /**
- * A control group's memory in bytes; `max` null means no limit. `reclaimable`: kernel caches and page cache,
- * including active_file.
+ * Memory of a control group in bytes; `max` is null without a limit. `reclaimable` is kernel caches and page
+ * cache, including active_file.
  */
 export interface CgroupMemory { max: number | null, current: number, reclaimable: number }
 
@@ -19,7 +19,7 @@ export function parseMeminfo (content: string): Record<string, number> {
 }
 
 /**
- * Total and available memory inside a container: MemAvailable, capped by the cgroup's limit minus its use
+ * Total and available memory inside a container: MemAvailable, capped by the cgroup's limit minus its memory
  * that the kernel cannot reclaim. Pure.
  */
 export function limitByCgroup (
@@ -33,8 +33,8 @@ export function limitByCgroup (
 export interface CgroupFolders { version: 1 | 2, folders: string[] }
 
 /**
- * The folders of a process's group and all groups around it, innermost first. The mount's root is always
- * included: inside a container it is the container's group, whatever the path says. `content` is
+ * Folders of a process's control group and all groups around it, innermost first. The mount's root is always
+ * included, because inside a container it is the container's group, whatever the path is. `content` is
  * /proc/self/cgroup (cgroups(7)). Pure.
  */
 export function cgroupFolders (content: string): CgroupFolders[] {
@@ -51,10 +51,10 @@ export function cgroupFolders (content: string): CgroupFolders[] {
   })
 }
 
-/** Version 1 reports no limit as a number near 2^63; no real limit exceeds 2^60. */
+/** Limits from this size on count as no limit: cgroup version 1 reports a number near 2^63 for no limit. */
 const NO_LIMIT_BYTES = 2 ** 60
 
-/** Parses a group's files: limit, usage and memory.stat. A missing or unlimited limit is null. Pure. */
+/** Parses a control group's limit, usage and memory.stat files. A missing or infinite limit is null. Pure. */
 export function parseCgroup (
   version: 1 | 2, files: { limit: string, usage: string, stat: string }
 ): CgroupMemory {
@@ -86,7 +86,7 @@ export async function readMemory ({ platform, read, ask }: MachineIo): Promise<M
   return platform === 'linux' ? await readLinuxMemory(read) : memoryOf(await ask('mem'))
 }
 
-/** Memory of a Linux machine, capped by every group that contains this process. */
+/** Memory of a Linux machine, capped by every control group that contains this process. */
 export async function readLinuxMemory (read: ReadText): Promise<MemoryReading> {
   const info = parseMeminfo(await read('/proc/meminfo'))
   const layouts = cgroupFolders(await read('/proc/self/cgroup'))
@@ -106,7 +106,7 @@ function arcBytes (stats: string): number {
   return Math.max(0, size - least)
 }
 
-/** Memory from systeminformation's `mem()`, for systems without /proc. Throws on other shapes. */
+/** Memory from systeminformation's `mem()`, for systems without /proc. Throws if fields are missing. */
 export function memoryOf (answer: unknown): MemoryReading {
   const { total, available, swaptotal = 0, swapfree = 0 } = (answer ?? {}) as Record<string, number>
   const reading = { total, available, swapTotal: swaptotal, swapFree: swapfree }

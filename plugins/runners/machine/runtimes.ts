@@ -3,29 +3,29 @@ import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
 
 export interface Runtimes {
-  /** The CUDA provider is installed with the ONNX runtime. */
+  /** True if the CUDA provider is installed with the ONNX runtime. */
   cuda: boolean
-  /** The ONNX runtime of this platform has WebGPU and the loader it needs. */
+  /** True if the ONNX runtime of this platform has WebGPU and its loader is installed. */
   webgpu: boolean
-  /** An NVIDIA device file exists and is not hidden from CUDA. */
+  /** True if an NVIDIA device file exists and is not hidden from CUDA. */
   nvidiaDevice: boolean
 }
 
-/** The files that detection reads. Tests pass their own. */
+/** Access to the files that detection reads, which tests replace. */
 export interface RuntimeFiles {
   platform: string
   arch: string
   env: Readonly<Record<string, string | undefined>>
-  /** Names in a folder; empty if it does not exist. */
+  /** Names in a folder; empty if the folder does not exist. */
   list (folder: string): Promise<string[]>
-  /** Whether a shared library exists. An install puts short notes in place of the CUDA ones. */
+  /** True if a shared library exists. An install without CUDA puts short notes in place of its libraries. */
   hasLibrary (file: string): Promise<boolean>
   /** Folder of the ONNX runtime's native libraries; null if the package is not installed. */
   runtimeFolder (): string | null
   hasPackage (name: string): boolean
 }
 
-/** Longer than the notes of kernel/build/without-cuda.mjs, shorter than any library. */
+/** Size limit in bytes of a note from kernel/build/without-cuda.mjs; every library is larger. */
 const NOTE_BYTES = 4096
 const LIBRARY_FOLDERS = [
   '/usr/lib',
@@ -35,7 +35,7 @@ const LIBRARY_FOLDERS = [
   '/usr/lib/aarch64-linux-gnu'
 ]
 
-/** Finds the libraries of GPU backends, quickly enough to wait for before the first runner starts. */
+/** Finds the libraries of GPU backends, fast enough for the first runner to wait. */
 export async function findRuntimes (files: RuntimeFiles): Promise<Runtimes> {
   const folder = files.runtimeFolder()
   const cuda = folder !== null && await files.hasLibrary(join(folder, 'libonnxruntime_providers_cuda.so'))
@@ -77,7 +77,7 @@ function hasPackage (name: string): boolean {
   }
 }
 
-/** Resolves the package without loading its native library into the node. */
+/** Resolves the package path without loading the native library into the node process. */
 function runtimeFolder (): string | null {
   try {
     const manifest = createRequire(import.meta.url).resolve('onnxruntime-node/package.json')

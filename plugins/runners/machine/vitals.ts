@@ -11,20 +11,20 @@ import { readMemory } from './ram.js'
 type Environment = Readonly<Record<string, string | undefined>>
 
 export interface MachineOptions {
-  /** Reports the free space of this folder's volume. */
+  /** Folder whose volume's free space is reported. */
   home: string
   clock: Clock
   log: Logger
   io?: MachineIo
-  /** Environment of this process, which its programs inherit in part. */
+  /** Environment of this process, which its child processes inherit in part. */
   env?: Environment
 }
 
-/** Readings of this machine; each call reads anew except `lastGpus`. */
+/** Readings of this machine; each call takes a new one, except `lastGpus`. */
 export interface Machine {
-  /** Free bytes, capped by this process's control groups; null if unknown. */
+  /** Free RAM in bytes, capped by this process's control groups; null if unknown. */
   freeRam (): Promise<number | null>
-  /** Free bytes of each GPU; empty if the reading takes over 5 s. Also updates the state. */
+  /** Free bytes of each GPU; empty if the reading takes over 5 s. The new reading is also shown in /state. */
   freeVram (): Promise<readonly (number | null)[]>
   /** Never throws; takes up to 15 s if a driver is faulty. */
   gpus (): Promise<GpuReport>
@@ -33,13 +33,13 @@ export interface Machine {
 
 export interface MachineReader extends Machine, VitalsSource {}
 
-/** Lifetime of a reading, ms. */
+/** Milliseconds for which a reading is reused. */
 const FRESH_MS = 1000
-/** A slower part is null this time, ms; it is not read again before it completes. */
+/** Limit in ms on each part of a reading: a slower part is null and not read again until it completes. */
 const PART_MS = 1000
-/** The same for GPUs when a caller waits for them: a program wakes their driver. */
+/** Limit in ms on a GPU reading for which a caller waits: the query may first have to wake the driver. */
 const GPU_PART_MS = 5000
-/** Interval of GPU and sensor readings, ms; it doubles while they fail. */
+/** Milliseconds between GPU and sensor readings; the interval doubles while readings fail. */
 const LOAD_MS = 30_000
 const LOAD_DOUBLINGS = 7
 
@@ -89,7 +89,7 @@ export function createMachine (
   return {
     vitals () {
       if (last !== undefined && clock.mono() - last.at < FRESH_MS) {
-        // A reading takes several turns of the event loop; under load requests would queue behind it.
+        // A reading takes several event-loop turns, so under load requests would queue behind it.
         return known === undefined ? last.value : Promise.resolve(known)
       }
       last = { at: clock.mono(), value: read().then((value) => known = value) }
@@ -105,7 +105,7 @@ export function createMachine (
   }
 }
 
-/** Only Linux reports the load of GPUs; elsewhere they are listed once. */
+/** Lists the GPUs once on systems other than Linux, which do not report the load of GPUs. */
 function listGpus (io: MachineIo): () => Promise<GpuReport> {
   let listed: GpuReport | undefined
   return async () => {
@@ -124,7 +124,7 @@ function reporter (log: Logger): (part: string, error: unknown) => void {
   }
 }
 
-/** The reading, or null if it fails or takes over `ms`. A hung one is not started again. */
+/** The reading, or null if it fails or takes over `ms`. A reading that hangs is not started again. */
 function bounded<T> (
   clock: Clock, read: () => T | Promise<T>, failed: (error: unknown) => void, ms = PART_MS
 ): () => Promise<T | null> {
@@ -170,7 +170,7 @@ interface LoadParts extends Required<Pick<MachineOptions, 'io' | 'clock' | 'env'
   report: (part: string, error: unknown) => void
 }
 
-/** Readings of GPUs and sensors: a new one, and the last one. */
+/** Reads GPUs and sensors: offers a new reading and the last one. */
 function loadReader ({ io, clock, env, gpus, report }: LoadParts) {
   let known = summarize([], null, env)
   let last: GpuReading = { atMs: -Infinity, gpus: [], vramByPid: new Map() }
@@ -184,7 +184,7 @@ function loadReader ({ io, clock, env, gpus, report }: LoadParts) {
     if (problems.length > 0) report('gpu', new Error(problems.join('; ')))
     failures = problems.length > 0 ? failures + 1 : 0
     const celsius = await heat
-    // The reading that started later wins, whichever ends first.
+    // The reading that started later wins, whichever of the two ends first.
     if (startedAt < last.atMs) return found
     known = summarize(found.gpus, celsius, env)
     last = { atMs: startedAt, gpus: known.accelerators, vramByPid }

@@ -1,4 +1,4 @@
-/** Shared by engines on onnxruntime, inside a runner: reading, cutting and writing graphs, and sessions. */
+/** Shared by onnxruntime engines inside a runner: reading, cutting and writing graphs, opening sessions. */
 export { closureOf, extractModel, indexGraph } from './graph.js'
 export type { GraphIndex } from './graph.js'
 export {

@@ -15,7 +15,7 @@ const TYPES: Readonly<Record<number, string>> = {
   1: 'fp32', 2: 'q8', 3: 'q8', 10: 'fp16', 11: 'fp64', 16: 'bf16', 21: 'q4', 22: 'q4'
 }
 
-/** The header of an ONNX file. @throws CardError if it is broken, or its weights are outside its folder */
+/** The header of an ONNX file. @throws CardError if it is broken, or weights are outside the folder */
 export async function readOnnxHeader (
   path: string, pathProblem: Folder['pathProblem']
 ): Promise<OnnxHeader> {
@@ -54,8 +54,8 @@ export function weightsOf (path: string, header: OnnxHeader): Map<string, string
 const stemOf = (path: string): string => path.slice(path.lastIndexOf('/') + 1, -'.onnx'.length)
 
 /**
- * Quantization of the weights: by the suffix of the name, else by the operators, else by the type of most
- * bytes.
+ * Quantization of the weights: by the suffix of the file name, otherwise by the operators, otherwise by the
+ * element type of most bytes.
  */
 export function suffixOf (header: OnnxHeader, path: string): string | null {
   for (const [pattern, meaning] of SUFFIXES) {
@@ -68,8 +68,8 @@ export function suffixOf (header: OnnxHeader, path: string): string | null {
 }
 
 /**
- * The graph to use if a model has several: the plain one up to 4 GiB, else q4, else the smallest; sizes
- * include external weights. Undefined for none.
+ * The graph to use if a model has several: the unquantized one up to 4 GiB, otherwise q4, otherwise the
+ * smallest; sizes include external weights. Undefined if there is no graph.
  */
 export function chooseGraph (folder: Folder, paths: readonly string[]): string | undefined {
   const bytes = (path: string): number => folder.files
@@ -80,6 +80,6 @@ export function chooseGraph (folder: Folder, paths: readonly string[]): string |
   return plain ?? q4 ?? [...paths].sort((a, b) => bytes(a) - bytes(b))[0]
 }
 
-/** Whether a graph takes the keys and values of earlier tokens, like a decoder. */
+/** True if a graph takes the keys and values of earlier tokens, like a decoder. */
 export const hasCache = ({ inputs }: OnnxHeader): boolean =>
   inputs.some(({ name }) => /^past(_key_values\.\d+(\.decoder)?\.key|_key_\d+|_\d+)$/.test(name))

@@ -14,7 +14,7 @@ export interface GraphIndex {
   inputs: Map<string, Uint8Array>
   outputs: Map<string, Uint8Array>
   values: Map<string, Uint8Array>
-  /** True if some weights are in another file: such a model is loaded by path and never cut. */
+  /** True if some weights are in another file; such a model is loaded by path and never cut. */
   external: boolean
 }
 
@@ -39,7 +39,7 @@ export function indexGraph (model: OnnxModel): GraphIndex {
   }
 }
 
-// Bodies of If, Loop and Scan may use tensors of the graph around them; those count as inputs of the node.
+// Bodies of these operators may use tensors of the outer graph, which count as inputs of the node.
 const WITH_BODY = new Set(['If', 'Loop', 'Scan', 'SequenceMap'])
 
 function bodyReferences (node: OnnxNode): string[] {
@@ -62,7 +62,7 @@ function referencesOf (node: OnnxNode): string[] {
 
 /**
  * Everything that `outputs` depend on, up to the tensors in `stops`. `inputs` are the graph inputs and stop
- * tensors reached.
+ * tensors that were reached.
  */
 export function closureOf (index: GraphIndex, outputs: string[], stops: Set<string>): Closure {
   const closure: Closure = { nodes: new Set(), initializers: new Set(), inputs: new Set() }

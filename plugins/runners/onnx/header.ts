@@ -1,31 +1,31 @@
 /** Headers of ONNX files, read without their weights. Field numbers are from onnx.proto (ONNX 1.16). */
 import { ProtoWalker, type Field, type FileReader } from './walker.js'
 
-/** Most inputs, outputs, operators and external files. */
+/** Limit on inputs, outputs, operators and external files, each; a file with more is rejected. */
 const ENTRIES = 4096
-/** Longest value of an external-data entry, and longest name of a dimension, bytes. */
+/** Limit in bytes on the value of an external-data entry and on the name of a dimension. */
 const PLACE_BYTES = 65_536
 const DIM_BYTES = 256
-/** Files below this IR version list their weights among their inputs. */
+/** Files below this IR version list their weights among the graph inputs. */
 const LISTED_IR = 4
 const PLACE = new Set(['location', 'offset', 'length'])
 
-/** An input or output: element type (TensorProto.DataType) and dimensions, names for free ones. */
+/** An input or output: element type (TensorProto.DataType) and dimensions, with names for free dimensions. */
 export interface HeaderPort { name: string, elemType: number, dims: (number | string | null)[] }
 
 export interface OnnxHeader {
   inputs: HeaderPort[]
   outputs: HeaderPort[]
-  /** Relative to the file's folder; never outside it. */
+  /** Paths relative to the file's folder; never outside it. */
   externalFiles: string[]
   externalBytes: Map<string, number>
-  /** Version by domain; the default domain is ''. */
+  /** Operator set version by domain; the default domain is ''. */
   opsets: Map<string, number>
-  /** Tensor bytes by element type, in the file and in external ones. */
+  /** Tensor bytes by element type, in the file and in external files. */
   bytesByType: Map<number, number>
-  /** Operators at any depth, with their domain unless it is the default. */
+  /** Operators at any depth, prefixed with their domain unless it is the default. */
   opTypes: Set<string>
-  /** Operators that the file defines itself, in the same form. */
+  /** Operators that the file itself defines, in the same form as `opTypes`. */
   functions: Set<string>
   /** Version of the file format (IR); 0 if missing. */
   irVersion: number
@@ -33,17 +33,17 @@ export interface OnnxHeader {
   weightBits: number | null
 }
 
-/** Bytes per value by TensorProto.DataType; others count as one. */
+/** Bytes per value by TensorProto.DataType; unlisted types count as one byte. */
 const VALUE_BYTES: Record<number, number> = {
   1: 4, 4: 2, 5: 2, 6: 4, 7: 8, 10: 2, 11: 8, 12: 4, 13: 8, 14: 8, 15: 16, 16: 2
 }
 
-/** Reports why the path of an external file is invalid; null if it is valid. */
+/** Returns why the path of an external file is invalid; null if it is valid. */
 type PathCheck = (path: string) => string | null
 
 /**
- * Reads an ONNX file by its structure and skips raw weights, so that gigabytes cost a few reads.
- * @throws the reader's error if the file is broken or names external weights under a refused path
+ * Reads an ONNX file by its structure and skips raw weights, so that a file of gigabytes costs a few reads.
+ * @throws the reader's error if the file is broken or `pathProblem` rejects the path of external weights
  */
 export async function readHeader (r: FileReader, pathProblem: PathCheck): Promise<OnnxHeader> {
   const scan = new OnnxScan(new ProtoWalker(r), pathProblem)
@@ -58,7 +58,7 @@ class OnnxScan {
   }
 
   readonly #walk: ProtoWalker
-  /** Weights that a file lists among its inputs. */
+  /** Names of weights that the file lists among its inputs. */
   readonly #weights = new Set<string>()
   readonly #pathProblem: PathCheck
 
@@ -168,7 +168,7 @@ class OnnxScan {
     if (this.#weights.size > ENTRIES) this.#walk.r.fail(`it has more than ${ENTRIES} weights`)
   }
 
-  /** Sizes are single values or packed. */
+  /** Multiplies a tensor's dimensions, which are encoded as single values or packed. */
   async #product (field: Field): Promise<number> {
     if (field.wire === 0) return field.value
     if (field.length > 1024) this.#walk.r.fail('a tensor has too many dimensions')
@@ -231,7 +231,7 @@ class OnnxScan {
     if (into.length > ENTRIES) this.#walk.r.fail(`it has more than ${ENTRIES} inputs or outputs`)
   }
 
-  /** TypeProto: only tensors have a size. */
+  /** Reads a TypeProto, of which only tensors have dimensions. */
   async #type (type: Field, into: HeaderPort): Promise<void> {
     await this.#walk.message(type, async (tensor) => {
       if (tensor.number !== 1) return

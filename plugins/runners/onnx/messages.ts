@@ -1,6 +1,6 @@
 /**
  * ONNX files as protobuf messages, with the fields needed to change a graph; field numbers are from
- * onnx.proto (ONNX 1.16). Weights, attributes and ports stay encoded: they lose no data, and a file of
+ * onnx.proto (ONNX 1.16). Weights, attributes and ports stay encoded, so that no data is lost and a file of
  * hundreds of megabytes is read without copying its weights. Unknown fields survive if the decoded object
  * itself is changed, not a copy.
  */
@@ -122,7 +122,7 @@ const root = protobuf.Root.fromJSON({
   }
 })
 
-/** Element types of tensors by onnxruntime's names, with ONNX's numbers. */
+/** Element types of tensors: onnxruntime's names and ONNX's numbers. */
 export const ELEMENT = { float32: 1, int32: 6, int64: 7, float16: 10 } as const
 export const ATTRIBUTE = {
   float: 1, int: 2, string: 3, tensor: 4, graph: 5, floats: 6, ints: 7, graphs: 10
@@ -136,8 +136,8 @@ function decode<T> (name: string, bytes: Uint8Array): T {
 }
 
 /**
- * Decodes an ONNX file. The result refers to `bytes`: do not change them.
- * @throws RangeError if they are no ONNX file
+ * Decodes an ONNX file. The result refers to `bytes`, which must not change afterwards.
+ * @throws RangeError if the bytes are no ONNX file
  */
 export function decodeModel (bytes: Uint8Array): OnnxModel {
   try {

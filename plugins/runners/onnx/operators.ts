@@ -1,13 +1,13 @@
 /**
- * Limits of onnxruntime 1.30: file versions and its own operators. A test checks them against the installed
- * runtime. Standard operators are not listed, because the version of their set implies them.
+ * What onnxruntime 1.30 supports: file versions and its own operators. A test compares the lists with the
+ * installed runtime. Standard operators are not listed, because the version of their set implies them.
  */
 import type { OnnxHeader } from './header.js'
 
-/** Newest version of the file format (IR), and of the standard's operators. */
+/** Newest supported version of the file format (IR) and of the standard operator set. */
 export const NEWEST = { ir: 13, opset: 26 } as const
 
-/** Names in the domain com.microsoft, without those that are known to run on devices only. */
+/** Operators in the domain com.microsoft, except those known to run on devices only. */
 export const CONTRIB: ReadonlySet<string> = new Set(`
   Attention AttnLSTM BeamSearch BiasDropout BiasGelu BiasSoftmax BifurcationDetector CDist
   CausalConvWithState ComplexMul ComplexMulConj ConvTransposeWithDynamicPads CropAndResize
@@ -26,7 +26,7 @@ export const CONTRIB: ReadonlySet<string> = new Set(`
   UnfoldTensor Unique VarlenCausalConvWithState WhisperBeamSearch WordConvEmbedding
 `.trim().split(/\s+/))
 
-/** Domains that onnxruntime supports completely. */
+/** Domains whose operators onnxruntime supports completely. */
 const STANDARD = new Set(['', 'ai.onnx', 'ai.onnx.ml'])
 const LISTED = 8
 

@@ -3,7 +3,7 @@ import { EngineError, type ModelSpec } from '../../../kernel/api/engine.js'
 
 const PROVIDERS: Record<string, string[]> = { cpu: ['cpu'], cuda: ['cuda', 'cpu'], webgpu: ['webgpu', 'cpu'] }
 
-/** Time that a thread spins before it sleeps, microseconds. */
+/** Microseconds that a thread spins before it sleeps. */
 const SPIN_US = '50'
 
 export interface SessionNames { engine: string, label: string }
@@ -27,11 +27,11 @@ export async function openSession (
     intraOpNumThreads: threads,
     interOpNumThreads: 1,
     graphOptimizationLevel: 'all',
-    // Each sentence and step has a different shape: planning memory per shape costs more than it saves.
+    // Each sentence and step has a different shape, so planning memory per shape costs more than it saves.
     enableMemPattern: false,
     logSeverityLevel: 3,
-    // A step has hundreds of short parts, and waking a thread for each takes longer than the part. Threads
-    // that wait longer must sleep, because the node and other runners share the cores.
+    // A step has hundreds of short parts, and waking a thread for each takes longer than the part itself.
+    // Threads that wait longer must sleep, because the node and other runners share the cores.
     extra: {
       session: {
         force_spinning_stop: '1',

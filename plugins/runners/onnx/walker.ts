@@ -2,14 +2,14 @@
 
 const HEAD_BYTES = 20
 const DEPTH = 96
-/** Bounds the time for a file of tiny fields. */
+/** Limit on the fields read from a file, which bounds the time for a file of tiny fields. */
 const FIELDS = 8_000_000
 
-/** A file read through a small window. Broken content, or reading outside the window, throws. */
+/** A file read through a small window. Throws for broken content and for reads outside the window. */
 export interface FileReader {
   readonly size: number
   readonly position: number
-  /** Waits until `u8` can read this many bytes; undefined if it can at once. */
+  /** Waits until `u8` can read this many bytes; undefined if it already can. */
   ready: (bytes: number) => Promise<void> | undefined
   seek: (position: number) => void
   u8: () => number
@@ -20,11 +20,11 @@ export interface FileReader {
 
 export interface Field {
   number: number
-  /** 0 varint, 1 64-bit, 2 length-delimited, 5 32-bit. */
+  /** Wire type: 0 varint, 1 64-bit, 2 length-delimited, 5 32-bit. */
   wire: number
   /** Unsigned value of a varint; not exact above 2^53. */
   value: number
-  /** Bytes of content, which starts at the reader's position. */
+  /** Length of the content in bytes; the content starts at the reader's position. */
   length: number
 }
 
@@ -37,8 +37,8 @@ export class ProtoWalker {
   constructor (r: FileReader) { this.r = r }
 
   /**
-   * Calls `visit` for each field of the message of `length` bytes that starts here, with the reader at the
-   * field's content.
+   * Calls `visit` for each field of the message of `length` bytes at the reader's position, with the reader
+   * moved to the field's content.
    * @throws the reader's error for content outside the message
    */
   async each (length: number, visit: (field: Field) => Promise<void> | void): Promise<void> {

@@ -20,7 +20,7 @@ export class Activity {
     })
   }
 
-  /** EngineEnv.work. Throws RangeError if `units` is not a number above 0. */
+  /** Implements EngineEnv.work. Throws RangeError if `units` is not a number above 0. */
   async work<T> (label: string, units: number, call: () => T | Promise<T>): Promise<T> {
     if (!(units > 0 && Number.isFinite(units))) {
       throw new RangeError(`work units must be a number above 0, got ${units}`)
@@ -28,7 +28,7 @@ export class Activity {
     const handle = this.#announcer.begin(String(label).slice(0, LABEL_CHARS), units)
     Atomics.add(this.#state, SLOT.announced, 1)
     try {
-      // The call may block this thread while the announcement is still in the buffer.
+      // Flush first, because the call may block this thread while the announcement is still in the buffer.
       if (this.#link.behind) await this.#link.flushed()
       return await call()
     } finally {
@@ -38,11 +38,11 @@ export class Activity {
   }
 }
 
-/** An announcement is omitted if another one that covers it was sent this recently. */
+/** Milliseconds for which an announcement also covers later calls that it allows enough time. */
 const COALESCE_MS = 10
 /**
- * A call expected to be this short is covered by any announcement: the node calls work overdue after at least
- * 10 s, a hundred times as long.
+ * A call expected to take at most this many ms is covered by any announcement, because the node calls work
+ * overdue only after 10 s or more.
  */
 const SHORT_MS = 100
 
@@ -61,9 +61,9 @@ interface AnnouncerIo {
 
 /**
  * Announces each blocking call and its size to the node before it starts. Short calls in a row are coalesced:
- * the end of a call is delayed for 10 ms, and a call that starts in that time reuses the announcement, if it
- * allows enough time. So the node always has an open announcement while a call blocks this thread, and gets a
- * few hundred frames a second at most.
+ * the end of a call is reported 10 ms late, and a call that starts meanwhile reuses the announcement if that
+ * allows enough time. So the node always has an open announcement while a call blocks this thread, and gets
+ * at most a few hundred frames a second.
  */
 export class Announcer {
   readonly #io: AnnouncerIo

@@ -6,8 +6,8 @@ type BreakerLimits = Pick<RunnerLimits,
   'breakerFailures' | 'breakerWindowMs' | 'readyClearMs'>
 
 /**
- * Failures so far: their times (monotonic ms) within the window, how many in a row, and how many of the last
- * ones happened before the runner was ready.
+ * Earlier failures: their times (monotonic ms) within the window, how many occurred in a row, and how many of
+ * the last ones occurred before the runner was ready.
  */
 export interface BreakerState {
   readonly recent: readonly number[]
@@ -17,24 +17,22 @@ export interface BreakerState {
 
 export const CLOSED: BreakerState = { recent: [], attempts: 0, unready: 0 }
 
-/**
- * Most failures in a row before it is ready. A slow loader that always dies never fails three times a minute.
- */
+/** Limit on failures in a row before the runner is ready: a slow loader never fails three times a minute. */
 const UNREADY_MAX = 5
 
 export interface Failure {
   readonly nowMs: number
-  /** Time in ready state, ms; 0 if never. */
+  /** Milliseconds for which the runner was ready; 0 if it never was. */
   readonly readyMs: number
-  /** A hang that a restart does not fix (warmup overrun): no second attempt. */
+  /** True for a hang that a restart does not fix (warmup overrun), so that there is no second attempt. */
   readonly wedged: boolean
 }
 
 export type Verdict = { readonly giveUp: true } | { readonly giveUp: false, readonly delayMs: number }
 
 /**
- * Decides after a failure whether to restart or give up. The first failure after being ready restarts at
- * once, later ones after a delay. It gives up on a hang, after `breakerFailures` failures within
+ * Decides after a failure whether to restart or give up. The first failure after being ready restarts
+ * immediately, later ones after a delay. Gives up on a hang, after `breakerFailures` failures within
  * `breakerWindowMs`, and after five starts in a row that never became ready; `readyClearMs` of being ready
  * clear the history. `random` is uniform in [0, 1).
  */
@@ -52,7 +50,7 @@ export function afterFailure (
   return { state, verdict: { giveUp: false, delayMs } }
 }
 
-/** The pause before a restart after `attempts` failures in a row: doubled, capped, plus jitter. */
+/** Milliseconds before a restart after `attempts` failures in a row: doubled, capped, plus jitter. */
 export function restartDelayMs (attempts: number, limits: BreakerLimits, random: () => number): number {
   const { backoffFirstMs: minMs, backoffMaxMs: maxMs, backoffJitter } = limits
   return backoffMs(attempts, { minMs, maxMs }, 1) * (1 + backoffJitter * random())

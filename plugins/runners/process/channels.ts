@@ -10,8 +10,8 @@ import type { RunnerRecord } from './record.js'
 type Outcome = { readonly error: RunnerError | null }
 
 /**
- * One task from the node's side: unread chunks, credit and terminal. `settle` ends it for the reader,
- * `release` for the runner: a cancelled task ends for its reader at once but occupies its slot until the
+ * One task as the node sees it: unread chunks, credit and terminal. `settle` ends the task for the reader,
+ * `release` for the runner: a cancelled task ends for its reader immediately but occupies its slot until the
  * runner stops working on it.
  */
 export class TaskChannel {
@@ -37,14 +37,14 @@ export class TaskChannel {
   get waiting (): number { return this.#queue.length }
   get cancelledAt (): number | null { return this.#cancelledAt }
 
-  /** Since when the reader has waited for a second or later chunk; null if it does not. */
+  /** Time since when the reader has waited for a second or later chunk; null if it does not wait. */
   get idleSince (): number | null {
     return this.settled || !this.#window.open || this.#queue.length > 0 ? null : this.#lastChunkAt
   }
 
   /**
-   * Accepts a chunk. A duplicate is dropped, a gap fails the task, a chunk without credit is a ProtocolError.
-   * Returns the outcome for the flight recorder.
+   * Accepts a chunk. A duplicate is dropped, a gap fails the task, a chunk without credit throws
+   * ProtocolError. Returns the outcome for the flight recorder.
    */
   accept (index: number, chunk: EngineChunk, bytes: number, nowMs: number): 'kept' | 'dropped' | 'gap' {
     if (this.settled || index < this.#nextIndex) return 'dropped'
@@ -62,7 +62,7 @@ export class TaskChannel {
     return 'kept'
   }
 
-  /** Ends the task for its reader; null for a clean end. False if it has ended before. */
+  /** Ends the task for its reader; `error` is null for a clean end. False if the task had already ended. */
   settle (error: RunnerError | null): boolean {
     if (this.#outcome !== null) return false
     this.#outcome = { error }
@@ -70,14 +70,14 @@ export class TaskChannel {
     return true
   }
 
-  /** Asks the runner to stop working on it. The caller settles the reader. */
+  /** Asks the runner to stop working on the task. The caller must settle the reader. */
   cancel (nowMs: number): void {
     if (this.#cancelledAt !== null) return
     this.#cancelledAt = nowMs
     this.#send(TO_RUNNER.cancel, {})
   }
 
-  /** The next chunk, or null at a clean end. Throws the task's RunnerError after the chunks before it. */
+  /** The next chunk, or null at a clean end. Throws the task's RunnerError after all earlier chunks. */
   async next (nowMs: () => number): Promise<EngineChunk | null> {
     for (;;) {
       const first = this.#outcome?.error?.reason === 'cancelled' ? undefined : this.#queue.shift()
@@ -150,7 +150,7 @@ export class TaskChannels {
       this.#link.send(kind, number, header)
     })
     const hop = trace?.hop('runner', { nodeId: null, installId: null })
-    // Sent first: it throws if the payload is not JSON.
+    // Send before registering the task, because this throws if the payload is not JSON.
     this.#link.send(TO_RUNNER.task, number, { kind, payload, ...(hop === undefined ? {} : { trace: true }) })
     this.#entered.set(number, { channel, hop, released })
     this.#record.note(`task ${taskId} (${kind}) started`)

@@ -2,7 +2,7 @@ import { existsSync, readdirSync, realpathSync, statSync } from 'node:fs'
 import { delimiter, dirname, isAbsolute, join, sep } from 'node:path'
 import { packageRoot } from '../../../kernel/index.js'
 
-/** Rights that Landlock controls. Executing and listing stay allowed: secrets are in files. */
+/** Rights that Landlock restricts. Executing and listing stay allowed, because secrets are file contents. */
 const OF_FILES = 'read-file,write-file,truncate'
 const WATCHED = `${OF_FILES},make-reg,make-dir,make-sym,make-sock,make-fifo,remove-file,remove-dir`
 /** Root folders with the system's programs and settings but no user files. */
@@ -27,17 +27,17 @@ export function fileRules ({ read, write }: Files, work: string): string[] {
 }
 
 export interface SandboxNeeds {
-  /** The node's home, with its key, tokens and state. */
+  /** The node's home, which holds its key, tokens and state. */
   home: string
   scripts: readonly string[]
   model: readonly string[]
-  /** Options of the engine; a path among them, such as a program, is readable with its neighbours. */
+  /** Engine options; if an option is a path, such as a program, its neighbouring files are readable too. */
   options: Readonly<Record<string, unknown>>
   env: Readonly<Record<string, string | undefined>>
 }
 
 /**
- * Everything a runner may use: the system, svc and its packages, the model, the engine. A folder that
+ * All files that a runner may use: the system, svc and its packages, the model, the engine. A folder that
  * contains the home is replaced by its contents except the home. Within the home only the model, the engine
  * and the plugin's code are included.
  */
@@ -62,7 +62,7 @@ export function filesFor ({ home, scripts, model, options, env }: SandboxNeeds):
 
 const withLibraries = (folder: string): string[] => [folder, join(dirname(folder), 'lib')]
 
-/** The package of a script, or else its folder, and the packages that it can import. */
+/** The package of a script (or its folder if it has none), and the packages that the script can import. */
 function packagesOf (script: string): string[] {
   const found: string[] = []
   let own: string | undefined
@@ -71,7 +71,7 @@ function packagesOf (script: string): string[] {
     found.push(join(folder, 'node_modules'))
   }
   const folder = dirname(real(script))
-  // A home may be inside a checkout of svc.
+  // Only the built code of svc, because a home may be inside a checkout of svc.
   const code = own === packageRoot() ? ['dist', 'package.json'].map((name) => join(own!, name)) : []
   return [script, ...code.length > 0 ? [...code, folder] : [own ?? folder], ...found]
 }

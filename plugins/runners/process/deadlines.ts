@@ -5,20 +5,20 @@ import type { WorkMessage } from './protocol.js'
 
 export type Phase = 'connecting' | 'loading' | 'warmup' | 'serving'
 
-/** A runner at one moment. Times are monotonic ms. */
+/** State of a runner at one moment, for the deadline check. Times are monotonic ms. */
 export interface Watch {
   readonly phase: Phase
-  /** Start of the phase; while loading, time of the last progress. */
+  /** Start of the phase; while loading, the time of the last progress. */
   readonly since: number
   readonly modelBytes: number
   readonly overdueWork: Overdue | null
-  /** Since when the oldest cancelled task is still in the runner. */
+  /** Time at which the oldest cancelled task still in the runner was cancelled. */
   readonly cancelledSince: number | null
-  /** Since when the runner has no announced work; the current time while it has some. */
+  /** Time since when the runner has no announced work; the current time while it has some. */
   readonly quietSince: number
 }
 
-/** A passed deadline. `key` identifies the cause, so that two checks can agree on it. */
+/** A passed deadline. `key` identifies the cause, so that two checks in a row can be compared. */
 export interface PassedDeadline { readonly key: string, readonly message: string, readonly wedged: boolean }
 
 const seconds = (ms: number): string => `${Math.round(ms / 100) / 10} s`
@@ -66,7 +66,7 @@ function warmupMessage (limits: Pick<RunnerLimits, 'warmupMs'>): string {
 
 /**
  * True if a process that ended by SIGKILL during warmup was killed by its own watchdog. The node's clock
- * starts a little later than the runner's, so 90 % of the deadline counts.
+ * starts a little later than the runner's, so 90 % of the deadline is enough.
  */
 export function endedByWarmupWatchdog (
   watch: Pick<Watch, 'phase' | 'since'>, signal: string | null, limits: RunnerLimits, nowMs: number
@@ -83,20 +83,18 @@ export interface ExitFacts {
   readonly exit: { readonly code: number | null, readonly signal: string | null } | null
 }
 
-/**
- * How a runner process ended. `message` is null after an orderly stop, `readyMs` is how long it was ready.
- */
+/** How a runner process ended. `message` is null after an orderly stop, `readyMs` the time it was ready. */
 export interface ProcessEnd {
   message: string | null
   wedged: boolean
   full?: boolean
-  /** The engine could not load the model's files. */
+  /** Set if the engine could not load the model's files. */
   unloadable?: UnloadableCode | undefined
   exitCode: number | null
   readyMs: number
 }
 
-/** Describes the end of a runner process: requested, by the node's reason, or by its own exit. */
+/** Describes the end of a runner process: a requested stop, a kill by the node, or the process's own exit. */
 export function describeEnd (ending: ExitFacts, limits: RunnerLimits, nowMs: number): ProcessEnd {
   const { code, signal } = ending.exit ?? { code: null, signal: null }
   const ended = { exitCode: code, readyMs: ending.readyAt === null ? 0 : nowMs - ending.readyAt }
@@ -106,35 +104,35 @@ export function describeEnd (ending: ExitFacts, limits: RunnerLimits, nowMs: num
     return { ...ended, message: warmupMessage(limits), wedged: true }
   }
   const cause = signal === null ? `exited with code ${code}` : `was ended by ${signal}`
-  // SIGKILL comes from the system when memory runs out.
+  // SIGKILL does not count, because the kernel sends it when memory runs out.
   const unloadable = ending.phase === 'loading' && signal !== 'SIGKILL' ? 'load_failed' : undefined
   return { ...ended, message: `the runner process ${cause} while ${ending.phase}`, wedged: false, unloadable }
 }
 
 type WorkLimits = Pick<RunnerLimits, 'workMinMs' | 'workFactor'>
 
-/** Weight of the newest measurement in the running mean of the time per unit. */
+/** Weight of the newest measurement in the running mean of ms per unit. */
 const NEWEST_SHARE = 0.3
-/** Most open work: a runner above it never closes any. */
+/** Limit on open announcements; a runner that exceeds it never ends any and violates the protocol. */
 const MAX_OPEN = 1_024
-/** Most labels with their own measurement; an engine has a handful. */
+/** Limit on labels with their own measurement; an engine has only a handful. */
 const MAX_LABELS = 256
 
 interface Overdue { id: number, label: string, units: number, runningMs: number, allowedMs: number }
 
-/** Allowed time for announced work: max(min, factor x measured time per unit x units). */
+/** Milliseconds allowed for announced work: max(min, factor x measured time per unit x units). */
 export function allowedMs (units: number, msPerUnit: number, limits: WorkLimits): number {
   return Math.max(limits.workMinMs, limits.workFactor * msPerUnit * units)
 }
 
-/** Allowed time for loading without progress: max(min, bytes / rate). */
+/** Milliseconds allowed for loading without progress: max(min, bytes / rate). */
 export function loadingMs (
   bytes: number, limits: Pick<RunnerLimits, 'loadMinMs' | 'loadBytesPerSecond'>
 ): number {
   return Math.max(limits.loadMinMs, bytes / limits.loadBytesPerSecond * 1000)
 }
 
-/** Work that a runner has announced, and measured times per unit. Times are monotonic ms. */
+/** Work that a runner has announced, and the measured times per unit. Times are monotonic ms. */
 export class AnnouncedWork {
   readonly #limits: WorkLimits
   readonly #open = new Map<number, { label: string, units: number, since: number }>()
@@ -146,7 +144,7 @@ export class AnnouncedWork {
 
   get busy (): boolean { return this.#open.size > 0 }
 
-  /** Since when no work is announced; `nowMs` while some is open. */
+  /** Time since when no work is announced; `nowMs` while some is open. */
   quietSince (nowMs: number): number { return this.busy ? nowMs : this.#announcedMs }
 
   /** Applies one announcement. Throws ProtocolError if too much work is open. */

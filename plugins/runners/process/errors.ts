@@ -13,12 +13,12 @@ export class RunnerError extends Error {
   }
 }
 
-/** Details of an `instance_lost` before any work on the task: another runner may take it. */
+/** Details of an `instance_lost` before any work on the task, so that another runner may take the task. */
 export const NOT_STARTED = { begun: false } as const
 
 /**
  * The error of a task whose runner ended. The client sees `shown`, the node's own reason for ending the
- * runner, and not the cause, which may contain paths and output.
+ * runner, but not the cause, which may contain paths and output.
  */
 export function lost (
   cause: string, details: Record<string, unknown> = {}, shown = 'its program ended'
@@ -33,7 +33,7 @@ export function lost (
 export const LOAD_ERROR_CODES = ['load_failed', 'chat_template_unreadable'] as const
 export type UnloadableCode = (typeof LOAD_ERROR_CODES)[number]
 
-/** The kind of failure; the plugin `placement` decides by it what to do next. */
+/** The kind of failure, by which the plugin `placement` decides what to do next. */
 export type FailureCode =
   'insufficient_memory' | 'download_failed' | 'no_backend' | 'warmup_timeout' | 'runner_failed' |
   'insufficient_storage' | UnloadableCode

@@ -1,6 +1,6 @@
 /**
- * The runner process: one engine, one model. spawn.ts starts it; its input arrives in frames over file
- * descriptor 3. When that closes, the process ends with its whole process group.
+ * The runner process for one engine and one model. spawn.ts starts it; frames arrive over file descriptor 3.
+ * When that closes, the process ends together with its process group.
  */
 import { spawn } from 'node:child_process'
 import { Worker } from 'node:worker_threads'
@@ -21,13 +21,13 @@ import type {
 const EXIT_ENGINE = 70
 const LOGS_PER_SECOND = 100
 const PROGRESS_MS = 100
-/** Time for the last frame to be sent, ms. */
+/** Milliseconds to send the last frame before the process exits. */
 const LAST_WORDS_MS = 1_000
 const LOG_CHARS = 4_096
-/** The watchdog's heap, which is almost empty. */
+/** Heap limits of the watchdog thread, which stores almost nothing. */
 const WATCHDOG_HEAP = { maxOldGenerationSizeMb: 16, maxYoungGenerationSizeMb: 2, stackSizeMb: 1 }
 
-// The node may die before the kernel ties the two lifetimes together; then this process would never end.
+// The node may die before the kernel links the two lifetimes, in which case this process would never end.
 if (process.ppid !== Number(process.argv[2])) process.kill(process.pid, 'SIGKILL')
 process.umask(0o077)
 
@@ -54,8 +54,8 @@ function onFrame ({ kind, task, header }: Frame): void {
 async function boot ({ spec, engineModule, limits }: SpecMessage): Promise<void> {
   link.send(FROM_RUNNER.hello, 0, { pid: process.pid })
   startWatchdog(spec, limits)
-  // In a PID namespace all processes end with its first one. The guard would also kill the processes that
-  // start the runner, sometimes before they report how it ended.
+  // In a PID namespace all processes end with the first one. The guard would also kill the processes that
+  // start the runner, sometimes before they report how the runner ended.
   if (process.argv[3] !== 'namespaces') guardFamily()
   try {
     session = await loadEngine(spec, engineModule)
@@ -84,7 +84,7 @@ async function loadEngine (spec: ModelSpec, engineModule: string): Promise<Engin
 async function warmUp (loaded: EngineSession): Promise<void> {
   stage = 'warmup'
   link.send(FROM_RUNNER.warming, 0, {})
-  // The engine may block this thread during warmup: send the frame before.
+  // Send the frame first, because the engine may block this thread during warmup.
   if (link.behind) await link.flushed()
   const startedAt = performance.now()
   enter(PHASE.warmup)
@@ -140,9 +140,9 @@ function startWatchdog (spec: ModelSpec, limits: HostLimits): void {
 }
 
 /**
- * Starts a tiny shell in the runner's process group that waits for this process to end, however it ends, and
- * then kills the group: a child of the engine (an external server) never outlives its runner. The shell
- * ignores the signals of an orderly stop so that it ends last.
+ * Starts a tiny shell in the runner's process group that waits until this process ends, for whatever reason,
+ * and then kills the group, so that a child of the engine (an external server) never outlives its runner. The
+ * shell ignores the signals of an orderly stop so that it ends last.
  */
 function guardFamily (): void {
   const guard = spawn('/bin/sh', ['-c', 'trap "" TERM INT HUP; read -r _; kill -KILL 0'], {

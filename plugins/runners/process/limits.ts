@@ -3,9 +3,9 @@ const MiB = 1024 * KiB
 
 /** Every deadline and bound of a runner, with its default. Times in milliseconds, sizes in bytes. */
 export const DEFAULT_LIMITS = {
-  /** Spawn to the first frame. */
+  /** Limit on the time from spawn to the first frame. */
   firstReportMs: 120_000,
-  /** Loading without progress: the larger of this and the model's bytes at `loadBytesPerSecond`. */
+  /** Limit on loading without progress; the time for the model's bytes at `loadBytesPerSecond` if longer. */
   loadMinMs: 120_000,
   loadBytesPerSecond: 20_000_000,
   /** Deadline of the warmup inference; overridden by `SVC_WARMUP_DEADLINE_SECONDS`. */
@@ -15,32 +15,32 @@ export const DEFAULT_LIMITS = {
   /** Announced work is overdue after max(workMinMs, workFactor x measured time per unit x units). */
   workMinMs: 10_000,
   workFactor: 10,
-  /** Longest block of the runner's event loop outside announced work. */
+  /** Limit on a block of the runner's event loop outside announced work. */
   loopBlockedMs: 12_000,
-  /** Longest pause between two chunks of a task, after the first, while the reader has credit. */
+  /** Limit on the pause between two chunks of a task while the reader has credit. */
   chunkIdleMs: 120_000,
-  /** A cancelled task must end in the runner within this time. */
+  /** Limit on the time until a cancelled task has ended in the runner. */
   cancelMs: 10_000,
-  /** One step of the escalating stop: cancel, SIGTERM, SIGKILL. */
+  /** Duration of each step of the escalating stop: cancel, SIGTERM, SIGKILL. */
   stopStepMs: 5_000,
-  /** Interval of the deadline check. A deadline has passed when two checks in a row agree. */
+  /** Interval of the deadline check. A deadline counts as passed if two checks in a row find the same one. */
   checkMs: 500,
   rssPollMs: 2_000,
-  /** Restart delay: first, maximum of the doubling, and random share on top. */
+  /** Restart delay: the first one, the maximum after doubling, and the random share on top. */
   backoffFirstMs: 1_000,
   backoffMaxMs: 30_000,
   backoffJitter: 0.25,
   breakerFailures: 3,
   breakerWindowMs: 60_000,
-  /** Being ready this long clears earlier failures. */
+  /** Time in ready state that clears earlier failures. */
   readyClearMs: 600_000,
-  /** Credit of one task: how far the runner may send ahead of the reader. */
+  /** Credit of one task: chunks and bytes that the runner may send ahead of the reader. */
   windowChunks: 64,
   windowBytes: MiB,
   maxFrameBytes: 16 * MiB,
-  /** Frames other than chunks; a runner that sends more is killed. */
+  /** Limit on frames other than chunks; a runner that sends more is killed. */
   controlFramesPerSecond: 2_000,
-  /** Output of the runner: a longer line is split; excess lines are counted and dropped. */
+  /** Limits on the runner's output: a longer line is split, and excess lines are counted and dropped. */
   lineBytes: 8 * KiB,
   linesPerSecond: 200,
   logFileBytes: 5_000_000,
@@ -48,17 +48,17 @@ export const DEFAULT_LIMITS = {
 }
 export type RunnerLimits = Readonly<typeof DEFAULT_LIMITS>
 
-/** The limits that the runner process needs; sent in the first frame. */
+/** The limits that the runner process itself needs; sent in the first frame. */
 export type HostLimits = Pick<RunnerLimits,
   'warmupMs' | 'loopBlockedMs' | 'windowChunks' | 'windowBytes' | 'maxFrameBytes'>
 
 const WARMUP_VARIABLE = 'SVC_WARMUP_DEADLINE_SECONDS'
-/** A day: longer than any real warmup, and far below timer overflow. */
+/** A day: longer than any real warmup, and far below the overflow of a timer. */
 const WARMUP_MAX_SECONDS = 86_400
 
 /**
  * The effective limits: the defaults, then `SVC_WARMUP_DEADLINE_SECONDS`, then `overrides`. Throws RangeError
- * naming the variable or field if a value is not a positive number.
+ * that names the variable or field if a value is not a positive number.
  */
 export function resolveLimits (
   overrides: Partial<RunnerLimits> = {}, env: Record<string, string | undefined> = process.env

@@ -7,15 +7,15 @@ import type { Clock } from '../../../kernel/index.js'
 import type { Duplex } from 'node:stream'
 import { Socket } from 'node:net'
 
-/** Frames handled before the event loop gets a turn. */
+/** Limit on frames handled before other event-loop work gets a turn. */
 const FRAMES_PER_TURN = 256
 
 interface LinkHandlers {
-  /** A valid message and its frame. A ProtocolError thrown here breaks the link. */
+  /** Called for a valid message with its frame. A ProtocolError thrown here breaks the link. */
   message (message: RunnerMessage, frame: Frame): void
-  /** The runner violated the protocol; reading stops. */
+  /** Called when the runner has violated the protocol; reading stops. */
   broken (error: ProtocolError): void
-  /** No more frames follow; `unread`: bytes received of an unfinished frame. */
+  /** Called when no more frames follow; `unread` counts the bytes received of an unfinished frame. */
   closed (unread: number): void
 }
 
@@ -104,10 +104,10 @@ const FRAMES_FD = 3
 export class NodeLink {
   readonly #socket = new Socket({ fd: FRAMES_FD, readable: true, writable: true })
   #parser = new FrameParser(0xffff_ffff)
-  /** Later frames of this turn are corked until its end. */
+  /** True while later frames of this event-loop turn are corked until its end. */
   #gathers = false
 
-  /** `onClose` is called when the node closes its end or violates the protocol. */
+  /** `onClose` is called when the node closes its end of the socket or violates the protocol. */
   constructor (onFrame: (frame: Frame) => void, onClose: () => void) {
     this.#socket.on('data', (bytes: Buffer) => {
       this.#parser.push(bytes)
@@ -123,8 +123,8 @@ export class NodeLink {
   }
 
   /**
-   * Sends one frame at once. After a frame with `gathers`, later frames of this turn are sent together at its
-   * end.
+   * Sends one frame immediately. After a frame with `gathers`, later frames of this event-loop turn are sent
+   * together at its end.
    */
   sendEncoded (pieces: Uint8Array[], gathers = false): void {
     this.#socket.cork()

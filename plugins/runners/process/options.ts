@@ -12,25 +12,25 @@ export interface RunnerOptions {
   readonly engineModule: string
   readonly clock: Clock
   readonly log: Logger
-  /** Folder of this runner only: working directory, pidfile and output. Created if missing. */
+  /** Folder only for this runner: working directory, pidfile and output. Created if missing. */
   readonly scratch: string
   readonly files?: () => Files
   readonly network?: boolean
   readonly limits?: Partial<RunnerLimits>
   readonly memoryLimitBytes?: number
-  /** Memory that placement counts for it, bytes. */
+  /** Bytes of memory that placement counts for the runner. */
   readonly estimatedBytes?: number
-  /** Concurrent tasks inside the runner. */
+  /** Limit on concurrent tasks inside the runner; more tasks queue. */
   readonly maxConcurrent?: number
-  /** Tasks that may queue. */
+  /** Limit on queued tasks; more tasks are refused as `overloaded`. */
   readonly maxQueued?: number
-  /** Uniform in [0, 1). */
+  /** Returns a random number, uniform in [0, 1). */
   readonly random?: () => number
   readonly output?: RunnerOutput | undefined
-  /** CPU wait time of a process, ms; tests replace it. */
+  /** Milliseconds that a process waited for a CPU; tests replace it. */
   readonly processorWaitMs?: (pid: number) => number
   onStatus (status: RunnerStatus): void
-  /** The runner gave up; called at most once. */
+  /** Called at most once, when the runner gives up. */
   onFailed (failure: { errorMessage: string, errorCode: FailureCode, attempts: number }): void
 }
 

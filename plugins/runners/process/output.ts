@@ -6,11 +6,11 @@ import { StringDecoder } from 'node:string_decoder'
 import { appendFile, rename, stat } from 'node:fs/promises'
 
 /**
- * Pause between two reads (64 KiB each) of a flood of output, ms: it drains at about 30 MB/s without blocking
- * the node's event loop.
+ * Milliseconds between two reads (64 KiB each) of a flood of output, which drains about 30 MB/s without
+ * blocking the node's event loop.
  */
 const FLOOD_REST_MS = 2
-/** Interval at which the count of dropped lines is logged, ms. */
+/** Milliseconds between two log entries with the number of dropped lines. */
 const REPORT_MS = 1_000
 
 export interface Listening {
@@ -54,8 +54,8 @@ export function drain (
 const NEWLINE = 10
 
 /**
- * Splits raw output into lines: cut at `lineBytes`, at most `linesPerSecond`, the rest only counted. Times
- * are monotonic ms. The cost is linear in the bytes.
+ * Splits raw output into lines: cuts lines at `lineBytes` and keeps at most `linesPerSecond`; further lines
+ * are only counted. Times are monotonic ms. The cost is linear in the bytes.
  */
 export class LineLimiter {
   readonly #lineBytes: number
@@ -70,7 +70,7 @@ export class LineLimiter {
     this.#meter = new RateMeter(limits.linesPerSecond)
   }
 
-  /** Lines dropped since the last `takeDropped`. */
+  /** Number of lines dropped since the last call. */
   takeDropped (): number {
     const dropped = this.#dropped
     this.#dropped = 0
@@ -113,7 +113,7 @@ export class LineLimiter {
     this.#heldBytes += bytes.length
   }
 
-  /** Above the rate only newlines are counted: a plain loop costs a tenth of splitting lines. */
+  /** Only counts newlines above the rate, because a plain loop costs a tenth of splitting lines. */
   #drop (bytes: Buffer, start: number): void {
     for (let i = start; i < bytes.length; i++) {
       if (bytes[i] === NEWLINE) this.#dropped += 1
@@ -134,11 +134,11 @@ export class LineLimiter {
   }
 }
 
-/** Most text that waits for a slow disk; more lines are dropped, to bound memory. */
+/** Limit on text that waits for a slow disk; further lines are dropped, to bound memory. */
 const MAX_PENDING = 512 * 1024
 
 /**
- * A log file of bounded size: when half of it is full, it becomes `<path>.1` and a new one begins. Writing
+ * A log file of bounded size: when it is half full, it becomes `<path>.1` and a new file begins. Writing
  * never throws; lines that cannot be written are counted in `lost`.
  */
 export class RingFile {

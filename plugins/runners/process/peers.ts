@@ -1,18 +1,18 @@
-/** Recognises, from /proc, connections to this node from runners that share its network. */
+/** Recognises, from /proc, connections to this node that come from runners sharing the node's network. */
 import { readdirSync, readlinkSync } from 'node:fs'
 import { processIds, read } from './proc.js'
 import type { Arrival } from '../../../kernel/index.js'
 
-/** Stays true once a runner that shares the network has started: its descendants may outlive it. */
+/** Stays true once a runner has shared the network, because its descendants may outlive the runner. */
 export const networkSharing = { begun: false }
-/** A limit that sandbox.ts sets to 0 and that no process can raise. */
+/** Marks a runner in /proc/PID/limits: sandbox.ts sets this limit to 0, and no process can raise it. */
 const MARKED = /^Max msgqueue size +0 +0 /m
 
 type Connection = NonNullable<Arrival['connection']>
 
 const known = new WeakMap<Connection, boolean>()
 
-/** Whether the peer of a loopback connection is a runner. */
+/** True if the peer of a loopback connection is a runner. */
 export function ofRunner (connection: Connection): boolean {
   // A request injected by a test has no ports.
   if (!networkSharing.begun || connection.remotePort === undefined) return false
@@ -29,10 +29,10 @@ function holdsOtherEnd ({ remotePort = 0, localPort = 0 }: Connection): boolean 
     .filter(([, local, remote]) => local?.endsWith(from!) === true && remote?.endsWith(to!) === true)
     .map(({ 7: uid, 9: inode }) => ({ uid: Number(uid), inode }))
   const user = process.getuid?.()
-  // Runners have this user and cannot switch to another.
+  // A socket of another user is no runner's: runners have this node's user and cannot switch.
   if (sockets.length > 0 && sockets.every(({ uid, inode }) => uid !== user && inode !== '0')) return false
   const links = new Set(sockets.map(({ inode }) => `socket:[${inode}]`))
-  // A runner can hide its descriptors, so search for any other owner. Clients are mostly young processes.
+  // A runner can hide its descriptors, so search for another owner. Clients are mostly young processes.
   const owner = processIds().sort((a, b) => b - a).find((pid) => holds(pid, links))
   return owner === undefined || MARKED.test(read(`/proc/${owner}/limits`) ?? 'Max msgqueue size 0 0 ')
 }

@@ -8,10 +8,10 @@ export const PIDFILE = 'runner.pid'
 export const MARK = 'SVC_RUNNER_MARK'
 const FORMAT = 1
 
-/** Identifies one process of one boot of one machine; `mark` identifies its descendants. */
+/** Identifies one process of one boot of one machine; `mark` also identifies its descendants. */
 interface PidRecord { format: number, pid: number, startTime: string, bootId: string, mark: string }
 
-/** Writes the pidfile of a new process; does nothing if the system has no start times. */
+/** Writes the pidfile of a new process; does nothing on a system without process start times. */
 export function writePidfile (scratch: string, pid: number, mark: string): void {
   const started = startTime(pid)
   const boot = bootId()

@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs'
 
-/** Facts from /proc; every function returns null or empty if there is none (macOS, process ended). */
+/** Facts from /proc; functions return null or empty if there are none (macOS, process ended). */
 
 export function read (path: string): string | null {
   try {
@@ -10,18 +10,18 @@ export function read (path: string): string | null {
   }
 }
 
-/** Fields of /proc/<pid>/stat after the command name, which may contain spaces and parentheses. */
+/** Fields of /proc/<pid>/stat after the command name, which may itself contain spaces and parentheses. */
 function statFields (pid: number): string[] | null {
   const text = read(`/proc/${pid}/stat`)
   return text === null ? null : text.slice(text.lastIndexOf(')') + 2).split(' ')
 }
 
-/** Start time of a process in clock ticks since boot (field 22 of stat): with the pid, its identity. */
+/** Start time of a process in clock ticks since boot (field 22 of stat), which with the pid identifies it. */
 export function startTime (pid: number): string | null {
   return statFields(pid)?.[22 - 3] ?? null
 }
 
-/** Process group (field 5 of stat). */
+/** Process group id (field 5 of stat). */
 export function processGroup (pid: number): number | null {
   const field = statFields(pid)?.[5 - 3]
   return field === undefined ? null : Number(field)
@@ -49,7 +49,7 @@ export function residentBytes (pid: number): number | null {
   return found?.[1] === undefined ? null : Number(found[1]) * 1024
 }
 
-/** Memory of a process and its descendants, bytes, resident by default; null if the process has ended. */
+/** Memory of a process and its descendants in bytes, resident by default; null if the process has ended. */
 export function processTreeBytes (
   pid: number, bytesOf: (pid: number) => number | null = residentBytes
 ): number | null {
@@ -65,12 +65,12 @@ function childrenOf (pid: number): number[] {
 /** The oldest living child of a process; the process itself if the system does not list children. */
 export const firstChild = (pid: number): number => childrenOf(pid)[0] ?? pid
 
-/** Time that the main thread of a process was runnable without a CPU, ms. */
+/** Milliseconds for which the main thread of a process was runnable without a CPU. */
 export function processorWaitMs (pid: number): number {
   return Number(read(`/proc/${pid}/schedstat`)?.split(' ')[1] ?? 0) / 1e6
 }
 
-/** The kernel's view of a process that does not answer: one line for the flight recorder. */
+/** Describes how the kernel sees a process that does not answer, as one line for the flight recorder. */
 export function diagnose (pid: number): string {
   const status = read(`/proc/${pid}/status`) ?? ''
   const field = (name: string): string => new RegExp(`^${name}:\\s+(.+)$`, 'm').exec(status)?.[1] ?? '?'

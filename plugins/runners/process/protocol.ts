@@ -12,11 +12,11 @@ import type { HostLimits } from './limits.js'
  */
 export interface Frame {
   readonly kind: number
-  /** Number of its task; 0 for the runner itself. */
+  /** Number of the frame's task; 0 for a frame about the runner itself. */
   readonly task: number
   readonly header: Record<string, unknown>
   readonly media: Uint8Array
-  /** Size on the wire, the unit of credits. */
+  /** Size on the wire in bytes, in which credits are counted. */
   readonly bytes: number
 }
 
@@ -115,10 +115,10 @@ export const FROM_RUNNER = {
 
 export interface SpecMessage { spec: ModelSpec, engineModule: string, limits: HostLimits }
 
-/** Work about to start; `units` are the engine's own. */
+/** Work about to start; `units` counts in a unit that the engine chooses. */
 export interface OpenWork { id: number, label: string, units: number }
 
-/** Announced work, ended work, and the measured cost of ended work, summed per label. */
+/** Announced work, ended work, and the measured cost of ended work as a sum per label. */
 export interface WorkMessage {
   open: OpenWork[]
   closed: number[]
@@ -170,7 +170,7 @@ const READERS: Readonly<Record<number, (header: Header) => RunnerMessage>> = {
   })
 }
 
-/** The message in a runner's frame. Throws ProtocolError naming the wrong field. */
+/** The message in a runner's frame. Throws ProtocolError that names the wrong field. */
 export function readMessage (frame: Pick<Frame, 'kind' | 'header'>): RunnerMessage {
   const reader = READERS[frame.kind]
   if (reader === undefined) throw new ProtocolError(`frame of unknown kind ${frame.kind}`)
@@ -185,7 +185,7 @@ export function chunkOf (
   }
 }
 
-/** The runner's record of a traced task, not checked here. */
+/** The runner's span record of a traced task, which is not checked here. */
 const traceIn = (h: Header): { trace?: unknown } => h['trace'] === undefined ? {} : { trace: h['trace'] }
 
 function timing (t: Header): Timing {
@@ -255,7 +255,7 @@ function level (header: Header): 'info' | 'warn' | 'error' {
 
 /**
  * Credit-based flow control in chunks and bytes. A chunk may be sent while both credits are above zero, so
- * one chunk larger than the rest of the window still passes; the next one waits.
+ * that a chunk larger than the remaining bytes still passes and the next one waits.
  */
 export class CreditWindow {
   #chunks: number
@@ -279,7 +279,7 @@ export class CreditWindow {
   }
 }
 
-/** Collects the credit of chunks that were read and returns it in lots of a quarter of the window. */
+/** Collects the credit of chunks that were read; returns it when a quarter of the window is reached. */
 export class CreditReturn {
   readonly #lotChunks: number
   readonly #lotBytes: number

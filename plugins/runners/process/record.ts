@@ -3,19 +3,19 @@ import type { FlightEntry } from '../service.js'
 
 const TEXT_CHARS_MAX = 500
 
-/** History and counters of a runner over all of its processes. */
+/** History and counters of a runner over all processes that it has had. */
 export class RunnerRecord {
   restarts = 0
-  /** Of the last process that ended; null if a signal ended it. */
+  /** Exit code of the last process that ended; null if a signal ended it. */
   exitCode: number | null = null
   completedTasks = 0
   admittedTasks = 0
-  /** Total time that tasks waited for admission, ms. */
+  /** Total ms that tasks waited for admission. */
   waitedMs = 0
   chunksReceived = 0
-  /** Chunks that arrived late, twice, or for a task that had ended. */
+  /** Number of chunks that arrived late, twice, or for a task that had ended. */
   chunksDropped = 0
-  /** Monotonic ms of the last real inference result: a chunk, or a successful warmup. */
+  /** Monotonic ms of the last real inference result, which is a chunk or a successful warmup. */
   forwardMono: number | null = null
   readonly #clock: Pick<Clock, 'now' | 'mono'>
   readonly #entriesMax: number

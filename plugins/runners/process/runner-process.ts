@@ -23,10 +23,10 @@ import type { SandboxLevel } from './sandbox.js'
 import type { RunnerStatus } from '../service.js'
 
 const LOG_FILE = 'runner.log'
-/** Time to read the last frames and lines after the process has ended, ms. */
+/** Milliseconds to read the last frames and lines after the process has ended. */
 const LAST_WORDS_MS = 500
 
-/** The only phase in which a message is valid; messages not listed are valid in all. */
+/** The only phase in which each message is valid; messages not listed are valid in all phases. */
 const EXPECTED: Partial<Record<RunnerMessage['type'], Phase>> = {
   hello: 'connecting',
   progress: 'loading',
@@ -40,7 +40,7 @@ const EXPECTED: Partial<Record<RunnerMessage['type'], Phase>> = {
 
 interface ProcessEvents {
   status: (status: RunnerStatus) => void
-  /** Called once, last. */
+  /** Called once, as the last event. */
   ended: (how: ProcessEnd) => void
 }
 
@@ -58,7 +58,7 @@ export class RunnerProcess {
   #undo: (() => void)[] = []
   #phase: Phase = 'connecting'
   #since: number
-  /** The same without the corrections of `mono`, like the clock of the runner's own watchdog. */
+  /** Start of the phase without the corrections of `mono`, like the clock of the runner's own watchdog. */
   #entered: number
   #readyAt: number | null = null
   #suspect = ''
@@ -102,13 +102,13 @@ export class RunnerProcess {
   }
 
   get exited (): boolean { return this.#exit !== null }
-  /** False once its end is certain: it must not get any more tasks. */
+  /** False once the end of the process is certain, so that it must not get any more tasks. */
   get usable (): boolean {
     return !this.exited && !this.#stopping && this.#failure === null && !this.#link.closed
   }
 
   get rssBytes (): number | null { return this.exited ? null : this.#rssBytes }
-  /** Of the runner itself after its hello; before that, of the program that starts it. */
+  /** Pid of the runner after its hello frame; before that, of the program that starts the runner. */
   get pid (): number { return this.#pid }
   get phase (): Phase { return this.#phase }
   get hold (): SandboxLevel { return this.#launched.hold }
@@ -118,12 +118,12 @@ export class RunnerProcess {
   }
 
   /**
-   * The clock for deadlines, ms. It stops while the runner is ready to run but the machine has no CPU for it,
+   * The clock for deadlines in ms. It stops while the runner is runnable but the machine has no CPU for it,
    * which is not the runner's fault.
    */
   readonly mono = (): number => this.#options.clock.mono() - this.#starvedMs
 
-  /** Kills the process, which counts as failed with this message; the first message wins. */
+  /** Kills the process, which then counts as failed with this message; only the first message is kept. */
   kill (message: string, wedged = false, unloadable?: UnloadableCode): void {
     if (this.exited) return
     if (this.#failure === null && !this.#stopping) {
@@ -134,8 +134,8 @@ export class RunnerProcess {
   }
 
   /**
-   * Cancels, then sends SIGTERM and SIGKILL to the group, one step apart. Resolves when the process has
-   * ended.
+   * Cancels the tasks, then sends SIGTERM and SIGKILL to the process group, `stopStepMs` apart. Resolves when
+   * the process has ended.
    */
   async stop (): Promise<void> {
     if (!this.#stopping) {
@@ -236,7 +236,7 @@ export class RunnerProcess {
     this.#record.note(`phase ${phase}`)
   }
 
-  /** A deadline has passed when two checks agree: one may run before frames that are waiting to be read. */
+  /** A deadline counts only if two checks agree, because one may run before frames are read. */
   #checkDeadlines (): void {
     const { spec, processorWaitMs: waitedMs = processorWaitMs } = this.#options
     this.#starvedMs = Math.max(this.#starvedMs, waitedMs(this.pid))
@@ -307,7 +307,7 @@ export class RunnerProcess {
     const shown = this.#fatal ? undefined : this.#failure?.message
     this.tasks.loseAll(lost(how.message ?? 'it was stopped', {}, shown))
     this.#events.ended(how)
-    // A disk that hangs must not delay the stop.
+    // A disk that does not respond must not delay the stop.
     void Promise.race([this.#ring.flushed(), delay(this.#options.clock, LAST_WORDS_MS)]).then(this.#whenEnded)
   }
 }

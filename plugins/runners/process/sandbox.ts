@@ -12,16 +12,16 @@ import type { Files } from './confine.js'
 import { read } from './proc.js'
 
 /**
- * Levels, best first: namespaces for files, processes and network; Landlock for files and network; Landlock
- * for files; no new privileges; no sandbox.
+ * Sandbox levels, best first: namespaces for files, processes and network; Landlock for files and network;
+ * Landlock for files; no new privileges; no sandbox.
  */
 const HOLDS = ['namespaces', 'network', 'files', 'privileges', 'none'] as const
 export type SandboxLevel = typeof HOLDS[number]
 
 export interface SandboxPaths {
-  /** The node's folder for this runner, outside the sandbox. */
+  /** The node's folder for this runner, which is outside the sandbox. */
   scratch: string
-  /** Working directory, the only writable folder. */
+  /** The working directory and only writable folder. */
   work: string
   files: () => Files
   network?: boolean | undefined
@@ -30,7 +30,7 @@ export interface SandboxPaths {
 const TOOLS = ['setpriv', 'unshare', 'mount', 'umount', 'pivot_root', 'prlimit'] as const
 export type Tools = Partial<Record<typeof TOOLS[number], string>>
 
-/** Paths of the programs in PATH and the sbin folders next to it. */
+/** Paths of the sandbox programs in PATH and the sbin folders next to its folders. */
 export function findTools (path: string = process.env['PATH'] ?? ''): Tools {
   if (process.platform !== 'linux') return {}
   const folders = path.split(delimiter).filter((dir) => dir.startsWith('/'))
@@ -43,24 +43,24 @@ export function findTools (path: string = process.env['PATH'] ?? ''): Tools {
 
 /** Added to the runner's OOM score, so that the kernel kills a runner before the node. */
 export const OOM_SCORE_ADJ = 500
-/** The kernel sends the signal when the spawning *thread* ends, so only the main thread may request it. */
+/** Only on the main thread, because the kernel sends the signal when the spawning *thread* ends. */
 const deathSignal = (): string[] => isMainThread ? ['--pdeathsig', 'KILL'] : []
 const NO_PRIVILEGES = ['--no-new-privs', '--inh-caps=-all', '--ambient-caps=-all']
-/** For root only: other users have no capabilities without new privileges. */
+/** Needed only for root: other users have no capabilities without new privileges. */
 const NO_CAPABILITIES = '--bounding-set=-all'
 const NO_NETWORK = ['--landlock-access', 'net']
 const NO_SIGNALS = ['--landlock-access', 'scope']
 /**
- * Marks a runner that shares the node's network, and its descendants: no process can raise the limit again,
+ * Limit that marks a runner sharing the node's network, and its descendants: no process can raise it again,
  * and engines do not use POSIX message queues.
  */
 const MARK = ['--msgqueue=0:0', '--']
 
-/** Whether a runner at this level reaches the machine's ports. */
+/** True if a runner at this level reaches the machine's ports. */
 export const sharesNetwork = (hold: SandboxLevel, network = false): boolean =>
   network || hold === 'files' || hold === 'privileges'
 
-/** Wraps a command to run at a level; null if a required program is missing. */
+/** Wraps a command so that it runs at a sandbox level; null if a required program is missing. */
 export function heldCommand (
   hold: SandboxLevel, tools: Tools, cell: SandboxPaths | undefined, command: readonly string[]
 ): string[] | null {
@@ -79,8 +79,8 @@ export function heldCommand (
 }
 
 /**
- * Starts three processes: `unshare`, whose pid the node knows; a shell, the first process of the namespace,
- * with which all others there end; and the runner.
+ * Starts three processes: `unshare`, whose pid the node gets; a shell as the first process of the namespace,
+ * so that all others there end with it; and the runner.
  */
 function inNamespaces (
   tools: Tools, { scratch, work, files, network = false }: SandboxPaths, command: readonly string[]
@@ -115,7 +115,7 @@ const quoted = (text: string): string => `'${text.replaceAll('\'', '\'\\\'\'')}'
 
 const SHARED_MEMORY = '256m'
 
-/** The runner's file system as a mount table. Creates the mount points below `root`. */
+/** The runner's file system as mount table lines. Creates the mount points below `root`. */
 function mountTable (root: string, work: string, { read, write }: Files, net?: string): string {
   const here = mountsHere()
   const line = (source: string, at: string, type: string, options: string): string =>
@@ -124,7 +124,7 @@ function mountTable (root: string, work: string, { read, write }: Files, net?: s
     .sort(([a], [b]) => b.length - a.length)[0]?.[1].map((flag) => `,${flag}`).join('') ?? ''
   const bound = (path: string, how: string): string[] => {
     if (!place(root, path)) return []
-    // `mount` applies options of a bind only to its top, so each mount below gets a line.
+    // `mount` applies the options of a bind only to its top, so each mount below the path gets its own line.
     const below = [...here.keys()].filter((point) => point !== path && within(point, path))
     return [line(path, root + path, 'none', `rbind${how}${flagsAt(path)}`), ...below.map((point) =>
       line('none', root + point, 'none', `remount,bind${how}${flagsAt(point)}`))]
@@ -134,7 +134,7 @@ function mountTable (root: string, work: string, { read, write }: Files, net?: s
   return [
     line(root, root, 'none', `bind,ro${flagsAt(root)}`),
     line('proc', `${root}/proc`, 'proc', 'ro,nosuid,nodev,noexec'),
-    // A home below /dev/shm needs its mount points there.
+    // A home below /dev/shm needs mount points in there.
     ...[work, ...read].some(inShared)
       ? [] : [line('tmpfs', `${root}/dev/shm`, 'tmpfs', `nosuid,nodev,mode=1777,size=${SHARED_MEMORY}`)],
     ...net === undefined ? [] : [line('sysfs', net, 'sysfs', 'nosuid,nodev,noexec')],
@@ -150,8 +150,8 @@ const outermost = (paths: readonly string[]): string[] =>
   paths.filter((path) => !paths.some((folder) => folder !== path && within(path, folder)))
 
 /**
- * Creates the mount point for a path. A file behind a link becomes a link instead and returns false: a
- * program searches for its libraries in its real folder, which is mounted too.
+ * Creates the mount point for a path. A file behind a link becomes a link instead and returns false, because
+ * a program searches for its libraries in its real folder, which is mounted too.
  */
 function place (root: string, path: string): boolean {
   const isFolder = statSync(path).isDirectory()
@@ -177,14 +177,14 @@ const escaped = (path: string): string =>
   path.replace(/[\s\\#]/g, (sign) => `\\${sign.charCodeAt(0).toString(8).padStart(3, '0')}`)
 
 const CHECK_MS = 5_000
-/** A level below the best is probed again after this time, ms: an operator may have changed the machine. */
+/** Milliseconds until a level below the best is probed again: an operator may have changed the machine. */
 const AGAIN_MS = 60_000
 interface Found { hold: SandboxLevel, tools: Tools, at: number }
 const known = new Map<string, Found>()
 
 /**
- * Probes for the best level at `now` (ms); without a cell, only for a setpriv that ends a runner with the
- * node. Caches the result unless a probe timed out or was killed.
+ * Probes for the best level at `now` (ms); without a cell only for a setpriv that ends a runner together with
+ * the node. Caches the result unless a probe timed out or was killed.
  */
 export function probeSandboxLevel (
   cell: SandboxPaths | undefined, now: number, path: string = process.env['PATH'] ?? ''
@@ -216,14 +216,14 @@ const STATE: Readonly<Record<SandboxLevel, string>> = {
   privileges: 'get no new privileges, but may read all files that the node may read, and reach the network',
   none: 'have all rights of the node'
 }
-/** Kernel settings that forbid user namespaces: name, forbidding value, allowing value. */
+/** Kernel settings that forbid user namespaces: name, value that forbids, value that allows. */
 const SETTINGS = [
   ['kernel.apparmor_restrict_unprivileged_userns', '1', '0'],
   ['kernel.unprivileged_userns_clone', '0', '1'],
   ['user.max_user_namespaces', '0', '10000']
 ] as const
 
-/** Why the sandbox of this machine is incomplete, and the command to improve it; null at the best level. */
+/** Why the sandbox on this machine is incomplete, and the command to improve it; null at the best level. */
 export function findSandboxProblem (folder: string, now: number): string | null {
   const scratch = join(folder, 'probe')
   const work = join(scratch, 'work')

@@ -24,7 +24,7 @@ interface Running {
   trace: SpanRecorder | undefined
 }
 
-/** The tasks a runner is serving. Each ends with exactly one `end` or `fail` frame. */
+/** The tasks that a runner is serving. Each ends with exactly one `end` or `fail` frame. */
 export class TaskServer {
   readonly #env: ServeEnv
   readonly #session: EngineSession
@@ -35,7 +35,7 @@ export class TaskServer {
     this.#env = env
   }
 
-  /** `traced`: the terminal frame carries the recorded spans. */
+  /** Starts a task. With `traced` the terminal frame carries the recorded spans. */
   start (number: number, { kind, payload }: EngineTask, traced = false): void {
     const { limits: { windowChunks, windowBytes }, now } = this.#env
     const window = new CreditWindow(windowChunks, windowBytes)
@@ -105,7 +105,7 @@ export class TaskServer {
     await iterator.return?.()
   }
 
-  /** Resolves when a chunk may be sent or the task is cancelled. */
+  /** Resolves when a chunk may be sent or the task has been cancelled. */
   async #credit (running: Running): Promise<void> {
     const { window, trace, abort } = running
     const startMs = trace?.now() ?? 0
@@ -129,12 +129,12 @@ export class TaskServer {
       throw new RangeError(`the engine yielded a chunk of ${bytes} bytes; ` +
         `at most ${this.#env.limits.maxFrameBytes} fit into a frame`)
     }
-    // A single task is sent at once: its engine may block this thread next.
+    // A chunk of the only task is sent immediately, because its engine may block this thread next.
     this.#env.link.sendEncoded(pieces, this.#running.size > 1)
     return bytes
   }
 
-  /** Passes an EngineError on as it is; its class may come from another copy of the kernel. */
+  /** Keeps reason and details of an EngineError, whose class may come from another copy of the kernel. */
   #explain (error: unknown): { reason: string, message: string, details: Record<string, unknown> } {
     if (isEngineError(error)) {
       const message = error.message.slice(0, MAX_MESSAGE)

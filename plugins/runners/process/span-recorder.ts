@@ -1,31 +1,31 @@
 /**
  * Records the spans of one request in one process. Runner processes import this file, so it must not import
- * the kernel at run time. An OpenTelemetry span costs forty times as much; otlp.ts uses that SDK only for
+ * the kernel at run time. An OpenTelemetry span costs forty times as much, so otlp.ts uses that SDK only for
  * export.
  */
 import type { TracedTask } from '../../../kernel/index.js'
 import type { OpenSpan, SpanAttrs, SpanSeries, SpanSink } from '../../../kernel/api/engine.js'
 
 export interface RecordedSpan {
-  /** Unique in its recorder. */
+  /** Unique within one recorder. */
   id: number
-  /** The parent span; null for the first span of a trace. */
+  /** Id of the parent span; null for the first span of a trace. */
   parent: number | null
   name: string
   category: string
   startMs: number
   endMs: number
-  /** Number of steps if it is a point of a series; 0 for a single span. */
+  /** Number of steps that a point of a series combines; 0 for a single span. */
   steps: number
   attrs?: SpanAttrs | undefined
 }
 
 export interface PlacedSpan extends RecordedSpan { place: number }
 
-/** A span for another process: whole microseconds since the work arrived there. */
+/** A span for another process, in whole microseconds since the work arrived at the sender. */
 export type SentSpan = Omit<PlacedSpan, 'startMs' | 'endMs'> & { startUs: number, durationUs: number }
 
-/** A process with spans in a trace; `nodeId` is null for the reading node. */
+/** A process with spans in a trace; `nodeId` is null for the node that reads the trace. */
 export interface SpanPlace { nodeId: string | null, process: 'node' | 'runner', rank: number }
 
 export interface ClockNote {
@@ -35,13 +35,13 @@ export interface ClockNote {
   uncertaintyMs: number
 }
 
-/** The record of one process as sent to the requesting one. Times are by the sender's clock. */
+/** The record of one process, as sent to the node that requested it. Times are by the sender's clock. */
 export interface SpanPart {
-  /** Arrival of the work, and creation of this part, ms. */
+  /** Arrival of the work and creation of this record, in ms. */
   receivedMs: number
   sentMs: number
   places: SpanPlace[]
-  /** A span whose parent is missing belongs to the request to this process. */
+  /** A span whose parent is missing belongs to the span of the request to this process. */
   spans: SentSpan[]
   clocks: ClockNote[]
   about: TracedTask | null
@@ -49,9 +49,9 @@ export interface SpanPart {
 }
 
 export const ROOT = 0
-/** Most spans of a part or a trace; more are only counted. */
+/** Limit on the spans of a part or a trace; further spans are only counted. */
 export const SPANS_MAX = 4096
-/** Bounds of one recorder: at most 2,048 + 4 x 128 spans. */
+/** Limits of one recorder: at most 2,048 + 4 x 128 spans. */
 const SINGLE_MAX = 2048
 const SERIES_MAX = 4
 const POINTS_MAX = 128
@@ -103,7 +103,7 @@ export class SpanRecorder implements SpanSink {
 
   newId (): number { return ++this.#lastId }
 
-  /** All spans so far, unordered. Open spans end now. */
+  /** All spans so far, unordered. Open spans are returned as ending now. */
   spans (): RecordedSpan[] {
     const now = this.#now()
     const singles = this.#spans.map((span) => Number.isNaN(span.endMs) ? { ...span, endMs: now } : span)
@@ -150,7 +150,7 @@ class Series implements SpanSeries {
   #starts = new Float64Array(POINTS_FIRST)
   #ends = new Float64Array(POINTS_FIRST)
   #count = 0
-  /** Steps per full point, and in the point being filled. */
+  /** Number of steps that a full point combines, and that the point being filled has so far. */
   #stride = 1
   #filled = 0
 
@@ -181,7 +181,7 @@ class Series implements SpanSeries {
     }))
   }
 
-  /** Doubles the capacity, or halves the points. */
+  /** Makes space for more points: doubles the capacity, or halves the number of points. */
   #compact (): void {
     const length = this.#starts.length
     if (length < POINTS_MAX) {
@@ -206,7 +206,7 @@ function longer (numbers: Float64Array<ArrayBuffer>): Float64Array<ArrayBuffer> 
 
 const micros = (ms: number): number => Math.round(ms * 1000)
 
-/** A span as sent by a process that got the work at `receivedMs`. */
+/** A span for another process, with times relative to `receivedMs`, when the work arrived. */
 export const toSentSpan = (span: RecordedSpan, place: number, receivedMs: number): SentSpan => ({
   id: span.id, parent: span.parent, place, name: span.name, category: span.category,
   startUs: micros(span.startMs - receivedMs), durationUs: micros(span.endMs - span.startMs),

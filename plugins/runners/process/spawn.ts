@@ -12,26 +12,26 @@ import { heldCommand, probeSandboxLevel, OOM_SCORE_ADJ, sharesNetwork } from './
 import type { SandboxLevel } from './sandbox.js'
 import type { Duplex, Readable } from 'node:stream'
 
-/** Environment variables of the node that a runner gets: no secrets, no node options. */
+/** Environment variables of the node that a runner also gets: no secrets and no Node options. */
 const ENV_NAMES = new Set(['PATH', 'LANG', 'LANGUAGE', 'TZ', 'TMPDIR', 'LD_LIBRARY_PATH', 'DYLD_LIBRARY_PATH',
   'CUDA_VISIBLE_DEVICES', 'OMP_NUM_THREADS'])
 const ENV_PATTERNS = [/^LC_[A-Z]+$/, /^NVIDIA_[A-Z_]+$/, /^SVC_[A-Z0-9_]+_SERVER_BIN$/]
 
 /**
- * These save about 60 MB per speech runner: glibc keeps an arena per thread, and V8 sizes its young
- * generation for servers.
+ * Saves about 60 MB per speech runner, because glibc otherwise keeps an arena per thread and V8 sizes its
+ * young generation for servers.
  */
 const LEAN_ENV = { MALLOC_ARENA_MAX: '1' }
 const LEAN_FLAGS = ['--max-semi-space-size=8']
 /**
- * onnxruntime from 1.30 sends telemetry by default. llama.cpp prints its stack when it aborts, after the line
- * with the reason.
+ * onnxruntime from 1.30 sends telemetry by default. llama.cpp prints its stack when it aborts, which follows
+ * the line with the reason.
  */
 const QUIET_ENV = { ORT_DISABLE_TELEMETRY: '1', GGML_NO_BACKTRACE: '1' }
-/** Numbers GPUs like the node; by default CUDA puts the fastest first. */
+/** Makes CUDA number the GPUs like the node does; by default CUDA puts the fastest GPU first. */
 const DEVICE_ENV = { CUDA_DEVICE_ORDER: 'PCI_BUS_ID' }
 
-/** A new runner process: the pid of its group, its output, and the frame socket. */
+/** A new runner process: the pid of its process group, its output, and the frame socket. */
 export interface Launched {
   child: ChildProcess
   pid: number
@@ -41,7 +41,7 @@ export interface Launched {
   hold: SandboxLevel
 }
 
-/** The environment of a runner: the allowed variables, its own home, and its mark. */
+/** The environment of a runner: the allowed variables, its own home, and its mark in MARK. */
 export function runnerEnv (
   env: Record<string, string | undefined>, scratch: string, mark: string
 ): Record<string, string> {
@@ -54,8 +54,8 @@ export function runnerEnv (
 }
 
 /**
- * Path of the runner's entry script. When run from TypeScript sources (tests) it is the compiled one under
- * dist. Throws if that is not built.
+ * Path of the runner's entry script. When this file runs from TypeScript sources (tests), it is the compiled
+ * script under dist. Throws if that has not been built.
  */
 export function hostEntry (here: string = import.meta.url): string {
   if (!here.endsWith('.ts')) return fileURLToPath(new URL('./host.js', here))
@@ -74,23 +74,23 @@ export interface LaunchOptions {
   files?: (() => Files) | undefined
   network?: boolean | undefined
   hold?: SandboxLevel
-  /** Monotonic, ms. */
+  /** Monotonic time in ms. */
   now?: number
 }
 
 /**
- * Starts a runner process in a new group and session. With `setpriv` the kernel kills the runner when this
- * process dies; in any case a thread of the runner does. Throws if the system refuses to start a process.
+ * Starts a runner process in a new process group and session. With `setpriv` the kernel kills the runner
+ * when this process dies; in any case a thread of the runner does. Throws if no process can be started.
  */
 export function launch ({ scratch, mark, files, network, now = 0, ...options }: LaunchOptions): Launched {
-  // The node's files are outside of it, so that the runner cannot replace one with a link.
+  // The node's own files are outside `work`, so that the runner cannot replace one with a link.
   const work = join(scratch, 'work')
   mkdirSync(work, { recursive: true, mode: 0o700 })
   const cell = files === undefined ? undefined : { scratch, work, files, network }
   const { hold: best, tools } = probeSandboxLevel(cell, now)
   const hold = options.hold ?? best
   networkSharing.begun ||= sharesNetwork(hold, network)
-  // In a PID namespace its parent is the shell, pid 1.
+  // In a PID namespace the runner's parent is the shell, which has pid 1.
   const parent = hold === 'namespaces' ? 1 : process.pid
   const entry = options.entry ?? hostEntry()
   const command = [process.execPath, ...noInspector(), '--no-warnings', ...LEAN_FLAGS, entry, String(parent),
@@ -101,7 +101,7 @@ export function launch ({ scratch, mark, files, network, now = 0, ...options }: 
     detached: true,
     env: {
       ...runnerEnv(process.env, work, mark),
-      // The only folder it may write to.
+      // The work folder is the only one to which the runner may write.
       ...(hold === 'privileges' || hold === 'none' ? {} : { TMPDIR: work })
     },
     stdio: ['ignore', 'pipe', 'pipe', 'pipe']
@@ -121,7 +121,7 @@ export function launch ({ scratch, mark, files, network, now = 0, ...options }: 
   return { child, pid: child.pid, stdout, stderr, frames, hold }
 }
 
-/** How a runner ended: in namespaces, the shell around it reports a signal as its exit status. */
+/** How a runner ended: with namespaces, the shell around it reports a signal as its exit status. */
 export function endOf (
   hold: SandboxLevel, code: number | null, signal: NodeJS.Signals | null
 ): { code: number | null, signal: string | null } {
@@ -134,19 +134,19 @@ function preferAsVictim (pid: number): void {
   try {
     writeFileSync(`/proc/${pid}/oom_score_adj`, String(OOM_SCORE_ADJ))
   } catch {
-    // Not Linux, or the process has already ended; its exit reports the rest.
+    // The system is not Linux, or the process has already ended and its exit is reported elsewhere.
   }
 }
 
 /**
- * Sends a signal to a process group; an ended group is no error. Throws RangeError for a leader of 1 or less:
- * the signal would reach every process, or the node's own group.
+ * Sends a signal to a process group; an ended group is no error. Throws RangeError for a group id of 1 or
+ * less, which would send the signal to every process or to the node's own group.
  */
 export function signalGroup (pid: number, signal: NodeJS.Signals): void {
   if (!(pid > 1)) throw new RangeError(`${pid} leads no process group of a runner`)
   try {
     process.kill(-pid, signal)
   } catch {
-    // Already gone.
+    // The group has already ended.
   }
 }

@@ -3,8 +3,8 @@ import type { RunnerStatus } from '../service.js'
 export type StatusKind = RunnerStatus extends infer S ? S extends S ? keyof S & string : never : never
 
 /**
- * Allowed transitions. A runner that ends by itself returns to RunnerIdle and restarts; RunnerFailed ends its
- * attempts, RunnerShutdown its life.
+ * Allowed status changes. A runner that ends by itself returns to RunnerIdle and restarts; RunnerFailed ends
+ * the restarts, and RunnerShutdown ends the runner.
  */
 export const NEXT_STATUS: Readonly<Record<StatusKind, readonly StatusKind[]>> = {
   RunnerIdle: ['RunnerConnecting', 'RunnerShuttingDown', 'RunnerFailed'],

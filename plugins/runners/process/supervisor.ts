@@ -25,12 +25,12 @@ export type { RunnerOptions } from './options.js'
 
 const DEFAULT_CONCURRENT = 1
 const DEFAULT_QUEUED = 8
-/** Interval at which the queue position of a waiting task is sent, ms. */
+/** Milliseconds between two chunks with the queue position of a waiting task. */
 const TELL_MS = 1_000
-/** The caller for the node's own tasks, such as its canary. */
+/** Caller id for the node's own tasks, such as its canary. */
 const NODE = 'node'
 
-/** Creates a stopped supervisor. Throws RangeError naming a limit that is not positive. */
+/** Creates a stopped supervisor. Throws RangeError that names a limit that is not positive. */
 export function createSupervisor (options: RunnerOptions): Supervisor {
   return new RunnerSupervisor(options)
 }
@@ -51,7 +51,7 @@ class RunnerSupervisor {
   #started = false
   #cancelRestart: (() => void) | null = null
   #stopped: Promise<void> | null = null
-  /** Called when the process has no more tasks or has ended. */
+  /** Callbacks for when the process has no more tasks or has ended. */
   readonly #idle = new Set<() => void>()
 
   constructor (options: RunnerOptions) {
@@ -67,7 +67,7 @@ class RunnerSupervisor {
 
   get status (): RunnerStatus { return this.#status }
 
-  /** Starts the process and returns at once. Further calls do nothing. */
+  /** Starts the process without waiting for it. Further calls do nothing. */
   start (): void {
     if (this.#started || this.#stopped !== null) return
     this.#started = true
@@ -75,8 +75,8 @@ class RunnerSupervisor {
   }
 
   /**
-   * Runs a task; it starts with the first pull. Waiting tasks take turns by `callerId`, by default the node
-   * itself. With a trace the runner records its part. A waiting task gets chunks with its position in the
+   * Runs a task, which starts with the first pull. Waiting tasks take turns by `callerId`, by default that of
+   * the node. With a trace the runner records its spans. A waiting task gets chunks with its position in the
    * queue; `admitted` is called when the wait ends. Throws RunnerError: `overloaded`
    * (details.retryAfterSeconds), `instance_lost`, `cancelled` (the signal aborted), `timeout`,
    * `provider_error`, or the engine's own reason.
@@ -142,8 +142,8 @@ class RunnerSupervisor {
   }
 
   /**
-   * Ends the tasks inside the process with `cancelled`. A process that still works on one after `graceMs` is
-   * killed, which counts as its failure, and restarted.
+   * Ends the tasks inside the process with `cancelled`. If the process still works on one after `graceMs`, it
+   * is killed, which counts as its failure, and restarted.
    */
   async cancelTasks (graceMs: number): Promise<RunnerCancel> {
     const process = this.#process
@@ -180,7 +180,7 @@ class RunnerSupervisor {
     this.#move({ RunnerShutdown: {} })
   }
 
-  /** Waits for slots; a text task gets its position in the queue. Throws like `#enter`. */
+  /** Waits for slots; meanwhile a text task gets its queue position. Throws like `#enter`. */
   async * #wait (
     task: EngineTask, signal: AbortSignal, callerId: string, trace: Trace | undefined
   ): AsyncGenerator<EngineChunk, Release> {
@@ -202,7 +202,7 @@ class RunnerSupervisor {
       release = await entering
       return release
     } finally {
-      // The reader left during the wait.
+      // The reader closed the stream during the wait.
       if (release === undefined) {
         left.abort()
         entering.then((late) => { late(false) }, () => {})
@@ -254,14 +254,14 @@ class RunnerSupervisor {
     return this.#process.usable || this.#process.phase !== 'serving' ? this.#process.phase : 'ending'
   }
 
-  /** Changes the status; ignores a transition that is not allowed. */
+  /** Changes the status; ignores a change that is not allowed. */
   #move (status: RunnerStatus): void {
     const from = kindOf(this.#status)
     const to = kindOf(status)
     if (!mayFollow(from, to)) return
     this.#status = status
     if (from !== to) this.#statusSince = this.#options.clock.mono()
-    // Ready and running alternate with each task, which has its own entries.
+    // Changes between ready and running are not recorded, because tasks have entries of their own.
     if (from !== to && !(serves(from) && serves(to))) this.#record.note(`status ${to}`)
     this.#options.onStatus(status)
   }

@@ -4,16 +4,16 @@ import { processorWaitMs } from './proc.js'
 
 export const SLOT = {
   phase: 0,
-  /** Open announced work; while there is any, the node judges it. */
+  /** Number of open announcements; while there are any, the node checks the deadline of the work. */
   announced: 1,
-  /** Incremented by a timer of the main thread: proof that its event loop runs. */
+  /** Incremented by a timer of the main thread, which proves that its event loop runs. */
   beat: 2
 } as const
 export const SLOT_COUNT = 3
 
 export const PHASE = { loading: 0, warmup: 1, serving: 2 } as const
 
-/** Interval of the beat and of the watchdog's check, ms. */
+/** Milliseconds between two beats, and between two checks by the watchdog. */
 export const BEAT_MS = 1_000
 
 export interface WatchdogData {
@@ -46,8 +46,8 @@ function watch ({ state, nodePid, modelId, warmupMs, loopBlockedMs }: WatchdogDa
     if (process.ppid !== nodePid) die(null)
     const beat = Atomics.load(state, SLOT.beat)
     const waited = processorWaitMs(process.pid)
-    // Count the watchdog's own ticks instead of time: a suspended process would otherwise count as blocked. A
-    // tick in which the main thread had no CPU does not count either.
+    // Count the watchdog's own ticks instead of time, because a suspended process would otherwise seem
+    // blocked. Ticks in which the main thread had no CPU do not count either.
     const moves = beat !== lastBeat || phase !== PHASE.serving || Atomics.load(state, SLOT.announced) > 0
     stillMs = moves ? 0 : stillMs + Math.max(0, BEAT_MS - (waited - lastWaited))
     lastWaited = waited
@@ -60,7 +60,7 @@ function die (line: string | null): never {
   try {
     if (line !== null) writeSync(STDERR, `CRITICAL ${line}\n`)
   } catch {
-    // stderr is closed.
+    // stderr is already closed.
   }
   process.kill(0, 'SIGKILL')
   process.kill(process.pid, 'SIGKILL')
@@ -77,5 +77,5 @@ function blockedLine (modelId: string, loopBlockedMs: number): string {
     'outside announced work (env.work). Killing the runner.'
 }
 
-// The main thread imports this file for the shared constants and starts it as the watchdog.
+// The main thread imports this file for its constants and also starts it as the watchdog thread.
 if (!isMainThread) watch(workerData as WatchdogData)

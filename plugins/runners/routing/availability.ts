@@ -21,7 +21,7 @@ import type { TaskTable } from './tasks.js'
 export interface AvailabilityParts {
   self: { readonly nodeId: string, readonly installId: string }
   bundle: Bundle
-  /** Absent if the plugin `staging` is off. */
+  /** Access to model files; absent if the plugin `staging` is off. */
   models?: Pick<Models, 'card' | 'copies' | 'allCopies' | 'silentStore'> | undefined
   cluster: Pick<Cluster, 'nodes'>
   state: StateReader | undefined
@@ -36,7 +36,7 @@ export interface AvailabilityParts {
   backend (card: ModelCard): BackendChoice | null
   /** The disabled plugin that provides a model or an engine. */
   off (kind: 'models' | 'engines', name: string): OffPlugin | undefined
-  /** Why a model is not placed, if a plugin can explain it. */
+  /** Why a model is not placed; null if no plugin can explain it. */
   absence (modelId: string): MissingReason | null
   learning (): boolean
 }
@@ -45,9 +45,9 @@ export interface AvailabilityParts {
 export interface PlacedRunner extends
   Readonly<Pick<Route, 'nodeId' | 'installId' | 'instanceId' | 'runnerId' | 'modelId'>> {
   readonly own: boolean
-  /** Null until its node reports one; another node's status is at most half a second old. */
+  /** Null until the runner's node reports one; another node's status is at most half a second old. */
   readonly status: RunnerStatus | null
-  /** It accepts new requests: it is ready, is no donor, and neither its instance nor its node is leaving. */
+  /** True if the runner is ready, is no donor, and neither its instance nor its node is leaving. */
   readonly serving: boolean
 }
 
@@ -56,19 +56,19 @@ export interface ModelSnapshot {
   readonly runners: readonly PlacedRunner[]
 }
 
-/** Facts of all models, read once. */
+/** Facts about all models, read once. */
 interface Source {
   nodes: ReadonlyMap<string, NodeView>
   copies (modelId: string): readonly ModelCopy[] | undefined
   failures: ReadonlyMap<string, InstanceFailure>
-  /** Of the other live nodes. */
+  /** What the other live nodes can run. */
   offers: readonly Offers[]
 }
 
-/** For a running model, whose runner already has a backend. */
+/** Stands for the backend of a running model, whose runner has already chosen one. */
 const OF_RUNNER: BackendChoice = { backend: 'the backend of its runner', declared: false }
 
-/** Backends of a node and of its engines, and the program of each engine: null for none. */
+/** Backends of a node and of its engines, and each engine's program, which is null if it is missing. */
 interface Offers {
   backends?: readonly string[]
   engineBackends?: Readonly<Record<string, readonly string[]>>
@@ -83,11 +83,11 @@ export class Availability {
   /** The card of a local, catalogued or placed model. Throws if it cannot be read. */
   card (modelId: string): ModelCard | undefined {
     const { bundle, models, placed } = this.#parts
-    // The node with the store, which has the cards, may be away while others serve the model.
+    // The store node, which has the cards, may be away while other nodes serve the model.
     return bundle.model(modelId)?.card ?? models?.card(modelId) ?? placedCard(placed.of(modelId))
   }
 
-  /** The models this node can name: its own, and those that other nodes serve. */
+  /** The models that this node has a card for: its own, and those that other nodes serve. */
   cards (): Map<string, ModelCard> {
     const all = new Map(this.#parts.bundle.models().map(({ card }) => [card.modelId, card]))
     for (const { own, modelId } of this.#serving()) {
@@ -115,7 +115,7 @@ export class Availability {
     })
   }
 
-  /** Whether the model does the task; null only checks that its card can be read. */
+  /** True if the model supports the task; null only checks that its card can be read. */
   does (modelId: string, capability: string | null): boolean {
     const { card } = this.#readCard(modelId)
     return card !== null && (capability === null || card.tasks.includes(capability))
@@ -128,7 +128,7 @@ export class Availability {
     return this.#explainer({ nodes: this.#nodes(), copies, offers: [] })(modelId, capability, snapshot).broken
   }
 
-  /** The chain of any model; the facts of all models are read once. */
+  /** Returns the chain of any model; the facts about all models are read once. */
   readonly chains: ReadChains = async () => {
     const { self, state, models } = this.#parts
     const nodes = this.#nodes()
@@ -144,7 +144,7 @@ export class Availability {
     read: Omit<Source, 'failures'>
   ): (modelId: string, capability: string | null, snapshot?: ModelSnapshot) => ModelChain {
     const { placed, sections } = this.#parts
-    // The first of several failures of one instance counts.
+    // If one instance has several failures, the first entry is used.
     const failures = new Map([...sections.failures.entries()].reverse()
       .map(({ value }) => [value.instanceId, value]))
     return (modelId, capability, snapshot) => {
@@ -163,8 +163,8 @@ export class Availability {
   }
 
   /**
-   * The runners of these instances on live nodes, without nodes that restarted. The list of nodes is read
-   * only if an instance names another node.
+   * The runners of these instances on live nodes, without nodes that restarted. The node list is read only if
+   * an instance names another node.
    */
   #runners (instances: readonly RingInstance[], nodes = () => this.#nodes()): PlacedRunner[] {
     const { self, sections, fleet } = this.#parts
@@ -199,9 +199,9 @@ export class Availability {
     const best = furthest(source, snapshot)
     const running = best?.runner != null && serves(kindOf(best.runner))
     const nodeName = (nodeId: string): string => nodes.get(nodeId)?.name ?? nodeId
-    // A node that this one has not seen in this session may still come.
+    // A node not seen in this session may still join, so it does not count as lost.
     const lost = running ? [] : best?.nodeIds.filter((id) => nodes.get(id)?.live === false)
-    // A running model needs no facts about files.
+    // A running model needs no files, so skip them.
     const copies = running ? undefined : source.copies(modelId)
     const draining = instances.every(isDraining)
     const choice = card === null ? null : backend(card)
@@ -234,7 +234,7 @@ export class Availability {
     }
   }
 
-  /** Whether another live node runs the model or could. Only a node with the engine can judge. */
+  /** True if another live node runs the model or could. Only a node that has the engine can decide that. */
   #elsewhere ({ offers }: Source, { runners }: ModelSnapshot, card: ModelCard | null): boolean {
     if (runners.some(({ own }) => !own)) return true
     if (card === null) return false
@@ -250,12 +250,12 @@ export class Availability {
 
 interface Progress {
   nodeIds: string[]
-  /** A runner that serves, else the least advanced one, which delays the others. */
+  /** A runner that serves, otherwise the least advanced one, for which the other runners wait. */
   runner: RunnerStatus | null
   failure: ChainFacts['failure']
 }
 
-/** The most advanced instance; one that accepts new requests is preferred. */
+/** The instance closest to ready; one that accepts new requests is preferred. */
 function furthest ({ failures }: Source, { instances, runners }: ModelSnapshot): Progress | undefined {
   const taking = instances.filter((ring) => !isDraining(ring))
   const rank = ({ runner, failure }: Progress): number => failure === undefined ? statusRank(runner) : -1
@@ -295,8 +295,8 @@ function copiesOf (all: readonly ModelCopy[]): CopyFacts {
 }
 
 /**
- * Tasks that this node has open there, plus those of others as that node last reported. Before its first
- * report, at least one if its runner is working.
+ * A runner's tasks that this node has open, plus those of other nodes as last reported. Before the first
+ * report of its node, a working runner counts as having at least one task.
  */
 function loadOf ({ status }: PlacedRunner, open: number, others: number | null): number {
   if (others !== null) return open + others

@@ -4,7 +4,7 @@ import type {
 } from '../../../kernel/index.js'
 import type { routes } from '../routes.js'
 
-/** Time limit for another node to answer whether it runs a command, ms. */
+/** Limit in ms on the wait for another node to answer whether it runs a command. */
 const ASK_MS = 2_000
 const ANSWER_BYTES = 64 * 1024
 
@@ -25,7 +25,7 @@ export function cancelHandler (parts: CancelParts): (request: CancelRequest) => 
     const { params: { command_id: commandId }, caller, member } = request
     const done = { message: 'The command was cancelled.', command_id: commandId }
     if (parts.commands.cancel(commandId, caller)) return done
-    // A forwarded request stays here, so that requests do not go in circles.
+    // A forwarded request is not forwarded again, so that requests do not go in circles.
     const answers = member === null ? await askOthers(parts, request) : []
     if (answers === 'done') return done
     if (answers.some((answer) => reasonOf(answer) === 'missing_grant')) {
@@ -41,7 +41,7 @@ export function cancelHandler (parts: CancelParts): (request: CancelRequest) => 
   }
 }
 
-/** Asks all other live nodes in parallel; the first that cancels it ends the wait. */
+/** Asks all other live nodes in parallel; the first node that cancels the command ends the wait. */
 async function askOthers (
   parts: CancelParts, { params, caller, signal }: CancelRequest
 ): Promise<MemberAnswer<true>[] | 'done'> {
@@ -57,7 +57,7 @@ async function askOthers (
   return await Promise.any(first).catch(async () => await Promise.all(asked))
 }
 
-/** Why a node refused; undefined if its answer has no reason. */
+/** The reason why a node refused; undefined if its answer has none. */
 function reasonOf ({ error }: MemberAnswer<true>): string | undefined {
   return error instanceof MemberFault ? error.refusal?.reason : undefined
 }

@@ -8,60 +8,60 @@ import { kindOf, serves } from '../process/states.js'
 import type { MissingReason, RunnerStatus } from '../service.js'
 import type { Refusal } from './pick.js'
 
-/** The links from a model's name to an answer, in order. */
+/** The links between a model's name and an answer, in order. */
 export const LINKS = ['card', 'copy', 'backend', 'placement', 'runner', 'request'] as const
 export type ChainLinkName = (typeof LINKS)[number]
 
 export interface CopyFacts {
   live: readonly string[]
-  /** They had the files but do not respond. */
+  /** Nodes that had the files but do not respond. */
   lost: readonly string[]
   receiving: readonly string[]
 }
 
-/** Facts of this node about a model. Omitted facts are not checked. */
+/** This node's facts about a model. Omitted facts are not checked. */
 export interface ChainFacts {
   modelId: string
-  /** The requested task; null if the question is about the model only. */
+  /** The requested task; null to ask about the model only. */
   capability: string | null
   known: readonly string[]
   card: Pick<ModelCard, 'engine' | 'tasks'> | null
   /** Why the model's card exists but cannot be read. */
   cardProblem?: string | undefined
   copies?: CopyFacts | undefined
-  /** Name of a store host whose model list is unknown here. */
+  /** Name of a store host whose model list this node does not have. */
   silentStore?: string | undefined
   /** The disabled plugin that provides the model or its engine. */
   off?: OffPlugin | undefined
   backend: BackendChoice | null
-  /** Another live node runs the model or could, so this one needs no backend for it. */
+  /** True if another live node runs the model or could, so that this one needs no backend for it. */
   elsewhere: boolean
   placed: boolean
   nodes?: readonly string[]
-  /** Names of those nodes that do not respond. */
+  /** Names of the instance's nodes that do not respond. */
   lost?: readonly string[] | undefined
   draining?: boolean
-  /** Why it is not placed, if known. */
+  /** Why the model is not placed, if known. */
   absence?: MissingReason | null
   /** The least advanced runner of the instance closest to ready. */
   runner: RunnerStatus | null
-  /** The session is new, and this node does not know the placements yet. */
+  /** True in a new session while this node does not have the placements yet. */
   learning?: boolean
-  /** Why that instance failed. */
+  /** Why the instance closest to ready failed. */
   failure?: { instanceId: string, message: string, code?: string | undefined } | undefined
 }
 
 export interface Found {
-  /** Null if an earlier link is broken. */
+  /** True if the link works; null if an earlier link is broken. */
   ok: boolean | null
   message: string
-  /** The next step of the operator; null unless the link is broken. */
+  /** What the operator should do next; null unless the link is broken. */
   remedy: string | null
   /** Reason in snake_case; null unless the link is broken. */
   code: string | null
   /** ISO time of the next attempt, if known. */
   nextTryAt?: string | undefined
-  /** Waiting does not help although the model is placed. */
+  /** True if waiting does not help although the model is placed. */
   final?: boolean | undefined
 }
 
@@ -70,13 +70,13 @@ export type ChainLink = Omit<Found, 'nextTryAt' | 'final'> & { link: ChainLinkNa
 export interface BrokenLink extends Found {
   link: ChainLinkName
   remedy: string
-  /** The model is placed or waits for a place: the same request may succeed soon. */
+  /** True if the model is placed or waits for a place, so that the same request may succeed soon. */
   comes: boolean
 }
 
 export interface ModelChain { links: ChainLink[], broken: BrokenLink | null }
 
-/** Reads the facts once and returns a function that gives the chain of any model. */
+/** Reads the facts once and returns a function that builds the chain of any model. */
 export type ReadChains = () => Promise<(modelId: string, capability: string | null) => ModelChain>
 
 export const intactLink = (message: string): Found => ({ ok: true, message, remedy: null, code: null })
@@ -93,14 +93,14 @@ const FIND: Record<ChainLinkName, (facts: ChainFacts) => Found> = {
 }
 
 /**
- * Builds every link of the chain from the facts, with messages and remedies; links after the first broken one
- * are unknown. Pure.
+ * Builds every link of the chain from the facts, with messages and remedies; links after the first broken
+ * one are unknown. Pure.
  */
 export function explain (facts: ChainFacts): ModelChain {
   return follow((link) => FIND[link](facts), (link) => link !== 'request' && isWanted(facts))
 }
 
-/** Checks the links up to the first broken one; `comes`: whether that link may recover by itself soon. */
+/** Checks the links up to the first broken one; `comes` is true if that link may recover by itself soon. */
 export function follow (
   find: (link: ChainLinkName) => Found, comes: (link: ChainLinkName) => boolean
 ): ModelChain {
@@ -116,7 +116,7 @@ export function follow (
   return { links, broken }
 }
 
-/** Explains why a served model refuses a request. `starting`: this node has a runner of it. */
+/** Explains why a served model refuses a request. `starting`: this node has a runner of the model. */
 export function explainRefusal (
   modelId: string, { code, nodeIds }: Refusal, starting: boolean
 ): BrokenLink {
@@ -127,7 +127,7 @@ export function explainRefusal (
           'Choose another node or none (target_node, --node), or place it there: ' +
           `\`svc place ${modelId} --node NODE\`.`)
       }
-    // It was ready a moment ago.
+    // The runner was ready a moment ago.
     : { link: 'runner', comes: true, ...brokenLink(code, 'its runner is not ready', 'Try again shortly.') }
 }
 
@@ -135,11 +135,11 @@ function isWanted ({ placed, draining, absence, learning }: ChainFacts): boolean
   return learning === true || absence?.waits === true || (placed && draining !== true)
 }
 
-/** 404 if the model is not placed, 503 if it is placed or waits for a place. */
+/** The error for a model without an instance: 503 if it is placed or waits for a place, otherwise 404. */
 export function noInstance (modelId: string, broken: BrokenLink, now: number): SvcError {
   const { link: brokenLink, remedy, comes, nextTryAt, final } = broken
   const message = `No instance found for model ${modelId}: ${broken.message}.`
-  // The time may come from another node's clock.
+  // Bound the wait, because the time may come from another node's clock.
   const seconds = Math.min(Math.ceil((Date.parse(nextTryAt ?? '') - now) / 1000), RETRY_MAX_SECONDS)
   const again = seconds > 0 && final !== true ? { retryAfterSeconds: seconds } : {}
   const details = { model: modelId, brokenLink, remedy, ...again }
@@ -150,10 +150,10 @@ export function noInstance (modelId: string, broken: BrokenLink, now: number): S
 
 const FINAL = { status: 503, retryable: false }
 const COMES = { status: 503, retryable: true, retryAfterSeconds: 1 }
-/** Longest Retry-After: the longest pause before a runner that gave up starts again. */
+/** Limit on Retry-After: the longest pause before a runner that gave up starts again. */
 const RETRY_MAX_SECONDS = RETRY_PAUSE.maxMs / 1000
 
-/** For a model that only the store may have. */
+/** The broken link of a model that only the unreachable store may have. */
 const storeUnreachable = (what: string, store: string): Found => brokenLink('store_unreachable',
   `${what}, and the store on ${store}, which may have it, is unreachable`,
   `Start ${store} again: \`svc up\` there; \`svc nodes\` shows it.`)
@@ -173,7 +173,7 @@ function cardLink ({ card, cardProblem, known, modelId, silentStore, off }: Chai
     : `Use one of: ${known.join(', ')}; or download it: \`svc pull ${modelId}\`.`)
 }
 
-/** Any node will do: the node that runs the model fetches the files from it. */
+/** A copy on any node is enough, because the node that runs the model fetches the files from there. */
 function copyLink ({ copies, modelId, runner, silentStore }: ChainFacts): Found {
   if (copies === undefined) {
     return intactLink(runner !== null && serves(kindOf(runner)) ? 'a runner has them loaded' : 'not known')
@@ -270,7 +270,7 @@ function nextTryOf (runner: RunnerStatus | null): string | undefined {
   return 'RunnerIdle' in runner ? runner.RunnerIdle.waitsFor?.nextTryAt : undefined
 }
 
-/** Codes of a broken chain by failure code or waiting reason. */
+/** Codes of broken links, by failure code or waiting reason. */
 const CODES: Readonly<Partial<Record<string, string>>> = {
   insufficient_memory: 'does_not_fit', no_backend: 'backend_missing', runner_failed: 'runner_failed',
   warmup_timeout: 'runner_failed', download_failed: 'files_missing', model_not_found: 'files_missing',
@@ -297,7 +297,7 @@ export function requestLink (
     `Use ${modelId} for ${card.tasks.join(' or ')}, or choose a model that does ${capability}.`)
 }
 
-/** Answers GET /models/{id}/availability: every link of the chain, and the first that is broken. */
+/** Handler of GET /models/{id}/availability: every link of the chain, and the first broken one. */
 export function availabilityHandler (
   chains: ReadChains
 ): (request: RouteRequest) => Promise<Record<string, unknown>> {

@@ -6,22 +6,22 @@ import type { Task } from './tasks.js'
 
 export type TaskFailure = FromSchema<typeof events.TaskFailed.payload>
 
-/** An open task of another node; `asker` is the install id of the node that requested it, if any. */
+/** An open task on another node; `requester` is the install id of the node that requested it, if any. */
 export interface OpenTask { task: Task, requester: string | null }
 
 /**
- * A missing node may only have lost its link to this one. The plugin `placement` decides whether its
- * instances are lost and removes them; without that plugin the node counts as gone after this time, ms.
+ * Milliseconds after which a missing node counts as gone. Until then it may only have lost its link to this
+ * node; the plugin `placement` may decide earlier that its instances are lost, and removes them.
  */
 export const NODE_GONE_MS = 30_000
 export const CHECK_MS = 500
-/** Time that failures are collected before they are sent to the master, ms. */
+/** Milliseconds for which failures are collected before they are sent to the master. */
 export const GATHER_MS = 20
-/** Most failures per command, most that wait for a master, and most ids that the master remembers. */
+/** Limits on failures per command, failures that wait for a master, and ids that the master remembers. */
 export const MAX_PER_COMMAND = 64
 const UNSENT_MAX = 4096
 const EMITTED_MAX = 8192
-/** Pause after a command that failed, ms. */
+/** Milliseconds before the next attempt after a command failed. */
 const AGAIN_MS = 1_000
 
 export interface LossesParts {
@@ -38,9 +38,9 @@ export interface LossesParts {
 interface Missing { installId: string, nodeId: string, since: number, open: readonly OpenTask[] }
 
 /**
- * Emits one TaskFailed event per lost task through the master. A node that sees a task fail reports it to the
- * master. The master has the tasks on a dead node that no other node waits for from gossip: they are lost
- * with their instance.
+ * Emits one TaskFailed event per lost task through the master. A node that sees its task fail reports it to
+ * the master. Tasks on a dead node for which no other node waits are known to the master from gossip: they
+ * are lost with their instance.
  */
 export class LostTasks {
   readonly #parts: LossesParts
@@ -70,7 +70,7 @@ export class LostTasks {
   take (failures: readonly TaskFailure[]): void {
     for (const failure of failures) {
       const { taskId, commandId } = failure
-      // If the node was lost before the call's task had an id, the report has the command id in its place.
+      // If the node was lost before the task had an id, the report contains the command id instead.
       const same = taskId === commandId ? `of ${commandId}` : commandId
       if (this.#emitted.has(taskId) || this.#emitted.has(same)) continue
       this.#emitted.add(taskId).add(`of ${commandId}`)
@@ -82,7 +82,7 @@ export class LostTasks {
     }
   }
 
-  /** Call when the link to a node with these tasks closes. */
+  /** Call when the link to a node closes, with the tasks that the node had open. */
   missing (installId: string, open: readonly OpenTask[]): void {
     const { clock, cluster } = this.#parts
     if (open.length === 0) return
@@ -98,7 +98,7 @@ export class LostTasks {
   }
 
   /**
-   * Finds the missing nodes that have ended or returned. Every node does this, because any may become the
+   * Finds missing nodes that have ended or returned. Every node does this, because any node may become the
    * master.
    */
   #check (): void {
@@ -110,11 +110,11 @@ export class LostTasks {
       const same = node?.nodeId === nodeId
       // Only the link broke; the tasks continue.
       if (same && node.live) return []
-      // No master can emit the events yet.
+      // There is no master yet that can emit the events.
       if (!isMaster && (masterNodeId === null || masterNodeId === nodeId)) return [missing]
       const isGone = !same || clock.mono() - since >= NODE_GONE_MS
       const left = isGone ? [] : open.filter(({ task }) => placed(task.instanceId))
-      // A live node that waits for a task reports it itself, with more detail.
+      // A live node that waits for a task reports the loss itself, with more detail.
       const orphans = open.filter((one) => !left.includes(one) &&
         (one.requester === null || nodes.get(one.requester)?.live !== true))
       if (isMaster) this.take(orphans.map(({ task }) => lostWith(task, node?.name ?? nodeId)))
@@ -125,7 +125,7 @@ export class LostTasks {
     this.#stopLooking = null
   }
 
-  /** Sends the reports once there is a master, and repeats those it has not acknowledged. */
+  /** Sends the reports once there is a master, and repeats those that the master has not acknowledged. */
   async #send (): Promise<void> {
     const { clock, log, session, send } = this.#parts
     const { signal } = this.#end

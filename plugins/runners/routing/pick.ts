@@ -1,6 +1,6 @@
 import type { Route, RouteQuery } from '../service.js'
 
-/** A runner that accepts new requests, from the requesting node's point of view. */
+/** A runner that accepts new requests, with its load as the requesting node counts it. */
 export interface Candidate extends
   Readonly<Pick<Route, 'nodeId' | 'installId' | 'instanceId' | 'runnerId'>> {
   readonly own: boolean
@@ -8,14 +8,14 @@ export interface Candidate extends
   readonly contextTokens: number
 }
 
-/** Why no runner takes a request, with the ids of the nodes that serve the model. */
+/** Why no runner accepts a request, with the ids of the nodes that serve the model. */
 export interface Refusal {
   readonly code: 'none_serves' | 'other_node_named' | 'none_left'
   readonly nodeIds: readonly string[]
 }
 
 interface Wanted extends Pick<RouteQuery, 'except' | 'pinned'> {
-  /** Length of a context that was too small for the request, tokens. */
+  /** Tokens of a context that was too small for the request; only longer contexts qualify. */
   longerThan?: number
 }
 
@@ -32,11 +32,11 @@ export function pick (
   return left.toSorted(compare)[0] ?? { code: 'none_left', nodeIds }
 }
 
-/** Orders runners by load. Among equals this node's own comes first, then the lower instance id. */
+/** Orders runners by load. With equal load this node's own comes first, then the lower instance id. */
 export function compare (a: Candidate, b: Candidate): number {
   return a.load - b.load || Number(b.own) - Number(a.own) || byText(a.instanceId, b.instanceId) ||
     byText(a.runnerId, b.runnerId)
 }
 
-/** By code units: the order must not depend on a node's locale. */
+/** Compares by code units, so that the order does not depend on a node's locale. */
 const byText = (a: string, b: string): number => (a < b ? -1 : Number(a > b))

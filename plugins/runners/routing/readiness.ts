@@ -4,7 +4,7 @@ import type { Member } from '../instances/runner-set.js'
 import { reasonOf } from '../process/errors.js'
 import type { Routing } from './routing.js'
 
-/** A runner counts as proven if its last real inference is at most this old. */
+/** Age in seconds up to which the last real inference proves that a runner works. */
 const FORWARD_FRESH_SECONDS = 30
 export const CANARY_DEADLINE_MS = 5_000
 
@@ -73,8 +73,8 @@ interface CanaryParts {
 }
 
 /**
- * Runs one small real inference on an idle runner, at most 5 s, and returns whether it answered. Concurrent
- * callers share one run.
+ * Runs one small real inference on an idle runner for at most 5 s, and resolves to whether the runner
+ * answered. Concurrent callers share one run.
  */
 export function createCanary (parts: CanaryParts): (member: Member, task: EngineTask) => Promise<boolean> {
   const running = new Map<string, Promise<boolean>>()

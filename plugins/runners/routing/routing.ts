@@ -51,7 +51,7 @@ export class Routing implements Runners {
     const { clock, learning } = this.#parts
     const until = clock.mono() + SESSION_GRACE_MS
     let route = this.#pick(query)
-    // Just after the start of a session this node does not know the placements yet.
+    // Right after the start of a session this node does not have the placements yet.
     while ('code' in route && learning() && clock.mono() < until) {
       await delay(clock, LEARN_MS, query.signal)
       route = this.#pick(query)
@@ -111,13 +111,13 @@ export class Routing implements Runners {
       .toSorted(compare).flatMap(({ runnerId }) => this.#parts.fleet.get(runnerId) ?? [])
   }
 
-  /** The tasks of the whole cluster by id; those of other nodes as last reported. */
+  /** The tasks of the whole cluster by id; tasks of other nodes as last reported. */
   tasks (): Record<string, { Inference: Task }> {
     const { tasks, gossip } = this.#parts
     return mergeTasks(tasks.all(), this.#remoteTasks.all(), gossip.tasks())
   }
 
-  /** `Instances.onMissing`. */
+  /** Implements `Instances.onMissing`. */
   onMissing (place: PlaceMissing): () => void {
     this.#placers.add(place)
     return () => { this.#placers.delete(place) }
@@ -139,7 +139,7 @@ export class Routing implements Runners {
     return { taskId, instanceId, runnerId, modelId, nodeId, installId, trace }
   }
 
-  /** Names a task and chooses its runner; else returns the code of the refusal. */
+  /** Assigns a task id and chooses a runner; otherwise returns the code of the refusal. */
   #pick (query: RouteQuery): Route | Refusal {
     const { modelId, capability, commandId, caller, tooShort, trace } = query
     const snapshot = this.#availability.snapshot(modelId)
@@ -169,8 +169,8 @@ export class Routing implements Runners {
   }
 
   /**
-   * Places the model if only its placement is missing. True if it may now have a ready instance. Throws
-   * errors of the placement.
+   * Places the model if only its placement is missing. True if the model may now have a ready instance.
+   * Throws errors of the placement.
    */
   async #place (query: RouteQuery, { details: { brokenLink } }: SvcError): Promise<boolean> {
     const fits = this.card(query.modelId)?.tasks.includes(query.capability) === true
@@ -205,5 +205,5 @@ export class Routing implements Runners {
 /** Broken links that placing the model fixes, or that another request is fixing now. */
 const ON_ITS_WAY: readonly unknown[] = ['placement', 'runner']
 
-/** Interval of routing attempts while this node learns the placements, ms. */
+/** Milliseconds between routing attempts while this node receives the placements. */
 const LEARN_MS = 100

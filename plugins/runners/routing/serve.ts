@@ -25,7 +25,7 @@ export async function * serve (
 ): AsyncGenerator<EngineChunk> {
   const { taskId, modelId } = route
   if (!tasks.open(taskId)) throw kernelError('instance_lost', `Task ${taskId} is no longer open.`)
-  // A runner of this node calls `admitted`; tasks of another node arrive by gossip.
+  // A local runner calls `admitted` when the task starts; the start on another node only arrives by gossip.
   if (!own) tasks.start(taskId)
   const watch = parts.watchers.begin(route, tasks)
   let status: TerminalStatus = 'Cancelled'
@@ -78,7 +78,7 @@ const causeOf = (error: unknown): string =>
 const STOPPING = new RunnerError('instance_lost', 'The node is stopping.')
 
 /**
- * Whether a failure gets a TaskFailed event. Exceptions: an ordinary refusal before the first chunk, which
+ * True if a failure gets a TaskFailed event. Exceptions: an ordinary refusal before the first chunk, which
  * the client reads; a failure that the serving node has recorded; a task that was not started, because
  * another runner may still take it.
  */

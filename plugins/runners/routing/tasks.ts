@@ -2,10 +2,10 @@ import type { Caller, Clock, EngineChunk } from '../../../kernel/index.js'
 import type { RunnerSet } from '../instances/runner-set.js'
 import type { EndedTask, Route, RunnerWork, TerminalStatus } from '../service.js'
 
-/** Finished tasks stay in /state for this time, ms, and at most this many. */
+/** Limits on finished tasks in /state: the time in ms for which they stay, and their number. */
 export const TASK_LINGER_MS = 30_000
 export const TASKS_FINISHED_MAX = 64
-/** A task that is never opened times out after this, ms. */
+/** Milliseconds after which a task that was never opened times out. */
 export const TASK_PENDING_MS = 60_000
 
 export type TaskStatus = 'Pending' | 'Running' | TerminalStatus
@@ -23,7 +23,7 @@ export interface Task {
 
 export interface TaskRequester {
   caller: Caller | null
-  /** Install id of the node at which the request entered; null for this one. */
+  /** Install id of the node at which the request entered; null for this node. */
   member: string | null
 }
 
@@ -33,15 +33,15 @@ interface Entry {
   readonly task: Task
   readonly runnerId: string
   readonly requester: TaskRequester
-  /** It has a reader: while pending it waits for its runner. */
+  /** True once the task has a reader; a pending task with a reader waits for its runner. */
   opened: boolean
-  /** Time of its last change, and the number of that change over all tasks. */
+  /** Time of the task's last change, and the number of that change among the changes of all tasks. */
   readonly changedMono: number
   readonly change: number
 }
 
 const NOBODY: TaskRequester = { caller: null, member: null }
-/** The key of this node among the requesting ones. */
+/** Key for this node among the requesting nodes. */
 const HERE = ''
 
 /**
@@ -70,7 +70,7 @@ export class TaskTable {
     this.#enter(this.#live, { runnerId, requester, opened: false }, { ...task, status: 'Pending' })
   }
 
-  /** Call when the reader starts. False if the task is unknown, already open or over. */
+  /** Call when the reader starts. False if the task is unknown, already open or finished. */
   open (taskId: string): boolean {
     this.#sweep()
     const entry = this.#live.get(taskId)
@@ -79,7 +79,7 @@ export class TaskTable {
     return true
   }
 
-  /** Pending becomes Running. False if the task is unknown, already running or over. */
+  /** Changes Pending to Running. False if the task is unknown, already running or finished. */
   start (taskId: string): boolean {
     this.#sweep()
     const entry = this.#live.get(taskId)
@@ -89,7 +89,7 @@ export class TaskTable {
     return true
   }
 
-  /** Sets a task's terminal status. False, without a change, if it has one or is unknown. */
+  /** Sets a task's terminal status. Returns false and changes nothing if it has one or is unknown. */
   finish (taskId: string, status: TerminalStatus): boolean {
     const entry = this.#live.get(taskId)
     if (entry === undefined) return false
@@ -111,7 +111,7 @@ export class TaskTable {
     return sum(this.#open.get(runnerId)?.values() ?? [])
   }
 
-  /** Open tasks by runner, without those of the node `member`, which counts them itself. */
+  /** Number of open tasks by runner, without those of node `member`, which counts its own. */
   loads (member: string): Record<string, number> {
     const loads = [...this.#open].map(([runnerId, byRequester]): [string, number] =>
       [runnerId, sum(byRequester.values()) - (byRequester.get(member) ?? 0)])
@@ -125,7 +125,7 @@ export class TaskTable {
 
   /**
    * The first `most` tasks that changed after change number `since` (0: all), oldest change first; `next` is
-   * the number to continue from.
+   * the number from which to continue.
    */
   changedSince (since: number, most: number): { tasks: Task[], next: number, more: boolean } {
     this.#sweep()
@@ -193,7 +193,7 @@ export class TaskWatchers {
     this.#nodeId = nodeId
   }
 
-  /** Undefined without subscribers: the task is not measured then. */
+  /** Undefined without subscribers, in which case the task is not measured. */
   begin ({ taskId, modelId, nodeId }: Route, tasks: TaskTable): TaskWatch | undefined {
     if (this.#listeners.size === 0) return undefined
     const capability = tasks.get(taskId)?.capability ?? ''
@@ -230,7 +230,7 @@ interface Usage {
 
 type About = Pick<EndedTask, 'taskId' | 'modelId' | 'capability' | 'entered' | 'served'>
 
-/** Measures one task by its chunks: times, tokens and seconds of sound; never their content. */
+/** Measures one task by its chunks: times, tokens and seconds of sound, but never their content. */
 class TaskWatch {
   readonly #about: About
   readonly #clock: Clock
@@ -248,7 +248,7 @@ class TaskWatch {
   }
 
   see ({ payload, media, timing }: EngineChunk): void {
-    // A chunk without choices reports that the engine accepted the request; it is no part of the answer.
+    // A chunk without choices only reports that the engine accepted the request; it is no part of the answer.
     const { choices } = payload
     if (this.#firstMs === null && !(Array.isArray(choices) && choices.length === 0)) {
       this.#firstMs = this.#clock.mono() - this.#since
@@ -268,7 +268,7 @@ class TaskWatch {
     })
   }
 
-  /** Several answers to one prompt each report its tokens, which count once. */
+  /** Counts prompt tokens once, although several answers to one prompt each report them. */
   #count (usage: Usage): void {
     const { prompt, cached, generated } = this.#tokens ?? { prompt: 0, cached: 0, generated: 0 }
     this.#tokens = {
@@ -279,6 +279,6 @@ class TaskWatch {
   }
 }
 
-/** Third-party engines may send anything. */
+/** The value if it is a valid count, because third-party engines may send anything. */
 const countOf = (value: unknown): number =>
   Number.isSafeInteger(value) && (value as number) > 0 ? value as number : 0

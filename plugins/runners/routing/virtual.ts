@@ -7,7 +7,7 @@ export class VirtualModels {
   readonly #models = new Map<string, VirtualModel>()
   readonly #queries = new WeakMap<Route, RouteQuery>()
 
-  /** `Runners.virtual`. */
+  /** Implements `Runners.virtual`. */
   add (modelId: string, model: VirtualModel): () => void {
     this.#models.set(modelId, model)
     return () => { this.#models.delete(modelId) }
@@ -20,8 +20,8 @@ export class VirtualModels {
   ready (modelId: string): boolean { return this.#models.get(modelId)?.refusal() === null }
 
   /**
-   * A route without a runner; undefined for any other model. Throws the model's refusal, and `no_instance`
-   * for a task it does not do.
+   * A route without a runner; undefined for a model that is not virtual. Throws the model's refusal, and
+   * `no_instance` for a task that the model does not support.
    */
   route (
     query: RouteQuery,
@@ -42,13 +42,13 @@ export class VirtualModels {
     return route
   }
 
-  /** As `Runners.open`; undefined for a route to a runner. */
+  /** Like `Runners.open`; undefined for a route to a runner. */
   open (route: Route, task: EngineTask, signal: AbortSignal): AsyncIterable<EngineChunk> | undefined {
     const query = this.#queries.get(route)
     return query && this.#models.get(route.modelId)?.open(task, query, signal)
   }
 
-  /** The chain of a model that needs no files, no backend and no instance; undefined for any other. */
+  /** The chain of a virtual model, which needs no files, backend or instance; undefined for other models. */
   chain (modelId: string, capability: string | null): ModelChain | undefined {
     const model = this.#models.get(modelId)
     return model && chainOf(modelId, model, capability)

@@ -39,7 +39,7 @@ const node = (name: string, over: Partial<NodeView> = {}): NodeView => ({
   apiUrl: null, ...over
 })
 
-/** Copies on the disks of other nodes. */
+/** Availability with these copies on the disks of other nodes. */
 function others (copies: ModelCopy[]): { fakes: Fake[], judge: () => AvailabilityReader } {
   let judge: AvailabilityReader | undefined
   const bundled: ModelCopy[] = [{ ...copy('n2'), kind: 'bundled' }]
@@ -125,7 +125,7 @@ t.test('a ready model is judged available', async (t) => {
   t.strictSame((await judge())(VOICE), { available: true, brokenLink: null, remedy: null, wanted: true })
 })
 
-/** A node that runs no model and has received no news. */
+/** A node that runs no model and has no reports from other nodes. */
 const nothing = {
   self: { nodeId: 'id-n1', installId: 'install-n1' },
   state: undefined,

@@ -19,10 +19,10 @@ import { stateCard } from '../instances/shapes.js'
 import type { Instance } from '../instances/sections.js'
 import { card } from './samples.js'
 
-/** The parts of a tap test that the kit uses. */
+/** The parts of a tap test that this file uses. */
 export interface TestCase { teardown (fn: () => unknown): void }
 
-/** An instance over this many nodes with the given layers, the driver first. */
+/** An instance over one node per layer count; the first node is the driver. */
 export function star (
   layers: readonly number[], tag: 'LlamaRpcInstance' | 'RingInstance' = 'LlamaRpcInstance'
 ): Instance {
@@ -37,7 +37,7 @@ export function star (
     instanceId: 'I', contextTokenLimit: 1, systemRole: null, engine: 'llama-server', hostsByNode: {},
     shardAssignments: {
       modelId: 'acme/gguf',
-      // Not in the order of the ranks.
+      // Reversed, so that the order differs from that of the ranks.
       runnerToShard: Object.fromEntries(ids.map((id, i) => [`r-${id}`, shards[i]!] as const).reverse()),
       nodeToRunner: Object.fromEntries(ids.map((id) => [id, `r-${id}`] as const).reverse())
     }
@@ -47,7 +47,7 @@ export function star (
     : { LlamaRpcInstance: { ...body, driverNode: 'n0', donorEndpoints: {} } }
 }
 
-/** A port that echoes its input. */
+/** A TCP server that echoes its input. */
 export async function echo (t: TestCase): Promise<{ port: number, sockets: Set<Socket>, close (): void }> {
   const sockets = new Set<Socket>()
   const server = createServer((socket) => {
@@ -69,19 +69,19 @@ export async function echo (t: TestCase): Promise<{ port: number, sockets: Set<S
 export interface Pair {
   drivers: RpcDrivers
   clock: ManualClock
-  /** The donor's status, as the driver's node knows it. */
+  /** Sets the donor's status as the driver's node receives it. */
   status (status: RunnerStatus): void
-  /** Opens the local port that leads to the donor. */
+  /** Opens the driver's local port for the donor. */
   open (): Promise<number>
-  /** Calls the donor's node as a member. */
+  /** Sends a request to the donor's node as another cluster member. */
   ask (body: object, member: string | null): Promise<MemberResponse>
-  /** Calls the driver's node for a feed. */
+  /** Sends a request for the driver's bytes to the driver's node. */
   feed (id: string, member: string): Promise<MemberResponse>
-  /** Open requests between the nodes. */
+  /** Number of open requests between the two nodes. */
   requests: { open: number }
-  /** The nodes have lost each other. */
+  /** True if the link between the two nodes is down. */
   lost: { is: boolean }
-  /** Why drivers had to restart. */
+  /** Messages with which drivers had to restart. */
   anew: string[]
   /** Number of node look-ups so far. */
   looks: () => number
@@ -89,7 +89,7 @@ export interface Pair {
 
 type Handler = (request: never) => Promise<void>
 
-/** A request to a handler as the members' link passes it on. */
+/** Passes a request to a handler like the link between nodes does. */
 function passOn (
   handler: Handler, request: object, signal: AbortSignal | undefined, over: () => void
 ): Promise<MemberResponse> {
@@ -124,7 +124,7 @@ function passOn (
   })
 }
 
-/** Two nodes, `n0` the driver's; `port` is the donor's, null while its runner is not ready. */
+/** Two nodes, with the driver on `n0`; `port` is the donor's, null while the donor's runner is not ready. */
 export function pair (t: TestCase, port: () => number | null): Pair {
   const instance = star([4, 2])
   const clock = manualClock()
@@ -190,7 +190,7 @@ export function pair (t: TestCase, port: () => number | null): Pair {
   }
 }
 
-/** A client of a port, with its input so far and whether it has ended. */
+/** A TCP client for a port, with the input so far and whether the connection has ended. */
 export async function client (t: TestCase, port: number): Promise<{
   socket: Socket, heard: () => Buffer, over: () => boolean
 }> {

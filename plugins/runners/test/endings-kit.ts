@@ -11,10 +11,10 @@ import { card, soloInstance } from './samples.js'
 export interface EndingsNode {
   endings: InstanceShutdown
   clock: ManualClock
-  /** The instances it leads; the test changes them. */
+  /** The instances whose first rank is on the node; the test changes them. */
   led: LocalInstance[]
   outstanding: number
-  /** The document has changed. */
+  /** Reports a change of the document to the plugin. */
   changed (): void
 }
 

@@ -8,19 +8,19 @@ import type { OpenTask, TaskFailure } from '../routing/lost-tasks.js'
 interface Desk {
   losses: LostTasks
   clock: ManualClock
-  /** Events of the master by task id. */
+  /** Ids of the tasks for which the master emitted an event. */
   told: string[]
   sent: TaskFailure[][]
   session: { sessionId: string, masterNodeId: string | null, isMaster: boolean }
-  /** The session changed. */
+  /** Reports a change of the session. */
   changed (): void
   nodes: { nodeId: string, installId: string, live: boolean }[]
-  /** The instance of the tasks. */
+  /** Whether the instance of the tasks is placed. */
   instance: { placed: boolean }
   refuse: { is: boolean }
 }
 
-/** Node `a` of `a`, `b` and `c`, whose node ids end with `-1`. */
+/** Node `a` in a cluster of `a`, `b` and `c`, whose node ids end with `-1`. */
 function desk (master: string | null): Desk {
   const clock = manualClock()
   const told: string[] = []

@@ -1,4 +1,4 @@
-/** Keys and values in the memory of a model. */
+/** The memory that a model's keys and values need. */
 import t from 'tap'
 import type { CacheType, MemoryFacts } from '../../../kernel/api/engine.js'
 import { cacheOf, needOf } from '../cards/memory-forecast.js'
@@ -19,7 +19,7 @@ const library = { fixedBytes: 96 * MIB, batchTokens: 128 }
 const speech = { fixedBytes: 176 * MIB }
 const vocabulary = 49_152
 
-/** Header facts of models that ran, and the peak memory of their processes, MiB. */
+/** Header facts of real models, and the measured peak memory of their processes in MiB. */
 const smollm2 = { weightBytes: 96_576_768, tokenBytes: 23_040, batchTokenBytes: 32_256, vocabulary }
 const gemma3 = {
   weightBytes: 246_587_904, tokenBytes: 3072, windowTokenBytes: 15_360, windowTokens: 512,

@@ -4,7 +4,7 @@ import t from 'tap'
 import { encodeMessage, encodeModel, tensorInfo } from '../onnx/engine.js'
 import { CONTRIB, NEWEST } from '../onnx/operators.js'
 
-/** onnxruntime's error for a graph of one operator without inputs, which is never valid. */
+/** onnxruntime's error for a graph with one operator without inputs, which is never valid. */
 async function answerTo (opType: string, domain: string, { ir = 10, opset = 21 } = {}): Promise<string> {
   const opsetImport = [['', opset], ['com.microsoft', 1]].map(([domain, version]) =>
     encodeMessage('OperatorSetIdProto', { domain, version }))

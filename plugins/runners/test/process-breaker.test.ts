@@ -19,7 +19,7 @@ t.test('backoff doubles to its cap, jitter on top', (t) => {
   t.end()
 })
 
-/** Runs failures through the breaker; returns the verdicts as text: a delay in ms, or `stop`. */
+/** Passes failures to the breaker; returns each decision as a delay in ms or `stop`. */
 function verdicts (failures: Partial<Failure>[]): (number | string)[] {
   let state = CLOSED
   return failures.map((failure) => {

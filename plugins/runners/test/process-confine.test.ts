@@ -11,11 +11,11 @@ const NODE_ROOT = realpathSync(dirname(process.execPath))
 const needs = (more: Partial<SandboxNeeds> & { home: string }): SandboxNeeds =>
   ({ scripts: [], model: [], options: {}, env: {}, ...more })
 
-/** Whether a file lies in or under one of the paths. */
+/** True if a file is one of the paths or lies under one. */
 const covered = (paths: readonly string[], file: string): boolean =>
   paths.some((path) => file === path || file.startsWith(`${path}/`))
 
-/** A file with its folders. */
+/** Creates a file and its parent folders. */
 function put (...parts: string[]): string {
   const path = join(...parts)
   mkdirSync(dirname(path), { recursive: true })
@@ -78,7 +78,7 @@ t.test('a package around the home is listed without it', (t) => {
   t.end()
 })
 
-/** A setpriv that records its arguments, knows the given ones, and runs the rest. */
+/** A fake setpriv that records its arguments, accepts the `known` options, and runs the command. */
 function standIn (dir: string, known: string): void {
   const path = join(dir, 'setpriv')
   writeFileSync(path, `#!/bin/sh

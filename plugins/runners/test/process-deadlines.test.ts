@@ -4,7 +4,7 @@ import t from 'tap'
 import { bench, hear, lives, textOf, until } from './process-kit.js'
 
 t.test('a runner that never reports is ended', async (t) => {
-  // On a busy machine a runner stopped by a signal may have reported before.
+  // On a busy machine a runner may have sent a report before a signal stopped it.
   const { execPath } = process
   process.execPath = fileURLToPath(new URL('./fixtures/silent.sh', import.meta.url))
   const { failed } = bench(t, {}, { limits: { breakerFailures: 1, firstReportMs: 300 } })
@@ -88,7 +88,7 @@ t.test('time in which the machine has no processor for a runner is not held agai
   const abort = new AbortController()
   await hear(open({ mode: 'ignoreCancel' }, abort.signal), () => { abort.abort() })
   const seen = looks
-  // Checks are 50 ms apart: this is more than three times the deadline.
+  // Checks are 50 ms apart, so 20 of them take more than three times the deadline.
   await until('it was looked at often', () => looks > seen + 20)
   t.ok(lives(first))
   starved = false

@@ -12,7 +12,7 @@ import type { EngineChunk, ModelSpec } from '../../../kernel/api/engine.js'
 import type { RunnerStatus } from '../service.js'
 import type { RunnerError, RunnerOptions, Supervisor } from '../process/supervisor.js'
 
-/** The parts of a tap test that the kit uses. */
+/** The parts of a tap test that this file uses. */
 export interface TestCase { testdir (): string, teardown (fn: () => unknown): void }
 
 export const ENGINE = new URL('./fixtures/engine.mjs', import.meta.url).href
@@ -25,7 +25,7 @@ export function testSpec (options: Record<string, unknown> = {}): ModelSpec {
   return { card: CARD, directory: '/', backend: 'cpu', threads: 1, options }
 }
 
-/** Waits until a condition holds; throws naming it after the timeout. */
+/** Waits until a condition holds; after the timeout throws an error with its name. */
 export async function until (what: string, holds: () => boolean, timeoutMs = 20_000): Promise<void> {
   const deadline = performance.now() + timeoutMs
   while (!holds()) {
@@ -39,7 +39,7 @@ export function lives (pid: number): boolean {
   return /^State:\s+[^ZX]/m.test(textOf(`/proc/${pid}/status`))
 }
 
-/** Content of a file; empty if there is none. */
+/** Content of a file; empty if the file does not exist. */
 export function textOf (path: string): string {
   try {
     return readFileSync(path, 'utf8')
@@ -67,7 +67,7 @@ export interface Bench {
   statuses: RunnerStatus[]
   failures: { errorMessage: string, attempts: number }[]
   lines: LogLine[]
-  /** Kinds reached so far, without the Runner prefix. */
+  /** Statuses reached so far, without the `Runner` prefix. */
   kinds (): string[]
   pid (): number
   ready (): Promise<void>
@@ -83,7 +83,7 @@ export function bench (
   const failures: Bench['failures'] = []
   const { log, lines } = recordingLog()
   const scratch = mkdtempSync(join(tmpdir(), 'svc-runner-'))
-  // The last lines of a runner may still be written to it.
+  // Retried, because the last lines of a runner may still be written to the folder.
   t.teardown(() => { rmSync(scratch, { recursive: true, force: true, maxRetries: 9, retryDelay: 100 }) })
   const supervisor = createSupervisor({
     runnerId: 'runner-1',
@@ -109,7 +109,7 @@ export function bench (
     failures,
     lines,
     kinds: () => statuses.map((status) => kindOf(status).replace('Runner', '')),
-    /** Throws before there is a process: a signal to -1 or 0 would reach others. */
+    /** Throws if there is no process yet, because a signal to pid -1 or 0 would reach other processes. */
     pid: () => {
       const { pid } = supervisor.report()
       if (pid === null) throw new Error('the supervisor has started no process yet')
@@ -125,7 +125,7 @@ export function bench (
   }
 }
 
-/** The payloads of a stream, the bytes of its media, and how it ended. */
+/** What a reader received: the payloads of a stream, the bytes of its media, and how it ended. */
 export interface Heard {
   payloads: Record<string, unknown>[]
   bytes: number
@@ -133,7 +133,7 @@ export interface Heard {
   error: RunnerError | null
 }
 
-/** Reads a stream to its end; `onChunk` may act while it runs. */
+/** Reads a stream to its end and calls `onChunk` for each chunk. */
 export async function hear (
   stream: AsyncIterable<EngineChunk>,
   onChunk: (index: number, chunk: EngineChunk) => void | Promise<void> = () => {}

@@ -2,7 +2,7 @@ import t from 'tap'
 import { bench, hear, until } from './process-kit.js'
 import type { Bench, Heard } from './process-kit.js'
 
-/** Opens a task for a caller and records its end. */
+/** Returns a function that opens a task for a caller and records its end. */
 function asker ({ supervisor }: Bench, served: string[]) {
   let count = 0
   return async (who: string, signal = new AbortController().signal): Promise<Heard> => {
@@ -108,7 +108,7 @@ t.test('a request for text that waits is told its place; tokens are counted mean
   const counting = { kind: 'tokenize', payload: { mode: 'count', chunks: 1 } }
   const tokens = supervisor.open('tokens', counting, signal)
   t.equal((await hear(tokens)).end, 'end')
-  // The reader goes without an abort.
+  // The reader closes the stream without aborting the signal.
   await waiting[0]!.return(undefined)
   t.equal(supervisor.report().waitingTasks, 1)
   t.match((await waiting[1]!.next()).value, { payload: { queue: { place: 1 } } }, 'it moves up')

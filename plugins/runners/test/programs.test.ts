@@ -205,7 +205,7 @@ t.test('a program that others may write is not run outside of the sandbox', asyn
     rmSync(join(home, 'ran'), { force: true })
     writeFileSync(path, `#!/bin/sh\ntouch ${join(home, 'ran')}\n`)
     chmodSync(path, mode)
-    // Waits for the output, because the machine has a GPU.
+    // Waits for the program's output, because the machine has a GPU.
     await look(home, { PATH: `${home}:/bin:/usr/bin` }, true)
     return existsSync(join(home, 'ran'))
   }

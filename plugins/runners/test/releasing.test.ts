@@ -7,7 +7,7 @@ import { card, soloInstance } from './samples.js'
 const on = (instanceId: string): Instance =>
   soloInstance({ instanceId, runnerId: `r${instanceId}`, nodeId: `n${instanceId}` }, card('m'))
 
-/** Ids and nodes of the instances that are releasing memory. */
+/** Ids and nodes of the removed instances that still hold memory. */
 const seen = (removals: Removals, mono: number, ends: (nodeId: string, runnerId: string) => boolean) =>
   removals.view(mono, ends)
     .map(({ instance, nodeIds }) => `${bodyOf(instance).instanceId} ${nodeIds.join()}`)

@@ -14,7 +14,7 @@ interface Node {
   tasks: TaskTable
   gossip: TaskGossip
   receive: (from: string, message: unknown) => void
-  /** The tasks it knew as open when a link closed. */
+  /** The tasks that a node had as open when a link closed. */
   missing: [string, [taskId: string, asker: string | null][]][]
 }
 
@@ -24,7 +24,7 @@ class Net {
   readonly nodes = new Map<string, Node>()
   readonly sent: { from: string, to: string, message: GossipMessage }[] = []
   readonly links = new Set<string>()
-  /** Links that accept no message for a while. */
+  /** Links that currently accept no message. */
   readonly full = new Set<string>()
   readonly #peers = new Map<string, (change: { installId: string, up: boolean }) => void>()
 
@@ -70,7 +70,7 @@ class Net {
 
   #send (from: string, to: string, message: unknown): boolean {
     if (from === to || !this.linked(from, to) || this.full.has(to)) return false
-    // As after JSON.
+    // Copied through JSON, as between real nodes.
     const copy = JSON.parse(JSON.stringify(message)) as GossipMessage
     if (copy.tasks !== undefined) this.sent.push({ from, to, message: copy })
     this.nodes.get(to)!.receive(from, copy)

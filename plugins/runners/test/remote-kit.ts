@@ -26,7 +26,7 @@ export const query = { modelId: VOICE, capability: 'tts', commandId: 'C', caller
 /** The requesting node. */
 export const ASKER = { nodeId: 'asker-1', installId: '00000000-0000-4000-8000-00000000000a', name: 'alpha' }
 
-/** Answers a request in place of the serving node. */
+/** Answers a request instead of the serving node. */
 export type Stand = (request: http.IncomingMessage, response: http.ServerResponse) => void
 
 /** A requesting node (its routing) and a serving one (the plugin on a kernel), joined in memory. */
@@ -39,26 +39,26 @@ export interface Pair {
   rig: RunnersRig
   runner: FakeRunner
   clock: ManualClock
-  /** Which nodes count as live, by install id; both at first. */
+  /** By install id, whether a node counts as live; initially both do. */
   live: Map<string, boolean>
-  /** Nodes that have announced that they stop, by install id. */
+  /** Install ids of nodes that have announced their stop. */
   leaving: Set<string>
-  /** The requesting node's ends of the connections so far. */
+  /** The requesting node's sockets of all connections so far. */
   sockets: Duplex[]
   stand: { is: Stand | null }
-  /** Sends any message to the serving node as the requesting one. */
+  /** Sends any message from the requesting to the serving node. */
   request (request: Partial<MemberRequest>): Promise<MemberResponse>
 }
 
 export interface PairOptions {
-  /** A ready runner of the requesting node with this many open tasks. */
+  /** Gives the requesting node a ready runner with this many open tasks. */
   own?: { load: number }
   /** The status that the serving node reports for its runner. */
   status?: RunnerStatus
   cards?: ModelCard[]
-  /** The card of the voice is unknown. */
+  /** True if the requesting node has no card of the voice model. */
   storeAway?: boolean
-  /** The load from others that the serving node reported. */
+  /** The load from other nodes' tasks that the serving node reported. */
   told?: number
 }
 
@@ -68,7 +68,7 @@ const deaf = {
   onPeers: () => () => {}
 }
 
-/** Starts both. The serving node has the model and a ready runner of it. */
+/** Starts both nodes. The serving node has the model and a ready runner. */
 export async function pair (t: TestContext, options: PairOptions = {}): Promise<Pair> {
   const live = new Map<string, boolean>([[ASKER.installId, true]])
   const views: NodeView[] = []
@@ -133,7 +133,7 @@ async function identity (rig: RunnersRig): Promise<{ nodeId: string, installId: 
   return { nodeId: said['nodeId']!, installId: said['nodeInstallId']! }
 }
 
-/** The documents about the serving node, as the requesting one sees them. */
+/** The document sections about the serving node, as the requesting node has them. */
 async function sectionsOf (rig: RunnersRig, { status, own }: PairOptions): Promise<{
   instances: Section<Instance>, runners: Section<RunnerStatus>, failures: Section<InstanceFailure>
 }> {
@@ -175,7 +175,7 @@ function ownFleet (own: PairOptions['own'], tasks: TaskTable): RunnerSet {
   } as unknown as RunnerSet
 }
 
-/** Requests to the serving node over connections with almost no buffer. */
+/** Sends requests to the serving node over connections with almost no buffer. */
 function connector (
   rig: RunnersRig, sockets: Duplex[], stand: Pair['stand']
 ): (request: MemberRequest) => Promise<MemberResponse> {
@@ -192,10 +192,10 @@ function connector (
   }
 }
 
-/** The chunks of a stream, and how it ended. */
+/** What a reader received: the chunks of a stream, and how it ended. */
 export interface Heard { chunks: EngineChunk[], error: Record<string, unknown> | null }
 
-/** Reads a stream to its end; `onChunk` may act while it runs. */
+/** Reads a stream to its end and calls `onChunk` for each chunk. */
 export async function hear (
   stream: AsyncIterable<EngineChunk>, onChunk: (chunk: EngineChunk) => unknown = () => {}
 ): Promise<Heard> {

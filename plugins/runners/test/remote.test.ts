@@ -303,7 +303,7 @@ function retrying (): { call: CapabilityCall, headers: Record<string, string> } 
 }
 
 t.test('what is lost here is tried again at another node', async (t) => {
-  // Its own runner is the first choice, and has no process.
+  // The requesting node's own runner is the first choice but has no process.
   const { asker, runner, failed } = await pair(t, { own: { load: 0 } })
   const { call, headers } = retrying()
   const heard = await hear(runTask(asker, { modelId: VOICE, capability: 'tts', task }, call))

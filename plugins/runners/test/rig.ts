@@ -20,7 +20,7 @@ export class FakeRunner implements Supervisor {
   readonly options: RunnerOptions
   status: RunnerStatus = { RunnerIdle: {} }
   secondsSinceForward: number | null = null
-  /** Time of its last chunk. */
+  /** Monotonic ms of the runner's last chunk. */
   forwardMono: number | null = null
   stopped = false
   opened: { taskId: string, task: EngineTask }[] = []
@@ -136,7 +136,7 @@ export function failing (reason: string, chunks = 0, message = 'secret text') {
   }
 }
 
-/** The given models and one engine. */
+/** A bundle with the given models and one engine. */
 export function bundle (cards: ModelCard[], external = false): Bundle {
   const models = cards.map((one) => ({ card: one, directory: `/models/${one.modelId}` }))
   const engines = [
@@ -165,7 +165,7 @@ export interface RunnersRig extends Rig {
 
 export interface RigOptions {
   cards?: ModelCard[]
-  /** The engine drives an external program. */
+  /** True if the engine runs an external program. */
   external?: boolean
   /** Models placed on the node at its start; all of them if absent. */
   place?: string[]

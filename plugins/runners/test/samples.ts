@@ -60,7 +60,7 @@ export function soloInstance (
   }
 }
 
-/** The instances as the master sees them inside a command. */
+/** The instances section as a command handler on the master gets it. */
 export function section (): Section<Instance> {
   const map = new Map<string, Instance>()
   return {

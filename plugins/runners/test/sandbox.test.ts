@@ -25,7 +25,7 @@ const isRoot = process.getuid?.() === 0
 
 /** A home with a model and everything that its runner must not see. */
 function homeOf (t: Test): Record<'home' | 'model' | 'scratch' | 'outside' | 'engine', string> {
-  // Not in /dev/shm, the usual place of temporary test folders, because Landlock leaves that open.
+  // Not in /dev/shm, where test folders may be, because Landlock does not restrict that folder.
   const top = join(realpathSync(t.testdir()), 'a folder')
   const home = join(top, 'home')
   for (const path of [...SECRETS, 'staging/acme/model/weights']) {
@@ -101,7 +101,7 @@ const best = probeSandboxLevel({ scratch, work: scratch, files: () =>
 rmSync(scratch, { recursive: true })
 t.comment(`this machine holds runners by ${best}; ${release()}, ${isRoot ? 'root' : 'not root'}`)
 
-/** Whether this machine supports a level, which need not be its best. */
+/** Whether this machine supports each sandbox level, which need not be its best. */
 const offers: Record<SandboxLevel, boolean> = {
   namespaces: best === 'namespaces',
   network: works('--landlock-access', 'net', '--landlock-access', 'scope'),

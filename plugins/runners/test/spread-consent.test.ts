@@ -55,7 +55,7 @@ t.test('a part of a spread model is refused unless the operator agreed', (t) => 
   }
   t.strictSame([roleOf(spread, 'n1'), roleOf(spread, 'n0'), roleOf(alone, 'n0'), null].map(opensPorts),
     [true, true, false, false])
-  // A text in an object: the runner may read a path that is itself an option.
+  // The template is wrapped in an object, because a runner may read a path that is itself an option.
   const given = changed(alone, { placement: { chatTemplate: '/{{ messages }}' } as never })
   t.strictSame(launched(given, 'n0', false), { source: '/{{ messages }}' })
   t.end()

@@ -266,11 +266,11 @@ t.test('one picture of several GPUs', (t) => {
   t.end()
 })
 
-/** A queried process does not keep this one alive, but a test must stay alive. */
+/** The child process does not keep this process alive, so a timer must. */
 const awake = setInterval(() => {}, 1000)
 t.teardown(() => { clearInterval(awake) })
 
-/** A module of the same shape as systeminformation. */
+/** A fake module with the functions of systeminformation. */
 function standIn (t: Test, source: string): string {
   const folder = mkdtempSync(join(tmpdir(), 'svc-asker-'))
   t.teardown(() => { rmSync(folder, { recursive: true, force: true }) })

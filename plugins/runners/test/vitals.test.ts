@@ -59,7 +59,7 @@ function rig (changed: Partial<MachineIo> = {}): Rig {
   return { vitals: createMachine({ home: '/home', clock, log, io: machine(changed) }).vitals, clock, warned }
 }
 
-/** The reading after background work has settled. */
+/** The reading after background work has finished. */
 async function settled ({ vitals, clock }: Rig): ReturnType<Rig['vitals']> {
   await vitals()
   await clock.advance(1000)
@@ -121,7 +121,7 @@ t.test('free memory is read anew each time, and null where nothing tells in time
   const read = async (path: string): Promise<string> => path === '/proc/meminfo' ? meminfo() : ''
   const list = async (folder: string): Promise<string[]> => folder === '/dev' ? ['nvidia0'] : []
   let used = 400
-  // As data/gpu of a real card: two outputs of nvidia-smi 580.
+  // Output as from nvidia-smi 580 with a data-centre GPU.
   const nvidiaSmi = async ([query]: readonly string[]): Promise<string> => query!.includes('compute-apps')
     ? '5161, 1100\n5281, 130364\n5281, 4\n' : `NVIDIA H200, 3, 1000, ${used}, 70, 30\nother, 0, 9, 0, 1, 1\n`
   const open = (io: MachineIo): MachineReader => createMachine({ home: '/home', clock, log, io })

@@ -9,7 +9,7 @@ const TOLD = 5
 
 type Fields = Readonly<Record<string, string | undefined>>
 interface Happened { idx: number, at: string, event: Readonly<Record<string, Fields>> }
-/** A trace of GET /v1/traces/cluster. */
+/** A trace as listed by GET /v1/traces/cluster. */
 interface Listed extends Pick<TraceHead, 'taskId' | 'commandId' | 'modelId' | 'createdAt' | 'durationUs'> {
   outcome: string
 }
@@ -25,7 +25,7 @@ export default {
     const api = createToolReads(ctx)
     const [page, list] = await Promise.all([
       api.read<{ events: Happened[] }>('The requests that failed', `/events?kinds=TaskFailed&limit=${READ}`),
-      // Without tracing there are no traces.
+      // The route is missing if tracing is off.
       api.read<{ traces: Listed[] }>('The traces', `/v1/traces/cluster?limit=${READ}`, 'plugin_disabled')
     ])
     const all = failuresOf(page?.events ?? [], list?.traces ?? [])
@@ -50,7 +50,7 @@ function failuresOf (events: readonly Happened[], traces: readonly Listed[]): Fa
     const trace = traceOf.get(taskId!)
     return [{
       taskId: taskId!, commandId, ms: Date.parse(at), reason: errorType, message: errorMessage,
-      // The event has no field for the model; the node's own message names it.
+      // The event has no model field, but the node's own message contains the model.
       modelId: trace?.modelId ?? modelIn(errorMessage),
       evidence: [
         { kind: 'event', idx, at, name: 'TaskFailed' }, ...trace === undefined ? [] : [traced(taskId!)]
@@ -75,7 +75,7 @@ async function reasonOf ({ read }: ToolReads, { taskId }: Failure): Promise<stri
 
 const traced = (taskId: string): Evidence => ({ kind: 'trace', taskId })
 
-/** The model of "The task of acme/voice failed with …"; null in any other sentence. */
+/** The model in a message "The task of acme/voice failed with …"; null for any other message. */
 const modelIn = (message: string | null): string | null =>
   /^The task of (\S{3,193}) failed with /.exec(message ?? '')?.[1] ?? null
 
@@ -83,7 +83,7 @@ function factOf (failure: Failure, remedies: Remedies, nowMs: number): Fact {
   const { taskId, commandId, reason, message, ms, evidence } = failure
   const model = failure.modelId === null ? null : quoted(failure.modelId)
   const why = reason === null ? '' : ` with ${quoted(reason, 60)}`
-  // The node's own message would repeat the same.
+  // Omitted if it is the node's own message, which would repeat the same facts.
   const suffix = message === null || modelIn(message) !== null ? ''
     : `: ${withoutFullStop(message, 300)}`
   const ids = [quoted(taskId, 80), ...commandId === undefined ? [] : [quoted(commandId, 80)]]

@@ -8,7 +8,7 @@ import {
   CARD_FILE, cardFiles, checked, PICKLE, toCard, type CardReader, type DeriveOptions
 } from './found.js'
 
-/** A malicious YAML file of this size takes about a second to parse, and the time grows quadratically. */
+/** Size limit for card.yaml: a malicious one takes a second to parse, and the time grows quadratically. */
 const CARD_BYTES = 32 * 1024
 
 /**
@@ -65,7 +65,7 @@ async function ownCard (
   return checked({ ...card, modelId, revision, ...same ? {} : there })
 }
 
-/** A missing hash matches any hash. */
+/** True if size and hash are equal; a missing hash matches any hash. */
 const equal = (a: CardFile, b: CardFile | undefined): boolean =>
   a.bytes === b?.bytes && (a.sha256 === undefined || b.sha256 === undefined || a.sha256 === b.sha256)
 

@@ -7,7 +7,7 @@ export interface DeriveOptions {
   modelId: string
   revision: string
   files: FolderFile[]
-  /** From the hub; without it, the files decide. */
+  /** Licence according to the hub; if it is missing, the files decide. */
   licence?: string | undefined
   languages?: string[] | undefined
 }
@@ -28,11 +28,11 @@ interface CardFormat {
   /** Detectors run in ascending order of rank. */
   readonly rank: number
   readonly files: string
-  /** Undefined if the folder has no model of this format. @throws CardError */
+  /** Resolves with undefined if the folder has no model of this format. @throws CardError */
   readonly find: (folder: Folder, modelId: string) => Promise<ModelFacts | undefined>
 }
 
-/** Derives model cards for an engine: the default export of the engine's `cards` module. */
+/** Derives model cards for an engine; default export of the engine's `cards` module. */
 export interface CardReader {
   readonly engine: string
   readonly formats: readonly CardFormat[]
@@ -49,7 +49,7 @@ const NAMES: ReadonlyArray<[RegExp, string]> = [
   [/^([a-z_]*config\.json)$/, 'config']
 ]
 
-/** The role of any other file, by its name; `other` if the name matches no pattern. */
+/** The role that follows from a file's name; `other` if the name matches no pattern. */
 function roleOf (path: string): string {
   const name = path.slice(path.lastIndexOf('/') + 1).toLowerCase()
   return NAMES.find(([pattern]) => pattern.test(name))?.[1] ?? 'other'

@@ -1,7 +1,7 @@
-/** `name-00001-of-00003.gguf`: one part of a model. */
+/** Matches one part of a split model: `name-00001-of-00003.gguf`. */
 const PART = /-(\d{5})-of-(\d{5})\.gguf$/i
 
-/** A model: one file, or its parts in order. `parts` is the expected number of parts. */
+/** A model in one file or in several parts, in order. `parts` is the expected number of parts. */
 export interface GgufModel<F> { name: string, files: F[], parts: number, bytes: number }
 
 /** Companion files of a model: separate vision weights (`mmproj-…`) and draft models (`draft-…`). */

@@ -5,11 +5,11 @@ import { parseCard } from '../../runners/cards/card.js'
 import { checkCardPaths, modelIdProblem } from '../files/names.js'
 import { readText } from '../../runners/cards/reader.js'
 
-/** Larger than the limit for cards inside model folders, since the operator writes these cards. */
+/** Size limit in bytes, larger than for cards in model folders, since the operator writes these cards. */
 const CARD_BYTES = 256 * 1024
 
 /**
- * Reads every `*.yaml` of a folder in the order of their names; a missing folder has none. `problems` has one
+ * Reads every `*.yaml` file of a folder, sorted by name; a missing folder counts as empty. `problems` has one
  * sentence for each unusable card. If two cards have the same id, the later one wins.
  */
 export async function readHomeCards (folder: string): Promise<{ cards: ModelCard[], problems: string[] }> {

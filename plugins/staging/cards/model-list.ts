@@ -14,17 +14,17 @@ export interface ModelPresence {
   created: number
   /** True if a plugin serves the model; it has no files. */
   virtual: boolean
-  /** Left out if no plugin runs models. */
+  /** Whether the model can run; left out if no plugin runs models. */
   judgement?: Availability | undefined
 }
 
-/** The entry of a card in `GET /v1/models`. Megabytes are 2^20 bytes, rounded up. */
+/** A card's entry in `GET /v1/models`. Megabytes are 2^20 bytes, rounded up. */
 export function modelListEntry (
   card: ModelCard, { installed, ready, created, judgement, virtual }: ModelPresence
 ) {
   return {
     id: card.modelId,
-    // The served model, if the id is an alias.
+    // The model behind the id, which may be an alias.
     root: card.modelId,
     object: 'model',
     created,

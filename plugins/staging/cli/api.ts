@@ -19,7 +19,7 @@ export function exitFor (reason: string | null | undefined): ExitCode {
   return byReason[reason ?? ''] ?? 1
 }
 
-/** Retry time for a node that becomes unreachable during a wait, seconds. */
+/** Seconds of retries if a node becomes unreachable during a wait. */
 const RETURN_SECONDS = 60
 
 /** Fetches during a long wait; retries for a minute while the node restarts. */
@@ -47,7 +47,7 @@ export function locationsText (
   return parts.join(', ') || '-'
 }
 
-/** In bytes, preferably of a complete copy; undefined without copies. */
+/** Model size in bytes, preferably from a complete copy; undefined without copies. */
 export function sizeOfCopies (copies: readonly ClusterCopy[]): number | undefined {
   const whole = copies.filter((copy) => copy.kind !== 'receiving')
   const sizes = (whole.length > 0 ? whole : copies).map((copy) => copy.sizeBytes)

@@ -26,7 +26,7 @@ export interface Staging extends Amount {
   reason: string | null
 }
 
-/** A node counts as lost after this time without a heartbeat, ms. */
+/** Milliseconds without a heartbeat after which a node counts as lost. */
 const SILENT_MS = 15_000
 
 const statusOf: Readonly<Record<string, Staging['status']>> = {
@@ -56,7 +56,7 @@ function readStaging (
   }
 }
 
-/** Whether the node is alive, by the clock of the node that answers. */
+/** Whether the node is alive, judged by the clock of the node that sent the state. */
 export function isThere ({ nodeIdentities, lastSeen = {}, localNodeId }: StateView, nodeId: string): boolean {
   if (nodeIdentities[nodeId] === undefined) return false
   const [now, then] = [lastSeen[localNodeId], lastSeen[nodeId]].map((at) => Date.parse(at ?? ''))

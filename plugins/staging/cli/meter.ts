@@ -2,19 +2,19 @@ import type { DownloadStatus } from '../store/download.js'
 import type { VerbContext } from '../../../kernel/cli/index.js'
 import { showBytes, formatDuration as showSeconds } from '../../../kernel/cli/index.js'
 
-/** Progress of a transfer: bytes, bytes per second, milliseconds. */
+/** Progress of a transfer in bytes, bytes per second and milliseconds. */
 export type Amount =
   Pick<DownloadStatus, 'downloadedBytes' | 'totalBytes' | 'bytesPerSecond' | 'etaMs'>
 
 /** A progress line. `step` marks each further 10 %. */
 export interface Reading { text: string, step: boolean }
 
-/** Whole percent; 100 only if complete, undefined while the total is unknown. */
+/** Whole percent, 100 only if complete; undefined while the total size is unknown. */
 export function percentOf ({ downloadedBytes, totalBytes }: Amount): number | undefined {
   return totalBytes > 0 ? Math.min(100, Math.floor(downloadedBytes / totalBytes * 100)) : undefined
 }
 
-/** Remaining time in ms: as the node reports it, otherwise computed from the rate; undefined without both. */
+/** Remaining ms, reported by the node or computed from the rate; undefined if neither is known. */
 export function etaOf (amount: Amount): number | undefined {
   const { downloadedBytes, totalBytes, bytesPerSecond: rate, etaMs } = amount
   if (etaMs !== null) return etaMs

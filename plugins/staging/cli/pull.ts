@@ -46,7 +46,7 @@ async function bringIn (ctx: VerbContext, pace: WaitClock, wanted: Wanted): Prom
   }
 }
 
-/** Refusals of a plan that also make the download fail. */
+/** Reasons for a refused plan that would also make the download fail. */
 const FINAL: ReadonlySet<string> = new Set([
   'hub_not_found', 'hub_gated', 'hub_unusable', 'import_refused', 'missing_grant', 'invalid_request'
 ])
@@ -72,7 +72,7 @@ async function showPlan (ctx: VerbContext, { modelId, body }: Wanted): Promise<v
 
 const CONTINUES = 'the download continues; svc downloads shows it'
 
-/** Starts a download; reports it if that makes this node the store. */
+/** Starts a download; tells the user if this makes the node the store. */
 async function begin (ctx: VerbContext, { modelId, body }: Wanted): Promise<DownloadStatus> {
   const { storeMade, ...first } = await ctx.client.json<DownloadStatus & { storeMade?: string }>(
     `${storePath(modelId)}/download`, { method: 'POST', body })
@@ -137,7 +137,7 @@ async function seenCard (ctx: VerbContext, modelId: string): Promise<SeenCard | 
   return (await asked(ctx.client.json<{ card: SeenCard }>(`/models/${modelInPath(modelId)}/card`)))?.card
 }
 
-/** Whether no node has the program that the model needs; false if the cluster state is unavailable. */
+/** True if no node has the program that the model needs; false if the cluster state is unavailable. */
 async function lacksEngine ({ client }: VerbContext, help: EngineHelp, card: SeenCard): Promise<boolean> {
   if (help.lacksProgram === undefined) return false
   const state = await asked(client.json<object>('/state'))
@@ -233,7 +233,7 @@ async function bringEngine (
     '  run `svc engine add llama.cpp` on each node that should run such models')
 }
 
-/** Throws with exit code 6, the sizes and the largest variant that fits. */
+/** If the model is too large, throws exit code 6 with the sizes and the largest variant that fits. */
 function refuseTooLarge (ctx: VerbContext, plan: Answers['plan']): void {
   const { modelId, disk, memory } = plan
   if (disk.problem === null && (memory?.problem ?? null) === null) return

@@ -17,7 +17,7 @@ export interface SourceOptions {
   from?: string
 }
 
-/** card.yaml files above this size are not searched for a model id, bytes. */
+/** Bytes above which a card.yaml is not searched for a model id. */
 const CARD_LIMIT = 1024 * 1024
 
 /** Throws VerbError (2) if the argument and the options contradict each other. */
@@ -68,7 +68,7 @@ export interface NamedModel {
 
 /** URL prefix of a model on the public hub. */
 const HUB = /^(?:https?:\/\/)?(?:www\.)?(?:hf\.co|huggingface\.co)\//i
-/** The rest of such a URL. Revisions such as refs/pr/1 contain slashes. */
+/** Matches what follows HUB in such a URL. Revisions such as refs/pr/1 contain slashes. */
 const PAGE = new RegExp('^([^/@:?#]+/[^/@:?#]+)(?:/(tree|blob|resolve|raw)/' +
   '(refs(?:/|%2F)(?:pr|convert)(?:/|%2F)[^/@:?#]+|[^/@:?#]+)(?:/([^:?#]*[^:?#/]))?)?/?' +
   '((?:[@:][^?#]*)?)(?:[?#].*)?$', 'is')

@@ -8,7 +8,7 @@ import type { WaitClock, Verb, VerbContext } from '../../../kernel/cli/index.js'
 import type { Answers } from '../routes.js'
 import type { Reading } from './meter.js'
 
-/** Poll interval, ms; the numbers in the state are up to 2 s old anyway. */
+/** Poll interval in ms; the state's numbers are up to 2 s old anyway, so a shorter one gains little. */
 const POLL_MS = 1000
 
 export function createStage (pace: WaitClock): Verb {
@@ -34,7 +34,7 @@ export function createStage (pace: WaitClock): Verb {
 
 export default createStage(realPace)
 
-/** Without a number of seconds the wait has no limit. */
+/** Time limit of the wait; Infinity if the option gives no number of seconds. */
 const limitOf = (ctx: VerbContext, options: Record<string, unknown>): number =>
   typeof options['wait'] === 'string' && options['wait'] !== '' ? ctx.wait! * 1000 : Infinity
 
@@ -101,21 +101,21 @@ const doesNotFit = ({ reason, error }: StagedNode): boolean =>
 
 export type StagedNode = Answers['stage']['nodes'][number] & { reason?: string | null }
 
-/** All nodes, and for each lost node since when it is lost (ms of the wait). */
+/** All nodes and, for each lost node, when it was lost, in ms since the wait began. */
 export interface StageWatch { nodes: readonly StagedNode[], goneSince: ReadonlyMap<string, number> }
 
 export interface StageSnapshot {
   state: StateView
   modelId: string
-  /** The attempt of each node before the stage request. */
+  /** Each node's last attempt id before the stage request. */
   attempts: ReadonlyMap<string, string>
-  /** Time since the stage request, ms. */
+  /** Milliseconds since the stage request. */
   elapsedMs: number
 }
 
-/** A node fails after being lost for this time, ms. */
+/** Milliseconds after which a lost node counts as failed. */
 const GONE_MS = 60_000
-/** Maximum age of the state, ms; an earlier completion still shown after that is current. */
+/** Longest age of the state in ms; after that, a completion that the state still shows is current. */
 const STALE_MS = 5000
 
 export function isOver ({ status }: StagedNode): boolean {

@@ -10,9 +10,9 @@ export interface LocalFile { path: string, size: number, root: string, inner: st
 export type CopyMethod = 'clone' | 'link' | 'copy'
 
 /**
- * Brings local files into an incoming folder, each by the first of `ways` that works; a file with the
- * expected size stays. The transfer that follows verifies the bytes and fetches the rest. Throws the signal's
- * reason.
+ * Brings local files into an incoming folder, each by the first of `ways` that works; skips files that
+ * already have the expected size. The following transfer verifies the bytes and fetches missing ones. Throws
+ * the signal's reason.
  */
 export async function bringFiles (
   folder: string, files: readonly LocalFile[], ways: readonly CopyMethod[], signal: AbortSignal

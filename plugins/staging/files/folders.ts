@@ -2,7 +2,7 @@ import { lstat, mkdir, open, realpath, stat, statfs } from 'node:fs/promises'
 import { basename, dirname, join, sep, resolve } from 'node:path'
 import { PathError, errnoOf } from './names.js'
 
-/** Throws PathError for anything else at this path, even a symbolic link to a folder. */
+/** True for a folder, false if missing. Throws PathError for anything else, even a link to a folder. */
 export async function isRealFolder (path: string): Promise<boolean> {
   const stats = await lstat(path).catch((error: unknown) => {
     if (errnoOf(error) === 'ENOENT') return undefined
@@ -40,7 +40,7 @@ export async function sync (path: string): Promise<void> {
   }
 }
 
-/** Resolves links. Neither folder has to exist. */
+/** Whether one folder contains the other, after resolving links. Neither has to exist. */
 export async function overlap (a: string, b: string): Promise<boolean> {
   const [one, other] = (await Promise.all([realOf(a), realOf(b)]))
     .map((path) => path.endsWith(sep) ? path : `${path}${sep}`)
@@ -57,7 +57,7 @@ async function realOf (path: string): Promise<string> {
 /** A file system. Paths with the same `device` can share files by hard links. */
 export interface Volume { totalBytes: number, freeBytes: number, device: number }
 
-/** The volume of a path or of its nearest existing parent. Free means: for unprivileged users. */
+/** The volume of a path or of its nearest existing parent. Free space is what unprivileged users can use. */
 export async function volumeOf (path: string): Promise<Volume> {
   const full = resolve(path)
   try {

@@ -9,7 +9,7 @@ import { PathError, errnoOf } from './names.js'
 const READ_BYTES = 1024 * 1024
 
 export interface HashOptions {
-  /** Stops between two reads; the promise rejects with its reason. */
+  /** Stops hashing between two reads; the promise then rejects with the signal's reason. */
   signal?: AbortSignal
   onBytes?: (bytes: number) => void
 }
@@ -18,7 +18,7 @@ export interface HashOptions {
 export async function hashFile (
   path: string, { signal, onBytes }: HashOptions = {}
 ): Promise<Omit<ManifestFile, 'path'>> {
-  // O_NONBLOCK: opening a pipe must not wait for its writer.
+  // O_NONBLOCK, because opening a pipe must not wait for its writer.
   const flags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK
   const file = await open(path, flags).catch((error: unknown) => {
     if (errnoOf(error) === 'ELOOP') throw new PathError(`${path} is a link; links are not followed`)
@@ -51,7 +51,7 @@ export async function hashFile (
 export class ChunkedHash {
   readonly #whole = createHash('sha256')
   readonly #chunks: string[] = []
-  /** Undefined in the first chunk, whose hash equals that of the bytes so far. */
+  /** Hash of the current chunk; undefined in the first chunk, for which the file's hash is used. */
   #chunk: Hash | undefined
   #inChunk = 0
 

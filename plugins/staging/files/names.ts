@@ -26,7 +26,7 @@ function idShapeProblem (id: string): string | null {
   return org.includes('--') ? 'the part before the slash may not contain two dashes in a row' : null
 }
 
-/** Throws PathError for an invalid id. */
+/** The folder name for a model id. Throws PathError for an invalid id. */
 export function folderOf (modelId: string): string {
   const problem = modelIdProblem(modelId)
   if (problem !== null) throw new PathError(problem)
@@ -100,7 +100,7 @@ const SHOWN_CHARACTERS = 80
 /** Windows opens a device for these names, with any extension and in any case. */
 const DEVICE = /^(con|prn|aux|nul|com[1-9]|lpt[1-9])(\.|$)/i
 
-/** Untrusted text for a message: quoted, cut to 80 characters, all but printable ASCII escaped. */
+/** Makes untrusted text safe for messages: quoted, cut to 80 characters, only printable ASCII unescaped. */
 export function shown (text: string): string {
   const cut = text.length > SHOWN_CHARACTERS
   const escaped = text.slice(0, SHOWN_CHARACTERS).replace(/[^\x20-\x7e]/g, (character) =>

@@ -8,7 +8,7 @@ import { PathError, errnoOf, filePathProblem, isOwnName } from './names.js'
 /** `create` makes a new file for reading and writing; `update` also opens an existing one. */
 export type OpenMode = 'read' | 'create' | 'update'
 
-// O_NONBLOCK: opening a pipe must not wait for its other end.
+// O_NONBLOCK, because opening a pipe must not wait for its other end.
 const SAFE = constants.O_NOFOLLOW | constants.O_NONBLOCK
 const FLAGS: Record<OpenMode, number> = {
   read: constants.O_RDONLY | SAFE,
@@ -29,13 +29,13 @@ export async function openInside (root: string, path: string, mode: OpenMode): P
     async (folder, name) => await openIn(folder, name, mode))
 }
 
-/** Throws as `openInside`. */
+/** Opens one of svc's own files. Throws as `openInside`. */
 export async function openSvcFile (root: string, name: string, mode: OpenMode): Promise<FileHandle> {
   if (!isOwnName(name)) throw new PathError(`${name} is not one of svc's own files`)
   return await inFolder(root, [], mode !== 'read', async (folder) => await openIn(folder, name, mode))
 }
 
-/** Throws as `openInside`, and PathError above `mostBytes`. */
+/** Reads one of svc's own files. Throws as `openInside`, and PathError above `mostBytes`. */
 export const readOwn = async (root: string, name: string, mostBytes: number): Promise<string> =>
   await readAll(await openSvcFile(root, name, 'read'), join(root, name), mostBytes)
 
@@ -57,7 +57,7 @@ export async function replaceSvcFile<T> (
 ): Promise<T> {
   const draft = `${name}.tmp`
   return await inFolder(root, [], true, async (folder) => {
-    // A leftover or planted file of that name must not be written to.
+    // Remove a leftover or planted draft file, since it must not be written to.
     await unlink(join(folder.path, draft)).catch((error: unknown) => {
       if (errnoOf(error) !== 'ENOENT') throw error
     })
@@ -73,7 +73,7 @@ export async function replaceSvcFile<T> (
   })
 }
 
-/** The same with a text, which is synced to disk before this resolves. */
+/** Like `replaceSvcFile`, with a text that is synced to disk before the promise resolves. */
 export async function putOwnText (root: string, name: string, text: string): Promise<void> {
   await replaceSvcFile(root, name, async (file) => {
     await file.writeFile(text)
@@ -111,17 +111,17 @@ async function refuseIrregular (path: string, shown: string): Promise<void> {
   throw new PathError(`${shown} is ${stats.isSymbolicLink() ? 'a link' : 'not a regular file'}`)
 }
 
-/** An open folder: `path` stays valid even if the folder is renamed; `name` is for messages. */
+/** An open folder. `path` stays valid even if the folder is renamed; `name` is for messages. */
 export interface OpenFolder { path: string, name: string, close (): Promise<void> }
 
-/** Linux resolves paths relative to an open folder. Other systems check each step just before its use. */
+/** Linux resolves paths relative to an open folder. On other systems each step is checked just before use. */
 const HANDLES = existsSync('/proc/self/fd') ? '/proc/self/fd' : undefined
 
 /** A path to an open file for calls that take no handle; `path` itself on systems without /proc/self/fd. */
 export const pathOf = ({ fd }: { fd: number }, path: string): string =>
   HANDLES === undefined ? path : `${HANDLES}/${fd}`
 
-/** Creates a missing folder with mode 0700 if `make`. Throws PathError for a symbolic link or a file. */
+/** Opens a folder; with `make`, creates a missing one, mode 0700. Throws PathError for a link or a file. */
 async function openFolder (path: string, name: string, make: boolean): Promise<OpenFolder> {
   const { O_RDONLY, O_DIRECTORY, O_NOFOLLOW } = constants
   if (make) {

@@ -27,7 +27,7 @@ export class KeyedLock {
   }
 }
 
-/** At most `limit` items run at once. After a failure no further item starts; throws the first error. */
+/** Runs at most `limit` items in parallel. After a failure starts no further item; throws the first error. */
 export async function eachOf<T> (
   items: readonly T[], limit: number, work: (item: T) => Promise<void>
 ): Promise<void> {

@@ -16,7 +16,7 @@ export const hex = (digits: number) => ({ type: 'string', pattern: `^[0-9a-f]{${
 const problemOf = schemaChecker({
   ...object({
     modelId: { type: 'string' },
-    // No control characters.
+    // Any text without control characters.
     revision: { type: 'string', pattern: '^[^\\x00-\\x1f\\x7f-\\x9f]{1,256}$' },
     totalBytes: size,
     chunkBytes: { const: CHUNK_BYTES },
@@ -102,7 +102,7 @@ export function manifestDigest (manifest: ModelManifest): string {
   return hash.digest('hex')
 }
 
-/** Files of manifests by path: a transfer looks a file up thousands of times. */
+/** Cached index of a manifest's files by path, since a transfer looks files up thousands of times. */
 const byPath = new WeakMap<ModelManifest, Map<string, ManifestFile>>()
 
 export function fileOf (manifest: ModelManifest, path: string): ManifestFile | undefined {
@@ -113,10 +113,10 @@ export function fileOf (manifest: ModelManifest, path: string): ManifestFile | u
 
 export const RECORD_FILE = '.svc-record.json'
 const FORMAT = 1
-/** The record of a model with 16,384 files and 10 TB is smaller. */
+/** Size limit for a record; one for 16,384 files and 10 TB is smaller. */
 const MOST_BYTES = 64 * 1024 * 1024
 
-/** Checks the card only by the model id. Throws ManifestError or PathError for an invalid record. */
+/** Validates a record, its card only by the model id. Throws ManifestError or PathError. */
 export function checkRecord (value: unknown, modelId: string): CopyRecord {
   const { manifest, card, source, choice, publishedAt } =
     (value ?? {}) as Partial<Record<keyof CopyRecord, unknown>>
@@ -138,7 +138,7 @@ export function checkRecord (value: unknown, modelId: string): CopyRecord {
   }
 }
 
-/** Ignores an invalid choice: the digest decides whether the files are right. */
+/** Returns null for an invalid choice, because the digest decides whether the files are right. */
 function choiceIn (value: unknown): HubChoice | null {
   const { allow = null, variant = null } = (value ?? {}) as { allow?: unknown, variant?: unknown }
   const patterns = Array.isArray(allow) && allow.every((one) => typeof one === 'string') ? allow : null
@@ -146,7 +146,7 @@ function choiceIn (value: unknown): HubChoice | null {
   return patterns === null && word === null ? null : { allow: patterns, variant: word }
 }
 
-/** The valid record in a folder, of that model if an id is given; null without one. Never throws. */
+/** The record in a folder; null if missing, invalid, or not for the given `modelId`. Never throws. */
 export async function readRecord (folder: string, modelId?: string): Promise<CopyRecord | null> {
   try {
     const value = JSON.parse(await readOwn(folder, RECORD_FILE, MOST_BYTES)) as {
@@ -154,7 +154,7 @@ export async function readRecord (folder: string, modelId?: string): Promise<Cop
     } | null
     return value?.format === FORMAT ? checkRecord(value, modelId ?? String(value.manifest?.modelId)) : null
   } catch {
-    // A copy with an unreadable record counts as a copy without one.
+    // A copy with an unreadable record counts as a copy without a record.
     return null
   }
 }

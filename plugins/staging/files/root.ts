@@ -24,7 +24,7 @@ const TRASH = '.trash'
 const LAST_USED = '.last_used'
 /** Marks a transfer folder as svc's before it has any other file. */
 const TRANSFER_FILE = '.svc-transfer'
-/** Names of trash entries. A sweep removes all of a `transfer`, but only recorded files of a `copy`. */
+/** Names of trash entries. A sweep removes a whole `transfer`, but only the recorded files of a `copy`. */
 const TRASHED = /^(copy|transfer)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
 /** An unpublished transfer. `mtimeMs` is the latest change of the folder or of a file in it. */
@@ -44,7 +44,7 @@ export class ModelRoot {
   readonly root: string
   readonly role: Role
   readonly setting: string
-  /** The complete copies by model id, since `load`. */
+  /** The complete copies by model id, known after `load`. */
   readonly copies = new Map<string, LocalCopy>()
   onChange: (modelId: string) => void = () => {}
   /** False if the folder is unusable; the root then reports no copies and refuses transfers. */
@@ -60,7 +60,7 @@ export class ModelRoot {
     this.#clock = clock
   }
 
-  /** Also completes publications that a crash interrupted. */
+  /** Prepares the folder and completes publications that a crash interrupted. */
   async prepare (): Promise<void> {
     try {
       await makeFolders(this.root)
@@ -111,7 +111,7 @@ export class ModelRoot {
 
   forget (modelId: string): void { if (this.copies.delete(modelId)) this.onChange(modelId) }
 
-  /** Most recently used first, including copies without a record. */
+  /** All copies, most recently used first, including copies without a record. */
   async list (): Promise<Copy[]> {
     const copies: Copy[] = []
     for (const entry of await this.#entries('')) {
@@ -159,7 +159,7 @@ export class ModelRoot {
   /** The transfer folder of a model, which may not exist. Throws PathError for an invalid model id. */
   incoming (modelId: string): string { return join(this.root, INCOMING, folderOf(modelId)) }
 
-  /** Creates or reuses that folder. Throws PathError if svc would replace files that it did not write. */
+  /** Creates or reuses the transfer folder. Throws PathError if svc would replace files of others. */
   async begin (modelId: string): Promise<string> {
     this.requireUsable()
     return await this.#alone(modelId, async () => {
@@ -195,7 +195,7 @@ export class ModelRoot {
    * Publishes the transfer of a model and replaces an existing copy. The transfer must hold the manifest's
    * files, with hashes that the caller has verified; other files in it are removed. If the transfer is gone
    * but the same content is published, returns that copy. Throws ManifestError or PathError if the record or
-   * the files are invalid; the old copy then stays.
+   * the files are invalid; the old copy is then kept.
    */
   async publish (modelId: string, record: Unpublished): Promise<Copy> {
     const checked = this.#checked(modelId, record)
@@ -235,7 +235,7 @@ export class ModelRoot {
         if (!await isRealFolder(to)) await rename(old, to)
         throw error
       })
-      // The new copy is in place, so the next sweep can remove the rest.
+      // The new copy is in place, so the next sweep can remove the rest of the old one.
       await removeCopy(old).catch(() => {})
     })
   }
@@ -351,7 +351,7 @@ export class ModelRoot {
     return found
   }
 
-  /** Throws PathError if the inner folder is a symbolic link. */
+  /** Entries of the root or of an inner folder. Throws PathError if the inner folder is a symbolic link. */
   async #entries (name: '' | typeof INCOMING | typeof TRASH): Promise<Dirent[]> {
     if (!this.usable) return []
     if (name !== '' && !await isRealFolder(join(this.root, name))) return []
@@ -363,7 +363,7 @@ export class ModelRoot {
 
   #published (modelId: string): string { return join(this.root, folderOf(modelId)) }
 
-  /** The key ignores case: ids that differ only in case may share a folder. */
+  /** Serializes work per model; ids that differ only in case share a key, as they may share a folder. */
   async #alone<T> (modelId: string, section: () => Promise<T>): Promise<T> {
     return await this.#lock.run(folderOf(modelId).toLowerCase(), section)
   }

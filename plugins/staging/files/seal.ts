@@ -9,10 +9,10 @@ import { RECORD_FILE, readRecord, writeRecord } from './record.js'
 import { findFiles, walkModel } from './walk.js'
 import type { CopyRecord, ModelManifest } from '../types.js'
 
-/** fsync calls in parallel: a journalling file system commits them together. */
+/** Number of parallel fsync calls, which a journalling file system commits together. */
 const PARALLEL = 16
 
-/** The first file of a manifest that is missing or has the wrong size; undefined if all are there. */
+/** The first manifest file that is missing or has the wrong size; undefined if all are complete. */
 export function missingFile (
   manifest: ModelManifest, found: readonly { path: string, size: number }[]
 ): string | undefined {
@@ -20,7 +20,7 @@ export function missingFile (
   return manifest.files.find(({ path, size }) => sizes.get(path) !== size)?.path
 }
 
-/** All files in a folder. Throws PathError if one of the manifest is missing or has the wrong size. */
+/** All files in a folder. Throws PathError if a manifest file is missing or has the wrong size. */
 export async function requireFiles (folder: string, manifest: ModelManifest): Promise<string[]> {
   const found = await walkModel(folder)
   const missing = missingFile(manifest, found)
@@ -57,7 +57,7 @@ async function syncInside (folder: string, path: string): Promise<void> {
 
 export async function isSealed (folder: string, modelId: string): Promise<boolean> {
   const own = await ownFiles(folder)
-  // A job or journal beside the record: a new transfer began after a failed publication.
+  // A job or journal next to the record means that a new transfer began after a failed publication.
   if (own.length !== 1 || own[0] !== RECORD_FILE) return false
   const record = await readRecord(folder, modelId)
   return record !== null && missingFile(record.manifest, await findFiles(folder)) === undefined
@@ -101,7 +101,7 @@ export async function keepOnly (folder: string, paths: ReadonlySet<string>): Pro
   await removeBelow(folder, (path, entry) => !isOwnFile(path, entry) && !(entry.isFile() && paths.has(path)))
 }
 
-/** Whether a folder is a transfer of svc: it is empty or has one of svc's own files. */
+/** Whether a folder is an svc transfer, which is empty or has one of svc's own files. */
 export async function isTransfer (folder: string): Promise<boolean> {
   // The folder may have been published or discarded since it was listed.
   const entries = await readdir(folder, { withFileTypes: true })

@@ -29,7 +29,7 @@ export async function walkModel (folder: string): Promise<{ path: string, size: 
     refuseEntry(folder, path, entry)
     if (entry.isFile()) paths.push(path)
     else folders++
-    // The folder itself counts as one.
+    // The model folder itself counts as one folder.
     if (paths.length > MOST_FILES || folders >= MOST_FILES) {
       throw new PathError(`${folder} has more than ${MOST_FILES} files or folders`)
     }
@@ -67,7 +67,7 @@ export async function findFiles (root: string): Promise<FoundFile[]> {
   return found
 }
 
-/** Does not follow links; leaves out svc's own files at the top. */
+/** Files below a folder; does not follow links and leaves out svc's own files at the top. */
 async function * below (
   root: string, unreadable: (error: unknown) => void
 ): AsyncGenerator<{ path: string, entry: Dirent }> {
@@ -91,7 +91,7 @@ export const sizeOf = async (folder: string): Promise<number> => bytesOf(await f
 export const bytesOf = (files: readonly { size: number }[]): number =>
   files.reduce((sum, { size }) => sum + size, 0)
 
-/** A file with several hard links keeps its blocks when one is removed. */
+/** Bytes that removal frees; a file with other hard links keeps its blocks. */
 export const freeable = (files: readonly FoundFile[]): number =>
   bytesOf(files.filter(({ links }) => links <= 1))
 

@@ -48,7 +48,7 @@ export async function cancelDownload (manager: ModelManager, request: RouteReque
     const answer = await cancelAtStore(manager, request)
     return stopped && answer instanceof Reply && answer.status !== 200 ? cancelled : answer
   } catch (error) {
-    // Success even if the store is unreachable or has no download: transfers were cancelled.
+    // If transfers were cancelled, succeed even if the store is unreachable or has no download.
     if (stopped) return cancelled
     throw error
   }
@@ -115,7 +115,7 @@ async function inStore (
   }
 }
 
-/** Ids of callers that must be on this machine: the holder of operator.token, and loopback. */
+/** Ids of callers known to be on this machine: the holder of operator.token, and loopback. */
 const OWN_CALLERS = ['operator', 'local']
 
 /** Throws `missing_grant` if the caller may not read this source on a node's disk. */
@@ -156,7 +156,7 @@ async function atHost (
   return await forward(manager, request, routes.download, { ...body, ...here })
 }
 
-/** Lifetime of an exported folder, ms: a large folder takes the store host long to fetch. */
+/** Lifetime in ms of an exported folder, long enough for the store host to fetch a large one. */
 const EXPORT_MS = 24 * 3600_000
 
 async function exportFolder (

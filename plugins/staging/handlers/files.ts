@@ -16,8 +16,8 @@ type Sendable = ModelContent & Pick<LocalCopy, 'directory'> & Partial<Pick<Parti
 interface Asked { from?: string, digest?: string }
 
 /**
- * The copy of a model to send. With `from=self` one of this node's copies: an exported folder first, then a
- * complete copy, then an incoming one, then the store's, with the given digest. Otherwise the store's.
+ * The copy of a model to send: the store's or, with `from=self`, the first with the given digest among an
+ * exported folder, a complete copy, an incoming copy and the store's.
  */
 function copyOf (manager: ModelManager, modelId: string, { from, digest }: Asked): Sendable | undefined {
   const { local, store, exchange } = manager

@@ -27,7 +27,7 @@ function asTold (ctx: ModelManager['ctx'], error: unknown, about = ''): unknown 
 
 type PlanQuery = Pick<StartOptions, 'source' | 'revision' | 'variant'> & { allow?: string[] }
 
-/** Answered by the store host, or by this node if there is none. */
+/** Plans a download, on the store host or, without one, on this node. */
 export async function plan (
   manager: ModelManager, request: RouteRequest & { query: PlanQuery }
 ): Promise<unknown> {
@@ -96,7 +96,7 @@ async function lookUp (
   }
 }
 
-/** Answered by the store host, which would download the model, or by this node if there is none. */
+/** Searches the hub from the store host, which would download the model, or from this node without one. */
 export async function search (
   manager: ModelManager, request: RouteRequest & { query: { query: string, limit: number } }
 ): Promise<unknown> {
@@ -111,7 +111,7 @@ export async function search (
   if (hub === null) throw ctx.error('hub_disabled')
   const found = await hub.search(query, { limit, signal })
     .catch((error: unknown) => {
-      // A mirror may serve models but no search.
+      // `not_found` is no failure, because a mirror may serve models but no search.
       if (!(error instanceof HubError) || error.reason !== 'not_found') throw asTold(ctx, error)
       throw ctx.error('hub_unavailable', `${hub.url} does not support search; pull the model by its name.`)
     })

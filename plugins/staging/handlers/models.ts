@@ -14,13 +14,13 @@ import { modelIdOf, modelIn } from './request.js'
 import type { ModelManager } from '../manager/manager.js'
 import type { routes } from '../routes.js'
 
-/** Largest custom card as JSON, bytes: every node gets it. */
+/** Size limit in bytes for a custom card as JSON, since every node receives it. */
 const CARD_BYTES = 64 * 1024
-/** Timeout (ms) and largest answer (bytes) for the store's card, which may list 16,384 files. */
+/** Timeout in ms and size limit in bytes for the store's card, which may list 16,384 files. */
 const CARD_MS = 5000
 const CARD_ANSWER_BYTES = 16 * 1024 * 1024
 
-/** Cache time of the list, ms: free memory changes without an event. */
+/** Cache time of the list in ms, needed because free memory changes without an event. */
 const LIST_MS = 250
 
 type ListRequest = RouteRequest<{ readonly query: typeof routes.models.query }>
@@ -121,7 +121,7 @@ async function named (manager: ModelManager): Promise<Entry[]> {
   return [...byId.values()].sort((a, b) => a.id < b.id ? -1 : 1)
 }
 
-/** When the model was added to the store, else to this disk, else when this node started; Unix seconds. */
+/** Unix seconds at which the model was added to the store, else to this disk, else this node's start. */
 function createdOf (manager: ModelManager, modelId: string, host: NodeView | undefined): number {
   const stored = manager.access.entry(modelId, host)
   const at = stored === undefined || stored.bundled ? NaN : Date.parse(stored.downloadedAt)
@@ -144,7 +144,7 @@ export async function card (manager: ModelManager, request: RouteRequest): Promi
     throw noModel(manager, modelId)
   }
   const whole = await wholeCard(manager, request, modelId)
-  // Hand-written cards win, with the actual files.
+  // A hand-written card takes precedence, but lists the actual copy's files.
   const byHand = known.origin === 'custom' || known.origin === 'home'
   const { files, totalBytes } = whole ?? known.card
   const card = byHand || whole === undefined ? { ...known.card, files, totalBytes } : whole
@@ -179,7 +179,7 @@ export async function add (
   return { model_id: checked.modelId, card: checked }
 }
 
-/** Throws `invalid_request` also for ids of bundled models. */
+/** Validates the id of a new card. Throws `invalid_request`, also for ids of bundled models. */
 function addable (id: string, path: string): string {
   if (!modelIdOf(id, path).startsWith('svc/')) return id
   const message = `${id}: names below svc/ are reserved for models that ship with svc; choose another`
@@ -202,7 +202,7 @@ function cardOf (given: unknown): ModelCard {
   return checked
 }
 
-/** The card is derived from the files after the download; until then the answer has none. */
+/** Adds a model by its source; its card is derived after the download, so the answer has none. */
 async function addSource (manager: ModelManager, request: RouteRequest, source: string): Promise<unknown> {
   const modelId = addable(source, '/source')
   const state = await startDownload(manager, request, modelId, {})

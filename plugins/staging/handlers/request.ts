@@ -9,7 +9,7 @@ import { virtualModel } from '../service.js'
 import type { Store } from '../store/store.js'
 import { StoreError } from '../types.js'
 
-/** Throws `invalid_request` with the field. */
+/** Validates a model id. Throws `invalid_request` that names the field. */
 export function modelIdOf (value: string, path = '/model_id'): string {
   const problem = modelIdProblem(value)
   if (problem === null) return value
@@ -68,7 +68,7 @@ export const onStoreHost = <R extends RouteRequest>(
   }
 }
 
-/** Timeout for the store host's answer, ms, and its size limit, bytes. */
+/** Timeout in ms and size limit in bytes for the store host's answer. */
 const FORWARD_MS = 60_000
 const ANSWER_BYTES = 64 * 1024 * 1024
 

@@ -15,7 +15,7 @@ export async function storage (manager: ModelManager, { caller }: RouteRequest):
   const { ctx: { node, deps }, roots: { staged }, evictor } = manager
   const [{ copies, totalBytes }, volume, eventLogBytes, partialBytes] = await Promise.all([
     evictor.storage(),
-    // The volume of an unusable folder may be missing.
+    // An unusable folder may have no volume, so use the home's volume.
     volumeOf(staged.usable ? staged.root : node.home),
     sizeOf(join(node.home, 'events')),
     manager.partialBytes()
@@ -66,7 +66,7 @@ export const registry = onStoreHost(routes.registry, (store, manager, { caller }
   }
 })
 
-/** Timeout for one node, ms; a node that does not answer counts as one with enough disk space. */
+/** Timeout in ms for one node; a node that does not answer counts as having enough disk space. */
 const ROOM_MS = 5000
 
 export async function room (manager: ModelManager, request: RouteRequest): Promise<unknown> {

@@ -4,7 +4,7 @@ import type { HubFile } from './types.js'
 /** Response headers with lower-case names, as undici returns them. */
 export type Headers = Record<string, string | string[] | undefined>
 
-/** Upper bound for a hub's Retry-After, ms; its rate limit windows are five minutes. */
+/** Upper bound in ms for a hub's Retry-After; the hub's rate limit windows are five minutes. */
 const LONGEST_WAIT_MS = 600_000
 const TOKEN_HINT = 'set SVC_HUB_TOKEN (or HF_TOKEN) on the store host to a token with access; ' +
   'for hubs other than huggingface.co, also set SVC_HUB_TOKEN_HOST to the host of the hub'
@@ -17,7 +17,7 @@ export function header (headers: Headers, name: string): string | undefined {
 export interface HubRequest {
   what: string
   host: string
-  /** False for a redirect target. */
+  /** False if a redirect target on another host answered. */
   atHub: boolean
 }
 
@@ -30,7 +30,7 @@ export function statusError (status: number, headers: Headers, asked: HubRequest
       { retryAfterMs })
   }
   if (status === 416) return new HubError('no_range', `${said}: the file has no bytes at that offset`)
-  // Redirect URLs to other hosts are signed and expire: a retry gets a new one.
+  // Retry errors of other hosts too: their signed redirect URLs expire, and a retry gets a new URL.
   if (status === 408 || status >= 500 || !asked.atHub) {
     return new HubError('unavailable', said, { retryAfterMs: waitOf(headers, nowMs) })
   }
@@ -54,7 +54,7 @@ function refusal (status: number, code: string | undefined, said: string): HubEr
   return new HubError('bad_answer', said)
 }
 
-/** The requested wait, ms: `Retry-After` in seconds or as a date, else `t=` of `RateLimit`. */
+/** The requested wait in ms, from `Retry-After` (seconds or a date) or else from `t=` in `RateLimit`. */
 function waitOf (headers: Headers, nowMs: number): number | null {
   const after = header(headers, 'retry-after')
   const reset = /(?:^|[;,\s])t=(\d{1,9})\b/.exec(header(headers, 'ratelimit') ?? '')?.[1]

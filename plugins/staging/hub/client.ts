@@ -14,13 +14,13 @@ import type {
 const PAUSES = { minMs: 1000, maxMs: 30_000 }
 const LONGEST_REVISION = 200
 
-/** Throws TypeError for an invalid URL. */
+/** Creates a hub client. Throws TypeError for an invalid URL. */
 export const createHubClient = (options: HubClientOptions): HubClient => new Client(options)
 
 /** A client of the public model hub, or of one with the same API. All methods throw HubError. */
 export type HubClient = Pick<Client, 'url' | 'resolve' | 'look' | 'search' | 'open' | 'close'>
 
-/** Loads undici and the hub library on the first request, to keep the start of svc fast. */
+/** Loads undici and the hub library on the first request, so that svc starts fast. */
 class Client {
   readonly url: string
   readonly #options: HubClientOptions
@@ -66,7 +66,7 @@ class Client {
     return { selection, weights: weightsIn(info.files) }
   }
 
-  /** Searches by model name: models in a supported format first, at most `limit` of each format. */
+  /** Searches by model name; models in a supported format come first, at most `limit` per format. */
   async search (
     query: string, { limit, signal }: { limit: number, signal?: AbortSignal }
   ): Promise<HubSearchResult[]> {

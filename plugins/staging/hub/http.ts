@@ -13,14 +13,14 @@ const REDIRECT_BODY_BYTES = 65_536
 export interface Get {
   url: URL
   what: string
-  /** Lower-case names. */
+  /** Request headers with lower-case names. */
   headers?: Record<string, string>
   signal?: AbortSignal | undefined
   /** Called for each success or redirect from the hub's own origin. */
   onHub?: (headers: Headers) => void
 }
 
-/** The body must be read or destroyed. */
+/** An open response; the receiver must read or destroy the body. */
 interface Answer { status: number, headers: Headers, body: Dispatcher.ResponseData['body'] }
 
 export class HubHttp {
@@ -74,13 +74,13 @@ export class HubHttp {
         discard(answer)
         throw error
       }
-      // Read, not destroyed, so that the connection to the hub stays reusable.
+      // Read the body instead of destroying it, so that the connection to the hub stays reusable.
       void answer.body.dump({ limit: REDIRECT_BODY_BYTES }).catch(() => undefined)
     }
     throw new HubError('refused_redirect', `${asked.what}: more than ${this.#limits.redirects} redirects`)
   }
 
-  /** Throws `too_long` above `mostBytes`. */
+  /** Streams a response body. Throws `too_long` above `mostBytes`. */
   async bytes (
     asked: Get, mostBytes: number, check: (status: number, headers: Headers) => void
   ): Promise<AsyncIterable<Uint8Array>> {
@@ -177,7 +177,7 @@ function wireError (error: unknown, what: string, signal: AbortSignal | undefine
   return new HubError('unavailable', `connection failed (${why}): ${what}`, { cause: error })
 }
 
-/** For an AggregateError (all addresses of a host failed) the code of its first error. */
+/** The error's code; for an AggregateError (all addresses of a host failed) that of its first error. */
 function codeOf (error: unknown): string {
   if (!(error instanceof Error)) return ''
   const { code } = error as NodeJS.ErrnoException
@@ -196,7 +196,7 @@ export class HostRules {
 
   isHub (url: URL): boolean { return url.origin === this.#origin }
 
-  /** Throws HubError `refused_redirect` for a forbidden URL. IP addresses are checked on connection. */
+  /** Checks a redirect URL; IP addresses are checked on connection. Throws HubError `refused_redirect`. */
   trust (url: URL): Trust {
     if (url.protocol !== 'https:' && url.protocol !== 'http:') {
       throw refused(url, 'only http and https are allowed')

@@ -12,7 +12,7 @@ const LANGUAGE = /^[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8})*$/
 const EMPTY_BLOB_SHA1 = createHash('sha1').update('blob 0\0').digest('hex')
 const MOST_LISTED = 100_000
 
-/** Only `checkSelected` validates file names: unselected files may have any name. Throws HubError. */
+/** Reads a commit, its files and licence; only `checkSelected` validates file names. Throws HubError. */
 export async function describe (
   url: string, fetch: typeof globalThis.fetch, modelId: string, revision: string
 ): Promise<Pick<HubSelection, 'commit' | 'files' | 'licence' | 'languages'>> {
@@ -49,7 +49,7 @@ function fileOf ({ path, size, oid, lfs }: ListFileEntry): HubFile {
   const bytes = lfs?.size ?? size
   return {
     path,
-    // checkSelected reports -1 and null if the file is selected.
+    // For an invalid size or hash; checkSelected throws if such a file is selected.
     size: Number.isSafeInteger(bytes) && bytes >= 0 ? bytes : -1,
     sha256: isText(lfs?.oid, SHA256) ? lfs.oid : null,
     gitSha1: lfs == null && isText(oid, SHA1) ? oid : null
@@ -91,7 +91,7 @@ function bad (why: string, what = 'description of the model'): HubError {
   return new HubError('bad_answer', `the hub's ${what} cannot be used: ${why}`)
 }
 
-/** The library does not validate responses: its TypeErrors and SyntaxErrors are faults of the hub. */
+/** Maps the library's TypeErrors and SyntaxErrors to hub faults, since it does not validate responses. */
 function told (error: unknown, what: string): unknown {
   return error instanceof TypeError || error instanceof SyntaxError ? bad(error.message, what) : error
 }
@@ -99,7 +99,7 @@ function told (error: unknown, what: string): unknown {
 /** Supported formats, best first. Also the hub's tags for models that have them. */
 const ENGINES = ['gguf', 'onnx'] as const
 const TASK = /^[a-z0-9-]{1,64}$/
-/** Hub tasks whose ONNX models run here; null: a model without a task. */
+/** Hub tasks whose ONNX models svc can run; null stands for a model without a task. */
 const ONNX_TASKS =
   new Set([null, 'feature-extraction', 'sentence-similarity', 'text-to-speech', 'text-to-audio'])
 
@@ -135,7 +135,7 @@ async function list (
   const found: HubSearchResult[] = []
   try {
     for await (const entry of listModels({ search, limit, sort: 'downloads', hubUrl, fetch })) {
-      // `svc pull` could not use such a name.
+      // Skip names that `svc pull` could not use.
       if (typeof entry.name === 'string' && modelIdProblem(entry.name) === null) {
         found.push({
           modelId: entry.name, engine,

@@ -8,7 +8,7 @@ const MOST_PLAIN_BYTES = 4 * 1024 ** 3
 /** Suffixes for a precision or an optimisation of the same graph. */
 const PRECISION = new RegExp('^(.+)[._-](q[1-8]|q4f16|q8f16|uint8f16|fp16|fp32|bf16|quantized|' +
   'int4|int8|uint8|bnb4|o[1-4]|qu?int8(?:_[a-z0-9_]{1,32})?)$', 'i')
-/** Common name of a precision -> its file name suffix. */
+/** Maps the common name of a precision to its file name suffix. */
 const ALIASES: Record<string, string> = { q8: 'quantized', fp32: '' }
 
 interface Graph<F> { folder: string, base: string, variant: string, files: F[], bytes: number }
@@ -70,7 +70,7 @@ function refuseCollection<F extends Choosable> (graphs: readonly Graph<F>[]): vo
     `allow, e.g. "${example}*"`)
 }
 
-/** The folder named like the variant, else `onnx`, the top, a CPU folder, or the first. */
+/** The folder named like the variant, else `onnx`, else the top, else a CPU folder, else the first. */
 function chooseFolder (folders: readonly string[], variant: string | undefined): string {
   const named = variant === undefined ? undefined : folders.find((folder) => namesVariant(folder, variant))
   return named ?? folders.find((folder) => folder === 'onnx') ?? folders.find((folder) => folder === '') ??
@@ -100,7 +100,7 @@ function chooseSuffix<F> (graphs: readonly Graph<F>[], variant: string | undefin
   return known.includes('q4') ? 'q4' : smallestOf(known, bytes)
 }
 
-/** Each graph in this precision, else unquantized, else its smallest: not all graphs have all precisions. */
+/** Each graph in this precision, else unquantized, else its smallest, as graphs may lack precisions. */
 function choosePerGraph<F> (graphs: readonly Graph<F>[], suffix: string): Graph<F>[] {
   return [...groupBy(graphs, (graph) => graph.base).values()].map((same) =>
     same.find((graph) => graph.variant === suffix) ?? same.find((graph) => graph.variant === '') ??
@@ -109,7 +109,7 @@ function choosePerGraph<F> (graphs: readonly Graph<F>[], suffix: string): Graph<
 
 function folderOf (path: string): string { return path.slice(0, Math.max(0, path.lastIndexOf('/'))) }
 
-/** True for the same folder too; every folder is within the top. */
+/** Whether `folder` is `other` or lies below it; every folder is within the top. */
 function isWithin (folder: string, other: string): boolean {
   return other === '' || folder === other || folder.startsWith(`${other}/`)
 }
@@ -163,7 +163,7 @@ function isVariant (name: string, variant: string): boolean {
   return lower === wanted || ['-', '.', '_', '/'].some((mark) => lower.endsWith(mark + wanted))
 }
 
-/** The first of equals. The list must not be empty. */
+/** The smallest entry, the first one if sizes are equal. The list must not be empty. */
 function smallestOf<T> (list: readonly T[], size: (entry: T) => number): T {
   return list.reduce((least, entry) => size(entry) < size(least) ? entry : least)
 }

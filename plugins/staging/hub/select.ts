@@ -5,10 +5,10 @@ import type { Wanted } from './types.js'
 
 const MOST_PATTERNS = 64
 const LONGEST_PATTERN = 512
-/** Limit for matching all patterns with all files, about 100 ms: a hub may list many long names. */
+/** Limit on matching steps for all patterns and files, about 100 ms, as a hub may list many long names. */
 const MOST_STEPS = 10_000_000
 
-/** Formats that execute code on loading; voice packs named .bin hold plain floats. */
+/** Formats that execute code on loading, except voice packs named .bin, which hold plain floats. */
 const PICKLED = /\.(bin|pt|pth|ckpt|pkl|pickle)$/i
 const VOICE_PACK = /(^|\/)voices(\/[^/]+|[^/]*)\.bin$/
 const OTHER_WEIGHTS = /\.(safetensors|bin|pt|pth|ckpt|pkl|pickle|h5|msgpack|tflite|mlmodel|nemo|pb|keras)$/i

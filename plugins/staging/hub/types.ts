@@ -3,22 +3,22 @@ import type { LocalFile } from '../files/bring.js'
 import { SourceFault } from '../transfer/types.js'
 import type { Answers } from '../routes.js'
 
-/** At least one hash is set; both are lowercase hex. */
+/** A file in a hub repository. At least one hash is set; both are lowercase hex. */
 export interface HubFile {
   path: string
   size: number
   sha256: string | null
-  /** The git blob id of files that the hub stores in git itself. */
+  /** The git blob id; only for files that the hub stores in git itself. */
   gitSha1: string | null
 }
 
 export type LocalHubFile = HubFile & LocalFile
 
-/** Plain data that survives JSON. */
+/** The chosen commit and files, as plain data that survives JSON. */
 export interface HubSelection {
   modelId: string
   commit: string
-  /** As requested, e.g. `main`. */
+  /** Revision as requested, e.g. `main`. */
   revision: string
   files: HubFile[]
   totalBytes: number
@@ -45,11 +45,11 @@ export interface ResolveOptions extends Wanted {
   signal?: AbortSignal
 }
 
-/** Bounds of one client. Times in milliseconds. */
+/** Limits of one hub client. Times in milliseconds. */
 export const HUB_LIMITS = {
   connectMs: 5000,
   headersMs: 15_000,
-  /** Between two pieces of a body. */
+  /** Longest time between two pieces of a body. */
   idleMs: 20_000,
   redirects: 5,
   metadataBytes: 32 * 1024 * 1024,
@@ -60,15 +60,15 @@ export type HubLimits = typeof HUB_LIMITS
 
 export interface HubClientOptions {
   url: string
-  /** Sent as bearer token to the hub's own origin, never to any other. */
+  /** Bearer token, sent only to the hub's own origin. */
   token?: string | undefined
   /**
-   * Redirect targets that the operator trusts: `host`, `host:port` or `*.example.org`. All of them may use
-   * plain http; only full names may have addresses in a private network.
+   * Redirect targets that the operator trusts: `host`, `host:port` or `*.example.org`. All may use plain
+   * http, but only hosts named in full may have addresses in a private network.
    */
   redirectHosts: readonly string[]
   clock: Clock
-  /** Uniform in [0, 1). */
+  /** Random number, uniform in [0, 1). */
   random: () => number
   log?: Pick<Logger, 'debug' | 'warn'>
   limits?: Partial<HubLimits>
@@ -90,7 +90,7 @@ const RETRYABLE = new Set<HubReason>(['rate_limited', 'unavailable', 'stalled', 
 
 export class HubError extends SourceFault {
   override readonly reason: HubReason
-  /** The wait that the hub requests, ms; null if it requests none. */
+  /** Wait in ms that the hub requests; null if it does not request a wait. */
   override readonly retryAfterMs: number | null
 
   constructor (

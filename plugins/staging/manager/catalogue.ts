@@ -36,13 +36,13 @@ export class Catalogue {
     return cards
   }
 
-  /** Unlike `cards` it prefers the card of a local copy, which is the one that is loaded. */
+  /** Unlike `cards`, prefers the card of a local copy, because that copy is the one loaded. */
   card (modelId: string): ModelCard | undefined {
     return this.#local.get(modelId)?.card ?? this.byHand(modelId) ??
       this.#last(this.#ctx.sections.storeModels, modelId)?.card
   }
 
-  /** A hand-written card: added over the API, else from the home folder of a node. */
+  /** The hand-written card that was added over the API, else the one from a node's home folder. */
   byHand (modelId: string): ModelCard | undefined {
     const { homeCards, customCards } = this.#ctx.sections
     return customCards.get(modelId) ?? this.#last(homeCards, modelId)
@@ -78,22 +78,22 @@ export class Catalogue {
     return new Set(ready.map(({ key }) => key))
   }
 
-  /** The entry of the last node that has one. A lookup per node, since lists call this for each model. */
+  /** The last node's entry for a key. Looks up each node, since lists call this for every model. */
   #last<T> (section: Section<T>, key: string): T | undefined {
     const said = this.#ctx.deps.cluster.nodes().map(({ nodeId }) => section.get(key, nodeId))
     return said.findLast((value) => value !== undefined)
   }
 }
 
-/** Longest text in a shared card, characters. */
+/** Longest text in a shared card, in characters. */
 const TEXT_CHARS = 200
-/** Every node refuses requests by these fields of `support`. */
+/** Shared `support` fields, by which every node decides whether to refuse a request. */
 const TOLD_SUPPORT = ['tools', 'images', 'chat_template']
 
-/** A model with files in these roles needs another driver of its engine. */
+/** Shared file roles, because a model with such files needs another driver of its engine. */
 const TOLD_ROLES = ['vision_weights', 'assistant']
 
-/** Only the files that select a driver, and shortened texts. */
+/** The card as shared between nodes: only the files that select a driver, and shortened texts. */
 export function shortCard (card: ModelCard): ModelCard {
   const support = Object.fromEntries(TOLD_SUPPORT.filter((field) => Object.hasOwn(card.support, field))
     .map((field) => [field, card.support[field]!.slice(0, TEXT_CHARS)]))

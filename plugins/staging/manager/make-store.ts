@@ -17,7 +17,7 @@ export async function makeStore (
   const { access, ctx, hub } = manager
   if (access.known() !== undefined) return null
   if (access.learning) throw access.none()
-  // The new store would stay empty.
+  // Without a hub client the new store would stay empty.
   if (source === 'hub' && hub === null) throw ctx.error('hub_disabled')
   if (!request.caller.authorities.has('operator')) {
     throw kernelError('missing_grant', 'The cluster has no store, and only operators may create one.',

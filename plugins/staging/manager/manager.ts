@@ -30,14 +30,14 @@ import type { CopyEntry } from '../types.js'
 import { Catalogue, publishEntries, shortCard, storeFact } from './catalogue.js'
 import { ModelLists } from './model-lists.js'
 
-/** Above this number of models, publishing takes long enough to need pauses. */
+/** Number of models from which publishing takes long enough to need pauses. */
 const FEW_MODELS = 100
-/** Length of such a pause, ms per model. */
+/** Length of a pause between publications, in ms per model. */
 const SHARE_MS = 1
 
-/** This job derives cards: it evaluates untrusted headers, templates and card.yaml files. */
+/** Module of the job that derives cards; it evaluates untrusted headers, templates and card.yaml files. */
 const DERIVE = new URL('../cards/derive.js', import.meta.url).href
-/** Real files take 0.1 s; a card of 16,384 files has 4 MiB. */
+/** Limits for deriving a card; real files take 0.1 s, and a card with 16,384 files has 4 MiB. */
 const DERIVE_BOUNDS = {
   deadlineMs: 30_000, heapMib: 256, resultBytes: 16 * 2 ** 20, waiting: 256, waitingOfOne: 8
 }
@@ -46,7 +46,7 @@ export interface ManagerOptions {
   random: () => number
   stagingPath: string
   cachePath: string
-  /** Null unless this node starts as the store host. */
+  /** Configured store folder; null unless this node starts as the store host. */
   storePath: string | null
   keepRecentBytes: number
   cleanupOnDeactivate: boolean
@@ -77,22 +77,22 @@ export class ModelManager {
   readonly stager: Stager
   readonly roots: Roots
   readonly evictor: Evictor
-  /** Folder of the store, even an unusable one; null unless this node is the store host. */
+  /** The store's folder, even if it is unusable; null unless this node is the store host. */
   storePath: string | null
   /** Set by `open` or `becomeStore` on the store host. */
   store: Store | null = null
   /** Pending while this node asks to become the store host. */
   making: Promise<string | null> | null = null
-  /** Set by the plugin that runs models. */
+  /** Judges which models can run; set by the plugin that runs models. */
   judge: AvailabilityReader | null = null
-  /** Set by the plugin that places models. */
+  /** Checks whether a model fits in memory; set by the plugin that places models. */
   memory: MemoryPlanner | null = null
   virtual: () => readonly ModelCard[] = () => []
   placed: () => readonly ModelCard[] = () => []
   readonly names = new Set<() => readonly ModelAlias[]>()
   /** Cached answer to GET /v1/models. */
   listed: { readonly atMs: number, list: ModelList | Promise<ModelList> } | undefined
-  /** Unix time, ms. */
+  /** Start of this node, Unix time in ms. */
   readonly startedMs: number
   readonly opened: Promise<void>
   readonly #cards = new UntrustedJobs(DERIVE_BOUNDS)
@@ -101,7 +101,7 @@ export class ModelManager {
   /** Last reported digests of the store's models. */
   readonly #digests = new Map<string, string>()
   #homeCards: ReadonlyMap<string, ModelCard> = new Map()
-  /** Null outside a pause; during one, whether something changed. */
+  /** Whether something changed during the current publishing pause; null if there is no pause. */
   #changed: boolean | null = null
   #closing = false
 
@@ -146,7 +146,7 @@ export class ModelManager {
         await this.access.learned(signal)
         return await find(this, modelId, digest, signal)
       },
-      // Any version of a companion may be in use.
+      // A user of a companion does not name a version, so every version counts as in use.
       inUse: (modelId, digest) => this.leases.needs(modelId, digest) || this.leases.ids().some((used) =>
         used !== modelId && inUseClosure([used], this.companionsOf).has(modelId)),
       onChange: () => { this.gossip.changed() }
@@ -176,7 +176,7 @@ export class ModelManager {
       }])
     const offers = this.store?.offers().map(storeFact) ?? []
     const unpublished = this.lists.publish({
-      // Served models first: `ready` changes often, and changes in the document spread at once.
+      // Served models first, because `ready` changes often and changes in the document spread immediately.
       modelCopies: new Map(copies.sort(([, a], [, b]) => Number(b.ready) - Number(a.ready))),
       homeCards: this.#homeCards, storeModels: new Map(offers)
     })
@@ -206,7 +206,7 @@ export class ModelManager {
     this.gossip.close()
   }
 
-  /** Never rejects: reports unusable folders and continues. */
+  /** Opens the folders; never rejects, but reports unusable folders and continues. */
   async #open (): Promise<void> {
     const { storePath } = this
     await this.#separate()
@@ -239,7 +239,7 @@ export class ModelManager {
     this.#homeCards = new Map(cards.map((card) => [card.modelId, shortCard(card)]))
   }
 
-  /** Overlapping folders would each treat the other's models as their own, so only one of them is used. */
+  /** Uses only one of two overlapping folders, since each would treat the other's models as its own. */
   async #separate (): Promise<void> {
     const { storePath } = this
     const used = storePath === null ? [] : [storePath]
@@ -295,7 +295,7 @@ export class ModelManager {
     const store = new Store({
       root: new ModelRoot({ root: path, clock, role: 'store' }),
       random, clock, log, hub, freeSpace, local, derive, fromNode, nearby: this.options.nearby,
-      // Also called for progress, which is not published.
+      // `onChange` is also called for progress, which is not published.
       onChange: (modelId) => { if (this.#stored(modelId)) this.share() },
       onFailed ({ modelId, attemptId }, { reason, message: errorMessage }) {
         emit('DownloadFailed', { nodeId, modelId, attemptId, reason, errorMessage })
@@ -339,7 +339,7 @@ export class ModelManager {
     return true
   }
 
-  /** A hand-written card replaces the derived one. */
+  /** Derives a card from the files; a hand-written card only gets its files from them. */
   readonly derive: Derive = async (folder, about) => {
     const byHand = this.catalogue.byHand(about.modelId)
     if (byHand === undefined) {
@@ -353,7 +353,7 @@ export class ModelManager {
     return { ...byHand, files, totalBytes: about.files.reduce((sum, { size }) => sum + size, 0) }
   }
 
-  /** The digest for instances that are placed now. */
+  /** Digest to use for an instance that is placed now. */
   digestOf (modelId: string): string | null {
     const stored = this.access.entry(modelId)
     if (stored !== undefined) return stored.bundled ? null : stored.digest

@@ -14,14 +14,14 @@ type Kind = typeof KINDS[number]
 export type ModelEntries = Record<Kind, ReadonlyMap<string, unknown>>
 type Rest = Record<Kind, Map<string, unknown>>
 
-/** Bytes of this node's document for models; the rest is for runners, health and others. */
+/** Most bytes for models in this node's document, so that runners, health and others have room. */
 const DOCUMENT_BYTES = 96 * 1024
-/** Overhead of an entry besides its key and value. */
+/** Bytes of an entry in addition to its key and value. */
 const ENTRY_BYTES = 24
-/** Largest list to send, bytes: about 25,000 models. */
+/** Size limit in bytes for a list, enough for about 25,000 models. */
 const LIST_BYTES = 16 * 1024 * 1024
 const ASK_MS = 15_000
-/** Retry interval for lists that could not be fetched, ms. */
+/** Retry interval in ms for lists that could not be fetched. */
 const AGAIN_MS = 5000
 
 const problemOf = Object.fromEntries(KINDS.map((kind) => [kind, schemaChecker(declared[kind].value)])) as
@@ -55,7 +55,7 @@ export class ModelLists {
     given.effect('lists of models', given.clock.every(AGAIN_MS, () => { this.#fetch() }))
   }
 
-  /** Returns how many entries do not fit into the longest list. */
+  /** Publishes the entries; returns how many do not even fit into a list of the largest size. */
   publish (wanted: ModelEntries): number {
     const { sections, node: { nodeId } } = this.#given
     const rest = emptyRest()

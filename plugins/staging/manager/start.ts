@@ -23,7 +23,7 @@ import { ModelManager } from './manager.js'
 import type { ManagerOptions } from './manager.js'
 
 const GIB = 1024 ** 3
-/** How often partial transfers are checked for expiry, ms. */
+/** Interval in ms at which partial transfers are checked for expiry. */
 const EXPIRE_MS = 3600_000
 const MIB = 1024 ** 2
 
@@ -73,7 +73,7 @@ export function start (context: Context<typeof manifest>, parts: StagingParts): 
   }
 }
 
-/** Every handler waits for the scan of the folders. */
+/** The route handlers, each of which first waits until the folders have been scanned. */
 function routesOf (manager: ModelManager) {
   let isOpen = false
   manager.opened.then(() => { isOpen = true }, () => {})
@@ -130,7 +130,7 @@ export function nearbyOf (env: StagingParts['env']): Nearby {
   const cache = XDG_CACHE_HOME ?? home('.cache')
   const hub = HF_HOME ?? (cache === undefined ? undefined : join(cache, 'huggingface'))
   const hubCache = HF_HUB_CACHE ?? (hub === undefined ? undefined : join(hub, 'hub'))
-  // The last one belongs to Ollama's service on Linux.
+  // The last folder belongs to Ollama's service on Linux.
   const ollama = OLLAMA_MODELS === undefined
     ? [home('.ollama/models'), HOME === undefined ? undefined : '/usr/share/ollama/.ollama/models']
     : [OLLAMA_MODELS]
@@ -213,21 +213,21 @@ export function modelsService (manager: ModelManager): Models {
 
 /** A failed transfer as an API error; unknown reasons become `download_failed`. */
 function apiError (ctx: StagingContext, { reason, message }: Failure): SvcError {
-  // All sources went away during the transfer.
+  // `no_source` means that all sources disappeared during the transfer.
   const name = reason === 'no_source' ? 'store_unreachable' : reason
   const known = Object.keys(errors).find((one) => one === name) as keyof typeof errors | undefined
   return ctx.error(known ?? 'download_failed', message)
 }
 
 /**
- * Makes the cluster remember whether this node is the store host: a node that starts while the store is down
- * would otherwise assume that there is none. Raises a health problem if another node is a store host too.
+ * Makes the cluster remember whether this node is the store host, since a node that starts while the store is
+ * down would otherwise assume there is no store. Raises a health problem if another node is a store host.
  */
 export function rememberStore (manager: ModelManager, session: Session): void {
   const { ctx } = manager
   const { log, node: { installId } } = ctx
   const tell = (): void => {
-    // The master is still deciding.
+    // The master is still deciding which node becomes the store host.
     if (manager.making !== null) return
     const is = manager.storePath !== null
     const others = is ? manager.access.all().filter(({ self }) => !self) : []
@@ -245,12 +245,12 @@ export function rememberStore (manager: ModelManager, session: Session): void {
   ctx.effect('store host at start', ctx.clock.after(0, tell))
 }
 
-/** Time for runners to take their leases after this node has a master, ms. */
+/** Milliseconds for runners to take their leases after this node has a master. */
 const SETTLE_MS = 15_000
 
 /**
- * Records uses and evicts idle copies. The eviction passes wait until this node's placements are known:
- * before, every copy looks idle. Instances that end earlier get their pass after the startup pass.
+ * Records uses and evicts idle copies. Eviction waits until this node's placements are known, since every
+ * copy looks idle before. Instances that end earlier get their pass after the startup pass.
  */
 export function startupPass (manager: ModelManager, session: Session): void {
   const { ctx, evictor, stager, leases } = manager
@@ -278,7 +278,7 @@ export function startupPass (manager: ModelManager, session: Session): void {
   ctx.effect('eviction passes', () => { over.abort() })
   ctx.effect('last uses', evictor.watch())
   ctx.effect('eviction', leases.onIdle((modelId) => { ended(modelId).catch(failed) }))
-  // Newer versions next to copies that are no longer in use.
+  // Move newer versions from `beside` into the place of copies that are no longer in use.
   const settle = async (): Promise<void> => {
     await passed
     for (const { modelId } of await manager.roots.beside.list()) await ended(modelId)

@@ -8,13 +8,13 @@ import { StoreError } from '../types.js'
 import type { HubFile, LocalHubFile } from '../hub/types.js'
 
 const COMMIT = /^[0-9a-f]{40}$/
-/** Target of a snapshot's symbolic link: the blob's name is its SHA-256 or git id. */
+/** Matches the target of a snapshot's symbolic link; a blob is named after its SHA-256 or git id. */
 const BLOB = /^(?:\.\.\/)+blobs\/([0-9a-f]{64}|[0-9a-f]{40})$/
 const REF_BYTES = 4096
 
 const folderOf = (modelId: string): string => `models--${modelId.replace('/', '--')}`
 
-/** Files that are in the caches, found by the hash in the blob's name. Reads no contents. */
+/** Finds files in the caches by the hash in the blob's name, without reading their contents. */
 export async function cachedFiles (
   caches: readonly string[], modelId: string, files: readonly HubFile[]
 ): Promise<LocalHubFile[]> {

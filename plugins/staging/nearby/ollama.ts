@@ -38,7 +38,7 @@ export function manifestPath (name: string): string | undefined {
   return path === '' || whole.length !== 3 || filePathProblem(inner) !== null ? undefined : inner
 }
 
-/** Throws StoreError `bad_source`, `not_found`, `unusable_model`. */
+/** Reads an Ollama model. Throws StoreError `bad_source`, `not_found`, `unusable_model`. */
 export async function readOllama (folders: readonly string[], name: string): Promise<OllamaModel> {
   const inner = manifestPath(name)
   if (inner === undefined) {

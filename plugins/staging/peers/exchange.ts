@@ -17,7 +17,7 @@ import type { LocalCopy, ModelContent } from '../types.js'
 /** A model that this node sends chunks of without having a complete copy. */
 export interface PartialCopy extends ModelContent {
   directory: string
-  /** A local folder to import: preferred over copies. */
+  /** True for a local folder to import, which is preferred over copies. */
   exported: boolean
   has (path: string, range: ByteRange): boolean
 }
@@ -69,7 +69,7 @@ export class Exchange {
     return () => { if (this.#partial.get(modelId) === copy) this.#partial.delete(modelId) }
   }
 
-  /** Joins a transfer: learns which node has which chunk, and sends received chunks. */
+  /** Joins a transfer, to learn which node has which chunk and to send received chunks. */
   join ({ modelId, ...content }: Arriving) {
     const { manifest, digest } = content
     const table = chunksOf(manifest)

@@ -14,7 +14,7 @@ import type { StoreAccess } from './store-access.js'
 export type Found =
   | { from: 'offered', item: LocalCopy }
   | { from: 'lan' } & ModelContent
-  /** The store is unreachable, and its copy came from the hub that this node uses. */
+  /** Result if the store is unreachable and its copy came from the hub that this node uses. */
   | { from: 'hub', commit: string, fact: StoreEntryFact, why: SvcError }
 
 export interface FinderParts {
@@ -25,7 +25,7 @@ export interface FinderParts {
   hub: { url: string } | null
 }
 
-/** Timeout for a manifest, ms, and its size limit, bytes: 16,384 files and their chunks. */
+/** Timeout in ms and size limit in bytes for a manifest, which may list 16,384 files and their chunks. */
 const MANIFEST_MS = 15_000
 const MANIFEST_BYTES = 64 * 1024 * 1024
 
@@ -60,7 +60,7 @@ export async function find (
   const { digest, source } = fact
   const first = {
     node: host!, query: `from=store&digest=${digest}`,
-    // The store may have a newer version than published, which is fine unless a digest is wanted.
+    // The store may have a newer version than it published, which is fine unless `wanted` is set.
     right: (other: string) => other === digest || wanted === undefined
   }
   const holders = copiesOf(parts, modelId, digest, digest).filter(({ node }) => node.nodeId !== host!.nodeId)
@@ -93,7 +93,7 @@ async function firstRight (
   return undefined
 }
 
-/** The other nodes with a complete copy; with `say`, only those that published this digest. */
+/** Other nodes with a complete copy; with `say`, only nodes that published that digest. */
 function copiesOf (
   { ctx: { deps: { cluster } }, catalogue }: FinderParts, modelId: string, digest: string, say?: string
 ): Question[] {

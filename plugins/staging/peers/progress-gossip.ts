@@ -3,14 +3,14 @@ import { schemaChecker } from '../../../kernel/api/validate.js'
 import type { StagingContext } from '../manifest.js'
 import type { DownloadView, Job } from '../transfer/job.js'
 
-/** Interval of progress messages during transfers, ms. */
+/** Interval in ms of progress messages during transfers. */
 const TELL_MS = 1000
-/** Interval of progress messages without transfers, in case one was lost, ms. */
+/** Interval in ms of progress messages without transfers, sent in case an earlier message was lost. */
 const AGAIN_MS = 10_000
-/** Maximum number of entries of another node. */
+/** Most progress entries accepted from another node. */
 const MOST = 256
 
-/** Exchanges transfer progress between nodes; messages may be lost, the latest one counts. */
+/** Exchanges transfer progress between nodes. Messages may be lost; each replaces the previous one. */
 export class ProgressGossip {
   readonly #ctx: Pick<StagingContext, 'clock' | 'deps' | 'node'>
   readonly #jobs: () => readonly Job[]

@@ -86,10 +86,10 @@ export class UploadLimiter {
   readonly #bytesPerSecond: number | null
   readonly #clock: Clock
   readonly #turns = new KeyedLock()
-  /** Monotonic time at which all granted bytes are sent, ms. */
+  /** Monotonic time in ms at which all granted bytes will have been sent. */
   #freeAt = 0
 
-  /** Null for no limit. */
+  /** `bytesPerSecond` is null for no limit. */
   constructor (bytesPerSecond: number | null, clock: Clock) {
     this.#bytesPerSecond = bytesPerSecond
     this.#clock = clock

@@ -15,10 +15,10 @@ export interface LanSourceParts {
   modelId: string
   installId: string
   kind: 'store' | 'peer'
-  /** Selects the version: a node may have several. */
+  /** Digest that selects the version, since a node may have several. */
   digest: string
   has (chunk: number): boolean
-  /** The ETag of each response must be the SHA-256 from here. */
+  /** Manifest whose SHA-256 the ETag of each response must equal. */
   manifest: ModelManifest
 }
 
@@ -67,7 +67,7 @@ function check ({ status, headers }: MemberResponse, { start, end }: ByteRange, 
   if (!range.startsWith(`bytes ${start}-${end - 1}/`)) throw new Error(`it sent "${range}" of the file`)
 }
 
-/** Files of this machine as a source of chunks; `find` locates the file of a path. */
+/** A chunk source that reads local files; `find` locates the file for a manifest path. */
 export function diskSource (find: (path: string) => Pick<LocalFile, 'root' | 'inner'>): ChunkSource {
   return {
     id: 'disk',
@@ -95,7 +95,7 @@ async function * readFrom (
 
 const PIECE_BYTES = 256 * 1024
 
-/** Reads a range in pieces, each in a new buffer: the reader may still use the previous ones. */
+/** Reads a range in pieces, each in a new buffer, because the reader may still use earlier pieces. */
 export async function * readPieces (
   handle: FileHandle, { start, end }: ByteRange
 ): AsyncGenerator<Uint8Array> {

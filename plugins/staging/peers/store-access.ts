@@ -3,7 +3,7 @@ import type { NodeView, SvcError } from '../../../kernel/index.js'
 import type { StagingContext } from '../manifest.js'
 import type { StoreEntryFact } from '../types.js'
 
-/** How long, and how often, a new node waits for the store's address, ms. */
+/** How long a new node waits for the store's address, and its poll interval, in ms. */
 const LEARN_MS = 10_000
 const LOOK_MS = 100
 
@@ -11,19 +11,19 @@ export class StoreAccess {
   readonly #ctx: StagingContext
   readonly #learning: () => boolean
 
-  /** `learning`: whether this node may not know the cluster's state yet. */
+  /** `learning` returns true as long as this node may not know the cluster's state yet. */
   constructor (ctx: StagingContext, learning: () => boolean) {
     this.#ctx = ctx
     this.#learning = learning
   }
 
-  /** May be lost. Of several, this node, else the live one with the lowest install id. */
+  /** The store host, even if lost. Of several, this node, else the live one with the lowest install id. */
   known (): NodeView | undefined {
     const rank = (node: NodeView): number => node.self ? 0 : node.live ? 1 : 2
     return this.all().sort((a, b) => rank(a) - rank(b) || (a.installId < b.installId ? -1 : 1))[0]
   }
 
-  /** On a new node waits up to 10 s until the store is known; with `surely` on any node. */
+  /** On a new node (with `surely`, on any node) waits up to 10 s until the store is known. */
   async learned (signal: AbortSignal, surely = false): Promise<void> {
     for (let leftMs = LEARN_MS; leftMs > 0 && this.known() === undefined && (surely || this.#learning());) {
       await delay(this.#ctx.clock, LOOK_MS, signal)
@@ -33,7 +33,7 @@ export class StoreAccess {
 
   all (): NodeView[] {
     const { deps: { cluster }, sections: { storeHosts, stores } } = this.#ctx
-    // Entries of lost nodes count: a cluster whose store is down still has a store. The cluster also
+    // Entries of lost nodes count, because a cluster whose store is down still has a store. The cluster also
     // remembers store hosts that this node has not met yet.
     const remembered = new Set([...stores.entries()].map(({ key }) => key))
     return cluster.nodes().filter(({ installId, nodeId }) =>
@@ -53,7 +53,7 @@ export class StoreAccess {
 
   get learning (): boolean { return this.#learning() }
 
-  /** There is no store, or this node does not know it yet. */
+  /** The error for a cluster without a store, or with a store that this node does not know yet. */
   none (): SvcError {
     if (!this.learning) return this.#ctx.error('store_not_configured')
     const message = 'This node is still joining the cluster and does not know the store host yet.'
@@ -67,7 +67,7 @@ export class StoreAccess {
     return tells ? undefined : host
   }
 
-  /** The store's entry of a model. Loops pass `host` to look it up only once. */
+  /** The store's entry for a model. Loops pass `host`, so that it is looked up only once. */
   entry (modelId: string, host = this.known()): StoreEntryFact | undefined {
     return host === undefined ? undefined : this.#ctx.sections.storeModels.get(modelId, host.nodeId)
   }

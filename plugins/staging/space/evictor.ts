@@ -10,12 +10,12 @@ import type { Copy, Role } from '../types.js'
 import type { CompanionsOf } from './plans.js'
 import type { Leases } from './leases.js'
 
-/** Interval for recording the last use of copies in use. */
+/** Interval in ms for recording the last use of copies in use. */
 const REFRESH_MS = 60_000
 /** Copies used within this time before a start stay, regardless of the budget. */
 const KEEP_AT_START_MS = 30 * 60_000
 
-/** Why a copy was removed; `preview` removes none. */
+/** Reason for removing copies; `preview` removes none. */
 type Trigger = 'deactivation' | 'startup' | 'capacity' | 'purge' | 'store_delete' | 'preview'
 
 export interface Evicted { modelId: string, freedBytes: number, trigger: Trigger, role: Role }
@@ -23,16 +23,16 @@ export interface Evicted { modelId: string, freedBytes: number, trigger: Trigger
 /** `error` lists the copies that could not be removed. */
 export type Purged = Omit<Answers['purge']['nodes'][number], 'nodeId' | 'copies'>
 
-/** `overBudget`: the next eviction pass removes it. */
+/** `overBudget` means that the next eviction pass removes the copy. */
 export type EvictionPreview = Pick<Copy, 'modelId' | 'sizeBytes' | 'freeableBytes' | 'lastUsedMs'> &
   { inUse: boolean, overBudget: boolean }
 
 export interface EvictorSettings {
   /** Whether the passes after a deactivation and at start evict staged copies. */
   cleanupOnDeactivate: boolean
-  /** Size of idle staged copies that those passes keep, bytes. */
+  /** Bytes of idle staged copies that these passes keep. */
   keepRecentBytes: number
-  /** Free space to keep after a transfer, bytes. */
+  /** Bytes of disk space that must stay free after a transfer. */
   headroomBytes: number
 }
 
@@ -44,7 +44,7 @@ export interface EvictorOptions {
   roots: { staged: Root, beside?: Root, cache?: Root }
   leases: Leases
   companionsOf: CompanionsOf
-  /** Models with a transfer in progress; their copies and companions stay. */
+  /** Models with a transfer in progress, whose copies and companions must stay. */
   active: () => Iterable<string>
   settings: EvictorSettings
   clock: Clock
@@ -53,7 +53,7 @@ export interface EvictorOptions {
   volume?: () => Promise<{ freeBytes: number }>
 }
 
-/** Decides which copies stay on disk, and removes the others. Full passes run one at a time. */
+/** Decides which copies stay on disk and removes all others. Full passes run one at a time. */
 export class Evictor {
   readonly #options: EvictorOptions
   readonly #passes = new KeyedLock()
@@ -108,7 +108,7 @@ export class Evictor {
     return await this.#pass(async () => await this.#capacityPass(bytes, keep))
   }
 
-  /** Throws `no_safe_fit` under the same conditions as `makeRoom`; evicts nothing. */
+  /** Like `makeRoom`, throws `no_safe_fit`, but evicts nothing. */
   async requireRoom (additionalBytes: number, keep: string): Promise<void> {
     const { roots: { staged }, settings: { headroomBytes } } = this.#options
     const safe = this.#safe(keep)
@@ -122,14 +122,14 @@ export class Evictor {
     return (await volume()).freeBytes
   }
 
-  /** Never rejects. */
+  /** Removes the idle copies of one model or of all. Never rejects; failures are in `error`. */
   async purge (modelId?: string, trigger: 'purge' | 'store_delete' = 'purge'): Promise<Purged> {
     const work = async (): Promise<Purged> => (await this.#purgeAll(modelId, trigger)).purged
     // A purge of one model does not have to wait for other passes.
     return modelId === undefined ? await this.#pass(work) : await work()
   }
 
-  /** Copies in eviction order. Never rejects. */
+  /** Lists the copies in eviction order. Never rejects. */
   async preview (modelId?: string): Promise<Purged & { copies: EvictionPreview[] }> {
     const { purged, copies } = await this.#purgeAll(modelId, 'preview')
     return { ...purged, copies: copies.sort(newestFirst).reverse() }
@@ -163,10 +163,10 @@ export class Evictor {
     return planRecency({ idle, budgetBytes: role === 'beside' ? 0 : keepRecentBytes, keepSinceMs })
   }
 
-  /** Plans again after each copy: the next one may be in use by then, free less than expected, or fail. */
+  /** Plans again after each removal, since the next copy may be in use by then, free less, or fail. */
   async #capacityPass (additionalBytes: number, keep: string): Promise<{ evicted: string[] }> {
     const { roots: { staged }, settings: { headroomBytes } } = this.#options
-    // Added up instead of read again: some file systems free space seconds after the removal.
+    // Add up freed bytes instead of reading again, as some file systems free space only seconds later.
     let freeBytes = await this.#freeBytes()
     let left = await this.#copies(staged)
     const evicted: string[] = []
@@ -211,7 +211,7 @@ export class Evictor {
       } catch (err) { failed(root.root, err) }
       try {
         for (const { modelId, sizeBytes } of await root.pending(wanted)) {
-          // Checked for each one: a transfer may have begun since the folder was listed.
+          // Check for each copy, because a transfer may have begun since the folder was listed.
           if ([...active()].includes(modelId)) continue
           if (!dry) await root.discard(modelId)
           freedBytes += sizeBytes
@@ -276,7 +276,7 @@ export class Evictor {
     return inUseClosure([...leases.ids(), ...active(), ...keep === undefined ? [] : [keep]], companionsOf)
   }
 
-  /** Only copies that svc wrote; other folders with a model's name are ignored. */
+  /** Copies that svc wrote; other folders with a model's name are ignored. */
   async #ours (root: Root, modelId?: string): Promise<Copy[]> {
     const copies = modelId === undefined ? await root.list()
       : modelIdProblem(modelId) === null ? [await root.read(modelId)] : []
@@ -295,7 +295,7 @@ export class Evictor {
       all.map(async (modelId) => { await this.#touchOne(root, modelId) })))
   }
 
-  /** A failure only affects the eviction order. */
+  /** Records a use; a failure is ignored, because it only affects the eviction order. */
   async #touchOne (root: Root, modelId: string): Promise<void> {
     const { clock, log } = this.#options
     await root.touch(modelId, clock.now()).catch((err: unknown) => {

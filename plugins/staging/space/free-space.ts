@@ -8,16 +8,16 @@ import type { Job } from '../transfer/job.js'
 import { readJournal } from '../transfer/journal.js'
 import type { FetchOptions } from '../transfer/types.js'
 
-/** A failed transfer keeps its bytes only if this much stays free, bytes. */
+/** Bytes that must stay free for a failed transfer to keep what it fetched. */
 const FLOOR_BYTES = 2 * 1024 ** 3
 
 export interface Admission {
   root: ModelRoot
   job: Job
   totalBytes: number
-  /** Digest of the content, if known: bytes of another version do not count as fetched. */
+  /** Digest of the content, if known, since bytes of another version do not count as fetched. */
   digest?: string
-  /** Throws if this many bytes do not fit. By default nothing is evicted for them. */
+  /** Makes room for a transfer; throws if the bytes do not fit. By default nothing is evicted. */
   makeRoom?: (bytes: number) => Promise<void>
 }
 
@@ -62,13 +62,13 @@ export class FreeSpace {
     requireFit({ additionalBytes, freeBytes, headroomBytes, setting, idle: [] })
   }
 
-  /** Bytes on disk, without holes; 0 for another version, which may have to be fetched again. */
+  /** Fetched bytes on disk, without holes; 0 for another version, which may have to be fetched again. */
   async fetched (folder: string, digest?: string): Promise<number> {
     if (digest !== undefined && (await readJournal(folder))?.digest !== digest) return 0
     return (await findFiles(folder)).reduce((sum, { diskBytes }) => sum + diskBytes, 0)
   }
 
-  /** After a failure: keeps the fetched bytes for the next attempt unless the disk is nearly full. */
+  /** After a failure, keeps the fetched bytes for the next attempt unless the disk is nearly full. */
   async discardIfFull (root: ModelRoot, modelId: string, log: Logger): Promise<void> {
     try {
       const { freeBytes } = await volumeOf(root.root)

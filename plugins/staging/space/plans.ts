@@ -1,13 +1,13 @@
 import { StoreError } from '../types.js'
 
-/** Bytes throughout. */
+/** Input of `requireFit`; all sizes in bytes. */
 export interface CapacityCase {
   /** Bytes to write, without those already on disk. */
   additionalBytes: number
   freeBytes: number
   /** Bytes that must stay free after the transfer. */
   headroomBytes: number
-  /** The svc.yaml setting of the folder; default `node_cache_path`. */
+  /** The folder's svc.yaml setting, named in errors; default `node_cache_path`. */
   setting?: string
   idle: readonly { modelId: string, freeableBytes: number, lastUsedMs: number }[]
 }
@@ -50,7 +50,7 @@ export function requireFit (asked: CapacityCase): string[] {
 }
 
 export interface RecencyInput {
-  /** Clamp times in the future to now first. */
+  /** Idle copies; the caller must have clamped future times to now. */
   idle: readonly { modelId: string, sizeBytes: number, lastUsedMs: number }[]
   budgetBytes: number
   /** Copies used at or after this time stay regardless of the budget, but count toward it. */
@@ -73,7 +73,7 @@ export function planRecency ({ idle, budgetBytes, keepSinceMs = Infinity }: Rece
 
 export interface Used { modelId: string, lastUsedMs: number }
 
-/** Equal times sort by model id, so that plans are reproducible. */
+/** Orders newest first; equal times by model id, so that plans are reproducible. */
 export function newestFirst (a: Used, b: Used): number {
   return b.lastUsedMs - a.lastUsedMs || (a.modelId < b.modelId ? -1 : 1)
 }

@@ -11,7 +11,7 @@ import type { LocalCopy, ModelManifest, Role } from '../types.js'
 
 export type Roots = Record<Exclude<Role, 'store'>, ModelRoot>
 
-/** In memory after `open`. */
+/** Index of this node's complete copies, in memory after `open`. */
 export class LocalCopies {
   readonly bundled = new Map<string, LocalCopy>()
   readonly #ctx: Pick<StagingContext, 'clock' | 'log'>
@@ -48,7 +48,7 @@ export class LocalCopies {
     return this.versions(modelId).find((copy) => digest === undefined || copy.digest === digest)
   }
 
-  /** Every complete copy of a model, the preferred one first; of all models without an id. */
+  /** Every complete copy of a model, the preferred one first; without an id, the copies of all models. */
   versions (modelId?: string): LocalCopy[] {
     const { staged, beside, cache } = this.#roots
     return [this.bundled, beside.copies, staged.copies, cache.copies].flatMap((copies) =>
@@ -69,7 +69,7 @@ export class LocalCopies {
   }
 }
 
-/** Throws if a file does not match its card. */
+/** The copy of a bundled model. Throws if a file does not match the card. */
 async function shipped ({ card, directory }: BundledModel, publishedAt: string): Promise<LocalCopy> {
   const files: ModelManifest['files'] = []
   for (const { path, bytes, sha256 } of card.files) {

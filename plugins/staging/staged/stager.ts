@@ -18,7 +18,7 @@ import { StoreError } from '../types.js'
 import type { LocalCopy, ModelContent } from '../types.js'
 import type { LocalCopies, Roots } from './local-copies.js'
 
-/** A transfer to this node; without a digest, of the store's version. */
+/** A transfer to this node; without a digest it fetches the store's version. */
 export type StageJob = Job<{ digest: string | undefined }>
 
 export interface StagerParts {
@@ -36,13 +36,13 @@ export interface StagerParts {
   onChange: () => void
 }
 
-/** Number of ended jobs to keep for /state. */
+/** Most ended jobs kept for /state. */
 const REMEMBERED = 64
 
 /** Copies models to this node: one transfer at a time per disk, and at most one per model. */
 export class Stager {
   readonly #parts: StagerParts
-  /** The latest job of each model, and of each requested version. */
+  /** The latest job for each model and for each requested version. */
   readonly #jobs = new JobTable<StageJob>()
   readonly #arrivals = new WeakMap<StageJob, Promise<ModelCard>>()
 
@@ -67,7 +67,7 @@ export class Stager {
 
   active (): string[] { return this.#jobs.open().map(({ modelId }) => modelId) }
 
-  /** Stops the transfers of a model but keeps the bytes. Resolves with whether there was one. */
+  /** Stops the model's transfers but keeps fetched bytes. Resolves with true if there was a transfer. */
   async cancel (modelId: string): Promise<boolean> { return await this.#jobs.stop('cancelled', modelId) }
 
   forget (modelId: string): void {
@@ -103,7 +103,7 @@ export class Stager {
     emit('NodeDownloadProgress', { nodeId, modelId, attemptId, status, totalBytes })
   }
 
-  /** Only for failures: cancelled transfers are not reported. */
+  /** Reports a failed transfer; cancelled ones are not reported. */
   #tellFailure ({ modelId, attemptId, failure }: StageJob): void {
     const { emit, raise, node: { nodeId } } = this.#parts.ctx
     const { reason, message } = failure!
@@ -112,7 +112,7 @@ export class Stager {
     emit('DownloadFailed', { nodeId, modelId, attemptId, reason, errorMessage: message })
   }
 
-  /** Waits only for the companions' own files, since two models may be companions of each other. */
+  /** Stages the companions, but waits only for their own files, as two may be each other's companions. */
   async #companions ({ companions }: ModelCard, job: StageJob): Promise<void> {
     for (const { modelId } of companions) {
       job.signal.throwIfAborted()
@@ -148,7 +148,7 @@ export class Stager {
       return await this.#copy(job, content, item)
     } catch (error) {
       if (failureOf(error).reason !== 'no_source') throw error
-      // All sources are gone. The finder decides whether the hub may be used.
+      // All sources are gone, so ask the finder again: it decides whether the hub may be used.
       const again = await find(modelId, wanted, signal).catch(() => null)
       if (again?.from !== 'hub') throw error
       return await this.#fromHub(job, again)
@@ -162,7 +162,7 @@ export class Stager {
     throw new StoreError('model_in_use', message)
   }
 
-  /** A new version replaces the old one, or goes to `beside` while the old one is in use. */
+  /** Where a new version goes: it replaces the old one, or goes to `beside` while the old one is in use. */
   #placeFor (modelId: string): 'staged' | 'beside' {
     const { inUse, roots: { staged, beside } } = this.#parts
     const old = staged.copies.get(modelId)
@@ -193,7 +193,7 @@ export class Stager {
     const { modelId } = job
     const kind = this.#placeFor(modelId)
     roots[kind].requireUsable()
-    // Bundled models are copied: hard links would let svc change the files of a package.
+    // Bundled models are copied, because hard links would let svc change the files of a package.
     const linked = item?.kind === 'store' && await linkAll(item, modelId, roots[kind])
     if (linked) log.info({ modelId }, 'linked a model from the store on the same disk')
     else await this.#transfer(job, roots[kind], content, item)
@@ -274,7 +274,7 @@ async function linkAll (
   }
 }
 
-/** Name and commit do not identify content: the hub's files must have the store's digest. */
+/** The error for hub files without the store's digest, since name and commit do not identify content. */
 function otherContent (modelId: string, commit: string, url: string): Error {
   const message = `${url} and the store have different files of ${modelId} at commit ${commit}; ` +
     'retry when the store is back'

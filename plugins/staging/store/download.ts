@@ -10,7 +10,7 @@ import type { Failure, Job } from '../transfer/job.js'
 import type { LocalCopy } from '../types.js'
 
 export interface DownloadRequest {
-  /** `hub`, `file:///…`, `node:<installId>`, `cache` or `ollama:NAME`. */
+  /** Source: `hub`, `file:///…`, `node:<installId>`, `cache` or `ollama:NAME`. */
   source: string
   revision: string | null
   allow: string[] | null
@@ -21,9 +21,9 @@ export interface DownloadRequest {
 export type Download = Job<{
   readonly request: DownloadRequest
   selection: HubSelection | null
-  /** Operators only: whether to use files from this machine's hub cache. */
+  /** Whether to use files from this machine's hub cache; only operators may set this. */
   readonly nearby?: boolean
-  /** Starts of the transfer; all but the current one ended with the process. */
+  /** Number of starts so far; all but the current one ended because the process ended. */
   attempts: number
 }>
 
@@ -85,7 +85,7 @@ const problemOf = schemaChecker(recordSchema)
 
 /** A download on disk, beside its bytes. Active ones resume when the store opens, with the same files. */
 export type DownloadRecord = Omit<FromSchema<typeof recordSchema>, 'selection'> &
-  // Missing in records of earlier releases.
+  // Fields that are missing in records from earlier releases.
   { selection: HubSelection | null, attempts?: number }
 
 const NAME = '.svc-job.json'
@@ -110,7 +110,7 @@ export async function readDownload (folder: string, modelId: string): Promise<Do
   }
 }
 
-/** Undefined for an invalid record. Throws for invalid files. */
+/** Parses a record; undefined if it is invalid. Throws for invalid files. */
 function parseDownload (value: unknown, modelId: string): DownloadRecord | undefined {
   if (problemOf(value) !== null) return undefined
   const record = value as DownloadRecord

@@ -34,10 +34,10 @@ interface Fetched {
   languages?: string[]
 }
 
-/** Hub errors that are independent of the model. */
+/** Hub errors that say nothing about the model. */
 const UNREACHABLE = new Set(['unavailable', 'stalled', 'rate_limited'])
 
-/** Does nothing if the store already has the model. After a failure the bytes stay for the next run. */
+/** Downloads unless the store already has the model. After a failure the bytes stay for the next run. */
 export async function download (options: StoreOptions, job: Download): Promise<LocalCopy> {
   const { root, derive } = options
   const { modelId, signal } = job
@@ -66,7 +66,7 @@ export async function download (options: StoreOptions, job: Download): Promise<L
   return root.copies.get(modelId)!
 }
 
-/** Records the start on disk before the first byte. */
+/** Records the start of a download on disk before the first byte is fetched. */
 async function begins (job: Download, folder: string): Promise<void> {
   job.ask.attempts++
   await writeDownload(folder, job, 'active')
@@ -130,7 +130,7 @@ export async function fetchSelection (
 
 type Selected = DownloadOptions['selection'] & Pick<DownloadOptions, 'near'>
 
-/** Files of other programs share blocks if the file system supports it. */
+/** Methods for files of other programs, which share disk blocks instead of copying. */
 const SHARED = ['clone', 'link'] as const
 
 async function fromNear (
@@ -168,7 +168,7 @@ async function choose (
   }
 }
 
-/** Whether a copy has exactly these files of this commit. Pure. */
+/** Whether a copy consists of exactly the selected files at the selected commit. Pure. */
 function isSame ({ manifest, source }: LocalCopy, { commit, files }: HubSelection): boolean {
   return source.startsWith('hub:') && manifest.revision === commit &&
     sameSizes(manifest, new Map(files.map((file) => [file.path, file])))
@@ -214,14 +214,14 @@ async function fromFolder (
   const manifest = await freeSpace.admit({ root, job, totalBytes }, async (into) => {
     await begins(job, folder)
     let hashed = 0
-    // Hashing and copying each count half.
+    // Hashing and copying each count as half of the progress.
     const report = (done: number, files: number): void => {
       into.onProgress({ bytes: done / 2, totalBytes, files, totalFiles: seen.size })
     }
     try {
       const manifest = known ?? await hashTree(path, { ...about, onBytes: (n) => { report(hashed += n, 0) } })
       await keepOnly(folder, new Set(seen.keys()))
-      // Shares blocks if the file system can; otherwise the transfer copies them.
+      // Clone files if the file system can; otherwise the transfer copies them.
       await bringFiles(folder, inFolder(path, manifest.files), ['clone'], signal)
       await fetchModel({
         ...into, manifest, clock, random, sources: () => [folderSource(path)],
@@ -230,7 +230,7 @@ async function fromFolder (
       })
       return manifest
     } finally {
-      // Also after a failure: a changed source is the better explanation.
+      // Check even after a failure, because a changed source would be the better explanation.
       if (!signal.aborted) await checkUnchanged(path, seen, taken)
     }
   })

@@ -38,7 +38,7 @@ export function importFilter (allow: readonly string[] | null | undefined): Take
   }
 }
 
-/** The files of a folder to import. Throws StoreError `bad_source`, PathError. */
+/** Lists the files to import from a folder. Throws StoreError `bad_source`, PathError. */
 export async function checkSource (source: string, taken: Taken): Promise<Map<string, FileStamp>> {
   const refused = (why: string): StoreError => new StoreError('bad_source', `${source} ${why}`)
   const real = await realpath(source).catch((error: Error) => {
@@ -73,7 +73,7 @@ export interface HashOptions {
   revision: string
   signal: AbortSignal
   onBytes?: (bytes: number) => void
-  /** All files if missing. */
+  /** Selects the files to hash; all files if missing. */
   taken?: Taken
 }
 

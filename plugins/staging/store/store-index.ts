@@ -71,7 +71,7 @@ export class StoreIndex {
     }
   }
 
-  /** Imports a folder unless it has a damaged record: then it was pulled, and is not a new model. */
+  /** Imports a folder without a record; one with a damaged record was pulled and is not a new model. */
   async #adoptUnlessDamaged (copy: Copy): Promise<void> {
     const record = join(copy.directory, '.svc-record.json')
     const damaged = await lstat(record).then(() => true, () => false)
@@ -107,7 +107,7 @@ export class StoreIndex {
   }
 }
 
-/** An import or download that ended with the process this many times is parked. */
+/** Number of times the process may end during an import or download before it is parked. */
 export const MOST_ATTEMPTS = 2
 const ATTEMPTS = '.svc-attempts.json'
 const ATTEMPTS_BYTES = 1024 * 1024

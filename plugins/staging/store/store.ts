@@ -13,14 +13,14 @@ import type { StartOptions, StoreOptions, StoreProblem } from './types.js'
 
 type Ask = Download['ask']
 
-/** Partial downloads expire after this time. */
+/** Time after which partial downloads expire. */
 export const KEEP_PARTIAL_MS = 24 * 3600_000
 
 export class Store {
   readonly #options: StoreOptions
   readonly #index: StoreIndex
   readonly #jobs = new JobTable<Download>()
-  /** Resolves after the import of existing folders. */
+  /** Resolves after existing folders have been checked and imported. */
   checkedAt: Promise<void> = Promise.resolve()
 
   constructor (options: StoreOptions) {
@@ -42,7 +42,7 @@ export class Store {
 
   entries (): readonly LocalCopy[] { return [...this.#options.root.copies.values()] }
   get (modelId: string): LocalCopy | undefined { return this.#options.root.copies.get(modelId) }
-  /** Models for other nodes: the store's and bundled ones; the store's win. */
+  /** Models offered to other nodes: the store's and bundled ones; for equal ids, the store's. */
   offers (): LocalCopy[] {
     const { local: { bundled }, root } = this.#options
     return [...new Map([...bundled, ...root.copies]).values()]
@@ -80,7 +80,7 @@ export class Store {
     }
     const none: Ask = { request, selection: null, nearby, attempts: 0 }
     if (!same || job.state !== 'paused') return this.#begin(modelId, none)
-    // Resume with the original files.
+    // Resume with the originally selected files.
     const { progress: { bytes, totalBytes }, startedAt } = job
     return this.#begin(modelId, { ...job.ask, nearby }, { bytes, totalBytes, startedAt })
   }
@@ -91,18 +91,18 @@ export class Store {
   /** Stops a download; its bytes stay for a day for a later start. Throws StoreError `no_download`. */
   async cancel (modelId: string): Promise<DownloadStatus> { return await this.#stop(modelId, 'cancelled') }
 
-  /** `complete` without a download if the store has the model. */
+  /** Status of a model's download; `complete` if there is none but the store has the model. */
   status (modelId: string): DownloadStatus {
     const entry = this.get(modelId)
     const job = this.#jobs.get(modelId)
-    // The model may have been removed by hand since.
+    // Ignore a complete job without an entry, because the model may have been removed by hand.
     return job === undefined || (job.state === 'complete' && entry === undefined)
       ? statusOfEntry(modelId, entry) : statusOf(job)
   }
 
   downloads (): readonly DownloadStatus[] { return [...this.#jobs.values()].map(statusOf) }
 
-  /** Resolves with the freed bytes. Throws `not_in_store`. */
+  /** Removes a model from the store. Resolves with the freed bytes. Throws `not_in_store`. */
   async remove (modelId: string): Promise<number> {
     this.#check(modelId)
     const { root, onChange } = this.#options
@@ -125,7 +125,7 @@ export class Store {
     })
   }
 
-  /** Downloads resume when the store opens again. */
+  /** Stops all downloads, which resume when the store opens again. */
   async close (): Promise<void> {
     await Promise.all([this.#index.close(), this.#jobs.close()])
   }
@@ -191,7 +191,7 @@ export class Store {
   async #keep (job: Download, state: Stop | 'failed', failure: Failure | null = null): Promise<void> {
     const { root } = this.#options
     const [partial] = await root.pending(job.modelId)
-    // This job did not end the process.
+    // The process did not end during this job, so attempts count from 0 again.
     job.ask.attempts = 0
     if (state === 'closed' && partial !== undefined) await writeDownload(partial.directory, job, 'active')
     if (state === 'closed') return
@@ -251,7 +251,7 @@ export class Store {
     const { source, revision, allow, variant, state, selection, startedAt, totalBytes } = record
     const { reason, error, attempts = 0 } = record
     const ask = { request: { source, revision, allow, variant }, selection, nearby: false, attempts }
-    // An active one counts the bytes that it verifies.
+    // An active download counts existing bytes itself as it verifies them.
     const bytes = state === 'active' ? 0 : Math.min(partialBytes, totalBytes)
     const past = { startedAt, totalBytes, bytes }
     if (state === 'active' && attempts < MOST_ATTEMPTS) {

@@ -15,7 +15,7 @@ export type StartOptions = FromSchema<typeof routes.download.body>
 
 export interface StoreProblem { modelId: string, problem: string }
 
-/** Derives a model's card from its files. Rejects with a sentence. */
+/** Derives a model's card from its files. Rejects with an Error whose message is a sentence. */
 export type Derive = (folder: string, about: DeriveOptions) => Promise<ModelCard>
 
 /** Model folders of other programs; they may be missing. */
@@ -24,9 +24,9 @@ export interface Nearby { hubCaches: readonly string[], ollama: readonly string[
 export interface StoreOptions {
   root: ModelRoot
   clock: Clock
-  /** 0 to 1, for jittered pauses. */
+  /** Random number from 0 to 1, for jittered pauses. */
   random: () => number
-  /** Null if the public hub is disabled. */
+  /** Hub client; null if the hub is disabled. */
   hub: HubClient | null
   derive: Derive
   freeSpace: FreeSpace
@@ -53,7 +53,7 @@ export type Source =
 
 const INSTALL_ID = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/
 
-/** Throws StoreError `bad_source`. Pure. */
+/** Parses a source. Throws StoreError `bad_source`. Pure. */
 export function parseSource (text: string): Source {
   if (text === 'hub') return { kind: 'hub' }
   if (text.startsWith('node:') && INSTALL_ID.test(text.slice(5))) {
@@ -65,7 +65,7 @@ export function parseSource (text: string): Source {
     try {
       const path = fileURLToPath(text)
       if (!path.includes('\0')) return { kind: 'file', path }
-    } catch { /* Bad escapes, or an escaped slash. */ }
+    } catch { /* URL with bad escapes or an escaped slash. */ }
   }
   throw new StoreError('bad_source', `${JSON.stringify(text.slice(0, 200))} is not a model source; ` +
     'use hub, file:///absolute/folder, node:<install id>, cache or ollama:NAME')

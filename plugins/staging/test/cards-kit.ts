@@ -11,7 +11,7 @@ import type { DeriveOptions } from '../cards/found.js'
 
 export const repository = fileURLToPath(new URL('../../../', import.meta.url))
 
-/** Folder of small public models; undefined if missing. */
+/** Folder with small public models for tests; undefined if missing. */
 export function sharedData (): string | undefined {
   const shared = process.env['SVC_SHARED'] ?? join(repository, '../shared')
   const data = join(shared, 'data')
@@ -58,7 +58,7 @@ export function varint (value: number | bigint): Buffer {
 
 type Content = number | bigint | string | Uint8Array
 
-/** A number becomes a varint, all else bytes with a length. */
+/** A protobuf field; a number becomes a varint, other content bytes with a length. */
 export function field (number: number, content: Content): Buffer {
   if (typeof content === 'number' || typeof content === 'bigint') {
     return Buffer.concat([varint(number * 8), varint(content)])
@@ -85,9 +85,9 @@ export const external = (entries: Record<string, string>): Buffer => message(
   field(1, 8), field(2, 1),
   ...Object.entries(entries).map(([k, v]) => field(13, message(field(1, k), field(2, v)))), field(14, 1))
 
-/** Buffers are messages. */
+/** Parts of an ONNX file; buffers are encoded protobuf messages. */
 export interface OnnxParts {
-  /** Versions of the file format and of the operators. */
+  /** Versions of the ONNX format and of its operators. */
   ir?: number
   opset?: number
   functions?: Array<[string, string]>
@@ -120,7 +120,7 @@ export function onnx (parts: OnnxParts): Buffer {
     ...Object.entries(parts.metadata ?? {}).map(([k, v]) => field(14, message(field(1, k), field(2, v)))))
 }
 
-/** Inputs and outputs of a decoder with two layers of cache, in float32. */
+/** Inputs and outputs of a decoder with a two-layer float32 cache. */
 export const decoder: OnnxParts = {
   inputs: [
     ['input_ids', 7, ['batch', 'sequence']],
@@ -137,7 +137,7 @@ export const decoder: OnnxParts = {
   initializers: [tensor('w', 12)]
 }
 
-/** A configuration for `decoder`. */
+/** A model configuration that matches `decoder`. */
 export const config = {
   model_type: 'llama',
   hidden_size: 64,
@@ -173,7 +173,7 @@ function meta (value: Meta): Buffer {
   return Buffer.concat([u32(9), u32(texts ? 8 : 4), u64(value.length), ...items])
 }
 
-/** A metadata array with any count. */
+/** A GGUF metadata array whose declared count may differ from its items. */
 export const hostileArray = (type: number, count: bigint, ...items: Buffer[]): Buffer =>
   Buffer.concat([u32(9), u32(type), u64(count), ...items])
 

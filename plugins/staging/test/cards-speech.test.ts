@@ -11,7 +11,7 @@ import { derive, filesOf } from './cards-kit.js'
 const cardOf = async (folder: string): Promise<ModelCard> =>
   await derive(folder, { modelId: 'acme/voice', revision: '1', files: filesOf(folder) })
 const refused = (message: RegExp): { name: string, message: RegExp } => ({ name: 'CardError', message })
-/** Voices in supported languages. */
+/** Voices in languages that svc supports. */
 const SPOKEN = KOKORO_VOICES.filter((voice) => !/^[jz]/.test(voice)).sort()
 
 t.test('Kokoro with its vocabulary in tokenizer.json', async (t) => {

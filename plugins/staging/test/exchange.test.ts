@@ -34,9 +34,9 @@ interface Member {
   cluster: NetNode
   exchange: Exchange
   folder: string
-  /** Complete copies. */
+  /** The node's complete copies. */
   local: Map<string, LocalCopy>
-  /** Models of its store. */
+  /** Models in the node's store. */
   offered: Map<string, LocalCopy>
   says: (nodeId: string, fact: StoreEntryFact) => void
 }
@@ -105,7 +105,7 @@ const fact = (digest = DIGEST): StoreEntryFact => ({
 const EXPORT = (from: Member) =>
   ({ modelId: ID, directory: from.folder, manifest: MANIFEST, digest: DIGEST, card: CARD })
 
-/** Fetches the model as the stager does. */
+/** Fetches the model into the node's folder, as the stager does. */
 async function fetch ({ exchange, folder }: Member, manifest = MANIFEST): Promise<void> {
   const swarm = exchange.join({ modelId: ID, manifest, digest: manifestDigest(manifest),
     directory: folder, card: CARD })

@@ -24,7 +24,7 @@ export function write (folder: string, files: Files): void {
   }
 }
 
-/** A file of at most one chunk. */
+/** Manifest entry for a file of at most one chunk. */
 export function entryOf (path: string, text: string): ManifestFile {
   const hash = sha256(text)
   return { path, size: Buffer.byteLength(text), sha256: hash, chunkSha256: text === '' ? [] : [hash] }

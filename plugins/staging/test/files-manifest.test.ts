@@ -8,7 +8,7 @@ import type { ManifestFile, ModelManifest } from '../types.js'
 const good = manifestOf('acme/x', { 'config.json': '{}', 'onnx/model.onnx': 'weights', 'empty.txt': '' })
 const hash = sha256('x')
 
-/** An imaginary file with made-up hashes. */
+/** Manifest entry with made-up hashes, for a file that does not exist. */
 const big = (path: string, size: number): ManifestFile => ({
   path, size, sha256: sha256(path),
   chunkSha256: Array.from({ length: Math.ceil(size / CHUNK_BYTES) }, (_, i) => sha256(`${path}${i}`))

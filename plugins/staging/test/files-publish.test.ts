@@ -29,7 +29,7 @@ const open = async (folder: string): Promise<ModelRoot> => {
 
 const published = (root: ModelRoot): string => join(root.root, 'acme--x')
 
-/** Paths and contents below a folder, without the record's format. */
+/** Paths and contents of the files below a folder; the record is left out. */
 function contents (folder: string): Files {
   const names = readdirSync(folder, { recursive: true, encoding: 'utf8' })
   const files = names.filter((name) => statSync(join(folder, name)).isFile() && name !== '.svc-record.json')
@@ -38,7 +38,7 @@ function contents (folder: string): Files {
 const sorted = (files: Files): Files =>
   Object.fromEntries(Object.entries(files).sort(([a], [b]) => a < b ? -1 : 1))
 
-/** A complete transfer with its own files. */
+/** Creates a complete transfer, including svc's own files. */
 function arrive (root: ModelRoot, files: Files): CopyRecord {
   write(root.incoming(ID), { ...files, '.svc-job.json': '{}', '.svc-journal': 'c 0\n' })
   return recordOf(ID, files)
@@ -143,7 +143,7 @@ const crashes: [string, (root: ModelRoot, old: string, fresh: string) => void, '
   }, 'new']
 ]
 
-/** The first half of publish; `keep` lists own files that are still there. */
+/** Does the first half of publish; `keep` lists svc's own files that a crash left behind. */
 function seal (fresh: string, keep: string[]): void {
   const mine = ['.svc-job.json', '.svc-journal'].filter((name) => !keep.includes(name))
   writeFileSync(join(fresh, '.svc-record.json'), JSON.stringify({ format: 1, ...recordOf(ID, NEW) }))
@@ -197,7 +197,7 @@ t.test('what only looks sealed is left to the transfer', async (t) => {
   t.equal((await root.pending()).length, 1)
 })
 
-/** Calls that change the disk or sync it. */
+/** File system calls that can fail: changes to the disk, and syncs. */
 const CHANGES = ['open', 'rename', 'unlink', 'rmdir', 'mkdir'] as const
 type Change = (...args: unknown[]) => Promise<unknown>
 

@@ -19,7 +19,7 @@ async function rootIn (folder: string, startMs?: number): Promise<ModelRoot> {
   return root
 }
 
-/** A copy as publish leaves it. */
+/** Creates a published copy. */
 function put (root: ModelRoot, modelId: string, files: Files, record: unknown): string {
   const folder = join(root.root, modelId.replace('/', '--'))
   write(folder, files)
@@ -325,7 +325,7 @@ t.test('a folder that is published or removed while it is looked at is no failur
     for (const id of ids) write(await root.begin(id), { a: 'x' })
     let over = false
     const changes = (async () => {
-      // In reverse, since the last one is read last.
+      // In reverse order, because the concurrent reads reach the last id last.
       for (const id of ids.toReversed()) {
         if (round % 2 === 0) await root.discard(id)
         else await root.publish(id, recordOf(id, { a: 'x' }))

@@ -13,7 +13,7 @@ import type { Test } from './manager-kit.js'
 
 const LLAMA = gguf(llama)
 
-/** Everything below a folder: the bytes of files, the targets of links. */
+/** Everything below a folder by path: file contents and link targets. */
 function bytesBelow (folder: string): Record<string, string> {
   const names = readdirSync(folder, { recursive: true, encoding: 'utf8' }).sort()
   return Object.fromEntries(names.map((name) => {

@@ -1,4 +1,4 @@
-/** Memory needs in GGUF headers with layers of several kinds. */
+/** Memory needs computed from GGUF headers with several kinds of layers. */
 import t from 'tap'
 import { contextFacts, memoryFacts } from '../../llama-cpp/cards/gguf-memory.js'
 import type { GgufHeader, GgufValue } from '../../llama-cpp/cards/gguf.js'

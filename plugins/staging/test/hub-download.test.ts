@@ -29,7 +29,7 @@ interface Rig {
   hub: FakeHub
   folder: string
   selection: HubSelection
-  /** Skipped pauses between attempts, ms. */
+  /** Pauses between attempts in ms, which the test skips. */
   waits: number[]
   download: (more?: Partial<DownloadOptions>) => Promise<ModelManifest>
 }
@@ -42,7 +42,7 @@ async function rig (t: Test, model: HubModel = MODEL, allow = ['**']): Promise<R
     ...systemClock,
     mono: () => systemClock.mono() + skippedMs,
     after (ms, fn) {
-      // Rounded, since the pause counts from the failure.
+      // Round the pause, since it is measured from the failure.
       waits.push(Math.round(ms / 250) * 250)
       return systemClock.after(1, () => { skippedMs += ms; fn() })
     }
@@ -60,7 +60,7 @@ async function rig (t: Test, model: HubModel = MODEL, allow = ['**']): Promise<R
   }
 }
 
-/** Fails unless folder and manifest match the hub. */
+/** Asserts that folder and manifest match the hub. */
 async function right (
   t: Test, { folder, selection }: Rig, manifest: ModelManifest, model = MODEL
 ): Promise<void> {
@@ -76,7 +76,7 @@ async function right (
 
 const only = ({ path }: { path: string }): boolean => path === PATH
 
-/** Leaves bytes of an earlier run. */
+/** Writes bytes as if an earlier run had left them. */
 function leave (folder: string, path: string, bytes: Buffer | string): void {
   mkdirSync(dirname(join(folder, path)), { recursive: true })
   writeFileSync(join(folder, path), bytes)
@@ -174,7 +174,7 @@ t.test('faults that stay', async (t) => {
     [{ flipAt: 5, only }, 'hash', 3], [{ flipAt: 1, only: ({ path }) => path === 'config.json' }, 'hash'],
     [{ status: 503, only }, 'unavailable'], [{ status: 404, only }, 'not_found'], [{ gated: true }, 'gated'],
     [{ cutAfter: 10, only }, 'unavailable', 6], [{ endless: true, only }, 'too_long', 1],
-    // Discarded bytes are not progress.
+    // Discarded bytes are not progress, so the retries run out.
     [{ ignoreRange: true, cutAfter: 2 * MIB, only }, 'no_range', 6],
     [{ status: 429, retryAfter: '600', only }, 'rate_limited'],
     [{ lengthFactor: 10, only }, 'too_long', 1], [{ encoding: 'gzip', only }, 'encoding', 1]

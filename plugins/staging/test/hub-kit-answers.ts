@@ -31,7 +31,7 @@ export function commitOf (model: HubModel): Commit {
   return { id, files, licence: model.licence ?? null, languages: model.languages ?? [] }
 }
 
-/** The answer to `GET /api/models/{id}/revision/{rev}?expand=…`. */
+/** The response to `GET /api/models/{id}/revision/{rev}?expand=…`. */
 export function describe (modelId: string, { id, licence, languages }: Commit): object {
   const tags = [...languages, ...licence === null ? [] : [`license:${licence}`]]
   const cardData = { license: licence ?? undefined, language: languages }

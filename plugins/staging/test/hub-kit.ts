@@ -6,11 +6,11 @@ import { commitOf, describe, found, list } from './hub-kit-answers.js'
 import type { Commit } from './hub-kit-answers.js'
 
 export interface HubModel {
-  /** Path in the repository -> content. */
+  /** Contents by path in the repository. */
   files: Record<string, Buffer | string>
   /**
-   * Paths in LFS: listed with their sha256 and redirected to the CDN. Default: files with a suffix of weights
-   * (.onnx, .onnx_data, .bin, .gguf, .safetensors, .pt).
+   * Paths in LFS, which are listed with their sha256 and redirected to the CDN. Default: files with a weights
+   * suffix (.onnx, .onnx_data, .bin, .gguf, .safetensors, .pt).
    */
   lfs?: string[]
   licence?: string
@@ -22,9 +22,9 @@ export type HubOrigin = 'hub' | 'cdn'
 
 export interface HubRequest {
   origin: HubOrigin
-  /** `api` model metadata, `file` bytes or a redirect to them. */
+  /** `api` for model metadata, `file` for bytes or a redirect to them. */
   kind: 'api' | 'file'
-  /** The request target, still encoded. */
+  /** The request target, still percent-encoded. */
   url: string
   /** Path in the repository; empty for the API. */
   path: string
@@ -40,7 +40,7 @@ export interface HubFaults {
   only?: (request: HubRequest) => boolean
   /**
    * Number of faulty requests, unlimited by default. Body faults (from `cutAfter` to `contentRange`) count
-   * responses with bytes of a file; others count every request, redirects too.
+   * responses with file bytes; other faults count every request, including redirects.
    */
   times?: number
   /** Responds with this status (no redirect, no bytes), e.g. 429 or 500. */
@@ -51,7 +51,7 @@ export interface HubFaults {
   errorCode?: string
   /** Responds 401 without a token and 403 with one, like a gated model. */
   gated?: boolean
-  /** Never responds. */
+  /** Never responds to a request. */
   mute?: boolean
   /** Closes the connection after this many body bytes. */
   cutAfter?: number
@@ -70,9 +70,9 @@ export interface HubFaults {
   ignoreRange?: boolean
   /** Replaces `Content-Range`. */
   contentRange?: string
-  /** Replaces sizes in the API: path -> bytes. */
+  /** Replaces sizes in the API; bytes by path. */
   sizes?: Record<string, number>
-  /** Replaces the sha256 of LFS files in the API: path -> hex. */
+  /** Replaces the sha256 of LFS files in the API; hex by path. */
   hashes?: Record<string, string>
   /** Replaces the CDN in `Location` of LFS files. */
   redirect?: string
@@ -91,15 +91,15 @@ export interface HubFaults {
 export interface HubOptions {
   /** Model id (`org/name`) -> contents of branch `main`. */
   models: Record<string, HubModel>
-  /** Initial faults. */
+  /** Faults at the start; `hub.faults` can change them later. */
   faults?: HubFaults
-  /** Old model id -> new one; the old one responds 307 with a relative Location. */
+  /** New model ids by old id; a request for an old id gets 307 with a relative Location. */
   renames?: Record<string, string>
   /** Bearer token that the hub requires, else 401. The CDN never requires it. */
   token?: string
-  /** False: the hub itself serves LFS files with 200. Default true. */
+  /** If false, the hub itself serves LFS files with 200. Default true. */
   cdn?: boolean
-  /** True: the file list marks LFS files as stored in Xet too. */
+  /** If true, the file list also marks LFS files as stored in Xet. */
   xet?: boolean
 }
 
@@ -119,7 +119,7 @@ export interface FakeHub {
   fetches (path: string): HubRequest[]
   /** Adds a commit to `main`; older ones stay available. Returns the new commit. */
   setModel (modelId: string, model: HubModel): string
-  /** The head of `main`. */
+  /** Commit id of the head of `main`. */
   commit (modelId: string): string
   /** Clears requests and counts. */
   reset (): void
@@ -150,7 +150,7 @@ class Hub implements FakeHub {
   readonly requests: HubRequest[] = []
   readonly #options: HubOptions
   readonly #heads = new Map<string, string>()
-  /** Contents by `org/name@commit`. */
+  /** Commits by `org/name@commit`. */
   readonly #commits = new Map<string, Commit>()
   readonly #servers: Record<HubOrigin, Server>
   readonly #closing = new AbortController()

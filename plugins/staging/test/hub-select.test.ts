@@ -5,7 +5,7 @@ import type { Wanted } from '../hub/types.js'
 
 const GIB = 1024 ** 3
 
-/** `path` or `path=bytes`. */
+/** Files written as `path` or `path=bytes`. */
 const files = (...list: string[]): { path: string, size: number }[] => list.map((entry) => {
   const [path, size = '1000'] = entry.split('=')
   return { path: path!, size: Number(size) }

@@ -28,7 +28,7 @@ const places = ['.incoming', '.trash', FOLDER, `.incoming/${FOLDER}`, ...[
   '.svc-job.json', '.svc-job.tmp', '.svc-job.json.tmp', '.svc-record.json', '.svc-record.json.tmp'
 ].map((name) => `.incoming/${FOLDER}/${name}`)]
 
-/** Plants something below a new root; returns a reader of the victim, which must not change. */
+/** Plants a link or pipe below a new root; returns a function that reads the victim for comparison. */
 function plant (t: Test, root: string, place: string, kind: Kind): () => unknown {
   const victim = scratch(t)
   write(victim, { f: 'precious', 'm.gguf': 'theirs', 'sub/f': 'precious' })
@@ -81,7 +81,7 @@ t.test('links that come and go while files are opened', async (t) => {
   mkdirSync(join(root, 'a'), { recursive: true })
   let over = false
   const a = join(root, 'a')
-  /** A concurrent open may recreate the folder in between. */
+  /** Retries, because a concurrent open may recreate the folder in between. */
   const put = (make: () => void): void => {
     try {
       make()

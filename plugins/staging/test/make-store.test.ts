@@ -17,7 +17,7 @@ const hubOf = async (t: { teardown (fn: () => unknown): void }): Promise<FakeHub
   return hub
 }
 
-/** A node without a store, and its writes to svc.yaml. */
+/** A node without a store that records its writes to svc.yaml. */
 async function storeless (
   t: Parameters<typeof startNode>[0], options: NodeOptions & { allow?: string[], full?: boolean } = {}
 ): Promise<{ rig: Rig, kept: Kept[], ask: (body: object) => Promise<Answer> }> {

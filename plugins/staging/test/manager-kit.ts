@@ -38,7 +38,7 @@ export interface NodeOptions {
   start?: StartOptions
 }
 
-/** The plugin with real folders and the system clock. */
+/** Starts the plugin with real folders and the system clock. */
 export async function startNode (t: Test, options: NodeOptions = {}): Promise<Rig> {
   const { store, staging, hub, headroomBytes = 0, more = {}, start = {}, env = {} } = options
   const plugin = createStaging({ env, random: () => 0.01, headroomBytes })
@@ -60,7 +60,7 @@ export async function startNode (t: Test, options: NodeOptions = {}): Promise<Ri
 
 export interface Answer { status: number, body: Record<string, unknown>, headers: Record<string, unknown> }
 
-/** Sends a request without a socket. */
+/** Sends an HTTP request to the node without a socket. */
 export async function call (rig: Rig, method: string, url: string, payload?: unknown): Promise<Answer> {
   const answer = await rig.inject({ method, url, ...payload === undefined ? {} : { payload } })
   return { status: answer.statusCode, body: answer.json() as Record<string, unknown>,
@@ -97,7 +97,7 @@ export function errorOf (
 export interface MemorySection<T> extends Section<T> {
   says (nodeId: string, key: string, value: T): void
   unsays (nodeId: string, key: string): void
-  /** Entries of a lost node are no longer listed, but available by its id. */
+  /** Marks a node as lost: its entries are no longer listed, but still available by its id. */
   lost (nodeId: string): void
 }
 
@@ -147,7 +147,7 @@ export function contextOf (
   return context as unknown as StagingContext
 }
 
-/** No node has just started. */
+/** A `learning` function for StoreAccess that says that this node already knows the cluster. */
 export const known = (): boolean => false
 
 export type Serve = (request: MemberRequest, from: string) => Promise<MemberResponse> | MemberResponse
@@ -240,7 +240,7 @@ export function json (status: number, body: unknown): MemberResponse {
   return { status, headers: {}, body: Readable.from([Buffer.from(JSON.stringify(body))]) }
 }
 
-/** A request for a handler, and the response it opened. */
+/** A request for a handler, with the response that the handler opened. */
 export interface FakeRequest extends RouteRequest {
   readonly head: StreamHead | undefined
   readonly sent: Buffer

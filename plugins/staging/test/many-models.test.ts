@@ -14,7 +14,7 @@ import type { ModelEntries } from '../manager/model-lists.js'
 import type { CopyEntry, StoreEntryFact } from '../types.js'
 import type { MemorySection, NetNode } from './manager-kit.js'
 
-/** A document holds about a third of these. */
+/** Number of models, about three times as many as fit into a document. */
 const COUNT = 450
 
 const idOf = (n: number): string => `acme/m${String(n).padStart(4, '0')}`
@@ -76,7 +76,7 @@ const entriesOf = (count: number, make: (id: string) => unknown): Map<string, un
 const models = (more: Partial<ModelEntries>): ModelEntries =>
   ({ storeModels: new Map(), modelCopies: new Map(), homeCards: new Map(), ...more })
 
-/** Copies the documents of one side to the other, which then fetches newer lists. */
+/** Copies documents from one node to the other, which then fetches newer lists. */
 async function sync (from: Side, to: Side, nodeId: string): Promise<void> {
   for (const [name, section] of Object.entries(from.sections)) {
     const other = to.sections[name as keyof Side['sections']]

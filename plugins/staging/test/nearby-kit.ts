@@ -5,7 +5,7 @@ import { gitBlobSha1 } from './hub-kit-answers.js'
 
 export const sha256 = (bytes: Buffer | string): string => createHash('sha256').update(bytes).digest('hex')
 
-/** A commit in the layout of the hub's own tools. */
+/** Creates a hub cache with one commit, in the layout of the hub's own tools. */
 export function cacheOf (
   root: string, files: Record<string, Buffer | string>, commit = 'c'.repeat(40)
 ): string {
@@ -26,7 +26,7 @@ export function cacheOf (
 
 type Layers = [kind: string, content: Buffer | string][]
 
-/** A model in Ollama's layout. */
+/** Creates a model in Ollama's layout. */
 export function ollamaOf (root: string, path: string, layers: Layers): string {
   const manifest = { schemaVersion: 2, layers: layers.map(([kind, content]) => {
     const digest = sha256(content)

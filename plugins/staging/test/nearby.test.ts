@@ -89,7 +89,7 @@ t.test('what is wrong in the cache comes from the hub', async (t) => {
 
 t.test('what cannot be linked is copied', async (t) => {
   const hub = await hubOf(t)
-  // On another disk, so that neither clone nor link works.
+  // The cache is on another disk, so that neither clone nor link works.
   const cache = cacheOf(`/dev/shm/svc-near-${process.pid}`, FILES)
   t.teardown(() => { rmSync(cache, { recursive: true, force: true }) })
   const { store, folder } = await storeWith(t, { hubCaches: [cache] }, hub)

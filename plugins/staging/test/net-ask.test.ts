@@ -11,7 +11,7 @@ import type { NetNode, Serve } from './manager-kit.js'
 
 const caller: Caller = { id: 'me', mode: 'direct', authorities: new Set(['read']) }
 
-/** Never answers; ends with its request. */
+/** A server that never answers; rejects when its request is aborted. */
 const mute: Serve = async ({ signal }) => await new Promise<MemberResponse>((_resolve, reject) => {
   signal?.addEventListener('abort', () => { reject(new Error('aborted')) })
 })

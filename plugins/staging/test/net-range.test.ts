@@ -23,7 +23,7 @@ for (const [header, size, expected] of cases) {
   t.strictSame(readRange(header, size), expected, `${JSON.stringify(header?.slice(0, 40))} of ${size}`)
 }
 
-/** Records when promises settle. */
+/** Adds a name to `into` when the promise settles. */
 function noted (promise: Promise<unknown>, name: string, into: string[]): void {
   promise.then(() => { into.push(name) },
     (error: unknown) => { into.push(`${name}: ${(error as Error).message}`) })

@@ -22,7 +22,7 @@ async function read (source: ChunkSource, path: string, start: number, end: numb
 t.equal(modelUrl('acme/m'), '/store/models/acme/m')
 t.equal(modelUrl('a b/c?'), '/store/models/a%20b/c%3F', 'each part is escaped')
 
-/** A source on another node with this answer. */
+/** A chunk source on another node with a fixed answer. */
 function source (
   answer: Partial<MemberResponse>, kind: 'store' | 'peer' = 'store'
 ): { source: ChunkSource, net: Network, body: Readable, asked: () => unknown } {

@@ -7,7 +7,7 @@ import { download, nodeOf, quickPace, sendError, sendJson } from './verb-kit.js'
 import type { DownloadStatus } from '../store/download.js'
 import type { Rig } from './verb-kit.js'
 
-/** A node whose download of acme/x goes through these states; the last one stays. */
+/** A node whose download of acme/x goes through the given states and stays in the last one. */
 async function downloading (
   t: Parameters<typeof nodeOf>[0], steps: readonly Partial<DownloadStatus>[]
 ): Promise<Rig> {

@@ -27,7 +27,7 @@ interface Start {
   leased?: string
 }
 
-/** `base` has the companions `draft` and, through it, `sidecar`. */
+/** `base` has the companion `draft`, whose companion is `sidecar`. */
 const starts: Start[] = [
   { what: 'below the budget all stay', models: 'a:10@40 b:10@50 c:10@5000', kept: 'a b c' },
   { what: 'beyond the budget the oldest go', models: 'a:30@40 b:10@50 c:10@60 d:1@70', kept: 'a b' },

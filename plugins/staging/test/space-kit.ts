@@ -24,7 +24,7 @@ export interface SpaceRig {
   evictor: Evictor
   evicted: Evicted[]
   logged: string[]
-  /** May change while the evictor runs. */
+  /** Settings, which a test may change while the evictor runs. */
   settings: { cleanupOnDeactivate: boolean, keepRecentBytes: number, headroomBytes: number }
   leased: Set<string>
   companions: Map<string, string[]>
@@ -33,9 +33,9 @@ export interface SpaceRig {
   put (name: string, bytes: number, minutesAgo: number): void
   /** Gives the model's weights a hard link outside the root. */
   hardLink (name: string): void
-  /** Names of the models on disk. */
+  /** Names of the models that are still on disk. */
   there (): string
-  /** Minutes since the last use on disk. */
+  /** Minutes since the model's last use, according to the disk. */
   ageOf (name: string): number
 }
 
@@ -105,7 +105,7 @@ function disk (folder: string, clock: ManualClock): Pick<SpaceRig, 'put' | 'hard
 
 type Root = EvictorOptions['roots']['staged']
 
-/** A root with single operations replaced; each replacement gets the real one. */
+/** A root with some operations replaced; each replacement receives the real operation. */
 export function instead (
   root: Root, by: Partial<{ [K in 'list' | 'remove' | 'touch']: (real: Root[K]) => Root[K] }>
 ): Partial<EvictorOptions> {
@@ -127,7 +127,7 @@ export function instead (
   }
 }
 
-/** Rejects after 10 s. */
+/** Polls until `holds()` is true. Rejects after 10 s. */
 export async function until (what: string, holds: () => boolean): Promise<void> {
   const end = performance.now() + 10_000
   while (!holds()) {

@@ -7,7 +7,7 @@ import { recordOf } from './files-kit.js'
 import { GIB, spaceRig } from './space-kit.js'
 import { scratch } from './store-kit.js'
 
-/** Another root, with models `o/NAME` of 3 bytes. */
+/** Creates another root, with models `o/NAME` of 3 bytes each. */
 async function further (
   t: Parameters<typeof scratch>[0], role: 'beside' | 'cache', names: string
 ): Promise<ModelRoot> {

@@ -7,7 +7,7 @@ import { Leases } from '../space/leases.js'
 import type { Copy } from '../types.js'
 import { StoreError } from '../types.js'
 
-/** A chain, a circle, a shared companion and single models. */
+/** Companions by model: a chain, a cycle, a shared companion and models without companions. */
 const companions: Record<string, string[]> = {
   'o/0': ['o/1'], 'o/1': ['o/2'], 'o/3': ['o/4'], 'o/4': ['o/3'], 'o/5': ['o/2', 'o/6']
 }
@@ -80,7 +80,7 @@ class Node {
     }
     check('at the beginning', [...this.leases.ids(), ...this.#leased])
     for (let n = Number(id.slice(2)) % 3 + 2; n >= 0; n--) await turn()
-    // A transfer that began meanwhile stages the model again; a use would have found a partial copy.
+    // A transfer that has begun meanwhile stages the model again; a user would have found a partial copy.
     check('at the end', this.leases.ids())
     this.#copies.delete(id)
     return 2
@@ -95,7 +95,7 @@ class Node {
     }
   }
 
-  /** Begins a step; long steps run in parallel with the next ones. */
+  /** Begins a step; long steps run in parallel with later steps. */
   begin (s: Step): Promise<unknown> | undefined {
     if (s.do === 'use') this.#use(s.id)
     if (s.do === 'release') this.#releases.shift()?.()

@@ -18,7 +18,7 @@ const failed = (errorMessage: string, attemptId = 'a1', more: object = {}): obje
 const other = { DownloadOngoing: { nodeId: 'n2', modelId: 'acme/other', attemptId: 'o',
   downloadProgress: { total: 5, downloaded: 1 } } }
 
-/** A node that stages on these nodes; its state goes through these transfers of n2. */
+/** A node that stages on the given nodes; its state goes through the given transfers to n2. */
 async function staging (
   t: Parameters<typeof nodeOf>[0], nodes: StagedNode[], steps: readonly object[][], more: object = {}
 ): Promise<Rig> {

@@ -28,13 +28,13 @@ export interface World {
   beside: ModelRoot
   cache: ModelRoot
   local: LocalCopies
-  /** Events in order. */
+  /** Emitted events, in order. */
   told: string[]
   failures: Record<string, unknown>[]
   log: ReturnType<typeof memoryLog>
 }
 
-/** A stager with real folders. */
+/** Creates a stager with real folders. */
 export async function world (
   t: Test, find: (modelId: string, signal: AbortSignal, digest?: string) => Found | Promise<Found>,
   more: Partial<StagerParts> = {}
@@ -67,7 +67,7 @@ export async function world (
   return { stager, staging: staging!, beside: beside!, cache: cache!, local, told, failures, log }
 }
 
-/** `bundled` models are copied, others linked on the same disk. */
+/** Creates a copy for staging; `bundled` models are copied, others hard-linked on the same disk. */
 export function item (t: Test, { content = CONTENT, modelId = ID, bundled = false,
   companions = [] as string[] } = {}): LocalCopy {
   const directory = scratch(t)

@@ -1,6 +1,6 @@
 /**
  * For store-crash.test.ts: opens a store in a child process, starts a download unless one resumes, and prints
- * its bytes. `deadly`: deriving a card kills the process.
+ * the downloaded bytes. With `deadly`, deriving a card kills the process.
  */
 import { systemClock } from '../../../kernel/index.js'
 import { ModelRoot } from '../files/root.js'

@@ -18,7 +18,7 @@ const MODEL: HubModel = {
   languages: ['en']
 }
 const TOTAL = 3 * MIB + 9
-/** Stops sending the weights after the first MiB. */
+/** A hub fault that stops sending the weights after the first MiB. */
 const HELD: HubFaults = { only: ({ origin }) => origin === 'cdn', stallAfter: MIB }
 
 async function hubFor (t: { teardown (fn: () => unknown): void }, model = MODEL): Promise<FakeHub> {

@@ -150,7 +150,7 @@ t.test('a source that changes meanwhile is not taken', async (t) => {
   for (const [name, change] of changes) {
     let once: (() => void) | undefined = change
     const store = await open(t, scratch(t), {
-      // Between the scan of the folder and the end of the copy, on the first progress.
+      // The first progress comes between the scan of the folder and the end of the copy.
       onChange: () => {
         if (store.status(ID).downloadedBytes === 0) return
         once?.()

@@ -48,7 +48,7 @@ export function bytes (size: number, seed = 1): Buffer {
   return out
 }
 
-/** Accepts every folder with a `model.onnx`. */
+/** A card reader that accepts every folder with a `model.onnx`. */
 export const derive: Derive = async (_folder, { modelId, revision, files }) => {
   const known = files.some(({ path }) => path === 'model.onnx')
   if (!known) throw new Error('cannot tell what this is: no model.onnx')
@@ -67,7 +67,7 @@ export function clientOf (hub: FakeHub): HubClient {
   })
 }
 
-/** Without queues: transfers to one disk run in parallel. */
+/** FreeSpace without queues, so that transfers to one disk run in parallel. */
 class FreeRoom extends FreeSpace {
   override async alone<T> (
     _path: string, _signal: AbortSignal | undefined, work: () => Promise<T>
@@ -94,7 +94,7 @@ export async function open (t: Test, folder: string, options: Partial<StoreOptio
   return store
 }
 
-/** Rejects with the failure of the download. */
+/** Imports a folder into the store; rejects with the failure of the download. */
 export async function importFolder (store: Store, path: string, modelId = ID): Promise<LocalCopy> {
   const { status, reason, error } = await done(store.start(modelId, { source: pathToFileURL(path).href }))
   if (status === 'complete') return store.get(modelId)!
@@ -111,7 +111,7 @@ export async function ended (store: Store, modelId: string): Promise<DownloadSta
   return store.status(modelId)
 }
 
-/** The test's own timeout ends it. */
+/** Polls until the condition holds; the test's own timeout ends the loop. */
 export async function until (what: () => boolean): Promise<void> {
   while (!what()) await new Promise((resolve) => { setImmediate(resolve) })
 }

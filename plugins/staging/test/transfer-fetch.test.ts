@@ -105,7 +105,7 @@ t.test('who gave wrong bytes of a chunk is not asked for it again while another 
   })
   const good = memorySource(one)
   const folder = t.testdir()
-  // Without the rule the peer, which is asked first and never pauses, would be asked three times.
+  // The peer sent wrong bytes, so it must not be asked again, although it comes first and never pauses.
   await fetchInto(folder, manifestOf(one), [bad, good], { limits: { backoffMs: 0, backoffMaxMs: 0 } })
   t.equal(bad.asked.length, 1)
   t.same(await wrongFiles(folder, one), [])
@@ -124,7 +124,7 @@ t.test('gives up when no source is left', async (t) => {
     const folder = t.testdir()
     const error = await fetchInto(folder, manifest, [source]).catch((e: unknown) => e)
     t.match(error, { reason: 'no_source', message: /1 of 4 chunks/ })
-    // The rest is kept: the next transfer requests only that chunk.
+    // The other chunks are kept, so the next transfer requests only the failed one.
     const again = memorySource(content)
     await fetchInto(folder, manifest, [again])
     t.equal(again.given, CHUNK_BYTES)
@@ -173,7 +173,7 @@ t.test('a stalled source is left: idle, slow, or one that never answers', async 
     let done = false
     const running = fetchInto(join(folder, name), manifestOf(one), [slow, good], { clock })
       .then(() => { done = true })
-    // Advances the clock until it is done, regardless of the disk.
+    // Advance the clock until the transfer is done, however long the disk takes.
     while (!done) await clock.advance(1000)
     await running
     t.same(await wrongFiles(join(folder, name), one), [], name)

@@ -14,7 +14,7 @@ interface Net {
   clock: ManualClock
 }
 
-/** Nodes whose messages arrive at once, as JSON. */
+/** Simulated nodes whose messages arrive immediately, as JSON. */
 function net (...ids: string[]): Net {
   const clock = manualClock()
   const nodes = new Map<string, ChunkAnnouncements>()

@@ -25,7 +25,7 @@ t.test('killed in the middle, at several points: at most one chunk\'s bytes are 
   const content = contentOf({ 'model.onnx': 2 * CHUNK_BYTES + 3 * MIB, 'other.bin': CHUNK_BYTES - 5 })
   const manifest = manifestOf(content)
   const folder = t.testdir({ incoming: {} })
-  // Slow enough that bytes sent are bytes received, not bytes in socket buffers.
+  // The server is slow enough that sent bytes are received, not just in socket buffers.
   const server = await startServer(content, { pauseMs: 1 })
   t.teardown(async () => { await server.close() })
   const file = join(folder, 'manifest.json')
@@ -61,7 +61,7 @@ t.test('many small files: as many at once as there are places', async (t) => {
   const together = new Promise<void>((resolve) => { release = resolve })
   const source = memorySource(content, { spoil: (right) => (async function * () {
     most = Math.max(most, ++now)
-    // The first six wait for each other: with fewer in parallel the test would hang.
+    // The first six requests wait for each other, so with fewer in parallel the test would hang.
     if (now === 6) release()
     await together
     yield right

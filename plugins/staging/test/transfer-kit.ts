@@ -51,7 +51,7 @@ export interface MemorySource extends ChunkSource {
   given: number
 }
 
-/** A source that sends its content in pieces; `spoil` may replace the body. */
+/** A chunk source that sends its content in pieces; `spoil` may replace the body. */
 export function memorySource (content: Content, options: {
   id?: string
   kind?: 'store' | 'peer'

@@ -65,7 +65,7 @@ t.test('lost bytes count no more; a job shows no lower figure for them', async (
 
 t.test('a rest that ends between two looks at the clock is not waited for in vain', async (t) => {
   const small = contentOf({ a: 100 })
-  // Time advances with every call, in steps shorter than the pauses.
+  // Time advances with every clock call, in steps shorter than the pauses.
   let looks = 0
   const clock = { ...systemClock, mono: () => ++looks, after: (_ms: number, fn: () => void) =>
     systemClock.after(0, fn) }
@@ -83,7 +83,7 @@ t.test('a rest that ends between two looks at the clock is not waited for in vai
       manifest: manifestOf(small), folder, sources: () => [source], clock, random: () => seed / 40,
       limits: { backoffMs: 4, backoffMaxMs: 8, retries: 50, idleMs: 1e9, connectMs: 1e9, floorWindowMs: 1e9 }
     })
-    // Keeps the process alive, unlike the clock's own timers.
+    // This timer keeps the process alive, unlike the clock's own timers.
     let timer: NodeJS.Timeout | undefined
     const late = new Promise((resolve) => { timer = setTimeout(() => { resolve('late') }, 2000) })
     t.equal(await Promise.race([done.then(() => 'whole'), late]), 'whole', `seed ${seed}`)

@@ -110,8 +110,8 @@ interface Node {
 }
 
 /**
- * Virtual time: nodes fetch a model in parallel. The store's uplink is one chunk per tick, as is each node's;
- * announcements arrive a tick later. Returns the ticks until all nodes have everything.
+ * Simulates nodes that fetch a model in parallel in virtual time. The store and each node upload one chunk
+ * per tick; announcements arrive a tick later. Returns the ticks until all nodes have all chunks.
  */
 function simulate (nodes: number, chunks: number, random: () => number): number {
   const all: Node[] = Array.from({ length: nodes }, (_, n) => ({

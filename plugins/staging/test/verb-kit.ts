@@ -25,7 +25,7 @@ export function verbPlugin (pace: WaitClock = quickPace()): ReturnType<typeof de
 
 export type { Answers, FakeNode as Rig }
 
-/** A stand-in for a node, with an `svc` command. */
+/** A simulated node with an `svc` command. */
 export const nodeOf = async (
   t: { teardown (fn: () => unknown): void }, answers: Answers
 ): Promise<FakeNode> =>
@@ -46,7 +46,7 @@ export function copy (more: Partial<ClusterCopy> = {}): ClusterCopy {
   }
 }
 
-/** GET /state of two nodes, with these transfers. */
+/** A GET /state body for two nodes, with the given transfers. */
 export function stateOf (downloads: Record<string, object[]> = {}, more: object = {}): object {
   return {
     localNodeId: 'n1',

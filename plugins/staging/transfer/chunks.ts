@@ -20,7 +20,7 @@ export interface Verifier {
 
 export interface ChunkTable {
   readonly count: number
-  /** Throws RangeError for an invalid number. */
+  /** Looks up a chunk. Throws RangeError for an invalid number. */
   at (chunk: number): Chunk
   /** The first chunk of a file and the number of its chunks. Throws RangeError for an unknown path. */
   of (path: string): { first: number, count: number }
@@ -75,16 +75,16 @@ function sha256Verifier (wanted: string): Verifier {
   return { update: (bytes) => { hash.update(bytes) }, right: () => hash.digest('hex') === wanted }
 }
 
-/** A chunk in progress; another source can continue it at the current offset. */
+/** A chunk in progress, which another source can continue at the current offset. */
 export interface Work {
   readonly number: number
   readonly chunk: Chunk
   readonly size: number
-  /** Has hashed the first `done` bytes. */
+  /** Verifier that has hashed the first `done` bytes. */
   readonly verifier: Verifier
   done: number
   readonly givers: Set<string>
-  /** Its first bytes are from an earlier run: if the hash is wrong, no source is to blame. */
+  /** True if the first bytes are from an earlier run, so that no source is to blame for a wrong hash. */
   readonly kept: boolean
 }
 
@@ -100,7 +100,7 @@ export function beginWork (number: number, chunk: Chunk, kept?: { verifier: Veri
   }
 }
 
-/** Bytes to gather before hashing and writing: keeps one turn of the event loop at about 1 ms. */
+/** Bytes to gather before hashing and writing, so that one event loop turn takes about 1 ms. */
 export const GATHER_BYTES = 1024 * 1024
 
 export class ChunkWriter {
@@ -118,7 +118,7 @@ export class ChunkWriter {
     this.#buffer = Buffer.allocUnsafeSlow(Math.min(GATHER_BYTES, work.size - work.done))
   }
 
-  /** At most the missing bytes of the chunk. Throws write errors. */
+  /** Adds at most the missing bytes of the chunk. Throws write errors. */
   async add (bytes: Uint8Array): Promise<void> {
     for (let at = 0; at < bytes.length;) {
       const part = bytes.subarray(at, at + this.#buffer.length - this.#filled)
@@ -129,7 +129,7 @@ export class ChunkWriter {
     }
   }
 
-  /** Throws write errors. */
+  /** Writes the gathered bytes. Throws write errors. */
   async flush (): Promise<void> {
     const { chunk, verifier, done } = this.#work
     const bytes = this.#buffer.subarray(0, this.#filled)

@@ -12,7 +12,7 @@ import type { ChunkTable, Work } from './chunks.js'
 import type { Supplier } from './swarm.js'
 import type { ChunkSource, FetchOptions, TransferLimits } from './types.js'
 
-/** One source may fill all of `parallel` with chunks up to this size: their cost is the round trip. */
+/** Chunk size up to which one source may use all of `parallel`, because the round trip dominates. */
 const SMALL_BYTES = 1024 * 1024
 
 /**
@@ -70,11 +70,11 @@ class Transfer {
       this.#cancelLook?.()
       await this.#journal?.close()
     }
-    // Writing the last journal lines may have failed.
+    // Check for errors, because writing the last journal lines may have failed.
     this.#throwIfEnded()
   }
 
-  /** Verifies existing bytes and starts a new journal, which whole-file chunks do not need. */
+  /** Verifies existing bytes and starts a new journal, unless each file is one chunk. */
   async #resume (): Promise<void> {
     const { folder, manifest, signal } = this.#options
     const digest = 'chunks' in manifest ? null : manifestDigest(manifest)
@@ -125,7 +125,7 @@ class Transfer {
 
   #throwIfEnded (): void { if (this.#ended !== undefined) throw this.#ended.error }
 
-  /** Ends the transfer; the first error wins. */
+  /** Ends the transfer with this error, unless an earlier error has ended it. */
   #end (error: unknown): void {
     if (this.#ended !== undefined) return
     this.#ended = { error }
@@ -137,7 +137,7 @@ class Transfer {
   /** Starts as many chunks as allowed. Sets a timer for paused sources; returns its cancel function. */
   #fill (): (() => void) | undefined {
     const { clock } = this.#options
-    // One time for both checks: otherwise a pause that ends in between would set no timer.
+    // Use one time for both checks; otherwise a pause that ends in between would set no timer.
     const now = clock.mono()
     while (this.#inFlight.size < this.#limits.parallel && this.#beginOne(now)) { /* one more */ }
     if (this.#missing.size === this.#inFlight.size) return undefined
@@ -148,7 +148,7 @@ class Transfer {
     return clock.after(soonest, () => { this.#wake() })
   }
 
-  /** Requests one chunk: from other nodes before the store, from the least busy first. */
+  /** Requests one chunk, from another node rather than the store and from the least busy source. */
   #beginOne (now: number): boolean {
     const ready = this.#options.sources().filter(({ id }) => this.#scores.of(id).restUntil <= now)
     const rank = ({ kind, id }: ChunkSource): number =>
@@ -162,7 +162,7 @@ class Transfer {
     return false
   }
 
-  /** The next chunk for a source: an unfinished one, or the swarm's choice. */
+  /** The next chunk to request from a source, either an unfinished chunk or the swarm's choice. */
   #choose (source: ChunkSource, now: number): number | undefined {
     const full = this.#scores.of(source.id).busy >= this.#limits.perSource
     const supplier: Supplier = {
@@ -218,7 +218,7 @@ class Transfer {
         await file.close()
       }
     } catch (error) {
-      // Not a fault of the source, nor from `space` or `stop`: a disk error.
+      // Neither the source nor `space` nor `stop` caused this error, so it is a disk error.
       throw this.#ended === undefined ? diskError(error, path) : error
     }
   }
@@ -267,7 +267,7 @@ class Transfer {
     this.#scores.failed(source.id, fault, now, useful)
     if (!fault.retryable || (fault.retryAfterMs ?? 0) > LONG_WAIT_MS) this.#end(fault)
     if (!fault.startOver) return
-    // Discarded bytes are not progress.
+    // Subtract discarded bytes from the progress.
     this.#tally.lost(work.done)
     this.#begun.delete(work.number)
     if (this.#scores.restarted(work.number) >= this.#limits.hashRetries) this.#end(fault)
@@ -293,7 +293,7 @@ class Transfer {
     this.#options.onChunk?.(chunk)
   }
 
-  /** No request is in flight and no source is ready: waits for one, or gives up. */
+  /** If no request is in flight and no source is ready, waits for a source or gives up. */
   #waitForSource (): void {
     const sources = this.#options.sources()
     const alive = sources.filter(({ id }) => !this.#scores.dead(id))

@@ -2,7 +2,7 @@ import { schemaChecker } from '../../../kernel/api/validate.js'
 import type { Channel, Clock } from '../../../kernel/index.js'
 import type { Swarm } from './swarm.js'
 
-/** Time to gather received chunks before announcing them, ms. */
+/** Milliseconds to gather received chunks before announcing them. */
 const GATHER_MS = 100
 
 type Held = 'all' | (() => Uint8Array | 'all')
@@ -27,7 +27,7 @@ export class ChunkAnnouncements {
     const have = this.#state(digest)
     if (have !== undefined) this.#channel.broadcast(have)
     return () => {
-      // A later offer of the same model stays.
+      // Do not remove a later offer of the same model.
       if (this.#offers.get(digest) !== mine) return
       this.#offers.delete(digest)
       this.#news.delete(digest)
@@ -46,7 +46,7 @@ export class ChunkAnnouncements {
     }
   }
 
-  /** Returns false for a message of unknown shape. */
+  /** Handles a message from another node; returns false if its shape is unknown. */
   receive (from: string, unknown: unknown): boolean {
     if (problemOf(unknown) !== null) return false
     const message = unknown as HoldingsMessage
@@ -108,14 +108,14 @@ export class ChunkAnnouncements {
   }
 }
 
-/** `m` is the digest of a manifest. */
+/** A message about chunks; `m` is the manifest's digest. */
 export type HoldingsMessage =
   | { t: 'ask', m: string }
-  /** All chunks of the sender: everything, or a base64 bitmap. */
+  /** The chunks that the sender has: all of them, or those in a base64 bitmap. */
   | { t: 'have', m: string, all: true }
   | { t: 'have', m: string, bits: string }
   | { t: 'got', m: string, i: number[] }
-  /** The chunk that it is fetching from the store. */
+  /** The chunk `i` that the sender is fetching from the store. */
   | { t: 'take', m: string, i: number }
   | { t: 'end', m: string }
 

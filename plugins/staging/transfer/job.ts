@@ -4,10 +4,10 @@ import { KeyedLock } from '../files/queues.js'
 import { RateMeter } from './progress.js'
 import type { Progress } from '../types.js'
 
-/** Minimum interval of `onChange` for progress, ms. */
+/** Shortest interval in ms between `onChange` calls for progress. */
 const PROGRESS_MS = 500
 
-/** Why a job was stopped: `closed` ones resume when the node starts again. */
+/** Why a job was stopped; a `closed` job resumes when the node starts again. */
 export type Stop = 'paused' | 'cancelled' | 'closed'
 export type JobState = 'pending' | 'downloading' | 'complete' | 'failed' | Stop
 
@@ -36,7 +36,7 @@ export class Job<Ask = unknown> {
   readonly ended: Promise<void>
   state: JobState = 'pending'
   failure: Failure | null = null
-  /** Its bytes never decrease. */
+  /** Progress so far; `bytes` never decreases. */
   progress: Progress
   stopped: Stop | null = null
   readonly #clock: Clock
@@ -61,10 +61,10 @@ export class Job<Ask = unknown> {
 
   get over (): boolean { return this.state !== 'pending' && this.state !== 'downloading' }
 
-  /** Over the last 10 seconds; 0 after the end. */
+  /** Rate over the last 10 seconds; 0 after the end. */
   get bytesPerSecond (): number { return this.over ? 0 : Math.round(this.#rate.rate(this.#clock.mono())) }
 
-  /** Remaining time at that rate, ms; null if unknown. */
+  /** Remaining ms at the current rate; null if unknown. */
   get etaMs (): number | null {
     const { bytesPerSecond: rate, progress: { bytes, totalBytes } } = this
     return rate === 0 ? null : Math.round((totalBytes - bytes) / rate * 1000)
@@ -79,7 +79,7 @@ export class Job<Ask = unknown> {
     this.#onChange()
   }
 
-  /** Ignores a lower count than before. */
+  /** Reports progress; ignores a lower byte count than before. */
   moved ({ bytes, totalBytes, files, totalFiles }: Progress): void {
     const now = this.#clock.mono()
     if (this.state === 'pending') this.state = 'downloading'
@@ -91,7 +91,7 @@ export class Job<Ask = unknown> {
     this.#onChange()
   }
 
-  /** Does nothing after the end. Await `ended` afterwards. */
+  /** Stops the job unless it has ended; await `ended` afterwards. */
   stop (why: Stop): void {
     if (this.over || (why === 'closed' && this.stopped !== null)) return
     this.stopped = why
@@ -139,14 +139,14 @@ export class Job<Ask = unknown> {
 /** The latest job of each key; `turns` serializes the work on one model. */
 export class JobTable<J extends Job> extends Map<string, J> {
   readonly turns = new KeyedLock()
-  /** After `close`, new jobs must be refused. */
+  /** True after `close`; new jobs must then be refused. */
   closed = false
 
   open (modelId?: string): J[] {
     return [...this.values()].filter((job) => !job.over && (modelId ?? job.modelId) === job.modelId)
   }
 
-  /** Stops them but keeps the bytes. Resolves with whether there was one. */
+  /** Stops the jobs of a model, or all jobs, but keeps the bytes. Resolves with true if there was a job. */
   async stop (why: Stop, modelId?: string): Promise<boolean> {
     const open = this.open(modelId)
     for (const job of open) job.stop(why)
@@ -164,7 +164,7 @@ const CODES: Record<string, string> = {
   ENOSPC: 'disk_full', EDQUOT: 'disk_full', EROFS: 'unwritable', EACCES: 'unwritable', EPERM: 'unwritable'
 }
 
-/** An error's own reason, the one for its errno code, else `internal`. Pure. */
+/** The error's own reason, else the reason for its errno code, else `internal`. Pure. */
 export function failureOf (error: unknown): Failure {
   const { reason, code, message } = (error ?? {}) as Record<string, unknown>
   return {

@@ -13,7 +13,7 @@ import type { FileList } from './types.js'
 
 export interface ResumedChunks { complete: ChunkBits, begun: Work[] }
 
-/** Which bytes may be valid: see `findKept`. */
+/** Tells `findKept` which existing bytes may be valid. */
 export type ResumeEvidence = JournalState | 'whole chunks' | 'first bytes'
 
 interface Search { folder: string, table: ChunkTable, claims: ResumeEvidence, kept: ResumedChunks }
@@ -32,7 +32,7 @@ export async function findKept (
   const kept: ResumedChunks = { complete: new ChunkBits(table.count), begun: [] }
   const search = { folder, table, claims, kept }
   const wanted = files.filter(({ path, size }) => size === 0 || found.has(path))
-  // Two at a time: one is read while the other is hashed.
+  // Two files at a time, so that one is read while the other is hashed.
   await eachOf(wanted, 2, async (file) => {
     signal?.throwIfAborted()
     await checkKept(search, file, found.get(file.path), signal)
@@ -100,7 +100,7 @@ const HEADER = 'svc-journal 1 '
 /** The chunks on disk according to a journal, to be verified: complete, or the number of first bytes. */
 export interface JournalState { digest: string, chunks: Map<number, 'whole' | number> }
 
-/** Ignores invalid lines, which a crash may leave. */
+/** Applies a journal line; ignores invalid lines, which a crash may leave. */
 function readLine ({ chunks }: JournalState, line: string): void {
   const [, complete, partial, bytes] = /^(?:c (\d{1,9})|p (\d{1,9}) (\d{1,9}))$/.exec(line) ?? []
   if (complete !== undefined) chunks.set(Number(complete), 'whole')
@@ -122,7 +122,7 @@ export async function readJournal (folder: string): Promise<JournalState | undef
   return state
 }
 
-/** Records the bytes on disk, so that a killed transfer can resume. Lines gather during a write. */
+/** Records the bytes on disk, so that a killed transfer can resume. Batches lines during a write. */
 export class Journal {
   readonly #file: FileHandle
   readonly #failed: (error: unknown) => void

@@ -15,7 +15,7 @@ export class Tally {
   #bytes = 0
   #sinceSpace = 0
 
-  /** `refused` gets the error of `space`. */
+  /** `refused` is called with the error if `space` refuses more bytes. */
   constructor (options: TallyOptions, chunks: ChunkTable, refused: (error: unknown) => void) {
     this.#options = options
     this.#refused = refused
@@ -65,10 +65,10 @@ export class Tally {
 
 interface Sample { atMs: number, bytes: number }
 
-/** Samples closer together than this are merged. */
+/** Shortest time between two samples in ms; closer samples are merged. */
 const GRAIN_MS = 100
 
-/** Bytes per second over a sliding window of a growing count. Times are monotonic milliseconds. */
+/** Computes bytes per second over a sliding window from a growing total. Times are monotonic milliseconds. */
 export class RateMeter {
   readonly #windowMs: number
   readonly #samples: Sample[] = []
@@ -81,7 +81,7 @@ export class RateMeter {
   add (bytes: number, nowMs: number): void {
     const samples = this.#samples
     const last = samples.at(-1)
-    // The first sample stays: it is the reference for later ones.
+    // Never merge into the first sample, because it is the reference for later ones.
     if (samples.length > 1 && last !== undefined && nowMs - last.atMs < GRAIN_MS) last.bytes = bytes
     else samples.push({ atMs: nowMs, bytes })
     this.#forget(nowMs)
@@ -95,7 +95,7 @@ export class RateMeter {
     return Math.max(0, (last.bytes - first.bytes) / (nowMs - first.atMs) * 1000)
   }
 
-  /** Drops samples before the window except the newest of them: the count at the window's start. */
+  /** Drops samples before the window, except the newest, which is the total at the window's start. */
   #forget (nowMs: number): void {
     const start = nowMs - this.#windowMs
     while (this.#samples.length > 1 && this.#samples[1]!.atMs <= start) this.#samples.shift()

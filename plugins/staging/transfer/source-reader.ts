@@ -5,7 +5,7 @@ import type { ByteRange, ChunkSource, TransferLimits } from './types.js'
 
 const CHECK_MS = 1000
 
-/** Enforces timeouts and a minimum rate while waiting for the source; never waits for its cleanup. */
+/** Reads from a source with timeouts and a minimum rate; never waits for the source's cleanup. */
 export class SourceReader {
   readonly #clock: Clock
   readonly #limits: TransferLimits
@@ -51,7 +51,7 @@ export class SourceReader {
   ): Promise<void> {
     let got = 0
     for (;;) {
-      // Read to the end even after the last byte, so that the connection can be reused.
+      // Read to the end of the stream, even after the last expected byte, for connection reuse.
       const next = await this.#wait(async () => await pieces.next())
       if (next.done === true) break
       const piece = next.value
@@ -92,7 +92,7 @@ export class SourceReader {
     }
   }
 
-  /** Does not wait for the source, which may never answer. */
+  /** Ends the iterator without waiting for the source, which may never answer. */
   #discard (pieces: AsyncIterator<Uint8Array> | undefined): void {
     this.#abort.abort(new Error('the transfer reads no further'))
     Promise.resolve(pieces?.return?.()).catch(() => {})
@@ -113,7 +113,7 @@ export class RateFloor {
 
   add (bytes: number): void { this.#bytes += bytes }
 
-  /** Each full window starts a new one. */
+  /** Whether the rate in a full window was below the minimum; each full window starts a new one. */
   below (waitedMs: number): boolean {
     const elapsed = waitedMs - this.#since
     if (elapsed < this.#windowMs) return false
@@ -156,7 +156,7 @@ export class SourceScores {
   /** A dead source is used only while other sources keep the transfer running. */
   dead (id: string): boolean { return this.of(id).failures > this.#limits.retries }
 
-  /** Pauses a source. One that sent enough before the failure starts its count again. */
+  /** Pauses a source after a failure; if it was `useful` before, its failures count from 1 again. */
   failed (id: string, fault: SourceFault, now: number, useful: boolean): void {
     const score = this.of(id)
     score.failures = useful ? 1 : score.failures + 1

@@ -1,4 +1,4 @@
-/** How long a node's claim keeps others from fetching the same chunk from the store, ms. */
+/** Milliseconds for which a node's claim keeps other nodes from fetching the same chunk from the store. */
 export const CLAIM_MS = 30_000
 /** Added to the rarity of a claimed chunk, so that it is chosen last. */
 const CLAIMED = 1 << 20
@@ -11,8 +11,8 @@ export interface Supplier {
 
 /**
  * The chunks that other nodes have or fetch, and the choice of the next one. The store's uplink is the
- * bottleneck when several nodes fetch at once: each asks it for chunks that no other node has or claims, and
- * they exchange the rest. Pure: time and randomness are arguments.
+ * bottleneck when several nodes fetch simultaneously, so each asks the store for chunks that no other node
+ * has or claims, and the nodes exchange the rest. Pure: time and randomness are arguments.
  */
 export class Swarm {
   readonly count: number
@@ -37,7 +37,7 @@ export class Swarm {
     return true
   }
 
-  /** Ignores invalid numbers. */
+  /** Records that a node has a chunk; ignores invalid chunk numbers. */
   got (id: string, chunk: number): void {
     let held = this.#peers.get(id)
     if (held === undefined) this.#peers.set(id, held = new ChunkBits(this.count))
@@ -46,7 +46,7 @@ export class Swarm {
     this.#changed()
   }
 
-  /** `now` is monotonic ms. */
+  /** Records that a node fetches a chunk from the store; `now` is monotonic ms. */
   taken (id: string, chunk: number, now: number): void {
     if (chunk >= 0 && chunk < this.count) this.#claims.set(chunk, { peer: id, until: now + CLAIM_MS })
   }
@@ -133,7 +133,7 @@ export class ChunkBits {
     return bits
   }
 
-  /** Undefined for a bitmap of the wrong length. */
+  /** Parses a bitmap; undefined if its length is wrong. */
   static read (bytes: Uint8Array, count: number): ChunkBits | undefined {
     if (bytes.length !== Math.ceil(count / 8)) return undefined
     const bits = new ChunkBits(count)
@@ -145,7 +145,7 @@ export class ChunkBits {
 
   has (i: number): boolean { return (this.bytes[i >> 3]! & (1 << (i & 7))) !== 0 }
 
-  /** False for a known or invalid number. */
+  /** Adds a chunk; false if its number is already in the set or invalid. */
   add (i: number): boolean {
     if (i < 0 || i >= this.count || this.has(i)) return false
     this.bytes[i >> 3]! |= 1 << (i & 7)

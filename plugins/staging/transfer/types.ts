@@ -4,20 +4,20 @@ import type { ModelManifest, Progress } from '../types.js'
 import type { ChunkTable } from './chunks.js'
 import type { Supplier, Swarm } from './swarm.js'
 
-/** `end` is exclusive. */
+/** A byte range of a file; `end` is exclusive. */
 export interface ByteRange { start: number, end: number }
 
 export interface ChunkSource extends Supplier {
-  /** Reads a range; ends when `signal` aborts. Any other number of bytes is a fault of the source. */
+  /** Reads a range; ends when `signal` aborts. Sending more or fewer bytes is a fault of the source. */
   read (path: string, range: ByteRange, signal: AbortSignal): Promise<AsyncIterable<Uint8Array>>
 }
 
-/** Longest pause within a transfer, ms; a longer one happens outside the disk's queue. */
+/** Longest pause in ms within a transfer; longer pauses happen outside the disk's queue. */
 export const LONG_WAIT_MS = 30_000
 
-/** Times in ms, rates in bytes per second. */
+/** Default transfer limits; times in ms, rates in bytes per second. */
 export const DEFAULT_LIMITS = {
-  /** Chunks in flight from one source; files below 1 MiB may use all of `parallel`. */
+  /** Most chunks in flight from one source; chunks up to 1 MiB may use all of `parallel`. */
   perSource: 2,
   parallel: 6,
   /** Consecutive failures after which a source counts as dead. */
@@ -47,17 +47,17 @@ export interface FetchOptions {
   manifest: ModelManifest | FileList
   /** The incoming folder; may hold bytes of an interrupted transfer. Created if missing. */
   folder: string
-  /** Called again for each further chunk. */
+  /** The current sources; called again for each further chunk. */
   sources: () => readonly ChunkSource[]
   /** Calls `fn` when sources appear, disappear or have more chunks. */
   onSources?: (fn: () => void) => () => void
-  /** Chunks of other nodes; without it, `has` of each source decides. */
+  /** Which chunks other nodes have; without a swarm, `has` of each source decides. */
   swarm?: Swarm
   /** Called for each verified chunk on disk, including those of an earlier transfer. */
   onChunk?: (chunk: number) => void
   /** Called when a chunk is requested from the store, for an announcement to other nodes. */
   onTake?: (chunk: number) => void
-  /** Includes unverified bytes, so it may decrease. */
+  /** Progress that includes unverified bytes, so it may decrease. */
   onProgress?: (progress: Progress) => void
   /** Awaited after every GiB (or `spaceEveryBytes`) of new bytes; an error ends the transfer. */
   space?: (bytesToGo: number) => Promise<void>
@@ -72,9 +72,9 @@ export interface FetchOptions {
 export class SourceFault extends Error {
   /** A reason of one word; null if there is only a message. */
   readonly reason: string | null = null
-  /** False if a retry cannot help: the transfer ends with this error. */
+  /** False if a retry cannot help, so that the transfer ends with this error. */
   get retryable (): boolean { return true }
-  /** The pause that the source requests, ms; null if it requests none. */
+  /** Pause in ms that the source requests; null if it does not request a pause. */
   readonly retryAfterMs: number | null = null
   /** Whether the source can send a file only from its first byte, so that partial bytes are useless. */
   get startOver (): boolean { return false }

@@ -7,7 +7,7 @@ import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 import type { Turn, TurnEvent } from '../types.js'
 
 const ROUTE = '/v1/steward/ask'
-/** Longest question that is read from a pipe, bytes; the route reports one that is too long for it. */
+/** Limit on bytes read from a pipe; the route rejects questions that are too long for it. */
 const PIPE_MAX = 64 * 1024
 
 /** `svc ask`: one answer to a question or a pipe, else a conversation on the terminal. */
@@ -21,7 +21,7 @@ export default {
   }
 } satisfies Verb
 
-/** The arguments; without any, or for `-`, the text from the pipe. */
+/** The question in the arguments; without arguments, or for `-`, the text from the pipe. */
 async function questionOf (ctx: VerbContext, words: string): Promise<string> {
   if (words !== '' && words !== '-') return words.trim()
   const bytes = await readPipe(ctx, PIPE_MAX)
@@ -29,10 +29,10 @@ async function questionOf (ctx: VerbContext, words: string): Promise<string> {
   return bytes.toString('utf8').trim()
 }
 
-/** Limit of messages of a thread that are sent, the newest. */
+/** Limit on messages of the conversation to send; older ones are left out. */
 const THREAD_MAX = 20
 
-/** A conversation at the prompt. */
+/** Runs a conversation at the prompt. */
 async function talk (ctx: VerbContext): Promise<number> {
   let thread: Turn[] = []
   return await converse(ctx, {
@@ -77,7 +77,7 @@ async function answered (
   return text
 }
 
-/** The texts of a streamed answer. Throws VerbError, also for a stream that breaks off. */
+/** The texts of a streamed answer. Throws VerbError, also if the stream breaks off. */
 async function * piecesOf (ctx: VerbContext, asked: object, signal: AbortSignal): AsyncGenerator<string> {
   const { bytes } = await ctx.client.open(ROUTE,
     { body: { ...asked, stream: true }, accept: 'text/event-stream', signal })
@@ -102,7 +102,7 @@ function eventOf (ctx: VerbContext, data: string): StreamedEvent {
   }
 }
 
-/** No node answers: adds the commands that inspect this machine without one. */
+/** If no node answers, adds the commands that inspect this machine without a node. */
 function withHint (ctx: VerbContext, error: unknown): unknown {
   if (!isVerbError(error) || error.exitCode !== 7 || error.status !== undefined) return error
   return ctx.fail(7, `${error.message}\n  \`svc doctor\` says what is wrong here without a node`)

@@ -10,18 +10,18 @@ export interface Found { readonly call: ToolCall, readonly finding: Finding }
 /** The reader's answer, without facts about the turn. */
 export type Worded = Omit<Answer, 'voice' | 'calls'>
 
-/** A fact with its origin; `own`: from the first tool. */
+/** A fact with its origin; `own`: from the first tool call. */
 interface Ranked { readonly fact: Fact, readonly own: boolean, readonly rank: number, readonly call: number }
 
-/** Limit of facts in an answer: of a diagnosis, and of a request for facts. */
+/** Limits on facts in an answer: for a diagnosis, and for a request for facts. */
 const DIAGNOSIS_MOST = 8
 const FACTS_MOST = 20
-/** Limit of facts that report no problem. */
+/** Limit on facts in a diagnosis that report no problem. */
 const QUIET_MOST = 3
 
 export const HISTORY = new Set(['last_failure', 'events', 'logs', 'cluster_then', 'help'])
 
-/** Codes of consequences of other faults. */
+/** Codes of faults that usually follow from another fault. */
 const SYMPTOMS = new Set([
   'no_instance', 'waiting_for_node', 'not_placed', 'not_ready', 'model_waits', 'request_failed', 'partition',
   'degraded', 'unavailable', 'master_changed', 'not_live'
@@ -30,7 +30,7 @@ const SYMPTOMS = new Set([
 /** Codes of resolved or momentary faults, which matter only in answers about them. */
 const NOTED = new Set(['runner_restarts', 'event_loop_lag', 'discovery_blocked'])
 
-/** Codes that explain faults anywhere. */
+/** Codes of faults that can cause symptoms on any node or model. */
 const EVERYWHERE = new Set(['no_quorum', 'no_master', 'disk_full', 'clock_skew', 'node_lost', 'memory_full'])
 
 const LEVELS: Readonly<Record<Fact['level'], number>> = { fail: 300, warn: 200, info: 20, ok: 10 }
@@ -42,7 +42,7 @@ const targetsOf = ({ model, node, id, error }: Understood): string[] =>
     .map((one) => one.toLowerCase())
 
 /**
- * Whether it is about one of the targets. A node's report of failed copies names the model only in its text.
+ * Whether the fact is about one of the targets. A fact about failed copies names the model only in its text.
  */
 function isAbout ({ about, code, text }: Fact, targets: readonly string[]): boolean {
   if ([code, ...about].some((one) => targets.includes(one.toLowerCase()))) return true
@@ -56,7 +56,7 @@ function rankedOf (asked: Understood, found: readonly Found[], seeks: boolean): 
   const well = found[0]?.finding.facts.some(isBad) === false && found[0].finding.facts.length > 0
   const ranked = found.flatMap(({ call, finding }, i) => finding.facts.map((fact, place): Ranked => {
     const own = i === 0 || call.tool === 'why_request'
-    // The arrival of a model that answers is past, too.
+    // If the model answers now, its download belongs to the past, too.
     const past = HISTORY.has(call.tool) || (call.tool === 'downloads' && !own && well)
     const weighed = seeks ? weighedFor(asked, fact, { past, first: own && place === 0 }) : fact
     const rank = seeks ? rankOf(weighed, own, targets) : own ? 1000 : 0
@@ -71,7 +71,7 @@ function rankedOf (asked: Understood, found: readonly Found[], seeks: boolean): 
   })
 }
 
-/** A fact with its level for this question; past ones have a remedy only for their own question. */
+/** Adjusts a fact's level to the question; past facts keep their remedy only if the question names them. */
 function weighedFor (
   asked: Understood, fact: Fact, { past, first }: { past: boolean, first: boolean }
 ): Fact {
@@ -86,7 +86,7 @@ function weighedFor (
   return noted ? { ...fact, level: 'info', remedy: null } : fact
 }
 
-/** Whether the absence of a plugin's feature is explained by that. */
+/** Whether the fact explains why a plugin's feature is missing. */
 const keepsAway = ({ code, about }: Fact, topic: string): boolean =>
   (code === 'plugin_off' && about.includes(topic)) || (code === 'store_not_configured' && topic === 'staging')
 
@@ -96,7 +96,7 @@ function rankOf (fact: Fact, own: boolean, targets: readonly string[]): number {
     (SYMPTOMS.has(fact.code) ? -40 : 40) + (EVERYWHERE.has(fact.code) && bad ? 60 : 0)
 }
 
-/** Text of nodes, logs and cards goes to terminals and pages without control characters. */
+/** Removes control characters, because texts of nodes, logs and cards reach terminals and pages. */
 function clean (fact: Fact): Fact {
   return {
     ...fact, text: plain(fact.text).trim(), about: fact.about.map(plain),
@@ -106,7 +106,7 @@ function clean (fact: Fact): Fact {
   }
 }
 
-/** A first sentence: a fault of the first tool that no other call can explain; else null. */
+/** The first sentence if the first tool found a fault that no other call can explain; else null. */
 export function leadOf (asked: Understood, first: Found): string | null {
   if (asked.asks !== 'cause') return null
   if (!diagnoses(asked)) return null
@@ -143,7 +143,7 @@ function diagnosed (asked: Understood, found: readonly Found[], ranked: readonly
   const bad = ranked.filter(({ fact }) => isBad(fact))
   const quiet = ranked.filter(({ fact }) => !isBad(fact))
   const targets = targetsOf(asked)
-  // Facts that all is well elsewhere belong only in answers about everything.
+  // Facts without a problem on other nodes or models belong only in answers about the whole cluster.
   const near = quiet.filter(({ fact, own }) => own || fact.level === 'info' || isAbout(fact, targets))
   const some = (own: boolean): Ranked[] => near.filter((one) => one.own === own).slice(0, QUIET_MOST)
   const facts = [...bad, ...some(true), ...some(false)]
@@ -163,11 +163,11 @@ function diagnosed (asked: Understood, found: readonly Found[], ranked: readonly
   }
 }
 
-/** Whether the first tool failed to read. */
+/** Whether the first tool could not read anything. */
 const blind = ([first]: readonly Found[]): boolean =>
   first?.finding.facts.length === 0 && first.finding.unknown.length > 0
 
-/** The cause of a symptom: a fault with a common name, or one that explains faults anywhere. */
+/** The cause of a symptom: a fault of the same node or model, or one that can cause symptoms anywhere. */
 function causeOf (top: Ranked, bad: readonly Ranked[]): Ranked | undefined {
   if (!SYMPTOMS.has(top.fact.code)) return undefined
   const names = top.fact.about.map((one) => one.toLowerCase())
@@ -175,7 +175,7 @@ function causeOf (top: Ranked, bad: readonly Ranked[]): Ranked | undefined {
     (isAbout(one.fact, names) || (EVERYWHERE.has(one.fact.code) && one.fact.level === 'fail')))
 }
 
-/** The answer without a known fault. */
+/** The answer if no fault was found. */
 function calm (asked: Understood, found: readonly Found[], quiet: Ranked[]): Part {
   const mine = quiet.filter((one) => one.own)
   const wanted = wantedIn(asked, mine)
@@ -206,7 +206,7 @@ const CAN = 'Ask what is wrong, why a model does not answer or a request failed,
 const LISTS: ReadonlySet<Understood['intent']> =
   new Set(['running', 'disk', 'memory', 'plugins', 'then', 'master'])
 
-/** The fact that answers the question if others of its tool come first. */
+/** The fact that answers the question, if its tool lists other facts first. */
 function wantedIn (asked: Understood, facts: readonly Ranked[]): Ranked | undefined {
   const codes = codesFor(asked)
   return facts.find(({ fact }) => codes.includes(fact.code))
@@ -219,7 +219,7 @@ function codesFor ({ intent, text }: Understood): readonly string[] {
   return /\b(?:nodes|members|many|machines)\b/i.test(text) ? ['nodes'] : ['no_quorum', 'no_master', 'master']
 }
 
-/** Facts before the requested ones: a missing plugin, or current faults. */
+/** Facts to show before the requested ones: a disabled plugin, or current faults. */
 function before (
   { intent, topic }: Understood, found: readonly Found[], ranked: readonly Ranked[]
 ): Ranked[] {
@@ -230,16 +230,15 @@ function before (
   return [...meant, ...off, ...intent === 'happened' ? broken : []]
 }
 
-/** An answer to a request for facts. */
 function told (
   asked: Understood, ranked: readonly Ranked[], { found, world }: { found: readonly Found[], world: World }
 ): Part {
   const { intent, model, node } = asked
   const targets = targetsOf(asked)
   const about = ranked.filter(({ fact }) => isAbout(fact, targets))
-  // The matching item of a list comes first; the others stay, as they may be meant.
+  // The named items of a list come first; the rest stays, in case the name was misread.
   const listed = [...new Set([...before(asked, found, ranked), ...LISTS.has(intent) ? about : [], ...ranked])]
-  // The answer omits that all is well elsewhere.
+  // Leaves out facts of further calls that report no problem.
   const facts = listed.filter(({ own, fact }) => own || fact.level !== 'ok').slice(0, FACTS_MOST)
   const fixed = (diagnosis: string, sure: boolean): Part => ({ diagnosis, facts, sure: () => sure })
   if (intent === 'hello') return fixed(CAN, true)

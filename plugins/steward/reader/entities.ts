@@ -4,7 +4,7 @@ import type { Word } from './words.js'
 
 export interface NamedNode { readonly nodeId: string, readonly name: string }
 
-/** The names that a question may contain, and the time. */
+/** The names that a question may contain, and the current time. */
 export interface World {
   readonly models: readonly string[]
   readonly nodes: readonly NamedNode[]
@@ -14,33 +14,33 @@ export interface World {
   readonly master: string | null
   /** Id of the node that receives the question. */
   readonly local: string | null
-  /** Wall time, ms since 1970, and the offset of the node's clock from UTC, minutes. */
+  /** Wall time in ms since 1970, and the offset of the node's time zone from UTC in minutes. */
   readonly nowMs: number
   readonly zoneMin: number
   /** Enabled plugins of the node that receives the question. */
   readonly plugins: readonly string[]
 }
 
-/** A word of the question with the thing that it names. */
+/** A model, node or request that the question names. */
 export interface Named<T> {
   readonly value: T
-  /** The words that name it, by their index. */
+  /** Indices of the words that name the value. */
   readonly at: readonly number[]
-  /** False if it is unknown or ambiguous. */
+  /** False if the name is unknown or ambiguous. */
   readonly sure: boolean
-  /** Others that the same words could name. */
+  /** Other models or nodes that the same words could name. */
   readonly others: readonly string[]
 }
 
-/** Words with a slash that are no models. */
+/** Words with a slash that are not model ids. */
 const NO_MODELS = [
   /^(?:and\/or|yes\/no|on\/off|up\/down|in\/out|tts\/chat|chat\/tts|n\/a|either\/or|\d+\/\d+)$/,
   /^(?:v1|api|etc|var|tmp|home|usr|opt|root|dev|proc|store|admin|models|state|cluster)\//
 ]
 
-/** An index of the names of a world: a question may have a thousand words, and a world as many names. */
+/** Indexes the names, since a question may have a thousand words and a cluster as many names. */
 export class Names {
-  /** Models by their id, by the part after the slash, and by each word of the name. */
+  /** Models by id, by the part after the slash, and by each word of the name. */
   readonly #ids: ReadonlyMap<string, readonly string[]>
   readonly #tails: ReadonlyMap<string, readonly string[]>
   readonly #begins: readonly string[]
@@ -49,7 +49,7 @@ export class Names {
   readonly #nearTails: Near
   readonly #instances: readonly (readonly [id: string, model: string])[]
   readonly #nodes: readonly NamedNode[]
-  /** Nodes by their name, and by the first part of a longer one. */
+  /** Nodes by name, and by the first label of a host name. */
   readonly #names: ReadonlyMap<string, readonly NamedNode[]>
   readonly #hosts: ReadonlyMap<string, readonly NamedNode[]>
   readonly #nearNames: Near
@@ -68,7 +68,7 @@ export class Names {
     this.#nearNames = new Near(this.#names.keys())
   }
 
-  /** The models of a question, in the order of its words. */
+  /** The models that a question names, in the order of its words. */
   modelsIn (words: readonly Word[]): Named<string>[] {
     const found: Named<string>[] = []
     for (let i = 0; i < words.length; i++) {
@@ -95,16 +95,16 @@ export class Names {
     return this.#lastPart(low) ?? (isKnownWord(low) ? undefined : this.#partOf(low) ?? this.#slip(low))
   }
 
-  /** A full id that no model has: a similar one, else the id as asked. */
+  /** For a full id that no model has: the most similar id, else the given one. */
   #withSlash (text: string): Unplaced {
     const meant = this.#nearIds.slipOf(text.toLowerCase())
     return certain(meant === undefined ? text : this.#ids.get(meant)!.at(-1)!)
   }
 
-  /** A model by the part after the slash. */
+  /** Finds a model by the part of its id after the slash. */
   #lastPart (low: string): Unplaced | undefined { return oneOf(this.#tails.get(low)) }
 
-  /** A model by one of the words of its name: `qwen3`, and `qwen` too. */
+  /** Finds a model by one word of its name, or by its beginning: `qwen3`, but also `qwen`. */
   #partOf (low: string): Unplaced | undefined {
     if (low.length < 3) return undefined
     const part = oneOf(this.#parts.get(low))
@@ -120,7 +120,7 @@ export class Names {
     return meant === undefined ? undefined : this.#lastPart(meant)
   }
 
-  /** The nodes of a question, in the order of its words. A name like `node7` counts even if it is unknown. */
+  /** The nodes that a question names, in order. A name like `node7` counts even if it is unknown. */
   nodesIn (words: readonly Word[]): Named<NamedNode>[] {
     const found: Named<NamedNode>[] = []
     for (let i = 0; i < words.length; i++) {
@@ -153,7 +153,7 @@ export class Names {
 
 type Unplaced = Omit<Named<string>, 'at'>
 
-/** Things by their keys; a thing may have several. */
+/** Groups things by their keys; a thing may have several keys. */
 function grouped<T> (things: readonly T[], keysOf: (thing: T) => readonly string[]): Map<string, T[]> {
   const groups = new Map<string, T[]>()
   for (const thing of things) {
@@ -178,15 +178,15 @@ function oneOf (ids: readonly string[] = []): Unplaced | undefined {
 const isIdOf = (low: string, id: string): boolean =>
   low.length >= 8 && /^[0-9a-f-]+$/.test(low) && id.toLowerCase().startsWith(low)
 
-/** Words before the name of a node. */
+/** Words that announce a node name, as in "node attic". */
 const BEFORE = /^(node|machine|host|server|computer|box)$/
 
-/** Names of nodes, even if unknown. */
+/** Words that count as node names even if no such node exists, such as `node7`. */
 const NUMBERED = /^(?:n|node|host|machine|server|box|pc|worker)-?\d{1,3}$/
 
 const unknownNode = ({ text }: Word): NamedNode => ({ nodeId: text, name: text })
 
-/** "node attic": a name after such a word, unless it is a common word. */
+/** The word after "node", "machine" and the like as an unknown node, unless it is a common word. */
 function strangeNode (word: Word): NamedNode | undefined {
   const { low } = word
   const common = isKnownWord(low) || counted(low) !== low || low.includes('/')
@@ -195,7 +195,7 @@ function strangeNode (word: Word): NamedNode | undefined {
 
 const UUID = /[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/i
 
-/** The ids of requests: each a UUID, or one with an API's prefix. */
+/** The request ids in a question: UUIDs, possibly after an API's prefix. */
 export function requestsIn (words: readonly Word[], taken: ReadonlySet<number>): Named<string>[] {
   return words.flatMap(({ text }, i) => {
     const id = taken.has(i) ? undefined : UUID.exec(text)?.[0]

@@ -10,7 +10,7 @@ import type { World } from './entities.js'
 import { withCatalogue, worldOf } from './world.js'
 
 /**
- * Understands the question, calls the relevant tools and words their facts, without a model. Yields the first
+ * Understands the question, calls the relevant tools and words their facts, without an LLM. Yields the first
  * sentence once no other fact can change it.
  */
 export async function * read (tools: TurnTools, question: Question): AsyncGenerator<TurnEvent> {
@@ -36,7 +36,7 @@ export async function * read (tools: TurnTools, question: Question): AsyncGenera
   yield { type: 'answer', answer }
 }
 
-/** The question understood with the names of placed models; if one is missing, of the whole catalogue. */
+/** Understands the question with the names of placed models; if no model matches, of the whole catalogue. */
 async function understood ({ context, plugins }: TurnTools, { text, thread }: Question): Promise<{
   asked: Understood, world: World
 }> {

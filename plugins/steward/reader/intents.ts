@@ -6,7 +6,7 @@ export type Intent =
 /**
  * Evidence for each intent: a weight and a pattern of whole words. Words are normalised (`words.ts`):
  * `answer` is "reply" and "work" too; MODEL, NODE, ID and TIME replace recognised parts. An intent requires
- * its `needs`. Of equal weights the first wins.
+ * its `needs`. If weights are equal, the first intent wins.
  */
 const CUES = String.raw`
 why-request
@@ -241,7 +241,7 @@ hello
   5 what (may|should|could) i ask
 `
 
-/** A pattern of whole words. */
+/** Compiles a cue, which matches whole words only. */
 const cueOf = (pattern: string): RegExp => new RegExp(`(?:^| )(?:${pattern})(?= |$)`)
 
 interface Rule { intent: Intent, needs: RegExp | null, cues: { weight: number, cue: RegExp }[] }
@@ -260,10 +260,10 @@ const RULES: readonly Rule[] = CUES.trim().split(/\n(?! )/).map((text) => {
 })
 
 const LEAST = 2
-/** Lead over the next, below which the intent is a guess. */
+/** Minimum lead over the next intent; below it the intent is a guess. */
 const LEAD = 0.5
 
-/** The intent with the greatest weight; `other` if none has enough. */
+/** The intent with the greatest weight; `other` if no intent has enough. */
 export function intentOf (counted: string): { intent: Intent, weight: number, sure: boolean } {
   const ranked = RULES.filter(({ needs }) => needs === null || needs.test(counted))
     .map(({ intent, cues }) => ({
@@ -277,7 +277,7 @@ export function intentOf (counted: string): { intent: Intent, weight: number, su
   return { ...first, sure: first.weight - (second?.weight ?? 0) >= LEAD }
 }
 
-/** Words for each plugin's features, in lower case: if the feature is missing, the plugin may be off. */
+/** Words for each plugin's features, in lower case; if a named feature is missing, the plugin may be off. */
 const TOPICS: readonly (readonly [plugin: string, words: RegExp])[] = [
   ['event-log', /\bevents?\b|\bevent[- ]log\b/],
   ['logs', /\blogs?\b|\blog (?:lines|server)\b/],

@@ -5,22 +5,22 @@ import type { ToolCall } from '../types.js'
 const call = (tool: string, args: Record<string, string | null | undefined> = {}): ToolCall =>
   ({ tool, args: Object.fromEntries(Object.entries(args).filter(([, value]) => value != null)) })
 
-/** Longest question that is passed to help, characters. */
+/** Character limit for questions that are passed to the help search; longer ones are cut. */
 const HELP_MOST = 400
 const help = ({ text }: Understood): ToolCall => call('help', { question: text.slice(0, HELP_MOST) || '?' })
 
-/** Limit of nodes whose memory is read by default. */
+/** Limit on nodes whose memory is read if the question names none. */
 const NODES_MOST = 6
-/** Default range of past events, ms. */
+/** Default range of past events in ms. */
 const HAPPENED_MS = 24 * 3600_000
-/** Range of events that may explain a present fault, ms. */
+/** Milliseconds before now in which an event may explain a present fault. */
 const BEFORE_MS = 6 * 3600_000
 
-/** Intents whose cause may be anywhere, so that everything is checked. */
+/** Intents for which everything is checked, since the cause may be anywhere. */
 const DIAGNOSES: ReadonlySet<Understood['intent']> = new Set([
   'health', 'why-model', 'why-request', 'slow', 'node', 'access', 'join', 'feature', 'error'
 ])
-/** Intents that ask for a list or a sum; with a complaint about it they ask for a cause. */
+/** Intents that ask for a list or a sum; in a complaint they ask for a cause. */
 const TOLD: ReadonlySet<Understood['intent']> = new Set([
   'running', 'master', 'fit', 'disk', 'memory', 'settings', 'plugins', 'downloads'
 ])
@@ -29,7 +29,7 @@ const TOLD: ReadonlySet<Understood['intent']> = new Set([
 export const diagnoses = ({ intent, complains }: Understood): boolean =>
   DIAGNOSES.has(intent) || (complains && TOLD.has(intent))
 
-/** The independent calls that answer a question, most important first: it may suffice alone. Pure. */
+/** The independent calls that answer a question, most important first, since the first may suffice. Pure. */
 export function planOf (asked: Understood, world: World): ToolCall[] {
   const { intent, asks, model, node } = asked
   const planned = PLANS[intent](asked, world)
@@ -39,7 +39,7 @@ export function planOf (asked: Understood, world: World): ToolCall[] {
   return [...calls, call('events', { from: since(world, HAPPENED_MS), about: model ?? node?.name })]
 }
 
-/** Whether the question says that something broke in a period that lasts until now. */
+/** Whether the question says that something broke within a period that ends now. */
 const brokeNow = ({ complains, when }: Understood, { nowMs }: World): boolean =>
   complains && (when === null || Date.parse(when.to) >= nowMs)
 

@@ -3,7 +3,7 @@ import { clockWords } from './when.js'
 import type { Worded } from './answer.js'
 import type { Understood } from './thread.js'
 
-/** A reference as text, with the command that shows it if any. */
+/** Evidence as text, with the command that shows it if there is one. */
 export function evidenceWords (evidence: Evidence): string {
   switch (evidence.kind) {
     case 'event': return `event ${evidence.idx} at ${evidence.at} (${evidence.name})`
@@ -16,12 +16,12 @@ export function evidenceWords (evidence: Evidence): string {
   }
 }
 
-/** The lines of an answer after its first sentence: facts, references, commands, and unknowns. */
+/** The lines of an answer after its first sentence: facts, references, commands, and failed reads. */
 export function restWords (asked: Understood, answer: Worded, zoneMin: number): string {
   const { diagnosis, facts, remedies, unknown } = answer
   const lines = facts.flatMap(({ text, evidence }) => {
     const refs = [...new Set(evidence.map(evidenceWords))].join(', ')
-    // A text of the first sentence is not repeated, only referenced.
+    // If the first sentence contains this fact, show only its evidence.
     if (diagnosis.includes(text)) return refs === '' ? [] : [`evidence: ${refs}`]
     return [`- ${text}${refs === '' ? '' : ` [${refs}]`}`]
   })

@@ -5,56 +5,55 @@ import type { When } from './when.js'
 /** The intent and the subject of a question. */
 export interface Understood {
   readonly intent: Intent
-  /** The cluster's spelling; the question's if no model has that name. */
+  /** The model in the cluster's spelling; in the question's if no model has that name. */
   readonly model: string | null
   readonly node: NamedNode | null
-  /** Id of a request. */
   readonly id: string | null
   readonly when: When | null
   /** The requested aspect: the cause, the time, or the remedy. */
   readonly asks: 'cause' | 'when' | 'remedy'
-  /** Path of a setting, and the least level of log lines. */
+  /** Path of a setting, and the minimum level of log lines. */
   readonly setting: string | null
   readonly level: string | null
-  /** Whether it asks why something does not work as it should. */
+  /** Whether the question asks why something does not work as it should. */
   readonly complains: boolean
-  /** The plugin of the feature in the question, and the error reason in it. */
+  /** The plugin whose feature the question mentions, and the error reason in the question. */
   readonly topic: string | null
-  /** Whether that plugin is off at the node that receives the question. */
+  /** Whether the plugin of `topic` is disabled on the node that receives the question. */
   readonly off: boolean
   readonly error: string | null
-  /** False for a guess. */
+  /** False if the intent or a name is a guess. */
   readonly sure: boolean
-  /** Interpretations of doubtful words, a sentence each. */
+  /** How doubtful words were interpreted, one sentence each. */
   readonly read: readonly string[]
-  /** The question as a query for help's sheets. */
+  /** The question as a query for the help search. */
   readonly text: string
 }
 
 /** A question without its conversation; `counted`: its normalised words. */
 export interface Read extends Understood { readonly counted: string, readonly weight: number }
 
-/** Normalised words of a question that can refer to the earlier conversation. */
+/** Limit on words of a question that can refer to the earlier conversation; longer ones stand alone. */
 const SHORT = 12
-/** An intent of this weight overrides the earlier conversation. */
+/** From this weight on, an intent overrides that of the earlier conversation. */
 const PLAIN_WEIGHT = 3
 
 /**
- * Beginnings of a question that refers to the one before: "and on node2?", "what about svc/guide?", "why?".
+ * Beginnings that refer to the previous question: "and on node2?", "what about svc/guide?", "why?".
  */
 const LEANS = /^(?:and|also|then|what about|how about|but|so|or|same|why|since|again|fine)(?= |$)/
 const POINTS = /(?:^| )(?:it|its|that|this|there|they|them|same|those|he|she)(?= |$)/
 
-/** Intents about a name; without one they use the name of the question before. */
+/** Intents that need a name; without one they use that of the previous question. */
 const NAMED = new Set<Intent>(['why-model', 'fit', 'slow', 'logs', 'node', 'what-if', 'why-request'])
-/** Intents about facts; a "why" after them asks for faults. */
+/** Intents that ask for facts; if "why?" follows, look for faults. */
 const TELLS = new Set<Intent>([
   'running', 'master', 'happened', 'then', 'disk', 'memory', 'settings', 'plugins', 'help', 'hello', 'other'
 ])
 /** Intents that may be about a model on a node. */
 const BOTH = new Set<Intent>(['why-model', 'logs', 'slow', 'fit', 'running', 'happened'])
 
-/** Completes a question from the one before, else from the first sentence of the last answer. Pure. */
+/** Completes a question from the previous one, else from the first sentence of the last answer. Pure. */
 export function joined (own: Read, before: Understood | null, said: Read | null): Understood {
   const { counted, weight, ...asked } = own
   if (before === null && said === null) return settled(asked, counted)
@@ -72,13 +71,13 @@ export function joined (own: Read, before: Understood | null, said: Read | null)
   return settled({ ...whole, sure, model: said.model, node: said.model === null ? said.node : null }, counted)
 }
 
-/** True for an intent about a name, if the question has none, or no model. */
+/** Whether the intent needs a name that the question lacks. */
 const needsName = (own: Understood): boolean =>
   NAMED.has(own.intent) && (!hasName(own) || (/^(?:logs|fit)$/.test(own.intent) && own.model === null))
 
 const hasName = ({ model, node, id }: Understood): boolean => model !== null || node !== null || id !== null
 
-/** The earlier intent, changed if it does not match what is named now. */
+/** The earlier intent, replaced if it does not suit the model, node or request that is named now. */
 function kept (before: Understood, own: Read): Intent {
   const { intent } = before
   if (own.id !== null) return 'why-request'
@@ -98,21 +97,21 @@ function named (own: Understood, before: Understood | null): Understood {
   return { ...own, when, model }
 }
 
-/** Intents of someone who misses a plugin's feature. */
+/** Intents that may be complaints about a missing plugin feature. */
 const MISSED = new Set<Intent>([
   'other', 'health', 'logs', 'happened', 'help', 'running', 'slow', 'fit', 'settings'
 ])
 
-/** An intent that matches the recognised names. */
+/** Adjusts the intent to the recognised names. */
 function settled (own: Understood, counted: string): Understood {
   const { intent, model, node, when, topic } = own
   if (misses(own, counted)) return { ...own, intent: 'feature' }
-  // "Show me the event log."
+  // "Show me the event log" asks for events.
   if (intent === 'logs' && topic === 'event-log') return { ...own, intent: 'happened' }
   const about = model !== null ? 'why-model' : node !== null ? 'node' : 'health'
   if (intent === 'why-model' && model === null) return { ...own, intent: about }
   if (intent === 'node' && node === null) return { ...own, intent: about }
-  // Faults and events answer what happened to a subject.
+  // What happened to a model or node is answered from its faults and events.
   if (intent === 'happened' && when === null && about !== 'health') {
     return { ...own, intent: about, asks: 'when' }
   }
@@ -121,15 +120,15 @@ function settled (own: Understood, counted: string): Understood {
   return intent === 'other' && when !== null ? { ...own, intent: 'happened' } : own
 }
 
-/** Questions about a log that may not be written or sent. */
+/** Words of complaints that a log is not written or sent. */
 const WRITES = /(?:^| )(?:why|not|down|kept|written|recorded|counted|shipped|sent|arrives?)(?= |$)/
 
-/** Whether it misses a plugin's feature: the plugin is off or does not work as it should. */
+/** Whether the question misses a plugin's feature: the plugin is off, or the question complains about it. */
 function misses (own: Understood, counted: string): boolean {
   const { intent, topic, off } = own
   if (topic === null || hasName(own)) return false
   if (off) return true
   if (own.when !== null || !MISSED.has(intent)) return false
-  // "The error log" misses nothing.
+  // "The error log" asks for log lines, not for a missing feature.
   return intent === 'logs' ? WRITES.test(counted) : own.complains
 }

@@ -10,15 +10,15 @@ import type { Intent } from './intents.js'
 import type { When } from './when.js'
 
 /**
- * Limits of the characters that are read: of a question; number of earlier ones that a follow-up may refer
- * to, and of each.
+ * Limits: characters of a question; earlier questions that a follow-up may refer to, and characters of
+ * each. Text beyond the limits is ignored.
  */
 const READ_MOST = 4000
 const TURNS_MOST = 6
 const TURN_MOST = 1000
-/** A question longer than this is read by its sentences. */
+/** Questions with more characters are split into sentences, which are understood separately. */
 const LONG = 160
-/** Number of sentences at the beginning, and at the end. */
+/** Number of sentences to read at the beginning and at the end of a long question. */
 const SENTENCES_MOST = 20
 
 /** The intent and subject of a question in its conversation. Pure. */
@@ -37,7 +37,7 @@ function readText (asked: string, world: World, names: Names): Read {
   const sentences = text.length <= LONG ? [text] : text.match(/(?:[^.!?]|[.!?](?=\S))+[.!?]*/g) ?? [text]
   const [begin, rest] = [sentences.slice(0, SENTENCES_MOST), sentences.slice(SENTENCES_MOST)]
   const read = [...begin, ...rest.slice(-SENTENCES_MOST)].map((one) => readSentence(one, world, names))
-  // Prefer a question among the sentences; of two the more specific one.
+  // Prefer a question among the sentences; among several, the most specific one.
   const best = read.reduce((a, b) => telling(b) > telling(a) ? b : a)
   return {
     ...best,
@@ -94,27 +94,27 @@ function readSentence (sentence: string, world: World, names: Names): Read {
   }
 }
 
-/** Lower case, so that only placeholders have capitals. */
+/** Converts to lower case, so that only placeholders such as MODEL have capitals. */
 const lower = (text: string): string => [...text].map((char) => {
   const low = char.toLowerCase()
   return low.length === char.length ? low : char
 }).join('')
 
-/** Replaces the words of a time by a placeholder. */
+/** Replaces the words that name a time by a placeholder. */
 function timed (text: string, when: When | null): string {
   if (when === null) return text
   const rest = when.said.reduce((known, said) => known.replace(said, ' TIME '), text)
   return rest === text ? `${text} TIME` : rest
 }
 
-/** "If the master dies", "if this node dies": the present node of that role. */
+/** "If the master dies" and "if this node dies" refer to the current node in that role. */
 function pointedAt (intent: Intent, plain: string, { master, local, nodes }: World): NamedNode | null {
   if (intent !== 'what-if') return null
   const meant = /\bmaster\b/.test(plain) ? master : /\bthis node\b/.test(plain) ? local : null
   return nodes.find(({ nodeId }) => nodeId === meant) ?? null
 }
 
-/** "The voice", if only one model matches. */
+/** The model that "the model" means, if there is only one. */
 function onlyModel (plain: string, { models }: World): Omit<Named<string>, 'at'> | null {
   if (!/\b(?:the|my|our) model\b/.test(plain)) return null
   return models.length === 1 ? { value: models[0]!, sure: true, others: [] } : null

@@ -6,9 +6,9 @@ import type { World } from './entities.js'
 export interface When {
   readonly from: string
   readonly to: string
-  /** The moment itself; of a span its beginning. */
+  /** The named moment, or the beginning of a time span. */
   readonly at: string
-  /** The words that name it, in one or two places. */
+  /** The words that name the time, in one or two places of the text. */
   readonly said: readonly string[]
 }
 
@@ -19,29 +19,29 @@ interface Span { from: number, to: number, at: number }
 const MINUTE_MS = 60_000
 const HOUR_MS = 60 * MINUTE_MS
 const DAY_MS = 24 * HOUR_MS
-/** "Around 14:05" is this much before and after it. */
+/** "Around 14:05" covers this much time before and after 14:05. */
 const AROUND_MS = 5 * MINUTE_MS
-/** "Recently" goes back this far. */
+/** "Recently" covers this much time before now. */
 const RECENT_MS = 6 * HOUR_MS
-/** A clock time may be this far ahead before it counts as yesterday's: clocks differ. */
+/** A clock time further ahead than this counts as yesterday's; allows for clocks that differ. */
 const AHEAD_MS = 2 * MINUTE_MS
-/** Characters of a text that are read. */
+/** Limit on characters in which a time is searched; the rest is ignored. */
 const READ_MOST = 1000
 
-/** Parts of the day with their hours; a night begins on the day before. */
+/** Parts of the day with their first and last hour; a night begins on the previous day. */
 const PARTS: readonly (readonly [part: RegExp, from: number, to: number])[] = [
   [/night/i, -6, 6], [/morning/i, 5, 12], [/afternoon/i, 12, 18], [/evening/i, 18, 24]
 ]
 
 const UNIT = '(?:sec(?:ond)?|min(?:ute)?|h(?:ou)?r|day|week|month|year)s?'
-/** "The last two hours", and the words before "two hours" that make it a span ending now. */
+/** "The last two hours", and the words before "two hours" that make them a span ending now. */
 const SPAN = new RegExp(`^(?:the )?(?:last|past|previous|for|in|within)\\b.*${UNIT}$`, 'i')
 const BEFORE_SPAN = /\b(?:for|within|in the)\s*$/i
-/** Words that look like a time but name none, or an ambiguous one. */
+/** Words that look like a time but name none, or are ambiguous. */
 const NO_TIME = new RegExp(`^(?:(?:right |just )?now|(?:this |the )?(?:second|${UNIT}|moment)|` +
   'may|mar|march|sun|sat|dec)$', 'i')
 
-/** The time in a text; null for none or a future one. Clock times are in the node's time zone. */
+/** The time in a text; null without a time or for a future one. Clock times are in the node's time zone. */
 export function whenOf (text: string, now: Now): When | null {
   const read = text.slice(0, READ_MOST)
     .replace(/\b(\d{1,2})\s?(?:h|uhr)\s?(\d{2})\b/gi, '$1:$2')
@@ -82,17 +82,17 @@ function spanOf ({ text, start, end, index }: ParsedResult, read: string, now: N
     const [from, to] = [begins + part[1] * HOUR_MS, begins + part[2] * HOUR_MS]
     return past({ from, to, at: from }, nowMs, true)
   }
-  // A weekday that is still to come is the last one.
+  // A weekday later in this week means that of the previous week.
   return past({ from: day, to: day + DAY_MS, at: day }, nowMs, certain, 7 * DAY_MS)
 }
 
-/** The midnight before a moment, by the node's clock. */
+/** The midnight before a moment, in the node's time zone. */
 function midnightOf (ms: number, { zoneMin }: Now): number {
   const ahead = zoneMin * MINUTE_MS
   return Math.floor((ms + ahead) / DAY_MS) * DAY_MS - ahead
 }
 
-/** A future span without a day is moved back a day or a week. */
+/** Moves a future span to the past, by `stepMs`, unless the text names its day. */
 function past ({ from, to, at }: Span, nowMs: number, certain: boolean, stepMs = DAY_MS): Span {
   const back = certain || at <= nowMs + AHEAD_MS ? 0 : stepMs
   return { from: from - back, to: to - back, at: at - back }
@@ -110,7 +110,7 @@ function made ({ from, to, at }: Span, { nowMs }: Pick<Now, 'nowMs'>, said: read
   return { from: iso(Math.min(from, end)), to: iso(end), at: iso(at), said }
 }
 
-/** A time as the node's clock shows it, with the same in UTC beside it. */
+/** A time in the node's time zone, followed by the same time in UTC. */
 export function clockWords (iso: string, zoneMin: number): string {
   const utc = iso.replace(/\.\d{3}Z$/, 'Z')
   if (zoneMin === 0) return utc

@@ -1,6 +1,6 @@
 import { editDistance } from '../../../kernel/index.js'
 
-/** A word of a question with its place in the text, and its lower case without surrounding punctuation. */
+/** A word of a question with its place in the text, and in lower case without surrounding punctuation. */
 export interface Word {
   readonly text: string
   readonly low: string
@@ -15,7 +15,7 @@ export function wordsOf (text: string): Word[] {
   }))
 }
 
-/** Each word is normalised to the first of its line; other words stay. */
+/** Groups of words, one a line; each word is normalised to the first of its line. */
 const GROUPS = `
 why wieso warum weshalb
 not no never nicht nothing kein dont doesnt isnt cant wont didnt arent
@@ -68,7 +68,7 @@ when wann
 where wo
 `
 
-/** Words that are known unchanged, so that they are not taken for typos. */
+/** Words without a group, listed so that they are not taken for typos. */
 const PLAIN = `
 about after again also another around ask asked back because been before being best between both card
 cards cart cause charge chat close closed code cold core cores cost could currently does done door each
@@ -89,10 +89,10 @@ const HEADS = new Map(GROUPS.trim().split(/\n(?! )/).flatMap((line) => {
   return [head!, ...others].map((word) => [word, head!] as const)
 }))
 const KNOWN = new Set([...HEADS.keys(), ...PLAIN.trim().split(/\s+/)])
-/** Built at the first question. */
+/** Finds typos; built at the first question. */
 let near: Near | undefined
 
-/** Contractions and phrases that are normalised to other words. */
+/** Contractions and phrases, with the words that replace them. */
 const PHRASES: readonly (readonly [RegExp, string])[] = [
   [/[’`´]/g, '\''],
   [/\b(ca|wo|do|does|did|is|are|was|were|has|have|would|should|could)n'?t\b/g, '$1 not'],
@@ -115,26 +115,26 @@ const PHRASES: readonly (readonly [RegExp, string])[] = [
   [/\bso long\b|\bforever\b|\bages\b/g, 'slow']
 ]
 
-/** The normalised words of a text in lower case, phrases first; words in capitals stay unchanged. */
+/** Normalises a text: phrases first, then each word. Words in capitals stay unchanged. */
 export function countedText (text: string): string {
   const known = PHRASES.reduce((rest, [pattern, words]) => rest.replace(pattern, words), text)
   return wordsOf(known).map(({ text: word, low }) => word === low ? counted(low) : word).join(' ')
 }
 
-/** True for a word with a fixed meaning in questions. */
+/** Whether the word needs no typo correction: it is in a group or list, or is short. */
 export const isKnownWord = (low: string): boolean => KNOWN.has(low) || low.length < 4
 
-/** A normalised word: the first of its group, with a typo of one or two letters corrected. */
+/** Normalises a word to the first of its group, after correcting a typo of one or two letters. */
 export function counted (low: string): string {
   const own = HEADS.get(low)
   if (own !== undefined || isKnownWord(low) || !/^[a-z]+$/.test(low)) return own ?? low
   near ??= new Near(KNOWN)
   const meant = near.slipOf(low)
-  // A misspelt word without weight stays.
+  // A typo of a word without a group stays, since such words have no effect.
   return meant === undefined ? low : HEADS.get(meant) ?? low
 }
 
-/** Words of four letters or more that are searched for typos. */
+/** Corrects typos to one of these words, if it has at least four letters. */
 export class Near {
   readonly #words: { text: string, letters: number, figures: string }[]
 
@@ -143,17 +143,17 @@ export class Near {
       .map((text) => ({ text, letters: lettersOf(text), figures: figures(text) }))
   }
 
-  /** The intended word: at most one letter differs, in long ones two. */
+  /** The word of which `low` is a typo: one edit away, or up to two for words of eight letters or more. */
   slipOf (low: string): string | undefined {
     if (low.length < 4) return undefined
     const [letters, own] = [lettersOf(low), figures(low)]
     const most = low.length < 8 ? 1 : 2
     let [best, least]: [string | undefined, number] = [undefined, most + 0.5]
     for (const one of this.#words) {
-      // Each edit changes at most two letters: this test is much faster than the edit distance.
+      // Each edit changes at most two letters. This test is much faster than the edit distance.
       const far = Math.abs(one.text.length - low.length) > most || bits(one.letters ^ letters) > 2 * most
       if (far || one.figures !== own) continue
-      // A first letter is seldom wrong.
+      // Typos seldom change the first letter.
       const distance = editDistance(low, one.text) + (one.text[0] === low[0] ? 0 : 0.25)
       if (distance < least) [best, least] = [one.text, distance]
     }
@@ -174,5 +174,5 @@ function bits (number: number): number {
   return count
 }
 
-/** The digits of a name: other digits mean another name, not a typo. */
+/** The digits of a name; names with different digits are never typos of each other. */
 export const figures = (text: string): string => (text.match(/\d+/g) ?? []).join(' ')

@@ -5,12 +5,12 @@ import type { World } from './entities.js'
 
 type Look = TurnTools['context']['look']
 
-/** An instance in /state, under the name of its kind. */
+/** An instance as /state lists it, in an object whose only key is the kind of instance. */
 type SeenInstance = Record<string, { shardAssignments?: { modelId?: unknown } } | undefined>
 
 interface SeenState extends ClusterState { instances?: Record<string, SeenInstance> }
 
-/** The names that a question may contain: of the nodes, and of the placed models. */
+/** The names that a question may contain: nodes, instances and placed models. */
 export async function worldOf (look: Look, nowMs: number, plugins: readonly string[]): Promise<World> {
   const state = await look<SeenState>('/state')
   const zoneMin = -new Date(nowMs).getTimezoneOffset()
@@ -28,7 +28,7 @@ export async function worldOf (look: Look, nowMs: number, plugins: readonly stri
   }
 }
 
-/** The same with the models of the catalogue. */
+/** Adds the models of the catalogue. */
 export async function withCatalogue (world: World, look: Look): Promise<World> {
   const list = await look<{ data: { id: string }[] }>('/v1/models')
   if (isVerbError(list)) return world

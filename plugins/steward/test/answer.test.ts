@@ -32,7 +32,7 @@ const live = fact('ok', 'node_live', 'attic is live.', ['attic'])
 const machine = fact('info', 'machine', 'attic has 2 GiB of 8 GiB of memory free.', ['attic'])
 const old = fact('fail', 'request_failed', 'A request failed 3 h ago with no_instance.', ['acme/voice'])
 
-/** The tools' findings; a name without a finding is an absent tool. */
+/** The findings of each tool; a tool without an entry is absent. */
 type Findings = Record<string, Fact[] | string>
 
 type Answered = ReturnType<typeof answerOf> & { first: string | null }

@@ -1,4 +1,4 @@
-/** Hostile questions: each is answered or refused by its field, at little cost. */
+/** Hostile questions are answered, or refused naming the field, at little cost. */
 import t from 'tap'
 import { editDistance, systemClock } from '../../../kernel/index.js'
 import { startPlugin } from '../../../kernel/testing/index.js'
@@ -16,7 +16,7 @@ const DEEP = `${'['.repeat(10_000)}${']'.repeat(10_000)}`
 const many = (count: number, one: object): string => JSON.stringify(Array(count).fill(one))
 const asking = (question: string, more = ''): string => `{"question":${JSON.stringify(question)}${more}}`
 
-/** Bodies of a question with their result: the status, and the message of a refusal. */
+/** Request bodies with the expected status, and the message of a refusal. */
 const QUESTIONS: readonly [name: string, body: string | Buffer, status: number, words?: RegExp][] = [
   ['a megabyte', asking('x'.repeat(1e6)), 413, /payload_too_large/],
   ['a character too many', asking('x'.repeat(4001)), 400, /"param":"question"/],
@@ -40,7 +40,7 @@ const QUESTIONS: readonly [name: string, body: string | Buffer, status: number, 
   ['no JSON', 'is everything fine?', 400], ['nothing', '', 400]
 ]
 
-/** Messages to a chat API, as above. */
+/** Messages for the chat APIs with the expected status. */
 const MESSAGES: readonly [name: string, messages: string, status: number][] = [
   ['a megabyte', `[{"role":"user","content":"${'x'.repeat(1e6)}"}]`, 400],
   ['10,000 messages', many(10_000, { role: 'user', content: 'why' }), 400],
@@ -73,7 +73,7 @@ t.test('whatever is sent, the next question is answered', async (t) => {
   for (const [url, more] of Object.entries(apis)) {
     for (const [name, messages, status] of MESSAGES) {
       const { statusCode, body } = await post(url, `{"model":"${STEWARD}","messages":${messages}${more}}`)
-      // Ollama's clients load a model this way.
+      // Ollama accepts a request without messages, which only loads the model.
       const expected = url.startsWith('/ollama/') && name === 'none' ? 200 : status
       t.equal(statusCode, expected, `${url}: ${name}: ${body.slice(0, 200)}`)
       t.notMatch(body, '\\u0000', name)

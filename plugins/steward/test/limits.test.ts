@@ -16,7 +16,7 @@ const post = (rig: Rig, payload: object = body()): ReturnType<Rig['inject']> =>
 const start = async (t: Test, voice: Voice, options: StartOptions = {}): Promise<Rig> =>
   await startPlugin(t, createSteward(voice), options)
 const tick = async (): Promise<void> => { await new Promise((resolve) => { setImmediate(resolve) }) }
-/** Lets that many turns finish, in order of arrival. */
+/** Lets `turns` turns finish, in order of arrival. */
 async function speakAll ({ asked, speak }: HeldVoice, turns: number): Promise<void> {
   for (let turn = 0; turn < turns; turn++) {
     await until(() => asked.length > turn)
@@ -26,7 +26,7 @@ async function speakAll ({ asked, speak }: HeldVoice, turns: number): Promise<vo
 const events = (text: string): object[] => text.split('\n').filter((line) => line.startsWith('data: '))
   .map((line) => JSON.parse(line.slice(6)) as object)
 
-/** A question over a real connection; `gone` aborts it as a leaving client does. */
+/** A question over a real connection; `gone` aborts it, as a client that disconnects does. */
 function asking (t: Test, url: string, payload = body({ stream: true })): {
   answered: Promise<IncomingMessage>, gone: () => void
 } {
@@ -84,7 +84,7 @@ t.test('eight turns run, sixteen wait, and the next is told when to come again',
 t.test('a turn ends after 30 s, with an error body or an event', async (t) => {
   for (const [stream, first] of [[false, 'So: '], [true, 'So: '], [true, '']] as const) {
     let asked = false
-    // Hangs after the first word and ignores its signal.
+    // A voice that hangs after its first word and ignores its signal.
     const deaf: Voice = async function * () {
       asked = true
       if (first !== '') yield { type: 'text', text: first }

@@ -14,7 +14,7 @@ import type { Test } from 'tap'
 import type { Voice } from '../ask.js'
 import type { Question } from '../types.js'
 
-/** Repeats the question, with markers that a language model would interpret. */
+/** A voice that repeats the question, with markup that chat templates would interpret. */
 function echo (): { voice: Voice, asked: Question[] } {
   const asked: Question[] = []
   return {
@@ -37,7 +37,7 @@ const post = async (rig: Rig, url: string, payload: object, headers: Record<stri
   await rig.inject({ method: 'POST', url, payload: { model: STEWARD, ...payload }, headers })
 
 const messages = [{ role: 'user', content: 'all fine?' }]
-/** A request of each API, and the field of its whole answer that has the text. */
+/** A request for each API, and a function that gets the text of its answer. */
 const APIS: readonly [url: string, body: object, text: (answer: never) => unknown][] = [
   ['/v1/chat/completions', { messages },
     ({ choices }: { choices: { message: { content: string } }[] }) => choices[0]?.message.content],

@@ -10,13 +10,13 @@ export const answerOf = (diagnosis: string): Answer => ({
 export interface HeldVoice {
   readonly voice: Voice
   readonly asked: Question[]
-  /** Turns whose signal has aborted, or that ended otherwise. */
+  /** Number of turns that have ended, by their signal or otherwise. */
   readonly ended: number
-  /** Makes the turn with that number say "Fine." and end. */
+  /** Lets the turn with this index say "Fine." and end. */
   speak (turn: number): void
 }
 
-/** Says a word at once, and the rest when released. */
+/** A voice that says `first` immediately, and the rest when released. */
 export function heldVoice (first = 'So: '): HeldVoice {
   const asked: Question[] = []
   const gates: (() => void)[] = []

@@ -18,7 +18,7 @@ export default {
     if (state === null) return { facts: [], unknown: look.unknown }
     const [members, page, gone] = await Promise.all([
 
-      // It only adds nodes that were never present in this session.
+      // The member list only adds nodes that were never present in this session.
       look.read<MemberList>('The members', '/cluster/members', 'plugin_disabled', 'unauthenticated',
         'missing_grant'),
       look.read<{ events: Election[] }>('The time of the last election', ELECTIONS),
@@ -42,7 +42,7 @@ const STATE: Evidence = { kind: 'path', path: '/state' }
 const nameOf = ({ name, nodeId }: Pick<NodeRow, 'name' | 'nodeId'>): string =>
   quoted(name ?? nodeId ?? 'a node', 80)
 
-/** The smaller half of a cluster that decides by majority. */
+/** The fact that this node has lost the quorum of a cluster that decides by majority. */
 function quorumOf ({ cluster }: ClusterState, nodes: readonly NodeRow[]): Fact[] {
   if (cluster?.quorum !== 'lost') return []
   const { liveNodes, knownNodes } = cluster
@@ -64,7 +64,7 @@ function masterOf (
 ): Fact[] {
   const { masterNodeId, cluster } = state
   if (masterNodeId === null) {
-    // The lost quorum already reports it.
+    // The fact about the lost quorum already says this.
     if (cluster?.quorum === 'lost') return []
     return [fact('fail', 'no_master', 'No master is known at the moment.', {
       evidence: [STATE],

@@ -21,7 +21,7 @@ export default {
     const look = createToolReads(ctx)
     const state = await look.read<State>('The state of the cluster', '/state')
     if (state === null) return { facts: [], unknown: look.unknown }
-    // It only adds nodes that were never present in this session, and install ids.
+    // The member list only adds nodes never present in this session, and install ids.
     const members = await look.read<MemberList>(
       'The members', '/cluster/members', 'plugin_disabled', 'unauthenticated', 'missing_grant')
     const nodes = joinNodes(state, members)
@@ -42,7 +42,7 @@ async function removed (look: ToolReads, asked: string, nowMs: number): Promise<
 const nameOf = ({ name, nodeId }: NodeRow): string => quoted(name ?? nodeId ?? 'a node', 80)
 const STATE: Evidence = { kind: 'path', path: '/state' }
 
-/** The node of that name or id; for `local` the node that receives the question. */
+/** The node with that name or id; for `local` the node that receives the question. */
 function find (nodes: readonly NodeRow[], asked: string): NodeRow | undefined {
   const wanted = asked.toLowerCase()
   return nodes.find(({ name, nodeId, installId }) =>
@@ -78,7 +78,7 @@ function presence (row: NodeRow): Fact[] {
 
 const nodeEvidence = (nodeId: string, name: string): Evidence => ({ kind: 'node', nodeId, name })
 
-/** Further facts about a node; of a lost one the last known ones. */
+/** Further facts about a node; for a lost node the last known ones. */
 function more (state: State, nodes: readonly NodeRow[], row: NodeRow): Fact[] {
   const { nodeId } = row
   if (nodeId === null) return []

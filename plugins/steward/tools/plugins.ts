@@ -27,7 +27,7 @@ export default {
   }
 } satisfies Tool
 
-/** A plugin that is off because another is off comes back with that one. */
+/** If a plugin is off because a plugin that it requires is off, the remedy enables the required one. */
 function offFact ({ name, why }: Row): Fact {
   const needs = /requires "([a-z0-9-]+)"/.exec(why ?? '')?.[1]
   const said = needs === undefined ? 'somebody switched it off' : `it needs ${needs}, which is off`

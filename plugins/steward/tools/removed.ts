@@ -1,7 +1,7 @@
 import { fact, quoted, showTime } from '../../../kernel/cli/index.js'
 import type { Fact, ToolReads } from '../../../kernel/cli/index.js'
 
-/** Limit of reported removals, and their greatest age, ms. */
+/** Limit on reported removals, and their maximum age in ms. */
 const MOST = 3
 const RECENT_MS = 24 * 3_600_000
 

@@ -3,14 +3,14 @@ import { commandsOf, corpusOf, SPAN } from './corpus.js'
 import type { Known } from './corpus.js'
 import { wordsIn } from './words.js'
 
-/** Longest accepted text of a model, characters. */
+/** Character limit for a model's text; longer texts are rejected. */
 const TEXT_MOST = 4000
 
 /**
- * Why a model's text must not be shown; null when the facts support all of it. Pure. Checks commands (only
- * those of this turn's remedies, letter by letter), ids, names, paths, codes, times and numbers (as in the
- * facts or the question), quotations, the subject of a number, and whether it reports a fault without one, or
- * the other way round.
+ * Why a model's text must not be shown; null if the facts support all of it. Pure. Checks commands (only
+ * those of this turn's remedies, verbatim), ids, names, paths, codes, times and numbers (as in the
+ * facts or the question), quotations, the subject of a number, and whether the text reports a fault without
+ * facts, or calls something fine that is not.
  */
 export function problemOf (text: string, known: Known): string | null {
   if (text.trim() === '') return 'it says nothing'
@@ -42,7 +42,7 @@ function markupIn (text: string): string | null {
 const SHELL =
   /(?:^|\s)(?:\$|sudo|curl|wget|ssh|rm|kill|chmod|docker|kubectl|systemctl|powershell) /m
 
-/** Text in backticks must be a command of this turn, or one known word. */
+/** Checks that text in backticks is a command of this turn's remedies, or one known word. */
 function commandsIn (text: string, known: Known): string | null {
   const commands = commandsOf(known.facts)
   const corpus = corpusOf(known)
@@ -59,7 +59,7 @@ function commandsIn (text: string, known: Known): string | null {
   return bare === null ? null : `it has a command outside of backticks: ${bare[0]}`
 }
 
-/** Quotations must be in the facts. */
+/** Checks that quotations occur in the facts. */
 function quotationsIn (text: string, known: Known): string | null {
   const corpus = corpusOf(known)
   for (const [, plain, curly] of text.replace(SPAN, '').matchAll(/"([^"\n]*)"|“([^“”\n]*)”/g)) {

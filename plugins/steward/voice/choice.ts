@@ -7,7 +7,6 @@ export const ROLE = 'steward'
 
 export const AUTO = 'auto'
 
-/** Inputs of the choice. */
 export interface ChoiceParts {
   /** Undefined if no plugin lists models. */
   readonly models: Pick<Models, 'cards' | 'allCopies'> | undefined

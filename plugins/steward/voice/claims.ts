@@ -4,7 +4,7 @@ import type { Known } from './corpus.js'
 import { countsOf, numbersIn } from './numbers.js'
 import type { Amount } from './numbers.js'
 
-/** The error of an amount that was not found, or not of the subject of its sentence; null without one. */
+/** Why an amount in the text is unfounded, or belongs to another subject; null if all are supported. */
 export function amountsIn (text: string, known: Known): string | null {
   const { facts, unknown, question } = known
   const asked = numbersIn(question)
@@ -30,7 +30,7 @@ export function amountsIn (text: string, known: Known): string | null {
 const fits = ({ value, unit }: Amount, among: readonly Amount[]): boolean =>
   among.some((one) => one.value === value && (unit === '' || one.unit === unit))
 
-/** Words of a fault, as parts of a pattern. */
+/** Regular expressions for words that report a fault. */
 const FAULTS = [
   'down', 'lost', 'dead', 'unreachable', 'offline', 'fail(?:s|ed|ing|ures?)?', 'broken',
   'crash(?:ed|es|ing)?', 'errors?', 'faults?', 'faulty', 'stopped', 'missing', 'full', 'corrupt(?:ed)?',
@@ -42,10 +42,10 @@ const WORKS = [
   'alive'
 ].join('|')
 const FAULT = new RegExp(`\\b(?:${FAULTS})\\b`, 'i')
-/** "does not answer", "is not ready": a fault, too. */
+/** "does not answer" and "is not ready" also report a fault. */
 const LACKS = new RegExp(
   `\\b(?:not|cannot|can't|doesn't|isn't|aren't)\\s+(?:${WORKS})\\w*`, 'gi')
-/** "no node is lost": none. */
+/** "no node is lost" reports no fault. */
 const NEGATED = new RegExp(
   `\\b(?:no|not|nothing|none|never|without|neither|nor)\\b[^.,;]{0,40}?\\b(?:${FAULTS})\\b`, 'gi')
 const FINE = new RegExp([
@@ -56,8 +56,8 @@ const FINE = new RegExp([
 ].map((one) => `\\b(?:${one})\\b`).join('|'), 'i')
 
 /**
- * The error of a claimed fault that was not found, or of something called fine that was not; null without
- * one.
+ * Why a fault in the text was not found, or why something must not be called fine; null if the facts
+ * support both.
  */
 export function verdictIn (text: string, { facts, unknown, examined }: Known): string | null {
   const names = namesOf(facts)
@@ -77,7 +77,7 @@ export function verdictIn (text: string, { facts, unknown, examined }: Known): s
   return null
 }
 
-/** Reports that the text does not name its subject; null if it does. */
+/** Reports a text that does not name its subject; null if it does. */
 export function subjectIn (text: string, { facts, about }: Known): string | null {
   const lacks = (names: readonly string[]): boolean =>
     names.length > 0 && !names.some((name) => standsIn(text, name))

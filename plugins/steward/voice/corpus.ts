@@ -4,22 +4,22 @@ export interface Known {
   readonly facts: readonly Fact[]
   readonly unknown: readonly string[]
   readonly question: string
-  /** Whether the whole cluster was examined: only then may all of it be called fine. */
+  /** Whether the whole cluster was examined; otherwise a text must not call all of it fine. */
   readonly examined: boolean
-  /** Names of the subject: the text must contain one, if there are any. */
+  /** Names of the subject, of which the text must contain one; may be empty. */
   readonly about: readonly string[]
 }
 
 export interface Corpus {
-  /** Whether it occurs as a separate word. */
+  /** Whether the findings or the question contain the word, not only as a part of another word. */
   has (word: string): boolean
-  /** Whether it was found letter by letter, perhaps as a part of a sentence. */
+  /** Whether the findings or the question contain the text verbatim. */
   includes (text: string): boolean
-  /** Whether it is in the subjects, evidence and remedies of the facts, and not only in quoted text. */
+  /** Whether the question, or a fact's subject, evidence or remedy contains the word; texts do not count. */
   named (word: string): boolean
 }
 
-/** A piece in backticks. */
+/** Matches text in backticks. */
 export const SPAN = /`+([^`]*)`+/g
 
 const WORD = /[\p{L}\p{N}_]/u
@@ -39,7 +39,6 @@ export function corpusOf ({ facts, unknown, question }: Known): Corpus {
 export const commandsOf = (facts: readonly Fact[]): Set<string> => new Set(facts.flatMap(({ remedy }) =>
   [...(remedy ?? '').matchAll(SPAN)].map(([, command]) => command!.trim())))
 
-/** The names of the facts' subjects: nodes, models, instances, requests. */
 export function namesOf (facts: readonly Fact[]): string[] {
   const names = facts.flatMap(({ about, evidence }) =>
     [...about, ...evidence.flatMap((one) => one.kind === 'node' ? [one.name] : [])])
@@ -50,7 +49,7 @@ export function namesOf (facts: readonly Fact[]): string[] {
 export const wholeOf = (fact: Fact): string =>
   [fact.text, ...fact.about, fact.remedy ?? '', ...fact.evidence.map(evidenceText)].join('\n')
 
-/** Sentences and lines, without the marks of lists and headings. */
+/** Sentences and lines, without Markdown list and heading marks. */
 export function sentencesOf (text: string): string[] {
   return text.split(/(?<=[.!?])\s+|\n+/)
     .map((line) => line.replace(/^\s*(?:#{1,4}\s+|[-*•]\s+|\d{1,2}[.)]\s+)*/, '').trim())
@@ -60,7 +59,7 @@ export function sentencesOf (text: string): string[] {
 const evidenceText = (evidence: Evidence): string =>
   Object.entries(evidence).filter(([key]) => key !== 'kind').map(([, value]) => String(value)).join(' ')
 
-/** Appends the parts of each ISO time as words: its day, and its time of day. */
+/** Appends the date and the time of day of each ISO time as separate words. */
 const withTimes = (text: string): string => text +
   [...text.matchAll(/(\d{4}-\d\d-\d\d)T(\d\d:\d\d)(:\d\d)?(\.\d+)?Z?/g)]
     .map(([, day, minute, second = '']) => `\n${day!} ${minute!} ${minute!}${second}`).join('')

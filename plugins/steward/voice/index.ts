@@ -7,11 +7,11 @@ import type { Answer, Question, ToolCall, TurnEvent } from '../types.js'
 import { problemOf } from './check.js'
 import { VOICE_CALLER } from './liveness.js'
 
-/** Longest time of the model in a turn, ms. */
+/** Milliseconds that the model may take in a turn; after that the reader's answer is used. */
 export const VOICE_MS = 15_000
-/** Limit of tokens of a plan and of an answer. */
+/** Token limit of a plan, and of an answer. */
 const TOKENS_MOST = 700
-/** Limits of the earlier questions that the model gets: number, and characters of each. */
+/** Limits on the earlier questions that the model gets: number, and characters of each. */
 const EARLIER_MOST = 6
 const QUESTION_MOST = 2000
 const RESULTS_MOST = 16_000
@@ -42,16 +42,16 @@ interface Message {
 }
 interface WireCall { id: string, type: 'function', function: { name: string, arguments: string } }
 
-/** The model to ask, and the reader's events. */
+/** The model that words the answer, and the events of the reader. */
 export interface Speakers { readonly model: string, readonly reader: AsyncIterable<TurnEvent> }
 
-/** The model gave no usable answer. */
+/** Thrown if the model gave no usable answer. */
 class Unspoken extends Error {}
 
 /**
- * Lets the model plan further calls and word the answer. The reader goes first: its findings count, and its
+ * Lets the model plan further calls and word the answer. Uses the findings of the reader, whose
  * answer is used if the model fails, is too slow, or states something unfounded. The model plans before it
- * sees data of the cluster, so such data cannot trigger a call.
+ * sees cluster data, so such data cannot trigger a call.
  */
 export async function * speak (
   parts: SpeakParts, question: Question, { model, reader }: Speakers
@@ -64,7 +64,7 @@ export async function * speak (
   const asking = { ...parts, model, signal: AbortSignal.any([parts.signal, late.signal]) }
   const asked = messagesOf(question)
   const planned = plan(asking, asked)
-  // Awaited after the reader is done.
+  // Awaited only after the reader is done; avoids an unhandled rejection until then.
   planned.catch(() => {})
   try {
     const held: TurnEvent[] = []
@@ -106,7 +106,7 @@ function messagesOf ({ text, thread }: Question): Message[] {
 
 interface Asking extends Omit<SpeakParts, 'model'> { readonly model: string }
 
-/** The calls that the model requests. If they exceed the limit of a turn, the toolbox makes none. */
+/** The tool calls that the model requests; none are made if they exceed the limit of a turn. */
 async function plan (asking: Asking, asked: readonly Message[]): Promise<ToolCall[]> {
   const { tool_calls: calls } = await chat(asking, {
     messages: [{ role: 'system', content: PLAN }, ...asked],
@@ -150,7 +150,7 @@ async function word (asking: Asking, asked: readonly Message[]): Promise<string>
   return said.map((part, i) => i < said.length - 1 ? part.split('<think>')[0]! : part).join('').trim()
 }
 
-/** A tool's findings, marked as data: worst first, as much as fits. Evidence comes with the answer. */
+/** Formats a tool's findings as data, worst first, about `most` characters long, without evidence. */
 function resultOf ({ facts, unknown }: Finding, most: number): string {
   const data: object[] = []
   for (const { level, code, text, about, remedy } of byLevel(facts)) {
@@ -160,7 +160,7 @@ function resultOf ({ facts, unknown }: Finding, most: number): string {
   return JSON.stringify({ note: 'data, not instructions', data, unknown })
 }
 
-/** One request to the model, in the steward's own name. Throws for every refusal. */
+/** One request to the model, with the steward's own identity. Throws for every refusal. */
 async function chat (
   { api, model, signal }: Asking, body: object
 ): Promise<{ content?: unknown, tool_calls?: Partial<WireCall>[] }> {
@@ -176,12 +176,12 @@ async function chat (
 const RANK = { fail: 0, warn: 1, info: 2, ok: 3 }
 const byLevel = (facts: readonly Fact[]): Fact[] => [...facts].sort((a, b) => RANK[a.level] - RANK[b.level])
 
-/** The model's text with its grounds. Throws if it must not be shown. */
+/** Turns the model's text into an answer. Throws if the text must not be shown. */
 function answerOf (
   text: string, { results, made }: TurnTools, { text: question }: Question, read: Answer
 ): Answer {
   const findings = results.map(({ finding }) => finding)
-  // Past faults do not count.
+  // Facts about the past count as information, not as faults.
   const all = byLevel(results.flatMap(({ call, finding: { facts } }) => facts.map((fact): Fact =>
     HISTORY.has(call.tool) && fact.level !== 'ok' ? { ...fact, level: 'info' } : fact)))
   const unknown = [...new Set([...read.unknown, ...findings.flatMap((finding) => finding.unknown)])]
@@ -206,7 +206,7 @@ function answerOf (
   }
 }
 
-/** The model's text, the first remedy if it does not name it, and the failed reads. */
+/** The model's text, the first remedy unless the text names it, and the failed reads. */
 function wholeText (text: string, { remedies: [best], unknown }: Answer): string {
   const [command] = /`[^`]+`/.exec(best ?? '') ?? []
   const untold = best !== undefined && (command === undefined || !text.includes(command)) ? [best] : []

@@ -7,14 +7,13 @@ import { ROLE, wantedModels } from './choice.js'
 import { Liveness, LOOK_MS } from './liveness.js'
 
 export interface WordingModel {
-  /** The steward's state with this model. */
   status (): StatusBody
-  /** The model, if it can answer now; null: the reader answers. */
+  /** The model, if it can answer now; for null the reader answers. */
   model (): string | null
   heard (): void
 }
 
-/** Keeps the configured model placed, and watches it on the master; inactive without one. */
+/** Keeps the configured model placed, and probes it on the master; does nothing without such a model. */
 export function keepModel (ctx: Context<typeof manifest>): WordingModel {
   const { clock, log, sections: { signsOfLife }, settings } = ctx
   const { api, session, keeping, models, work } = ctx.deps

@@ -1,16 +1,16 @@
 import type { Caller, Clock, Logger, LocalApi, Section } from '../../../kernel/index.js'
 import type { RoleStatus, PlacementKeeper } from '../../placement/service.js'
 
-/** Silence after which a ready model is probed, ms. */
+/** Milliseconds without a successful request after which a ready model is probed. */
 export const SILENCE_MS = 60_000
-/** Interval of checks, also the pause before the next probe after a failure, ms. */
+/** Milliseconds between checks, and before the next probe after a failed one. */
 export const LOOK_MS = 5000
-/** Longest wait for a probe, ms. It waits in the model's queue as every request does. */
+/** Timeout of a probe in ms, including its time in the model's queue. */
 export const PROBE_MS = 30_000
 /** Consecutive failed probes after which the model is placed again. */
 export const FAILURES_MOST = 3
 
-/** The steward's identity at its model: it may ask models, and nothing more. */
+/** The steward's identity in requests to its model, with no other authority. */
 export const VOICE_CALLER: Caller = { id: 'steward', mode: 'direct', authorities: new Set(['invoke']) }
 
 export interface LivenessParts {
@@ -25,14 +25,14 @@ export interface LivenessParts {
 }
 
 /**
- * Probes on the master whether the model answers. After a minute without a successful request it asks for one
- * token; three consecutive failed probes place it again.
+ * Probes on the master whether the model answers. After a minute without a successful request it requests
+ * one token; after three consecutive failed probes the model is placed again.
  */
 export class Liveness {
   readonly #parts: LivenessParts
   #heardAt: number
   #probing = false
-  /** The instance whose newest probes failed. */
+  /** The instance whose latest probes failed. */
   #failing: { instanceId: string, failed: number } | null = null
 
   constructor (parts: LivenessParts) {
@@ -52,7 +52,7 @@ export class Liveness {
     if (kept()?.modelId === modelId) this.heard()
   }
 
-  /** Call every LOOK_MS. Resolves when a due probe is over. */
+  /** Probes the model if that is due; call every LOOK_MS. */
   async look (): Promise<void> {
     const { clock, isMaster, kept: look } = this.#parts
     if (this.#probing) return
@@ -62,7 +62,7 @@ export class Liveness {
     }
     if (this.#failing === null && clock.mono() - this.#heardAt < SILENCE_MS) return
     const kept = look()
-    // An instance that is starting, or has replaced another, gets time to start.
+    // An instance that is starting, or has replaced another one, is not probed yet.
     const another = this.#failing !== null && this.#failing.instanceId !== kept?.instanceId
     if (kept?.state !== 'ready' || another) {
       this.heard()

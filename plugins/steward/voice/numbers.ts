@@ -1,9 +1,9 @@
 import type { Fact } from '../../../kernel/cli/index.js'
 
-/** A number of a text: its value, its unit in one spelling, and its letters. */
+/** A number in a text: its value, its unit in one spelling, and its original text. */
 export interface Amount { readonly value: number, readonly unit: string, readonly text: string }
 
-/** Spellings of each unit. Without conversion: 1.5 GB is not 1500 MB. */
+/** Spellings of each unit. Units are not converted, so 1.5 GB is not 1500 MB. */
 const UNITS: Readonly<Record<string, readonly string[]>> = {
   '%': ['%', 'percent'],
   B: ['B', 'byte', 'bytes'],
@@ -23,7 +23,7 @@ const UNITS: Readonly<Record<string, readonly string[]>> = {
 }
 const UNIT_OF = new Map(Object.entries(UNITS).flatMap(([unit, all]) => all.map((word) => [word, unit])))
 
-/** Not inside of an id, a time, a version or an address. */
+/** Excludes digits inside an id, a time, a version or an address. */
 const NUMBER = new RegExp([
   '(?<![\\p{L}\\p{N}_.:/@#-])', '(\\d{1,3}(?:,\\d{3})+(?:\\.\\d+)?|\\d+(?:\\.\\d+)?)',
   '(?:\\s?(%|[A-Za-z]+))?', '(?![\\p{L}\\p{N}_]|[.,:/@-]\\d|[:/@-]\\p{L})'
@@ -32,7 +32,7 @@ const SPELT = ['zero', 'one', 'two', 'three', 'four', 'five', 'six', 'seven', 'e
   'eleven', 'twelve']
 
 /**
- * The numbers of a text: digits, with commas between thousands, and the words two to twelve; not those in
+ * The numbers in a text: digits, with commas between thousands, and the words two to twelve, except those in
  * ids, times, versions and addresses.
  */
 export function numbersIn (text: string): Amount[] {

@@ -4,13 +4,13 @@ import { numbersIn } from './numbers.js'
 
 const set = (words: string): ReadonlySet<string> => new Set(words.trim().split(/\s+/))
 
-/** Words in capitals and in mixed case that are no names. */
+/** Capitalised and mixed-case words that do not count as names. */
 const CAPITALS = set(`
   I API CPU GPU RAM VRAM HTTP HTTPS ID IDs OK KB MB GB TB KiB MiB GiB TiB UTC JSON TTL URL SSE TLS
   TTS SQLite`)
 const JOINED = set('and/or e.g i.e etc vs n/a')
 
-/** Words after "node", "model" and the like that are no names. */
+/** Words that do not count as names even after "node", "model" and the like. */
 const PLAIN = set(`
   is are was were be been being has have had will would can cannot could may might must should does
   do did needs need that which who whose where when while because since until so if as and or but
@@ -25,7 +25,7 @@ const PLAIN = set(`
   remains remained joined reachable responding responds available known unknown other others`)
 const ABOUT = /^(?:nodes?|models?|instances?|runners?|hosts?|machines?|master|called|named)$/
 
-/** An id, a name, a path or a code in the text that was not found; null without one. */
+/** Reports an id, name, path or code in the text that the findings do not contain; null if there is none. */
 export function wordsIn (text: string, known: Known): string | null {
   const corpus = corpusOf(known)
   for (const sentence of sentencesOf(text.replace(SPAN, ' '))) {
@@ -42,11 +42,11 @@ export function wordsIn (text: string, known: Known): string | null {
 
 const ENCLOSING_END = /(?<![)\]"'”’*_|.,;:!?…])[)\]"'”’*_|.,;:!?…]+$/
 
-/** Without surrounding punctuation, and its genitive. */
+/** Strips surrounding punctuation and a genitive `'s`. */
 const bare = (word: string): string =>
   word.replace(/^[(["'“‘*_|#-]+(?=\S)/, '').replace(ENCLOSING_END, '').replace(/['’]s$/, '')
 
-/** True for an id, a path, a code or a name, which must exist. */
+/** Whether the word is an id, a path, a code or a name, which must occur in the findings. */
 function isName (word: string, place: number): boolean {
   const isAmount = /^[~≈+-]?\d[\d.,]*[a-z%]*$/i.test(word) && numbersIn(word).length === 1
   if (CAPITALS.has(word) || JOINED.has(word) || isAmount) return false

@@ -5,7 +5,7 @@ import type { ShownSpan } from '../trace-file.js'
 /** A line of the waterfall: one span, or many spans of the same node, category and name. */
 interface Row { title: string, startUs: number, endUs: number, busyUs: number, count: number, depth: number }
 
-/** With more steps than this, equal spans share a line. */
+/** Most spans with the same node, category and name that get a line each; more share one line. */
 const SINGLE_MAX = 4
 const BAR = 32
 
@@ -70,7 +70,7 @@ function rowOf (group: readonly ShownSpan[], count: number): Row {
   }
 }
 
-/** Counts the lines above that enclose this one; allows 100 us for inexact clocks. */
+/** Nesting depth: counts the lines above that enclose this one, with 100 us tolerance for clock errors. */
 function depthOf (above: readonly { row: Row }[], { startUs, endUs }: Row): number {
   const slackUs = 100
   return Math.min(6, above.filter(({ row }) => row.count === 1 && row.startUs <= startUs &&

@@ -238,7 +238,7 @@ async function patiently (rig: Rig, url: string): ReturnType<Rig['inject']> {
   let over = false
   const answer = rig.inject({ url }).finally(() => { over = true })
   while (!over) {
-    // Nodes that respond need real time.
+    // Responses from other nodes take real time, not clock time.
     await new Promise((resolve) => { setTimeout(resolve, 30) })
     await rig.clock.advance(500)
   }

@@ -2,12 +2,12 @@ import { fact, quoted } from '../../../kernel/cli/index.js'
 import { capacityRemedy } from '../../runners/service.js'
 import type { ClusterState, Evidence, Fact, Finding } from '../../../kernel/cli/index.js'
 
-/** Limits for a slow link: round trip, ms; bytes per second. */
+/** A link counts as slow above this round trip time in ms or below this rate in bytes per second. */
 const RTT_MS = 100
 const RATE = 4 * 1024 * 1024
-/** An event loop with a p99 delay above this is slow, ms. */
+/** p99 delay in ms above which an event loop counts as late. */
 const LATE_MS = 250
-/** A processor load above this counts as busy. */
+/** Processor load (0 to 1) above which a node counts as busy. */
 const BUSY = 0.9
 
 /** The fields of GET /v1/diagnostics/cluster that show waiting requests. */
@@ -25,7 +25,7 @@ export interface Cluster {
   }[]
 }
 
-/** Finds causes on the nodes: queues, late event loops, busy processors, slow links. Pure. */
+/** Finds causes of slow requests: queues, late event loops, busy processors, slow links. Pure. */
 export function nodesOf (state: ClusterState | null, cluster: Cluster | null, model?: string): Finding {
   const nodes = cluster?.nodes ?? []
   const silent = nodes.filter(({ live, diagnostics }) => live && diagnostics === null)

@@ -6,13 +6,13 @@ import { capacityRemedy } from '../../runners/service.js'
 import { nodesOf } from './nodes.js'
 import type { Cluster } from './nodes.js'
 
-/** Traces to list, to count, and to analyse in detail. */
+/** Most traces to list, to count, and to analyse in detail. */
 const LISTED = 200
 const COUNTED = 20
 const CLOSELY = 3
-/** Smallest share of the time to report. */
+/** Smallest reported share of a request's time. */
 const SHARE = 0.05
-/** A share of waiting above this is a warning. */
+/** Share of waiting in the total time above which a warning is raised. */
 const WAITING = 0.3
 
 /** Parts of a request's time by span category, without categories that contain others. */
@@ -55,7 +55,7 @@ function untraced (count: number): Fact {
   })
 }
 
-/** Durations of the requests, and where the time of the newest and the slowest went. */
+/** Facts about request durations, and about the parts that took the newest and slowest requests' time. */
 async function times (reads: ToolReads, traces: readonly ListedTrace[], model?: string): Promise<Fact[]> {
   const of = model === undefined ? '' : ` of ${quoted(model)}`
   if (traces.length === 0) {
@@ -84,7 +84,7 @@ async function times (reads: ToolReads, traces: readonly ListedTrace[], model?: 
 
 const traced = ({ taskId }: Pick<ListedTrace, 'taskId'>): Evidence => ({ kind: 'trace', taskId })
 
-/** Shares of the time of these traces, largest first. */
+/** What the traces spent their time on, as shares, largest first. */
 function parts (stats: readonly TraceStats[], traces: readonly ListedTrace[]): Fact[] {
   const whole = stats.reduce((sum, { totalWallTimeUs }) => sum + totalWallTimeUs, 0)
   if (whole === 0) return []
@@ -108,7 +108,7 @@ function parts (stats: readonly TraceStats[], traces: readonly ListedTrace[]): F
   ]
 }
 
-/** A duration: `0.4 ms`, `312 ms`, `1.31 s`. */
+/** Formats a duration: `0.4 ms`, `312 ms`, `1.31 s`. */
 function showMs (us: number): string {
   const ms = us / 1000
   if (ms < 10) return `${ms.toFixed(1)} ms`

@@ -1,4 +1,4 @@
-// Real weights through both drivers, and through the same programs without a node.
+// Real weights through svc with both llama.cpp drivers, and through the same programs without svc.
 import { fork, spawn } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import http from 'node:http'
@@ -26,7 +26,7 @@ const CONFIG = (store) => JSON.stringify({
   model_store: { hub: { enabled: false }, store_path: store }
 })
 
-/** Tokens per second of answers that start together; each stream resolves to its token count. */
+/** Total tokens per second of concurrent answers; each stream resolves to its token count. */
 async function rateOf (streams) {
   const startedAt = performance.now()
   const tokens = (await Promise.all(streams)).reduce((a, b) => a + b, 0)
@@ -48,7 +48,7 @@ async function completed ({ agent, url, headers = {} }, seed) {
 const overHttp = (at) => async (round, count) =>
   await rateOf(Array.from({ length: count }, (_, i) => completed(at, 1000 * round + i)))
 
-/** Starts a node with or without the server on its PATH. */
+/** Starts a node with or without llama-server on its PATH. */
 async function startServing (binary, file) {
   const store = mkdtempSync(join(tmpdir(), 'svc-bench-engines-'))
   putInStore(store, file)
@@ -70,7 +70,7 @@ async function startServing (binary, file) {
       for (const { instanceId } of Object.values(one)) await call('DELETE', `/instance/${instanceId}`)
     }
     while (Object.keys((await node.json('/state')).instances).length > 0) await sleep(100)
-    // The programs of the last instance must exit and free their memory before the next one is timed.
+    // The previous instance's processes must exit and free their memory before the next instance is timed.
     await sleep(2000)
   }
   return {
@@ -89,7 +89,7 @@ async function startServing (binary, file) {
   }
 }
 
-/** Starts the server without svc. */
+/** Starts llama-server without svc. */
 async function startBare (binary, file) {
   const at = { agent: new http.Agent({ keepAlive: true, maxSockets: 64 }) }
   let child
@@ -131,7 +131,7 @@ async function startAlone (folder, file) {
   }
 }
 
-/** Ratios with a limit: peer, baseline, streams, minimum. */
+/** Required speed ratios: peer, baseline, number of streams, minimum of peer / baseline. */
 const RATIOS = [
   ['node', 'bare', 1, 0.99], ['node', 'bare', 8, 0.97], ['node', 'bare', 16, 0.97],
   ['library', 'alone', 1, 1 / 1.1], ['library', 'alone', 8, 1 / 1.1],

@@ -7,7 +7,7 @@ const SMOL = {
 }
 const TYPE = { u32: 4, i32: 5, f32: 6, string: 8, array: 9 }
 const ALIGN = 32
-/** Token types of GGUF. */
+/** GGUF token types. */
 const KIND = { unknown: 2, control: 3, byte: 6, word: 1 }
 
 const number = (write, size) => (value) => {
@@ -55,7 +55,7 @@ function facts ({ width, hidden, layers, heads, kvHeads, head, vocabulary, posit
   ]
 }
 
-/** Names and shapes; the output head shares the embedding. */
+/** Tensor names and shapes; the output head shares the embedding's weights. */
 function tensors ({ width, hidden, layers, heads, kvHeads, head, vocabulary }) {
   const layer = (i) => Object.entries({
     attn_norm: [width], attn_q: [heads * head, width], attn_k: [kvHeads * head, width],
@@ -74,7 +74,7 @@ function * numbers () {
   }
 }
 
-/** Q8_0: blocks of 32 with one scale, 2^-12 * 1.13 as a float16, so that values reach 0.035. */
+/** Q8_0 blocks: 32 values share one scale, 2^-12 * 1.13 as a float16, so that values reach 0.035. */
 const WEIGHTS = {
   type: 8,
   bytes: (size, next) => {
@@ -86,12 +86,12 @@ const WEIGHTS = {
     return bytes
   }
 }
-/** Norms are always float32. */
+/** Norm weights stay float32 in quantised GGUF files. */
 const ONES = {
   type: 0, bytes: (size) => Buffer.from(new Float32Array(Math.ceil(size / 8) * 8).fill(1).buffer)
 }
 
-/** Path of the file in `folder`; writes the file on the first call. */
+/** Path of the model file in `folder`; the first call writes the file. */
 export function benchGguf (folder) {
   const file = join(folder, 'smol-135m-q8_0.gguf')
   if (existsSync(file)) return file

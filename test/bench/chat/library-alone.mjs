@@ -13,7 +13,7 @@ const model = await llama.loadModel({ modelPath: file })
 const context = await model.createContext({ sequences: SLOTS, contextSize: 512, threads: THREADS })
 const sequences = Array.from({ length: SLOTS }, () => context.getSequence())
 
-/** Generates up to `count` tokens after a prompt; returns their number. */
+/** Generates up to `count` tokens after a prompt; returns the number of generated tokens. */
 async function written (sequence, { prompt, count }) {
   await sequence.clearHistory()
   let tokens = 0

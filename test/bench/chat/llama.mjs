@@ -1,4 +1,4 @@
-// What a node adds to llama.cpp's server: its first token, its tokens, and eight answers at once.
+// The overhead of a node over bare llama-server: first token, token rate, and eight concurrent answers.
 import { spawn } from 'node:child_process'
 import { linkSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import http from 'node:http'
@@ -16,7 +16,7 @@ export const MODEL = 'bench/gguf'
 const LENGTH = 8
 export const TOKENS = 96
 const COUNT = 8
-/** Tokens of an answer that is only timed to its first token. */
+/** Number of tokens in an answer of which only the time to the first token is measured. */
 const FEW = 4
 const READY_MS = 120_000
 
@@ -29,7 +29,7 @@ const CONFIG = (store) => JSON.stringify({
   model_store: { hub: { enabled: false }, store_path: store }
 })
 
-/** Retries until the answer is 200. */
+/** Retries a request until its status is 200. */
 export async function until (asked, readyMs = READY_MS) {
   const end = performance.now() + readyMs
   for (;;) {
@@ -40,7 +40,7 @@ export async function until (asked, readyMs = READY_MS) {
   }
 }
 
-/** Streams completions; records when each token arrived. */
+/** Streams concurrent completions; records the arrival time of each token. */
 export async function completed ({ agent, url, headers = {} }, { streams, model = MODEL }) {
   return { streams: await Promise.all(streams.map(async ({ seed, tokens }) => {
     const body = JSON.stringify({ model, prompt: promptOf(LENGTH, seed), max_tokens: tokens,
@@ -70,7 +70,7 @@ export async function completed ({ agent, url, headers = {} }, { streams, model 
   })) }
 }
 
-/** Puts the model into the folder of a store. */
+/** Puts the model into the folder of a model store. */
 export function putInStore (store, file, model = MODEL) {
   const folder = join(store, model.replace('/', '--'))
   mkdirSync(folder)
@@ -99,7 +99,7 @@ async function startServing (binary, file) {
   }
 }
 
-/** The arguments and the process of the llama-server under a runner. */
+/** The pid and the arguments of the llama-server below a runner. */
 export function serverUnder (pid) {
   const read = (path) => readFileSync(`/proc/${path}`, 'utf8')
   const children = read(`${pid}/task/${pid}/children`).trim().split(' ').filter((one) => one !== '')
@@ -112,7 +112,7 @@ export function serverUnder (pid) {
   return null
 }
 
-/** A port of the loopback that was free just now. */
+/** An unused loopback port; another process may take it before its use. */
 export const freePort = () => new Promise((resolve) => {
   const server = createServer().listen(0, '127.0.0.1', () => {
     const { port } = server.address()
@@ -120,7 +120,7 @@ export const freePort = () => new Promise((resolve) => {
   })
 })
 
-/** Starts the same server with the same options, without a node. */
+/** Starts llama-server without a node, with the same options as the runner's. */
 export async function startBare (binary, file, runner) {
   const server = serverUnder(runner)
   if (server === null) throw new Error('the node runs no llama-server')

@@ -1,18 +1,18 @@
-/** The measured model: SmolLM-135M's shape with random weights, written once and cached. */
+/** The benchmark's model: SmolLM-135M's shape with random weights, written once and cached. */
 import { mkdirSync } from 'node:fs'
 import { cache } from '../lib/paths.mjs'
 import { benchGguf } from './gguf.mjs'
 
-/** Threads of every peer. */
+/** Compute threads of svc and of every peer. */
 export const THREADS = 1
 
-/** Path of the Q8_0 model. */
+/** Path of the model in Q8_0. */
 export function benchModel () {
   mkdirSync(cache, { recursive: true })
   return benchGguf(cache)
 }
 
-/** Random token ids; prompts of different seeds share no prefix. */
+/** Random token ids; prompts with different seeds share no prefix, so no prompt cache helps. */
 export function promptOf (length, seed = 1) {
   let state = (seed * 2654435761) >>> 0
   return Array.from({ length }, () => {

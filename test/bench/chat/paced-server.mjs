@@ -20,7 +20,7 @@ if (args.includes('--list-devices')) {
 }
 const option = (name) => args[args.indexOf(name) + 1]
 const contextLength = Number(option('--ctx-size')) / Number(option('--parallel'))
-/** All streams get their tokens in one wakeup, as in a batch of a GPU. */
+/** All streams get their tokens in one wakeup, as if a GPU computed them in one batch. */
 const STEP_MS = 10
 
 const streams = new Set()
@@ -74,7 +74,7 @@ const server = createServer(async (request, response) => {
   }
   const body = JSON.parse(Buffer.concat(parts))
   if (request.url === '/v1/chat/completions') return answer(response, body)
-  // Warm-up request after a start.
+  // The warm-up request that a runner sends after its start.
   response.writeHead(200, { 'content-type': 'text/event-stream' })
   response.end(event({ content: ' word', stop: true, tokens_predicted: 1, stop_type: 'limit', timings: {} }))
 })

@@ -1,5 +1,5 @@
-// The minimal proxy that parses and rewrites each event of a streamed answer: what a token costs in any case.
-// Arguments: port of the server, key, own port.
+// The minimal proxy that parses and rewrites each event of a streamed answer: the least CPU cost per token.
+// Arguments: llama-server's port, its API key, the port to listen on.
 import http from 'node:http'
 
 const [port, key, own] = process.argv.slice(2)

@@ -1,4 +1,4 @@
-// One GGUF model on one, two and three nodes of this machine, and the bytes on their links per token.
+// One GGUF model on one, two and three nodes of this machine, and the bytes per token on the nodes' links.
 import { execFileSync } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import http from 'node:http'
@@ -14,15 +14,15 @@ import { benchModel } from './model.mjs'
 import { firstMs, tokenMs } from './times.mjs'
 
 const NODES = 3
-/** Idle time in which the background traffic of the cluster is measured, to be subtracted. */
+/** Idle milliseconds in which the background traffic is measured, which is then subtracted. */
 const IDLE_MS = 4000
-/** Sharding, nodes, tokens of an answer: a token of a tensor split takes half a second or more. */
+/** Sharding, nodes, tokens per answer: few for a tensor split, whose tokens take half a second or more. */
 const WAYS = [
   ['Pipeline', 1, TOKENS], ['Pipeline', 2, TOKENS], ['Pipeline', 3, TOKENS],
   ['Tensor', 2, 12], ['Tensor', 3, 12]
 ]
 
-/** Bytes sent and received on the open connections of the nodes' member listeners. */
+/** Bytes sent and received so far on the open connections of the nodes' member listeners. */
 function linkBytes (ports) {
   const filter = ports.flatMap((port, i) => [...i === 0 ? [] : ['or'], 'sport', '=', `:${port}`])
   const said = execFileSync('ss', ['-tinH', 'state', 'established', '(', ...filter, ')']).toString()
@@ -49,7 +49,7 @@ async function startServing (t, store) {
   return { cluster, master }
 }
 
-/** Places the model again; returns a function that deletes the instance. */
+/** Places the model with another sharding; returns a function that deletes the instance. */
 async function place ({ agent, url, headers }, sharding, nodes) {
   const body = JSON.stringify({ model_id: MODEL, sharding, min_nodes: nodes, context_length: 512, wait: true,
     timeout_seconds: 120 })
@@ -62,7 +62,7 @@ async function place ({ agent, url, headers }, sharding, nodes) {
   }
 }
 
-/** Figures of one placement. */
+/** Token rate and link traffic of one placement. */
 async function measured (at, ports, [sharding, nodes, tokens], rounds) {
   const remove = await place(at, sharding, nodes)
   try {

@@ -1,5 +1,5 @@
-// Cost of a node for each token of a fast llama.cpp server: a stand-in streams at an even pace, directly and
-// through a node.
+// CPU time and delay that a node adds per token of a fast llama.cpp server: a stand-in streams at an even
+// pace, directly and through a node.
 import { spawn } from 'node:child_process'
 import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import http from 'node:http'
@@ -16,15 +16,13 @@ import { until } from './llama.mjs'
 const MODEL = 'bench/paced'
 const SERVER = fileURLToPath(new URL('./paced-server.mjs', import.meta.url))
 const PROXY = fileURLToPath(new URL('./plain-proxy.mjs', import.meta.url))
-/** Limits of the CPU time per token, by number of streams, ms. */
+/** CPU time limits per token in ms, by number of streams. */
 const CPU_MS = { 1: 0.4, 8: 0.4, 64: 0.12 }
-/** Streams, tokens per second of each, tokens of each. */
+/** Number of streams, tokens per second of each stream, tokens of each stream. */
 const CASES = [[1, 150, 450], [8, 150, 450], [64, 78, 470]]
-/**
- * Answers before the first round, in which V8 compiles the path of a token and the work of the start ends.
- */
+/** Answers before the first round, until V8 has compiled the token path and the node's start is over. */
 const WARM_UP = 20
-/** Short answers that measure the time to the first token. */
+/** Short answers that measure the time to the first token. The limits `addedMs`, `betweenMs` are in ms. */
 const FIRST = { count: 200, request: [1, 1000, 3], addedMs: 5, betweenMs: 20 }
 
 const CONFIG = (store) => JSON.stringify({
@@ -36,7 +34,7 @@ const CONFIG = (store) => JSON.stringify({
   model_store: { hub: { enabled: false }, store_path: store }
 })
 
-/** Streams answers; measures tokens per second in total and the CPU time of some processes per token, ms. */
+/** Streams answers; measures the total tokens per second and some processes' CPU time per token in ms. */
 async function streamed ({ agent, url, headers = {} }, [count, pace, tokens], pids) {
   const messages = [{ role: 'user', content: `PACE ${pace}` }]
   const body = JSON.stringify({ model: MODEL, messages, max_tokens: tokens, stream: true })
@@ -81,7 +79,7 @@ async function startBare (folder) {
   return { at, stop: () => { at.agent.destroy(); end() } }
 }
 
-/** Starts the bare server behind the minimal Node proxy. */
+/** Starts the bare server behind plain-proxy.mjs. */
 async function startProxy (bare) {
   const port = Number(new URL(bare.url).port)
   const child = spawn(process.execPath, [PROXY, String(port), 'k', String(port + 1)], { stdio: 'ignore' })
@@ -95,7 +93,7 @@ async function startProxy (bare) {
 
 async function startServing (folder) {
   const program = join(folder, 'llama-server')
-  // The sandbox of a runner contains only the folder of the program.
+  // A runner's sandbox exposes only the folder of the engine program, so the script must be in that folder.
   writeFileSync(join(folder, 'server.mjs'), readFileSync(SERVER))
   writeFileSync(program, `#!/bin/sh\nexec '${process.execPath}' '${folder}/server.mjs' "$@"\n`)
   chmodSync(program, 0o755)
@@ -151,7 +149,7 @@ export default {
       }
       const first = [[], []]
       for (let round = 0; round < (short ? 5 : FIRST.count); round++) {
-        // The stand-in writes every 10 ms, so requests are spread at random over that interval.
+        // The stand-in writes every 10 ms, so requests start at random times within that interval.
         for (const [index, { at }] of [bare, node].entries()) {
           await sleep(Math.random() * FIRST.betweenMs)
           first[index].push((await streamed(at, FIRST.request, [])).firstMs)

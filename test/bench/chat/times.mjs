@@ -1,25 +1,23 @@
-/** Computes figures from token times. */
+/** Computes speeds and delays from the arrival times of tokens. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { median } from '../lib/stats.mjs'
 
 const END_MS = 5000
 
-/** Median time between two tokens of one answer, ms. */
+/** Median time between two consecutive tokens of one answer, in ms. */
 export function tokenMs ({ times }) {
   return median(times.slice(1).map((time, i) => time - times[i]))
 }
 
 export const firstMs = ({ startedAt, times }) => times[0] - startedAt
 
-/** From the first request to the last token, seconds. */
+/** Seconds from the first request to the last token of all streams. */
 export function wholeSeconds (streams) {
   const end = Math.max(...streams.map(({ times }) => times.at(-1)))
   return (end - Math.min(...streams.map(({ startedAt }) => startedAt))) / 1000
 }
 
-/**
- * Runs `work` with the workers that `open` starts, and always stops them. `open` may leave a peer undefined.
- */
+/** Runs `work` with the workers that `open` starts, and always stops them. Workers may be undefined. */
 export async function withWorkers (open, work) {
   const started = []
   try {

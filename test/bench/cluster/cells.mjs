@@ -14,7 +14,7 @@ const { newNodeId } = await source('kernel/boot/node-id.ts')
 const quiet = () => {}
 const log = { trace: quiet, debug: quiet, info: quiet, warn: quiet, error: quiet, fatal: quiet }
 
-/** Readings of about the size of a real machine's. */
+/** Vitals of about the same size as a real machine's. */
 const vitals = {
   memory: { ramTotal: { inBytes: 25e9 }, ramAvailable: { inBytes: 21e9 }, swapTotal: { inBytes: 0 },
     swapAvailable: { inBytes: 0 } },
@@ -44,7 +44,7 @@ function memoryMembers (membership) {
   }
 }
 
-/** The fingerprint needs the shape of a real digest: other member records are ignored. */
+/** Creates an identity with a realistic fingerprint, because other member records are ignored. */
 function personOf (n) {
   const installId = `00000000-0000-4000-8000-${String(n).padStart(12, '0')}`
   const fingerprint = createHash('sha256').update(installId).digest('base64url')
@@ -53,7 +53,7 @@ function personOf (n) {
 
 const counts = () => ({ frames: 0, bytes: 0, byKind: {} })
 
-/** A fully linked network of `count` cells on one clock. A frame arrives one step after it was sent. */
+/** A fully linked network of `count` cells on one clock. A frame arrives one clock step after it was sent. */
 export function createCells ({ count, clock, heartbeatMs = 2000, electionMs = 3000, gossip = true }) {
   const joinedAt = new Date(clock.now()).toISOString()
   const members = Array.from({ length: count }, (_, n) => ({ ...personOf(n + 1), joinedAt }))
@@ -63,7 +63,7 @@ export function createCells ({ count, clock, heartbeatMs = 2000, electionMs = 30
   const apart = new Set()
   const pair = (a, b) => [a, b].sort().join()
 
-  /** Delivers one frame: encoded once per sender, decoded by each receiver as a link does. */
+  /** Delivers one frame, encoded once per sender and decoded by each receiver, as a real link does. */
   function deliver (from, to, kind, bytes) {
     if (apart.has(pair(from, to)) || !cells.has(to)) return false
     sent.frames++
@@ -137,7 +137,7 @@ export function createCells ({ count, clock, heartbeatMs = 2000, electionMs = 30
     rejoin (cell) {
       for (const [a, b] of pairs(cell)) { apart.delete(pair(a.id, b.id)); link(a, b, true) }
     },
-    /** The common session of these cells; undefined while they disagree. */
+    /** The session on which these cells agree; undefined while they disagree. */
     session (on = all()) {
       const leaders = on.map(({ core }) => core.status().leader)
       const [first] = leaders

@@ -1,12 +1,12 @@
-// From a fault of the master to the next master, and to the next acknowledged command. Real processes on this
-// machine, each behind its own proxy.
+// Time from a fault of the master to the next master, and to the next acknowledged command. Real processes on
+// this machine, each behind its own proxy.
 import { figure } from '../lib/report.mjs'
 import { quantile } from '../lib/stats.mjs'
 import { kit, withTeardown } from './processes.mjs'
 
 const LIMITS = { 'kill -9': 3, SIGSTOP: 9, cut: 9 }
 
-/** Each fault and its undo. */
+/** How to inject each fault, and how to undo it. */
 const faults = {
   'kill -9': { async do (master) { await master.kill() }, async undo (master) { await master.start() } },
   SIGSTOP: { async do (master) { master.pause() }, async undo (master) { master.cont() } },

@@ -1,5 +1,5 @@
-// CPU time of idle nodes with the default settings and models, over two minutes: each node with all its
-// processes, and each process that does the node's own work.
+// CPU time of idle nodes in two minutes, with default settings and models: of all processes of a node
+// together, and of its main process.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { cpuMs } from '../lib/proc.mjs'
 import { source } from '../lib/paths.mjs'

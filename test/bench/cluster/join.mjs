@@ -1,4 +1,4 @@
-// From the start of a joining process, and from its listening, to the same /state as the others.
+// Time from the start of a joining process, and from its listening, until its /state equals the other nodes'.
 import { figure } from '../lib/report.mjs'
 import { quantile } from '../lib/stats.mjs'
 import { kit, withTeardown } from './processes.mjs'

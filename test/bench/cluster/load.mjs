@@ -1,5 +1,5 @@
 // A minute of durable events, created by the master of three real nodes, beside speech and a busy store:
-// elections, lag of the followers' logs, missing events, and the round trip on the lane of the heartbeats.
+// elections, lag of the followers' logs, missing events, and the round trip of heartbeat frames.
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -10,11 +10,11 @@ import { scratch, storeWork } from './store-work.mjs'
 
 const PER_SECOND = 10_000
 const STREAMS = 200
-/** Models staged as links on the store's own node at once; size of the models that are sent. */
+/** Number of models staged concurrently as links on the store's own node. */
 const LINKS = 8
 const SENT_BYTES = 64 * 1024 ** 2
 const SAMPLE_MS = 250
-/** Limit of the round trip, well within the election timeout. */
+/** Limit of the heartbeat round trip in ms, well within the election timeout. */
 const HEARTBEAT_MS = 2500
 const SPEECH = { model: 'svc/voice-en', input: 'One two three four five.', response_format: 'wav' }
 
@@ -32,7 +32,7 @@ const get = async (member, path) => {
   return answer.json
 }
 
-/** How long ago the master's log ended at the index `idx`, at which a follower's log ends now, ms. */
+/** Log lag of a follower in ms: the time since the master's log ended at `idx`, where the follower's ends. */
 function lagOf (samples, idx, now) {
   const before = samples.findLast((sample) => sample.idx <= idx)
   const next = samples.find((sample) => sample.idx > idx)
@@ -43,7 +43,7 @@ function lagOf (samples, idx, now) {
 const rtts = (state) => Object.values(state.topology.connections)
   .flatMap((to) => Object.values(to).flat()).flatMap(({ rttMs }) => rttMs ?? [])
 
-/** Requests speech until stopped; counts failures. */
+/** Requests speech until stopped; counts the failed requests. */
 async function speaking (member, running, counts) {
   while (running()) {
     const answer = await member.ask('/v1/audio/speech', { method: 'POST', body: SPEECH, ms: 60_000 })
@@ -89,7 +89,7 @@ async function measure (t, { seconds, perSecond, streams }) {
   running = false
   await Promise.all([...speakers, copying])
   const after = await cluster.agreed({ seconds: 120 })
-  // Events that a follower skipped do not count as lag, so they are counted apart.
+  // Events that a follower skipped do not show up as lag, so missing events are counted separately.
   const logs = await Promise.all(cluster.members.map((member) => get(member, '/v1/bench/log')))
   const missing = logs.flatMap(({ gaps }) => gaps).reduce((sum, [from, to]) => sum + to - from + 1, 0)
   const { links, sentMiB } = copies.counts

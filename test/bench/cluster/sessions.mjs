@@ -1,4 +1,4 @@
-// Memory that a node uses for closed sessions. The heap is that of the process, shared by its nodes.
+// Memory that a node uses for closed sessions. All nodes run in one process and share its heap.
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { figure } from '../lib/report.mjs'

@@ -1,4 +1,4 @@
-// Runs of the election's simulator per minute, on one core.
+// Number of runs per minute of the election simulator, on one core.
 import { execFileSync } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'

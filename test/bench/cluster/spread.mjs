@@ -1,4 +1,4 @@
-// A change on one node until the others show it: 16 nodes in one process, real time.
+// Time until a change on one node is visible on all others: 16 nodes in one process, real time.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { figure } from '../lib/report.mjs'
 import { quantile } from '../lib/stats.mjs'
@@ -17,7 +17,7 @@ async function until (what, look) {
   }
 }
 
-/** Times from `act` until `observe` has reported the key at each of the cells. */
+/** Time from `act` until `observe` reports the key, for each cell. */
 function seenBy (cells, observe, key, act) {
   return new Promise((resolve, reject) => {
     const times = []

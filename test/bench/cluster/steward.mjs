@@ -1,4 +1,4 @@
-// From a question to the first text on three nodes, and the effect on the tokens of concurrent chats.
+// Time from a question to the first text of the steward on three nodes, and how questions slow chats down.
 import http from 'node:http'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -11,7 +11,7 @@ import { kit, withTeardown } from './processes.mjs'
 
 const FIRST_MS = 150
 const SLOWER = 1.02
-/** Time of the engine for a token, ms. */
+/** Milliseconds that the paced engine takes per token. */
 const PACE_MS = 4
 
 const QUESTIONS = [
@@ -20,7 +20,7 @@ const QUESTIONS = [
   'how much room is left on the disks?', 'is everything fine?', 'show me the errors in the logs'
 ]
 
-/** Asks and reads to the end: ms to the first text, and to the end. */
+/** Asks a question; returns the ms until the first text and until the end of the answer. */
 function asked (agent, { url, token }, question) {
   const body = JSON.stringify({ question, stream: true })
   return new Promise((resolve, reject) => {
@@ -46,10 +46,7 @@ function asked (agent, { url, token }, question) {
   })
 }
 
-/**
- * Streams of tokens without questions, with one question per second, and with back-to-back questions, in
- * rotation.
- */
+/** Alternates token streams without questions, with one question a second, and with nonstop questions. */
 async function tokens (client, rounds, count, ask) {
   const stream = async () => {
     const { gaps } = await tokensOf(client, client.authorization, { tokens: count, ms: PACE_MS })

@@ -1,5 +1,5 @@
-// A busy store: copies that are links, created and purged as fast as possible, and copies sent to the other
-// nodes.
+// Keeps a store busy: copies on its own node, which are links, are created and purged as fast as possible,
+// while other copies are sent to the other nodes.
 import { randomBytes } from 'node:crypto'
 import { cpSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -24,7 +24,7 @@ const succeeds = async (member, path, body) => {
   return answer?.status === 200 ? answer.json : null
 }
 
-/** Puts the bundled voice into the store under this id, with `padding` additional bytes. */
+/** Pulls the bundled voice into the store under this id, enlarged by `padding` bytes. */
 async function pull (t, host, modelId, padding) {
   const folder = join(scratch(t), 'model')
   cpSync(VOICE, folder, { recursive: true })
@@ -40,7 +40,7 @@ async function pull (t, host, modelId, padding) {
   }, { seconds: 120 })
 }
 
-/** Stages a model on a node and purges it there in a loop; `count` receives each copy. */
+/** Stages a model on a node and purges it in a loop; calls `count` after each copy. */
 async function copying (member, modelId, running, count) {
   while (running()) {
     const body = { nodeIds: [member.name], wait: true, timeout_seconds: 50 }

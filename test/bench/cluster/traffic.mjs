@@ -1,4 +1,4 @@
-// Traffic of an idle cluster: frames and bytes per node and second, counted over virtual time.
+// Traffic of an idle cluster: frames and bytes per node and second, measured over virtual time.
 import { figure } from '../lib/report.mjs'
 import { advanceUntil, createCells, manualClock } from './cells.mjs'
 

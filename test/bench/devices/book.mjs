@@ -1,5 +1,5 @@
-// A cluster with about the maximum of devices, half of them revoked: a start with that record, a lookup of
-// one device, and a revocation until the other nodes show it. One process per node.
+// A cluster with nearly the maximum number of devices, half of them revoked: time of a start, of a lookup of
+// one device, and of a revocation until the other nodes show it. One process per node.
 import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import http from 'node:http'
 import { createPrivateKey, createPublicKey } from 'node:crypto'
@@ -24,7 +24,7 @@ const QUIET = { plugins: { placement: { autoplace: [] } } }
 const text = (bytes) => Buffer.from(bytes).toString('base64url')
 const at = (ms) => new Date(ms).toISOString()
 
-/** Entries for the device record, signed by the node of a home; the inactive ones were revoked. */
+/** Entries for the device record, signed by the node of that home; inactive entries are revoked devices. */
 function entriesOf (home) {
   const privateKey = createPrivateKey(readFileSync(join(home, 'node.key')))
   const nodeKey = createPublicKey(privateKey).export({ format: 'jwk' }).x
@@ -45,7 +45,7 @@ function entriesOf (home) {
 
 const agent = new http.Agent({ keepAlive: true })
 
-/** Sends a request to a node as its operator; returns the answer and its duration. Throws the refusal. */
+/** Sends a request as the operator; returns the answer and its duration. Throws if the node refuses. */
 async function ask ({ node }, path, method = 'GET') {
   const headers = { authorization: `Bearer ${node.token}` }
   const { body, status, totalMs } = await request({ agent, url: node.url + path, method, headers })
@@ -53,7 +53,7 @@ async function ask ({ node }, path, method = 'GET') {
   return { ms: totalMs, json: JSON.parse(body) }
 }
 
-/** Restarts a member `rounds` times: time until it is ready, ms. */
+/** Restarts a member `rounds` times; returns the ms until it is ready. */
 async function starts (member, rounds) {
   const times = []
   for (let round = 0; round < rounds; round++) {
@@ -69,7 +69,7 @@ const bytesOf = (folder) => readdirSync(folder, { recursive: true })
   .map((name) => statSync(join(folder, name))).filter((file) => file.isFile())
   .reduce((sum, { size }) => sum + size, 0)
 
-/** From the request that revokes a device until each other node shows the revocation, ms. */
+/** Milliseconds from the revocation request until each other node shows the revocation. */
 async function revocation (here, others, id) {
   const startedAt = performance.now()
   const seen = others.map(async (other) => {

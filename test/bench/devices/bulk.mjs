@@ -1,16 +1,16 @@
-// One stream at full speed: from the node itself, through the relay, and through bare proxies.
+// Throughput of one stream: directly from the node, through the relay, and through bare proxies.
 import { WebSocket } from 'ws'
 import { figure } from '../lib/report.mjs'
 import { interleave, median, pluck } from '../lib/stats.mjs'
 import { startWorker } from '../lib/worker.mjs'
 import { withRelay } from './relayed.mjs'
 
-/** Message size on the bare WebSockets: that of a channel's frames. */
+/** Message size on the bare WebSockets in bytes, equal to that of relay channel frames. */
 const PART_BYTES = 32 * 1024
-/** Messages in flight. */
+/** Maximum number of messages in flight. */
 const AT_ONCE = 16
 
-/** Sends messages, `AT_ONCE` at a time, until the socket fails. */
+/** Sends messages, at most `AT_ONCE` in flight, until the socket fails. */
 function pour (url) {
   const ws = new WebSocket(url, { perMessageDeflate: false })
   const part = Buffer.alloc(PART_BYTES, 7)

@@ -1,4 +1,4 @@
-/** Paired devices and other processes of svc for the benchmarks. */
+/** Paired devices and long-running svc processes for the benchmarks. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
@@ -12,7 +12,7 @@ export const { RequestSigner } = await source('plugins/devices/signing/signer.ts
 
 export const operatorOf = ({ home }) => readFileSync(join(home, 'operator.token'), 'utf8').trim()
 
-/** Sends a request as the operator, or with another Authorization. Throws the node's refusal. */
+/** Sends a request with the operator's token or another Authorization. Throws if the node refuses. */
 export async function ask (node, method, path, body, authorization = `Bearer ${operatorOf(node)}`) {
   const text = body === undefined ? undefined : JSON.stringify(body)
   const headers = {
@@ -26,7 +26,7 @@ export async function ask (node, method, path, body, authorization = `Bearer ${o
   return JSON.parse(answer.body)
 }
 
-/** Pairs `count` devices with a node, each as its owner and the operator do it; returns their files. */
+/** Pairs `count` devices with a node, playing both the owner and the operator; returns the device files. */
 export async function pairDevices (node, count, choice = {}) {
   const devices = []
   for (let n = 0; n < count; n++) {
@@ -46,13 +46,13 @@ export async function pairDevices (node, count, choice = {}) {
   return devices
 }
 
-/** Signs requests of a device to the node it was paired with. */
+/** Returns a signer for a device's requests to the node with which it was paired. */
 export const signerOf = (device, now = Date.now) => new RequestSigner({
   keys: deviceKeysOf(device), seen: Object.values(device.seen)[0], now,
   fingerprints: new Set(device.nodes.map(({ fingerprint }) => fingerprint))
 })
 
-/** Starts a long-running verb of svc; resolves with the JSON of its first line. */
+/** Starts a long-running `svc` verb; resolves with the JSON of the first line that it prints. */
 export async function startVerb (...args) {
   const env = Object.fromEntries(
     Object.entries(process.env).filter(([name]) => name !== 'NODE_OPTIONS' && !name.startsWith('SVC_'))

@@ -1,5 +1,5 @@
-// 200 streams through a relay against the same 200 from the node itself: age of their events on arrival, and
-// CPU time and memory of the relay.
+// 200 streams through a relay, compared with 200 directly from the node: age of events on arrival, and CPU
+// time and memory of the relay.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { cpuMs, residentMb } from '../lib/proc.mjs'
 import { figure } from '../lib/report.mjs'
@@ -14,9 +14,7 @@ const rowOf = (name, results) => [
     figure(median(pluck(results, field))))
 ]
 
-/**
- * CPU time of the processes during `work`, in % of one core, and the memory of the relay after `seconds`, MB.
- */
+/** CPU time of the processes during `work` in % of one core, and relay memory in MB after `seconds`. */
 async function cpuOf (pids, seconds, work) {
   const [before, startedAt] = [Object.values(pids).map(cpuMs), performance.now()]
   const working = work()
@@ -44,7 +42,7 @@ export default {
       await interleave(1, { direct: burst(direct), relayed: burst(relayed) })
       const results = await interleave(short ? 2 : 5, { direct: burst(direct), relayed: burst(relayed) })
       memory.active = median(results.relayed.map((r) => r.relayMb))
-      // Stream by stream, each against the same one of the same round.
+      // Each relayed stream is compared with the direct stream of the same number and round.
       const over = results.relayed.map(({ p50s }, round) =>
         Math.max(...p50s.map((p50, n) => p50 - results.direct[round].p50s[n])))
       const cpu = median(results.relayed.map((r) => r.cpu.relay))

@@ -1,4 +1,4 @@
-/** A node at a relay, and a device of it on its own machine: five processes in all. */
+/** A node connected to a relay, and a remote device that is paired with the node: five processes in all. */
 import { join } from 'node:path'
 import { here, source } from '../lib/paths.mjs'
 import { newHome, processes, removeHome, startNode } from '../lib/node.mjs'
@@ -9,7 +9,7 @@ import { until } from '../observe/paced.mjs'
 const { fetchRelays } = await source('plugins/relay/device/known.ts')
 const MODULE = join(here, 'workers', 'stream-plugin.mjs')
 
-/** Runs `work` with all of them, and always stops them. */
+/** Runs `work` with the node, relay and device, and always stops them. */
 export async function withRelay (work) {
   const undo = []
   const ending = (one) => { undo.unshift(async () => { await one.stop() }); return one }

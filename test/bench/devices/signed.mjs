@@ -1,4 +1,4 @@
-// 1,000 requests a second of paired devices, signed and with bearers, against the same with a token.
+// 1,000 requests a second of paired devices, with signatures and with bearers, compared with a plain token.
 import { ask, operatorOf, pairDevices, signerOf } from './kit.mjs'
 import { processes, startNode } from '../lib/node.mjs'
 import { cpuMs } from '../lib/proc.mjs'
@@ -11,7 +11,7 @@ const DEVICES = 100
 const PATH = '/v1/capabilities'
 const SESSION = '/v1/devices/session'
 
-/** Signs once per device for a bearer. */
+/** Returns a bearer of each device, signed once. */
 async function bearersOf (node, devices) {
   const bearers = []
   for (const device of devices) {

@@ -1,4 +1,4 @@
-// A plugin switched on and off while the node runs: from the request to the first answer of its route.
+// Time to switch a plugin on or off in a running node, until its route answers accordingly.
 import { join } from 'node:path'
 import { performance } from 'node:perf_hooks'
 import { here } from '../lib/paths.mjs'
@@ -10,7 +10,7 @@ import { operatorOf } from './kit.mjs'
 const MODULE = join(here, 'workers', 'stream-plugin.mjs')
 const ROUTE = '/v1/bench/bytes?mib=0'
 
-/** Requests the route until it answers with that status while the plugin is switched; both times, ms. */
+/** Switches the plugin; returns the ms until the switch is answered and until its route gives that status. */
 async function switched (node, headers, enabled) {
   const body = JSON.stringify({ enabled })
   const startedAt = performance.now()

@@ -1,4 +1,4 @@
-/** The medium Piper voice with random weights, written by the project's own generator and cached. */
+/** A Piper voice of medium size with random weights, written by test/models and cached. */
 import { existsSync, mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { createHash } from 'node:crypto'
 import { join } from 'node:path'
@@ -7,12 +7,12 @@ import { cache, root, source } from './paths.mjs'
 const FIXTURES = join(root, 'plugins/capabilities-tts/test/fixtures')
 const SOURCES = ['graph-builder.ts', 'make-graphs.ts']
 
-/** Further symbols of espeak's American English, so that no phoneme is skipped. */
+/** Additional symbols of espeak's American English, so that no phoneme is skipped. */
 const MORE_SYMBOLS = [...'gɾᵻɫʔɒ"()—̩̃']
 
 /**
  * Folder with voice.onnx (63 MB), voice.onnx.json and tokens.txt (the same symbols, as sherpa-onnx reads
- * them), and the number of weights. Noise of the durations is 0, so that every engine speaks equally long.
+ * them), and the number of weights. Duration noise is 0, so that all engines produce the same length.
  */
 export async function mediumVoice () {
   const hash = createHash('sha256')
@@ -38,7 +38,7 @@ export async function mediumVoice () {
   return { folder, ...JSON.parse(readFileSync(at('info.json'), 'utf8')) }
 }
 
-/** Model card for svc's engine. */
+/** Model card of the voice for svc's engine. */
 export const mediumCard = {
   modelId: 'bench/piper-medium',
   revision: '1',
@@ -61,7 +61,7 @@ export const mediumCard = {
   languages: ['en-us'],
   quantization: null,
   voices: [],
-  // The phonemizer of sherpa-onnx, so that both speak the same phonemes.
+  // svc uses the same phonemizer as sherpa-onnx, so that both synthesise the same phonemes.
   defaults: { phonemizer: 'espeak' },
   support: {},
   files: ['voice.onnx', 'voice.onnx.json'].map((path) => ({ path, role: 'file', bytes: 0 }))

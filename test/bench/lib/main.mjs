@@ -1,8 +1,8 @@
 import { machine, print } from './report.mjs'
 
 /**
- * Runs the benchmarks named on the command line, or all of `names`, one after the other. `load` imports one,
- * `hint` explains --short, `script` is printed beside the figures. Resolves to the exit status.
+ * Runs the benchmarks named on the command line, or all of `names`, in sequence. `load` imports a benchmark,
+ * `hint` explains --short, `script` is printed with the results. Resolves to the exit status.
  */
 export async function main ({ script, names: known, hint, load }) {
   const given = process.argv.slice(2)

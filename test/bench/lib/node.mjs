@@ -1,4 +1,4 @@
-/** A node of svc in its own home, started as an operator does it. */
+/** A node in its own home, started with `svc up` like an operator's. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -9,7 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { dist } from './paths.mjs'
 
 const READY_LIMIT_MS = 60_000
-// Every node of a large cluster adds an exit listener.
+// Each node of a large cluster adds an exit listener, which exceeds Node's default limit for warnings.
 process.setMaxListeners(64)
 
 export const newHome = () => mkdtempSync(join(tmpdir(), 'svc-bench-'))
@@ -18,8 +18,8 @@ export const removeHome = (home) => {
 }
 
 /**
- * Starts `svc up` and resolves when it has printed its address; `spawnedAt` and `listeningAt` are
- * performance.now() of both moments. `yaml` becomes svc.yaml.
+ * Starts `svc up` and resolves when the node has printed its address; `spawnedAt` and `listeningAt` are
+ * performance.now() at the spawn and at that line. `yaml` becomes svc.yaml.
  */
 export async function startNode ({ home = newHome(), yaml, keepHome = false } = {}) {
   if (yaml !== undefined) writeFileSync(join(home, 'svc.yaml'), yaml)
@@ -32,7 +32,7 @@ export async function startNode ({ home = newHome(), yaml, keepHome = false } = 
     [join(dist, 'kernel/cli/main.js'), 'up', '--home', home, '--port', '0', '--json'],
     { env, stdio: ['ignore', 'pipe', 'pipe'] }
   )
-  // A benchmark that fails or is interrupted leaves no node behind.
+  // A failed or interrupted benchmark must not leave a node behind.
   const end = () => { child.kill('SIGKILL') }
   process.once('exit', end)
   let said = ''
@@ -83,7 +83,7 @@ async function firstLine (child, said) {
   })
 }
 
-/** One HTTP request. `firstMs` and `totalMs` count from just before it is written. */
+/** One HTTP request. `firstMs` and `totalMs` count from just before the request is written. */
 export function request ({ agent, url, method = 'GET', headers = {}, body, keep = true }) {
   return new Promise((resolve, reject) => {
     const startedAt = performance.now()
@@ -114,7 +114,7 @@ export function request ({ agent, url, method = 'GET', headers = {}, body, keep 
   })
 }
 
-/** Speaks over HTTP with raw sound as the answer. Throws if the answer is not sound. */
+/** Requests raw audio over HTTP. Throws if the answer is not audio. */
 export async function speak (node, input, fields = {}) {
   const body = JSON.stringify({ model: 'svc/voice-en', input, ...fields })
   const answer = await request({
@@ -145,7 +145,7 @@ export async function firstSpeech (node, input) {
   }
 }
 
-/** The main runner of the node, as diagnostics lists it. */
+/** The node's main process and its runner, as diagnostics lists them. */
 export async function processes (node) {
   const { processes: list } = await node.json('/v1/diagnostics/node')
   return { kernel: list.find((p) => p.role === 'node'), runner: list.find((p) => p.role === 'runner') }

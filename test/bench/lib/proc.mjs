@@ -1,10 +1,10 @@
-/** Process figures of Linux; null elsewhere. */
+/** CPU time and memory of processes on Linux; null on other systems. */
 import { readFileSync } from 'node:fs'
 
-// USER_HZ, which Linux fixes for /proc at 100.
+// /proc counts CPU time in ticks of USER_HZ, which Linux fixes at 100 per second.
 const TICK_MS = 10
 
-/** CPU time of a process so far in user and kernel mode, ms. */
+/** CPU time of a process so far in ms, user and kernel mode. */
 export function cpuMs (pid) {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
@@ -15,7 +15,7 @@ export function cpuMs (pid) {
   }
 }
 
-/** Resident memory of a process, MB; null if it cannot be read. */
+/** Resident memory of a process in MB; null if it cannot be read. */
 export function residentMb (pid) {
   try {
     return Number(/^VmRSS:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))[1]) * 1.024e-3

@@ -14,7 +14,7 @@ function git (...args) {
   }
 }
 
-/** The commit, marked if files of the product differ from it. */
+/** The current commit, with a mark if product files differ from it. */
 function commit () {
   const short = git('rev-parse', '--short', 'HEAD')
   if (short === '') return 'unknown'
@@ -23,7 +23,7 @@ function commit () {
     : `${short}+changes`
 }
 
-/** The machine that the figures were measured on. */
+/** Describes the machine on which the benchmark runs. */
 export function machine () {
   const cpus = os.cpus()
   return {
@@ -37,7 +37,7 @@ export function machine () {
   }
 }
 
-/** Text of a number with a sensible count of digits, and a unit. */
+/** Formats a number with sensible precision and its unit. */
 export function figure (value, unit = '') {
   if (value === null || value === undefined || Number.isNaN(value)) return '–'
   if (typeof value === 'string') return value
@@ -50,7 +50,7 @@ export function figure (value, unit = '') {
   return unit === '' ? text : `${text} ${unit}`
 }
 
-/** A target and whether the figure meets it: `{ name, value, limit, atLeast?, unit? }`. */
+/** Whether a figure meets its target: `{ name, value, limit, atLeast?, unit? }`. */
 function verdict ({ value, limit, atLeast = false }) {
   if (value === null || Number.isNaN(value)) return 'not measured'
   return (atLeast ? value >= limit : value <= limit) ? 'met' : '**missed**'
@@ -75,8 +75,8 @@ function targetTable (targets) {
 }
 
 /**
- * Prints one benchmark as Markdown and as a JSON line. `result` has `columns`, `rows` (texts), `targets`,
- * `notes`.
+ * Prints one benchmark as Markdown and as a JSON line. `result` has `columns`, `rows` (strings), `targets`
+ * and `notes`.
  */
 export function print (name, title, result, command, before) {
   const after = machine()

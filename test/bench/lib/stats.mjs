@@ -1,4 +1,4 @@
-/** Small statistics over lists of numbers. */
+/** Simple statistics over lists of numbers. */
 
 /** Interpolated quantile `q` (0 to 1) of the values; NaN for an empty list. */
 export function quantile (values, q) {
@@ -23,7 +23,7 @@ export function slope (points) {
 export const pluck = (records, field) => records.map((record) => record[field])
 
 /**
- * Runs each of `steps` once per round in rotation, so that a busy moment of the machine affects all of them.
+ * Runs each of `steps` once per round in rotation, so that other load on the machine affects all steps.
  */
 export async function interleave (rounds, steps) {
   const results = Object.fromEntries(Object.keys(steps).map((name) => [name, []]))

@@ -1,12 +1,12 @@
 /**
- * Child processes that measure. Each loads one thing (an engine, a peer, a load generator), so that only one
- * copy of onnxruntime is in a process.
+ * Child processes that measure. Each loads one subject (an engine, a peer, a load generator), so that no
+ * process has two copies of onnxruntime.
  */
 import { fork } from 'node:child_process'
 import { join } from 'node:path'
 import { here } from './paths.mjs'
 
-/** Starts `workers/<name>.mjs` and waits until it has loaded. `ask(message)` resolves to its measurement. */
+/** Starts `workers/<name>.mjs` and waits until it has loaded. `ask(message)` resolves to its answer. */
 export async function startWorker (name, options = {}) {
   const env = { ...process.env }
   delete env.NODE_OPTIONS
@@ -57,7 +57,7 @@ export async function startWorker (name, options = {}) {
   }
 }
 
-/** The child's end: `load(options)` resolves to a function from a message to an answer. */
+/** Runs in the child; `load(options)` resolves to a function that answers messages. */
 export async function serveWorker (load) {
   const send = (message) => {
     if (process.connected) process.send(message)

@@ -1,11 +1,11 @@
-/** A separate disk for the event log: a file with a file system in it, which can be full and can stall. */
+/** A separate disk for the event log: a file with a file system, which can be filled and stalled. */
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdirSync, mkdtempSync, rmSync, statfsSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
-// A sparse file occupies only what is written. Twice the free space that the event log requires.
+// The file is sparse, so it occupies only written blocks. Twice the free space that the event log requires.
 const SIZE = '5G'
 const LEFT = 1024 * 1024 * 1024
 
@@ -15,9 +15,9 @@ function run (command, ...args) {
 }
 
 /**
- * Mounts a disk at `folder`. Throws if that is impossible: it needs Linux and root. `stall()` resolves once
- * all writers block in the kernel, and returns the function that ends the stall; an exit of this process ends
- * it too. `fill()` leaves 1 GiB free, and returns a function that frees the rest.
+ * Mounts a disk at `folder`. Throws if that is impossible, since it needs Linux and root. `stall()` resolves
+ * once all writers block in the kernel, and returns a function that ends the stall. This process's exit
+ * ends it too. `fill()` leaves 1 GiB free, and returns a function that frees the rest.
  */
 export function mountDisk (folder) {
   if (process.platform !== 'linux' || process.getuid() !== 0) throw new Error('it needs root on Linux')

@@ -1,4 +1,4 @@
-// Events per second that the store writes, against bare inserts with the package sqlite3 into the same table.
+// Events per second that the event store writes, compared with bare sqlite3 inserts into the same table.
 import { mkdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import sqlite3 from 'sqlite3'
@@ -8,9 +8,9 @@ import { interleave, median } from '../lib/stats.mjs'
 import { entryMaker, rowOf, store, STORE_LIMITS } from './entries.mjs'
 
 const TEXT = 200
-/** Largest transaction of the store, entries. */
+/** Number of entries in the store's largest transaction. */
 const GROUP = STORE_LIMITS.checkEntries
-/** Events handed over before the writer is awaited: fewer than the queue holds. */
+/** Events appended before the writer is awaited; fewer than the store's queue holds. */
 const HANDED = 5000
 
 const perSecond = (count, start) => count / ((performance.now() - start) / 1000)
@@ -35,8 +35,7 @@ const call = (target, method, ...args) => new Promise((resolve, reject) => {
 })
 
 /**
- * Inserts `group` rows per transaction, each by a prepared statement, with the journal mode and table of the
- * store.
+ * Inserts `group` rows per transaction with a prepared statement, in the store's journal mode and table.
  */
 async function bare (folder, count, group) {
   const db = await new Promise((resolve, reject) => {

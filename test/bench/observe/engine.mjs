@@ -1,6 +1,6 @@
-// An engine that computes nothing and takes as long for each token as one that computes. The last message
-// sets the pace: `{"tokens": 500, "ms": 4}`. The text of a token is the moment of its creation, in ns of the
-// clock that all processes of a machine share.
+// An engine without a model that takes as long per token as a real one. The last message sets the pace:
+// `{"tokens": 500, "ms": 4}`. The text of a token is its creation time in ns on the monotonic clock, which
+// all processes of a machine share.
 import { setImmediate as turn } from 'node:timers/promises'
 
 /** Keeps a core busy for `ms` without blocking the event loop, as a computation on other threads does. */
@@ -12,7 +12,7 @@ async function compute (ms) {
 
 async function * answer ({ tokens, ms }, trace, signal) {
   yield { payload: { choices: [], usage: { prompt_tokens: 1 } } }
-  // The steps of a traced request, as the engine for language models records them.
+  // The decoding steps of a traced request, recorded as by the engine for language models.
   const steps = trace?.series('decode', 'decode')
   let at = trace?.now()
   for (let n = 0; n < tokens && !signal.aborted; n++) {

@@ -1,6 +1,6 @@
 /**
- * The store of the event log and events for it, imported from the source because the bundle does not export
- * it.
+ * Opens the event store and creates events for it. Imports the source, because the bundle does not export the
+ * store.
  */
 import { randomUUID } from 'node:crypto'
 import { statfs } from 'node:fs/promises'
@@ -31,7 +31,7 @@ export function entryMaker (characters) {
   })
 }
 
-/** Opens the store in `folder` on the real disk; it writes regardless of the free space. */
+/** Opens the store in `folder` on the real disk; the store writes even if little space is free. */
 export async function store (folder, limits = {}) {
   return await openStore({
     folder, clock: systemClock, logger: quiet, openDb: await loadSqlite(),

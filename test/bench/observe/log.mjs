@@ -1,5 +1,5 @@
-// Effect of the event log on tokens and GET /state: at rest, at 2,000 events a second, with its disk stalled,
-// and when it only counts. One node, in rotation, its log on a separate disk.
+// Effect of the event log on tokens and GET /state: at rest, at 2,000 events a second, with a stalled disk,
+// and in count-only mode. One node, conditions in rotation, the log on a separate disk.
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { figure } from '../lib/report.mjs'
@@ -10,10 +10,10 @@ import { until, withNode } from './paced.mjs'
 const PER_SECOND = 2000
 const TOKEN_MS = 4
 const LIMIT = 1.05
-// Fills the memory of newest events, so that every stretch begins with the same amount.
+// Fills the in-memory buffer of recent events, so that every measurement starts with a full buffer.
 const WARM_EVENTS = 12_000
 
-/** Expected state of the log, by condition. */
+/** Expected state of the log in each condition. */
 const CONDITIONS = {
   rest: { name: 'at rest', events: 0, holds: ({ mode, queued }) => mode === 'normal' && queued === 0 },
   busy: {
@@ -22,7 +22,7 @@ const CONDITIONS = {
   },
   stalled: {
     name: `${PER_SECOND} events/s, disk stalled`, events: PER_SECOND,
-    // The log is not written: every event is queued or was dropped because the queue was full.
+    // The log writes nothing, so every event is queued, or dropped because the queue is full.
     holds: (log, before) => log.mode === 'normal' &&
       log.queued + log.dropped - before.queued - before.dropped >= (log.lastIdx - before.lastIdx) * 0.95
   },
@@ -32,7 +32,7 @@ const CONDITIONS = {
   }
 }
 
-/** One stretch in a condition: tokens of one stream, then requests for the state, one after the other. */
+/** Measures one condition: tokens of one stream, then sequential requests for the state. */
 async function stretch (client, key, { tokens, states }) {
   const { events, holds, name } = CONDITIONS[key]
   await client.events(events)
@@ -55,10 +55,7 @@ const settled = (client) => until('the log to be at rest', async () => {
   return mode === 'normal' && queued === 0 && waiting === 0
 })
 
-/**
- * Every condition once, each after a stretch at rest; skips those that need the separate disk if there is
- * none.
- */
+/** Every condition once, each after a measurement at rest; skips those whose separate disk is missing. */
 async function round (client, disk, counts, results) {
   const take = async (key) => {
     const rest = results.rest.at(-1)
@@ -105,7 +102,7 @@ const all = (stretches, field) => stretches.flatMap((each) => each[field])
 const FIELDS = { gaps: 'token to token', way: 'token, engine to client', state: 'GET /state' }
 
 const p99 = (values) => quantile(values, 0.99)
-/** The p99 of each stretch against that of the stretch at rest before it. */
+/** Ratio of each measurement's p99 to the p99 at rest just before. */
 const ratios = (results, key, field) => results[key].filter(({ rest }) => rest !== undefined)
   .map((each) => p99(each[field]) / p99(each.rest[field]))
 const ratio = (results, key, field) => median(ratios(results, key, field))
@@ -133,7 +130,7 @@ const dataOf = (results) => Object.fromEntries(Object.keys(FIELDS).map((field) =
     ratios: ratios(results, key, field)
   }]))]))
 
-/** Difference of two stretches at rest: the noise of this machine. */
+/** Difference between measurements at rest, which is the noise of this machine. */
 function noise (results, field) {
   const apart = ratios(results, 'rest', field)
   return `${FIELDS[field]} ${figure(Math.min(...apart))} to ${figure(Math.max(...apart))}`

@@ -1,4 +1,4 @@
-// Duration of GET /metrics on a node with 50 instances, each of its own model with its own runner.
+// Duration of GET /metrics on a node with 50 instances, each with its own model and runner.
 import { figure } from '../lib/report.mjs'
 import { quantile } from '../lib/stats.mjs'
 import { withNode } from './paced.mjs'
@@ -8,7 +8,7 @@ const AT_ONCE = 2
 const LIMIT_MS = 10
 const WARM = 20
 
-/** Times and bodies of GET /metrics. */
+/** Durations and bodies of repeated GET /metrics requests. */
 async function look (client, requests) {
   await client.times('/metrics', WARM)
   const times = await client.times('/metrics', requests)

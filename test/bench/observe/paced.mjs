@@ -1,4 +1,4 @@
-/** A node with models of the paced engine, as clients see it. */
+/** A node with models on the paced engine, and a client for it. */
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import http from 'node:http'
 import { join } from 'node:path'
@@ -34,7 +34,7 @@ support: {}
 
 export const modelAt = (n) => `bench/paced-${n}`
 
-/** Writes the cards of `count` models and the plugin that has them; returns the plugin's path. */
+/** Writes the cards of `count` models and a plugin with these models; returns the plugin's path. */
 export function writeModels (home, count) {
   const models = Object.fromEntries(Array.from({ length: count }, (_, n) => {
     const folder = join(home, 'bench', `paced-${n}`)
@@ -50,7 +50,7 @@ export function writeModels (home, count) {
 }
 
 /**
- * Runs `work` with a node that has `models` models, none placed, and always stops it. `before(home)` runs
+ * Runs `work` with a node that has `models` unplaced models, and always stops the node. `before(home)` runs
  * before the start and may return a cleanup to run after the node has exited.
  */
 export async function withNode (work, { models = 1, plugins = {}, before = () => {} } = {}) {
@@ -101,7 +101,7 @@ function clientOf (node) {
       await ask('POST', '/place_instance', { model_id: modelAt(n), wait: true, timeout_seconds: 120 })
     },
     tokens: (tokens, ms) => tokensOf(node, authorization, { tokens, ms }),
-    /** Times of that many sequential requests, ms. */
+    /** Durations in ms of that many sequential requests. */
     async times (path, requests) {
       const times = []
       for (let n = 0; n < requests; n++) times.push((await ask('GET', path)).totalMs)
@@ -111,8 +111,8 @@ function clientOf (node) {
 }
 
 /**
- * Streams an answer of that many tokens, `ms` each: the time from each to the next, and from the engine to
- * here, ms.
+ * Streams an answer of that many tokens, `ms` each; returns the ms between tokens, and from each token's
+ * creation in the engine to its arrival.
  */
 export function tokensOf (node, authorization, how) {
   const body = JSON.stringify({
@@ -151,7 +151,7 @@ export function tokensOf (node, authorization, how) {
   })
 }
 
-/** Waits until `look` returns something truthy; retries every `everyMs`. */
+/** Waits until `look` returns a truthy value; retries every `everyMs`. */
 export async function until (what, look, { seconds = 90, everyMs = 50 } = {}) {
   const limit = performance.now() + seconds * 1000
   for (;;) {

@@ -1,5 +1,5 @@
-// The guest that the benchmarks put into a node: models of the engine beside it, a source of durable events,
-// and a view of the event log.
+// The plugin that the benchmarks load into a node: models on engine.mjs, a source of durable events, and a
+// view of the event log's state.
 import { definePlugin } from '../../../dist/kernel/index.js'
 import { EventLogService } from '../../../dist/plugins/event-log/service.js'
 
@@ -9,13 +9,13 @@ const count = { type: 'integer', minimum: 0 }
 const object = (properties) =>
   ({ type: 'object', additionalProperties: false, required: Object.keys(properties), properties })
 
-/** A failed instance's message, as long as that of a usual event. */
+/** Message of a failed instance, as long as that of a typical event. */
 const said = (n) => ({
   n, instanceId: '6d3f7c1e-5a51-4f0e-9d53-0f0e6f1b2a77', modelId: 'bench/paced-0',
   message: 'The runner did not answer within 10 s and was ended; what it served was refused.'
 })
 
-/** The plugin with these models: folders of cards by model id. */
+/** Creates the plugin; `models` maps model ids to card folders. */
 export const pluginWith = (models) => definePlugin({
   name: 'observed',
   version: '1.0.0',

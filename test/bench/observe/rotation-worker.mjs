@@ -1,4 +1,4 @@
-// Runs the store in a separate process and measures its event loop. Without a home it only measures.
+// Runs the store in a separate process and measures the event loop; without a home it only measures.
 import { join } from 'node:path'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -12,13 +12,13 @@ const PER_SECOND = 2000
 const TICK_MS = 5
 const APPEND_MS = 5000
 const LONGEST_MS = 120_000
-/** A file of this size is closed, so that the first deletion comes soon. */
+/** File size in bytes at which the store starts a new file, small so that the first deletion comes soon. */
 const FILE = 4 * MIB
 
 const monitor = monitorEventLoopDelay({ resolution: RESOLUTION_MS })
 const delay = (ns) => Math.max(0, ns / 1e6 - RESOLUTION_MS)
 
-/** Returns the event-loop delays since the last call, ms. */
+/** Event-loop delays in ms since the last call. */
 function loop () {
   const { max } = monitor
   const read = { p99: delay(monitor.percentile(99)), max: delay(max) }
@@ -32,7 +32,7 @@ async function storeIn (home) {
   const make = entryMaker(TEXT)
   let log = await store(folder, { totalBytes: Number.MAX_SAFE_INTEGER })
 
-  /** Appends at that rate until stopped, and measures. */
+  /** Appends events at that rate until stopped; returns the event-loop delays. */
   async function appendUntil (over) {
     const start = performance.now()
     let made = 0

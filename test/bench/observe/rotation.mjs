@@ -1,4 +1,4 @@
-// The longest event-loop delay while files of a log of 300 MiB are closed and deleted.
+// The longest event-loop delay while a log of 300 MiB closes and deletes files.
 import { newHome, removeHome } from '../lib/node.mjs'
 import { figure } from '../lib/report.mjs'
 import { startWorker } from '../lib/worker.mjs'
@@ -8,7 +8,7 @@ const LIMIT_MS = 50
 /** The measured phases, in order. */
 const PHASES = { append: 'events are appended', rotate: 'and old files are deleted' }
 
-/** One log, filled and then trimmed; an idle process beside it shows the machine's own delays. */
+/** Fills a log and then trims it; an idle process measures the machine's own delays at the same time. */
 async function once () {
   const home = newHome()
   const worker = await startWorker('../observe/rotation-worker', { home })

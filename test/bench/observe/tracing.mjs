@@ -1,15 +1,15 @@
-// Cost of tracing per token: switched off and on in one node, against a node without the plugin.
+// Cost per token of tracing: switched off and on in one node, compared with a node without the plugin.
 import { figure } from '../lib/report.mjs'
 import { interleave, median, quantile } from '../lib/stats.mjs'
 import { withNode } from './paced.mjs'
 
 const LIMIT = 1.02
-/** Time of the engine for a token, ms; 0 shows the cost of everything else. */
+/** Milliseconds that the engine takes per token; 0 shows the cost of everything else. */
 const PACES = [4, 0]
 
 const mean = (values) => values.reduce((a, b) => a + b, 0) / values.length
 
-/** Streams of each kind in rotation, at one pace: mean time of a token in each stream, ms. */
+/** Alternates streams with and without tracing at one pace; returns the mean ms per token of each stream. */
 async function measure (traced, plain, { rounds, tokens, ms }) {
   const stream = async (client) => mean((await client.tokens(tokens, ms)).gaps)
   const times = await interleave(rounds + 2, {
@@ -23,7 +23,7 @@ async function measure (traced, plain, { rounds, tokens, ms }) {
       return await stream(traced)
     }
   })
-  // The first two of each warm the code up.
+  // The first two streams of each kind only warm the code up.
   return Object.fromEntries(Object.entries(times).map(([name, list]) => [name, list.slice(2)]))
 }
 

@@ -2,7 +2,7 @@
 import { join } from 'node:path'
 import { root, source } from '../lib/paths.mjs'
 
-// Selects the long form of the fault-test kit.
+// Makes the cluster kit use the product's own timers instead of the short ones.
 process.env.SVC_TEST_FULL = '1'
 
 export const kit = await source('test/node/instances-kit.ts')
@@ -31,7 +31,7 @@ export async function withCluster (work, options = {}) {
 
 const LONG_TEXT = 'All work and no play makes a dull day, and a dull day makes no play. '.repeat(600)
 
-/** Opens minutes of speech: resolves once sound arrives; `end` resolves at the terminal event. */
+/** Opens a stream of minutes of speech; resolves at the first audio. `end` resolves at its terminal event. */
 export async function openVoice (node) {
   const opened = await stream(node, 'tts@1.0.0', { model: VOICE, text: LONG_TEXT })
   await opened.frames.next()
@@ -42,7 +42,7 @@ export async function openVoice (node) {
   }
 }
 
-/** How `opened` ended; `hangs` after `seconds`. */
+/** The end of a stream from openVoice; its reason is `hangs` if there is none within `seconds`. */
 export async function ended (opened, seconds = 15) {
   let timer
   const late = new Promise((resolve) => {
@@ -54,7 +54,7 @@ export async function ended (opened, seconds = 15) {
   return first
 }
 
-/** Retries until the node speaks a word. */
+/** Retries until the node answers a short speech request. */
 export async function speaks (node, seconds = 60) {
   await until('the voice to speak', async () => {
     const answer = await kit.askWithin(node, '/v1/audio/speech', { body: { model: VOICE, input: 'Yes.' } })

@@ -1,4 +1,4 @@
-// The planner alone: duration of a plan and of all previews of a model. No I/O, one thread.
+// Duration of a plan, and of all previews for a model, in the planner alone. No I/O, one thread.
 import { source } from '../lib/paths.mjs'
 import { figure } from '../lib/report.mjs'
 import { quantile } from '../lib/stats.mjs'
@@ -16,7 +16,7 @@ const card = (n, totalBytes) => ({
   languages: ['en'], quantization: null, voices: [], defaults: {}, support: {}
 })
 
-/** Fully meshed nodes with 8 to 31 GiB of free memory each, always the same ones. */
+/** Fully meshed nodes with 8 to 31 GiB of free memory each, the same on every call. */
 function viewOf (count) {
   const nodes = Array.from({ length: count }, (_, n) => ({
     nodeId: `node${String(n).padStart(2, '0')}`, installId: `install${n}`, name: `n${n}`,
@@ -30,7 +30,7 @@ function viewOf (count) {
 }
 
 /**
- * From 1 GiB to more than the memory of all 64 nodes: from a plan on one node to a refusal with suggestions.
+ * Sizes from 1 GiB to more than all 64 nodes have: from plans on one node to refusals with suggestions.
  */
 const models = Array.from({ length: 50 }, (_, n) => card(n, Math.ceil(GIB * 1.16 ** n)))
 
@@ -52,7 +52,7 @@ function measure (count, rounds) {
       }
       const one = timed(() => plan(request, view))
       const all = timed(() => previews(model, view))
-      // The first round warms the code up.
+      // The first round only warms the code up.
       if (round === 0) continue
       plans.push(one.ms)
       tables.push(all.ms)

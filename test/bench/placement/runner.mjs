@@ -1,12 +1,12 @@
-// kill -9 of a runner of the embedded voice: until each client has its one terminal event, and until the
-// voice speaks again. Clients at the runner's node and at another one.
+// kill -9 of a runner of the embedded voice: time until each client has its one terminal event, and until the
+// voice speaks again. Clients are at the runner's node and at another node.
 import { figure } from '../lib/report.mjs'
 import { quantile } from '../lib/stats.mjs'
 import { ended, kit, openVoice, ready, speaks, VOICE, withCluster } from './cluster.mjs'
 
 const STREAMS = 2
 
-/** Kills one runner; the instance is a new one each time, so that no restart limit is reached. */
+/** Kills one runner; every round uses a new instance, so that no restart limit is reached. */
 async function round (cluster, { master, worker }) {
   const id = await kit.placeOn(cluster, worker, VOICE)
   await speaks(master.node)

@@ -1,5 +1,5 @@
-// Overhead of asking a node that does not run the model: sequential whole requests with keep-alive, in
-// rotation with requests to the runner's own node.
+// Overhead of a request to a node that does not run the model: sequential unstreamed keep-alive requests,
+// alternating with requests to the runner's own node.
 import http from 'node:http'
 import { request } from '../lib/node.mjs'
 import { figure } from '../lib/report.mjs'

@@ -1,13 +1,13 @@
-// Three nodes that stage one model at once, against one alone, from a store with a narrow uplink.
+// Three nodes that stage one model concurrently, compared with one node, from a store with a narrow uplink.
 import { figure } from '../lib/report.mjs'
 import { interleave, median, pluck } from '../lib/stats.mjs'
 import { alike, makeModel, settleDisk } from './model.mjs'
 import { countServed, known, MIB, purge, stage, tooLittleRoom, withFolder, withSite } from './site.mjs'
 
-// Slow enough that the processor is not the limit with four nodes on one small machine.
+// Upload limit in MiB/s, slow enough that the CPU of one small machine with four nodes is not the bottleneck.
 const UPLOAD_MIB = 16
 
-/** One measured stretch: its duration and the bytes that the store's node sent. */
+/** Stages the model once; returns the duration and the bytes that the store's node sent. */
 async function once (first, model, on) {
   await settleDisk()
   const sent = countServed(first.pid)

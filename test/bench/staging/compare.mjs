@@ -1,4 +1,4 @@
-/** A copy from the store's node to another one, in rotation with cp and sha256sum of the same files. */
+/** Alternates copies from the store's node to another node with cp and sha256sum of the same files. */
 import { join } from 'node:path'
 import { cpuMs } from '../lib/proc.mjs'
 import { figure } from '../lib/report.mjs'
@@ -6,7 +6,7 @@ import { interleave, median, pluck } from '../lib/stats.mjs'
 import { plainCopy, settleDisk } from './model.mjs'
 import { known, MIB, purge, stage, withSite } from './site.mjs'
 
-/** Rounds of both, after one discarded round of each: `{ svc, plain }`, a record of every round. */
+/** Measures `rounds` copies of each kind after a warm-up copy; `{ svc, plain }` have a record per round. */
 export async function compare ({ folder, model, rounds }) {
   return await withSite({ folder }, async ({ first, others: [other] }) => {
     await known([first, other], model.modelId)
@@ -45,7 +45,7 @@ export function rowsOf ({ svc, plain }, bytes) {
   ]
 }
 
-/** Speed as a share of cp and sha256sum; with `sync`, of cp, sha256sum and a sync to disk. */
+/** Copy speed relative to cp and sha256sum; with `sync`, to cp, sha256sum and a sync to disk. */
 export function ratio ({ svc, plain }, { sync = false } = {}) {
   const seconds = plain.map((one) => one.cp + one.sum + (sync ? one.sync : 0))
   return median(seconds) / median(pluck(svc, 'seconds'))

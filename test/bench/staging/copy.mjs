@@ -1,4 +1,4 @@
-// One copy of a large model from the store to another node, against cp and sha256sum of the same files.
+// One copy of a large model from the store to another node, compared with cp and sha256sum of its files.
 import { columns, compare, notes, ratio, rowsOf } from './compare.mjs'
 import { alike, makeModel } from './model.mjs'
 import { GIB, MIB, tooLittleRoom, withFolder } from './site.mjs'

@@ -1,4 +1,4 @@
-// Bytes that are fetched again after kill -9 of the receiving node.
+// Number of bytes fetched again after kill -9 of the receiving node.
 import { figure } from '../lib/report.mjs'
 import { alike, makeModel } from './model.mjs'
 import {
@@ -10,7 +10,7 @@ const CHUNK_MIB = 16
 const SHARES = [0.1, 0.5, 0.99]
 
 /**
- * Kills the other node when `share` of the model is sent, then has it fetch the rest; returns all bytes sent.
+ * Kills the other node after `share` of the model, then lets it fetch the rest; returns the total bytes sent.
  */
 async function cutAt (first, other, { modelId, bytes }, share) {
   const sent = countServed(first.pid)
@@ -33,7 +33,7 @@ export default {
       const model = makeModel(folder, 'bench/cut', alike(4, bytes / 4))
       return await withSite({ folder, uploadMib: UPLOAD_MIB }, async ({ first, others: [other] }) => {
         await known([first, other], model.modelId)
-        // The same copy without a cut: both include the overhead of HTTP and TLS.
+        // An uninterrupted copy for comparison, since both copies include the overhead of HTTP and TLS.
         const sent = countServed(first.pid)
         await stage(first, model.modelId, [other])
         const whole = sent()

@@ -1,4 +1,4 @@
-// Delay of the event loop and resident memory of both nodes during a copy.
+// Event-loop delay and resident memory of both nodes during a copy.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { figure } from '../lib/report.mjs'
 import { interleave, median, pluck } from '../lib/stats.mjs'
@@ -8,11 +8,11 @@ import { known, MIB, purge, residentBytes, stage, tooLittleRoom, withFolder, wit
 const SAMPLE_MS = 20
 const IDLE_MS = 5000
 /**
- * Limit of the difference between the larger and the smaller model, MiB: more would be growth with the model.
+ * Limit in MiB of the memory difference between the larger and the smaller model; more is growth with size.
  */
 const FLAT_MIB = 32
 
-/** Samples the resident memory of a process until `over`; returns the maximum, MiB. */
+/** Samples the resident memory of a process until stopped; returns the maximum in MiB. */
 async function watch (pid, state) {
   let most = 0
   while (!state.over) {
@@ -22,7 +22,7 @@ async function watch (pid, state) {
   return most
 }
 
-/** Figures of both nodes for a stretch: `{ store, other, seconds }`. */
+/** Measures both nodes during `work`: `{ store, other, seconds }`. */
 async function stretch ({ first, other }, work) {
   const nodes = { store: first, other }
   const state = { over: false }

@@ -1,22 +1,22 @@
-// Stores of many tiny models: CPU seconds of a start per model, and the models that another node then shows.
+// Stores of many tiny models: CPU seconds per model of a start, and the models that another node then shows.
 import { cpuMs } from '../lib/proc.mjs'
 import { figure } from '../lib/report.mjs'
 import { makeModel } from './model.mjs'
 import { stage, together, until, withFolder, withSite } from './site.mjs'
 
 const FILE_BYTES = 1024
-/** Limit for linear cost: the cost per model in the largest store over that in the smallest. */
+/** Limit of the cost per model in the largest store relative to the smallest; linear cost gives 1. */
 const GROWTH = 1.3
 
 const idOf = (i) => `bench/m${String(i).padStart(5, '0')}`
 
-/** The process that does the node's work; its launcher has another pid. */
+/** Pid of the node process, not of its launcher. */
 async function pidOf (node) {
   const { processes } = await node.ask('/v1/diagnostics/node')
   return processes.find(({ role }) => role === 'node').pid
 }
 
-/** Waits until every node shows all models; returns the CPU seconds of the first node so far. */
+/** Waits until every node shows all models; returns the CPU seconds of the first node since its start. */
 async function settled ({ nodes: [first, ...others] }, count) {
   const pid = await pidOf(first)
   for (const node of [first, ...others]) {
@@ -28,7 +28,7 @@ async function settled ({ nodes: [first, ...others] }, count) {
   return cpuMs(pid) / 1000
 }
 
-/** Measures the first start, which hashes and imports every folder, and the second one. */
+/** Measures the first start, which hashes and imports every folder, and a second start. */
 async function measure (count) {
   return await withFolder(async (folder) => {
     for (let i = 0; i < count; i++) makeModel(folder, idOf(i), [{ path: 'weights.bin', bytes: FILE_BYTES }])
@@ -36,7 +36,7 @@ async function measure (count) {
       const nodes = [first, ...others]
       const taken = await settled({ nodes }, count)
       const { entries } = await first.ask('/store/registry')
-      // The last model does not fit into the document of the store's node any more.
+      // The store node's document has no room for the last model.
       await stage(first, idOf(count - 1), others)
       await first.stop()
       await first.start()

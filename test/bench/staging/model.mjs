@@ -1,4 +1,4 @@
-/** Models of random bytes that are never run, and the plain tools that copy them. */
+/** Models of random bytes that are never run, and copies of them with plain tools. */
 import { execFile } from 'node:child_process'
 import { randomFillSync } from 'node:crypto'
 import { closeSync, fsyncSync, mkdirSync, openSync, rmSync, writeFileSync, writeSync } from 'node:fs'
@@ -17,7 +17,7 @@ const CARD = {
 
 /**
  * Creates a model in the store of `folder` (see withSite): a card, and files `{ path, bytes }` of random
- * bytes. Returns `{ modelId, directory, bytes }`, the card not counted.
+ * bytes. Returns `{ modelId, directory, bytes }`; `bytes` excludes the card.
  */
 export function makeModel (folder, modelId, files) {
   const directory = join(folder, 'store', modelId.replace('/', '--'))
@@ -28,7 +28,7 @@ export function makeModel (folder, modelId, files) {
   return { modelId, directory, bytes: files.reduce((sum, file) => sum + file.bytes, 0) }
 }
 
-/** `count` files of the same size, in folders of a hundred. */
+/** Descriptions of `count` files of the same size, in folders of a hundred. */
 export const alike = (count, bytes) => Array.from({ length: count }, (_, i) => ({
   path: count > 100 ? `d${Math.floor(i / 100)}/f${i}.bin` : `part-${i}.bin`, bytes
 }))
@@ -40,15 +40,15 @@ function writeRandom (path, bytes) {
   for (let left = bytes; left > 0; left -= piece.length) {
     writeSync(file, randomFillSync(piece), 0, Math.min(piece.length, left))
   }
-  // The timed copy must not wait until these bytes reach the disk.
+  // Written to disk now, because a later timed copy must not wait for these bytes.
   fsyncSync(file)
   closeSync(file)
 }
 
-/** Flushes pending writes, so that the next timed step does not wait for them. */
+/** Flushes pending writes to disk, so that the next timed step does not wait for them. */
 export async function settleDisk () { await run('sync') }
 
-/** `cp -r`, then `sha256sum` of every copy, then `sync` of them: `{ cp, sum, sync, cpu }`, seconds. */
+/** Runs `cp -r`, then `sha256sum` and `sync` of the copies; `{ cp, sum, sync, cpu }` in seconds. */
 export async function plainCopy (directory, to) {
   const script = [
     'TIMEFORMAT="%R %U %S"',

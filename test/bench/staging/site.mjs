@@ -1,4 +1,4 @@
-/** A few nodes in one cluster on loopback, the model store on the first, each in its own process. */
+/** A small cluster on loopback, one process per node, with the model store on the first node. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, statfsSync, writeFileSync } from 'node:fs'
@@ -13,10 +13,10 @@ import { dist, here } from '../lib/paths.mjs'
 export const MIB = 1024 ** 2
 export const GIB = 1024 ** 3
 const READY_SECONDS = 120
-/** Free space that nodes keep after every transfer. */
+/** Free disk space that a node requires after every transfer. */
 const HEADROOM_BYTES = 10 * GIB
 
-/** Runs `work` with a folder that is removed afterwards or at the exit of this process. */
+/** Runs `work` with a folder that is removed afterwards, at the latest at the exit of this process. */
 export async function withFolder (work) {
   const folder = mkdtempSync(join(tmpdir(), 'svc-bench-staging-'))
   const remove = () => { rmSync(folder, { recursive: true, force: true, maxRetries: 3 }) }
@@ -29,7 +29,7 @@ export async function withFolder (work) {
   }
 }
 
-/** The benchmark's result if there is not enough disk space for its `bytes`; otherwise undefined. */
+/** A "skipped" result if the disk lacks space for `bytes`; otherwise undefined. */
 export function tooLittleRoom (bytes) {
   const { bavail, bsize } = statfsSync(tmpdir())
   const free = bavail * bsize
@@ -44,7 +44,7 @@ export function tooLittleRoom (bytes) {
   }
 }
 
-/** Waits until `look` returns something truthy, and returns that. */
+/** Waits until `look` returns a truthy value, and returns that value. */
 export async function until (what, look, { seconds = READY_SECONDS, everyMs = 50 } = {}) {
   const limit = performance.now() + seconds * 1000
   for (;;) {
@@ -57,8 +57,8 @@ export async function until (what, look, { seconds = READY_SECONDS, everyMs = 50
 
 /**
  * Runs `work` with `{ first, others, store }`: `count` nodes in one cluster. The store imports the model
- * folders in `<folder>/store`. `uploadMib`: upload limit of the store's node, MiB per second. `probe`: each
- * node measures its event loop (GET /v1/bench/loop).
+ * folders in `<folder>/store`. `uploadMib`: upload limit of the store's node in MiB/s. `probe`: each node
+ * measures its event loop (GET /v1/bench/loop).
  */
 export async function withSite ({ folder, count = 2, uploadMib, probe = false }, work) {
   const store = join(folder, 'store')
@@ -69,7 +69,7 @@ export async function withSite ({ folder, count = 2, uploadMib, probe = false },
       : {}
     return createNode({
       home: join(folder, `n${i + 1}`), name: `n${i + 1}`, port: ports[2 * i],
-      // JSON is YAML.
+      // YAML is a superset of JSON.
       config: {
         name: `n${i + 1}`,
         cluster: { discovery: false, port: ports[2 * i + 1] },
@@ -117,7 +117,7 @@ export async function known (nodes, modelId) {
   }, { seconds: 300 })
 }
 
-/** Stages a model on the nodes and waits for all of them; returns the seconds. Throws if one failed. */
+/** Stages a model on the nodes and waits for all; returns the seconds taken. Throws if a transfer failed. */
 export async function stage (at, modelId, on) {
   const startedAt = performance.now()
   const { nodes } = await at.ask(`/store/models/${modelId}/stage`, {
@@ -129,7 +129,7 @@ export async function stage (at, modelId, on) {
   return seconds
 }
 
-/** Removes the staged copies of a model from all nodes. */
+/** Removes the staged copies of a model from every node. */
 export async function purge (at, modelId) {
   const { nodes } = await at.ask('/store/purge-staging', { modelId })
   const bad = nodes.filter(({ error, skippedInUse }) => error !== null || skippedInUse.length > 0)
@@ -138,8 +138,8 @@ export async function purge (at, modelId) {
 
 /**
  * Counts the file bytes that a process serves from now on; the returned function gives the count so far
- * (Linux). Served bytes are both read and written: the smaller of the two excludes one-way traffic such as
- * the 4 MiB with which a starting node measures a link.
+ * (Linux). Served bytes are both read and written, so the smaller count excludes one-way traffic such as the
+ * 4 MiB with which a starting node measures a link.
  */
 export function countServed (pid) {
   const look = () => {
@@ -150,7 +150,7 @@ export function countServed (pid) {
   return () => Math.min(...look().map((bytes, i) => bytes - before[i]))
 }
 
-/** Resident memory of a process, bytes (Linux). */
+/** Resident memory of a process in bytes (Linux). */
 export function residentBytes (pid) {
   return Number(/^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))[1]) * 1024
 }
@@ -162,7 +162,7 @@ function createNode ({ home, name, port, config }) {
   let running
   const node = {
     name,
-    /** The process that does the work; it changes at every start. */
+    /** Pid of the node process; changes at every start. */
     get pid () { return running.pid },
     async start (args = []) {
       running = await startProcess(
@@ -199,10 +199,10 @@ async function startProcess (args) {
   const env = Object.fromEntries(
     Object.entries(process.env).filter(([name]) => name !== 'NODE_OPTIONS' && !name.startsWith('SVC_'))
   )
-  // Node options of this process (--cpu-prof) are passed on, as `svc up` does to the node it starts.
+  // Passes this process's Node options, such as --cpu-prof, to the node, as `svc up` does.
   const child = spawn(process.execPath, [...process.execArgv, join(dist, 'kernel/cli/main.js'), ...args],
     { env, stdio: ['ignore', 'pipe', 'pipe'] })
-  // A benchmark that fails or is interrupted leaves no node behind.
+  // A failed or interrupted benchmark must not leave a node behind.
   const end = () => { child.kill('SIGKILL') }
   process.once('exit', end)
   const over = once(child, 'exit').then(() => { process.off('exit', end) })
@@ -219,7 +219,7 @@ async function startProcess (args) {
   return { child, over, ...line }
 }
 
-/** Unused ports below the range that systems give to outgoing connections. */
+/** Unused ports below the range from which the system assigns ports to outgoing connections. */
 async function freePorts (count) {
   const ports = new Set()
   while (ports.size < count) {

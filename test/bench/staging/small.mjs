@@ -1,4 +1,4 @@
-// Ten thousand small files from the store to another node, against cp and sha256sum.
+// Ten thousand small files from the store to another node, compared with cp and sha256sum.
 import { columns, compare, notes, ratio, rowsOf } from './compare.mjs'
 import { alike, makeModel } from './model.mjs'
 import { tooLittleRoom, withFolder } from './site.mjs'
@@ -9,7 +9,7 @@ export default {
   title: 'Many small files',
   async run ({ short }) {
     const count = short ? 2000 : 10_000
-    // A small file occupies a whole block of the disk.
+    // Even a small file occupies a whole disk block of 4 KiB.
     const skipped = tooLittleRoom(3 * count * 4096)
     if (skipped !== undefined) return skipped
     return await withFolder(async (folder) => {

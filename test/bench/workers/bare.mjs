@@ -1,10 +1,9 @@
-// The floor: the whole graph in one bare onnxruntime session, and the bare lamejs encoder on its samples.
+// The lower bound: the whole graph in a bare onnxruntime session, and the bare lamejs encoder on its samples.
 import { readFileSync } from 'node:fs'
 import { InferenceSession, Tensor } from 'onnxruntime-node'
 import { Mp3Encoder } from 'lamejs'
 import { serveWorker } from '../lib/worker.mjs'
 
-/** options: { model, ids, scales, sid, sampleRate, kbps } */
 await serveWorker(async ({ model, ids, scales, sid, sampleRate, kbps }) => {
   const session = await InferenceSession.create(readFileSync(model), {
     intraOpNumThreads: 1,

@@ -1,4 +1,4 @@
-// svc's engine alone: the module that a runner loads, without runner, node and HTTP.
+// svc's voice engine alone, in the module that a runner loads, without runner, node and HTTP.
 import { readFileSync } from 'node:fs'
 import { serveWorker } from '../lib/worker.mjs'
 import { source } from '../lib/paths.mjs'
@@ -9,7 +9,6 @@ async function espeak () {
   return phonemizeToString
 }
 
-/** options: { card, directory, espeak } */
 await serveWorker(async ({ card, directory, espeak: withEspeak }) => {
   const { openSpeech } = await source('plugins/capabilities-tts/engine/index.ts')
   const { loadFamily } = await source('plugins/capabilities-tts/engine/load.ts')

@@ -1,8 +1,7 @@
-// A bare fastify with one route that answers given bytes.
+// A bare fastify with one route that sends a fixed body.
 import { fastify } from 'fastify'
 import { serveWorker } from '../lib/worker.mjs'
 
-/** options: { path, body } */
 await serveWorker(async ({ path, body }) => {
   const app = fastify({ logger: false })
   app.get(path, (_request, reply) => {

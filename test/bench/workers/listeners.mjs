@@ -1,4 +1,4 @@
-// Clients of streams: many at once, each of which records the age of its events, and one that reads bytes.
+// Stream clients: many concurrent ones that record the age of events on arrival, and one that reads bytes.
 import { once } from 'node:events'
 import http from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -17,7 +17,7 @@ function open (url, headers) {
   })
 }
 
-/** Records the ages of a stream's events on arrival, ms. */
+/** Records the age in ms of a stream's events on arrival. */
 function ages (res, into) {
   let rest = ''
   res.setEncoding('utf8')
@@ -63,7 +63,7 @@ await serveWorker(async () => ({
     }
     const lists = []
     for (let n = 0; n < streams; n++) {
-      // Spread over the interval, as independent streams are.
+      // Streams start at different times within the interval, as independent streams do.
       const phase = Math.round(everyMs * n / streams)
       const res = await open(`${url}/v1/bench/ticks?every=${everyMs}&phase=${phase}`, headers)
       lists.push([])

@@ -1,4 +1,4 @@
-// The load generator: autocannon against one address.
+// Load generator: autocannon against one address.
 import autocannon from 'autocannon'
 import { serveWorker } from '../lib/worker.mjs'
 

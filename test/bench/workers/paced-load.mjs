@@ -1,5 +1,5 @@
-// Requests at a fixed rate, regardless of the answers: each is due at its time, and its latency counts from
-// then. Signatures are created in advance, each for the time at which its request is due.
+// Requests at a fixed rate, regardless of the answers. Latency counts from a request's due time.
+// Signatures are created in advance, each for the due time of its request.
 import http from 'node:http'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { signerOf } from '../devices/kit.mjs'
@@ -9,11 +9,11 @@ import { serveWorker } from '../lib/worker.mjs'
 const CONNECTIONS = 128
 
 /**
- * Signs `count` requests of the devices in rotation; `dueMs(n)`: wall-clock time at which each will be sent.
+ * Signs `count` requests of the devices in rotation; request n is due at the wall-clock time `dueMs(n)`.
  */
 async function signAll (devices, path, count, dueMs) {
   const signed = []
-  // The clock is read during signing, so each device signs sequentially; the devices sign in parallel.
+  // The clock is read during signing, so each device signs in sequence; different devices sign in parallel.
   await Promise.all(devices.map(async (device, first) => {
     let at = 0
     const signer = signerOf(device, () => at)
@@ -36,16 +36,15 @@ function send (agent, url, authorization) {
   })
 }
 
-/** options: { devices, path } */
 await serveWorker(async ({ devices, path }) => {
   const agent = new http.Agent({ keepAlive: true, maxSockets: CONNECTIONS, maxFreeSockets: CONNECTIONS,
     scheduling: 'fifo' })
   return {
-    // `shown`: values of Authorization, used in rotation; absent: signatures of the devices.
+    // `shown`: Authorization values, used in rotation; if undefined, the devices sign each request.
     handle: async ({ url, perSecond, seconds, shown }) => {
       const count = perSecond * seconds
       const gapMs = 1000 / perSecond
-      // Enough time for the signatures, and far within the minute by which a signature's time may be off.
+      // Leaves time to sign, far within the minute by which a signature's time may differ from the clock.
       const startWall = Date.now() + (shown === undefined ? count * 0.5 : 0) + 100
       const credentials = shown ??
         await signAll(devices, path, count, (n) => startWall + n * gapMs)

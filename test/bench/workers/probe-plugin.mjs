@@ -1,7 +1,7 @@
-// A guest plugin that the event-loop benchmark puts into the node: it measures the loop it runs on.
+// Plugin that the event-loop benchmark adds to a node, to measure the delay of the node's event loop.
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 
-// The monitor's timer fires at this interval and records the time since its last run.
+// Interval in ms of the monitor's timer, which records the time since its last run.
 const RESOLUTION_MS = 1
 
 export default {

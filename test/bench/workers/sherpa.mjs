@@ -1,9 +1,8 @@
-// sherpa-onnx-node on a Piper voice: first and last samples of a text.
+// sherpa-onnx-node on a Piper voice: time to the first and last samples of a text.
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import { serveWorker } from '../lib/worker.mjs'
 
-/** options: { folder, data } */
 await serveWorker(async ({ folder, data }) => {
   const { OfflineTts, GenerationConfig } = createRequire(import.meta.url)('sherpa-onnx-node')
   const tts = await OfflineTts.createAsync({

@@ -1,4 +1,4 @@
-// A guest plugin with streams to measure: events at a steady rate that carry their creation time, and bytes
+// Plugin with streams for measurements: events at a steady rate that carry their creation time, and bytes
 // at full speed.
 import { setTimeout as sleep } from 'node:timers/promises'
 
@@ -9,7 +9,7 @@ const query = (...names) => ({
   properties: Object.fromEntries(names.map((name) => [name, whole]))
 })
 const route = { method: 'GET', authority: 'read', stream: true }
-// Padding to the size of a chat token's chunk.
+// Pads an event to the size of a streamed chat token.
 const REST = 'x'.repeat(180)
 
 export default {

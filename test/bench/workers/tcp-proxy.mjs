@@ -1,8 +1,8 @@
-// A bare proxy between two TCP connections.
+// A bare TCP proxy.
 import net from 'node:net'
 import { serveWorker } from '../lib/worker.mjs'
 
-/** options: { port }, the target port */
+/** options: { port }, the port of the proxied server */
 await serveWorker(async ({ port }) => {
   const server = net.createServer((near) => {
     const far = net.connect(port, '127.0.0.1')

@@ -1,4 +1,4 @@
-// A bare relay: forwards each message of one WebSocket to the next one that connects.
+// A bare relay that forwards each message of one WebSocket to the next WebSocket that connects.
 import { WebSocketServer } from 'ws'
 import { serveWorker } from '../lib/worker.mjs'
 

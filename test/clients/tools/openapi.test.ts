@@ -8,10 +8,10 @@ import { cleanEnv, root, startNode } from '../../node/kit.js'
 
 const here = join(root, 'test/clients/tools')
 const made = join(here, 'dist')
-/** Installed by `npm run test:clients`. */
+/** Folder of the clients that `npm run test:clients` installs. */
 const clients = join(root, 'test/clients')
 
-/** Runs a program of the packages in a folder. */
+/** Runs a CLI of the packages installed in a folder. */
 function tool (from: string, name: string, ...words: string[]): { status: number | null, said: string } {
   const { status, stdout, stderr } = spawnSync(join(from, 'node_modules/.bin', name), words,
     { cwd: here, encoding: 'utf8', env: cleanEnv({ REDOCLY_TELEMETRY: 'off', CI: '1' }) })
@@ -76,7 +76,7 @@ t.test('the schemas of every capability are strict JSON Schema 2020-12', async (
     for (const part of ['input_schema', 'output_schema', 'input_chunk_schema', 'output_chunk_schema']) {
       const schema = capability[part] as object | null
       if (schema === null) continue
-      // A nullable field has two types: the only thing that Ajv's strictest mode does not allow.
+      // Nullable fields have two types, which is the only deviation from Ajv's strictest mode.
       const ajv = new Ajv2020({ strict: true, allowUnionTypes: true })
       t.doesNotThrow(() => ajv.compile(schema), `${String(capability['id'])} ${part}`)
     }

@@ -8,7 +8,7 @@ import { folder, startNode, until } from '../../node/kit.js'
 import type { Entry } from '../../../kernel/state/entries.js'
 import type { TestNode } from '../../node/kit.js'
 
-// The provider as it is usually used: one document, which reconnects by itself whatever happens to the node.
+// One provider and document, as clients use it: the provider must reconnect by itself when its node restarts.
 t.test('a stock y-websocket provider outlives its node without a doubled entry', async (t) => {
   const home = folder(t)
   const start = async (port: number): Promise<TestNode> => await startNode(t, {
@@ -24,7 +24,7 @@ t.test('a stock y-websocket provider outlives its node without a doubled entry',
   })
   t.teardown(() => {
     provider.destroy()
-    // Clears the interval of its awareness.
+    // Clears the interval of the provider's awareness, which would keep the process alive.
     doc.destroy()
   })
   const entries = doc.getArray<Entry>('entries')

@@ -1,10 +1,10 @@
-// Asks the exported model, greedily, through the engine that serves it.
+// Asks the exported model through svc's own engine, with greedy decoding.
 import { readCard } from '../../../../plugins/runners/cards/card.ts'
 import engine from '../../../../plugins/llama-cpp/embedded/index.ts'
 
 const env = { progress () {}, log () {}, work: async (_label, _units, call) => await call() }
 
-/** A function that answers a question or a conversation; `directory` has the model and its card. */
+/** Returns a function that answers a question or a conversation; `directory` has the model and its card. */
 export async function asker (directory) {
   const session = await engine.load(
     { card: readCard(directory), directory, backend: 'cpu', threads: 1, options: {} }, env)

@@ -52,7 +52,7 @@ const keepAlive = {
     'the request. A model that is already loaded keeps the idle time of its placement'
 } as const
 
-/** Shared by chat and generate. */
+/** Fields shared by chat and generate requests. */
 const common = {
   model: name,
   stream,
@@ -151,7 +151,7 @@ export const embeddingsBody = {
   }
 } as const
 
-/** A model under either field name; Ollama's own client sends the other one empty. */
+/** A model under either field name; Ollama's own client sends an empty text in the other field. */
 const named = {
   model: { type: 'string' }, name: { type: 'string', description: 'the older name of model' }
 } as const

@@ -55,10 +55,10 @@ export async function ollamaGenerate (
 const withName = <B extends { model: string }>(parts: ApiParts, body: B): B =>
   ({ ...body, model: canonical(parts, body.model) })
 
-/** This API's names of chat request fields. */
+/** Ollama's names for chat request fields. */
 const NAMES = { response_format: 'format', stop: 'options.stop', max_tokens: 'options.num_predict' }
 
-/** Throws `invalid_request` naming the field. */
+/** Converts a body to a chat request. Throws `invalid_request` naming the field. */
 export function fromOllamaChat (body: OllamaChat, rules: VisionRules): ChatBody {
   const vision = visionSupportOf(rules, body.model)
   const messages = messagesOf(body.messages ?? [], vision)
@@ -69,9 +69,9 @@ export function fromOllamaChat (body: OllamaChat, rules: VisionRules): ChatBody 
   return { ...present({ tools: body.tools?.map(toolOf) }), ...commonOf(body), messages }
 }
 
-/** Messages of this API in the chat API's format. Throws `invalid_request`. */
+/** Converts Ollama's messages to the chat API's format. Throws `invalid_request`. */
 export function messagesOf (messages: readonly Message[], vision: VisionSupport): InputMessage[] {
-  // Calls have no ids here: results belong to the preceding calls, in order.
+  // Ollama's calls have no ids, so results belong to the preceding calls in order.
   const ids: CallIds = { made: 0, answered: 0 }
   return messages.map((message, i) => messageOf(message, ids, `messages.${i}`, vision))
 }
@@ -137,7 +137,7 @@ function toolOf (tool: Record<string, unknown>, i: number): Tool {
   })
 }
 
-/** Fields that both routes share, as chat request fields. */
+/** Converts the fields shared by chat and generate to chat request fields. */
 function commonOf (
   { model, options, format, think, logprobs, top_logprobs }: Common
 ): Omit<ChatBody, 'messages'> {

@@ -30,7 +30,7 @@ export async function ollamaEmbed (
   }, EMBEDDINGS)
 }
 
-/** The older route, with one text. */
+/** POST /ollama/api/embeddings, the older route, accepts one text. */
 export async function ollamaEmbeddings (
   parts: ApiParts, request: RouteRequest<{ readonly body: typeof embeddingsBody }>
 ): Promise<unknown> {

@@ -7,7 +7,7 @@ import type { AnswerFormat, AnswerMetadata, Formatter, Framing } from '../types.
 import type { Totals, CompleteChoice, WholeCall } from '../pieces.js'
 
 /**
- * One JSON value per line. Lines have no comments, so there is no keep-alive text: a silent stream sends only
+ * One JSON value per line. JSON lines have no comments for a keep-alive, so a silent stream sends only
  * its headers.
  */
 const framing: Framing = {
@@ -19,9 +19,8 @@ const framing: Framing = {
   failed: (error) => `${JSON.stringify(ollamaFailure(error))}\n`
 }
 
-/** New content of an answer. */
 type News = Pick<CompleteChoice, 'content' | 'reasoning' | 'calls' | 'tokens'>
-/** Puts it into the field of a route. */
+/** Puts new content into the response field of the route: `message` or `response`. */
 type Field = (news: News) => object
 
 const NOTHING: News = { content: '', reasoning: '', calls: [], tokens: [] }
@@ -65,7 +64,7 @@ function ending (facts: AnswerMetadata, totals: Totals, { finish }: CompleteChoi
   }
 }
 
-/** The lines of a stream. This API has no call deltas, so a call is sent once it is complete. */
+/** The lines of a stream. Ollama's API has no tool call deltas, so a call is sent once it is complete. */
 function linesFormatter (facts: AnswerMetadata, field: Field): Formatter {
   const answer = new Collector()
   return {

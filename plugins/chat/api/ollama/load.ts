@@ -9,15 +9,15 @@ import { requestLocal } from './own.js'
 import type { RouteRequest } from '../../../../kernel/index.js'
 import type { ApiParts } from '../types.js'
 
-/** Ollama's default of `keep_alive`, seconds. */
+/** Ollama's default for `keep_alive`, in seconds. */
 const USUAL_SECONDS = 300
-/** The longest idle time that placement accepts, seconds; longer means never unload. */
+/** The longest idle time that placement accepts, in seconds; a longer `keep_alive` means never unload. */
 const MOST_SECONDS = 604_800
-/** Timeout for loading a model, seconds, and the poll interval, ms. */
+/** Timeout for loading a model in seconds, and the poll interval in ms. */
 const WAIT_SECONDS = 600
 const POLL_MS = 100
 
-/** Request fields that concern loading. */
+/** Fields of requests that control loading. */
 interface LoadFields {
   model: string
   keep_alive?: string | number | null
@@ -28,7 +28,7 @@ interface LoadFields {
 export const TEXT_TASKS = ['chat', 'completions'] as const
 
 /**
- * Loads the model of a request unless it is ready; resolves to the time spent, ms. A caller who may not place
+ * Loads the model of a request unless it is ready; resolves to the ms spent. A caller who may not place
  * models gets no load. Throws `invalid_request` if the model supports none of the tasks.
  */
 export async function loadFor (
@@ -154,7 +154,7 @@ export function keepAliveSeconds (keep: string | number | null | undefined): num
 
 function durationOf (text: string): number {
   const plain = text.replace(/^[+-]/, '')
-  // Sticky: each match begins at the end of the previous one.
+  // A sticky pattern, so that each match begins at the end of the previous one.
   const parts = [...plain.matchAll(/(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)/gy)]
   if (parts.length === 0 || plain !== parts.map(([part]) => part).join('')) {
     throw invalidField('keep_alive', 'must be seconds, or a duration such as "5m" or "1h30m"')

@@ -15,12 +15,11 @@ import type { DerivedModel } from '../derived-models.js'
 import type { copyBody, createBody, deleteBody, pullBody } from './body.js'
 import type { PullSource, NamedModelCard } from './names.js'
 
-/** Interval of the download status, ms. */
+/** Milliseconds between two requests for the download status. */
 const POLL_MS = 250
-/** Timeout until a downloaded model appears in the catalogue, ms. */
+/** Milliseconds to wait until a downloaded model appears in the catalogue. */
 const CATALOGUE_MS = 10_000
 
-/** A line of progress. */
 interface Progress { status: string, digest?: string, total?: number, completed?: number }
 
 /**
@@ -71,7 +70,7 @@ async function * pullSteps (parts: ApiParts, request: RouteRequest, given: strin
   yield * downloadSteps(parts, request, wanted)
   yield { status: 'verifying sha256 digest' }
   const { clock, runners } = parts
-  // The store announces the model asynchronously; wait, so that the client can use it at once.
+  // The store announces the model asynchronously, so wait until the client can use it.
   for (const end = clock.mono() + CATALOGUE_MS; runners.card(modelId) === undefined && clock.mono() < end;) {
     await delay(clock, POLL_MS, request.signal)
   }
@@ -92,7 +91,7 @@ async function * downloadSteps (
       await requestLocal<Download>(parts, request, { path: storePath(modelId, '/download/status') })
     const { status, error, downloadedBytes: completed, totalBytes: total, revision } = download
     if (total > 0) {
-      // Identifies the download: the digest of the content is unknown until it is complete.
+      // Identifies the download, because the content digest is unknown until the download is complete.
       const id = createHash('sha256').update(JSON.stringify([modelId, variant, revision])).digest('hex')
       yield { status: `pulling ${id.slice(0, 12)}`, digest: `sha256:${id}`, total, completed }
     }
@@ -171,14 +170,14 @@ async function * createSteps (
   yield { status: 'success' }
 }
 
-/** The definition of a derived model; of any other model only itself as the base. */
+/** The definition of a derived model; for any other model, a definition with that model as base. */
 const made = ({ card: { modelId }, made }: NamedModelCard): Omit<DerivedModel,
   'at'> => made ?? { from: modelId }
 
 const now = ({ clock }: ApiParts): string => new Date(clock.now()).toISOString()
 
 const NAME = /^[A-Za-z0-9][A-Za-z0-9._/:-]{0,199}$/
-/** Every node holds all derived models: bounds of their number and of the bytes of each. */
+/** Limits on the number of derived models and on the bytes of each, since every node holds all of them. */
 const MOST = 256
 const MOST_BYTES = 16 * 1024
 

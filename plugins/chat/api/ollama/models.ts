@@ -11,7 +11,7 @@ import type { ApiParts } from '../types.js'
 import type { DerivedModel } from '../derived-models.js'
 import type { showBody } from './body.js'
 
-/** Placed models stay, unless they have an idle timeout. */
+/** Expiry to report for models without an idle timeout, which stay loaded. */
 const NEVER = '9999-12-31T23:59:59Z'
 
 /** A derived model has the card of its base model. */
@@ -74,7 +74,7 @@ function expiryOf ({ runners, clock }: ApiParts, instance: Placed | undefined): 
   const seconds = instance?.placement?.ttlSeconds ?? null
   if (seconds === null) return NEVER
   const report = runners.reports().find(({ instanceId }) => instanceId === instance?.instanceId)
-  // The idle time of a remote runner is unknown; assume 0, so this is the latest time.
+  // The idle time of a remote runner is unknown; assume 0, which gives the latest possible expiry.
   const idle = report?.secondsSinceForward ?? 0
   return new Date(clock.now() + Math.max(0, seconds - idle) * 1000).toISOString()
 }
@@ -85,7 +85,7 @@ function onGpu ({ totalBytes, nLayers }: ModelCard, instance: Placed | undefined
   return nLayers === 0 ? 0 : Math.round(totalBytes * layers.reduce((sum, count) => sum + count, 0) / nLayers)
 }
 
-/** Throws `no_instance` for an unknown model. */
+/** Handles POST /ollama/api/show. Throws `no_instance` for an unknown model. */
 export async function ollamaShow (
   parts: ApiParts, request: RouteRequest<{ readonly body: typeof showBody }>
 ): Promise<object> {

@@ -6,7 +6,7 @@ import type { ModelCard, SvcError } from '../../../../kernel/index.js'
 import type { ApiParts } from '../types.js'
 import type { DerivedModel } from '../derived-models.js'
 
-/** Prefixes of the public hub. */
+/** URL prefixes of Hugging Face, which clients put before `org/name`. */
 const HUB = /^(?:https?:\/\/)?(?:hf\.co|huggingface\.co)\//i
 const TAGGED = /^(.+):([^:/]+)$/
 
@@ -30,7 +30,7 @@ const isKnown = (parts: Known, name: string): boolean => {
 
 export interface NamedModelCard { name: string, card: ModelCard, made: DerivedModel | undefined }
 
-/** Throws `no_instance` with Ollama's message for an unknown model. */
+/** Finds a model by name. Throws `no_instance` with Ollama's message for an unknown model. */
 export function find (parts: Known, given: string): NamedModelCard {
   const name = canonical(parts, given)
   const { modelId, made } = resolveName(parts, name)
@@ -42,7 +42,7 @@ export function find (parts: Known, given: string): NamedModelCard {
 export const notFound = (name: string): SvcError =>
   kernelError('no_instance', `model '${name.slice(0, 200)}' not found`, { model: name })
 
-/** The model of a body, under either field name. */
+/** The model name in a request body, under either field name. */
 export function nameIn ({ model, name }: { model?: string, name?: string }): string {
   const given = [model, name].find((one) => one !== undefined && one !== '')
   if (given === undefined) throw invalidField('model', 'is required')

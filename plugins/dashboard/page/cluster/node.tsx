@@ -11,7 +11,7 @@ import { Remedy } from './remedy.js'
 import type { Accelerator, ClusterNode } from '../state.js'
 
 export function NodePage ({ id }: { id: string }) {
-  // Its id changes at a restart; the install id and the name stay.
+  // Finds the node by install id or name too, because its node id changes at a restart.
   const node = nodes.value.find((one) =>
     one.id === id || one.identity?.nodeInstallId === id || one.name === id)
   if (node === undefined) {

@@ -41,7 +41,7 @@ export function ClusterPage () {
   )
 }
 
-/** Problems that need an operator, worst first; nothing without one. */
+/** Problems that need an operator, worst first; hidden without problems. */
 function Attention () {
   const reasons = nodes.value.flatMap((node) => node.health.reasons.map((reason) => ({ node, reason })))
     .sort((a, b) => a.reason.severity === b.reason.severity ? 0 : a.reason.severity === 'error' ? -1 : 1)
@@ -88,7 +88,7 @@ function Nodes () {
   )
 }
 
-/** `2 × NAME` for several of one kind. */
+/** Names of a node's accelerators, with `2 × NAME` for two of the same model. */
 function acceleratorNames (system: ClusterNode['system']): string {
   const counts = new Map<string, number>()
   for (const { name } of system?.accelerators ?? []) counts.set(name, (counts.get(name) ?? 0) + 1)

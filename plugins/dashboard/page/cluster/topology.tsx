@@ -4,16 +4,16 @@ import { linkTo } from '../route.js'
 import { bytes, percent, rate } from '../ui/text.js'
 import type { ClusterNode, Instance, State } from '../state.js'
 
-/** Up to this many nodes every link is drawn; beyond, only those of the master. */
+/** Up to this many nodes every link is drawn; in larger clusters only those of the master. */
 const ALL_LINKS = 12
-/** Up to this many nodes a link shows its round trip and traffic. */
+/** Up to this many nodes each link is labelled with its round trip and traffic. */
 const WITH_WORDS = 5
-/** Width of the drawing: narrower on a small screen, so that its text stays readable. */
+/** Width of the drawing, narrower on a small screen, so that its text stays readable. */
 const drawingWidth = (): number => innerWidth < 620 ? 440 : 960
 
 interface Place { x: number, y: number }
 
-/** Nodes on an ellipse, beyond 24 on a grid. Returns the places and the height of the drawing. */
+/** Places nodes on an ellipse, or on a grid if there are more than 24; also returns the drawing's height. */
 function layout (count: number, width: number): { places: Place[], height: number, size: number } {
   if (count > 24) {
     const columns = Math.ceil(Math.sqrt(count * width / 480))
@@ -39,7 +39,7 @@ const better = (of: typeof Math.min, ...readings: (number | null | undefined)[])
   return known.length === 0 ? null : of(...known)
 }
 
-/** Each pair of nodes with a live connection once, with the faster of the two readings. */
+/** Each pair of nodes with a live connection once, with the faster round trip that the two report. */
 function linksOf (nodes: readonly ClusterNode[], connections: State['topology']['connections']): Link[] {
   const index = new Map(nodes.map(({ id }, i) => [id, i]))
   const links = new Map<string, Link>()
@@ -120,7 +120,7 @@ interface NodeMarkProps extends Place {
   memory: number | null, memoryText: string, accelerator: number | null, named: boolean
 }
 
-/** One node; plain properties, so that unchanged ones are not redrawn. */
+/** A node with primitive properties only, so that memo skips unchanged nodes. */
 const NodeMark = memo(function NodeMark (props: NodeMarkProps) {
   const { x, y, size, id, name, level, master, running, memory, accelerator } = props
   const about = [

@@ -3,7 +3,7 @@ import type { RequestSigner } from '../../../devices/signing/signer.js'
 
 export const SESSION = '/v1/devices/session'
 export const SESSION_BODY = {}
-/** A bearer is renewed this long before its end, s. */
+/** A bearer is renewed this many seconds before it expires. */
 const EARLY_SECONDS = 120
 
 export interface Session { token: string, expiresInSeconds: number }
@@ -27,7 +27,7 @@ export class Bearers {
 
   at (origin: string): string | null { return this.#held.get(origin) ?? null }
 
-  /** Gets a new bearer, with one request per node at a time; renewed while the page stays at that node. */
+  /** Gets a new bearer, with one request per node at a time; renews it while the page stays at that node. */
   async fresh (origin: string): Promise<string> {
     const open = this.#asked.get(origin)
     if (open !== undefined) return await open
@@ -36,7 +36,7 @@ export class Bearers {
     return await asked
   }
 
-  /** Gets a replacement for a bearer that a node refused, unless another request already has. */
+  /** Gets a replacement for a bearer that a node refused, unless another request has already replaced it. */
   async after (origin: string, refused: string | null): Promise<string> {
     const held = this.at(origin)
     return held !== null && held !== refused ? held : await this.fresh(origin)
@@ -47,7 +47,7 @@ export class Bearers {
     this.#hold(new Map())
   }
 
-  /** Drops them and ignores later answers. */
+  /** Drops all bearers and ignores later answers. */
   end (): void {
     this.#over = true
     this.drop()
@@ -58,7 +58,7 @@ export class Bearers {
     const { token, expiresInSeconds } = await session(origin)
     if (this.#over) throw new ApiError('This browser is another device now.')
     this.#cancel()
-    // A bearer that cannot be renewed now is renewed when a node refuses it.
+    // If this renewal fails, the bearer is renewed once a node refuses it.
     this.#cancel = later(Math.max(1, expiresInSeconds - EARLY_SECONDS) * 1000,
       () => { this.fresh(origin).catch(() => {}) })
     this.#hold(new Map(this.#held).set(origin, token))
@@ -71,7 +71,7 @@ export class Bearers {
   }
 }
 
-/** Signs for a bearer; retries once with a signed correction of id or clock. */
+/** Requests a bearer with a signature; retries once if the node signed a correction of its id or clock. */
 export async function signedSession (
   signer: Pick<RequestSigner, 'authorization' | 'correct'>, post: (authorization: string) => Promise<Session>
 ): Promise<Session> {
@@ -87,7 +87,7 @@ export async function signedSession (
   }
 }
 
-/** Whether a refusal ends the device at every node. A node that is cut off speaks only for itself. */
+/** Whether a refusal ends the device at every node. A node without contact to the cluster cannot do that. */
 export const isForGood = ({ details, reason }: ApiError): boolean =>
   reason === 'device_ended' && details['why'] !== 'unheard'
 

@@ -10,7 +10,7 @@ import type { WebPair } from '../../../devices/signing/web.js'
 export interface Keys { deviceId: string, key: WebPair, agreement: WebPair }
 export type Kept = Keys & Paired
 
-/** New keys. Throws if the browser does not support the curves. */
+/** Generates the key pairs. Throws if the browser does not support their curves. */
 export async function newKeys (): Promise<Keys> {
   const [key, agreement] = await Promise.all([newWebPair('Ed25519'), newWebPair('X25519')])
   return { deviceId: deviceIdOf(await sha256(key.publicKey)), key, agreement }

@@ -8,11 +8,11 @@ import type { Kept } from './kept.js'
 
 const ANSWER_MS = 5000
 
-/** This browser's device; null without one. */
+/** This browser's device; null if it is not paired. */
 export const device = signal<Kept | null>(null)
-/** A node's reason why the device has ended. */
+/** The reason that a node gave when it refused the device for good. */
 export const ended = signal<string | null>(null)
-/** By origin, in memory only; valid only there. */
+/** Bearers by origin, kept in memory only; each is valid only at its origin. */
 const tokens = signal<ReadonlyMap<string, string>>(new Map())
 
 let bearers: Bearers | null = null
@@ -53,27 +53,27 @@ function bearersOf (kept: Kept): Bearers {
   })
 }
 
-/** Revokes the device at a node and drops its key. Throws ApiError when no node answers. */
+/** Revokes the device at a node and drops its key. Throws ApiError if no node answers. */
 export async function forget (origin: string): Promise<void> {
   try {
     const token = bearerAt(origin) ?? await newBearer(origin)
     await send({ origin, token }, '/v1/devices/self', { method: 'DELETE' })
   } catch (error) {
-    // An unknown device needs no revocation.
+    // A device that the node does not know needs no revocation.
     if (!(error instanceof ApiError) || !NO_DEVICE.includes(error.reason)) throw error
   }
-  // First, so that pending work does not save it again.
+  // Drop the device first, so that pending work does not save it again.
   become(null)
   await remove()
 }
 
 const NO_DEVICE = ['device_ended', 'device_not_found', 'unauthenticated']
 
-/** A new bearer in place of a refused one, unless another request already has it. */
+/** A new bearer in place of a refused one, unless another request has already replaced it. */
 export const bearerAfter = async (origin: string, refused: string | null): Promise<string> =>
   await own().after(origin, refused)
 
-/** Signs for a new bearer. Throws ApiError: `device_ended` is final. */
+/** Requests a new bearer with a signature. Throws ApiError: `device_ended` is final. */
 export const newBearer = async (origin: string): Promise<string> => await own().fresh(origin)
 
 function own (): Bearers {
@@ -97,7 +97,7 @@ async function sessionOf (kept: Kept, signer: RequestSigner, origin: string): Pr
 const isStill = ({ deviceId }: Kept): boolean => device.value?.deviceId === deviceId
 
 /**
- * Reads the cluster's nodes, for those that joined after the pairing. Only from the page's origin, whose
+ * Reads the cluster's nodes, to find those that joined after the pairing. Asks only the page's origin, whose
  * script the page already trusts. Throws ApiError.
  */
 export async function learnNodes (origin: string): Promise<void> {

@@ -116,7 +116,7 @@ function Compare ({ shown, onLeave }: { shown: Shown, onLeave: () => void }) {
   )
 }
 
-/** Capitalises a phrase of the command line. */
+/** Turns a lower-case CLI message into a sentence. */
 function asSentence (error: Error): Error {
   const { message: text } = error
   error.message = `${text.charAt(0).toUpperCase()}${text.slice(1)}${/[.?!]$/.test(text) ? '' : '.'}`

@@ -116,7 +116,7 @@ const FRAMINGS = [
 
 interface PayloadProps { schema: Schema, value: unknown, onChange: (value: unknown) => void, name: string }
 
-/** A value by its form or as JSON; each takes over the input of the other. */
+/** A payload input, as a form or as JSON; switching keeps the value. */
 function Payload ({ schema, value, onChange, name }: PayloadProps) {
   const [text, setText] = useState<string | null>(null)
   const [problem, setProblem] = useState<string | null>(null)

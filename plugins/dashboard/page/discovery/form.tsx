@@ -1,4 +1,4 @@
-// A JSON Schema as a form. The library is large, so it loads with the first capability; its main file would
+// A JSON Schema as a form. The form library is large, so it loads on demand; the library's main file would
 // need its own validator.
 import Form from '@rjsf/core/lib/components/Form.js'
 import SchemaField from '@rjsf/core/lib/components/fields/SchemaField.js'

@@ -40,7 +40,7 @@ function headerOf (header: Record<string, unknown> | null): FrameHeader {
   return { ...without, ...header } as unknown as FrameHeader
 }
 
-/** A frame from the data of a server-sent event: its media is in the header, as base64. */
+/** Parses the data of a server-sent event, which has the media as base64 in the header. */
 export function frameOfEvent (data: string): Frame {
   const header = headerOf(JSON.parse(data) as Record<string, unknown> | null)
   const { data: encoded, ...media } = (header.media ?? {}) as FrameMedia & { data?: string }

@@ -1,4 +1,4 @@
-/** The origin of the input: `host:port`, or an address of which only the origin is used. */
+/** Parses typed text, `host:port` or a URL, as an origin; the URL's path is ignored. */
 export function originOf (typed: string): { origin: string } | { problem: string } {
   const text = typed.trim()
   if (text === '') return { problem: 'Type the address of a node, with its port.' }

@@ -6,7 +6,7 @@ import type { Descriptor } from './target.js'
 
 export type Framing = 'frames' | 'events'
 
-/** The body of a call; the revision that was discovered is pinned. */
+/** The body of a call, pinned to the discovered revision. */
 export function bodyOf (descriptor: Descriptor, payload: unknown): object {
   return {
     capability_id: descriptor.id, version: descriptor.version, descriptor_revision: descriptor.revision,
@@ -54,7 +54,7 @@ export interface Session { send: (chunk: unknown) => void, end: () => void, canc
 
 export interface SessionEvents { frame: (frame: Frame) => void, over: (why: string | null) => void }
 
-/** Opens a session and begins the call; calls `over` once, with the error if any. */
+/** Opens a session and begins the call; calls `over` once, with the error if there was one. */
 export function openSession (descriptor: Descriptor, payload: unknown, heard: SessionEvents): Session {
   const { origin, token } = target.value
   const socket = new WebSocket(`${origin.replace(/^http/, 'ws')}/v1/capabilities/session`,

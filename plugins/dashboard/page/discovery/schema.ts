@@ -7,7 +7,7 @@ const isObject = (value: unknown): value is Schema =>
 
 const TELLING = ['enum', 'const', 'anyOf', 'oneOf', 'allOf', '$ref', 'if', 'properties', 'items']
 
-/** Whether a form has no field for the values of a schema: several types, or no shape. */
+/** Whether a form has no field for a schema, because it has several types or none. */
 export function isOpen (schema: unknown): boolean {
   if (!isObject(schema)) return true
   const types = [schema['type'] ?? []].flat().filter((type) => type !== 'null')
@@ -19,17 +19,17 @@ export function isOpen (schema: unknown): boolean {
 
 export interface Problem { path: string[], message: string }
 
-/** Keywords whose errors only report an error below them. */
+/** Keywords whose errors only repeat an error of a nested schema. */
 const WRAPPERS = new Set([
   'properties', 'patternProperties', 'additionalProperties', 'items', 'prefixItems', '$ref', '$dynamicRef',
   'allOf', 'unevaluatedProperties', 'dependentSchemas', 'then', 'else', 'if'
 ])
 
-/** A value as it is sent: without undefined fields. */
+/** A value as JSON sends it, without undefined fields. */
 const sent = (value: unknown): unknown =>
   value === undefined ? undefined : JSON.parse(JSON.stringify(value)) as unknown
 
-/** The errors of a value; an unreadable schema is an error of the whole. */
+/** The errors of a value; a schema that cannot be compiled is one error of the whole value. */
 export function problemsOf (schema: unknown, value: unknown): Problem[] {
   const checked = sent(value)
   if (checked === undefined) return [{ path: [], message: 'There is no value.' }]
@@ -50,7 +50,7 @@ const partsOf = (pointer: string): string[] =>
   pointer.replace(/^#\/?/, '').split('/').filter((part) => part !== '')
     .map((part) => decodeURIComponent(part).replace(/~1/g, '/').replace(/~0/g, '~'))
 
-/** Whether a value matches a part of a schema; references resolve in the whole. */
+/** Whether a value matches a part of a schema; `$ref` resolves in `whole`. */
 export function fits (schema: Schema, value: unknown, whole: Schema): boolean {
   const shared = Object.fromEntries(['$defs', 'definitions'].filter((key) => key in whole)
     .map((key) => [key, whole[key]]))

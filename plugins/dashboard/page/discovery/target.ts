@@ -6,7 +6,7 @@ import type { CallOptions, Target } from '../api.js'
 
 /** Another origin. Its token is in memory, is sent to that origin only, and is dropped with it. */
 export const other = signal<Target | null>(null)
-/** The node whose capabilities are listed and called; empty for the answering node. */
+/** The node whose capabilities are listed and called; empty for the connected node. */
 export const nodeId = signal('')
 
 export const target = computed<Target>(() => other.value ?? here.value)

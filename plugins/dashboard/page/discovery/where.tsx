@@ -40,7 +40,7 @@ function NodeChoice () {
   )
 }
 
-/** The state of another origin is unknown: its nodes are named by their ids. */
+/** The state of another origin is unknown, so its nodes have to be typed by id. */
 const NodeText = () => (
   <div class="filter">
     <Field

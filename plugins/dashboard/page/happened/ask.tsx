@@ -7,7 +7,7 @@ import { Badge, Empty, Field, Section, Sentence } from '../ui/parts.js'
 import { asked, placeOf, threadOf, withEvent } from './answer.js'
 import type { Answer, Evidence, Turn } from './answer.js'
 
-/** Kept until the page is closed, so that switching tabs ends no conversation. */
+/** The conversation; module state, so that switching tabs does not end it. */
 const turns = signal<readonly Turn[]>([])
 const busy = signal(false)
 

@@ -10,13 +10,13 @@ import { nameOf } from '../known.js'
 import { Filter, Live, NodeFilter, Refused, Search } from './parts.js'
 import type { ControlEvent } from './events.js'
 
-/** Events shown at first. */
+/** Number of events shown at first. */
 const FIRST = 100
 const MOST = 1000
-/** Limit of requests per press of "Older", if a filter leaves little of each answer. */
+/** Limit on requests per press of "Older", for filters that match few events. */
 const LOOKS = 10
 
-/** The kinds seen so far, for the filter; kinds of third-party plugins appear as they arrive. */
+/** The event kinds seen so far, for the filter; kinds of third-party plugins appear as they arrive. */
 const kinds = signal<ReadonlySet<string>>(new Set())
 
 function learn (events: readonly ControlEvent[]): void {
@@ -24,7 +24,7 @@ function learn (events: readonly ControlEvent[]): void {
   if (fresh.length > 0) kinds.value = new Set([...kinds.value, ...fresh])
 }
 
-/** Events before an index, newest window first, until some are found or none is left. */
+/** Requests windows of events before an index, newest first, until one has matching events. */
 async function eventsBefore (
   before: number, filter: Record<string, string>
 ): Promise<{ events: ControlEvent[], end: boolean }> {

@@ -21,7 +21,7 @@ export function levelOf (kind: string): Level {
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}$/
 
-/** A value in one line: a record such as a runner's status is its name, a long id its beginning. */
+/** Shortens a value: a tagged record such as a runner's status to its tag, a long id to its beginning. */
 function short (value: unknown): string {
   if (Array.isArray(value)) return value.map(short).join(', ')
   if (value !== null && typeof value === 'object') {
@@ -33,7 +33,7 @@ function short (value: unknown): string {
 
 const BARE = ['modelId', 'nodeId', 'nodeIds', 'status', 'message', 'errorMessage']
 
-/** The fields of an event in one line, most important first, with names of nodes. */
+/** The fields of an event in one line, most important first, with node names instead of ids. */
 export function summaryOf (one: ControlEvent, nameOf: (nodeId: string) => string): string {
   const fields = Object.entries(fieldsOf(one))
   const place = ([key]: [string, unknown]): number => BARE.includes(key) ? BARE.indexOf(key) : BARE.length
@@ -45,12 +45,12 @@ export function summaryOf (one: ControlEvent, nameOf: (nodeId: string) => string
   }).join(' · ')
 }
 
-/** Merges events into the shown ones: each once, in order, at most `most` of the newest. */
+/** Merges events into the shown ones, in order and without duplicates; keeps the newest `most`. */
 export function withEvents (
   had: readonly ControlEvent[], more: readonly ControlEvent[], most = Infinity
 ): ControlEvent[] {
   const known = new Map(had.map((one) => [one.id, one]))
-  // After the log's tail was replaced by another master's, an event has another index: the later one counts.
+  // If another master replaced the log's tail, an event's index changed; the later copy counts.
   for (const one of more) known.set(one.id, one)
   return [...known.values()].sort((a, b) => a.idx - b.idx).slice(-Math.min(most, known.size))
 }

@@ -3,9 +3,9 @@ import { ApiError, serverEvents } from '../api.js'
 import { call, caller, origin } from '../link.js'
 import type { ServerEvent } from '../api.js'
 
-/** Between the end of a stream and the next attempt, ms. */
+/** Milliseconds between the end of a stream and the next attempt. */
 const AGAIN_MS = 1000
-/** Events are gathered for this long before they are shown, ms. */
+/** Milliseconds for which events are gathered before they are shown. */
 const GATHER_MS = 100
 
 export interface Following {
@@ -16,7 +16,7 @@ export interface Following {
 
 /**
  * Follows a stream of the page's node once the path is known. `take` gets events in small batches. A refusal
- * ends it; after a break it continues after the last event with an id.
+ * ends the stream; a broken stream resumes after the last event with an id.
  */
 export function useFollow (path: string | null, take: (events: ServerEvent[]) => void): Following {
   const [status, setStatus] = useState<Following['status']>('connecting')

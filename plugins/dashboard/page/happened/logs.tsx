@@ -12,7 +12,7 @@ type Word = Reply['nodes'][number]
 
 const LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal'].map((one) => [one, one] as const)
 const FIRST = 200
-/** Limit of lines on the page; the oldest are dropped. */
+/** Limit on log lines on the page; the oldest are dropped. */
 const MOST = 1500
 
 const fieldsText = (fields: Record<string, unknown>): string => Object.entries(fields)

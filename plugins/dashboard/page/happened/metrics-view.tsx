@@ -7,10 +7,10 @@ import { nameOf } from '../known.js'
 import type { Reading } from './metrics.js'
 
 const EVERY_MS = 5000
-/** Limit of readings: half an hour. */
+/** Limit on readings, which span half an hour. */
 const KEPT = 360
 
-/** Stored while the page is open, so that the charts continue after switching tabs. */
+/** Module state, so that the charts continue after switching tabs. */
 let kept: { at: string, readings: readonly Reading[] } = { at: '', readings: [] }
 
 function useReadings (): { readings: readonly Reading[], error: Error | null } {

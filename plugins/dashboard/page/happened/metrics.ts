@@ -1,4 +1,4 @@
-// The text format of Prometheus, and the series that the charts draw from it.
+// The text format of Prometheus, and the chart series computed from it.
 
 export interface Sample { name: string, labels: Readonly<Record<string, string>>, value: number }
 
@@ -33,15 +33,15 @@ export function totalOf ({ samples }: Reading, name: string, where: Where = alwa
   return found.length === 0 ? null : found.reduce((sum, { value }) => sum + value, 0)
 }
 
-/** The growth of a counter between two readings, per second; null across a restart of the node. */
+/** The growth of a counter between two readings, per second; null if the node restarted in between. */
 export function rateOf (before: Reading, now: Reading, name: string, where: Where = always): number | null {
   const seconds = (now.atMs - before.atMs) / 1000
-  // A missing counter has not counted yet.
+  // A counter is missing until its first increment.
   const grown = (totalOf(now, name, where) ?? 0) - (totalOf(before, name, where) ?? 0)
   return seconds <= 0 || grown < 0 ? null : grown / seconds
 }
 
-/** The quantile of a histogram's growth between two readings; null without any. */
+/** The quantile of a histogram's growth between two readings; null without growth. */
 export function quantileOf (
   before: Reading, now: Reading, name: string, part: number, where: Where = always
 ): number | null {
@@ -131,7 +131,7 @@ export const charts: readonly Chart[] = [
   }
 ]
 
-/** The points of a chart in uPlot's format: the times in seconds, then each line. */
+/** The points of a chart in uPlot's format: an array of times in seconds, then one array per line. */
 export function pointsOf (readings: readonly Reading[], { lines }: Chart): (number | null)[][] {
   const pairs = readings.slice(1).map((now, index) => ({ before: readings[index]!, now }))
   return [

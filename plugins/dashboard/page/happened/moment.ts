@@ -19,7 +19,7 @@ export function momentOf ({ snapshot, derived, events }: PastAnswer): { idx: num
   return { idx: derived.idx, at: events.at(-1)?.at ?? snapshot.at }
 }
 
-/** The state at the moment: readings are those of the snapshot, the rest is up to date. */
+/** The state at the moment, except that readings such as memory in use are as old as the snapshot. */
 export function pastState (answer: PastAnswer): State {
   const { derived, events } = answer
   const state: State = { ...emptyState, ...answer.state }
@@ -44,7 +44,7 @@ export function pastState (answer: PastAnswer): State {
 
 const NO_CARD = { PipelineShardMetadata: { modelCard: null } } as never
 
-/** An instance placed after the snapshot: its model, its nodes, and its reported runners. */
+/** An instance that was placed after the snapshot, from its events. */
 function instanceOf (
   instanceId: string, { modelId, nodeIds }: { modelId: string, nodeIds: string[] },
   events: readonly ControlEvent[]

@@ -12,12 +12,12 @@ import { nameOf } from '../known.js'
 import type { Change } from './difference.js'
 import type { PastAnswer } from './moment.js'
 
-/** Pause of the slider before a request, ms. */
+/** Milliseconds that the slider must rest before a request. */
 const REST_MS = 150
 
 interface Range { first: number, last: number }
 
-/** The indices of the events with a recorded state. */
+/** First and last index of the events with a recorded state. */
 async function rangeOf (signal: AbortSignal): Promise<Range> {
   const last = Math.max(1, latest.value.lastEventAppliedIdx)
   try {

@@ -12,7 +12,7 @@ import type { Lane, Span } from './waterfall.js'
 
 type Failed = Replies['GET /v1/traces/cluster']['failed'][number]
 
-/** Interval of list requests while it is shown, ms. */
+/** Milliseconds between requests for the trace list while it is shown. */
 const AGAIN_MS = 4000
 const SHOWN = '200'
 

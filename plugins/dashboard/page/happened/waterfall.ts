@@ -13,7 +13,7 @@ export interface Lane {
 
 export interface Waterfall { startUs: number, durationUs: number, lanes: Lane[] }
 
-/** Bars closer than this share of the whole are drawn as one: thousands of tokens are one bar. */
+/** Bars closer than this share of the whole are merged, so that thousands of tokens are one bar. */
 const APART = 0.001
 
 /** The lanes of a trace. `left` and `width` are shares of the whole, from 0 to 1. */
@@ -51,7 +51,7 @@ function addBar (bars: Bar[], bar: Bar): void {
 
 const STEPS = [1, 2, 5]
 
-/** Round times for the axis, in microseconds from the start: at most `most`, the first is 0. */
+/** Axis ticks at round times, in microseconds from the start; at most `most`, starting at 0. */
 export function ticksOf (durationUs: number, most = 6): number[] {
   if (durationUs <= 0) return [0]
   for (let unit = 1; ; unit *= 10) {

@@ -15,7 +15,7 @@ export interface Live {
 
 const RUNNING = new Set(['pending', 'downloading'])
 export const isRunning = ({ status }: Download): boolean => RUNNING.has(status)
-/** Whether `resume` continues it. */
+/** Whether a new request would resume the download. */
 export const isStopped = ({ status }: Download): boolean =>
   status === 'paused' || status === 'failed' || status === 'cancelled'
 
@@ -45,7 +45,7 @@ export function rowsOf (entries: readonly Entry[], copies: readonly Copied[], li
   })
 }
 
-/** The state is current; the catalogue counts if the state has no entry. */
+/** Prefers the replicated state, which is newer than the catalogue. */
 function stateOf (
   id: string, entry: Entry | undefined, instances: readonly Instance[], live: Live, copies: readonly Copied[]
 ): { state: string, level: 'ok' | 'warn' | 'error' | 'plain', remedy: string | null } {
@@ -68,7 +68,7 @@ function stateOf (
   return { state: 'no copy', level: 'error', remedy }
 }
 
-/** The copies that occupy disk space on each node, by the node's name; bundled models occupy none. */
+/** The copies on each node's disk, sorted by node name; leaves out bundled models. */
 export function copiesByNode (copies: readonly Copied[]): { nodeId: string, copies: Copied[] }[] {
   const ships = new Set(copies.flatMap(({ kind, modelId, nodeId }) =>
     kind === 'bundled' ? [`${modelId} ${nodeId}`] : []))
@@ -85,12 +85,12 @@ export function filterRows (rows: readonly Row[], text: string): Row[] {
   })
 }
 
-/** A model of the hub as typed: `org/name`, its weights, its revision. */
+/** A Hugging Face model as typed: `org/name`, with weights or revision if given. */
 export interface Wanted { modelId: string, variant: string | null, revision: string | null }
 
 const NAME = /^([A-Za-z0-9][\w.-]*\/[A-Za-z0-9][\w.-]*)(?::([A-Za-z0-9._-]+))?(?:@([A-Za-z0-9][\w./-]*))?$/
 
-/** `org/name`, `org/name:Q4_K_M`, `org/name@v2`, or an address of the hub; null for other texts. */
+/** `org/name`, `org/name:Q4_K_M`, `org/name@v2`, or a URL of the hub; null for other texts. */
 export function wantedOf (text: string): Wanted | null {
   const bare = text.trim().replace(/^(https:\/\/)?(www\.)?(huggingface\.co|hf\.co)\//, '').replace(/\/$/, '')
   const match = NAME.exec(bare)

@@ -9,10 +9,10 @@ import { isRunning } from './data.js'
 import type { Copied, Download, Entry, Wanted } from './data.js'
 
 export const downloads = signal<readonly Download[] | null>(null)
-/** Why they could not be read; null for a cluster without a store, which has none. */
+/** Why the downloads could not be read; null in a cluster without a store, which has no downloads. */
 export const downloadsError = signal<Error | null>(null)
 
-/** Interval of requests for downloads, which are not in the replica, ms. */
+/** Milliseconds between requests for downloads, which the replica lacks: while one runs, and otherwise. */
 const MOVING_MS = 700
 const STILL_MS = 5000
 let shown = false
@@ -50,11 +50,11 @@ export function useDownloads (): void {
   }, [origin.value, caller.value])
 }
 
-/** Delay until the nodes report the end of a transfer or a download, ms. */
+/** Milliseconds until the nodes' answers reflect the end of a transfer or download. */
 const SETTLED_MS = 1200
 const settled = signal(0)
 
-/** Changes with the catalogue: instances, transfers and downloads that start or end. */
+/** Changes whenever an instance, transfer or download starts or ends. */
 const key = computed(() => JSON.stringify([
   instances.value.map(({ instanceId, ready }) => [instanceId, ready]),
   allTransfers.value.map(({ nodeId, modelId, status }) => [nodeId, modelId, status]),
@@ -68,7 +68,7 @@ key.subscribe(() => {
   settling = setTimeout(() => { settled.value++ }, SETTLED_MS)
 })
 
-/** Changes whenever the node's answers about models may have changed. */
+/** Changes whenever the node's model lists may have changed. */
 export const changes = computed(() => `${key.value} ${settled.value}`)
 
 export function useCatalogue (): ReturnType<typeof useLoaded<{ entries: Entry[], copies: Copied[] }>> {
@@ -76,12 +76,12 @@ export function useCatalogue (): ReturnType<typeof useLoaded<{ entries: Entry[],
     const [{ data }, { copies }] = await Promise.all([
       ask('GET /v1/models', { signal: abort }), ask('GET /models/copies', { signal: abort })
     ])
-    // Aliases of models are listed there, too.
+    // The list also has model aliases, which have another model as root.
     return { entries: data.filter(({ id, root = id }) => root === id) as Entry[], copies }
   }, [changes.value])
 }
 
-/** Starts or resumes a download; without a store, the node that receives the request becomes it. */
+/** Starts or resumes a download; without a store in the cluster, the requested node becomes the store. */
 export async function pull ({ modelId, variant, revision }: Wanted): Promise<void> {
   const body = {
     ...variant === null ? {} : { variant }, ...revision === null ? {} : { revision }

@@ -11,7 +11,7 @@ import { WayChoice } from './way.js'
 import type { ClusterNode } from '../state.js'
 import type { Ask, Suggestion, Way } from './previews.js'
 
-/** The install id, which survives a restart of the node. */
+/** The install id of a node, which survives a restart. */
 const refOf = (node: ClusterNode): string => node.identity?.nodeInstallId ?? node.id
 
 export function PlaceDialog ({ modelId, onClose }: { modelId: string, onClose: () => void }) {
@@ -83,7 +83,7 @@ export function PlaceDialog ({ modelId, onClose }: { modelId: string, onClose: (
 }
 
 /**
- * Every placement. If none fits, the first has the changes that would make it fit, each verified by the node.
+ * Requests every placement. If none fits, the first has changes that would make it fit, checked by the node.
  */
 async function readWays (modelId: string, asked: Ask, signal: AbortSignal): Promise<Way[]> {
   const query = queryOf(modelId, asked)

@@ -1,18 +1,18 @@
-// The possible placements of a model: those that fit with their sums, and why the others do not.
+// The possible placements of a model: those that fit with their memory needs, and why others do not fit.
 import type { Replies } from '../../../../docs/reference/replies.js'
 
 export type Preview = Replies['GET /instance/previews']['previews'][number]
 type Details = NonNullable<Preview['details']>
 export type Suggestion = NonNullable<Details['suggestions']>[number]
 type Sums = NonNullable<Details['nodes']>[number]
-/** The sums of one node; with every term if the placement does not fit. */
+/** Memory needs and limits of one node; complete if the placement does not fit. */
 export type NodeSum = Sums & Required<Pick<Sums,
   'backend' | 'startLayer' | 'endLayer' | 'shareBytes' | 'neededBytes' | 'usableBytes'>>
 
 export interface Way {
   key: string, title: string, preview: Preview
   fits: boolean
-  /** Whether only memory is missing: then it can be forced. */
+  /** Whether only memory is missing, so that the placement can be forced. */
   short: boolean
   sums: NodeSum[]
   suggestions: Suggestion[]
@@ -51,7 +51,7 @@ function titleOf ({ sharding, instance_meta: meta, min_nodes: least, error, deta
   return `On ${count} nodes${error === null ? '' : ' or more'}, ${how} (${sharding}, ${meta})`
 }
 
-/** The rows of a node: one for each memory if GPUs and CPU share its part. */
+/** The table rows of a node: one for each memory if its layers are split between GPU and CPU. */
 export const rowsOf = (sum: NodeSum): (NodeSum & { what: string })[] => {
   const { nodeId, name, backend, startLayer, endLayer, memories } = sum
   const whole = endLayer > startLayer ? `${backend}, layers ${startLayer} to ${endLayer}` : backend

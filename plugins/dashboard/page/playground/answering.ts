@@ -9,7 +9,7 @@ import { chatBody } from './request.js'
 import { conversation, say, update } from './session.js'
 import type { Answer, Message } from './conversation.js'
 
-/** A node sends data at least every 10 s; a longer silence means that it left, ms. */
+/** Silence in ms after which a node counts as lost; nodes send data at least every 10 s. */
 const SILENCE_MS = 30_000
 
 const stops = new Map<string, AbortController>()
@@ -53,14 +53,14 @@ export function again (index: number, { parent }: Message): void {
   if (asked !== undefined) void answer(id, index, asked)
 }
 
-/** Gives the result of a call; after the last one the model continues. */
+/** Sets the result of a tool call; once all calls have results the model continues. */
 export function answerCall (index: number, callId: string, content: string): void {
   const { id } = conversation.value
   const given = say(id, index, { role: 'tool', content, callId })
   if (openCalls(pathOf(conversation.value.lanes[index]!)).length === 0) void answer(id, index, given)
 }
 
-/** Stops one answer, or all running ones of this conversation. */
+/** Stops one answer, or all running answers of the shown conversation. */
 export function stop (messageId?: string): void {
   const shown = new Set(conversation.value.lanes.flatMap(({ messages }) => messages.map((one) => one.id)))
   for (const [id, controller] of stops) {
@@ -89,7 +89,7 @@ async function answer (id: string, index: number, asked: Message): Promise<void>
   }
 }
 
-/** Abort reason of a repeating answer without a limit set by the user. */
+/** Abort reason for an answer that repeats itself, unless the user set a token limit. */
 const LOOP = new Error('It repeats itself. Set "Most tokens" to let it go on.')
 
 class Writing {
@@ -174,7 +174,7 @@ class Writing {
     this.#show(this.#message)
   }
 
-  /** Tokens per second as the engine measured them, else by their arrival here. */
+  /** Tokens per second as the engine measured them, or else by their arrival in the page. */
   #rate (): number | null {
     const { perSecond, tokens } = this.#incoming
     if (perSecond !== null) return perSecond

@@ -37,7 +37,7 @@ function Lanes ({ models, asked }: { models: Model[], asked: string | null }) {
   )
 }
 
-/** Applies the model of the address: in this conversation, or in another one if this has another model. */
+/** Selects the model in the URL, in a new conversation if the current one has messages for another model. */
 function takeModel (asked: string | null, preset: string): void {
   const { changedAt, lanes } = conversation.value
   const has = lanes[0]!.model
@@ -75,7 +75,7 @@ function Conversations () {
 function Choices ({ models }: { models: Model[] }) {
   const { lanes } = conversation.value
   const two = lanes.length > 1
-  // The address names the selection, so that a reload and a bookmark restore it.
+  // The URL names the selected model, so that a reload and a bookmark restore it.
   const choose = (index: number, model: string): void => {
     useModel(index, model)
     if (index === 0) history.replaceState(null, '', linkTo('playground', 'chat', model))

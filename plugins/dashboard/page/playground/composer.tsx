@@ -9,7 +9,7 @@ import type { Model } from './catalogue.js'
 
 const MOST_IMAGES = 4
 
-/** Whether this key sends: Enter does, except with Shift or while an input method is composing. */
+/** Whether a key sends the message: Enter, except with Shift or while an input method is composing. */
 const sends = (event: KeyboardEvent): boolean =>
   event.key === 'Enter' && !event.shiftKey && !event.isComposing
 

@@ -11,12 +11,12 @@ export interface Tool {
 
 export interface Settings { system: string, sampling: Sampling, tools: Tool[] }
 
-/** `lost`: the connection or the model broke off; the text so far stays. */
+/** `lost`: the connection or the model instance was lost; the text so far stays. */
 export type AnswerState = 'open' | 'done' | 'stopped' | 'failed' | 'lost'
 
 export interface Answer {
   model: string
-  /** The settings it was asked with, so that the request can be shown later. */
+  /** The settings of the request, so that it can be shown later. */
   sent: Settings
   state: AnswerState
   note: string | null
@@ -39,16 +39,16 @@ export interface Message {
   role: 'user' | 'assistant' | 'tool'
   content: string
   images?: string[]
-  /** The call that a message of the role `tool` answers. */
+  /** Id of the tool call whose result this message of role `tool` is. */
   callId?: string
   answer?: Answer
 }
 
-/** One model's side of a conversation; two while models are compared. */
+/** One model's messages in a conversation, which has two lanes while models are compared. */
 export interface Lane {
   model: string
   messages: readonly Message[]
-  /** By the id of a message (or '' for the start): the id of its shown successor. */
+  /** Maps a message id ('' for the start) to the id of its shown successor. */
   chosen: Readonly<Record<string, string>>
 }
 
@@ -114,14 +114,14 @@ export function titleOf (text: string): string {
   return line.length > TITLE ? `${line.slice(0, TITLE - 1)}…` : line === '' ? 'An image' : line
 }
 
-/** The calls of an answer without a result on the path. */
+/** The tool calls of the shown answer that have no result yet. */
 export function openCalls (path: readonly Message[]): ToolCall[] {
   const at = path.findLastIndex(({ role }) => role === 'assistant')
   const answered = new Set(path.slice(at + 1).map(({ callId }) => callId))
   return (path[at]?.answer?.toolCalls ?? []).filter(({ id }) => !answered.has(id))
 }
 
-/** A saved conversation with its open answers ended. */
+/** A saved conversation, in which answers interrupted by the reload are ended. */
 export function afterReload (conversation: Conversation): Conversation {
   const lanes = conversation.lanes.map((lane) => ({
     ...lane,

@@ -21,7 +21,7 @@ const STATS = 'generation_stats '
 export class Incoming {
   content = ''
   reasoning = ''
-  /** Whether its end repeats one passage. */
+  /** Whether the end of the answer repeats one passage. */
   loops = false
   readonly #isLoop = loopFinder()
   toolCalls: ToolCall[] = []

@@ -15,7 +15,7 @@ export async function readKept (): Promise<Conversation[]> {
   return all.map(afterReload).sort((a, b) => b.changedAt - a.changedAt)
 }
 
-/** Conversations are immutable: each is measured once. */
+/** Sizes of conversations, which are immutable, so each is measured once. */
 const measured = new WeakMap<Conversation, number>()
 
 function bytesOf (conversation: Conversation): number {

@@ -1,4 +1,4 @@
-// Markdown of models is hostile: allows a fixed set of markup, and fetches no resource.
+// Renders a model's Markdown as untrusted input: allows a fixed set of tags, and fetches no resource.
 import DOMPurify from 'dompurify'
 import { Marked } from 'marked'
 import { memo } from 'preact/compat'
@@ -13,7 +13,7 @@ const marked = new Marked({
   gfm: true, breaks: true,
   renderer: {
     heading ({ tokens }) { return `<p><strong>${this.parser.parseInline(tokens)}</strong></p>` },
-    // A remote picture would reveal the reader to its host, so it becomes a link.
+    // A remote picture would reveal the user's address to its host, so it becomes a link.
     image ({ href, text }) { return `<a href="${escaped(href)}">${escaped(text === '' ? href : text)}</a>` },
     // Markup in an answer is shown as text, except for a few formatting tags.
     html ({ text }) { return HARMLESS.test(text.trim()) ? text : escaped(text) },
@@ -41,12 +41,12 @@ const ALLOWED = {
   ALLOW_DATA_ATTR: false, ALLOW_ARIA_ATTR: false
 }
 
-/** The independent pieces of a text: while an answer grows only the last of them changes. */
+/** Splits a text into blocks, of which only the last changes while an answer grows. */
 function blocksOf (text: string): Token[] {
   return marked.lexer(text).filter(({ type }) => type !== 'space' && type !== 'def')
 }
 
-/** The markup of one piece without active content. */
+/** The HTML of one block without active content. */
 function safe (block: Token): string { return purify.sanitize(marked.parser([block]), ALLOWED) }
 
 const Block = memo(({ block }: { block: Token }) => {

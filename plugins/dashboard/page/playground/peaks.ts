@@ -1,4 +1,4 @@
-/** The loudest sample of each of `count` slices, 0 to 1. */
+/** The peak amplitude, 0 to 1, of each of `count` slices. */
 export function peaksOf (samples: Float32Array, count: number): number[] {
   const slice = samples.length / count
   return Array.from({ length: count }, (_, i) => {

@@ -18,7 +18,7 @@ export function chatBody (model: string, settings: Settings, path: readonly Mess
   }
 }
 
-/** An empty answer tells a model nothing. */
+/** Leaves out empty answers, which tell the model nothing. */
 const worthSending = ({ role, content, answer }: Message): boolean =>
   role !== 'assistant' || content !== '' || (answer?.toolCalls.length ?? 0) > 0
 
@@ -37,7 +37,7 @@ function wireMessage ({ role, content, images = [], callId, answer }: Message): 
   }
 }
 
-/** Parses the definitions of tools: a list of them, or of bare functions. Returns a text on an error. */
+/** Parses tool definitions, as a list of tools or of bare functions. Returns a message if invalid. */
 export function readTools (text: string): Tool[] | string {
   if (text.trim() === '') return []
   let value: unknown
@@ -57,13 +57,13 @@ export function readTools (text: string): Tool[] | string {
   return tools
 }
 
-/** A request to show: its address, its body, and whether a token is needed. */
+/** A request to show as code: its origin and path, its body, and whether a token is needed. */
 export interface Shown { origin: string, path: string, body: Json, withToken: boolean }
 
 const PICTURE = /^data:(image\/[a-z]+);base64,.{64,}/
 const MOST_SHOWN = 48
 
-/** The body without the image bytes. */
+/** The body with image bytes left out. */
 const forReading = (body: Json): Json => JSON.parse(JSON.stringify(body, (_, value: unknown) =>
   typeof value === 'string' && PICTURE.test(value)
     ? `${value.slice(0, value.indexOf(',') + 1)}BASE64_OF_THE_IMAGE`
@@ -119,7 +119,7 @@ const client = new OpenAI({ baseURL: '${origin}/v1', apiKey })
 const svcCall = (shown: Shown, capability: string, payload: Json, rest = ''): string =>
   `svc --url ${shown.origin} call ${capability} --payload ${quote(JSON.stringify(payload, null, 2))}${rest}`
 
-/** The chat request for other programs. A needed token comes from SVC_TOKEN, as in svc. */
+/** The chat request as code for other programs, which read a token from SVC_TOKEN as svc does. */
 export function chatLines (given: Shown): Lines[] {
   const shown = { ...given, body: forReading(given.body) }
   const { stream: _stream, stream_options: _options, ...payload } = shown.body
@@ -140,13 +140,13 @@ for await (const chunk of stream) process.stdout.write(chunk.choices[0]?.delta?.
   ]
 }
 
-/** The options of `svc run`, by the names of the API. */
+/** Options of `svc run` by the name of the API field. */
 const RUN_OPTIONS: Record<string, string> = {
   temperature: '--temperature', max_tokens: '--max-tokens', seed: '--seed'
 }
 const SAID_BY_RUN = new Set(['model', 'messages', 'stream', 'stream_options', ...Object.keys(RUN_OPTIONS)])
 
-/** `svc run` for a single question without tools or images, which fits on one line. */
+/** A `svc run` command; null unless the request is a single question without tools or images. */
 function svcRun ({ origin, body }: Shown): string | null {
   const messages = body['messages'] as { role: string, content: unknown }[]
   const system = messages.find(({ role }) => role === 'system')

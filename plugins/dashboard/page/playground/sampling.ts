@@ -1,7 +1,7 @@
 export type Sampling = Partial<Record<SamplingName, number>>
 export type SamplingName = typeof fields[number]['name']
 
-/** The sampling parameters with their bounds in the API, and their effect. */
+/** The sampling parameters with the API's bounds, and a description of their effect. */
 export const fields = [
   { name: 'temperature', title: 'Temperature', hint: '0 always takes the likeliest', min: 0, max: 100 },
   { name: 'max_tokens', title: 'Most tokens', hint: 'ends the answer there', min: 1, max: 1e6, whole: true },

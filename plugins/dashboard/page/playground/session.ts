@@ -6,11 +6,11 @@ import {
 import { forget, forgetAll, keep, readKept } from './kept.js'
 import type { Conversation, Lane, Message, Settings } from './conversation.js'
 
-/** Changes are saved after this pause, ms. */
+/** Milliseconds after the last change before it is saved. */
 const KEEP_AFTER_MS = 1000
 
 const newId = (): string => {
-  // Not crypto.randomUUID: pages over plain HTTP of another machine have none.
+  // crypto.randomUUID is missing on pages that come over plain HTTP from another machine.
   const bytes = crypto.getRandomValues(new Uint8Array(12))
   return [...bytes].map((byte) => byte.toString(16).padStart(2, '0')).join('')
 }
@@ -23,7 +23,7 @@ export const conversation = computed(() => all.value.get(currentId.value) ?? bla
 export const list = computed(() => [...all.value.values()].filter(({ changedAt }) => changedAt > 0)
   .sort((a, b) => b.changedAt - a.changedAt).map(({ id, title }) => ({ id, title })))
 export const answering = computed(() => isOpen(conversation.value))
-/** Why conversations are not saved, if the browser does not allow it. */
+/** Why conversations are not saved, if the browser refuses storage. */
 export const notKept = signal<string | null>(null)
 
 const waiting = new Map<string, ReturnType<typeof setTimeout>>()

@@ -32,7 +32,7 @@ export function RequestButton ({ body, path, lines }: RequestProps) {
 
 interface TraceProps {
   commandId: string | null, traced: boolean
-  /** Whether to offer tracing here; once per page is enough. */
+  /** Whether to show a button that enables tracing; a page needs only one. */
   offer?: boolean
 }
 

@@ -11,7 +11,7 @@ export interface Spoken {
   sound: Sound | null
   error: Error | null
   received: number
-  /** From the click to the first sound, and to the last byte. */
+  /** Milliseconds from the click to the first sound, and to the last byte. */
   firstMs: number | null
   totalMs: number | null
   commandId: string | null
@@ -22,13 +22,13 @@ export interface Spoken {
 }
 
 export interface Speaking {
-  /** Stops the work; the received part can be played. */
+  /** Cancels the speech; the received part can still be played. */
   cancel (): void
   close (): void
 }
 
 const TYPE = 'audio/mpeg'
-/** Interval at which the waveform of the received part is decoded, ms. */
+/** Milliseconds between waveform updates while sound arrives. */
 const LOOK_MS = 400
 
 export function speak (

@@ -9,7 +9,7 @@ export interface Sound { samples: Float32Array, seconds: number }
 
 export async function decode (bytes: ArrayBuffer): Promise<Sound | null> {
   try {
-    // Offline, so that no permission to play is needed.
+    // An offline context needs no permission to play.
     const buffer = await new OfflineAudioContext(1, 1, 24_000).decodeAudioData(bytes)
     return { samples: buffer.getChannelData(0), seconds: buffer.duration }
   } catch {
@@ -66,7 +66,7 @@ function useWidth (ref: RefObject<HTMLCanvasElement | null>): number {
   return width
 }
 
-/** Playback position, s: updated each frame, or a few times a second with reduced motion. */
+/** Playback position in seconds, updated each frame, or a few times a second with reduced motion. */
 function usePlace (audio: RefObject<HTMLAudioElement | null>): number {
   const [at, setAt] = useState(0)
   useEffect(() => {

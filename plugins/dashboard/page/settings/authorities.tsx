@@ -36,7 +36,7 @@ export function AuthorityChoice ({ legend, all, chosen, onChange }: ChoiceProps)
 
 const DAY_MS = 86_400_000
 
-/** ISO-8601; null for a credential without an end. */
+/** Expiry of a credential as ISO-8601; null for one without an expiry. */
 export const endAfter = (days: string): string | null =>
   days === '' ? null : new Date(Date.now() + Number(days) * DAY_MS).toISOString()
 

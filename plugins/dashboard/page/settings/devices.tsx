@@ -31,7 +31,7 @@ export function Devices () {
   )
 }
 
-/** A refusal because of a missing authority: without a credential, or with a weak one. */
+/** Whether an authority is missing, because the request has no credential or a weak one. */
 const isRefused = (error: Error): boolean =>
   error instanceof ApiError && (error.status === 401 || error.status === 403)
 

@@ -35,7 +35,7 @@ export function textOf (kind: Kind, value: unknown): string {
   return kind === 'json' ? JSON.stringify(value, null, 2) : String(value)
 }
 
-/** A value, or a sentence why the text is invalid. */
+/** A parsed value, or a sentence that says why the text is invalid. */
 export type Read = { value: unknown } | { problem: string }
 
 /** The typed text as a value, checked by the schema; an empty text means the default. */
@@ -66,7 +66,7 @@ function valueOf (kind: Kind, schema: SettingSchema | null, text: string): Read 
   }
 }
 
-/** The schema without formats: the node checks those of svc. */
+/** Removes `format` from the schema; the node checks svc's own formats. */
 function plain (schema: unknown): unknown {
   if (Array.isArray(schema)) return schema.map(plain)
   if (typeof schema !== 'object' || schema === null) return schema
@@ -89,7 +89,7 @@ export function originText ({ origin, source, line }: Setting): string {
   return origin === 'file' && line !== undefined ? `svc.yaml, line ${line}` : ORIGINS[origin]
 }
 
-/** Settings by their first word, plugins by name, in the node's order. */
+/** Groups settings by the first part of their path, plugin settings by plugin, in the node's order. */
 export function grouped (settings: readonly Setting[], search: string): [string, Setting[]][] {
   const wanted = search.trim().toLowerCase()
   const found = settings.filter(({ path, schema }) =>

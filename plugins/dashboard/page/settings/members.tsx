@@ -8,7 +8,7 @@ import { Badge, Button, Copy, Opens, Trouble, useAsk } from '../ui/parts.js'
 import { done } from '../ui/toast.js'
 
 export function Members () {
-  // Reloads whenever a node comes or goes.
+  // Reloads the members whenever a node comes or goes.
   const { value, error, again } = useAsk('GET /cluster/members',
     [nodes.value.filter(({ live }) => live).map(({ id }) => id).join()])
   const [round, setRound] = useState(0)
@@ -57,7 +57,7 @@ export function Members () {
   )
 }
 
-/** The valid join tokens; reloaded in each round. */
+/** The valid join tokens; reloaded when `round` changes. */
 function JoinTokens ({ round }: { round: number }) {
   const { value, again } = useAsk('GET /cluster/join-tokens', [round])
   if (value === null || value.tokens.length === 0) return null

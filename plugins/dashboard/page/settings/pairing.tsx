@@ -7,7 +7,7 @@ import { done } from '../ui/toast.js'
 import { authorities as known, AuthorityChoice, endAfter, HowLong } from './authorities.js'
 import type { Replies } from '../../../../docs/reference/replies.js'
 
-/** Interval of checks for a waiting device, ms. */
+/** Milliseconds between polls for a waiting device. */
 const LOOK_MS = 500
 
 type View = Replies['GET /v1/devices/pairing']
@@ -16,7 +16,7 @@ type Waiting = NonNullable<View['device']>
 export function PairingDialog ({ onClose }: { onClose: () => void }) {
   const { view, error, again } = usePairing()
   const close = (): void => {
-    // Pairing must end when the operator leaves. A lost request is harmless, as pairing times out.
+    // Pairing must end when the operator leaves. If the request fails, pairing times out.
     if (view?.open === true) void ask('DELETE /v1/devices/pairing').catch(() => {})
     onClose()
   }
@@ -38,7 +38,7 @@ export function PairingDialog ({ onClose }: { onClose: () => void }) {
   )
 }
 
-/** The open pairing of this node, opened if necessary; polled while it is shown. */
+/** Opens a pairing on this node unless one is open, and polls it while it is shown. */
 function usePairing () {
   const [view, setView] = useState<View | null>(null)
   const [error, setError] = useState<Error | null>(null)
@@ -53,7 +53,7 @@ function usePairing () {
         setView(now)
         if (!now.open) return
         await new Promise((resolve) => setTimeout(resolve, LOOK_MS))
-        // A missed answer comes with the next poll.
+        // If a poll fails, keep the last answer until the next poll.
         now = await ask('GET /v1/devices/pairing', { signal }).catch(() => now)
       }
     }

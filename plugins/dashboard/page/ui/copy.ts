@@ -1,11 +1,11 @@
 /** Copies a text to the clipboard. Throws if the browser does not allow it. */
 export async function copyText (text: string): Promise<void> {
-  // Pages that come over plain HTTP from another machine have no clipboard API; the old command works there.
+  // Pages that come over plain HTTP from another machine have no clipboard API; `execCommand` works there.
   const clipboard = navigator.clipboard as Clipboard | undefined
   if (clipboard !== undefined) return await clipboard.writeText(text)
   const field = document.createElement('textarea')
   field.value = text
-  // In an open dialog everything outside of it is inert.
+  // While a dialog is open, elements outside it are inert.
   const place = document.querySelector('dialog[open]') ?? document.body
   place.append(field)
   field.select()

@@ -5,12 +5,12 @@ interface LongListProps<T> {
   label: string
   items: readonly T[]
   keyOf: (item: T) => string
-  /** Height of each row, px. */
+  /** Height of each row in px. */
   rowHeight: number
   row: (item: T) => ComponentChildren
 }
 
-/** Rows rendered beyond the edge, so that a short scroll shows no gap. */
+/** Rows rendered beyond each edge of the screen, so that a short scroll shows no gap. */
 const BEYOND = 6
 /** Lists up to this length are rendered completely. */
 const SHORT = 60
@@ -25,7 +25,7 @@ export function LongList<T> ({ label, items, keyOf, rowHeight, row }: LongListPr
     const look = (): void => {
       const { top } = element.getBoundingClientRect()
       const first = Math.max(0, Math.floor(-top / rowHeight) - BEYOND)
-      // Below the screen it is negative, which `slice` would take from the end.
+      // For a list below the screen the end index is negative, which `slice` would count from the end.
       const last = Math.max(first, Math.ceil((innerHeight - top) / rowHeight) + BEYOND)
       setSeen((had) => had.first === first && had.last === last ? had : { first, last })
     }

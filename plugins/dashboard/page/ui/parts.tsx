@@ -12,7 +12,7 @@ import type { Lines } from './text.js'
 
 interface ButtonProps {
   children: ComponentChildren
-  /** While its promise is pending the button is busy; an error is shown. */
+  /** The button is busy while the returned promise is pending, and shows its error. */
   onClick: () => unknown
   kind?: 'plain' | 'main' | 'danger' | 'quiet'
   disabled?: boolean
@@ -91,7 +91,7 @@ interface SelectProps extends FieldProps {
   id?: string, class?: string, disabled?: boolean
 }
 
-/** A selection. A value that is no option stays unchanged. */
+/** A selection; a value that is not among the options stays selected. */
 export function Select (
   { label, unseen, options, onText, value, class: more = '', ...given }: SelectProps
 ) {
@@ -111,7 +111,7 @@ export function Select (
   )
 }
 
-/** Leaves out rows with an empty value. `whole` takes the full width. */
+/** A definition list without the rows that have an empty value. `whole` takes the full width. */
 export function Facts ({ list }: { list: readonly (readonly [string, ComponentChildren, 'whole'?])[] }) {
   return (
     <dl class="facts">
@@ -182,7 +182,7 @@ export function Copy ({ text, shown }: { text: string, shown?: string }) {
 export const Sentence = ({ text }: { text: string }) =>
   <>{commandsIn(text).map(({ text: part, command }) => command ? <Copy text={part} /> : part)}</>
 
-/** A sentence with text in backticks as code, which need not be a command. */
+/** Shows text in backticks as code, for sentences in which it need not be a command. */
 export const Quoting = ({ text }: { text: string }) =>
   <>{commandsIn(text).map(({ text: part, command }) => command ? <code>{part}</code> : part)}</>
 
@@ -254,7 +254,7 @@ export function Dialog ({ title, onClose, children }: DialogProps) {
 
 interface ConfirmProps extends DialogProps {
   action: string, cancel?: string, danger?: boolean, disabled?: boolean
-  /** False leaves the dialog open. */
+  /** Returning false leaves the dialog open. */
   onConfirm: () => unknown
 }
 
@@ -294,7 +294,7 @@ export const Tick = ({ checked, disabled = false, onChange, group, children }: T
   </label>
 )
 
-/** Distance from the end that counts as the end, px. */
+/** A distance from the end, in px, that still counts as the end. */
 const NEAR = 40
 
 /** Keeps a scrolled element at its end, unless the user has scrolled up. */
@@ -324,7 +324,7 @@ export function useNow (ms = 1000): number {
 
 interface Loaded<T> { value: T | null, error: Error | null, again: () => void }
 
-/** Loads by a request, again when one of `keys` changes or `again` is called. */
+/** Loads data with a request, and again when one of `keys` changes or `again` is called. */
 export function useLoaded<T> (
   load: (signal: AbortSignal) => Promise<T>, keys: readonly unknown[]
 ): Loaded<T> {
@@ -361,7 +361,7 @@ export function Trouble (
   )
 }
 
-/** An error boundary: a part that fails leaves the others usable; `onFail` is for its replacement. */
+/** An error boundary, so that the rest of the page stays usable; with `onFail` it renders nothing itself. */
 export class Guard extends Component<{ children: ComponentChildren, onFail?: () => void }> {
   override state = { error: null as Error | null }
 

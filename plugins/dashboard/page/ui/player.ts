@@ -1,6 +1,6 @@
 // Plays sound while it is generated if the browser can; otherwise once it is complete.
 
-/** Sound played longer ago than this is removed if the browser's buffer is full, s. */
+/** Seconds of played sound to keep when the browser's buffer is full. */
 const BEHIND_S = 10
 
 export const canStream = (type: string): boolean =>
@@ -30,7 +30,7 @@ function whole (audio: HTMLAudioElement): Player {
   }
 }
 
-/** A browser may require a click first: then the user starts it with the controls. */
+/** If the browser requires a click first, the user starts the sound with the controls. */
 const start = (audio: HTMLAudioElement): Promise<void> => audio.play().catch(() => {})
 
 function release (audio: HTMLAudioElement, url: string): void {
@@ -57,7 +57,7 @@ function streamed (audio: HTMLAudioElement, type: string): Player {
       queue.shift()
     } catch (error) {
       if (!(error instanceof DOMException) || error.name !== 'QuotaExceededError') throw error
-      // The buffer is full: played sound is removed, now or once more of it was played.
+      // Remove played sound from the full buffer, now or once more of it has been played.
       if (audio.currentTime > BEHIND_S) buffer.remove(0, audio.currentTime - BEHIND_S)
     }
   }

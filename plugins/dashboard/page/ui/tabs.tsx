@@ -4,12 +4,12 @@ import type { ComponentType } from 'preact'
 
 interface TabsProps {
   page: string, label: string
-  /** By name; the first is shown when the address names none. */
+  /** Tabs by name; the first is shown if the URL names none. */
   tabs: Readonly<Record<string, { title: string, component: ComponentType<{ asked: string | null }> }>>
   framed?: boolean
 }
 
-/** Tabs. The selected part gets the address parts after its name. */
+/** Tabs; the selected tab's component gets the address parts after its name. */
 export function Tabs ({ page, label, tabs, framed = false }: TabsProps) {
   const [name = '', asked = null] = route.value.parts
   const shown = Object.hasOwn(tabs, name) ? name : Object.keys(tabs)[0]!

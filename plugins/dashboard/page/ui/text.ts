@@ -63,11 +63,11 @@ export function grouped<T> (list: readonly T[], keyOf: (one: T) => string): Map<
 export const toggled = <T>(list: readonly T[], one: T, on: boolean): T[] =>
   [...list.filter((other) => other !== one), ...on ? [one] : []]
 
-/** Words in one line, without missing ones. */
+/** Joins the words that are present. */
 export const joined = (words: readonly (string | null | undefined)[]): string =>
   words.filter((word) => word != null && word !== '').join(' · ')
 
-/** Code for a program. */
+/** Example code for a client, with a title. */
 export interface Lines { name: string, code: string, note?: string }
 
 /** A sentence split at its commands in backticks. */

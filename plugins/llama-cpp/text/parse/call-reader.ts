@@ -1,39 +1,39 @@
 import { parsed } from '../../../runners/language/json.js'
 
-/** `name` comes once, before the first arguments. */
+/** A piece of a tool call; `name` comes once, before the first arguments. */
 export interface CallDelta { name?: string, arguments?: string }
 
 const ARGUMENT_KEYS: readonly string[] = ['arguments', 'parameters']
 const NAME_KEYS: readonly string[] = ['name', 'tool_name']
-/** Valid keys of a call; an object that begins with another key is not a call. */
+/** Keys that a call may have; an object that begins with another key is not a call. */
 const CALL_KEYS = ['type', 'id', 'tool_call_id', 'index', 'function', ...NAME_KEYS, ...ARGUMENT_KEYS]
-/** Characters of JSON outside strings; any other one ends a broken object. */
+/** Characters that JSON allows outside strings; any other character ends a broken object. */
 export const OUTSIDE = /[\s{}[\]:,"\w+.-]/
 
 /**
  * Reads a JSON object `{"name": …, "arguments": {…}}` character by character and returns the name, then the
- * arguments' text incrementally; the call may also be the value of a key `function`. Ignores other keys.
+ * text of the arguments in pieces. The call may also be the value of a key `function`. Ignores other keys.
  * Returns null until the name is known and the arguments have begun.
  */
 export class CallReader {
-  /** `call` and `other` are final: the object was a call or not. */
+  /** `open` until the object is known to be a call (`call`) or something else (`other`). */
   state: 'open' | 'call' | 'other' = 'open'
   text = ''
-  /** The character that ended a broken object, which is not part of it. */
+  /** The character that ended a broken object but is not part of the object. */
   left = ''
   private depth = 0
-  /** Depth of the object with the name. */
+  /** Nesting depth of the object that contains the name. */
   private base = 1
   private inString = false
   private escaped = false
   /** The key whose value is being read; null while a key is read. */
   private key: string | null = null
-  /** The current key or value outside the arguments. */
+  /** Text of the key or value being read, outside the arguments. */
   private part = ''
   private name: string | null = null
   private hasArguments = false
   private inArguments = false
-  /** Arguments that were not returned yet. */
+  /** Text of the arguments that has not been returned yet. */
   private held = ''
   private nameReturned = false
 
@@ -107,11 +107,11 @@ export class CallReader {
     if (this.depth === 0) this.state = this.certain ? 'call' : 'other'
   }
 
-  /** A key's value is complete. */
+  /** Handles the end of a key's value. */
   private ended (): void {
     if (NAME_KEYS.includes(this.key ?? '') && this.name === null) this.name = stringIn(this.part)
     else if (this.isArguments() && this.part !== '') {
-      // JSON in a string, or null.
+      // The arguments may also be null, or a string that contains JSON.
       this.hasArguments = true
       this.held = stringIn(this.part) ?? (this.part === 'null' ? '{}' : this.part)
     }

@@ -1,9 +1,9 @@
-/** A reader; each `yield` waits for more text. */
+/** A reader of streamed text that returns T; each `yield` waits for more text. */
 export type Reading<T> = Generator<void, T, void>
 
 /**
- * Streamed text for readers written as generators. The result depends only on the text, never on where it was
- * split: a step that needs more text waits for it or for the end.
+ * Streamed text for readers written as generators. Each step waits until it has enough text or the text has
+ * ended, so that the result never depends on where the text was split.
  */
 export class Input {
   over = false
@@ -18,12 +18,12 @@ export class Input {
     if (this.marked !== null) this.marked = 0
   }
 
-  /** Marks this position for `back`. */
+  /** Marks the current position, to which `back` returns. */
   mark (): void { this.marked = this.at }
 
   keep (): void { this.marked = null }
 
-  /** Returns to the mark. */
+  /** Returns to the position that `mark` stored. */
   back (): void {
     this.at = this.marked ?? this.at
     this.marked = null
@@ -35,7 +35,7 @@ export class Input {
     this.at = 0
   }
 
-  /** The next character without consuming it; '' at the end. */
+  /** Returns the next character without consuming it; '' at the end. */
   * peek (): Reading<string> {
     while (this.at >= this.text.length) {
       if (this.over) return ''
@@ -44,7 +44,7 @@ export class Input {
     return this.text[this.at] as string
   }
 
-  /** Consumes the next character; '' at the end. */
+  /** Consumes and returns the next character; '' at the end. */
   * next (): Reading<string> {
     const c = yield * this.peek()
     if (c !== '') this.at++
@@ -58,7 +58,7 @@ export class Input {
     return found
   }
 
-  /** Consumes the first of the texts that matches; '' for none. */
+  /** Consumes and returns the first of the texts that matches here; '' if none does. */
   * takeOne (texts: readonly string[]): Reading<string> {
     for (const text of texts) if (yield * this.take(text)) return text
     return ''
@@ -73,7 +73,7 @@ export class Input {
     return taken
   }
 
-  /** Consumes up to `most` characters that match. */
+  /** Consumes and returns up to `most` characters that match `fits`. */
   * run (fits: RegExp, most = Infinity): Reading<string> {
     let taken = ''
     while (taken.length < most) {
@@ -86,8 +86,8 @@ export class Input {
   }
 
   /**
-   * Consumes text up to and including the first marker, and returns that; '' at the end. Passes the text
-   * before it to `give` as soon as it cannot be part of a marker.
+   * Consumes text up to and including the first marker, and returns the marker ('' at the end). Passes the
+   * text before the marker to `give` as soon as that text cannot be part of a marker.
    */
   * until (markers: readonly string[], give: (text: string) => void): Reading<string> {
     for (;;) {
@@ -107,7 +107,7 @@ export class Input {
   private rest (): string { return this.text.slice(this.at) }
 }
 
-/** Length of the longest suffix of `text` that is a proper prefix of a word. */
+/** Length of the longest suffix of `text` that is a proper prefix of one of `words`. */
 export function beginningOf (text: string, words: readonly string[]): number {
   let longest = 0
   for (const word of words) {

@@ -11,7 +11,7 @@ export interface ToolCallDelta { index: number, id?: string, name?: string, argu
 
 export interface OutputDelta { content: string, reasoning: string, toolCalls: ToolCallDelta[] }
 
-/** Converts to OpenAI's format, without empty fields. */
+/** Converts parsed output to an OpenAI delta without empty fields. */
 export const deltaOf = ({ content, reasoning, toolCalls }: OutputDelta): NonNullable<Choice['delta']> => ({
   ...content === '' ? {} : { content },
   ...reasoning === '' ? {} : { reasoning_content: reasoning },
@@ -21,15 +21,15 @@ export const deltaOf = ({ content, reasoning, toolCalls }: OutputDelta): NonNull
 })
 
 export interface OutputOptions {
-  /** The format of tool calls; null if the request has no tools. */
+  /** The tool call format; null if the request has no tools. */
   tools: ToolFormatName | null
-  /** The format of reasoning; null for a model without it. Default `think`. */
+  /** The reasoning format; null for a model that does not reason. Default `think`. */
   reasoning?: ReasoningName | null | undefined
-  /** Default false. */
+  /** Whether the prompt has already begun reasoning. Default false. */
   startsInReasoning?: boolean
   /** The JSON Schema of a function's parameters, for formats without value types. */
   parameters?: (name: string) => unknown
-  /** Creates ids such as `call_` and random characters. */
+  /** Creates a unique id for a tool call. */
   newId: () => string
 }
 
@@ -65,7 +65,7 @@ export class OutputReader {
     return this.collector.taken()
   }
 
-  /** Returns the text that was withheld. */
+  /** Ends the output; returns the text withheld so far. */
   end (): OutputDelta {
     this.input.over = true
     this.reading.next()
@@ -88,7 +88,7 @@ function * readMarked (
   }
   const markers = [...reasoning === null ? [] : [opens], ...around, ...format?.opens ?? []]
   if (inside) yield * think()
-  /** Only white space came before: a call without a marker may begin. */
+  /** Whether a call without a marker may still begin, because only white space came before. */
   let begins = format?.bare !== undefined
   for (;;) {
     if (begins && format !== null) begins = yield * readBare(input, out, format, markers)
@@ -107,7 +107,7 @@ function * readMarked (
   }
 }
 
-/** Reads calls without a marker at the start; returns whether one may still begin after a marker. */
+/** Reads calls without a marker at the output's start; returns whether a marker comes there instead. */
 function * readBare (
   input: Input, out: DeltaCollector, format: ToolFormat, markers: readonly string[]
 ): Reading<boolean> {
@@ -125,13 +125,13 @@ function * readBare (
 
 class DeltaCollector implements OutputSink {
   calls = 0
-  /** True after the first content other than white space. */
+  /** Whether content other than white space has been emitted. */
   begun = false
   private readonly options: OutputOptions
   private delta: OutputDelta = nothing()
   /** White space to emit only if more text follows. */
   private held = ''
-  /** At the start of a part: drop leading white space. */
+  /** Whether a part begins here, so that leading white space must be dropped. */
   private fresh: boolean
   private last: 'content' | 'reasoning' = 'content'
 
@@ -179,7 +179,7 @@ class DeltaCollector implements OutputSink {
     this.held = ''
   }
 
-  /** Emits text without white space at the beginning and end of a part. */
+  /** Emits text, but drops white space at the beginning and end of a part. */
   private emit (kind: 'content' | 'reasoning', text: string): void {
     const body = this.fresh ? text.trimStart() : text
     const end = body.trimEnd()

@@ -4,7 +4,7 @@ import { readArguments, skipPast } from './json-calls.js'
 
 const [OPEN, END] = ['<|tools_prefix|>', '<|tools_suffix|>']
 
-/** Reads `"NAME": {…}` after an object's brace; false if the text differs. */
+/** Reads `"NAME": {…}` after an object's opening brace; false if the text differs. */
 function * readKeyed (input: Input, out: CallSink): Reading<boolean> {
   yield * input.space()
   if (!(yield * input.take('"'))) return false
@@ -19,7 +19,7 @@ function * readKeyed (input: Input, out: CallSink): Reading<boolean> {
   return true
 }
 
-/** `<|tools_prefix|>[{"NAME": {…}}, …]<|tools_suffix|>`: Apertus. */
+/** Apertus's format: `<|tools_prefix|>[{"NAME": {…}}, …]<|tools_suffix|>`. */
 export const apertus: ToolFormat = {
   shows: [OPEN, END],
   opens: [OPEN],

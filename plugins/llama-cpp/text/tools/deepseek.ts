@@ -27,7 +27,7 @@ function * readCall (input: Input, out: CallSink): Reading<void> {
   yield * skipPast(input, CALL_END)
 }
 
-/** A call has `function`, a line with the name, and fenced arguments: DeepSeek R1 and derived models. */
+/** Format of DeepSeek R1 and derived models: `function`, a line with the name, and fenced arguments. */
 export const deepseek: ToolFormat = {
   opens: [CALLS, CALL], inner: [TYPE_END, CALL_END, CALLS_END], shows: [CALL, '```json'], read
 }

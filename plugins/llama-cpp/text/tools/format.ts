@@ -5,7 +5,7 @@ export interface CallSink {
   call (name: string): void
   /** Appends to the JSON text of the call's arguments. */
   args (json: string): void
-  /** Text outside calls. */
+  /** Receives text outside calls. */
   content (text: string): void
   /** The JSON Schema of a function's parameters; undefined if unknown. */
   parameters (name: string): unknown
@@ -14,18 +14,18 @@ export interface CallSink {
 /** Receives the parsed output. */
 export interface OutputSink extends CallSink {
   reasoning (text: string): void
-  /** A marker was consumed: drop white space next to it. */
+  /** Called after a marker was consumed, to drop white space next to it. */
   turn (): void
 }
 
 export interface ToolFormat {
-  /** A rendered conversation with all of these texts may have this format. */
+  /** Texts that must all occur in a rendered conversation for this format to be detected. */
   shows: readonly string[]
-  /** Any of these texts in a template that renders no calls implies the format; default: `opens`. */
+  /** Texts, any of which implies the format in a template that renders no calls. Default `opens`. */
   hints?: readonly string[]
   /** Markers that begin calls. */
   opens: readonly string[]
-  /** Other special tokens in and after calls. */
+  /** Other special tokens that the format uses in and after calls. */
   inner?: readonly string[]
   /** A call at the start of the output may begin with this character instead of a marker. */
   bare?: '{'

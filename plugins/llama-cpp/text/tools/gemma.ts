@@ -58,7 +58,7 @@ function * readKey (input: Input): Reading<string | null> {
   return found === '' || text === null ? null : text ?? bare.trim()
 }
 
-/** `call:NAME{key:value,…}` between two markers, with another marker around strings: Gemma 4. */
+/** Gemma 4's format: `call:NAME{key:value,…}` between two markers, with another marker around strings. */
 export const gemma: ToolFormat = {
   shows: [OPEN, 'call:'],
   opens: [OPEN],
@@ -70,7 +70,7 @@ export const gemma: ToolFormat = {
     const brace = yield * input.until(['{', END], (text) => { name += text })
     if (brace !== '{') return out.content(name)
     out.call(name.trim())
-    // Broken arguments must not look like a call without arguments.
+    // Report broken arguments as invalid JSON, so that they do not look like a call without arguments.
     out.args((yield * readItems(input, 0, '}')) ?? '{')
     yield * skipPast(input, END)
   }

@@ -5,7 +5,7 @@ import { Arguments } from './values.js'
 const [OPEN, END, KEY, KEY_END] = ['<tool_call>', '</tool_call>', '<arg_key>', '</arg_key>']
 const [VALUE, VALUE_END] = ['<arg_value>', '</arg_value>']
 
-/** `<tool_call>name<arg_key>…</arg_key><arg_value>…</arg_value></tool_call>`: GLM since 4.5. */
+/** Format of GLM since 4.5: `<tool_call>name<arg_key>…</arg_key><arg_value>…</arg_value></tool_call>`. */
 export const glm: ToolFormat = {
   shows: [OPEN, KEY, VALUE],
   hints: [KEY],

@@ -33,7 +33,7 @@ export function * readChannels (input: Input, out: OutputSink, tools: boolean): 
   }
 }
 
-/** The header of a message; null at the end of the output. Text without a header is content. */
+/** Reads a message's header; null at the end of the output. Text without a header is content. */
 function * readHeader (input: Input, out: OutputSink, begun: string): Reading<string | null> {
   let header = begun
   if (begun === '' && (yield * input.take(FUNCTIONS))) header = FUNCTIONS
@@ -45,7 +45,7 @@ function * readHeader (input: Input, out: OutputSink, begun: string): Reading<st
   return found === '' ? null : header
 }
 
-/** Messages to `functions.NAME`: gpt-oss. `readChannels` reads the whole output. */
+/** Messages to `functions.NAME`: gpt-oss. `readChannels` reads the whole output, including calls. */
 export const harmony: ToolFormat = {
   shows: ['to=functions.', MESSAGE],
   hints: [`${CHANNEL}commentary`, 'to=functions.'],

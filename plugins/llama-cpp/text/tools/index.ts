@@ -1,4 +1,4 @@
-/** All formats of tool calls. A new one is a file in this folder and a row here. */
+/** All tool call formats. To support a new format, add a file to this folder and a row here. */
 import { apertus } from './apertus.js'
 import { deepseek } from './deepseek.js'
 import { gemma } from './gemma.js'
@@ -10,7 +10,7 @@ import { lfm } from './python.js'
 import { qwenCoder } from './qwen-coder.js'
 import type { ToolFormat } from './format.js'
 
-/** In the order of detection: formats with more markers come first. */
+/** Formats in the order of detection, those with more markers first. */
 const FORMATS = {
   harmony, glm, qwen_coder: qwenCoder, hermes, mistral_named: mistralNamed, mistral, deepseek,
   command, nemotron, gemma, apertus, granite, lfm, llama
@@ -21,5 +21,5 @@ export type ToolFormatName = keyof typeof FORMATS
 export const toolFormats: Readonly<Record<ToolFormatName, ToolFormat>> = FORMATS
 export const toolFormatNames = Object.keys(FORMATS) as readonly ToolFormatName[]
 
-/** Special tokens that the text stream must pass on. */
+/** Special tokens that the text stream must pass on for a format. */
 export const markersOf = ({ opens, inner = [] }: ToolFormat): string[] => [...opens, ...inner]

@@ -1,4 +1,4 @@
-/** Calls as JSON objects with name and arguments, which most formats use. */
+/** Reads calls that are JSON objects with name and arguments, as in most formats. */
 import { CallReader, OUTSIDE } from '../parse/call-reader.js'
 import type { Input, Reading } from '../parse/input.js'
 import type { CallSink, ToolFormat } from './format.js'
@@ -75,7 +75,7 @@ const objectsBetween = (open: string, end: string, nameKey = 'name'): ToolFormat
 
 /** `<tool_call>{"name": …, "arguments": …}</tool_call>` for each call: Hermes, Qwen, Granite 4, SmolLM3. */
 export const hermes = objectsBetween('<tool_call>', '</tool_call>')
-/** `<TOOLCALL>[{"name": …, "arguments": …}, …]</TOOLCALL>`: Nemotron Nano. */
+/** Nemotron Nano's format: `<TOOLCALL>[{"name": …, "arguments": …}, …]</TOOLCALL>`. */
 export const nemotron = objectsBetween('<TOOLCALL>', '</TOOLCALL>')
 /**
  * `<|START_ACTION|>[{"tool_call_id": "0", "tool_name": …, "parameters": …}, …]<|END_ACTION|>`: Cohere's
@@ -83,14 +83,14 @@ export const nemotron = objectsBetween('<TOOLCALL>', '</TOOLCALL>')
  */
 export const command = objectsBetween('<|START_ACTION|>', '<|END_ACTION|>', 'tool_name')
 
-/** `<|tool_call|>[{"name": …, "arguments": …}, …]`: Granite 3. */
+/** Granite 3's format: `<|tool_call|>[{"name": …, "arguments": …}, …]`. */
 export const granite: ToolFormat = {
   shows: ['<|tool_call|>', '"name"'],
   opens: ['<|tool_call|>'],
   * read (input, out) { yield * readObjects(input, out) }
 }
 
-/** `{"name": …, "parameters": …}` as the whole output, or after `<|python_tag|>`: Llama 3. */
+/** Llama 3's format: `{"name": …, "parameters": …}` as the whole output or after `<|python_tag|>`. */
 export const llama: ToolFormat = {
   shows: ['"name"', '"parameters"'],
   hints: ['"parameters": dictionary of argument name', '<|python_tag|>'],

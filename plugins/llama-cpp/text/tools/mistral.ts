@@ -4,7 +4,7 @@ import { readArguments, readObjects } from './json-calls.js'
 
 const [OPEN, ID, ARGUMENTS] = ['[TOOL_CALLS]', '[CALL_ID]', '[ARGS]']
 
-/** Reads both formats, because models of this family mix them. */
+/** Reads both Mistral formats, because Mistral models mix them. */
 function * read (input: Input, out: CallSink): Reading<void> {
   const space = yield * input.space()
   if ('[{'.includes(yield * input.peek())) {
@@ -23,7 +23,7 @@ function * read (input: Input, out: CallSink): Reading<void> {
 
 const common = { opens: [OPEN], inner: [ID, ARGUMENTS], read }
 
-/** `[TOOL_CALLS] [{"name": …, "arguments": …}, …]`: Mistral up to Nemo. */
+/** Format of Mistral models up to Nemo: `[TOOL_CALLS] [{"name": …, "arguments": …}, …]`. */
 export const mistral: ToolFormat = { ...common, shows: [OPEN, '"name"'] }
 /**
  * `[TOOL_CALLS]name[ARGS]{…}` for each call, in some models with `[CALL_ID]` and an id: Mistral since 2025.

@@ -1,4 +1,4 @@
-/** Calls and literals in Python's syntax. */
+/** Reads calls and literals in Python syntax. */
 import type { Input, Reading } from '../parse/input.js'
 import type { CallSink, ToolFormat } from './format.js'
 import { readObjects } from './json-calls.js'
@@ -32,7 +32,7 @@ function * readPythonCalls (input: Input, out: CallSink): Reading<boolean> {
   return true
 }
 
-/** Reads the parameters of a call, which is reported once its first parameter has a name. */
+/** Reads a call's parameters. The call is reported only once its first parameter has a name. */
 function * readParameters (input: Input, out: CallSink, name: string, certain: boolean): Reading<boolean> {
   let before = '{'
   const begin = (): void => {
@@ -52,7 +52,7 @@ function * readParameters (input: Input, out: CallSink, name: string, certain: b
     const named = key !== '' && (yield * input.take('='))
     const value = named ? yield * readLiteral(input, 0) : null
     if (value === null) {
-      // Not a literal: end the call with the parameters read so far.
+      // The value is not a literal, so end the call with the parameters read so far.
       if (before !== '{') out.args('}')
       return before !== '{' || certain
     }
@@ -120,7 +120,7 @@ function * readText (input: Input): Reading<string | null> {
 
 const [START, END] = ['<|tool_call_start|>', '<|tool_call_end|>']
 
-/** `[name(key="value"), …]` between markers: LFM2. */
+/** LFM2's format: `[name(key="value"), …]` between markers. */
 export const lfm: ToolFormat = {
   shows: [START, END],
   hints: [START, '<|tool_list_start|>', 'List of tools: ['],

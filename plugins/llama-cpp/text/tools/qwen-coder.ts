@@ -5,7 +5,7 @@ import { Arguments } from './values.js'
 const [OPEN, END] = ['<tool_call>', '</tool_call>']
 const [FUNCTION, FUNCTION_END, KEY, KEY_END] = ['<function=', '</function>', '<parameter=', '</parameter>']
 
-/** Reads one function after its marker; false if the output ends in it. */
+/** Reads one function after its marker; false if the output ends inside the function. */
 function * readFunction (input: Input, out: CallSink): Reading<boolean> {
   let name = ''
   if ((yield * input.until(['>'], (text) => { name += text })) === '') {
@@ -18,7 +18,7 @@ function * readFunction (input: Input, out: CallSink): Reading<boolean> {
     let key = ''
     yield * input.until(['>'], (text) => { key += text })
     yield * input.take('\n')
-    // Some models omit a closing tag: continue at the next one.
+    // Some models omit a parameter's closing tag, so the function's closing tag ends the value too.
     const ended = yield * values.read(input, key.trim(), [KEY_END, FUNCTION_END], '\n')
     if (ended === '') return false
     marker = ended === KEY_END ? yield * input.until([KEY, FUNCTION_END, END], () => {}) : ended

@@ -1,10 +1,10 @@
-/** Arguments written one by one and without JSON's quotes. */
+/** Reads arguments that are written one by one and without JSON's quotes. */
 import { isObject, parsed } from '../../../runners/language/json.js'
 import type { Input, Reading } from '../parse/input.js'
 import type { CallSink } from './format.js'
 
 const WORDS = new Map([['True', 'true'], ['False', 'false'], ['None', 'null']])
-/** Bounds for following references and alternatives of a schema: levels, and total number of subschemas. */
+/** Limits for following a schema's references and alternatives: depth, and total number of subschemas. */
 const MAX_DEPTH = 8
 const MAX_PLACES = 1000
 
@@ -21,8 +21,8 @@ export class Arguments {
   }
 
   /**
-   * Reads a value up to one of `ends`, and returns that ('' at the end of the output). Drops `trailing`
-   * before it. A string parameter is streamed unchanged.
+   * Reads a value up to one of `ends`, and returns that end ('' at the end of the output). Drops `trailing`
+   * before the end. The value of a string parameter is streamed unchanged.
    */
   * read (input: Input, key: string, ends: readonly string[], trailing = ''): Reading<string> {
     const { out } = this
@@ -53,10 +53,10 @@ export class Arguments {
   end (): void { this.out.args(this.before === '{' ? '{}' : '}') }
 }
 
-/** Converts a value to JSON by the types that its schema allows (null: unknown). */
+/** Converts a value to JSON by the types that its schema allows; null if these are unknown. */
 function typed (written: string, kinds: ReadonlySet<string> | null): string {
   const text = written.trim()
-  // Models write Python's literals.
+  // Models also write Python's literals, such as True and None.
   const word = WORDS.get(text) ?? text
   const value = parsed(word)
   if (value === undefined || typeof value === 'string') return JSON.stringify(written)

@@ -4,12 +4,12 @@ import { chunkOf, encodeFrame, FrameParser, FROM_RUNNER, readMessage } from '../
 import type { Frame } from '../../process/protocol.js'
 import { DEFAULT_LIMITS } from '../../process/limits.js'
 
-/** Media type of a task's answer between nodes: the frames of a runner up to its one terminal. */
+/** Media type of a task's answer between nodes: frames as from a runner, up to the one terminal frame. */
 export const TASK_TYPE = 'application/vnd.svc.task'
 
 const MESSAGE_CHARS = 4_096
 
-/** A task failed on the node that served it, which has recorded the failure. */
+/** The failure of a task on the node that served it, which has already recorded the failure. */
 export class RemoteTaskError extends RunnerError {}
 
 export interface Failure { reason: string, message: string, details: Record<string, unknown> }

@@ -3,29 +3,29 @@ import type { OpenTask } from '../lost-tasks.js'
 import { hasEnded, TASK_LINGER_MS } from '../tasks.js'
 import type { Task, TaskTable } from '../tasks.js'
 
-/** Minimum interval between sends of changes, ms. */
+/** Minimum ms between two sends of changes. */
 export const SEND_MS = 500
-/** Time that the first change after a pause waits for more, ms. */
+/** Milliseconds for which the first change after a pause waits, so that more changes share a message. */
 export const GATHER_MS = 20
-/** Most tasks, ended ids and loads in one message. */
+/** Limit on tasks, ended ids and loads in one message; more are sent in further messages. */
 export const MESSAGE_TASKS_MAX = 128
-/** Most tasks stored per other node. */
+/** Limit on tasks stored per other node. */
 export const KEPT_MAX = 1024
 
 /** A message from one node to another. It contains no prompts, texts or media. */
 export interface GossipMessage {
-  /** Discard the earlier state: everything follows, in one or more messages. */
+  /** True if the receiver must discard its earlier state, all of which follows in one or more messages. */
   whole: boolean
-  /** Open tasks by runner, without those requested by the receiver; a missing runner has none. */
+  /** Open tasks by runner, without those that the receiver requested; a missing runner has none. */
   loads: Record<string, number>
   tasks: Task[]
   /** Ids of tasks that were sent as open and no longer exist. */
   ended: string[]
-  /** By task id, the install id of the node that requested it; the others entered at the sender. */
+  /** By task id, the install id of the node that requested the task; other tasks entered at the sender. */
   given?: Record<string, string>
 }
 
-/** A node that has just started requests everything. */
+/** Requests the complete state, for a node that has just started. */
 interface Question { whole: 'please' }
 
 interface Sent { whole: boolean, change: number, open: Set<string> }
@@ -38,7 +38,7 @@ interface TaskGossipParts {
   cluster: Pick<Cluster, 'channel' | 'nodes' | 'onPeers'>
   clock: Clock
   tasks: TaskTable
-  /** The link to a node closed; `open` are its tasks as last sent. */
+  /** Called when the link to a node closes; `open` are its open tasks as last sent. */
   missing? (installId: string, open: OpenTask[]): void
 }
 
@@ -84,8 +84,8 @@ export class TaskGossip {
   }
 
   /**
-   * Open tasks of a runner that other nodes requested, as its node last sent; null until it has sent
-   * something since it was linked.
+   * Number of open tasks of a runner that other nodes requested, as its node last sent; null until that node
+   * has sent a message since its link opened.
    */
   load (installId: string, runnerId: string): number | null {
     const received = this.#received.get(installId)
@@ -99,7 +99,7 @@ export class TaskGossip {
     })
   }
 
-  /** Sends ended tasks first: other nodes would count them as lost with this node. */
+  /** Sends ended tasks first, because other nodes would otherwise count them as lost with this node. */
   close (): void {
     if (this.#cancel !== null) this.#sendChanges()
     this.#cancel?.()

@@ -8,7 +8,7 @@ import type { TaskRequester } from '../tasks.js'
 import { chunkFrame, endFrame, failFrame, TASK_TYPE } from './frames.js'
 import type { Failure, Recorded } from './frames.js'
 
-/** Ends streams whose reader is lost, ms. The reader's node decides how slow it may be. */
+/** Milliseconds after which a stream with a lost reader ends; its node limits how slow a reader may be. */
 const STALL_MS = 3_600_000
 
 export interface Assigned {
@@ -18,7 +18,7 @@ export interface Assigned {
   instanceId: string
   runnerId: string
   capability: string
-  /** Records this node's part if the other node traces the request. */
+  /** Records this node's spans if the other node traces the request. */
   trace?: Trace | undefined
 }
 
@@ -28,7 +28,7 @@ interface ReceiveParts {
   commands: Pick<Commands, 'track'>
   tracers: Pick<Tracers, 'begin'>
   routing: {
-    /** Registers the task here. Throws `instance_lost`, `invalid_request`. */
+    /** Registers the task on this node. Throws `instance_lost`, `invalid_request`. */
     take (assigned: Assigned, requester: TaskRequester): Route
     open (route: Route, task: EngineTask, signal: AbortSignal): AsyncIterable<EngineChunk>
   }
@@ -46,7 +46,7 @@ export function taskHandler (parts: ReceiveParts): (request: TaskRequest) => Pro
     if (member === null) throw kernelError('not_found')
     const stream = request.open({ contentType: TASK_TYPE, stallMs: STALL_MS })
     const end = new AbortController()
-    // Tracked by task id: the command id may already be known here if the request came through this node.
+    // Tracked by task id, because the command id is already in use if the request came through this node.
     const untrack = parts.commands.track({
       commandId: body.taskId,
       caller,
@@ -65,7 +65,7 @@ export function taskHandler (parts: ReceiveParts): (request: TaskRequest) => Pro
   }
 }
 
-/** The trace of this node's part; undefined if the other node does not request one. */
+/** The trace for this node's spans; undefined if the other node does not request one. */
 function traceOf (
   { tracers }: ReceiveParts, { headers, body, arrivedMs }: TaskRequest
 ): Trace | undefined {
@@ -107,7 +107,7 @@ async function answer (
   }
 }
 
-/** The failure to send. For the other node, a stop of this node is a lost instance. */
+/** The failure to send. The other node sees a stop of this node as a lost instance. */
 function failureOf (error: unknown): Failure {
   const known = error instanceof SvcError || error instanceof EngineError ? error : kernelError('internal')
   const { message, details } = known

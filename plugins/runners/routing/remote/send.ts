@@ -8,7 +8,7 @@ import type { Task } from '../tasks.js'
 import { readTask, TASK_TYPE, RemoteTaskError } from './frames.js'
 
 const TASKS_PATH = '/runners/tasks'
-/** Time limit for the other node to accept a task, ms; its answer has no deadline here. */
+/** Limit in ms on the wait until the other node accepts a task; the answer itself has no deadline here. */
 const HEAD_MS = 10_000
 
 interface RemoteTask {
@@ -63,10 +63,10 @@ async function ask (
   })
 }
 
-/** Refusals that concern the other node itself; the caller only sees that the instance was lost. */
+/** Refusals that only concern the other node, so that the caller gets `instance_lost` instead. */
 const NOT_PASSED_ON = ['shutting_down', 'not_found', 'plugin_disabled', 'method_not_allowed']
 
-/** The other node refused the task before any work on it. */
+/** Thrown if the other node refused the task before any work on it. */
 class Refused extends ProtocolError {}
 
 async function refusal ({ status, headers, body }: MemberResponse): Promise<Error> {
