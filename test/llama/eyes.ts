@@ -59,7 +59,7 @@ export function writeColours (
 }
 
 /**
- * Writes vision weights in LLaVA's layout that put a patch's mean colour into the decoder's colour components.
+ * Writes vision weights in LLaVA's layout that put a patch's mean colour into the decoder's components.
  */
 export function writeVision (path: string): number {
   const { width, hidden, heads, layers } = EYES

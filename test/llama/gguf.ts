@@ -34,7 +34,7 @@ function entry (key: string, value: Value): Buffer {
   return Buffer.concat([text(key), ...coded])
 }
 
-/** Metadata entries, counts of original entries and of tokens, ids of the added tokens and of the last one. */
+/** Metadata entries, counts of original entries and tokens, ids of the added tokens and the last one. */
 export interface Vocabulary { entries: Buffer[], kept: number, size: number, ids: number[], last: number }
 
 /** Reads the tokenizer entries of a file without its chat template. Added tokens replace unused tokens. */

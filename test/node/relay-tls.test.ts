@@ -40,7 +40,7 @@ t.test('unusable certificate files are named, and the relay does not listen', as
     ['no certificate there', ['--tls-key', key, '--tls-cert', `${cert}x`], 1, /cannot read .*relay\.crtx/],
     ['no key in it', ['--tls-key', text, '--tls-cert', cert], 1, /text\.pem contains no private key in PEM/],
     ['no certificate in it', ['--tls-key', key, '--tls-cert', text], 1, /text\.pem contains no certificate/],
-    ['two that do not belong together', ['--tls-key', other.key, '--tls-cert', cert], 1, /does not match the key in/]
+    ['two that do not match', ['--tls-key', other.key, '--tls-cert', cert], 1, /does not match the key in/]
   ]
   for (const [what, options, status, says] of rows) {
     const ran = await svc(['relay', '--port', '0', ...options])
