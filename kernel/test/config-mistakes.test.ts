@@ -143,11 +143,13 @@ t.test('a schema that is itself faulty is reported with its plugin', async (t) =
     t.match(brief(problems), [expected], JSON.stringify(schema))
     t.equal(problems.length, 1)
   }
-  check({ type: 'integer', minimun: 3 }, /^- plugins\.bad: .* that bad declares is invalid: .*minimun/)
+  check({ type: 'integer', minimun: 3 },
+    /^- plugins\.bad: the schema that bad declares is invalid: .*minimun/)
   check({ type: 'integer', minimum: 'x' },
-    /^- plugins\.bad: .* that bad declares is invalid: .*minimum/)
-  check({ type: 'strin' }, /^- plugins\.bad: .* that bad declares is invalid: .*strin/)
-  check({ type: 'string', format: 'nope' }, /^- plugins\.bad: .* that bad declares is invalid: .*nope/)
+    /^- plugins\.bad: the schema that bad declares is invalid: .*minimum/)
+  check({ type: 'strin' }, /^- plugins\.bad: the schema that bad declares is invalid: .*strin/)
+  check({ type: 'string', format: 'nope' },
+    /^- plugins\.bad: the schema that bad declares is invalid: .*nope/)
 })
 
 t.test('problems from the environment and the command line name their source', async (t) => {

@@ -129,7 +129,8 @@ t.test('what does not fit is refused with the sum and the nearest change', async
     'not fit in memory: attic: needs 6.00 GiB and can use 3.00 GiB.\n' +
     ' {2}smaller variant: svc run acme/chat:Q4_K_M \\(2.0 GiB\\)') })
   const tiny = await planned({ memory: TOO_LARGE, variants: [q2, q4, q8] })
-  t.match(await tiny.node.run(['run', ID, 'hi']), { status: 6, err: /free memory .*: `svc ps` lists/ })
+  t.match(await tiny.node.run(['run', ID, 'hi']),
+    { status: 6, err: /free memory or disk space: `svc ps` lists/ })
   const disk = { node: 'attic', roomBytes: 2 * GIB, problem: '5.00 GiB more do not fit.' }
   const full = await planned({ disk })
   const without = await planned({ memory: { ...TOO_LARGE, problem: null, engineMissing: 'llama.cpp' } })

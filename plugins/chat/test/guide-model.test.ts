@@ -4,25 +4,14 @@ import { join } from 'node:path'
 import t from 'tap'
 import { createBundle } from '../../runners/cards/bundle.js'
 import { load } from '../../llama-cpp/test/embedded-kit.js'
-import { declaredSheets } from '../guide/declared.js'
-import { allSheets, writtenSheets } from '../guide/entries.js'
-import { likeness, rawWords } from '../guide/text.js'
 import { manifest } from '../manifest.js'
-import { declarations } from './guide-kit.js'
 
 const MEGABYTE = 2 ** 20
 const { card, directory } = createBundle({ manifests: [manifest], off: [] }).model('svc/guide')!
 const model = await load(t, { card, directory })
-const answers = allSheets(writtenSheets(), declaredSheets(declarations))
-  .map(({ id, answer }) => ({ id, words: new Set(rawWords(answer)) }))
-
-/** The sheet with the most similar answer, since the model repeats the wording of its training data. */
-function sheetOf (given: string): string | undefined {
-  const words = new Set(rawWords(given))
-  const [best] = answers.map(({ id, words: other }) => ({ id, like: likeness(words, other) }))
-    .sort((a, b) => b.like - a.like)
-  return best !== undefined && best.like > 0.5 ? best.id : undefined
-}
+/** Answers by sheet in the wording on which the model was trained; the sheets have been reworded since. */
+const answersOf = new Map(Object.entries(JSON.parse(
+  readFileSync(new URL('fixtures/guide-answers.json', import.meta.url), 'utf8')) as Record<string, string>))
 
 /** No sampling parameters, as from a generic client. */
 const answer = async (content: string, more: object = {}): Promise<string> =>
@@ -59,8 +48,8 @@ t.test('what anybody asks first', async (t) => {
     ['who are you', 'small.who'], ['thank you', 'small.thanks'], ['hello', 'small.hello'],
     ['write a poem about the sea', 'decline'], ['how do i pull a model', 'pull']
   ]
-  for (const [question, id] of table) t.equal(sheetOf(await answer(question)), id, question)
-  t.match(await answer('who are you'), /small demo/)
+  for (const [question, id] of table) t.equal(await answer(question), answersOf.get(id), question)
+  t.match(answersOf.get('small.who'), /small demo/)
 })
 
 t.test('the scores are those of these files', async (t) => {
@@ -71,7 +60,7 @@ t.test('the scores are those of these files', async (t) => {
   const rows = read('questions.tsv').trim().split('\n').map((line) => line.split('\t') as [string, string])
   for (const [question, ids] of rows.filter((_, i) => i % 10 === 0)) {
     const given = await answer(question)
-    const right = ids.split(' ').includes(sheetOf(given) ?? '')
+    const right = ids.split(' ').some((id) => answersOf.get(id) === given)
     t.equal(right, !scores.includes(`| ${question} |`), question)
   }
 })

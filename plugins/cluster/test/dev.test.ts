@@ -193,7 +193,8 @@ t.test('a node that asks for it is started again, without its token; one that di
   await run.until(/restarted: /)
   t.match(run.starts().at(-1), { name: 'node2', token: null, starts: '2' })
   process.kill(nodes[0]!.pid, 'SIGKILL')
-  await run.until(/node1: it was killed by SIGKILL; the others keep running\. Restart it: .* dev start node1/)
+  await run.until(
+    /node1: it was killed by SIGKILL; the others keep running\. Restart it: \S+ dev start node1 --/)
   t.ok((await fetch(`${nodes[1]!.url}/state`)).ok, 'the other one goes on')
   await fetch(`${nodes[1]!.url}/exit/3`).catch(() => {})
   t.equal(await run.over, 1)

@@ -78,14 +78,16 @@ const rows: Row[] = [{
   request: { card: card({ files: [{ path: 'eyes.gguf', role: 'vision_weights', bytes: 1 }] }) },
   view: view(three.map((one) => ({ ...one, onLibrary: ['lm'] })), { engines: { lm: onLibrary } }),
   reason: 'engine_missing',
-  message: /^Model acme\/x runs on lm\.cpp itself \(the lib takes no images\), .* on a, b, c: run `svc/
+  message: new RegExp('^Model acme/x runs on lm\\.cpp itself \\(the lib takes no images\\), ' +
+    'which is not installed on a, b, c: run `svc')
 }, {
   what: 'too few nodes have the program that shares a model',
   request: { minNodes: 2, instanceMeta: 'LlamaRpc' },
   view: view(three.map((one, i) => ({ ...one, onLibrary: i > 0 ? ['lm'] : [] })),
     { engines: { lm: { ...onLibrary, ...rpc } } }),
   reason: 'engine_missing',
-  message: /^Sharing a model .* min_nodes 2 requires lm\.cpp itself, .* on b, c: run `svc/
+  message: new RegExp('^Sharing a model with other nodes for min_nodes 2 requires lm\\.cpp itself, ' +
+    'which is not installed on b, c: run `svc')
 }, {
   what: 'only management nodes',
   view: view([node('a', 50, { participation: 'management' })]),

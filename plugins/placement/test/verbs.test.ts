@@ -78,7 +78,7 @@ t.test('svc place: how waiting can end', async (t) => {
     ]
   }), { status: 1, out: '', err: /chat cannot start: no {2}library; svc why acme\/chat .*svc stop 1111/ })
   state.instanceFailures = []
-  t.match(await place(() => { state.instances = {} }), { status: 1, err: /was removed/ })
+  t.match(await place(() => { state.instances = {} }), { status: 1, err: /the instance \S+ was removed\n/ })
   const stop = new AbortController()
   const cut = await node.run(['place', 'acme/chat'],
     { signal: stop.signal, pace: quickPace(() => { stop.abort() }) })

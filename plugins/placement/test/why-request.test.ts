@@ -246,7 +246,7 @@ t.test('svc why ID: nothing is known of it', async (t) => {
   })
   const ran = await node.run(['why', TASK])
   t.equal(ran.status, 3)
-  t.match(ran.err, /the command or task 1111.* is unknown[^]*GET \/events[^]*svc traces on/)
+  t.match(ran.err, /the command or task 1111\S* is unknown[^]*GET \/events[^]*svc traces on/)
   t.notMatch(ran.err, /not looked at/)
   t.match(await node.run(['why', COMMAND]),
     { status: 3, err: /is an instance of acme\/chat.*svc why acme\/chat/ })

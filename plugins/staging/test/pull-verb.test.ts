@@ -122,7 +122,8 @@ t.test('svc pull tells that the node that is asked is the store now', async (t) 
     }
   })
   const ran = await node.run(['pull', 'acme/x:q4'])
-  t.match(ran, { status: 0, err: /^the cluster had no store: .* store host, in \/data\/store\n/ })
+  t.match(ran,
+    { status: 0, err: /^the cluster had no store: this node is now the store host, in \/data\/store\n/ })
   t.same(bodies, [{ variant: 'q4' }])
   const json = await node.run(['pull', 'acme/x', '--json'])
   t.same(JSON.parse(json.out), download({ status: 'complete' }))
