@@ -184,7 +184,7 @@ function linkSignal (call: Call): () => void {
   const { signal } = call.origin
   const onAbort = (): void => {
     const known = signal.reason instanceof SvcError
-    call.fail(known ? signal.reason : kernelError('cancelled', 'The client went away.'))
+    call.fail(known ? signal.reason : kernelError('cancelled', 'The client disconnected.'))
   }
   if (signal.aborted) onAbort()
   else signal.addEventListener('abort', onAbort)

@@ -160,10 +160,14 @@ class FrameWriter {
       await this.#untilCut(this.#sink!.end())
       return true
     } catch (error) {
-      this.#call.fail(error instanceof SvcError ? error : kernelError('cancelled', 'The reader is gone.'))
+      this.#fail(error)
       this.cut()
       return false
     }
+  }
+
+  #fail (error: unknown): void {
+    this.#call.fail(error instanceof SvcError ? error : kernelError('cancelled', 'The client disconnected.'))
   }
 
   cut (): void {
@@ -182,7 +186,7 @@ class FrameWriter {
     const written = (): void => { this.#writes?.add(startMs, this.#call.trace!.now()) }
     const failed = (error: unknown): never => {
       this.#lost = true
-      this.#call.fail(error instanceof SvcError ? error : kernelError('cancelled', 'The reader is gone.'))
+      this.#fail(error)
       throw error
     }
     try {

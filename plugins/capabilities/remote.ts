@@ -94,7 +94,7 @@ export class Remote {
   async capability (node: NodeView, request: CallRequest, signal: AbortSignal): Promise<Capability> {
     // If the client disconnects, the error is `cancelled`, whatever the signal's reason is.
     const { listing, mediaTypes } = await this.#fetch(node, SELF, signal).catch((error: unknown) => {
-      throw error instanceof SvcError ? error : kernelError('cancelled', 'The client went away.')
+      throw error instanceof SvcError ? error : kernelError('cancelled', 'The client disconnected.')
     })
     const { capability_id: id, version, descriptor_revision: wanted } = request
     const versions = new Map(listing.capabilities.filter((c) => c.id === id).map((c) => [c.version, c]))

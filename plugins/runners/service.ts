@@ -56,6 +56,20 @@ export type RunnerStatus =
   | { RunnerShuttingDown: Record<never, never> } | { RunnerShutdown: Record<never, never> }
   | { RunnerFailed: { errorMessage: string, errorCode?: string, nextTryAt?: string } }
 
+/** The runner statuses as text for people. */
+export const STATUS_TEXT: Readonly<Record<string, string>> = {
+  RunnerIdle: 'waiting for its runner',
+  RunnerConnecting: 'connecting',
+  RunnerConnected: 'connected',
+  RunnerLoading: 'loading',
+  RunnerLoaded: 'loaded',
+  RunnerWarmingUp: 'warming up',
+  RunnerReady: 'ready',
+  RunnerRunning: 'ready',
+  RunnerShuttingDown: 'shutting down',
+  RunnerShutdown: 'shut down'
+}
+
 export interface FlightEntry { at: string, what: string }
 
 /** Diagnostics of a runner. Times are in seconds. */

@@ -125,10 +125,10 @@ export class FakeReader {
   #waiting: { accept: () => void, refuse: (error?: Error) => void }[] = []
 
   async write (bytes: Uint8Array | string): Promise<void> {
-    if (this.wasCut) throw kernelError('cancelled', 'The reader is gone.')
+    if (this.wasCut) throw kernelError('cancelled', 'The client disconnected.')
     if (this.stuck) {
       await new Promise<void>((resolve, reject) => {
-        const gone = kernelError('cancelled', 'The reader is gone.')
+        const gone = kernelError('cancelled', 'The client disconnected.')
         const refuse = (error: Error = gone): void => { reject(error) }
         const stop = this.stall?.clock.after(this.stall.ms, () => { refuse(kernelError('slow_consumer')) })
         this.#waiting.push({ accept: () => { stop?.(); resolve() }, refuse })
@@ -223,7 +223,7 @@ export function ask (
     const reply = result instanceof Reply ? result : new Reply(result)
     return { status: reply.status, body: reply.body, headers: reply.headers }
   }
-  return { reader, leave: () => { controller.abort(kernelError('cancelled', 'The client went away.')) },
+  return { reader, leave: () => { controller.abort(kernelError('cancelled', 'The client disconnected.')) },
     answer: run() }
 }
 

@@ -1,5 +1,5 @@
 import { nameOf } from '../../../kernel/cli/index.js'
-import { bodyOf } from '../../runners/service.js'
+import { bodyOf, STATUS_TEXT } from '../../runners/service.js'
 import type { Instance } from '../../runners/service.js'
 
 /** The parts of GET /state that the verbs about one model read. */
@@ -62,14 +62,8 @@ function failureOf (
   return recorded?.errorMessage ?? failed?.state.slice(FAILED.length) ?? null
 }
 
-const READY = 'ready'
+const READY = STATUS_TEXT['RunnerReady']
 const FAILED = 'failed: '
-
-const STATUS_TEXT: Readonly<Record<string, string>> = {
-  RunnerIdle: 'waiting for its runner', RunnerConnecting: 'connecting', RunnerConnected: 'connected',
-  RunnerLoading: 'loading', RunnerLoaded: 'loaded', RunnerWarmingUp: 'warming up', RunnerReady: READY,
-  RunnerRunning: READY, RunnerShuttingDown: 'shutting down', RunnerShutdown: 'shut down'
-}
 
 /** A runner's status as text. */
 function statusText (status: Record<string, unknown> = { RunnerIdle: {} }): string {

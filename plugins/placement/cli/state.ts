@@ -1,4 +1,5 @@
 import { plain } from '../../../kernel/cli/index.js'
+import { STATUS_TEXT } from '../../runners/service.js'
 import type { NamedNodes, WaitClock, VerbContext } from '../../../kernel/cli/index.js'
 import type { InstanceStates, RankProgress } from '../progress/progress.js'
 
@@ -55,17 +56,8 @@ export async function waitUntilZero (
 
 export const count = (n: number, what: string): string => `${n} ${what}${n === 1 ? '' : 's'}`
 
-const WORDS: Readonly<Record<string, string>> = {
-  RunnerIdle: 'waiting for its runner',
-  RunnerConnecting: 'connecting',
-  RunnerConnected: 'connected',
-  RunnerLoading: 'loading',
-  RunnerLoaded: 'loaded',
-  RunnerWarmingUp: 'warming up',
-  RunnerReady: 'ready',
-  RunnerRunning: 'ready',
-  RunnerShuttingDown: 'shutting down',
-  RunnerShutdown: 'shut down',
+const RANK_TEXT: Readonly<Record<string, string>> = {
+  ...STATUS_TEXT,
   RunnerFailed: 'failed; will be retried',
   DownloadPending: 'waiting for its files',
   DownloadOngoing: 'copying its files'
@@ -77,7 +69,7 @@ export function rankText ({ state, detail, waitsFor }: RankProgress): string {
     const told = `waiting since ${since}: ${message}`
     return plain(nextTryAt === undefined ? told : `${told}. Tried ${tries} times, next try at ${nextTryAt}`)
   }
-  const words = plain(WORDS[state] ?? state)
+  const words = plain(RANK_TEXT[state] ?? state)
   const { layersLoaded, totalLayers, downloadProgress } = detail as
     { layersLoaded?: number, totalLayers?: number, downloadProgress?: Record<string, number> }
   if (layersLoaded !== undefined) return `${words} (${layersLoaded} of ${totalLayers})`
