@@ -106,7 +106,7 @@ t.test('a phone is paired, moves to another node, and is revoked', { skip }, asy
   await operator.page.getByText('wants to be paired').waitFor()
   await operator.page.getByRole('button', { name: 'They are the same: let it in' }).click()
   await phone.page.getByRole('button', { name: 'They differ' }).click()
-  await phone.page.getByText('The digits are not the same').waitFor()
+  await phone.page.getByText('The digits differ').waitFor()
   await operator.page.getByText('did not confirm the digits').waitFor()
   t.equal(await phone.page.evaluate(KEPT), null, 'nothing is kept')
   t.same((await ask(one, '/v1/devices')).json, { devices: [] }, 'and nothing is granted')
