@@ -30,6 +30,8 @@ export interface ClusterOptions {
   quorum?: number | 'majority'
   /** Heartbeat interval in ms instead of `HEARTBEAT_MS`. */
   heartbeatMs?: number
+  /** Election timeout in ms instead of `ELECTION_MS`. */
+  electionMs?: number
   /** svc.yaml of every node, in addition to `name` and `cluster`. */
   config?: Record<string, unknown>
   /** Additional svc.yaml settings by node number, from 1. */
@@ -138,7 +140,8 @@ async function member (t: Test, number: number, place: Place, options: ClusterOp
     ...options.configOf?.(number),
     name,
     cluster: {
-      heartbeat_ms: options.heartbeatMs ?? HEARTBEAT_MS, election_timeout_ms: ELECTION_MS,
+      heartbeat_ms: options.heartbeatMs ?? HEARTBEAT_MS,
+      election_timeout_ms: options.electionMs ?? ELECTION_MS,
       discovery: false, ...options.anyPort === true ? {} : { port: place.members },
       ...options.quorum === undefined ? {} : { quorum: options.quorum },
       ...proxy === null ? {} : { advertise: proxy.address },
