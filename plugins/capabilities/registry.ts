@@ -71,7 +71,7 @@ function fieldProblems (decl: CapabilityDecl): string[] {
   }
   const { calls_at_once: calls = 1 } = decl
   if (!(Number.isSafeInteger(calls) && calls > 0)) {
-    problems.push(`calls_at_once is ${String(calls)}: expected an integer of at least 1`)
+    problems.push(`calls_at_once is ${String(calls)}: expected a whole number of at least 1`)
   }
   return problems
 }

@@ -53,7 +53,7 @@ export async function entriesOfOthers (
 export async function * linesOfMember (
   { cluster }: Pick<GatherParts, 'cluster'>, node: NodeView, { caller, signal }: Asking
 ): AsyncGenerator<string> {
-  if (!node.live) throw new MemberFault('unreachable', 'is not reachable')
+  if (!node.live) throw new MemberFault('unreachable', 'gives no sign of life')
   const path = '/v1/audit/export'
   yield * splitLines(await openMember(cluster, node, { path, caller, signal, ms: EXPORT_MS }))
 }

@@ -170,7 +170,7 @@ t.test('the heads of chains are told and heard', async (t) => {
     ok: false,
     nodes: [
       { name: 'one', ok: true },
-      { name: 'two', ok: false, fault: { message: /different end/ }, error: 'is not reachable' }
+      { name: 'two', ok: false, fault: { message: /different end/ }, error: 'gives no sign of life' }
     ]
   })
   t.match((await rig.inject({ url: '/v1/audit' })).json().failed,

@@ -57,7 +57,7 @@ function parseHeader (bytes: Uint8Array): { fields: Record<string, unknown>, siz
   if (media === null) return { fields, size: 0 }
   const size = (media as { size?: unknown }).size
   if (!Number.isInteger(size) || (size as number) < 0 || (size as number) > MAX_MEDIA_BYTES) {
-    throw new FrameError(`media.size must be an integer from 0 to ${MAX_MEDIA_BYTES}`)
+    throw new FrameError(`media.size must be a whole number from 0 to ${MAX_MEDIA_BYTES}`)
   }
   return { fields, size: size as number }
 }

@@ -88,7 +88,7 @@ function encoderOf (pooling: GgufValue | undefined): 'embeddings' | 'rerank' | n
 }
 
 function missing (key: string, path: string): never {
-  throw new CardError(`${path} has no ${key}, or it is not a positive integer`)
+  throw new CardError(`${path} has no ${key}, or it is not a whole number above 0`)
 }
 
 /** The name of the quantization mix, else the tensor type with the most bytes. */

@@ -55,7 +55,7 @@ function askOf (ctx: VerbContext, model_id: string, options: Record<string, unkn
     { minNodes?: string, sharding?: string, meta?: string, exclude?: string[] }
   const min = Number(minNodes)
   if (!Number.isInteger(min) || min < 1) {
-    throw ctx.fail(2, `--min-nodes ${minNodes}: expected an integer of at least 1`)
+    throw ctx.fail(2, `--min-nodes ${minNodes}: expected a whole number of at least 1`)
   }
   const known = named(['Pipeline', 'Tensor'], sharding)
   if (known === undefined) throw ctx.fail(2, `--sharding ${sharding}: expected pipeline or tensor`)

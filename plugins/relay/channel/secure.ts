@@ -112,7 +112,7 @@ async function oneMessage (ws: WebSocket, clock: Clock): Promise<Uint8Array> {
     return data
   } catch {
     ws.terminate()
-    throw kernelError('unreachable', 'The other end of the relay did not answer the handshake.')
+    throw kernelError('unreachable', 'The other end of the relay did not respond to the handshake.')
   } finally {
     stop()
     ws.off('close', onClose)

@@ -155,7 +155,7 @@ const RETRY_MAX_SECONDS = RETRY_PAUSE.maxMs / 1000
 
 /** The broken link of a model that only the unreachable store may have. */
 const storeUnreachable = (what: string, store: string): Found => brokenLink('store_unreachable',
-  `${what}, and the store on ${store}, which may have it, is unreachable`,
+  `${what}, and the store on ${store}, which may have it, cannot be reached`,
   `Start ${store} again: \`svc up\` there; \`svc nodes\` shows it.`)
 
 function cardLink ({ card, cardProblem, known, modelId, silentStore, off }: ChainFacts): Found {
