@@ -42,7 +42,7 @@ t.test('every route that changes something is audited, or has a reason why not',
 /** Field names that suggest a usable secret. */
 const SECRET = /pass(word|phrase|wd)|secret|(^|_)token$|credential|api_?key|private_?key|cookie|proof/i
 
-/** A value that matches the schema, with the canary in every string and in additional fields. */
+/** A value that matches the schema and has the canary text in every string and in an undeclared field. */
 function planted (schema: JsonSchema | undefined, canary: string, depth = 0): unknown {
   if (schema === undefined || depth > 6) return canary
   const { type, items, properties, anyOf, oneOf } = schema as Record<string, unknown>

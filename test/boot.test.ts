@@ -48,7 +48,7 @@ async function up (t: Test, given: Given = {}): Promise<SvcNode> {
   return node
 }
 
-/** The problems with which a boot fails. */
+/** Boots a node, which must fail, and returns the problems in the error. */
 async function problems (t: Test, given: Given): Promise<readonly string[]> {
   const folder = home(t, given)
   const flags = { 'cluster.port': 0 }
@@ -69,7 +69,7 @@ function closedSubsets (plugins: readonly Plugin[]): Plugin[][] {
     neededBy(manifest).every((need) => subset.some((p) => p.manifest.name === need))))
 }
 
-/** No plugin, all plugins, and for each plugin the smallest set with it and the largest set without it. */
+/** Sets of plugins: none, all, and for each plugin the smallest set with it and the largest without it. */
 function extremes (subsets: readonly Plugin[][], plugins: readonly Plugin[]): Plugin[][] {
   const bySize = subsets.toSorted((a, b) => a.length - b.length)
   return [...new Set([bySize[0]!, bySize.at(-1)!, ...plugins.flatMap((plugin) => [
@@ -78,7 +78,7 @@ function extremes (subsets: readonly Plugin[][], plugins: readonly Plugin[]): Pl
 }
 
 t.test('closed subsets of the bundled plugins boot, answer and stop', async (t) => {
-  // Only the long form (npm run test:faults) tries all sets, whose number doubles with each new plugin.
+  // The number of sets doubles with each plugin, so only `npm run test:faults` tries all of them.
   const closed = closedSubsets(bundled)
   const subsets = full ? closed : extremes(closed, bundled)
   t.ok(subsets.length > bundled.length, 'more than the plugins one by one')

@@ -13,7 +13,7 @@ const BOUND = { string: 'maxLength', array: 'maxItems', object: 'maxProperties' 
 const INNER =
   ['items', 'additionalProperties', 'anyOf', 'oneOf', 'allOf', 'prefixItems', 'not', 'if', 'then', 'else']
 
-/** Paths in a schema whose values have no bound on size or no type. */
+/** Paths in a schema at which a value may have any size or any type. */
 function openPlaces (schema: unknown, at: string): string[] {
   if (Array.isArray(schema)) return schema.flatMap((one, i) => openPlaces(one, `${at}|${i}`))
   // The values of ignored and refused fields are never read.

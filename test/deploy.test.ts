@@ -48,7 +48,7 @@ t.test('a node under the unit speaks, and is stopped', {
     rmSync(state, { recursive: true, force: true })
     ran('systemctl', 'daemon-reload')
   })
-  // The unit hides homes, one of which may contain the checkout.
+  // The unit hides home folders, one of which may contain the checkout.
   writeFileSync(path, unit('svc.service').replace('User=svc', 'DynamicUser=yes')
     .replace('StateDirectory=svc', `StateDirectory=${name}`)
     .replace('/var/lib/svc', `${state} --port 0`)

@@ -30,7 +30,7 @@ function project (t: Test, example: string): string {
   return copy
 }
 
-/** TypeScript's errors for the JavaScript of these projects. */
+/** TypeScript's errors in the JavaScript files of these projects. */
 function mistakes (...projects: string[]): string[] {
   const { config } = ts.readConfigFile(join(root, 'tsconfig.json'), ts.sys.readFile)
   const { compilerOptions } = config as { compilerOptions: object }
@@ -130,7 +130,7 @@ t.test('every command of docs/api.md works as written', { skip }, async (t) => {
   const blocks = [...part!.matchAll(/^```sh\n([\s\S]*?)^```$/gm)].map(([, body]) => body!)
   t.ok(blocks.length > 5)
   const node = await startNode(t, {
-    // Disables the hub, since tests must not contact a public hub; a model search then gets 409.
+    // Tests must not contact a public hub. With the hub disabled, a model search gets 409.
     config: { model_store: { store_path: 'store', hub: { enabled: false } } },
     env: sparing(0)
   })

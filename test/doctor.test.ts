@@ -20,7 +20,7 @@ const placed = (status: Record<string, unknown> | undefined): State => state({
   runners: status === undefined ? {} : { r1: status }
 })
 
-/** Compares checks by result, name and message, and remedy. */
+/** Asserts that the checks have the expected result, name and message, and remedy. */
 const same = (
   t: Test, title: string, found: Check[], expected: [string, RegExp, RegExp | null][]
 ): void => {

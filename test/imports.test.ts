@@ -1,4 +1,4 @@
-/** Rules for imports in kernel and plugins; types and `import()` count. */
+/** Rules for imports in kernel and plugins; they also cover type imports and dynamic imports. */
 import { execFileSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { posix } from 'node:path'
@@ -17,7 +17,7 @@ const ALLOWED: Readonly<Record<string, string>> = {
 /** Kernel modules that only the named plugin may import. */
 const OWN: Readonly<Record<string, string>> =
   { cluster: 'kernel/cluster.ts', packages: 'kernel/installing.ts' }
-/** Importable entry points; those of plugins besides service.ts are for processes that load few modules. */
+/** Modules open to imports. Those besides service.ts are for processes that should load few modules. */
 const KERNEL = new RegExp('^kernel/(index|public|cli/index|net/encoding|' +
   'api/(byte-queue|engine|schema|validate))\\.ts$')
 const PLUGIN = new RegExp('^plugins/([^/]+/service\\.ts$|runners/(cards|language|onnx)/|devices/signing/|' +

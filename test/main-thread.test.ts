@@ -26,7 +26,7 @@ const EVALUATES = [
   /^plugins\/llama-cpp\/text\//
 ]
 
-/** Allowed to import tar, because it only encodes headers for the node's own files and reads no archive. */
+/** May import tar, since it only encodes headers for the node's own files and reads no archive. */
 const PACKS = 'plugins/diagnostics/capture/tar.ts'
 
 type Inputs = Metafile['inputs']

@@ -17,14 +17,14 @@ import { recorded } from './recorded.js'
 /** The declared schemas of all messages between nodes. */
 const shapes = JSON.parse(JSON.stringify({ election, document, hello, telemetry, join, members })) as object
 
-/** Recorded schemas of a protocol version; a released version also has frames of its nodes, in base64. */
+/** The recorded schemas of a protocol version and, if it was released, base64 frames that its nodes sent. */
 const said = (protocol: number): { shapes: object, frames: string[] } =>
   recorded(`messages-${protocol}`) as never
 
-/** Keys of objects whose own keys are field or kind names; the keys of other objects are schema keywords. */
+/** Keys whose objects have fields or message kinds as keys; all other objects have schema keywords. */
 const NAMED = new Set(['properties', 'election', 'document'])
 
-/** `now` without the fields and message kinds that are absent in `before`. */
+/** The schemas in `now`, without the fields and message kinds that `before` does not have. */
 function known (now: unknown, before: unknown, key = ''): unknown {
   if (typeof now !== 'object' || now === null || Array.isArray(now)) return now
   const old = (before ?? {}) as Record<string, unknown>

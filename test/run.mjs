@@ -94,7 +94,7 @@ async function run (group, job) {
   return { tap, stderr, passed: status === 0 }
 }
 
-/** Splits a group's output into files with TAP, seconds and result; files that were not reached fail. */
+/** Splits a group's output into a result per file: TAP, seconds, success. A file that did not run fails. */
 function outcomes (group, { tap, passed }) {
   const [last, ...parts] = tap.split(/^# end of .* after (\d+) ms\n/m).reverse()
   const texts = parts.reverse()
@@ -103,8 +103,8 @@ function outcomes (group, { tap, passed }) {
     const ok = ms !== undefined && /^ok /m.test(text) && !/^not ok /m.test(text)
     return { file, text: text ?? '', seconds: Number(ms ?? 0) / 1000, ok }
   })
-  // The remaining output belongs to the file that did not end or, after the last file, to the process, for
-  // example about an open handle.
+  // The rest of the output belongs to the file that did not end. If all ended, it is about the process, for
+  // example about an open handle, and goes to the last file.
   const rest = files.find(({ ok, seconds }) => !ok && seconds === 0) ?? files.at(-1)
   rest.text += last
   if (!passed && files.every(({ ok }) => ok)) rest.ok = false
@@ -145,7 +145,7 @@ function chosen () {
     // Tests in these folders need a build or download first, see docs/testing.md.
     .filter((file) => !['test/llama', 'test/models'].includes(dirname(file)))
     .filter((file) => !file.startsWith('test/clients/'))
-    // npm run test:page runs all of them.
+    // Only the short test of the page; `npm run test:page` runs all of them.
     .filter((file) => dirname(file) !== 'test/page' || file === 'test/page/short.test.ts')
   if (options.all && !options.rest) return all
   const short = Object.values(scenarios).map((name) => `test/node/${name}.test.ts`)

@@ -1,4 +1,4 @@
-/** The rules of tidy.test.ts. */
+/** The names of the rules in tidy.test.ts. */
 export type Rule =
   'line length' | 'file length' | 'function length' | 'console' | 'process.env' | 'time and chance' |
   'types' | 'silenced compiler' | 'left over' | 'imports of plugins' | 'imports of the kernel' |

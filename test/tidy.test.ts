@@ -59,7 +59,7 @@ function walk (node: ts.Node, visit: (node: ts.Node) => void): void {
   node.forEachChild((child) => { walk(child, visit) })
 }
 
-/** Breaches found in syntax trees: the results of `look` for each syntax node. */
+/** Breaches in the syntax trees of files; `look` returns the breach of a syntax node, if any. */
 function inSyntax (files: readonly string[], look: (node: ts.Node) => string | undefined): Breach[] {
   return files.flatMap((path) => {
     const found: Breach[] = []
@@ -73,7 +73,7 @@ function inSyntax (files: readonly string[], look: (node: ts.Node) => string | u
   })
 }
 
-/** Breaches found in source text: the results of `look` for each line. */
+/** Breaches in the text of files; `look` returns the breach of a line, if any. */
 function inLines (files: readonly string[], look: (line: string) => string | undefined): Breach[] {
   return files.flatMap((path) => readFileSync(join(root, path), 'utf8').split('\n').flatMap((line, i) => {
     const what = look(line)
@@ -158,13 +158,13 @@ const dependencies = { ...packed.dependencies, ...packed.optionalDependencies }
 const packageOf = (from: string): string => from.split('/').slice(0, from.startsWith('@') ? 2 : 1).join('/')
 const inFolder = (folder: string): string[] => sources.filter((path) => path.startsWith(folder))
 
-// Imports of files: imports.test.ts.
+// Only imports of packages; imports.test.ts checks the imports of files.
 check('imports of plugins', inFolder('plugins/').flatMap((path) => imports(path).filter((from) => {
   const fine = from.startsWith('node:') || packageOf(from) in dependencies
   return !from.startsWith('.') && (!fine || /^(fastify|yjs|y-)/.test(from))
 }).map((from) => ({ path, what: from }))))
 
-/** Shared with the nodes: entries of the replica, frames, protocol of devices, loops, types of replies. */
+/** Modules of the nodes that the page may import, such as frame parsers and reply types. */
 const SHARED = [
   'plugins/capabilities/frames/parser', 'kernel/state/entries', 'kernel/net/encoding',
   'plugins/devices/signing/pair', 'plugins/devices/signing/protocol', 'plugins/devices/signing/signer',
@@ -243,7 +243,7 @@ check('plugin folders', bundled.flatMap(({ manifest: { name } }) => {
 
 check('words without a test', [kernelManifest as Manifest, ...bundled.map((p) => p.manifest)].flatMap((m) => {
   const folder = m.name === 'kernel' ? 'kernel/' : `plugins/${m.name}/`
-  // The events and reasons of the cluster and of calls belong to the kernel.
+  // The kernel declares the events and errors that the tests of these two plugins cover.
   const also = m.name === 'kernel' ? ['plugins/cluster/test/', 'plugins/capabilities/test/'] : []
   const folders = [`${folder}test/`, 'test/', ...also]
   const tests = code.filter((path) => folders.some((one) => path.startsWith(one)))

@@ -1,6 +1,6 @@
 /**
- * Lists the yields of each route besides its answer, so that a new route must declare its own.
- * test/node/closure.test.ts performs the routes that yield credentials.
+ * Lists what each route gives or changes besides its answer, so that a new route must declare its own.
+ * test/node/closure.test.ts calls the routes that give credentials.
  */
 import t from 'tap'
 import { allRoutes } from '../kernel/cli/declared.js'
@@ -8,7 +8,7 @@ import { bundled } from '../plugins/index.js'
 
 const lines = (text: string): string[] => text.split('\n').map((line) => line.trim()).filter(Boolean)
 
-/** Routes by the kind of access that they yield; the closure test tries the first four kinds. */
+/** Routes by what they give or change; closure.test.ts tries the first four kinds. */
 const places: Readonly<Record<string, string[]>> = {
   'a credential, or a part of the way to one': lines(`
     POST /v1/tokens

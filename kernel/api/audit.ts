@@ -8,9 +8,9 @@ export interface Change {
   /** Method and declared path of the route. */
   readonly what: string
   readonly detail: Readonly<Record<string, unknown>>
-  /** Parts of the request as received. The schemas decide which fields a record may show. */
+  /** Parts of the request as received. The schemas decide which fields may appear in the audit record. */
   readonly parts?: readonly (readonly [name: string, schema: JsonSchema | undefined, value: unknown])[]
-  /** Makes the change even if no record can be written; a later record counts the missing ones. */
+  /** True if the change may happen without a record; a later record counts the missing ones. */
   readonly bestEffort?: boolean
 }
 
@@ -24,8 +24,8 @@ export interface ChangeEnd {
 /** Records who changed what; it shortens long values and hides secrets. */
 export interface Audit {
   /**
-   * Records a requested change on disk before it happens; the returned function records how it ended. Throws
-   * `audit_unavailable`: the change must then not happen.
+   * Records a requested change on disk before it happens; the returned function records its outcome. Throws
+   * `audit_unavailable` if it cannot; the change must then not happen.
    */
   begin (change: Change): Promise<(end: ChangeEnd) => Promise<void>>
   /** Queues a record of a refused change; the rate of such records is limited. */

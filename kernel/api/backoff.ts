@@ -1,6 +1,6 @@
 /**
- * Milliseconds to the next attempt after `attempts` failed ones, doubling from `minMs` to `maxMs`. `random`
- * (uniform in [0, 1)) spreads it over the upper half, so that nodes do not retry in step; 1: no spread.
+ * Delay in ms before the next attempt after `attempts` failures; doubles from `minMs` to `maxMs`. `random` (0
+ * to 1) picks a value between half and all of that, so that nodes do not retry in step.
  */
 export function backoffMs (
   attempts: number, limits: { minMs: number, maxMs: number }, random: number

@@ -1,5 +1,6 @@
 /**
- * A queue of bytes: written in chunks of any size, read in chunks of any other size. No Node imports, since
+ * A queue of bytes, written and read in chunks of any size. No Node imports, since the dashboard page uses
+ * it.
  */
 export class ByteQueue {
   #pieces: Uint8Array[] = []

@@ -5,9 +5,9 @@ import type { Caller } from './plugin.js'
 export interface Arrival {
   /** Address of the socket, or of the client behind a proxy listed in `api.trust_proxy`. */
   readonly remoteAddress: string
-  /** Value in Authorization syntax, whichever header carried the credential. */
+  /** The credential in Authorization syntax, even if another header carried it. */
   readonly authorization: string | undefined
-  /** True behind a trusted proxy or for a page of another machine: the address then gives no authority. */
+  /** True if a proxy or another machine's web page sent the request, so its address gives no authority. */
   readonly indirect: boolean
   readonly method: string
   /** Path and query as the client sent them. */
@@ -18,7 +18,7 @@ export interface Arrival {
   readonly inClear: boolean
   /** The socket; its ports identify the process at the other end. */
   readonly connection?: { readonly remotePort?: number | undefined, readonly localPort?: number | undefined }
-  /** The device that the encrypted handshake of a relayed connection authenticated; null for direct ones. */
+  /** The device that the encrypted handshake authenticated; null for a connection without a relay. */
   readonly device: string | null
 }
 
@@ -35,9 +35,10 @@ export interface CallerScheme {
   /** Prefix of the scheme's bearer tokens, e.g. `svc_dev_`. */
   readonly bearer: string
   /**
-   * Judges a credential (the text after the scheme name). Synchronous, as it runs for each request. Returns
-   * undefined for a wrong one, which gives a 401 and counts as a failed attempt of the address. May throw a
-   * typed 401. An arrival with a `device` must resolve to that device with mode `relay`.
+   * Checks a credential (the text after the scheme name). Synchronous, since every request is checked.
+   * Returns undefined for a wrong credential: the answer is a 401, and the address has one more failed
+   * attempt. May throw a typed 401. For an arrival with a `device`, the caller must be that device, in mode
+   * `relay`.
    */
   check (arrival: Arrival, credential: string): Proof | undefined
   /** Whether the credential of a caller is still valid; undefined for callers of other schemes. */
@@ -49,7 +50,7 @@ export interface CallerScheme {
 export interface CallerRegistry {
   /** Returns a function that unregisters the scheme. Throws if its word or prefix is already registered. */
   register (scheme: CallerScheme): () => void
-  /** Loopback requests for which `test` is true get no authority from their address. Returns the undo. */
+  /** Denies loopback authority if `test` is true for a request; returns a function that removes the test. */
   distrust (test: (arrival: Arrival) => boolean): () => void
 }
 export const CallerService = defineService<CallerRegistry>('kernel.callers')

@@ -7,8 +7,8 @@ export interface CardFile { path: string, role: string, bytes: number, sha256?: 
 export interface CardVoice { id: string, name: string, language: string }
 
 /**
- * The model card: everything known about a model before it is loaded. Bytes are plain integers.
- * `support` says, per request field, what this model does with it (shown to users as it is).
+ * The model card: everything known about a model before it is loaded. `support` says, for each request field,
+ * how the model handles it; users see this text unchanged.
  */
 export interface ModelCard {
   modelId: string
@@ -27,7 +27,7 @@ export interface ModelCard {
   heads: number
   kvHeads: number
   headSize: number
-  /** Memory facts from the file headers; if absent, `totalBytes` and the sizes above are used. */
+  /** Memory needs according to the file headers; if absent, they are estimated from the sizes above. */
   memory?: MemoryFacts
   /** Type of cached keys and values, for engines that support several; f16 when absent. */
   cacheType?: CacheType
@@ -43,7 +43,7 @@ export interface ModelCard {
   support: Record<string, string>
 }
 
-/** Memory facts from the headers of a model's files, drafter and vision weights included. Bytes or tokens. */
+/** Memory needs read from the headers of a model's files, including drafter and vision weights. */
 export interface MemoryFacts {
   weightBytes: number
   /** Cache bytes per token in all layers with full attention, at 16 bits per value. */
@@ -53,7 +53,7 @@ export interface MemoryFacts {
   windowTokens?: number
   /** Bytes for the state of recurrent layers, which is independent of the context length. */
   stateBytes?: number
-  /** Compute buffer bytes per token of a batch. */
+  /** Bytes of the compute buffer for each token of a batch. */
   batchTokenBytes?: number
   vocabulary?: number
   /** Bytes of buffers whose size does not depend on the context, such as runtime arenas. */

@@ -7,8 +7,8 @@ export interface Clock {
   after (ms: number, fn: () => void): () => void
   /**
    * Calls `fn` every `ms`, the first time after 0.5 to 1.5 times `ms`; returns a function that stops the
-   * timer. Never keeps the process alive. All calls lie on a common grid, so that timers due together wake
-   * an idle process once.
+   * timer. Never keeps the process alive. Timers with the same period fire together, so that they wake an
+   * idle process only once.
    */
   every (ms: number, fn: () => void): () => void
 }
@@ -39,7 +39,7 @@ export const systemClock: Clock = {
 }
 
 /**
- * Resolves when `listen` calls back, the signal aborts, or `late.ms` have passed on that clock, whichever
+ * Resolves when `listen` calls back, the signal aborts, or `late.ms` have passed on `late.clock`, whichever
  * comes first. `listen` returns a function that unregisters the callback.
  */
 export function waitForCallback (
@@ -76,7 +76,7 @@ export function delay (clock: Clock, ms: number, signal?: AbortSignal): Promise<
   })
 }
 
-/** Rejects with the signal's reason as soon as it aborts; the promise's later outcome is ignored. */
+/** Settles like the promise, unless the signal aborts first: then rejects with the signal's reason. */
 export function raceAbort<T> (promise: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
     const onAbort = (): void => { reject(signal.reason as Error) }
@@ -115,7 +115,7 @@ export async function * beating<T, B> (
   let askedMs = 0
   let stop = (): void => {}
   let wake = (): void => {}
-  // One timer at a time, since a stream has many items but rarely waits.
+  // Uses one timer for the whole stream instead of one per item, since most items arrive without a wait.
   const watch = (afterMs: number): void => {
     stop = clock.after(afterMs, () => {
       const left = askedMs + ms - clock.mono()

@@ -10,7 +10,7 @@ import type {
 import type { Cluster, DialReport, LinkReport, NodeView, Session } from './services.js'
 import type { KernelConfig } from '../config/kernel-settings.js'
 
-/** Limit for one reading, in bytes of JSON. */
+/** Size limit of a value that nodes publish by gossip, in bytes of JSON. */
 export const MAX_READING_BYTES = 64 * 1024
 
 export const COPIED_HOME_REMEDY =
@@ -25,21 +25,21 @@ export const admittedMembers = {
   }
 } as const
 
-/** Whether a web page comes from a member on this machine or on another one. */
+/** Whether the member that serves a web page runs on this machine or on another one. */
 export type PageOf = 'here' | 'elsewhere'
 
 /** An open join token without its secret. `by`: the id of the caller that made it. */
 export interface JoinTokenRecord { id: string, expires: string, by: string }
 
-/** The node at the other end of a link; `address`: host:port of its members' listener. */
+/** The node at the other end of a link; `address`: host:port at which it listens for members. */
 export interface ClusterPeer extends Pick<NodeView, 'installId' | 'nodeId' | 'apiUrl'> {
   readonly address: string
   readonly rttMs: number | null
 }
 
-/** Exchanges readings between members continuously; lost readings are not sent again. */
+/** Continuously exchanges readings, such as free memory, between members; lost ones are not sent again. */
 export interface GossipChannel {
-  /** Queues plain JSON of at most MAX_READING_BYTES; replaces a queued reading of the same key. */
+  /** Queues a JSON value of at most MAX_READING_BYTES, replacing a queued value of the same key. */
   offer (key: string, value: unknown): void
   /** The newest reading from a peer and its arrival in monotonic milliseconds. */
   latest (installId: string, key: string): { readonly value: unknown, readonly atMs: number } | undefined
@@ -48,24 +48,24 @@ export interface GossipChannel {
 
 export interface ClusterCommands {
   /**
-   * Runs a command on the master; calls with the same `id` are one command. Throws the handler's error,
+   * Runs a command on the master; a repeated `id` returns the first result. Throws the handler's error,
    * `no_master`, `no_quorum`, or `session_changed` if the outcome is unknown.
    */
   run (name: string, args: unknown, id?: string): Promise<{ readonly result: unknown }>
   /**
-   * Registers a handler that the master runs in one step, writing through sections; returns a function that
-   * unregisters it. `from`: install id of the node that sent the command.
+   * Registers a synchronous handler, which the master runs and which may write to master sections; returns a
+   * function that unregisters it. `from`: install id of the node that sent the command.
    */
   handle (name: string, handler: (args: unknown, from?: string) => unknown): () => void
 }
 
-/** For each of these health codes, the observed problem or null. */
+/** Cluster problems by health code; null for each code without a problem. */
 export type ClusterProblems =
   Readonly<Record<'version_mismatch' | 'quorum_mismatch' | 'node_removed' | 'node_copied', string | null>>
 
 /**
- * The cluster as the kernel uses it: from the plugin that `defineCluster` made, or a cluster of one
- * (kernel/boot/lone-cluster.ts) if that is off.
+ * The cluster as the kernel uses it, opened by the cluster plugin or, if that is disabled, by
+ * kernel/boot/lone-cluster.ts for a single node.
  */
 export interface ClusterHost {
   readonly service: Cluster
@@ -94,14 +94,14 @@ export interface ClusterHost {
   problems (): ClusterProblems
   /** The subset of `authorities` that a member may vouch for. */
   vouched (installId: string, authorities: Iterable<string>): string[]
-  /** The machine of the member that serves a web origin; null if no member does. */
+  /** Whether the member that serves a web origin runs on this machine; null if no member serves it. */
   pageOf (origin: string): PageOf | null
   /** Calls `end` once if the session ends; returns a function that unregisters it. */
   openStream (id: string, end: () => void): () => void
-  /** Calls `fn` after a change of nodes, session or documents. */
+  /** Calls `fn` after the nodes, the session or the documents changed. */
   onChange (fn: () => void): () => void
   onStoring (fn: () => void): () => void
-  /** Called when the API listens. `handler` gets the members' requests; `audit` records who joined. */
+  /** Called once the API listens. `handler` serves requests from members; `audit` records new members. */
   start (handler: (request: IncomingMessage, response: ServerResponse) => void,
     audit: () => Audit | undefined): void
   /** Announces that this node takes no new work and is about to stop. */
@@ -120,24 +120,24 @@ export interface ClusterOpening {
   readonly join: string | undefined
   /** Whether a caller's credential is still valid. */
   readonly stands: (callerId: string) => boolean
-  /** Ids of a caller's credential, of the one that created it, and so on up the chain. */
+  /** Ids of a caller's credential, of the credential that created it, and so on to the first. */
   readonly makers: (callerId: string) => readonly string[]
-  /** False: this node publishes no readings. */
+  /** False if this node publishes no readings. */
   readonly gossip: boolean
   readonly vitals: () => Promise<object>
   readonly clock: Clock
   readonly log: Logger
   readonly emit: (kind: string, payload: Record<string, unknown>) => void
-  /** Called when the members refuse this process, which then has to end. */
+  /** Called when the members refuse this process; the process must then end. */
   readonly refused: (why: SvcError) => void
 }
 
-/** The plugin that implements the cluster. Only a restart switches it, since it opens before others start. */
+/** Implements the cluster. Opens before other plugins start, so enabling or disabling it needs a restart. */
 export interface ClusterPlugin extends Plugin {
   readonly open: (opening: ClusterOpening) => Promise<ClusterHost>
 }
 
-/** Declares such a plugin; `start` gets the result of `open`. */
+/** Declares the plugin that implements the cluster; `start` gets the result of `open`. */
 export function defineCluster<const M extends Manifest, H extends ClusterHost> (
   manifest: M, start: (ctx: Context<M>, host: H) => PluginParts<M>,
   open: (opening: ClusterOpening) => Promise<H>

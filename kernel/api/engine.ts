@@ -14,19 +14,19 @@ export interface ModelSpec {
   threads: number
   /** Context length of the instance in tokens; the model's default when absent. */
   contextLength?: number
-  /** Parallel contexts; when absent, as many as fit a small cache. */
+  /** Parallel contexts; when absent, the engine fits as many as it can into a small cache. */
   slots?: number
   /** Settings of the plugin that owns the engine, passed through unchanged. */
   options: Record<string, unknown>
 }
 
-/** Services of the runner process for its engine. */
+/** Functions that the runner process offers its engine. */
 export interface EngineEnv {
   progress (loaded: number, total: number): void
   /**
-   * Runs one blocking call after announcing it to the node with its size in engine-defined units. The node
-   * treats it as overdue after max(10 s, 10 x measured time per unit x units). Keep a call under about a
-   * second.
+   * Announces a blocking call and its size (in units that the engine defines) to the node, then runs it. The
+   * node treats the call as overdue after max(10 s, 10 x measured time per unit x units). Keep calls below
+   * about one second.
    */
   work<T> (label: string, units: number, call: () => T | Promise<T>): Promise<T>
   log (level: 'info' | 'warn' | 'error', message: string, fields?: Record<string, unknown>): void
@@ -35,7 +35,7 @@ export interface EngineEnv {
 /** Attributes of a span: short strings and numbers; never a prompt, an answer or a secret. */
 export type SpanAttrs = Readonly<Record<string, string | number | boolean>>
 
-/** A step that repeats often. Times are milliseconds on the clock of its sink. */
+/** Records a step that repeats often. Times are ms on the clock of the `SpanSink` that made the series. */
 export interface SpanSeries { add (startMs: number, endMs: number): void }
 
 /** A traced request or a part of it; collects its spans. */
@@ -43,7 +43,7 @@ export interface SpanSink {
   /** Monotonic milliseconds on the clock that span times use. */
   now (): number
   span (name: string, category: string, startMs: number, endMs: number, attrs?: SpanAttrs): void
-  /** For very frequent steps such as tokens. Keep the returned series: its `add` only stores numbers. */
+  /** For very frequent steps such as tokens. Reuse the returned series: its `add` only stores two numbers. */
   series (name: string, category: string): SpanSeries
   /** Opens a child span; it begins now unless `startMs` is given. */
   open (name: string, category: string, startMs?: number): OpenSpan
@@ -55,7 +55,7 @@ export interface OpenSpan extends SpanSink {
 }
 
 /**
- * One request to the engine. `kind` is a task named in the model card, e.g. `tts`; spans go to `trace`.
+ * One request to the engine. `kind` is a task named in the model card, e.g. `tts`; `trace` collects spans.
  */
 export interface EngineTask {
   kind: string
@@ -89,8 +89,8 @@ export interface EngineSession {
 export interface EngineModule { load (spec: ModelSpec, env: EngineEnv): Promise<EngineSession> }
 
 /**
- * A refusal or failure an engine explains. `reason` is a snake_case error reason; `details` reaches the
- * client as it is. Anything else thrown becomes `provider_error` and is logged.
+ * A refusal or failure that the engine explains. `reason` is an error reason in snake_case; the client gets
+ * `details` unchanged. Any other thrown value becomes `provider_error` and is logged.
  */
 export class EngineError extends Error {
   readonly reason: string
@@ -127,7 +127,7 @@ export interface EngineDecl extends MemoryTraits {
   readonly backendsWhy?: string
   /** file: URL of the module that creates cards for the engine's models (default export: a `CardReader`). */
   readonly cards?: string
-  /** For the command line; the default export is an `EngineHelp`. */
+  /** Module that helps `svc` verbs with the engine's models; its default export is an `EngineHelp`. */
   readonly help?: () => Promise<{ default: unknown }>
   /** Why a card that names the engine does not run on it; null if it does. */
   readonly refuses?: (card: ModelCard) => string | null
@@ -135,15 +135,15 @@ export interface EngineDecl extends MemoryTraits {
   readonly external?: boolean
   readonly program?: ProgramDecl
   readonly batch?: number
-  /** Limit of parallel contexts: placement plans within it, and a runner admits no more. */
+  /** Limit of parallel contexts, for the placement planner and for runners. */
   readonly slots?: { readonly cpu: number, readonly gpu: number }
   /** True if several nodes can run one model together, each with a part of it. */
   readonly multiNode?: boolean
-  /** Metadata key for such placements, defined by the placement plugin; its default when absent. */
+  /** `instanceMeta` of multi-node placements, e.g. `LlamaRpc`; the placement plugin's default when absent. */
   readonly meta?: string
   /** Binary for nodes that lend memory; `SVC_<NAME>_SERVER_BIN` (NAME without `-server`) overrides it. */
   readonly donor?: string
-  /** True if each node's part may be a share of every layer (tensor parallelism). */
+  /** True if the engine supports tensor parallelism: each node holds a share of every layer. */
   readonly tensor?: boolean
   /** True if the shares may be uneven, so that any number of nodes can take part. */
   readonly unevenTensor?: boolean

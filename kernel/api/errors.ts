@@ -9,7 +9,7 @@ export interface ErrorDecl {
   readonly retryAfterSeconds?: number
 }
 
-/** An error with a registered reason; becomes the one error body of every route and stream. */
+/** An error with a registered reason; all routes and streams send it in the same error body. */
 export class SvcError extends Error {
   readonly reason: string
   readonly status: number
@@ -25,7 +25,7 @@ export class SvcError extends Error {
     this.reason = reason
     this.status = decl.status
     this.retryable = decl.retryable
-    // OpenAI's and Anthropic's clients retry these statuses unless a header says that a retry is useless.
+    // OpenAI's and Anthropic's clients retry 408, 409 and 5xx unless `x-should-retry` is false.
     this.headers = decl.retryable || ![408, 409].includes(decl.status) && decl.status < 500 ? {}
       : { 'x-should-retry': 'false' }
     this.details = { remedy: decl.remedy, ...details }
@@ -178,7 +178,7 @@ export function toSvcError (error: unknown, fallback: KernelReason = 'internal')
   return error instanceof SvcError ? error : diskError(error) ?? kernelError(fallback)
 }
 
-/** Refuses to boot; lists every problem found. */
+/** The node cannot start; lists every problem found. */
 export class BootError extends Error {
   override readonly name = 'BootError'
   readonly problems: readonly string[]

@@ -12,7 +12,7 @@ export interface GossipCounters extends Readonly<Record<
   readonly transport: 'websocket'
   /** Limit of queued keys. */
   readonly admissionCapacity: number
-  /** Queued keys. There is only one queue, so both fields have the same value. */
+  /** Queued keys. `queueDepth` has the same value, since there is only one queue. */
   readonly pendingReadings: number
   readonly queueDepth: number
   /** Seconds since a publish last reached a peer; null before the first. */

@@ -19,7 +19,7 @@ export function offPlugin (
   }
 }
 
-/** Sentence ending that names the disabled plugin which provides a missing thing; empty without one. */
+/** Ending of a not-found message that names the disabled plugin which provides the thing; may be empty. */
 export const becauseOff = (off: OffPlugin | undefined): string =>
   off === undefined ? '' : `: the plugin ${off.plugin}, which provides it, is disabled`
 

@@ -84,9 +84,9 @@ export interface CapabilityDecl {
   readonly input_chunk_schema?: JsonSchema | null
   readonly output_chunk_schema?: JsonSchema | null
   readonly annotations: Readonly<Record<string, string>>
-  /** Media type of the bytes sent beside the chunks, if any; a client may request the raw bytes by it. */
+  /** Media type of the binary data that accompanies chunks; by accepting it, a client gets only that data. */
   readonly media_type?: string
-  /** Concurrent calls per node if calls share work in the engine; a larger `limits.calls_at_once` wins. */
+  /** Parallel calls per node, if higher than `limits.calls_at_once`; for engines that batch calls. */
   readonly calls_at_once?: number
 }
 
@@ -181,7 +181,7 @@ export interface Manifest {
   readonly status?: Readonly<Record<string, CheckDecl>>
   /** Signers for command-line requests without a token; the default export is a `CredentialHelper`. */
   readonly credentials?: Readonly<Record<string, CheckDecl>>
-  /** Data kept on a machine that is a paired device; the module's default export is a `DeviceNews`. */
+  /** Cluster data to store on a paired device; the module's default export is a `DeviceNews`. */
   readonly deviceNews?: Readonly<Record<string, CheckDecl>>
   /** Environment variables that do not override a setting, each with its meaning. */
   readonly variables?: Readonly<Record<string, string>>
@@ -203,7 +203,7 @@ type Keys<M, K extends string> = Extract<keyof Field<M, K>, string>
 type SchemaAt<D, K extends string, Filled = false> =
   D extends { readonly [P in K]: infer S } ? FromSchema<S, Filled> : unknown
 
-/** Input of a route handler; the kernel has validated it against the route's schemas and nothing else. */
+/** Input of a route handler. The kernel has validated it against the route's schemas, but not beyond that. */
 export interface RouteRequest<D = unknown> {
   readonly params: SchemaAt<D, 'params'>
   readonly query: SchemaAt<D, 'query', true>
@@ -225,7 +225,7 @@ export interface RouteRequest<D = unknown> {
   open (head: StreamHead): StreamWriter
 }
 
-/** The request for a WebSocket; its signal aborts when the plugin or the node stops. */
+/** The request that opened a WebSocket; its signal aborts when the plugin or the node stops. */
 export type SocketRequest = Pick<RouteRequest, 'caller' | 'signal'>
 
 /** Raw bytes that accompany a chunk of a capability. */
@@ -337,7 +337,7 @@ type Provided<M> = { [K in keyof Field<M, 'provides'>]: Instance<Field<M, 'provi
 type When<M, K extends keyof Manifest, Name extends string, T> =
   M extends { readonly [P in K]: unknown } ? { readonly [P in Name]: T } : { readonly [P in Name]?: never }
 
-/** Exactly the parts that the manifest declares. */
+/** The result of `start`: one part for each thing that the manifest declares, and no others. */
 export type PluginParts<M> =
   When<M, 'routes', 'routes', RouteHandlers<M>> &
   When<M, 'capabilities', 'invoke', Invokers<M>> &
@@ -349,7 +349,7 @@ export interface Plugin {
   readonly manifest: Manifest
   /** `host` is the opened cluster; only the cluster plugin gets it. */
   readonly start: (ctx: Context<never>, host?: unknown) => unknown
-  /** For bundled plugins that serve others' declarations: lists the faults of a manifest, one per line. */
+  /** Bundled plugins only: lists the problems of another plugin's manifest that concern this plugin. */
   readonly refusals?: (manifest: Manifest) => Promise<string[]>
 }
 

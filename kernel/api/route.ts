@@ -23,12 +23,12 @@ export interface RouteDecl {
   readonly summary: string
   /** Required authority; `null` if none is needed. A route without this field fails the boot. */
   readonly authority: string | null
-  /** True if other nodes call this route: a member's key opens only such routes. */
+  /** True if other nodes may call this route; a member's key is accepted on such routes only. */
   readonly members?: boolean
   /**
-   * Whether requests are audited; by default, if the method is not GET and the authority is more
-   * than `read` or `invoke`. A record has the fields that the schemas below describe, and of `writeOnly` ones
-   * only their presence. `best-effort` lets a request that frees disk space run even without a record.
+   * Whether requests are audited. Default: if the method is not GET and the authority is neither `read` nor
+   * `invoke`. A record contains the fields described by the schemas below, but hides `writeOnly` values.
+   * `best-effort` lets a request run without a record, so that freeing disk space works on a full disk.
    */
   readonly audit?: boolean | 'best-effort'
   readonly params?: JsonSchema
@@ -39,7 +39,7 @@ export interface RouteDecl {
   /** Media type of the answer when it is not JSON; the `content-type` of a Reply takes precedence. */
   readonly produces?: string
   readonly errors?: readonly string[]
-  /** Routes, also of other plugins, whose errors this route forwards: `DELETE /store/models/:model_id`. */
+  /** Routes whose errors this route forwards, e.g. `DELETE /store/models/:model_id`. */
   readonly asks?: readonly string[]
   /**
    * Converts the error body to a foreign API's format, keeping its contents. Unknown paths beside such

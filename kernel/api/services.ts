@@ -55,7 +55,7 @@ export interface MemberRequest {
   readonly path: string
   readonly headers?: Readonly<Record<string, string>>
   readonly body?: unknown
-  /** Caller whose authorities the other node applies without restricting them further. */
+  /** Caller on whose behalf the other node acts, with the authorities that this node may vouch for. */
   readonly caller: Caller
   /** Aborts the request, even while its answer is being read. */
   readonly signal?: AbortSignal
@@ -65,7 +65,7 @@ export interface MemberRequest {
 export interface MemberResponse {
   readonly status: number
   readonly headers: Readonly<Record<string, string>>
-  /** Destroying it ends the request at the other node. */
+  /** The answer's bytes; destroying the stream ends the request at the other node. */
   readonly body: Readable
 }
 
@@ -84,7 +84,7 @@ export interface Cluster {
   nodes (): readonly NodeView[]
   /** Finds a node by node id, install id or name; `local` is this node. */
   resolve (ref: string): NodeView | undefined
-  /** Members admitted by a credential, by credentials created with it, or by a node. */
+  /** Members that were admitted with a credential (or one created from it), or by a node. */
   admittedBy (id: string): { installId: string, name: string }[]
   /** Opens a channel. Messages are ordered per link and lost while it is down. `from` is an install id. */
   channel<T> (name: string, receive: (from: string, message: T) => unknown): Channel<T>
@@ -99,7 +99,7 @@ export interface Cluster {
 }
 export const ClusterService = defineService<Cluster>('kernel.cluster')
 
-/** Reads every durable event of this node, for the plugin that stores the events. */
+/** Gives the plugin that stores events access to every durable event of this node. */
 export interface EventTap {
   /** All declared event kinds; complete once all plugins have started. */
   kinds (): Iterable<string>
@@ -122,9 +122,9 @@ export interface TokenRecord {
 
 export interface Tokens {
   /**
-   * Creates a token with at most its creator's authorities and lifetime; `expiresAt` null: the same end. Only
-   * the result contains the secret. Throws `invalid_request` for an unknown authority or a later expiry,
-   * `missing_grant` for an authority that the creator lacks.
+   * Creates a token with at most its creator's authorities and lifetime; if `expiresAt` is null, it has its
+   * creator's expiry. Only the result contains the secret. Throws `invalid_request` for an unknown authority
+   * or a later expiry, `missing_grant` for an authority that the creator lacks.
    */
   create (
     options: { label: string, authorities: string[], expiresAt: string | null, by: Caller }
@@ -132,7 +132,7 @@ export interface Tokens {
   list (): TokenRecord[]
   /** False when there is no such token. */
   revoke (id: string): Promise<boolean>
-  /** Tokens that were revoked directly, not along with their creators. */
+  /** Tokens that were themselves revoked, without those that ended because their creator's was revoked. */
   revoked (): Pick<TokenRecord, 'id' | 'expires'>[]
 }
 export const TokenService = defineService<Tokens>('kernel.tokens')
@@ -145,7 +145,7 @@ export interface CapabilityServer {
    * Adds a capability; returns a function that removes it. Throws an Error with all problems, one per line.
    */
   register (owner: string, decl: CapabilityDecl, handler: CapabilityHandler): () => void
-  /** Ends a plugin's open calls, each with a new error; resolves when all have ended. */
+  /** Ends a plugin's open calls, each with its own error from `why`; resolves when all have ended. */
   end (owner: string, why: () => SvcError): Promise<void>
 }
 
@@ -159,7 +159,7 @@ export interface CallLimits {
   mediaStallMs: number
 }
 
-/** Gives the plugin that serves capabilities access to those of all plugins. */
+/** Connects the capability plugin, which serves calls, with the capabilities of all plugins. */
 export interface CapabilityHost {
   readonly limits: Partial<CallLimits>
   /**
@@ -177,7 +177,7 @@ export interface PluginReport { name: string, version: string, summary: string, 
 /** An address of another node that this node dials. */
 export interface DialReport {
   readonly address: string
-  /** The node at that address; null until a hinted address has answered. */
+  /** The node at that address; null if only the address is known and it has not answered yet. */
   readonly installId: string | null
   readonly state: 'connected' | 'waiting' | 'dialling'
   /** Why the newest attempt failed: `refused`, `timeout`, `wrong_key`... */
@@ -195,7 +195,7 @@ export interface LinkReport {
   readonly bytesIn: number
   readonly bytesOut: number
   readonly buffered: number
-  /** Received messages of unknown shape, since the link opened. */
+  /** Messages dropped since the link opened because their format was unknown. */
   readonly dropped: number
 }
 
@@ -281,7 +281,7 @@ export interface LocalRequest {
   readonly body?: object
   /** Accept header, for routes with several media types. */
   readonly accept?: string
-  /** The caller on whose authorities the request runs. */
+  /** The caller whose authorities apply to the request. */
   readonly caller: Caller
   readonly signal: AbortSignal
 }
@@ -296,7 +296,7 @@ export interface OwnStream {
   readonly bytes: Readable
 }
 
-/** Calls this node's own API without a socket; only the credential's check of outside requests is missing. */
+/** Calls this node's own API without a socket, on behalf of a caller that is already authenticated. */
 export interface LocalApi {
   /** Throws the signal's reason if the signal aborts first. */
   ask (question: LocalRequest): Promise<LocalResponse>
@@ -337,7 +337,7 @@ export interface ConfigKeeper {
 export const ConfigService = defineService<ConfigKeeper>('kernel.config')
 
 export interface Declarations {
-  /** The kernel's manifest first, then those of the plugins that are on. */
+  /** The kernel's manifest, then those of the enabled plugins. */
   readonly manifests: readonly Manifest[]
   /** Manifests of the disabled plugins. */
   readonly off: readonly Manifest[]

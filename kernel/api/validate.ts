@@ -7,12 +7,12 @@ export interface Issue { path: string, message: string }
 
 const base = {
   removeAdditional: false, useDefaults: false, strict: true, strictTypes: false, strictRequired: false,
-  // The schema of schemas takes longer to compile than all others of a boot, and strict mode finds the same
-  // faults.
+  // Compiling the meta-schema takes longer than compiling all other schemas at boot, and strict mode finds
+  // the same faults.
   meta: false, validateSchema: false, code: { optimize: false }
 } as const
 
-/** For bodies, payloads and events: without coercion, removal or defaults. */
+/** Validates bodies, payloads and events; never converts, removes or fills in a value. */
 const strictAjv = withFormats(new Ajv2020({ ...base, coerceTypes: false, allErrors: false }))
 /**
  * Query strings and path parameters arrive as text: numbers, booleans and one-element lists are converted.
@@ -99,11 +99,11 @@ export type Check = (value: unknown) => Issue[] | null
 
 const checks = new WeakMap<JsonSchema, Check>()
 
-/** Compiles a schema of a capability, once per object. Throws when the schema itself is wrong. */
+/** Compiles a capability's schema, once per object. Throws if the schema itself is invalid. */
 export function checkOf (schema: JsonSchema): Check {
   const known = checks.get(schema)
   if (known !== undefined) return known
-  // References stay inside the schema, so its own name is not needed, and two copies of it cannot collide.
+  // Drops `$id`, so that two copies of a schema do not collide; `$ref` only points into the same schema.
   const { $id: _, ...anonymous } = structuredClone(schema) as Record<string, unknown>
   const validate = compileStrict(anonymous)
   const check: Check = (value) => validate(value) ? null : issuesOf(validate.errors)

@@ -8,24 +8,24 @@ export interface Gpu {
   name: string
   /** 0 to 1. */
   utilizationRatio: number | null
-  /** Dedicated memory; null also if it shares the memory of the machine. */
+  /** Dedicated memory; null also for a GPU that shares the machine's memory. */
   vramTotalBytes: number | null
   vramUsedBytes: number | null
   powerWatts: number | null
   temperatureCelsius: number | null
 }
 
-/** Load, temperature and power of a machine; null for unknown ones. */
+/** Load, temperature and power of a machine; null for each value that is unknown. */
 export interface LoadReading {
-  /** Mean of the GPUs, 0 to 1. */
+  /** Mean utilization of the GPUs, 0 to 1. */
   gpuUsage: number | null
-  /** The hottest of processor and GPUs, degrees Celsius. */
+  /** Highest temperature of processor and GPUs in degrees Celsius. */
   temp: number | null
-  /** Power of the GPUs together, W. */
+  /** Combined power of all GPUs in watts. */
   sysPower: number | null
   /** The first GPU. */
   accelerator: Gpu | null
-  /** All GPUs that programs of this process can use, in their numbering. */
+  /** All GPUs that programs of this process can use, in the order in which those programs number them. */
   accelerators: readonly Gpu[]
 }
 
@@ -49,7 +49,7 @@ export interface MachineStats {
 }
 
 export interface VitalsSource {
-  /** Returns the same reading again within a second. Never throws and never takes longer than a second. */
+  /** Measures the machine; calls within a second share one result. Never throws or takes over a second. */
   vitals (): Promise<MachineStats>
   /** The last reading of GPUs and sensors; starts a new one in the background when it is due. */
   load (): LoadReading

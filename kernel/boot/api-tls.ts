@@ -44,7 +44,7 @@ function inFiles ({ settings, home, file, now }: ApiTlsOptions): IdentitySource 
   return identityInFiles({ cert: cert!, key: key! }, now)
 }
 
-/** Names and addresses for the self-made certificate. */
+/** Names and addresses for the certificate that the node issues itself. */
 export function namesOf ({ addresses, allowedHosts }: ServedNames): string[] {
   const names = allowedHosts.flatMap((host) => parseHost(host)?.name ?? [])
   // A link-local address is useless without its interface.

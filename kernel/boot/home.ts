@@ -26,7 +26,7 @@ export class HomeError extends Error {
   override readonly name = 'HomeError'
 }
 
-/** Like a recursive mkdir, which in Node loops forever on ENOENT below an existing folder, as in /proc. */
+/** Recursive mkdir; Node's own loops forever on an ENOENT below an existing folder, as in /proc. */
 export function makeFolder (path: string): void {
   try {
     mkdirSync(path, { mode: 0o700 })
@@ -87,7 +87,7 @@ export function writeWhole (path: string, text: string, mode = 0o600): void {
   try {
     const file = openSync(temporary, 'w', mode)
     try {
-      // Not writeSync, which may write only some of the bytes.
+      // Unlike writeSync, writeFileSync always writes all bytes.
       writeFileSync(file, text)
       fsyncSync(file)
     } finally {
@@ -181,8 +181,8 @@ function alive (holder: Holder): boolean {
 }
 
 /**
- * Locks the home for this process; returns the release. Takes over a dead process's lock (the same pid with
- * another start time counts as dead). Throws HomeError naming the pid of a live holder.
+ * Locks the home for this process; returns a function that unlocks it. Takes over a dead process's lock, even
+ * if a later process has the same pid. Throws HomeError naming the pid of a live holder.
  */
 export function lockHome (home: string): () => void {
   const taken = takeLock(join(home, homeFile.lock))
@@ -192,8 +192,8 @@ export function lockHome (home: string): () => void {
 }
 
 /**
- * Takes a lock file and returns its release, or its live holder. Takes over the lock of a dead process.
- * Throws HomeError when it cannot be written.
+ * Takes a lock file; returns a function that releases it, or the live process that holds it. Takes over a
+ * dead process's lock. Throws HomeError if the file cannot be written.
  */
 export function takeLock (path: string): (() => void) | { pid: number, since: string } {
   const mine: Holder = {
@@ -250,7 +250,7 @@ function readLock (path: string): string | undefined {
   try { return readFileSync(path, 'utf8') } catch { return undefined }
 }
 
-/** Undefined for text that is not a lock's, which therefore has no holder. */
+/** The process named in a lock file; undefined if the file's text is invalid. */
 function holderIn (text: string | undefined): Holder | undefined {
   try {
     const holder = JSON.parse(text ?? '') as Holder | null

@@ -37,16 +37,16 @@ export interface LaunchOptions {
   env: NodeJS.ProcessEnv
   /** Called before every start; null if the node has to open the port itself. */
   address (): Promise<Address | null>
-  /** Reads the node's stdout and stderr, called at every start; by default the node inherits ours. */
+  /** Reads the node's stdout and stderr, called at every start; by default the node uses the launcher's. */
   output?: (child: ChildProcess) => void
-  /** Aborting it asks the node to stop, like SIGTERM. */
+  /** Aborting this signal asks the node to stop, like SIGTERM. */
   stop?: AbortSignal
 }
 
-/** How a node ended: exit status or signal, the other one is null. */
+/** How a node ended: by exit status or by signal; the other field is null. */
 export interface ExitStatus { status: number | null, signal: NodeJS.Signals | null }
 
-/** The address cannot be listened on; `code` is the system's error code, such as EADDRINUSE. */
+/** Listening on the address failed; `code` is the system's error code, such as EADDRINUSE. */
 export class ListenError extends Error {
   override readonly name = 'ListenError'
   readonly code: string
@@ -61,7 +61,7 @@ export class ListenError extends Error {
 /** A bound socket that does not listen yet. */
 interface Held { wanted: Address, fd: number, port: number, fd6?: number, close (): void }
 
-/** The parts of Node's TCP handle that are used here; `net._createServerHandle` makes a bound one. */
+/** The used part of Node's internal TCP handle; `net._createServerHandle` creates a bound handle. */
 interface TcpHandle { fd: number, close (): void, getsockname (out: { port?: number }): number }
 interface NetInternals {
   _createServerHandle (host: string, port: number, family: number): TcpHandle | number
@@ -138,7 +138,7 @@ function start (options: LaunchOptions, held: Held | undefined, starts: number):
     [launcherEnv.starts]: String(starts)
   }
   const own = options.output === undefined ? 'inherit' : 'pipe'
-  // The flags of this process come later and take precedence.
+  // This process's own flags come last, so they take precedence.
   const flags = [
     `--v8-pool-size=${collectors()}`, `--max-semi-space-size=${NEW_SPACE_MIB}`, ...noInspector(),
     ...process.execArgv
@@ -153,7 +153,7 @@ function start (options: LaunchOptions, held: Held | undefined, starts: number):
 
 let parentCommand: string[] | undefined
 
-/** Command prefix that makes a child die with this process even at kill -9; empty if the system has none. */
+/** Command prefix that kills a child when this process dies, even by SIGKILL; empty without setpriv. */
 function withParent (): string[] {
   const command = ['setpriv', '--pdeathsig', 'KILL']
   parentCommand ??= process.platform === 'linux' &&
@@ -177,7 +177,7 @@ async function hold (held: Held | undefined, wanted: Address | null): Promise<He
   if (wanted === null) return undefined
   const first = await bind({ ...wanted, host: wanted.host === 'localhost' ? '127.0.0.1' : wanted.host })
   const other = secondLoopback(wanted.host)
-  // A machine without IPv6 has no second address; the node reports if another program uses it.
+  // Without IPv6 there is no ::1; if another program uses the port there, the node reports it.
   const second = other === undefined ? null : await bind({ host: other, port: first.port }).catch(() => null)
   if (second === null) return { ...first, wanted }
   return { ...first, wanted, fd6: second.fd, close: () => { first.close(); second.close() } }
@@ -190,7 +190,7 @@ async function bind (wanted: Address): Promise<Held> {
   await probe(wanted, address)
   const made = (net as unknown as NetInternals)._createServerHandle(address, wanted.port, family)
   if (typeof made === 'number') throw new ListenError(errorName(made), wanted)
-  // libuv reports an address in use only at listen(), and until then the socket has no name.
+  // libuv reports an address in use only at listen(); until then, getsockname() shows no port for it.
   const name: { port?: number } = {}
   const problem = made.getsockname(name)
   if (problem !== 0 || (name.port ?? 0) === 0) {

@@ -126,20 +126,20 @@ function commandsOf (entries: Entries, log: Logger): ClusterCommands {
 
 interface Stored { readonly term: number, readonly entries: Readonly<Record<string, unknown>> }
 
-/** Moves a written key to the end, as in replicated documents; undefined removes the key. */
+/** Stores a key after all others, as replicated documents do; undefined removes the key. */
 function enter (map: Map<string, unknown>, key: string, value: unknown): void {
   map.delete(key)
   if (value !== undefined) map.set(key, value)
 }
 
-/** Section entries by `section/key`: those written by commands, stored in the file, and those of the node. */
+/** Entries by `section/key`: the file stores those of master sections, memory those of node sections. */
 class Entries {
   readonly changed: Listeners<ReadonlySet<string>>
   readonly term: number
   readonly #options: LoneOptions
   readonly #own = new Map<string, unknown>()
   #control: Map<string, unknown>
-  /** Keys read from the file, which another version may have written. */
+  /** Keys that still have their value from the file, which another svc version may have written. */
   readonly #old: Set<string>
   /** Pending writes of the running command. */
   #writes: Map<string, unknown> | null = null
@@ -156,7 +156,7 @@ class Entries {
     }
   }
 
-  /** Runs a command in one step; its writes are on disk on return. If the command throws, nothing changes. */
+  /** Runs a command as a transaction: on return its writes are on disk; if it throws, nothing changes. */
   change (run: () => unknown): unknown {
     const writes = this.#writes = new Map<string, unknown>()
     let result: unknown

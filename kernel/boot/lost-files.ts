@@ -55,7 +55,7 @@ function voteProblem (path: string): 'missing' | 'damaged' | null {
   return damaged(path, isHardState) ? 'damaged' : null
 }
 
-/** False also for a file in a later format or one that this user may not read. */
+/** Whether a file's contents are invalid. Unreadable files and later formats do not count as damaged. */
 function damaged (path: string, isSound: (value: unknown) => boolean): boolean {
   const text = orElse(null, () => readFileSync(path, 'utf8'))
   if (text === null) return false

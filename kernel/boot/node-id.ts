@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { base32 } from '../net/encoding.js'
 
-/** Creates a peer id of 26 characters; every process start gets a new one. */
+/** Creates a node id of 26 characters; every process start gets a new one. */
 export function newNodeId (): string {
   return base32(randomBytes(16))
 }

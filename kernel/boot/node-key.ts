@@ -78,7 +78,7 @@ function readKey (path: string): KeyObject | undefined {
 }
 
 function makeKey (home: string, path: string): KeyObject {
-  // The key was lost if its certificate exists; the cluster would not know a new key.
+  // If the certificate exists, the key was lost; the cluster would not accept a new key for this node.
   const certificate = join(home, identityFile.certificate)
   if (readText(certificate, 'public') !== undefined) {
     const members = join(home, identityFile.members)

@@ -61,7 +61,7 @@ export interface SvcNode {
   readonly nodeId: string
   readonly home: string
   readonly url: string
-  /** Public facts of the API's certificate; undefined without TLS. */
+  /** Fingerprint and authority of the API's certificate; undefined without TLS. */
   readonly tls: { readonly fingerprint: string, readonly authority: string | null } | undefined
   readonly warnings: readonly string[]
   /** Whether the log goes to stdout as JSON. */
@@ -302,7 +302,7 @@ function running (parts: Running): SvcNode {
       stopped ??= (async () => {
         parts.log.root.info({ reason }, 'stopping')
         unwatch()
-        // The address stays the same after a restart, so clients may keep the file.
+        // Keeps run/node.json during a restart, since the address stays the same and clients still need it.
         if (reason !== 'restart') rmSync(runFile, { force: true })
         await kernel.close(DRAIN_MS)
         await parts.cluster.stop()

@@ -15,7 +15,7 @@ export class DiskReserve {
     this.#most = most
   }
 
-  /** Grows the file to its size, as far as the disk allows. */
+  /** Grows the file to its full size, as far as free disk space allows. */
   async fill (): Promise<void> {
     if (this.#bytes >= this.#most) return
     try {

@@ -17,7 +17,7 @@ function hashOfSources () {
   return hash.digest('hex').slice(0, 16)
 }
 
-/** Whether the build is fresh; sets its time to `started` (s), since ./svc compares that with the sources. */
+/** Whether the build is fresh. Sets its time to `started` (in s), which ./svc compares with the sources. */
 function fresh (name, started) {
   const main = join(dist, 'kernel/cli/main.js')
   if (linkAt(join(dist, 'current')) !== name || !existsSync(main)) return false
@@ -35,7 +35,7 @@ async function build () {
   if (!existsSync(join(root, 'node_modules/esbuild'))) {
     throw new Error(`the packages of ${root} are not installed; run: cd ${root} && npm ci`)
   }
-  // Release 0.1.0 built directly into dist.
+  // Removes the files of release 0.1.0, which was built directly into dist.
   if (existsSync(join(dist, 'chunks'))) rmSync(dist, { recursive: true })
   const tsc = [join(root, 'node_modules/typescript/bin/tsc'), '-p', 'tsconfig.build.json']
   const { status } = spawnSync(process.execPath, tsc, { cwd: root, stdio: 'inherit' })

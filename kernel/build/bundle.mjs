@@ -1,13 +1,13 @@
-// Bundles svc, since thirty files load in less than half the time of a thousand. Code that several entries
-// share goes into chunks, so that it exists once even for third-party plugins that import
-// `svc/plugin`. Their type declarations come from tsc.
+// Bundles svc, since thirty files load in less than half the time of a thousand. Shared code goes into
+// chunks, so that third-party plugins that import `svc/plugin` use the same copy as svc. tsc makes the type
+// declarations.
 import { existsSync, readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { dirname, join, relative } from 'node:path'
 import { build } from 'esbuild'
 import { root } from './paths.mjs'
 
-/** Modules that are started or imported by path, so they keep their own file. */
+/** Modules that are started or imported by path, so each remains a separate file. */
 export const ENTRIES = [
   'kernel/cli/main', 'kernel/cli/index', 'kernel/index', 'kernel/testing/index', 'kernel/boot/package',
   'plugins/index', 'plugins/public', 'plugins/runners/service', 'plugins/event-log/service',
@@ -17,7 +17,7 @@ export const ENTRIES = [
   'plugins/chat/embed/index', 'plugins/llama-cpp/server/index',
   'plugins/llama-cpp/embedded/index', 'plugins/capabilities-tts/engine/index'
 ]
-/** Packages with native parts, found by path, or under LGPL or MPL, which users must be able to replace. */
+/** Not bundled: native code, packages found by path, and (as they require) those under LGPL or MPL. */
 const EXTERNAL = ['onnxruntime-node', 'sqlite3', 'piper-phonemize', 'systeminformation', 'lamejs',
   'libflacjs', 'libopus-wasm', 'mediabunny', '@mediabunny/aac-encoder']
 const BANNER = `import { createRequire as createRequireOfBundle } from 'node:module'
@@ -42,7 +42,7 @@ const ownUrls = {
   }
 }
 
-/** Keeps named exports of CommonJS packages for `import()`; bundled, they would only have a default one. */
+/** Keeps the named exports of CommonJS packages in `import()`; bundling would leave only a default export. */
 const namesOfCommonJs = {
   name: 'names-of-commonjs',
   setup ({ onLoad, onResolve, resolve }) {
@@ -60,7 +60,7 @@ const namesOfCommonJs = {
   }
 }
 
-/** Decides as Node does: by file extension, else by the nearest package.json. */
+/** Whether Node treats a file as CommonJS: by its extension, else by the nearest package.json. */
 function isCommonJs (path) {
   if (/\.[cm]js$/.test(path)) return path.endsWith('.cjs')
   let folder = dirname(path)

@@ -13,7 +13,7 @@ const options = {
   chunkNames: '[name]-[hash]', bundle: true, splitting: true, format: 'esm', platform: 'browser',
   target: ['chrome120', 'firefox120', 'safari17'], minify: true, write: false, metafile: true,
   legalComments: 'none', logLevel: 'warning', tsconfig: join(from, 'tsconfig.json'),
-  // Libraries made for React run on Preact; esbuild applies tsconfig's paths to this repository's files only.
+  // Aliases for React libraries, since esbuild applies tsconfig's paths to this repository's files only.
   alias: {
     react: 'preact/compat', 'react-dom': 'preact/compat', 'react/jsx-runtime': 'preact/jsx-runtime'
   }

@@ -11,7 +11,7 @@ const SKIPPED = new Set(['test', 'node_modules', 'README.md'])
 export function * sources (folder) {
   for (const entry of readdirSync(join(root, folder), { withFileTypes: true })) {
     const path = `${folder}/${entry.name}`
-    // Skips no file in this folder, since the scaffold of `svc plugin new` includes a test and a README.
+    // Includes the test and the README of the scaffold that `svc plugin new` copies.
     const skipped = path.startsWith('plugins/packages/data/') ? false : SKIPPED.has(entry.name)
     if (entry.isDirectory()) {
       if (!skipped) yield * sources(path)

@@ -65,7 +65,7 @@ function switchTo (name, { inputs, outputs }) {
   renameSync(join(dist, `.aside-${process.pid}`), join(dist, 'current'))
 }
 
-/** Text of dist/kernel/cli/main.js. The option keeps SIGUSR1 from opening Node's inspector, see ./svc. */
+/** Text of dist/kernel/cli/main.js. The Node option keeps SIGUSR1 from opening the inspector, see ./svc. */
 const program = (name, to) => `#!/usr/bin/env -S node --inspect-port=[fe80::]:9229
 import { openSync } from 'node:fs'
 // Later builds do not delete a folder that a process has open.

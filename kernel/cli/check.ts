@@ -49,7 +49,7 @@ const HOME_DISK = {
   name: 'disk', remedy: 'Free disk space, or move the home to another disk (--home).'
 } as const
 
-/** Judges the free bytes of a disk; `about` says which disk and how to free space there. Pure. */
+/** Checks a disk for too few free bytes; `name` and `remedy` are those of the check. Pure. */
 export function judgeDisk (
   free: number, total: number, { name, remedy }: { name: string, remedy: string } = HOME_DISK
 ): Check {

@@ -21,12 +21,12 @@ export interface ClientRequest {
   signal?: AbortSignal
 }
 
-/** Client for a node's API. Methods throw CliError: status 7 without an answer, else by the error body. */
+/** Client for a node's API. Methods throw CliError; its exit status is 7 if no answer comes. */
 export interface Client {
   readonly url: string
   /** Sent as a bearer token with every request. */
   readonly token: string | undefined
-  /** Agent for WebSockets; undefined if any agent will do. Throws CliError. */
+  /** Agent for https WebSockets; undefined for http, which needs none. Throws CliError. */
   agent (): Promise<TrustingAgent | undefined>
   json<T = unknown> (path: string, ask?: ClientRequest): Promise<T>
   open (path: string, ask?: ClientRequest): Promise<ClientResponse>
@@ -34,7 +34,7 @@ export interface Client {
   credential (path: string): Promise<string | undefined>
 }
 
-/** Signs requests; `correct` gets the details of a refusal and returns whether a retry makes sense. */
+/** Signs requests; `correct` adapts to the details of a refusal and returns whether to try again. */
 export interface Signing {
   /** The Authorization header; `target` is the path and query exactly as sent. */
   authorization (method: string, target: string, body: Uint8Array<ArrayBuffer> | undefined): Promise<string>
@@ -108,7 +108,7 @@ export function createClient (options: ClientOptions): Client {
     try {
       return await attempt(path, ask)
     } catch (error) {
-      // After a restart, or if the clocks differ, the refusal has the node's id and time for a new attempt.
+      // The refusal contains the node's current id and time, with which a second attempt may succeed.
       const { api } = error as Partial<CliError>
       if (token !== undefined || await (await signing())?.correct(api?.details) !== true) throw error
       return await attempt(path, ask)
@@ -142,7 +142,7 @@ function parseBase (url: string): URL {
   return base
 }
 
-/** Sets no time limit, since the node limits every answer's time; waits as long as the node is alive. */
+/** Waits without a time limit while the node is alive, since the node limits the time of every answer. */
 async function send (
   url: URL, options: RequestOptions, body: Buffer | undefined, isThere: () => Promise<boolean>
 ): Promise<IncomingMessage> {
@@ -159,7 +159,7 @@ async function send (
           `the node at ${url.origin} gives no sign of life; \`svc doctor\` checks for problems`))
       })
     }
-    // A request emits `timeout` only once, the socket each time.
+    // Listens on the socket, because the request itself emits `timeout` only once.
     outgoing.on('socket', (socket) => {
       socket.on('timeout', ask)
       outgoing.on('close', () => { socket.off('timeout', ask) })
@@ -263,7 +263,7 @@ export function runningUrl (home: string): string {
   return dev?.url ?? DEFAULT_URL
 }
 
-/** This home, or the home of one of its `svc dev` nodes, whose running node has this address. */
+/** The home whose running node has this address: this home, or that of one of its `svc dev` nodes. */
 export function ownHome (home: string, url: string): string | undefined {
   const at = url.replace(/\/$/, '')
   return [home, ...devHomes(home)].find((one) => {

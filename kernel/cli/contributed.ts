@@ -7,7 +7,7 @@ import type { CheckContext } from './check.js'
 import type { Client, Signing } from './client.js'
 import type { CredentialHelper, VerbContext } from './verb.js'
 
-/** GET function for checks and tools; asks the command line's node. Throws CliError if no answer comes. */
+/** Creates the `look` function of checks and tools, a GET to the node. Throws CliError without an answer. */
 export function createGet (client: Pick<Client, 'json'>): CheckContext['look'] {
   return async <A>(path: string) => {
     try {

@@ -3,7 +3,7 @@ import type { VerbContext } from './verb.js'
 
 type Seen = Pick<ModelCard, 'family' | 'languages' | 'backends' | 'files'>
 
-/** What an engine can tell verbs about its models. */
+/** Functions through which an engine helps verbs with its models. */
 export interface EngineHelp {
   /** Name of the additional software that a model needs; undefined if it needs none. */
   hint? (card: Seen): string | undefined
@@ -13,7 +13,7 @@ export interface EngineHelp {
   offer? (ctx: VerbContext, yes: boolean): Promise<boolean>
 }
 
-/** The help of an engine, found by the engine's or its program's name; empty if it has none. */
+/** The `EngineHelp` of an engine, found by the name of the engine or its program; empty if it has none. */
 export async function engineHelp (
   { plugins }: Pick<VerbContext, 'plugins'>, name: string
 ): Promise<EngineHelp> {

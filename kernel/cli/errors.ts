@@ -100,7 +100,7 @@ export function apiFailure (
     return new CliError(exitCodeFor(status), words, { status })
   }
   const id = headers[COMMAND_HEADER]
-  // A 503 explains itself, and a call that never began leaves nothing to look up.
+  // Keeps the command id for a look-up, except for a 503, which explains itself, or a call that never began.
   const odd = status >= 500 && status !== 503 && api.details?.['begun'] !== false &&
     typeof id === 'string' && COMMAND_ID.test(id)
   return new CliError(exitCodeFor(status, api.reason), sentence(status, api),
@@ -127,7 +127,7 @@ export function failureWithin (error: Record<string, unknown>): CliError {
   const told = typeof message === 'string' && message !== '' ? message : 'the answer failed'
   const said = plain(`${told}${words}`)
   return new CliError(exitCodes.failed, typeof remedy === 'string' ? `${said}\n  ${plain(remedy)}` : said,
-    // With --json the node's error object is printed, as for a refused request.
+    // With --json, the node's error object is printed, just like that of a refused request.
     words === '' ? {} : { api: error as unknown as ApiError })
 }
 

@@ -47,7 +47,7 @@ export async function whyOff (ctx: VerbContext, name: string): Promise<string | 
   return down.find(({ plugin }) => plugin === name)?.message
 }
 
-/** With `disabled` plugins off: the plugins that run, and those off only because a requirement is off. */
+/** Sorts plugins into those that run and those that are off because a required plugin is `disabled`. */
 export function sortInstalled (installation: Installation, disabled: ReadonlySet<string>): StartOrder {
   return sortByDependency({ manifests: installation.plugins.map((p) => p.manifest), disabled })
 }
@@ -98,7 +98,7 @@ export function changeSetting (
   return path
 }
 
-/** Lines that tell how to restart a running node to apply a change in svc.yaml. */
+/** Lines that explain how to restart a running node to apply a change in svc.yaml. */
 export function restartHint (ctx: VerbContext): string[] {
   const there = ctx.elsewhere === undefined ? homeOption(ctx.home) : ` --url ${shellWord(ctx.elsewhere)}`
   return [`It takes effect at the next restart of the node: ${programIn(ctx.io.cwd)} restart${there}`]
@@ -119,7 +119,7 @@ export function nodeRuns ({ home, client }: VerbContext, configFlag: unknown): b
 }
 
 /**
- * Changes a setting, or resets it to its default (undefined). A plugin is switched through the running
+ * Changes a setting, or resets it to its default (undefined). To enable or disable a plugin, asks the running
  * node; all other settings change only in the file. Throws CliError without any change.
  */
 export async function apply (
@@ -133,13 +133,13 @@ export async function apply (
   return { file, ...await turn(ctx, plugin, value !== false) }
 }
 
-/** Name of the plugin that a setting switches; undefined for every other setting. */
+/** Name of the plugin that a setting enables or disables; undefined for every other setting. */
 function switchOf (path: string): string | undefined {
   const [top, plugin, key, ...more] = parsePath(path) ?? []
   return top === 'plugins' && key === 'enabled' && more.length === 0 ? plugin : undefined
 }
 
-/** Asks the node to switch a plugin in its svc.yaml. Throws CliError with the node's error. */
+/** Asks the node to enable or disable a plugin. Throws CliError with the node's error. */
 export async function turn ({ client }: VerbContext, name: string, enabled: boolean): Promise<SwitchEffect> {
   const { in_effect: inEffect, why, restart_needed: restart } =
     await client.json<Switched>(`/v1/plugins/${encodeURIComponent(name)}`, { body: { enabled } })
@@ -158,7 +158,7 @@ export async function pluginsAtNode (
   return (await ctx.client.json<{ plugins: PluginAtNode[] }>('/v1/plugins')).plugins
 }
 
-/** Prints what is left to do after a switch. */
+/** After enabling or disabling a plugin: prints why it is not in effect yet, and how to restart the node. */
 export function printEffect (ctx: VerbContext, { inEffect, why, restart }: SwitchEffect): void {
   if (inEffect) return
   if (why !== null) ctx.out.line(why)

@@ -9,7 +9,7 @@ export interface KnownNode { readonly at: string, readonly fingerprint: string }
 /** File of trusted nodes, one per line: `attic.lan:52415 sha256//…`. */
 export const knownNodesFile = (home: string): string => join(home, 'known-nodes')
 
-/** HOST:PORT of an https URL, as in the file. */
+/** HOST:PORT of an https URL, in the notation of the known-nodes file. */
 export function placeOf ({ hostname, port }: URL): string {
   return `${hostname.toLowerCase()}:${port === '' ? '443' : port}`
 }

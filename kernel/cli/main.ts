@@ -5,7 +5,7 @@ import type { Plugin } from '../api/plugin.js'
 // Called before any other module is imported, so that SIGUSR1 never opens the inspector.
 refuseInspector(process.env)
 const [{ exitCodes }, { runCli }] = await Promise.all([import('./errors.js'), import('./program.js')])
-// Repeated because Node handles a signal that arrived before the first call only a moment later.
+// Repeated, since an inspector requested before the first call may open only after that call.
 refuseInspector(process.env)
 
 /** Imports the bundled plugins. The kernel imports them nowhere else. */
@@ -15,7 +15,7 @@ async function plugins (): Promise<readonly Plugin[]> {
 
 const interrupt = new AbortController()
 process.once('SIGINT', () => { interrupt.abort() })
-// EPIPE means that the reader of stdout is gone (`svc state | head`).
+// EPIPE means that the reader of stdout has exited (`svc state | head`).
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   process.exit(error.code === 'EPIPE' ? exitCodes.ok : exitCodes.failed)
 })

@@ -32,7 +32,7 @@ export interface Progress {
   update (text: string): void
   /** Finishes the replaceable line, so that the next text starts a new line. */
   end (): void
-  /** Colours the text if colours are wanted (terminal, no NO_COLOR). */
+  /** Colours the text if the terminal supports that and NO_COLOR is not set. */
   paint (style: 'red' | 'green' | 'yellow' | 'bold' | 'dim', text: string): string
 }
 
@@ -97,7 +97,6 @@ export function createProgress (io: Pick<Io, 'stderr' | 'env'>): Progress {
   }
 }
 
-/** The part of a verb's context needed to ask a question. */
 interface Asker { readonly io: Io, readonly signal: AbortSignal, fail (code: 130, message: string): Error }
 
 /** True if a user at a terminal can answer questions. */
@@ -122,7 +121,7 @@ export async function confirm (
 /** The next line of the input, trimmed; undefined at its end. Throws VerbError (130) at Ctrl-C. */
 export async function readLine (ctx: Asker): Promise<string | undefined> {
   const { io: { stdin }, signal } = ctx
-  // Not opened as a terminal, since readline would then handle Ctrl-C itself.
+  // Reads stdin without terminal mode, in which readline would handle Ctrl-C itself.
   const lines = createInterface({ input: stdin, terminal: false, signal })
   try {
     for await (const line of lines) return line.trim()
@@ -150,7 +149,7 @@ export async function readPipe (
 
 export interface AdmittedMember { readonly installId: string, readonly name: string }
 
-/** Lists the members that an ended credential had admitted, with the command that removes each. */
+/** Lists the members that an ended credential admitted, each with the command that removes it. */
 export function offerRemoval (err: Progress, admitted: readonly AdmittedMember[] = []): void {
   for (const { installId, name } of admitted) {
     err.line(`it admitted ${plain(name)}, which stays a member; remove it: svc members remove ${installId}`)

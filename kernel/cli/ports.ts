@@ -14,9 +14,7 @@ export function listeningInodes (table: string, port: number): string[] {
     .map((columns) => columns[9]!)
 }
 
-/**
- * The process that listens on a TCP port of this machine; undefined if it is not visible (of another user).
- */
+/** The process that listens on a local TCP port; undefined if none is visible to this user. */
 export function portHolder (port: number): Holder | undefined {
   return process.platform === 'linux' ? fromProc(port) : fromLsof(port)
 }

@@ -196,7 +196,7 @@ function addHelpVerb (program: Command, io: Outputs, verbs: readonly KnownVerb[]
   })
 }
 
-/** The commander command with this name, group first; the program itself for no words. */
+/** The commander command for a verb's words, such as `token create`; without words, the program. */
 function commandOf (program: Command, words: readonly string[]): Command | undefined {
   return words.reduce<Command | undefined>((command, word) =>
     command?.commands.find((c) => c.name() === word), program)

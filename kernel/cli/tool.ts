@@ -14,7 +14,7 @@ export type Evidence =
   | { readonly kind: 'time', readonly at: string }
   | { readonly kind: 'path', readonly path: string }
 
-/** One finding of a tool: a sentence that is true and clear by itself. */
+/** One finding of a tool; its text must be true and clear on its own. */
 export interface Fact {
   /** fail: broken now. warn: a present or future problem. ok: checked and fine. info: neutral. */
   readonly level: 'fail' | 'warn' | 'ok' | 'info'
@@ -32,7 +32,7 @@ export interface Fact {
 /** Facts sorted by importance, most important first. */
 export interface Finding {
   readonly facts: readonly Fact[]
-  /** What could not be read: for each failed read, a sentence with the reason. */
+  /** For each failed read, a sentence with its subject and the reason. */
   readonly unknown: readonly string[]
 }
 

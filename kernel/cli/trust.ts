@@ -39,7 +39,7 @@ export class TrustingAgent extends Agent {
     this.#options = options
   }
 
-  /** Fingerprint of the node that was connected last. */
+  /** Key fingerprint of the newest connection that passed the check. */
   get fingerprint (): string | undefined { return this.#fingerprint }
 
   override createConnection (

@@ -16,7 +16,7 @@ export interface WaitOptions {
 
 export interface VerbContext {
   readonly client: Client
-  /** Creates another client with the same TLS trust, but only the credential in these options. */
+  /** Creates a client with the same TLS trust but without this command's credential. */
   clientFor (
     options: Pick<ClientOptions, 'url' | 'token'> & Partial<Pick<ClientOptions, 'signal' | 'signing'>>
   ): Client

@@ -33,8 +33,8 @@ export function isRetryable (error: CliError): boolean {
 const STARTING_SECONDS = 30
 
 /**
- * Retries while the node starts, and with `--wait` until the model is ready, unless `begun`: an answer
- * has begun or the answer's reader has left. Throws the last error.
+ * Retries while the node starts and, with `--wait`, until the model is ready. Stops once `begun`: an answer
+ * has begun, or the user no longer reads it. Throws the last error.
  */
 export async function retryUntil<T> (
   ctx: VerbContext, begun: () => boolean, attempt: () => Promise<T>
@@ -66,7 +66,7 @@ export interface WaitClock {
 }
 
 export const realPace: WaitClock = {
-  // The clock's own timers would let the process end during a wait.
+  // The clock's own timers do not keep the process alive.
   pause: (ms, signal) => sleep(ms, undefined, { signal }).catch(() => {}),
   mono: systemClock.mono
 }
@@ -74,7 +74,7 @@ export const realPace: WaitClock = {
 /** Milliseconds without progress before a wait fails; above the 300 s time limit of a warm-up. */
 export const NO_PROGRESS_MS = 360_000
 
-/** Returns a function that is true once no new text was shown for NO_PROGRESS_MS. */
+/** Returns a function that tests whether no new text has been shown for NO_PROGRESS_MS. */
 export function stallDetector (pace: Pick<WaitClock, 'mono'>): (shown: string) => boolean {
   const seen = new Set<string>()
   let since = pace.mono()

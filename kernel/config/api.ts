@@ -29,7 +29,7 @@ export interface Saved { revision: string, undo (): void }
 export interface ConfigApi {
   /**
    * Applied settings with origins and schemas, settings without a value, the file's revision, and whether the
-   * the file differs from the applied settings.
+   * file differs from the applied settings.
    */
   read (): {
     revision: string, file: string, entries: unknown[], unset: unknown[], restart_needed: boolean
@@ -41,13 +41,13 @@ export interface ConfigApi {
    */
   write (change: ConfigChange, caller: Caller): Saved
   value (path: Path): unknown
-  /** Records that the values at and below these paths have been applied, as in the file and `config`. */
+  /** Records that the file's values at and below these paths, resolved in `config`, are now in effect. */
   took (paths: readonly string[], config: ResolvedConfig): void
   /** Adds declarations of plugins that were loaded after the node started. */
   know (owners: readonly ConfigOwner[], authorities: readonly string[]): void
   /** Whether the file contains changes that have not been applied. */
   pending (): boolean
-  /** The values of a change with secrets masked, for display. */
+  /** The values of a change for display, with secrets masked. */
   masked (change: ConfigChange): Record<string, unknown>
   /** Writes a setting that is already in effect, so no restart is needed. Throws like `write`. */
   keep (path: string, value: unknown, caller: Caller): void

@@ -13,7 +13,7 @@ export class AppliedConfig {
   readonly #tree: Tree
   /** Settings of plugins started after the node, in order of application. */
   #taken: readonly { readonly under: Path, readonly config: ResolvedConfig }[] = []
-  /** Single values that plugins have put into effect themselves. */
+  /** Values of settings that plugins have changed and put into effect themselves. */
   readonly #kept = new Map<string, unknown>()
 
   constructor (config: ResolvedConfig, written: unknown) {
@@ -34,7 +34,7 @@ export class AppliedConfig {
       const value = getIn(written, under)
       if (value === undefined) deleteIn(this.#tree, under)
       else setIn(this.#tree, under, cleanCopy(value))
-      // Replaces earlier entries at and below the path, so that repeated plugin switches do not pile up.
+      // Replaces earlier entries at and below the path, so that repeated changes of a plugin do not add up.
       this.#taken = [...this.#taken.filter((one) => !isUnder(one.under, under)), { under, config }]
     }
   }
@@ -46,7 +46,7 @@ export class AppliedConfig {
 
   says (written: unknown): boolean { return isDeepStrictEqual(said(written), said(this.#tree)) }
 
-  /** Every setting with its schema, and those without a value; `restart` if the file's value differs. */
+  /** All settings with their schemas; `restart` marks those whose value in the file is not in effect yet. */
   list (written: unknown): { entries: unknown[], unset: unknown[] } {
     const configs = [...new Set([this.#first, ...this.#taken.map(({ config }) => config)])]
     const schemas = new Map(configs.flatMap((config) => [...config.schemas()]

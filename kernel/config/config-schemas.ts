@@ -18,7 +18,7 @@ export interface ConfigSchema {
 export interface ConfigSchemas {
   readonly owners: readonly ConfigOwner[]
   readonly pieces: readonly ConfigSchema[]
-  /** Settings (schemas without named keys), in schema order. */
+  /** Settings, that is schemas without `properties`, in schema order. */
   readonly leaves: readonly { readonly path: Path, readonly schema: JsonSchema }[]
   /** Every path that may be written, for sections and settings. */
   readonly paths: readonly Path[]
@@ -45,7 +45,7 @@ export function gatherKnown (owners: readonly ConfigOwner[]): ConfigSchemas {
   return { owners, pieces, leaves, paths }
 }
 
-/** The schema of `plugins.<name>`: what the plugin declares plus the kernel's own keys. */
+/** The schema of `plugins.<name>`: the plugin's own schema plus the kernel's keys. */
 export function pluginSchema (owner: ConfigOwner): JsonSchema {
   const { config = {} } = owner
   const properties = isTree(config['properties']) ? config['properties'] : {}
@@ -88,8 +88,8 @@ const openEnds = [
 ]
 
 /**
- * Prepares a schema for svc.yaml: sections with named keys refuse unknown keys by default, and a
- * missing section is filled in if all its keys have defaults.
+ * Prepares a schema for svc.yaml: a section with `properties` refuses unknown keys by default, and a missing
+ * section is filled in if all its keys have defaults.
  */
 function prepare (schema: JsonSchema): JsonSchema {
   const made: Record<string, unknown> = { ...schema }
@@ -110,7 +110,7 @@ function prepare (schema: JsonSchema): JsonSchema {
   return made
 }
 
-/** The schema at a path, found through named keys, maps and lists; undefined if there is none. */
+/** The schema at a path, found through `properties`, maps and lists; undefined if there is none. */
 export function schemaAt (known: ConfigSchemas, path: Path): JsonSchema | undefined {
   const piece = known.pieces.find((one) => isUnder(path, one.path))
   let schema: unknown = piece?.schema
@@ -137,8 +137,8 @@ function isMarked (known: ConfigSchemas, path: Path, mark: 'x-secret' | 'x-local
 }
 
 /**
- * The key that was probably meant by an unknown one: a similar key of the same section, or the same key of a
- * plugin or another section. `path` is always complete, `key` only for a key of another section.
+ * Suggests a key for an unknown one: a similar key of the same section, or the same key of a plugin or
+ * another section. `path` is the full path; `key` is too, unless the key is in the same section.
  */
 export function suggestKey (known: ConfigSchemas, path: Path): { key: string, path: string } | undefined {
   const key = path.at(-1) ?? ''

@@ -14,7 +14,7 @@ export interface Draft {
   readonly raw: RawConfig
   readonly known: ConfigSchemas
   readonly tree: Tree
-  /** Values from flags, then from variables; the first overlay that covers a path is the value's origin. */
+  /** Values from flags, then from variables; the first one that covers a path is the origin of its value. */
   readonly overlays: Overlay[]
   /** Paths of values that came from `${env.NAME}`. */
   readonly secrets: Set<string>
@@ -81,7 +81,7 @@ function lay (draft: Draft, overlay: Overlay): void {
     draft.problems.push(problemAt(draft, overlay.path, 'the key is not accepted', { source: overlay.source }))
     return
   }
-  // Fails if the file has a scalar where a section belongs; that problem is reported for the file.
+  // False if the file has a scalar where a section belongs, which the file's validation reports.
   if (setIn(draft.tree, overlay.path, overlay.value)) draft.overlays.unshift(overlay)
 }
 

@@ -10,14 +10,14 @@ import type { Env } from './env.js'
 import type { Problem } from './problems.js'
 import type { ResolveInput } from './resolve.js'
 
-/** A fault of a change, by dotted path; `report` is the message with the expected value. */
+/** A problem with a change; `path` is dotted, `report` is the message with the expected value. */
 export interface ChangeIssue { path: string, message: string, report: string }
 
 /**
- * The text of svc.yaml after changes (undefined removes a setting), or why they fail: an impossible path or a
- * wrong value. Other text stays, `${env.NAME}` and comments too. Only faults of the changes count, since
- * the file may have others, such as a variable that is set only for the node. `allow` first gets the contents
- * before and after, and throws to refuse the change.
+ * Changes the text of svc.yaml (undefined removes a setting); other text stays, such as comments. Returns the
+ * text, or the problems of the changes: an invalid path or value. Other problems of the file are ignored,
+ * such as a variable that only the node's environment has. `allow` first gets the contents before and after,
+ * and throws to refuse the change.
  */
 export function changeFile (
   path: string, before: string, changes: readonly (readonly [path: string, value: unknown])[],
@@ -49,8 +49,8 @@ const reportOf = (problem: Problem): string => formatProblems([{ ...problem, lin
 
 /**
  * Changes the setting at a dotted path in the text of svc.yaml; `undefined` removes it. Comments and other
- * text stay if possible. Throws ConfigError for invalid YAML, a bad path, and a path through something other
- * than a map.
+ * text stay if possible. Throws ConfigError for invalid YAML, an invalid path, and a path through a value
+ * that is not a map.
  */
 export function setInFile (text: string, path: string, value: unknown): string {
   const keys = parsePath(path)
@@ -60,7 +60,7 @@ export function setInFile (text: string, path: string, value: unknown): string {
   const wanted = cleanCopy(raw.value) as Tree
   if (value === undefined) deleteIn(wanted, keys)
   else if (!setIn(wanted, keys, cleanCopy(value))) throw new ConfigError(`${path} does not fit into the file`)
-  // Also covers removing a setting from an empty file.
+  // Nothing changes, for example if a setting that the file lacks is removed.
   if (isDeepStrictEqual(wanted, raw.value)) return text
 
   const document = parseDocument(text, yamlOptions)
@@ -117,7 +117,7 @@ function rewritten (text: string, document: Document, keys: Path, value: unknown
   }
   const indent = /^( +)\S/m.exec(text)?.[1]?.length ?? 2
   const written = document.toString({ lineWidth: 0, indent, flowCollectionPadding: /[[{] \S/.test(text) })
-  // An empty document is a file that contains only comments.
+  // Without any settings, the YAML library writes `{}`, which is dropped so that only comments remain.
   const whole = isMap(document.contents) && document.contents.items.length === 0
     ? written.replace(/^\{\}\n/m, '')
     : written

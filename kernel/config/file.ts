@@ -42,7 +42,7 @@ export function readConfigFile (path: string | null): RawConfig {
 
 const ownId = (): number | undefined => process.getuid?.()
 
-/** Why this process does not trust the owner of a file that contains or names code; null if it does. */
+/** Why the owner of a file with code, or of svc.yaml, which names code, is not trusted; null if trusted. */
 export function untrustedOwner (owner: number, own = ownId()): string | null {
   if (own === undefined || owner === own || owner === 0) return null
   return `belongs to user ${owner}, neither to user ${own} who runs svc nor to root`

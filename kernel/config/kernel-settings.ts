@@ -203,7 +203,7 @@ export const kernelKeys = {
 
 export type KernelConfig = FromSchema<{ type: 'object', properties: typeof kernelKeys }, true>
 
-/** A check that spans several values or that a schema cannot express. */
+/** A check that spans several values or that no schema can express. */
 export interface Rule {
   readonly path: Path
   /** Returns the problem or null; null also for a `config` that fails schema validation. */

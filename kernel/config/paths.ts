@@ -36,7 +36,7 @@ export function deepFreeze<T> (value: T): T {
   return value
 }
 
-/** Reads the value at a path; inherited keys do not count. */
+/** Reads the value at a path; ignores inherited properties. */
 export function getIn (root: unknown, path: Path): unknown {
   let value = root
   for (const key of path) {
@@ -46,7 +46,7 @@ export function getIn (root: unknown, path: Path): unknown {
   return value
 }
 
-/** Sets a value at a path, creating maps. False, without a change, if the path leads through a non-map. */
+/** Sets a value at a path, creating maps. False, without a change, if a value on the way is not a map. */
 export function setIn (root: Tree, path: Path, value: unknown): boolean {
   let map = root
   for (const key of path.slice(0, -1)) {

@@ -12,7 +12,7 @@ export interface Problem {
   readonly suggestion?: string
 }
 
-/** Thrown by functions that cannot return problems beside a result. */
+/** Thrown by functions that cannot return problems along with a result. */
 export class ConfigError extends Error {
   readonly problems: readonly Problem[]
   constructor (message: string, problems: readonly Problem[] = []) {
@@ -22,7 +22,7 @@ export class ConfigError extends Error {
   }
 }
 
-/** Formats problems for people, one per line. Shows files below `folder` (absolute) relative to it. */
+/** Formats problems for people, one per line. Paths of files below `folder` (absolute) become relative. */
 export function formatProblems (problems: readonly Problem[], folder?: string): string {
   return problems.map((problem) => formatProblem(problem, folder)).join('\n')
 }

@@ -1,7 +1,7 @@
 /**
- * Configuration in two phases: `readConfigFile` reads svc.yaml and `pluginModules` names the plugins to
- * import; then `resolveConfig`, with every schema, lays flags over environment over file over defaults and
- * reports all problems at once.
+ * Configuration in two phases: first, `readConfigFile` reads svc.yaml and `pluginModules` names the plugins
+ * to import; then `resolveConfig`, which needs every schema, combines flags, environment, file and defaults
+ * and reports all problems at once.
  */
 import type { JsonSchema } from '../api/schema.js'
 import { HIDDEN, withoutUrlSecrets } from '../net/urls.js'
@@ -41,7 +41,7 @@ export interface ResolvedConfig {
   settings (key: string): unknown
   /** All settings with their origins, or only those at and below a dotted path. */
   entries (under?: string): Entry[]
-  /** A value for the setting at `path`, with secrets masked as `********`. */
+  /** The given value of the setting at `path`, with secrets masked as `********`. */
   masked (path: string, value: unknown): unknown
   /** The schema of every setting that may be written, by dotted path. */
   schemas (): ReadonlyMap<string, JsonSchema>
@@ -166,7 +166,7 @@ function pluginKeys (value: unknown): Readonly<Record<string, unknown>> {
   return Object.freeze(Object.assign(Object.create(null) as Record<string, unknown>, own))
 }
 
-/** Settings of a value in schema order; an empty map counts as a setting unless its schema has named keys. */
+/** Lists the settings in a value in schema order; an empty map is one unless its schema has `properties`. */
 function listEntries (draft: Draft, value: unknown, path: Path): Entry[] {
   if (value === undefined) return []
   if (isTree(value)) {

@@ -13,8 +13,9 @@ export interface RawConfig {
   /** The settings as written; maps have no prototype. */
   readonly value: Readonly<Record<string, unknown>>
   readonly problems: readonly Problem[]
-  /** Position of a path's key in the file; undefined if the file lacks the key. */
+  /** True if the file cannot be read or parsed; `value` is then empty. */
   readonly broken: boolean
+  /** Position of a path's key in the file; undefined if the file lacks the key. */
   position (path: Path): Position | undefined
 }
 
@@ -30,7 +31,7 @@ export const yamlOptions = {
   resolveKnownTags: false,
   prettyErrors: false,
   logLevel: 'error',
-  // Off because composing compares every pair of keys; `readNode` finds repeated keys in one pass.
+  // Off, since it would compare every pair of keys; `readNode` finds repeated keys in one pass.
   uniqueKeys: false
 } as const
 
@@ -84,8 +85,8 @@ function sentence (message: string): string {
 }
 
 /**
- * Line at which the text exceeds the nesting limit, or null. The library's lexer and parser do not
- * recurse.
+ * Offset at which the text exceeds the nesting limit, or null. Uses the YAML library's lexer and parser,
+ * which do not recurse.
  */
 function tooDeep (text: string): number | null {
   const parser = new Parser()
@@ -159,7 +160,7 @@ function notePosition (reader: Reader, path: Path, node: Node): void {
   reader.positions.set(pathKey(path), { line: place.line, column: place.col })
 }
 
-/** A key as text; numbers and words like `true` are taken as written. */
+/** A key as text; numbers and words like `true` stay as written. */
 function keyText (node: Node | null): string | null {
   if (!isScalar(node) || node.anchor !== undefined || node.tag !== undefined) return null
   if (typeof node.value === 'string') return node.value

@@ -23,7 +23,7 @@ function makeAjv (): Ajv2020 {
     coerceTypes: false,
     removeAdditional: false,
     ownProperties: true,
-    // The schema of schemas takes longer to compile than everything else here; strict mode finds the same
+    // Compiling the meta-schema takes longer than everything else here, and strict mode finds the same
     // faults.
     meta: false, validateSchema: false, code: { optimize: false }
   })
@@ -57,7 +57,7 @@ function defaultsOf ({ path, schema }: ConfigSchema): unknown {
   return fillIn(schema, made) ? made : undefined
 }
 
-/** Fills in defaults like Ajv's `useDefaults`; false if the schema needs more than keys with defaults. */
+/** Fills in defaults like Ajv's `useDefaults`; false for a schema that only Ajv can complete. */
 function fillIn (schema: JsonSchema, value: unknown): boolean {
   if (!isTree(value)) return true
   const properties = isTree(schema['properties']) ? schema['properties'] : {}
@@ -76,7 +76,7 @@ const conditional = ['allOf', 'anyOf', 'oneOf', 'if', 'dependentSchemas', '$ref'
 
 function compile (ajv: Ajv2020, piece: ConfigSchema): ValidateFunction | string {
   try {
-    // The root default is removed because Ajv cannot fill it in; `checkPiece` does.
+    // Ajv cannot fill in a default for the root, so `checkPiece` does that.
     const { default: _, ...schema } = piece.schema
     return ajv.compile(schema)
   } catch (error) {
@@ -117,7 +117,7 @@ function checkPiece (draft: Draft, piece: ConfigSchema, validate: ValidateFuncti
 
 const wholes = new Set(['anyOf', 'oneOf', 'not', 'propertyNames'])
 
-/** Omits errors that only repeat another error: the branches of a choice, the frame of an `if`. */
+/** Omits errors that only repeat another error: those within `anyOf` and `oneOf`, and that of `if` itself. */
 function leading (errors: readonly ErrorObject[]): ErrorObject[] {
   const frames = errors.filter(({ keyword }) => wholes.has(keyword) && keyword !== 'propertyNames')
   return errors.filter((error) => {

@@ -16,7 +16,7 @@ export function describe (schema: JsonSchema): string {
   return types.length === 0 ? 'another value' : types.map((type) => describeType(type, schema)).join(' or ')
 }
 
-/** JSON types that a schema allows; const and enum count by their values, anyOf and oneOf by their parts. */
+/** JSON types that a schema allows: its `type`, or those of its `const`, `enum`, `anyOf` or `oneOf`. */
 export function typesOf (schema: JsonSchema): string[] {
   const named = schema['type']
   if (named !== undefined) return [named].flat().map(String)
@@ -55,7 +55,7 @@ function range (schema: JsonSchema): string {
   return parts.length === 0 ? '' : ' ' + parts.join(', ')
 }
 
-/** The schema without default limits for strings and lists, which no user reaches. */
+/** The schema without the default limits for strings and lists, since no user reaches those. */
 const ownBounds = (schema: JsonSchema): JsonSchema =>
   Object.fromEntries(Object.entries(schema).filter(([key, value]) => !isOpenBound(key, value)))
 

@@ -69,8 +69,8 @@ function failureCounter (clock: Clock): { add (address: string): void } {
 }
 
 /**
- * Throws unless the request may use the route. The forwarding member has authorised a forwarded request;
- * a member's key opens only the routes between nodes.
+ * Throws unless the caller has the route's authority. A forwarded request has the authorities that the
+ * forwarding member vouches for, and may use only routes that are open to members.
  */
 export function authorize (
   caller: Caller, { authority, members }: Pick<RouteDecl, 'authority' | 'members'>, member: string | undefined
@@ -86,7 +86,7 @@ export function requireAuthority (
   caller: Caller, authority: string | null, needed = `This needs the authority "${authority}"`
 ): void {
   if (authority === null || caller.authorities.has(authority)) return
-  // New tokens get `read` and `invoke`; a token with another authority also needs `read` for most programs.
+  // By default, new tokens get `read` and `invoke`; most programs need `read` besides any other authority.
   const words = authority === 'read' || authority === 'invoke' ? '' : ` --authority read ${authority}`
   const make = `\`svc token create NAME${words}\` on the node's host creates one`
   if (caller.id === 'local' || caller.id === 'anonymous') {

@@ -40,7 +40,7 @@ async function recorded (
     await end({ status, reason, detail: request.noted })
   }
   try {
-    // If the client has left or got a deadline error, the change must not be made later.
+    // No change may happen once the client has left or got a deadline error.
     signal.throwIfAborted()
     const result = await handler(request)
     await ended(result instanceof Reply ? result.status : 200, null)

@@ -10,13 +10,13 @@ import type { RouteDecl } from '../api/route.js'
 
 /** Initial size of a body's buffer in bytes. */
 const FIRST_BYTES = 16 * 1024
-/** Limit of nesting; deeper values are refused, as code that walks or serialises them has a limited stack. */
+/** Limit of nesting; deeper values could overflow the stack of code that walks or serialises them. */
 const MOST_LEVELS = 500
 
 /** Matches half of a surrogate pair, since the `u` flag treats a whole pair as one character. */
 const HALF = /\p{Surrogate}/u
 
-/** Accepts only JSON in UTF-8, read completely, and refuses bodies that parsers could read in two ways. */
+/** Accepts only complete JSON bodies in UTF-8, and refuses those that two parsers could read differently. */
 export function readJsonOnly (app: FastifyInstance): void {
   app.removeAllContentTypeParsers()
   const read: ContentTypeParser = (request, payload, done) => {
@@ -73,7 +73,7 @@ function readJson (text: string, keys: number): { value?: unknown, fault: Fault 
   }
 }
 
-/** SHA-256 that a request's signature promises for the body, kept until the body has arrived. */
+/** Expected SHA-256 of signed bodies, kept until the body has arrived. */
 const expected = new WeakMap<FastifyRequest, Uint8Array>()
 
 const sha256 = (bytes: Uint8Array): Buffer => createHash('sha256').update(bytes).digest()
@@ -108,8 +108,8 @@ const emptyBody = (): SvcError => kernelError('invalid_request', 'The body is em
 
 /**
  * Reads a body into one growing buffer, since storing tiny chunks separately would cost a hundred times their
- * size. Calls `done` with `payload_too_large` after `limit` bytes (discards the rest), `invalid_request` if
- * the client breaks off.
+ * size. Calls `done` with `payload_too_large` after `limit` bytes (the rest is discarded), or with
+ * `invalid_request` if the client breaks off.
  */
 export function collectBody (
   source: Readable, limit: number, done: (error: Error | null, body?: Buffer) => void
@@ -205,7 +205,7 @@ function prototypeKey (object: object): string | null {
 function repeatedKey (text: string): string {
   const objects: Set<string>[] = []
   let last = ''
-  // The closing quote is optional in the pattern: a match that never fails takes linear time.
+  // The closing quote is optional, so that the pattern never fails and matching takes linear time.
   for (const [token] of text.matchAll(/"[^"\\]*(?:\\.[^"\\]*)*"?|[{}:]/g)) {
     if (token === '{') objects.push(new Set())
     else if (token === '}') objects.pop()

@@ -25,7 +25,7 @@ export class CallerSchemes implements CallerRegistry {
 
   trusts (arrival: Arrival): boolean { return ![...this.#distrusted].some((test) => test(arrival)) }
 
-  /** Undefined if no scheme knows the credential; throws if its scheme refuses it. */
+  /** Undefined if no scheme accepts the credential; a scheme may also throw its own error. */
   check (arrival: Arrival): Proof | undefined {
     const [, word = '', rest = ''] = FORM.exec(arrival.authorization ?? '') ?? []
     const scheme = [...this.#schemes].find((one) => word.toLowerCase() === 'bearer'

@@ -2,7 +2,7 @@ import { kernelError } from '../api/errors.js'
 import type { SvcError } from '../api/errors.js'
 import type { Clock } from '../api/clock.js'
 
-/** Milliseconds between checks whether credentials in use are still valid. */
+/** Milliseconds between checks of the credentials in use. */
 const CHECK_MS = 1000
 /** Milliseconds that aborted requests have to finish. */
 export const LAST_WORDS_MS = 1000
@@ -10,8 +10,8 @@ export const LAST_WORDS_MS = 1000
 type End = (why: SvcError) => void
 
 /**
- * Ends streams and sockets whose credential was revoked, has expired or is no longer trusted. Only the node
- * that a request entered watches its credential, not the node it is forwarded to.
+ * Ends streams and sockets whose credential was revoked, has expired or is no longer trusted. The node that
+ * received a request from the client does this, not a node to which it forwards the request.
  */
 export class CredentialWatch {
   /** Caller ids of watched requests, by the function that ends the request. */

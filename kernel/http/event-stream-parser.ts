@@ -5,8 +5,8 @@ export type ServerEvent =
 
 /**
  * Parses server-sent events and comments across chunk borders; drops an unfinished last event. Throws an
- * Error for an event of more than `longest` characters. An event without data counts only if it has the field
- * `also`, whose name becomes the event's type and whose value becomes its data.
+ * Error for an event of more than `longest` characters. Skips events without data, except for those with a
+ * field named `also`: the field's name becomes the type, its value the data.
  */
 export async function * serverEvents (
   bytes: AsyncIterable<Uint8Array>, longest = Infinity, also?: string

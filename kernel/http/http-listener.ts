@@ -30,13 +30,13 @@ export type Where = ListenOptions | { fd: number }
 export interface ListenerTls { identity?: ServerIdentity | undefined, served?: () => ServedNames }
 
 /**
- * The single HTTP server of a node. Fastify accepts no routes once it is ready, so the whole route table is
- * replaced: new requests and upgrades go to the current table, and the earlier table finishes its own.
+ * The single HTTP server of a node. Fastify accepts no routes once it is ready, so a new route table replaces
+ * the whole old one, which only finishes the requests that it has begun.
  */
 export class HttpListener {
   readonly server: Server
   readonly limiter: ConnectionLimiter
-  /** Has to be called for every request, so that clients that half-close their connection get an answer. */
+  /** Must be called for every request, so that clients that half-close their connection get an answer. */
   readonly begins: ReturnType<typeof answerHalfClosed>
   readonly #first: Promise<void>
   #opened: () => void = () => {}
@@ -54,7 +54,7 @@ export class HttpListener {
       refuse(response, kernelError('expectation_failed'))
     })
     this.server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
-      // The table's Fastify server never listens; it only passes the event to its WebSocket routes.
+      // Fastify's server never listens; emitting `upgrade` on it reaches the table's WebSocket routes.
       this.#table?.server.emit('upgrade', request, socket, head)
     })
   }
@@ -64,11 +64,11 @@ export class HttpListener {
     this.#table?.routing(request, response)
   }
 
-  /** Like `routing`, for requests on the server's own connections. */
+  /** Like `routing`, but limits the number of requests on a connection of this server. */
   readonly #answer = (request: IncomingMessage, response: ServerResponse): void => {
     const count = (this.#answered.get(request.socket) ?? 0) + 1
     this.#answered.set(request.socket, count)
-    // Undocumented: makes Node send `Connection: close`, and still answer pipelined requests.
+    // Undocumented field: Node then sends `Connection: close` but still answers pipelined requests.
     if (count >= MAX_REQUESTS_PER_SOCKET) Object.assign(response, { maxRequestsOnConnectionReached: true })
     if (count > MAX_REQUESTS_PER_SOCKET) refuse(response, kernelError('connection_spent'))
     else this.routing(request, response)
@@ -110,7 +110,7 @@ export class HttpListener {
     await this.#table?.close()
     const cancel = systemClock.after(LAST_BYTES_MS, () => {
       this.server.closeAllConnections()
-      // The server does not count connections within their TLS handshake.
+      // `closeAllConnections` misses connections that are still in their TLS handshake.
       this.limiter.closeUnauthenticated()
     })
     await closed
@@ -150,8 +150,8 @@ function makeServer (limits: HttpLimits, { identity, served }: ListenerTls): Ser
 }
 
 /**
- * One foreign network without credentials may hold twice the answered connections, so that the surplus gets
- * a refusal with the reason, but at most half of all connections.
+ * Without credentials, one remote network may hold twice `connectionsPerAddress` connections, so that those
+ * over the limit are refused with the reason, but never more than half of all connections.
  */
 function openLimiter (server: Server, { connections, connectionsPerAddress }: HttpLimits): ConnectionLimiter {
   const perNetwork = Math.min(Math.ceil(connections / 2), 2 * connectionsPerAddress)

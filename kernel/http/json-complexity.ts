@@ -1,9 +1,9 @@
 /** Limits the time that JSON bodies may take on the main thread. */
 
-/** Limit of lists, objects, keys and list values together; parsing and checking this many takes 0.1 s. */
+/** Limits of lists, objects and keys together, and of values; parsing and checking this many takes 0.1 s. */
 const MOST_PARTS = 32_768
 const MOST_VALUES = 131_072
-/** Bodies below this size are handled immediately. */
+/** Smaller bodies are handled immediately, several per turn of the event loop. */
 const SMALL_BYTES = 16 * 1024
 
 const [QUOTE, COLON, LIST, OBJECT, COMMA, BACKSLASH] = [...'":[{,\\'].map((char) => char.charCodeAt(0))

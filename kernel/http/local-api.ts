@@ -17,8 +17,8 @@ export class LocalRequests {
   readonly #asked = new Map<string, Pick<LocalRequest, 'caller' | 'signal'>>()
 
   /**
-   * Caller of a request that this node made to itself, which ends with its signal. Undefined for all
-   * other requests. Throws `cancelled` if the signal aborted before the request began.
+   * Caller of a request that this node made to itself; the request ends when its signal aborts. Undefined for
+   * all other requests. Throws `cancelled` if the signal aborted before the request began.
    */
   callerOf ({ headers }: FastifyRequest, response: ServerResponse): Caller | undefined {
     const key = headers[OWN_HEADER]

@@ -32,7 +32,7 @@ export function modelPaths (routes: readonly RouteDecl[]): Rewrite {
     const query = url.indexOf('?')
     const path = query < 0 ? url : url.slice(0, query)
     for (const { method: own, before, expression } of patterns) {
-      // A cheap prefix test first, since every request passes here.
+      // Compares the literal beginning first, which is cheap, since this runs for every request.
       if (!path.startsWith(before)) continue
       if (own !== method && !(own === 'GET' && method === 'HEAD')) continue
       const found = expression.exec(path)
@@ -47,7 +47,7 @@ export function modelPaths (routes: readonly RouteDecl[]): Rewrite {
 function patternOf ({ method, url }: RouteDecl): Pattern {
   const [before = '', after = ''] = url.split(PARAM)
   const literal = (text: string): string => text.replace(/[.+?^${}()|[\]\\]/g, '\\$&')
-  // Takes the shortest possible id, so that the rest of the path is complete.
+  // On a route that ends with `*`, the id must not include any of the path after it.
   const rest = after.endsWith('*')
     ? `(.+?)(${literal(after.slice(0, -1))}.*)` : `(.+)(${literal(after)})`
   return { method, before, expression: new RegExp(`^${literal(before)}${rest}$`), tail: after.length }

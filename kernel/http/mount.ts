@@ -53,7 +53,7 @@ export function mount (app: FastifyInstance, route: MountedRoute, options: Mount
 /** WebSocket close code for a credential that has expired or was revoked. */
 const CREDENTIAL_ENDED = 4401
 
-/** Adds a WebSocket route behind the usual checks; `scope` comes from `socketScope`. */
+/** Adds a WebSocket route with the checks of any other route; `scope` comes from `socketScope`. */
 export function mountSocket (
   scope: FastifyInstance, { decl, handler }: MountedRoute,
   { clock, credentials, draining, streams, work }: MountOptions
@@ -65,7 +65,7 @@ export function mountSocket (
     onRequest: async (request) => {
       if (draining()) throw kernelError('shutting_down')
       authorize(callerOf(request), decl, memberOf(request.raw.socket))
-      // A WebSocket counts as an open stream; at this point a refusal is still an ordinary HTTP answer.
+      // Counts the WebSocket as an open stream before the upgrade, so that a refusal is an HTTP answer.
       if (request.ws) request.raw.socket.once('close', streams.open(callerOf(request)))
     },
     handler: () => {

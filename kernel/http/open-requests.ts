@@ -15,7 +15,7 @@ export class OpenRequests {
   #why: (() => SvcError) | undefined
   #emptied: (() => void) | undefined
 
-  /** The stop reason as a new error for each request; undefined while the owner runs. */
+  /** A new error with the reason why the owner stopped; undefined while the owner runs. */
   get ending (): SvcError | undefined { return this.#why?.() }
 
   /** Aborts every open request, and each later one as soon as it begins. */

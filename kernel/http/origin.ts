@@ -20,8 +20,8 @@ export function parseHost (header: string): { name: string, port: number | null 
 }
 
 /**
- * True if a Host header names this node: an IP literal it listens on, `localhost` on a loopback address,
- * or a configured name. Keeps out web pages that rebind their DNS name.
+ * True if a Host header names this node: an IP literal it listens on, `localhost` on a loopback address, or a
+ * configured name. Protects against DNS rebinding by web pages.
  */
 export function hostAllowed (header: string | undefined, served: ServedNames): boolean {
   if (header === undefined) return false
@@ -34,7 +34,7 @@ export function hostAllowed (header: string | undefined, served: ServedNames): b
   return isIP(host.name) !== 0 && served.addresses.has(host.name)
 }
 
-/** Browser headers that tell where a request comes from. */
+/** Browser headers that show where a request comes from. */
 export interface BrowserHints {
   origin?: string | undefined
   site?: string | undefined
@@ -42,8 +42,8 @@ export interface BrowserHints {
 }
 
 /**
- * True for requests from a web page that is neither ours nor allowed. Browsers send Origin with WebSockets
- * and cross-site requests, otherwise Sec-Fetch-Site. Following a link is allowed.
+ * True for requests from a web page that is neither this node's nor allowed. Browsers send Origin with
+ * WebSockets and cross-site requests, otherwise Sec-Fetch-Site. Following a link is allowed.
  */
 export function foreignPage (hints: BrowserHints, method: string, served: ServedNames): boolean {
   if (hints.origin !== undefined) {

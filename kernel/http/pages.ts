@@ -5,7 +5,7 @@ import type { ServedNames } from './origin.js'
 
 export interface PageSources {
   served: () => ServedNames
-  /** The machine of the member that serves an origin; null if no other member serves it. */
+  /** Whether the member that serves an origin runs on this machine; null if no member serves it. */
   pageOf?: (origin: string) => PageOf | null
 }
 
@@ -16,7 +16,7 @@ const READ = [
   'x-svc-warning', 'x-svc-ignored', 'content-disposition', 'etag', 'retry-after', 'mcp-session-id'
 ]
 
-/** CORS: only pages from `api.allowed_origins` and from other members may read answers. */
+/** CORS: only pages from `api.allowed_origins` and from members may read answers. */
 export function allowCors (app: FastifyInstance, { served, pageOf = () => null }: PageSources): void {
   const mayRead = (origin: string): boolean =>
     served().allowedOrigins.includes(origin) || pageOf(origin) !== null

@@ -32,10 +32,10 @@ export interface MountOptions {
   /** True while the node drains, so that it refuses new work. */
   draining: () => boolean
   work: OpenRequests
-  /** Watches credentials, to end open requests when one becomes invalid. */
+  /** Ends open requests when their credential becomes invalid. */
   credentials: CredentialWatch
   streams: StreamCount
-  /** Tells whether requests are traced, so that arrival times must be recorded. */
+  /** Whether requests are traced, in which case arrival times must be recorded. */
   tracers?: Pick<Tracers, 'on'>
   /** Called with the route's plugin for every streamed answer that client or server cut off. */
   cut?: (owner: string) => void
@@ -107,11 +107,11 @@ export class RequestContext implements RouteRequest, OpenRequest {
   open (head: StreamHead): StreamWriter {
     const { clock, limits, streams, cut } = this.#options
     const { raw } = this.#reply
-    // The socket has already emitted `close`, so the stream would be counted as open forever.
+    // The socket has already closed, so no `close` event would remove the stream from the count.
     if (raw.destroyed || clientHalfClosed(raw)) throw kernelError('cancelled', 'The client disconnected.')
     const release = streams.open(this.caller)
     this.#reply.hijack()
-    // Streams have their own limit for stalled readers.
+    // Streams have their own limit for stalled readers, which replaces the socket's timeout.
     raw.removeAllListeners('timeout').on('timeout', () => {})
     this.#watchCredential()
     raw.once('close', () => {
@@ -195,7 +195,7 @@ export class RequestContext implements RouteRequest, OpenRequest {
     }
   }
 
-  /** Awaits the handler under its time limit; a stream has none. `abandon` ends the wait for either. */
+  /** Awaits the handler, with a time limit unless it may stream; `abandon` ends the wait early. */
   async #inTime (handling: Promise<unknown>): Promise<unknown> {
     const { decl: { stream, deadlineMs } } = this.#route
     const { clock, limits } = this.#options
@@ -209,7 +209,7 @@ export class RequestContext implements RouteRequest, OpenRequest {
     })
   }
 
-  /** Ends a stream. Followers reconnect after a clean end, so a final end is preceded by a last event. */
+  /** Ends a stream. Followers reconnect after a clean end, so an error event marks an end that is final. */
   async #endStream (stream: StreamWriter, ending: SvcError | undefined): Promise<void> {
     if (ending === undefined || ending.retryable || !this.#events) { await stream.end(); return }
     const body = errorBody(ending, this.requestId)
@@ -245,10 +245,10 @@ function sendResult (route: MountedRoute, reply: FastifyReply, result: unknown, 
   const answer = result instanceof Reply ? result : new Reply(result)
   if (answer.status === 200 && options.strict === true) checkReply(route, answer.body)
   void reply.code(answer.status).headers(encodedHeaders(answer.headers))
-  // Cacheable answers set one of these headers.
+  // An answer with `cache-control` or `etag` may be cached; all others must not be stored.
   const keeps = reply.hasHeader('cache-control') || reply.hasHeader('etag')
   if (!keeps) void reply.header('cache-control', 'no-store')
-  // Fastify would send a length for the missing body, which is not that of the cached answer.
+  // Fastify would send the length of the missing body instead of that of the cached answer.
   if (answer.status === 304) {
     reply.hijack()
     reply.raw.writeHead(304, reply.getHeaders() as Record<string, string>).end()

@@ -85,7 +85,7 @@ export function createTable (options: TableOptions): FastifyInstance {
     bodyLimit: limits.bodyBytes,
     return503OnClosing: false,
     exposeHeadRoutes: false,
-    // A placeholder server that never listens, since the listener owns the connections.
+    // The listener owns the connections, so Fastify gets a server that never listens.
     serverFactory: () => new Server(),
     rewriteUrl: (request) =>
       options.rewrite(request.method ?? '', options.ports?.rewritten(request) ?? request.url ?? '/'),
@@ -94,7 +94,7 @@ export function createTable (options: TableOptions): FastifyInstance {
       sendError(reply, fromFastify(error), request.id, options.errorFormatAt?.(pathOf(request)))
     }
   })
-  // No route uses QUERY; without this, Fastify would first complain about the body's type.
+  // Without this, Fastify answers a QUERY request with a complaint about the body's type.
   app.addHttpMethod('QUERY', { overrideExisting: true })
   readJsonOnly(app)
   app.setValidatorCompiler(({ schema, httpPart }) => {
@@ -120,8 +120,8 @@ export function createTable (options: TableOptions): FastifyInstance {
 }
 
 /**
- * Checks host and origin, then sets what other origins may read, then finds the caller, for every method and
- * WebSocket upgrade. In this order, an allowed page can read that its token was refused.
+ * Checks host and origin, then sets the CORS headers, then finds the caller, for every request and WebSocket
+ * upgrade. In this order, an allowed page can read that its token was refused.
  */
 function addHooks (app: FastifyInstance, options: TableOptions): void {
   const { answered } = options
@@ -164,7 +164,7 @@ function guardSource (app: FastifyInstance, options: TableOptions): void {
     closeUnupgraded(request, reply)
     begins(request.raw, reply.raw)
     reply.raw.on('timeout', endStalled)
-    // Host and origin do not matter here, since only the authenticated device can have sent the request.
+    // Only the authenticated device can have sent a relayed request, so host and origin do not matter.
     if (relayedDevice(socket) !== undefined) { done(); return }
     const host = hostOf(request)
     if (host === undefined) throw invalid([{ path: '', message: 'has no Host header' }], 'request')

@@ -29,7 +29,7 @@ export function socketScope (app: FastifyInstance, declare: (scope: FastifyInsta
   void app.register(async (scope) => {
     await scope.register(websocket, { options: {
       maxPayload: SOCKET_PAYLOAD_BYTES, perMessageDeflate: false, clientTracking: true,
-      // Without this, ws selects the first offer, even if that is the token.
+      // Without this, ws selects the first offered subprotocol, even if that contains the token.
       handleProtocols: (offered: ReadonlySet<string>) => offered.has(PROTOCOL) && PROTOCOL,
       // Missing in ws's types. Limits fragments, since many tiny ones cost memory out of proportion.
       ...{ maxFragments: 64, maxBufferedChunks: 1024 }
@@ -88,10 +88,10 @@ export function answerHalfClosed (
   server: Server
 ): (request: IncomingMessage, response: ServerResponse) => void {
   const pending = new WeakMap<Socket, ServerResponse>()
-  // Undocumented; otherwise Node ends its own side immediately, before the answer.
+  // Undocumented option; without it, Node ends its own side immediately, before the answer.
   Object.assign(server, { httpAllowHalfOpen: true })
   server.on(plainEvent(server), (socket: Socket) => {
-    // Not set sooner: a client that leaves during a TLS handshake would stay until the handshake timeout.
+    // Set after a TLS handshake; a client that left during it would otherwise stay until the timeout.
     socket.allowHalfOpen = true
     socket.once('end', () => {
       const response = pending.get(socket)

@@ -17,7 +17,7 @@ export type SystemParts =
 /** Limits for another node's answer to a restart request: size in bytes, then time in ms. */
 const ANSWER_BYTES = 64 * 1024
 const ANSWER_MS = 60_000
-/** Minimum time in ms between two events for a follower. */
+/** Minimum time in ms between two events of a followed stream. */
 const FOLLOW_PAUSE_MS = 100
 
 type Handlers =
@@ -73,7 +73,7 @@ function pluginHandlers (
 
 async function readyz ({ readiness, options }: SystemParts, request: RouteRequest): Promise<unknown> {
   const { model } = request.query as { model?: string }
-  // A check for a model may send it a request.
+  // The readiness check of a model may send that model a request, so it requires an authority.
   if (model !== undefined) requireAuthority(request.caller, 'read')
   const of = await readiness.run(model)
   const { masterNodeId } = options.cluster.session

@@ -22,7 +22,7 @@ function base62 (bytes: Uint8Array, width: number): string {
   return out.padStart(width, '0')
 }
 
-/** The last part of a token, computed from the other parts. */
+/** The checksum of a token's other parts, which forms its last part. */
 export function checksum (body: string): string {
   const sum = Buffer.alloc(4)
   sum.writeUInt32BE(crc(body))
@@ -83,7 +83,7 @@ export interface TokenStoreOptions {
   clock: Clock
   known: () => ReadonlySet<string>
   operator: string
-  /** Handles callers that use no token. */
+  /** Validity and creators of callers that use a plugin's credential scheme instead of a token. */
   others?: Pick<CallerScheme, 'stands' | 'makerOf'>
 }
 
@@ -138,7 +138,7 @@ export function openTokens (options: TokenStoreOptions): TokenStore {
   const save = (): void => { writeVersioned(path, 1, { tokens: [...tokens.values()] }) }
   const today = (): string => new Date(options.clock.now()).toISOString().slice(0, 10)
   const makers = (id: string): string[] => makersOf(tokens, options.others, id)
-  // A device's maker may be a token unknown here: it belongs to the node that admitted the device.
+  // The token that created a device may belong to another node: an unknown token counts as valid there.
   const revoked = (id: string): boolean => makers(id).some((one, i, line) => one.startsWith(APP)
     ? tokens.get(one)?.revoked ?? line[i - 1]?.startsWith(APP) ?? true
     : options.others?.stands(one) === false)
@@ -155,7 +155,7 @@ export function openTokens (options: TokenStoreOptions): TokenStore {
       if (found === undefined || !stands(found.id)) return undefined
       if (found.lastUsedDay !== today()) {
         found.lastUsedDay = today()
-        // A full disk must not lock users out; the date of last use is written with the next change.
+        // On a full disk the token still works; the next change stores the date of its last use.
         try { save() } catch { /* nodeHealth reports the disk */ }
       }
       return { id: found.id, authorities: new Set(found.authorities) }

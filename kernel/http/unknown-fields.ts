@@ -27,7 +27,7 @@ export const ignoreUnknown = (schema: JsonSchema): Pick<RouteShorthandOptions, '
   }
 })
 
-/** Removes fields that a schema lacks, but not in list items, since clients send answers back unchanged. */
+/** Removes fields that a schema lacks, except in list items, where clients send earlier answers back. */
 function unknownIn ({ properties }: JsonSchema, value: unknown, path = ''): string[] {
   if (!isObject(properties) || !isObject(value)) return []
   return Object.keys(value).flatMap((key) => {

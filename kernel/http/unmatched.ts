@@ -1,7 +1,7 @@
 import type { RouteDecl } from '../api/plugin.js'
 import type { ErrorFormat } from './server.js'
 
-/** Returns a function that finds the methods of the routes for a path, for 405 answers. */
+/** Returns a function that lists the methods allowed at a path, for 405 answers. */
 export function methodFinder (routes: readonly RouteDecl[]): (path: string) => string[] {
   const table = routes.map(({ method, url }) => ({ method, url, pattern: pathPattern(url) }))
   return (path) => {

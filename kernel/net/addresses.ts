@@ -81,7 +81,7 @@ const ownServers = new Set<Server>()
 /** Registers a server of this process, so that the guard refuses svc's own connections to it. */
 export function isOwnServer<S extends Server> (server: S): S {
   server.on('listening', () => { ownServers.add(server) })
-  // `close` for an earlier port may be emitted after the server listens again.
+  // A server that listens again may emit `close` for its earlier port later, but stays registered.
   server.on('close', () => { if (!server.listening) ownServers.delete(server) })
   return server
 }

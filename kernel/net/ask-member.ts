@@ -10,7 +10,7 @@ import type { Cluster, MemberRequest, NodeView } from '../api/services.js'
 export class MemberFault extends Error {
   override readonly name = 'MemberFault'
   readonly reason: 'timeout' | 'too_large' | 'garbage' | 'refused' | 'unreachable'
-  /** HTTP status of a refusal; the error body is read only if `refusals` is set. */
+  /** HTTP status of a refusal; its error body is read only if the request set `refusals`. */
   readonly status: number | null
   readonly refusal: Refusal | null
   constructor (
@@ -29,7 +29,7 @@ export interface Refusal {
   reason: string
   message: string
   details: Record<string, unknown>
-  /** Fields that were not validated. */
+  /** Unlike the fields above, these were not validated. */
   code?: unknown
   retryable?: unknown
 }
@@ -51,8 +51,8 @@ export interface AskMemberParts {
 }
 
 /**
- * Returns the complete text of another node's answer. Throws MemberFault if that refuses, is late or sends
- * more than `bytes`; also the errors of `Cluster.request` and the signal's reason.
+ * Returns the complete text of another node's answer. Throws MemberFault if the node refuses, is late or
+ * sends more than `bytes`; also throws the errors of `Cluster.request` and the signal's reason.
  */
 export async function askMember (
   { cluster, clock }: AskMemberParts, node: NodeView,
@@ -73,13 +73,13 @@ export async function askMember (
   }
 }
 
-/** Result of asking one node, the wall time of the request, and the duration in ms. */
+/** One node's answer or error, with the wall time of the request and its duration in ms. */
 export type MemberAnswer<T> =
   { readonly node: NodeView, readonly sentAt: number, readonly tookMs: number } &
   ({ readonly value: T, readonly error: null } |
     { readonly value: null, readonly error: MemberFault | SvcError })
 
-/** One request for several nodes; `read` returns null, or throws, for an unreadable answer. */
+/** A request for several nodes; `read` returns null or throws if a node's answer is invalid. */
 export interface MembersFetch<T> extends MemberFetch {
   /** Size limit of one node's answer in bytes. */
   readonly bytes: number
@@ -197,8 +197,8 @@ export interface MemberParts {
 const LOOK_MS = 1_000
 
 /**
- * A signal for a stream with another node. It aborts with `signal`, by `end` (which the caller must call),
- * and once the cluster considers that node lost, then calling `gone`; TCP would report a cut path later.
+ * A signal for a stream with another node. Aborts with `signal`, by `end` (which the caller must call), and
+ * when the cluster loses the node, which also calls `gone`; TCP notices a cut path only later.
  */
 export function whileLive (
   { cluster, clock }: { cluster: Pick<Cluster, 'resolve'>, clock: Pick<Clock, 'every'> }, installId: string,

@@ -38,7 +38,7 @@ export function keyPairOf (curve: Curve, raw: Uint8Array): KeyPair {
 }
 
 export function newKeyPair (curve: Curve): KeyPair {
-  // Node's types have no overload for both curves.
+  // Two calls, since Node's types have no overload that accepts either curve.
   const { privateKey } = curve === 'Ed25519' ? generateKeyPairSync('ed25519') : generateKeyPairSync('x25519')
   return { privateKey, publicKey: rawPublic(privateKey) }
 }

@@ -18,7 +18,7 @@ export function setUpMulticast (socket: Socket, joined: Set<string>): void {
   socket.setMulticastLoopback(true)
 }
 
-/** Joins the group on every interface that has not joined yet; returns the last error. */
+/** Joins the mDNS group on every interface where that has not happened yet; returns the last error. */
 export function joinGroup (socket: Socket, joined: Set<string>): Error | undefined {
   let problem: Error | undefined
   for (const [name, list] of Object.entries(networkInterfaces())) {
@@ -45,7 +45,7 @@ function question (id: number): Buffer {
   return Buffer.concat([head, ...labels, Buffer.of(0, 0, 12, 0, 1)])
 }
 
-/** Null if a packet from this machine to the mDNS group comes back; otherwise the reason why not. */
+/** Null if this machine receives its own packet to the mDNS group; otherwise the reason why not. */
 export async function multicastProblem (clock: Clock, waitMs = 1000): Promise<string | null> {
   const socket = createSocket({ type: 'udp4', reuseAddr: true })
   const probe = question(Math.floor(process.pid + clock.mono()) & 0xffff)

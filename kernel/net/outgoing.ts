@@ -10,7 +10,7 @@ import type { Trust } from './addresses.js'
 
 export type Lookup = (hostname: string) => Promise<LookupAddress[]>
 
-/** Trust for all hosts, or per host (an IPv6 address without brackets) if redirects may lead elsewhere. */
+/** Trust for all hosts, or by host (IPv6 without brackets) for requests that may be redirected. */
 export type TrustOf = Trust | ((host: string) => Trust)
 
 /** svc must not connect to this host; `host` is as requested. */
@@ -47,7 +47,7 @@ function checkedLookup (host: string, port: number, trustOf: TrustOf, resolve: L
   return (name, { all }, done) => {
     resolve(name).then((found) => {
       const problems = found.map(({ address }) => problemOf(address))
-      // mDNS names often have an unusable link-local address besides a usable one.
+      // Skips refused addresses: mDNS names often have an unusable link-local one besides a usable one.
       const usable = found.filter((_, i) => problems[i] === null)
       const [wrong] = problems.filter((problem) => problem !== null)
       const [first] = usable
@@ -70,7 +70,7 @@ interface DispatcherOptions
 }
 
 /**
- * Creates undici's dispatcher for guarded requests and redirects. Behind HTTPS_PROXY the proxy resolves
+ * Creates an undici dispatcher that guards requests and redirects. Behind HTTPS_PROXY the proxy resolves
  * names, so only the name itself is checked.
  */
 export async function outgoingDispatcher (

@@ -1,6 +1,6 @@
 /**
- * Limit of the debt in ms; the rest is forgiven, since a burst of many small frames that arrive together must
- * not silence a peer until it counts as dead.
+ * Maximum debt in ms; more is forgiven, so that a burst of many small frames does not silence a peer until it
+ * counts as dead.
  */
 export const MAX_DEFICIT_MS = 500
 

@@ -1,9 +1,9 @@
-/** Replaces secrets in output. */
+/** Placeholder for secrets in output. */
 export const HIDDEN = '********'
 
 /**
- * Matches from `://` to a space or `\n`, but not to one in `user:pass word@`. Quotes and angle brackets end
- * the match unless text follows them directly; a backslash includes the next character, as in JSON.
+ * Matches from `://` to the next space or line break, but includes spaces in `user:pass word@`. A quote or
+ * angle bracket ends the match unless text follows it directly; a backslash includes the next character.
  */
 const FROM_HOST = new RegExp('://' +
   /(?:[^\s/?#@"\\:]*:(?!\d*(?:\s|\\[nr]))(?:\\.|[^/?#@"\\\r\n])*@)?/.source +

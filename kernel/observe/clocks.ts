@@ -5,12 +5,12 @@ export interface Bounds { lo: number, hi: number }
 export interface ClockOffset { offsetMs: number, uncertaintyMs: number }
 
 /**
- * Times of a round trip in ms: sent and back by this clock, arrived and left by the other. Without `leftMs`
- * answer left immediately.
+ * Times of a round trip in ms: `sentMs` and `backMs` by this clock, the others by the other node's clock.
+ * Without `leftMs`, the answer left as soon as the message arrived.
  */
 export interface RoundTrip { sentMs: number, arrivedMs: number, leftMs?: number, backMs: number }
 
-/** Bounds on the other clock's lead: no message arrives before it was sent. Pure. */
+/** Bounds on how far the other clock is ahead: no message arrives before it was sent. Pure. */
 export function boundsOf ({ sentMs, arrivedMs, leftMs = arrivedMs, backMs }: RoundTrip): Bounds {
   const [a, b] = [leftMs - backMs, arrivedMs - sentMs]
   // Clocks of different speeds, or a misbehaving peer, may swap the bounds.

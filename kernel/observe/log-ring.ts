@@ -58,7 +58,7 @@ export interface LogRing {
   onLine (fn: () => void): () => void
   /** `logging.ingest_url`, for the plugin that sends lines there; undefined if it is not set. */
   readonly ingestUrl: string | undefined
-  /** Passes JSON lines of the node's log to `sink`, early ones too, until the node has stopped. */
+  /** Passes JSON lines of the node's log to `sink`, including earlier ones, until the node has stopped. */
   sendTo (sink: LogSink): void
 }
 

@@ -30,7 +30,7 @@ export interface NodeLog {
 
 /** Limit of a text field in characters; longer text is cut. */
 const MAX_FIELD = 2048
-/** Names of fields that never reach a log, at the top level or one below. */
+/** Names of fields that never reach a log, at the top level or up to two levels below. */
 const SECRET = ['authorization', 'cookie', 'token', 'secret', 'password', 'key', 'sig']
 const REDACT = SECRET.flatMap((name) => [name, `*.${name}`, `*.*.${name}`])
 
@@ -91,7 +91,7 @@ function shortError (error: unknown): unknown {
   return { type, message: message.slice(0, MAX_FIELD), stack: stack.slice(0, MAX_FIELD) }
 }
 
-/** Cuts long texts and removes characters that could break a line of output or hide in it. */
+/** Cuts long texts, and replaces characters that could break a line of output or hide in it. */
 function cutFields (fields: Record<string, unknown>): Record<string, unknown> {
   return Object.fromEntries(Object.entries(fields).map(([key, value]) =>
     [key, typeof value === 'string' ? clean(value) : value]))

@@ -50,7 +50,7 @@ export interface KernelOptions {
   url: () => string | null
   host?: () => string
   tokens: TokenStore
-  /** The plugins' credential schemes; a real node's token store includes them. */
+  /** The plugins' credential schemes, which the token store of a real node uses too. */
   schemes?: CallerSchemes
   /** Authorities of loopback requests without a token. */
   local: ReadonlySet<string>
@@ -112,7 +112,7 @@ export function assemble (options: KernelOptions) {
     adopted: new Map<string, ResolvedConfig>(),
     work: new OpenRequests(),
     streams: createStreamCount(options.limits.streamsPerToken),
-    /** `on` while the node drains and refuses new work. */
+    /** `on` is true while the node drains and refuses new work. */
     drain: { on: false }
   }
 }

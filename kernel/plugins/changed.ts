@@ -2,7 +2,7 @@ import type { Bus } from './events.js'
 import type { Health } from './health.js'
 import type { Installation } from './installation.js'
 
-/** Reports installed plugins whose files differ from the accepted ones: one conflict, one event each. */
+/** Reports installed plugins with file changes that were not accepted: a shared conflict, an event each. */
 export class ChangedPlugins {
   readonly #health: Health
   readonly #bus: Bus
@@ -15,7 +15,7 @@ export class ChangedPlugins {
     this.#nodeId = parts.nodeId
   }
 
-  /** Raises the current faults; faults that were already reported are not repeated. */
+  /** Raises the conflict for all current faults, and emits an event for each new one. */
   tell (changed: Installation['changed']): void {
     if (changed.length === 0) this.#health.clear('plugin_changed')
     else this.#health.raise('plugin_changed', changed.map(({ message }) => message).join(' '))

@@ -5,15 +5,15 @@ import type { Manifest, ServiceRef } from '../api/plugin.js'
 /** A change to one plugin while the node runs: start, stop or replace. */
 export interface Move {
   readonly name: string
-  /** Manifest of the running plugin and of the new one; undefined if not running before or after. */
+  /** Manifests of the plugin before and after the change; undefined where it does not run. */
   readonly from: Manifest | undefined
   readonly to: Manifest | undefined
-  /** Manifests of other running plugins, with only those optional services that they read during `start`. */
+  /** Manifests of the other running plugins, with only the optional services that they read in `start`. */
   readonly others: readonly Manifest[]
   /** Names of the plugins that svc.yaml enables, before and after the change. */
   readonly before: readonly string[]
   readonly after: readonly string[]
-  /** Names in /state that this node has known since its start. */
+  /** Keys of GET /state that were declared as whereabouts or readings when the node started. */
   readonly named: ReadonlySet<string>
 }
 

@@ -1,7 +1,7 @@
 import { kernelError } from '../api/errors.js'
 import type { Command, Commands } from '../api/services.js'
 
-/** Calls `end` once if the cluster's session ends before the command. Returns a function that releases it. */
+/** Calls `end` once if the session ends before the command; returns a function that unregisters it. */
 export type BindToSession = (commandId: string, end: () => void) => () => void
 
 export interface OpenCommands extends Commands {

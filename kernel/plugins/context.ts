@@ -30,7 +30,7 @@ export interface Contributed {
   state: [string, StateView][]
 }
 
-/** What `start` returned, not yet compared with the manifest. */
+/** The result of `start`, not yet compared with the manifest. */
 type Returned = {
   [K in keyof Contributed]?: Record<string, Contributed[K][number][1]>
 }

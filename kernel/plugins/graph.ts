@@ -13,7 +13,7 @@ export interface GraphInput {
 export interface StartOrder {
   /** Plugin names in start order; they stop in reverse order. */
   order: string[]
-  /** Plugins that are off only because a requirement is off, with the explanation. */
+  /** Enabled plugins that are off because a requirement is off, each with an explanation. */
   down: { plugin: string, message: string }[]
   /** All problems, one sentence each; any of them prevents the boot. */
   problems: string[]
@@ -26,10 +26,10 @@ function parseNeed (text: string): Need {
   return at < 0 ? { name: text, range: null } : { name: text.slice(0, at), range: text.slice(at + 1) }
 }
 
-/** Name of the plugin that serves the capabilities of all others. */
+/** Name of the plugin that serves the capabilities of every plugin. */
 const CAPABILITIES = 'capabilities'
 
-/** Requirements of a plugin; if it has capabilities, that includes the plugin which serves them. */
+/** Requirements of a plugin; a plugin with capabilities also requires the plugin `capabilities`. */
 export function needsOf ({ requires = [], capabilities }: Manifest): Need[] {
   const needs = requires.map(parseNeed)
   const implied = capabilities !== undefined && needs.every(({ name }) => name !== CAPABILITIES)
@@ -99,7 +99,7 @@ function takenDown (
   return [...down].map(([plugin, message]) => ({ plugin, message }))
 }
 
-/** Kahn's algorithm; ties follow the list, so that the same input always gives the same order. */
+/** Kahn's algorithm; ties keep the order of `manifests`, so the same input always gives the same order. */
 function topological (manifests: readonly Manifest[]): { order: string[], cycles: string[][] } {
   const names = new Set(manifests.map((m) => m.name))
   const predecessors = (m: Manifest): Set<string> => new Set(

@@ -9,7 +9,7 @@ export interface HealthReason {
 
 export interface NodeHealth { level: 'ok' | 'warn' | 'error', reasons: HealthReason[] }
 
-/** Conflicts and faults raised on this node, by code. The declarations provide the texts. */
+/** Conflicts and faults raised on this node, by code; `declare` registers the text for each code. */
 export interface Health {
   declare (conflicts: Readonly<Record<string, ConflictDecl>>): void
   raise (code: string, observed: string): void

@@ -10,7 +10,7 @@ import type { PluginModule } from '../config/file.js'
 import type { ConfigOwner } from '../config/owner.js'
 import type { RawConfig } from '../config/text.js'
 
-/** A home's plugins according to its svc.yaml; needs no running node. */
+/** The plugins of a home folder, as its svc.yaml lists them; reading them requires no running node. */
 export interface Installation {
   /** Absolute path of the svc.yaml in use, or null. */
   file: string | null
@@ -21,7 +21,7 @@ export interface Installation {
   owners: ConfigOwner[]
   /** All authorities: the kernel's and those of the plugins. */
   authorities: string[]
-  /** Installed plugins that differ from their accepted state and are therefore not loaded. */
+  /** Installed plugins whose files have changed since they were accepted; they are not loaded. */
   changed: { name: string, file: string, message: string }[]
   /** Plugins whose files have changed since this process loaded them; the process keeps the old code. */
   stale: string[]
@@ -62,12 +62,12 @@ export async function readInstallation (options: InstallationOptions): Promise<I
   }
 }
 
-/** Modification times of the modules that this process has loaded, since Node loads each module only once. */
+/** Modification time and size of each loaded module, to detect changes, since Node never reloads a module. */
 const stamps = new Map<string, string>()
 
 /**
- * Imports a plugin by `module`: a path relative to svc.yaml, or a package found from its folder. Throws an
- * Error with one sentence if that fails or the plugin has another name.
+ * Imports a plugin by `module`: a path relative to svc.yaml, or a package resolved from svc.yaml's folder.
+ * Throws an Error with one sentence if that fails or the plugin has another name.
  */
 async function loadThirdParty (
   { path, module, resolvedFrom, name }: PluginModule, stale: string[]
@@ -85,12 +85,12 @@ async function loadThirdParty (
   if (plugin.manifest.name !== name) {
     throw new Error(`its name is "${plugin.manifest.name}"; use that name as the key`)
   }
-  // Leaves out `open`, since only a bundled plugin may be the cluster.
+  // Leaves out `open`, since only a bundled plugin may open the cluster.
   const { manifest, start } = plugin
   return { manifest, start }
 }
 
-/** Throws if users other than the file's owner, this user or root may write the code. */
+/** Throws unless the path belongs to this user or root and only its owner may write to it. */
 function refuseUntrusted (path: string): void {
   const { uid, mode } = statSync(path)
   const untrusted = untrustedOwner(uid)
@@ -100,8 +100,8 @@ function refuseUntrusted (path: string): void {
 }
 
 /**
- * The accepted declarations of a changed plugin, without its code; undefined if unchanged. Throws
- * for a plugin that was never accepted.
+ * For a changed plugin, a stand-in with the accepted manifest that refuses to start; undefined if unchanged.
+ * Throws for a plugin that was never accepted.
  */
 function standInFor (
   home: string, folder: string, { name }: PluginModule, changed: Installation['changed']

@@ -49,11 +49,11 @@ export interface Kernel {
   close (graceMs: number): Promise<void>
 }
 
-/** Milliseconds between checks for open calls while the node closes. */
+/** Interval in ms at which a closing node checks whether commands are still open. */
 const DRAIN_POLL_MS = 50
-/** Milliseconds that aborted requests have to send their answers. */
+/** Grace period in ms for aborted requests to send their answers. */
 const LAST_ANSWERS_MS = 1000
-/** Milliseconds that aborted commands have to send their last chunk. */
+/** Grace period in ms for aborted commands to send their last chunk. */
 const LAST_TERMINALS_MS = 10_000
 
 type Booting = Assembly & { readonly front: HttpListener, readonly state: StateSource }
@@ -184,17 +184,17 @@ function ownRoutes (kernel: SystemParts): MountedRoute[] {
 
 async function close (kernel: Booting, graceMs: number, stop: () => Promise<void>): Promise<void> {
   const { options: { cluster, clock }, commands } = kernel
-  // Announced first, so that other nodes send no new requests; those in transit are still refused.
+  // Announces the shutdown first, so that other nodes stop sending requests; late requests are refused.
   cluster.leave()
   kernel.drain.on = true
   await drained(commands, clock, graceMs)
   commands.abortAll('shutting_down')
   const owners = [kernel, ...kernel.started]
   for (const { work } of owners) work.stop(() => kernelError('shutting_down'))
-  // Answers that wait for the audit, and the restart's own, still go out. Uses real time, since sockets
-  // do not follow a test's clock.
+  // Gives answers that wait for the audit, and the answer to a restart request, time to be sent. Uses real
+  // time, since sockets do not follow a test's clock.
   await Promise.all(owners.map(async ({ work }) => { await work.ended(systemClock, LAST_ANSWERS_MS) }))
-  // Commands' last chunks go out first; a reader that does not read them is cut off.
+  // Gives commands time to send their last chunk; clients that do not read it are then disconnected.
   await drained(commands, systemClock, LAST_TERMINALS_MS)
   await new Promise((resolve) => setImmediate(resolve))
   await stop()

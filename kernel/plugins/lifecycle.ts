@@ -6,7 +6,7 @@ import type { Plugin } from '../api/plugin.js'
 import type { Assembly } from './assembly.js'
 import type { LiveContext } from './context.js'
 
-/** Time limit in ms for a plugin's `start`; a dozen nodes may start together. Slow work must not be in it. */
+/** Time limit in ms for a plugin's `start`, long enough for a dozen nodes that start at the same time. */
 const START_LIMIT_MS = 30_000
 
 export interface Started {
@@ -17,8 +17,8 @@ export interface Started {
 }
 
 /**
- * Starts plugins in order; avvio enforces the time limit and closes in reverse. After a failure, plugins that
- * do not need the failed one still start. A failed one leaves no effects; `kernel.started` lists the others.
+ * Starts plugins in order; avvio enforces the time limit and closes in reverse. If one fails, plugins that do
+ * not need it still start. Failed plugins are undone; `kernel.started` lists those that run.
  */
 export async function startPlugins (plugins: readonly Plugin[], kernel: Assembly): Promise<Started> {
   const limitMs = kernel.options.startLimitMs ?? START_LIMIT_MS
@@ -35,7 +35,7 @@ export async function startPlugins (plugins: readonly Plugin[], kernel: Assembly
       }
       live = createContext(plugin, kernel)
       const running = await run(plugin, live, kernel)
-      // The plugin's `start` returned after its time limit.
+      // `start` returned only after its time limit: undo its effects.
       if (failed.has(name)) return await running.dispose()
       kernel.started.push(running)
       line.onClose((_, done) => { void running.dispose().then(() => { done() }) })

@@ -14,7 +14,7 @@ import type { ResolvedConfig } from '../config/resolve.js'
 import type { RawConfig } from '../config/text.js'
 import type { Installation, InstallationOptions } from './installation.js'
 
-/** svc.yaml and the ordered plugins, before any of them starts. */
+/** svc.yaml and its plugins in start order, before any plugin has started. */
 export interface Setup {
   config: ResolvedConfig
   file: string | null
@@ -35,7 +35,7 @@ export interface LoadOptions extends InstallationOptions { flags: Record<string,
 /** The current svc.yaml with its plugins. */
 export type Loaded = Pick<Setup, 'order' | 'off' | 'config' | 'owners' | 'authorities' | 'changed' | 'stale'>
 
-/** Reads the settings, loads third-party plugins and orders all. Throws BootError with every problem. */
+/** Reads settings, loads third-party plugins and orders all plugins. Throws BootError with every problem. */
 export async function loadPlugins (options: LoadOptions): Promise<Setup> {
   const { home, env, flags } = options
   const installation = await readInstallation(options)
@@ -65,7 +65,7 @@ export async function loadPlugins (options: LoadOptions): Promise<Setup> {
   }
 }
 
-/** Plugins that run, given the disabled ones, and all problems except those in the settings. */
+/** Determines which plugins run if those in `disabled` are off, and all problems except those in settings. */
 export async function arrangeAll (
   { raw, plugins, failures }: Installation, disabled: ReadonlySet<string>
 ): Promise<{ graph: StartOrder, problems: string[] }> {

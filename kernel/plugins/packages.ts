@@ -14,7 +14,7 @@ export interface PackageRecord {
   readonly package: string
   readonly version: string
   readonly installed: string
-  /** SHA-256 over the names and hashes of all files, and each file's hash, by path with `/`. */
+  /** `sha256`: a hash over the names and hashes of all files. `files`: file hashes by POSIX path. */
   readonly sha256: string
   readonly files: Readonly<Record<string, string>>
   readonly module: string
@@ -34,7 +34,7 @@ export function folderOf (home: string, module: string): string | undefined {
   return folder === '' || folder === '..' || folder === path ? undefined : folder
 }
 
-/** The accepted record for a folder; undefined without one. Throws HomeError for an invalid record. */
+/** The accepted record for a folder, or undefined. Throws HomeError if the record is invalid. */
 export function readRecord (home: string, folder: string): PackageRecord | undefined {
   return readVersioned<PackageRecord & { format: number }>(recordPath(home, folder), 1)
 }
@@ -49,7 +49,7 @@ export class PackageFault extends Error {
   }
 }
 
-/** File hashes by path with `/`. Throws PackageFault for special files and for foreign owners or writers. */
+/** File hashes by POSIX path. Throws PackageFault for special files and files that others can write. */
 export function hashFolder (root: string): Record<string, string> {
   const files: Record<string, string> = {}
   const visit = (path: string): void => {

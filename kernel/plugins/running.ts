@@ -7,7 +7,7 @@ import type { SvcError } from '../api/errors.js'
 import type { Assembly, RunningPlugin } from './assembly.js'
 import type { Contributed, LiveContext } from './context.js'
 
-/** Milliseconds that requests and calls of a stopping plugin have to end. */
+/** Grace period in ms for the open requests and calls of a stopping plugin. */
 const END_MS = 1000
 
 /** Starts a plugin and registers what it contributes; on failure, undoes everything and throws. */
@@ -36,7 +36,7 @@ function put ({ manifest }: Plugin, given: Contributed, kernel: Assembly, undo: 
   for (const [name, handler] of given.commands) {
     const full = commandName(manifest.name, name)
     const problemOf = schemaChecker(manifest.commands![name]!.args)
-    // The asking node may run another version or lie, so its arguments are validated.
+    // The sending node may run another version or be malicious, so its arguments are validated.
     undo.push(options.cluster.commands.handle(full, (args) => {
       const problem = problemOf(args)
       if (problem === null) return handler(args)
@@ -59,8 +59,8 @@ function put ({ manifest }: Plugin, given: Contributed, kernel: Assembly, undo: 
 }
 
 /**
- * Stops a plugin whose routes are off the server: ends open work with a typed error, then undoes its effects.
- * `why` creates the error, one for each request.
+ * Stops a plugin whose routes have been removed from the server: ends open work with a typed error, then
+ * undoes the plugin's effects. `why` creates the error for each request.
  */
 export async function stopOne (running: RunningPlugin, kernel: Assembly, why: () => SvcError): Promise<void> {
   const { clock } = kernel.options

@@ -7,7 +7,7 @@ import type { OffPlugin } from './plugin-set.js'
 /** Plugins that svc.yaml enables, in start order, and the disabled ones. */
 interface Arranged { readonly order: readonly Plugin[], readonly off: readonly OffPlugin[] }
 
-/** How a plugin has to change to match svc.yaml; undefined means off. */
+/** A plugin as it runs now (`from`) and as svc.yaml requires it (`to`); undefined means off. */
 export interface PluginChange {
   readonly name: string
   readonly from: Plugin | undefined
@@ -55,6 +55,6 @@ export const findDisabled =
   ({ off }: { readonly off: readonly OffPlugin[] }, name: string): OffPlugin | undefined =>
     off.find(({ plugin }) => plugin.manifest.name === name)
 
-/** Compares `start`, which copies of a plugin from repeated reads share. */
+/** Compares `start`, since rereading svc.yaml creates new Plugin objects with the same `start` function. */
 export const samePlugin = (one: Plugin | undefined, other: Plugin | undefined): boolean =>
   one?.start === other?.start

@@ -30,7 +30,7 @@ export type Switched = Changed & Effect
 
 export type Written = Changed & { plugins: (Effect & { name: string, enabled: boolean })[] }
 
-/** Result of a step: the reason why it has no effect, or how to undo it. */
+/** Result of one plugin's change: the reason why it has no effect yet, or how to undo it. */
 type Stepped = { why: string } | { why: null, taken: readonly string[], back?: () => Promise<void> }
 
 /** Changes svc.yaml and switches plugins without a restart if possible. Changes run one after another. */
@@ -51,7 +51,7 @@ export class PluginSwitch {
   }
 
   /**
-   * Switches a plugin that is bundled or in svc.yaml. A failure leaves file and node unchanged. Throws
+   * Switches a plugin that is bundled or in svc.yaml. A failure leaves the file and node unchanged. Throws
    * `not_found`, `plugin_failed`, `missing_grant`, `config_changed`.
    */
   async turn (name: string, enabled: boolean, caller: Caller): Promise<Switched> {
@@ -59,12 +59,12 @@ export class PluginSwitch {
   }
 
   /**
-   * Changes svc.yaml and switches the plugins concerned. A failure leaves file and node unchanged. Throws
+   * Changes svc.yaml and switches the plugins concerned. A failure leaves both unchanged. Throws
    * `plugin_failed`, and the errors of `ConfigApi.write`.
    */
   async write (change: ConfigChange, caller: Caller): Promise<Written> {
     return await this.#afterOthers(async () => {
-      // An invalid file can still be repaired this way; its plugins are then switched at the next restart.
+      // The change may repair an invalid file, whose plugins are then switched only at the next restart.
       const before = switchesPlugins(change) ? await this.#load([]).catch(() => undefined) : undefined
       const { revision, effects } = await this.#apply(change, caller, before, [])
       const plugins = [...effects].map(([name, effect]) =>
@@ -107,7 +107,7 @@ export class PluginSwitch {
     return true
   }
 
-  /** Writes a change and applies it to the plugins that it switches and to those named. */
+  /** Writes a change, then switches the plugins in `named` and those whose `enabled` setting changes. */
   async #apply (
     change: ConfigChange, caller: Caller, before: Loaded | undefined, named: readonly string[]
   ): Promise<Pick<Saved, 'revision'> & { effects: Map<string, Effect> }> {
@@ -147,7 +147,7 @@ export class PluginSwitch {
 
   #enabled (name: string): boolean { return this.#switches().get(name) ?? true }
 
-  /** Makes plugins match the current file. On failure throws `plugin_failed` with the plugins as before. */
+  /** Makes the plugins match svc.yaml. If that fails, restores them and throws `plugin_failed`. */
   async #follow (names: readonly string[], before: Loaded | undefined): Promise<Map<string, Effect>> {
     const effects = new Map<string, Effect>()
     if (names.length === 0) return effects
@@ -212,7 +212,7 @@ export class PluginSwitch {
     }
   }
 
-  /** Handles a plugin that already matches svc.yaml, or stays off despite it, e.g. due to a requirement. */
+  /** Handles a plugin that already matches svc.yaml, or that must stay off, e.g. because of a requirement. */
   async #stay ({ name, from, off }: PluginChange, now: Loaded): Promise<Stepped> {
     const { present } = this.#kernel
     if (from !== undefined && now.stale.includes(name)) return { why: restartSince(STALE) }
@@ -225,7 +225,7 @@ export class PluginSwitch {
     return this.#enabled(name) ? { why: off.message } : { why: null, taken }
   }
 
-  /** Stops one plugin and starts the other; if that fails, restarts the first with its old settings. */
+  /** Stops `from` and starts `to`; if `to` fails to start, restarts `from` with its earlier settings. */
   async #replace (
     from: Plugin | undefined, to: Plugin | undefined, off: OffPlugin | undefined,
     config: ResolvedConfig | undefined
@@ -252,7 +252,7 @@ export class PluginSwitch {
     await stopOne(running, this.#kernel, () => kernelError('plugin_disabled', message, { plugin: name }))
   }
 
-  /** Starts a plugin with its settings in `config`, or those of the boot if undefined. */
+  /** Starts a plugin with its settings in `config`; undefined means the settings read at boot. */
   async #start (plugin: Plugin, config: ResolvedConfig | undefined): Promise<void> {
     const { present, started, adopted } = this.#kernel
     const { name } = plugin.manifest

@@ -69,7 +69,7 @@ function makeTable (
   })
 }
 
-/** Status to count for a stream that was cut off after its own status had been sent. */
+/** Status counted for a stream that was cut off after its response head had been sent. */
 const CUT_STATUS = 499
 
 function mountOptions (kernel: Assembly, work: OpenRequests): MountOptions {
@@ -96,7 +96,7 @@ function disabledRoutes ({ kernel: { present, started }, routes }: TableParts): 
     }))).filter((route) => !taken.has(at(route)))
 }
 
-/** Shared by all route tables, so that the schema is compiled once. */
+/** Query schema that all route tables share, so that it is compiled only once. */
 const ANY_QUERY = { type: 'object' } as const
 const ANY_BODY = {}
 

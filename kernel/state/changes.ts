@@ -1,4 +1,4 @@
-/** Milliseconds without changes after which a follower's stream gets a sign of life. */
+/** Milliseconds without changes after which `next` resolves, so that its caller can send a keep-alive. */
 const QUIET_MS = 10_000
 
 export interface Changes {

@@ -9,9 +9,9 @@ export interface EntryOwner { readonly of: string, readonly member: string | nul
 const EMPTY = Object.freeze({})
 
 /**
- * Splits the state into entries. An object gives `{ key: 'instances', val: {} }` and for each member `{ key:
- * 'instances/ID', val }`, so that a change to one member sends only that member; other keys give `{ key, val
- * }`.
+ * Splits the state into entries. An object becomes `{ key: 'instances', val: {} }` and, for each member, `{
+ * key: 'instances/ID', val }`, so that a change to one member sends only that member; any other value becomes
+ * `{ key, val }`.
  */
 export function * partsOf (state: Readonly<Record<string, unknown>>): Iterable<EntryOwner> {
   for (const [of, val] of Object.entries(state)) {
@@ -47,14 +47,14 @@ export function stateOf (entries: Iterable<Entry>): Record<string, unknown> {
     if (group === undefined) members.set(of, group = new Map())
     group.set(key.slice(of.length + 1), val)
   }
-  // Not assigned, since a member may be named __proto__.
+  // Uses Object.fromEntries, since assigning a member named __proto__ would set the prototype.
   for (const [key, val] of whole) {
     if (isObject(val)) whole.set(key, Object.fromEntries([...Object.entries(val), ...members.get(key) ?? []]))
   }
   return Object.fromEntries(whole)
 }
 
-/** Removes round-trip times and transfer rates, which are measured constantly. */
+/** Removes round-trip times and transfer rates, which change with every measurement. */
 export function withoutTimes (topology: unknown): unknown {
   return JSON.parse(JSON.stringify(topology ?? null, (key, value: unknown) =>
     key === 'rttMs' || key === 'bytesPerSecond' ? undefined : value))

@@ -14,7 +14,7 @@ import type { MachineStats } from '../api/vitals.js'
 
 /** Milliseconds of silence after which a node is shown as unreachable. */
 const UNREACHABLE_MS = 15_000
-/** Milliseconds after which a reading is too old to describe the present. */
+/** Milliseconds after which a reading is no longer considered current. */
 const READING_MS = 15_000
 
 /** Size limit in bytes for a node's tasks in a reading, since a larger reading could not be sent. */
@@ -70,7 +70,7 @@ const readings = {
   tasks: { type: 'object', additionalProperties: { type: 'object' } }
 } as const satisfies Record<string, JsonSchema>
 
-/** Facts about every node: measured for this node, as reported for other nodes. */
+/** Facts about every node: this node measures its own, and the other nodes report theirs. */
 export interface NodeFactsReader {
   all (): Promise<NodeFacts[]>
   /** Like `all`, but synchronous, with the last readings of this machine. */
@@ -156,7 +156,7 @@ function ownFacts (kernel: Assembly, view: NodeView, vitals: MachineStats | unde
   const { options } = kernel
   const health = kernel.health.snapshot()
   const resources: NodeResources = {
-    // The plugin that runs models adds to these values.
+    // Default values, which the plugin that runs models extends.
     backends: [], participation: 'management', capabilityConflicts: health.reasons,
     ...options.cluster.readings.counters().enabled ? {} : { readings: false }
   }
@@ -184,7 +184,7 @@ function ownFacts (kernel: Assembly, view: NodeView, vitals: MachineStats | unde
   }
 }
 
-/** Cached, since finding it reads every processor and every listing of models needs it. */
+/** CPU model; cached, since reading it is slow and every listing of models needs it. */
 let chipId: string | undefined
 
 function identityOf (node: NodeInfo, url: string | null): object {
@@ -240,7 +240,7 @@ function factsOf ({ options }: Assembly, sections: SelfPortrait, view: NodeView)
   }
 }
 
-/** `silentMs`: null if the node has never given a sign of life. */
+/** `silentMs`: milliseconds since the node's last message; null if this node has never received one. */
 function healthOf (view: NodeView, said: NodeHealth | null, silentMs: number | null): NodeHealth {
   const health = said ?? { level: 'ok', reasons: [] }
   if (view.live || (silentMs !== null && silentMs <= UNREACHABLE_MS)) return health

@@ -1,7 +1,7 @@
 import type { Clock } from '../api/clock.js'
 import type { Cluster, Session } from '../api/services.js'
 
-/** Milliseconds a session takes to receive reports from its master and other nodes. */
+/** Milliseconds that a new session has to receive reports from its master and the other nodes. */
 export const SESSION_GRACE_MS = 3000
 
 export interface LearningParts {

@@ -11,7 +11,7 @@ import type { HiddenFields, NodeFacts } from './state.js'
 
 /** Milliseconds between checks for changes to publish. */
 const PUBLISH_MS = 2000
-/** Milliseconds from the first change of a burst, such as that of busy runners, until it is published. */
+/** Milliseconds from the first change of a burst until it is published; busy runners cause such bursts. */
 const PUBLISH_SOON_MS = 20
 
 /** Plugins see the state including addresses. */
@@ -33,7 +33,7 @@ export interface StateSource {
   publish (): () => void
 }
 
-/** Builds the state from the kernel's parts; plugins can still add views. */
+/** Builds the state from the kernel's parts; plugins can add views later. */
 export function createStateSource (kernel: Assembly): StateSource {
   const { options, changes, bus, log, views } = kernel
   const { cluster } = options
@@ -56,7 +56,7 @@ export function createStateSource (kernel: Assembly): StateSource {
     known: (caller) => seenBy(caller, facts.known()),
     at: async (moment, caller) => await earlier(kernel, moment, caller),
     reader: {
-      // Concurrent readers share one state.
+      // Concurrent reads share one measurement.
       read: () => reading ??= facts.all().finally(() => { reading = undefined })
         .then((nodes) => seenBy(PLUGINS, nodes)),
       nodes: facts.known,
@@ -66,7 +66,7 @@ export function createStateSource (kernel: Assembly): StateSource {
   }
 }
 
-/** Names in this list of all manifests; earlier states may include names of plugins that are now disabled. */
+/** Names from `list` of every manifest, even if its plugin is off: earlier states may still contain them. */
 export function namedBy (
   { present: { on, off } }: Pick<Assembly, 'present'>, list: 'stateWhereabouts' | 'stateReadings'
 ): ReadonlySet<string> {

@@ -4,14 +4,12 @@ import type { NodeHealth } from '../plugins/health.js'
 import type { LinkFact, NodeReport } from '../api/services.js'
 import type { MachineStats } from '../api/vitals.js'
 
-/**
- * A plugin's view of a `/state` key; `base` is the kernel's value. A frozen value is frozen at every depth.
- */
+/** A plugin's view of a `/state` key; `base` is the kernel's value. A frozen result must be deeply frozen. */
 export type StateView = (caller: Caller, base: unknown) => unknown
 
 /** Facts about one node; null if unknown. */
 export interface NodeFacts extends NodeReport {
-  /** Wall time of the node's last sign of life in ms. */
+  /** Wall time in ms of the node's last message; for this node, the current time. */
   readonly seenAt: number | null
   readonly identity: object | null
   readonly memory: MachineStats['memory'] | null

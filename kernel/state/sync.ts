@@ -17,21 +17,21 @@ const MESSAGE_SYNC = 0
 /** Outer message kind for awareness; an empty message shows the reader that the connection is alive. */
 const MESSAGE_AWARENESS = 1
 const ALIVE = Uint8Array.of(MESSAGE_AWARENESS, 1, 0)
-/** Milliseconds between signs of life; y-websocket clients disconnect after 30 s without a message. */
+/** Milliseconds between keep-alives; y-websocket clients disconnect after 30 s without a message. */
 const ALIVE_MS = 10_000
-/** Limit of unanswered pings; a reader that reaches it is cut off. */
+/** Maximum number of unanswered pings; a reader that reaches it is disconnected. */
 const MOST_PINGS = 3
 /** Milliseconds between writes of readings; link times are written less often if there are many. */
 const READINGS_MS = 2000
-/** Limit for link times in bytes per second and reader. */
+/** Bandwidth limit for link times, in bytes per second per reader. */
 const TIMES_PER_SECOND = 64 * 1024
 /** Longest pause in ms after a write, during which changes are collected for the next one. */
 const MOST_PAUSE_MS = 40
 /** Pause after a write as a multiple of its duration, so that writes never use all of a node's time. */
 const PAUSE = 4
-/** Message rate limit per reader, which sends one query, then a sign of life every 15 s. */
+/** Message rate limit per reader; a normal client sends one query, then a keep-alive every 15 s. */
 const MESSAGES = { perSecond: 20, burst: 100 }
-/** Milliseconds for a reader to answer the WebSocket close. */
+/** Time limit in ms for a reader to answer the WebSocket close. */
 const CLOSE_MS = 1000
 
 /** Limit in bytes of data that a reader has not read yet. */
@@ -55,7 +55,7 @@ export interface StateSyncOptions {
   read: () => Promise<unknown>
   /** Resolves after the next change of state, or when the signal aborts. */
   changed: (signal: AbortSignal) => Promise<void>
-  /** State keys that change constantly and are therefore written only periodically. */
+  /** State keys whose values change all the time, so they are written only periodically. */
   readings: ReadonlySet<string>
   clock: Clock
   log: Logger
@@ -67,7 +67,7 @@ export interface StateSync {
   close (): void
 }
 
-/** Creates one document per set of authorities that sees a different state, when first read. */
+/** Creates one document per access mode and set of authorities, when the first such reader connects. */
 export function createStateSync (options: StateSyncOptions): StateSync {
   const replicas = new Map<string, Replica>()
   return {
@@ -81,14 +81,14 @@ export function createStateSync (options: StateSyncOptions): StateSync {
   }
 }
 
-/** `asked`: the reader has received the state, so it gets changes. */
+/** `asked`: the reader has received the state, so later changes are sent to it. */
 interface Reader { budget: TokenBucket, pings: number, asked: boolean }
 
 /** The last value written under a key. */
 interface Written {
   source: unknown
   text: string
-  /** For a part of the topology: its text without constantly measured times. */
+  /** For a part of the topology: its JSON without link times, to detect all other changes. */
   links: string | null
   /** Number of the last write that included the key. */
   round: number
@@ -99,7 +99,7 @@ class Replica {
   readonly #caller: Caller
   readonly #readers = new Map<WebSocket, Reader>()
   readonly #kv = new KvDoc(FIRST_WRITER + randomBytes(4).readUInt32BE(), true)
-  /** Last writes by state key, then by member. */
+  /** The last write of each entry, by state key, then by member of its value (null for the key itself). */
   readonly #written = new Map<string, Map<string | null, Written>>()
   #round = 0
   /** Resolves when the state for a new reader has been written. */
@@ -283,7 +283,7 @@ function framed (kind: number, update: Uint8Array): Uint8Array {
 function withoutOld (old: readonly (readonly [id: number, clock: number])[], update: Uint8Array): Uint8Array {
   if (old.length === 0) return update
   const encoder = encoding.createEncoder()
-  // No structs, then a delete set: one range from 0 for each writer.
+  // Encodes no structs, then a delete set with one range from clock 0 for each writer.
   encoding.writeVarUint(encoder, 0)
   encoding.writeVarUint(encoder, old.length)
   for (const [id, clock] of old) for (const n of [id, 1, 0, clock]) encoding.writeVarUint(encoder, n)
@@ -293,7 +293,7 @@ function withoutOld (old: readonly (readonly [id: number, clock: number])[], upd
 /** Caches the text of link lists, which never change. */
 const texts = new WeakMap<object, string>()
 
-/** JSON text of a part of the topology, without constantly measured times. */
+/** JSON of a part of the topology, without link times. */
 function textOfLinks (part: unknown): string {
   if (!isObject(part)) return JSON.stringify(part)
   return Object.entries(part).map(([node, links]) => {

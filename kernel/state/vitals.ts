@@ -11,7 +11,7 @@ export interface NodeVitals extends VitalsRegister {
 
 const UNKNOWN: MachineStats = { memory: null, system: null, disk: null, network: null }
 
-/** Node's own figures for the machine or container, and the disk of `home`; swap is unknown. */
+/** Node.js's readings of the machine or container, and of the disk that holds `home`; swap is unknown. */
 async function plainVitals (home: string): Promise<MachineStats> {
   const none = { inBytes: 0 }
   const volume = await statfs(home).catch(() => null)
@@ -20,7 +20,7 @@ async function plainVitals (home: string): Promise<MachineStats> {
       ({ name, address, family, rxBytesPerSecond: null, txBytesPerSecond: null })))
   return {
     memory: {
-      // Without a container limit, the second value is 0 or exceeds the machine's memory.
+      // constrainedMemory() is 0 or exceeds the machine's memory if the container has no limit.
       ramTotal: { inBytes: Math.min(os.totalmem(), process.constrainedMemory() || Infinity) },
       ramAvailable: { inBytes: process.availableMemory() }, swapTotal: none, swapAvailable: none
     },
@@ -35,8 +35,8 @@ async function plainVitals (home: string): Promise<MachineStats> {
 }
 
 /**
- * Provides readings from Node while no plugin offers any; none without a home. The last registered source
- * wins.
+ * Provides the readings of the last registered source, or those of Node.js if there is none. Without a home
+ * and a source, all readings are null.
  */
 export function createVitals (home?: string): NodeVitals {
   let source: VitalsSource | undefined

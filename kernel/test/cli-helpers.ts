@@ -51,7 +51,7 @@ export interface Given {
   stdin?: string | Uint8Array[] | Readable
   /** True if stdout and stderr are a terminal. */
   terminal?: boolean
-  /** Makes all streams a terminal with this text as the user's input. */
+  /** Text that the user types; all streams then look like terminals. */
   typed?: string | Readable
   stdout?: Kept
   stderr?: Kept
@@ -108,7 +108,7 @@ export async function standIn (
   return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, asked }
 }
 
-/** Options of a command line against a fake node, with the clock for verbs that wait. */
+/** Options of a command line run against a fake node; `pace` is the clock for verbs that wait. */
 export interface NodeGiven extends Given { pace?: WaitClock }
 
 /** A user's session at a terminal. */
@@ -131,7 +131,7 @@ export interface FakeNode {
   sit (words: readonly string[], given?: NodeGiven): Session
 }
 
-/** Starts a fake node; `plugins` gives the verbs, with a clock if the test needs one. */
+/** Starts a fake node; `plugins` creates the plugins whose verbs are tested, with `pace` as their clock. */
 export async function fakeNode (
   t: { teardown (fn: () => unknown): void }, answers: Answers,
   plugins: (pace?: WaitClock) => readonly Plugin[] = () => []
@@ -171,7 +171,7 @@ export function sendError (
   sendJson(response, { error, detail: message }, status)
 }
 
-/** A capability as GET lists it, with the fields that the command line reads. */
+/** A capability as GET /v1/capabilities lists it, with the fields that the command line reads. */
 export function listed (more: object = {}): object {
   return { id: 'echo', version: '1.0.0', title: 'Echo', description: 'Says it again.',
     io_mode: 'server_streaming',

@@ -14,7 +14,7 @@ import type { Test } from 'tap'
 
 const HAS_IPV6 = Object.values(networkInterfaces()).flat().some((one) => one?.address === '::1')
 
-/** Compiles the launcher with a test parent and child, since real processes run no TypeScript. */
+/** Compiles the launcher with a test parent and child, since child processes cannot run TypeScript. */
 function build (t: Test): string {
   const compiled = (name: string): string => ts.transpileModule(
     readFileSync(new URL(`../boot/${name}.ts`, import.meta.url), 'utf8'),
@@ -36,7 +36,7 @@ function build (t: Test): string {
         console.log(JSON.stringify({ failed: error.code }))
         process.exitCode = 9
       }`,
-    // Answers each connection with its pid and obeys the first line of a connection.
+    // Answers each connection with its pid, then executes the connection's first line as a command.
     'child.js': `
       import net from 'node:net'
       const say = (value) => process.stdout.write(JSON.stringify(value) + '\\n')
@@ -80,7 +80,7 @@ interface Parent {
   over: Promise<[number | null, NodeJS.Signals | null]>
 }
 
-/** Starts a launcher, `path` being its PATH. All its processes end with the test. */
+/** Starts a launcher, with `more` added to its environment. All its processes end with the test. */
 function start (t: Test, folder: string, port = 0, more: NodeJS.ProcessEnv = {}): Parent {
   const { NODE_OPTIONS: _, ...env } = process.env
   const child = spawn(process.execPath, [join(folder, 'parent.js'), '127.0.0.1', String(port)],

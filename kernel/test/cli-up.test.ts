@@ -24,7 +24,7 @@ interface Started { url: string, nodeId: string, pid: number, home: string }
 function tempHome (t: Test): string {
   const home = mkdtempSync(join(tmpdir(), 'svc-up-'))
   t.teardown(() => { rmSync(home, { recursive: true, force: true, maxRetries: 5 }) })
-  // Port 0, since the port after the API's may belong to another test by now.
+  // Uses port 0, since another test may by now use the port after the API's.
   writeFileSync(join(home, 'svc.yaml'), 'cluster:\n  port: 0\nplugins:\n  runners:\n    enabled: false\n',
     { mode: 0o600 })
   return home

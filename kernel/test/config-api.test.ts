@@ -200,7 +200,7 @@ t.test('who may change what, however the path is written', (t) => {
   check({ 'access.local': [] }, [], 'written')
   check({ 'access.local': null }, [], 'written')
   check({ 'access.local': ['${env.WHO}'] }, all, 'invalid_request')
-  // Whoever decides which pages, names and proxies count as local grants the authorities of local requests.
+  // Origins, hosts and proxies decide which requests count as local, so setting them grants authorities.
   for (const set of [{ 'api.allowed_origins': ['https://evil.example'] },
     { api: { allowed_hosts: ['evil'] } }, { '"api".trust_proxy': ['192.0.2.1'] }]) {
     check(set, ['read'], 'missing_grant')

@@ -52,7 +52,7 @@ t.test('each kind of mistake', async (t) => {
   const check = (text: string, expected: string[], given: Given = {}): void => {
     t.strictSame(brief(resolveText(text, given).problems), expected, text)
   }
-  // Types and ranges
+  // Values of the wrong type or out of range
   check('api: 5', ['1:1 api: expected keys with values, found 5'])
   check('api: []', ['1:1 api: expected keys with values, found an empty list'])
   check('api: { port: -1 }', ['1:8 api.port: expected a whole number from 0 to 65535, found -1'])
@@ -72,7 +72,7 @@ t.test('each kind of mistake', async (t) => {
   check('plugins: [runners]', ['1:1 plugins: expected the names of plugins, each with its keys'])
   check('[]', ['1:1 : expected keys with values at the top of the file'])
   check('just text', ['1:1 : expected keys with values at the top of the file'])
-  // Formats
+  // Values in the wrong format
   check('api: { host: "256.1.1.1" }',
     ['1:8 api.host: expected a host name or an IP address, found "256.1.1.1"'])
   check('api: { allowed_origins: ["https://a.example", "*"] }',
@@ -100,7 +100,7 @@ t.test('each kind of mistake', async (t) => {
         'like attic.lan:52416, neither link-local nor a cloud metadata service, found ' + given])
     }
   }
-  // Keys
+  // Unknown or misplaced keys
   check('runners: { threads: 2 }', ['1:1 runners: unknown key [plugins.runners]'])
   check('api.port: 80', ['1:1 "api.port": unknown key; sections are nested: api: port:'])
   check('runners: { threads: 2, zzzz: 1 }', ['1:1 runners: unknown key [plugins.runners]'])
@@ -120,7 +120,7 @@ t.test('each kind of mistake', async (t) => {
     { owners: [guest] })
   check('plugins: { guest: { module: ./guest.js, enabled: false } }', [], { owners: [guest] })
   check('', ['- plugins.guest.city: is missing; expected text'], { owners: [guest] })
-  // Modules
+  // Invalid plugin modules
   const module = 'expected a path starting with ./, ../ or /, or a package name; never a URL'
   const urls = ['https://a.example/p.js', 'file:///p.js', 'data:text/javascript,1', 'node:fs']
   for (const bad of [...urls, '~/p.js', '']) {

@@ -35,7 +35,7 @@ t.test('T-Y08: what the one writer would not have sent is refused', (t) => {
   check('an entry', entry('a', { b: [1, 'x', null, true] }), null)
   check('16 levels', entry('a', nested(16)), null)
   check('17 levels', entry('a', nested(17)), /more than 16 levels/)
-  // The decoder may fail first, at a depth that depends on the stack.
+  // The decoder may fail before the depth check does, at a depth that depends on the stack size.
   check('5,000 levels', entry('a', nested(5000)), /more than 16 levels|call stack/)
   check('a key __proto__', entry('__proto__', 1), /the name __proto__/)
   check('a part constructor', entry('a/constructor/b', 1), /the name constructor/)
@@ -125,7 +125,7 @@ t.test('T-Y08: 20,000 mutated updates change nothing or the contents of entries 
       refused++
       continue
     }
-    // Applied to a copy, since the next iteration needs the unchanged document.
+    // Applies the update to a copy, since the next iteration needs the unchanged document.
     const copy = new KvDoc(owner.writer)
     copy.apply(before)
     if (copy.apply(mutated) === null) rebuilt++

@@ -1,4 +1,4 @@
-/** Tests each guard of a request by itself: caller, origin, and the limits of members. */
+/** Tests each guard separately: routes between nodes, bad tokens, forwarded callers, credential schemes. */
 import t from 'tap'
 import { authorize, createAccess } from '../http/access.js'
 import { CallerSchemes } from '../http/callers.js'

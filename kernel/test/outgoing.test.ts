@@ -10,7 +10,7 @@ import type { Trust } from '../net/addresses.js'
 
 const publicOnes = ['8.8.8.8', '99.84.1.1', '172.32.0.1', '100.128.0.1', '2606:4700::1',
   '2a00:1450:4001::8a', '64:ff9b::808:808']
-/** Addresses in local networks, to which only hosts named in svc.yaml may lead. */
+/** Addresses in local networks; only hosts named in svc.yaml may resolve to them. */
 const localOnes = ['0.0.0.0', '0.1.2.3', '10.1.2.3', '100.64.0.1', '100.127.255.255', '127.0.0.1',
   '127.255.255.254', '172.16.0.1', '172.31.255.255', '192.0.0.1', '192.0.2.1', '192.168.1.1', '198.18.0.1',
   '198.51.100.7', '203.0.113.9', '240.0.0.1', '::', '::1', '::ffff:127.0.0.1', '::ffff:8.8.8.8',
@@ -54,7 +54,7 @@ async function serve (
   return (server.address() as AddressInfo).port
 }
 
-/** Sends a request with fake name resolution; each lookup of a name takes its next answer. */
+/** Sends a request with fake name resolution; each lookup of a name returns its next answer. */
 async function ask (
   t: { teardown (fn: () => void): void }, url: string, trust: Trust, answers: Record<string, string[][]> = {}
 ): Promise<string> {

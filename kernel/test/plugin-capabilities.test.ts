@@ -20,7 +20,7 @@ function contributed (entries: object[] = []): ReturnType<typeof createCapabilit
   return createCapabilities({ node: { nodeId: 'own' }, cluster, callLimits: {} } as never)
 }
 
-/** A fake capability server that records registrations and refuses `twice`. */
+/** A fake capability server that records registrations and rejects the id `twice`. */
 function recorder (): CapabilityServer & { served: string[], ended: string[] } {
   const served: string[] = []
   const ended: string[] = []

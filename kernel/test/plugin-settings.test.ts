@@ -11,7 +11,7 @@ import type { Rig } from '../testing/index.js'
 const base = { version: '1.0.0', kernel: '^1.0.0', summary: 'A probe.' } as const
 const bystander = definePlugin({ ...base, name: 'bystander' }, () => ({}))
 
-/** A plugin with a route of its own name; it records when it starts and stops. */
+/** A plugin that records when it starts and stops, with a route named after the plugin. */
 function one (
   name: string, told: string[], more: { requires?: string[], fails?: () => boolean } = {}
 ): Plugin {

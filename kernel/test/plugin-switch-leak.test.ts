@@ -8,7 +8,7 @@ import type { Rig } from '../testing/index.js'
 setFlagsFromString('--expose-gc')
 const collect = runInNewContext('gc') as () => void
 const ROUNDS = 50
-/** Switches to run before the first measurement, while V8 still compiles and fills caches. */
+/** Number of switches to run before the first measurement, while V8 still compiles code and fills caches. */
 const WARM = 30
 const base = { version: '1.0.0', kernel: '^1.0.0', summary: 'A probe.' } as const
 const anything = { type: 'object' } as const

@@ -13,7 +13,7 @@ const stays = { manifest: { ...base, name: 'stays' }, start: () => ({}) } satisf
 const anything = { type: 'object' } as const
 const ClockService = defineService<{ now (): number }>('guest.clock')
 
-/** A plugin that declares one of each kind of externally visible part. */
+/** A plugin that contributes one item of every kind that clients or other nodes can see. */
 const guest = definePlugin({
   ...base, name: 'guest',
   authorities: { 'guest:look': 'Look.' },

@@ -74,7 +74,7 @@ function bench (t: { teardown (fn: () => void): void }, first: State): Bench {
         close: () => { socket.emit('close') }
       }
     },
-    /** Resolves when the next write waits for a change. */
+    /** Changes the state; resolves when the replica has written it and waits for the next change. */
     async change (next) {
       now = next
       const before = wake

@@ -22,7 +22,7 @@ import type { IdentitySource, ServerIdentity } from '../http/tls/identity.js'
 const DAY_MS = 24 * 60 * 60 * 1000
 const NOW = Date.UTC(2030, 0, 1)
 
-/** Key and certificate files as from another authority; self-signed, which makes no difference here. */
+/** Key and certificate files as if from another authority; being self-signed makes no difference here. */
 function pair (
   home: string, { from = NOW - DAY_MS, until = NOW + 90 * DAY_MS, names = ['svc.example.net'] } = {}
 ): { cert: string, key: string } {
@@ -131,7 +131,7 @@ t.test('the authority signs for no other name, whoever has its key', async (t) =
   t.equal(await forged('198.51.100.7', wider), 'ok')
   t.equal(await forged('198.51.100.8', wider), 'permitted subtree violation')
   t.equal(opened(), wider)
-  // An authority without address constraints, as an earlier release created it, is replaced.
+  // An authority certificate without address constraints, as earlier releases created, is replaced.
   const loose = makeCertificate({
     subject: 'svc node i-1', issuer: 'svc node i-1', publicKey, signer, serial: Uint8Array.of(8),
     from: Date.now() - DAY_MS, until: Date.now() + DAY_MS,

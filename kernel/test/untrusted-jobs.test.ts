@@ -20,7 +20,7 @@ function jobsOf (t: Test, bounds: Partial<JobBounds> = {}) {
 }
 
 const gone = (pid: number): boolean => {
-  // A zombie has ended and only waits for its parent.
+  // A zombie has ended and only waits for its parent to reap it.
   try { return / Z /.test(readFileSync(`/proc/${pid}/stat`, 'utf8')) } catch { return true }
 }
 

@@ -33,7 +33,7 @@ t.test('what may be secret in URLs is hidden, whatever characters it has', (t) =
   t.end()
 })
 
-// With quadratic time, each of these would take minutes and exceed the time limit of this file.
+// In quadratic time, each of these texts would take minutes and exceed this test file's time limit.
 t.test('the time grows with the length of a text only', (t) => {
   const parts = ['://', '://a:', '://a:a ', '"', '<', '\\', '://a:\\', '?', '#', '@', ':', 'a:', '#=', '.@/']
   for (const part of parts) {

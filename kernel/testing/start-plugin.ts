@@ -35,7 +35,7 @@ import type { ManualClock } from './manual-clock.js'
 
 export interface Fake { id: string, instance: unknown }
 
-/** A typed fake of a service with only the given parts. Any other part throws its name when used. */
+/** A typed fake of a service with only the given parts; using another part throws an error that names it. */
 export function fake<T> (ref: ServiceRef<T>, parts: Partial<T>): Fake {
   const instance = new Proxy(parts, {
     get (target, key) {
@@ -55,7 +55,7 @@ export function fake<T> (ref: ServiceRef<T>, parts: Partial<T>): Fake {
 export interface TestContext { teardown? (fn: () => unknown): unknown, after? (fn: () => unknown): unknown }
 
 export interface StartOptions {
-  /** Fakes for services that the plugin consumes, or for kernel services to replace. */
+  /** Fakes for services that the plugin consumes; a fake may also replace a kernel service. */
   fakes?: readonly Fake[]
   /** Authorities of the test's requests; all of them when absent. */
   allow?: readonly string[]
@@ -63,7 +63,7 @@ export interface StartOptions {
   config?: Record<string, unknown>
   /** Values of the top-level settings that the plugin owns. */
   settings?: Record<string, unknown>
-  /** Further real plugins to start before the tested one. */
+  /** Additional real plugins to start before the tested one. */
   plugins?: readonly Plugin[]
   clock?: Clock
   /** Bundled plugins that count as disabled. */
@@ -141,7 +141,7 @@ export async function startPlugin (t: TestContext, plugin: Plugin, given: StartO
   }
 }
 
-/** The further plugins, preceded by the bundled capability server if any plugin has capabilities. */
+/** The additional plugins, preceded by the bundled capability server if any plugin has capabilities. */
 async function startedBefore (plugin: Plugin, { plugins = [], off = [] }: StartOptions): Promise<Plugin[]> {
   const all = [plugin, ...plugins, ...off]
   if (all.every(({ manifest }) => manifest.capabilities === undefined)) return [...plugins]
@@ -209,7 +209,7 @@ function kernelParts (plugin: Plugin, options: StartOptions, made: Made): Omit<K
   }
 }
 
-/** A single-node cluster without a file. Tests can also act as a member, which may vouch for anything. */
+/** An in-memory single-node cluster. Tests can also send requests as another node, with any authorities. */
 function memoryCluster (node: NodeInfo, clock: Clock, log: Logger): ClusterHost {
   const { privateKey, publicKey } = newKeyPair('Ed25519')
   const privateKeyPem = privateKey.export({ type: 'pkcs8', format: 'pem' }).toString()
@@ -278,7 +278,7 @@ function settingsOf (
   return resolved
 }
 
-/** The test's fakes; a consumed service without a fake throws its name when used. */
+/** The test's fakes; using a consumed service without a fake throws an error that names the missing part. */
 function standIns (plugin: Plugin, { plugins = [], ...options }: StartOptions): Map<string, unknown> {
   const provided = plugins.flatMap(({ manifest: { provides = {} } }) =>
     Object.values(provides).map(({ id }) => id))

@@ -14,7 +14,7 @@ export interface JobBounds {
   heapMib: number
   /** Size limit of the result in bytes of JSON. */
   resultBytes: number
-  /** Limits of queued jobs, in total and per caller. */
+  /** Limits on queued jobs, in total and per caller. */
   waiting: number
   waitingOfOne: number
 }
@@ -141,7 +141,7 @@ export class UntrustedJobs {
     }
   }
 
-  /** Rejects the running job. V8 aborts a process at its heap limit; the watchdog or the system kills it. */
+  /** Rejects the running job. SIGABRT (from V8) or SIGKILL means that the job exceeded its memory limit. */
   #gone (how: string): void {
     this.#child = null
     if (this.#running === null) return

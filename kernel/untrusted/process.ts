@@ -9,8 +9,8 @@ process.on('SIGUSR1', () => {})
 process.on('disconnect', () => { process.exit() })
 
 /**
- * Watchdog thread, since a job may block the main thread. Ends the process if its node is gone (another
- * process is the parent then) or if its resident memory, heap or not, exceeds the limit.
+ * Watchdog thread, since a job may block the main thread. Ends the process if its parent, the node, is gone
+ * or if its resident memory, heap or not, exceeds the limit.
  */
 const WATCH = `const { workerData: { parent, bytes } } = require('node:worker_threads')
 setInterval(() => {

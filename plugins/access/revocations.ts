@@ -1,6 +1,6 @@
 import type { Clock, Logger, Section, Tokens } from '../../kernel/index.js'
 
-/** Most revocations in the replicated document, because all plugins share its 256 KiB. */
+/** Maximum number of revocations in the replicated document, whose 256 KiB all plugins share. */
 const MOST = 500
 
 export interface RevocationOptions {

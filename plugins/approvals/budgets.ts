@@ -1,6 +1,6 @@
 import type { Amount } from '../capabilities/service.js'
 
-/** A caller's daily allowance (UTC) without approval and the amount spent today, in 1e-9 units. */
+/** A caller's daily (UTC) allowance for calls without approval, and today's spending, in 1e-9 units. */
 export interface Budget {
   readonly caller: string
   readonly unit: string
@@ -11,7 +11,7 @@ export interface Budget {
 export interface StoredBudgets { readonly day: string, readonly budgets: readonly Budget[] }
 
 export const BUDGETS_MOST = 1000
-/** Most writes per budget and day: the file may be ahead of the spending by 1/STEPS of the budget. */
+/** Maximum writes per budget and day; the file may overstate the spending by 1/STEPS of the budget. */
 const STEPS = 20
 
 /** Schema of the budget file, which is validated because an invalid file could allow any amount. */
@@ -96,7 +96,7 @@ export class Budgets {
     return [...this.#rows.values()].map(({ onDisk: _, ...budget }) => budget)
   }
 
-  /** Writes the exact spending on a regular shutdown. */
+  /** Writes the exact spending on a clean shutdown. */
   close (): void {
     const exact = [...this.#rows.values()].every(({ spent, onDisk }) => spent === onDisk)
     if (!exact) this.#write((row) => row.spent)

@@ -13,15 +13,15 @@ export interface RetellParts {
 }
 
 const AFTER_MS = 10_000
-/** Most events re-emitted after a start. */
+/** Maximum number of events re-emitted after a start. */
 const MOST = 100
 const CALLER: Caller = { id: 'audit', mode: 'direct', authorities: new Set(['operator']) }
 
 interface Page { events?: { event: { AuditRecorded?: AuditRecord } }[] }
 
 /**
- * A crash may lose the events of the newest records. Once after the start, emits the events after the newest
- * one in the event log. Duplicates have the same `seq` and `hash`. Returns a function that cancels it.
+ * Once after the start, emits the events that a crash lost: those of records newer than the newest one in the
+ * event log. Duplicates have the same `seq` and `hash`. Returns a function that cancels this.
  */
 export function emitMissedEvents (parts: RetellParts): () => void {
   const over = new AbortController()

@@ -111,7 +111,7 @@ function auditOf (chain: Chain, clock: Clock): Audit {
   }
 }
 
-/** The node that `ref` names, or all nodes without `ref`. Throws `node_not_found`. */
+/** The node that `ref` names, or all nodes if `ref` is undefined. Throws `node_not_found`. */
 function nodesOf (cluster: Cluster, ref: string | undefined): readonly NodeView[] {
   if (ref === undefined) return cluster.nodes()
   const node = cluster.resolve(ref)

@@ -3,13 +3,13 @@ import type { Change, JsonSchema } from '../../kernel/index.js'
 
 const TEXT_MOST = 256
 const ITEMS_MOST = 16
-/** Most bytes of JSON for a request and for handler details: a record must fit into an event. */
+/** Maximum bytes of JSON for a request and for handler details, since a record must fit into an event. */
 const REQUEST_MOST = 3000
 const NOTE_MOST = 1500
 
 /**
- * Prepares a value for the audit. Hides `writeOnly` and secret fields, values that the schema leaves open,
- * and secrets in URLs; cuts long strings and lists. Without a schema, hides no field.
+ * Prepares a value for the audit. Hides `writeOnly` and secret fields, values whose type the schema does not
+ * define, and secrets in URLs; shortens long strings and lists. Without a schema, hides no field.
  */
 export function redacted (schema: JsonSchema | null, value: unknown): unknown {
   if (schema !== null && (schema['writeOnly'] === true || schema['x-secret'] === true)) return HIDDEN
@@ -38,7 +38,7 @@ function inside (schema: JsonSchema | null, keyword: string): JsonSchema | null 
   return isObject(schema[keyword]) ? schema[keyword] as JsonSchema : {}
 }
 
-/** True without a definition of the value; some alternative (`anyOf`) might declare the value secret. */
+/** True if the schema does not define the value; an alternative (`anyOf`) may then mark it as secret. */
 function isOpen (schema: JsonSchema): boolean {
   return !['type', 'enum', 'const'].some((word) => word in schema)
 }
@@ -65,7 +65,7 @@ export function redactedParts (parts: Change['parts'] = []): Record<string, unkn
   return kept
 }
 
-/** Details without a schema, such as those of a handler. */
+/** Prepares details that have no schema, such as those a handler adds. */
 export function redactedDetails (note: Readonly<Record<string, unknown>>): Record<string, unknown> {
   const kept = redacted(null, note) as Record<string, unknown>
   const size = jsonBytes(kept)

@@ -1,15 +1,15 @@
-/** Refusals recorded per caller and hour; all requests without a credential share one caller. */
+/** Maximum refusals recorded per caller and hour; all requests without a credential count as one caller. */
 export const REFUSALS_AN_HOUR = 10
 const HOUR_MS = 3_600_000
-/** Most callers counted simultaneously; each has a token or a grant of this cluster. */
+/** Maximum number of callers counted at once; each has a token or a grant of this cluster. */
 const CALLERS = 1000
 
 export class Refusals {
   readonly #seen = new Map<string, { recorded: number[], left: number }>()
 
   /**
-   * The number of unrecorded refusals before this one; null if this one is not recorded either. `nowMs` is
-   * monotonic.
+   * Returns how many refusals were left out of the record before this one; null if this one is left out too.
+   * `nowMs` is monotonic.
    */
   admit (who: string, nowMs: number): number | null {
     const known = this.#seen.get(who) ?? { recorded: [], left: 0 }

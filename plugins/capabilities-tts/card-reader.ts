@@ -12,10 +12,10 @@ import { symbolSubstitutes } from './text/symbols.js'
 import { SYMBOLS, vocabularyOf } from './vocabulary.js'
 
 const VOICES = 4096
-/** Most phoneme symbols per run, and Kokoro's context length in tokens. */
+/** Maximum phoneme symbols per run of Piper, and Kokoro's context length in tokens. */
 const PIPER_SYMBOLS = 200
 const KOKORO_TOKENS = 510
-/** Bytes of work memory per byte of weights, for copies while loading and the arena for long sentences. */
+/** Bytes of working memory per byte of weights, for copies while loading and the arena for long sentences. */
 const ARENA = { piper: 3.6, kokoro: 2.9 } as const
 
 function memoryOf (

@@ -17,7 +17,7 @@ export const KOKORO_LANGUAGES: Readonly<Record<string, KokoroLanguage>> = {
   z: { code: 'zh' }
 }
 
-/** The language of a Kokoro voice id; `af_heart` has American English. */
+/** The language of a Kokoro voice id; American English for `af_heart`. */
 export function kokoroLanguage (voice: string): KokoroLanguage | undefined {
   const letter = /^([a-z])[fm]_/.exec(voice)?.[1] ?? ''
   return Object.hasOwn(KOKORO_LANGUAGES, letter) ? KOKORO_LANGUAGES[letter] : undefined

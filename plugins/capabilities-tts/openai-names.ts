@@ -9,7 +9,7 @@ const VOICES: ReadonlySet<string> = new Set([
   'cedar'
 ])
 
-/** Aliases from the settings; `openai` maps OpenAI's names to the placed voice. */
+/** Aliases from the settings; `openai` enables the mapping of OpenAI's names to models and voices here. */
 export interface Aliases {
   models: Readonly<Record<string, string>>
   voices: Readonly<Record<string, string>>
@@ -23,13 +23,13 @@ export function renamed (aliases: Readonly<Record<string, string>>, name: string
   return Object.hasOwn(aliases, name) ? aliases[name]! : name
 }
 
-/** Sorts placed voices before the bundled one, then by name, so that all nodes choose the same model. */
+/** Sorts by readiness, then the bundled model last, then by id, so that all nodes choose the same model. */
 const order = (a: Speaker, b: Speaker): number =>
   Number(b.ready) - Number(a.ready) ||
   Number(a.card.modelId.startsWith('svc/')) - Number(b.card.modelId.startsWith('svc/')) ||
   (a.card.modelId < b.card.modelId ? -1 : 1)
 
-/** Resolves a model name: an alias, an existing model, or OpenAI's name for the placed voice. */
+/** Resolves a model name: an alias, an existing model, or OpenAI's name for the preferred speech model. */
 export function modelFor (name: string, aliases: Aliases, speakers: readonly Speaker[]): string {
   const asked = renamed(aliases.models, name)
   const real = asked !== name || speakers.some(({ card }) => card.modelId === asked)
@@ -38,7 +38,7 @@ export function modelFor (name: string, aliases: Aliases, speakers: readonly Spe
 }
 
 /**
- * Resolves a voice name: an alias, the voice with that id, or OpenAI's name in another scheme (`af_alloy`).
+ * Resolves a voice name: an alias, the voice with that id, or the one whose id ends in OpenAI's (`af_alloy`).
  * OpenAI names without a match give undefined (the default voice); other names are returned unchanged.
  */
 export function voiceFor (name: string, aliases: Aliases, card: ModelCard | undefined): string | undefined {

@@ -1,4 +1,4 @@
-/** How every voice family treats these request fields; shown verbatim in cards and docs. */
+/** The effect of request fields that all voice families treat alike; shown verbatim in cards and docs. */
 const COMMON = {
   text: 'spoken; up to the size a request may have',
   response_format: 'mp3: mono, constant bit rate, the voice\'s own sampling rate',

@@ -38,8 +38,8 @@ export function nextCaller (
 }
 
 /**
- * The caller that loses its newest place in a full queue to `newcomer`: the one with the most waiting calls,
- * if it has at least two more than the newcomer. Pure.
+ * Chooses the caller whose newest waiting call makes room for `newcomer` in a full queue: the one with the
+ * most waiting calls, if it has at least two more than the newcomer. Pure.
  */
 export function callerToDisplace (
   lanes: ReadonlyMap<string, { length: number }>, newcomer: string

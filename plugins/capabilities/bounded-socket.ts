@@ -5,7 +5,7 @@ import type { Clock, RouteSocket } from '../../kernel/index.js'
 export const closeCodes = {
   /** The message was neither a frame nor a JSON object, or had an unknown kind. */
   malformed: 4400,
-  /** The peer read nothing, or sent no sign of life, for too long. */
+  /** The peer read nothing, or sent neither a message nor a pong, for too long. */
   slow: 4408,
   stopping: 4410,
   /** The peer sent invalid messages faster than it read the replies. */

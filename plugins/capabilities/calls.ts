@@ -12,7 +12,7 @@ export class Call {
   readonly timeoutMs: number
   readonly startedMs: number
   readonly headers: Record<string, string> = {}
-  /** Whether another instance may retry the call, because no output has reached the client yet. */
+  /** Whether another instance may retry the call; only possible before any output has reached the client. */
   retry: boolean
   /** Undefined unless calls are traced. */
   trace: Trace | undefined
@@ -20,7 +20,7 @@ export class Call {
   queuedMs: number | null = null
   readonly #clock: Clock
   readonly #controller = new AbortController()
-  /** Start of the current wait for the handler; null if the call does not wait. */
+  /** Monotonic ms at which the current wait for the handler began; null if the call does not wait. */
   #armedMs: number | null = null
   #stopDeadline: (() => void) | null = null
 
@@ -65,7 +65,7 @@ export class Call {
     this.#stopDeadline = null
   }
 
-  /** One timer for all timeouts of a call, because each token restarts the timeout. */
+  /** Uses one timer per call, renewed only when it fires, since every token restarts the timeout. */
   #check (afterMs: number): void {
     this.#stopDeadline = this.#clock.after(afterMs, () => {
       this.#stopDeadline = null
@@ -83,7 +83,7 @@ export class Call {
     if (!/^x-[a-z0-9-]+$/.test(key)) {
       throw new TypeError(`a capability may only set x-… headers, not "${name}"`)
     }
-    // Values may contain names from requests; the transport encodes characters that headers do not allow.
+    // Values may contain names from requests; the transport encodes characters that HTTP headers forbid.
     this.headers[key] = value.slice(0, 1024)
   }
 }
@@ -92,7 +92,7 @@ export class CallTable {
   readonly #clock: Clock
   readonly #commands: Commands
   readonly #open = new Map<string, Map<string, Call>>()
-  /** Called when a call ends. */
+  /** Callbacks for the end of a call, by call. */
   readonly #watched = new Map<Call, () => void>()
   #count = 0
 

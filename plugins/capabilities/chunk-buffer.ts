@@ -27,8 +27,8 @@ export type BufferItem<T> = { done: false, value: T } | { done: true, value: unk
 
 /**
  * A bounded queue between a handler and its reader, with one producer and one consumer. The producer waits
- * for space before each chunk, so the handler (and its runner) follows the reader. One chunk may exceed the
- * byte limit and an empty queue always accepts a chunk, so a large chunk cannot block.
+ * for space before each chunk, so the handler (and its runner) keeps the reader's pace. One chunk may exceed
+ * the byte limit and an empty queue always accepts a chunk, so a large chunk cannot block.
  */
 export class ChunkBuffer<T> {
   readonly #limits: BufferLimits

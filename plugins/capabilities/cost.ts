@@ -13,8 +13,8 @@ export interface Cost {
 }
 
 /**
- * Parses `annotations.cost`: amounts with a currency, joined by ` + `. Each is per call or, with a field, per
- * character of a string, per item of a list, or times a number. Null if the text is not valid.
+ * Parses `annotations.cost`: amounts with a currency, joined by ` + `. An amount with a field is multiplied
+ * by that field's string length, list length or number. Null if the text is not valid.
  */
 export function readCost (text: string): Cost | null {
   const read = text.split(' + ').map((part) => PART.exec(part))

@@ -29,7 +29,7 @@ export type StreamEnd =
   | { kind: 'failed' | 'cancelled', error: SvcError }
 
 /**
- * Sends the buffered chunks as numbered frames: `started` is 0, then the chunks, then exactly one terminal.
+ * Sends the buffered chunks as numbered frames: `started` is 0, then the chunks, then one terminal frame.
  * Throws an SvcError only if the target throws early failures.
  */
 export async function deliver (
@@ -95,7 +95,7 @@ const failure = (error: unknown): StreamEnd => {
   return { kind: known.reason === 'cancelled' ? 'cancelled' : 'failed', error: known }
 }
 
-/** Cuts a reader that keeps an ended call open: raw streams immediately, framed ones after `graceMs`. */
+/** Disconnects a reader that keeps an aborted call open: raw streams at once, others after `graceMs`. */
 function cutAfterAbort (
   call: Call, writer: FrameWriter, target: StreamTarget, options: { clock: Clock, graceMs: number }
 ): () => void {
@@ -145,7 +145,7 @@ class FrameWriter {
     return this.#sink === null ? this.start().then(write) : write()
   }
 
-  /** Sends the terminal frame and ends the stream; false if the reader is gone, which is then cut off. */
+  /** Sends the terminal frame and ends the stream; cuts it and returns false if the reader is gone. */
   async finish (terminal: StreamEnd): Promise<boolean> {
     try {
       await this.start()
@@ -199,7 +199,7 @@ class FrameWriter {
     }
   }
 
-  /** Settles with `work`, or rejects as soon as the writer is cut. */
+  /** Settles with `work`, or rejects as soon as the connection is cut. */
   async #untilCut (work: Promise<void> | undefined): Promise<void> {
     work?.catch(() => {})
     if (this.#lost) throw kernelError('cancelled', 'The connection is closed.')

@@ -15,7 +15,7 @@ export interface DriveOptions {
   clock: Clock
   log: Logger
   abandonMs: number
-  /** Looks up an error reason that a plugin declares, so that engine errors with it pass. */
+  /** Finds a plugin's declaration of an error reason; only declared engine errors reach the caller. */
   errorDecl: (reason: string) => ErrorDecl | undefined
 }
 
@@ -187,7 +187,7 @@ function invalidResult (issues: readonly Issue[], part: string, call: Call, opti
   return kernelError('invalid_result', `${what}: ${field} ${message}`, { issues })
 }
 
-/** Errors with a declared reason pass; all others are logged and become `provider_error` without details. */
+/** Keeps errors with a declared reason; logs all others and replaces them with a bare `provider_error`. */
 function knownError (error: unknown, call: Call, options: DriveOptions): SvcError {
   if (call.signal.aborted) return call.signal.reason as SvcError
   if (error instanceof SvcError) return error

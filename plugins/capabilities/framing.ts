@@ -61,7 +61,7 @@ export function eventSink (writer: Writer, clock: Clock, keepAliveMs: number): F
   }
 }
 
-/** Writes only the media bytes; every terminal except `completed` cuts the connection. */
+/** Writes only the media bytes; every terminal frame except `completed` cuts the connection. */
 export function rawSink (writer: Writer): FrameSink {
   let clean = true
   const sink = encodedSink(writer, ({ header: { kind }, media }) => {

@@ -110,7 +110,7 @@ function httpTarget (host: RoutesHost, request: CallRouteRequest, capability: Ca
   }
   const { clock, limits } = host
   const raw = type === capability.mediaType
-  // A forwarding node enforces the stall limit of its own reader, which may be a media player.
+  // A forwarding node applies the stall limit of its own reader, so this node allows the longer limit.
   const stallMs = raw || request.member !== null ? limits.mediaStallMs : limits.streamStallMs
   return {
     ...streamTarget(host, request, { raw, stallMs, contentType: type }, (writer) => {
@@ -119,7 +119,7 @@ function httpTarget (host: RoutesHost, request: CallRouteRequest, capability: Ca
         ? eventSink(writer, clock, limits.keepAliveMs)
         : encodedSink(writer, encodeFrame)
     }),
-    // A forwarding node that requests a retry sends no head before the first chunk either.
+    // For a forwarding node that requests a retry, the head also waits for the first chunk.
     holdsHead: request.member !== null && wantsRetry(request.headers)
   }
 }
@@ -142,7 +142,7 @@ function streamTarget (
   }
 }
 
-/** Lets a route of a plugin answer with a stream in place of a capability. */
+/** Lets a plugin's route answer with a stream that is treated as a capability call. */
 export function createInvocations (host: RoutesHost): Invocations {
   return {
     async serve (request, options) {

@@ -36,7 +36,7 @@ export interface InvokerOptions {
   limits: CapabilityLimits
   registry: Registry
   remote: Remote
-  /** Looks up an error reason that a plugin declares, so that engine errors with it pass. */
+  /** Finds a plugin's declaration of an error reason; only declared engine errors reach the caller. */
   errorDecl: (reason: string) => ErrorDecl | undefined
   tracers: Tracers | undefined
   /** The service that approves costs; without it, calls with a cost are refused. */
@@ -86,7 +86,7 @@ export class Invoker {
 
   /**
    * Runs any call into the target that `accept` chooses. Throws an SvcError for failed checks, and for early
-   * failures if the target requires that; every other end is a frame.
+   * failures if the target requires that; any other outcome is sent as a frame.
    */
   async stream (
     request: CallRequest, origin: CallOrigin, accept: (c: Capability) => StreamTarget
@@ -99,8 +99,8 @@ export class Invoker {
   }
 
   /**
-   * Runs a handler in place of a capability: it uses the capability's slots, is buffered, ended and reported
-   * like its calls, and costs the same for `payload`. Its chunks are not checked against a schema.
+   * Runs a handler as if it were a capability: it uses the capability's slots, is buffered, ended and
+   * reported like its calls, and costs the same for `payload`. Its chunks are not checked against a schema.
    */
   async serve (
     place: Capability, handler: Capability['handler'], origin: CallOrigin, target: StreamTarget,

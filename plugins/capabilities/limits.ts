@@ -7,7 +7,7 @@ export interface CapabilityLimits {
   queue: number
   payloadBytes: number
   timeoutSeconds: number
-  /** Limits for framed streams: buffer sizes, and the time without a read after which the reader is cut. */
+  /** Limits for framed streams: buffer sizes, and the time after which an idle reader is disconnected. */
   streamChunks: number
   streamBytes: number
   streamStallMs: number

@@ -49,12 +49,12 @@ export function wantsRetry (headers: Readonly<Record<string, string | undefined>
   return headers[RETRY_HEADER] === '1'
 }
 
-/** Adds the command id to an error, because every response carries so that failures can be looked up. */
+/** Adds the command id to an error, since every response must carry it so that failures can be looked up. */
 export function withCommandId (error: unknown, commandId: string): unknown {
   return error instanceof SvcError ? withHeaders(error, { 'x-svc-command-id': commandId }) : error
 }
 
-/** Adds the task id to an error, to find the trace of the command. */
+/** Adds the task id to an error, so that the command's trace can be found. */
 export function withTaskId (error: unknown, taskId: string | undefined): unknown {
   return error instanceof SvcError && taskId !== undefined
     ? withHeaders(error, { 'x-svc-task-id': taskId })

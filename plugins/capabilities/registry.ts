@@ -26,7 +26,7 @@ export interface Capability {
   readonly output: Check | null
   readonly inputChunk: Check | null
   readonly outputChunk: Check | null
-  /** Set if another node serves the calls, which then use the slots for that node. */
+  /** Set if another node serves the calls, which then use this node's slots for calls to that node. */
   readonly remote?: { readonly slots: Admission, readonly headHoldMs: number }
 }
 
@@ -102,8 +102,8 @@ function schemasProblems (decl: CapabilityDecl): string[] {
 }
 
 /**
- * The version with the pinned revision. `versions` are all versions of the id, `where` is the subject of the
- * message, and `off` the disabled plugin that provides the capability. Throws like Registry.find.
+ * Chooses the version with the pinned revision. `versions`: all versions of the id. `where`: subject of the
+ * error message. `off`: disabled plugin with the capability. Throws like Registry.find.
  */
 export function chooseVersion<T extends { readonly revision: string }> (
   versions: ReadonlyMap<string, T> | undefined, wanted: { id: string, version: string, revision: string },

@@ -17,7 +17,7 @@ import type { CapabilityLimits } from './limits.js'
 import type { CallOrigin } from './origin.js'
 import type { Capability, Listing } from './registry.js'
 
-/** Media types of the capabilities in a listing for another node. */
+/** Header of a listing for another node, with the media types of the listed capabilities. */
 export const MEDIA_TYPES_HEADER = 'x-svc-media-types'
 
 export type Listed = Listing['capabilities'][number]
@@ -53,9 +53,9 @@ export class Remote {
   constructor (options: RemoteOptions) { this.#options = options }
 
   /**
-   * The serving node of a call: the requested one, or one that advertises the capability if no local plugin
-   * has it; null is this node. Forwarded calls stay here, which prevents loops. Throws `node_not_found` and
-   * `unreachable`.
+   * The node that serves a call: the requested one, or one that advertises the capability if no local plugin
+   * has it; null means this node. Forwarded calls stay here, which prevents loops. Throws `node_not_found`
+   * and `unreachable`.
    */
   target ({ target_node: ref, capability_id: id }: CallRequest, origin: CallOrigin): NodeView | null {
     const { cluster, elsewhere } = this.#options
@@ -251,8 +251,8 @@ export class Remote {
 type Question = MemberRequest & { readonly signal: AbortSignal }
 
 /**
- * The signal's reason, the other node's error, or the loss of the node: `instance_lost` if `how` is null
- * (after a chunk), otherwise `unreachable`.
+ * The error to throw: the signal's reason, the other node's error, or, if the node was lost, `instance_lost`
+ * after a chunk (`how` is null) and `unreachable` before it.
  */
 function failure (
   node: NodeView, error: unknown, signal: AbortSignal, link: AbortSignal, how: string | null

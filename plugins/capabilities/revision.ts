@@ -15,7 +15,7 @@ export interface Descriptor {
   annotations: Readonly<Record<string, string>>
 }
 
-/** The descriptor of a declaration; missing schemas become null, undescribed fields are omitted. */
+/** The descriptor of a declaration; missing schemas become null, all other fields are left out. */
 export function descriptorOf (decl: CapabilityDecl): Descriptor {
   return {
     id: decl.id,

@@ -1,4 +1,4 @@
-/** Services for other plugins: streams in place of a capability, ended calls, spending. */
+/** Services for other plugins: streams that count as capability calls, ended calls, and spending. */
 import { defineService } from '../../kernel/index.js'
 import type { Caller, CapabilityCall, CapabilityChunk, RouteRequest } from '../../kernel/index.js'
 
@@ -13,24 +13,24 @@ export interface ServedFrame {
   error: object | null
 }
 
-/** A stream of a plugin's route that runs as a capability call. */
+/** Options for a plugin's route that answers with a stream and counts as a capability call. */
 export interface ServeOptions {
   /** The capability (id@version) whose slots the request uses. */
   as: string
   contentType: string
-  /** Payload for the cost of the capability. */
+  /** The payload from which the cost of the capability is computed. */
   payload?: unknown
-  /** Encodes a frame; null to skip it. Without it, only media bytes are written. */
+  /** Encodes a frame; null to skip it. Without this function, only media bytes are written. */
   frame?: (frame: ServedFrame) => string | Uint8Array | null
   handler: (call: CapabilityCall) => AsyncIterable<CapabilityChunk<unknown>>
 }
 
-/** Capability calls under routes of other plugins. */
+/** Lets the routes of other plugins answer as capability calls. */
 export interface Invocations {
   /**
    * Answers a request with a stream. Admission, buffering, slow readers, cancellation, session changes and
-   * the terminal work as in a capability call. Raw media wait for the first bytes; frames wait at most one
-   * second before `started` is sent. Earlier failures are thrown, later ones are the last frame.
+   * the terminal frame work as in a capability call. Raw media wait for the first bytes; frames wait at most
+   * one second before `started` is sent. Earlier failures are thrown, later ones are the last frame.
    */
   serve (request: RouteRequest, options: ServeOptions): Promise<void>
 }
@@ -57,8 +57,8 @@ export interface CallQueue { capability: string, running: number, waiting: numbe
 
 export interface Calls {
   /**
-   * Calls `fn` synchronously after the end of each capability call, and of each request served in place of
-   * one, so it must be fast. Returns a function that unsubscribes.
+   * Calls `fn` synchronously after the end of each capability call, and of each stream that counts as one, so
+   * it must be fast. Returns a function that unsubscribes.
    */
   onEnd (fn: (outcome: CallOutcome) => void): () => void
   /** Queues of the local capabilities that have been called. */
@@ -69,7 +69,7 @@ export const CallsService = defineService<Calls>('capabilities.calls')
 export interface Amount {
   /** Currency as the capability declares it, such as `EUR`. */
   readonly unit: string
-  /** Billionths of the unit, an integer. */
+  /** Integer number of billionths of the currency unit. */
   readonly nano: number
 }
 

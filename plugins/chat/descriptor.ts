@@ -6,20 +6,20 @@ import type { CapabilityDecl } from '../../kernel/index.js'
 const { n: _n, ...fields } = chatFields
 const object = { $schema: 'https://json-schema.org/draft/2020-12/schema', type: 'object' } as const
 
-/** Fields of both capabilities. A change of any descriptor field changes its revision. */
+/** Fields shared by the capabilities `chat` and `embeddings`. Changing any of them changes both revisions. */
 const common = {
   version: '1.0.0',
   input_chunk_schema: null,
   annotations: {
     modality: 'text', latency: 'interactive', runtime: 'onnxruntime', stability: 'experimental'
   },
-  /** Requests wait at the runner that serves them; this limit only bounds their memory use on a node. */
+  /** Calls queue at the runner that serves them; this limit only bounds the memory that queued calls use. */
   calls_at_once: 256
 } as const
 
 /**
- * `chat` 1.0.0 accepts the fields of the chat route that reach the model, without `n`. Each streamed chunk is
- * a `chat.completion.chunk`.
+ * `chat` 1.0.0 accepts the model-related fields of POST /v1/chat/completions, except `n`. Each streamed chunk
+ * is a `chat.completion.chunk`.
  */
 export const chatCapability = {
   ...common,

@@ -61,13 +61,13 @@ type Bound<Handlers> = {
     ? (request: Request) => Answer : never
 }
 
-/** Binds the handlers to `parts`. */
+/** Passes `parts` to each handler as its first argument. */
 const bound = <Handlers extends Record<string, (parts: ApiParts, request: never) => unknown>>(
   parts: ApiParts, handlers: Handlers
 ): Bound<Handlers> => Object.fromEntries(Object.entries(handlers).map(([name, handler]) =>
   [name, (request: never) => handler(parts, request)])) as Bound<Handlers>
 
-/** Serves Ollama's API at the root of a separate port, as its clients expect; OpenAI's stays below /v1. */
+/** Serves Ollama's API at the root of a separate port, where its clients expect it. */
 function openOllamaPort (ctx: Context<typeof manifest>): void {
   const { ollama_port: port } = ctx.config
   if (port === null) return
@@ -97,7 +97,7 @@ function partsOf (ctx: Context<typeof manifest>): ApiParts {
       const card = runners.card(modelId)
       return card === undefined || card.support['images'] !== undefined
     },
-    // Anthropic threads and OpenAI responses get half each, so that neither can evict the other.
+    // Anthropic and OpenAI conversations get half the limit each, so that neither evicts the other.
     threads: new ResponseStore(kept * MIB / 2),
     responses: new ResponseStore(kept * MIB / 2),
     loading: new Map(),
@@ -108,7 +108,7 @@ function partsOf (ctx: Context<typeof manifest>): ApiParts {
   }
 }
 
-/** Streams the capability `chat` in the chunks of the chat route. */
+/** Runs the capability `chat`; yields the chunks that POST /v1/chat/completions streams. */
 async function * chatChunks (
   parts: ApiParts, body: ChatBody, call: CapabilityCall
 ): AsyncGenerator<CapabilityChunk<never>> {

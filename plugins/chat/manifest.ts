@@ -59,7 +59,7 @@ export const manifest = {
       refuses: refusesCard,
       batch: 16,
       overhead: 1.3,
-      // Measured with encoders, including onnxruntime's memory arenas.
+      // Memory of a loaded encoder besides its weights, as measured, including onnxruntime's arenas.
       fixedBytes: 256 * 2 ** 20
     }
   },

@@ -1,7 +1,7 @@
-/** Characters at the end of an answer to examine, and new characters between two examinations. */
+/** Examine the last WINDOW characters of an answer after every STEP new ones. */
 const WINDOW = 4_000
 const STEP = 200
-/** Minimum length of a loop in characters, and minimum repetitions of its passage. */
+/** A loop is at least LEAST_CHARS characters in which one passage repeats at least LEAST_TIMES times. */
 const LEAST_CHARS = 800
 const LEAST_TIMES = 4
 

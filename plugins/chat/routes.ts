@@ -10,7 +10,7 @@ import { chatBody, completionBody } from './api/schema.js'
 import { detokenizeBody, tokenizeBody } from './api/tokens.js'
 import type { RouteDecl } from '../../kernel/index.js'
 
-/** Response schema of a route with these required fields. */
+/** Declares a response schema in which the named fields are required. */
 const reply = (...required: string[]) =>
   ({ reply: { type: 'object', required, properties: answerFields(required) } }) as const
 

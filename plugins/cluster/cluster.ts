@@ -48,18 +48,18 @@ export class ClusterCore {
   readonly #channels: Channels
   readonly #digests: Channel<Digest>
   readonly #knownMembers: Channel<MemberList>
-  /** Announces that this node is stopping; sent again on each link that opens later. */
+  /** Channel for announcing that this node is stopping; also sent on links that open afterwards. */
   readonly #leaving: Channel<null>
   readonly #peerListeners: Listeners<{ installId: string, up: boolean }>
   #live: ReadonlySet<string> = new Set()
-  /** The session in whose document this node has entered itself and its member list. */
+  /** The session in whose control document this node has recorded itself and the members that it knows. */
   #introduced: string | undefined
   readonly #evidence = new Map<string, string>()
   #stopTick: (() => void) | undefined
   #beats = 0
   readonly disk: DiskWatch
 
-  /** Throws RangeError for an impossible quorum. */
+  /** Throws RangeError for a quorum setting that the number of voters does not allow. */
   constructor (options: ClusterOptions) {
     this.#options = options
     const { node, clock, log, transport, members, timing } = options
@@ -149,7 +149,7 @@ export class ClusterCore {
     this.#driver.up(peer.installId)
     this.replicas.up(peer.installId)
     this.#knownMembers.send(peer.installId, this.#options.members.current())
-    // A new link clears the peer's record that this node is leaving.
+    // When a link opens, the peer forgets that this node announced its stop, so announce it again.
     if (this.directory.isLeaving(this.#options.node.installId)) this.#leaving.send(peer.installId, null)
     this.#noteLive()
     this.#peerListeners.tell({ installId: peer.installId, up: true })
@@ -169,7 +169,7 @@ export class ClusterCore {
     this.recordContact(from)
     // Another version may send unknown election messages, so they are counted but do not close the link.
     if (kind === 'election') {
-      // Nodes may share a disk, and the master relies on its peers' reports, so test this disk now.
+      // The peer's disk refuses writes. Nodes may share a disk, so test this node's disk now.
       if ((body as { durable?: unknown } | null)?.durable === false) void this.disk.check()
       if (this.#driver.receive(from, body) || readMessage(body) !== null) return true
       this.dropped.add(from, (body as { kind?: unknown } | null)?.kind ?? kind)
@@ -209,7 +209,7 @@ export class ClusterCore {
       quorum: this.#options.quorum,
       timing: this.#alone() ? { ...timing, grace: 1 } : timing,
       stored: readHardState(path),
-      // No other node depends on the vote of a lone node, so a full disk does not stop it.
+      // A lone node continues with a full disk, because no other node depends on its vote.
       persist: (record) => writeHardState(path, record) || this.#alone(),
       log: this.control,
       clock,
@@ -244,13 +244,13 @@ export class ClusterCore {
     void this.#introduce()
   }
 
-  /** Enters this node's new addresses in the control document, if there is a master. */
+  /** Records this node's new addresses in the control document, if there is a master. */
   async moved (): Promise<void> {
     this.#introduced = undefined
     await this.#introduce()
   }
 
-  /** Enters this node and its member list once per session, once it has that session's document. */
+  /** Records this node and its known members in the control document, once per session. */
   async #introduce (): Promise<void> {
     const sid = this.#driver.leader?.sid
     if (sid === undefined || sid === this.#introduced || sid !== this.control.position().sid) return
@@ -276,7 +276,7 @@ export class ClusterCore {
   }
 
   #beat (): void {
-    // Sent together with the digest and this machine's readings: see Link.send.
+    // The heartbeat is a lazy frame: it shares one write with the digest and the readings. See Link.send.
     this.#driver.beat()
     if (this.#beats++ % DIGEST_EVERY === 0) {
       const { nodeId: boot } = this.#options.node

@@ -30,12 +30,12 @@ type Result = { readonly value: unknown } | { readonly error: ErrorParts }
 const TRY_MS = 10_000
 /** Backoff between attempts, because immediate refusals would otherwise cause a busy loop. */
 const PAUSE = { minMs: 20, maxMs: 1000 }
-/** Refusals to retry with the same id, because the outcome is unknown or the command was not entered. */
+/** Refusals after which the command may be retried with the same id: it runs at most once. */
 const AGAIN: ReadonlySet<Refusal> = new Set(['session_changed', 'stale_session', 'no_answer'])
 
 /**
- * Cluster commands by name. Any node can send one; the master runs it once, even if it is retried, and
- * applies its writes to the document together.
+ * Cluster commands by name. Any node can send one; the master runs it once even if it is retried, and applies
+ * all its writes atomically.
  */
 export class CommandRouter implements ClusterCommands {
   readonly #handlers = new Map<string, CommandHandler>()
@@ -57,7 +57,7 @@ export class CommandRouter implements ClusterCommands {
     for (let tries = 1; ; tries++) {
       const outcome = await this.#options.submit(id, { name, args } satisfies Payload)
       if (outcome.ok) return { receipt: outcome, result: valueOf(outcome.result as Result | undefined) }
-      // Without a quorum no master can accept the command before the caller times out.
+      // Do not retry: without a quorum, no master can accept the command before the caller times out.
       if (this.#options.quorumLost()) throw kernelError('no_quorum')
       const over = clock.mono() >= deadline
       if (over || !AGAIN.has(outcome.code)) throw this.#refused(outcome.code)
@@ -120,7 +120,7 @@ function valueOf (result: Result | undefined): unknown {
   // JSON omits an undefined `value`, so test for `error` instead.
   if (!('error' in result)) return result.value
   const { code, reason, status, retryable, message, details } = result.error
-  // An error of the document itself, such as `control_full`, has a code but no reason.
+  // Errors raised by the control document, such as `control_full`, have a code but no reason.
   if (reason === undefined) {
     throw kernelError(code === 'control_full' ? 'payload_too_large' : 'internal', message)
   }

@@ -10,7 +10,7 @@ export interface DiskWatchOptions {
   refused: () => void
 }
 
-/** A write that takes more than this number of ticks has failed; a tick lasts `everyMs` / 20. */
+/** A test write counts as failed after this many ticks of `everyMs` / TICKS each. */
 const TICKS = 20
 
 export class DiskWatch {

@@ -11,7 +11,7 @@ export type ElectionEvents =
   Pick<Io, 'sessionChanged' | 'becameMaster' | 'storageChanged' | 'staleRefused'>
 
 export interface DriverOptions extends ElectionOptions, Pick<Io, 'persist' | 'random'> {
-  /** `lazy`: may wait briefly, to share a write with other frames. */
+  /** A `lazy` message may be delayed briefly, so that it shares a write with other frames. */
   send (to: string, message: Message, lazy: boolean): void
   log: Log
   clock: Clock
@@ -19,10 +19,10 @@ export interface DriverOptions extends ElectionOptions, Pick<Io, 'persist' | 'ra
   events: ElectionEvents
 }
 
-/** Number of election steps that a lone node runs at its start, more than it needs to become master. */
+/** Maximum election steps that a lone node runs at its start; it becomes master in fewer. */
 const STEPS_TO_MASTER = 8
 
-/** Runs the election core in real time; messages and effects leave after each step. */
+/** Runs the election core in real time; sends messages and reports events after each step. */
 export class ElectionDriver {
   readonly #core: Election
   readonly #clock: Clock
@@ -60,7 +60,7 @@ export class ElectionDriver {
   tick (): void { this.#step((core, now) => { core.tick(now) }, true) }
   beat (): void { this.#step((core, now) => { core.beat(now) }, true) }
 
-  /** False when the message was ignored. */
+  /** Returns false if the core ignored the message. */
   receive (from: string, value: unknown): boolean {
     let taken = false
     this.#step((core, now) => { taken = core.receive(from, value, now) })
@@ -69,13 +69,13 @@ export class ElectionDriver {
 
   up (peer: string): void { this.#step((core, now) => { core.up(peer, now) }) }
   down (peer: string): void { this.#step((core, now) => { core.down(peer, now) }) }
-  /** Records a frame outside the election as a sign of life. */
+  /** Records that a frame of another kind arrived, which shows that the peer is alive. */
   recordContact (peer: string): void { this.#core.recordContact(peer, this.#clock.mono()) }
   forget (peer: string): void { this.#core.forget(peer) }
   storageFailed (): void { this.#step((core, now) => { core.storageFailed(now) }) }
   resign (): void { this.#step((core, now) => { core.resign(now) }) }
 
-  /** Enters a command and resolves with its outcome. Concurrent calls with the same id share one outcome. */
+  /** Submits a command and resolves with its outcome. Concurrent calls with the same id share one outcome. */
   async command (id: string, payload: unknown): Promise<Outcome> {
     return await this.#submit(id, (core, now) => { core.command(id, payload, now) })
   }
@@ -99,7 +99,7 @@ export class ElectionDriver {
   }
 
   status (): Status {
-    // An effect may call this during a step, which has already updated the time.
+    // During a step (an effect may call this), the core's time is up to date already.
     if (!this.#stepping) this.#step((core, now) => { core.wake(now) })
     return this.#core.status(this.#clock.mono())
   }
@@ -131,7 +131,7 @@ export class ElectionDriver {
   }
 
   #step (act: (core: Election, now: number) => void, tick = false): void {
-    // A step that an effect starts runs after the current one.
+    // A step that is requested during another one runs after it.
     if (this.#stepping) {
       this.#effects.push(() => { this.#step(act, tick) })
       return

@@ -9,11 +9,11 @@ const COUNTS = [
 ] as const
 type Counts = Record<typeof COUNTS[number], number>
 
-/** Maximum number of readings in one message body, and in the queue. */
+/** Maximum number of readings in one message, and in the queue. */
 const MAX_READINGS = 64
 /** Maximum bytes of readings in one body: half a frame of 1 MiB. */
 const BODY_BYTES = 512 * 1024
-/** Maximum keys per peer; the least recently received is dropped first. */
+/** Maximum reading keys kept per peer; the least recently received are dropped first. */
 const PEER_KEYS = 256
 const PERIOD_MS = 2000
 
@@ -57,15 +57,15 @@ export interface GossipOptions {
 interface Received { readonly value: unknown, readonly atMs: number }
 
 /**
- * Readings that members exchange periodically: the latest wins and lost ones are not resent. At most one
- * reading per key is queued.
+ * Exchanges readings between members periodically. Only the latest reading of a key matters: lost ones are
+ * not resent, and the queue holds one per key.
  */
 export class Gossip {
   readonly #options: GossipOptions
   /** Queued readings with their sizes, oldest first. */
   readonly #waiting = new Map<string, { readonly value: unknown, readonly bytes: number }>()
   readonly #peers = new Map<string, Map<string, Received>>()
-  /** Keys passed to `offer`; they replace the readings of the sample, which lack the plugins' fields. */
+  /** Keys passed to `offer`. Their values replace the sample's, which lack the plugins' fields. */
   readonly #offered = new Set<string>()
   readonly #warned = new Set<string>()
   readonly #counts = Object.fromEntries(COUNTS.map((name) => [name, 0])) as Counts

@@ -18,7 +18,7 @@ export interface HostParts {
   readonly life: Pick<ClusterHost, 'joined' | 'start' | 'stop'>
 }
 
-/** The cluster for the kernel, with the handlers of its routes. */
+/** Provides the cluster to the kernel, with handlers for the cluster's routes. */
 export interface Host extends ClusterHost {
   handlers (authorities: () => string[]): Handlers
 }

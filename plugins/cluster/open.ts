@@ -29,7 +29,7 @@ import type { Peer } from './links/link.js'
 import type { LinkEvents } from './links/links.js'
 import type { Applicant } from './members/member.js'
 
-/** A node stops if members refuse it as a copy within this time in ms after its start. */
+/** A node stops if a member refuses it as a copied home within this many ms after its start. */
 const YOUNG_MS = 60_000
 
 type Handler = Parameters<ClusterHost['start']>[0]
@@ -45,7 +45,7 @@ export class NodeLinks {
   readonly #links: Links
   readonly #bandwidth: Bandwidth
   joined = false
-  /** Undefined during a join, when members may already link with this node. */
+  /** Undefined until a join is complete, although members may already link with this node. */
   #cluster: ClusterCore | undefined
   /** True for a node without other members, which starts its election in `open`. */
   #alone = false
@@ -57,8 +57,9 @@ export class NodeLinks {
   readonly #startedMs: number
 
   /**
-   * Listens for members, and joins if requested. A lone node is master when this resolves; others elect after
-   * `start`. Throws HomeError, BootError (quorum), listener errors, `join_refused` and `unreachable`.
+   * Listens for members, and joins a cluster if requested. A node without other members resolves as master;
+   * others elect one after `start`. Throws HomeError, BootError (quorum), listener errors, `join_refused` and
+   * `unreachable`.
    */
   static async open (options: ClusterOpening): Promise<NodeLinks> {
     const { node } = options
@@ -176,8 +177,8 @@ export class NodeLinks {
   }
 
   /**
-   * Opens the members' listener on every address, unless svc.yaml sets one, and announces that before it
-   * resolves, because a new member uses the others' addresses. Throws `loopback_only`.
+   * Opens the members' listener on every address, unless svc.yaml sets one. Announces the new addresses
+   * before it resolves, because a new member dials the others. Throws `loopback_only`.
    */
   async openOutside (): Promise<void> {
     const { settings, log } = this.#options
@@ -209,16 +210,14 @@ export class NodeLinks {
     Object.assign(this.#bound, at)
   }
 
-  /**
-   * The port that members have recorded for this node, so that they find it after a common restart; else 0.
-   */
+  /** The port that members have recorded for this node, so that they find it after restarting too; else 0. */
   #lastPort (): number {
     const { node: { installId }, settings } = this.#options
     const [last = ''] = settings.advertise === undefined ? this.members.find(installId)?.addresses ?? [] : []
     return readAddress(last)?.port ?? 0
   }
 
-  /** True if this start joined a cluster. The home of a member starts as it is. */
+  /** Joins if a token is given and this node is not a member yet; resolves to whether it joined. */
   async #join (): Promise<boolean> {
     const { join: to, clock, node } = this.#options
     if (to === undefined) return false
@@ -238,9 +237,9 @@ export class NodeLinks {
       return false
     }
     const membership = await join({ ...asks, ticket: readJoinToken(to, clock.now()) })
-    // Decisions and votes of the former cluster of one do not apply in the new cluster.
+    // This node's control data and votes belong to its former cluster of one.
     rmSync(joinPath(node.home, 'state', 'control.json'), { force: true })
-    // A home with several members and without votes counts as one that lost them.
+    // Write an empty vote: without this file, a home with several members counts as having lost its votes.
     writeVersioned(joinPath(node.home, 'state', 'promise.json'), 1, NO_VOTE)
     this.members.replace(membership)
     return true
@@ -262,7 +261,7 @@ export class NodeLinks {
     } catch (error) {
       throw error instanceof RangeError ? new BootError([error.message]) : error
     }
-    // Report the links that opened before the cluster existed.
+    // Pass on the links that opened before the cluster existed.
     for (const peer of this.peers()) this.#cluster.up(peer)
     this.#alone = !joining && this.members.current().members.length <= 1
     if (this.#alone) this.#cluster.start()
@@ -301,7 +300,7 @@ export class NodeLinks {
     }
   }
 
-  /** A node that has just started is the copy and stops; an older one stays, without that link. */
+  /** Another process has this node's key. If this node has just started, it is the copy and stops. */
   #isCopied (address: string, known: string): void {
     const { node, clock, refused } = this.#options
     const text = `A process at ${known} has the key of this node and is linked with the member at ` +
@@ -332,7 +331,7 @@ export class NodeLinks {
   }
 }
 
-/** A member starts even if its token is refused, unless it was removed. */
+/** A member may start with a refused token, unless the reason is that it was removed. */
 function unlessRemoved (error: SvcError): void {
   if (error.details['why'] === 'removed') throw error
 }

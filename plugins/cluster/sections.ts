@@ -45,7 +45,7 @@ export class EntryCheck {
   readonly #name: string
   readonly #problem: (value: unknown) => string | null
   readonly #log: Logger
-  /** Values are immutable, so each is checked once. */
+  /** Whether a value is valid. Values are immutable, so each is checked only once. */
   readonly #checked = new WeakMap<object, boolean>()
   readonly #logged = new Set<string>()
   #skipped = 0

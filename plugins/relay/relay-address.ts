@@ -20,8 +20,8 @@ export function meetingOf (
 }
 
 /**
- * Whether a known key has signed this address. A device trusts only the node itself about its relay and
- * key, whichever node forwards the address.
+ * Whether a known key has signed this address. A device accepts a node's relay address and key only with the
+ * signature of that node, whichever node forwards them.
  */
 export function isOwn (meeting: RelayAddress, fingerprints: ReadonlySet<string>): boolean {
   const [key, agreementKey] = [bytes(meeting.key), bytes(meeting.agreementKey)]

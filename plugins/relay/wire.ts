@@ -33,7 +33,7 @@ export const closes = {
 
 export const SECRET_BYTES = 32
 
-/** A node's route, the base64url SHA-256 of its raw Ed25519 key; only those who know the key know it. */
+/** A node's route: the base64url SHA-256 of its raw Ed25519 key, which cannot be guessed without the key. */
 export function routeOf (publicKey: Uint8Array): string {
   return createHash('sha256').update('svc relay route\n').update(publicKey).digest('base64url')
 }
@@ -47,7 +47,7 @@ export const claimBytes = (host: string, challenge: string): Uint8Array =>
 /** The bytes that a node signs for its relay URL and X25519 key. */
 export const routeBytes = (url: string, agreementKey: Uint8Array): Uint8Array => framed(url, agreementKey)
 
-/** The route that a claim proves, or undefined. */
+/** Returns the route of a claim with a valid signature; undefined if the signature is invalid. */
 export function provenRoute (
   claim: { readonly key: string, readonly signature: string }, message: Uint8Array
 ): string | undefined {

@@ -82,7 +82,7 @@ export function assemble (ctx: RunnersContext, machine: Parts) {
   }
   const reconcile = createReconciler({
     clock, log, fleet, settled, closing: closing.signal,
-    // Models and backends are unknown before these two have finished.
+    // Models and backends are unknown until the detection and the list of models are ready.
     opened: Promise.all([detection.probed, models?.opened]),
     desired: () => closing.signal.aborted
       ? [] : instances.assignments().filter(({ runnerId }) => !endings.done(runnerId)),
@@ -127,7 +127,7 @@ function openLosses (ctx: RunnersContext, instances: PlacedInstances): LostTasks
     send: async (failures) => await ctx.command('tasksFailed', { failures }),
     emit: (failure) => { ctx.emit('TaskFailed', failure) }
   })
-  // The node that accepted the call may die before its task is in the gossip, so the caller reports the loss.
+  // A node may die before it gossips the task of a forwarded call, so the forwarding node reports the loss.
   const stop = calls?.onEnd(({ kind, reason, taskId, passedOn, commandId, capability }) => {
     if (kind !== 'failed' || (taskId === null && !passedOn) || !LOSSES.includes(reason)) return
     const errorMessage = `The task of ${capability} was lost.`
@@ -262,7 +262,7 @@ function detect (ctx: RunnersContext, { files, uid, sandboxProblem, bundle, read
   return detection
 }
 
-/** Waits until the cluster has acknowledged this node's document. Calls in one turn share a command. */
+/** Waits until the cluster has acknowledged this node's document. Simultaneous calls share a command. */
 function settling (ctx: RunnersContext): () => Promise<void> {
   let waiting: Promise<void> | undefined
   const settle = async (): Promise<void> => {

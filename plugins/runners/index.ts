@@ -87,9 +87,9 @@ export function createRunners (machine: MachineParts): Plugin {
   })
 }
 
-/** Fills in the parts that tests replace: this node's declarations and real readings. */
+/** Adds this node's bundled models and its machine readings, unless a test supplies others. */
 async function complete ({ deps, log, node: { home } }: RunnersContext, given: MachineParts): Promise<Parts> {
-  // Imported at start only, because the CLI reads manifests without YAML and the schema compiler.
+  // Imported only at start, because the CLI reads manifests and must not load YAML and the schema compiler.
   const { createBundle } = await import('./cards/bundle.js')
   const machine = { home, clock: systemClock, log, env: given.files.env }
   return { bundle: createBundle(deps.declarations), reader: createMachine(machine), ...given }

@@ -32,7 +32,7 @@ export const remediesIn = ({ manifests }: { manifests: readonly Pick<Manifest, '
   Object.assign({}, ...manifests.map(({ errors }) => errors ?? {})) as Remedies
 export type Remedies = Readonly<Partial<Record<string, { remedy: string }>>>
 
-/** The remedy for a client that needs more parallel requests to a model. */
+/** The remedy shown to a client that needs more parallel requests to a model. */
 export const capacityRemedy = (modelId: string): string =>
   `Place one more instance: \`svc place ${modelId} --node NODE\`; or allow more at once: for a ` +
   'language model place it again with `--slots N` after `svc stop`, for others ' +
@@ -113,7 +113,7 @@ export interface EndedTask {
   modelId: string
   capability: string
   status: TerminalStatus
-  /** True if the request entered at this node. */
+  /** True if this node received the request. */
   entered: boolean
   served: boolean
   /** Seconds from routing to the end, and to the first token or sound; null if there was none. */
@@ -132,7 +132,7 @@ export interface RunnerCancel {
 }
 
 export interface RunnerWork {
-  /** Calls `fn` when a task that entered or was served here has ended. */
+  /** Calls `fn` when a task that this node received or served has ended. */
   onTask (fn: (task: EndedTask) => void): () => void
   /**
    * Ends the tasks inside a runner with `cancelled`; a runner that still works on one after `graceMs` is
@@ -186,9 +186,9 @@ export interface VirtualModel {
 /** The data plane from any node to the runner that serves a model. */
 export interface Runners {
   /**
-   * Names a task and picks the ready runner with the least outstanding work on any node. Throws `no_instance`
-   * (details.brokenLink and details.remedy name the first broken link of the availability chain): 503 while
-   * the model is placed or waits for a place, 404 if it is not placed.
+   * Assigns a task id and picks the ready runner with the least outstanding work on any node. Throws
+   * `no_instance` (details.brokenLink and details.remedy name the first broken link of the availability
+   * chain): 503 while the model is placed or waits for a place, 404 if it is not placed.
    */
   route (query: RouteQuery): Promise<Route>
   /**
@@ -212,7 +212,7 @@ export const RunnersService = defineService<Runners>('runners')
 
 export interface EndingInstance { instance: Instance, nodeIds: string[] }
 
-/** Why a model is not placed, as part of a sentence, and the remedy. */
+/** Why a model is not placed (`problem`, worded as part of a sentence), and the remedy. */
 export interface MissingReason {
   /** `waiting_for_node`, `model_stopped`, or another cause. */
   code: string
@@ -222,7 +222,7 @@ export interface MissingReason {
   waits: boolean
 }
 
-/** A new instance, and those in the document at that moment. */
+/** A new instance that is about to be added, and the instances already in the document. */
 export interface PendingInstance { instance: Instance, instances: readonly Instance[] }
 
 export interface PlacementState {
@@ -235,9 +235,9 @@ export interface PlacementState {
 export interface Instances {
   placed (): PlacementState
   /**
-   * Enters an instance through the master and returns the id of the effective one, which may already exist. A
-   * repeated call with the same `commandId` has no further effect; `force` skips the checks of `onEnter`.
-   * Throws their errors.
+   * Adds an instance through the master. Returns its id, or the id of an existing instance that is used
+   * instead. A repeated call with the same `commandId` has no further effect; `force` skips the checks of
+   * `onEnter`. Throws the errors of these checks.
    */
   place (instance: Instance, options?: { commandId?: string, force?: boolean }): Promise<string>
   /**
@@ -246,28 +246,28 @@ export interface Instances {
    */
   remove (instanceId: string, options?: { commandId?: string, ended?: boolean }): Promise<void>
   /**
-   * Stops new requests and removes the instance when its last one has ended, after `seconds` at the latest;
-   * at once if it serves no request or its node is gone. Throws `instance_not_found`.
+   * Stops new requests. Removes the instance when its last request has ended, after `seconds` at the latest;
+   * at once if it serves no request or its node no longer runs. Throws `instance_not_found`.
    */
   drain (instanceId: string, options: { seconds: number, commandId?: string }): Promise<void>
   /** Removed instances whose runners on live nodes still hold memory. */
   releasing (): EndingInstance[]
   /** True for a few seconds after a removal: memory readings of nodes may still include the instance. */
   settling (): boolean
-  /** Records and emits that an instance cannot serve, for failures that only the master sees. */
+  /** Records a failed instance and emits the event, for failures that only the master detects. */
   recordFailure (failure: Omit<InstanceFailure, 'recordedAt'>): void
   /**
-   * Calls `place` when a request names a model without a placement; `place` returns true if the model now has
-   * a ready instance, and its errors become the request's. Returns a function that unsubscribes.
+   * Calls `place` when a request names a model without a placement. `place` returns true if the model now has
+   * a ready instance; if it throws, the request fails with its error. Returns a function that unsubscribes.
    */
   onMissing (place: (query: RouteQuery) => Promise<boolean>): () => void
   /**
-   * Registers `tell`, which returns why a model is not placed, if it has a reason: it waits for a node, or
-   * was stopped. Returns a function that unregisters it.
+   * Registers a function that may explain why a model is not placed, for example because it waits for a node
+   * or was stopped. Returns a function that unregisters it.
    */
   onAbsent (tell: (modelId: string) => MissingReason | null): () => void
   /**
-   * Registers `check`, which runs before the master enters an instance; a throw refuses it. Returns a
+   * Registers `check`, which runs before the master adds an instance and may refuse it by throwing. Returns a
    * function that unregisters it.
    */
   onEnter (check: (entering: PendingInstance) => void): () => void
@@ -279,10 +279,10 @@ export interface TaskRequest extends Pick<RouteQuery, 'modelId' | 'capability'> 
 /**
  * Serves a capability call with a runner: routes it as a task, sets the response header with the task's id,
  * and yields its chunks. The reader's pull is the backpressure; the call's signal cancels. If the instance is
- * lost before the first chunk and the call allows a retry, another instance gets the task, once; without
- * another one the loss is thrown. A task that was refused before any work on it goes to each other instance
- * without that permission, and a task too long for the context to instances with a larger one. Throws like
- * `Runners.route` and `Runners.open`.
+ * lost before the first chunk and the call allows a retry, one other instance gets the task; if there is
+ * none, the loss is thrown. Without that permission, a task refused before any work on it goes to each other
+ * instance, and a task too long for the context to instances with a larger one. Throws like `Runners.route`
+ * and `Runners.open`.
  */
 export async function * runTask (
   runners: Pick<Runners, 'route' | 'open'>, { modelId, capability, task }: TaskRequest, call: CapabilityCall

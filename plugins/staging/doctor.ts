@@ -17,7 +17,7 @@ export default {
   }
 } satisfies Checker
 
-/** A cluster without a store is healthy, and so is a caller without access to it. */
+/** Reports no problem if the cluster has no store or the caller has no access to it. */
 function storeProblem ({ api }: VerbError): Check[] {
   // A node that has just joined does not know the store host yet.
   if (api?.reason !== 'store_unreachable' || api.details?.['learning'] === true) return []

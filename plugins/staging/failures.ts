@@ -53,7 +53,7 @@ export function ollamaFailure ({ error, detail }: ErrorBody): object {
   return { error: message, ...rest, detail }
 }
 
-/** Formats errors on routes that OpenAI and Anthropic clients share; the headers tell which one asks. */
+/** Formats errors on routes that OpenAI and Anthropic clients share; the kind of client is in `headers`. */
 export function eitherFailure (body: ErrorBody, headers: Readonly<Record<string, unknown>>): object {
   return isAnthropic(headers) ? anthropicFailure(body) : openAiFailure(body)
 }

@@ -5,7 +5,7 @@ import type { StagingParts } from './manager/start.js'
 
 export function createStaging (parts: StagingParts): Plugin {
   return definePlugin(manifest, async (ctx) => {
-    // Imported on start: the command line loads the manifests of all plugins.
+    // Load the code only at start: the command line imports every plugin just for its manifest.
     const { start } = await import('./manager/start.js')
     return start(ctx, parts)
   })

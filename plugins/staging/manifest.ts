@@ -45,12 +45,12 @@ export const manifest = {
   settings, routes, events, errors, conflicts, sections, commands, verbs,
   state: { downloads: 'Transfers of models, by node.' },
   stateReadings: ['downloads'],
-  // In a development cluster, the other nodes copy models from the first node.
+  // In a development cluster the first node is the store host, from which the others copy models.
   devSettings: { 'model_store.store_path': '{home}/store', node_cache_path: null },
   stateWhereabouts: ['stagingRoot', 'directory', 'storePath', 'store_path']
 } as const satisfies Manifest
 
-/** The plugin's context; its sections have stricter types than their schemas. */
+/** The plugin's context, with types of the sections that are stricter than their schemas. */
 export type StagingContext = Omit<Context<typeof manifest>, 'sections'> & {
   readonly sections: {
     readonly modelCopies: Section<CopyEntry>

@@ -73,7 +73,7 @@ const copyList = listOf(object({
   modelId: text, nodeId: text, nodeName: text, live: flag, sizeBytes: bytes, digest: text,
   kind: { enum: ['store', 'bundled', 'staged', 'cache', 'receiving'] }
 }))
-/** Anthropic's format requires only `id`; OpenAI's also has svc's own fields. */
+/** Schema of a model. Anthropic's format requires only `id`; OpenAI's also has fields of svc. */
 const entry = {
   type: 'object', required: ['id'],
   properties: {
@@ -122,7 +122,7 @@ export const routes = {
       // Bytes of incomplete transfers.
       partialBytes: bytes,
       eventLogBytes: bytes,
-      // Null if the plugin event-log is off.
+      // Null if the event-log plugin is off.
       eventLogMode: { enum: ['normal', 'counting-only', 'memory', null] },
       diskTotalBytes: bytes,
       diskFreeBytes: bytes

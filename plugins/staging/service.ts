@@ -23,26 +23,26 @@ export type LocatedModel = Pick<LocalCopy, 'card' | 'directory' | 'kind'>
 
 export type ModelCopy = Pick<ClusterCopy, 'nodeId' | 'nodeName' | 'kind' | 'live'>
 
-/** An alias for a model. `madeMs` is Unix time in ms; null means as old as the model. */
+/** An alias for a model. `madeMs` is its creation in Unix ms; null stands for that of the model. */
 export interface ModelAlias { id: string, root: string, madeMs: number | null }
 
-/** Takes a snapshot of the cluster; the returned function judges any model by this snapshot. */
+/** Takes a snapshot of the cluster; the returned function uses it to tell whether a model can run. */
 export type AvailabilityReader = () => Promise<(modelId: string) => Availability>
 
-/** Whether a model fits in the cluster's memory. Context memory is included only if a copy is present. */
+/** Whether a model fits in the cluster's memory. Counts context memory only for a downloaded model. */
 export interface MemoryFit {
   neededBytes: number
   /** Nodes that would run the model; empty if the model does not fit. */
   nodes: { name: string, neededBytes: number, usableBytes: number }[]
   /** Reason why the model does not fit, with the numbers. */
   problem: string | null
-  /** The missing program that could run the model, as named by `svc engine add`. */
+  /** The program, as named by `svc engine add`, that is missing to run the model; null if none is. */
   engineMissing: string | null
 }
 
 export interface NodeProblem { nodeId: string, message: string }
 
-/** Checks a model against the current free memory; null if unknown. */
+/** Checks whether a model fits in the memory that is free now; null if that is unknown. */
 export type MemoryPlanner =
   (format: 'gguf' | 'onnx', totalBytes: number, modelId: string) => MemoryFit | null
 
@@ -53,7 +53,7 @@ export function virtualModel (modelId: string): SvcError {
     { param: 'model_id', remedy: `Use it directly: \`svc run ${modelId} "is everything fine?"\`.` })
 }
 
-/** The remedy text of a store error, for use in other explanations. */
+/** The remedy of a store error, which other messages repeat. */
 export const storeRemedy = (reason: 'store_not_configured' | 'store_unreachable'): string =>
   errors[reason].remedy
 
@@ -73,25 +73,25 @@ export interface Models {
   allCopies (): ReadonlyMap<string, readonly ModelCopy[]>
   /** Which of the given nodes have too little disk space for copies of the model, with the numbers. */
   withoutRoom (modelId: string, nodeIds: readonly string[]): Promise<readonly NodeProblem[]>
-  /** Adds the availability to the list of models. Returns a function that undoes it. */
+  /** Adds to the model list whether each model can run. Returns a function that undoes it. */
   judge (judge: AvailabilityReader): () => void
   /** Adds the memory check to download plans. Returns a function that undoes it. */
   memory (planner: MemoryPlanner): () => void
   /** Adds virtual models to the list. Returns a function that undoes it. */
   virtual (cards: () => readonly ModelCard[]): () => void
-  /** Adds placed models, since their store may be unreachable. Returns a function that undoes it. */
+  /** Lists placed models even if their store is unreachable. Returns a function that undoes it. */
   placed (cards: () => readonly ModelCard[]): () => void
   isVirtual (modelId: string): boolean
   /** Adds aliases to GET /v1/models. Returns a function that undoes it. */
   names (names: () => readonly ModelAlias[]): () => void
   transfers (): Readonly<Record<string, readonly DownloadView[]>>
-  /** A store host whose contents are unknown, because it is down or has just come back. */
+  /** The store host, if its contents are unknown because it is down or has just come back. */
   silentStore (): NodeView | undefined
   cards (): readonly { card: ModelCard, origin: CardOrigin }[]
   /**
-   * Protects the model and its companions from eviction and purge until the returned function is called, and
-   * the copy with this digest from being replaced. `by` is for messages. Throws `model_going` while the model
-   * is being removed.
+   * Protects the model and its companions from eviction and purge, and the copy with this digest from being
+   * replaced, until the returned function is called. `by` names the user in messages. Throws `model_going`
+   * while the model is being removed.
    */
   use (modelId: string, by: string, digest?: string): () => void
   serving (modelId: string, ready: boolean): void
@@ -100,6 +100,6 @@ export interface Models {
 }
 export const ModelsService = defineService<Models>('models')
 
-/** Loads `fetchModel` on demand, for verbs of other plugins. */
+/** Loads the function with which commands of other plugins download a model. */
 export const modelFetcher = async (): Promise<typeof fetchModel> =>
   (await import('./cli/pull.js')).fetchModel

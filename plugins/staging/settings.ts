@@ -78,7 +78,7 @@ export const settings = {
   }
 } as const
 
-/** Staging settings with this node's overrides; the install id takes precedence over the name. Pure. */
+/** The section with this node's overrides, found by its install id or else by its name. Pure. */
 export const effective = <S extends object>(
   section: S, overrides: Readonly<Record<string, Partial<S>>>, node: { name: string, installId: string }
 ): S => ({ ...section, ...overrides[node.installId] ?? overrides[node.name] })

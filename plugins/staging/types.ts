@@ -10,7 +10,7 @@ export interface ManifestFile { path: string, size: number, sha256: string, chun
 
 export interface ModelManifest {
   modelId: string
-  /** A hub commit, or a text that the operator chose. */
+  /** A hub commit or a text chosen by the operator. */
   revision: string
   totalBytes: number
   chunkBytes: number
@@ -28,7 +28,7 @@ export interface CopyRecord {
   card: ModelCard
   /** Origin: `hub:URL@COMMIT`, `file`, `store`, `node`, `package`. */
   source: string
-  /** Selection to repeat; only for models from the hub. */
+  /** How files were selected from the hub, for later downloads; only for models from the hub. */
   choice?: HubChoice
   /** ISO-8601. */
   publishedAt: string
@@ -48,8 +48,8 @@ export interface Copy {
 }
 
 /**
- * The purpose of a folder of models. Other nodes copy from `store`; runners load from `staged`. `beside` has
- * newer versions while those in `staged` are in use, `cache` files from the hub if no store was reachable.
+ * What a folder of models is for: other nodes copy from `store`, runners load from `staged`, `beside` has
+ * newer versions of staged copies in use, `cache` has hub files fetched while no store was reachable.
  */
 export type Role = 'store' | 'staged' | 'beside' | 'cache'
 

@@ -30,9 +30,9 @@ export interface DeskParts extends TurnParts, Pick<Desk, 'refusal'> {
 }
 
 export interface Desk {
-  /** Why the steward accepts no questions now; null if it does. */
+  /** Why the steward refuses questions at the moment; null if it accepts them. */
   refusal (): SvcError | null
-  /** Answers through the voice. Throws the refusal, `overloaded`, `timeout` (30 s), the signal's reason. */
+  /** Answers a question. Throws the `refusal`, `overloaded`, `timeout` (30 s), or the signal's reason. */
   turn (question: Question, asker: Asker): AsyncGenerator<TurnEvent>
   /** Handles POST /v1/steward/ask. */
   ask (request: RouteRequest<typeof routes.ask>): Promise<unknown>
@@ -76,7 +76,7 @@ export function createDesk (parts: DeskParts): Desk {
   }
 }
 
-/** The answer for callers that may use models but not read the cluster. */
+/** The answer to a caller without the authority `read`, for whom no cluster data may be read. */
 function * mayNotLook (): Generator<TurnEvent> {
   const diagnosis = 'I may not look at the cluster for you: your credential lacks the authority `read`.'
   const remedy = 'Ask with a token that has it: `svc token create asker --authority read invoke`.'
@@ -99,7 +99,7 @@ async function * until<T> (source: AsyncGenerator<T>, signal: AbortSignal): Asyn
       yield step.value
     }
   } finally {
-    // Not awaited, because the source may hang in aborted work.
+    // Not awaited, because after an abort the source may never return.
     source.return(undefined).catch(() => {})
   }
 }
@@ -113,7 +113,7 @@ async function wholeOf (events: AsyncIterable<TurnEvent>): Promise<Answer & { te
   return { ...answer!, text }
 }
 
-/** Answers with server-sent events; a failure before the first event is an error body, later an event. */
+/** Sends server-sent events. A failure before the first one is an error response, later it is an event. */
 async function answerStream (
   events: AsyncIterable<TurnEvent>, request: RouteRequest, { clock, log }: { clock: Clock, log: Logger }
 ): Promise<void> {

@@ -1,4 +1,4 @@
-/** The virtual model `svc/steward`, which takes chat requests as questions and answers in engine chunks. */
+/** The virtual model `svc/steward`: takes chat requests as questions and answers with EngineChunks. */
 import { kernelError } from '../../kernel/index.js'
 import type { EngineChunk, EngineTask, ModelCard, SvcError } from '../../kernel/index.js'
 import type { RouteQuery, VirtualModel } from '../runners/service.js'
@@ -42,7 +42,7 @@ async function * answer (
 ): AsyncGenerator<EngineChunk> {
   const question = questionOf(task)
   if (offersTools(task)) yield { payload: { choices: [], warnings: [`tools: ${STEWARD} has its own`] } }
-  // Zero tokens, because the steward's answer may not come from a language model.
+  // Report zero tokens, because the answer may not come from a language model.
   const usage = { prompt_tokens: 0, completion_tokens: 0, prompt_tokens_details: { cached_tokens: 0 } }
   let admitted = false
   for await (const event of desk.turn(question, { caller, signal })) {

@@ -9,7 +9,7 @@ export type StewardState = (typeof stewardStates)[number]
 export interface StatusFacts {
   readonly enabled: boolean
   readonly model: string | null
-  /** The state of the model that words the answers; null if it is absent or waits. */
+  /** Status of the instance of the model that words the answers; null if there is none. */
   readonly kept: RoleStatus | null
   /** Consecutive failed probes, as counted by the master. */
   readonly failed: number

@@ -60,7 +60,7 @@ export class TurnTools {
 
   get plugins (): string[] { return this.#parts.declarations.manifests.map(({ name }) => name) }
 
-  /** Makes a call, unless an equal one was made. Reports errors and timeouts under `unknown`. */
+  /** Runs each call only once, and returns its findings. Errors and timeouts go into `unknown`. */
   async run (asked: ToolCall): Promise<Finding> {
     const key = JSON.stringify([asked.tool, asked.args])
     const finding = this.#found.get(key) ?? this.#made(asked)

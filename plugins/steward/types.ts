@@ -29,7 +29,7 @@ export interface Answer {
   readonly calls: readonly MadeCall[]
 }
 
-/** Progress of a turn. The texts together are the whole answer for users. */
+/** Progress of a turn. The `text` events together are the whole answer as a user sees it. */
 export type TurnEvent =
   | { readonly type: 'call', readonly tool: string, readonly args: Readonly<Record<string, unknown>> }
   | { readonly type: 'text', readonly text: string }

@@ -108,7 +108,7 @@ async function fileAnywhere (parts: HandlerParts, request: ById): Promise<TraceF
   return largest
 }
 
-/** A file in Chrome's trace format; null if it is not one. */
+/** Parses a file in Chrome's trace format; null if its content has another form. */
 function readFile (text: string): TraceFile | null {
   const { otherData, traceEvents } =
     JSON.parse(text) as { otherData?: { taskId?: unknown }, traceEvents?: unknown }

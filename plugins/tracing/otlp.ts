@@ -120,7 +120,7 @@ const OPERATIONS: Readonly<Record<string, string>> = {
 const operationOf = ({ taskKind }: Pick<TraceRecord, 'taskKind'>): string =>
   OPERATIONS[taskKind] ?? taskKind
 
-/** Attributes of the root span; those that the gen_ai conventions define use their names. Pure. */
+/** Attributes of the root span, with names of OpenTelemetry's gen_ai conventions if they have one. Pure. */
 export function genAiAttributes (record: TraceRecord): Attributes {
   const { modelId, taskId, commandId, reason, spans } = record
   const tokens = (name: string): number => spans.reduce((sum, { attrs }) => {

@@ -43,7 +43,7 @@ const schema = object({
 
 export type ReadPart = (value: unknown) => SpanPart | null
 
-/** Creates the validator of spans from another process: null for invalid ones. */
+/** Creates a function that validates spans from another process and returns null for invalid ones. */
 export function partReader ({ checker }: Pick<Context, 'checker'>): ReadPart {
   const problemOf = checker(schema)
   return (value) => {

@@ -33,7 +33,7 @@ export class PeerClocks {
     this.#channel.broadcast({ ask: this.#askedMs })
   }
 
-  /** The most certain measurement of this process start of a node; undefined without one. */
+  /** The most certain measurement of a node's clock since its process started; undefined if none. */
   bounds (installId: string, nodeId: string): Bounds | undefined {
     const now = this.#clock.mono()
     return this.#samples.get(installId)?.filter((sample) => sample.nodeId === nodeId)

@@ -8,7 +8,7 @@ export interface FailedPeer { nodeId: string, name: string, reason: string, mess
 
 export interface NodeTraces<T> { nodeId: string, value: T }
 
-/** Nodes without the trace are in neither list. */
+/** What the other nodes answered. A node that does not have the trace appears in neither list. */
 export interface PeerAnswers<T> { answers: NodeTraces<T>[], failed: FailedPeer[] }
 
 export interface PeersParts {
@@ -24,8 +24,8 @@ const PEER_MS = 3000
 const BODY_BYTES = 32 * 1024 * 1024
 
 /**
- * Requests a path of all other live nodes. `read` returns null for invalid data. Names nodes that refuse, are
- * late or send invalid data, each within its deadline. Never throws.
+ * Requests a path from all other live nodes, each with its own deadline. `failed` names nodes that refuse,
+ * are late or send invalid data, for which `read` returns null. Never throws.
  */
 export async function askPeers<T> (
   parts: PeersParts, path: string, { caller, signal }: { caller: Caller, signal: AbortSignal },
@@ -57,7 +57,7 @@ export function mergeLists (lists: readonly NodeTraces<readonly TraceEntry[]>[])
   return [...all.values()].sort((a, b) => a.createdAt < b.createdAt ? 1 : -1)
 }
 
-/** Merges the spans of one trace: equal ones once, sorted by start. Pure. */
+/** Merges the spans of one trace from several nodes, drops duplicates and sorts them by start. Pure. */
 export function mergeSpans (lists: readonly NodeTraces<readonly ShownSpan[]>[]): ShownSpan[] {
   const keyOf = ({ nodeId, category, name, startUs, durationUs }: ShownSpan): string =>
     [nodeId, category, name, startUs, durationUs].join('\n')
@@ -78,7 +78,7 @@ const span = {
   attrs: { type: 'object' }
 }
 
-/** Validators of other nodes' answers: drop unknown fields, return null for invalid data. */
+/** Validators for the answers of other nodes; they drop unknown fields and return null for invalid data. */
 export interface PeerReaders {
   readList: (body: unknown) => TraceEntry[] | null
   readTrace: (body: unknown) => { taskId: string, spans: ShownSpan[] } | null

@@ -10,7 +10,7 @@ import type { TraceRecord } from './trace-file.js'
 
 /** Longest wait in ms, after a request has finished, for the spans of other processes. */
 const PARTS_MS = 2000
-/** Milliseconds by which another process's spans may lie outside its hop; beyond that they are dropped. */
+/** Spans of another process that lie more than this many ms outside the request to it are dropped. */
 const TOLERANCE_MS = 1000
 
 export interface RecordingParts {
@@ -22,7 +22,7 @@ export interface RecordingParts {
   nameOf (nodeId: string): string
   /** Bounds of another node's clock offset. */
   bounds (installId: string, nodeId: string): Bounds | undefined
-  /** Receives the complete trace. */
+  /** Called with the complete trace, after the spans of other processes have arrived or are overdue. */
   finished (record: TraceRecord): void
 }
 
@@ -147,7 +147,7 @@ export class Recording extends SpanRecorder implements Trace {
     return { clock_offset_us: micros(offsetMs), clock_uncertainty_us: micros(uncertaintyMs) }
   }
 
-  /** The root span, then all others by start; spans without a known parent become its children. */
+  /** All spans: the root, then the others by start. A span with an unknown parent becomes its child. */
   #all (name: string, endMs: number, attrs: SpanAttrs): PlacedSpan[] {
     const own = this.spans().map((span): PlacedSpan => ({ ...span, place: 0 }))
     const rest = [...own, ...this.#adopted].sort((a, b) => a.startMs - b.startMs)
@@ -166,7 +166,7 @@ export class Recording extends SpanRecorder implements Trace {
     this.#stopWaiting()
     const { how, atMs } = this.#end
     const taskId = this.#about?.taskId ?? how.taskId
-    // The other node stores the trace, or the request never became a task.
+    // Do not store the trace if another node does, or if the request never became a task.
     if (this.#handedOver || taskId === null) return
     this.#parts.finished(this.#record(taskId, how, atMs))
   }

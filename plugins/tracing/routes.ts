@@ -1,7 +1,7 @@
 import type { RouteDecl } from '../../kernel/index.js'
 import { TRACE_ID } from './trace-file.js'
 
-/** Schema of the switch in the document, the command, the event and the routes. */
+/** Schema of the setting that switches tracing on or off, in the document, command, event and routes. */
 export const setting = {
   type: 'object', additionalProperties: false, required: ['enabled'],
   properties: { enabled: { type: 'boolean' } }

@@ -13,7 +13,7 @@ export interface TraceStats {
 }
 
 /**
- * Sums the time by category; a span counts as its number of steps. Wall time: first start to last end. Pure.
+ * Sums the time by category and counts steps. The wall time runs from the first start to the last end. Pure.
  */
 export function statsOf (taskId: string, spans: readonly ShownSpan[]): TraceStats {
   const ranks = [...new Set(spans.map(({ rank }) => rank))].sort((a, b) => a - b)

@@ -57,7 +57,7 @@ export class TraceStore {
       if (name.endsWith('.tmp')) await rm(join(this.#parts.folder, name), { force: true })
       else if (name.endsWith('.json')) found.push(...await this.#readEntry(name))
     }
-    // Traces written during the scan are the newest.
+    // Traces that were saved during this scan are newer than those it found, so they come last.
     for (const entry of [...found.sort(byAge), ...this.#saved.values()]) this.#keep(entry)
   }
 
@@ -81,7 +81,7 @@ export class TraceStore {
     return [...all.values()].sort((a, b) => byAge(b, a))
   }
 
-  /** The task id for a task or command id; undefined for an unknown one. */
+  /** The task id of the trace with this task id or command id; undefined if there is none. */
   find (id: string): string | undefined {
     if (this.#waiting.has(id) || this.#saved.has(id)) return id
     for (const { taskId, commandId } of this.#waiting.values()) if (commandId === id) return taskId
@@ -186,7 +186,7 @@ export class TraceStore {
     return this.#saved.delete(taskId)
   }
 
-  /** The entry for a file, as a list that is empty if the file is not a trace. */
+  /** Reads a file's entry into a list, which is empty if the file is not a trace or cannot be read. */
   async #readEntry (name: string): Promise<TraceEntry[]> {
     const path = join(this.#parts.folder, name)
     try {

@@ -6,7 +6,7 @@ export const TRACE_ID = /^[0-9A-Za-z][0-9A-Za-z-]{0,63}$/
 
 /** Times are whole microseconds since 1970 by the clock of the first node. */
 export interface TraceSpan {
-  /** Number of the span in its trace, 0 for the root, and the number of its parent. */
+  /** Number of the span in its trace, which is 0 for the root, and number of its parent. */
   id: number
   parent: number | null
   /** Index of the span's process in `places`. */
@@ -15,7 +15,7 @@ export interface TraceSpan {
   category: string
   startUs: number
   durationUs: number
-  /** Number of joined steps; 0 for a single span. */
+  /** Number of steps that the span combines; 0 if it stands for itself. */
   steps: number
   attrs: SpanAttrs
 }
@@ -23,7 +23,7 @@ export interface TraceSpan {
 /** A process with spans in the trace. */
 export interface TracePlace { nodeId: string, name: string, process: SpanPlace['process'], rank: number }
 
-/** Lead of a process's clock over the first node's clock, by which its spans have been corrected. */
+/** How far a process's clock is ahead of the first node's; its spans are already corrected by this. */
 export interface TraceClock {
   nodeId: string
   process: SpanPlace['process']
@@ -41,7 +41,7 @@ export interface TraceHead {
   durationUs: number
   outcome: 'completed' | 'failed' | 'cancelled'
   reason: string | null
-  /** From the W3C trace context; the parent is null if the request began here. */
+  /** Ids of the W3C trace context; the parent is null if the request began on this node. */
   traceId: string
   spanId: string
   parentSpanId: string | null
@@ -57,7 +57,7 @@ export interface ShownSpan {
   name: string
   startUs: number
   durationUs: number
-  /** Rank of the shard whose runner recorded it; 0 for nodes. */
+  /** Rank of the shard whose runner recorded the span; 0 if a node recorded it. */
   rank: number
   category: string
   nodeId: string
@@ -72,18 +72,18 @@ interface ChromeEvent {
   cat?: string
   ts?: number
   dur?: number
-  /** The span's number in its trace, and its parent's. */
+  /** The span's number in its trace and that of its parent; an addition of svc to Chrome's format. */
   span?: number
   parent?: number | null
   args?: Record<string, unknown>
 }
 
-/** Process id that stands for a place in Chrome's format. */
+/** Chrome's format has processes instead of places; their ids start at 1. */
 const pidOf = (place: number): number => place + 1
 
 /**
- * Assigns lanes so that the spans in one never overlap; a lane has one place and category. Input sorted by
- * start. Pure.
+ * Assigns each span a lane in which spans never overlap and have the same place and category. Expects spans
+ * sorted by start. Pure.
  */
 export function lanes (spans: readonly TraceSpan[]): number[] {
   const open: { key: string, freeUs: number }[] = []
@@ -97,8 +97,8 @@ export function lanes (spans: readonly TraceSpan[]): number[] {
 }
 
 /**
- * Writes Chrome's trace format (Perfetto), with the head in the first line, so that lists read only that.
- * Pure.
+ * Writes a trace in Chrome's format, which Perfetto reads. The head is in the first line, so that a list of
+ * traces has to read only that line. Pure.
  */
 export function chromeText (record: TraceRecord): string {
   const { spans, ...head } = record

@@ -14,8 +14,8 @@ export function readTraceparent (header: string | undefined): TraceContext | nul
 export const writeTraceparent = (traceId: string, spanId: string): string => `00-${traceId}-${spanId}-01`
 
 /**
- * Derives a span's id for other systems: the root's id plus the span's number, so that a hop knows its id
- * before it ends, and all exports agree. Pure.
+ * Derives a span's id for other systems by adding its number to the root's id. So a request to another node
+ * can carry the id before its span ends, and all exports agree. Pure.
  */
 export function spanIdOf (firstSpanId: string, number: number): string {
   const id = BigInt.asUintN(64, BigInt(`0x${firstSpanId}`) + BigInt(number))

@@ -9,7 +9,7 @@ const PATHS = ['/v1/capabilities', '/v1/models']
 const CONNECTIONS = 10
 const WARM_ROUNDS = 2
 
-/** One burst of load; adds the server's CPU time per request. */
+/** Runs one burst of load; the result includes the server's CPU time per request. */
 async function burst (load, { url, pid }, path, seconds) {
   const before = cpuMs(pid)
   const result = await load.ask({ url: url + path, seconds, connections: CONNECTIONS })

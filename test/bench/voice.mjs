@@ -1,4 +1,5 @@
-// The embedded voice, warmed up: time to the first MP3 byte over HTTP, and total time against the bare model.
+// The embedded voice after warm-up: time to the first MP3 byte over HTTP, and total time compared with the
+// bare model's.
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { figure } from './lib/report.mjs'
@@ -9,7 +10,7 @@ import { startWorker } from './lib/worker.mjs'
 
 const SENTENCE =
   'The little station at the edge of the town opens before sunrise, and the first train leaves for the coast.'
-// Sentences until V8 has fully compiled the encoder, which is JavaScript.
+// Sentences to speak before measuring, until V8 has fully compiled the MP3 encoder, which is JavaScript.
 const WARM_ROUNDS = 20
 const folder = join(root, 'plugins/capabilities-tts/voice')
 

@@ -1,4 +1,4 @@
-/** Runs Claude Code from its package, with a model whose context holds its prompt of some 35,000 tokens. */
+/** Runs Claude Code from its package, with a model whose context fits its prompt of some 35,000 tokens. */
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import t from 'tap'

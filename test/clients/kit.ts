@@ -45,8 +45,8 @@ export async function startClients (t: Test, config: Record<string, unknown> = {
 }
 
 /**
- * Runs a script that may import the clients; returns its output. Fails the test if the script fails. `newer`
- * requires Node 22, and replaces an older Node.
+ * Runs a script that may import the clients; returns its output. Fails the test if the script fails. With
+ * `newer`, the script runs on Node 22 or later.
  */
 export async function script (
   t: Test, name: string, text: string, args: string[] = [], { newer = false } = {}

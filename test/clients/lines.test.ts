@@ -1,4 +1,4 @@
-/** Runs the examples of docs/operations/clients.md, changed only in the address. */
+/** Runs the examples of docs/operations/clients.md; only the node's address is replaced. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'

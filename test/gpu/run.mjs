@@ -90,8 +90,8 @@ const vram = async () => Object.values((await own()).system.runnerMemory).map(({
 const rateOf = ({ streams }) =>
   streams.reduce((sum, { times }) => sum + times.length, 0) / wholeSeconds(streams)
 
-// The store hashes both models, which are hard links to one file. A placement adds a third link, which the
-// store would take for a change.
+// The store must hash both models, which are hard links to one file, before a placement adds a third link,
+// which the store would take for a change.
 await step('store', async () => {
   const known = await until(async () => {
     const ids = (await node.json('/v1/models')).data.map(({ id }) => id)

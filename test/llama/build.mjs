@@ -1,7 +1,7 @@
 // Builds llama.cpp for the tests of test/llama once, and prints the folder of its programs:
 // node test/llama/build.mjs
 // The source comes with an npm package (pin.json) and is stored in $XDG_CACHE_HOME/svc-test. SVC_TEST_LLAMA
-// can name the programs' folder of an existing build instead.
+// can name the folder of an existing build's programs instead.
 import { spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
@@ -14,12 +14,12 @@ const PROGRAMS = ['llama-server', 'ggml-rpc-server', 'llama-quantize']
 const OPTIONS = [
   '-DCMAKE_BUILD_TYPE=Release', '-DGGML_RPC=ON', '-DLLAMA_CURL=OFF', '-DLLAMA_BUILD_TESTS=OFF',
   '-DLLAMA_BUILD_EXAMPLES=OFF',
-  // A VM may report CPU features that the processor lacks: native code crashed with SIGILL on 8-bit weights.
+  // Native code crashed with SIGILL on 8-bit weights in a VM that reports CPU features the processor lacks.
   '-DGGML_NATIVE=OFF'
 ]
 const BUNDLE = 'package/llama/gitRelease.bundle'
 
-/** A build prerequisite is missing; the message has the remedy. */
+/** A build prerequisite is missing; the message says how to install it. */
 export class BuildError extends Error {}
 
 function run (command, args, cwd, advice) {

@@ -1,4 +1,4 @@
-/** A real llama.cpp over several devices of a donor, whose rpc-server offers this CPU more than once. */
+/** A real llama.cpp on several devices of a donor, whose rpc-server presents this CPU as several devices. */
 import { spawn } from 'node:child_process'
 import { connect } from 'node:net'
 import { join } from 'node:path'

@@ -1,4 +1,4 @@
-/** A real model with a drafter gives the same text as without, and part of it comes from the drafter. */
+/** A real model produces the same text with and without a drafter, and the drafter contributes part of it. */
 import { cpSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'

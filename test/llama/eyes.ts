@@ -3,7 +3,7 @@ import { decoder, SHAPE, vocabularyOf, writeGguf, type Shape, type Tensor, type 
 
 /** Answers for a mostly red, green or blue image. No answer is a token of the original vocabulary. */
 export const ANSWERS = ['It is red.', 'It is green.', 'It is blue.'] as const
-/** Components after the three for colours in the vector of a token or patch. */
+/** Vector components after the three for colours: WORD marks text tokens, SAID marks the answer tokens. */
 const [WORD, SAID] = [3, 4]
 const IMAGE = 56
 const PATCH = 14
@@ -41,7 +41,7 @@ export function writeColours (
   const { ids, last, size } = words
   const input = new Float32Array(size * width)
   for (let id = 0; id < size; id++) input[id * width + WORD] = 1
-  // Much larger than the sum that an image's colours contribute.
+  // Much larger than the sum of an image's colours, so that the end token follows an answer.
   for (const id of ids) input[id * width + SAID] = 1000
   const see: Weights = Object.fromEntries(['attn_v', 'attn_output'].flatMap((name) =>
     Array.from({ length: full.layers }, (_, i) => [`blk.${i}.${name}.weight`, passed(width, width, 3, 4)])))

@@ -1,4 +1,4 @@
-/** A real llama.cpp over several nodes loses parts: each stream ends once, and the model recovers. */
+/** A real llama.cpp over several nodes loses a process or node: each stream ends once, the model recovers. */
 import t from 'tap'
 import { alive, descendants, parentOf } from '../node/proc.js'
 import { pick, until } from '../node/kit.js'
@@ -14,9 +14,9 @@ const TIMES = Number(process.env['SVC_TEST_TIMES'] ?? pick(1, 10))
 const programsOf = (cluster: Cluster): number[] => [DRIVER, DONOR].flatMap((name) => processes(cluster, name))
 
 /**
- * Injects a fault into an instance with open streams at these nodes. Each stream must end once with
- * `instance_lost`, the model must recover with the same answers, and the processes that `fault` returns must
- * be gone.
+ * Injects a fault into an instance while streams from it are open at the members `at`. Each stream must end
+ * once with `instance_lost`, the model must recover and give the same answers, and the processes that `fault`
+ * returns must be gone.
  */
 async function survives (
   t: Test, at: readonly Member[], fault: () => Promise<readonly number[]>, text: string | undefined
@@ -39,7 +39,7 @@ for (const sharding of ['Pipeline', 'Tensor'] as const) {
   t.test(`kill -9 of each process, ${sharding}`, { skip, timeout: 300_000 * TIMES }, async (t) => {
     const cluster = await started(t, 3)
     const { master } = await cluster.agreed()
-    // A tensor split has many steps per token, which take long on a busy machine.
+    // A tensor split exchanges data often per token, which is slow on a busy machine, so two nodes suffice.
     const [nodes, count] = sharding === 'Tensor' ? [2, 3] : [3, 3]
     for (let time = 1; time <= TIMES; time++) {
       for (let rank = 0; rank < count; rank++) {
@@ -83,8 +83,8 @@ t.test('loss of nodes and links', { skip, timeout: 300_000 * TIMES }, async (t) 
 interface Loss { cluster: Cluster, master: Member, sharding: Sharding, time: number }
 
 /**
- * The master holds no shard, and its loss ends the session, so streams report that and not a lost
- * instance.
+ * The master holds no shard. Its loss ends the session, so the streams would report the end of the session
+ * instead of a lost instance.
  */
 async function losses (t: Test, { cluster, master, sharding, time }: Loss): Promise<void> {
   await place(t, master, ENDLESS, 2, sharding, [master.node.nodeId])

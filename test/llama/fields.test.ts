@@ -30,7 +30,7 @@ t.test('text completion', { skip: skipStories }, async (t) => {
     }
     const wide = { temperature: 0.01, top_k: 0, top_p: 1, min_p: 0 }
     t.equal((await complete({ ...wide, seed: 1 })).text, likeliest, 'a temperature near 0')
-    // The maximum in the documented table of parameters.
+    // The maximum of `top_k` in the documented table of parameters.
     t.equal((await complete({ ...greedy, top_k: 2 ** 31 })).text, likeliest, 'no bound')
   })
 

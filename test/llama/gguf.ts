@@ -34,7 +34,10 @@ function entry (key: string, value: Value): Buffer {
   return Buffer.concat([text(key), ...coded])
 }
 
-/** Metadata entries, counts of original entries and tokens, ids of the added tokens and the last one. */
+/**
+ * Metadata entries of a tokenizer, the numbers of original entries (`kept`) and of tokens (`size`), the ids
+ * of the added tokens, and the id of the end token (`last`).
+ */
 export interface Vocabulary { entries: Buffer[], kept: number, size: number, ids: number[], last: number }
 
 /** Reads the tokenizer entries of a file without its chat template. Added tokens replace unused tokens. */

@@ -41,7 +41,7 @@ export const storyteller = (): Model => ({ directory: stories, card: cardOf({
   contextLength: 256
 }) })
 
-/** The story model with a drafter: a copy in fewer bits, which nearly always generates the same text. */
+/** The story model with a drafter: a more quantised copy, which nearly always generates the same text. */
 export function drafted (t: TestCase): Model {
   const directory = folder(t)
   const { card } = storyteller()

@@ -25,7 +25,7 @@ function putModel (models: string, name: string, { directory, card }: Model): vo
   writeFileSync(join(path, 'card.yaml'), stringify(own))
 }
 
-/** Starts nodes with two models: a small real one, and one whose answers are long. */
+/** Starts nodes with two models: a small real one, and a generated one whose answers are very long. */
 export async function started (t: Test, nodes: number, more: ClusterOptions = {}): Promise<Cluster> {
   const plugin = fileURLToPath(new URL('fixtures/stories.mjs', import.meta.url))
   const models = folder(t)
@@ -45,7 +45,7 @@ export async function started (t: Test, nodes: number, more: ClusterOptions = {}
 const bodyOf = (model: string, more: object = {}): object =>
   ({ model, prompt: 'Once upon a time', max_tokens: 60, temperature: 0, ...more })
 
-/** The answer of a model at a member; undefined if it fails. */
+/** Requests an answer of a model at this member; undefined if the request fails. */
 export async function answerOf (at: Member, model: string, more: object = {}): Promise<string | undefined> {
   const answer = await at.ask('/v1/completions', { ms: 60_000, body: bodyOf(model, more) })
   if (answer?.status !== 200) return undefined
@@ -74,12 +74,12 @@ export async function openStream (
 export const ready = async (at: Member, model: string): Promise<boolean> =>
   (await at.ask(`/readyz?model=${model}`))?.status === 200
 
-/** Pids of a llama.cpp program below the nodes. */
+/** Pids of all processes of this llama.cpp program that the cluster's nodes started. */
 export const processes = (cluster: Cluster, program: string): number[] =>
   cluster.up().flatMap((member) => descendants(member.pid()))
     .filter((pid) => cmdline(pid).split(' ')[0]!.endsWith(`/${program}`))
 
-/** Names of the llama.cpp programs of a driver and of a donor. */
+/** A model's driver runs llama-server, and each donor runs ggml-rpc-server. */
 export const DRIVER = 'llama-server'
 export const DONOR = 'ggml-rpc-server'
 

@@ -1,4 +1,4 @@
-/** A real llama.cpp on one and over several whole nodes gives the same text for every split of the model. */
+/** On one or several whole nodes a real llama.cpp produces the same text for every split of the model. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'

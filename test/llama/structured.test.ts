@@ -1,6 +1,6 @@
 /**
- * Structured answers through a running node, and required calls on real weights with each driver, are valid.
- * Takes about half an hour on two cores.
+ * Checks that structured answers through a running node are valid, and so are required calls on real weights
+ * with each driver. Takes about half an hour on two cores.
  */
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import formats from 'ajv-formats'
@@ -33,7 +33,7 @@ const DRIVERS = ['server', 'library']
 const SEEDS = [1, 2]
 const AT_ONCE = 4
 const MAX_COMPILE_MS = 20
-// 8 of 218 requests are refused because of an unsupported keyword; and so small a model may not stop.
+// 8 of 218 requests are refused for an unsupported keyword, and some answers of so small a model never end.
 const LEAST_SERVED = 0.94
 
 const weights = skipGenerated === false
@@ -103,7 +103,7 @@ const wrapped = (schema: unknown): Fields => JSON.parse(JSON.stringify(
   (word, value: unknown) => word === '$ref' && typeof value === 'string'
     ? value.replace('#', '#/properties/value') : value)) as Fields
 
-/** The test suite's schemas that strict mode accepts and that a test value of the suite satisfies. */
+/** The schemas of the test suite that strict mode accepts and for which the suite has a valid value. */
 function strictSchemas (): { name: string, schema: Fields, example: string }[] {
   type Group = { description: string, schema: unknown, tests: { valid: boolean, data: unknown }[] }
   return readdirSync(suite as string).filter((name) => name.endsWith('.json')).flatMap((name) =>
@@ -134,7 +134,7 @@ t.test('schemas of the JSON-Schema-Test-Suite', { skip }, async (t) => {
   for (const driver of DRIVERS) {
     const node = await serving(t, driver)
     const asked = schemas.flatMap((one) => SEEDS.map((seed) => ({ ...one, seed })))
-    // Every answer needs a limit, because so small a model may not stop by itself.
+    // The prompt asks for a given value, because so small a model may not stop by itself otherwise.
     const all = await answers(node, asked.map(({ schema, seed, example }) => ({
       seed,
       messages: [{ role: 'user', content: `Repeat this JSON: ${example}` }],
@@ -160,7 +160,7 @@ t.test('schemas of the JSON-Schema-Test-Suite', { skip }, async (t) => {
   }
 })
 
-/** The model with another template. Its header grows by whole blocks, so that the tensors stay aligned. */
+/** A copy of the model with another template, padded so that the tensors stay aligned to 32 bytes. */
 function withTemplate (t: Test, text: string): Model {
   const KEY = 'tokenizer.chat_template'
   const bytes = readFileSync(weights as string)
@@ -204,7 +204,7 @@ t.test('required and named calls with templates of many families', { skip }, asy
     ...SEEDS.map(() => ({ name: undefined, choice: 'required' })),
     ...Object.keys(offered).map((name) => ({ name, choice: { type: 'function', function: { name } } }))
   ]
-  // With thinking enabled this model would never end its thought.
+  // With thinking enabled, this model would think forever.
   const chat_template_kwargs = { enable_thinking: false }
   for (const family of FAMILIES) {
     const quiet = family.startsWith('NVIDIA') ? [{ role: 'system', content: '/no_think' }] : []

@@ -1,11 +1,11 @@
-/** Detects for every chat template of llama.cpp's source how tools are passed and calls are written. */
+/** Checks which tool and call formats svc detects in each chat template of llama.cpp's source. */
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { ChatTemplate } from '../../plugins/llama-cpp/text/template.js'
 import { programs, skipGenerated, template } from './kit.js'
 
-/** Templates whose tools are supported, grouped by the format of their calls. */
+/** Templates with which svc supports tools, grouped by the format of their calls. */
 const FORMATS: Record<string, string[]> = {
   hermes: ['Bielik-11B-v3.0-Instruct', 'MiMo-VL', 'NousResearch-Hermes-2-Pro-Llama-3-8B-tool_use',
     'NousResearch-Hermes-3-Llama-3.1-8B-tool_use', 'Qwen-QwQ-32B', 'Qwen-Qwen2.5-7B-Instruct',

@@ -1,10 +1,10 @@
 /**
- * Compares svc's memory estimate for a model with the use of a real runner, after `npm run build`:
+ * Compares svc's memory estimate for a model with the memory that a real runner uses, after `npm run build`:
  * node --import=./test/tools/typescript.mjs test/memory/measure.ts server|library|onnx FOLDER [context=N]
  * [slots=N] [cacheType=q8_0] [long=WORDS] [image=FILE]
  * FOLDER holds the model's files; `server` runs the llama-server that SVC_LLAMA_SERVER_BIN names. Memory use
- * is the sum of the peaks (VmHWM) of the runner and its children. Prints a table row; exits with 1 if they
- * differ by more than the limit.
+ * is the sum of the peaks (VmHWM) of the runner and its children. Prints a table row; exits with 1 if
+ * estimate and use differ by more than the limit.
  */
 import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -54,8 +54,8 @@ const SENTENCE = 'The quick brown fox jumps over the lazy dog near the old river
 type Ask = (kind: string, payload: Record<string, unknown>) => Promise<void>
 
 /**
- * Fills several contexts concurrently, then sends a long prompt, longer ones with the same beginning, other
- * prompts, and the first beginning again.
+ * Fills several contexts concurrently; then sends a long prompt, prompts that extend it, unrelated prompts,
+ * another extension of the long prompt, and the image, if there is one.
  */
 async function write (
   ask: Ask, { contexts, longest, image }: { contexts: number, longest: number, image: string | undefined }

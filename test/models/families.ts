@@ -10,9 +10,9 @@ export interface Family {
   config: Record<string, unknown>
   graph: (dtype: Dtype) => Graph
   text: TextFiles
-  /** Pooling of the original model. */
+  /** How the original model pools its token vectors. */
   pooling: 'mean' | 'cls'
-  /** Whether 1_Pooling declares the pooling, as in the repositories of sentence-transformers. */
+  /** Whether the repository declares its pooling in 1_Pooling, as those of sentence-transformers do. */
   poolingFile: boolean
 }
 

@@ -1,6 +1,6 @@
-// Runs transformers.js on the same files: reads one job as JSON from stdin and writes the result as JSON.
+// Runs transformers.js on the files that svc's engine reads: a JSON job on stdin, the JSON result on stdout.
 // { root, model, dtype, texts, encode: { texts, pooling } }
-// A separate process, because two copies of onnxruntime in one process crash.
+// It needs a separate process, because two copies of onnxruntime in one process crash.
 import { AutoModel, AutoTokenizer, env } from '@huggingface/transformers'
 import { text } from 'node:stream/consumers'
 

@@ -1,4 +1,4 @@
-/** Models in the state after a pull, and the results of svc's engine and of transformers.js for them. */
+/** Generated models as a pull stores them, and results of svc's engine and of transformers.js for them. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readdir, stat } from 'node:fs/promises'
@@ -26,7 +26,7 @@ export async function judge (folder: string, dtype: Dtype, question: Question): 
   return JSON.parse(out) as Judged
 }
 
-/** The spec of a model after a pull of one dtype. */
+/** The spec of a model of which a pull has fetched this dtype. */
 export async function pulled (folder: string, dtype: Dtype, threads = 2): Promise<ModelSpec> {
   const entries = await readdir(folder, { recursive: true, withFileTypes: true })
   const there = await Promise.all(entries.filter((entry) => entry.isFile()).map(async (entry) => {

@@ -9,7 +9,7 @@ import { DTYPES, SUFFIXES } from './graph.js'
 
 const cache = process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache')
 
-/** Source files of the generator, whose hash names the cache folder. */
+/** The generator's source files, whose hash names the cache folder. */
 const SOURCES = ['weights', 'graph', 'encoders', 'texts', 'families', 'make']
 
 async function state (): Promise<string> {

@@ -16,7 +16,7 @@ import type { Precision } from '../../plugins/capabilities-tts/test/fixtures/gra
 const ROWS = 510
 const WIDTH = 256
 
-/** Some voices of the public packs, covering each language and sex. */
+/** Some voices of Kokoro's public releases, covering each language and sex. */
 export const KOKORO_VOICES = ['af_heart', 'af_alloy', 'am_echo', 'bf_emma', 'bm_fable', 'ef_dora', 'ff_siwis',
   'hf_alpha', 'if_sara', 'jf_alpha', 'pm_alex', 'zf_xiaobei']
 
@@ -32,7 +32,7 @@ async function put (folder: string, files: Files): Promise<string[]> {
   return Object.keys(files)
 }
 
-/** A Kokoro style pack; rows differ by voice and, slightly, by text length. */
+/** The style vectors of Kokoro voice number `k`: one row per text length; rows differ slightly. */
 function stylePack (k: number): Uint8Array {
   const rows = new Float32Array(ROWS * WIDTH)
   for (let i = 0; i < rows.length; i++) rows[i] = Math.sin(i * (k + 1)) + Math.floor(i / WIDTH) * 0.01
@@ -71,7 +71,7 @@ export async function writeKokoroCommunity (
   })
 }
 
-/** Layout of kokoro-onnx releases: a graph, and all packs in one archive. `config` adds a config.json. */
+/** Layout of kokoro-onnx releases: a graph, and one archive of all voices. `config` adds a config.json. */
 export async function writeKokoroArchive (
   folder: string, { voices = KOKORO_VOICES, config = false }: { voices?: string[], config?: boolean } = {}
 ): Promise<string[]> {

@@ -13,7 +13,7 @@ import type { Route } from './routes.js'
 /** Operator routes that nodes call on each other; members may use no other operator route. */
 const BETWEEN_NODES = ['GET /cluster/probe', 'GET /v1/audit', 'GET /v1/audit/export',
   'GET /v1/diagnostics/node', 'GET /v1/logs', 'POST /admin/restart']
-/** Routes that need the authorities which they grant, by default more than `operator`. */
+/** Routes whose caller must hold the authorities to be granted, which by default are more than `operator`. */
 const GIVES = ['POST /v1/devices/pairing', 'POST /cluster/join-tokens']
 
 type Knock = (route: Route) => Promise<{ status: number, reason: string | undefined }>
@@ -55,7 +55,7 @@ t.test('T-A01: every route for every caller', async (t) => {
   for (const route of routes) {
     const line = `${route.method} ${route.path} (${route.members})`
     const { status, reason } = await member.knock(route)
-    // A route for members may still refuse for its own reasons, but not with `missing_grant`.
+    // A route for members may still refuse this request for another reason than `missing_grant`.
     t.equal(reason === 'missing_grant' ? 'refused' : 'let in', route.members ? 'let in' : 'refused',
       `${line} with a member's key: ${status} ${reason}`)
     await t.rejects(removed.knock(route), `${line} with a removed member's key`)

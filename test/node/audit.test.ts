@@ -24,7 +24,7 @@ const newToken = async (
   return { id, token }
 }
 
-/** Path of the only file of a home's audit chain. */
+/** Path of the newest file of a home's audit chain. */
 const chainOf = (home: string): string => join(home, 'audit', readdirSync(join(home, 'audit'))
   .filter((name) => name.endsWith('.jsonl')).sort().at(-1)!)
 

@@ -176,12 +176,10 @@ export async function mayDo ({ ask, given }: Holder, of = ALL): Promise<string[]
   return of.filter((_, i) => answers[i]!.status === 200)
 }
 
-/**
- * Performs an operation with the most authority that the node accepts; resolves to the resulting holders.
- */
+/** Performs an operation with the most authorities that the node accepts; resolves to the new holders. */
 export type Edge = (holder: Holder, node: ClosureNode) => Promise<Holder[]>
 
-/** The values that the node accepts when each is requested alone. */
+/** Filters `values` to those that the node accepts when each is requested alone. */
 async function taken (values: readonly string[], ask: (value: string) => Promise<Answer>): Promise<string[]> {
   const found: string[] = []
   for (const value of values) if ((await ask(value)).status === 200) found.push(value)
@@ -209,12 +207,12 @@ export const pairsDevice: Edge = async (holder, node) => {
   const opened = await open({ authorities: given, viaRelay: relayed })
   if (opened.status !== 200) throw new Error('the pairing cannot be opened')
   const own = await paired(node, async (body) => {
-    // First with more than the window was opened for, then as it was opened.
+    // Tries to grant more than the pairing was opened for; if refused, grants what it was opened for.
     const more = { ...body, authorities: ALL, viaRelay: ALL }
     const greedy = await holder.ask('POST', `${PAIRING}/confirm`, more)
     if (greedy.status !== 200) await holder.ask('POST', `${PAIRING}/confirm`, body)
   })
-  // A window opened by a holder of every authority.
+  // Tries to confirm a pairing that the operator opened with every authority.
   await node.operator.ask('POST', PAIRING, { authorities: ALL, viaRelay: ALL })
   const other = await paired(node, async (body) => {
     const { status } = await holder.ask('POST', `${PAIRING}/confirm`, body)
@@ -271,7 +269,7 @@ export const changesSettings = (fileOnly: readonly string[]): Edge => async ({ a
   })
   await set('access.local', null, operator.ask)
   const found: Holder[] = [{ kind: 'direct', ask, given: local }]
-  // Control of the pages, names and proxies that count as local yields the access without a token.
+  // A caller that controls an allowed origin, host name or proxy gets the access without a token.
   for (const [path, value] of [['api.allowed_origins', ['https://x.example']], ['api.allowed_hosts', ['x']],
     ['api.trust_proxy', ['192.0.2.1']]] as const) {
     if ((await set(path, value)).status !== 200) continue
@@ -284,7 +282,7 @@ export const changesSettings = (fileOnly: readonly string[]): Edge => async ({ a
   return found
 }
 
-/** Switching plugins, including those that guard, yields no authority. */
+/** Switches a plugin off and on, which must yield no credential. */
 export const switchesPlugins: Edge = async ({ ask }) => {
   for (const enabled of [false, true]) await ask('POST', '/v1/plugins/mcp', { enabled })
   return []

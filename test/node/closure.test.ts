@@ -1,6 +1,6 @@
 /**
- * Finds the authorities reachable from each set of authorities: every operation is tried at a real node with
- * the results of the others, until nothing new appears. The expected table is in docs/operations/access.md.
+ * Finds the authorities reachable from each set of authorities: every operation is tried at a real node, with
+ * every credential found so far, until none is new. docs/operations/access.md has the expected table.
  */
 import { readFileSync } from 'node:fs'
 import { networkInterfaces } from 'node:os'
@@ -31,13 +31,13 @@ interface Reached { direct: Set<string>, relay: Set<string>, member: boolean, co
 interface Known { kind: Holder['kind'], may: readonly string[], next: readonly string[] }
 
 /**
- * Tries every operation once for each class of holder; an initial holder's reachable authorities follow.
- * `making`: the operations whose result depends on the holder's device or its origin.
+ * Tries every operation once for each class of holder, to find all authorities that each initial holder can
+ * reach. `making`: the operations whose result depends on the holder's device or its origin.
  */
 function explorer (node: ClosureNode, making: readonly Edge[], others: readonly Edge[]) {
   const known = new Map<string, Known>()
   const tried = new Set<string>()
-  // `line`: the relay authorities of the device from which a holder derives, however indirectly.
+  // `line`: what the paired device from which this holder derives, if any, may do over a relay.
   const explore = async (holder: Holder, before?: readonly string[]): Promise<string> => {
     const { device, given, kind } = holder
     const may = await mayDo(holder)
@@ -183,7 +183,7 @@ t.test('a member has the authorities of whoever admitted it, including those of 
   const refused = await token.ask('POST', '/cluster/join-tokens', { local: true })
   const lacking = { reason: 'missing_grant', details: { authority: 'late' } }
   t.match(refused, { status: 403, json: { error: lacking } })
-  // The end of the token names the member, which stays until it is removed.
+  // Revoking the token returns the member that it admitted, which stays until it is removed.
   const { members } = (await node.operator.ask('GET', '/cluster/members')).json as
     { members: { installId: string, admitted: { by: string[], authorities?: string[] } | null }[] }
   const admitted = members.find((one) => one.admitted?.by.includes(made.record.id) === true)!

@@ -9,7 +9,7 @@ import type { Member } from './cluster-kit.js'
 const working = async ({ node }: Member): Promise<number> =>
   (await report(node, 'test/ok')).inProgressTasks.length
 
-/** Restarts a member through another member's API; returns the new id once the member is back. */
+/** Restarts a member through another member; returns its new id once it is back. */
 async function restart (through: Member, member: Member): Promise<string> {
   const old = (await member.ask('/node_id'))!.json as string
   const answer = await ask(through.node, `/admin/restart?node_id=${old}`, { method: 'POST' })

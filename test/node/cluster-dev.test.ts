@@ -11,7 +11,7 @@ interface Dev { nodes: { url: string, nodeId: string, pid: number, home: string,
 
 t.test('svc dev --nodes 12: all nodes join although they start at once on one address', async (t) => {
   const home = join(folder(t), 'home')
-  // No voice is placed, which would take time and is irrelevant here.
+  // Automatic placement of the voice is off: it would take time and is irrelevant here.
   const env = { HOME: home, SVC_PLUGINS_PLACEMENT_AUTOPLACE: '[]' }
   const args = ['dev', '--nodes', '12', '--base-port', '0', '--home', home, '--json']
   const child = run(process.execPath, [cli, ...args], { env })

@@ -32,11 +32,11 @@ async function attempt (t: Test, token: string, env: Record<string, string> = {}
 const HOUR_MS = 3_600_000
 
 t.test('T-A16: join tokens', async (t) => {
-  // The inviter advertises a proxy, which can lead a joining node to another key than the token's.
+  // The inviter advertises its proxy, which can be redirected to a node with another key than the token's.
   const cluster = await startCluster(t, { nodes: 2, config: quiet, proxied: true })
   const [inviter, second] = cluster.members
-  // A link is measured over a separate connection a few seconds after it opens, which must not happen while
-  // bytes are counted.
+  // A link is measured over a separate connection a few seconds after it opens, which must be over before the
+  // test counts connections.
   await until('the link to have been measured', async () => {
     const states = await Promise.all(cluster.members.map((m) => m.state()))
     const edges = states.flatMap((s) => Object.values(s?.topology.connections ?? {}).flatMap((to) =>
@@ -50,7 +50,7 @@ t.test('T-A16: join tokens', async (t) => {
     t.match(stderr, why, what)
     t.notMatch(stderr, /\n\s+at /, `${what}: without a stack`)
   }
-  /** Number of bytes that reached the inviter through its proxy while `act` ran. */
+  /** Number of connections to the inviter's proxy while `act` ran. */
   const sent = async (act: () => Promise<void>): Promise<number> => {
     const before = inviter!.proxy!.seen.connections
     await act()

@@ -14,7 +14,7 @@ import type { Lan } from '../tools/netns.js'
 import type { Answer, Ask, Stream } from './http.js'
 import type { TestNode } from './kit.js'
 
-/** Heartbeat interval in ms; the long form uses the product's. */
+/** Heartbeat interval in ms: a short one, or the product's own when tests run in long form. */
 export const HEARTBEAT_MS = pick(400, 2000)
 export const ELECTION_MS = pick(600, 3000)
 /** Silence in ms after which a node counts as lost. */
@@ -86,7 +86,7 @@ export interface Member {
   kill (): Promise<void>
   pause (): void
   cont (): void
-  /** Sends a request; undefined without an answer within `ms`. */
+  /** Sends a request; undefined if no answer arrives within `ms`. */
   ask (path: string, options?: Ask & { ms?: number }): Promise<Answer | undefined>
   state (): Promise<State | undefined>
   /** Sends a command without effect. Repeating an id repeats the same command. */
@@ -97,7 +97,8 @@ export interface Cluster {
   readonly members: readonly Member[]
   up (): Member[]
   /**
-   * Waits until the nodes (by default all that are up) agree on session, master and number of live nodes.
+   * Waits until the nodes (by default all that are up) report the same session, the same master and the same
+   * number of live nodes.
    */
   agreed (options?: { on?: readonly Member[], live?: number, not?: string, seconds?: number }):
   Promise<Agreement>
@@ -228,7 +229,7 @@ export async function startCluster (t: Test, options: ClusterOptions = {}): Prom
   return cluster
 }
 
-/** Number of voters on a node's disk; with a majority quorum it is written with every log entry. */
+/** Number of voters on a node's disk, which a majority quorum keeps current by storing every log entry. */
 function voters ({ home }: Member): number {
   try {
     const text = readFileSync(join(home, 'state/control.json'), 'utf8')
@@ -292,7 +293,7 @@ function agreement (on: readonly Member[], states: readonly (State | undefined)[
     others: on.filter((m) => m !== master) }
 }
 
-/** /state keys that differ between nodes: gossiped and measured values, and the answering node. */
+/** Keys of /state that differ between nodes: gossiped or measured values, and the answering node's id. */
 const MEASURED: ReadonlySet<string> = new Set(['localNodeId', 'nodeMemory', 'nodeSystem', 'nodeDisk',
   'nodeNetwork', 'lastSeen', 'downloads', 'tasks', 'rttMs', 'bytesPerSecond'])
 
@@ -343,7 +344,7 @@ export async function acknowledged (on: readonly Member[], seconds = 30): Promis
     receiptOf(await on[turn++ % on.length]!.touch(id)), { seconds, everyMs: 5 })
 }
 
-/** Opens an endless speech of the faulty engine; needs `faultsConfig()` as the node's svc.yaml. */
+/** Opens an endless speech stream of the faulty engine; the node's svc.yaml must be `faultsConfig()`. */
 export async function openSpeech ({ node }: Member, text = 'x', extra: Record<string, unknown> = {}):
 Promise<Stream> {
   const payload = does('test/ok', 'count', { bytes: 100, delayMs: 20 }, text)

@@ -40,8 +40,8 @@ t.test('three nodes behind proxies', async (t) => {
       const bytes = passed()
       t.ok(damage(before.master, follower!) > 0, `${what}: there was a connection to damage`)
       const start = performance.now()
-      // An acknowledgement proves that the follower has the newest entry; the links' round-trip times
-      // follow later with the vitals.
+      // Waits for an acknowledged command, which proves that the follower has the newest entry; /state shows
+      // the links' round-trip times only later.
       await acknowledged([follower!])
       await cluster.agreed()
       const seconds = secondsSince(start)
@@ -92,12 +92,12 @@ t.test('three nodes behind proxies', async (t) => {
     })
     t.equal((await acknowledged([alone])).sid, before.sessionId, 'it decides for itself')
     t.equal((await acknowledged(before.others)).sid, side.sessionId, 'and so do the others')
-    // Heartbeats delayed by the cut would report followers that the master no longer has.
+    // Drops the heartbeats held by the cut, which would still list followers that the master has lost.
     for (const m of cluster.members) m.proxy!.reset(m === alone ? undefined : alone.name)
     cluster.heal(alone)
     const after = await cluster.agreed()
-    // A master that was paused when the sides meet steps down, and with short timers a busy machine can look
-    // like such a pause.
+    // When the sides meet, a master that seems to have been paused steps down, and with short timers a busy
+    // machine can cause that, so either session may continue.
     if (full) t.equal(after.sessionId, side.sessionId, 'the side with more nodes keeps its session')
     else t.ok([side.sessionId, before.sessionId].includes(after.sessionId), 'one of the sessions goes on')
     await sameState(cluster.members)

@@ -73,8 +73,8 @@ Promise<void> {
 }
 
 /**
- * A joining node is a voter before its start is over, which takes seconds on a busy machine; with a shorter
- * heartbeat it would be missed meanwhile.
+ * A joining node becomes a voter before its start is complete, which takes seconds on a busy machine. With a
+ * shorter heartbeat the node would count as lost meanwhile.
  */
 const heartbeatMs = 2000
 

@@ -11,14 +11,14 @@ import type { Child } from './kit.js'
 
 interface Check { name: string, result: string, message: string, remedy: string | null, code?: string }
 
-/** The checks that `svc doctor` reports on a node. */
+/** The checks of `svc doctor` on a node whose result is not `ok`. */
 async function doctor ({ home, node }: Member): Promise<Check[]> {
   const args = ['doctor', '--json', '--home', home, '--url', node.url]
   const { stdout } = await svc(args, { env: { HOME: home } })
   return (JSON.parse(stdout) as { checks: Check[] }).checks.filter(({ result }) => result !== 'ok')
 }
 
-/** Waits until doctor on one node reports this code for any of `of`. */
+/** Waits until `svc doctor` on one node reports this code for at least one of the members `of`. */
 const finds = async (on: Member, code: string, ...of: Member[]): Promise<Check> => await until(
   `doctor on ${on.name}: ${code} of ${of.map(({ name }) => name).join(' or ')}`,
   async () => (await doctor(on)).find((check) =>
@@ -45,7 +45,7 @@ t.test('mistakes of operators', async (t) => {
     t.equal(await copy.ended, 5)
     t.match(copy.stderr(), /A process at 127\.0\.0\.1:\d+ has the key of this node.*svc join-token/)
     const [, port] = /this one is at 127\.0\.0\.1:(\d+)/.exec(copy.stderr())!
-    // The copied node calls both others and stops at the first answer, so either one may be named.
+    // The copied node calls both others and stops at the first answer, so either one may report the copy.
     const found = await finds(n1, 'node_copied', n1, n3)
     t.match(found, { result: 'fail', remedy: /copied home.*svc join-token/,
       message: new RegExp(`n2 is linked at \\S+:\\d+; another process .* is at 127\\.0\\.0\\.1:${port}\\.`) })

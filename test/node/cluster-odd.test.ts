@@ -30,7 +30,7 @@ t.test('T-E11: wall clocks that are wrong, and that jump', async (t) => {
   const after = await cluster.agreed()
   t.equal(after.sessionId, before.sessionId, 'the same session')
 
-  // One node's clock is a year off.
+  // The clock of one node is a year ahead, later a year behind.
   const other = skewed(t, 365 * 24 * HOUR_MS)
   const [strange] = after.others
   await strange!.kill()
@@ -90,7 +90,7 @@ t.test('T-E12 and T-Y09: a full disk, and many sessions', async (t) => {
   })
 
   await t.test('T-Y09: session after session', async (t) => {
-    // The witness lives through all sessions; as master it is only paused, while other masters are killed.
+    // The witness is never killed, so that its heap can be compared: as master it is only paused.
     const [port] = await freePorts(1)
     const { others: [witness] } = await cluster.agreed()
     await witness!.kill()
@@ -114,7 +114,7 @@ t.test('T-E12 and T-Y09: a full disk, and many sessions', async (t) => {
     }
     const late = await heapOf(witness!.pid(), port!)
     const grown = (late - early) / early
-    // The short form only shows that no large object stays in memory for each session.
+    // The few sessions of the short form only show that no large object leaks per session.
     figure(t, 'T-Y09', t.passing() && grown <= pick(0.25, 0.1), { sessions, earlyMB: early / 1e6,
       lateMB: late / 1e6, grownPercent: Math.round(grown * 1000) / 10, rssMB: rss(witness!.pid()) / 1e6 })
   })

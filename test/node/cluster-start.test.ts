@@ -27,7 +27,7 @@ t.test('all nodes start at once, with new ports and only their last addresses', 
   for (const member of cluster.members) await member.kill()
   await Promise.all(cluster.members.map((m) => m.start()))
   await cluster.agreed({ seconds: 60 })
-  // Another process takes one of the old ports before the restart.
+  // Another process takes the first node's old port before the restart.
   const [first, ...rest] = cluster.members
   await Promise.all(cluster.members.map((m) => m.kill()))
   const taken = createServer()

@@ -86,7 +86,7 @@ async function asMessages (node: TestNode): Promise<Open> {
     ws.on('close', () => { resolve(ending(said, cut)) })
     ws.on('message', (data: Buffer) => {
       said.push(decodeFrame(data).header)
-      // The WebSocket stays open for further calls; a short wait shows whether a second terminal arrives.
+      // Closes the WebSocket only after a wait in which a second terminal frame would arrive.
       if (ending(said, false).terminals > 0) setTimeout(() => { ws.close() }, 500).unref()
     })
   })
@@ -96,13 +96,13 @@ async function asMessages (node: TestNode): Promise<Open> {
   return { framing: 'messages', end }
 }
 
-/** A request without a stream; its headers are held back until the first byte, which would take a minute. */
+/** An unstreamed request, whose response headers wait for the first byte, here for a minute. */
 function held (node: TestNode): Promise<Awaited<ReturnType<typeof ask>>> {
   return ask(node, '/v1/audio/speech', { body: { model: 'test/ok', input: 'x',
     instructions: JSON.stringify({ do: 'late', delayMs: 60_000 }) } })
 }
 
-/** End reasons of a stream whose runner was on the dead node; the loss usually precedes the session's end. */
+/** How a stream of a runner on the dead node may end; usually `instance_lost` precedes the session's end. */
 const ENDS = ['session_changed', 'instance_lost']
 
 t.test('open streams and the end of their session', async (t) => {

@@ -17,7 +17,7 @@ function only (t: Test, ...names: string[]): string {
   return path
 }
 
-/** Status that the API gives a runner without a credential; 1 if the runner cannot connect. */
+/** HTTP status of a runner's request to the API without a credential; 1 if the runner cannot connect. */
 async function answerTo (node: TestNode): Promise<number> {
   await ready(node, 'test/ok')
   const heard = await streamed(node, TTS, does('test/ok', 'api', { url: `${node.url}/state` }))

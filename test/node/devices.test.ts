@@ -82,7 +82,7 @@ t.test('a device with other digits stores and signs nothing', async (t) => {
   const forged = await devicePair(t, node.url)
   t.not(victim.digits, forged.digits)
   typeDigits(lure, victim.digits)
-  // The person at the device types the digits that the real node shows.
+  // The victim types the real node's digits, but the device is connected to the attacker's node.
   typeDigits(victim.device, forged.digits)
   t.equal(await victim.device.ended, 1)
   t.match(victim.device.stderr(), /the digits differ: someone is intercepting the connection/)

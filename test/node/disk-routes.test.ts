@@ -15,7 +15,7 @@ const SMALL = '/store/models/acme%2Fsmall'
 /** A request and its expected status on a full disk; absent if several statuses are right. */
 interface Request { path: string, body?: unknown, status?: number }
 
-/** Creates one of each resource that the requests name. */
+/** Creates one resource of each kind; returns, by route, requests that use these resources. */
 async function furnish (
   t: Parameters<typeof makeModel>[0], node: TestNode
 ): Promise<Record<string, Request>> {
@@ -96,7 +96,7 @@ t.test('a full disk', { skip: noSmallDisk }, async (t) => {
     const { status, json } = await ask(node, '/state').catch(() => ({ status: 0, json: {} }))
     return status === 200 && !JSON.stringify(json).includes(node.nodeId)
   })
-  // The start released the disk reserve, so the disk has free space and must be filled again.
+  // Starting the node released its disk reserve, so the disk has free space and must be filled again.
   disk.fill()
   const told = await until('its health', async () =>
     ((await ask(node, '/state').catch(() => ({ text: '' }))).text.match(/"state_not_durable".{0,200}/))?.[0])

@@ -1,6 +1,6 @@
 /**
- * A running node without llama-server installs a build of it, which image models need. The build is a
- * stand-in.
+ * A running node without llama-server installs a build of it, which image models need. A stub takes the place
+ * of the real llama-server.
  */
 import { mkdirSync, readdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'

@@ -9,7 +9,7 @@ const TTS = 'tts@1.0.0'
 
 const FIELDS = ['message', 'type', 'param', 'code', 'reason', 'retryable', 'requestId', 'details']
 
-/** Error fields that a route's clients expect; some APIs have their own error format. */
+/** Top-level fields that clients expect in an error body of this route; some APIs have their own format. */
 function fieldsOf (what: string): string[] {
   if (/: dots$/.test(what)) return ['error', 'detail']
   if (/^[A-Z]+ \/v1\/messages(\/\S*)?: /.test(what)) return ['type', 'error', 'request_id', 'detail']

@@ -54,7 +54,7 @@ async function says (node: TestNode): Promise<string | undefined> {
     ? (answer.json as { choices: { text: string }[] }).choices[0]!.text : undefined
 }
 
-/** Checks which driver runs the models: a process named `program` is below the runner, or none for null. */
+/** Checks that a llama-server process runs below the runners, or, if `program` is null, that none does. */
 async function drivenBy (t: Test, node: TestNode, program: string | null): Promise<void> {
   const found = node.runners().flatMap(descendants).filter((pid) => cmdline(pid).includes('llama-server'))
   t.equal(found.length > 0, program !== null, program ?? 'the library')
@@ -168,7 +168,7 @@ export async function endlessTemplate (t: Test, env: Record<string, string>): Pr
   t.ok(await says(node))
 }
 
-/** A full disk under the home fails no answer; a runner that dies is restarted or the reason is reported. */
+/** A full disk under the home breaks no answer; a dead runner is restarted, or the reason is reported. */
 export async function fullDisk (
   t: Test, env: Record<string, string>, disk: { path: string, fill (): void, free (): void }
 ): Promise<void> {

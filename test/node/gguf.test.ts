@@ -3,7 +3,7 @@ import t from 'tap'
 import { noSmallDisk, smallDisk } from '../tools/small-disk.js'
 import { damagedFiles, endlessTemplate, fullDisk, killedEngine, longPrompt } from './gguf-kit.js'
 
-/** A PATH without llama-server, so that the library runs the models. */
+/** Without llama-server in the PATH, models run on the llama.cpp library. */
 const env = { PATH: '/usr/bin:/bin' }
 
 t.test('damaged files', { timeout: 400_000 }, async (t) => { await damagedFiles(t, env, null) })

@@ -23,7 +23,7 @@ t.test('homes and ports in use, and homes of a later version', async (t) => {
   t.equal((await streamed(node, TTS, does('test/ok', 'count', { chunks: 1 }))).last?.header.kind, 'completed')
   node.child.process.kill('SIGTERM')
   t.equal(await node.child.ended, 0)
-  // `sandbox` is left out, because it holds the mount points of runners.
+  // Skips `sandbox`, which holds the runners' mount points instead of files of the home.
   const files = (readdirSync(node.home, { recursive: true }) as string[]).filter((name) =>
     name.endsWith('.json') && !name.includes('/sandbox/'))
   t.ok(files.includes('node.json'))

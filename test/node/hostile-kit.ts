@@ -19,7 +19,7 @@ export interface Body { path: string, raw: string }
 const deep = (levels: number, open: string, inner: string, close: string): string =>
   open.repeat(levels) + inner + close.repeat(levels)
 
-/** Pseudo-random texts and values from one seed. */
+/** Makes pseudo-random numbers, choices and lists; the same seed gives the same sequence. */
 function dice (seed: number) {
   const random = seededRandom(seed)
   const below = (most: number): number => Math.floor(random() * most)
@@ -33,7 +33,7 @@ function dice (seed: number) {
 export function generator (seed: number): { model: () => Files, body: () => Body } {
   const { below, one, many } = dice(seed)
 
-  /** A chat template that grows a text or a list and then processes it. */
+  /** A chat template that is invalid, or that needs extreme nesting, memory or time. */
   const template = (): string => {
     const grown = `{%- set x = ${one(['"aaaaaaaa"', '[1, 2]', '"<b>"', 'messages', '{"a": 1}'])} -%}` +
       one(['{%- set x = x + x -%}', '{%- set x = x ~ x -%}', '{%- set x = x * 2 -%}']).repeat(below(40))
@@ -164,10 +164,10 @@ function reasonOf (answer: Answer): string | undefined {
   return jsonrpc !== undefined && error?.data === undefined ? String(error?.code) : refusal(answer)?.reason
 }
 
-/** Counts of inputs, and descriptions in `odd` of missing, untyped or internal-error answers. */
+/** Counts of inputs, models and refusals; `odd` describes missing or untyped answers and internal errors. */
 export interface Outcome { asked: number, models: number, refused: number, odd: string[] }
 
-/** Share of models among the inputs, and number of concurrent inputs of either kind. */
+/** MODELS: share of models among the inputs. AT_ONCE: number of models, and of bodies, sent concurrently. */
 const MODELS = 0.3
 const AT_ONCE = 2
 

@@ -18,7 +18,7 @@ async function missed (at: Member): Promise<number> {
 
 t.test('no process ends, no master is elected, no heartbeat is missed', { timeout: 7_200_000 }, async (t) => {
   const store = { model_store: { store_path: join(folder(t), 'store'), hub: { enabled: false } } }
-  // Uses the product's heartbeat, because the test looks for pauses of seconds.
+  // Uses the product's heartbeat, because the test checks for pauses of several seconds.
   const configOf = (number: number): Record<string, unknown> => number === 1 ? store : {}
   const cluster = await startCluster(t, { heartbeatMs: 2000, configOf })
   const { master, others, term, sessionId } = await cluster.agreed()

@@ -39,7 +39,7 @@ export interface Refusal { error: { reason: string, code: number, message: strin
   param: string | null, requestId: string, details: Record<string, unknown> }, detail: string }
 
 /**
- * The error in the body of any API: Ollama's clients expect a text under `error`, with the fields beside it;
+ * The error in a body of any API. Ollama's format has a text in `error` and the other fields beside it;
  * JSON-RPC has the fields in `data`.
  */
 export function refusal (answer: { json: unknown }): Refusal['error'] | undefined {
@@ -102,7 +102,7 @@ function parsed (bytes: Buffer): unknown {
   try { return JSON.parse(bytes.toString()) as unknown } catch { return undefined }
 }
 
-/** The node of a capability call, and its descriptor revisions. */
+/** A node to which capability calls are sent; `revision` returns a capability's descriptor revision. */
 export interface Host extends At { revision (name: string): string }
 
 /** The body of a capability call. */

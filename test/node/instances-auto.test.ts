@@ -12,7 +12,7 @@ const DEMANDED_SECONDS = 2
 const svcAt = async ({ node }: Member, ...args: string[]): ReturnType<typeof svc> =>
   await svc([...args, '--home', node.home, '--url', node.url])
 
-/** Waits until the voice gives sound, not silence, at each of these members. */
+/** Waits until the voice answers with more than 0.3 s of sound at each of these members. */
 async function speaksAt (on: readonly Member[], seconds = 30): Promise<void> {
   await until('the voice at every node', async () => {
     const all = await Promise.all(on.map(async ({ node }) =>
@@ -67,7 +67,7 @@ t.test('models that are placed automatically', async (t) => {
     figure(t, 'on demand', t.passing(), { firstAnswersSeconds: secondsSince(from) })
     const opened = await openFrames(first!.node, 'test/ok')
     await sleep(DEMANDED_SECONDS * 1500)
-    // If the request came just as an older instance began to drain, both instances are listed.
+    // Both instances are listed if the request arrived just as an older instance began to drain.
     t.ok((await instancesOf(third!.node, 'test/ok')).length >= 1, 'an open request keeps it')
     opened.leave()
     await until('it to be unloaded', async () => (await instancesOf(third!.node, 'test/ok')).length === 0)

@@ -9,7 +9,7 @@ import type { Test } from 'tap'
 import type { View } from './instances-kit.js'
 
 const WARMUP_SECONDS = 2
-/** Names of the nodes on which a model is tried; each node makes its own attempts. */
+/** Names of the nodes on which placement tries a model; each node makes its own attempts. */
 const TRIED = pick(['n1', 'n2'], ['n1', 'n2', 'n3'])
 const EXCLUDED = ['n1', 'n2', 'n3'].filter((name) => !TRIED.includes(name))
 
@@ -17,7 +17,7 @@ const EXCLUDED = ['n1', 'n2', 'n3'].filter((name) => !TRIED.includes(name))
 const failuresOf = async (cluster: Cluster, model: string): Promise<View['instanceFailures']> =>
   (await view(cluster.members[0]!.node)).instanceFailures.filter(({ modelId }) => modelId === model)
 
-/** Checks a model that starts on no node: one failed instance with its causes, no runner. */
+/** Checks that a model that fails on every node has one failed instance with the causes, and no runner. */
 async function givenUp (t: Test, cluster: Cluster, model: string, code: string): Promise<void> {
   const nodes = await until(`${model} to have failed on each node`, async () => {
     const told = await failuresOf(cluster, model)

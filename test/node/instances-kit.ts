@@ -1,4 +1,4 @@
-/** Model instances in a cluster of real processes, as clients of any node see them. */
+/** Helpers for tests of model instances in a cluster of real processes, seen through any node's API. */
 import { startCluster } from './cluster-kit.js'
 import { does, TTS } from './engine.js'
 import { ask, readStream, open, refusal, stream, streamed, readBody } from './http.js'
@@ -31,8 +31,8 @@ export async function instancesCluster (t: Test, options: {
   env?: Record<string, string>
 } = {}): Promise<Cluster> {
   const { plugins, config, ...rest } = options
-  // Killed nodes are missed when their links close, so a shorter heartbeat would not speed the tests up and
-  // would only make a busy machine miss live nodes.
+  // A killed node is missed as soon as its links close, so a shorter heartbeat would not speed these tests
+  // up; it would only make live nodes look lost on a busy machine.
   return await startCluster(t, { ...rest, heartbeatMs: 2000, config: instancesConfig(plugins, config) })
 }
 
@@ -184,14 +184,14 @@ async function eventsEnd (response: AsyncIterable<Buffer>): Promise<End> {
     reason, retryable, cut: cut || last.length === 0, seconds: performance.now() / 1000 }
 }
 
-/** An unstreamed request, whose status is held back until the first output. */
+/** An unstreamed request, whose response status is sent only with the first output, after `delayMs`. */
 export async function heldRequest (at: TestNode, model: string, delayMs: number, headers: Record<string,
   string> = {}): Promise<Answer> {
   return await askWithin(at, '/v1/audio/speech', { headers, body: { model, input: 'x',
     instructions: JSON.stringify({ do: 'late', delayMs }) } })
 }
 
-/** Waits until the serving nodes report `count` running tasks of a model in total. */
+/** Waits until these members together report `count` running tasks of a model. */
 export async function working (on: readonly Member[], model: string, count: number): Promise<void> {
   await until(`${count} tasks of ${model}`, async () => {
     const all = await Promise.all(on.map(async ({ node }) => await tasksOn(node, model)))
@@ -218,8 +218,8 @@ export async function endWithin (opened: Open, seconds: number): Promise<End | '
 }
 
 /**
- * Waits until every member lists the same instances, all ready and none draining, and no other runner
- * processes exist; returns the instances.
+ * Waits until all members list the same instances, every one ready and not draining, and no other runner
+ * process is left; returns the instances.
  */
 export async function settled (on: readonly Member[], seconds = 30): Promise<RingInstance[]> {
   let last = ''

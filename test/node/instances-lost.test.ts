@@ -11,7 +11,7 @@ import type { Cluster, Member } from './cluster-kit.js'
 import type { Open } from './instances-kit.js'
 import type { Test } from 'tap'
 
-/** Skip reason of subtests that only the long form runs. */
+/** Skip reason for subtests that only `npm run test:faults` runs. */
 const SHORT = pick<string | false>('only in the long form: npm run test:faults', false)
 /** Expected end reasons of a request whose instance is lost. */
 const LOST = ['instance_lost', 'session_changed']
@@ -52,7 +52,7 @@ t.test('nodes that die, and nodes that stop', async (t) => {
   await t.test('T-R14: SIGTERM of a worker node', async (t) => {
     const id = await place(master.node, 'test/ok', { excluded_nodes: [master.name] })
     const home = homeOf(cluster, await instance(master.node, id))
-    // Endless only in the long form, because such a stream delays the node's exit until the stop timeout.
+    // The stream is endless only in the long form, because it delays the node's exit until the stop timeout.
     const streams = [await openFrames(master.node, 'test/ok', { chunks: 30, delayMs: 50 }),
       await openEvents(master.node, 'test/ok', pick({ chunks: 30, delayMs: 50 }, ENDLESS))]
     const below = [home.pid(), ...descendants(home.pid())]
@@ -69,7 +69,7 @@ t.test('nodes that die, and nodes that stop', async (t) => {
     await home.kill()
     await answersAt(cluster.up(), 'test/ok')
     const back = secondsSince(start)
-    // The drained node stays in the list until the other nodes miss it.
+    // The drained instance stays in the list until the other nodes miss its node.
     const now = await until('another instance in its place', async () =>
       (await instancesOf(master.node, 'test/ok')).find((one) => one.placement?.replaces === id))
     figure(t, 'T-R14', t.passing() && inTime(gone, 15), { how: 'SIGTERM of a worker node', goneSeconds: gone,

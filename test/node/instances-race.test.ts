@@ -81,7 +81,7 @@ t.test('concurrent placements', async (t) => {
     const start = performance.now()
     const words = new Set<string>()
     const join = joining.start({ args: ['--join', token] }).then(async () => {
-      // The joining node may not have sent any message to the cluster before this request.
+      // This request may be the joining node's first message to the cluster.
       const id = await place(joining.node, 'test/b', { excluded_nodes: ['n1', 'n2', 'n3'] })
       joined = true
       return id

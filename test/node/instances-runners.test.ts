@@ -27,7 +27,7 @@ function growth (pids: readonly number[]): { most: () => number, stop: () => voi
   return { most: () => most, stop: () => { clearInterval(timer) } }
 }
 
-// As in runners.test.ts, but the client's node and the runner's node differ.
+// The same faults as in runners.test.ts, but the client is connected to another node than the runner's.
 t.test('runners of another node that die, hang, flood and grow', async (t) => {
   const cluster = await instancesCluster(t, {
     nodes: 2,

@@ -21,10 +21,10 @@ const speaks = async (at: Member): Promise<boolean> => (await at.ask('/v1/audio/
   ms: 2000, body: { model: MODEL, input: 'x', instructions: JSON.stringify({ do: 'count', chunks: 1 }) }
 }))?.status === 200
 
-/** Places the model on a worker from which it may move; returns its instance id and another worker, too. */
+/** Places the model on a worker; returns the instance id, this worker, and another one for a later move. */
 async function placed (cluster: Cluster): Promise<{ id: string, worker: Member, other: Member }> {
   const { master, others } = await cluster.agreed()
-  // Sent to the master, because on a busy machine another node may briefly miss the master.
+  // The request goes to the master, because another node may briefly miss the master on a busy machine.
   const answer = await ask(master.node, '/place_instance', { body: { model_id: MODEL, wait: true,
     timeout_seconds: 60, excluded_nodes: [master.node.nodeId] } })
   if (answer.status !== 200) throw new Error(`${answer.status} ${answer.text}`)
@@ -63,7 +63,7 @@ t.test('a node that only the master has lost keeps its instances and serves othe
   reading.catch(() => {}).finally(() => { heard.over = true })
   cluster.cut(master, worker)
   await until('the master to miss it', async () => (await master.state())?.cluster.liveNodes === 2)
-  // Longer than the silence after which an unreachable node counts as lost.
+  // Waits longer than the silence after which an unreachable node counts as lost.
   await sleep(6000)
   t.strictSame(Object.keys(await instances(master) ?? {}), [id])
   cluster.heal(master, worker)

@@ -32,7 +32,7 @@ export function figure (t: Test, id: string, pass: boolean, values: Record<strin
 }
 
 /**
- * Whether a measured time meets its target. The short form accepts any time, which depends on other
+ * Whether a measured time meets its target. Always true in the short form, because the time depends on other
  * load; the long form needs a quiet machine.
  */
 export const inTime = (measured: number, target: number): boolean => !full || measured <= target

@@ -7,7 +7,7 @@ import { rss, sockets } from './proc.js'
 import type { Raw } from './http.js'
 import type { TestNode } from './kit.js'
 
-/** Seconds between Node's checks for late requests, by which a timeout may come late. */
+/** Seconds between Node's checks for timed-out requests; a timeout may come that much late. */
 const CHECK_SECONDS = 5
 const SLACK_SECONDS = 3
 const timers = {
@@ -74,8 +74,8 @@ t.test('slow, broken and disconnected clients', async (t) => {
   })
 
   t.test('T-H03: bodies over the limit, endless and in tiny pieces', async (t) => {
-    // The limit must cover all 43,690 pieces of 6 bytes, which on a busy machine take longer than the short
-    // timeout of the other tests.
+    // The timeout must allow the node to read all 43,690 chunks of 6 bytes, which on a busy machine takes
+    // longer than the short timeout of the other tests.
     const node = await startNode(t, { config: faultsConfig({ limits: { request_timeout_seconds: 300 } }) })
     const before = rss(node.pid)
     const exact = 256 * 1024
@@ -161,7 +161,7 @@ t.test('slow, broken and disconnected clients', async (t) => {
   })
 })
 
-/** Idle connections after one request; `silent` ones stay open, the others are reset. */
+/** Connections that are idle after one request; with `silent` they stay open, otherwise they are reset. */
 async function halfOpen (node: TestNode, silent: boolean): Promise<Raw[]> {
   const raws = await Promise.all(Array.from({ length: each }, () => dial(node.port)))
   for (const { socket } of raws) socket.write(headOf(node, 'GET', '/healthz'))
@@ -171,8 +171,8 @@ async function halfOpen (node: TestNode, silent: boolean): Promise<Raw[]> {
 }
 
 /**
- * Streams stopped in the middle of their chunks. Fewer of them for `silent`, because the system buffers some
- * megabytes of each before the node notices.
+ * Streams whose clients stop reading (`silent`) or reset the connection. There are fewer silent ones, because
+ * the system buffers some megabytes of each before the node notices.
  */
 async function streams (node: TestNode, silent: boolean): Promise<Raw[]> {
   const count = silent ? pick(10, 40) : each

@@ -9,7 +9,7 @@ import type { Test } from 'tap'
 const TTS = 'tts@1.0.0'
 const GOOD = { model: 'test/ok', text: 'hello' }
 
-/** Valid payloads by interface.md 2.2, each at the limit of a field. */
+/** Valid payloads according to interface.md 2.2, each with a field at a limit. */
 const valid: readonly Record<string, unknown>[] = [
   {},
   { text: 'x' }, { voice: 'v' }, { response_format: 'mp3' },
@@ -23,7 +23,7 @@ const valid: readonly Record<string, unknown>[] = [
   { seed: 0 }, { seed: 4294967295 }
 ]
 
-/** Invalid values of each field; undefined leaves the field out. */
+/** Invalid values by field; undefined means that the field is missing. */
 const wrong: Readonly<Record<string, readonly unknown[]>> = {
   model: [undefined, '', 5, null, ['test/ok']],
   text: [undefined, '', ['x'], 7],

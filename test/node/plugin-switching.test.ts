@@ -15,7 +15,7 @@ const route = (name: string, url: string, more = ''): string =>
 
 /** Plugin sources without imports, by plugin name. */
 const sources: Record<string, string> = {
-  // Its stream sends a number every 20 ms.
+  // This plugin's stream sends a number every 20 ms.
   other: `export default {
     manifest: ${manifest('other', `, routes: { ${route('hear', '/other', ', stream: true')} }`)},
     start: () => ({ routes: { async hear (request) {

@@ -17,7 +17,7 @@ async function up (t: Test, home: string, words: string[], env: Record<string, s
   return child
 }
 
-/** Runs a printed line where it was printed, with its output file `name` replaced by `into`. */
+/** Runs a printed command line in the repository root, with its output file `name` replaced by `into`. */
 const pasted = async (line: string, name: string, into: string): Promise<string> => {
   const child = run('sh', ['-c', line.replace(name, `'${into}'`)], { cwd: root })
   const status = await child.ended

@@ -8,9 +8,7 @@ import type { Test } from 'tap'
 import type { Member } from './cluster-kit.js'
 import type { Listening } from './relay-kit.js'
 
-/**
- * Limit in seconds for a node that has learned of a revocation to end the device's open requests.
- */
+/** Seconds within which a node must end a device's open requests after it has learned of the revocation. */
 const ENDS_SECONDS = 5
 
 /** Follows /state as a device; returns a function that tells whether the stream has ended. */

@@ -117,7 +117,7 @@ t.test('a relayed device works as at the node, whichever process dies', async (t
       (await Promise.all(cluster.members.map(async ({ node }) => (await relayView(node)).connected)))
         .every((there) => !there))
     part.equal((await ask(serve, '/node_id')).status, 502)
-    // Registered with the whole test, because later subtests need the relay.
+    // The relay stops at the end of the whole test instead of this subtest, because later subtests need it.
     relay = await startRelay(t, port)
     await Promise.all(cluster.members.map(async ({ node }) => { await atRelay(node) }))
     part.ok(await until('the device to be back', met))

@@ -4,7 +4,7 @@ import { sleep } from './kit.js'
 import type { IncomingMessage } from 'node:http'
 import type { Member } from './cluster-kit.js'
 
-/** One try of a request at one node; times are of performance.now(). */
+/** One attempt to get an answer from one node; times are from performance.now(). */
 export interface Attempt {
   at: Member
   kind: string
@@ -19,9 +19,9 @@ export interface Attempt {
   detail: string
 }
 
-/** The time in which a node is away, from its signal until it is fully back. */
+/** A node's absence, from the signal that ends it until its models are back in place. */
 export interface Outage { member: Member, how: 'restart' | 'kill', master: boolean, from: number, to: number,
-  /** Seconds from the signal until: exited, agreed without it, started, agreed with it, models in place. */
+  /** Seconds from the signal to each phase: exit, others agree, start, all agree, models in place. */
   phases: number[] }
 
 export interface Load {
@@ -38,7 +38,7 @@ interface Ask { kind: string, path: string, body: object, streams: boolean }
 const QUESTION = [{ role: 'user', content: 'what is no_quorum' }]
 const SENTENCE = 'The quick brown fox jumps over the lazy dog.'
 
-/** The embedded voice and the embedded language model, with and without a stream. */
+/** Requests to the embedded voice and the embedded language model, each with and without a stream. */
 const ASKS: readonly Ask[] = [
   { kind: 'speech', path: '/v1/audio/speech', streams: false,
     body: { model: 'svc/voice-en', input: SENTENCE, response_format: 'wav' } },
@@ -130,13 +130,13 @@ function streamEnd (text: string, end: (outcome: string, more?: Partial<Attempt>
 const overlaps = (a: { from: number, to: number }, b: { from: number, to: number }): boolean =>
   a.from <= b.to && b.from <= a.to
 
-/** An attempt with the node's name instead of the member, for messages. */
+/** An attempt as messages show it, with the node's name instead of the member. */
 export const describeAttempt = ({ at, ...rest }: Attempt): object => ({ node: at.name, ...rest })
 
 /**
- * Returns the attempts with a forbidden outcome. A node that is leaving or away may refuse and, when killed,
- * break off. A node that stays must answer; only requests that end with a session or ran on a killed node may
- * fail, as retryable. Audio that has begun cannot carry an error, so it breaks off.
+ * Returns the attempts with a forbidden outcome. A node that is stopping or absent may refuse and, if killed,
+ * cut answers off. Other nodes must answer; only requests that end with a session or ran on a killed node may
+ * fail, as retryable. Audio that has begun cannot carry an error, so it is cut off.
  */
 export function wrong (attempts: readonly Attempt[], outages: readonly Outage[]): Attempt[] {
   return attempts.filter((attempt) => {

@@ -48,8 +48,8 @@ async function inPlace (cluster: Cluster): Promise<void> {
 }
 
 /**
- * Takes one node away and back, with `atOnce` before the other nodes miss it; then waits until all is in
- * place again.
+ * Stops or kills a node and starts it again (with `atOnce`, before the other nodes miss it); then waits until
+ * all models are back in place.
  */
 async function outage (cluster: Cluster, member: Member, how: Outage['how'], atOnce = false):
 Promise<Outage> {
@@ -75,7 +75,7 @@ Promise<Outage> {
   return { member, how, master: member === master, from, to: performance.now(), phases }
 }
 
-// Four nodes stop and start one after the other, on a machine that may have other load.
+// Time for four nodes that stop and start one after the other on a machine that may have other load.
 t.setTimeout(pick(300_000, 3_600_000))
 
 t.test('a rolling restart and a failover fail no request that another node can serve', async (t: Test) => {

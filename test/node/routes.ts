@@ -29,7 +29,7 @@ export interface Route {
   body: boolean
 }
 
-/** Every route in the node's own description, and the WebSocket. */
+/** Every route in the node's OpenAPI description, and the WebSocket route. */
 export async function routesOf (node: TestNode): Promise<Route[]> {
   const { paths } = (await ask(node, '/openapi.json')).json as {
     paths: Record<string, Record<string,
@@ -46,7 +46,7 @@ export async function routesOf (node: TestNode): Promise<Route[]> {
 /** A path for the route with ids that do not exist. */
 const concrete = ({ path }: Route): string => path.replaceAll(/\{\w+\}/g, 'nobody')
 
-/** Requests without effect, since some routes would otherwise end the node or accept any input. */
+/** A request without effect, with unknown ids and an empty body; some routes would otherwise end the node. */
 export const harmless = (route: Route): { path: string, ask: Ask } => ({
   path: route.path === '/admin/restart' ? '/admin/restart?node_id=nobody' : concrete(route),
   ask: { method: route.method, ...(route.body ? { body: {} } : {}) }

@@ -23,7 +23,7 @@ t.test('runners that die, hang, flood and grow', async (t) => {
   }, { autoplace: ['test/ok', 'test/b', 'test/c', VOICE], memory_limit_mb: 384 }) })
 
   t.test('T-R01: kill -9 of a runner in the middle of speech', async (t) => {
-    // At most two kills, because the node does not restart a runner after three failures within a minute.
+    // A third failure within a minute would keep the runner from being restarted, so at most two are killed.
     for (let n = 0; n < pick(1, 2); n++) {
       const { pid } = await ready(node, VOICE)
       const text = 'All work and no play makes a dull day. '.repeat(400)
@@ -94,7 +94,7 @@ t.test('runners that die, hang, flood and grow', async (t) => {
     const took: number[] = []
     for (const [way, leave] of Object.entries(ways)) {
       for (let n = 0; n < pick(1, 20); n++) {
-        // The engine reports the length of its text, so a distinct length identifies this task.
+        // The engine logs the length of its text, so a distinct length identifies this task.
         const length = 1000 + took.length
         const opened = await stream(node, TTS, does('test/ok', 'count', { delayMs: 20 }, 'x'.repeat(length)))
         await opened.frames.next()

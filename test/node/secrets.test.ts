@@ -92,7 +92,7 @@ t.test('T-H13: tokens, prompts and keys leave no trace', async (t) => {
   }
   for (const [place, text] of Object.entries(seen)) {
     for (const [name, secret] of Object.entries(secrets)) {
-      // The key's variable was in the environment from the start, so it is expected there.
+      // The node got the key in an environment variable, so its environment shows the key.
       if (name !== 'key') t.notOk(text.includes(secret), `${name} in the ${place}`)
     }
   }

@@ -10,7 +10,7 @@ const SLOTS = 2
 const WAITING = 3
 const config = { plugins: {
   gguf: { module: fixture('gguf.mjs') }, placement: { autoplace: [] },
-  // The stand-in writes its journal outside the folders of a runner.
+  // Runners are not confined, because the llama-server stand-in writes its journal outside their folders.
   runners: { confine: false, max_queued: WAITING }
 } }
 const body = (word: string, more: object = {}) =>

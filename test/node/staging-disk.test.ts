@@ -12,12 +12,12 @@ import {
 } from './staging-kit.js'
 import type { Place } from './staging-kit.js'
 
-/** Requires more free space than any disk has. */
+/** Environment in which a node requires more free space than any disk has. */
 const TOO_MUCH = sparing(2 ** 50)
 const SANE = sparing(64 * MIB)
 const ARITHMETIC = /more do not fit: .* GiB are free, .* GiB must stay free .* GiB are missing/
 
-/** Skip reason of subtests that only the long form runs. */
+/** Skip reason for subtests that only `npm run test:faults` runs. */
 const SHORT = pick<string | false>('only in the long form: npm run test:faults', false)
 
 t.test('T-D08: a copy that does not fit beside the headroom is refused before its first byte', async (t) => {

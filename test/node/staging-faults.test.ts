@@ -7,10 +7,10 @@ import {
 } from './staging-kit.js'
 import type { Place } from './staging-kit.js'
 
-/** Limit in bytes of the link traffic during a test, not counting model data. */
+/** Limit in bytes of the traffic on the links during a test, without model data. */
 const TALK = 3 * MIB
 
-/** Skip reason of subtests that only the long form runs. */
+/** Skip reason for subtests that only `npm run test:faults` runs. */
 const SHORT = pick<string | false>('only in the long form: npm run test:faults', false)
 
 t.test('T-D01: kill -9 of the receiver, which resumes its transfer', async (t) => {

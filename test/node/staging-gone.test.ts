@@ -11,7 +11,7 @@ import {
 import type { CreatedModel, Place, Staged } from './staging-kit.js'
 
 const VOICE = hashesOf(voiceFiles())
-/** Skip reason of subtests that only the long form runs. */
+/** Skip reason for subtests that only `npm run test:faults` runs. */
 const SHORT = pick<string | false>('only in the long form: npm run test:faults', false)
 const LATEST = { seconds: pick(75, 150) }
 
@@ -46,7 +46,7 @@ t.test('T-D13: the store host stops in the middle', async (t) => {
     await stage(at, modelId, [at], { wait: false })
     await received(at, modelId, bytes)
   }
-  // Only in the long form: a node asks the hub after half a minute without a peer (see stager.test.ts).
+  // Only the long form waits until a node asks the hub, half a minute after the loss of its peer.
   await Promise.all([full ? begin(hubbed, 'acme/begun', 1) : undefined, begin(lonely, cut.modelId, 1),
     begin(third, rest.modelId, 1)])
   t.equal((await transferOf(lonely, cut.modelId))?.kind, 'DownloadOngoing', 'in the middle')
@@ -57,7 +57,7 @@ t.test('T-D13: the store host stops in the middle', async (t) => {
     const [ended] = await stage(at, modelId, [at], LATEST)
     return { ...ended!, seconds: secondsSince(start) }
   }
-  // A node without a hub waits as long before it fails, so the short form skips that end.
+  // A node without a hub fails only after the same half minute, so the short form does not wait for it.
   const [fromHub, none, fromPeer] = await Promise.all([full ? end(hubbed, 'acme/begun') : undefined,
     full ? end(lonely, cut.modelId) : undefined, end(third, rest.modelId)])
 

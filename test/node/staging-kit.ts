@@ -61,7 +61,7 @@ export interface Place {
   state (): Promise<State & { downloads: Record<string, View[]> }>
 }
 
-/** A transfer as GET /state shows it; its only key is its status. */
+/** A transfer as GET /state shows it: an object whose only key is the transfer's status. */
 export type View = Record<string, { nodeId: string, modelId: string, attemptId: string, reason?: string,
   errorMessage?: string, downloadProgress?: { total: number, downloaded: number } }>
 
@@ -203,7 +203,7 @@ export interface CreatedModel {
   sha256: Record<string, string>
 }
 
-/** Creates a folder with a card and files, given as a size of random bytes or as content. */
+/** Creates a folder with a card and these files; a number stands for that many random bytes. */
 export function makeModel (t: Test, modelId: string, files: Record<string, number | Buffer>): CreatedModel {
   const where = join(folder(t), 'model')
   const content: Record<string, Buffer> = { 'card.yaml': Buffer.from(cardText(modelId)) }
@@ -227,7 +227,7 @@ export const VOICE = join(root, 'plugins/capabilities-tts/voice')
 export const VOICE_FILES = ['en_US-flite-16k.onnx', 'en_US-flite-16k.onnx.json', 'en_US-flite-16k.NOTICE.txt',
   'CMU-LICENCE.txt']
 
-/** The bundled voice's files without its card, whose model id would override the test's. */
+/** The bundled voice's files except its card, because the card would override the test's model id. */
 export function voiceFiles (): Record<string, Buffer> {
   return Object.fromEntries(VOICE_FILES.map((path) => [path, readFileSync(join(VOICE, path))]))
 }

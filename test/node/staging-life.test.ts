@@ -11,7 +11,7 @@ import {
 } from './staging-kit.js'
 import type { Place } from './staging-kit.js'
 
-/** Skip reason of subtests that only the long form runs. */
+/** Skip reason for subtests that only `npm run test:faults` runs. */
 const SHORT = pick<string | false>('only in the long form: npm run test:faults', false)
 
 t.test('a store host that comes back without its store', async (t) => {
@@ -51,7 +51,7 @@ t.test('a store of many models', { skip: SHORT }, async (t) => {
   const [first, second] = site.nodes as [Place, Place]
   const made = Array.from({ length: pick(30, 150) }, (_, i) => {
     const modelId = `acme/model-${i}`
-    // As long as the cards of real voices and language models.
+    // These cards must be as long as those of real voices and language models.
     const card = Buffer.from(cardText(modelId, { description: 'What it is and what it does. '.repeat(60) }))
     return makeModel(t, modelId, { 'weights.data': 1000 + i, 'card.yaml': card })
   })

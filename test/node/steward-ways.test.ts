@@ -23,7 +23,7 @@ async function joined<T> (
   return text
 }
 
-/** The answers to one question by client, streamed and whole. */
+/** Each client's answers to the same question, streamed and whole. */
 async function answers ({ url, token, home }: TestNode): Promise<Record<string, string>> {
   const openai = new OpenAI({ baseURL: `${url}/v1`, apiKey: token, maxRetries: 0 })
   const anthropic = new Anthropic({ baseURL: url, apiKey: token, maxRetries: 0 })

@@ -15,7 +15,7 @@ import type { IncomingMessage } from 'node:http'
 import type { Member } from './cluster-kit.js'
 import type { NodeKey } from '../../kernel/boot/node-key.js'
 
-/** A member's response to a client with another member's key: a status, or a closed connection. */
+/** A member's response to a client that uses another member's key: a status, or a closed connection. */
 async function knock (key: NodeKey, { config, node }: Member): Promise<string> {
   const { port } = config()['cluster'] as { port: number }
   const caller = { id: 'x', mode: 'direct' as const, authorities: new Set(['read', 'operator', 'approve']) }

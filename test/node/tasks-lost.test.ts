@@ -22,7 +22,7 @@ async function passedOn (from: Member, to: Member): Promise<IncomingMessage> {
   return response
 }
 
-/** The ids of the tasks that run on a member, once the other members list that many. */
+/** Ids of the tasks that run on a member, once every member lists `count` running tasks. */
 async function running (cluster: Cluster, on: Member, count: number): Promise<string[]> {
   await until(`${count} tasks on ${on.name}`, async () => await tasksOn(on.node, 'test/ok') === count)
   return await until('all to list them', async () => {
@@ -33,7 +33,7 @@ async function running (cluster: Cluster, on: Member, count: number): Promise<st
   })
 }
 
-/** Ids of the tasks that a member reports as failed, repeated if an event was repeated. */
+/** Ids in a member's TaskFailed events, including duplicates. */
 const seen = async (member: Member, key: string): Promise<string[]> =>
   (await eventsOf([member], 'TaskFailed')).map(({ [key]: id }) => String(id)).sort()
 
@@ -47,7 +47,7 @@ async function told (
       return ids.every((id) => all.includes(id))
     })
     const all = await seen(member, key)
-    // Includes tasks of earlier losses, because a repeated event may come only when the node counts as lost.
+    // Checks earlier tasks too, because a duplicate event may come only once the node counts as lost.
     t.equal(new Set(all).size, all.length, `at ${member.name}`)
   }
 }

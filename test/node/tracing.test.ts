@@ -44,7 +44,7 @@ async function node (t: Test, name: string, joins?: TestNode): Promise<TestNode>
 const enabledAt = async (at: TestNode): Promise<boolean> =>
   ((await ask(at, '/v1/tracing')).json as { enabled: boolean }).enabled
 
-/** The trace of the request whose answer had these headers, once the node has the trace. */
+/** Waits for the trace of the request whose answer had these headers. */
 async function traceOf (at: TestNode, headers: Record<string, unknown>): Promise<Shown> {
   const id = String(headers['x-svc-task-id'])
   return await until(`the trace ${id}`, async () => {
@@ -131,7 +131,7 @@ t.test('a request that another node serves has one trace', async (t) => {
   await t.test('every node finds every trace, once', async (t) => {
     const everywhere = async (): Promise<Listed[]> => await Promise.all([one, two].map(async (at) =>
       (await ask(at, '/v1/traces/cluster')).json as Listed))
-    // A trace list that is not written yet has no size.
+    // A trace is listed with size 0 until its file is written.
     const lists = await until('all of them to be written', async () => {
       const found = await everywhere()
       return found.every(({ traces }) => traces.every(({ fileSize }) => fileSize > 0)) && found

@@ -7,7 +7,7 @@ import { acknowledged, quiet, startCluster } from './cluster-kit.js'
 import { cli, placeOn, root, sleep, until } from './kit.js'
 import type { Member } from './cluster-kit.js'
 
-/** The previous release; one of its nodes must form a cluster with a node of this source. */
+/** The previous release, which must be able to form a cluster with nodes of the current source. */
 const PREVIOUS = { version: '0.1.0', commit: 'b7c9e087c89340d06b94302a83d4339917eeb843' }
 
 /** Path of the previous release's main file, built once below .tap with this source's packages. */
@@ -36,7 +36,7 @@ const skip = status !== 0 && `a shallow clone: ${PREVIOUS.commit}, release ${PRE
 t.setTimeout(600_000)
 
 t.test(`a rolling upgrade from ${PREVIOUS.version} keeps one master throughout`, { skip }, async (t) => {
-  // The product's timing, with which two nodes of a busy machine do not both become candidates.
+  // With the product's own timing, two nodes on a busy machine do not become candidates at the same time.
   const cluster = await startCluster(t, {
     nodes: 4, joined: 3, heartbeatMs: 2000, electionMs: 3000, config: quiet, script: previousRelease()
   })

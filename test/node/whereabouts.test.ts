@@ -68,7 +68,7 @@ async function said (node: TestNode, path: string, token: string | null): Promis
   return text
 }
 
-/** The whole state replica that a token may read. */
+/** All of the state replica that this token may read. */
 async function replica (t: Test, { url }: TestNode, token: string): Promise<string> {
   const doc = new Doc()
   const provider = new WebsocketProvider(`${url.replace('http', 'ws')}/state`, 'sync', doc, {

@@ -1,4 +1,4 @@
-// Every page is accessible: WCAG AA by axe, by keyboard only, 360 and 1,600 px wide, light and dark.
+// Every page meets WCAG AA (axe) and works by keyboard, at 360 and 1,600 px, in light and dark colours.
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import t from 'tap'
@@ -45,7 +45,7 @@ t.test('axe finds no violation, and the page does not scroll sideways', { skip }
       await go(part)
       await page.locator('main').getByText(/\w/).first().waitFor()
       await page.locator('.waiting').waitFor({ state: 'detached' })
-      // Pages that follow a stream show their first lines only once they are live.
+      // The events and logs pages show their first lines only once their stream is live.
       if (/^happened(\/logs)?$/.test(part)) await page.getByText('live', { exact: true }).waitFor()
       await check(t, page, `${part} at ${width} px, ${colours}`)
     }

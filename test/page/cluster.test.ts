@@ -1,4 +1,4 @@
-// The page against three real nodes: two browsers, a node that dies under it, a slow link, hostile names.
+// The page with three real nodes: two browsers, the loss of the page's own node, a slow link, hostile names.
 import t from 'tap'
 import { faultsConfig, startNode, until } from '../node/kit.js'
 import { startCluster } from '../node/cluster-kit.js'
@@ -46,7 +46,7 @@ t.test('the page moves to another node when its own dies, and sends the token no
     await page.getByText('Your token was not sent there: it is good at n1 only.').waitFor()
     await page.getByText(/^at n[23]$/).waitFor()
     t.ok(sent.every((origin) => origin === first!.node.url), 'the token went to its own node only')
-    // A page part that was not open yet loads although the node that served the page is dead.
+    // Opens a part of the page that was not loaded yet, although the node that served the page is dead.
     await page.getByRole('link', { name: 'Models', exact: true }).click()
     await page.getByRole('list', { name: 'Models' }).getByRole('link', { name: 'svc/guide' }).waitFor()
     await page.getByRole('link', { name: 'Cluster', exact: true }).click()

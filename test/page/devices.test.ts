@@ -10,7 +10,7 @@ import type { Test } from 'tap'
 import type { TestNode } from '../node/kit.js'
 import type { View, ViewOptions } from './kit.js'
 
-/** Grants no access without a credential, so that a local browser is treated like a remote one. */
+/** Settings that grant no access without a credential, so that a local browser is treated as remote. */
 const closed = { ...quiet, access: { local: [] } }
 const FORM = '[aria-label="Pair this device"]'
 
@@ -171,7 +171,7 @@ t.test('a phone forgets that it is a device; an operator revokes another', { ski
   await phone.page.getByText('wants a token of its own').waitFor()
 
   await tablet.page.locator('.pulse .badge').getByText('1 node').waitFor()
-  // As if the device had admitted a member.
+  // Changes the answer as if the device had admitted a member to the cluster.
   await page.route('**/v1/devices/*', async (route) => {
     const response = await route.fetch()
     const admitted = [{ installId: 'barn-install', name: 'barn' }]

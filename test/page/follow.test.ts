@@ -1,4 +1,4 @@
-// Time until a change on one node is on the screen of browsers at two others. SVC_TEST_FULL=1 measures:
+// Time until a change at one node shows in browsers at two other nodes. To measure it:
 // SVC_TEST_FULL=1 node test/run.mjs test/page/follow.test.ts
 import t from 'tap'
 import { startCluster } from '../node/cluster-kit.js'
@@ -11,7 +11,7 @@ const CHANGES = pick(12, 300)
 /** Time in ms between two changes, longer than a change takes to arrive. */
 const APART_MS = pick(50, 250)
 
-/** Records the wall time (ms) at which the page draws that a node is drained or no longer drained. */
+/** Records the wall-clock times (ms) at which the page starts or stops showing a node as drained. */
 const WATCH = `{
   window.drawn = []
   let shown = null

@@ -150,7 +150,7 @@ t.test('200 nodes, 2,000 instances, 50 changes a second', { skip }, async (t) =>
   const renamed = { friendlyName: 'renamed', nodeInstallId: 'install-7', apiUrl: null }
   change(new Map([['nodeIdentities/n7', renamed]]))
   await page.getByRole('link', { name: /^renamed,/ }).waitFor()
-  // The ring shows all GPUs of a node together, the node's page each of them.
+  // The topology ring shows a node's GPUs combined; the node's own page shows each of them.
   await page.locator('.topology').getByRole('link', { name: /^node 5,.*accelerator memory 50 %/ }).click()
   for (const used of ['6.0', '2.0']) await page.getByText(`${used} GiB of 8.0 GiB · busy 50 %`).waitFor()
   t.same(problems, [])

@@ -25,7 +25,7 @@ async function newHub (t: Test) {
     [SLOW]: { files: {
       'm-Q4_K_M.gguf': Buffer.concat([weights, Buffer.alloc(8 * MIB)]),
       'm-Q8_0.gguf': Buffer.concat([weights, Buffer.alloc(12 * MIB)]),
-      // Vision weights, which only llama-server reads; no node has that engine.
+      // Vision weights, which only llama-server reads; no node in this test has llama-server.
       'mmproj-m.gguf': weights
     } },
     'acme/tiny-torch': { files: { 'model.safetensors': 'x' } }

@@ -1,4 +1,4 @@
-// Takes the pictures for the documents: SVC_TEST_PICTURES=1 npm run test:page -- rewrites docs/images.
+// Takes the pictures of the documents and rewrites docs/images: SVC_TEST_PICTURES=1 npm run test:page
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'

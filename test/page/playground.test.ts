@@ -34,7 +34,7 @@ t.test('speech plays while it is generated, and the download is the API\'s answe
   t.ok(heard.equals(await readBody(await open(node, '/v1/audio/speech', { body }))), `${heard.length} bytes`)
   await page.getByRole('img', { name: /Waveform of [\d.]+ s of sound/ }).waitFor()
   await page.getByText(/First sound after/).locator('..').getByText(/\d+ m?s/).waitFor()
-  // The player's duration must match the size of the audio: 48 kbit/s.
+  // The player's duration must match the size of the audio, at 48 kbit/s.
   const seconds = Number(await page.evaluate('document.querySelector("audio").duration'))
   t.ok(Math.abs(seconds - heard.length * 8 / 48_000) < 0.5, `${seconds} s`)
   await until('the sound plays', async () =>
@@ -200,7 +200,7 @@ const HOSTILE = `<img src=x onerror="window.pwned=1"><script>window.pwned=2</scr
 const x = '<b>'
 \`\`\``
 
-/** An answer with these deltas as server-sent events. */
+/** A chat answer as server-sent events, one for each of these deltas. */
 const answerOf = (deltas: object[], finish: string): string => [
   ...deltas.map((delta) => ({ choices: [{ index: 0, delta, finish_reason: null }] })),
   { choices: [{ index: 0, delta: {}, finish_reason: finish }] }

@@ -18,7 +18,7 @@ t.test('the page of a new node shows it, follows it and stops an instance', { sk
   const { instances: left } = (await ask(node, '/state')).json as { instances: Record<string, object> }
   t.notMatch(JSON.stringify(left), 'svc/guide')
 
-  // A change from elsewhere appears without a reload.
+  // A change that is made over the API appears without a reload.
   const placed = await ask(node, '/place_instance', { body: { model_id: 'svc/guide', wait: true } })
   t.equal(placed.status, 200, placed.text)
   await instances.getByRole('link', { name: 'svc/guide' }).waitFor()

@@ -1,4 +1,4 @@
-// A third-party plugin with capabilities that answer each chunk with a chunk and have no code in the page.
+// A third-party plugin with capabilities that answer each chunk with a chunk; the page has no code for them.
 import { definePlugin } from 'svc/plugin'
 
 const sound = {

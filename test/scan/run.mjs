@@ -1,7 +1,7 @@
-// npm run test:scan [-- OPTION ...]: schemathesis sends valid and invalid requests of /openapi.json to a real
-// node, and fails if the answers differ from the declarations. It is installed from PyPI into
-// $XDG_CACHE_HOME/svc-test; without a connection the scan is skipped with a message. OPTION is one of
-// schemathesis, such as --include-path /state.
+// npm run test:scan [-- OPTION ...]: schemathesis sends valid and invalid requests to a real node, and fails
+// if an answer contradicts /openapi.json. It is installed from PyPI into $XDG_CACHE_HOME/svc-test; without a
+// connection the scan is skipped with a message. OPTION is an option of schemathesis, such as --include-path
+// /state.
 import { spawn, spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { homedir, tmpdir } from 'node:os'

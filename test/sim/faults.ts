@@ -62,8 +62,8 @@ const faultOf = (kinds: readonly FaultKind[]): fc.Arbitrary<Fault> => fc.record(
 })
 
 /**
- * Plans of one mode. Half of them draw their faults from a few kinds only, so that faults of one kind often
- * coincide.
+ * Random plans with one quorum setting. Half of them draw their faults from a few kinds only, so that faults
+ * of the same kind often coincide.
  */
 export function plans (mode: SimMode): fc.Arbitrary<Plan> {
   const swarm = fc.tuple(fc.boolean(), fc.subarray([...FAULT_KINDS], { minLength: 2, maxLength: 6 }))

@@ -28,7 +28,7 @@ export class Invariants {
   readonly #accepted = new Map<SimNode, { durable: number, here: number, generation: number }>()
   readonly #digests = new Map<string, number>()
   readonly #entered = new Map<string, number>()
-  /** Sessions that each start of a node has left, even temporarily. */
+  /** Sessions that a node has left, even temporarily, each with the node and its start. */
   readonly #left = new Set<string>()
 
   constructor (mode: SimMode, now: () => number) {
@@ -52,8 +52,8 @@ export class Invariants {
   }
 
   /**
-   * I2: the accepted term of a node never decreases, across restarts as far as its disk stored the promise.
-   * I5 begins here.
+   * I2: a node's accepted term never decreases; across restarts this covers only terms that its disk had
+   * stored. Also updates the sessions of instances for I5.
    */
   accepted (node: SimNode, next: Leader | null, previous: Leader | null): void {
     if (previous !== null && previous.sid !== next?.sid) {
@@ -70,7 +70,7 @@ export class Invariants {
     this.#accepted.set(node, {
       durable: Math.max(durable, stored), here: Math.max(here, next.term), generation: node.generation
     })
-    // The new session takes over the instances.
+    // Running instances now belong to the new session.
     for (const instance of node.running.keys()) node.running.set(instance, next.sid)
   }
 
@@ -85,7 +85,7 @@ export class Invariants {
     else if (++known.ends > 1) this.breach(`I4 stream ${stream} ended ${known.ends} times`)
   }
 
-  /** Retries get the first answer: always with a majority quorum, otherwise within a session. */
+  /** Retries get the command's first receipt: always with a majority quorum, else within a session. */
   answered (id: string, outcome: Outcome): void {
     if (!outcome.ok) {
       this.refused.set(id, outcome.code)
@@ -121,8 +121,8 @@ export class Invariants {
   }
 
   /**
-   * I5: a worker acts only under the token it accepted, never below its promise; no instance has two
-   * sessions.
+   * I5: a worker acts only for the master and term that it follows, and never below the term that it
+   * promised; no instance has two sessions.
    */
   carriesOut (node: SimNode, { token, sid, instance }: Directive, leader: Leader | null): void {
     this.directives++

@@ -22,7 +22,7 @@ export class Load {
     const id = `c${this.#count++}`
     this.#ids.push(id)
     this.command(id)
-    // The same command at two nodes simultaneously, or an old command again, possibly in another session.
+    // Sometimes repeats the command or an old one, possibly at another node or in a later session.
     if (random() < 0.1) this.command(id)
     if (random() < 0.1) this.command(this.#ids[Math.floor(random() * this.#ids.length)]!)
     this.stream(`s${this.#count}`)

@@ -9,7 +9,7 @@ export interface Logged extends Entry {
 }
 
 interface Body {
-  /** The base that the entries continue; null if they are the whole log. */
+  /** Position and digest of the entry before the first one; null if the entries are the whole log. */
   readonly base: { readonly seq: number, readonly digest: number } | null
   readonly entries: readonly Logged[]
 }
@@ -37,7 +37,7 @@ export class LogTwin implements Log {
   readonly #write: Write
   readonly #changed: () => void
 
-  /** @param first the voters before any change of them */
+  /** @param first the initial voters */
   constructor (disk: Disk, first: readonly NodeId[], write: Write, changed: () => void) {
     this.disk = disk
     this.#first = first

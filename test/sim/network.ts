@@ -13,15 +13,13 @@ export const STILL: Weather = { loss: 0, twice: 0, late: 0 }
 export const CALM: Weather = { loss: 0.005, twice: 0.01, late: 0.02 }
 export const ROUGH: Weather = { loss: 0.05, twice: 0.05, late: 0.1 }
 
-/** How often a message is resent while its path is a hole. */
+/** How often a message is resent while its path lets nothing through. */
 const RETRIES = 12
 
-/** Receiver of a message. `gone`: the process start to which the message was sent is over. */
+/** Receiver of a message. `gone`: whether the process to which the message was sent has ended since. */
 export interface Target { gone (): boolean, take (): void }
 
-/**
- * Links between nodes, each direction separate: latency, loss, repetition, holes that deliver late, resets.
- */
+/** Links between nodes, with latency and faults per direction: loss, duplicates, delay, cuts and resets. */
 export class Network {
   readonly #schedule: Schedule
   readonly #random: () => number
@@ -39,7 +37,7 @@ export class Network {
   isCut (from: string, to: string): boolean { return this.#cuts.has(`${from}>${to}`) }
   get whole (): boolean { return this.#cuts.size === 0 }
 
-  /** Whether a message leaves, and when. */
+  /** Sends a message, which may be lost, delayed or duplicated. */
   carry (from: string, to: string, target: Target): void {
     if (this.#cuts.get(`${from}>${to}`) === 'reset' || this.#random() < this.weather.loss) return
     this.#try(from, to, target, 0)
@@ -56,7 +54,7 @@ export class Network {
     })
   }
 
-  /** Milliseconds: 1 to 26, seldom 0.3 to 1.8 s more. */
+  /** Latency in ms: 1 to 26, and seldom 300 to 1,800 more. */
   #latency (): number {
     const late = this.#random() < this.weather.late ? 300 + this.#random() * 1500 : 0
     return 1 + this.#random() * 25 + late

@@ -8,7 +8,7 @@ import type { Schedule } from './schedule.js'
 
 export type DiskFault = 'good' | 'slow' | 'failing'
 
-/** What the simulated world learns from a node. */
+/** Callbacks with which a node reports to the simulated world. */
 export interface Watcher {
   send (from: SimNode, to: NodeId, message: unknown): void
   terminal (node: SimNode, stream: string, why: StreamEnd): void
@@ -28,7 +28,7 @@ export interface NodeOptions {
   readonly rules: Rules
   /** Whether the disk confirms writes but stores no promise, only the number of starts. */
   readonly forgetful: boolean
-  /** Probability that a good write takes up to 0.1 s, widening the gap between a promise and its answer. */
+  /** Probability that a good disk delays a write by up to 0.1 s, and so the answer that follows a promise. */
   readonly hiccups: number
   readonly log: MakeLog
 }
@@ -46,7 +46,7 @@ export class SimNode {
   log: Log | null = null
   paused = false
   diskFault: DiskFault = 'good'
-  /** Number of starts; events addressed to earlier starts are ignored. */
+  /** Number of starts; an event for an earlier start is ignored. */
   generation = 0
   /** Term of the last promise that the disk confirmed. */
   promised = 0
@@ -105,7 +105,7 @@ export class SimNode {
     this.peers.clear()
   }
 
-  /** Resumes the process: held messages arrive in one burst, after its timers or before them. */
+  /** Resumes the process; the held messages arrive in one burst, before or after its timers run. */
   resume (first: 'timers' | 'messages' = this.#random() < 0.5 ? 'timers' : 'messages'): void {
     if (!this.paused) return
     this.paused = false

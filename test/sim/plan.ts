@@ -15,7 +15,7 @@ export interface Fault {
   readonly a: number
   readonly b: number
   readonly mask: number
-  /** Whether a cut closes the connections instead of swallowing their messages. */
+  /** Whether a cut closes the connections; otherwise messages are silently held back or lost. */
   readonly hard: boolean
 }
 
@@ -35,7 +35,7 @@ export interface Plan {
 
 /** Virtual time in ms at which faults end and everything is healed. */
 export const HEALED = 60_000
-/** Virtual ms after HEALED within which the cluster must become healthy. */
+/** Virtual ms after the end of the faults within which the cluster must become healthy. */
 export const RECOVERY = 45_000
 /** Virtual ms at the end of a run in which no election may occur. */
 export const QUIET = 10_000

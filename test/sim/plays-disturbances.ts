@@ -1,7 +1,7 @@
 import { Scene } from './scene.js'
 import type { Play } from './scene.js'
 
-/** Milliseconds for which a restarting master is away. */
+/** Milliseconds that a restarting master is absent. */
 const AWAY_MS = 150
 
 /** Disturbances that must not cause an election. */

@@ -10,7 +10,7 @@ const claimOf = (master: string, term: number, fresh = FRESH): MessageOf<'claim'
 const votes = (messages: readonly Message[]): string[] =>
   messages.flatMap((message) => message.kind === 'claim-answer' ? [message.vote] : [])
 
-/** Three nodes whose master n2 is gone, while n0 and n1 have not noticed it yet. */
+/** Three nodes whose master n2 has left, while n0 and n1 have not noticed it yet. */
 function withoutMaster (scene: Scene): void {
   scene.begin()
   scene.world.crash(scene.node('n2'))

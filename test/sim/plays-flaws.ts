@@ -59,7 +59,7 @@ export const FLAWS: readonly Play[] = [
     run (changes) {
       const scene = new Scene('B', 3, changes)
       scene.begin()
-      // The old master reaches no node but still receives from n0; its messages to n0 arrive late.
+      // The old master n2 reaches no node and receives only from n0; appends from n1 to n0 arrive late.
       scene.catch((from, to, { kind }) => from === 'n2' || (from === 'n1' && to === 'n2') ||
         (from === 'n1' && to === 'n0' && (kind === 'append' || kind === 'heartbeat') && scene.elections > 1))
       scene.command('lost', 'n2')

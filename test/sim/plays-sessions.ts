@@ -2,7 +2,7 @@ import { Scene } from './scene.js'
 import type { MessageOf } from '../../plugins/cluster/election/protocol.js'
 import type { Play } from './scene.js'
 
-/** n4 stays master of three nodes or of two; the others elect another one. Then the partitions merge. */
+/** n4 stays master of three nodes or of two; the other side elects its own master; then the sides meet. */
 function meeting (withOldMaster: readonly string[], others: readonly string[]): Play['run'] {
   return (changes) => {
     const scene = new Scene('A', 5, changes)

@@ -81,7 +81,7 @@ function tellExploration (mode: SimMode): void {
   process.exitCode = 1
 }
 
-/** Failover times without any other fault: `--failover`, with `--runs` losses of each kind and size. */
+/** Prints failover times without another fault: for each kind of loss and cluster size, `--runs` runs. */
 function tellFailovers (mode: SimMode): void {
   for (const n of [3, 5, 7]) {
     for (const loss of ['kill', 'stop', 'cut'] as const) {

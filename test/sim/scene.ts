@@ -14,7 +14,7 @@ type Which = (from: string, to: string, message: Message) => boolean
  */
 export class Scene {
   readonly world: World
-  /** Messages of failed expectations. */
+  /** Descriptions of the expectations that failed. */
   readonly wrong: string[] = []
   #which: Which | null = null
   #caught: Caught[] = []
@@ -55,7 +55,7 @@ export class Scene {
   /** Holds back messages that match from now on. Replaces the previous filter. */
   catch (which: Which): void { this.#which = which }
 
-  /** Delivers new messages again; those held back before stay held. */
+  /** Delivers new messages again; messages that were held back before remain held back. */
   pass (): void { this.#which = null }
 
   caught (kind: MessageKind): readonly Caught[] {

@@ -33,7 +33,7 @@ const explore = (mode: SimMode): void => {
       directives += result.directives
       if (result.violations.length > 0) throw new Error(result.violations.join('; '))
     })
-    // Fails with the seed, the path and the smallest plan that was found.
+    // A failure reports the seed, the path and the smallest failing plan that was found.
     fc.assert(holds, { numRuns: RUNS, seed: SEED })
     t.ok(acked > RUNS * 50, `${acked} commands were acknowledged, so that something could be lost`)
     t.ok(directives > RUNS * 10, `${directives} directives were carried out`)

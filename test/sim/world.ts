@@ -23,7 +23,7 @@ export type Intercept = (from: SimNode, to: SimNode, message: Message) => boolea
 /** Replacements for parts of the simulated system. */
 export interface Changes {
   readonly rules?: Partial<Rules>
-  /** Whether disks forget promises. */
+  /** Whether disks confirm promises without storing them. */
   readonly forgetful?: boolean
   /** Replaces the stand-in for the control document. */
   readonly log?: MakeLog
@@ -31,7 +31,7 @@ export interface Changes {
 
 const listed: MakeLog = (disk, first, write, changed) => new LogTwin(disk, first, write, changed)
 
-/** Whether a worker acts for a master: it follows the master, and its disk holds the promise of that term. */
+/** Whether a worker carries out a directive: it follows that master, and its disk has stored that promise. */
 const follows = ({ leader, promised }: SimNode, { token: { term, master } }: Directive): boolean =>
   leader !== null && leader.term === term && leader.master === master && promised === term
 
@@ -43,7 +43,7 @@ export class World {
   readonly nodes: readonly SimNode[]
   readonly check: Invariants
   messages = 0
-  /** Drops messages; null for none. */
+  /** Drops the messages for which it returns true; null drops none. */
   intercept: Intercept | null = null
   /** Milliseconds from a fault that removed a healthy cluster's master to the next master. */
   readonly failovers: number[] = []
@@ -135,7 +135,7 @@ export class World {
   /** The list of voters as one node holds it. */
   voters (node: SimNode): readonly string[] { return node.log?.voters() ?? [] }
 
-  /** Sends a directive outside the core's own messages. */
+  /** Sends a directive, which is not a message of the election core. */
   direct (from: SimNode, to: SimNode, directive: Directive): void {
     this.#carry(from.id, to, () => {
       to.step((core) => {
@@ -144,12 +144,12 @@ export class World {
     })
   }
 
-  /** Delivers a message without ordering, for handwritten schedules. */
+  /** Delivers a message immediately, whatever is still in flight; for handwritten schedules. */
   deliver (from: SimNode, to: SimNode, message: unknown): void {
     to.step((core) => { core.receive(from.id, message, this.now) })
   }
 
-  /** Ends the measurement of a previous fault, because the effects of two faults would mix. */
+  /** Stops measuring the failover time of an earlier fault, because this fault would distort it. */
   faultBegins (): void { this.#masterLostAt = null }
 
   #masterGoes (node: SimNode): void {

@@ -17,7 +17,7 @@ export interface Outcome {
   readonly claimed: boolean
   /** The remedy that was run, a command or a sentence; null if none was. */
   readonly ran: string | null
-  /** A failure of the test itself, not of an answer. */
+  /** An error in the test itself instead of in an answer. */
   readonly trouble: string | null
   /** Each question with its answer. */
   readonly transcript: readonly object[]
@@ -35,7 +35,7 @@ export async function runAt (host: Host, command: string): Promise<void> {
   if (status !== 0) throw new Error(`${command} ends with ${status}: ${stderr.slice(0, 300)}`)
 }
 
-/** Asks the question in each wording, the last one through the command line. */
+/** Asks the question in each wording; the third uses the command line, unless the fault has a token. */
 async function answersTo (fault: Fault): Promise<(Answered | null)[]> {
   const answers: (Answered | null)[] = []
   for (const [i, question] of fault.ask.entries()) {

@@ -6,7 +6,7 @@ const FIRST = 2
 /** Number of leading remedies that are searched. */
 const REMEDIES = 3
 
-/** Whether the answer names the cause, in its sentence or its first facts. */
+/** Whether the diagnosis or one of the first facts names the cause. */
 export function namesCause (answer: Answered, cause: Cause, first = FIRST): boolean {
   const { codes, names, says } = cause
   const has = (text: string): boolean => names.every((name) =>
@@ -31,7 +31,7 @@ export function statesTruth (answer: Answered, truth: Truth): boolean {
   return truth.says.every((pattern) => pattern.test(text))
 }
 
-/** The first command or sentence among the remedies that matches; null if none does. */
+/** The first command in the leading remedies, or else the first of these sentences, that matches; or null. */
 export function proposed ({ remedies }: Answered, command: RegExp): string | null {
   const first = remedies.slice(0, REMEDIES)
   const commands = first.flatMap((text) => [...text.matchAll(/`([^`]+)`/g)].map(([, one]) => one!))

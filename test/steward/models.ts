@@ -1,4 +1,4 @@
-/** Scenarios with models that were never placed, were stopped, wait, do not start or do not fit. */
+/** Scenarios with models that are stopped, too large, never placed, do not start, or wait for a lost node. */
 import { askWithin, homeOf, instance, instancesOf, openFrames, place, placeOn, removing,
   view } from '../node/instances-kit.js'
 import { until } from '../node/kit.js'
@@ -14,7 +14,7 @@ const VOICE = 'acme/voice'
 const TINY = 'acme/tiny'
 const READER = 'acme/reader'
 
-/** `svc place` of the model, run at the asked host. */
+/** Expects the remedy `svc place MODEL`, after which the model must answer at every running node. */
 const placing = (rig: Rig, model: string, after: () => Promise<void> = async () => {}): ExpectedRemedy => ({
   command: new RegExp(`svc place ${model}`),
   holds: async () => { await answers(rig.up(), model); await after() }
@@ -22,7 +22,7 @@ const placing = (rig: Rig, model: string, after: () => Promise<void> = async () 
 
 const about = (model: string, codes: string[], says: RegExp): Cause => ({ codes, names: [model], says })
 
-/** `svc stop INSTANCE` and `svc place MODEL`, after the cause was fixed. */
+/** Expects `svc stop` or `svc place`: `before` fixes the cause, then the model is placed again. */
 const anew = (rig: Rig, model: string, before: () => void = () => {}): ExpectedRemedy => ({
   command: /svc (stop|place)/,
   run: async () => {

@@ -11,9 +11,7 @@ import type { Rig } from './rig.js'
 import type { Fault, Scenario } from './types.js'
 
 const MODEL = 'acme/voice'
-/**
- * A runner that fails three times within a minute is not restarted, so runner kills alternate between these.
- */
+/** A third failure within a minute keeps a runner from being restarted, so these models take turns. */
 const OTHERS = ['acme/tiny', 'acme/reader'] as const
 const [TINY, READER] = OTHERS
 
@@ -36,7 +34,7 @@ async function failing (rig: Rig, model: string, what: string, options: object =
   return { model, id, reason }
 }
 
-/** A question about a failure, once the event log contains it. */
+/** Waits for the failure in the event log; returns a question about it. */
 async function told (rig: Rig, { model: of, id, reason }: Failed, codes: string[],
   says: RegExp): Promise<Fault> {
   await until(`the failure of ${id} to be known`, async () =>

@@ -58,7 +58,7 @@ export default definePlugin({
   }
 }
 
-/** A cluster with the models of a weak plugin. */
+/** A cluster with models that fail on demand. */
 export interface Rig extends Cluster {
   readonly weak: Weak
   /** The member called n1, n2, … */
@@ -85,7 +85,7 @@ Promise<Rig> {
   return { ...cluster, weak, n: (number) => cluster.members[number - 1]! }
 }
 
-/** `plugins` of svc.yaml with the models of a weak plugin and without autoplacement. */
+/** The `plugins` of svc.yaml: a plugin with models that fail on demand, and no automatic placement. */
 export const pluginsOf = (weak: Weak, plugins: Settings = {}): Settings => ({
   acme: { module: weak.module }, placement: { autoplace: [] }, ...plugins
 })
@@ -122,12 +122,12 @@ export async function removeAll (rig: Cluster, model: string): Promise<void> {
   }
 }
 
-/** The name of the first broken link in a model's chain, or null. */
+/** The first unmet condition that GET /models/MODEL/availability reports (`broken_link`), or null. */
 export const brokenLink = async (at: { node: TestNode }, model: string): Promise<string | null> =>
   ((await askWithin(at.node, `/models/${model}/availability`)).json as
     { broken_link: string | null }).broken_link
 
-/** Waits until the model's chain is broken at that link (null: whole), at every one of these nodes. */
+/** Waits until `link` is the model's first unmet condition (null: none) at each of these nodes. */
 export async function chainAt (on: readonly { node: TestNode }[], model: string, link: string | null):
 Promise<void> {
   for (const host of on) {
@@ -136,7 +136,7 @@ Promise<void> {
   }
 }
 
-/** Waits until the chain reports that a model answers at these members. */
+/** Waits until these members report that a model is available. */
 export const answers = async (on: readonly { node: TestNode }[], model: string): Promise<void> => {
   await chainAt(on, model, null)
 }
@@ -150,7 +150,7 @@ export const yamlOf = (config: object): string => stringify(config)
 /** A node that is not the master. */
 export const follower = async (rig: Rig): Promise<Member> => (await rig.agreed()).others[0]!
 
-/** Causes that name these lost nodes. */
+/** The expected cause for each of these lost nodes. */
 export const lostNode = (...names: string[]): Cause[] => names.map((name) => (
   { codes: ['node_lost'], names: [name],
     says: /lost|gone|down|stopped|dead|no sign of life|not (reached|live|running)/i }))

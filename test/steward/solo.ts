@@ -22,7 +22,7 @@ interface Settings { plugins?: Record<string, object>, env?: Record<string, stri
 interface Solo {
   readonly host: Host
   readonly weak: Weak
-  /** Restarts with these settings in addition to the common ones. */
+  /** Restarts the node with these settings in addition to its basic ones. */
   with (settings?: Settings): Promise<void>
   /** Restarts with the existing svc.yaml. */
   restart (env?: Record<string, string>): Promise<void>
@@ -62,7 +62,7 @@ const fault = (solo: Solo, ask: Fault['ask'], causes: readonly Cause[], more: Pa
 const off = (plugin: string, ask: Fault['ask']): Scenario<Solo> => ({
   name: `the plugin ${plugin} is off`,
   break: async (solo) => {
-    // A plugin that is switched on again places no model by itself.
+    // The placement plugin must place no model when it is switched on again.
     const more = plugin === 'placement' ? { autoplace: [] } : {}
     await solo.with({ plugins: { [plugin]: { enabled: false, ...more } } })
     return fault(solo, ask, [{ codes: ['plugin_off', 'plugin_disabled'], names: [plugin],
@@ -83,7 +83,7 @@ async function isOn (solo: Solo, plugin: string): Promise<boolean> {
   return plugins.find(({ name }) => name === plugin)?.enabled === true
 }
 
-/** A scenario of a node that reports a health code; `right` fixes the cause. */
+/** A scenario in which settings cause a health code; the remedy restores the settings. */
 const ill = (name: string, code: string, settings: Settings, ask: Fault['ask'],
   command: RegExp): Scenario<Solo> => ({
   name,
@@ -279,7 +279,7 @@ const resized = (solo: Tight, code: string): Partial<Fault> => ({
   repair: async () => { solo.resize(20 * GIB) }
 })
 
-/** Half-full disks; only as root on Linux, since a disk is mounted. */
+/** Scenarios with full disks. They mount a disk, so they need root on Linux. */
 const tightScenarios: Scenario<Tight>[] = [
   {
     name: 'the disk is full',

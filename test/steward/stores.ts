@@ -17,7 +17,7 @@ import type { Place, Site } from '../node/staging-kit.js'
 import type { Fault, Scenario } from './types.js'
 
 const SANE = sparing(64 * MIB)
-/** Requires more free space than any disk has. */
+/** Environment in which a node requires more free space than any disk has. */
 const TOO_MUCH = sparing(2 ** 50)
 
 interface Stores extends Site { hub: FakeHub, first: Place, second: Place, t: Test }

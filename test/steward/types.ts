@@ -6,13 +6,13 @@ export interface Host { readonly name: string, readonly home: string, readonly n
 
 /** A cause that an answer must name. */
 export interface Cause {
-  /** Codes of which the answer must have one. */
+  /** The answer must have a fact with one of these codes. */
   readonly codes: readonly string[]
   /** Names and ids that must all occur in the same fact or in the diagnosis. */
   readonly names: readonly string[]
-  /** The diagnosis counts, too, if it matches this and contains the names. */
+  /** A diagnosis that matches this pattern and contains the names counts, too. */
   readonly says?: RegExp
-  /** Unavailable facts count, too. */
+  /** Whether the answer may also name the cause as a fact that was unavailable. */
   readonly unknown?: boolean
 }
 
@@ -61,7 +61,7 @@ export interface Group<R = unknown> {
   readonly scenarios: readonly Scenario<R>[]
 }
 
-/** A group with its rig type erased. */
+/** Erases a group's rig type, so that groups with different rigs fit in one list. */
 export const group = <R>(made: Group<R>): Group => made as unknown as Group
 
 /** The parts of an answer that are judged. */
@@ -76,5 +76,5 @@ export interface Answered {
   readonly calls: readonly { readonly tool: string }[]
 }
 
-/** `wrong and sure`: another cause, stated as certain. `no command`: the cause without a working remedy. */
+/** `wrong and sure`: a wrong cause, stated as certain. `no command`: the cause, but no working remedy. */
 export type Verdict = 'right' | 'unsure' | 'wrong' | 'wrong and sure' | 'no command' | 'no answer'

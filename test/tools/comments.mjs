@@ -1,6 +1,6 @@
-// Counts the comments that read as translated, by folder:  node test/tools/comments.mjs [PATH]  lists them
+// Counts comments that read as translated, by folder, or lists them:  node test/tools/comments.mjs [PATH]
 // With --check it fails for each folder whose share is over its limit:  npm run lint
-// A hit is a place to reword, not a fault by itself. A limit may fall; it rises for no change.
+// A hit is a hint, not a fault by itself. Limits may be lowered, but never raised.
 import { execFileSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'

@@ -47,16 +47,16 @@ export default tseslint.config(
       '@typescript-eslint/unbound-method': 'off',
       '@typescript-eslint/no-base-to-string': 'off',
       '@typescript-eslint/restrict-template-expressions': 'off',
-      // A forwarded abort reason may have any type, as may the rejection of a database driver.
+      // Rethrown abort reasons and rejections of a database driver may have any type.
       '@typescript-eslint/only-throw-error': 'off',
       '@typescript-eslint/prefer-promise-reject-errors': 'off',
       '@typescript-eslint/no-this-alias': 'off',
-      // Written for the reader: an assertion that the compiler could infer, a union with its usual member.
+      // Allows redundant types that help the reader: inferable assertions, unions with a subsumed member.
       '@typescript-eslint/no-unnecessary-type-assertion': 'off',
       '@typescript-eslint/no-redundant-type-constituents': 'off',
       '@typescript-eslint/no-unsafe-enum-comparison': 'off',
       'prefer-const': ['error', { ignoreReadBeforeAssign: true }],
-      // Some packages' types do not resolve, and assertions check the answers that tests read.
+      // Some packages' types do not resolve, and tests check untyped answers with assertions.
       '@typescript-eslint/no-unsafe-argument': 'off',
       '@typescript-eslint/no-unsafe-assignment': 'off',
       '@typescript-eslint/no-unsafe-call': 'off',
@@ -71,7 +71,7 @@ export default tseslint.config(
       parserOptions: { project: './plugins/dashboard/page/tsconfig.json', tsconfigRootDir: root }
     }
   },
-  // tap waits for its subtests by itself.
+  // tap waits for subtests by itself, so tests need not await them.
   {
     files: ['**/test/**/*.ts'],
     rules: {

@@ -29,7 +29,7 @@ export class Flow {
   #draining = false
   #swallowing = false
   #timer: NodeJS.Timeout | undefined
-  /** Number of bytes before the one to corrupt; negative if none will be. */
+  /** Number of bytes to pass before the one to corrupt; negative to corrupt none. */
   #spoilIn = -1
   #toDrop = 0
   /** Time in ms at which the bandwidth limit allows the next byte. */

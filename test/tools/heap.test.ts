@@ -6,7 +6,7 @@ import { heapOf, inspectable } from './heap.js'
 
 t.test('the heap of another process', async (t) => {
   const [port] = await freePorts(1)
-  // Creates only garbage at first; on SIGWINCH keeps 20 MB in use.
+  // The process first creates only garbage; after SIGWINCH it keeps 20 MB in use.
   const code = 'const many = (n) => Array.from({ length: n }, (_, i) => ({ i })); let kept; ' +
     'for (let i = 0; i < 50; i++) kept = many(1e5); kept = []; ' +
     'process.on("SIGWINCH", () => { kept = many(5e5); console.log("kept") }); ' +

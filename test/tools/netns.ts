@@ -1,7 +1,7 @@
 /**
- * Machines in a box: network namespaces on one bridge, which can be cut from each other. Linux and root only.
- * A cut points the two at an unused hardware address, so that packets are lost silently and arrive again
- * after a heal; it needs only `ip`.
+ * Simulated machines: network namespaces on one bridge, which can be cut from each other. Linux and root
+ * only. A cut sends the two machines' packets to an unused hardware address, so that they are lost silently
+ * until the heal; it needs only `ip`.
  */
 import { spawnSync } from 'node:child_process'
 import type { Test } from 'tap'

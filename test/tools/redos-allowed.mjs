@@ -1,4 +1,4 @@
-// Expressions that are not linear, each with the bound of its input; exponential ones are never allowed.
+// Superlinear regular expressions, allowed because their input is bounded; exponential ones never are.
 export const allowed = [
   {
     expression: '/\\b(since|for how)\\b.*\\bwhen\\b|\\bhow long\\b|\\bwhen (did|was|has|is)\\b|^when$/',

@@ -13,7 +13,7 @@ const root = fileURLToPath(new URL('../..', import.meta.url))
 const KEPT = `${root}.tap/redos.json`
 /** Time limit per expression in ms; the fixed seed makes the results reproducible. */
 const OPTIONS = { timeout: 300_000, randomSeed: 1 }
-/** Minimum ms of recheck's attack text that confirm a guessed problem; most real ones take seconds. */
+/** A guessed problem counts if recheck's attack text takes this many ms; most real ones take seconds. */
 const SLOW_MS = 500
 
 export function expressionsIn (path, text) {
@@ -88,7 +88,7 @@ async function judgeAll (expressions) {
 
 const keyOf = ({ pattern, flags }) => `/${pattern}/${flags}`
 
-/** The sources whose expressions process foreign input: the product without its build tools. */
+/** The sources whose expressions may process untrusted input: the product without its build tools. */
 const sources = () => ['kernel', 'plugins'].flatMap((folder) =>
   readdirSync(root + folder, { recursive: true }).map((name) => `${folder}/${name}`))
   .filter((name) => /\.(tsx?|mjs)$/.test(name) && !/\/(test|testing|build|node_modules)\//.test(name))

@@ -6,7 +6,7 @@ import { performance } from 'node:perf_hooks'
 import { resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 
-// tap names its temporary folders after the script and its arguments.
+// Removes the file names from process.argv, from which tap would name its temporary folders.
 const files = process.argv.splice(2)
 const root = process.cwd()
 const { default: t } = await import('tap')

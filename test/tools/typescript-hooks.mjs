@@ -21,7 +21,7 @@ export async function compiled (path) {
     tsconfigRaw: { compilerOptions: { verbatimModuleSyntax: true } }
   })
   mkdirSync(dirname(to), { recursive: true })
-  // Two processes may compile a file at the same time, so each writes aside and renames a complete file.
+  // Two processes may compile a file at once, so each writes a temporary file and renames it when complete.
   const aside = `${to}.${process.pid}`
   writeFileSync(aside, code)
   utimesSync(aside, atime, mtime)
@@ -30,7 +30,7 @@ export async function compiled (path) {
 }
 
 export function resolve (specifier, context, next) {
-  // The entry of a thread has an absolute URL and no parent.
+  // The entry module of a worker thread has an absolute URL and no parent.
   const own = ours.test(context.parentURL) || ours.test(specifier)
   if (/^(\.|file:).*\.js$/.test(specifier) && own) {
     const url = new URL(`${specifier.slice(0, -2)}ts`, context.parentURL)

@@ -54,7 +54,7 @@ export const get: Verb = {
   }
 }
 
-/** Config entries from the file, with the running node's variables and options instead of this process's. */
+/** The file's entries, with the running node's variables and options instead of this process's. */
 async function withThoseOfNode (ctx: VerbContext, own: Entry[], key?: string): Promise<Entry[]> {
   const under = key === undefined ? [] : parsePath(key) ?? [key]
   const overrides = (entry?: Entry): boolean => entry?.origin === 'env' || entry?.origin === 'flag'

@@ -99,7 +99,7 @@ export const enable = turning(true)
 
 export const disable = turning(false)
 
-/** What a plugin adds that the operator should see before enabling it. */
+/** Lists the routes and authorities that a plugin adds, for the operator to see before enabling it. */
 export function asksFor (manifest: Manifest): string[] {
   const routes = Object.values(manifest.routes ?? {})
     .map((r) => `${r.method} ${r.url} (authority ${r.authority ?? 'none'})`)

@@ -11,9 +11,9 @@ import type { Address, LaunchOptions } from '../../boot/launcher.js'
 import type { SvcNode } from '../../boot/node.js'
 import type { Verb, VerbContext } from '../verb.js'
 
-/** Milliseconds for a node to stop before it is killed. */
+/** Time in ms that a node has to stop before it is killed. */
 const STOP_LIMIT_MS = 14_500
-/** Milliseconds within which two signals are one Ctrl-C, sent by both the terminal and the launcher. */
+/** Within this time in ms, two signals count as one Ctrl-C: the terminal and the launcher both send it. */
 const SAME_SIGNAL_MS = 500
 
 const DEFAULT_PORT = 52415
@@ -57,7 +57,7 @@ function readFlags (ctx: VerbContext, options: Record<string, unknown>): Flags {
   }
 }
 
-/** Address to listen on, without loading plugins; null for an unusual svc.yaml, so that the node binds. */
+/** Address to listen on, found without loading plugins; null if unclear, so that the node itself binds. */
 async function wantedAddress ({ io: { env }, home }: VerbContext, flags: Flags): Promise<Address | null> {
   const named = flags.config ?? env['SVC_CONFIG'] ?? ''
   const file = named !== '' || await access(join(home, 'svc.yaml')).then(() => true, () => false)
@@ -77,7 +77,7 @@ async function apiSection (env: NodeJS.ProcessEnv, home: string, flag?: string):
   return raw.problems.length === 0 && typeof api === 'object' && api !== null ? api : {}
 }
 
-/** `setting`: name of the setting that gave the address; undefined for --host and --port. */
+/** `setting`: the setting with the address for members; undefined for the API's address. */
 function inUse (ctx: VerbContext, code: string, { host, port }: Address, setting?: string): Error {
   const members = setting === undefined ? '' : 'for members '
   if (code !== 'EADDRINUSE') {
@@ -154,7 +154,7 @@ async function boot (
   })
 }
 
-/** Stops the node when the channel to the launcher closes, for systems without setpriv. */
+/** Ends the node when the channel to the launcher closes, for systems without setpriv. */
 function endWithLauncher (): void {
   if (process.channel == null) return
   process.once('disconnect', () => { process.exit(1) })

@@ -16,7 +16,7 @@ export function identityInFiles (files: IdentityFiles, now: () => number): Ident
   }
 }
 
-/** A string that changes when the file changes. */
+/** The state of a file as text, which differs once the file has changed. */
 function stateOf (path: string): string {
   try {
     const { ino, size, mtimeMs, mode } = statSync(path)
@@ -26,7 +26,7 @@ function stateOf (path: string): string {
   }
 }
 
-/** Throws for a secret that other users may read; a group may, since some systems share certificates so. */
+/** Throws if all users may read a secret; its group may, since some systems share certificates that way. */
 function read (path: string, secret: boolean): string {
   try {
     if (!secret || (statSync(path).mode & 0o007) === 0) return readFileSync(path, 'utf8')

@@ -20,7 +20,7 @@ export interface ServerIdentity {
 export interface IdentitySource {
   /** Path of the certificate authority that clients have to trust; null if there is none. */
   readonly authority: string | null
-  /** The new identity; null if unchanged. Throws IdentityError for an unusable one, once per change. */
+  /** The identity if it has changed, else null. Throws IdentityError once for each unusable change. */
   next (): ServerIdentity | null
 }
 

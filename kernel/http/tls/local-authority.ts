@@ -48,7 +48,7 @@ export function ownIdentity (options: OwnOptions): IdentitySource {
         isIP(name) === 0 ? name.toLowerCase() : ipaddr.parse(name).toString()))].sort()
       const now = options.now()
       const left = (shown?.identity.until ?? 0) - now
-      // With more than a whole lifetime left, the clock was ahead, so the certificate is not valid yet.
+      // If more than a full lifetime is left, the clock was ahead and the certificate is not valid yet.
       const fits = shown !== undefined && left > RENEW_MS && left <= DAYS * DAY_MS &&
         names.every((name) => shown!.names.includes(name))
       if (fits) return null

@@ -16,8 +16,8 @@ const FIRST_MS = 10_000
 const HANDSHAKE_MS = 10_000
 
 /**
- * Key exchange groups. The client picks one and costs the server a computation before it authenticates: 95 ms
- * with ffdhe8192, which Node allows by default, about 1 ms with these.
+ * Key exchange groups. A client that has not authenticated picks one and makes the server compute: 95 ms with
+ * ffdhe8192, which Node allows by default, about 1 ms with these.
  */
 export const KEY_GROUPS = 'X25519:P-256:P-384'
 
@@ -43,8 +43,8 @@ export const plainEvent = (server: object): 'connection' | 'secureConnection' =>
   isTls(server) ? 'secureConnection' : 'connection'
 
 /**
- * Makes a new TLS server answer plain HTTP: it redirects browsers if it serves their host, and explains
- * the error to other clients. Reads plain requests for nothing else.
+ * Makes a new TLS server answer plain HTTP: it redirects browsers if it serves their host, and explains the
+ * error to other clients. Plain requests never reach a route.
  */
 export function answerInClear (server: HttpsServer, isServed: (host: string) => boolean): void {
   // Node's own listener, which starts TLS on each connection.

@@ -20,7 +20,7 @@ export interface WatchOptions {
   show: (identity: ServerIdentity) => void
 }
 
-/** Applies the source's new identities, and warns before one expires. Returns a function that stops this. */
+/** Applies the source's new identities and warns before one expires. Returns a function that ends this. */
 export function watchIdentity ({ source, first, clock, log, health, show }: WatchOptions): () => void {
   let { until } = first
   const look = (): void => {

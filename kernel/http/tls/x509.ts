@@ -127,7 +127,7 @@ export function nameConstraints (names: readonly string[], networks: readonly st
 
 /**
  * Extensions of an authority for servers with these names, addresses and networks; it may not sign other
- * authorities. The names are also its own subject names, since Node shows only those.
+ * authorities. The names are also its own subject names, since Node's API shows no name constraints.
  */
 export function authorityExtensions (
   key: KeyObject, names: readonly string[], networks: readonly string[]

@@ -7,7 +7,7 @@ export interface Pair { readonly key: string, readonly val: unknown }
 
 export interface GuardOptions {
   readonly client: number
-  /** Writer's clock up to which this node has the document. */
+  /** Writer's clock at the end of the part of the document that this node has. */
   readonly known: number
   /** Size limit of an update in bytes; 384 KiB when absent. */
   readonly maxBytes?: number
@@ -19,14 +19,14 @@ export type UpdateCheck = { readonly end: number } | { readonly refused: string,
 /** Size limit of an update in bytes: what writers may send, plus space for the ids of deletions. */
 export const MAX_UPDATE_BYTES = 384 * 1024
 const MAX_STRUCTS = 20_000
-/** Limit of deleted entries in one struct. */
+/** Maximum number of deleted entries in one struct. */
 const MAX_DELETED = 2 ** 31
 
 const refuse = (refused: string, gap = false): UpdateCheck => ({ refused, gap })
 
 /**
- * Checks an update before it is applied. A writer only appends to and deletes from one list, so clocks give
- * every struct's position; any other update is refused. Never throws.
+ * Checks an update before it is applied. A writer only appends to one list and deletes from it, so the clock
+ * of a struct is its position; any other update is refused. Never throws.
  */
 export function checkUpdate (update: Uint8Array, options: GuardOptions): UpdateCheck {
   const { maxBytes = MAX_UPDATE_BYTES } = options

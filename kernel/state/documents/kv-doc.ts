@@ -9,7 +9,7 @@ export interface Write { readonly key: string, readonly value: unknown }
 /** Limits beyond which a document is replaced by a new one with the same entries. */
 const MAX_STRUCTS = 5000
 const MAX_ENCODED = 512 * 1024
-/** Bytes above which at least a tenth of a document must be live entries. */
+/** Encoded size in bytes above which live entries must make up at least a tenth of a document. */
 const SMALL = 64 * 1024
 const LEAST_LIVE = 0.1
 
@@ -37,7 +37,7 @@ export class KvDoc {
   /** Bytes of updates since the encoded size was last measured. */
   #unmeasured = 0
 
-  /** Without `writer`, this node writes under a new id; with `own`, it writes under the given id. */
+  /** `writer`: client id of the document's writer, by default a new one. `own`: this node is that writer. */
   constructor (writer?: number, own = writer === undefined) {
     if (own && writer !== undefined) this.#doc.clientID = writer
     this.#list = this.#doc.getArray<Pair>(ROOT)
@@ -122,7 +122,7 @@ export class KvDoc {
     })
   }
 
-  /** Positions of live entries with these keys, adjacent ones joined; last first, so that none moves. */
+  /** Ranges of the live entries with these keys, last first, so that deleting one does not shift the rest. */
   #placesOf (keys: Changes): { index: number, length: number }[] {
     const places: { index: number, length: number }[] = []
     let index = 0
@@ -156,7 +156,7 @@ export class KvDoc {
     const structs = this.#doc.store.clients.get(this.writer) ?? []
     let first = structs.length
     while (first > 0 && (structs[first - 1]?.id.clock ?? 0) >= before) first--
-    // Struct order is clock order, which is list order.
+    // Structs are sorted by clock, which is also the order of the list.
     for (const struct of structs.slice(first)) {
       if (struct.deleted) continue
       for (const { key, val } of pairsOf(struct)) this.#take(key, deepFreeze(val))

@@ -3,11 +3,11 @@ import { encode, writeAny } from 'lib0/encoding'
 import { deepFreeze } from '../../config/paths.js'
 import { canonicalJson } from '../../net/encoding.js'
 
-/** Limit of nested containers in one value. */
+/** Maximum depth of nested containers in a value. */
 export const MAX_DEPTH = 16
 
 const KEY = /^[a-zA-Z0-9/_.:@-]{1,200}$/
-/** Key parts that would reach a prototype once keys become object fields. */
+/** Key parts that would access an object's prototype if the keys became property names. */
 const RESERVED = new Set(['__proto__', 'constructor', 'prototype'])
 /** Half of a surrogate pair, which UTF-8 cannot encode, so that two nodes would have different texts. */
 const BROKEN_TEXT = /\p{Surrogate}/u

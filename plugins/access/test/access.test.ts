@@ -140,7 +140,7 @@ t.test('an old backup revives no revoked token', async (t) => {
   copyFileSync(backup, file)
   store = open()
   t.ok(store.check(old.token), 'the backup knows nothing of it')
-  // A change in the document triggers the synchronization, like a node's first connection.
+  // A change in the document triggers the same synchronization as a node's first connection.
   await revoke(second.record.id)
   for (let i = 0; i < 1000 && store.check(old.token); i++) await new Promise(setImmediate)
   t.equal(store.check(old.token), undefined)

@@ -2,7 +2,7 @@ import { fact, quoted, createToolReads, shellWord } from '../../../kernel/cli/in
 import type { Evidence, Fact, Tool } from '../../../kernel/cli/index.js'
 import type { TokenRecord } from '../../../kernel/index.js'
 
-/** Most tokens listed individually in an answer. */
+/** Maximum number of tokens listed individually in an answer. */
 const MOST = 20
 const TOKENS: Evidence = { kind: 'path', path: '/v1/tokens' }
 
@@ -11,7 +11,7 @@ export default {
     const look = createToolReads(ctx)
     const list = await look.read<{ tokens: TokenRecord[] }>('The tokens', '/v1/tokens')
     if (list === null) return { facts: [], unknown: look.unknown }
-    // Only the newest token of each label counts, because an older one was replaced on purpose.
+    // Only the newest token with each label counts, because older ones were replaced on purpose.
     const newest = [...new Map(list.tokens.toSorted((a, b) => a.created.localeCompare(b.created))
       .map((token) => [token.label, token])).values()].reverse()
     const named = newest.filter(({ id, label }) => names(about, label) || names(about, id))

@@ -11,17 +11,17 @@ import type { Head } from './verify.js'
 export interface ChainLimits {
   /** Size at which a file is closed and the next one started. */
   readonly fileBytes: number
-  /** Most files kept; beyond that the oldest is removed. */
+  /** Maximum number of files; beyond that, the oldest is removed. */
   readonly files: number
   readonly waiting: number
-  /** Disk space reserved for records on a full disk. */
+  /** Disk space that is reserved so that records can still be written when the disk is full. */
   readonly reserveBytes: number
 }
 
 export const chainLimits: ChainLimits =
   { fileBytes: 4 * 1024 * 1024, files: 8, waiting: 1000, reserveBytes: 256 * 1024 }
 
-/** Most records that share one write and fsync. */
+/** Maximum number of records that share one write and fsync. */
 const GROUP = 64
 
 export interface ChainOptions {
@@ -42,8 +42,8 @@ type Draft = RecordFields & { readonly at: string }
 interface Waiting { draft: Draft, resolve: (record: AuditRecord) => void, reject: (why: ChainFault) => void }
 
 /**
- * One node's records in append-only files, each linked to its predecessor by its hash. A resolved record is
- * on disk; records that arrive during a write are written together.
+ * One node's records in append-only files, each record linked to its predecessor by its hash. Records that
+ * arrive during a write are written together.
  */
 export class Chain {
   readonly #options: ChainOptions
@@ -53,8 +53,8 @@ export class Chain {
   /** Request outcomes that could not be written yet; written before any new record. */
   #owed: Draft[] = []
   /**
-   * Unrecorded changes since the start, the number that `gap` records already report, and the time of the
-   * first unreported one.
+   * Number of unrecorded changes since the start, how many of them `gap` records already report, and the time
+   * of the first that none reports.
    */
   #missed = { count: 0, told: 0, from: '' }
   #parts: ChainFile[] = []
@@ -253,7 +253,7 @@ export class Chain {
     }
   }
 
-  /** The chain has already recorded the removal; a failure is retried at the next new file. */
+  /** The chain already records the removal; if deleting fails, it is retried at the next new file. */
   async #drop (part: ChainFile): Promise<void> {
     try {
       await removePart(this.#options.folder, part)

@@ -19,7 +19,7 @@ export interface EntryFilter {
   /** Earliest time of returned entries, ISO 8601. */
   readonly since: string | null
   readonly who: string | null
-  /** Most entries returned; older ones are left out. */
+  /** Maximum number of entries returned; older ones are left out. */
   readonly limit: number
 }
 

@@ -28,7 +28,7 @@ export const own = {
   outcome: 'outcome',
   /** The removal of older records. `detail.dropped` has the `seq` and `hash` of the newest removed one. */
   retention: 'retention',
-  /** After a full disk: `detail.unrecorded` records are missing since `detail.from`. */
+  /** Reports a full disk: `detail.unrecorded` records are missing since `detail.from`. */
   gap: 'gap'
 } as const
 

@@ -30,7 +30,7 @@ export class Verifier {
   /** The newest record that the chain reports as removed. */
   #dropped: Head | null = null
   #fault: Fault | null = null
-  /** `seq` of a missing record, which was moved if it appears later, otherwise removed. */
+  /** `seq` of a missing record: it was moved if it appears later, otherwise it was removed. */
   #missed: number | null = null
 
   constructor (told: readonly Head[] = []) {

@@ -8,9 +8,9 @@ export interface AnnouncedHeads {
   readonly contradiction: Head | null
 }
 
-/** Most heads stored per node; the oldest are dropped. */
+/** Maximum number of heads stored per node; the oldest are dropped. */
 const HEADS = 32
-/** Most nodes with stored heads, including removed nodes. */
+/** Maximum number of nodes with stored heads, including removed nodes. */
 const NODES = 256
 
 /** Validates a received head; null if it is invalid. */

@@ -62,7 +62,7 @@ t.test('only what is written here is read as a record', async (t) => {
   for (const bad of ['', 'null', '[]', '{}', '1', `${line!} `, line!.replace('{', '{ '), line!.slice(1),
     line!.replace('"seq":1', '"seq":0'), line!.replace('"seq":1', '"seq":1.5'), line!.replace('{}', 'null'),
     line!.replace('"what":"PUT /config"', '"what":1'), line!.replace(record!.hash, 'x'),
-    // Some parsers use the first of two equal keys.
+    // Duplicate keys are invalid, because some parsers use the first and others the last.
     line!.replace('"who":"operator"', '"who":"local","who":"operator"')]) {
     t.equal(readRecord(bad), null, bad.slice(0, 60))
   }

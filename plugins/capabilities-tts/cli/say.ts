@@ -78,7 +78,7 @@ function freeName (folder: string): string {
   return name
 }
 
-/** Selects a file, stdout, a player, or speech.mp3; never writes bytes to a terminal. */
+/** Selects the output: a file, stdout, a player, or speech.mp3; never writes bytes to a terminal. */
 function openTarget (ctx: VerbContext, output: string | undefined): Target {
   if (output !== undefined) return toFile(ctx, output, output === '-' ? null : output)
   if (!ctx.out.terminal) return toFile(ctx, '-', null)

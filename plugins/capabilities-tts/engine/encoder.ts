@@ -12,7 +12,7 @@ export const ENCODINGS = ['mp3', 'opus', 'aac', 'flac', 'wav', 'pcm'] as const
 export type Encoding = typeof ENCODINGS[number]
 
 /**
- * Loads Opus, AAC and FLAC on demand. @throws EngineError format_unsupported for a rate MP3 or AAC lacks
+ * Loads Opus, AAC and FLAC on demand. @throws EngineError format_unsupported if MP3 or AAC has no such rate
  */
 export async function createEncoder (encoding: Encoding, sampleRate: number): Promise<AudioEncoder> {
   switch (encoding) {

@@ -18,7 +18,7 @@ interface LibFlac {
 
 const BITS = 16
 const LEVEL = 5
-/** Samples per block (48 ms at 24 kHz), small for a short delay. */
+/** Samples per block (48 ms at 24 kHz); a small block shortens the delay. */
 const BLOCK = 1152
 
 let library: Promise<LibFlac> | undefined

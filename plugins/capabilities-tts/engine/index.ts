@@ -26,11 +26,11 @@ export function openSpeech (family: Family, { card }: ModelSpec): EngineSession 
       }
       let bytes = 0
       try {
-        // Once is enough, as further runs would not make the first request faster, only the start slower.
+        // One trial run is enough; more would delay the start without making the first request faster.
         for await (const chunk of speak(family, task, modelId, NEVER)) bytes += chunk.media?.length ?? 0
       } catch (error) {
         if (error instanceof EngineError) throw error
-        // For example, the vocabulary has ids beyond the graph's embedding table.
+        // Mismatched files cause this, e.g. a vocabulary with ids beyond the graph's embedding table.
         throw new EngineError('model_invalid', `${modelId} cannot run; its files do not match: ` +
           (error as Error).message.slice(0, 300))
       }

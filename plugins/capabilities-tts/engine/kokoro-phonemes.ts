@@ -1,7 +1,7 @@
 /**
- * Converts IPA of espeak or of the English front end to Kokoro's symbols, by the tables of misaki
- * (hexgrad/misaki, `espeak.py` and `EN_PHONES.md`), Kokoro's front end. misaki requests ties between the
- * letters of one sound; piper-phonemize has none, so a two-letter rule applies to any such pair.
+ * Converts IPA from espeak or the English front end to Kokoro's symbols, by the tables of Kokoro's front end
+ * misaki (hexgrad/misaki, `espeak.py` and `EN_PHONES.md`). espeak marks the letters of one sound with ties
+ * for misaki, but not for piper-phonemize, so here two-letter rules also match letters of separate sounds.
  */
 
 type Rule = readonly [RegExp, string]

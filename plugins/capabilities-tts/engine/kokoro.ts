@@ -14,12 +14,12 @@ import { kokoroPhonemes } from './kokoro-phonemes.js'
 import { warmUp } from '../text/front-end.js'
 import { float32, floats, int64, type Feeds, type Sessions } from './sessions.js'
 
-/** Most tokens per run, and the sampling rate in Hz. */
+/** Maximum number of tokens per run, and the sampling rate in Hz. */
 const MAX_TOKENS = 510
 const KOKORO_RATE = 24_000
 
-// Units above about 450 tokens sound rushed. The first one is short, because sound starts only when a unit is
-// complete.
+// Units above about 450 tokens sound rushed. The first unit is short, because sound starts only when a unit
+// is complete.
 const SIZES = { maxSymbols: 400, firstSymbols: 100 }
 
 export interface KokoroParts {

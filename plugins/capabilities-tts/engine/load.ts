@@ -38,7 +38,7 @@ export async function loadFamily (
   return await loader(spec, { env, sessions: new Sessions(spec, env), findEspeak: espeak })
 }
 
-/** The card's first file with the role, else the first with the file name ending. */
+/** The card's first file with the role, otherwise its first file whose name has the ending. */
 function fileOf (spec: ModelSpec, role: string, ending: string): string {
   const { files, modelId } = spec.card
   const file = files.find((f) => f.role === role) ?? files.find((f) => f.path.endsWith(ending))
@@ -149,7 +149,7 @@ async function loadKokoro (spec: ModelSpec, tools: LoadTools): Promise<Family> {
     ? { model: undefined, seeded: false, fed: false }
     : seedNoise(original)
   env.progress(2, 3)
-  // onnxruntime reads an unmodified graph from its file, with less memory.
+  // onnxruntime reads an unmodified graph directly from its file, which takes less memory.
   const session = await sessions.open(fed && model !== undefined ? encodeModel(model) : path, 'the model')
   env.progress(3, 3)
   return kokoroFamily({

@@ -5,7 +5,7 @@
 import { attributesOf, closureOf, type GraphIndex, type OnnxNode } from '../../runners/onnx/engine.js'
 import type { PieceLengths } from './family.js'
 
-/** The point of the cut, and how the tail's input frames map to its output samples. */
+/** Where the graph is cut, and how the tail's input frames map to its output samples. */
 export interface LocalTail {
   /** Tensor [1, channels, frames] at which the tail starts. */
   tensor: string
@@ -34,7 +34,7 @@ function convReach (node: OnnxNode, from: Reach): Reach | undefined {
   const [dilation = 1] = ints(node, 'dilations', [1])
   const [before = 0, after = 0] = ints(node, 'pads', [0, 0])
   const span = ((kernel[0] ?? 1) - 1) * dilation
-  // A Conv that changes the length shifts all later samples against their frames.
+  // A Conv that changes the length shifts all later samples relative to their frames.
   if (before + after !== span) return undefined
   return { rate: from.rate, left: from.left + before / from.rate, right: from.right + after / from.rate }
 }
@@ -68,7 +68,7 @@ function nodeReach (node: OnnxNode, reachOf: Map<string, Reach>): Reach | undefi
   }
 }
 
-/** The receptive field of `output` in `tensor`; undefined if a node between is not local. */
+/** The receptive field of `output` in `tensor`; undefined if any node between them is not local. */
 function reachFrom (
   index: GraphIndex, nodes: Set<number>, tensor: string, output: string
 ): Reach | undefined {
@@ -129,7 +129,7 @@ export async function * decodeLocal (
   const { frames, hop, overlap } = tail
   for (let a = 0; a < frames && !signal.aborted;) {
     const length = Math.max(1, Math.round(pace.next() * tail.sampleRate / hop))
-    // Merge a rest that is no longer than the overlap into this piece.
+    // Merge a remainder that is no longer than the overlap into this piece.
     const b = frames - a - length <= overlap ? frames : a + length
     const from = Math.max(0, a - overlap)
     const samples = await tail.run(from, Math.min(frames, b + overlap))

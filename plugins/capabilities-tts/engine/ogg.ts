@@ -1,6 +1,6 @@
 /** Writes Ogg pages (RFC 3533) for one logical stream. */
 
-/** Most lacing values that a page can hold. */
+/** Maximum number of lacing values in a page. */
 const SEGMENTS = 255
 const FIRST_PAGE = 2
 const LAST_PAGE = 4

@@ -6,7 +6,7 @@ import { Resampler } from './resample.js'
 
 /** Granule positions count samples at this rate, whatever the encoder's rate. */
 const CLOCK = 48_000
-/** Rates at which libopus keeps the full band; others are resampled to the highest. */
+/** Rates at which libopus keeps the full bandwidth; others are resampled to the highest. */
 const RATES: readonly number[] = [16_000, 24_000, 48_000]
 const FRAMES_PER_SECOND = 50
 /** Ogg serial number: any constant will do, because a file has only one stream. */

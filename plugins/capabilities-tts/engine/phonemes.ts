@@ -14,7 +14,7 @@ export type UnitSource = (text: string, sizes: UnitSizes) => Iterable<Unit>
 /** One IPA string per sentence; null for a language that espeak lacks. */
 export type Espeak = (text: string, voice: string) => string[] | null
 
-// Most characters per espeak call; bounds memory for text without sentence ends.
+// Maximum characters per espeak call; bounds memory for text without sentence ends.
 const LONGEST_SENTENCE = 600
 
 /** Sentences of a text without markup, at most LONGEST_SENTENCE characters each. */
@@ -92,7 +92,7 @@ export const builtinFront: UnitSource = function * (text, sizes) {
   if (units === 0) throw nothingToSpeak(skippedScripts(text))
 }
 
-/** The English front end with the accent of a language code: American for en-us and en, else British. */
+/** The English front end with the accent for a language code: American for en-us and en, else British. */
 export function englishFront (code: string): UnitSource {
   const accent = /^en(-us)?$/.test(code) ? american : british
   return function * (text, sizes) {
@@ -100,7 +100,7 @@ export function englishFront (code: string): UnitSource {
   }
 }
 
-/** Names of espeak languages that differ in the package. */
+/** Languages that the espeak package lists under another name. */
 const ESPEAK_NAMES: Readonly<Record<string, string>> = { 'en-gb': 'en-gb-x-rp' }
 
 /** espeak as front end; tries `voice` without its region too. @throws EngineError language_unsupported */

@@ -36,7 +36,7 @@ class PayloadReader {
     return typeof value === 'number' ? Math.min(max, Math.max(min, value)) : fallback
   }
 
-  /** A number within an inclusive range; `what` names the owner of the range. */
+  /** Reads a number within an inclusive range; `what` is the model or voice that the error message names. */
   number (field: string, fallback: number, range: Range, what: string): number {
     const value = this.payload[field]
     if (value === undefined) return fallback

@@ -2,7 +2,7 @@
 
 /** Input samples on each side of an output sample. */
 const REACH = 24
-/** Pass band as a fraction of the lower rate's bandwidth; the rest is the filter's slope. */
+/** Pass band as a fraction of the lower rate's bandwidth; the rest is the transition band. */
 const KEPT = 0.94
 
 const gcd = (a: number, b: number): number => b === 0 ? a : gcd(b, a % b)

@@ -7,7 +7,7 @@ export interface AudioEncoder {
   encode (samples: Float32Array): Encoded | Promise<Encoded>
   /** The remaining bytes; never empty. */
   finish (): Encoded | Promise<Encoded>
-  /** Frees resources; called once, also when the answer ends early. */
+  /** Frees resources; called once, even if the answer ends early. */
   close? (): void | Promise<void>
 }
 

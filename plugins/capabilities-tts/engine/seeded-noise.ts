@@ -1,4 +1,4 @@
-/** Replaces a graph's RandomNormalLike nodes, which take no seed, by lookups in a table per request. */
+/** Replaces a graph's RandomNormalLike nodes, which take no seed, with lookups in a request's noise table. */
 import { randomInt } from 'node:crypto'
 import {
   ELEMENT, attributesOf, int64Tensor, nodeOf, tensorInfo, type GraphIndex, type OnnxModel, type OnnxNode
@@ -13,7 +13,7 @@ export const NOISE_START = 'svc_noise_start'
 
 const RANDOM = new Set(['RandomNormal', 'RandomNormalLike', 'RandomUniform', 'RandomUniformLike', 'Bernoulli',
   'Multinomial'])
-// Distances between the table offsets of two nodes, and of two units.
+// Distance between the table offsets of consecutive nodes, and of consecutive units.
 const NODE_STRIDE = 40_961
 const UNIT_STRIDE = 17_389
 
@@ -57,7 +57,7 @@ function replaceable (node: OnnxNode): boolean {
   return (attributes.get('mean')?.f ?? 0) === 0 && (attributes.get('scale')?.f ?? 1) === 1
 }
 
-/** table[(start + k * stride + 0 … size - 1) mod length], in the shape of the node's input. */
+/** Looks up table[(start + k * stride + 0 … size - 1) mod length], in the shape of the node's input. */
 function lookup (node: OnnxNode, k: number): { nodes: OnnxNode[], initializer: Uint8Array } {
   const at = (part: string): string => `svc_noise_${k}_${part}`
   const [like = ''] = node.input

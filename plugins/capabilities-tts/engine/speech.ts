@@ -1,4 +1,4 @@
-/** Creates one answer: units to samples, samples to encoded chunks of the requested length. */
+/** Creates one answer: converts units to samples, and samples to encoded chunks of the requested length. */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { EngineChunk, SpanSeries, SpanSink } from '../../../kernel/api/engine.js'
 import { createEncoder } from './encoder.js'

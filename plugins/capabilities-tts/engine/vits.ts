@@ -26,7 +26,7 @@ interface VitsTail {
   run: (front: Feeds, from: number, to: number, sid: number) => Promise<Float32Array>
 }
 
-/** A voice's graph; without a `tail`, the front returns samples. */
+/** A voice's graph; if it cannot be cut, `tail` is undefined and `front` computes the samples. */
 export interface VitsGraph {
   front: InferenceSession
   tail: VitsTail | undefined
@@ -51,7 +51,7 @@ export interface VitsVoice {
 
 const VOICE = 'the voice'
 
-/** Opens both parts of a graph that is cut at `tensors`; `decode` runs the second one on `frames` frames. */
+/** Opens both parts of a graph that is cut at `tensors`; `decode` runs the tail on `frames` frames. */
 async function openCut (
   index: GraphIndex, tensors: string[], label: string, sessions: Sessions
 ): Promise<{ front: InferenceSession, decode: (feeds: Feeds, frames: number) => Promise<Float32Array> }> {
@@ -68,7 +68,7 @@ async function openCut (
 const outputOf = (index: GraphIndex): string => [...index.outputs.keys()][0] ?? 'output'
 
 /**
- * Not inside `openCut`, because its `decode` closure would then keep the graph and its file in memory.
+ * Defined outside `openCut`, whose `decode` closure would otherwise keep the graph and its file in memory.
  */
 const inputsOf = ({ inputs, initializers }: GraphIndex): string[] =>
   [...inputs.keys()].filter((name) => !initializers.has(name))

@@ -16,7 +16,7 @@ export const VOICE_DIR = join(HERE, '../voice')
 /** Folder with public models for tests; may not exist. */
 export const DATA_DIR = process.env['SVC_TEST_DATA'] ?? join(HERE, '../../../../shared/data')
 
-/** An engine environment that runs announced work immediately and records its labels. */
+/** An engine environment that runs its work immediately and records the labels and units of that work. */
 export function quietEnv (): EngineEnv & { announced: Array<{ label: string, units: number }> } {
   const announced: Array<{ label: string, units: number }> = []
   return {

@@ -1,4 +1,4 @@
-/** Kokoro models in the layouts of public exports (see test/models/speech.ts), and symbols by language. */
+/** Tests Kokoro models as public exports lay them out (test/models/speech.ts), and symbols by language. */
 import { readdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'

@@ -9,7 +9,7 @@ import { homograph, pronounce, UNSTRESSED_WORDS } from '../text/pronounce.js'
 const { PHONES } = await import(
   new URL('../../../docs/recipes/letter-to-sound/phones.mjs', import.meta.url).href
 ) as { PHONES: readonly string[] }
-/** Converts phone numbers to ARPABET by the table in docs/recipes/letter-to-sound. */
+/** Converts phone codes to ARPABET by the table in docs/recipes/letter-to-sound. */
 const arpabet = (codes: readonly number[]): string => codes.map((code) => PHONES[code] ?? '?').join(' ')
 
 function check (word: string, expected: string): void {

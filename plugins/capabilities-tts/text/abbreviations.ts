@@ -83,7 +83,7 @@ const STREETS: Record<string, string> = { st: 'Street', ave: 'Avenue', dr: 'Driv
 const STREET =
   /(?<=\d (?:[NSEW]\.? )?[A-Z][a-z]{1,20} |\d(?:st|nd|rd|th) )([Ss]t|[Aa]ve|[Dd]r(?!\.? [A-Z]))\b\.?/g
 
-/** Abbreviations to expand even without a full stop; most others are ordinary words then (est, min, Sun). */
+/** Abbreviations to expand even without a full stop; without it, most are ordinary words (est, min, Sun). */
 const BARE = /\b(Mr|Mrs|Ms|Dr|Prof|vs|Blvd|Hwy|Pkwy|Expy|Jr)\b(?!\.)/g
 
 /** Rules that expand unambiguous abbreviations and Roman numerals. */
@@ -147,7 +147,7 @@ export function spell (letters: string): string {
   return names.filter(Boolean).join(' ')
 }
 
-/** Whether to spell a word out. With `shouting` the sentence is all capitals, which then mean nothing. */
+/** Whether to spell a word out. With `shouting`, the whole sentence is in capitals, so they mean nothing. */
 function isSpelled (word: string, shouting: boolean): boolean {
   const lower = word.toLowerCase()
   if (WORDLIKE.has(word)) return false

@@ -20,7 +20,7 @@ const AMERICAN: readonly Rule[] = [
   [new RegExp(`(?<=[${VOWEL}n]ː?)t[əɪ]n(?![${VOWEL}ˈˌ])`, 'g'), 'ʔn\u0329'],
   // "water", "city", "party": t becomes a tap before an unstressed vowel
   [new RegExp(`(?<=[${VOWEL}ɹ]ː?)t(?=[${VOWEL}])`, 'g'), 'ɾ'],
-  // "zero", "here"
+  // "zero": the vowel before r becomes a diphthong if o or a schwa follows
   [/ɪɹ(?=[oə])/g, 'iəɹ'],
   ...ENDINGS.map(([ending]): Rule => [ending, 'ᵻ'])
 ]

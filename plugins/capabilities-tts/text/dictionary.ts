@@ -16,7 +16,7 @@ export function readData (name: string): Buffer {
 }
 
 const BLOCK = 16
-/** Bytes from 128 on are phone numbers plus 128; docs/recipes/letter-to-sound creates the file. */
+/** Bytes from 128 on are phone codes plus 128; docs/recipes/letter-to-sound creates the file. */
 const PHONE = 128
 
 let loaded: Buffer | undefined
@@ -49,7 +49,7 @@ function findBlock (data: Buffer, word: string): number {
 }
 
 /**
- * First pronunciation of a lower-case word in the CMU Pronouncing Dictionary as phone numbers, or undefined.
+ * First pronunciation of a lower-case word in the CMU Pronouncing Dictionary as phone codes, or undefined.
  * Binary search over blocks of 16 words: a few microseconds.
  */
 export function lookUp (word: string): number[] | undefined {

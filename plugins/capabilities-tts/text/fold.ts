@@ -1,5 +1,5 @@
 /**
- * Maps Unicode to the characters that the text rules know: ASCII and a few signs (° £ € ¥ ± ÷ ...). Removes
+ * Maps Unicode to the characters that the text rules cover: ASCII and a few signs (° £ € ¥ ± ÷ ...). Removes
  * accents, replaces typographic punctuation, and turns letters of other scripts into spaces.
  */
 const FRACTIONS: Record<string, string> = {

@@ -9,7 +9,7 @@ export interface Unit {
   sentenceEnd: boolean
 }
 
-/** Most phoneme symbols per unit, and in the first unit, which is short to shorten the delay. At least 40. */
+/** Maximum phoneme symbols per unit; at least 40. The first unit is shorter, so that sound starts sooner. */
 export interface UnitSizes { maxSymbols: number, firstSymbols: number }
 
 /** A word, its pronunciation (or a part of it), and the punctuation mark after it, if any. */

@@ -14,7 +14,7 @@ const ONE_PRIMARY = 1
  * format.
  */
 interface Model {
-  /** Numbers of the model's pieces by the letters they cover. */
+  /** Indices of the model's pieces, keyed by the letters that a piece covers. */
   byLetters: Map<string, number[]>
   phones: Uint8Array[]
   primaries: Uint8Array

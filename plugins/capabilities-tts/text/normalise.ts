@@ -67,7 +67,7 @@ function strongest (run: string): string {
   return `${run.match(/[;:]/g)?.at(-1) ?? (run.includes(',') ? ',' : '')} `
 }
 
-/** Rules that drop all but words and the punctuation that voices know: , . ; : ? ! */
+/** Rules that drop everything but words and the punctuation that voices support: , . ; : ? ! */
 const MARKS: readonly Rule[] = [
   [/ ?[—–] ?| -{1,3} |--+/g, ', '], [/[([{]/g, ', '], [/[)\]}]/g, ', '], [/ ?[|] ?/g, ', '],
   [/(?<=[A-Za-z])\.(?=[a-z])/g, ' dot '], [/(?<!\.)\.{2,}(?=\s*$)/g, '.'], [/\.{2,}/g, ', '],

@@ -6,7 +6,7 @@ const ORDINALS: Record<string, string> = {
   one: 'first', two: 'second', three: 'third', five: 'fifth', eight: 'eighth', nine: 'ninth',
   twelve: 'twelfth'
 }
-/** Most digits of a number that is read as words; longer ones are read digit by digit. */
+/** Maximum digits of a number that is read as words; longer numbers are read digit by digit. */
 const MAX_DIGITS = 18
 
 function belowHundred (n: number): string {

@@ -1,5 +1,5 @@
 /**
- * Numbers for phones (ARPABET with stress, as in the CMU dictionary), in the order of
+ * Phones (ARPABET with stress, as in the CMU dictionary), numbered in the order of
  * `docs/recipes/letter-to-sound/phones.mjs`. Each has its IPA in the bundled voice's training data, with the
  * stress mark right before the vowel.
  */
@@ -29,7 +29,7 @@ export const ALL_IPA: ReadonlySet<string> = new Set(TABLE.flatMap(([, sound]) =>
 
 const CODES = new Map(TABLE.map(([name], code) => [name, code]))
 
-/** Converts ARPABET such as "HH AH0 L OW1" to phone numbers. @throws RangeError for an unknown phone */
+/** Converts ARPABET such as "HH AH0 L OW1" to phone codes. @throws RangeError for an unknown phone */
 export function phones (pronunciation: string): number[] {
   return pronunciation.split(' ').map((name) => {
     const code = CODES.get(name)
@@ -46,7 +46,7 @@ export function plainName (code: number | undefined): string {
   return (TABLE[code ?? 0]?.[0] ?? '').replace(/\d$/, '')
 }
 
-/** Whether a phone is a vowel with primary stress; each vowel has three numbers, for stress 0, 1 and 2. */
+/** Whether a phone is a vowel with primary stress; each vowel has three codes, for stress 0, 1 and 2. */
 export function isPrimary (code: number): boolean {
   return code >= FIRST_VOWEL && (code - FIRST_VOWEL) % 3 === 1
 }

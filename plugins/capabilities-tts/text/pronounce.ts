@@ -86,7 +86,7 @@ const BEFORE_VERB = set(
   "we they please who let's i'll you'll we'll they'll also always never often and did do does")
 const PERFECT = set(
   "have has had was were been be is are having i've you've we've they've it's being get gets got")
-/** Words that may follow the adjective but not the verb. */
+/** Words that may follow a homograph as an adjective ("live music") but not as a verb. */
 const AFTER_ADJECTIVE = new Map(Object.entries({
   live: set('music show stream streams broadcast concert event performance demo video chat updates audience'),
   close: set('to by friend friends enough call range relative relatives')
@@ -126,11 +126,11 @@ const append = (base: number[], sound: Sound): number[] =>
   [...base, ...phones(typeof sound === 'string' ? sound : sound(plainName(base.at(-1))))]
 
 /**
- * Endings: text; replacements that give a dictionary word, by preference; whether the stem's last consonant
- * may be doubled (stopped); sound. Only endings whose known stems beat letter-to-sound on held-out words
- * (docs/recipes/letter-to-sound/evaluate-lts.mjs --derive). Without -ing, -er, -able, -est, prefixes and
- * splits into two known words, which are 46 % right against 75 % by letter-to-sound, because the dictionary
- * has many short surnames.
+ * Each ending has its text, the replacements that restore a dictionary word (preferred ones first), whether
+ * the stem's last consonant may be doubled (stopped), and its sound. Lists only endings that beat
+ * letter-to-sound on held-out words (docs/recipes/letter-to-sound/evaluate-lts.mjs --derive). -ing, -er,
+ * -able, -est, prefixes and splits into two known words are left out: they are right for 46 % of words,
+ * letter-to-sound for 75 %, because the dictionary has many short surnames.
  */
 const SUFFIXES: ReadonlyArray<readonly [string, readonly string[], boolean, Sound]> = [
   ['ies', ['y'], false, soundOfS], ['es', ['e', ''], false, soundOfS], ['s', [''], false, soundOfS],
@@ -165,7 +165,7 @@ export function bySuffix (
   return undefined
 }
 
-/** Most letters read at once; longer words are read in pieces, so that a unit can end between pieces. */
+/** Maximum letters read at once; longer words are read in pieces, so that a unit can end between pieces. */
 const MAX_WORD = 24
 
 const CLITICS: ReadonlyArray<readonly [string, Sound]> = [
@@ -194,7 +194,7 @@ function plainOrClitic (word: string): number[] {
   return lookUp(word) ?? withApostrophe(word) ?? plainWord(word.replaceAll("'", ''))
 }
 
-/** Phone numbers for a lower-case word (a to z and apostrophes), one list per MAX_WORD letters. */
+/** Phone codes for a lower-case word (a to z and apostrophes), one list per MAX_WORD letters. */
 export function pronounce (word: string): number[][] {
   const whole = lookUp(word)
   if (whole) return [whole]

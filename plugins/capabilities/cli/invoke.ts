@@ -76,7 +76,7 @@ export async function * invoke (ctx: VerbContext, call: Invocation): AsyncGenera
 
 /**
  * Opens a stream and yields its frames up to and including `completed`. Throws CliError for a refusal, a
- * `failed` or `cancelled` terminal, and a broken connection. Leaving the loop cancels the call.
+ * `failed` or `cancelled` frame, and a broken connection. Leaving the loop cancels the call.
  */
 export async function * stream (
   client: Pick<Client, 'open'>, signal: AbortSignal, body: object

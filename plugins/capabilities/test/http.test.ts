@@ -151,7 +151,7 @@ t.test('over a real connection', async (t) => {
         last = seen.made
         for (let turn = 0; turn < 30; turn++) await new Promise((resolve) => { setTimeout(resolve, 2) })
       }
-      // Besides the stream buffer, the socket buffers on both sides fill up.
+      // The socket buffers on both sides fill up as well, in addition to the stream buffer.
       t.ok(seen.made <= most + 100, `${accept}: ${seen.made} chunks of 64 KiB made`)
       request.destroy()
       await eventually(() => seen.aborted === 1 &&

@@ -45,7 +45,7 @@ export function declaration (io: IoMode, more: Partial<CapabilityDecl> = {}): Ca
 
 interface Served extends Capabilities {
   session (ws: RouteSocket, caller: Caller): void
-  /** Stops like a node; resolves when no command is open. */
+  /** Ends all calls as a stopping node does; resolves when no command is open. */
   close (): Promise<void>
 }
 
@@ -176,7 +176,7 @@ export class FakeReader {
 export interface Request {
   reader: FakeReader
   leave: () => void
-  /** Settles with the handler: the status and body of a Reply, or the thrown error. */
+  /** Resolves to the handler's reply, or to null if the handler opened a stream; rejects if it throws. */
   answer: Promise<{ status: number, body: unknown, headers: Record<string, string> } | null>
 }
 
@@ -227,7 +227,7 @@ export function ask (
     answer: run() }
 }
 
-/** The error of a response: a reply or an early JSON stream. */
+/** The error of a refused request, which is either the reply or a JSON body written to the stream. */
 export function errorOf (request: Request,
   answer: Awaited<Request['answer']>): ErrorBody['error'] & { status: number } {
   const body = (answer === null ? JSON.parse(request.reader.text) : answer.body) as ErrorBody
@@ -252,7 +252,7 @@ export async function eventually (condition: () => boolean, what: string): Promi
   throw new Error(`${what} never came true`)
 }
 
-/** Yields to everything that needs neither time nor I/O. */
+/** Lets all pending work run that needs neither time nor I/O. */
 export async function settle (turns = 3): Promise<void> {
   for (let turn = 0; turn < turns; turn++) await new Promise((resolve) => { setImmediate(resolve) })
 }

@@ -41,7 +41,7 @@ t.test('every call is told with its wait', async (t) => {
   const serve = async (): Promise<number> =>
     (await rig.inject({ method: 'POST', url: '/served', payload: {} })).statusCode
   t.equal(await serve(), 200)
-  // Newer versions of Node end the response before they call the listeners.
+  // In newer versions of Node, the response ends before the `onEnd` listeners are called.
   while (calls.length === 0) await turn()
   t.match(calls, [{ capability: 'twice@1.0.0', kind: 'completed', queuedSeconds: 0, seconds: 0 }])
   t.same(service.queues(), [{ capability: 'twice@1.0.0', running: 0, waiting: 0 }])

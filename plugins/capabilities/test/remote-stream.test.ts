@@ -42,7 +42,7 @@ t.test('a reader that sleeps stops the source', async (t) => {
     const request = ask(nodes.here, 'stream', at(body), { accept, reader })
     await eventually(() => seen.made > 3, 'a few chunks')
     const rest = await atRest(seen)
-    // Limit for the buffers of two nodes and the sockets in between; 64 MiB would be 256 chunks.
+    // The buffers of two nodes and the sockets between them hold under 200 chunks; 64 MiB would be 256.
     t.ok(rest < 200, `${rest} chunks of 256 KiB were made ahead`)
     reader.flow()
     await eventually(() => seen.made > rest + 50, 'the source goes on')
@@ -245,7 +245,7 @@ t.test('a reader that takes nothing is too slow', async (t) => {
     const request = ask(nodes.here, 'stream', at(body), { accept, reader })
     await eventually(() => reader.opened, 'the head')
     await atRest(seen)
-    // The serving node is not subject to its reader's stall limit.
+    // Only the calling node enforces the reader's stall limit; the serving node must not.
     for (const node of [nodes.there, nodes.here]) await node.clock.advance(patienceMs - 1)
     t.same([reader.wasCut, nodes.there.capabilities.invoker.calls.size], [false, 1], accept)
     await nodes.here.clock.advance(1)

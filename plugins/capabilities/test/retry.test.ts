@@ -62,7 +62,7 @@ t.test('the head of a raw answer from another node waits for the last try', asyn
   const stream = probe(nodes.there, 'server_streaming',
     async function * (_: unknown, call: View): AsyncGenerator<Piece> {
       call.setHeader('x-svc-task-id', 'first')
-      // Longer than a head would otherwise be delayed.
+      // Longer than the response head of a framed stream waits for the first chunk.
       await nodes.there.clock.advance(5000)
       call.setHeader('x-svc-task-id', 'second')
       call.setHeader('x-svc-retried', '1')

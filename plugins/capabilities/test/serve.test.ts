@@ -1,4 +1,4 @@
-/** Routes of plugins that answer in place of a capability, with their error formats. */
+/** Tests plugin routes that answer as a capability call would, with their error formats. */
 import t from 'tap'
 import { definePlugin, kernelError } from '../../../kernel/index.js'
 import { startPlugin } from '../../../kernel/testing/index.js'

@@ -47,7 +47,7 @@ export const withStorage = (format: AnswerFormat, keep: (whole: object) => void)
 export const namedEvent = (value: object): string =>
   `event: ${(value as { type: string }).type}\ndata: ${JSON.stringify(value)}\n\n`
 
-/** Maps the engine's chunks with `read`. Throws as `runTask`; refusals name request fields. */
+/** Maps the engine's chunks with `read`. Throws like `runTask`; refusals name request fields. */
 export async function * runRequest<T> (
   runners: Pick<Runners, 'route' | 'open'>, request: TaskRequest, call: CapabilityCall,
   read: (chunk: EngineChunk) => T
@@ -63,8 +63,8 @@ export async function * runRequest<T> (
 const INVALID = ['invalid_result', 'tool_call_unreadable']
 
 /**
- * As `runRequest`, but buffers the whole answer first, so a lost instance can be replaced. Retries once after
- * an answer that does not match its schema.
+ * Like `runRequest`, but buffers the whole answer first, so a lost instance can be replaced. Retries once
+ * after an answer that does not match its schema.
  */
 export async function * runWhole<T> (
   runners: Pick<Runners, 'route' | 'open'>, request: TaskRequest, call: CapabilityCall,
@@ -138,10 +138,10 @@ function warner (call: CapabilityCall): (texts: string[]) => void {
   }
 }
 
-/** Turns values into output. Only the last call has `totals`; a call with `queue` has no values. */
+/** Formats values as output. The last call has `totals`; if `queue` is set, the values are not written. */
 type Write<T> = (values: object[], more: { totals?: Totals, queue?: QueuePiece | undefined }) => T
 
-/** The values of an answer in an API's format, each group mapped by `made`. */
+/** Formats an answer for an API; `made` converts each group of values. */
 export async function * formatted<T> (
   parts: ApiParts, asked: TextRequest, call: CapabilityCall, { formatter: formatterOf }: AnswerFormat,
   made: Write<T>
@@ -162,7 +162,7 @@ export async function * formatted<T> (
       else if (!started) values.push(...formatter.begin(piece.promptTokens))
       started = true
     }
-    // Even an empty value opens the stream while the model still reads the prompt.
+    // Yields even without values, so that the stream opens while the model still reads the prompt.
     yield made(values, { queue })
   }
   yield made(formatter.end(totals), { totals })

@@ -24,7 +24,7 @@ const format = {
   properties: { type: { const: 'json_schema' }, schema: { type: 'object' } }
 } as const
 
-/** Fields of both routes: the conversation and everything else that adds tokens. */
+/** Fields that message and token count requests share: the conversation and all else that adds tokens. */
 const shared = {
   model: name,
   messages: {

@@ -160,7 +160,7 @@ function resultOf (block: Block, path: string): InputMessage {
   return {
     role: 'tool',
     tool_call_id: stringAt(block, 'tool_use_id', path),
-    // Templates have no error flag for results, so the text carries it.
+    // Templates have no error flag for tool results, so the text carries it.
     content: block['is_error'] === true ? `Error: ${text ?? ''}` : text
   }
 }

@@ -31,7 +31,7 @@ export const embeddingsBody = {
 export type EmbeddingsBody = FromSchema<typeof embeddingsBody>
 type Wanted = Pick<EmbeddingsBody, 'model' | 'input' | 'dimensions'>
 
-/** These routes count against the concurrency limit of this capability. */
+/** All embeddings and rerank routes count against the concurrency limit of this capability. */
 export const EMBEDDINGS = 'embeddings@1.0.0'
 
 export async function embed (parts: ApiParts, body: EmbeddingsBody, call: CapabilityCall): Promise<object> {
@@ -67,7 +67,7 @@ export function embeddingTask ({ model, input: given, dimensions }: Wanted, rule
 /** Vectors in input order, as little-endian 32-bit floats, and the total token count of the inputs. */
 export interface Vectors { vectors: readonly Uint8Array[], tokens: number }
 
-/** Computes the vectors of a request. Throws as `runTask`; refusals name request fields. */
+/** Computes the vectors of a request. Throws like `runTask`; refusals name request fields. */
 export async function vectorsOf (
   parts: ApiParts, asked: TaskRequest, call: CapabilityCall
 ): Promise<Vectors> {

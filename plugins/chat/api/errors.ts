@@ -32,7 +32,7 @@ export function invalidField (path: string, message: string): SvcError {
   return kernelError('invalid_request', `${path} ${message}`, { param: path, issues: [{ path, message }] })
 }
 
-/** A `not_kept` error for the id in field `path`; `more` are further details. */
+/** A `not_kept` error for the id in field `path`; `more` adds details. */
 export function notStored (path: string, id: string, more: object = {}): SvcError {
   const message = `${path} ${id.slice(0, 128)} is not stored on this node: it was never stored, belongs to ` +
     'another caller, or was dropped to free memory.'
@@ -69,7 +69,7 @@ export function stringAt (fields: Fields, key: string, path: string): string {
   return value
 }
 
-/** Throws `invalid_request` if a list has too many entries; `what` is the name for the entries. */
+/** Throws `invalid_request` if a list has too many entries; `what` names the entries in the message. */
 export function atMost (path: string, count: number, most: number, what: string): void {
   if (count > most) throw invalidField(path, `has ${count} ${what}; at most ${most} are allowed`)
 }

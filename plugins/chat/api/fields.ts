@@ -5,7 +5,7 @@
 
 /** Limit on a request body in bytes. */
 export const BODY_BYTES = 4 * 1024 * 1024
-/** For model text, images and token ids, which only the body limit bounds. */
+/** For model text, images and token ids, which are bounded only by the body limit. */
 export const longText = { maxLength: BODY_BYTES, maxItems: BODY_BYTES } as const
 export const text = { type: 'string', maxLength: BODY_BYTES } as const
 export const optionalText = { type: ['string', 'null'], maxLength: BODY_BYTES } as const
@@ -21,7 +21,7 @@ export const nullableInteger = (minimum: number, maximum = Number.MAX_SAFE_INTEG
 export const ignored = (why: string) => ({ 'x-ignored': why }) as const
 
 /**
- * A field that would change the answer and is not supported: a 400 with `why`, which follows the field's
- * name. Null and the values in `unless` are accepted, since they request nothing.
+ * A field that would change the answer but is not supported: a 400 error states its name and `why`. Null
+ * and the values in `unless` are accepted, since they request nothing.
  */
 export const refusedField = (why: string, ...unless: unknown[]) => ({ 'x-refused': { why, unless } }) as const

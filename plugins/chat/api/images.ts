@@ -34,7 +34,7 @@ export function imagePart (part: Fields, path: string, vision: VisionSupport, fi
   return partOf(head === undefined ? '' : url.slice(head.length), at, detail)
 }
 
-/** An image given as plain base64. Throws as `imagePart`, naming `path`. */
+/** An image given as plain base64. Throws like `imagePart`, naming `path`. */
 export function plainImage (data: string, path: string, vision: VisionSupport): Fields {
   requireVision(vision, path)
   return partOf(data.replace(DATA, ''), path)

@@ -31,14 +31,14 @@ function usageOf ({ promptTokens, completionTokens, cachedTokens }: Totals): Rec
   }
 }
 
-/** `logprobs` of the chat route; null for none. */
+/** The `logprobs` field of a chat choice; null if there are no token reports. */
 const chatLogprobs = (tokens: readonly TokenReport[]): object | null =>
   tokens.length === 0 ? null : { content: tokens, refusal: null }
 
 const comment = (text: string): string => `: ${text}\n\n`
 const dataEvent = (value: unknown): string => `data: ${JSON.stringify(value)}\n\n`
 
-/** Server-sent events with svc's comments, ended by `[DONE]`. */
+/** Server-sent events that end with `[DONE]`; comments carry the command id and the statistics. */
 const openAiFraming: Framing = {
   contentType: 'text/event-stream',
   begin: (commandId) => comment('keep-alive') + comment(`command_id ${commandId}`),
@@ -64,7 +64,7 @@ export interface ChunkOptions { n: number, includeUsage: boolean }
 
 interface ChunkShape {
   kind: { object: string, system_fingerprint?: null }
-  /** The first delta of each choice; absent if the route has no first delta. */
+  /** Builds the opening delta of a choice, such as its role; absent if the route sends none. */
   first?: (index: number) => object
   text (piece: TextPiece): object
   ended (piece: EndPiece): object
@@ -170,7 +170,7 @@ const textChoice = (
 ): object => ({ text, index, logprobs, finish_reason: finish })
 
 function textChunks (): ChunkShape {
-  /** Length of the text so far, by choice index. */
+  /** Length of the text sent so far, by choice index. */
   const offsets = new Map<number, number>()
   return {
     kind: { object: 'text_completion' },

@@ -9,16 +9,16 @@ export type { Finish } from '../../runners/language/chunks.js'
 /** A delta of a tool call; the first one has id and name. */
 export interface ToolCallDelta { index: number, id?: string, name?: string, arguments?: string }
 
-/** The engine accepted the prompt. Comes once per prompt, before its choices. `prompt` counts from 0. */
+/** The engine accepted the prompt with this index (from 0). Sent once per prompt, before its text. */
 export interface StartPiece { kind: 'start', prompt: number, promptTokens: number }
-/** New content of a choice. */
+/** New text, reasoning or tool calls of one choice. */
 export interface TextPiece {
   kind: 'text', index: number, content: string, reasoning: string
   calls: ToolCallDelta[], tokens: TokenReport[]
 }
 export interface EndPiece {
   kind: 'end', prompt: number, index: number, finish: Finish, usage: Usage, timings: Timings
-  /** The stop text that ended the choice, if any. */
+  /** The stop sequence that ended the choice; null if there was none. */
   stop: string | null
 }
 /** The request waits for a slot of its runner. */
@@ -33,9 +33,9 @@ export interface PieceOptions {
 }
 
 /**
- * Reads the chunks of one prompt. `newId` makes ids for tool calls without one; `first` is the index of the
- * first answer, `prompt` that of the prompt. `warn` gets messages about request parts that the engine
- * ignores, before the start.
+ * Converts the engine's chunks for one prompt to pieces. `newId` makes ids for tool calls without one;
+ * `first` is the index of the prompt's first answer, `prompt` its own index. Before the start piece, `warn`
+ * gets a message per request part that the engine ignores.
  */
 export function pieceReader (
   reading: PieceOptions, newId: () => string, warn: (texts: string[]) => void, { first = 0, prompt = 0 } = {}
@@ -64,7 +64,7 @@ export function pieceReader (
   }
 }
 
-/** Makes the text pieces of choices; null if a choice has no new content. */
+/** Returns a function that converts a choice to a text piece, or to null if it has no new content. */
 function textReader (
   { mostCalls, echo = '' }: PieceOptions, newId: () => string
 ): (choice: Choice) => TextPiece | null {
@@ -109,7 +109,7 @@ export class Collector {
 
   get choices (): CompleteChoice[] { return [...this.#choices.values()].sort((a, b) => a.index - b.index) }
 
-  /** The first choice, for APIs with a single choice; empty if no piece came. */
+  /** The first choice, for APIs with a single choice; empty if the engine sent none. */
   get only (): CompleteChoice { return this.choices[0] ?? emptyChoice(0) }
 
   add (piece: Piece): void {
@@ -132,7 +132,7 @@ export class Collector {
   }
 }
 
-/** Counts over all prompts and choices of an answer. Rates are tokens per second. */
+/** Totals over all prompts and choices of an answer. Rates are tokens per second. */
 export class Totals {
   promptTokens = 0
   completionTokens = 0
@@ -140,7 +140,7 @@ export class Totals {
   promptRate = 0
   generationRate = 0
   peakMemoryBytes = 0
-  /** Tokens of each prompt, and the prompts of which a choice has finished. */
+  /** Token counts by prompt index, and the prompts with at least one finished choice. */
   readonly #prompts = new Map<number, number>()
   readonly #ended = new Set<number>()
 

@@ -1,4 +1,4 @@
-/** Chat and completion requests as engine tasks; other APIs convert to these first. Pure. */
+/** Converts chat and completion requests to engine tasks; other APIs convert to these first. Pure. */
 import { idsOf, present } from '../../runners/language/json.js'
 import { samplingOf } from '../../runners/language/sampling.js'
 import { atMost, checkSchema, invalidField } from './errors.js'
@@ -16,13 +16,13 @@ import type { ChatBody, CompletionBody, InputMessage, Tool } from './schema.js'
 export const functionTool = (name: string, more: Omit<Tool['function'], 'name'>): Tool =>
   ({ type: 'function', function: { name, ...present(more) } })
 
-/** A tool call of the chat API; `input` is the JSON of its arguments. */
+/** A tool call in the chat API's format; `input` is the JSON of its arguments. */
 export const functionCall = (id: string, name: string, input: string): object =>
   ({ id, type: 'function', function: { name, arguments: input } })
 
 export type NameRules = Pick<Rules, 'aliases' | 'made'>
 
-/** The model behind a name, and the derived model of that name. */
+/** Resolves a requested name to the model that runs and, if the name is a derived model's, its definition. */
 export function resolveName (
   { aliases, made }: NameRules, name: string
 ): { modelId: string, made: DerivedModel | undefined } {
@@ -40,7 +40,7 @@ export function visionSupportOf (rules: VisionRules, name: string): VisionSuppor
   return { modelId, readsImages: rules.readsImages(modelId) }
 }
 
-/** A chat request as a task. Throws `invalid_request` naming the field. */
+/** Converts a chat request to a task. Throws `invalid_request` naming the field. */
 export function chatTask (given: ChatBody, rules: Rules): TextRequest {
   const { limits } = rules
   const { modelId, made } = resolveName(rules, given.model)
@@ -116,7 +116,7 @@ function logprobsOf ({ logprobs, top_logprobs: top, n_probs: probs }: ChatBody):
   return probs != null && probs > 0 ? { logprobs: true, top_logprobs: probs } : {}
 }
 
-/** Template variables that come from the request itself or the model's files. */
+/** Template variables that clients may not set, because the request or the model's files set them. */
 const RESERVED = /^(messages|tools|documents|add_generation_prompt|continue_final_message|\w+_token)$/
 
 /** Template variables in addition to the messages; null for none. */
@@ -161,7 +161,7 @@ function lengthsOf (
   }
 }
 
-/** Messages in the form of chat templates. Throws `invalid_request` naming message and field. */
+/** Converts messages to the form that chat templates expect. Throws `invalid_request` with the field. */
 export function toMessages (messages: readonly InputMessage[], vision: VisionSupport): ChatMessage[] {
   return messages.map((message, i) => toMessage(message, `messages.${i}`, vision))
 }
@@ -174,7 +174,7 @@ function toMessage (message: InputMessage, path: string, vision: VisionSupport):
   if (content === null && !hasCalls) throw invalidField(`${path}.content`, 'is required')
   if (role === 'tool' && callId == null) throw invalidField(`${path}.tool_call_id`, 'is required')
   return {
-    // Chat templates do not know the role "developer".
+    // Chat templates do not support the role "developer".
     role: role === 'developer' ? 'system' : role,
     content,
     ...present({
@@ -186,7 +186,7 @@ function toMessage (message: InputMessage, path: string, vision: VisionSupport):
   }
 }
 
-/** Refuses deprecated message fields and those of audio models, which clients send back. */
+/** Refuses deprecated fields, and the audio that clients copy from the answers of audio models. */
 function refuseOld (message: Fields, path: string): void {
   if (message['function_call'] != null) {
     throw invalidField(`${path}.function_call`, 'is not served; send tool_calls')
@@ -212,7 +212,7 @@ const UNREADABLE: Readonly<Record<string, string>> = {
   input_file: 'a file', document: 'a document', video_url: 'a video'
 }
 
-/** The text of a content; text parts are joined by line breaks. */
+/** The text of a message content; text parts are joined with line breaks. */
 export function textOf (content: string | unknown[] | null, path: string): string | null {
   if (content === null || typeof content === 'string') return content
   return content.map((part, i) => partText(part as Fields, `${path}.${i}`)).join('\n')
@@ -238,7 +238,7 @@ export function partText (part: Fields, path: string): string {
 /** OpenAI's default for `max_tokens` in a text completion. */
 const DEFAULT_COMPLETION_TOKENS = 16
 
-/** One or several plain prompts as a task. Throws `invalid_request` naming the field. */
+/** Converts one or several plain prompts to a task. Throws `invalid_request` naming the field. */
 export function completionTask (given: CompletionBody, rules: Rules): TextRequest {
   const { limits } = rules
   const { modelId, made } = resolveName(rules, given.model)
@@ -275,7 +275,7 @@ export function completionTask (given: CompletionBody, rules: Rules): TextReques
   }
 }
 
-/** One prompt or a list of them, each a text or token ids. */
+/** One prompt or a list of prompts, each either a text or token ids. */
 function promptsOf (prompt: unknown): (string | number[])[] {
   const one = typeof prompt === 'string' || idsOf(prompt) !== undefined
   const all: unknown[] = one ? [prompt] : prompt as unknown[]

@@ -8,7 +8,7 @@ export class ResponseStore<T extends object> {
   readonly #entries = new Map<string, Entry<T>>()
   #used = 0
 
-  /** `bytes`: limit for all values together, measured as JSON; the oldest are evicted beyond it. */
+  /** `bytes`: limit on the JSON size of all values together, kept by evicting old values. */
   constructor (bytes: number) { this.#bytes = bytes }
 
   /** Does not store a value that is larger than the whole limit. */

@@ -4,13 +4,13 @@ import { BODY_BYTES, ignored, name, optional, optionalText, refusedField, nullab
 import { openAiExtras } from './schema.js'
 import type { FromSchema } from '../../../kernel/index.js'
 
-/** Item types for results of tools that are not supported. */
+/** Values of `include` that request results of unsupported tools. */
 const OF_OTHER_TOOLS = [
   'file_search_call.results', 'web_search_call.results', 'web_search_call.action.sources',
   'message.input_image.image_url', 'computer_call_output.output.image_url', 'code_interpreter_call.outputs'
 ] as const
 
-/** Fields of both routes: the conversation and everything else that adds tokens. */
+/** Fields that both routes share: the conversation and everything else that adds tokens. */
 const shared = {
   model: name,
   input: { type: ['string', 'array'], maxLength: BODY_BYTES, minItems: 1, items: { type: 'object' } },

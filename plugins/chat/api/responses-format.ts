@@ -33,7 +33,7 @@ const EVENTS = {
   call: 'response.function_call_arguments'
 } as const
 
-/** The single content part of an item; calls have none. */
+/** The only content part of a message or reasoning item; tool calls have no content parts. */
 function partOf (kind: OutputItem['kind'], text: string): object {
   if (kind === 'reasoning') return { type: 'reasoning_text', text }
   return { type: 'output_text', text, annotations: [], logprobs: [] }
@@ -165,7 +165,7 @@ const usageOf = ({ promptTokens, completionTokens, cachedTokens }: Totals): obje
   total_tokens: promptTokens + completionTokens
 })
 
-/** The whole answer: the response in the last event of the equivalent stream. */
+/** The answer without streaming: the response object that ends the equivalent stream. */
 function wholeResponse (
   { only: choice, totals }: Collector, facts: AnswerMetadata, body: ResponsesBody, keep: Keep
 ): object {

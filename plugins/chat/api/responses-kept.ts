@@ -22,7 +22,7 @@ export function keepResponse (
   }
 }
 
-/** The items of a conversation up to and including an answer; none for null. Throws `not_kept`. */
+/** All items of the conversation that ends with answer `id`; empty without an id. Throws `not_kept`. */
 export function earlierItems (
   responses: ResponseStore<KeptResponse>, owner: string, id: string | null | undefined
 ): InputItem[] {

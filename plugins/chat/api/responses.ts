@@ -33,7 +33,7 @@ export const inputTokens: Handler<typeof inputTokensBody> = async (parts, reques
     ({ object: 'response.input_tokens', input_tokens: await countTokens(parts, asked, call) }))
 }
 
-/** Names for chat request fields in the Responses API. */
+/** Chat request fields that have other names in the Responses API. */
 const NAMES = { response_format: 'text.format', max_tokens: 'max_output_tokens', messages: 'input' }
 
 const asTask = (body: ResponsesBody | CountBody, rules: Rules, earlier: readonly InputItem[]): TextRequest =>

@@ -51,7 +51,7 @@ export const llamaFields = {
   json_schema: { ...optional('object'), description: 'a schema that the answer is held to' }
 } as const
 
-/** Fields of llama.cpp's server with effects beyond the request. */
+/** Fields of llama.cpp's server that are refused: placement or `max_tokens` decides instead. */
 const llamaRefused = {
   id_slot: refusedField(OF_PLACEMENT, -1),
   slot_id: refusedField(OF_PLACEMENT, -1),
@@ -143,7 +143,7 @@ export const chatFields = {
   chat_template_kwargs: optional('object')
 } as const
 
-/** OpenAI's fields without effect on the answer. */
+/** OpenAI's fields that do not affect the answer. */
 export const openAiExtras = {
   user: ignored('identifies the end user for abuse checks, which svc does not do'),
   safety_identifier: ignored('the newer name of user'),

@@ -76,7 +76,7 @@ async function replyTo (
   return reply
 }
 
-/** Tokens in the prompt of a chat request. Throws `invalid_request` for images, which have no token ids. */
+/** Counts a chat prompt's tokens. Throws `invalid_request` for images, which have no token ids. */
 export async function countTokens (
   parts: ApiParts, { modelId, task: { payload } }: TextRequest, call: CapabilityCall
 ): Promise<number> {

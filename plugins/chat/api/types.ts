@@ -14,7 +14,7 @@ export interface ApiParts extends Rules {
   runners: Runners
   invocations: Invocations
   clock: Clock
-  /** Stored conversations and answers. */
+  /** Conversations and answers that clients can refer to later. */
   threads: ResponseStore<Thread>
   responses: ResponseStore<KeptResponse>
   /** Calls this node's own API on behalf of the caller. */
@@ -24,7 +24,7 @@ export interface ApiParts extends Rules {
   models: Models | undefined
   /** Derived models of the whole cluster, by name. */
   derivedModels: DerivedModels
-  /** Models that requests of Ollama's clients are loading. */
+  /** Models that are being loaded for Ollama clients, by model id. */
   loading: Map<string, Promise<void>>
   /** Start time of the node in Unix ms. */
   startedMs: number
@@ -36,7 +36,7 @@ export interface ApiParts extends Rules {
 /** `Body` is the schema of the request body. */
 export type Handler<Body> = (parts: ApiParts, request: RouteRequest<{ readonly body: Body }>) => Promise<void>
 
-/** A prompt as an engine task, with the options to read its answers. */
+/** A prompt as an engine task, with options for converting the engine's answer. */
 export interface Prompt { task: TaskRequest['task'], reading: PieceOptions }
 
 /** A request for text, with one or more prompts. */
@@ -45,7 +45,7 @@ export interface TextRequest extends TaskRequest, Prompt {
   shownAs?: string
   /** Milliseconds spent on loading the model for this request. */
   loadMs?: number
-  /** Further prompts, and the number of answers to each prompt. */
+  /** For a request with several prompts: those after the first, and the number of answers per prompt. */
   more?: { prompts: readonly Prompt[], answers: number }
 }
 
@@ -55,7 +55,7 @@ export interface AnswerMetadata {
   model: string
   /** Creation time in Unix seconds. */
   created: number
-  /** Monotonic ms since the request was accepted, and the part of them spent on loading the model. */
+  /** Monotonic ms since the request was accepted; `loadMs` of them were spent on loading the model. */
   elapsedMs: () => number
   loadMs: number
   newId: () => string
@@ -73,7 +73,7 @@ export interface Framing {
   begin (commandId: string): string
   value (value: object): string
   end (totals: Totals): string
-  /** Text that keeps a silent stream open. */
+  /** The keep-alive that is sent while the engine produces no output. */
   beat: string
   failed (error: ErrorBody): string
 }

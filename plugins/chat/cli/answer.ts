@@ -7,7 +7,7 @@ import type { Sampling } from '../../runners/language/sampling.js'
 
 export interface ChatMessage { role: 'system' | 'user' | 'assistant', content: string }
 
-/** Fields of every request to a model. */
+/** Request fields that chat and completion requests share. */
 export interface ModelRequest extends Sampling {
   model: string
   max_tokens?: number

@@ -20,22 +20,20 @@ interface Plan {
   /** Limit on simultaneous requests. */
   concurrency: number
   maxTokens: number
-  /** Prompt length; undefined for the default of the measure. */
+  /** Prompt length in words; undefined means the default of the model's kind. */
   words: number | undefined
 }
 
 interface Machine {
   nodeId: string
   name: string
-  /**
-   * The model's backends that this node has; the first one is used unless the node's settings choose another.
-   */
+  /** Backends that both model and node support; the first is used unless the node's settings differ. */
   backends: string[]
   chip: string | null
   accelerator: string | null
 }
 
-/** Results of a run; `--json` prints them with the figures. */
+/** Conditions of a run; `--json` prints them together with the measured figures. */
 interface Run {
   task: string
   modelId: string
@@ -116,7 +114,7 @@ async function bench<Sample, Figures extends object> (
   return run.failed > 0 ? 1 : 0
 }
 
-/** Sends a first request, which may load the model; it is not counted, and its error ends the verb. */
+/** Sends a first request, which may load the model. It is not counted; an error ends the command. */
 async function warmUp (ctx: VerbContext, probe: (index: number) => Promise<unknown>): Promise<void> {
   ctx.err.update('warming up')
   await retryUntil(ctx, () => ctx.signal.aborted, async () => { await probe(0) })

@@ -9,7 +9,7 @@ const MORE = '... '
 const FENCE = '"""'
 
 export interface Conversation {
-  /** The model name, for the line that introduces the prompt. */
+  /** The model name, shown in the line above the first prompt. */
   readonly about: string
   /** Further commands, by their name without the slash. */
   readonly commands?: Readonly<Record<string, PromptCommand>>
@@ -158,7 +158,7 @@ class Repl {
     try {
       const ended = await this.#conversation.answer(text, answering.signal)
       if (ended) this.#ctx.err.line('(stopped)')
-      // A Ctrl-C too late to end the answer does not count as the first of the two that end the conversation.
+      // The answer ended by itself, so a late Ctrl-C must not count towards ending the conversation.
       else this.#warned = false
     } catch (error) {
       if (!isVerbError(error) || this.#ctx.signal.aborted) throw error

@@ -8,7 +8,7 @@ const STDIN_MAX = 4096
 
 /**
  * `svc help QUESTION` prints the answer; `--json` prints the search result. `-` reads the question from a
- * pipe. Works without a node. The exit status is 0 even for questions about other subjects.
+ * pipe. Works without a node. The exit status is 0 even for questions that are not about svc.
  */
 export default {
   async run (ctx, words) {

@@ -4,10 +4,10 @@ import { numberOf } from '../../runners/language/json.js'
 import { answerOf, readDelta, usedTokens } from './answer.js'
 import type { WaitClock, VerbContext } from '../../../kernel/cli/index.js'
 
-/** One measured request. Prompts differ already in their first word, so that a cache cannot answer them. */
+/** One measured request. Prompts differ from their first word on, so that no prompt cache applies. */
 export interface Probe { modelId: string, nonce: string, index: number, words: number, maxTokens: number }
 
-/** How to measure one kind of model: `Sample` is the result of a request, `Figures` those of a run. */
+/** Measures one kind of model. `Sample` is the result of one request, `Figures` the summary of a run. */
 export interface Measure<Sample, Figures> {
   task: string
   /** Default length of a prompt in words. */
@@ -36,7 +36,7 @@ interface ChatSample {
 /** Rates are tokens per second. */
 interface ChatFigures {
   timeToFirstTokenMs: Spread
-  /** Percentiles over the requests: p99 is the slowest of a hundred. */
+  /** Percentiles rank from fast to slow: 99 % of the requests are at least as fast as p99. */
   tokensPerSecond: Spread & { total: number | null }
   tokens: number
   promptTokens: number | null
@@ -75,7 +75,7 @@ export const chat: Measure<ChatSample, ChatFigures> = {
   figures (samples, seconds) {
     const tokens = sum(samples.map((sample) => sample.tokens))
     const prompts = samples.map(({ promptTokens }) => promptTokens).filter((count) => count !== null)
-    // Negated, because low rates are the slow ones.
+    // Negate the rates before ranking, so that p99 is the slow end: the lowest rate.
     const slowness = spreadOf(samples.map(({ rate }) => negated(rate)))
     return {
       timeToFirstTokenMs: spreadOf(samples.map(({ firstTokenMs }) => firstTokenMs)),
@@ -147,7 +147,7 @@ export function textOf ({ nonce, index, words }: Pick<Probe, 'nonce' | 'index' |
   return [`${nonce}${index}`, ...rest].join(' ')
 }
 
-/** Median and slow end of a value for which less is better. */
+/** Median and 99th percentile of a value such as latency, for which lower is better. */
 export interface Spread { p50: number | null, p99: number | null }
 
 /** Ignores nulls. */

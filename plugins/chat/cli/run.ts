@@ -8,7 +8,7 @@ import type { WaitClock, Verb, VerbContext } from '../../../kernel/cli/index.js'
 import type { ChatMessage } from './answer.js'
 import type { Settings, Turn } from './turn.js'
 
-/** Default for --max-tokens. */
+/** Default of --max-tokens; without the option, an answer that repeats itself is stopped earlier. */
 const USUAL_TOKENS = 4096
 /** Limit on bytes read from a pipe. */
 const STDIN_MAX = 16 * 1024 * 1024
@@ -47,7 +47,7 @@ export function createRun (pace: WaitClock): Verb {
 
 export default createRun(realPace)
 
-/** A conversation at the prompt. A failed question is not kept, so that it can be repeated. */
+/** Holds a conversation. A question whose answer failed is not kept, so the user can ask it again. */
 async function talk (ctx: VerbContext, given: Settings): Promise<number> {
   let settings = given
   let messages: ChatMessage[] = []
@@ -72,7 +72,7 @@ async function talk (ctx: VerbContext, given: Settings): Promise<number> {
   })
 }
 
-/** Reads the options of the verb. Throws VerbError (2) for invalid ones. */
+/** Reads the options of `svc run`. Throws VerbError (2) for invalid ones. */
 function readSettings (ctx: VerbContext, model: string, options: Record<string, unknown>): Settings {
   const given = parametersOf('cli').map(({ name, parameter, flag, min, max, whole = false }) =>
     [name, readNumber(ctx, flag, options[parameter], { min, max, whole })])

@@ -15,7 +15,7 @@ export const isOfAnotherTask = (error: unknown): boolean => isVerbError(error) &
 export const isAbsent = (error: unknown): error is VerbError =>
   isVerbError(error) && error.api?.reason === 'no_instance' && !isOfAnotherTask(error)
 
-/** Limit on the edit distance between the typed and a suggested model name. */
+/** Maximum edit distance between an unknown model name and the name to suggest. */
 const MISTYPED = 2
 
 /** Parses a model name. Throws VerbError (2), with a similar name if there is one. */
@@ -44,8 +44,8 @@ export async function isReady ({ client }: VerbContext, { modelId }: NamedModel)
 }
 
 /**
- * Throws VerbError (1) if the model is here with other weights than requested, since a pull would replace
- * them for all users.
+ * Throws VerbError (1) if the cluster has the model with other weights than requested, since a pull would
+ * replace them for all users.
  */
 export async function checkWeights (ctx: VerbContext, named: NamedModel): Promise<void> {
   const { modelId, variant } = named

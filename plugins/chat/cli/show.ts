@@ -12,11 +12,11 @@ interface CardAnswer { model_id: string, origin: string, card: ModelCard, copies
 /** The body of GET /models/{id}/availability. */
 interface Availability { available: boolean, message: string | null, remedy: string | null }
 
-/** The body of GET /models/{id}/card, and related state. */
+/** The model's card, its availability, its instances and the drivers of its engine. */
 interface Known extends CardAnswer {
   availability: Availability
   instances: InstanceView[]
-  /** The engine's driver on each node, as text. */
+  /** The engine's driver version on each node, ready to print. */
   drivers: string[]
 }
 
@@ -46,7 +46,7 @@ function driversOf (state: StateView, engine: string): string[] {
   })
 }
 
-/** Limit on listed voices; the rest becomes "and N more". */
+/** Maximum number of listed voices; the others are summarized as "and N more". */
 const VOICES = 12
 
 function show ({ out }: VerbContext, known: Known): void {

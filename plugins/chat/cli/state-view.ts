@@ -5,7 +5,7 @@ import type { Instance } from '../../runners/service.js'
 /** The parts of GET /state that the verbs about one model read. */
 export interface StateView {
   instances: Record<string, Instance>
-  /** Runner id to its status, a one-key object. */
+  /** Status by runner id; each status is an object with a single key. */
   runners: Record<string, Record<string, unknown>>
   instanceFailures: { instanceId: string, errorMessage: string }[]
   /** Absent in the state of older nodes. */

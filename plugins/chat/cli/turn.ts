@@ -21,9 +21,9 @@ export interface Settings {
 export interface Turn { text: string, cancelled: boolean }
 
 /**
- * Requests the next answer of a conversation and prints it as it comes: its text, or with `--json` its
- * chunks. The signal ends this answer only. Throws VerbError; the output so far stays. `atOnce`: --wait does
- * not apply to a missing model.
+ * Requests the next answer of a conversation and streams its text (with `--json` its chunks) to stdout. The
+ * signal ends only this answer. Throws VerbError, possibly after some output. With `atOnce`, a missing model
+ * is an error even if --wait is set.
  */
 export async function takeTurn (
   ctx: VerbContext, settings: Settings, conversation: readonly ChatMessage[], signal: AbortSignal,

@@ -14,14 +14,14 @@ export interface EncoderBinding {
   mask: IntegerInput | null
   types: IntegerInput | null
   positions: IntegerInput | null
-  /** Key/value caches of a decoder that serves as an encoder; they are passed empty. */
+  /** Key/value cache inputs of a decoder that serves as an encoder; every call passes empty caches. */
   pasts: Array<{ name: string, type: FloatType, dims: (rows: number) => number[] }>
   output: string
-  /** Whether the output already has one vector per text. */
+  /** Whether the graph pools its output to one vector per text, so that svc need not. */
   pooled: boolean
 }
 
-/** Outputs with vectors, in order of preference, and whether they are pooled. */
+/** Output names in order of preference; true if the graph has already pooled the output. */
 const OUTPUTS: ReadonlyArray<[string, boolean]> = [
   ['sentence_embedding', true], ['last_hidden_state', false], ['token_embeddings', false]
 ]

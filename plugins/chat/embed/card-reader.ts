@@ -8,7 +8,7 @@ import type { CardReader, Folder, ModelFacts } from '../../staging/service.js'
 import { needsGguf, refusesCard } from '../refusals.js'
 import { checkEncoder } from './bind.js'
 
-/** Configuration keys of different families for the same size. */
+/** Names that different model families use for the same size in config.json. */
 const KEYS = {
   layers: ['num_hidden_layers', 'n_layer', 'n_layers', 'num_layers'],
   hidden: ['hidden_size', 'n_embd', 'd_model', 'dim'],
@@ -97,7 +97,7 @@ function sizesOf (config: Fields, settings: Fields): Sizes {
   const hidden = count(config, KEYS.hidden)
   const headSize = count(config, KEYS.headSize) ??
     (hidden !== undefined && heads > 0 ? Math.floor(hidden / heads) : 0)
-  // Roberta counts two positions that no token uses; the tokenizer's limit is exact.
+  // RoBERTa's config counts two positions that no token can use; the tokenizer's limit is exact.
   const positions = [count(config, KEYS.context), count(settings, 'model_max_length')]
   const contextLength = Math.min(...positions.filter((length) => length !== undefined))
   if (contextLength === Infinity) {

@@ -15,15 +15,15 @@ import { EncoderSession } from './session.js'
 import { readTokenizer } from './tokenizer.js'
 import { pooledByName, poolingOf } from './vectors.js'
 
-/** Limit on graphs that are read into memory, to find out whether a batch shares a quantization scale. */
+/** Larger graphs are not read to find out whether a batch shares one quantization scale. */
 const MAX_READ_BYTES = 1.5 * 2 ** 30
-/** Quantizations that imply a shared scale, for graphs that are too large to read. */
+/** Quantizations that are assumed to share one scale per batch if the graph is too large to read. */
 const ONE_SCALE = new Set(['q8', 'int8', 'uint8'])
 /** Operators that quantize a whole batch with one scale. */
 const SCALING = new Set(
   ['DynamicQuantizeLinear', 'DynamicQuantizeMatMul', 'DynamicQuantizeLSTM', 'QAttention'])
 
-/** Loads the files that the card lists below `spec.directory`. */
+/** Loads the files that the model card lists, from `spec.directory`. */
 const engine: EngineModule = {
   async load (spec, env): Promise<EncoderSession> {
     const { card } = spec
@@ -37,7 +37,7 @@ const engine: EngineModule = {
     try {
       const [inputs, outputs] = [session.inputMetadata, session.outputMetadata].map(portsOf)
       const binding = bindEncoder(inputs!, outputs!, card)
-      // Only a decoder's last token attends to the whole text.
+      // In a decoder, only the last token attends to the whole text.
       const usual = binding.pasts.length > 0 ? 'last' : pooledByName(card.modelId)
       const pooling = poolingOf(files.pooling, usual)
       const reader = new TextReader(await readTokenizer(files.tokenizer), files.tokenizer)
@@ -62,7 +62,7 @@ async function sharesScale ({ graph }: ModelFiles, { quantization }: ModelCard):
     try {
       return decodeModel(await readFile(graph)).graph.node.some(({ opType }) => SCALING.has(opType))
     } catch {
-      // Ignored: onnxruntime reports the error when it opens the file.
+      // Ignore the error: onnxruntime reports it when it opens the file.
     }
   }
   return ONE_SCALE.has(quantization ?? '')

@@ -6,7 +6,7 @@ import { invalid } from '../../runners/language/refusals.js'
 import type { TokenizerFiles } from './files.js'
 import { idsIn, type Texts } from './tokenizer.js'
 
-/** Limit on characters to tokenize without the thread; the slowest texts take about 20 µs per character. */
+/** Longer texts go to the thread; tokenizing takes up to about 20 µs per character. */
 const SMALL = 8192
 /** Milliseconds that the thread may take for one request. */
 const LONGEST_MS = 10_000
@@ -22,7 +22,7 @@ export class TextReader {
   private readonly longestMs: number
   private readonly entry: URL
   private worker: Worker | undefined
-  /** Settles with the previous request, because the thread serves one at a time. */
+  /** The newest request; the next one waits for it, since the thread handles one at a time. */
   private last: Promise<unknown> = Promise.resolve()
 
   constructor (
@@ -74,7 +74,7 @@ export class TextReader {
   }
 
   private begin (): Worker {
-    // Does not inherit execArgv, so that test loaders stay out.
+    // The worker must not inherit execArgv, which holds the loaders of the test runner.
     return new Worker(this.entry, { workerData: this.files, execArgv: [] })
   }
 }

@@ -1,4 +1,4 @@
-/** Sessions of embedding models. */
+/** Runs an embedding model: tokenizes texts, groups them into batches and pools the outputs. */
 import type { InferenceSession, Tensor } from 'onnxruntime-node'
 import {
   EngineError, type EngineChunk, type EngineEnv, type EngineSession, type EngineTask, type ModelCard,
@@ -12,7 +12,7 @@ import { halfToFloat, floatTensor, integerTensor, type Feeds } from './tensors.j
 import { readEmbed, vectorChunk, type VectorShape } from '../../runners/language/vectors.js'
 import { pool, type Pooling } from './vectors.js'
 
-/** Limits on tokens (with padding) and rows of a batch; low, because a running batch cannot be cancelled. */
+/** Maximum tokens (with padding) and texts per batch; small, since a running batch cannot be cancelled. */
 const CALL_TOKENS = 512
 const CALL_ROWS = 32
 

@@ -41,7 +41,7 @@ export function halfToFloat (halves: Uint16Array): Float32Array {
 export const floatTensor = (type: FloatType, part: Part, dims: readonly number[]): Tensor =>
   part instanceof Float32Array ? new Tensor('float32', part, dims) : new Tensor(type, part, dims)
 
-/** Integers in the port's type. */
+/** An integer tensor of the type that the graph's input requires. */
 export function integerTensor (
   port: IntegerInput, values: ArrayLike<number>, dims: readonly number[]
 ): Tensor {

@@ -1,4 +1,4 @@
-/** Tokenizer thread of reader.ts. */
+/** Worker thread that tokenizes long texts for reader.ts. */
 import { parentPort, workerData } from 'node:worker_threads'
 import type { TokenizerFiles } from './files.js'
 import { idsIn, readTokenizer, type Texts } from './tokenizer.js'

@@ -8,15 +8,15 @@ const KEYS: ReadonlyArray<[string, Pooling]> = [
   ['pooling_mode_cls_token', 'first'], ['pooling_mode_max_tokens', 'max']
 ]
 
-/** Encoder families that are trained for their first token, according to their model cards. */
+/** Encoder families that pool by taking the first token's vector, according to their model cards. */
 const FIRST_TOKEN = /(^|[/_-])(bge|mxbai-embed|snowflake-arctic-embed|uae-large)([._-]|$)/i
 
-/** Pooling by model name, for conversions that leave out the pooling file. */
+/** Chooses the pooling by model name, because some converted models lack 1_Pooling/config.json. */
 export const pooledByName = (modelId: string): Pooling => FIRST_TOKEN.test(modelId) ? 'first' : 'mean'
 
 /**
- * Reads `1_Pooling/config.json` (sentence-transformers); `usual` if there is none. @throws EngineError
- * model_invalid for an unsupported pooling mode
+ * Reads `1_Pooling/config.json` (sentence-transformers); returns `usual` if there is none. @throws
+ * EngineError model_invalid for an unsupported pooling mode
  */
 export function poolingOf (config: unknown, usual: Pooling): Pooling {
   if (typeof config !== 'object' || config === null) return usual

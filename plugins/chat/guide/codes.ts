@@ -11,8 +11,8 @@ const PLAIN = /^[a-z]+$/
 const EXIT = /\b(?:exit(?:ed|s|code)?|status|code|returned|returns|ended|\$\?)\b/i
 
 /**
- * Finds the sheets of declared words in a question, in order of appearance; may be empty. A word that could
- * be plain English counts only in a question without other words.
+ * Finds the sheets of declared words in a question, in order of appearance; may be empty. A declared word
+ * that is also plain English is found only if the question has no other meaningful words.
  */
 export function codeIndex (sheets: readonly GuideEntry[]): (question: string) => GuideEntry[] {
   const byWord = new Map<string, GuideEntry[]>()
@@ -36,7 +36,7 @@ export function codeIndex (sheets: readonly GuideEntry[]): (question: string) =>
   }
 }
 
-/** Lookup keys of a declared word in lower case; routes also without the method, verbs without `svc`. */
+/** Lookup keys of a declared word, in lower case. Routes match without method too, verbs without `svc`. */
 function keysOf (code: string): string[] {
   const key = code.toLowerCase()
   const [, path] = /^(?:get|post|put|delete) (.*)$/.exec(key) ?? []

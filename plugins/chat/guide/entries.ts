@@ -1,13 +1,13 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { parse } from 'yaml'
 
-/** Pattern fields: the kind of question or sentence part that a pattern matches. */
+/** `act` follows "how do I", `term` "what is", `err` "I got"; `free` and `talk` are whole questions. */
 export const FIELDS = ['act', 'term', 'err', 'free', 'talk'] as const
 export type Field = (typeof FIELDS)[number]
 
 /** A help sheet: an answer, and the patterns of questions for it. */
 export interface GuideEntry {
-  /** Never changes: `error:no_quorum` for a declared word, one word for a written sheet. */
+  /** Stable: `error:no_quorum` for a declared word's sheet, one plain word for a sheet from a YAML file. */
   readonly id: string
   readonly title: string
   readonly answer: string
@@ -19,13 +19,13 @@ export interface GuideEntry {
   readonly words?: Readonly<Record<string, readonly string[]>>
 }
 
-/** A sheet of a YAML file; without title and answer it only adds patterns to a declared word. */
+/** A sheet in a YAML file; without title and answer, it only adds patterns to a declared word's sheet. */
 export interface WrittenEntry extends Omit<GuideEntry, 'title' | 'answer'> {
   readonly title?: string
   readonly answer?: string
 }
 
-/** A sheet before its lists are split. */
+/** A sheet as parsed from YAML, with each pattern list still a single string. */
 type Raw = { id: string, title?: string, answer?: string, words?: Record<string, string> } &
   Partial<Record<Field, string>>
 

@@ -3,7 +3,7 @@
  */
 export type Pattern = readonly Part[]
 
-/** Text, or a choice among patterns. */
+/** Literal text, or a choice among alternative patterns. */
 export type Part = string | { readonly oneOf: readonly Pattern[] }
 
 /** Parses a question pattern. Throws for an unbalanced bracket. */
@@ -40,8 +40,8 @@ function append (parts: Part[], char: string): void {
 }
 
 /**
- * Probability of each word in a sentence of the pattern if all choices are equally likely. `words` splits a
- * text into counted words.
+ * The probability that a sentence generated from the pattern contains each word, if all choices are equally
+ * likely. `words` splits a text into the words to count.
  */
 export function wordChances (pattern: Pattern, words: (text: string) => string[]): Map<string, number> {
   const absent = new Map<string, number>()

@@ -20,7 +20,7 @@ export type Search = (question: string) => Found
 const DECLINE = 'decline'
 /** Limit on characters of a question; the rest is ignored. */
 const LONGEST = 400
-/** Weight of a word's frequency in a sheet's questions; the rest is that of its overall frequency. */
+/** Weight of a word's frequency within a sheet; its frequency over all sheets gets the remaining weight. */
 const MIX = 0.85
 /** Weight of words that occur only in a sheet's title or answer. */
 const TEXT_WEIGHT = 0.08
@@ -32,18 +32,18 @@ const SPELLING = 0.55
  */
 const SURE_LEAD = 1.5
 const SURE_NEAREST = 0.4
-/** Minimum score; if the best score is lower, no sheet matches. */
+/** If the best sheet scores lower than this, the question counts as not about svc. */
 const FLOOR = 1.6
 /** Similarity of two words that are one typo apart. */
 const SLIP = 0.85
-/** Lead that the sheet `decline` needs, because questions about svc may contain unrelated words. */
+/** Lead that the sheet `decline` needs to win, because svc questions may contain unrelated words. */
 const DECLINE_LEAD = 1
 /** Share of unrelated words above which a question is not about svc. */
 const STRANGE = 0.55
-/** Score offset for sheets of declared words, since most questions for them contain the word. */
+/** Penalty for sheets of declared words, since a question about one usually contains the word itself. */
 const CODE_PRIOR = -1.5
 
-/** A sheet with the probability of each word and word pair in its questions. */
+/** A sheet, and for each word and word pair the probability that a question about the sheet contains it. */
 interface Entry {
   readonly sheet: GuideEntry
   readonly chances: ReadonlyMap<string, number>
@@ -152,7 +152,7 @@ function speller (known: readonly string[]): (word: string) => Spelled | undefin
   }
 }
 
-/** A word or pair of a question: the known word it counts as, if any, and its weight, at most 1. */
+/** A word or word pair of a question. `word`: the known word that matches it; `weight`: at most 1. */
 interface Weighed {
   readonly word: string | undefined
   readonly weight: number
@@ -174,7 +174,7 @@ function weigh (
   })
 }
 
-/** Share of words that occur in no question about svc; a misspelled known word counts in part. */
+/** Share of the question's words that no svc question contains; a misspelled word counts only in part. */
 function strangeness (words: readonly Weighed[], own: ReadonlySet<string>): number {
   const meaningful = words.filter(({ kind }) => kind === 'meaningful')
   if (meaningful.length === 0) return 0
@@ -185,13 +185,13 @@ function strangeness (words: readonly Weighed[], own: ReadonlySet<string>): numb
 
 /** Weight of a word with little meaning, such as "how". */
 const EMPTY_WEIGHT = 0.25
-/** Weight of a word pair; its single words count as well. */
+/** Weight of a word pair; low, because its two words are also counted singly. */
 const PAIR_WEIGHT = 0.25
-/** Rarity, as -ln of the probability, to assume for an unknown word. */
+/** Rarity of a word that occurs in no sheet, as -ln of its assumed probability. */
 const UNKNOWN = 4
 /** Weight of the similarity to a sheet's nearest pattern in the sheet's score. */
 const NEAREST = 4
-/** Added to each word's overall probability, as a share of one sheet, so that rare words do not dominate. */
+/** Added to each word's overall probability, in units of one sheet, so that rare words do not dominate. */
 const COMMON = 0.5
 
 function rank (
@@ -219,7 +219,7 @@ function rank (
   }).sort((a, b) => b.score - a.score || (a.sheet.id < b.sheet.id ? -1 : 1))
 }
 
-/** Expected length of a pattern's word vector, in which each word counts with its rarity. */
+/** Expected length of the vector of a pattern's words, each weighted by its rarity; for cosine similarity. */
 function lengthOf (pattern: ReadonlyMap<string, number>, rare: (word: string) => number): number {
   let sum = 0
   for (const [word, chance] of pattern) {

@@ -23,7 +23,7 @@ const WHOLE = new Set([
   'paper', 'water', 'speed', 'need', 'seed', 'family', 'only', 'early', 'reply', 'apply'
 ])
 
-/** A rough stem of an English word; it is enough if most forms of a word share their stem. */
+/** A rough stem of an English word; most forms of a word, not all, get the same stem. */
 export function stem (word: string): string {
   if (word.length < 4 || /[^a-z]/.test(word) || WHOLE.has(word)) return word
   const bare = word.replace(/(?:'s|ies|ied|ing|edly|ed|es|ers?|s|ly|ation|ations)$/, '')
@@ -39,10 +39,10 @@ export class Vocabulary {
   readonly #phrases = new Map<string, string>()
   /** Matches any phrase; never matches if there are none. */
   readonly #anyPhrase: RegExp
-  /** Cache for the method `of`. */
+  /** Cache of `of`: the counted form of each word. */
   readonly #known = new Map<string, string>()
 
-  /** `groups` are lists of synonyms; `throw+away` is a phrase of two words. */
+  /** `groups` are lists of synonyms, each named by its first word; `throw+away` is a two-word phrase. */
   constructor (groups: readonly (readonly string[])[]) {
     for (const group of groups) {
       for (const word of group) {
@@ -54,7 +54,7 @@ export class Vocabulary {
     this.#anyPhrase = new RegExp(`\\b(?:${phrases.join('|').replaceAll(' ', ' +') || '(?!)'})\\b`, 'g')
   }
 
-  /** Distinct words of a text; members of a group as `=HEAD`, words with little meaning as `~WORD`. */
+  /** Distinct words. Synonyms become `=` and their group's first word; filler words get a `~`. */
   words (text: string): string[] {
     const lower = text.toLowerCase()
       .replace(this.#anyPhrase, (phrase) => this.#phrases.get(phrase.replace(/ +/g, ' '))!)

@@ -1,4 +1,4 @@
-/** Search thread of tools/help.ts. */
+/** Worker thread that answers help questions for tools/help.ts. */
 import { parentPort, workerData } from 'node:worker_threads'
 import { searchIn } from './index.js'
 import type { Found } from './search.js'

@@ -108,7 +108,7 @@ t.test('ollama: texts and tools, streamed and whole, and what there is', async (
   t.match(await ollama.version(), { version: '0.0.0' })
 })
 
-/** Fails with an error that depends on the request text. */
+/** An engine whose error depends on the request text. */
 const failing: Open = async function * (task): AsyncGenerator<EngineChunk> {
   const text = JSON.stringify(task.payload)
   const reason = 'context_length_exceeded'
@@ -208,7 +208,7 @@ t.test('a client that gives up ends its work', async (t) => {
   await first(await anthropic.messages.create({ ...asked, max_tokens: 9, stream: true }))
   await ended(3)
   const lines = await ollama.chat({ ...asked, stream: true })
-  // Not `for await`, because leaving that loop would abort the request by itself.
+  // Do not use `for await`: leaving the loop would itself abort the request.
   const reading = lines[Symbol.asyncIterator]()
   await reading.next()
   lines.abort()

@@ -1,6 +1,6 @@
 /**
- * Every marked field of the public APIs: ignored fields change nothing, refused fields cause a 400 that names
- * the field.
+ * All request fields that the schemas mark as ignored or refused: ignored fields change nothing, refused
+ * fields cause a 400 that names the field.
  */
 import t from 'tap'
 import { routes } from '../routes.js'
@@ -12,7 +12,7 @@ import type { RefusedField } from '../../../kernel/api/validate.js'
 type Schema = Readonly<Record<string, unknown>>
 interface Field { path: string[], schema: Schema }
 
-/** Marked fields, including those nested in objects and lists. */
+/** Fields with `x-ignored` or `x-refused`, including those nested in objects and lists. */
 function wordedFields (schema: Schema, path: string[] = []): Field[] {
   const inner = Object.entries((schema['properties'] ?? {}) as Record<string, Schema>)
     .flatMap(([key, field]) => wordedFields(field, [...path, key]))
@@ -21,7 +21,7 @@ function wordedFields (schema: Schema, path: string[] = []): Field[] {
   return own ? [{ path, schema }, ...inner, ...items] : [...inner, ...items]
 }
 
-/** A valid body per route, with the objects that nested fields need. */
+/** A valid body per route, with the parent objects that nested fields are put into. */
 const bodies: Readonly<Record<string, object>> = {
   chat: hello, completions: { model: MODEL, prompt: 'Hi' }, embeddings: { model: MODEL, input: 'Hi' },
   rerank: { model: MODEL, query: 'Hi', documents: ['a'] },
@@ -35,7 +35,7 @@ const bodies: Readonly<Record<string, object>> = {
   ollamaCreate: { model: 'x', from: 'acme/none', messages: [{ role: 'user' }] }
 }
 
-/** The body with a value at a path. */
+/** A copy of the body with the value set at the path. */
 function put (body: unknown, [key, ...rest]: readonly string[], value: unknown): unknown {
   if (key === undefined) return value
   if (Array.isArray(body)) return body.map((one, i) => String(i) === key ? put(one, rest, value) : one)
@@ -59,7 +59,7 @@ t.test('fields of every route', async (t) => {
       const answer = await ask(decl, put(bodies[name], path, STRANGE))
       const refusal = schema['x-refused'] as RefusedField | undefined
       if (refusal === undefined) {
-        // An ignored field with a type may reject the value; without a type it must accept any value.
+        // An ignored field must accept any value, unless its schema declares a type.
         if (schema['type'] === undefined) t.equal(answer.statusCode, usual, at)
         continue
       }
@@ -90,7 +90,7 @@ t.test('texts of any length cost no more than their length', async (t) => {
   const { post } = await startChat(t)
   const answer = await post('/ollama/api/chat', { ...hello, keep_alive: '0'.repeat(200_000) })
   t.match([answer.statusCode, answer.json()], [400, { error: /keep_alive must have at most 64 characters/ }])
-  // Even without the length limit the time must be linear.
+  // Without the length limit of the schema, parsing must still take linear time.
   for (const hostile of ['0'.repeat(2_000_000), '1s'.repeat(1_000_000) + 'x', '1.'.repeat(1_000_000)]) {
     namesField(t, () => keepAliveSeconds(hostile), 'keep_alive')
   }

@@ -6,7 +6,7 @@ import { hello, startChat, until } from './api-kit.js'
 import type { Socket } from 'node:net'
 import type { Open } from './api-kit.js'
 
-/** An engine that sends no output until the abort. */
+/** An engine that sends no output until it is aborted. */
 const silent: Open = async function * (_task, signal) {
   if (!signal.aborted) await new Promise((resolve) => { signal.addEventListener('abort', resolve) })
   yield * []

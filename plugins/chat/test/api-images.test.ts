@@ -3,7 +3,7 @@ import { pictureOf } from '../api/images.js'
 import { png } from './api-kit.js'
 
 const hex = (text: string): Buffer => Buffer.from(text.replaceAll(' ', ''), 'hex')
-/** A JPEG header: a segment, a table whose marker resembles a frame marker, and a frame of 48 x 32. */
+/** A JPEG header: APP0, a Huffman table, whose marker FFC4 resembles a frame's, and a 48 x 32 frame. */
 const JPEG = 'ffd8 ffe0 0010 4a46494600 0101 00 0001 0001 0000 ffc4 0003 00 ffff c2 0011 08 0020 0030 03'
 
 t.test('what an image says of itself', (t) => {

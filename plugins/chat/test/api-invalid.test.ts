@@ -4,7 +4,7 @@ import { EngineError } from '../../../kernel/index.js'
 import { admitted, delta, done, hello, MODEL, startChat, values, type Open } from './api-kit.js'
 
 const remedy = 'leave multipleOf out'
-/** An engine whose first `left` answers fail after their text. */
+/** The engine's next `left` answers produce text and then fail with `reason`. */
 let [left, reason] = [0, 'invalid_result']
 const open: Open = async function * () {
   yield admitted()

@@ -8,7 +8,7 @@ import type { Kit, Open } from './api-kit.js'
 
 const messages = [{ role: 'user' as const, content: 'Hi' }]
 
-/** The official client on a started node. */
+/** Starts a node and connects the official OpenAI client to it. */
 async function official (t: Parameters<typeof startChat>[0], open?: Open): Promise<Kit & { client: OpenAI }> {
   const kit = await startChat(t, open === undefined ? {} : { open })
   const client = new OpenAI({
@@ -56,7 +56,7 @@ t.test('prompts of a list are answered together, their order kept', async (t) =>
   const open = new Set<string>()
   let most = 0
   const last = gate()
-  // An engine whose first prompts wait for each other, and end after the later prompts.
+  // The engine answers only once four prompts run at once, and finishes p0 after all others.
   const together: Open = async function * ({ payload: { prompt: given } }) {
     const prompt = String(given)
     open.add(prompt)

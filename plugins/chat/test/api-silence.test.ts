@@ -1,4 +1,4 @@
-/** Streams of silent engines: they open, send keep-alives, and end with one event. */
+/** Streams while the engine is silent: they start, send keep-alives, and report a failure in one event. */
 import t from 'tap'
 import { kernelError } from '../../../kernel/index.js'
 import { manualClock } from '../../../kernel/testing/index.js'
@@ -7,7 +7,7 @@ import type { Open } from './api-kit.js'
 
 const ALIVE = ': keep-alive\n\n'
 const COMMENTS = /^: keep-alive\n\n: command_id [\da-f-]{36}\n\n$/
-/** Streaming routes with their first bytes and the start of a failure event. */
+/** Per streaming route: the request body, the first bytes of the stream, and the start of a failure event. */
 const ROUTES: [url: string, body: object, opening: RegExp, failure: string][] = [
   ['/v1/chat/completions', hello, COMMENTS, 'data: '],
   ['/v1/completions', { model: MODEL, prompt: 'Hi' }, COMMENTS, 'data: '],

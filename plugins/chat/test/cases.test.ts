@@ -1,4 +1,4 @@
-/** The API dialects: `cases/*.json` has requests with their tasks or refusals, and whole answers. */
+/** Runs `cases/*.json`: requests with the resulting tasks or refusals, and engine chunks with the answers. */
 import { readdirSync, readFileSync } from 'node:fs'
 import t from 'tap'
 import { kernelError, SvcError } from '../../../kernel/index.js'
@@ -13,7 +13,7 @@ import {
 import type { EngineChunk } from '../../../kernel/index.js'
 import type { Open } from './api-kit.js'
 
-/** A request of an API with the resulting task or chat request, or with the refused field. */
+/** A request to one API, and either the resulting task or chat request or the field that is refused. */
 interface Request {
   api: string
   /** Request fields, in addition to the API's required ones. */

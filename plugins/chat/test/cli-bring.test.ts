@@ -26,7 +26,7 @@ const TOO_LARGE = {
   neededBytes: 6 * GIB, nodes: [], problem: 'attic: needs 6.00 GiB and can use 3.00 GiB.', engineMissing: null
 }
 
-/** State of the fake node, on which a model is known, placed and ready in turn. */
+/** State of the fake node: whether the model is known, then placed, then ready. */
 interface World { known: boolean, placed: boolean, ready: boolean, looks: number, fails?: boolean }
 
 /** A node that downloads, places and starts the model on request. */

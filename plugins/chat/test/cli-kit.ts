@@ -32,7 +32,7 @@ export async function nodeOf (
   t: { teardown (fn: () => unknown): void }, answers: Answers, plugin?: Plugin
 ): Promise<FakeNode> {
   const node: FakeNode = await fakeNode(t, {
-    // A conversation first asks whether the model is ready; these tests ignore that request.
+    // `svc run` first asks whether the model is ready; these tests do not record that request.
     'GET /v1/models': (response, one) => {
       node.asked.splice(node.asked.indexOf(one), 1)
       sendError(response, 404, 'not_found')

@@ -6,7 +6,7 @@ const CHAT = 'POST /v1/chat/completions'
 const CTRL_C = '\x03'
 const CTRL_D = '\x04'
 
-/** Sends "X" as the beginning of an answer that stays open. */
+/** Sends the text "x" and leaves the stream open. */
 function beginWithX (response: ServerResponse): void {
   begin(response)
   response.write(data(chunk('x')))

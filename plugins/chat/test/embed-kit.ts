@@ -1,4 +1,4 @@
-/** Encoder folders and sessions. */
+/** Encoders generated on disk, and sessions of them. */
 import { mkdir, readdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import {
@@ -8,7 +8,7 @@ import engine from '../embed/index.js'
 import { makeEncoder } from './embed-onnx.js'
 import type { Open } from './api-kit.js'
 
-/** An engine environment that runs announced work immediately. */
+/** An engine environment for tests; `work` runs its callback immediately. */
 export const quietEnv = (): EngineEnv =>
   ({ progress: () => {}, log: () => {}, work: async (_label, _units, call) => await call() })
 
@@ -66,16 +66,16 @@ export async function writeEncoder (directory: string, pooling?: object): Promis
   }
 }
 
-/** A session of such an encoder. */
+/** Writes a generated encoder into the folder and opens a session of it. */
 export async function encoderSession (directory: string, pooling?: object): Promise<EngineSession> {
   await writeEncoder(directory, pooling)
   return await engine.load(await specOf(directory), quietEnv())
 }
 
-/** A session as the engine of `startChat`. */
+/** Lets `startChat` use the session as its engine. */
 export const engineOpen = (session: EngineSession): Open => (task, signal) => session.run(task, signal)
 
-/** The EngineError of a call. */
+/** Awaits a call that must fail, and returns its EngineError. */
 export async function refusal (call: Promise<unknown>): Promise<EngineError> {
   try {
     await call

@@ -21,7 +21,7 @@ async function reader (
   return made
 }
 
-/** Number of threads in this process; always 0 except on Linux. */
+/** Number of threads of this process; 0 on systems other than Linux. */
 const threads = (): number => process.platform === 'linux' ? readdirSync('/proc/self/task').length : 0
 
 t.test('a long text is read by a thread, with the ids of the short ones', { skip }, async (t) => {

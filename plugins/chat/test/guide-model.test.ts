@@ -9,7 +9,7 @@ import { manifest } from '../manifest.js'
 const MEGABYTE = 2 ** 20
 const { card, directory } = createBundle({ manifests: [manifest], off: [] }).model('svc/guide')!
 const model = await load(t, { card, directory })
-/** Answers by sheet in the wording on which the model was trained; the sheets have been reworded since. */
+/** Answers by sheet id, as worded when the model was trained; the sheets have been reworded since. */
 const answersOf = new Map(Object.entries(JSON.parse(
   readFileSync(new URL('fixtures/guide-answers.json', import.meta.url), 'utf8')) as Record<string, string>))
 

@@ -1,4 +1,4 @@
-/** Hostile tasks from a caller with `invoke`, against real runners: none may end a runner. */
+/** Sends hostile tasks, as any caller with the authority `invoke` can, to real runners; no runner may end. */
 import '../../runners/test/process-plain-spawn.js'
 import { existsSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
@@ -27,7 +27,7 @@ const WATCHED = new URL('fixtures/watched-engine.mjs', import.meta.url).href
  * times that, since cold caches and shared cores slow down the same work.
  */
 const HELD_MS = 4 * 250
-/** Milliseconds to read each answer before aborting, since only the handling of the request matters. */
+/** Milliseconds after which to abort an answer; these tests only care how the request is handled. */
 const ANSWER_MS = 300
 const AT_ONCE = 8
 
@@ -131,7 +131,7 @@ function fitting<T> (next: () => T): T {
   }
 }
 
-/** Runs `once` `times` times, several at a time. Ignores errors, since most requests are refused. */
+/** Calls `once` `times` times in all, AT_ONCE at a time. Ignores errors, since most requests are refused. */
 async function attack (
   times: number, once: (number: number, end: AbortSignal) => Promise<void>
 ): Promise<void> {
@@ -182,7 +182,7 @@ for (const [name, engineModule, specIn, next] of RUNNERS) {
 const shaped = (): unknown => one<unknown>([
   undefined, { type: 'json_schema', json_schema: { name: 'x', strict: true, schema: schema() } }
 ])
-/** Two of three bodies have known fields only; otherwise few requests would reach a runner. */
+/** Only 30 % of the bodies may have invalid fields; otherwise few requests would reach a runner. */
 const chatBody = (): Record<string, unknown> => ({
   messages: [{ role: 'user', content: text() }], stream: random() < 0.5, max_tokens: 30,
   response_format: shaped(), ...random() < 0.5 ? { n: 4 } : {},

@@ -1,4 +1,4 @@
-/** kill -9 of the runner in each of its phases, as a client sees it. */
+/** Kills the runner with SIGKILL in each of its phases and checks what clients see. */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
@@ -32,7 +32,7 @@ async function start (t: Test, killIn: readonly string[] = []): Promise<RealRunn
 const post = async ({ rig }: RealRunner, more: object, headers = {}) =>
   await rig.inject({ method: 'POST', url: '/v1/completions', payload: { ...asked, ...more }, headers })
 
-/** Repeats a request until the runner serves again; until then only two reasons are allowed. */
+/** Repeats a request until the runner serves again; allows no_instance and instance_lost until then. */
 async function serves (t: Test, real: RealRunner): Promise<void> {
   let answer = await post(real, {})
   while (/"reason":"(no_instance|instance_lost)"/.test(answer.body)) answer = await post(real, {})
@@ -54,7 +54,7 @@ t.test('while it starts, loads and warms up', { skip: withoutBuild }, async (t) 
   }
 })
 
-/** A request whose answer cannot end early, and is longer than what the reader consumes before the kill. */
+/** An answer that cannot stop early (end tokens are banned) and lasts longer than the test needs to kill. */
 const long = { max_tokens: 120, logit_bias: { 256: -100, 257: -100, 258: -100 }, n: 8 }
 
 t.test('while it works', { skip: withoutBuild }, async (t) => {

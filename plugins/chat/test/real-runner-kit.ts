@@ -16,7 +16,7 @@ import type { EngineDecl, ModelCard } from '../../../kernel/index.js'
 import type { Bundle, RunnerStatus } from '../../runners/service.js'
 
 const built = new URL('../../../dist/plugins/llama-cpp/embedded/index.js', import.meta.url)
-/** `skip` of a test: false, or the reason. A runner cannot load TypeScript. */
+/** Value for a test's `skip` option: false, or the reason. A runner cannot load TypeScript. */
 export const withoutBuild = existsSync(built) ? false : 'needs the built engine: npm run build'
 
 /** The node and its runner. */
@@ -59,7 +59,7 @@ export async function startReal (
   const files = machine({ hasPackage: () => true })
   const runners = createRunners({ createSupervisor: watched, files, uid: process.getuid?.() ?? 0, bundle })
   const rig = await startPlugin(t, plugin, { plugins: [runners], clock: systemClock })
-  // The plugin's timers are unref'd; an open port keeps the process alive.
+  // An open port keeps the test process alive, because the plugin's timers are unref'd.
   const url = await rig.listen()
   const { localNodeId: nodeId } = (await rig.inject({ url: '/state' })).json() as { localNodeId: string }
   const ids = { instanceId: randomUUID(), runnerId: randomUUID(), nodeId }

@@ -43,7 +43,7 @@ t.test('what a model sets itself: generation_config.json, else the metadata of i
       { temperature: 0.6, top_k: 0, repetition_penalty: 1.1, repeat_last_n: 32 }],
     [metadata({ temp: 1, min_p: 0.1 }), { temperature: 0.7, top_p: 0.8, do_sample: true, eos_token_id: 2 },
       { temperature: 0.7, top_p: 0.8, min_p: 0.1 }],
-    // Invalid values count as absent.
+    // Invalid values are treated as absent.
     [metadata({ temp: NaN, top_p: 7, top_k: 1.5, min_p: 'x', penalty_repeat: null }),
       { temperature: '1', top_k: -9, top_p: [1] }, {}]
   ]

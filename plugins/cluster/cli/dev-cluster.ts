@@ -6,7 +6,7 @@ import type { Plugin } from '../../../kernel/index.js'
 import type { Client, ClusterState, VerbContext, VerbError } from '../../../kernel/cli/index.js'
 import type { Ports } from './dev-ports.js'
 
-/** Time limits in seconds: for the first master, which join tokens need, and for all nodes to agree. */
+/** Seconds to wait for the first node to become master, and for all nodes to agree on one. */
 const MASTER_SECONDS = 30
 const AGREE_SECONDS = 120
 /** Time limit in ms for the nodes to stop; nodes still running then end with this process. */
@@ -25,7 +25,8 @@ export interface DevNodeUp extends StartedNode { name: string }
 export interface DevCluster {
   readonly nodes: readonly DevNode[]
   /**
-   * Resolves when all nodes listen. Throws VerbError (1) if a node ends, or the join-token request's error.
+   * Resolves when all nodes listen. Throws VerbError (1) if a node ends, and errors of the join-token
+   * request.
    */
   join (): Promise<DevNodeUp[]>
   /** Resolves when all nodes have ended, or after STOP_LIMIT_MS. */
@@ -73,7 +74,7 @@ export function startDev (ctx: VerbContext, options: DevOptions): DevCluster {
   }
 }
 
-/** Plugin settings that differ per node (`devSettings`), with the values of the first node. */
+/** The plugins' `devSettings` for the first node; null, which means the default, for all others. */
 function ownSettings (plugins: readonly Plugin[], firstHome: string | null): Record<string, string | null> {
   const all = plugins.flatMap(({ manifest }) => Object.entries(manifest.devSettings ?? {}))
   return Object.fromEntries(all.map(([path, value]) =>

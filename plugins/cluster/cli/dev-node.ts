@@ -62,7 +62,7 @@ export function devEnv (
     ...Object.fromEntries(given.filter(([, value]) => value !== null)),
     SVC_NAME: name,
     SVC_CLUSTER_PORT: String(port),
-    // The ports may have changed since members.json recorded the addresses.
+    // Pass the peers' current ports, since the addresses in members.json may be outdated.
     ...(peers.length === 0 ? {} : { SVC_CLUSTER_PEERS: peers.map((peer) => `127.0.0.1:${peer}`).join(',') }),
     SVC_CLUSTER_DISCOVERY: 'false'
   }
@@ -99,7 +99,7 @@ export function startDevNode (options: DevNodeOptions): DevNode {
     createInterface({ input: child.stdout! }).on('line', (text) => {
       const up = first === undefined ? readUp(text) : undefined
       if (up === undefined) addLine(text)
-      // Report the node's own pid, because the node prints its launcher's.
+      // Report the pid of the node, not the printed pid, which is the launcher's.
       else resolveStarted(first = { ...up, pid: child.pid! })
     })
   }

@@ -7,7 +7,7 @@ export interface Ports { api: number, cluster: number }
 
 const HOST = '127.0.0.1'
 
-/** Ports base + 2i and base + 2i + 1 of node i, or free ones for 0. Throws VerbError (1) for a used port. */
+/** Two ports per node, from `base` on or any free ones if it is 0. Throws VerbError (1) for a used port. */
 export async function devPorts (
   { fail }: Pick<VerbContext, 'fail'>, count: number, base: number
 ): Promise<Ports[]> {

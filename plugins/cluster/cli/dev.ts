@@ -74,7 +74,7 @@ function stopping (
   const stop = new AbortController()
   const now = (): void => { stop.abort() }
   const signals = ['SIGTERM', 'SIGHUP'] as const
-  // Each node's launcher adds listeners for the same signals.
+  // Each node's launcher adds a listener per stop signal; raise the limit to avoid Node's leak warning.
   process.setMaxListeners(process.getMaxListeners() + nodes)
   for (const name of signals) process.on(name, now)
   signal.addEventListener('abort', now)

@@ -1,4 +1,4 @@
-/** Node and member rows, also used by verbs, checks and tools of other plugins. */
+/** Rows that describe nodes and members; verbs, checks and tools of other plugins use them too. */
 import { isVerbError, nameOf } from '../../../kernel/cli/index.js'
 import type { ClusterState, NamedNodes, VerbContext } from '../../../kernel/cli/index.js'
 import type { Gpu } from '../../../kernel/index.js'
@@ -79,7 +79,7 @@ function fromState (nodeId: string, state: ClusterState, members: MemberList | n
   }
 }
 
-/** Uses the answering node's clock, because its own entry in `lastSeen` is the current time. */
+/** Compares times of the answering node's clock; that node's own entry in `lastSeen` is the current time. */
 function secondsSinceSeen (nodeId: string, { lastSeen, localNodeId }: ClusterState): number | null {
   const [now, then] = [lastSeen?.[localNodeId], lastSeen?.[nodeId]].map((at) => Date.parse(at ?? ''))
   const age = (now! - then!) / 1000

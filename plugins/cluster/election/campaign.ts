@@ -54,7 +54,7 @@ export function advancePreVote (e: Elector, phase: PreVoting, now: number): void
   else e.toFollower(now + e.timing.heartbeat)
 }
 
-/** Some peers still have a master: keeps this node's session, unless those peers follow a newer one. */
+/** Some peers still have a master: keeps this node's session, unless theirs is a newer one. */
 function stayDetached (e: Elector, { denied }: PreVoting, now: number): void {
   e.toFollower(now + e.timing.heartbeat)
   if (e.leader !== null && denied !== null && denied.sid !== e.leader.sid && denied.term > e.leader.term) {
@@ -108,7 +108,7 @@ export function advanceCampaign (e: Elector, phase: Campaigning, now: number): v
   if (best?.nodeId === e.id && best.eligible && phase.term > e.hardState.voted.term) {
     return requestVotes(e, phase.term, now)
   }
-  // Give the peer with the best ballot time to request votes.
+  // Another node has the best ballot: wait long enough for it to request votes.
   e.toFollower(now + e.timing.vote + e.timing.preVote * (1 + e.io.random()))
 }
 

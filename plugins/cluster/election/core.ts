@@ -24,7 +24,7 @@ export interface Status {
   readonly role: Role
   readonly leader: Leader | null
   readonly term: number
-  /** `lost`: the required majority is unreachable or its disks refuse votes. */
+  /** `lost`: too few reachable voters have a disk that accepts votes. */
   readonly quorum: 'ok' | 'lost'
   readonly stale: boolean
   readonly partition: boolean
@@ -91,8 +91,8 @@ function onHeartbeat (e: Elector, from: NodeId, beat: MessageOf<'heartbeat'>, no
 }
 
 /**
- * Election and session of one node, without clock, sockets or files: callers pass monotonic ms, effects leave
- * through `io`, and control data is behind `log`. Deterministic. Effects must not call the steps.
+ * The election and session of one node. Deterministic, without clock, sockets or files: callers pass
+ * monotonic ms, `io` sends messages, `log` holds the data. Callbacks of `io` must not change the election.
  */
 export class Election {
   readonly #e: Elector
@@ -111,7 +111,7 @@ export class Election {
     e.noteStorage()
   }
 
-  /** Call every `TICK` ms or so. */
+  /** Must be called about every `TICK` ms. */
   tick (now: number): void {
     const e = this.#e
     this.#step(now)
@@ -142,8 +142,8 @@ export class Election {
   }
 
   /**
-   * Handles a message from an authenticated peer; `from` is the identity of the connection. False for an
-   * ignored message: unknown kind, malformed, or from a node that never connected.
+   * Handles a message from an authenticated peer; `from` is the identity of the connection. Returns false if
+   * it ignored the message: unknown kind, malformed, or from a node that never connected.
    */
   receive (from: NodeId, value: unknown, now: number): boolean {
     const e = this.#e
@@ -165,7 +165,7 @@ export class Election {
     this.#step(now)
     e.liveness.up(peer, now)
     e.send(peer, e.heartbeat(now))
-    // Commands sent over the old connection may be lost.
+    // Commands sent over the previous connection may be lost, so resend them.
     if (e.leader?.master === peer) resend(e, now)
   }
 
@@ -195,7 +195,7 @@ export class Election {
   closeStream (stream: StreamId): void { this.#e.streams.delete(stream) }
 
   /**
-   * Gives up the mastership before a planned stop, so that no other node waits for the timeout. This
+   * Steps down before a planned stop, so that the others elect a master without waiting for the timeout. This
    * node is not a candidate for `timing.silence` ms.
    */
   resign (now: number): void {
@@ -244,7 +244,7 @@ export class Election {
   }
 }
 
-/** Queues a command. It waits for a master for as long as an election may take. */
+/** Queues a command, which waits for a master for up to `timing.campaign` ms. */
 function submit (e: Elector, id: CommandId, change: Change, now: number): void {
   if (e.waiting.has(id)) return
   e.waiting.set(id, { change, sid: null, deadline: now + e.timing.campaign, resendAt: now })

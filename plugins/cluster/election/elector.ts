@@ -40,12 +40,12 @@ export interface RequestingVotes {
 
 export interface Pending {
   readonly receipt: CommandReceipt
-  /** Sequence number to replicate before the answer; at least the first of this session. */
+  /** Answer once this sequence number is replicated; it is at least the first one of this session. */
   readonly due: number
   readonly origins: Set<NodeId>
 }
 
-/** After a pause, a master asks its peers whether they still follow it. */
+/** A master's probe after a pause: it asks its peers whether they still follow it. */
 export interface Probing {
   readonly nonce: number
   readonly since: number
@@ -95,7 +95,7 @@ export interface Waiting {
   resendAt: number
 }
 
-/** State of one node's election, shared by the modules of the phases. */
+/** State of one node's election, shared by the functions that handle followers, campaigns and the master. */
 export class Elector {
   readonly options: ElectorOptions
   readonly io: Io
@@ -121,7 +121,7 @@ export class Elector {
   rounds = 0
   #phase: Phase = FOLLOWER
   #storing = true
-  /** Session and term of the last refused master. */
+  /** Session and term of the stale master that was refused last. */
   #refused = ''
 
   constructor (options: ElectorOptions, io: Io, log: Log, stored: HardStateRecord | null) {

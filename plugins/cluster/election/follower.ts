@@ -1,7 +1,7 @@
 import type { Elector } from './elector.js'
 import type { CommandId, Leader, MessageOf, NodeId, Outcome, SessionId, StreamId } from './protocol.js'
 
-/** Follows `next`, or no master. If the session ends, its streams and commands end with `session_changed`. */
+/** Sets the master, or none. If the session ends, its streams and commands get `session_changed`. */
 export function setLeader (e: Elector, next: Leader | null, now: number): void {
   const old = e.leader
   e.leader = next
@@ -43,8 +43,8 @@ export function stepDown (e: Elector, retryAt: number, now: number): void {
 }
 
 /**
- * Follows `leader` if that is allowed; `from` must be that node. Refuses a term below the voted one, with a
- * nack, and another session while the current master is alive.
+ * Follows the master `leader`, which must be `from`, unless its term is too old (answered with a nack) or
+ * this node has another live master.
  */
 export function accept (e: Elector, from: NodeId, leader: Leader, now: number): boolean {
   if (leader.master !== from) return false

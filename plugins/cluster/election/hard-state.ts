@@ -4,9 +4,9 @@ import type { HardStateRecord, Io, Token } from './protocol.js'
 export const NO_VOTE: HardStateRecord = { term: 0, votedFor: null, boot: 0 }
 
 /**
- * Raft's hard state: the highest term in which this node voted or followed a master, and that master. It is
- * on disk before other nodes see it. While the disk refuses writes, the node does not vote; it may follow a
- * master, which raises `floor` in memory only, but acknowledges no entries.
+ * Raft's hard state: the highest term in which this node voted or followed a master, and that node. It is on
+ * disk before other nodes see it. While the disk refuses writes, this node does not vote; it may follow a
+ * master, which raises only the in-memory `floor`, but it acknowledges no entries.
  */
 export class HardState {
   readonly #persist: Io['persist']
@@ -15,7 +15,7 @@ export class HardState {
   #floor: Token
   #storing = true
 
-  /** `stored` is null on the first start; `counts` is the rule `writeCounts`. */
+  /** `stored` is null on the first start; `counts` decides whether a write counts (Rules.writeCounts). */
   constructor (
     stored: HardStateRecord | null, persist: Io['persist'], counts: (persisted: boolean) => boolean
   ) {
@@ -36,13 +36,13 @@ export class HardState {
 
   get storing (): boolean { return this.#storing }
 
-  /** Votes in `token.term`. False, without a change, when the disk refused. */
+  /** Votes in `token.term`. Returns false, without a change, if the disk refuses the write. */
   grant (token: Token): boolean {
     if (this.#record.term === token.term && this.#record.votedFor === token.master) return true
     return this.#write({ ...this.#record, term: token.term, votedFor: token.master })
   }
 
-  /** Follows a master with at least the voted term. Raises the floor even if the disk refuses. */
+  /** Records that this node follows a master, if its term is new; in memory even if the disk refuses. */
   follow (token: Token): void {
     if (token.term <= this.voted.term) return
     this.#floor = token

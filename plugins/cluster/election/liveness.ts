@@ -3,10 +3,10 @@ import type { Heartbeat, Leader, NodeId } from './protocol.js'
 interface Peer {
   connected: boolean
   heardAt: number
-  /** Newest heartbeat of this connection, and its time. */
+  /** The newest heartbeat received over the current connection, and when it arrived. */
   report: Heartbeat | null
   reportedAt: number
-  /** Boot and count of the newest heartbeat over all connections. */
+  /** `boot` and `count` of the newest heartbeat received over any connection. */
   boot: number
   count: number
 }
@@ -45,7 +45,7 @@ export class Liveness {
     const peer = this.#peers.get(id)
     if (peer === undefined || (beat.boot - peer.boot || beat.count - peer.count) <= 0) return false
     peer.report = beat
-    // `heard` has just recorded the same message.
+    // `recordContact` has just set `heardAt` for the same message.
     peer.reportedAt = peer.heardAt
     peer.boot = beat.boot
     peer.count = beat.count
@@ -53,7 +53,7 @@ export class Liveness {
   }
 
   /**
-   * Records from an ack that a node follows `leader`. Without this, a new master would have no followers
+   * Records from an ack that a node follows `leader`. Otherwise a new master would have no known followers
    * until their next heartbeats and would yield to any other master.
    */
   follows (id: NodeId, leader: Leader): void {
@@ -65,7 +65,7 @@ export class Liveness {
 
   latest (id: NodeId): Heartbeat | null { return this.#peers.get(id)?.report ?? null }
 
-  /** The newest heartbeat if it is younger than `silence` ms; other messages do not renew it. */
+  /** The newest heartbeat if it arrived less than `silence` ms ago; other messages do not renew it. */
   recent (id: NodeId, now: number): Heartbeat | null {
     const peer = this.#peers.get(id)
     return peer !== undefined && now - peer.reportedAt < this.#silence ? peer.report : null

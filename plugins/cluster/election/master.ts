@@ -34,7 +34,7 @@ function write (e: Elector, entry: Entry): boolean {
   return false
 }
 
-/** Sends each peer the entries after those it acknowledged, or all entries. */
+/** Sends each peer the entries that the peer has not acknowledged; with `whole`, all entries. */
 export function replicate (e: Elector, peers: readonly NodeId[], whole = false): void {
   const { phase, leader } = e
   if (phase.role !== 'master' || leader === null) return
@@ -56,9 +56,7 @@ export function tickMaster (e: Elector, phase: MasterPhase, now: number): void {
   answerReplicated(e, now)
 }
 
-/**
- * Whether a majority has entry `seq`; in available mode, whether one other live node has it, if there is any.
- */
+/** Whether a majority has entry `seq`; in available mode, whether another node has it if one is live. */
 export function isReplicated (e: Elector, phase: MasterPhase, seq: number, now: number): boolean {
   const holders = [...phase.acks].filter(([, upTo]) => upTo >= seq).map(([id]) => id)
   if (e.options.quorum.mode === 'majority') {
@@ -91,7 +89,7 @@ export function onNack (e: Elector, _from: NodeId, { sid, promised }: MessageOf<
   else stepDown(e, now + e.timing.preVote, now)
 }
 
-/** Raises the term of the session for nodes that voted in a higher one. Streams continue. */
+/** Raises the session's term above the term that a follower has voted in. Streams continue. */
 function raiseTerm (e: Elector, leader: Leader, term: number, now: number): void {
   const stored = e.hardState.grant({ term, master: e.id })
   e.noteStorage()
@@ -109,7 +107,7 @@ export function onOtherMaster (e: Elector, from: NodeId, other: Leader, beat: He
     accept(e, from, other, now)
     return
   }
-  // The other master's heartbeat may be old, so leave out the nodes that follow this master now.
+  // The other master's heartbeat may be old: do not count followers that have switched to this node since.
   const mine = e.followers(now)
   const theirs = beat.followers.filter((id) => id !== e.id && !mine.includes(id))
   const stays = e.rules.staysMaster({
@@ -138,11 +136,11 @@ export function catchUp (e: Elector, from: NodeId, beat: Heartbeat): void {
   if (!follows || phase.acks.get(from) !== seq) replicate(e, [from])
 }
 
-/** After a pause, a master asks its peers whether it is still master. */
+/** After a pause, asks the peers whether this node is still master. */
 export function startProbe (e: Elector, phase: MasterPhase, now: number): void {
   phase.probe = { nonce: ++e.rounds, since: now, askedAt: now, answers: new Set([e.id]) }
   e.sendTo(e.liveness.connections(), { kind: 'probe', nonce: phase.probe.nonce })
-  // A sole voter needs no answers.
+  // If this node is the only voter, its own answer is enough.
   countAnswers(e, phase, phase.probe)
 }
 
@@ -188,7 +186,7 @@ export function onMessageWhileProbing (e: Elector, from: NodeId, message: Messag
   countAnswers(e, phase, phase.probe)
 }
 
-/** Handles a command at the master. A retry is not entered again and gets the first answer. */
+/** Handles a command at the master. A retry does not run again and gets the first answer. */
 export function onCommand (
   e: Elector, from: NodeId, { id, sid, change }: MessageOf<'command'>, now: number
 ): void {

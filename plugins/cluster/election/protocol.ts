@@ -3,7 +3,7 @@ import {
 } from '../wire.js'
 import type { Of, Schema } from '../wire.js'
 
-/** Stable identity of a member; `boot` distinguishes its starts. */
+/** Stable id of a member, the same after a restart; `boot` in messages counts its starts. */
 export type NodeId = string
 export type SessionId = string
 export type StreamId = string
@@ -23,7 +23,7 @@ const positionSchema = record(positionFields)
 const ballotSchema = record({
   ...positionFields,
   eligible: flag,
-  /** Always 0 and not compared; earlier versions require the field. */
+  /** Ignored and always 0, but earlier releases reject a ballot without it. */
   weight: schemaOf<number>({ type: 'number' }),
   nodeId: text
 })
@@ -45,13 +45,13 @@ export type Change = Of<typeof changeSchema>
 export type Role = 'follower' | 'pre-vote' | 'campaign' | 'claim' | 'master'
 
 /**
- * The messages of the election, with their wire names: `claim` is a vote request, `promised` the term of a
- * node's vote, `fresh` a last log position.
+ * The messages of the election under their wire names. `claim` is a vote request, `promised` the term of the
+ * sender's vote, `fresh` the position of the sender's last entry.
  */
 export const MESSAGES = {
-  /** Sent to each connected peer every `timing.heartbeat` ms, and at the start and end of a mastership. */
+  /** Sent to each peer every `timing.heartbeat` ms, and when a node becomes master or steps down. */
   heartbeat: record({
-    /** Increases with every heartbeat of a boot, to detect late ones. */
+    /** Increases with every heartbeat since the sender's start, so that receivers detect reordering. */
     count,
     boot: count,
     role: oneOf<Role>('follower', 'pre-vote', 'campaign', 'claim', 'master'),
@@ -69,21 +69,21 @@ export const MESSAGES = {
   'pre-vote-answer': record({ round: count, grant: flag, leader: orNull(leaderSchema) }),
   /** Opens the campaign for `term`, or joins it. */
   ballot: record({ term: count, ballot: ballotSchema }),
-  /** Answer to a ballot of a past term; the campaign needs a term above `term`. */
+  /** Rejects a ballot for a term that is over; the next campaign needs a term above `term`. */
   stale: record({ term: count }),
   /** Vote request of the node with the best ballot. */
   claim: record({ leader: leaderSchema, fresh: positionSchema }),
-  /** `abstain`: the disk refuses the vote, which counts for neither side. */
+  /** `abstain`: the voter's disk refuses the write, so the vote counts neither as yes nor as no. */
   'claim-answer': record({ sid: text, vote: oneOf('yes', 'no', 'abstain'), promised: count }),
-  /** Control data from the master; only the log reads `body`. */
+  /** Control data from the master; the core passes `body` to the log unread. */
   append: record({ leader: leaderSchema, fresh: positionSchema, body: anything }),
   /** Requests all entries, because the append left a gap. */
   need: record({ sid: text }),
-  /** The sender has the entries of this session up to `seq`; on disk in majority mode. */
+  /** The sender has the entries of this session up to `seq`; in majority mode they are on its disk. */
   ack: record({ sid: text, term: count, seq: count }),
   /** Refuses a master whose term is below the sender's voted term. */
   nack: record({ sid: text, promised: tokenSchema }),
-  /** A master's question after a pause whether it is still master; only an answer with this nonce counts. */
+  /** After a pause, a master asks whether it is still master; an answer must repeat this nonce. */
   probe: record({ nonce: count }),
   'probe-answer': record({ nonce: count, leader: orNull(leaderSchema), promised: count }),
   command: record({ id: text, sid: text, change: changeSchema }),
@@ -110,7 +110,7 @@ export function readMessage (value: unknown): Message | null {
 export interface HardStateRecord {
   /** Highest term in which this node voted or followed a master. */
   readonly term: number
-  /** The candidate that got the vote of that term, or the master that was followed. */
+  /** The node that got this node's vote in that term, or the master that it followed. */
   readonly votedFor: NodeId | null
   readonly boot: number
 }
@@ -122,7 +122,7 @@ export interface Entry {
   readonly sid: SessionId
   readonly term: number
   readonly payload: unknown
-  /** The node that sent the command. Not part of the data. */
+  /** The node that sent the command; not stored or replicated with the entry. */
   readonly from?: NodeId
 }
 
@@ -145,7 +145,7 @@ export type Refusal =
   'voters_invalid' |
   /** The change removes the master itself, which must resign first. */
   'voters_self' |
-  /** An earlier change of voters, or the start of this session, is not on a majority yet. */
+  /** An earlier change of voters, or this session's first entry, has not reached a majority yet. */
   'voters_busy'
 
 export type Outcome =
@@ -153,7 +153,7 @@ export type Outcome =
 
 export type StreamEnd = 'session_changed' | 'no_master'
 
-/** Effects of the core. Methods return immediately; queued effects leave after the step. */
+/** Callbacks of the election core. They must return immediately; queued messages leave after the step. */
 export interface Io {
   /** Messages may be lost, delayed, repeated and reordered. */
   send (to: NodeId, message: Message): void
@@ -165,7 +165,7 @@ export interface Io {
   /** Called once for each `command` and `changeVoters`. */
   commandResult (id: CommandId, outcome: Outcome): void
   becameMaster (leader: Leader): void
-  /** The session or term changed. Called before any data of `next` is accepted. */
+  /** The session or term changed. Called before the new master's data is applied. */
   sessionChanged (next: Leader | null, previous: Leader | null): void
   /** The disk started or stopped refusing votes. A node that cannot vote is not eligible. */
   storageChanged (storing: boolean): void
@@ -174,8 +174,8 @@ export interface Io {
 }
 
 /**
- * Result of applying a master's data. `gap`: entries are missing; `refused`: the data breaks the document's
- * rules; `failed`: the disk refused. All three change nothing.
+ * Result of applying a master's data. `gap`: earlier entries are missing; `refused`: the data is invalid;
+ * `failed`: the disk refused the write. In these three cases nothing changes.
  */
 export type ApplyResult = 'adopted' | 'gap' | 'refused' | 'failed'
 
@@ -185,14 +185,14 @@ export type ApplyResult = 'adopted' | 'gap' | 'refused' | 'failed'
  */
 export interface Log {
   last (): LogPosition
-  /** Voters by the newest local entry, acknowledged or not. Empty while unknown. */
+  /** Voters according to the newest local entry, even if it is not acknowledged. Empty while unknown. */
   voters (): readonly NodeId[]
-  /** Adds an entry as the master; its seq is `last().seq` after it. False if the disk refused. */
+  /** Appends an entry as master; `last().seq` is then the entry's number. False if the disk refused. */
   append (entry: Entry): boolean
   /** The receipt of a command; undefined if this log does not contain it. */
   find (id: CommandId): CommandReceipt | undefined
-  /** The entries after `seq` for a follower in this session; all when null. */
+  /** The message body with the entries after `seq`, or with all entries if `seq` is null. */
   body (seq: number | null): unknown
-  /** Applies a `body` from the master. The core has checked that it is not older. */
+  /** Applies a `body` from the master, which is at least as new as this log: the core has checked that. */
   adopt (body: unknown): ApplyResult
 }

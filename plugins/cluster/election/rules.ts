@@ -11,18 +11,18 @@ const text: Order<string> = (a, b) => a < b ? -1 : a > b ? 1 : 0
 /** Raft's comparison of logs: the term of the last entry, then its sequence number. */
 export const byPosition: Order<LogPosition> = (a, b) => a.term - b.term || a.seq - b.seq
 
-/** Compares eligibility, then log position, then id. */
+/** Compares candidates: eligibility first, then log position, then id. */
 export const byBallot: Order<Ballot> = (a, b) => Number(a.eligible) - Number(b.eligible) ||
   byPosition(a, b) || text(a.nodeId, b.nodeId)
 
-/** Of two masters that meet, the one with the higher score stays. */
+/** Facts that decide which of two masters stays: the one with the higher score. */
 export interface MasterScore {
   readonly following: number
   readonly age: number
   readonly master: NodeId
 }
 
-/** More followers win, then the older session (in steps of `ageStep` ms), then the id. */
+/** More followers score higher, then an older session (in steps of `ageStep` ms), then a greater id. */
 export function byScore (a: MasterScore, b: MasterScore, ageStep: number): number {
   return a.following - b.following || Math.floor(a.age / ageStep) - Math.floor(b.age / ageStep) ||
     text(a.master, b.master)
@@ -36,9 +36,9 @@ export function greatest<T> (values: Iterable<T>, order: Order<T>): T | undefine
 
 export interface ProbeState {
   readonly mode: Mode
-  /** Milliseconds since the probe began. */
+  /** Milliseconds since the probe was first sent. */
   readonly waited: number
-  /** Number of live peers, and of all known peers. */
+  /** Number of live peers; `known` also counts peers that are not live. */
   readonly alive: number
   readonly known: number
 }
@@ -48,7 +48,7 @@ export interface VoteCount {
   readonly yes: number
   readonly needed: number
   readonly refused: boolean
-  /** Every live peer answered. */
+  /** Whether every live peer has answered. */
   readonly complete: boolean
   readonly expired: boolean
 }
@@ -58,7 +58,7 @@ export interface Reach {
   readonly reachable: number
   readonly needed: number
   readonly age: number
-  /** Milliseconds for which its own disk has refused writes; null while it accepts them. */
+  /** Milliseconds for which the master's own disk has refused writes; null while it accepts them. */
   readonly refusing: number | null
   readonly heirs: boolean
 }
@@ -77,7 +77,7 @@ export interface VoterChange {
   readonly master: NodeId
   readonly from: readonly NodeId[]
   readonly to: readonly NodeId[]
-  /** Enough voters hold the last change of voters and the start of this session. */
+  /** Whether the last change of voters and this session's first entry have reached enough voters. */
   readonly settled: boolean
 }
 
@@ -90,23 +90,24 @@ function voteResult (state: VoteCount): 'won' | 'lost' | 'open' {
 
 function mayFollow (mode: Mode, voted: Token, leader: Token): boolean {
   if (leader.term !== voted.term) return leader.term > voted.term
-  // A majority elects at most one master per term. In available mode two halves may each elect one: a node
-  // follows only the one it voted for, so that its data of a term comes from one master.
+  // A majority elects at most one master per term. In available mode, two halves of a split cluster may elect
+  // one each for the same term: follow only the one voted for, so that a term's data has one source.
   return mode === 'majority' || voted.master === leader.master
 }
 
 /**
- * Whether a master may continue without answers to its probe. In majority mode it probes until a majority
- * answers, or steps down. With quorum 1 a live peer must answer first, because it may have elected another
- * master; disconnected peers count as gone after `silence`.
+ * Whether a master may continue although no peer answers its probe. In majority mode never: a majority must
+ * answer. With quorum 1 only if no peer is live: a live one may have elected another master. Disconnected
+ * peers count as gone after `silence`.
  */
 function trustsSilence ({ mode, waited, alive, known }: ProbeState, { silence }: Timing): boolean {
   return mode === 'available' && (known === 0 || (alive === 0 && waited > silence))
 }
 
 /**
- * A master steps down if it reaches too few voters for too long, or if its disk still refuses writes after
- * the other nodes had time to test theirs. With quorum 1, the master stays if there is no successor.
+ * In majority mode, a master older than `silence` steps down if it reaches too few voters. It also does so if
+ * its disk still refuses writes after the others had time to test theirs; with quorum 1 only if another node
+ * can take over.
  */
 function keepsMastership ({ mode, reachable, needed, age, refusing, heirs }: Reach, timing: Timing): boolean {
   if (refusing !== null && refusing >= timing.heartbeat / 2 && (heirs || mode === 'majority')) return false
@@ -121,17 +122,17 @@ function staysMaster ({ mode, verified, mine, other, ageStep }: MasterConflict):
 /** Whether the master's own heartbeat shows that it has resigned. */
 function hasResigned (leader: Leader, beat: Heartbeat): boolean {
   if (beat.boot !== leader.boot) return beat.boot > leader.boot
-  // A late heartbeat from before it became master has a lower term or the role `claim`.
+  // A late heartbeat, sent before this peer became master, has a lower term or the role `claim`.
   return beat.promised >= leader.term && beat.role !== 'master' && beat.role !== 'claim' &&
     beat.leader?.sid !== leader.sid
 }
 
-/** Allows a change by one voter, and only if earlier changes are settled. */
+/** Allows adding or removing one voter, once earlier changes have reached enough voters. */
 function mayChangeVoters ({ master, from, to, settled }: VoterChange): 'yes' | VoterRefusal {
   const added = to.filter((id) => !from.includes(id)).length
   const removed = from.filter((id) => !to.includes(id)).length
   if (to.length === 0 || added + removed !== 1 || new Set(to).size !== to.length) return 'voters_invalid'
-  // Otherwise the only node that has the change could be this master, which may no longer be elected.
+  // If the master removed itself, it could be the only node with that entry and yet not be electable.
   if (!to.includes(master)) return 'voters_self'
   return settled ? 'yes' : 'voters_busy'
 }
@@ -145,15 +146,15 @@ export const RULES = {
   /** An election starts only when no peer knows a live master, and enough peers agree. */
   mayCampaign: ({ denied, grants, needed }: { denied: boolean, grants: number, needed: number }): boolean =>
     !denied && grants >= needed,
-  /** A refusal counts when it names a master other than the node that asked. */
+  /** Another node may deny an election only by naming a master other than the asking node. */
   denies: (answer: MessageOf<'pre-vote-answer'>, self: NodeId): boolean =>
     !answer.grant && answer.leader !== null && answer.leader.master !== self,
   ballotOrder: byBallot,
-  /** Whether to answer a ballot of a past term. */
+  /** Whether to answer a ballot whose term is over. */
   answersOldBallot: (): boolean => true,
   mayVote: (voted: Token, request: Token): boolean => request.term > voted.term ||
     (request.term === voted.term && request.master === voted.master),
-  /** A candidate's log must be at least as long as the voter's. */
+  /** A candidate's log must be at least as up to date as the voter's. */
   upToDate: (candidate: LogPosition, voter: LogPosition): boolean => byPosition(candidate, voter) >= 0,
   /** Only a vote that was written to the disk counts. */
   writeCounts: (persisted: boolean): boolean => persisted,
@@ -164,7 +165,7 @@ export const RULES = {
   mayFollow,
   /** Whether a refused master gets a nack with the voted term. */
   answersRefused: (): boolean => true,
-  /** A log is never replaced by a shorter one. */
+  /** A log is never replaced by one that is less up to date. */
   mayReplace: (incoming: LogPosition, own: LogPosition): boolean => byPosition(incoming, own) >= 0,
   /** A change is acknowledged when enough nodes have it. */
   heldByEnough: (copies: number, needed: number): boolean => copies >= needed,
@@ -174,7 +175,7 @@ export const RULES = {
   mayActAsMaster: (verified: boolean): boolean => verified,
   trustsSilence,
   staysMaster,
-  /** Whether a refused master may raise the term of its session instead of ending it. */
+  /** Whether a master whose term is too low for a follower may raise it instead of stepping down. */
   mayRaiseTerm: (mode: Mode, verified: boolean): boolean => mode === 'available' && verified,
   keepsMastership,
   hasResigned,
@@ -186,9 +187,7 @@ export const RULES = {
 }
 export type Rules = typeof RULES
 
-/**
- * 1 keeps all parts of a split cluster available; a majority, or more, never loses an acknowledged change.
- */
+/** 1: all parts of a split cluster stay available. A majority or more: no acknowledged change is lost. */
 export type QuorumSetting = 'majority' | number
 
 export interface Quorum {
@@ -198,8 +197,8 @@ export interface Quorum {
 }
 
 /**
- * Reads `cluster.quorum` for a list of voters. @throws RangeError, with the numbers and the remedy, for a
- * number that is not 1 and not above half of the voters
+ * Reads the setting `cluster.quorum` for these voters. @throws RangeError, with the numbers and the remedy,
+ * unless it is `majority`, 1, or more than half of the voters
  */
 export function readQuorum (setting: QuorumSetting, voters: readonly NodeId[]): Quorum {
   if (setting === 1) return { mode: 'available', atLeast: 1 }
@@ -210,19 +209,19 @@ export function readQuorum (setting: QuorumSetting, voters: readonly NodeId[]): 
     'so that two halves cannot both decide: set "majority", or 1 to stay available without this guarantee')
 }
 
-/** Smallest number of voters of which any two groups share one. */
+/** Size of a majority: any two groups of this many voters have a voter in common. */
 export function majorityOf (voters: number): number {
   return Math.floor(voters / 2) + 1
 }
 
-/** How many votes are needed. Infinite while a node that needs a majority knows no voters. */
+/** Number of votes needed. Infinity in majority mode while no voters are known. */
 export function votesNeeded (quorum: Quorum, voters: readonly NodeId[]): number {
   if (quorum.mode === 'available') return 1
   const { length } = voters
   return length === 0 ? Infinity : Math.max(majorityOf(length), Math.min(quorum.atLeast, length))
 }
 
-/** Number of voters among `nodes`; in the available mode all count. */
+/** Number of voters among `nodes`; in available mode every node is a voter. */
 export function votesOf (quorum: Quorum, voters: readonly NodeId[], nodes: Iterable<NodeId>): number {
   let n = 0
   for (const id of nodes) if (quorum.mode === 'available' || voters.includes(id)) n++

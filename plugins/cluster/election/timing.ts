@@ -4,7 +4,7 @@ export const DEFAULT_TIMING = {
   /** Silence after which a peer counts as gone: three heartbeats, so that a lost one is harmless. */
   silence: 6000,
   campaign: 3000,
-  /** Delay before a closed connection to the master counts. */
+  /** How long the connection to the master must be closed before an election starts. */
   settle: 200,
   preVote: 500,
   /** A node that heard its master within this time supports no other one. */
@@ -13,7 +13,7 @@ export const DEFAULT_TIMING = {
   vote: 1000,
   /** A longer gap between two ticks means that this node was paused. */
   stall: 1500,
-  /** Time for connections after the start, before a missing master counts. */
+  /** Time after the start for connecting to peers; a missing master triggers no election before that. */
   grace: 1000,
   /** A candidate without enough votes tries again after `backoff` to `backoff + backoffSpread`. */
   backoff: 150,
@@ -48,8 +48,8 @@ function below (timing: Timing, low: keyof Timing, high: keyof Timing): void {
 }
 
 /**
- * Scales the silence times with `heartbeat_ms` and the vote times with `election_timeout_ms`. Throws
- * RangeError if the two do not fit together.
+ * Scales heartbeat-related times with `heartbeat_ms` and vote-related ones with `election_timeout_ms`. Throws
+ * RangeError if the resulting times contradict each other.
  */
 export function clusterTiming (
   { heartbeat_ms: beat, election_timeout_ms: timeout }: { heartbeat_ms: number, election_timeout_ms: number }

@@ -13,7 +13,7 @@ function mayVoteFor (e: Elector, { leader, fresh }: MessageOf<'claim'>, now: num
   if (e.phase.role === 'master') return false
   if (e.hasLiveMaster(now) && e.leader?.sid !== leader.sid) return false
   if (!e.rules.mayVote(e.hardState.voted, leader)) return false
-  // In available mode an ineligible node must not prevent the others from electing a master.
+  // In available mode an ineligible voter accepts any log, so as not to block the election.
   const counts = e.options.quorum.mode === 'majority' || e.eligible(now)
   return !counts || e.rules.upToDate(fresh, e.log.last())
 }

@@ -6,7 +6,7 @@ export const MAX_ADDRESSES = 16
 
 const ADDRESS = /^(?:\[([^\s[\]]{2,80})\]|([A-Za-z0-9](?:[A-Za-z0-9._-]{0,252})?)):([0-9]{1,5})$/
 
-/** Parses host:port, IPv6 in []. Undefined for other text, or a port outside 1 to 65535. */
+/** Parses host:port, with IPv6 in brackets. Undefined for other text, or a port outside 1 to 65535. */
 export function readAddress (text: string): { host: string, port: number } | undefined {
   const match = ADDRESS.exec(text)
   const host = match?.[1] ?? match?.[2]

@@ -5,8 +5,9 @@ import type { Maker } from './join-tokens.js'
 import type { Member } from '../members/member.js'
 
 /**
- * Returns the admitter for a caller. It needs every authority, because a member signs grants and forwards
- * requests whose authorities other nodes trust. Throws `unauthenticated` and `missing_grant`.
+ * Returns the record of a caller who may admit members. The caller needs every authority, because other nodes
+ * trust the grants that a member signs and the authorities of requests that it forwards. Throws
+ * `unauthenticated` and `missing_grant`.
  */
 export function admitterOf (caller: Caller, known: Iterable<string>): Maker {
   for (const authority of known) {
@@ -18,7 +19,7 @@ export function admitterOf (caller: Caller, known: Iterable<string>): Maker {
   return id === 'operator' ? { by: id } : { by: id, authorities: [...caller.authorities] }
 }
 
-/** Filters the authorities that a member may vouch for: at most those of its admitter. */
+/** Filters a list of authorities to those that a member may vouch for: at most its admitter's. */
 export function grantableAuthorities (
   member: Pick<Member, 'admitted'> | undefined, authorities: Iterable<string>
 ): string[] {

@@ -41,7 +41,7 @@ export type JoinRequest = Of<typeof requestSchema>
 const BINDING_LABEL = 'EXPORTER-svc-join'
 const BINDING_BYTES = 32
 
-/** CRC-32 (IEEE 802.3) of the token text before it, 8 hex digits; detects typing and copying mistakes. */
+/** CRC-32 (IEEE 802.3) of the token's other characters, 8 hex digits; detects typing and copying mistakes. */
 const checksum = (body: string): string => (crc32(body) >>> 0).toString(16).padStart(8, '0')
 
 function badToken (what: string): SvcError {
@@ -96,7 +96,7 @@ export function proofKeyOf (secret: string): Buffer {
   return createHash('sha256').update(`svc-join-key\0${secret}`).digest()
 }
 
-/** The proof under a key of proofKeyOf. Parts have fixed lengths, so the encoding is unambiguous. */
+/** The proof for a key from proofKeyOf. All inputs have fixed lengths, so the encoding is unambiguous. */
 export function proofWith (
   key: Buffer, binding: Buffer, fingerprints: { inviter: string, joiner: string }
 ): string {
@@ -178,7 +178,7 @@ function readStored (path: string): readonly Stored[] {
   const tokens = readVersioned<{ tokens?: unknown }>(path, FORMAT)?.tokens ?? []
   if (fits(listOf(storedSchema), tokens)) {
     return tokens.map((token) => ({ ...token, by: token.by ?? 'operator', outside: token.outside ?? false }))
-      // The previous release gave join tokens to callers that may not admit members.
+      // Drop tokens of callers that may not admit members; the previous release issued such tokens.
       .filter(({ by, authorities }) => by === 'operator' || authorities !== undefined)
   }
   throw new HomeError(`${path} is no valid list of join tokens; run: rm ${path} (it revokes open tokens)`)
@@ -235,7 +235,7 @@ export class JoinTokens {
     const secret = randomBytes(16).toString('base64url')
     const exp = now + ttlSeconds * 1000
     const token = writeJoinToken({ clusterId, seeds, fingerprint, id, secret, exp })
-    // Read the token back, which throws if a joiner would refuse it.
+    // Read the token back: this throws if a joining node would refuse the token.
     readJoinToken(token, now)
     const key = proofKeyOf(secret).toString('base64url')
     const outside = seeds.some(isRemote)
@@ -276,7 +276,7 @@ export class JoinTokens {
 
   get pending (): number { return this.#tokens.filter((token) => this.#isOpen(token)).length }
 
-  /** Whether a key may request to join, because a token is open or the key has used an unexpired one. */
+  /** Whether a node may request to join: a token is open, or its key has used one that is not yet expired. */
   mayJoin (fingerprint: string): boolean {
     return this.#tokens.some((token) => this.#isOpen(token) || this.#isUsedBy(token, fingerprint))
   }

@@ -161,12 +161,12 @@ export async function join (options: JoinOptions): Promise<MemberList> {
 }
 
 /**
- * Time limit in ms for retries without a quorum; a retry does not use up the token. A majority may need
- * recently joined nodes to start first.
+ * Time limit in ms for retries while there is no quorum; retries do not use up the token. The quorum may
+ * depend on nodes that joined just before and are still starting.
  */
 const ELECTION_MS = 60_000
 const AGAIN_MS = 1000
-/** Maximum retries after a connection broke before the answer; the same key may use its token again. */
+/** Maximum retries after a connection broke before the answer; the token stays valid for the same key. */
 const BROKEN_REPEATS = 2
 const NO_ANSWER = 'no_answer'
 const WAITING: ReadonlySet<string> = new Set(['no_master', 'no_quorum', 'session_changed'])
@@ -202,7 +202,7 @@ export interface JoinRouteOptions {
   mayAdmit?: () => void
   /** Called after the proof is verified: adds the member and returns the membership. */
   admit: (member: Applicant, maker: Maker) => Promise<MemberList>
-  /** Called when a connection has shown a valid token. */
+  /** Called when a connection has proven that it holds a valid token. */
   tokenShown?: (socket: TLSSocket) => void
   audit?: (() => Audit | undefined) | undefined
 }
@@ -246,7 +246,7 @@ async function admitted (socket: TLSSocket, body: unknown, options: JoinRouteOpt
   }
   // This is a retry of a joiner that did not receive the answer.
   if (members.byFingerprint(fingerprint)?.installId === member.installId) return members.current()
-  // Check before the token is used up.
+  // Check whether admission is possible before using up the token.
   options.mayAdmit?.()
   const { by, authorities, reopen } = joinTokens.redeem({
     tokenId, proof, binding: joinBinding(socket), joinerFingerprint: fingerprint
@@ -256,8 +256,8 @@ async function admitted (socket: TLSSocket, body: unknown, options: JoinRouteOpt
   try {
     return await recorded(options.audit?.(), change, async () => await admit(member, { by, authorities }))
   } catch (error) {
-    // The joiner retries, which needs an open token. A node that joined just before may already count for
-    // the majority and be slow to start.
+    // The joiner retries, so reopen the token. The quorum may be missing only because a node that has just
+    // joined counts for the majority and is still starting.
     if (toSvcError(error).retryable) reopen()
     throw error
   }
@@ -269,7 +269,7 @@ function changeOf (who: string, socket: TLSSocket, detail: Record<string, unknow
   return { who, how: 'direct', what: `POST ${JOIN_PATH}`, detail: { from, ...detail } }
 }
 
-/** Writes audit records before and after a change. Throws the errors of both. */
+/** Makes a change and audits its start and end. Throws the errors of the change and of the audit. */
 async function recorded<T> (audit: Audit | undefined, change: Change, make: () => Promise<T>): Promise<T> {
   const end = await audit?.begin(change)
   try {

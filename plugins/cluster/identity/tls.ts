@@ -28,9 +28,9 @@ export function serverTls (key: NodeKey): TlsOptions {
 const proven = new WeakMap<TLSSocket, string>()
 
 /**
- * Fingerprint of the key that the other end has proven; undefined for none or an unreadable one. Cached: use
- * it instead of a client's getPeerX509Certificate, which answers only once (node 20 removes the certificate
- * from OpenSSL's list on reading).
+ * Fingerprint of the key that the other end has proven; undefined without a readable certificate. Cached,
+ * because on a client getPeerX509Certificate answers only once (node 20 removes the certificate from
+ * OpenSSL's list on reading): use this function instead.
  */
 export function peerFingerprint (socket: TLSSocket): string | undefined {
   const known = proven.get(socket)

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { Readable } from 'node:stream'
 import type { Clock, MemberRequest, MemberResponse } from '../../../kernel/cluster.js'
 
-/** A smaller transfer measures the round trip rather than the bandwidth. */
+/** Minimum for a measurement; a smaller transfer measures the round trip rather than the bandwidth. */
 const MIN_SAMPLE_BYTES = 1024 * 1024
 /** Bytes of a probe: above MIN_SAMPLE_BYTES, and only 32 ms on 1 Gbit/s. */
 export const PROBE_BYTES = 4 * 1024 * 1024
@@ -29,9 +29,9 @@ export function probeBody (): Readable {
 }
 
 /**
- * Times a probe's body from its first chunk, which excludes the round trip and the server's delay; the first
- * chunk's bytes do not count either. After `limitMs` the body is destroyed and the bytes received so far are
- * the result. Rejects if the body breaks off or exceeds 8 MiB.
+ * Measures a probe's body from the first chunk to the last, not counting the first chunk's bytes: this
+ * excludes the round trip and the server's delay. After `limitMs` the body is destroyed and the bytes
+ * received so far are the result. Rejects if the body breaks off or exceeds 8 MiB.
  */
 export async function measure (
   body: Readable, clock: Clock, limitMs = PROBE_LIMIT_MS

@@ -27,7 +27,7 @@ export class Channels {
     }
   }
 
-  /** False if the frame is not a channel message. Drops messages for channels that are not open here. */
+  /** False if the frame is not a channel message. Drops messages for channels not open on this node. */
   receive (from: string, body: unknown): boolean {
     const { channel, message } = (body ?? {}) as Partial<Envelope>
     if (typeof channel !== 'string') return false

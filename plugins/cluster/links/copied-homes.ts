@@ -2,15 +2,15 @@ import type { Clock, Logger } from '../../../kernel/cluster.js'
 import type { CloseReason } from './frames.js'
 import type { Link } from './link.js'
 
-/** Time limit in ms for a ping answer, after which another start of the node may replace the link. */
+/** Milliseconds without a ping answer after which a new process of the member may replace the open link. */
 const ANSWER_MS = 1000
-/** Milliseconds for which a copy is reported after a dial; a copy redials at least every `backoffMaxMs`. */
+/** Milliseconds for which to report a copy; a running copy redials at least every `backoffMaxMs`. */
 const SHOWN_MS = 60_000
 
-/** Detects copied homes: other processes that use the key of a linked node. */
+/** Detects copied homes: a second process that uses the key of an already linked node. */
 export class CopiedHomes {
   readonly #options: { clock: Clock, log: Logger }
-  /** Process starts that connected while a link to the same member was open, by member. */
+  /** By install id: the process that tried to link while another process of the member was linked. */
   readonly #doubts = new Map<string, { nodeId: string, sinceMs: number }>()
   readonly #found = new Map<string, { text: string, untilMs: number }>()
 

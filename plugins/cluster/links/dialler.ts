@@ -25,8 +25,8 @@ export interface DiallerOptions {
   members: () => readonly { installId: string, addresses: readonly string[] }[]
   linked: (installId: string) => boolean
   /**
-   * One attempt, from TCP to the other end's hello. Resolves with the install id of the member found there;
-   * rejects with the reason as the error's message. `linked` shows whether the link stays.
+   * One attempt, from TCP to the other end's hello. Resolves with the install id of the member found there,
+   * even if the link is not kept (see `linked`); rejects with the reason as the error's message.
    */
   attempt: (target: Target, signal: AbortSignal) => Promise<string>
 }
@@ -38,7 +38,7 @@ const MAX_HINTS = 256
 
 interface Entry {
   target: Target
-  /** The member found at a hinted address. */
+  /** Install id of the member that answered at a hinted address; null before that. */
   found: string | null
   attempts: number
   reason: string | null
@@ -63,7 +63,7 @@ export class Dialler {
     this.update()
   }
 
-  /** Recomputes the targets after members, links or hints changed. */
+  /** Recomputes whom to dial; call it when members, links or hints have changed. */
   update (): void {
     const targets = this.#targets()
     for (const [key, entry] of this.#entries) {
@@ -119,7 +119,7 @@ export class Dialler {
     return installId !== null && this.#options.linked(installId)
   }
 
-  /** Stops an entry while its member is linked; else schedules its next attempt. */
+  /** Stops dialling an entry whose member is linked; schedules the next attempt of any other. */
   #settle (entry: Entry): void {
     if (this.#done(entry)) {
       stop(entry)
@@ -142,7 +142,7 @@ export class Dialler {
 
   #pause ({ attempts, reason }: Entry): number {
     const { limits, random } = this.#options
-    // At the start and after a link broke, wait a short random time, so that both ends do not dial in step.
+    // At the start and after a link broke, wait a short random time, so that both ends do not dial at once.
     if (attempts === 0) return random() * limits.backoffMinMs
     if (reason === 'self') return SELF_MS
     return backoffMs(attempts, { minMs: limits.backoffMinMs, maxMs: limits.backoffMaxMs }, random())
@@ -207,7 +207,7 @@ export function dialReason (error: unknown): string {
 }
 
 export const CLUSTER_PATH = '/cluster'
-/** Status for the upgrade of a key that was removed from the cluster. */
+/** HTTP status that refuses the link of a member that was removed from the cluster. */
 export const REMOVED_STATUS = 410
 /** Host header of requests between members; connections are authenticated by key, not by name. */
 export const MEMBERS_HOST = 'svc-members'
@@ -245,14 +245,14 @@ export async function connectMember (
   }
   const member = memberBy(peerFingerprint(socket))
   if (member !== undefined) return { socket, member }
-  // Removed during the handshake.
+  // The member was removed during the handshake.
   socket.on('error', () => {}).destroy()
   throw new Error('wrong_key')
 }
 
 /**
- * Upgrades an authenticated connection to a WebSocket. `opened` gets it in the same tick, before its first
- * message; resolves with its result. Rejects with the reason as message.
+ * Upgrades an authenticated connection to a WebSocket. `opened` is called with the WebSocket before its first
+ * message arrives; resolves with the result of `opened`. Rejects with the reason as message.
  */
 export function upgrade<T> (
   socket: TLSSocket, { clock, limits }: ConnectOptions, signal: AbortSignal,
@@ -281,7 +281,7 @@ export function upgrade<T> (
       settle()
       resolve(opened(ws))
     }
-    // In TLS 1.3 the client finishes first: a peer that does not know this node's key closes only after that.
+    // In TLS 1.3 the client completes the handshake first: a peer that rejects its key closes only now.
     const onError = ({ message }: Error): void => {
       fail(new Error(message.endsWith(` ${REMOVED_STATUS}`) ? 'removed' : 'closed'))
     }

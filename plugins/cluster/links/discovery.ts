@@ -9,7 +9,7 @@ const TXT_VERSION = '1'
 const REPEAT_MS = 60_000
 /** Time limit in ms for sending the mDNS goodbye packet. */
 const GOODBYE_MS = 500
-/** Above this number of services on a network the search stops; this node's record stays published. */
+/** If a network has more mDNS services than this, discovery stops searching but still publishes this node. */
 const MAX_SERVICES = 512
 const MAX_ADDRESSES = 8
 
@@ -37,7 +37,7 @@ export interface Search {
   readonly services: readonly unknown[]
 }
 
-/** An open responder; `broken` is called, maybe repeatedly, if multicast does not work. */
+/** An open mDNS responder; `broken` is called, maybe repeatedly, if multicast does not work. */
 export interface OpenedResponder { responder: Responder, repeat (): void, close (): void }
 export type OpenResponder = (broken: (error: Error) => void) => Promise<OpenedResponder>
 

@@ -12,10 +12,10 @@ export const closeCodes = {
   /** Links accept binary frames only. */
   text_frame: 4401,
   unknown_kind: 4402,
-  /** The key no longer belongs to a member. */
+  /** The other end's key does not belong to a member any more. */
   not_member: 4403,
   other_cluster: 4404,
-  /** The hello names another node than the key does. */
+  /** The hello names another member than the one whose key the connection has proven. */
   wrong_identity: 4405,
   /** A frame of a later version of this protocol. */
   other_version: 4406,
@@ -28,14 +28,14 @@ export const closeCodes = {
   stalled: 4410,
   /** A readable frame that is invalid for the cluster. */
   off_protocol: 4411,
-  /** The back-off after a protocol violation is not over. */
+  /** The member must wait: it recently broke the protocol, or another process with its key may be linked. */
   too_soon: 4412,
   too_large: 4413,
   /** Another process with the same key is linked already and answers pings. */
   copied: 4414,
-  /** Too many bytes are queued. */
+  /** Too many bytes are queued for the other end. */
   slow_reader: 4429,
-  /** The other end sent documents and channel messages beyond its credit. */
+  /** The other end sent more documents and channel messages than its credit allowed. */
   no_credit: 4430
 } as const
 
@@ -57,8 +57,8 @@ export function closeWord (code: number): string {
 export type FrameKind = 'election' | 'document' | 'telemetry' | 'channel'
 
 /**
- * Version of the messages between nodes, sent in the hello; release 0.1.0 is 1 and sends none. It increases
- * with any change of a declared shape; nodes of the previous version stay full members.
+ * Version of the messages between nodes, sent in the hello; a hello without it is from release 0.1.0, version
+ * 1. It increases with any change to a declared message; nodes of the previous version stay full members.
  */
 export const PROTOCOL = 2
 
@@ -125,7 +125,7 @@ function checkValue (value: unknown, depth: number): void {
     for (const item of value) checkValue(item, depth + 1)
     return
   }
-  // A key named __proto__ changes the prototype of the decoded object.
+  // Decoding a key named __proto__ has changed the prototype of the object.
   if (Object.getPrototypeOf(value) !== Object.prototype) {
     throw new FrameError('bad_frame', 'an object has a key that is not allowed')
   }
@@ -149,7 +149,7 @@ const helloSchema = record({
 })
 export const greetingSchema = record({
   hello: helloSchema,
-  /** Link counter of the sending process, which shows the later one of two links. */
+  /** Number of this link in the sending process; of two links, the later one has the higher number. */
   serial: schemaOf<number>({
     type: 'integer', minimum: Number.MIN_SAFE_INTEGER, maximum: Number.MAX_SAFE_INTEGER
   }),

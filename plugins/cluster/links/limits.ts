@@ -5,11 +5,11 @@ const MiB = 1024 * KiB
 export const defaultLimits = {
   /** Maximum bytes of a frame; a larger one closes the link. */
   frameBytes: MiB,
-  /** Queued documents and channel messages that wait for credit; channels get half of it. */
+  /** Maximum bytes of documents and channel messages that wait for credit; channels may use half of it. */
   bulkBufferedBytes: MiB,
-  /** Bytes in the socket's own buffer that close a link. */
+  /** A link closes when its socket buffers more bytes than this. */
   bufferedBytes: 4 * MiB,
-  /** Documents and channel messages in flight that the other end has not credited yet. */
+  /** Maximum bytes of documents and channel messages that are sent but not yet credited by the receiver. */
   windowBytes: 2 * MiB,
   /** Rate at which one peer gets credit for documents and channel messages. */
   bytesPerSecond: 16 * MiB,

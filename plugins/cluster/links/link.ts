@@ -25,9 +25,9 @@ export interface LinkPriority {
   /** Node id of the other end, new at each process start. */
   nodeId: string
   outgoing: boolean
-  /** This process's link counter. */
+  /** Number of this link in this process; later links have higher numbers. */
   serial: number
-  /** The other end's link counter, and whether it had no other connection to this node at its hello. */
+  /** The other end's number for this link. `alone`: it had no other link to this node at its hello. */
   theirs: { serial: number, alone: boolean }
 }
 
@@ -35,7 +35,7 @@ export interface LinkHooks {
   /** Handles the other end's hello; returns the reason to refuse it. */
   greeted (link: Link, greeting: Greeting): CloseReason | undefined
   frame (link: Link, kind: FrameKind, body: unknown): void
-  /** Called once, last. `word` is a key of `closeCodes`, `lost` or `closed`; `detail` its text. */
+  /** Called once, after all other hooks. `word` is a key of `closeCodes`, `lost` or `closed`. */
   closed (link: Link, word: string, mine: boolean, detail: string): void
 }
 
@@ -55,7 +55,7 @@ export interface LinkOptions {
 }
 
 /**
- * Kinds that need the receiver's credit and are queued without it. Other kinds, such as heartbeats and votes,
+ * Kinds that wait in a queue until the receiver gives credit. Other kinds, such as heartbeats and votes,
  * bypass the queue: at most one window of bulk data is ahead of them.
  */
 const BULK: ReadonlySet<WireKind> = new Set(['document', 'channel'])
@@ -66,9 +66,9 @@ const BULK: ReadonlySet<WireKind> = new Set(['document', 'channel'])
  * without a frame.
  */
 const MAX_SILENT_TICKS = 3
-/** A ping is sent at every fifth tick, and after each silent one. */
+/** An active link is pinged at every fifth tick, a silent one at every tick. */
 const PING_EVERY = 5
-/** Maximum delay of a lazy frame in ms. One write of three frames takes a third of three writes' CPU time. */
+/** Maximum delay of a lazy frame in ms. Writing three frames at once takes a third of the CPU time. */
 const LAZY_MS = 25
 /** Maximum characters of a close reason; a close frame has space for 123 bytes. */
 const MAX_REASON = 40
@@ -109,7 +109,7 @@ export class Link {
   readonly #options: LinkOptions
   readonly #bytes: TokenBucket
   readonly #frames: TokenBucket
-  /** open: accepts frames; replaced: frames in flight still count; closed: ignores frames. */
+  /** open: sends and receives; replaced: still receives frames in flight; closed: ignores frames. */
   #state: 'open' | 'replaced' | 'closed' = 'open'
   #pinged: number | undefined
   #ticks = 0
@@ -144,7 +144,7 @@ export class Link {
     this.#frames = new TokenBucket(limits.framesPerSecond, limits.burstFrames, now)
     this.#stop = clock.after(limits.helloMs, () => { this.end('no_hello') })
     ws.on('message', (data, binary) => { this.#receive(data, binary) })
-    // Ignored, because `close` follows each error.
+    // Ignore errors, because `close` follows each of them.
     ws.on('error', () => {})
     ws.on('close', (code, reason) => { this.#onClose(code, reason.toString()) })
     this.gone = new Promise((resolve) => { ws.once('close', () => { resolve() }) })
@@ -165,7 +165,7 @@ export class Link {
     return port === undefined ? host : formatAddress(host, port)
   }
 
-  /** Fields that decide between this and another link; only after the hello. */
+  /** Facts that decide between two links to one member; available only after the hello. */
   get rival (): LinkPriority {
     const { hello, serial, alone } = this.greeting!
     return { nodeId: hello.nodeId, outgoing: this.outgoing, serial: this.serial, theirs: { serial, alone } }
@@ -244,7 +244,7 @@ export class Link {
     this.#closed(word, true, detail)
   }
 
-  /** Closes the link in favour of another one: frames in flight still arrive, and no close is reported. */
+  /** Closes the link in favour of another one. Frames in flight still arrive until the other end closes. */
   markReplaced (): void {
     if (this.#state !== 'open') return
     this.#state = 'replaced'
@@ -289,7 +289,7 @@ export class Link {
     for (const frame of [...this.#lazy.splice(0), ...frames]) {
       this.bytesOut += frame.byteLength
       this.framesOut++
-      // The callback swallows the error of a socket that closes during the write; the close is reported.
+      // Ignore the error of a socket that closes during the write; the WebSocket emits `close` anyway.
       this.#ws.send(frame, { binary: true }, () => {})
     }
     socket.uncork()

@@ -21,7 +21,7 @@ export interface LinkEvents {
   up (peer: Peer): void
   down (installId: string, reason: string): void
   frame (installId: string, kind: FrameKind, body: unknown): void
-  /** The other end, at `address`, reports that a process at `known` is linked with this node's key. */
+  /** A member at `address` refused this node as a copy: `known` is linked with the same key. */
   copied (address: string, known: string): void
   /** Called once per back-off when a member broke the protocol; `reason` is the name of the close code. */
   violation (installId: string, reason: string): void
@@ -31,7 +31,7 @@ interface Known {
   /** All links that may still carry frames, greeted or not. */
   open: Set<Link>
   current: Link | undefined
-  /** Node id that `events.up` was called with; null while it is down. */
+  /** Node id last passed to `events.up`; null before that and after `events.down`. */
   announced: string | null
 }
 
@@ -177,7 +177,7 @@ export class Links {
     const options = { key, members, clock, limits: this.#limits }
     const { socket, member } = await connectMember(target, options, signal)
     const { installId } = member
-    // With two links dialled by this node, each end could close a different one.
+    // Never dial a second link to a member, since each end could then close a different one.
     const current = this.#current(installId)
     const mine = (link: Link): boolean => (link.outgoing && link.open) || link === current
     if (this.#inBackOff(installId)) {
@@ -208,7 +208,7 @@ export class Links {
       hooks: this.#hooks
     })
     this.#known(installId).open.add(link)
-    // Removed during the handshake.
+    // The member was removed, or got another key, during the handshake.
     if (this.#options.members.find(installId)?.fingerprint !== fingerprint) link.end('not_member')
     if (this.#closed) link.end('stopping')
     return link
@@ -273,7 +273,7 @@ export class Links {
     state.open.delete(link)
     if (state.current === link) {
       state.current = undefined
-      // Another connection may still take over from one that was closed as a duplicate.
+      // A duplicate was closed in favour of another link: report `down` only if no link is left.
       if (word !== 'duplicate' || state.open.size === 0) this.#down(installId, state, word)
       this.#dialler.update()
     } else if (state.current === undefined && state.open.size === 0) {
@@ -343,7 +343,7 @@ export class Links {
     this.#dialler.update()
   }
 
-  /** Addresses for requests to a member: from its link, from its hello, from the members file. */
+  /** Addresses for requests to a member: those of its link and its hello, then those in the members file. */
   #addresses (installId: string): readonly string[] {
     const link = this.#current(installId)
     const advertised = link?.greeting?.hello.address
@@ -356,9 +356,9 @@ export class Links {
 
 /**
  * True if `next`, whose hello came later, replaces `current`. Both ends decide by the same facts and keep the
- * same link: one of another process start wins; so does one that the other end opened later without having
- * the first any more (that end is dead, which this node has not noticed yet); otherwise the link that the
- * smaller id dialled stays.
+ * same link. The later link wins if it is from another process start, or if the other end opened it after
+ * losing the current one (which this node has not noticed yet). Otherwise the one dialled by the smaller id
+ * stays; if one end dialled both, the later one.
  */
 export function replaces (next: LinkPriority, current: LinkPriority, self: string, peer: string): boolean {
   if (next.nodeId !== current.nodeId) return next.serial > current.serial

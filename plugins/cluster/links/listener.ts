@@ -31,7 +31,7 @@ export interface Listener {
   listen (at: { host: string, port: number }): Promise<{ host: string, port: number }>
   /** Closes all request connections of a member, but not its links. */
   dropRequests (installId: string): void
-  /** Removes the member from connections whose key is no longer that member's; `keys`: by install id. */
+  /** Closes request connections whose key is no longer the member's. `keys`: fingerprints by install id. */
   keep (keys: ReadonlyMap<string, string>): void
   close (): Promise<void>
 }
@@ -65,7 +65,7 @@ export async function createListener (options: ListenerOptions): Promise<Listene
       return server
     }
   })
-  // The WebSocket plugin handles upgrades from here; those of the API are routed separately.
+  // The WebSocket plugin gets only the upgrades for links; upgrades for the API are routed separately.
   await app.register(websocket, { options: { ...socketOptions(limits), server: upgrades as HttpServer } })
   const https = server!
   const { sockets, proven } = guard(isOwnServer(https), options)
@@ -133,9 +133,9 @@ function guard (
 ): { sockets: Map<TLSSocket, string | undefined>, proven: (socket: TLSSocket) => void } {
   const { key, members, joinTokens, clock, limits, log } = options
   const sockets = new Map<TLSSocket, string | undefined>()
-  // Members and non-members may share an address, so no address is exempt from the limit.
+  // Limit connections of members too, because members and non-members may share an address.
   const limiter = new ConnectionLimiter({ inAll: limits.connections, perNetwork: limits.requestSockets })
-  // Each open token may admit a node, and all of them may come from one address.
+  // Allow one connection per open token, even if all joining nodes share an address.
   const joining = new ConnectionLimiter({
     get inAll () { return Math.max(limits.strangers, joinTokens.pending) },
     get perNetwork () { return Math.max(Math.ceil(limits.strangers / 4), joinTokens.pending) }

@@ -151,7 +151,7 @@ function exchange (
     call.once('response', (head: IncomingMessage) => {
       stopTimer()
       response = head
-      // Without a listener, a connection that breaks after the reader has gone would crash the process.
+      // Without this handler, a break after the caller stopped reading would crash the process.
       head.on('error', () => {})
       resolve({ status: head.statusCode!, headers: plainHeaders(head), body: head })
     })

@@ -20,7 +20,7 @@ const entrySchema = record({
   update: bytes,
   result: json
 }, {
-  /** The voters after this entry; only if it changes them. */
+  /** Node ids of the voters from this entry on; absent if the entry does not change them. */
   voters: names
 })
 const partSchema = record({
@@ -40,7 +40,7 @@ const wholeSchema = record({
 })
 
 export type WireEntry = Of<typeof entrySchema>
-/** The entries after `base.seq`, for a node that has that writer's document. */
+/** The entries after `base.seq`, for a node whose document has the same Yjs writer. */
 export type EntriesBody = Of<typeof partSchema>
 export type WholeBody = Of<typeof wholeSchema>
 export type ControlBody = EntriesBody | WholeBody
@@ -77,7 +77,7 @@ export const NO_CHANGES: Changes = new Map()
 
 interface Made { readonly update: Uint8Array, readonly result: unknown, readonly voters: readonly NodeId[] }
 
-/** Position, receipt and wire form of the entry after `place`. */
+/** Appends an entry at `place`: returns the new position, the entry's receipt and its wire form. */
 export function nextState (
   { seq: last, gen, digest: before, voters: previous }: LogState, entry: Entry,
   { update, result, voters }: Made
@@ -101,8 +101,8 @@ export function readVoters (payload: unknown): readonly NodeId[] {
 }
 
 /**
- * Checks all entries after `digest` before any of them changes the document. Null if they fit; `gap` if they
- * continue another position.
+ * Checks entries that follow `digest`, before any of them changes the document. Null if all are valid; `gap`
+ * if they follow another history.
  */
 export function checkEntries (
   kv: KvDoc, digest: string, entries: readonly WireEntry[]
@@ -120,7 +120,7 @@ export function checkEntries (
   return null
 }
 
-/** Applies checked entries; null if the document differs from its writer's. */
+/** Applies checked entries. Null if the document turns out to differ from its writer's. */
 export function applyEntries (kv: KvDoc, entries: readonly WireEntry[]): Changes | null {
   const all = new Map<string, unknown>()
   for (const { update } of entries) {

@@ -4,20 +4,20 @@ import type { Changes, Clock, KvDoc, Logger, Write } from '../../../kernel/clust
 import type { Entry, NodeId } from '../election/protocol.js'
 import type { SnapshotStore } from './snapshot.js'
 
-/** Maximum bytes of the control document's live entries, as encoded in updates. */
+/** Maximum bytes of the control document's live entries, in Yjs encoding. */
 export const MAX_CONTROL_BYTES = 256 * 1024
 
 export interface ControlOptions {
   readonly store: SnapshotStore
-  /** Majority mode: `append` and `adopt` return after the write to disk. Otherwise it is at most 5 s late. */
+  /** True in majority mode: `append` and `adopt` return after the write to disk. False: within 5 s. */
   readonly durable: boolean
   /**
-   * On the master: runs a command entry; its writes go into the document, its result into the receipt. If it
-   * throws, which is a defect, the result is `{ error: { code: 'internal', message } }` and the document does
-   * not change.
+   * Called on the master for each command: the writes go into the document, the result into the receipt. If
+   * it throws (a defect), the result is `{ error: { code: 'internal', message } }` and the document does not
+   * change.
    */
   execute (payload: unknown, from?: string): { readonly writes: readonly Write[], readonly result: unknown }
-  /** The contents of a new session's document, from those of the old one. */
+  /** Returns the contents of a new session's document, given those of the previous session's. */
   seed (previous: ReadonlyMap<string, unknown>): ReadonlyMap<string, unknown>
   readonly clock: Clock
   readonly log: Logger

@@ -30,12 +30,12 @@ interface Draft {
   readonly kv: KvDoc
   readonly changes: Changes
   readonly receipts: readonly KeptReceipt[]
-  /** New entries; null if the document begins anew with this state. */
+  /** Entries to append; null if this state starts a new Yjs document. */
   readonly entries: readonly WireEntry[] | null
   readonly whole?: boolean
 }
 
-/** The control document: the master's decisions as entries. `append` and `adopt` never throw on bad input. */
+/** The control document: a log of the master's decisions. `append` and `adopt` return errors, never throw. */
 export class ControlLog implements Log {
   readonly #options: ControlOptions
   readonly #disk: SnapshotWriter
@@ -105,7 +105,7 @@ export class ControlLog implements Log {
     return { base: null, state: kv.state(), clientId, ...this.#place, receipts: [...this.#receipts.list()] }
   }
 
-  /** Requests the whole document next: this copy differs from the master's at the same position. */
+  /** Drops the Yjs document, so that the whole one is requested: it differs from the master's. */
   invalidate (): void {
     this.#kv?.destroy()
     this.#kv = null
@@ -119,7 +119,7 @@ export class ControlLog implements Log {
     this.#observers.clear()
   }
 
-  /** Turns an exception, which is a defect, into `failed` for the election, and drops the document. */
+  /** Runs `act`. An exception means a defect: logs it, drops the Yjs document and returns `failed`. */
   #safely<T> (what: string, failed: T, act: () => T): T {
     if (this.#closed) return failed
     try {
@@ -137,7 +137,7 @@ export class ControlLog implements Log {
     for (const [key, value] of entries) this.#live.set(key, value)
   }
 
-  /** A document with a new writer and the committed entries, in the next generation. */
+  /** Starts a new Yjs document, in the next generation, with this node as writer and the same contents. */
   #renew (): KvDoc {
     this.invalidate()
     this.#kv = KvDoc.holding(this.#live)
@@ -164,7 +164,7 @@ export class ControlLog implements Log {
       nextState(this.#place, entry, { update, result: effect?.result, voters })
     if (!kv.needsCompaction()) return { place, kv, changes, receipts, entries: [wire] }
     const next = { ...place, gen: place.gen + 1 }
-    // The same entries in a new document, without tombstones.
+    // Compaction: moves the live entries to a new Yjs document, which has no tombstones.
     return { place: next, kv: KvDoc.holding(kv.live), changes, receipts, entries: null }
   }
 
@@ -179,7 +179,7 @@ export class ControlLog implements Log {
     if (last === undefined) return 'adopted'
     const wrong = checkEntries(kv, this.#place.digest, rest)
     if (wrong !== null) {
-      // After a gap, the whole document may still fit.
+      // The sender has another history, which is no violation: `gap` requests the whole document.
       if (!wrong.gap) this.#refuse(wrong.why)
       return 'gap'
     }
@@ -212,7 +212,7 @@ export class ControlLog implements Log {
     }
     const place = { sid, term, seq, gen, digest, voters }
     const draft: Draft = { place, kv, changes, receipts, entries: null, whole: true }
-    // The disk is up to date: only the Yjs document was missing.
+    // No write to disk: the contents are the same, and only the Yjs document was missing.
     if (known && changes.size === 0) this.#apply(draft)
     else if (!this.#commit(draft)) return 'failed'
     return 'adopted'

@@ -1,6 +1,6 @@
 import type { CommandReceipt } from '../election/protocol.js'
 
-/** A receipt by its command's id; `result` is undefined once dropped. */
+/** The receipt of the command `id`; without `result` once that was dropped to save space. */
 export type KeptReceipt = CommandReceipt & { readonly id: string }
 
 /** Maximum number of receipts; the newest stay. */

@@ -79,7 +79,7 @@ const PERIOD = 5000
 
 export interface WriterOptions {
   store: SnapshotStore
-  /** Write each change to disk before it counts; otherwise write at intervals. */
+  /** True: a change counts only once it is on disk. False: the snapshot is written at intervals. */
   durable: boolean
   clock: Clock
   log: Logger
@@ -93,7 +93,7 @@ export class SnapshotWriter {
 
   constructor (options: WriterOptions) { this.#options = options }
 
-  /** Whether the change counts: false only if it must be durable and the disk refused. */
+  /** Writes or schedules a snapshot. False only if it must be durable and the disk refused it. */
   keep (next: () => Snapshot): boolean {
     if (this.#options.durable) return this.#write(next())
     this.#plan()

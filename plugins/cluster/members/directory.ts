@@ -20,7 +20,7 @@ export interface DirectoryOptions {
   wokeAt: () => number
 }
 
-/** A node's last identity; `address`: the other end of its link. */
+/** The identity with which a node last linked; `address` is the remote end of that link. */
 type MetNode = LinkedNode & { readonly address?: string }
 
 export class Directory {
@@ -71,7 +71,7 @@ export class Directory {
     return this.#options.clock.mono() - Math.max(seen, this.#options.wokeAt())
   }
 
-  /** This node first, then the others by name. */
+  /** All nodes: this one first, then the others by name. */
   nodes (): NodeView[] {
     const { liveNodes, leader } = this.#options.status()
     const self = this.#options.self()
@@ -101,7 +101,7 @@ export class Directory {
 
   /** The current or last node id of a node, even of a removed member until `forget`. */
   nodeIdOf (installId: string): string | null {
-    // This path is hot, so look the node up directly. The node of a link is the last one met.
+    // Called often, so no list of nodes is built. `#last` also has the nodes that are linked now.
     const { self, members } = this.#options
     const own = self()
     if (installId === own.installId) return own.nodeId

@@ -42,8 +42,8 @@ function readStored (path: string, self: MembersOptions['self']): MemberList | u
 }
 
 /**
- * Opens a home's members file; a fresh home is a cluster of one with a random id. Throws HomeError for a
- * broken or newer file, and for another key of this node.
+ * Opens a home's members file; a new home gets a cluster of one with a random id. Throws HomeError for a
+ * broken or newer file, and if the file has another key for this node.
  */
 export function openMembers ({ home, self, now }: MembersOptions): Members {
   const path = join(home, identityFile.members)

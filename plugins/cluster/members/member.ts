@@ -4,7 +4,7 @@ import type { Of } from '../wire.js'
 
 export const MAX_MEMBERS = 512
 export const MAX_REMOVED = 10_000
-/** Maximum number of recorded credentials of an admitter. */
+/** Maximum number of credential ids recorded per admission: the admitter's chain of credentials. */
 export const MAX_ADMITTING_CREDENTIALS = 16
 
 const identifier = matching(/^[A-Za-z0-9-]{1,64}$/, 'up to 64 letters, digits and hyphens')
@@ -37,7 +37,7 @@ export const admissionSchema = record({
 /** A member's own description, before its admission. */
 export const applicantSchema = record(details)
 export const memberSchema = record({ ...details, joinedAt: instant }, { admitted: admissionSchema })
-/** A member in the control document. `nodeId`: of its current start, null before the first one. */
+/** A member in the control document. `nodeId` identifies its latest start; null before the first one. */
 export const memberRecordSchema = record({
   ...details, joinedAt: instant, nodeId: orNull(schemaOf<string>({ type: 'string' }))
 }, { admitted: admissionSchema })

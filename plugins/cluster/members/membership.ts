@@ -14,7 +14,7 @@ const MEMBER = 'member/'
 const REMOVED = 'removed/'
 const CLUSTER = 'cluster/id'
 
-/** `put` writes a node's own record or a new node's; `keep` a known member that the document lacks. */
+/** `put` records a new member or a member's own changes; `keep` re-adds a known member to a new document. */
 export const memberCommands = {
   put: 'kernel.member-put', keep: 'kernel.member-keep', remove: 'kernel.member-remove'
 } as const
@@ -41,8 +41,8 @@ const argument = <T>(schema: Schema<T>, args: unknown): T =>
   mapShapeError(() => read(schema, args), invalidField)
 
 /**
- * The member list. It only grows, and removals are permanent, so that two lists merge in any order. The
- * control document distributes it; each home has a copy, which authenticates links before there is a
+ * The member list. Members are only added, and a removal is permanent, so that lists merge in any order. The
+ * control document distributes the list; each home has a copy, which authenticates links before there is a
  * document.
  */
 export class Membership {
@@ -104,13 +104,13 @@ export class Membership {
     const at = new Date(this.#options.clock.now()).toISOString()
     const removed: Removed = { installId, fingerprint: member.fingerprint, at }
     await this.#options.commands.run(memberCommands.remove, removed)
-    // The document may arrive after the master's answer.
+    // Apply the removal at once: the changed document may arrive after the master's answer.
     this.#spread({ members: [], removed: [removed] })
   }
 
   /**
-   * Enters known members that are missing in a new session's document. This node's document may be
-   * incomplete, so the master decides which ones are new.
+   * Re-adds known members that a new session's document lacks. This node's copy of the document may be
+   * incomplete, so the master decides which ones are really missing.
    */
   async introduce (): Promise<void> {
     const { commands, members, self } = this.#options
@@ -141,8 +141,8 @@ export class Membership {
   }
 
   /**
-   * Moves the voters one step towards the members; called periodically on the master, also in available mode,
-   * for a later majority.
+   * Adds or removes one voter, so that the voters become the members; called periodically on the master. In
+   * available mode too, in case the quorum setting changes to a majority.
    */
   async alignVoters (): Promise<void> {
     const { driver, control } = this.#options
@@ -236,7 +236,7 @@ export class Membership {
     try {
       members.replace(next)
     } catch (err) {
-      // Removals apply, the next change retries the rest, and nodeHealth reports the disk.
+      // Removals take effect anyway, the next change retries the write, and nodeHealth reports the disk.
       log.error({ err }, 'the list of members could not be written')
     }
     const left = before.members.filter(({ installId }) => members.find(installId) === undefined)
@@ -273,7 +273,7 @@ export function union (
     const known = all.get(record.installId)
     if (keys.get(record.fingerprint) !== known?.installId) return
     if (known === undefined ? all.size >= MAX_MEMBERS : !newer) return
-    // A master of the previous release omits the admission.
+    // Keep the known admission, because a master of the previous release drops it.
     const { admitted } = known ?? record
     all.set(record.installId, admitted === undefined ? record : { ...record, admitted })
     keys.set(record.fingerprint, record.installId)
@@ -290,8 +290,8 @@ export function union (
 }
 
 /**
- * The next voters on a path to the members: one node added or removed, never the master. A node becomes a
- * voter when it is live, because an absent voter only raises the majority. Null without a change. Pure.
+ * The voters after one step towards the members: adds a live member, since an absent one would only raise the
+ * majority, or else removes a former member, but never the master. Null if nothing changes. Pure.
  */
 export function nextVoters (
   voters: readonly string[], { members, live }: { members: readonly string[], live: readonly string[] },

@@ -21,8 +21,8 @@ export function * apisOf ({ cluster, network }: ApiSources): Iterable<KnownApi> 
 }
 
 /**
- * Finds the member whose API has this origin (scheme, host and port). A loopback origin matches members on
- * this machine only. Null: no member.
+ * Finds the member whose API has this origin (scheme, host and port); null if there is none. A loopback
+ * origin matches members on this machine only.
  */
 export function pageOf (
   origin: string, members: Iterable<KnownApi>, isOwn: (host: string) => boolean = isOwnAddress
@@ -39,7 +39,7 @@ export function pageOf (
   return found
 }
 
-/** True for an address of this machine; no other machine connects from these. */
+/** Whether the address belongs to this machine, so that a connection from it is local. */
 function isOwnAddress (host: string): boolean {
   const plain = host.replace(/^::ffff:/, '')
   return Object.values(os.networkInterfaces()).some((list) => list?.some(({ address }) => address === plain))

@@ -24,7 +24,7 @@ export const MESSAGES = {
   announce: record({ kind: constant('announce'), ...place }),
   /** Requests missing changes. `sync`: a y-protocols sync step 1, valid only if boot and gen still match. */
   ask: record({ kind: constant('ask'), ...document, sync: bytes }),
-  /** Answer to `ask`, or a new generation: a y-protocols sync step 2. `whole`: for an empty document. */
+  /** Answers `ask` or starts a new generation: a y-protocols sync step 2. `whole`: for an empty document. */
   state: record({ kind: constant('state'), ...place, whole: flag, sync: bytes }),
   update: record({ kind: constant('update'), ...place, sync: bytes })
 }
@@ -37,7 +37,7 @@ export type DocMessage = Announce | ResyncRequest | State | Update
 
 const schemas = new Map<unknown, Schema<DocMessage>>(Object.entries(MESSAGES))
 
-/** Parses a message; null for another value. Ignores unknown fields. */
+/** Parses a message; null for anything else. Ignores unknown fields. */
 export function readDocMessage (value: unknown): DocMessage | null {
   const schema = schemas.get((value as { kind?: unknown } | null | undefined)?.kind)
   return schema !== undefined && fits(schema, value) ? value : null

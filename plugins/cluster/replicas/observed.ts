@@ -3,7 +3,7 @@ import { hashOf, frozenCopy, KvDoc, sizeOf } from '../../../kernel/cluster.js'
 import { payloadOf, step2, update } from './messages.js'
 import type { Announce, ResyncRequest, State, Update } from './messages.js'
 
-/** Maximum bytes of an observed document's live entries, in updates; well below a replica's limit. */
+/** Maximum bytes of an observed document's live entries, in Yjs encoding; well below a replica's limit. */
 export const MAX_OBSERVED_BYTES = 192 * 1024
 
 /** The document that only this node writes. Changes are visible immediately; `flush` sends them together. */
@@ -27,7 +27,7 @@ export class ObservedDoc {
   get view (): ReadonlyMap<string, unknown> { return this.#view }
   get kv (): KvDoc { return this.#kv }
 
-  /** @returns whether anything changed. @throws TypeError, RangeError as Replicas.put */
+  /** @returns whether the value changed. @throws TypeError, RangeError in the same cases as Replicas.put */
   put (key: string, value: unknown): boolean {
     const kept = frozenCopy(key, value)
     if (this.#view.has(key) && JSON.stringify(this.#view.get(key)) === JSON.stringify(kept)) return false

@@ -12,7 +12,7 @@ const REPEATED = 10_000
 /** Milliseconds after which an unanswered request counts as lost. */
 const ANSWER = 2000
 
-/** Result of a message. `resync`: changes are missing. `load`: the document is not fully loaded yet. */
+/** Result of handling a message. `resync`: changes were missed. `load`: the document must be loaded first. */
 export type Taken = 'ok' | 'load' | 'resync' | 'protocol_error'
 
 const NONE: Changes = new Map()

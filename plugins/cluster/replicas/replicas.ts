@@ -60,7 +60,7 @@ export class Replicas {
     }
   }
 
-  /** The document of the process start with this node id, even after its link closed. */
+  /** The observed document of the node process with this id; the last known one if its link is closed. */
   documentOf (nodeId: string): ReadonlyMap<string, unknown> | undefined {
     for (const { boot, live } of this.#replicas.values()) if (boot === nodeId) return live
     return undefined

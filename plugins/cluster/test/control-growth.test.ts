@@ -21,7 +21,7 @@ t.test('T-Y01: 100,000 overwrites of 100 keys leave what the keys need', (t) => 
   for (let n = 0; n < 2000; n++) control.append(command(`c${n}`, [put(`inst/${n % 100}`, instance(n))]))
   const before = heap()
   for (let n = 2000; n < 102_000; n++) {
-    // Varies the place of the key in the document.
+    // Write the keys in varying order, so that their places in the document vary.
     const key = `inst/${(n * 7919 + (n >> 7)) % 100}`
     control.append(command(`c${n}`, [put(key, instance(n))]))
   }

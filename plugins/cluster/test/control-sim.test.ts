@@ -19,8 +19,8 @@ let adoptions = 0
 let gaps = 0
 
 /**
- * The control document in place of the simulator's list, which stays as the model: both must give the same
- * answers, and the simulator's invariants read the list.
+ * Runs the simulator with the control document and, as its model, the simulator's own list: both must give
+ * the same answers. The simulator's invariants read the list.
  */
 class ControlledLog implements Log {
   readonly disk: Disk
@@ -40,7 +40,7 @@ class ControlledLog implements Log {
         file.text = text
       }
     }
-    // The list is written together with the document.
+    // The list's disk write succeeds if and only if the document's did.
     this.#twin = new LogTwin(disk, first, () => ({ ok: this.#ok, wrote: this.#ok }), changed)
     this.#control = new ControlLog({
       store,
@@ -82,7 +82,7 @@ class ControlledLog implements Log {
     this.#ok = true
     const { twin, control } = body as Bodies
     const adoption = this.#control.adopt(structuredClone(control))
-    // After a restart, a node has the contents but not the document, so it requests the whole document.
+    // After a restart, a node has the contents but no Yjs document, so `gap` requests the whole one.
     if (adoption === 'gap') {
       gaps++
       return 'gap'

@@ -155,7 +155,7 @@ t.test('what the master takes, its followers take', (t) => {
   control.append(command('c1', [put('decimals', value)]))
   t.same((control.find('c1')?.result as { error?: unknown } | undefined)?.error, undefined)
   t.equal(follower.adopt(control.body(1)), 'adopted')
-  // Deletes and replaces everything.
+  // Replaces the large value, which deletes all of the old one.
   control.append(command('c2', [put('decimals', value.slice(1))]))
   t.equal(follower.adopt(control.body(2)), 'adopted')
   t.same(follower.position(), control.position())

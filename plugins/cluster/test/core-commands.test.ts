@@ -13,7 +13,7 @@ const decl = { writer: 'master', summary: 'Numbers by name.', value: { type: 'in
 const sections = new WeakMap<ClusterCore, Section<number>>()
 const numbers = ({ core }: CoreNode): Section<number> => sections.get(core)!
 
-/** `add` counts up, `fail` throws the requested error, `both` writes two keys and then may throw. */
+/** `large` exceeds the limit, `add` counts up, `fail` writes and throws, `mute` returns nothing. */
 function prepare (core: ClusterCore): void {
   const section = core.sections.section<number>('numbers', decl)
   sections.set(core, section)
@@ -158,7 +158,7 @@ t.test('with quorum 1 and no vote won nobody is master', async (t) => {
   const c = await cluster(t, { nodes: 2 })
   const master = await c.agreed()
   const [other] = c.others(master)
-  // Loses all election messages in both directions; heartbeats keep the other node alive.
+  // Drop all election messages except heartbeats, which show the other node alive.
   c.filters.push(({ kind, body }) => kind === 'election' && body['kind'] !== 'heartbeat' ? null : body)
   master.core.resign()
   await c.run(100)

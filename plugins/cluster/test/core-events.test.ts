@@ -98,7 +98,7 @@ t.test('a node that stood still blames nobody', async (t) => {
     const { c, master, others } = await quiet(t)
     c.freeze(master)
     await c.run(ms)
-    // The other nodes have closed their links, which the thawed master notices first.
+    // The others have closed their links, which the master notices first when it resumes.
     if (deposed) c.cut([master], others)
     c.thaw(master)
     await c.run(300)
@@ -147,7 +147,7 @@ function tampered (bytes: Uint8Array): Uint8Array {
   return new Uint8Array(copy)
 }
 
-/** Changes entries together with their digests, which would otherwise be refused at once. */
+/** Changes entries and recomputes their digests, so that the digest check does not refuse them at once. */
 function tamperEntries ({ body }: Frame): void {
   const part = body['body'] as { base: { digest: string } | null, entries: WireEntry[] } | undefined
   if (body['kind'] !== 'append' || part?.base == null) return

@@ -25,7 +25,7 @@ export interface Owner { teardown (fn: () => unknown): unknown }
 export interface Told { node: string, kind: string, payload: Record<string, unknown> }
 type Kind = Exclude<FrameKind, 'telemetry'>
 
-/** A frame in transit; a filter may change its body, or return null to lose it. */
+/** A frame in transit; a filter may change its body, or return null to drop it. */
 export interface Frame { from: string, to: string, kind: Kind, body: Record<string, unknown> }
 export type Filter = (frame: Frame) => unknown
 
@@ -107,7 +107,7 @@ function seeded (seed: number): () => number {
 
 interface Slot extends CoreNode {
   node: NodeInfo, core: ClusterCore, running: boolean, generation: number
-  /** While frozen: due timers and received messages. */
+  /** Timers that became due and messages that arrived while the node was frozen; null if it is not. */
   held: { timers: Set<() => void>, arrived: (() => void)[] } | null
 }
 
@@ -198,7 +198,7 @@ class Net implements CoreCluster {
     if (broken) this.#broken.add(name)
     else this.#broken.delete(name)
     for (const file of ['promise.json', 'control.json']) {
-      // A folder blocks the temporary file of the write.
+      // A folder at the path of the temporary file makes the write fail.
       const blocked = join(node.home, 'state', `${file}.${process.pid}.tmp`)
       if (broken) mkdirSync(blocked)
       else rmSync(blocked, { recursive: true })

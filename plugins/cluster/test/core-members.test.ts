@@ -121,7 +121,7 @@ t.test('who admitted a member is known everywhere, bounds it and never changes',
   await c.until('the new name', () => c.nodes.every(({ members }) =>
     members.find(three.installId)?.name === 'renamed'))
   t.same(known(), [admitted, admitted, admitted])
-  // A member that was admitted with two authorities admits others with those only, even as operator.
+  // A member that was admitted with two authorities cannot pass on more, even as operator.
   const four = await c.join(three, { by: ['operator'] })
   await membersAre(c, '1234')
   t.same(one.members.find(four.installId)?.admitted,

@@ -125,7 +125,7 @@ function rigOf (
   }
 }
 
-/** A fresh key; the members of a simulation have made-up fingerprints. */
+/** An identity with a fresh key, because members of a simulation have only made-up fingerprints. */
 function identityOf (members: Members): Identity {
   const privateKeyPem = newKeyPair('Ed25519').privateKey.export({ type: 'pkcs8', format: 'pem' }).toString()
   return createIdentity({ privateKeyPem }, memberKeys(members))

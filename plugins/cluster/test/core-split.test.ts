@@ -6,7 +6,7 @@ const SEEDS = [1, 2, 3, 4, 5, 6, 7, 8]
 
 type Half = (c: CoreCluster, old: CoreNode, others: CoreNode[]) => void | Promise<void>
 
-/** Isolates the master from the two others and reconnects them: the session of those two must continue. */
+/** Isolates the master from the other two and reconnects it: the session of those two must continue. */
 function check (
   what: string, part: Half, wait: (c: CoreCluster, others: CoreNode[]) => Promise<CoreNode>,
   join: (c: CoreCluster) => void
@@ -26,7 +26,7 @@ function check (
       await c.run(6000)
       t.equal((await c.agreed()).core.session.sessionId, sessionId, `seed ${seed}`)
       const refused = c.events.slice(told).filter(({ kind }) => kind === 'StaleDirectiveRefused')
-      // On open links, the old master is refused only if it sends before the new one.
+      // With links left open, the old master is refused only if its frame arrives before the new one's.
       t.ok(refused.every(({ payload }) => [before, sessionId].includes(payload['sessionId'] as string)))
       if (part === closed) t.not(refused.length, 0, 'it is told that the old master was refused')
     }

@@ -41,7 +41,7 @@ interface Reader {
   get (key: string): unknown
 }
 
-/** The reference client (y-websocket). */
+/** A client that uses y-websocket, the reference implementation of the protocol. */
 async function reader (t: Owner, { address }: Served, doc = new Doc()): Promise<Reader> {
   const provider = new WebsocketProvider(`${address}/state`, 'sync', doc, {
     disableBc: true, WebSocketPolyfill: WebSocket as unknown as typeof globalThis.WebSocket
@@ -143,7 +143,7 @@ t.test('a web page shows its token as a subprotocol, which is never sent back', 
   }
   await check([], '')
   await check(['svc'], 'svc')
-  // Over loopback, a key of another service counts as no credential.
+  // Over loopback, a token of another service (`sk-…`) is treated as no credential.
   await check(['svc', 'svc.bearer.sk-none'], 'svc')
   await check(['svc.bearer.sk-none', 'svc'], 'svc')
   await check(['svc.bearer.sk-none'], 101)
@@ -186,7 +186,7 @@ t.test('T-Y04: 2,000 random frames harm nobody', async (t) => {
       made = await socket(t, rig)
     }
     made.send(message)
-    // About half of the messages wait for their effects.
+    // Wait after about half of the messages, until they have taken effect.
     if (message.length % 2 === 0) await new Promise((resolve) => { setImmediate(resolve) })
   }
   t.ok(closed > 10, `${closed} of the sockets were closed`)
@@ -258,7 +258,7 @@ t.test('a reader that asks too often or does not answer is cut off', async (t) =
   const closed = closing(asks)
   let answers = 0
   asks.on('message', () => { answers++ })
-  // Each message is a state vector of an empty document, ten bytes with the frame header.
+  // Each message requests the whole document; it is ten bytes long with its WebSocket header.
   for (let i = 0; i < 5000; i++) asks.send(Buffer.from([0, 0, 1, 0]))
   t.equal(await closed, SYNC_CLOSED.slow)
   t.ok(answers <= 101, `${answers} answers`)

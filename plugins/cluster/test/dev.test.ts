@@ -16,8 +16,8 @@ import type { ClusterState } from '../../../kernel/cli/index.js'
 import type { Test } from 'tap'
 
 /**
- * A stub for `svc up`: listens as a launched node does, writes a members file, and finds the others by the
- * files in the folder above their homes.
+ * A stub for `svc up`: listens as a launched node does, writes a members file, and finds other nodes by their
+ * files in the parent folder of the homes.
  */
 const fixture = `
   import { createServer } from 'node:http'

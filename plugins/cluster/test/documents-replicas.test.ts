@@ -282,7 +282,7 @@ t.test('a worn document is replaced, and all follow', async (t) => {
   for (let i = 0; i < KEYS; i++) a.put(`k/${i}`, 0)
   await net.pass()
   net.kinds()
-  // Every other key, so that tombstones lie between live entries and cannot be merged.
+  // Change every other key, so that tombstones lie between live entries and cannot be merged.
   for (let n = 0; n < KEYS; n += 100) {
     for (let j = 0; j < 100; j += 2) a.put(`k/${n + j}`, 1)
     await net.pass()

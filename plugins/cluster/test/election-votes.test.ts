@@ -1,4 +1,4 @@
-/** Single messages to one node's election, for cases that the simulator's plays may miss. */
+/** Single messages to one node's election, for cases that the simulator's random runs may miss. */
 import t from 'tap'
 import { Election } from '../election/core.js'
 import { RULES } from '../election/rules.js'

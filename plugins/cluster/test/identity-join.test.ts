@@ -31,7 +31,7 @@ interface Inviter {
   members: Members
   tokens: JoinTokens
   requests: JoinRequest[]
-  /** A ticket to this inviter; extra seeds come first. */
+  /** The data of a join token for this inviter; the given seeds come before its own address. */
   ticket: (...seeds: string[]) => JoinTicket
 }
 

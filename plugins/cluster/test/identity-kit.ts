@@ -35,7 +35,7 @@ export async function listening (t: Owner, server: Server): Promise<number> {
   return (server.address() as AddressInfo).port
 }
 
-/** The error that `fn` throws, or a special one if it does not throw. */
+/** Returns the error that `fn` throws, or an error that says that nothing was thrown. */
 export function thrown (fn: () => unknown): unknown {
   try {
     fn()

@@ -15,7 +15,7 @@ const NOW = Date.UTC(2026, 4, 1)
 const AT = '2026-05-01T00:00:00.000Z'
 const now = (): number => NOW
 
-/** A member with a made-up key: a fingerprint of `letter` 43 times, if that is a valid last character. */
+/** A member with a made-up fingerprint: 42 times the letter, then `A`. */
 function member (letter: string, more: Partial<Member> = {}): Member {
   return {
     installId: `id-${letter}`,

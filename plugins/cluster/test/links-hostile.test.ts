@@ -14,7 +14,7 @@ import type { Owner, TestNode } from './links-kit.js'
 
 const FRAMES = process.env['SVC_TEST_FULL'] === '1' ? 20_000 : 2000
 
-/** Two linked nodes, and the key of a third member for misuse. */
+/** Two linked nodes, and the key of a third member, with which the tests send hostile frames. */
 async function scene (
   t: Owner, limits: Partial<LinkLimits> = {}
 ): Promise<{ a: TestNode, b: TestNode, key: NodeKey }> {
@@ -98,7 +98,7 @@ t.test('T-Y04: broken frames close their link only', async (t) => {
     if (sent % 2 === 0) raw.ws.send(hello)
     for (let i = 0; i < 100 && sent < FRAMES; i++, sent++) {
       const frame = randomBytes(randomInt(1, 64 * 1024))
-      // Half of them look like frames of some kind.
+      // Every other frame starts like a valid one: version, kind, and type of the value.
       if (i % 2 === 0) frame.set([1, randomInt(0, 7), 127 - randomInt(0, 12)].slice(0, frame.length))
       raw.ws.send(frame, () => {})
       if (raw.ws.readyState !== WebSocket.OPEN) break

@@ -76,7 +76,7 @@ export async function testNode (t: Owner, extra: Extra = {}): Promise<TestNode> 
       copied: (address, known) => { told.push(`copied ${address} ${known}`) },
       violation: (from, reason) => { told.push(`violation ${from} ${reason}`) }
     },
-    // Tests that misuse a key do so repeatedly.
+    // No back-off, because some tests break the protocol repeatedly with the same key.
     limits: { violationMinMs: 0, ...limits },
     api: (_request, response) => { response.end('{}') },
     admit: async () => members.current(),
@@ -90,7 +90,7 @@ export async function testNode (t: Owner, extra: Extra = {}): Promise<TestNode> 
   return Object.assign(node, { links })
 }
 
-/** Makes all of them members of one cluster at the given addresses (default: their own). */
+/** Makes the given nodes members of one cluster; addresses default to their own. */
 export function unite (
   nodes: readonly { id: string, key: NodeKey, members?: Members, address?: string, addresses?: string[] }[]
 ): MemberList {

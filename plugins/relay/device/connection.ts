@@ -39,7 +39,7 @@ export interface RelayTransport {
   bearer (): Promise<string>
 }
 
-/** The device's connection to its cluster, through one node until that connection ends, then another. */
+/** Connects the device to its cluster through one node, and through another node if that connection ends. */
 export class RelayConnection {
   readonly #options: LineOptions
   #transport: Promise<RelayTransport> | undefined
@@ -47,7 +47,7 @@ export class RelayConnection {
 
   constructor (options: LineOptions) { this.#options = options }
 
-  /** The connection to a node. Throws `unreachable` with the result of each attempt. */
+  /** Returns the open connection or dials a node. Throws `unreachable` with the result of each attempt. */
   async transport (): Promise<RelayTransport> {
     if (this.#closed) throw kernelError('shutting_down')
     return await (this.#transport ??= this.#begin())
@@ -138,7 +138,7 @@ interface Refusal { readonly error?: { readonly message: string, readonly detail
 
 const SESSION = '/v1/devices/session'
 
-/** Requests a bearer token for this node; retries once with the time from a refusal. */
+/** Requests a bearer token; after a refusal with a signed time correction, applies it and retries once. */
 async function session (channel: Channel, signer: RequestSigner): Promise<Session> {
   const body = Buffer.from('{}')
   for (let attempt = 0; ; attempt++) {
@@ -149,7 +149,7 @@ async function session (channel: Channel, signer: RequestSigner): Promise<Sessio
         'authorization': await signer.authorization('POST', SESSION, body)
       }
     })
-    // Ignores the second error that a connection cut during the response emits.
+    // Ignores the extra `error` event that is emitted if the connection is lost during the response.
     call.on('error', () => {}).end(body)
     const [response] = await once(call, 'response') as [IncomingMessage]
     const said = JSON.parse(await text(response)) as Session & Refusal

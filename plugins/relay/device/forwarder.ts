@@ -114,7 +114,7 @@ async function forwardSocket (
   }
 }
 
-/** Creates the request to the node; the caller writes its body. Throws the refusal for the client. */
+/** Creates the request to the node; the caller writes its body. Throws the error to send to the client. */
 async function callFor (
   incoming: IncomingMessage, { line, token }: ForwarderOptions, port: number, signal: AbortSignal
 ): Promise<ClientRequest> {
@@ -130,7 +130,7 @@ async function callFor (
   return call.on('error', () => {})
 }
 
-/** Throws unless a request is for this port, from no foreign web page, and has the token. */
+/** Throws unless the request is for this port, has the token and does not come from a foreign web page. */
 function guard (
   { headers, method = '', rawHeaders }: IncomingMessage, token: string | null, port: number
 ): void {

@@ -8,7 +8,7 @@ import type { RelayAddress } from '../relay-address.js'
 export interface KnownRelays {
   /** Signed relay addresses of the cluster's nodes. */
   readonly meetings: readonly RelayAddress[]
-  /** Fingerprints of trusted node keys: from the pairing, and from nodes whose own key was trusted. */
+  /** Fingerprints of trusted node keys: from the pairing, and from member lists that trusted nodes sent. */
   readonly fingerprints: ReadonlySet<string>
 }
 
@@ -21,7 +21,7 @@ const fileOf = (home: string, deviceId: string): string => join(home, 'devices',
 /** Sends a GET request to a node of the cluster as the device; throws the node's refusal. */
 export type AskAsDevice = <T>(path: string) => Promise<T>
 
-/** Reads the record of a device from its home. Throws HomeError. */
+/** Reads the relays that a device has stored in its home folder. Throws HomeError. */
 export function knownOf (home: string, { deviceId, nodes }: DeviceFile): KnownRelays {
   const stored = readVersioned<Stored>(fileOf(home, deviceId), FORMAT)
   return {
@@ -31,9 +31,9 @@ export function knownOf (home: string, { deviceId, nodes }: DeviceFile): KnownRe
 }
 
 /**
- * Fetches the meetings of all nodes from a node and saves those that each node has signed; keeps the records
- * of absent nodes. `proven`: the other end has proven a known key, as through a relay, so its list of members
- * is trusted. Throws the node's refusal.
+ * Fetches the relay addresses of all nodes from one node and saves those that their own node has signed;
+ * keeps the stored addresses of absent nodes. `proven`: that node has proven a known key, as it does through
+ * a relay, so its list of members is trusted. Throws the node's refusal.
  */
 export async function fetchRelays (
   home: string, device: DeviceFile, ask: AskAsDevice, { proven }: { readonly proven: boolean }

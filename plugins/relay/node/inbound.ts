@@ -9,7 +9,7 @@ import type { Channel } from '../channel/secure.js'
 
 /** Maximum connections of one device; a new one closes the oldest. */
 const PER_DEVICE = 8
-/** Maximum connections, and maximum without a proven device, because a relay could open any number. */
+/** Maximum connections in total, and of unproven devices, because a relay could open any number. */
 const IN_ALL = 256
 const UNPROVEN = 32
 const CHECK_MS = 1000
@@ -21,9 +21,9 @@ export interface InboundOptions {
   readonly clock: Clock
   readonly log: Logger
   readonly random: (bytes: number) => Uint8Array
-  /** Id of this process start, which devices sign requests for. */
+  /** Id of this process start, which devices include in the requests that they sign. */
   readonly nodeId: string
-  /** The device of an X25519 key; undefined without a valid grant. */
+  /** Returns the id of the device with this X25519 key; undefined if it has no valid grant. */
   readonly deviceWith: (key: Uint8Array) => string | undefined
   readonly stands: (device: string) => boolean
   /** Serves HTTP on a stream. */

@@ -6,10 +6,10 @@ import type { Clock, Identity, Logger } from '../../../kernel/index.js'
 
 /** Backoff between dials, doubled after each failure and randomised so that nodes do not dial in step. */
 const REDIAL = { minMs: 1000, maxMs: 30_000 }
-/** Timeout in ms for connection and claim together. */
+/** Timeout in ms for connecting to the relay and claiming the route. */
 const CLAIM_MS = 10_000
 const SILENT_MS = 45_000
-/** Time in ms for which a claim must have lasted to reset the backoff. */
+/** Time in ms for which a claimed route must last before the backoff is reset. */
 const HELD_MS = 10_000
 
 export interface UplinkOptions {
@@ -27,13 +27,13 @@ export interface UplinkOptions {
 
 export interface UplinkState {
   readonly connected: boolean
-  /** Start time of this state, ISO-8601. */
+  /** Time at which this state began, ISO-8601. */
   readonly since: string
   /** Why the node is not connected; null while it is connected or the first dial is pending. */
   readonly reason: string | null
 }
 
-/** Holds the connection on which the relay announces devices. Redials after a cut, until `stop`. */
+/** Maintains the connection on which the relay announces devices: redials if it is lost, until `stop`. */
 export class Uplink {
   readonly route: string
   readonly #options: UplinkOptions

@@ -2,18 +2,18 @@ import type { Clock } from '../../../kernel/index.js'
 
 export interface RelayLimits {
   readonly connections: number
-  /** Maximum connections of one address; unlimited for loopback, which may be a proxy. */
+  /** Maximum connections from one address; unlimited for loopback, which may be a proxy. */
   readonly connectionsPerAddress: number
-  /** Limits for new connections of one address: burst, and rate per second. */
+  /** Limits on new connections from one address: burst, and rate per second. */
   readonly newPerAddress: { readonly burst: number, readonly perSecond: number }
   readonly devicesPerRoute: number
-  /** Bytes per second and route, both directions together; also the size of a burst. */
+  /** Bytes per second for all traffic of a route, both directions together; also the maximum burst. */
   readonly bytesPerSecond: number
-  /** Queued bytes for one connection, and for all of them, above which the sender pauses. */
+  /** Bytes queued for one connection, and for all, above which the relay stops reading from the sender. */
   readonly queuedBytes: number
   readonly queuedBytesInAll: number
   readonly firstMs: number
-  /** Time limit for a node to accept a device; each refusal of a device is delayed by `refuseMs`. */
+  /** Milliseconds that a node has to accept a device, and the delay in ms of each refusal of a device. */
   readonly joinMs: number
   readonly refuseMs: number
   /** Interval of pings in ms; a connection must answer each ping before the next. */
@@ -38,7 +38,7 @@ export const relayLimits: RelayLimits = {
   stallMs: 60_000
 }
 
-/** A token bucket that fills by the second; a taker that overdraws it must wait. */
+/** A token bucket that refills continuously. It may be overdrawn; the caller must then wait. */
 export class Bucket {
   readonly #clock: Pick<Clock, 'mono'>
   readonly #burst: number
@@ -54,7 +54,7 @@ export class Bucket {
     this.#atMs = clock.mono()
   }
 
-  /** Takes an amount; returns the wait in ms until the bucket is no longer overdrawn (0 if it is not). */
+  /** Takes `amount` tokens. Returns the ms to wait if this overdraws the bucket, otherwise 0. */
   take (amount: number): number {
     const now = this.#clock.mono()
     this.#left = Math.min(this.#burst, this.#left + (now - this.#atMs) / 1000 * this.#perSecond) - amount
@@ -83,7 +83,7 @@ export class Visitors {
 
   get open (): number { return this.#open }
 
-  /** Counts a connection; returns its release function, or undefined at a limit. `free`: no address limit. */
+  /** Returns a function that releases the connection; undefined at a limit. `free`: only the total limit. */
   enter (address: string, free: boolean): (() => void) | undefined {
     const { connections, connectionsPerAddress, newPerAddress: { burst, perSecond } } = this.#limits
     if (this.#open >= connections) return undefined

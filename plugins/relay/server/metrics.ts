@@ -1,7 +1,7 @@
 import { Counter, Gauge, Registry } from 'prom-client'
 import type { RelayRouter } from './router.js'
 
-/** Counters in the text format of Prometheus, without routes and addresses. */
+/** Metrics in the Prometheus text format; they contain no routes and no addresses. */
 export function relayMetrics (router: RelayRouter, connections: () => number): () => Promise<string> {
   const registers = [new Registry()]
   const gauge = (name: string, help: string, read: () => number): void => {

@@ -21,7 +21,7 @@ export interface RelayOptions {
   readonly port: number
   /** Without `tls`, the relay serves plain HTTP, for a TLS proxy in front of it. */
   readonly tls?: ServerIdentity
-  /** A client's address is the last one in X-Forwarded-For, which a proxy in front of the relay sets. */
+  /** If true, clients are identified by the last address in X-Forwarded-For, which a proxy must set. */
   readonly proxied?: boolean
   readonly limits: RelayLimits
   readonly clock: Clock
@@ -64,7 +64,7 @@ export async function startRelay (options: RelayOptions): Promise<Relay> {
   server.maxConnections = limits.connections
   const sockets = new WebSocketServer({
     noServer: true, ...socketOptions,
-    // Supported by ws but missing in its types: many tiny fragments use disproportionate memory.
+    // Options of ws that its types lack; without them many tiny fragments use disproportionate memory.
     ...{ maxFragments: 16, maxBufferedChunks: 256 }
   })
   server.on('upgrade', (request, socket, head) => {

@@ -91,7 +91,7 @@ export class RelayRouter {
     ws.on('message', hold)
     const route = this.#routes.get(key)
     if (route?.node === undefined || route.devices >= limits.devicesPerRoute) {
-      // The same refusal for unknown and absent nodes and too many devices, so that strangers learn nothing.
+      // Unknown nodes, absent nodes and too many devices get the same refusal, so strangers learn nothing.
       clock.after(limits.refuseMs, () => { this.refuse(ws, 'nobody') })
       return
     }
@@ -142,7 +142,7 @@ export class RelayRouter {
     this.#options.clock.after(this.#options.limits.refuseMs, () => { ws.terminate() })
   }
 
-  /** Passes the first text of a connection to `then`; closes it after any other message, or a timeout. */
+  /** Passes the first text message to `then`; closes the connection on any other message or a timeout. */
   #awaitFirst<const K extends string> (
     ws: WebSocket, keys: readonly K[], then: (texts: Record<K, string>) => void
   ): void {
@@ -152,7 +152,7 @@ export class RelayRouter {
       stop()
       const texts = readTexts(data, binary, keys)
       if (texts === undefined) this.refuse(ws, 'wrong')
-      // Listeners added by `then` get the rest of the same packet.
+      // Call `then` synchronously, so that its new listeners get all further messages of the same packet.
       else if (ws.readyState === ws.OPEN) then(texts)
     })
   }

@@ -17,7 +17,7 @@ import type { Tearing } from './relay-kit.js'
 /** Text that only the two ends may see. */
 export const CANARY = 'canary-5a0f31'
 
-/** Number of parts of `/large`, more than the machine's socket buffers hold. */
+/** Number of parts in the answer of `/large`, which is larger than the machine's socket buffers. */
 export const PARTS = 1024
 export const PART_BYTES = 32 * 1024
 
@@ -60,7 +60,7 @@ export const probe = (done: string[]) => definePlugin({
   }
 }))
 
-/** A node at a relay, on the real kernel with the real plugins; `done` lists its calls. */
+/** A node at a relay, on the real kernel with the real plugins; `done` lists the calls that it executed. */
 export async function nodeAt (t: Tearing, url: string, clock: Clock = systemClock) {
   const done: string[] = []
   const rig = await startPlugin(t, relay, {
@@ -86,7 +86,7 @@ export async function paired (rig: Rig, choice: object = {}): Promise<DeviceFile
   const made = await pairDevice({
     ask: say, url: 'http://127.0.0.1', name: 'phone', compare: async () => true,
     pause: async () => {
-      // Lets timers and sockets run, which injected requests alone do not.
+      // Yields to timers and sockets, for which injected requests do not wait.
       await new Promise((resolve) => { setImmediate(resolve) })
       const { device } = await say<{ device: Seen | null }>('/v1/devices/pairing')
       if (device === null) return

@@ -24,8 +24,8 @@ type Trick = (message: Buffer, before: readonly Buffer[]) => Buffer[] | 'close'
 const honest: Trick = (message) => [message]
 
 /**
- * A hostile relay between a device and an honest relay, which applies a trick to each binary message. `seen`
- * has everything that it could read, `sent` the forwarded messages by direction.
+ * A hostile relay between a device and an honest relay; it applies a trick to each binary message. `seen`
+ * contains everything that it could read, `sent` the forwarded messages by direction.
  */
 async function hostile (t: Tearing, target: string, tricks: { toNode?: Trick, toDevice?: Trick }) {
   const seen: Buffer[] = []
@@ -134,7 +134,7 @@ t.test('a message that is left out ends the connection, whichever it is', async 
   for (const count of [3, 4, 5]) {
     for (const tricks of [{ toNode: without(count + 5) }, { toDevice: without(count) }]) {
       const { act, done } = await victim(t, tricks)
-      // The next message reveals the lost one, so send several requests simultaneously.
+      // A lost message is detected only when the next one arrives, so send several requests at once.
       const asked = [1, 2, 3, 4, 5, 6].map(async (i) => await act(`${i}`).catch(() => ''))
       const answers = await Promise.all(asked)
       for (const answer of answers) t.match(answer, /^$|"canary-5a0f31 \d"/, `without ${count}`)
@@ -257,7 +257,7 @@ t.test('a relay cannot be the node, and a stranger cannot be a device', async (t
   t.same([done, (await view())['connections']], [[], 0])
 })
 
-/** The part of a WebSocket that a handshake needs. */
+/** The part of a WebSocket that the handshake uses. */
 class Silent extends EventEmitter {
   readonly readyState = 1
   sent = 0

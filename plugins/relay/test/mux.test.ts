@@ -10,7 +10,7 @@ import { WINDOW_BYTES } from '../channel/stream.js'
 import type { Frame } from '../channel/frames.js'
 import type { MuxStream } from '../channel/stream.js'
 
-/** Both ends in memory. Frames are delivered one by one in a later turn; `hold` delays them. */
+/** Two connected ends in memory. Frames are delivered in a later event-loop turn; `hold` delays them. */
 function pair (accept: (stream: MuxStream) => void, clock = manualClock()) {
   const sent: Frame[] = []
   const gate = { hold: false, room: true }

@@ -136,7 +136,7 @@ t.test('the sender takes a next key after an hour and after a GiB, and the other
   t.equal(counted.seal(Buffer.from('x')).length, 2)
 })
 
-/** Skips encryption, so that a GiB costs no memory. */
+/** A cipher that returns empty messages, so that sealing a GiB takes no memory. */
 function blind (cipher: CipherState): CipherState {
   return Object.assign(Object.create(CipherState.prototype) as CipherState, {
     encrypt: () => Buffer.alloc(0), rekey: () => { cipher.rekey() }

@@ -5,7 +5,7 @@ import { compileStrict, issuesOf } from '../../../kernel/api/validate.js'
 import type { ModelCard } from '../../../kernel/index.js'
 import { cardSchema } from './schema.js'
 
-/** Checks a card; `where` is its name in the message. Throws an Error that names the field. */
+/** Checks a card, which error messages call `where`. Throws an Error that names the field. */
 export function checkCard (value: unknown, where: string): ModelCard {
   const fits = compileStrict(cardSchema)
   if (fits(value)) return value as ModelCard

@@ -4,13 +4,13 @@ import type { CacheType, MemoryFacts, MemoryTraits, ModelCard } from '../../../k
 const MIB = 2 ** 20
 /** Context in tokens if neither the request nor the plan sets a length. */
 export const USUAL_CONTEXT = 8192
-/** Small models get as many full contexts as fit into this many bytes, up to MOST_CONTEXTS. */
+/** Bytes available for the contexts of a small model: it gets as many as fit, at most MOST_CONTEXTS. */
 const SMALL_CACHE_BYTES = 512 * MIB
 const MOST_CONTEXTS = 16
 const KEY_AND_VALUE_BYTES = 4
 const OVERHEAD = 1.3
 const FIXED_BYTES = 256 * MIB
-/** Default tokens per batch, and the limit in tokens on a text to embed. */
+/** Default batch size, and maximum length of a text to embed; both in tokens. */
 export const BATCH_TOKENS = 512
 export const MAX_EMBEDDED = 8192
 /** A sliding window has space for one more batch, rounded up to blocks of this many tokens. */
@@ -22,7 +22,7 @@ const CANDIDATE_BYTES = 12
 /** Size of the prompt cache: this fraction of weights plus KV cache, at least `KEPT_BYTES`. */
 const KEPT_PART = 1 / 16
 const KEPT_BYTES = 32 * MIB
-/** Checkpoints of windows and states that a server keeps per context to resume from. */
+/** Checkpoints (window caches and recurrent states) that a server stores per context to resume from. */
 export const CHECKPOINTS = 2
 
 /** Bytes per cached value: 16 bits, or blocks of 32 quantized values as in llama.cpp. */
@@ -40,11 +40,11 @@ export interface Cache {
   contextBytes: number
   contexts: number
   bytes: number
-  /** Bytes of one checkpoint of windows and states, which cannot be truncated after a token. */
+  /** Bytes of one checkpoint; needed since window caches and recurrent states cannot be truncated. */
   checkpointBytes: number
 }
 
-/** Memory facts of the card; otherwise an estimate from its sizes, with a share of the weights as buffers. */
+/** The memory facts of the card; without them, an estimate that adds a share of the weights for buffers. */
 function factsOf (
   { memory, totalBytes, nLayers, kvHeads, headSize }: Sized, overhead = OVERHEAD
 ): MemoryFacts {
@@ -56,7 +56,7 @@ function factsOf (
   }
 }
 
-/** The KV cache of a model with `slots` full contexts; by default with as many as fit in a small cache. */
+/** The KV cache for `slots` full contexts; by default for as many as fit in SMALL_CACHE_BYTES. */
 export function cacheOf (card: Sized, context?: number, slots?: number): Cache {
   const tokens = contextOf(card, context)
   const scale = CACHE_TYPES[card.cacheType ?? 'f16'] / CACHE_TYPES.f16
@@ -72,7 +72,7 @@ export function cacheOf (card: Sized, context?: number, slots?: number): Cache {
   return { contextBytes, contexts, bytes: contextBytes * contexts, checkpointBytes }
 }
 
-/** `16 slots x 8192 tokens x 22.50 KiB`; the bytes of windows and states are spread over the tokens. */
+/** For example `16 slots x 8192 tokens x 22.50 KiB`, where the KiB include window caches and states. */
 export function cacheWords (card: Sized, context: number, slots: number): string {
   const each = (cacheOf(card, context).contextBytes / contextOf(card, context) / 1024).toFixed(2)
   return `${slots} ${slots === 1 ? 'slot' : 'slots'} x ${context} tokens x ${each} KiB`

@@ -9,7 +9,7 @@ export class CardError extends Error {
 }
 
 const TEXT_BYTES = 4 * 1024 * 1024
-/** Bytes per read: after a skipped block, the next fields cost one such read. */
+/** Bytes per read; the reader reads this many bytes again after each skipped block. */
 const WINDOW = 32 * 1024
 
 /**
@@ -84,7 +84,7 @@ export class HeaderReader {
     throw new CardError(`${this.#name} is broken: ${what} (at byte ${this.#position} of ${this.size})`)
   }
 
-  /** Waits until `bytes` (at most 4 KiB, or up to the end) are in the window; undefined if already there. */
+  /** Waits until `bytes` (at most 4 KiB or to the end) are in the window; returns undefined if they are. */
   ready (bytes: number): Promise<void> | undefined {
     const end = this.#start + this.#filled
     if (this.#position >= this.#start && Math.min(this.#position + bytes, this.size) <= end) return undefined

@@ -12,7 +12,7 @@ import {
   LOOPBACK, NODE_CALLER, receive, send, STALL_MS, TUNNEL_TYPE, TUNNELS_MAX, TUNNELS_PATH
 } from './tunnel.js'
 
-/** Limit in ms on the wait until the driver's node starts to send its side of a connection. */
+/** Milliseconds to wait for the driver's node to answer the request for the driver's bytes. */
 const HEAD_MS = 10_000
 
 interface DonorParts extends MemberParts {
@@ -78,7 +78,7 @@ async function carry (parts: DonorParts, request: DonorRequest, member: string):
     })
     stream.cut()
   } finally {
-    // This closes the socket and the stream from the driver.
+    // This aborts the signal, which closes the socket and the stream from the driver.
     end()
   }
 }

@@ -19,7 +19,7 @@ interface DriverParts extends MemberParts {
   runners: Section<RunnerStatus>
   log: Logger
   newId (): string
-  /** Called when a donor has restarted or its connection broke: the prepared driver must restart too. */
+  /** Called when a donor has restarted or a connection to it broke: the driver must then restart too. */
   lost (assignment: Assignment, message: string): void
 }
 
@@ -39,8 +39,8 @@ interface Entry {
 export type RpcDrivers = ReturnType<typeof createDrivers>
 
 /**
- * Drivers on this node: waits for the donors of each and opens a local port to every donor, tunnelled over
- * the link between the nodes.
+ * The drivers on this node. Waits for each driver's donors and opens a local port to each donor, tunnelled
+ * over the link between the nodes.
  */
 export function createDrivers (parts: DriverParts) {
   const feeds = new Map<string, Feed>()
@@ -200,7 +200,7 @@ async function pass (
     return
   }
   const { signal, end } = whileLive(parts, installId, closed.signal)
-  // Destroy the socket first, because a broken response would raise an error as if the driver had left.
+  // Destroy the socket first, because a broken response would be reported as if the driver had disconnected.
   signal.addEventListener('abort', () => { socket.destroy() }, { once: true })
   let carries = false
   try {

@@ -43,7 +43,7 @@ export function createLeases (models: Models | undefined) {
   }
 }
 
-/** Returns a function that calls `change` for each item that is new or missing since its previous call. */
+/** Returns a function that calls `change` for each item added or removed since its previous call. */
 export function createSetDiff (
   change: (item: string, there: boolean) => void
 ): (now: Iterable<string>) => void {

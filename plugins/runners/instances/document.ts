@@ -33,7 +33,7 @@ export class PlacedInstances {
     return this.#all().flatMap((instance) => assignmentOf(instance, this.#nodeId) ?? [])
   }
 
-  /** Instances whose first rank is on this node, which drains and unloads the instance for all ranks. */
+  /** Instances whose first rank is on this node; this node drains and unloads them for all ranks. */
   led (): LocalInstance[] {
     return this.#all().flatMap((instance) => {
       const assignment = assignmentOf(instance, this.#nodeId)
@@ -43,8 +43,8 @@ export class PlacedInstances {
   }
 
   /**
-   * The `runners` field of /state: the statuses of the runners that an instance names. `local` returns the
-   * latest status of a runner of this node.
+   * The `runners` field of /state: the statuses of all runners of placed instances. `local` returns the
+   * latest status of a runner on this node.
    */
   runners (
     section: Section<RunnerStatus>, local: (runnerId: string) => RunnerStatus | undefined
@@ -86,18 +86,18 @@ interface AnnouncerParts {
   section: Section<Instance>
   session: Pick<Session, 'isMaster' | 'sessionId'>
   log: Logger
-  /** Resolves when the cluster has acknowledged the section's content. */
+  /** Resolves when the cluster has acknowledged the current instances. */
   settled (): Promise<void>
   created (event: Created): void
   deleted (event: Deleted): void
-  /** Makes the master call `gone` for instances whose `created` event this node emitted. */
+  /** Sends ended instances, whose `created` event this node emitted, to the master, which calls `gone`. */
   report (instances: Deleted[]): Promise<unknown>
 }
 
 export interface Announcer {
-  /** Call after each change of the section or the session. */
+  /** Call after each change of the instances or of the session. */
   look (): Promise<void>
-  /** On the master: emits `deleted` for instances that it never had, which were lost with their session. */
+  /** On the master: emits `deleted` for instances that it never had, because an earlier session lost them. */
   gone (instances: readonly Deleted[]): void
 }
 
@@ -106,8 +106,8 @@ const REMOVED_MAX = 4096
 /**
  * Emits the events of created and deleted instances: only on the master, once per instance, and only after
  * the cluster has acknowledged the change, so that an entry lost with its master gets no event. With quorum
- * 1, the side of a partition that gives way loses acknowledged entries; the former master of that side
- * reports them, so that each `created` has its `deleted`.
+ * 1, the losing side of a partition drops acknowledged entries; the former master of that side reports them,
+ * so that each `created` has its `deleted`.
  */
 export function createAnnouncer (parts: AnnouncerParts): Announcer {
   const { section, session, settled, created, deleted } = parts

@@ -133,7 +133,7 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
   const options = {
     ...optionsOf(config, engine.name), ...programs(parts, { engine, role }),
     ...planned(parts, assignment, role),
-    // An object, because a string that starts with a slash counts as a program that the runner may read.
+    // An object, because a runner may read any file whose path is passed as a string option.
     ...placement?.chatTemplate === undefined ? {} : { chatTemplate: { source: placement.chatTemplate } }
   }
   return {
@@ -235,7 +235,7 @@ function programs (
   const found = program != null && 'path' in program ? { serverBinary: program.path } : {}
   if (role?.kind !== 'donor') return server === undefined ? found : { serverBinary: usable(server) }
   const donor = decl.donor === undefined ? undefined : detection.binary(decl.donor)
-  // The donor program is searched in the folder of the server program.
+  // Pass the server program too, because the donor program is looked up in its folder.
   const serverProgram = server?.problem === null ? { serverBinary: server.path } : found
   return { ...serverProgram, ...donor === undefined ? {} : { donorBinary: usable(donor) } }
 }
@@ -257,7 +257,7 @@ function planned (parts: LaunchParts, assignment: Assignment, role: Role | null)
   return role === null ? split : { lends: true, ...split }
 }
 
-/** Number of ended runners whose folders are kept, so that their output remains readable. */
+/** Number of ended runners whose folders remain, so that their output can still be read. */
 const KEPT_FOLDERS = 4
 
 export function runnersFolder (home: string): string {

@@ -28,7 +28,7 @@ export interface ReconcilerParts {
   opened: Promise<unknown>
   desired (): Assignment[]
   fleet: Pick<RunnerSet, 'members' | 'start' | 'stop'>
-  /** Resolves when the cluster has acknowledged the state before the call; rejects if that is unknown. */
+  /** Resolves when the cluster has acknowledged the current state; rejects if that cannot be confirmed. */
   settled (): Promise<void>
   /** Releases a runner's resources after its process has ended. */
   ended (runnerId: string): Promise<void>
@@ -36,8 +36,8 @@ export interface ReconcilerParts {
 }
 
 /**
- * Reconciles the runners of this node with its assignments; first placement, restart and failover are all
- * the same pass. One pass runs at a time. The promise resolves when a pass that began after the call has
+ * Reconciles the runners of this node with its assignments; the same pass handles first placement, restart
+ * and failover. One pass runs at a time. The promise resolves when a pass that began after the call has
  * ended, and never rejects. A master that is being replaced may have entries that the cluster never accepts,
  * so a pass waits for acknowledgement. Stops come first, so that their memory is free for new runners.
  */

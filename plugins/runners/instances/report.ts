@@ -1,7 +1,7 @@
 import { fail, isVerbError, modelInPath, ok, plain, showBytes, warn } from '../../../kernel/cli/index.js'
 import type { Check, CheckContext, Checker, ClusterState, StatusPart } from '../../../kernel/cli/index.js'
 
-/** The instance-related parts of GET /state; a lone or older node may omit some. */
+/** The parts of GET /state about instances; a node without a cluster or of an older release may omit some. */
 export interface ModelState extends ClusterState {
   instances?: Record<string, Record<string, unknown>>
   runners?: Record<string, Record<string, unknown>>
@@ -68,7 +68,7 @@ function unservedModels (state: ModelState): string[] {
   return [...new Set([...unready, ...waitingModels(state)])].sort()
 }
 
-/** The body of GET /models/{id}/availability; the last three are null if the model is available. */
+/** The body of GET /models/{id}/availability; the last three fields are null for an available model. */
 interface Availability {
   model_id: string, available: boolean, broken_link: string | null, message: string | null
   remedy: string | null
@@ -76,7 +76,7 @@ interface Availability {
 
 interface Unavailable { modelId: string, brokenLink: string, message: string, remedy: string }
 
-/** Those of the given models that are unavailable; skips a model whose availability cannot be read. */
+/** Returns the given models that are unavailable; skips a model whose availability cannot be read. */
 async function readUnavailable (
   look: CheckContext['look'], models: readonly string[]
 ): Promise<Unavailable[]> {

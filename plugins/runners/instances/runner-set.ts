@@ -14,7 +14,7 @@ const MESSAGE_CHARS_MAX = 500
 const PAUSE = { minMs: 1000, maxMs: 30_000 }
 /** Shortest and longest pause in ms before a runner that gave up starts again. */
 export const RETRY_PAUSE = { minMs: 60_000, maxMs: 900_000 }
-/** Failures that would occur on every other node too, so that moving the instance does not help. */
+/** Failures that would also happen on any other node, so that moving the instance does not help. */
 const SAME_EVERYWHERE: ReadonlySet<string> = new Set([
   'store_unreachable', 'store_not_configured', 'model_not_found', 'model_going', 'model_in_use', 'unreachable'
 ])
@@ -26,15 +26,15 @@ export interface Member {
   /** Null if the supervisor could not be created, e.g. because the card is broken. */
   supervisor: Supervisor | null
   card: ModelCard | null
-  /** A donor: it serves no tasks itself but lends memory and compute to another node's runner. */
+  /** True for a donor, which serves no tasks but lends memory and compute to another node's runner. */
   readonly isDonor: boolean
   /** True if the runner has used up its start attempts and waits for the next series. */
   gaveUp: boolean
-  /** Number of times that the runner gave up since it last served for long. */
+  /** How often the runner has given up since it last served for a long time. */
   rounds: number
-  /** Monotonic ms since when the runner has served without a break. */
+  /** Monotonic time in ms at which the runner last began to serve; null while it does not serve. */
   readyAt: number | null
-  /** Monotonic ms since when the model has been in memory. */
+  /** Monotonic time in ms at which the model was loaded; null while it is not in memory. */
   loadedAt: number | null
 }
 
@@ -84,7 +84,7 @@ export class RunnerSet {
     void this.#launch(member)
   }
 
-  /** Restarts a runner and prepares its files and donors again; meanwhile its status shows `message`. */
+  /** Restarts a runner and prepares its files and donors again; its status shows `message` until then. */
   async again (runnerId: string, message: string): Promise<void> {
     const member = this.#members.get(runnerId)
     if (member === undefined || member.gaveUp) return
@@ -104,7 +104,7 @@ export class RunnerSet {
 
   async stop (runnerId: string): Promise<void> {
     const member = this.#members.get(runnerId)
-    // If there is a process, its statuses still count until it has ended.
+    // Abort the launch after the process has ended, because statuses of an aborted launch are ignored.
     if (member?.supervisor == null) this.#endLaunch(runnerId)
     else await this.#end(member)
     this.#endLaunch(runnerId)

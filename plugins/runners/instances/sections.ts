@@ -31,7 +31,7 @@ export const placement = exactly({
   /** Requested number of parallel answers; absent for as many as fit in memory. */
   slots: { type: 'integer', minimum: 1 },
   chatTemplate: text,
-  /** Id of the instance on a drained node that ends once this one serves; absent otherwise. */
+  /** Id of the instance on a draining node that this one replaces and that ends once this one serves. */
   moves: text
 })
 export type PlacementIntent = FromSchema<typeof placement>
@@ -114,7 +114,7 @@ export type RingInstance = Omit<FromSchema<typeof ringInstance>, 'shardAssignmen
   }
   hostsByNode: Hosts
 }
-/** The driver rank runs llama.cpp's server with the whole model; the others lend it memory and compute. */
+/** The driver rank runs llama.cpp's server with the whole model; other ranks lend it memory and compute. */
 export type LlamaRpcInstance = RingInstance & { driverNode: string, donorEndpoints: Hosts }
 /** An instance in the control document and /state; its one key names the transport between the ranks. */
 export type Instance = { RingInstance: RingInstance } | { LlamaRpcInstance: LlamaRpcInstance }

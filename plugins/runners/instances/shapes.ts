@@ -50,7 +50,7 @@ export function shardOf (instance: Instance, nodeId: string): ShardBody | null {
 }
 
 /**
- * The fraction of the model in a shard. A tensor rank has every layer, so its fraction is one of all ranks.
+ * The fraction of the model in a shard. Tensor ranks have every layer, so each holds an equal share.
  */
 export function partOf ({ startLayer, endLayer, nLayers, worldSize }: ShardBody): Part {
   const hasAllLayers = endLayer - startLayer === nLayers
@@ -60,8 +60,8 @@ export function partOf ({ startLayer, endLayer, nLayers, worldSize }: ShardBody)
 }
 
 /**
- * The fraction of the model on each device of a rank that holds layers: GPUs by number, null for the CPU. A
- * single device is number 0.
+ * The fraction of the model on each device of a rank, omitting devices without layers. `gpu` is the number of
+ * the GPU, null for the CPU, and 0 for a rank with a single device.
  */
 export function devicePartsOf (shard: ShardBody | null): { gpu: number | null, part: Part }[] {
   if (shard === null) return [{ gpu: 0, part: { of: 1, parts: 1 } }]
@@ -78,7 +78,7 @@ export function devicePartsOf (shard: ShardBody | null): { gpu: number | null, p
 /** True if the node has the first rank: it gets the instance's tasks and ends the instance for all ranks. */
 export function leads (instance: Instance, nodeId: string): boolean {
   const rank = (id: string): number => shardOf(instance, id)?.deviceRank ?? Infinity
-  // Without rank numbers, exactly one node must still be chosen.
+  // Rank numbers may be missing; sorting by node id then still yields exactly one first rank.
   const [first] = Object.keys(bodyOf(instance).shardAssignments.nodeToRunner)
     .sort((a, b) => rank(a) < rank(b) || (rank(a) === rank(b) && a < b) ? -1 : 1)
   return first === nodeId

@@ -100,7 +100,7 @@ export class Removals {
   update (instances: Iterable<Instance>, mono: number): void {
     const now = new Map([...instances].map((instance) => [bodyOf(instance).instanceId, instance]))
     for (const [id, instance] of this.#there) if (!now.has(id)) this.#removed.set(id, { instance, mono })
-    // In a new session the document may be filled a moment later, so that an instance reappears.
+    // At the start of a session the document may be incomplete for a moment, so an instance may reappear.
     for (const id of now.keys()) this.#removed.delete(id)
     for (const id of [...this.#removed.keys()].slice(0, -REMOVED_MAX)) this.#removed.delete(id)
     this.#there = now
@@ -111,7 +111,7 @@ export class Removals {
     return [...this.#removed.values()].some((removed) => mono - removed.mono < SETTLING_MS)
   }
 
-  /** Removed instances that still have a runner on some node, according to `ends`. */
+  /** Removed instances with a runner left on some node; `ends` returns whether a runner is left. */
   view (mono: number, ends: (nodeId: string, runnerId: string) => boolean): EndingInstance[] {
     for (const [id, removed] of this.#removed) {
       if (mono - removed.mono >= RELEASING_MS) this.#removed.delete(id)

@@ -11,9 +11,9 @@ const FAILURES_MAX = 64
 export type RunnerStatuses = ReturnType<typeof createStatuses>
 
 /**
- * The statuses of this node's runners: every change is kept in memory, at most two a second are written to
- * the document. The document keeps a history of its writes, and a busy runner changes between ready and
- * running many times a second, so these changes and loading progress are delayed.
+ * The statuses of this node's runners. Every change is stored in memory. Loading progress and changes between
+ * ready and running are written to the document at most twice a second, because a busy runner changes many
+ * times a second and the document stores a history of its writes.
  */
 export function createStatuses (section: Section<RunnerStatus>, clock: Clock) {
   const statuses = new Map<string, RunnerStatus>()
@@ -28,7 +28,7 @@ export function createStatuses (section: Section<RunnerStatus>, clock: Clock) {
     if (status !== undefined) section.put(runnerId, status)
   }
   return {
-    /** Sets a status. Returns true for a new stage of the lifecycle, which gets an event. */
+    /** Sets a status. Returns true if the runner entered a new stage, which is emitted as an event. */
     set (runnerId: string, status: RunnerStatus): boolean {
       const moved = movedOn(statuses.get(runnerId), status)
       statuses.set(runnerId, status)

@@ -4,7 +4,7 @@ export function invalid (message: string, path: string): EngineError {
   return new EngineError('invalid_request', message, { issues: [{ path, message }] })
 }
 
-/** The error for a prompt that leaves no space for an answer, with the text that clients search for. */
+/** The error for a prompt that leaves no space for an answer; clients match its first word. */
 export function contextExceeded (modelId: string, prompt: number, context: number): EngineError {
   return new EngineError('context_length_exceeded',
     `context_length_exceeded: this model's maximum context length is ${context} tokens, one of them at ` +

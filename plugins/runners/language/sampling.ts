@@ -4,7 +4,7 @@
  * are sent to an engine.
  */
 
-/** How an API or program differs from the row: its own name, note or range. */
+/** The name, range or note of a parameter in one API or program, if it differs from the parameter's row. */
 interface Use { name?: string, min?: number, max?: number, note?: string }
 
 interface Row {
@@ -19,7 +19,7 @@ interface Row {
   anthropic?: Use
   ollama?: Use
   llama?: Use
-  /** Metadata in GGUF files, `general.sampling.<name>`; generation_config.json uses the row names. */
+  /** Name in GGUF metadata after `general.sampling.`; generation_config.json uses the names of the rows. */
   gguf?: Use
   cli?: Use & { value: string, help: string }
 }
@@ -40,7 +40,7 @@ export const SAMPLING = {
   },
   top_k: {
     min: 0, max: 2 ** 31, whole: true, default: 40,
-    // vLLM accepts -1 to turn this off.
+    // vLLM accepts -1 to disable top_k.
     chat: { min: -1 }, anthropic: {}, ollama: { min: -1 }, llama: {}, gguf: { min: -1 }
   },
   min_p: { min: 0, max: 1, default: 0.05, chat: {}, ollama: {}, llama: {}, gguf: {} },
@@ -56,7 +56,7 @@ export const SAMPLING = {
     min: 0.01, max: 100, default: 1, gguf: { name: 'penalty_repeat' },
     chat: {}, ollama: { name: 'repeat_penalty' }, llama: { name: 'repeat_penalty' }
   },
-  // llama-server always gets a number; see llama/request.ts.
+  // No `llama` entry, because llama-server always gets a number; see llama/request.ts.
   repeat_last_n: {
     min: -1, max: 2 ** 31 - 1, whole: true, default: 64,
     chat: { note: COUNTED }, ollama: { note: COUNTED }, gguf: { name: 'penalty_last_n' }
@@ -130,7 +130,7 @@ export function modelSampling (
   return samplingOf('gguf', Object.fromEntries(rows.map(({ parameter, name, min, max, whole }) => {
     const value = [config[parameter], metadata.get(`general.sampling.${name}`)].find((one) =>
       typeof one === 'number' && one >= min && one <= max && (whole !== true || Number.isInteger(one)))
-    // Metadata values are 32-bit floats, so that 0.7 reads as 0.699999988.
+    // Metadata values are 32-bit floats: without rounding, 0.7 would read as 0.699999988.
     return [name, typeof value === 'number' ? Number(value.toPrecision(6)) : null]
   })))
 }

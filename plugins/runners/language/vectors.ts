@@ -3,7 +3,7 @@ import { invalid } from './refusals.js'
 import type { EngineChunk, ModelCard } from '../../../kernel/api/engine.js'
 
 export interface VectorShape {
-  /** Length to which a vector is truncated; absent keeps all numbers. */
+  /** Length to which a vector is truncated; undefined for the full length. */
   dimensions: number | undefined
   /** True to scale the vector to length 1. */
   normalize: boolean

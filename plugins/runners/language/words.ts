@@ -1,6 +1,6 @@
 import type { ModelFacts } from '../../staging/service.js'
 
-/** Facts from which the description is made; `template` is the chat template, null if there is none. */
+/** Facts for the description of a model; `template` is its chat template, null if it has none. */
 interface Facts {
   encoder: 'embeddings' | 'rerank' | null
   family: string, quantization: string | null, nLayers: number, contextLength: number

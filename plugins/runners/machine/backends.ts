@@ -41,7 +41,7 @@ export function chooseBackend (query: BackendQuery): BackendChoice {
   }
 }
 
-/** The choice for an engine whose program is missing; `why`: the reason why its library is no substitute. */
+/** The choice for an engine whose program is missing; `why` explains why its library cannot replace it. */
 export function programMissing (
   engine: string, { name, builds }: ProgramDecl, why: string | null = null
 ): BackendChoice & { backend: null } {
@@ -61,7 +61,7 @@ interface Drives {
   devices?: readonly string[] | null | undefined
 }
 
-/** True if files and the list of devices show that a backend works on this machine. */
+/** True if the installed libraries and the listed devices show that a backend works on this machine. */
 export function isFound (
   backend: string, { external, devices }: Drives, { cuda, nvidiaDevice }: Runtimes
 ): boolean {

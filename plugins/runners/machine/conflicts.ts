@@ -4,7 +4,7 @@ import type { BinaryOverride } from './backends.js'
 import type { conflicts } from '../declarations.js'
 import type { Runtimes } from './runtimes.js'
 
-/** Dedicated memory below which an AMD or Intel GPU is not worth serving from. */
+/** Dedicated memory below which an AMD or Intel GPU is considered too small to serve models. */
 const SERVING_VRAM_BYTES = 4 * 1024 ** 3
 
 /** Vendors of GPUs that share the machine's memory and report no size. */
@@ -42,7 +42,7 @@ const FIND: Readonly<Record<ConflictCode, (seen: Observation) => string[]>> = {
   runners_unconfined: ({ sandboxProblem }) => sandboxProblem == null ? [] : [sandboxProblem]
 }
 
-/** All conflicts with this code between configuration and machine, as one text; null for none. Pure. */
+/** All conflicts of kind `code` between configuration and machine, in one text; null for none. Pure. */
 export function findConflict (code: ConflictCode, seen: Observation): string | null {
   const texts = FIND[code](seen)
   return texts.length === 0 ? null : texts.join('; ')
@@ -54,7 +54,7 @@ function invalidBinaries ({ binaries }: Observation): string[] {
 }
 
 /**
- * Only covers engines that an operator set up: those with a declared backend, and installed programs. Other
+ * Checks only engines that an operator set up: those with a declared backend or an installed program. Other
  * engines run on the CPU by default.
  */
 function servingDisabled (seen: Observation): string[] {
@@ -93,7 +93,7 @@ function cpuOnly (engine: EngineOffer, declared: string | undefined, runtimes: R
     : 'no GPU backend is declared and the cuda libraries are not installed'
 }
 
-/** Backends with which a GPU can serve; none if the GPU has too little memory. */
+/** Backends that can run models on a GPU; none if the GPU has too little memory. */
 function usable (gpu: Gpu, runtimes: Runtimes): string[] {
   const webgpu = runtimes.webgpu ? ['webgpu'] : []
   if (gpu.vendor === 'nvidia') return ['cuda', 'vulkan', ...webgpu]

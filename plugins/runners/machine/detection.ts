@@ -17,7 +17,7 @@ const GPU_DELAY_MS = 1_000
 
 const PROGRAMS_MS = 10
 
-/** The program of an engine (named by a variable, or found), or the library that it uses. */
+/** The program (named by a variable or found on the machine) or the library that runs an engine. */
 export type Driver = BinaryOverride | Program | Library
 
 interface DetectionParts extends Pick<Observation, 'declared'> {
@@ -185,7 +185,7 @@ const isProgram = (found: Found): found is BinaryOverride | Program =>
  */
 function deviceLists (env: RuntimeFiles['env'], uid: number): {
   ask (program: Found): Promise<void>
-  /** The devices of a program, null until known; `late` queries a program that was added later. */
+  /** The devices that a program lists; null until known. With `late`, starts a query if they are unknown. */
   of (program: Found, late: boolean): string[] | null
 } {
   const asked = new Map<string, Promise<void>>()
@@ -211,7 +211,7 @@ function deviceLists (env: RuntimeFiles['env'], uid: number): {
   }
 }
 
-/** Old release builds list no devices, so their devices are unknown for cuda. */
+/** An old CUDA build lists no devices, which means that its devices are unknown, not absent. */
 const devicesOf = ({ backend, devices }: Build): string[] | null =>
   devices.length === 0 && backend === 'cuda' ? null : devices
 

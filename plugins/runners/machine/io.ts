@@ -7,7 +7,7 @@ import type { ChildProcess } from 'node:child_process'
 import { noInspector } from '../../../kernel/index.js'
 import type { Clock } from '../../../kernel/index.js'
 
-/** Access to the machine's readings, which tests replace. */
+/** Access to the files and programs that describe the machine; tests replace it. */
 export interface MachineIo {
   platform: string
   /** Text of a file; '' if the file cannot be read. */
@@ -36,7 +36,7 @@ const readNow = (path: string): string => {
   try { return readFileSync(path, 'utf8') } catch { return '' }
 }
 
-/** CPU times summed over all processors: os.cpus() also reads each clock rate, which wakes the processors. */
+/** CPU times of all processors; os.cpus() would also read each clock rate, which wakes the processors. */
 function processorTimes (): os.CpuInfo {
   const [, user = 0, nice = 0, sys = 0, idle = 0, , irq = 0] =
     readNow('/proc/stat').split('\n', 1)[0]!.split(/\s+/).map(Number)
@@ -87,9 +87,9 @@ process.on('message', async ({ call, args }) => {
 interface Answer { value?: unknown, error?: string }
 
 /**
- * Calls functions of systeminformation, one at a time. That package runs system tools synchronously, and a
- * faulty driver can hang them, so it runs in a child process, which the first call starts and an answer that
- * takes more than 15 s kills.
+ * Calls functions of systeminformation, one at a time. The package runs system tools synchronously, and a
+ * faulty driver can hang them, so it runs in a child process. The first call starts the child process; a call
+ * that takes more than 15 s kills it.
  */
 export function systemInformation (
   clock: Clock, module = import.meta.resolve('systeminformation')

@@ -15,8 +15,8 @@ const RUNNER_MEMORY_FLOOR_BYTES = 1024 * MIB
 const MEMORY_CAP_FACTOR = 1.1
 
 /**
- * Resident bytes above which a runner is killed: the planned memory, plus the cache a second time, because a
- * step may rebuild it, plus 10 %, at least 1 GiB. `configuredMb` (MiB) replaces this sum.
+ * Resident bytes above which a runner is killed: the planned memory plus a second copy of the cache, because
+ * a step may rebuild it, plus 10 %; at least 1 GiB. `configuredMb` (MiB) replaces this sum.
  */
 export function memoryLimitBytes (
   card: ModelCard, traits: MemoryTraits, place: DeviceTarget = {}, configuredMb?: number

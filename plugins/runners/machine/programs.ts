@@ -89,7 +89,7 @@ export function whyLibraryCannot (
 
 interface Place { home: string, env: Readonly<Record<string, string | undefined>> }
 
-/** The program in PATH, otherwise the one of the build in use; null if there is neither. */
+/** The program in PATH, otherwise the program of the selected build; null if there is neither. */
 export function findProgram ({ home, env }: Place, { name, builds }: ProgramDecl): Program | null {
   const found = (env['PATH'] ?? '').split(delimiter).filter((folder) => isAbsolute(folder))
     .map((folder) => join(folder, name)).find(runnable)
@@ -98,7 +98,7 @@ export function findProgram ({ home, env }: Place, { name, builds }: ProgramDecl
   return build === undefined ? null : { from: 'build', path: join(build.folder, name), build }
 }
 
-/** Limit in ms on the run of a program: longer than a large GPU library takes to load from a slow disk. */
+/** Time limit in ms of a program run; a large GPU library loads slowly from a slow disk. */
 const OUTPUT_MS = 60_000
 const OUTPUT_ENV = ['PATH', 'HOME', 'LD_LIBRARY_PATH', 'CUDA_VISIBLE_DEVICES']
 

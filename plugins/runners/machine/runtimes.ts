@@ -35,7 +35,7 @@ const LIBRARY_FOLDERS = [
   '/usr/lib/aarch64-linux-gnu'
 ]
 
-/** Finds the libraries of GPU backends, fast enough for the first runner to wait. */
+/** Finds the libraries of GPU backends, quickly enough for the first runner to wait for the result. */
 export async function findRuntimes (files: RuntimeFiles): Promise<Runtimes> {
   const folder = files.runtimeFolder()
   const cuda = folder !== null && await files.hasLibrary(join(folder, 'libonnxruntime_providers_cuda.so'))
@@ -49,7 +49,7 @@ export function cudaHidden (cudaVisibleDevices: string | undefined): boolean {
   return cudaVisibleDevices !== undefined && /^\s*(-1.*)?$/.test(cudaVisibleDevices)
 }
 
-/** The WebGPU provider is part of the runtime on macOS and on Linux x64, where it loads Vulkan. */
+/** The runtime has the WebGPU provider on macOS arm64 and on Linux x64; on Linux it needs Vulkan. */
 async function hasWebgpu ({ platform, arch, hasLibrary }: RuntimeFiles): Promise<boolean> {
   if (platform === 'darwin') return arch === 'arm64'
   if (platform !== 'linux' || arch !== 'x64') return false

@@ -170,7 +170,7 @@ interface LoadParts extends Required<Pick<MachineOptions, 'io' | 'clock' | 'env'
   report: (part: string, error: unknown) => void
 }
 
-/** Reads GPUs and sensors: offers a new reading and the last one. */
+/** Reads GPUs and sensors; returns functions to take a new reading and to get the last one. */
 function loadReader ({ io, clock, env, gpus, report }: LoadParts) {
   let known = summarize([], null, env)
   let last: GpuReading = { atMs: -Infinity, gpus: [], vramByPid: new Map() }
@@ -184,7 +184,7 @@ function loadReader ({ io, clock, env, gpus, report }: LoadParts) {
     if (problems.length > 0) report('gpu', new Error(problems.join('; ')))
     failures = problems.length > 0 ? failures + 1 : 0
     const celsius = await heat
-    // The reading that started later wins, whichever of the two ends first.
+    // Readings can overlap: keep the one that started last, even if an earlier one ends later.
     if (startedAt < last.atMs) return found
     known = summarize(found.gpus, celsius, env)
     last = { atMs: startedAt, gpus: known.accelerators, vramByPid }

@@ -18,7 +18,7 @@ export interface GraphIndex {
   external: boolean
 }
 
-/** Everything that a set of tensors depends on, up to the stop tensors. */
+/** The part of a graph on which some tensors depend, as found by `closureOf`. */
 export interface Closure { nodes: Set<number>, initializers: Set<string>, inputs: Set<string> }
 
 export function indexGraph (model: OnnxModel): GraphIndex {

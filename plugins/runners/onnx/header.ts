@@ -231,7 +231,7 @@ class OnnxScan {
     if (into.length > ENTRIES) this.#walk.r.fail(`it has more than ${ENTRIES} inputs or outputs`)
   }
 
-  /** Reads a TypeProto, of which only tensors have dimensions. */
+  /** Reads the element type and dimensions of a TypeProto; skips types other than tensors. */
   async #type (type: Field, into: HeaderPort): Promise<void> {
     await this.#walk.message(type, async (tensor) => {
       if (tensor.number !== 1) return

@@ -16,7 +16,7 @@ export interface OnnxNode {
   attribute: Uint8Array[]
 }
 
-/** Initializers are encoded TensorProto; inputs, outputs and valueInfo encoded ValueInfoProto. */
+/** Initializers are encoded TensorProto; inputs, outputs and valueInfo are encoded ValueInfoProto. */
 export interface OnnxGraph {
   name: string
   node: OnnxNode[]
@@ -128,7 +128,7 @@ export const ATTRIBUTE = {
   float: 1, int: 2, string: 3, tensor: 4, graph: 5, floats: 6, ints: 7, graphs: 10
 } as const
 
-// Message objects have defaults on their prototype, which matches the interfaces above.
+// Decoded messages have defaults on their prototype, so absent fields have the types declared above.
 function decode<T> (name: string, bytes: Uint8Array): T {
   const reader = protobuf.Reader.create(bytes)
   reader.discardUnknown = false

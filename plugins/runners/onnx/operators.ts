@@ -1,13 +1,13 @@
 /**
- * What onnxruntime 1.30 supports: file versions and its own operators. A test compares the lists with the
- * installed runtime. Standard operators are not listed, because the version of their set implies them.
+ * File versions and operators that onnxruntime 1.30 supports. A test compares the lists with the installed
+ * runtime. Standard operators are not listed, because the version of the operator set determines them.
  */
 import type { OnnxHeader } from './header.js'
 
 /** Newest supported version of the file format (IR) and of the standard operator set. */
 export const NEWEST = { ir: 13, opset: 26 } as const
 
-/** Operators in the domain com.microsoft, except those known to run on devices only. */
+/** Operators in the domain com.microsoft, except those that are known to have no CPU implementation. */
 export const CONTRIB: ReadonlySet<string> = new Set(`
   Attention AttnLSTM BeamSearch BiasDropout BiasGelu BiasSoftmax BifurcationDetector CDist
   CausalConvWithState ComplexMul ComplexMulConj ConvTransposeWithDynamicPads CropAndResize

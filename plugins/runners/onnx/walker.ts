@@ -9,7 +9,7 @@ const FIELDS = 8_000_000
 export interface FileReader {
   readonly size: number
   readonly position: number
-  /** Waits until `u8` can read this many bytes; undefined if it already can. */
+  /** Waits until `u8` can read this many bytes; returns undefined if it already can. */
   ready: (bytes: number) => Promise<void> | undefined
   seek: (position: number) => void
   u8: () => number

@@ -38,10 +38,10 @@ export class Activity {
   }
 }
 
-/** Milliseconds for which an announcement also covers later calls that it allows enough time. */
+/** Milliseconds after an announcement in which a later call may reuse it instead of sending its own. */
 const COALESCE_MS = 10
 /**
- * A call expected to take at most this many ms is covered by any announcement, because the node calls work
+ * A call expected to take at most this many ms may reuse any announcement, because the node treats work as
  * overdue only after 10 s or more.
  */
 const SHORT_MS = 100
@@ -61,9 +61,9 @@ interface AnnouncerIo {
 
 /**
  * Announces each blocking call and its size to the node before it starts. Short calls in a row are coalesced:
- * the end of a call is reported 10 ms late, and a call that starts meanwhile reuses the announcement if that
- * allows enough time. So the node always has an open announcement while a call blocks this thread, and gets
- * at most a few hundred frames a second.
+ * the end of a call is reported 10 ms late, and a call that starts in this time reuses the announcement if it
+ * is expected to end in time. So the node always has an open announcement while a call blocks this thread,
+ * and gets at most a few hundred frames a second.
  */
 export class Announcer {
   readonly #io: AnnouncerIo

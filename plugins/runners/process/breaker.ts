@@ -17,7 +17,7 @@ export interface BreakerState {
 
 export const CLOSED: BreakerState = { recent: [], attempts: 0, unready: 0 }
 
-/** Limit on failures in a row before the runner is ready: a slow loader never fails three times a minute. */
+/** Maximum starts in a row that never become ready; slow loads fail too rarely to reach the rate limit. */
 const UNREADY_MAX = 5
 
 export interface Failure {

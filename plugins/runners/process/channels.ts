@@ -10,7 +10,7 @@ import type { RunnerRecord } from './record.js'
 type Outcome = { readonly error: RunnerError | null }
 
 /**
- * One task as the node sees it: unread chunks, credit and terminal. `settle` ends the task for the reader,
+ * One task as the node sees it: unread chunks, credit and outcome. `settle` ends the task for the reader,
  * `release` for the runner: a cancelled task ends for its reader immediately but occupies its slot until the
  * runner stops working on it.
  */
@@ -37,7 +37,7 @@ export class TaskChannel {
   get waiting (): number { return this.#queue.length }
   get cancelledAt (): number | null { return this.#cancelledAt }
 
-  /** Time since when the reader has waited for a second or later chunk; null if it does not wait. */
+  /** Arrival time of the last chunk if the reader has read it and may get more; otherwise null. */
   get idleSince (): number | null {
     return this.settled || !this.#window.open || this.#queue.length > 0 ? null : this.#lastChunkAt
   }
@@ -111,7 +111,7 @@ interface Entered {
 /** Called when a task has left the runner. `served` is false if it was lost, failed or cancelled. */
 export type Released = (served: boolean) => void
 
-/** The tasks inside one runner process. Only the first terminal of a task counts. */
+/** The tasks inside one runner process. Only the first terminal frame of a task counts. */
 export class TaskChannels {
   readonly #limits: RunnerLimits
   readonly #clock: Pick<Clock, 'mono'>

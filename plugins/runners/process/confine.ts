@@ -77,7 +77,7 @@ function packagesOf (script: string): string[] {
 }
 
 /**
- * A path with and without symbolic links; if it contains the home, the folder's contents without the home.
+ * Returns a path and its real path. A folder around the home is replaced by its contents except the home.
  */
 function outside (path: string, home: string): string[] {
   const target = real(path)

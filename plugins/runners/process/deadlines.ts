@@ -14,7 +14,7 @@ export interface Watch {
   readonly overdueWork: Overdue | null
   /** Time at which the oldest cancelled task still in the runner was cancelled. */
   readonly cancelledSince: number | null
-  /** Time since when the runner has no announced work; the current time while it has some. */
+  /** Start of the current period without announced work; the current time while work is announced. */
   readonly quietSince: number
 }
 
@@ -48,7 +48,7 @@ function servingDeadline (watch: Watch, limits: RunnerLimits, nowMs: number): Pa
     return passed(`work ${work.id}`, `work "${work.label}" of ${work.units} units has been running for ` +
       `${seconds(work.runningMs)}; the limit is ${seconds(work.allowedMs)}`)
   }
-  // A cancelled task may wait for announced work, which has a deadline itself.
+  // A cancelled task may be waiting for announced work, which has its own deadline.
   const { cancelledSince, quietSince } = watch
   if (cancelledSince !== null && nowMs - Math.max(cancelledSince, quietSince) > limits.cancelMs) {
     return passed('cancel', `a cancelled task was still running ${seconds(limits.cancelMs)} later, ` +
@@ -104,7 +104,7 @@ export function describeEnd (ending: ExitFacts, limits: RunnerLimits, nowMs: num
     return { ...ended, message: warmupMessage(limits), wedged: true }
   }
   const cause = signal === null ? `exited with code ${code}` : `was ended by ${signal}`
-  // SIGKILL does not count, because the kernel sends it when memory runs out.
+  // SIGKILL does not mean that the files are broken: the kernel also sends it when memory runs out.
   const unloadable = ending.phase === 'loading' && signal !== 'SIGKILL' ? 'load_failed' : undefined
   return { ...ended, message: `the runner process ${cause} while ${ending.phase}`, wedged: false, unloadable }
 }
@@ -113,7 +113,7 @@ type WorkLimits = Pick<RunnerLimits, 'workMinMs' | 'workFactor'>
 
 /** Weight of the newest measurement in the running mean of ms per unit. */
 const NEWEST_SHARE = 0.3
-/** Limit on open announcements; a runner that exceeds it never ends any and violates the protocol. */
+/** Maximum open announcements; a runner that exceeds it fails to end its work and violates the protocol. */
 const MAX_OPEN = 1_024
 /** Limit on labels with their own measurement; an engine has only a handful. */
 const MAX_LABELS = 256
@@ -144,7 +144,7 @@ export class AnnouncedWork {
 
   get busy (): boolean { return this.#open.size > 0 }
 
-  /** Time since when no work is announced; `nowMs` while some is open. */
+  /** Start of the current period without announced work; `nowMs` while work is announced. */
   quietSince (nowMs: number): number { return this.busy ? nowMs : this.#announcedMs }
 
   /** Applies one announcement. Throws ProtocolError if too much work is open. */

@@ -13,7 +13,7 @@ export class RunnerError extends Error {
   }
 }
 
-/** Details of an `instance_lost` before any work on the task, so that another runner may take the task. */
+/** Details of an `instance_lost` error if no work on the task had begun, so another runner may take it. */
 export const NOT_STARTED = { begun: false } as const
 
 /**

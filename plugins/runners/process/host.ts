@@ -27,7 +27,7 @@ const LOG_CHARS = 4_096
 /** Heap limits of the watchdog thread, which stores almost nothing. */
 const WATCHDOG_HEAP = { maxOldGenerationSizeMb: 16, maxYoungGenerationSizeMb: 2, stackSizeMb: 1 }
 
-// The node may die before the kernel links the two lifetimes, in which case this process would never end.
+// If the node has already died, the kernel sends no death signal, and this process would never end.
 if (process.ppid !== Number(process.argv[2])) process.kill(process.pid, 'SIGKILL')
 process.umask(0o077)
 
@@ -54,8 +54,8 @@ function onFrame ({ kind, task, header }: Frame): void {
 async function boot ({ spec, engineModule, limits }: SpecMessage): Promise<void> {
   link.send(FROM_RUNNER.hello, 0, { pid: process.pid })
   startWatchdog(spec, limits)
-  // In a PID namespace all processes end with the first one. The guard would also kill the processes that
-  // start the runner, sometimes before they report how the runner ended.
+  // In a PID namespace, all processes end with the first one. The guard shell would also kill the processes
+  // that start the runner, sometimes before they report how the runner ended.
   if (process.argv[3] !== 'namespaces') guardFamily()
   try {
     session = await loadEngine(spec, engineModule)

@@ -5,7 +5,7 @@ const MiB = 1024 * KiB
 export const DEFAULT_LIMITS = {
   /** Limit on the time from spawn to the first frame. */
   firstReportMs: 120_000,
-  /** Limit on loading without progress; the time for the model's bytes at `loadBytesPerSecond` if longer. */
+  /** Limit on loading without progress, unless reading the model at `loadBytesPerSecond` takes longer. */
   loadMinMs: 120_000,
   loadBytesPerSecond: 20_000_000,
   /** Deadline of the warmup inference; overridden by `SVC_WARMUP_DEADLINE_SECONDS`. */
@@ -15,7 +15,7 @@ export const DEFAULT_LIMITS = {
   /** Announced work is overdue after max(workMinMs, workFactor x measured time per unit x units). */
   workMinMs: 10_000,
   workFactor: 10,
-  /** Limit on a block of the runner's event loop outside announced work. */
+  /** Limit on the time for which the runner's event loop is blocked outside announced work. */
   loopBlockedMs: 12_000,
   /** Limit on the pause between two chunks of a task while the reader has credit. */
   chunkIdleMs: 120_000,
@@ -26,7 +26,7 @@ export const DEFAULT_LIMITS = {
   /** Interval of the deadline check. A deadline counts as passed if two checks in a row find the same one. */
   checkMs: 500,
   rssPollMs: 2_000,
-  /** Restart delay: the first one, the maximum after doubling, and the random share on top. */
+  /** Restart delays: the first, the maximum after doubling, and the random share that is added. */
   backoffFirstMs: 1_000,
   backoffMaxMs: 30_000,
   backoffJitter: 0.25,

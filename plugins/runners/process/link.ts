@@ -123,8 +123,8 @@ export class NodeLink {
   }
 
   /**
-   * Sends one frame immediately. After a frame with `gathers`, later frames of this event-loop turn are sent
-   * together at its end.
+   * Sends one frame immediately, unless a frame with `gathers` was sent earlier in this event-loop turn:
+   * later frames of such a turn are sent together at its end.
    */
   sendEncoded (pieces: Uint8Array[], gathers = false): void {
     this.#socket.cork()

@@ -113,7 +113,7 @@ export class LineLimiter {
     this.#heldBytes += bytes.length
   }
 
-  /** Only counts newlines above the rate, because a plain loop costs a tenth of splitting lines. */
+  /** Above the rate limit only counts newlines, which costs a tenth of splitting the output into lines. */
   #drop (bytes: Buffer, start: number): void {
     for (let i = start; i < bytes.length; i++) {
       if (bytes[i] === NEWLINE) this.#dropped += 1

@@ -29,10 +29,10 @@ function holdsOtherEnd ({ remotePort = 0, localPort = 0 }: Connection): boolean 
     .filter(([, local, remote]) => local?.endsWith(from!) === true && remote?.endsWith(to!) === true)
     .map(({ 7: uid, 9: inode }) => ({ uid: Number(uid), inode }))
   const user = process.getuid?.()
-  // A socket of another user is no runner's: runners have this node's user and cannot switch.
+  // A socket of another user cannot be a runner's: runners have this node's user and cannot change it.
   if (sockets.length > 0 && sockets.every(({ uid, inode }) => uid !== user && inode !== '0')) return false
   const links = new Set(sockets.map(({ inode }) => `socket:[${inode}]`))
-  // A runner can hide its descriptors, so search for another owner. Clients are mostly young processes.
+  // A runner can hide its descriptors, so search all processes; newest first, as clients are mostly young.
   const owner = processIds().sort((a, b) => b - a).find((pid) => holds(pid, links))
   return owner === undefined || MARKED.test(read(`/proc/${owner}/limits`) ?? 'Max msgqueue size 0 0 ')
 }

@@ -115,10 +115,10 @@ export const FROM_RUNNER = {
 
 export interface SpecMessage { spec: ModelSpec, engineModule: string, limits: HostLimits }
 
-/** Work about to start; `units` counts in a unit that the engine chooses. */
+/** Work about to start. `units` is its amount, in a unit that the engine chooses. */
 export interface OpenWork { id: number, label: string, units: number }
 
-/** Announced work, ended work, and the measured cost of ended work as a sum per label. */
+/** Work that has started or ended since the last message, and the total cost of ended work by label. */
 export interface WorkMessage {
   open: OpenWork[]
   closed: number[]
@@ -170,7 +170,7 @@ const READERS: Readonly<Record<number, (header: Header) => RunnerMessage>> = {
   })
 }
 
-/** The message in a runner's frame. Throws ProtocolError that names the wrong field. */
+/** The message in a runner's frame. Throws ProtocolError that names the invalid field. */
 export function readMessage (frame: Pick<Frame, 'kind' | 'header'>): RunnerMessage {
   const reader = READERS[frame.kind]
   if (reader === undefined) throw new ProtocolError(`frame of unknown kind ${frame.kind}`)
@@ -291,7 +291,7 @@ export class CreditReturn {
     this.#lotBytes = Math.max(1, windowBytes >> 2)
   }
 
-  /** Counts one chunk that was read; returns the credit to grant, or null if it is too small for a frame. */
+  /** Counts one chunk that was read; returns the credit to grant, or null until enough has been collected. */
   countRead (bytes: number): { chunks: number, bytes: number } | null {
     this.#chunks += 1
     this.#bytes += bytes

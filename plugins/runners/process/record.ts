@@ -3,7 +3,7 @@ import type { FlightEntry } from '../service.js'
 
 const TEXT_CHARS_MAX = 500
 
-/** History and counters of a runner over all processes that it has had. */
+/** History and counters of a runner across all its processes. */
 export class RunnerRecord {
   restarts = 0
   /** Exit code of the last process that ended; null if a signal ended it. */
@@ -29,7 +29,7 @@ export class RunnerRecord {
   /** Call when a real inference gives a result. */
   forward (): void { this.forwardMono = this.#clock.mono() }
 
-  /** Adds an entry to the flight recorder; the oldest one is dropped. */
+  /** Adds an entry to the flight recorder; drops the oldest entry if the recorder is full. */
   note (what: string): void {
     this.#entries.push({ at: new Date(this.#clock.now()).toISOString(), what: what.slice(0, TEXT_CHARS_MAX) })
     if (this.#entries.length > this.#entriesMax) this.#entries.shift()

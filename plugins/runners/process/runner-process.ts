@@ -26,7 +26,7 @@ const LOG_FILE = 'runner.log'
 /** Milliseconds to read the last frames and lines after the process has ended. */
 const LAST_WORDS_MS = 500
 
-/** The only phase in which each message is valid; messages not listed are valid in all phases. */
+/** By message, the only phase in which it is valid; all other messages are valid in every phase. */
 const EXPECTED: Partial<Record<RunnerMessage['type'], Phase>> = {
   hello: 'connecting',
   progress: 'loading',
@@ -58,7 +58,7 @@ export class RunnerProcess {
   #undo: (() => void)[] = []
   #phase: Phase = 'connecting'
   #since: number
-  /** Start of the phase without the corrections of `mono`, like the clock of the runner's own watchdog. */
+  /** Start of the phase by the uncorrected clock, which the runner's own watchdog uses too. */
   #entered: number
   #readyAt: number | null = null
   #suspect = ''
@@ -123,7 +123,7 @@ export class RunnerProcess {
    */
   readonly mono = (): number => this.#options.clock.mono() - this.#starvedMs
 
-  /** Kills the process, which then counts as failed with this message; only the first message is kept. */
+  /** Kills the process and records `message` as the reason for its failure; later messages are ignored. */
   kill (message: string, wedged = false, unloadable?: UnloadableCode): void {
     if (this.exited) return
     if (this.#failure === null && !this.#stopping) {

@@ -30,7 +30,7 @@ export interface SandboxPaths {
 const TOOLS = ['setpriv', 'unshare', 'mount', 'umount', 'pivot_root', 'prlimit'] as const
 export type Tools = Partial<Record<typeof TOOLS[number], string>>
 
-/** Paths of the sandbox programs in PATH and the sbin folders next to its folders. */
+/** Finds the sandbox programs in PATH and, for each bin folder in it, in the sbin folder next to it. */
 export function findTools (path: string = process.env['PATH'] ?? ''): Tools {
   if (process.platform !== 'linux') return {}
   const folders = path.split(delimiter).filter((dir) => dir.startsWith('/'))
@@ -46,7 +46,7 @@ export const OOM_SCORE_ADJ = 500
 /** Only on the main thread, because the kernel sends the signal when the spawning *thread* ends. */
 const deathSignal = (): string[] => isMainThread ? ['--pdeathsig', 'KILL'] : []
 const NO_PRIVILEGES = ['--no-new-privs', '--inh-caps=-all', '--ambient-caps=-all']
-/** Needed only for root: other users have no capabilities without new privileges. */
+/** Needed only for root; other users cannot gain capabilities without new privileges. */
 const NO_CAPABILITIES = '--bounding-set=-all'
 const NO_NETWORK = ['--landlock-access', 'net']
 const NO_SIGNALS = ['--landlock-access', 'scope']
@@ -56,7 +56,7 @@ const NO_SIGNALS = ['--landlock-access', 'scope']
  */
 const MARK = ['--msgqueue=0:0', '--']
 
-/** True if a runner at this level reaches the machine's ports. */
+/** True if a runner at this level can connect to the machine's ports. */
 export const sharesNetwork = (hold: SandboxLevel, network = false): boolean =>
   network || hold === 'files' || hold === 'privileges'
 
@@ -80,7 +80,7 @@ export function heldCommand (
 
 /**
  * Starts three processes: `unshare`, whose pid the node gets; a shell as the first process of the namespace,
- * so that all others there end with it; and the runner.
+ * with which all other processes in the namespace end; and the runner.
  */
 function inNamespaces (
   tools: Tools, { scratch, work, files, network = false }: SandboxPaths, command: readonly string[]
@@ -124,7 +124,7 @@ function mountTable (root: string, work: string, { read, write }: Files, net?: s
     .sort(([a], [b]) => b.length - a.length)[0]?.[1].map((flag) => `,${flag}`).join('') ?? ''
   const bound = (path: string, how: string): string[] => {
     if (!place(root, path)) return []
-    // `mount` applies the options of a bind only to its top, so each mount below the path gets its own line.
+    // `mount` applies the options of a bind only to its top mount, so each mount below gets its own line.
     const below = [...here.keys()].filter((point) => point !== path && within(point, path))
     return [line(path, root + path, 'none', `rbind${how}${flagsAt(path)}`), ...below.map((point) =>
       line('none', root + point, 'none', `remount,bind${how}${flagsAt(point)}`))]
@@ -134,7 +134,7 @@ function mountTable (root: string, work: string, { read, write }: Files, net?: s
   return [
     line(root, root, 'none', `bind,ro${flagsAt(root)}`),
     line('proc', `${root}/proc`, 'proc', 'ro,nosuid,nodev,noexec'),
-    // A home below /dev/shm needs mount points in there.
+    // A home below /dev/shm needs mount points there, which a tmpfs would hide.
     ...[work, ...read].some(inShared)
       ? [] : [line('tmpfs', `${root}/dev/shm`, 'tmpfs', `nosuid,nodev,mode=1777,size=${SHARED_MEMORY}`)],
     ...net === undefined ? [] : [line('sysfs', net, 'sysfs', 'nosuid,nodev,noexec')],
@@ -150,8 +150,8 @@ const outermost = (paths: readonly string[]): string[] =>
   paths.filter((path) => !paths.some((folder) => folder !== path && within(path, folder)))
 
 /**
- * Creates the mount point for a path. A file behind a link becomes a link instead and returns false, because
- * a program searches for its libraries in its real folder, which is mounted too.
+ * Creates the mount point for a path. For a file behind a symbolic link, creates a link and returns false:
+ * the real folder is mounted too, and a program searches for its libraries there.
  */
 function place (root: string, path: string): boolean {
   const isFolder = statSync(path).isDirectory()
@@ -183,8 +183,8 @@ interface Found { hold: SandboxLevel, tools: Tools, at: number }
 const known = new Map<string, Found>()
 
 /**
- * Probes for the best level at `now` (ms); without a cell only for a setpriv that ends a runner together with
- * the node. Caches the result unless a probe timed out or was killed.
+ * Probes for the best sandbox level at `now` (ms). Without `cell`, checks only whether setpriv can end a
+ * runner together with the node. Caches the result unless a probe timed out or was killed.
  */
 export function probeSandboxLevel (
   cell: SandboxPaths | undefined, now: number, path: string = process.env['PATH'] ?? ''

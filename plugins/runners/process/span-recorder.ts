@@ -1,7 +1,7 @@
 /**
  * Records the spans of one request in one process. Runner processes import this file, so it must not import
- * the kernel at run time. An OpenTelemetry span costs forty times as much, so otlp.ts uses that SDK only for
- * export.
+ * the kernel at run time. An OpenTelemetry span costs forty times as much, so otlp.ts uses the OpenTelemetry
+ * SDK only for export.
  */
 import type { TracedTask } from '../../../kernel/index.js'
 import type { OpenSpan, SpanAttrs, SpanSeries, SpanSink } from '../../../kernel/api/engine.js'
@@ -41,7 +41,7 @@ export interface SpanPart {
   receivedMs: number
   sentMs: number
   places: SpanPlace[]
-  /** A span whose parent is missing belongs to the span of the request to this process. */
+  /** Spans whose parent is not in the list are children of the span of the request to this process. */
   spans: SentSpan[]
   clocks: ClockNote[]
   about: TracedTask | null
@@ -150,7 +150,7 @@ class Series implements SpanSeries {
   #starts = new Float64Array(POINTS_FIRST)
   #ends = new Float64Array(POINTS_FIRST)
   #count = 0
-  /** Number of steps that a full point combines, and that the point being filled has so far. */
+  /** Number of steps that a full point combines, and number of steps in the point being filled. */
   #stride = 1
   #filled = 0
 

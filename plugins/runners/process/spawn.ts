@@ -24,8 +24,8 @@ const ENV_PATTERNS = [/^LC_[A-Z]+$/, /^NVIDIA_[A-Z_]+$/, /^SVC_[A-Z0-9_]+_SERVER
 const LEAN_ENV = { MALLOC_ARENA_MAX: '1' }
 const LEAN_FLAGS = ['--max-semi-space-size=8']
 /**
- * onnxruntime from 1.30 sends telemetry by default. llama.cpp prints its stack when it aborts, which follows
- * the line with the reason.
+ * Disables onnxruntime's telemetry, which 1.30 and later send by default, and llama.cpp's stack trace on
+ * abort, which would follow the line with the reason.
  */
 const QUIET_ENV = { ORT_DISABLE_TELEMETRY: '1', GGML_NO_BACKTRACE: '1' }
 /** Makes CUDA number the GPUs like the node does; by default CUDA puts the fastest GPU first. */
@@ -79,8 +79,8 @@ export interface LaunchOptions {
 }
 
 /**
- * Starts a runner process in a new process group and session. With `setpriv` the kernel kills the runner
- * when this process dies; in any case a thread of the runner does. Throws if no process can be started.
+ * Starts a runner process in a new process group and session. With `setpriv` the kernel kills the runner when
+ * this process dies; in any case the runner's watchdog thread does. Throws if no process can be started.
  */
 export function launch ({ scratch, mark, files, network, now = 0, ...options }: LaunchOptions): Launched {
   // The node's own files are outside `work`, so that the runner cannot replace one with a link.

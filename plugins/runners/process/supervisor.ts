@@ -142,8 +142,8 @@ class RunnerSupervisor {
   }
 
   /**
-   * Ends the tasks inside the process with `cancelled`. If the process still works on one after `graceMs`, it
-   * is killed, which counts as its failure, and restarted.
+   * Ends the tasks inside the process with `cancelled`. A process that still works on one after `graceMs` is
+   * killed, which counts as a failure of the runner, and is restarted.
    */
   async cancelTasks (graceMs: number): Promise<RunnerCancel> {
     const process = this.#process
@@ -180,7 +180,7 @@ class RunnerSupervisor {
     this.#move({ RunnerShutdown: {} })
   }
 
-  /** Waits for slots; meanwhile a text task gets its queue position. Throws like `#enter`. */
+  /** Waits for slots, during which a text task gets its queue position. Throws like `#enter`. */
   async * #wait (
     task: EngineTask, signal: AbortSignal, callerId: string, trace: Trace | undefined
   ): AsyncGenerator<EngineChunk, Release> {
@@ -261,7 +261,7 @@ class RunnerSupervisor {
     if (!mayFollow(from, to)) return
     this.#status = status
     if (from !== to) this.#statusSince = this.#options.clock.mono()
-    // Changes between ready and running are not recorded, because tasks have entries of their own.
+    // Changes between ready and running are not recorded, because each task has its own entries.
     if (from !== to && !(serves(from) && serves(to))) this.#record.note(`status ${to}`)
     this.#options.onStatus(status)
   }
@@ -317,7 +317,7 @@ class RunnerSupervisor {
     if (wedged) log.fatal(fields, 'CRITICAL: runner wedged and given up')
     else log.error(fields, 'runner given up')
     this.#record.note(`given up after ${attempts} attempts`)
-    // A warmup overrun is the only kind of wedge.
+    // Only an overrun of the warmup deadline counts as wedged.
     const errorCode = wedged ? 'warmup_timeout' : full === true ? 'insufficient_storage'
       : unloadable ?? 'runner_failed'
     this.#move({ RunnerFailed: { errorMessage, errorCode } })

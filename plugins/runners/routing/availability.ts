@@ -47,7 +47,7 @@ export interface PlacedRunner extends
   readonly own: boolean
   /** Null until the runner's node reports one; another node's status is at most half a second old. */
   readonly status: RunnerStatus | null
-  /** True if the runner is ready, is no donor, and neither its instance nor its node is leaving. */
+  /** True if the runner is ready and not a donor, and neither its instance nor its node is shutting down. */
   readonly serving: boolean
 }
 
@@ -56,16 +56,16 @@ export interface ModelSnapshot {
   readonly runners: readonly PlacedRunner[]
 }
 
-/** Facts about all models, read once. */
+/** Facts about the cluster, read once to explain the availability of any number of models. */
 interface Source {
   nodes: ReadonlyMap<string, NodeView>
   copies (modelId: string): readonly ModelCopy[] | undefined
   failures: ReadonlyMap<string, InstanceFailure>
-  /** What the other live nodes can run. */
+  /** Backends and engines of the other live nodes. */
   offers: readonly Offers[]
 }
 
-/** Stands for the backend of a running model, whose runner has already chosen one. */
+/** Used for a model that is already running, because its runner has chosen a backend. */
 const OF_RUNNER: BackendChoice = { backend: 'the backend of its runner', declared: false }
 
 /** Backends of a node and of its engines, and each engine's program, which is null if it is missing. */
@@ -83,7 +83,7 @@ export class Availability {
   /** The card of a local, catalogued or placed model. Throws if it cannot be read. */
   card (modelId: string): ModelCard | undefined {
     const { bundle, models, placed } = this.#parts
-    // The store node, which has the cards, may be away while other nodes serve the model.
+    // The store node, which has the cards, may be offline while other nodes serve the model.
     return bundle.model(modelId)?.card ?? models?.card(modelId) ?? placedCard(placed.of(modelId))
   }
 
@@ -115,20 +115,20 @@ export class Availability {
     })
   }
 
-  /** True if the model supports the task; null only checks that its card can be read. */
+  /** True if the model supports the task; without a task (null), true if its card can be read. */
   does (modelId: string, capability: string | null): boolean {
     const { card } = this.#readCard(modelId)
     return card !== null && (capability === null || card.tasks.includes(capability))
   }
 
-  /** The first broken link of the model's chain; null if a request for `capability` can be served. */
+  /** The first broken link of a model's availability chain; null if it can serve `capability`. */
   broken (modelId: string, capability: string | null, snapshot = this.snapshot(modelId)): BrokenLink | null {
     if (snapshot.runners.some(({ serving }) => serving) && this.does(modelId, capability)) return null
     const copies = (id: string): readonly ModelCopy[] | undefined => this.#parts.models?.copies(id)
     return this.#explainer({ nodes: this.#nodes(), copies, offers: [] })(modelId, capability, snapshot).broken
   }
 
-  /** Returns the chain of any model; the facts about all models are read once. */
+  /** Returns a function that builds the availability chain of any model from facts that are read once. */
   readonly chains: ReadChains = async () => {
     const { self, state, models } = this.#parts
     const nodes = this.#nodes()
@@ -177,7 +177,7 @@ export class Availability {
         if (node?.live !== true) return []
         const member = own ? fleet.get(runnerId) : undefined
         const reported = own ? undefined : sections.runners.get(runnerId, nodeId)
-        // A runner on a leaving node counts as gone for a new request.
+        // For a new request, a runner on a node that is shutting down counts as gone.
         const status = node.leaving === true ? null
           : member === undefined ? reported ?? null : fleet.status(member)
         const serving =
@@ -234,7 +234,7 @@ export class Availability {
     }
   }
 
-  /** True if another live node runs the model or could. Only a node that has the engine can decide that. */
+  /** True if another live node runs the model or could run it with an engine that this node has too. */
   #elsewhere ({ offers }: Source, { runners }: ModelSnapshot, card: ModelCard | null): boolean {
     if (runners.some(({ own }) => !own)) return true
     if (card === null) return false
@@ -250,7 +250,7 @@ export class Availability {
 
 interface Progress {
   nodeIds: string[]
-  /** A runner that serves, otherwise the least advanced one, for which the other runners wait. */
+  /** Status of a runner that serves, otherwise of the least advanced one, for which the others wait. */
   runner: RunnerStatus | null
   failure: ChainFacts['failure']
 }

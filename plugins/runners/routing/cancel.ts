@@ -17,7 +17,7 @@ interface CancelParts extends AskMemberParts {
 type CancelRequest = Pick<RouteRequest<typeof routes.cancel>, 'params' | 'caller' | 'member' | 'signal'>
 
 /**
- * Handler of POST /v1/cancel/:command_id: a command that entered at another node is cancelled there. Throws
+ * Handler of POST /v1/cancel/:command_id: cancels a command that this or another node received. Throws
  * `missing_grant` if a node refused, or `command_unknown` with the nodes that did not answer.
  */
 export function cancelHandler (parts: CancelParts): (request: CancelRequest) => Promise<unknown> {

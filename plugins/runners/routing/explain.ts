@@ -8,7 +8,7 @@ import { kindOf, serves } from '../process/states.js'
 import type { MissingReason, RunnerStatus } from '../service.js'
 import type { Refusal } from './pick.js'
 
-/** The links between a model's name and an answer, in order. */
+/** The links of a model's availability chain, in the order in which they are checked. */
 export const LINKS = ['card', 'copy', 'backend', 'placement', 'runner', 'request'] as const
 export type ChainLinkName = (typeof LINKS)[number]
 
@@ -34,7 +34,7 @@ export interface ChainFacts {
   /** The disabled plugin that provides the model or its engine. */
   off?: OffPlugin | undefined
   backend: BackendChoice | null
-  /** True if another live node runs the model or could, so that this one needs no backend for it. */
+  /** True if another live node runs the model or could run it, so that this node needs no backend for it. */
   elsewhere: boolean
   placed: boolean
   nodes?: readonly string[]
@@ -55,7 +55,7 @@ export interface Found {
   /** True if the link works; null if an earlier link is broken. */
   ok: boolean | null
   message: string
-  /** What the operator should do next; null unless the link is broken. */
+  /** The operator's next step; null unless the link is broken. */
   remedy: string | null
   /** Reason in snake_case; null unless the link is broken. */
   code: string | null
@@ -127,7 +127,7 @@ export function explainRefusal (
           'Choose another node or none (target_node, --node), or place it there: ' +
           `\`svc place ${modelId} --node NODE\`.`)
       }
-    // The runner was ready a moment ago.
+    // The runner was ready a moment ago, so it may soon be ready again.
     : { link: 'runner', comes: true, ...brokenLink(code, 'its runner is not ready', 'Try again shortly.') }
 }
 
@@ -153,7 +153,7 @@ const COMES = { status: 503, retryable: true, retryAfterSeconds: 1 }
 /** Limit on Retry-After: the longest pause before a runner that gave up starts again. */
 const RETRY_MAX_SECONDS = RETRY_PAUSE.maxMs / 1000
 
-/** The broken link of a model that only the unreachable store may have. */
+/** The broken link of a model that may exist only in the store, which is unreachable. */
 const storeUnreachable = (what: string, store: string): Found => brokenLink('store_unreachable',
   `${what}, and the store on ${store}, which may have it, cannot be reached`,
   `Start ${store} again: \`svc up\` there; \`svc nodes\` shows it.`)
@@ -315,7 +315,7 @@ export function availabilityHandler (
   }
 }
 
-/** The chains in the form that the model list needs. */
+/** Reduces the availability chains to the fields of the model list. */
 export function availabilityReader (chains: ReadChains): AvailabilityReader {
   return async () => {
     const chain = await chains()

@@ -39,8 +39,8 @@ interface Missing { installId: string, nodeId: string, since: number, open: read
 
 /**
  * Emits one TaskFailed event per lost task through the master. A node that sees its task fail reports it to
- * the master. Tasks on a dead node for which no other node waits are known to the master from gossip: they
- * are lost with their instance.
+ * the master. The master adds tasks of dead nodes for which no live node waits: it has them from gossip, and
+ * they are lost with their instance.
  */
 export class LostTasks {
   readonly #parts: LossesParts
@@ -66,7 +66,7 @@ export class LostTasks {
     void this.#send()
   }
 
-  /** On the master: emits the events that are not emitted yet. */
+  /** On the master: emits one event for each failure that has none yet. */
   take (failures: readonly TaskFailure[]): void {
     for (const failure of failures) {
       const { taskId, commandId } = failure

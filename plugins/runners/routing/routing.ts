@@ -100,7 +100,7 @@ export class Routing implements Runners {
     }
   }
 
-  /** The first broken link of the model's chain; null if a request for `capability` can be served. */
+  /** The first broken link of a model's availability chain; null if it can serve `capability`. */
   missing (modelId: string, capability: string | null): BrokenLink | null {
     return this.#availability.broken(modelId, capability)
   }

@@ -25,7 +25,7 @@ export async function * serve (
 ): AsyncGenerator<EngineChunk> {
   const { taskId, modelId } = route
   if (!tasks.open(taskId)) throw kernelError('instance_lost', `Task ${taskId} is no longer open.`)
-  // A local runner calls `admitted` when the task starts; the start on another node only arrives by gossip.
+  // Counts a remote task as started now, because its real start is only reported later, by gossip.
   if (!own) tasks.start(taskId)
   const watch = parts.watchers.begin(route, tasks)
   let status: TerminalStatus = 'Cancelled'

@@ -23,7 +23,7 @@ export interface Task {
 
 export interface TaskRequester {
   caller: Caller | null
-  /** Install id of the node at which the request entered; null for this node. */
+  /** Install id of the node that received the request; null for this node. */
   member: string | null
 }
 
@@ -41,7 +41,7 @@ interface Entry {
 }
 
 const NOBODY: TaskRequester = { caller: null, member: null }
-/** Key for this node among the requesting nodes. */
+/** Represents this node in the map of requesting nodes. */
 const HERE = ''
 
 /**
@@ -52,7 +52,7 @@ const HERE = ''
 export class TaskTable {
   readonly #mono: () => number
   readonly #changed: (task: Task, runnerId: string) => void
-  /** Tasks without and with a terminal status, each in order of last change. */
+  /** Tasks without a terminal status, and tasks with one, each in the order of their last change. */
   readonly #live = new Map<string, Entry>()
   readonly #ended = new Map<string, Entry>()
   /** Number of tasks without a terminal status, by runner and requesting node. */
@@ -111,7 +111,7 @@ export class TaskTable {
     return sum(this.#open.get(runnerId)?.values() ?? [])
   }
 
-  /** Number of open tasks by runner, without those of node `member`, which counts its own. */
+  /** Number of open tasks by runner, without those requested by node `member`, which counts them itself. */
   loads (member: string): Record<string, number> {
     const loads = [...this.#open].map(([runnerId, byRequester]): [string, number] =>
       [runnerId, sum(byRequester.values()) - (byRequester.get(member) ?? 0)])

@@ -20,8 +20,8 @@ export class VirtualModels {
   ready (modelId: string): boolean { return this.#models.get(modelId)?.refusal() === null }
 
   /**
-   * A route without a runner; undefined for a model that is not virtual. Throws the model's refusal, and
-   * `no_instance` for a task that the model does not support.
+   * The route to a virtual model, which has no runner; undefined for any other model. Throws the model's
+   * refusal, or `no_instance` for a task that the model does not support.
    */
   route (
     query: RouteQuery,
@@ -48,7 +48,7 @@ export class VirtualModels {
     return query && this.#models.get(route.modelId)?.open(task, query, signal)
   }
 
-  /** The chain of a virtual model, which needs no files, backend or instance; undefined for other models. */
+  /** The availability chain of a virtual model, which needs no instance; undefined for other models. */
   chain (modelId: string, capability: string | null): ModelChain | undefined {
     const model = this.#models.get(modelId)
     return model && chainOf(modelId, model, capability)

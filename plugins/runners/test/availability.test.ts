@@ -39,7 +39,7 @@ const node = (name: string, over: Partial<NodeView> = {}): NodeView => ({
   apiUrl: null, ...over
 })
 
-/** Availability with these copies on the disks of other nodes. */
+/** The availability of models when other nodes have these copies. */
 function others (copies: ModelCopy[]): { fakes: Fake[], judge: () => AvailabilityReader } {
   let judge: AvailabilityReader | undefined
   const bundled: ModelCopy[] = [{ ...copy('n2'), kind: 'bundled' }]

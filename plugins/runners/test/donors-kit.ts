@@ -22,7 +22,7 @@ import { card } from './samples.js'
 /** The parts of a tap test that this file uses. */
 export interface TestCase { teardown (fn: () => unknown): void }
 
-/** An instance over one node per layer count; the first node is the driver. */
+/** An instance with one node per entry of `layers`; the first node is the driver. */
 export function star (
   layers: readonly number[], tag: 'LlamaRpcInstance' | 'RingInstance' = 'LlamaRpcInstance'
 ): Instance {
@@ -37,7 +37,7 @@ export function star (
     instanceId: 'I', contextTokenLimit: 1, systemRole: null, engine: 'llama-server', hostsByNode: {},
     shardAssignments: {
       modelId: 'acme/gguf',
-      // Reversed, so that the order differs from that of the ranks.
+      // Reversed, so that the nodes are not in the order of their ranks.
       runnerToShard: Object.fromEntries(ids.map((id, i) => [`r-${id}`, shards[i]!] as const).reverse()),
       nodeToRunner: Object.fromEntries(ids.map((id) => [id, `r-${id}`] as const).reverse())
     }
@@ -81,7 +81,7 @@ export interface Pair {
   requests: { open: number }
   /** True if the link between the two nodes is down. */
   lost: { is: boolean }
-  /** Messages with which drivers had to restart. */
+  /** Reasons for which drivers were restarted. */
   anew: string[]
   /** Number of node look-ups so far. */
   looks: () => number
@@ -89,7 +89,7 @@ export interface Pair {
 
 type Handler = (request: never) => Promise<void>
 
-/** Passes a request to a handler like the link between nodes does. */
+/** Passes a request to a handler, as the link between nodes does. */
 function passOn (
   handler: Handler, request: object, signal: AbortSignal | undefined, over: () => void
 ): Promise<MemberResponse> {

@@ -1,4 +1,4 @@
-/** A model over a driver and its donors: roles, and the byte stream between them. */
+/** A model split between a driver and its donors: roles, and the byte streams between the nodes. */
 import { randomBytes, randomUUID } from 'node:crypto'
 import t from 'tap'
 import { roleOf } from '../donors/role.js'

@@ -11,7 +11,7 @@ const HOUR = 3_600_000
 
 interface Look { at: number, tasks?: number, until?: number, quietMs?: number, wall?: number }
 
-/** Runs the checks in turn (`at`, `until`: ms from the start); returns which found the drain done. */
+/** Runs the checks in order (`at` and `until` in ms from the start); returns the result of each. */
 function overAt (looks: readonly Look[]): boolean[] {
   const drains = new Drains()
   return looks.map(({ at, tasks = 0, until = 30_000, quietMs = 0, wall = at }) => {

@@ -10,7 +10,7 @@ const one: IdleUnloadable = {
 
 interface Step { at: number, over?: Partial<IdleUnloadable>, used?: number, gone?: boolean }
 
-/** Checks at these seconds; returns the instance's idle seconds when it must be unloaded, otherwise null. */
+/** Checks at the second `at` of each step; returns the idle seconds if the instance must be unloaded. */
 function looks (steps: readonly Step[]): (number | null)[] {
   const times = new IdleTimes()
   return steps.map(({ at, over, used, gone = false }) => {

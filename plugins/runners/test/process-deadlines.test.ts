@@ -4,7 +4,7 @@ import t from 'tap'
 import { bench, hear, lives, textOf, until } from './process-kit.js'
 
 t.test('a runner that never reports is ended', async (t) => {
-  // On a busy machine a runner may have sent a report before a signal stopped it.
+  // Uses a silent program, because a real runner could send its first report before a signal stops it.
   const { execPath } = process
   process.execPath = fileURLToPath(new URL('./fixtures/silent.sh', import.meta.url))
   const { failed } = bench(t, {}, { limits: { breakerFailures: 1, firstReportMs: 300 } })

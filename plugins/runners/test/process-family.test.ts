@@ -13,7 +13,7 @@ import type { TestCase } from './process-kit.js'
 const NODE = new URL('./fixtures/node.mjs', import.meta.url)
 const LOADER = new URL('../../../test/tools/typescript.mjs', import.meta.url).href
 
-/** Runs the small node and returns its process and its output, line by line. */
+/** Starts fixtures/node.mjs and returns its process and a reader of its output, line by line. */
 function runNode (t: TestCase, mode: string, payload: object, path?: string) {
   const scratch = t.testdir()
   const args = ['--expose-gc', `--import=${LOADER}`, NODE.pathname, scratch, mode, JSON.stringify(payload)]

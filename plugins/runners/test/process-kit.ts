@@ -125,7 +125,7 @@ export function bench (
   }
 }
 
-/** What a reader received: the payloads of a stream, the bytes of its media, and how it ended. */
+/** The data that a reader received: payloads of a stream, bytes of its media, and how it ended. */
 export interface Heard {
   payloads: Record<string, unknown>[]
   bytes: number

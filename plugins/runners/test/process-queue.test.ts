@@ -13,7 +13,7 @@ function asker ({ supervisor }: Bench, served: string[]) {
   }
 }
 
-/** Occupies the only slot of a runner until released, in the name of `who`. */
+/** Occupies the only slot of a runner as caller `who` until released. */
 async function occupy ({ supervisor }: Bench, who: string): Promise<{ release: () => Promise<unknown> }> {
   const abort = new AbortController()
   const task = { kind: 'test', payload: { mode: 'untilCancelled' } }

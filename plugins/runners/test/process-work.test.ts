@@ -116,7 +116,7 @@ t.test('the end of a process: asked for, the node\'s reason, or its own exit', (
   t.end()
 })
 
-/** An announcer on a manual clock, with the node's list of announced work on the other side. */
+/** An announcer with a manual clock, connected to the node's list of announced work. */
 function bench () {
   let nowMs = 0
   const timers: { at: number, fn: () => void }[] = []

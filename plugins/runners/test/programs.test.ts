@@ -32,10 +32,10 @@ function addBuild (home: string, backend: string, usedSince = '2026-01-01T00:00:
   return folder
 }
 
-/** A program with a library, the installed package, and the declared backends. */
+/** Options of `look`: the engine's program, the installed library, and the declared backends. */
 interface Library { program?: ProgramDecl, installed?: string, declared?: Record<string, string> }
 
-/** A node's detection of its own hardware. */
+/** Detects the engines and hardware of a test node. */
 async function look (
   home: string, env: Record<string, string> = {}, nvidiaDevice = false, clock = manualClock(),
   { program = PROGRAM, installed = '', declared = {} }: Library = {}
@@ -59,7 +59,7 @@ async function look (
 const shown = (detection: Detection): unknown =>
   (nodeResources('n', detection, false)({} as never) as { n: { engines: unknown } }).n.engines
 
-/** The backend choice for a model of that engine. */
+/** The backend choice for a model of the test engine. */
 function choice (
   detection: Detection, backends: Record<string, string> = {}, program = PROGRAM,
   over: Partial<ModelCard> = {}

@@ -14,7 +14,7 @@ interface Node {
   tasks: TaskTable
   gossip: TaskGossip
   receive: (from: string, message: unknown) => void
-  /** The tasks that a node had as open when a link closed. */
+  /** For each link that closed, the node at its other end and the tasks open on that node. */
   missing: [string, [taskId: string, asker: string | null][]][]
 }
 

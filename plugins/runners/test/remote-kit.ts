@@ -51,7 +51,7 @@ export interface Pair {
 }
 
 export interface PairOptions {
-  /** Gives the requesting node a ready runner with this many open tasks. */
+  /** If set, the requesting node has a ready runner with this many open tasks. */
   own?: { load: number }
   /** The status that the serving node reports for its runner. */
   status?: RunnerStatus
@@ -62,7 +62,7 @@ export interface PairOptions {
   told?: number
 }
 
-/** Channels without receivers. */
+/** A cluster whose channels have no receivers. */
 const deaf = {
   channel: () => ({ send: () => false, broadcast: () => 0, close () {} }),
   onPeers: () => () => {}
@@ -192,7 +192,7 @@ function connector (
   }
 }
 
-/** What a reader received: the chunks of a stream, and how it ended. */
+/** The data that a reader received: the chunks of a stream, and how it ended. */
 export interface Heard { chunks: EngineChunk[], error: Record<string, unknown> | null }
 
 /** Reads a stream to its end and calls `onChunk` for each chunk. */

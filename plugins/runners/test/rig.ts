@@ -24,7 +24,7 @@ export class FakeRunner implements Supervisor {
   forwardMono: number | null = null
   stopped = false
   opened: { taskId: string, task: EngineTask }[] = []
-  /** The chunks of `open`; tests replace it. */
+  /** Yields the chunks of a task; tests replace this function. */
   answer: (task: EngineTask, signal: AbortSignal) => AsyncIterable<EngineChunk> = twoChunks
 
   constructor (options: RunnerOptions) {
@@ -219,8 +219,8 @@ export async function startRunners (t: TestContext, options: RigOptions = {}): P
 }
 
 /**
- * Places a model on the rig's node regardless of memory. An existing instance counts, unless it is draining
- * or its runner gave up.
+ * Places a model on the rig's node regardless of memory, or returns an existing instance; replaces an
+ * instance whose runner gave up.
  */
 export async function ensure (
   rig: Pick<Rig, 'inject' | 'service'>, modelId: string
@@ -242,7 +242,7 @@ export async function ensure (
   return { instanceId: await instances.place(soloInstance(ids, card(modelId)), { force: true }) }
 }
 
-/** The plugin with a ready runner of the voice. */
+/** The plugin with a ready runner of the voice model. */
 export async function ready (t: TestContext, options: Parameters<typeof startRunners>[1] = {}):
 Promise<{ rig: RunnersRig, runner: FakeRunner, runners: Runners }> {
   const rig = await startRunners(t, options)

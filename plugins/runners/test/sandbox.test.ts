@@ -101,7 +101,7 @@ const best = probeSandboxLevel({ scratch, work: scratch, files: () =>
 rmSync(scratch, { recursive: true })
 t.comment(`this machine holds runners by ${best}; ${release()}, ${isRoot ? 'root' : 'not root'}`)
 
-/** Whether this machine supports each sandbox level, which need not be its best. */
+/** Whether this machine supports each sandbox level, not only the best one. */
 const offers: Record<SandboxLevel, boolean> = {
   namespaces: best === 'namespaces',
   network: works('--landlock-access', 'net', '--landlock-access', 'scope'),

@@ -1,4 +1,4 @@
-/** A spread model opens ports without a key: nodes take part only if their operator agreed. */
+/** A spread model opens ports without authentication: nodes take part only if their operator agreed. */
 import t from 'tap'
 import { manualClock } from '../../../kernel/testing/index.js'
 import { opensPorts, roleOf } from '../donors/role.js'
@@ -55,7 +55,7 @@ t.test('a part of a spread model is refused unless the operator agreed', (t) => 
   }
   t.strictSame([roleOf(spread, 'n1'), roleOf(spread, 'n0'), roleOf(alone, 'n0'), null].map(opensPorts),
     [true, true, false, false])
-  // The template is wrapped in an object, because a runner may read a path that is itself an option.
+  // The template is an object, because a runner may read any file whose path is a string option.
   const given = changed(alone, { placement: { chatTemplate: '/{{ messages }}' } as never })
   t.strictSame(launched(given, 'n0', false), { source: '/{{ messages }}' })
   t.end()

@@ -1,4 +1,4 @@
-/** Models that plugins answer themselves, next to those of runners. */
+/** Models that plugins answer themselves, alongside models with runners. */
 import t from 'tap'
 import { kernelError } from '../../../kernel/index.js'
 import type { Caller, EngineTask, SvcError } from '../../../kernel/index.js'

@@ -83,7 +83,7 @@ function factOf (failure: Failure, remedies: Remedies, nowMs: number): Fact {
   const { taskId, commandId, reason, message, ms, evidence } = failure
   const model = failure.modelId === null ? null : quoted(failure.modelId)
   const why = reason === null ? '' : ` with ${quoted(reason, 60)}`
-  // Omitted if it is the node's own message, which would repeat the same facts.
+  // Omit the node's own message, because the sentence already contains the same facts.
   const suffix = message === null || modelIn(message) !== null ? ''
     : `: ${withoutFullStop(message, 300)}`
   const ids = [quoted(taskId, 80), ...commandId === undefined ? [] : [quoted(commandId, 80)]]

@@ -8,7 +8,7 @@ export const NO_TENSOR_SPLIT = new Set([
   'olmoe', 'plamo2', 'qwen3tts', 'qwen4exp', 't5'
 ])
 
-/** Updates cards of earlier releases, which denied tensor split and chat without a chat template. */
+/** Updates cards of earlier releases, which denied tensor split, and chat if a template was missing. */
 export const withTensorSupport = <C extends Pick<ModelCard,
 'engine' | 'family' | 'supportsTensor' | 'tasks'>>(
   card: C

@@ -53,7 +53,7 @@ export class Folder {
     return value as Json
   }
 
-  /** A file's first 4 bytes and last `bytes` bytes, which start at offset `from`. @throws CardError */
+  /** Reads a file's first 4 bytes and its last `bytes` bytes, which start at `from`. @throws CardError */
   async ends (path: string, bytes: number): Promise<{ head: Buffer, tail: Buffer, from: number }> {
     return await withReader(join(this.#root, path), async (r) => {
       const head = await r.bytes(Math.min(4, r.size))

@@ -90,7 +90,7 @@ export function toCard (found: ModelFacts, folder: Folder, options: DeriveOption
   })
 }
 
-/** Returns the same card. @throws CardError if it does not match the schema */
+/** Checks a card against the schema and returns it. @throws CardError if the card does not match */
 export function checked (card: ModelCard): ModelCard {
   try {
     return checkCard(card, card.modelId.slice(0, 200))

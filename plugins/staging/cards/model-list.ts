@@ -7,7 +7,7 @@ export interface Availability {
   wanted: boolean
 }
 
-/** The status of a model. `created` is in Unix seconds. */
+/** Facts about a model for its entry in the list. `created` is in Unix seconds. */
 export interface ModelPresence {
   installed: boolean
   ready: boolean

@@ -22,7 +22,7 @@ export function exitFor (reason: string | null | undefined): ExitCode {
 /** Seconds of retries if a node becomes unreachable during a wait. */
 const RETURN_SECONDS = 60
 
-/** Fetches during a long wait; retries for a minute while the node restarts. */
+/** Fetches a path during a long wait; retries for a minute if the node is unreachable. */
 export async function retryUntil<T> (ctx: VerbContext, path: string): Promise<T> {
   return await ctx.retry({
     seconds: RETURN_SECONDS,

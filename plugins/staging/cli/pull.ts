@@ -72,7 +72,7 @@ async function showPlan (ctx: VerbContext, { modelId, body }: Wanted): Promise<v
 
 const CONTINUES = 'the download continues; svc downloads shows it'
 
-/** Starts a download; tells the user if this makes the node the store. */
+/** Starts a download; informs the user if this makes the node the store. */
 async function begin (ctx: VerbContext, { modelId, body }: Wanted): Promise<DownloadStatus> {
   const { storeMade, ...first } = await ctx.client.json<DownloadStatus & { storeMade?: string }>(
     `${storePath(modelId)}/download`, { method: 'POST', body })

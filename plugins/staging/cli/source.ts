@@ -57,7 +57,7 @@ function fromFolder (ctx: VerbContext, folder: string, options: SourceOptions): 
   }
 }
 
-/** A model as named on the command line; `source` only for the hub's cache and for Ollama. */
+/** A model as named on the command line; `source` is set only for the hub's cache and for Ollama. */
 export interface NamedModel {
   modelId: string
   revision?: string

@@ -107,7 +107,7 @@ export interface StageWatch { nodes: readonly StagedNode[], goneSince: ReadonlyM
 export interface StageSnapshot {
   state: StateView
   modelId: string
-  /** Each node's last attempt id before the stage request. */
+  /** By node, the id of its last attempt before the stage request. */
   attempts: ReadonlyMap<string, string>
   /** Milliseconds since the stage request. */
   elapsedMs: number
@@ -115,7 +115,7 @@ export interface StageSnapshot {
 
 /** Milliseconds after which a lost node counts as failed. */
 const GONE_MS = 60_000
-/** Longest age of the state in ms; after that, a completion that the state still shows is current. */
+/** Milliseconds after the request in which the state may still show an earlier attempt as complete. */
 const STALE_MS = 5000
 
 export function isOver ({ status }: StagedNode): boolean {

@@ -6,7 +6,7 @@ import { openInside, parentOf, pathOf } from './open.js'
 /** A local file for `path` of a model, at `inner` below `root`; no part of `inner` may be a symbolic link. */
 export interface LocalFile { path: string, size: number, root: string, inner: string }
 
-/** `clone` and `link` share the blocks on disk; `copy` does if the file system supports it. */
+/** `clone` and `link` share the blocks on disk; `copy` does so only if the file system supports it. */
 export type CopyMethod = 'clone' | 'link' | 'copy'
 
 /**

@@ -51,7 +51,7 @@ export async function hashFile (
 export class ChunkedHash {
   readonly #whole = createHash('sha256')
   readonly #chunks: string[] = []
-  /** Hash of the current chunk; undefined in the first chunk, for which the file's hash is used. */
+  /** Hash of the current chunk; undefined in the first chunk, whose hash equals that of the file so far. */
   #chunk: Hash | undefined
   #inChunk = 0
 

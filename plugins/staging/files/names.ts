@@ -60,7 +60,7 @@ export function filePathProblem (path: string): string | null {
   return problem === null ? null : `${shown(path)} is not a valid file path of a model: ${problem}.`
 }
 
-/** Returns the same card. Throws an Error that names the first invalid path. */
+/** Checks the paths in a card and returns the card. Throws an Error that names the first invalid path. */
 export function checkCardPaths (card: ModelCard, where: string): ModelCard {
   for (const { path } of card.files) {
     const problem = filePathProblem(path)

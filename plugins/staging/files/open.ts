@@ -51,7 +51,7 @@ async function readAll (file: FileHandle, name: string, mostBytes: number): Prom
   }
 }
 
-/** Atomic. Resolves with the result of `write`, which may keep the handle open. Throws as `openInside`. */
+/** Replaces a file atomically; `write` may keep the handle. Returns its result. Throws as `openInside`. */
 export async function replaceSvcFile<T> (
   root: string, name: string, write: (file: FileHandle) => Promise<T>
 ): Promise<T> {

@@ -16,7 +16,7 @@ export const hex = (digits: number) => ({ type: 'string', pattern: `^[0-9a-f]{${
 const problemOf = schemaChecker({
   ...object({
     modelId: { type: 'string' },
-    // Any text without control characters.
+    // A hub commit or a text chosen by the operator, without control characters.
     revision: { type: 'string', pattern: '^[^\\x00-\\x1f\\x7f-\\x9f]{1,256}$' },
     totalBytes: size,
     chunkBytes: { const: CHUNK_BYTES },
@@ -71,7 +71,7 @@ function checkFile ({ path, size, sha256, chunkSha256 }: ManifestFile, i: number
   }
 }
 
-/** Two paths must differ on a file system that ignores case, and a file must not be the folder of another. */
+/** Refuses paths that differ only in case, and a path that is both a file and a folder. */
 function refuseCollisions (files: readonly ManifestFile[]): void {
   const taken = new Map<string, { path: string, kind: 'file' | 'folder' }>()
   for (const { path } of files) {
@@ -113,10 +113,10 @@ export function fileOf (manifest: ModelManifest, path: string): ManifestFile | u
 
 export const RECORD_FILE = '.svc-record.json'
 const FORMAT = 1
-/** Size limit for a record; one for 16,384 files and 10 TB is smaller. */
+/** Maximum size of a record in bytes, well above that of a model with 16,384 files and 10 TB. */
 const MOST_BYTES = 64 * 1024 * 1024
 
-/** Validates a record, its card only by the model id. Throws ManifestError or PathError. */
+/** Validates a record, but checks only the model id of its card. Throws ManifestError or PathError. */
 export function checkRecord (value: unknown, modelId: string): CopyRecord {
   const { manifest, card, source, choice, publishedAt } =
     (value ?? {}) as Partial<Record<keyof CopyRecord, unknown>>
@@ -138,7 +138,7 @@ export function checkRecord (value: unknown, modelId: string): CopyRecord {
   }
 }
 
-/** Returns null for an invalid choice, because the digest decides whether the files are right. */
+/** Reads the choice of hub files; ignores an invalid one, because the digest alone identifies the files. */
 function choiceIn (value: unknown): HubChoice | null {
   const { allow = null, variant = null } = (value ?? {}) as { allow?: unknown, variant?: unknown }
   const patterns = Array.isArray(allow) && allow.every((one) => typeof one === 'string') ? allow : null
@@ -146,7 +146,7 @@ function choiceIn (value: unknown): HubChoice | null {
   return patterns === null && word === null ? null : { allow: patterns, variant: word }
 }
 
-/** The record in a folder; null if missing, invalid, or not for the given `modelId`. Never throws. */
+/** Reads the record in a folder; null if it is missing, invalid, or not for `modelId`. Never throws. */
 export async function readRecord (folder: string, modelId?: string): Promise<CopyRecord | null> {
   try {
     const value = JSON.parse(await readOwn(folder, RECORD_FILE, MOST_BYTES)) as {
@@ -154,7 +154,7 @@ export async function readRecord (folder: string, modelId?: string): Promise<Cop
     } | null
     return value?.format === FORMAT ? checkRecord(value, modelId ?? String(value.manifest?.modelId)) : null
   } catch {
-    // A copy with an unreadable record counts as a copy without a record.
+    // Treat an unreadable record as missing.
     return null
   }
 }

@@ -22,15 +22,15 @@ const SETTINGS: Readonly<Record<Role, string>> = {
 const INCOMING = '.incoming'
 const TRASH = '.trash'
 const LAST_USED = '.last_used'
-/** Marks a transfer folder as svc's before it has any other file. */
+/** Created as the first file in a transfer folder, to mark the folder as svc's. */
 const TRANSFER_FILE = '.svc-transfer'
-/** Names of trash entries. A sweep removes a whole `transfer`, but only the recorded files of a `copy`. */
+/** Names in the trash. A sweep removes a `transfer` completely, but only the recorded files of a `copy`. */
 const TRASHED = /^(copy|transfer)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
 /** An unpublished transfer. `mtimeMs` is the latest change of the folder or of a file in it. */
 export interface Pending { modelId: string, directory: string, sizeBytes: number, mtimeMs: number }
 
-/** A sweep removes transfers unchanged for `olderThanMs`; it checks `live` just before each removal. */
+/** A sweep removes transfers unchanged for `olderThanMs` unless `live` has their model at that moment. */
 export interface SweepOptions { olderThanMs: number, live: Pick<ReadonlySet<string>, 'has'> }
 
 type Unpublished = Omit<CopyRecord, 'publishedAt'> & Partial<Pick<CopyRecord, 'publishedAt'>>
@@ -90,7 +90,7 @@ export class ModelRoot {
       await this.#alone(modelId, async () => {
         if (!await isSealed(directory, modelId)) return
         await this.#swap(directory, modelId).catch((error: unknown) => {
-          // The next publication of this model reports the obstacle.
+          // Ignore the PathError: the next attempt to publish this model throws it again.
           if (!(error instanceof PathError)) throw error
         })
       })
@@ -122,14 +122,14 @@ export class ModelRoot {
     return copies.sort((a, b) => b.lastUsedMs - a.lastUsedMs || (a.modelId < b.modelId ? -1 : 1))
   }
 
-  /** The published copy of a model; its record is null if it is damaged or a file is missing. */
+  /** The published copy of a model; `record` is null if the record is damaged or a file is missing. */
   async read (modelId: string): Promise<Copy | undefined> {
     const directory = this.#published(modelId)
     while (this.usable) {
       const own = await lstat(directory).catch(() => undefined)
       if (own?.isDirectory() !== true) return undefined
       const copy = await this.#look(modelId, directory, own)
-      // If the folder was replaced during the read, the result may mix both versions: read again.
+      // Read again if the folder was replaced in the meantime, since the files may be from two versions.
       const after = await lstat(directory).catch(() => undefined)
       if (after?.ino === own.ino) return copy
     }
@@ -156,10 +156,10 @@ export class ModelRoot {
     }
   }
 
-  /** The transfer folder of a model, which may not exist. Throws PathError for an invalid model id. */
+  /** Path of the model's transfer folder, which may not exist. Throws PathError for an invalid model id. */
   incoming (modelId: string): string { return join(this.root, INCOMING, folderOf(modelId)) }
 
-  /** Creates or reuses the transfer folder. Throws PathError if svc would replace files of others. */
+  /** Creates or reuses the transfer folder. Throws PathError if publishing would replace foreign files. */
   async begin (modelId: string): Promise<string> {
     this.requireUsable()
     return await this.#alone(modelId, async () => {
@@ -235,7 +235,7 @@ export class ModelRoot {
         if (!await isRealFolder(to)) await rename(old, to)
         throw error
       })
-      // The new copy is in place, so the next sweep can remove the rest of the old one.
+      // Ignore failures: the new copy is in place, and the next sweep removes what is left of the old one.
       await removeCopy(old).catch(() => {})
     })
   }
@@ -306,7 +306,7 @@ export class ModelRoot {
     })
   }
 
-  /** Empties the trash and removes old transfers; throws the first failure at the end. */
+  /** Empties the trash and removes old transfers. Goes on after failures and throws the first at the end. */
   async sweep ({ olderThanMs, live }: SweepOptions): Promise<void> {
     const failures: unknown[] = []
     const keep = (error: unknown): void => { failures.push(error) }

@@ -9,10 +9,10 @@ import { RECORD_FILE, readRecord, writeRecord } from './record.js'
 import { findFiles, walkModel } from './walk.js'
 import type { CopyRecord, ModelManifest } from '../types.js'
 
-/** Number of parallel fsync calls, which a journalling file system commits together. */
+/** Number of parallel fsync calls, so that a journalling file system can commit them together. */
 const PARALLEL = 16
 
-/** The first manifest file that is missing or has the wrong size; undefined if all are complete. */
+/** Path of the first manifest file that is missing or has the wrong size; undefined if all are right. */
 export function missingFile (
   manifest: ModelManifest, found: readonly { path: string, size: number }[]
 ): string | undefined {
@@ -20,7 +20,7 @@ export function missingFile (
   return manifest.files.find(({ path, size }) => sizes.get(path) !== size)?.path
 }
 
-/** All files in a folder. Throws PathError if a manifest file is missing or has the wrong size. */
+/** Lists all files in a folder. Throws PathError if a manifest file is missing or has the wrong size. */
 export async function requireFiles (folder: string, manifest: ModelManifest): Promise<string[]> {
   const found = await walkModel(folder)
   const missing = missingFile(manifest, found)
@@ -57,7 +57,7 @@ async function syncInside (folder: string, path: string): Promise<void> {
 
 export async function isSealed (folder: string, modelId: string): Promise<boolean> {
   const own = await ownFiles(folder)
-  // A job or journal next to the record means that a new transfer began after a failed publication.
+  // Other svc files next to the record mean that a new transfer began after a failed publication.
   if (own.length !== 1 || own[0] !== RECORD_FILE) return false
   const record = await readRecord(folder, modelId)
   return record !== null && missingFile(record.manifest, await findFiles(folder)) === undefined
@@ -89,7 +89,7 @@ export async function foreignFileIn (folder: string, record: CopyRecord): Promis
   return undefined
 }
 
-/** Removes svc's own and the recorded files, the record last. Resolves with whether the folder is gone. */
+/** Removes the recorded files, then svc's own files, then the empty folder; false if other files remain. */
 export async function removeCopy (folder: string): Promise<boolean> {
   await removeBelow(folder, namedBy(await readRecord(folder)))
   const empty = await removeBelow(folder, isOwnFile)
@@ -103,7 +103,7 @@ export async function keepOnly (folder: string, paths: ReadonlySet<string>): Pro
 
 /** Whether a folder is an svc transfer, which is empty or has one of svc's own files. */
 export async function isTransfer (folder: string): Promise<boolean> {
-  // The folder may have been published or discarded since it was listed.
+  // The folder may be gone: a concurrent call may have published or discarded it.
   const entries = await readdir(folder, { withFileTypes: true })
     .catch((error: unknown) => { if (errnoOf(error) === 'ENOENT') return null; throw error })
   return entries !== null && (entries.length === 0 || entries.some((entry) => isOwnFile(entry.name, entry)))

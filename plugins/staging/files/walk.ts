@@ -8,7 +8,7 @@ import { MOST_FILES } from './record.js'
 
 const PARALLEL = 16
 
-/** A regular file below a folder. `diskBytes` excludes holes. */
+/** A regular file below a folder. `diskBytes` does not count the holes of a sparse file. */
 export interface FoundFile {
   path: string
   size: number
@@ -29,7 +29,7 @@ export async function walkModel (folder: string): Promise<{ path: string, size: 
     refuseEntry(folder, path, entry)
     if (entry.isFile()) paths.push(path)
     else folders++
-    // The model folder itself counts as one folder.
+    // The limit on folders includes the model folder itself.
     if (paths.length > MOST_FILES || folders >= MOST_FILES) {
       throw new PathError(`${folder} has more than ${MOST_FILES} files or folders`)
     }
@@ -52,7 +52,7 @@ function refuseEntry (root: string, path: string, entry: Dirent): void {
   if (problem !== null) throw new PathError(`${root} has an invalid path: ${problem}`)
 }
 
-/** All regular files below a folder, without svc's own at the top and without unreadable ones. */
+/** All readable regular files below a folder, except svc's own files at its top level. */
 export async function findFiles (root: string): Promise<FoundFile[]> {
   const paths: string[] = []
   const unreadable = (error: unknown): void => { if (errnoOf(error) === undefined) throw error }
@@ -67,7 +67,7 @@ export async function findFiles (root: string): Promise<FoundFile[]> {
   return found
 }
 
-/** Files below a folder; does not follow links and leaves out svc's own files at the top. */
+/** Files below a folder; does not follow links, and skips svc's own files at the top level. */
 async function * below (
   root: string, unreadable: (error: unknown) => void
 ): AsyncGenerator<{ path: string, entry: Dirent }> {
@@ -91,11 +91,11 @@ export const sizeOf = async (folder: string): Promise<number> => bytesOf(await f
 export const bytesOf = (files: readonly { size: number }[]): number =>
   files.reduce((sum, { size }) => sum + size, 0)
 
-/** Bytes that removal frees; a file with other hard links keeps its blocks. */
+/** Bytes that removing the files would free; a file with other hard links keeps its blocks. */
 export const freeable = (files: readonly FoundFile[]): number =>
   bytesOf(files.filter(({ links }) => links <= 1))
 
-/** The latest change of a folder or of svc's own files in it, which findFiles leaves out. */
+/** Latest mtime in ms of a folder itself and of svc's own files in it, which `findFiles` does not return. */
 export async function newest (folder: string): Promise<number> {
   const names = (await readdir(folder).catch(() => [])).filter(isOwnName)
   const stats = [folder, ...names.map((name) => join(folder, name))].map(async (path) =>

@@ -13,7 +13,7 @@ import { makeStore } from '../manager/make-store.js'
 import { apiError, onStoreHost, forward, modelIn, nodeOf, refuseVirtual } from './request.js'
 import type { ModelManager } from '../manager/manager.js'
 
-/** Hides local paths from all but operators, also in the error text. */
+/** Hides local paths, and errors that may contain them, from callers who are not operators. */
 function shownTo ({ caller }: RouteRequest, status: DownloadStatus): DownloadStatus {
   const [, kind] = /^(file|cache|ollama)\b/.exec(status.source ?? '') ?? []
   if (kind === undefined || caller.authorities.has('operator')) return status
@@ -32,7 +32,7 @@ export const pause = onStoreHost(routes.pause, async (store, _manager, request) 
 const cancelAtStore = onStoreHost(routes.cancelDownload, async (store, _manager, request) =>
   shownTo(request, await store.cancel(modelIn(request))))
 
-/** Marks a request to cancel only the node's own transfers. */
+/** Header of a request between nodes that cancels only the receiver's own transfers. */
 const TRANSFERS_HEADER = 'x-svc-transfers'
 const CANCEL_MS = 10_000
 
@@ -48,7 +48,7 @@ export async function cancelDownload (manager: ModelManager, request: RouteReque
     const answer = await cancelAtStore(manager, request)
     return stopped && answer instanceof Reply && answer.status !== 200 ? cancelled : answer
   } catch (error) {
-    // If transfers were cancelled, succeed even if the store is unreachable or has no download.
+    // Cancelled transfers make the request a success, even if the store is unreachable or has no download.
     if (stopped) return cancelled
     throw error
   }
@@ -74,15 +74,15 @@ export async function download (
 }
 
 /**
- * Resolves with the status, or the store host's Reply. Without a store, this node becomes the store host
- * first, and the answer has the folder as `storeMade`.
+ * Starts a download; resolves with its status, or with the store host's Reply if it was forwarded. In a
+ * cluster without a store, this node becomes the store host first; `storeMade` is then the store's folder.
  */
 export async function startDownload (
   manager: ModelManager, request: RouteRequest, modelId: string, options: StartOptions
 ): Promise<unknown> {
   refuseVirtual(manager, modelId)
   const source = sourceOf(manager, options)
-  // Another node may already know that this one is becoming the store host.
+  // Wait if this node is becoming the store host: nodes that know already forward requests to it.
   await manager.making?.catch(() => undefined)
   const asked = manager.store === null && request.member === null
   if (asked) await manager.access.learned(request.signal)
@@ -115,7 +115,7 @@ async function inStore (
   }
 }
 
-/** Ids of callers known to be on this machine: the holder of operator.token, and loopback. */
+/** Ids of callers that must be on this machine: `operator` (has operator.token), `local` (loopback). */
 const OWN_CALLERS = ['operator', 'local']
 
 /** Throws `missing_grant` if the caller may not read this source on a node's disk. */
@@ -134,7 +134,7 @@ export function checkMayRead (
     'machine. To allow other operators, add a parent folder to model_store.import_roots in its svc.yaml.')
 }
 
-/** Throws `import_refused` for a source on this node if the store is on another one. */
+/** Throws `import_refused` for `cache` and `ollama`, from which only the store host can import. */
 export function refuseElsewhere (manager: ModelManager, source: Source): void {
   if (source.kind !== 'cache' && source.kind !== 'ollama') return
   const name = source.kind === 'cache' ? source.kind : `ollama:${source.name}`
@@ -142,7 +142,7 @@ export function refuseElsewhere (manager: ModelManager, source: Source): void {
     `${manager.access.host().name}: run svc pull there, or pull the folder with its files.`)
 }
 
-/** Exports a local folder, so that the store host can fetch it from this node. */
+/** Forwards a download to the store host; exports a local folder first, so that the host can fetch it. */
 async function atHost (
   manager: ModelManager, request: RouteRequest, modelId: string, body: StartOptions, source: Source
 ): Promise<unknown> {

@@ -10,14 +10,14 @@ import type { PartialCopy } from '../peers/exchange.js'
 import type { ModelManager } from '../manager/manager.js'
 import type { LocalCopy, ModelContent } from '../types.js'
 
-/** A copy to send to others: a complete one, or the verified part of one. */
+/** A copy to send to other nodes; `has` tells which verified ranges of a partial copy can be sent. */
 type Sendable = ModelContent & Pick<LocalCopy, 'directory'> & Partial<Pick<PartialCopy, 'has'>>
 
 interface Asked { from?: string, digest?: string }
 
 /**
- * The copy of a model to send: the store's or, with `from=self`, the first with the given digest among an
- * exported folder, a complete copy, an incoming copy and the store's.
+ * Finds the copy to send: the store's or, with `from=self`, the first one with the given digest among an
+ * exported folder, complete copies, an incoming copy and the store's.
  */
 function copyOf (manager: ModelManager, modelId: string, { from, digest }: Asked): Sendable | undefined {
   const { local, store, exchange } = manager

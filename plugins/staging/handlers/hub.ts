@@ -27,7 +27,7 @@ function asTold (ctx: ModelManager['ctx'], error: unknown, about = ''): unknown 
 
 type PlanQuery = Pick<StartOptions, 'source' | 'revision' | 'variant'> & { allow?: string[] }
 
-/** Plans a download, on the store host or, without one, on this node. */
+/** Plans a download without starting it, on the store host or, in a cluster without one, on this node. */
 export async function plan (
   manager: ModelManager, request: RouteRequest & { query: PlanQuery }
 ): Promise<unknown> {
@@ -96,7 +96,7 @@ async function lookUp (
   }
 }
 
-/** Searches the hub from the store host, which would download the model, or from this node without one. */
+/** Searches the hub from the store host, because it downloads the models; without one, from this node. */
 export async function search (
   manager: ModelManager, request: RouteRequest & { query: { query: string, limit: number } }
 ): Promise<unknown> {
@@ -111,7 +111,7 @@ export async function search (
   if (hub === null) throw ctx.error('hub_disabled')
   const found = await hub.search(query, { limit, signal })
     .catch((error: unknown) => {
-      // `not_found` is no failure, because a mirror may serve models but no search.
+      // A mirror that serves models but has no search answers `not_found`.
       if (!(error instanceof HubError) || error.reason !== 'not_found') throw asTold(ctx, error)
       throw ctx.error('hub_unavailable', `${hub.url} does not support search; pull the model by its name.`)
     })

@@ -16,11 +16,11 @@ import type { routes } from '../routes.js'
 
 /** Size limit in bytes for a custom card as JSON, since every node receives it. */
 const CARD_BYTES = 64 * 1024
-/** Timeout in ms and size limit in bytes for the store's card, which may list 16,384 files. */
+/** Timeout in ms and size limit in bytes for a card from the store host, which may list 16,384 files. */
 const CARD_MS = 5000
 const CARD_ANSWER_BYTES = 16 * 1024 * 1024
 
-/** Cache time of the list in ms, needed because free memory changes without an event. */
+/** How long the model list is cached, in ms; short, because free memory changes without an event. */
 const LIST_MS = 250
 
 type ListRequest = RouteRequest<{ readonly query: typeof routes.models.query }>
@@ -32,7 +32,7 @@ export function models (manager: ModelManager, { headers, query }: ListRequest):
   throw kernelError('invalid_request', `${field} is allowed only for Anthropic clients`, { param: field })
 }
 
-/** Concurrent requests share one list until something changes. */
+/** Caches the list briefly, so that concurrent requests share it; a change of the models discards it. */
 function listOf (manager: ModelManager): ModelList | Promise<ModelList> {
   const now = manager.ctx.clock.mono()
   if (manager.listed !== undefined && now - manager.listed.atMs < LIST_MS) return manager.listed.list
@@ -48,7 +48,7 @@ export async function modelsShort (manager: ModelManager): Promise<unknown> {
 }
 
 export async function model (manager: ModelManager, request: RouteRequest): Promise<unknown> {
-  // Aliases need not have the form of a model id.
+  // Do not require the form of a model id, because an alias may have any form.
   const { model_id: name } = request.params as { model_id: string }
   const found = (await listOf(manager)).data.find(({ id }) => id === name)
   if (found === undefined) {
@@ -121,7 +121,7 @@ async function named (manager: ModelManager): Promise<Entry[]> {
   return [...byId.values()].sort((a, b) => a.id < b.id ? -1 : 1)
 }
 
-/** Unix seconds at which the model was added to the store, else to this disk, else this node's start. */
+/** When the model was added to the store, else to this disk, else this node's start; in Unix seconds. */
 function createdOf (manager: ModelManager, modelId: string, host: NodeView | undefined): number {
   const stored = manager.access.entry(modelId, host)
   const at = stored === undefined || stored.bundled ? NaN : Date.parse(stored.downloadedAt)
@@ -144,7 +144,7 @@ export async function card (manager: ModelManager, request: RouteRequest): Promi
     throw noModel(manager, modelId)
   }
   const whole = await wholeCard(manager, request, modelId)
-  // A hand-written card takes precedence, but lists the actual copy's files.
+  // A hand-written card takes precedence, but its list of files is replaced by that of the actual copy.
   const byHand = known.origin === 'custom' || known.origin === 'home'
   const { files, totalBytes } = whole ?? known.card
   const card = byHand || whole === undefined ? { ...known.card, files, totalBytes } : whole
@@ -179,7 +179,7 @@ export async function add (
   return { model_id: checked.modelId, card: checked }
 }
 
-/** Validates the id of a new card. Throws `invalid_request`, also for ids of bundled models. */
+/** Validates the id of a new card. Throws `invalid_request` if it is malformed or below `svc/`. */
 function addable (id: string, path: string): string {
   if (!modelIdOf(id, path).startsWith('svc/')) return id
   const message = `${id}: names below svc/ are reserved for models that ship with svc; choose another`
@@ -202,7 +202,7 @@ function cardOf (given: unknown): ModelCard {
   return checked
 }
 
-/** Adds a model by its source; its card is derived after the download, so the answer has none. */
+/** Adds a model by downloading it. A new model's card is null, since it is derived after the download. */
 async function addSource (manager: ModelManager, request: RouteRequest, source: string): Promise<unknown> {
   const modelId = addable(source, '/source')
   const state = await startDownload(manager, request, modelId, {})

@@ -13,7 +13,7 @@ type PurgeTrigger = 'purge' | 'store_delete' | 'preview'
 
 const DEADLINE_MS = 20_000
 
-/** Marks a request from another node after a model was deleted from the store; ignored from other clients. */
+/** Header of a purge that follows a deletion from the store; ignored unless another node sends it. */
 const DELETED_HEADER = 'x-svc-store-delete'
 
 export async function purge (manager: ModelManager, request: RouteRequest): Promise<unknown> {

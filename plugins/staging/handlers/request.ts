@@ -9,7 +9,7 @@ import { virtualModel } from '../service.js'
 import type { Store } from '../store/store.js'
 import { StoreError } from '../types.js'
 
-/** Validates a model id. Throws `invalid_request` that names the field. */
+/** Validates a model id. Throws `invalid_request` with the name of the field. */
 export function modelIdOf (value: string, path = '/model_id'): string {
   const problem = modelIdProblem(value)
   if (problem === null) return value
@@ -31,7 +31,7 @@ export function eitherSpelling<T> (
   return (body[camel] ?? body[snake]) as T | undefined
 }
 
-/** Throws for a virtual model, which has no files. */
+/** Throws if the model is virtual, because a virtual model has no files. */
 export function refuseVirtual ({ virtual }: Pick<ModelManager, 'virtual'>, modelId: string): void {
   if (virtual().some((card) => card.modelId === modelId)) throw virtualModel(modelId)
 }
@@ -42,7 +42,7 @@ export function nodeOf ({ cluster }: Pick<ModelManager, 'cluster'>, ref: string)
   return node
 }
 
-/** Store reasons that are also error reasons of the API; all others become `download_failed`. */
+/** Maps the reasons of a StoreError to API errors; all other reasons become `download_failed`. */
 const NAMED: Readonly<Record<string, keyof typeof errors>> = {
   download_running: 'download_running', no_safe_fit: 'no_safe_fit', no_hub: 'hub_disabled',
   no_download: 'download_not_found', not_in_store: 'model_not_found', bad_source: 'import_refused'

@@ -12,7 +12,7 @@ type Staged = Answers['stage']['nodes'][number] & { reason: string | null }
 
 interface StageBody { wait?: boolean, timeout_seconds?: number }
 
-/** Seconds for a node to confirm the start. */
+/** Seconds that a node has to confirm that it has started staging. */
 const BEGIN_SECONDS = 15
 const WAIT_SECONDS = 600
 
@@ -21,7 +21,7 @@ export async function stage (manager: ModelManager, request: RouteRequest): Prom
   const body = (request.body ?? {}) as StageBody & Record<string, unknown>
   const refs = eitherSpelling<string[]>(body, 'nodeIds', 'node_ids') ?? []
   const nodes = targets(manager, refs)
-  // Wait for the store's address, since the node that forwarded this request would not retry.
+  // Wait until the store is known, because the node that forwarded this request does not retry.
   if (request.member !== null) await manager.access.learned(request.signal)
   if (manager.access.known() === undefined && manager.catalogue.copies(modelId).length === 0) {
     throw manager.access.none()

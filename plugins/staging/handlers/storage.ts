@@ -15,7 +15,7 @@ export async function storage (manager: ModelManager, { caller }: RouteRequest):
   const { ctx: { node, deps }, roots: { staged }, evictor } = manager
   const [{ copies, totalBytes }, volume, eventLogBytes, partialBytes] = await Promise.all([
     evictor.storage(),
-    // An unusable folder may have no volume, so use the home's volume.
+    // If the staging folder is unusable, report the disk of the home folder instead.
     volumeOf(staged.usable ? staged.root : node.home),
     sizeOf(join(node.home, 'events')),
     manager.partialBytes()
@@ -61,7 +61,7 @@ export const registry = onStoreHost(routes.registry, (store, manager, { caller }
       cached_on_nodes: (copies.get(modelId) ?? [])
         .filter((copy) => copy.kind !== 'store' && copy.digest === digest).map(({ nodeId }) => nodeId)
     })),
-    // Folders copied into the store by hand that it cannot offer, and why.
+    // Folders that were copied into the store by hand but cannot be offered, with the reasons.
     problems: store.problems().map(({ modelId, problem }) => ({ model_id: modelId, problem }))
   }
 })
@@ -85,7 +85,7 @@ export async function withoutRoom (
   return nodes.flatMap(({ nodeId }, i) => problems[i] == null ? [] : [{ nodeId, message: problems[i] }])
 }
 
-/** Why the missing copies of the model and its companions do not fit on this disk; null if they do. */
+/** Why this disk has no room for the missing copies of a model and its companions; null if it has room. */
 async function roomProblem (manager: ModelManager, modelId: string): Promise<string | null> {
   const { local, store, catalogue, freeSpace, roots: { staged }, evictor } = manager
   const { device } = await volumeOf(staged.root)

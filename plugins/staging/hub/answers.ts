@@ -17,7 +17,7 @@ export function header (headers: Headers, name: string): string | undefined {
 export interface HubRequest {
   what: string
   host: string
-  /** False if a redirect target on another host answered. */
+  /** True if the hub itself answered; false if the target of a redirect to another host did. */
   atHub: boolean
 }
 
@@ -30,7 +30,7 @@ export function statusError (status: number, headers: Headers, asked: HubRequest
       { retryAfterMs })
   }
   if (status === 416) return new HubError('no_range', `${said}: the file has no bytes at that offset`)
-  // Retry errors of other hosts too: their signed redirect URLs expire, and a retry gets a new URL.
+  // Retry all errors of redirect targets: the signed URL may have expired, and a retry gets a new one.
   if (status === 408 || status >= 500 || !asked.atHub) {
     return new HubError('unavailable', said, { retryAfterMs: waitOf(headers, nowMs) })
   }
@@ -64,7 +64,7 @@ function waitOf (headers: Headers, nowMs: number): number | null {
   return Number.isNaN(ms) ? null : Math.min(Math.max(ms, 0), LONGEST_WAIT_MS)
 }
 
-/** Throws HubError `changed` if the `resolve` headers do not match the selected file. */
+/** Throws HubError `changed` if the hub's headers report another size, commit or hash than was selected. */
 export function checkLinked (headers: Headers, commit: string, file: HubFile): void {
   const differs = (what: string, has: string, wanted: string | number): HubError =>
     new HubError('changed', `${file.path}: the hub reports ${what} ${has.slice(0, 80)} ` +
@@ -79,7 +79,7 @@ export function checkLinked (headers: Headers, commit: string, file: HubFile): v
   if (etag.toLowerCase() !== wanted) throw differs('hash', etag, wanted)
 }
 
-/** Throws HubError unless status and headers match the bytes of a file from `start` on. */
+/** Throws HubError unless status and headers fit a response with the file's bytes from `start` on. */
 export function checkBodyHead (status: number, headers: Headers, file: HubFile, start: number): void {
   if (status !== 200 && status !== 206) {
     throw new HubError('bad_answer', `the server answered ${status} for the bytes of ${file.path}`)

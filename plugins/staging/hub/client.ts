@@ -17,7 +17,7 @@ const LONGEST_REVISION = 200
 /** Creates a hub client. Throws TypeError for an invalid URL. */
 export const createHubClient = (options: HubClientOptions): HubClient => new Client(options)
 
-/** A client of the public model hub, or of one with the same API. All methods throw HubError. */
+/** A client of the public model hub or of a server with the same API. All methods throw HubError. */
 export type HubClient = Pick<Client, 'url' | 'resolve' | 'look' | 'search' | 'open' | 'close'>
 
 /** Loads undici and the hub library on the first request, so that svc starts fast. */
@@ -75,7 +75,7 @@ class Client {
     return await this.#patiently(async () => await searchHub(this.url, fetch, query, limit), signal)
   }
 
-  /** The bytes of a file from `start` on; throws if the hub sends more or fewer. */
+  /** Streams the bytes of a file from offset `start`; throws if the hub sends more or fewer than that. */
   async open (
     { modelId, commit }: Pinned, file: HubFile, { start, signal }: { start: number, signal?: AbortSignal }
   ): Promise<AsyncIterable<Uint8Array>> {

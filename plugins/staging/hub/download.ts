@@ -51,7 +51,7 @@ export async function downloadFromHub (options: DownloadOptions): Promise<ModelM
     ...rest,
     manifest: { modelId, totalBytes, files, chunks },
     sources: () => sources,
-    // Without a client the source is a local disk, which returns the same bytes on a retry.
+    // Without a client, the source is a local disk; a retry would only read the same bytes again.
     limits: { ...LIMITS, ...client === null ? { retries: 0, hashRetries: 1 } : {}, ...limits }
   })
   const hashed = chunks.hashed().sort((a, b) => a.path < b.path ? -1 : 1)
@@ -66,7 +66,7 @@ function hubSource (client: HubClient, selection: DownloadOptions['selection']):
   }
 }
 
-/** Each file is one chunk, because the hub has hashes only for complete files; small files come first. */
+/** Treats each file as one chunk, since the hub has hashes only of complete files. Small files come first. */
 class WholeFiles implements ChunkTable {
   readonly count: number
   readonly #files: HubFile[]
@@ -129,8 +129,8 @@ class FileHasher implements Verifier {
 }
 
 /**
- * Repeats `turn` after each long wait that the hub requests; waits outside the queue that `turn` enters.
- * Throws the last error after MOST_WAITS, or the signal's reason.
+ * Repeats `turn` if the hub requests a long wait. `turn` queues for the disk, so the wait comes after it,
+ * when others can use the disk. Throws the last error after MOST_WAITS, or the signal's reason.
  */
 export async function inTurn<T> (clock: Clock, signal: AbortSignal, turn: () => Promise<T>): Promise<T> {
   for (let waits = 0; ; waits++) {

@@ -16,7 +16,7 @@ export interface Get {
   /** Request headers with lower-case names. */
   headers?: Record<string, string>
   signal?: AbortSignal | undefined
-  /** Called for each success or redirect from the hub's own origin. */
+  /** Receives the headers of each success or redirect from the hub's own origin. */
   onHub?: (headers: Headers) => void
 }
 
@@ -109,7 +109,7 @@ export class HubHttp {
 }
 
 function discard (answer: Answer): void {
-  // Destroying an unread body emits an error event.
+  // Ignore the error event that destroying an unread body emits.
   answer.body.on('error', () => undefined)
   answer.body.destroy()
 }
@@ -169,7 +169,7 @@ function wireError (error: unknown, what: string, signal: AbortSignal | undefine
   if (signal?.aborted === true) return signal.reason as Error
   if (error instanceof HubError) return error
   const code = codeOf(error)
-  // HTTPParserError may have no code.
+  // HTTPParserError may have no code, so recognise it by its name.
   const unparsable = error instanceof Error && error.name === 'HTTPParserError'
   const known = WIRE[unparsable ? 'UND_ERR_HEADERS_OVERFLOW' : code]
   if (known !== undefined) return new HubError(known[0], `${known[1]}: ${what}`, { cause: error })
@@ -177,7 +177,7 @@ function wireError (error: unknown, what: string, signal: AbortSignal | undefine
   return new HubError('unavailable', `connection failed (${why}): ${what}`, { cause: error })
 }
 
-/** The error's code; for an AggregateError (all addresses of a host failed) that of its first error. */
+/** Error code; if all addresses of a host failed (AggregateError), that of the first failure. */
 function codeOf (error: unknown): string {
   if (!(error instanceof Error)) return ''
   const { code } = error as NodeJS.ErrnoException
@@ -196,7 +196,7 @@ export class HostRules {
 
   isHub (url: URL): boolean { return url.origin === this.#origin }
 
-  /** Checks a redirect URL; IP addresses are checked on connection. Throws HubError `refused_redirect`. */
+  /** Checks a redirect URL; resolved IP addresses are checked later. Throws HubError `refused_redirect`. */
   trust (url: URL): Trust {
     if (url.protocol !== 'https:' && url.protocol !== 'http:') {
       throw refused(url, 'only http and https are allowed')

@@ -12,7 +12,7 @@ const LANGUAGE = /^[A-Za-z]{2,3}(-[A-Za-z0-9]{1,8})*$/
 const EMPTY_BLOB_SHA1 = createHash('sha1').update('blob 0\0').digest('hex')
 const MOST_LISTED = 100_000
 
-/** Reads a commit, its files and licence; only `checkSelected` validates file names. Throws HubError. */
+/** Reads a revision's commit, files and licence; checkSelected validates file names. Throws HubError. */
 export async function describe (
   url: string, fetch: typeof globalThis.fetch, modelId: string, revision: string
 ): Promise<Pick<HubSelection, 'commit' | 'files' | 'licence' | 'languages'>> {
@@ -49,7 +49,7 @@ function fileOf ({ path, size, oid, lfs }: ListFileEntry): HubFile {
   const bytes = lfs?.size ?? size
   return {
     path,
-    // For an invalid size or hash; checkSelected throws if such a file is selected.
+    // Invalid sizes become -1 and invalid hashes null; checkSelected throws if such a file is selected.
     size: Number.isSafeInteger(bytes) && bytes >= 0 ? bytes : -1,
     sha256: isText(lfs?.oid, SHA256) ? lfs.oid : null,
     gitSha1: lfs == null && isText(oid, SHA1) ? oid : null
@@ -91,12 +91,12 @@ function bad (why: string, what = 'description of the model'): HubError {
   return new HubError('bad_answer', `the hub's ${what} cannot be used: ${why}`)
 }
 
-/** Maps the library's TypeErrors and SyntaxErrors to hub faults, since it does not validate responses. */
+/** Maps TypeErrors and SyntaxErrors to hub faults, since the hub library does not validate responses. */
 function told (error: unknown, what: string): unknown {
   return error instanceof TypeError || error instanceof SyntaxError ? bad(error.message, what) : error
 }
 
-/** Supported formats, best first. Also the hub's tags for models that have them. */
+/** Formats that svc can run, best first; the hub uses the same words as tags. */
 const ENGINES = ['gguf', 'onnx'] as const
 const TASK = /^[a-z0-9-]{1,64}$/
 /** Hub tasks whose ONNX models svc can run; null stands for a model without a task. */

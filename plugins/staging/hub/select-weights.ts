@@ -5,7 +5,7 @@ import type { Weights } from './types.js'
 /** Largest unquantized model that is chosen by default: 4 GiB. */
 const MOST_PLAIN_BYTES = 4 * 1024 ** 3
 
-/** Suffixes for a precision or an optimisation of the same graph. */
+/** Matches file names with a suffix for a precision or an optimisation of the same graph. */
 const PRECISION = new RegExp('^(.+)[._-](q[1-8]|q4f16|q8f16|uint8f16|fp16|fp32|bf16|quantized|' +
   'int4|int8|uint8|bnb4|o[1-4]|qu?int8(?:_[a-z0-9_]{1,32})?)$', 'i')
 /** Maps the common name of a precision to its file name suffix. */
@@ -13,11 +13,11 @@ const ALIASES: Record<string, string> = { q8: 'quantized', fp32: '' }
 
 interface Graph<F> { folder: string, base: string, variant: string, files: F[], bytes: number }
 
-/** The chosen ONNX files; `dropped` matches files that belong to other graphs. */
+/** The chosen ONNX files; `dropped` returns true for files of the graphs that were not chosen. */
 export interface OnnxChoice<F> { chosen: Set<F>, dropped: (file: F) => boolean }
 
 /**
- * Chooses one folder of graphs and one precision of each graph, with its external data and `.onnx.json`.
+ * Chooses the ONNX graphs in one folder, each in one precision, with their external data and `.onnx.json`.
  * Throws HubError `not_found` for a missing precision and `ambiguous` for a collection of voices.
  */
 export function chooseOnnx<F extends Choosable> (
@@ -70,7 +70,7 @@ function refuseCollection<F extends Choosable> (graphs: readonly Graph<F>[]): vo
     `allow, e.g. "${example}*"`)
 }
 
-/** The folder named like the variant, else `onnx`, else the top, else a CPU folder, else the first. */
+/** Prefers a folder named like the variant, then `onnx`, the top folder, a CPU folder, the first folder. */
 function chooseFolder (folders: readonly string[], variant: string | undefined): string {
   const named = variant === undefined ? undefined : folders.find((folder) => namesVariant(folder, variant))
   return named ?? folders.find((folder) => folder === 'onnx') ?? folders.find((folder) => folder === '') ??
@@ -100,7 +100,7 @@ function chooseSuffix<F> (graphs: readonly Graph<F>[], variant: string | undefin
   return known.includes('q4') ? 'q4' : smallestOf(known, bytes)
 }
 
-/** Each graph in this precision, else unquantized, else its smallest, as graphs may lack precisions. */
+/** Chooses this precision of each graph; if a graph lacks it, the unquantized file, else the smallest. */
 function choosePerGraph<F> (graphs: readonly Graph<F>[], suffix: string): Graph<F>[] {
   return [...groupBy(graphs, (graph) => graph.base).values()].map((same) =>
     same.find((graph) => graph.variant === suffix) ?? same.find((graph) => graph.variant === '') ??
@@ -109,7 +109,7 @@ function choosePerGraph<F> (graphs: readonly Graph<F>[], suffix: string): Graph<
 
 function folderOf (path: string): string { return path.slice(0, Math.max(0, path.lastIndexOf('/'))) }
 
-/** Whether `folder` is `other` or lies below it; every folder is within the top. */
+/** Whether `folder` is `other` or lies below it; the top folder (an empty string) contains every folder. */
 function isWithin (folder: string, other: string): boolean {
   return other === '' || folder === other || folder.startsWith(`${other}/`)
 }

@@ -17,11 +17,11 @@ const SMALL = /\.(json|txt|jinja|model|ya?ml|tiktoken|vocab)$/
 const LEGAL = /^(licen[sc]e|notice|copying|use_policy|model_card)([-_.].*)?$/i
 
 /**
- * The files of a model to download. `allow` decides alone, except that formats that execute code on loading
- * are never fetched. Without it: configuration, tokenizer, template, licence and voices, and one precision of
- * the ONNX (else GGUF) weights: `variant`, else the unquantized one up to 4 GiB, else q4, else the smallest
- * (GGUF: Q4_K_M, else the smallest). Throws HubError `not_found`, `refused_format`, `ambiguous` or
- * `bad_request`.
+ * Selects the files of a model to download, never formats that execute code on loading. With `allow`: the
+ * matching files, with `variant` only that precision. Otherwise: configuration, tokenizer, template, licence,
+ * voices, and one precision of the ONNX (else GGUF) weights: `variant`, else the unquantized one up to 4 GiB,
+ * else q4, else the smallest (GGUF: Q4_K_M, else the smallest). Throws HubError `not_found`,
+ * `refused_format`, `ambiguous` or `bad_request`.
  */
 export function selectFiles<F extends Choosable> (files: readonly F[], wanted: Wanted = {}): F[] {
   const { allow, variant } = wanted
@@ -63,7 +63,7 @@ function byDefault<F extends Choosable> (files: readonly F[], variant: string | 
   return selected
 }
 
-/** `dropped` matches files that belong to other weights. */
+/** Chooses the weights; `dropped` returns true for files of weights that were not chosen. */
 function chooseWeights<F extends Choosable> (
   files: readonly F[], variant: string | undefined
 ): { chosen: Set<F>, dropped: (file: F) => boolean, found: boolean } {
@@ -92,9 +92,9 @@ function isCompanion (path: string): boolean {
 }
 
 /**
- * Matches a path against globs: `*` any characters but `/`, `?` one of them, `**` any characters, and a `**`
- * segment any number of folders, including none. Case-sensitive. All paths share one bound on the time, since
- * patterns come from requests. Throws HubError `bad_request` beyond it.
+ * Matches a path against globs: `*` is any characters except `/`, `?` is one such character, `**` is any
+ * characters, a `**` segment is any number of folders, even none. Case-sensitive. All paths share one time
+ * limit, because patterns come from requests; beyond it, throws HubError `bad_request`.
  */
 export function matcherOf (patterns: readonly string[]): (path: string) => boolean {
   const globs = patterns.map(tokensOf)
@@ -111,7 +111,7 @@ const tokensOf = (pattern: string): string[] =>
   pattern.match(/(?<=^|\/)\*\*\/|\*\*|\*|\?|[^*?]/gs) ?? []
 
 function matches (tokens: readonly string[], path: string, work: { left: number }): boolean {
-  // ends[i] is 1 if the tokens so far match the first i characters of the path.
+  // ends[i] is 1 if the tokens of the pattern so far match exactly the first i characters of the path.
   let ends = Uint8Array.from({ length: path.length + 1 }, (_, i) => i === 0 ? 1 : 0)
   for (const token of tokens) {
     work.left -= ends.length

@@ -49,7 +49,7 @@ export interface ResolveOptions extends Wanted {
 export const HUB_LIMITS = {
   connectMs: 5000,
   headersMs: 15_000,
-  /** Longest time between two pieces of a body. */
+  /** Longest wait for the next piece of a body. */
   idleMs: 20_000,
   redirects: 5,
   metadataBytes: 32 * 1024 * 1024,

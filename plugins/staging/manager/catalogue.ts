@@ -22,7 +22,7 @@ export class Catalogue {
     this.#gossip = gossip
   }
 
-  /** Every card by model id, added in rising order of precedence. */
+  /** All cards by model id. Cards that are added later replace earlier ones of the same model. */
   cards (): Map<string, { card: ModelCard, origin: CardOrigin }> {
     const { storeModels, homeCards, customCards } = this.#ctx.sections
     const own = this.#local.all()
@@ -36,13 +36,13 @@ export class Catalogue {
     return cards
   }
 
-  /** Unlike `cards`, prefers the card of a local copy, because that copy is the one loaded. */
+  /** Unlike `cards`, prefers the card of a local copy, because runners load that copy. */
   card (modelId: string): ModelCard | undefined {
     return this.#local.get(modelId)?.card ?? this.byHand(modelId) ??
       this.#last(this.#ctx.sections.storeModels, modelId)?.card
   }
 
-  /** The hand-written card that was added over the API, else the one from a node's home folder. */
+  /** The hand-written card of a model: the one added over the API, else one from a node's home folder. */
   byHand (modelId: string): ModelCard | undefined {
     const { homeCards, customCards } = this.#ctx.sections
     return customCards.get(modelId) ?? this.#last(homeCards, modelId)
@@ -78,7 +78,7 @@ export class Catalogue {
     return new Set(ready.map(({ key }) => key))
   }
 
-  /** The last node's entry for a key. Looks up each node, since lists call this for every model. */
+  /** The last node's entry for this key. Looks up each node, as lists call this for every model. */
   #last<T> (section: Section<T>, key: string): T | undefined {
     const said = this.#ctx.deps.cluster.nodes().map(({ nodeId }) => section.get(key, nodeId))
     return said.findLast((value) => value !== undefined)
@@ -90,10 +90,10 @@ const TEXT_CHARS = 200
 /** Shared `support` fields, by which every node decides whether to refuse a request. */
 const TOLD_SUPPORT = ['tools', 'images', 'chat_template']
 
-/** Shared file roles, because a model with such files needs another driver of its engine. */
+/** File roles in shared cards; a model with such a file needs another driver of its engine. */
 const TOLD_ROLES = ['vision_weights', 'assistant']
 
-/** The card as shared between nodes: only the files that select a driver, and shortened texts. */
+/** Shortens a card for other nodes: only the files that decide which driver it needs, and shorter texts. */
 export function shortCard (card: ModelCard): ModelCard {
   const support = Object.fromEntries(TOLD_SUPPORT.filter((field) => Object.hasOwn(card.support, field))
     .map((field) => [field, card.support[field]!.slice(0, TEXT_CHARS)]))

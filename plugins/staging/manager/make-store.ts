@@ -37,7 +37,7 @@ async function become (manager: ModelManager, { caller }: RouteRequest): Promise
   try {
     await manager.becomeStore(path, () => { config.keep('model_store.store_path', path, caller) })
   } catch (error) {
-    // If this fails too, rememberStore repeats it with the next master or at the next start.
+    // If this command fails too, rememberStore repeats it with the next master or at the next start.
     await ctx.command('setStore', { installId, is: false }).catch(() => undefined)
     throw ctx.error('store_not_configured', `The store cannot use the folder ${path}: ` +
       `${failureOf(error).message}. Set model_store.store_path to another folder, then restart the node.`)

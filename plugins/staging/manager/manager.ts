@@ -30,7 +30,7 @@ import type { CopyEntry } from '../types.js'
 import { Catalogue, publishEntries, shortCard, storeFact } from './catalogue.js'
 import { ModelLists } from './model-lists.js'
 
-/** Number of models from which publishing takes long enough to need pauses. */
+/** With at least this many models, publications are separated by pauses, because each takes long. */
 const FEW_MODELS = 100
 /** Length of a pause between publications, in ms per model. */
 const SHARE_MS = 1
@@ -54,7 +54,7 @@ export interface ManagerOptions {
   headroomBytes: number
   hub: { url: string, redirectHosts: readonly string[], token: string | undefined } | null
   nearby: Nearby
-  /** Folders from which any operator may import models. */
+  /** Folders from which operators may import remotely; on this machine they may import any folder. */
   importRoots: readonly string[]
 }
 
@@ -81,7 +81,7 @@ export class ModelManager {
   storePath: string | null
   /** Set by `open` or `becomeStore` on the store host. */
   store: Store | null = null
-  /** Pending while this node asks to become the store host. */
+  /** Set while this node is becoming the store host. */
   making: Promise<string | null> | null = null
   /** Judges which models can run; set by the plugin that runs models. */
   judge: AvailabilityReader | null = null
@@ -98,10 +98,10 @@ export class ModelManager {
   readonly #cards = new UntrustedJobs(DERIVE_BOUNDS)
   readonly #bundle: Bundle
   readonly #serving = new Set<string>()
-  /** Last reported digests of the store's models. */
+  /** Digest in the last ModelStored event of each model. */
   readonly #digests = new Map<string, string>()
   #homeCards: ReadonlyMap<string, ModelCard> = new Map()
-  /** Whether something changed during the current publishing pause; null if there is no pause. */
+  /** Whether to publish again after the current pause between publications; null if there is no pause. */
   #changed: boolean | null = null
   #closing = false
 
@@ -146,7 +146,7 @@ export class ModelManager {
         await this.access.learned(signal)
         return await find(this, modelId, digest, signal)
       },
-      // A user of a companion does not name a version, so every version counts as in use.
+      // A lease on the main model names no version of its companion, so every version counts as in use.
       inUse: (modelId, digest) => this.leases.needs(modelId, digest) || this.leases.ids().some((used) =>
         used !== modelId && inUseClosure([used], this.companionsOf).has(modelId)),
       onChange: () => { this.gossip.changed() }
@@ -176,7 +176,7 @@ export class ModelManager {
       }])
     const offers = this.store?.offers().map(storeFact) ?? []
     const unpublished = this.lists.publish({
-      // Served models first, because `ready` changes often and changes in the document spread immediately.
+      // Served models first, so that they fit into the document, where changes of `ready` spread at once.
       modelCopies: new Map(copies.sort(([, a], [, b]) => Number(b.ready) - Number(a.ready))),
       homeCards: this.#homeCards, storeModels: new Map(offers)
     })
@@ -339,7 +339,7 @@ export class ModelManager {
     return true
   }
 
-  /** Derives a card from the files; a hand-written card only gets its files from them. */
+  /** Derives a model's card from its files. A hand-written card is kept, except for its list of files. */
   readonly derive: Derive = async (folder, about) => {
     const byHand = this.catalogue.byHand(about.modelId)
     if (byHand === undefined) {
@@ -353,7 +353,7 @@ export class ModelManager {
     return { ...byHand, files, totalBytes: about.files.reduce((sum, { size }) => sum + size, 0) }
   }
 
-  /** Digest to use for an instance that is placed now. */
+  /** The digest of the version that a new instance loads; null if the model is bundled or unknown. */
   digestOf (modelId: string): string | null {
     const stored = this.access.entry(modelId)
     if (stored !== undefined) return stored.bundled ? null : stored.digest

@@ -7,16 +7,16 @@ import { NODE_CALLER } from '../peers/sources.js'
 import { failureOf } from '../transfer/job.js'
 import { publishEntries } from './catalogue.js'
 
-/** Sections with an entry for each model; earlier ones get space in the document first. */
+/** Sections with one entry per model, in the order in which they get space in the document. */
 const KINDS = ['modelCopies', 'homeCards', 'storeModels'] as const
 type Kind = typeof KINDS[number]
 
 export type ModelEntries = Record<Kind, ReadonlyMap<string, unknown>>
 type Rest = Record<Kind, Map<string, unknown>>
 
-/** Most bytes for models in this node's document, so that runners, health and others have room. */
+/** Maximum bytes of model entries in this node's document; the rest is for other sections. */
 const DOCUMENT_BYTES = 96 * 1024
-/** Bytes of an entry in addition to its key and value. */
+/** Bytes that an entry takes in the document besides its key and value. */
 const ENTRY_BYTES = 24
 /** Size limit in bytes for a list, enough for about 25,000 models. */
 const LIST_BYTES = 16 * 1024 * 1024
@@ -30,11 +30,11 @@ const problemOf = Object.fromEntries(KINDS.map((kind) => [kind, schemaChecker(de
 const emptyRest = (): Rest => ({ modelCopies: new Map(), homeCards: new Map(), storeModels: new Map() })
 
 /**
- * Publishes this node's models and reads those of other nodes. A node's document is small: entries that do
- * not fit are listed by version, and other nodes fetch that list directly.
+ * Publishes this node's models and reads those of other nodes. A node's document is small, so entries that do
+ * not fit go to a list: the document has only the list's version, and other nodes fetch it directly.
  */
 export class ModelLists {
-  /** The given context with sections that also include the fetched entries. */
+  /** The given context, except that its sections include entries fetched from the lists of other nodes. */
   readonly ctx: StagingContext
   readonly #given: StagingContext
   readonly #lists = new Map<string, { version: number, rest: Rest }>()
@@ -55,7 +55,7 @@ export class ModelLists {
     given.effect('lists of models', given.clock.every(AGAIN_MS, () => { this.#fetch() }))
   }
 
-  /** Publishes the entries; returns how many do not even fit into a list of the largest size. */
+  /** Publishes the entries in the document and the list; returns how many fit into neither. */
   publish (wanted: ModelEntries): number {
     const { sections, node: { nodeId } } = this.#given
     const rest = emptyRest()

@@ -130,7 +130,7 @@ export function nearbyOf (env: StagingParts['env']): Nearby {
   const cache = XDG_CACHE_HOME ?? home('.cache')
   const hub = HF_HOME ?? (cache === undefined ? undefined : join(cache, 'huggingface'))
   const hubCache = HF_HUB_CACHE ?? (hub === undefined ? undefined : join(hub, 'hub'))
-  // The last folder belongs to Ollama's service on Linux.
+  // Ollama's system service on Linux keeps its models below /usr/share/ollama.
   const ollama = OLLAMA_MODELS === undefined
     ? [home('.ollama/models'), HOME === undefined ? undefined : '/usr/share/ollama/.ollama/models']
     : [OLLAMA_MODELS]
@@ -140,7 +140,7 @@ export function nearbyOf (env: StagingParts['env']): Nearby {
 
 const PUBLIC_HUB = 'huggingface.co'
 
-/** The token for a hub: only over https, and only for the host that it was set for. */
+/** The token to send to a hub; only over https, and only to the host for which it was set. */
 export function hubToken (env: StagingParts['env'], hub: string): string | undefined {
   const { protocol, host } = new URL(hub)
   if (protocol !== 'https:') return undefined
@@ -201,7 +201,7 @@ export function modelsService (manager: ModelManager): Models {
       const companions = manager.companionsOf(modelId).map((id) => manager.local.get(id))
       if (here !== undefined && !companions.includes(undefined)) return here
       const job = manager.stager.stage(modelId, digest)
-      // An abort ends the wait, not the transfer, which others may wait for.
+      // An abort ends only this wait, because other callers may be waiting for the same transfer.
       await (signal === undefined ? job.ended : raceAbort(job.ended, signal))
       if (job.failure !== null) throw apiError(ctx, job.failure)
       const arrived = manager.local.get(modelId, digest)
@@ -241,16 +241,16 @@ export function rememberStore (manager: ModelManager, session: Session): void {
   }
   ctx.effect('store host', session.onChange(tell))
   ctx.sections.stores.observe(tell)
-  // Commands are registered after every plugin has started.
+  // Wait until every plugin has started, because commands are registered only then.
   ctx.effect('store host at start', ctx.clock.after(0, tell))
 }
 
-/** Milliseconds for runners to take their leases after this node has a master. */
+/** Time in ms for runners to lease their models once this node has a master. */
 const SETTLE_MS = 15_000
 
 /**
- * Records uses and evicts idle copies. Eviction waits until this node's placements are known, since every
- * copy looks idle before. Instances that end earlier get their pass after the startup pass.
+ * Records uses and evicts idle copies. The first pass waits until this node's placements are known, since
+ * every copy looks idle before. An instance that ends earlier gets its own pass after the first one.
  */
 export function startupPass (manager: ModelManager, session: Session): void {
   const { ctx, evictor, stager, leases } = manager
@@ -278,7 +278,7 @@ export function startupPass (manager: ModelManager, session: Session): void {
   ctx.effect('eviction passes', () => { over.abort() })
   ctx.effect('last uses', evictor.watch())
   ctx.effect('eviction', leases.onIdle((modelId) => { ended(modelId).catch(failed) }))
-  // Move newer versions from `beside` into the place of copies that are no longer in use.
+  // At start, replace copies that are no longer in use by the newer versions in the folder `beside`.
   const settle = async (): Promise<void> => {
     await passed
     for (const { modelId } of await manager.roots.beside.list()) await ended(modelId)

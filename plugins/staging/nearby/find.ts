@@ -5,11 +5,11 @@ import type { DownloadRequest } from '../store/download.js'
 import type { Nearby, Source } from '../store/types.js'
 import type { LocalHubFile } from '../hub/types.js'
 
-/** Files of a model that another program on this machine has: `files` to import, `all` of them. */
+/** A model that another program has on this machine: its files to import (`files`) and all of its files. */
 export interface LocalModelFiles { from: string, commit: string, files: LocalHubFile[], all: LocalHubFile[],
   unused: string[] }
 
-/** Finds a model in the hub's cache or in Ollama. Throws StoreError, and HubError as `selectFiles`. */
+/** Finds a model in the hub's cache or in Ollama. Throws StoreError, or the HubErrors of `selectFiles`. */
 export async function findNearby (
   nearby: Nearby, source: Source & { kind: 'cache' | 'ollama' }, modelId: string,
   { revision, allow, variant }: Omit<DownloadRequest, 'source'>

@@ -8,7 +8,7 @@ import type { LocalHubFile } from '../hub/types.js'
 
 export interface OllamaModel {
   files: LocalHubFile[]
-  /** Descriptions of the parts that svc does not use. */
+  /** Descriptions of the layers that svc does not import, such as the template. */
   unused: string[]
 }
 

@@ -3,7 +3,7 @@ import type { AskMemberParts, Clock, MemberFetch, NodeView } from '../../../kern
 
 const ANSWER_BYTES = 4 * 1024 * 1024
 
-/** A request to all nodes. It has no signal, so it continues if the client disconnects. */
+/** A request to several nodes. It has no abort signal, so it continues if the client disconnects. */
 export interface EachNode<T> extends Omit<MemberFetch, 'signal'> {
   here: () => Promise<T>
   /** Extracts the result from another node's answer; throws if it is missing. */

@@ -17,7 +17,7 @@ import type { LocalCopy, ModelContent } from '../types.js'
 /** A model that this node sends chunks of without having a complete copy. */
 export interface PartialCopy extends ModelContent {
   directory: string
-  /** True for a local folder to import, which is preferred over copies. */
+  /** True for a folder that the store host imports from this node; such a folder is preferred over copies. */
   exported: boolean
   has (path: string, range: ByteRange): boolean
 }

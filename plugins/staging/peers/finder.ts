@@ -14,7 +14,7 @@ import type { StoreAccess } from './store-access.js'
 export type Found =
   | { from: 'offered', item: LocalCopy }
   | { from: 'lan' } & ModelContent
-  /** Result if the store is unreachable and its copy came from the hub that this node uses. */
+  /** The store is unreachable; its copy came from this node's hub at `commit`, so the hub may be used. */
   | { from: 'hub', commit: string, fact: StoreEntryFact, why: SvcError }
 
 export interface FinderParts {
@@ -47,8 +47,8 @@ export async function find (
   const ask = async (questions: Question[]): Promise<ModelContent | undefined> =>
     await firstRight(parts, modelId, questions, failures, signal)
   if (fact === undefined || !right(fact.digest)) {
-    // A node publishes one version of a model but may have others. Right after a pull the store may have
-    // content that has not been published yet.
+    // A node may have the wanted version although it has published another one, and the store may not have
+    // published the content of a recent pull yet.
     const older = wanted === undefined ? [] : copiesOf(parts, modelId, wanted)
     const newest = host === undefined || host.self ? [] : [{ node: host, query: 'from=store', right }]
     const found = await ask([...older, ...newest])
@@ -60,7 +60,7 @@ export async function find (
   const { digest, source } = fact
   const first = {
     node: host!, query: `from=store&digest=${digest}`,
-    // The store may have a newer version than it published, which is fine unless `wanted` is set.
+    // Without `wanted`, any version is fine: the store may have a newer one than it has published.
     right: (other: string) => other === digest || wanted === undefined
   }
   const holders = copiesOf(parts, modelId, digest, digest).filter(({ node }) => node.nodeId !== host!.nodeId)
@@ -73,7 +73,7 @@ export async function find (
   return { from: 'hub', commit, fact, why }
 }
 
-/** A request for a manifest; `right` checks the digest of the answer. */
+/** A request for a manifest; `right` decides whether the answer has an acceptable digest. */
 interface Question { node: NodeView, query: string, right: (digest: string) => boolean }
 
 async function firstRight (
@@ -93,7 +93,7 @@ async function firstRight (
   return undefined
 }
 
-/** Other nodes with a complete copy; with `say`, only nodes that published that digest. */
+/** Requests to other nodes with a complete copy; with `say`, only to nodes that published that digest. */
 function copiesOf (
   { ctx: { deps: { cluster } }, catalogue }: FinderParts, modelId: string, digest: string, say?: string
 ): Question[] {

@@ -18,7 +18,7 @@ export interface LanSourceParts {
   /** Digest that selects the version, since a node may have several. */
   digest: string
   has (chunk: number): boolean
-  /** Manifest whose SHA-256 the ETag of each response must equal. */
+  /** Manifest with the SHA-256 of each file, which the ETag of a response must equal. */
   manifest: ModelManifest
 }
 

@@ -11,19 +11,19 @@ export class StoreAccess {
   readonly #ctx: StagingContext
   readonly #learning: () => boolean
 
-  /** `learning` returns true as long as this node may not know the cluster's state yet. */
+  /** `learning` returns true while this node may not have the cluster's state yet. */
   constructor (ctx: StagingContext, learning: () => boolean) {
     this.#ctx = ctx
     this.#learning = learning
   }
 
-  /** The store host, even if lost. Of several, this node, else the live one with the lowest install id. */
+  /** The store host, live or lost. Prefers this node, then live nodes, then the lowest install id. */
   known (): NodeView | undefined {
     const rank = (node: NodeView): number => node.self ? 0 : node.live ? 1 : 2
     return this.all().sort((a, b) => rank(a) - rank(b) || (a.installId < b.installId ? -1 : 1))[0]
   }
 
-  /** On a new node (with `surely`, on any node) waits up to 10 s until the store is known. */
+  /** Waits up to 10 s until the store host is known; without `surely`, only a new node waits. */
   async learned (signal: AbortSignal, surely = false): Promise<void> {
     for (let leftMs = LEARN_MS; leftMs > 0 && this.known() === undefined && (surely || this.#learning());) {
       await delay(this.#ctx.clock, LOOK_MS, signal)
@@ -33,8 +33,8 @@ export class StoreAccess {
 
   all (): NodeView[] {
     const { deps: { cluster }, sections: { storeHosts, stores } } = this.#ctx
-    // Entries of lost nodes count, because a cluster whose store is down still has a store. The cluster also
-    // remembers store hosts that this node has not met yet.
+    // Include lost nodes, because a cluster whose store is down still has a store. `stores` remembers store
+    // hosts of which this node has no entry yet.
     const remembered = new Set([...stores.entries()].map(({ key }) => key))
     return cluster.nodes().filter(({ installId, nodeId }) =>
       remembered.has(installId) || storeHosts.get('store', nodeId) !== undefined)

@@ -15,7 +15,7 @@ const REFRESH_MS = 60_000
 /** Copies used within this time before a start stay, regardless of the budget. */
 const KEEP_AT_START_MS = 30 * 60_000
 
-/** Reason for removing copies; `preview` removes none. */
+/** Why copies are removed; `preview` only lists what a purge would remove. */
 type Trigger = 'deactivation' | 'startup' | 'capacity' | 'purge' | 'store_delete' | 'preview'
 
 export interface Evicted { modelId: string, freedBytes: number, trigger: Trigger, role: Role }
@@ -40,7 +40,7 @@ type Root =
   Pick<ModelRoot, 'role' | 'root' | 'list' | 'read' | 'remove' | 'touch' | 'pending' | 'discard'>
 
 export interface EvictorOptions {
-  /** Eviction passes ignore the cache; a purge includes it. */
+  /** The folders with copies. Eviction passes skip `cache`, but a purge does not. */
   roots: { staged: Root, beside?: Root, cache?: Root }
   leases: Leases
   companionsOf: CompanionsOf
@@ -68,7 +68,7 @@ export class Evictor {
 
   get #evicted (): Root[] { return this.#roots.filter(({ role }) => role !== 'cache') }
 
-  /** Records uses (on use, on release and every minute) until the returned function is called. */
+  /** Records uses when they begin, when they end, and every minute. Returns a function that stops it. */
   watch (): () => void {
     const { leases, clock } = this.#options
     const stops = [
@@ -83,7 +83,7 @@ export class Evictor {
     const { clock, roots: { staged } } = this.#options
     await this.#pass(async () => {
       const now = clock.now()
-      // A clock that was ahead must not protect a copy forever: such times become now, on disk too.
+      // Reset future times to now, also on disk; otherwise a clock that was ahead protects a copy forever.
       const ahead = (await this.#ours(staged)).filter(({ lastUsedMs }) => lastUsedMs > now)
       await Promise.all(ahead.map(async ({ modelId }) => { await this.#touchOne(staged, modelId) }))
       await this.#evictIdle(staged, 'startup', now - KEEP_AT_START_MS)
@@ -96,19 +96,19 @@ export class Evictor {
     return await this.#pass(async () => {
       await this.#touch([modelId])
       const evicted: string[] = []
-      // First the `beside` versions, which stay only while in use.
+      // Start with the versions in `beside`, which stay only while in use.
       for (const root of this.#evicted.reverse()) evicted.push(...await this.#evictIdle(root, 'deactivation'))
       return evicted
     })
   }
 
-  /** Frees disk space for a transfer, but never `keep` and its companions. Throws `no_safe_fit`. */
+  /** Evicts idle copies for a transfer, except `keep` and its companions. Throws `no_safe_fit`. */
   async makeRoom (bytes: number, keep: string): Promise<{ evicted: string[] }> {
     if (bytes <= 0) return { evicted: [] }
     return await this.#pass(async () => await this.#capacityPass(bytes, keep))
   }
 
-  /** Like `makeRoom`, throws `no_safe_fit`, but evicts nothing. */
+  /** Throws `no_safe_fit` if `makeRoom` would throw it, but evicts nothing. */
   async requireRoom (additionalBytes: number, keep: string): Promise<void> {
     const { roots: { staged }, settings: { headroomBytes } } = this.#options
     const safe = this.#safe(keep)
@@ -135,7 +135,7 @@ export class Evictor {
     return { ...purged, copies: copies.sort(newestFirst).reverse() }
   }
 
-  /** Every staged copy, most recently used first within each folder; companions of used models are in use. */
+  /** All staged copies, most recently used first in each folder. Companions of used models count as used. */
   async storage (): Promise<{ copies: (Copy & { inUse: boolean })[], totalBytes: number }> {
     const { leases, companionsOf } = this.#options
     const listed = (await Promise.all(this.#evicted.map(async (root) => await this.#ours(root)))).flat()
@@ -154,7 +154,7 @@ export class Evictor {
     return evicted
   }
 
-  /** The idle copies that a pass removes, oldest use first. Versions in `beside` never stay. */
+  /** The idle copies that a pass removes, oldest use first; all idle copies in `beside` are among them. */
   #overBudget ({ role }: Root, copies: readonly Copy[], keepSinceMs = Infinity): string[] {
     const { cleanupOnDeactivate, keepRecentBytes } = this.#options.settings
     if (role !== 'beside' && !cleanupOnDeactivate) return []
@@ -163,10 +163,10 @@ export class Evictor {
     return planRecency({ idle, budgetBytes: role === 'beside' ? 0 : keepRecentBytes, keepSinceMs })
   }
 
-  /** Plans again after each removal, since the next copy may be in use by then, free less, or fail. */
+  /** Plans anew after each removal, which may have failed or freed less; the next copy may now be in use. */
   async #capacityPass (additionalBytes: number, keep: string): Promise<{ evicted: string[] }> {
     const { roots: { staged }, settings: { headroomBytes } } = this.#options
-    // Add up freed bytes instead of reading again, as some file systems free space only seconds later.
+    // Count freed bytes instead of reading the free space, which some file systems update seconds later.
     let freeBytes = await this.#freeBytes()
     let left = await this.#copies(staged)
     const evicted: string[] = []
@@ -211,7 +211,7 @@ export class Evictor {
       } catch (err) { failed(root.root, err) }
       try {
         for (const { modelId, sizeBytes } of await root.pending(wanted)) {
-          // Check for each copy, because a transfer may have begun since the folder was listed.
+          // Check each model just before its removal, because a transfer may have begun in the meantime.
           if ([...active()].includes(modelId)) continue
           if (!dry) await root.discard(modelId)
           freedBytes += sizeBytes
@@ -219,7 +219,7 @@ export class Evictor {
         }
       } catch (err) { failed(root.root, err) }
     }
-    // A first transfer has no copy yet that could be skipped.
+    // A model's first transfer has no copy that the loop above could report as skipped.
     for (const modelId of active()) {
       if ((wanted ?? modelId) === modelId && !removed.has(modelId)) skipped.add(modelId)
     }
@@ -256,7 +256,7 @@ export class Evictor {
   ): Promise<number | undefined> {
     const { leases, companionsOf, onEvicted, log } = this.#options
     const key = `${root.role} ${modelId}`
-    // No await before `going`, so that a concurrent use is either seen here or refused.
+    // Do not await between this check and `going`: a concurrent use is either seen here or refused there.
     if (this.#removing.has(key) || this.#safe(keep).has(modelId)) return undefined
     this.#removing.add(key)
     const back = leases.going(modelId, (used) => inUseClosure([used], companionsOf).has(modelId))

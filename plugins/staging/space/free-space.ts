@@ -8,7 +8,7 @@ import type { Job } from '../transfer/job.js'
 import { readJournal } from '../transfer/journal.js'
 import type { FetchOptions } from '../transfer/types.js'
 
-/** Bytes that must stay free for a failed transfer to keep what it fetched. */
+/** Free bytes below which the fetched bytes of a failed transfer are discarded. */
 const FLOOR_BYTES = 2 * 1024 ** 3
 
 export interface Admission {
@@ -23,14 +23,14 @@ export interface Admission {
 
 export type Admitted = Required<Pick<FetchOptions, 'folder' | 'signal' | 'onProgress' | 'space'>>
 
-/** Checks free disk space; transfers to one disk run one at a time, each checked when its turn comes. */
+/** Runs the transfers to each disk one at a time and checks the free disk space before each of them. */
 export class FreeSpace {
   readonly headroomBytes: number
   readonly #queues = new KeyedLock()
 
   constructor (headroomBytes: number) { this.headroomBytes = headroomBytes }
 
-  /** Runs a transfer into the root's incoming folder once it is its turn, if it fits. */
+  /** Runs a transfer into the root's incoming folder when its turn comes, if there is enough free space. */
   async admit<T> (
     { root, job, totalBytes, digest, makeRoom }: Admission,
     run: (into: Admitted) => Promise<T>
@@ -62,7 +62,7 @@ export class FreeSpace {
     requireFit({ additionalBytes, freeBytes, headroomBytes, setting, idle: [] })
   }
 
-  /** Fetched bytes on disk, without holes; 0 for another version, which may have to be fetched again. */
+  /** Bytes of the wanted version that are already on disk, without holes; 0 if another version is there. */
   async fetched (folder: string, digest?: string): Promise<number> {
     if (digest !== undefined && (await readJournal(folder))?.digest !== digest) return 0
     return (await findFiles(folder)).reduce((sum, { diskBytes }) => sum + diskBytes, 0)

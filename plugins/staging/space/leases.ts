@@ -1,7 +1,7 @@
 import { StoreError } from '../types.js'
 
 export class Leases {
-  /** For each model, the digest that each user needs; undefined means any. */
+  /** The users of each model, with the digest that each needs, or undefined if any version will do. */
   readonly #users = new Map<string, Map<symbol, string | undefined>>()
   readonly #going = new Map<symbol, { modelId: string, blocks: (used: string) => boolean }>()
   readonly #onUse = new Set<(modelId: string) => void>()
@@ -50,7 +50,7 @@ export class Leases {
     return () => { this.#onIdle.delete(fn) }
   }
 
-  /** Refuses uses that `blocks` matches during a removal; call it before any await. */
+  /** Refuses uses that `blocks` matches until the removal ends. Call it before the removal's first await. */
   going (modelId: string, blocks: (used: string) => boolean): () => void {
     const key = Symbol(modelId)
     this.#going.set(key, { modelId, blocks })

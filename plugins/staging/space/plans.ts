@@ -7,7 +7,7 @@ export interface CapacityCase {
   freeBytes: number
   /** Bytes that must stay free after the transfer. */
   headroomBytes: number
-  /** The folder's svc.yaml setting, named in errors; default `node_cache_path`. */
+  /** The svc.yaml setting of the folder, which the error names; `node_cache_path` by default. */
   setting?: string
   idle: readonly { modelId: string, freeableBytes: number, lastUsedMs: number }[]
 }
@@ -16,7 +16,7 @@ const GIB = 1024 ** 3
 const shown = (bytes: number, round = Math.round): string => bytes < GIB / 10
   ? `${Math.ceil(bytes / 1024 ** 2)} MiB` : `${(round(bytes / GIB * 100) / 100).toFixed(2)} GiB`
 
-/** `evictableBytes`: freed by evicting every idle copy. */
+/** `evictableBytes` is what the eviction of every idle copy would free. */
 function sentenceOf (
   { additionalBytes, freeBytes, headroomBytes, setting = 'node_cache_path' }: CapacityCase,
   evictableBytes: number, missingBytes: number
@@ -28,9 +28,9 @@ function sentenceOf (
 }
 
 /**
- * The copies to evict, oldest first and only as many as needed, so that the headroom stays free after the
- * transfer. Copies that free nothing (hard links) stay. A transfer without new bytes always fits. Throws
- * StoreError `no_safe_fit`. Pure.
+ * Chooses the copies to evict so that the headroom stays free after the transfer: least recently used first,
+ * and no more than needed. Copies that would free nothing, because of hard links, stay. A transfer without
+ * new bytes always fits. Throws StoreError `no_safe_fit`. Pure.
  */
 export function requireFit (asked: CapacityCase): string[] {
   const { additionalBytes, freeBytes, headroomBytes } = asked
@@ -50,7 +50,7 @@ export function requireFit (asked: CapacityCase): string[] {
 }
 
 export interface RecencyInput {
-  /** Idle copies; the caller must have clamped future times to now. */
+  /** Idle copies. The caller must have replaced last uses in the future by the current time. */
   idle: readonly { modelId: string, sizeBytes: number, lastUsedMs: number }[]
   budgetBytes: number
   /** Copies used at or after this time stay regardless of the budget, but count toward it. */
@@ -84,7 +84,7 @@ export type CompanionsOf = (modelId: string) => readonly string[]
 /** The used models and all their companions, recursively; cycles are fine. Pure. */
 export function inUseClosure (used: Iterable<string>, companionsOf: CompanionsOf): Set<string> {
   const found = new Set(used)
-  // A set's iterator also visits elements added during the loop.
+  // The loop also visits the companions that it adds, since a Set iterates over elements added meanwhile.
   for (const modelId of found) for (const companion of companionsOf(modelId)) found.add(companion)
   return found
 }

@@ -112,7 +112,7 @@ export class Stager {
     emit('DownloadFailed', { nodeId, modelId, attemptId, reason, errorMessage: message })
   }
 
-  /** Stages the companions, but waits only for their own files, as two may be each other's companions. */
+  /** Stages companions, but waits only for their files: two models may be each other's companions. */
   async #companions ({ companions }: ModelCard, job: StageJob): Promise<void> {
     for (const { modelId } of companions) {
       job.signal.throwIfAborted()
@@ -134,7 +134,7 @@ export class Stager {
     if (here !== undefined) return this.#present(job, here)
     const copy = wanted === undefined ? staged.copies.get(modelId) : undefined
     const found = await find(modelId, wanted, signal).catch((error: unknown) => {
-      // Use the complete copy if the store cannot be asked for a newer version.
+      // If the store is unreachable, use the complete copy, although the store may have a newer version.
       if (copy === undefined || failureOf(error).reason !== 'store_unreachable') throw error
       return null
     })
@@ -148,7 +148,7 @@ export class Stager {
       return await this.#copy(job, content, item)
     } catch (error) {
       if (failureOf(error).reason !== 'no_source') throw error
-      // All sources are gone, so ask the finder again: it decides whether the hub may be used.
+      // All sources disappeared during the transfer. Ask the finder again, which may now allow the hub.
       const again = await find(modelId, wanted, signal).catch(() => null)
       if (again?.from !== 'hub') throw error
       return await this.#fromHub(job, again)
@@ -162,7 +162,7 @@ export class Stager {
     throw new StoreError('model_in_use', message)
   }
 
-  /** Where a new version goes: it replaces the old one, or goes to `beside` while the old one is in use. */
+  /** The folder for a new version: `staged`, or `beside` while the old version in `staged` is in use. */
   #placeFor (modelId: string): 'staged' | 'beside' {
     const { inUse, roots: { staged, beside } } = this.#parts
     const old = staged.copies.get(modelId)
@@ -193,7 +193,7 @@ export class Stager {
     const { modelId } = job
     const kind = this.#placeFor(modelId)
     roots[kind].requireUsable()
-    // Bundled models are copied, because hard links would let svc change the files of a package.
+    // Hard-link only from the store: through a link, svc could change the files of a package.
     const linked = item?.kind === 'store' && await linkAll(item, modelId, roots[kind])
     if (linked) log.info({ modelId }, 'linked a model from the store on the same disk')
     else await this.#transfer(job, roots[kind], content, item)
@@ -274,7 +274,7 @@ async function linkAll (
   }
 }
 
-/** The error for hub files without the store's digest, since name and commit do not identify content. */
+/** The error if files from the hub do not have the store's digest, although name and commit match. */
 function otherContent (modelId: string, commit: string, url: string): Error {
   const message = `${url} and the store have different files of ${modelId} at commit ${commit}; ` +
     'retry when the store is back'

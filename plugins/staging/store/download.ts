@@ -23,7 +23,7 @@ export type Download = Job<{
   selection: HubSelection | null
   /** Whether to use files from this machine's hub cache; only operators may set this. */
   readonly nearby?: boolean
-  /** Number of starts so far; all but the current one ended because the process ended. */
+  /** Number of starts so far; each start but the current one ended because the process ended. */
   attempts: number
 }>
 
@@ -83,9 +83,9 @@ const recordSchema = object({
 })
 const problemOf = schemaChecker(recordSchema)
 
-/** A download on disk, beside its bytes. Active ones resume when the store opens, with the same files. */
+/** A download as saved next to its bytes. Active ones resume with the same files when the store opens. */
 export type DownloadRecord = Omit<FromSchema<typeof recordSchema>, 'selection'> &
-  // Fields that are missing in records from earlier releases.
+  // Optional, because earlier releases did not record `attempts`.
   { selection: HubSelection | null, attempts?: number }
 
 const NAME = '.svc-job.json'
@@ -110,7 +110,7 @@ export async function readDownload (folder: string, modelId: string): Promise<Do
   }
 }
 
-/** Parses a record; undefined if it is invalid. Throws for invalid files. */
+/** Parses a record; undefined if it is invalid, except that invalid files in the selection throw. */
 function parseDownload (value: unknown, modelId: string): DownloadRecord | undefined {
   if (problemOf(value) !== null) return undefined
   const record = value as DownloadRecord

@@ -34,7 +34,7 @@ interface Fetched {
   languages?: string[]
 }
 
-/** Hub errors that say nothing about the model. */
+/** Temporary hub errors, after which a download without options uses the copy in the store. */
 const UNREACHABLE = new Set(['unavailable', 'stalled', 'rate_limited'])
 
 /** Downloads unless the store already has the model. After a failure the bytes stay for the next run. */
@@ -49,7 +49,7 @@ export async function download (options: StoreOptions, job: Download): Promise<L
   }
   const folder = await begin()
   await makeWritable(folder).catch(async () => {
-    // The folder has entries that no download creates, such as a symbolic link.
+    // Start with an empty folder if it has entries that no download creates, such as a symbolic link.
     await root.discard(modelId)
     await begin()
   })
@@ -111,9 +111,9 @@ async function fromHub (
 }
 
 /**
- * Downloads the selected hub files into a root's incoming folder, once it is its turn and if they fit. Waits
- * out long pauses of the hub outside the queue. `before` may add files that could match. Throws as
- * `FreeSpace.admit` and `downloadFromHub`.
+ * Downloads the selected hub files into the incoming folder when the transfer's turn comes, if they fit. If
+ * the hub requests a long pause, other transfers run meanwhile. `before` runs first in each turn and may add
+ * files. Throws the errors of `FreeSpace.admit` and `downloadFromHub`.
  */
 export async function fetchSelection (
   { root, freeSpace, hub, clock, random }:
@@ -130,7 +130,7 @@ export async function fetchSelection (
 
 type Selected = DownloadOptions['selection'] & Pick<DownloadOptions, 'near'>
 
-/** Methods for files of other programs, which share disk blocks instead of copying. */
+/** Ways to import files of other programs without using more disk space. */
 const SHARED = ['clone', 'link'] as const
 
 async function fromNear (
@@ -145,7 +145,7 @@ async function fromNear (
       async () => { await begins(job, folder) })
     return { manifest, source: 'file' }
   } catch (error) {
-    // The bytes still exist in the other program's folder.
+    // Remove the imported files; the other program still has the bytes.
     if (!signal.aborted) await keepOnly(folder, new Set())
     throw error
   }
@@ -178,7 +178,7 @@ function sameSizes ({ files }: ModelManifest, others: ReadonlyMap<string, { size
   return files.length === others.size && files.every(({ path, size }) => others.get(path)?.size === size)
 }
 
-/** Copies apparently unchanged files from the old copy; the download verifies and replaces them. */
+/** Copies files that seem unchanged from the old copy; the download verifies and may replace them. */
 async function copyUnchanged (
   { directory, manifest }: LocalCopy, selection: HubSelection, folder: string, signal: AbortSignal
 ): Promise<void> {
@@ -198,7 +198,7 @@ async function fromFolder (
   { root, freeSpace, clock, random }: StoreOptions, job: Download, folder: string, path: string
 ): Promise<Fetched | LocalCopy> {
   const { modelId, signal, ask: { request } } = job
-  // A path that cannot be resolved fails later with a clearer error.
+  // Ignore a path that cannot be resolved here, because it fails later with a clearer error.
   if (await overlap(root.root, path).catch(() => false)) {
     throw new StoreError('bad_source',
       `${path} overlaps with the store at ${root.root}; use another folder`)
@@ -221,7 +221,7 @@ async function fromFolder (
     try {
       const manifest = known ?? await hashTree(path, { ...about, onBytes: (n) => { report(hashed += n, 0) } })
       await keepOnly(folder, new Set(seen.keys()))
-      // Clone files if the file system can; otherwise the transfer copies them.
+      // Clone the files if the file system supports it; the transfer copies the others.
       await bringFiles(folder, inFolder(path, manifest.files), ['clone'], signal)
       await fetchModel({
         ...into, manifest, clock, random, sources: () => [folderSource(path)],
@@ -230,7 +230,7 @@ async function fromFolder (
       })
       return manifest
     } finally {
-      // Check even after a failure, because a changed source would be the better explanation.
+      // Check even after a failure, since a changed source is the better explanation.
       if (!signal.aborted) await checkUnchanged(path, seen, taken)
     }
   })

@@ -11,7 +11,7 @@ import { walkModel } from '../files/walk.js'
 
 const HOME_KEY = 'node.key'
 
-/** `stamp` changes whenever the file's bytes do. */
+/** `stamp` differs if the file may have changed: it contains the size, mtime, ctime and inode. */
 export interface FileStamp { size: number, stamp: string }
 
 type Taken = (path: string) => boolean
@@ -73,7 +73,7 @@ export interface HashOptions {
   revision: string
   signal: AbortSignal
   onBytes?: (bytes: number) => void
-  /** Selects the files to hash; all files if missing. */
+  /** Selects the files to hash; by default all files are hashed. */
   taken?: Taken
 }
 
@@ -92,7 +92,7 @@ export async function hashTree (
   return checkManifest({ modelId, revision, totalBytes, chunkBytes: CHUNK_BYTES, files })
 }
 
-/** Makes the files read-only, since staged copies may link to them. Skips hard links of other programs. */
+/** Makes files read-only, as hard-linked copies share them. Skips files to which other programs link. */
 export async function makeReadOnly (folder: string, manifest: ModelManifest): Promise<void> {
   for (const { path } of manifest.files) await setMode(folder, path, 0o444)
 }

@@ -48,7 +48,7 @@ export class StoreIndex {
     const { root, log } = this.#options
     try {
       for (const { modelId, record } of await root.list()) {
-        // A running download publishes the model itself.
+        // Skip a model that is being downloaded, because the download publishes it itself.
         if (record !== null || this.#closed || this.#turns.busy(modelId)) continue
         await this.#turns.run(modelId, async () => { await this.#importOne(modelId) })
       }
@@ -71,7 +71,7 @@ export class StoreIndex {
     }
   }
 
-  /** Imports a folder without a record; one with a damaged record was pulled and is not a new model. */
+  /** Imports a folder without a record. Throws StoreError `damaged` if it has one that is not valid. */
   async #adoptUnlessDamaged (copy: Copy): Promise<void> {
     const record = join(copy.directory, '.svc-record.json')
     const damaged = await lstat(record).then(() => true, () => false)

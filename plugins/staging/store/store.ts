@@ -42,7 +42,7 @@ export class Store {
 
   entries (): readonly LocalCopy[] { return [...this.#options.root.copies.values()] }
   get (modelId: string): LocalCopy | undefined { return this.#options.root.copies.get(modelId) }
-  /** Models offered to other nodes: the store's and bundled ones; for equal ids, the store's. */
+  /** Models that other nodes can fetch: the bundled ones and the store's, which take precedence. */
   offers (): LocalCopy[] {
     const { local: { bundled }, root } = this.#options
     return [...new Map([...bundled, ...root.copies]).values()]
@@ -55,10 +55,10 @@ export class Store {
   problems (): readonly StoreProblem[] { return this.#index.problems() }
 
   /**
-   * Starts a download, or joins an equal one. It completes immediately if the store has the same commit or
-   * bytes. Without options, an interrupted download resumes with its original options, and a paused one with
-   * its original files. Throws StoreError `invalid_model_id`, `bad_source`, `no_hub`, `download_running`
-   * (with other options), `closed`. `nearby`: use files from this machine's hub cache.
+   * Starts a download or joins a running one with the same options. Completes immediately if the store has
+   * the commit or the bytes. Without options, an interrupted download resumes with its original options, a
+   * paused one also with its original files. `nearby` allows files from this machine's hub cache. Throws
+   * StoreError `invalid_model_id`, `bad_source`, `no_hub`, `closed`, or `download_running` for other options.
    */
   start (modelId: string, options: StartOptions = {}, nearby = false): Download {
     this.#check(modelId)
@@ -80,7 +80,7 @@ export class Store {
     }
     const none: Ask = { request, selection: null, nearby, attempts: 0 }
     if (!same || job.state !== 'paused') return this.#begin(modelId, none)
-    // Resume with the originally selected files.
+    // A paused download resumes with the files that were selected when it started.
     const { progress: { bytes, totalBytes }, startedAt } = job
     return this.#begin(modelId, { ...job.ask, nearby }, { bytes, totalBytes, startedAt })
   }
@@ -95,7 +95,7 @@ export class Store {
   status (modelId: string): DownloadStatus {
     const entry = this.get(modelId)
     const job = this.#jobs.get(modelId)
-    // Ignore a complete job without an entry, because the model may have been removed by hand.
+    // If the store has no entry, ignore a complete job: the model may have been removed by hand.
     return job === undefined || (job.state === 'complete' && entry === undefined)
       ? statusOfEntry(modelId, entry) : statusOf(job)
   }
@@ -136,7 +136,7 @@ export class Store {
     if (problem !== null) throw new StoreError('invalid_model_id', problem)
   }
 
-  /** Whether the store's copy satisfies a start without options. */
+  /** Whether a start without options can use the store's copy: it is not from a hub, or hubs are off. */
   #isEnough (modelId: string): boolean {
     const entry = this.get(modelId)
     const job = this.#jobs.get(modelId)
@@ -251,7 +251,7 @@ export class Store {
     const { source, revision, allow, variant, state, selection, startedAt, totalBytes } = record
     const { reason, error, attempts = 0 } = record
     const ask = { request: { source, revision, allow, variant }, selection, nearby: false, attempts }
-    // An active download counts existing bytes itself as it verifies them.
+    // An active download starts at 0, because it counts the existing bytes again while it verifies them.
     const bytes = state === 'active' ? 0 : Math.min(partialBytes, totalBytes)
     const past = { startedAt, totalBytes, bytes }
     if (state === 'active' && attempts < MOST_ATTEMPTS) {

@@ -27,7 +27,7 @@ const readG = from(readGguf)
 
 const refused = (message: RegExp): { name: string, message: RegExp } => ({ name: 'CardError', message })
 
-/** The result; undefined if it failed with a CardError. */
+/** The value that `read` returns; undefined if it throws a CardError. */
 async function outcome<T> (
   read: (bytes: Uint8Array) => Promise<T>, bytes: Uint8Array
 ): Promise<T | undefined> {

@@ -44,7 +44,7 @@ export function put (folder: string, files: Record<string, string | Uint8Array |
   }
 }
 
-// Protobuf
+// Encoding of protobuf messages, of which ONNX files consist.
 
 export function varint (value: number | bigint): Buffer {
   const bytes: number[] = []
@@ -58,7 +58,7 @@ export function varint (value: number | bigint): Buffer {
 
 type Content = number | bigint | string | Uint8Array
 
-/** A protobuf field; a number becomes a varint, other content bytes with a length. */
+/** Encodes a protobuf field: a number as a varint, a string or bytes with its length in front. */
 export function field (number: number, content: Content): Buffer {
   if (typeof content === 'number' || typeof content === 'bigint') {
     return Buffer.concat([varint(number * 8), varint(content)])
@@ -147,7 +147,7 @@ export const config = {
   max_position_embeddings: 512
 }
 
-// GGUF
+// Encoding of GGUF headers and metadata.
 
 const u32 = (value: number): Buffer => {
   const bytes = Buffer.alloc(4)

@@ -197,11 +197,11 @@ t.test('what only looks sealed is left to the transfer', async (t) => {
   t.equal((await root.pending()).length, 1)
 })
 
-/** File system calls that can fail: changes to the disk, and syncs. */
+/** Calls that change the disk or open a file to sync it; `onBadDisk` can make each of them fail. */
 const CHANGES = ['open', 'rename', 'unlink', 'rmdir', 'mkdir'] as const
 type Change = (...args: unknown[]) => Promise<unknown>
 
-/** Runs `work` on a disk where `fails` selects the failing changes, counted from 1. */
+/** Runs `work` on a disk where a call fails if `fails` returns true for its number, counted from 1. */
 async function onBadDisk<T> (
   fails: (change: number, name: string, args: unknown[]) => boolean, work: () => Promise<T>
 ): Promise<T> {

@@ -325,7 +325,7 @@ t.test('a folder that is published or removed while it is looked at is no failur
     for (const id of ids) write(await root.begin(id), { a: 'x' })
     let over = false
     const changes = (async () => {
-      // In reverse order, because the concurrent reads reach the last id last.
+      // Change the last ids first, so that they change before a concurrent read reaches them.
       for (const id of ids.toReversed()) {
         if (round % 2 === 0) await root.discard(id)
         else await root.publish(id, recordOf(id, { a: 'x' }))

@@ -42,7 +42,7 @@ async function rig (t: Test, model: HubModel = MODEL, allow = ['**']): Promise<R
     ...systemClock,
     mono: () => systemClock.mono() + skippedMs,
     after (ms, fn) {
-      // Round the pause, since it is measured from the failure.
+      // Round to 250 ms, because a pause is measured from the failure and so is slightly shorter.
       waits.push(Math.round(ms / 250) * 250)
       return systemClock.after(1, () => { skippedMs += ms; fn() })
     }
@@ -174,7 +174,7 @@ t.test('faults that stay', async (t) => {
     [{ flipAt: 5, only }, 'hash', 3], [{ flipAt: 1, only: ({ path }) => path === 'config.json' }, 'hash'],
     [{ status: 503, only }, 'unavailable'], [{ status: 404, only }, 'not_found'], [{ gated: true }, 'gated'],
     [{ cutAfter: 10, only }, 'unavailable', 6], [{ endless: true, only }, 'too_long', 1],
-    // Discarded bytes are not progress, so the retries run out.
+    // Without ranges, each retry discards the bytes and makes no progress, so the retries run out.
     [{ ignoreRange: true, cutAfter: 2 * MIB, only }, 'no_range', 6],
     [{ status: 429, retryAfter: '600', only }, 'rate_limited'],
     [{ lengthFactor: 10, only }, 'too_long', 1], [{ encoding: 'gzip', only }, 'encoding', 1]

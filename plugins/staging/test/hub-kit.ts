@@ -22,7 +22,7 @@ export type HubOrigin = 'hub' | 'cdn'
 
 export interface HubRequest {
   origin: HubOrigin
-  /** `api` for model metadata, `file` for bytes or a redirect to them. */
+  /** `api` for requests of model metadata; `file` for requests of a file, also if they are redirected. */
   kind: 'api' | 'file'
   /** The request target, still percent-encoded. */
   url: string
@@ -115,11 +115,11 @@ export interface FakeHub {
   readonly requests: HubRequest[]
   /** Body bytes sent so far, of one path if given. */
   sent (path?: string): number
-  /** Requests for bytes of a file with status 200 or 206. */
+  /** Requests for this file that were answered with bytes (status 200 or 206). */
   fetches (path: string): HubRequest[]
   /** Adds a commit to `main`; older ones stay available. Returns the new commit. */
   setModel (modelId: string, model: HubModel): string
-  /** Commit id of the head of `main`. */
+  /** The newest commit id of `main`. */
   commit (modelId: string): string
   /** Clears requests and counts. */
   reset (): void
@@ -150,7 +150,7 @@ class Hub implements FakeHub {
   readonly requests: HubRequest[] = []
   readonly #options: HubOptions
   readonly #heads = new Map<string, string>()
-  /** Commits by `org/name@commit`. */
+  /** All commits; the key is `org/name@commit`. */
   readonly #commits = new Map<string, Commit>()
   readonly #servers: Record<HubOrigin, Server>
   readonly #closing = new AbortController()
@@ -336,7 +336,7 @@ class Hub implements FakeHub {
     }
     if (stop === wanted) { response.end(); return }
     if (stop !== cutAfter) return
-    // Flush first, otherwise the client gets less than `cutAfter` bytes.
+    // Flush before closing; otherwise the client may receive fewer than `cutAfter` bytes.
     await new Promise<void>((resolve) => { response.write('', () => { resolve() }) })
     response.socket?.end()
   }

@@ -10,7 +10,7 @@ import { importFolder, open, scratch, until, write } from './store-kit.js'
 import { wrongFiles } from './transfer-kit.js'
 import type { Test } from './manager-kit.js'
 
-/** Replaces a path below a root by a link or a pipe; `victim` has a file `f`. */
+/** Replaces the path `at` with a link or a pipe; `victim` is a folder that has a file `f`. */
 type Kind = (at: string, victim: string) => void
 
 const kinds: Record<string, Kind> = {
@@ -81,7 +81,7 @@ t.test('links that come and go while files are opened', async (t) => {
   mkdirSync(join(root, 'a'), { recursive: true })
   let over = false
   const a = join(root, 'a')
-  /** Retries, because a concurrent open may recreate the folder in between. */
+  /** Retries `make`, because a concurrent open may have created the folder again in the meantime. */
   const put = (make: () => void): void => {
     try {
       make()

@@ -147,7 +147,7 @@ export function contextOf (
   return context as unknown as StagingContext
 }
 
-/** A `learning` function for StoreAccess that says that this node already knows the cluster. */
+/** A `learning` argument for StoreAccess: false, since the test's node already knows the cluster. */
 export const known = (): boolean => false
 
 export type Serve = (request: MemberRequest, from: string) => Promise<MemberResponse> | MemberResponse
@@ -240,7 +240,7 @@ export function json (status: number, body: unknown): MemberResponse {
   return { status, headers: {}, body: Readable.from([Buffer.from(JSON.stringify(body))]) }
 }
 
-/** A request for a handler, with the response that the handler opened. */
+/** A fake request for a handler; `head` and `sent` contain the response that the handler streams. */
 export interface FakeRequest extends RouteRequest {
   readonly head: StreamHead | undefined
   readonly sent: Buffer
@@ -269,7 +269,7 @@ export function fakeRequest (parts: Partial<Record<keyof RouteRequest, unknown>>
   return Object.assign(request, parts) as FakeRequest
 }
 
-/** Rejects a promise that hangs, so that it does not block other tests. */
+/** Rejects if the promise has not settled after `ms`, so that only the hanging test fails. */
 export async function soon<T> (promise: Promise<T>, ms = 3000): Promise<T> {
   let timer: NodeJS.Timeout | undefined
   const late = new Promise<never>((_resolve, reject) => {

@@ -76,7 +76,7 @@ t.test('what is wrong in the cache comes from the hub', async (t) => {
   t.equal(hub.sent('m-Q4_K_M.gguf'), WEIGHTS.length)
   t.ok(readFileSync(blob).equals(wrong), 'and nothing is mended there')
   t.notMatch(readdirSync(folder, { recursive: true }).join(' '), /svc-near/)
-  // A symbolic link is not a blob, even if its target has the right bytes.
+  // A symbolic link is not accepted as a blob, even if its target has the right bytes.
   unlinkSync(blob)
   const outside = join(scratch(t), 'w')
   writeFileSync(outside, WEIGHTS)
@@ -130,7 +130,7 @@ t.test('the cache alone is a source, without a hub', async (t) => {
   for (const [options, reason, error] of fails) {
     t.match(await done(store.start(ID, { source: 'cache', ...options })), { status: 'failed', reason, error })
   }
-  // A snapshot whose links point elsewhere has no files.
+  // A snapshot counts as empty if its links point outside the model's blobs.
   const model = join(cache, 'models--acme--chat', 'snapshots', 'd'.repeat(40))
   mkdirSync(model)
   symlinkSync('/etc/passwd', join(model, 'm.gguf'))

@@ -145,7 +145,7 @@ t.test('recency keeps a newest-first part that is never below the budget, and no
     if (keptBytes < Math.min(total, budgetBytes)) return false
     if (gone.some((g) => kept.some((k) => g.lastUsedMs > k.lastUsedMs))) return false
     if (gone.some((g) => g.lastUsedMs >= keepSinceMs)) return false
-    // The oldest kept copy is needed to fill the budget, or was used within the window.
+    // Each kept copy must be needed to fill the budget or have been used since `keepSinceMs`.
     return kept.every((k) => k.lastUsedMs >= keepSinceMs || sum(kept.filter((other) =>
       other.lastUsedMs > k.lastUsedMs || (other.lastUsedMs === k.lastUsedMs && other.modelId < k.modelId)
     ).map((c) => c.sizeBytes)) < budgetBytes)

@@ -80,7 +80,7 @@ class Node {
     }
     check('at the beginning', [...this.leases.ids(), ...this.#leased])
     for (let n = Number(id.slice(2)) % 3 + 2; n >= 0; n--) await turn()
-    // A transfer that has begun meanwhile stages the model again; a user would have found a partial copy.
+    // Check only uses: a transfer that has begun meanwhile stages the model again anyway.
     check('at the end', this.leases.ids())
     this.#copies.delete(id)
     return 2
@@ -95,7 +95,7 @@ class Node {
     }
   }
 
-  /** Begins a step; long steps run in parallel with later steps. */
+  /** Begins a step; if it takes time, returns a promise, so that later steps run in parallel. */
   begin (s: Step): Promise<unknown> | undefined {
     if (s.do === 'use') this.#use(s.id)
     if (s.do === 'release') this.#releases.shift()?.()

@@ -67,7 +67,7 @@ export async function world (
   return { stager, staging: staging!, beside: beside!, cache: cache!, local, told, failures, log }
 }
 
-/** Creates a copy for staging; `bundled` models are copied, others hard-linked on the same disk. */
+/** Creates the copy that a stager gets from the store or, if `bundled`, from a package. */
 export function item (t: Test, { content = CONTENT, modelId = ID, bundled = false,
   companions = [] as string[] } = {}): LocalCopy {
   const directory = scratch(t)

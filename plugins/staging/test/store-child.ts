@@ -1,6 +1,6 @@
 /**
- * For store-crash.test.ts: opens a store in a child process, starts a download unless one resumes, and prints
- * the downloaded bytes. With `deadly`, deriving a card kills the process.
+ * Child process of store-crash.test.ts: opens a store, starts a download unless one resumes, and prints the
+ * number of downloaded bytes. With `deadly`, it kills itself when it derives the card.
  */
 import { systemClock } from '../../../kernel/index.js'
 import { ModelRoot } from '../files/root.js'

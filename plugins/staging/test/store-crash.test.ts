@@ -66,7 +66,7 @@ t.test('kill -9 in the middle of an import', async (t) => {
   t.same(names(join(folder, '.incoming')), [])
 })
 
-/** Runs a store `times` times; each time its process is killed during the work. */
+/** Starts the child process `times` times; each one must kill itself while it imports or downloads. */
 async function die (times: number, setup: object): Promise<void> {
   for (let i = 0; i < times; i++) {
     const child = spawn(process.execPath, [LOADER, CHILD, JSON.stringify(setup)], { stdio: 'ignore' })

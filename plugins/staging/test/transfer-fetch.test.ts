@@ -69,7 +69,7 @@ t.test('faults of a source: the chunk goes on elsewhere', async (t) => {
   for (const [name, spoil] of Object.entries(faults)) {
     t.test(name, async (t) => {
       const folder = t.testdir()
-      // The faulty peer is asked first; the store has to replace it.
+      // Peers come before the store, so the faulty peer is used first and the store has to replace it.
       const bad = memorySource(content, { id: 'bad', kind: 'peer', ...spoil === undefined ? {} : { spoil } })
       const good = memorySource(content)
       await fetchInto(folder, manifest, [bad, good])
@@ -105,7 +105,7 @@ t.test('who gave wrong bytes of a chunk is not asked for it again while another 
   })
   const good = memorySource(one)
   const folder = t.testdir()
-  // The peer sent wrong bytes, so it must not be asked again, although it comes first and never pauses.
+  // Without pauses, the peer would always be asked first, but it sent wrong bytes of this chunk.
   await fetchInto(folder, manifestOf(one), [bad, good], { limits: { backoffMs: 0, backoffMaxMs: 0 } })
   t.equal(bad.asked.length, 1)
   t.same(await wrongFiles(folder, one), [])
@@ -124,7 +124,7 @@ t.test('gives up when no source is left', async (t) => {
     const folder = t.testdir()
     const error = await fetchInto(folder, manifest, [source]).catch((e: unknown) => e)
     t.match(error, { reason: 'no_source', message: /1 of 4 chunks/ })
-    // The other chunks are kept, so the next transfer requests only the failed one.
+    // The first transfer kept the other chunks, so the next one requests only the missing chunk.
     const again = memorySource(content)
     await fetchInto(folder, manifest, [again])
     t.equal(again.given, CHUNK_BYTES)

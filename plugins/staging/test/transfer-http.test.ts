@@ -25,7 +25,7 @@ t.test('killed in the middle, at several points: at most one chunk\'s bytes are 
   const content = contentOf({ 'model.onnx': 2 * CHUNK_BYTES + 3 * MIB, 'other.bin': CHUNK_BYTES - 5 })
   const manifest = manifestOf(content)
   const folder = t.testdir({ incoming: {} })
-  // The server is slow enough that sent bytes are received, not just in socket buffers.
+  // Slow down the server, so that the child has received the bytes that the server counts as sent.
   const server = await startServer(content, { pauseMs: 1 })
   t.teardown(async () => { await server.close() })
   const file = join(folder, 'manifest.json')

@@ -51,7 +51,7 @@ export interface MemorySource extends ChunkSource {
   given: number
 }
 
-/** A chunk source that sends its content in pieces; `spoil` may replace the body. */
+/** A chunk source in memory that sends pieces; `spoil` may replace the body of a response. */
 export function memorySource (content: Content, options: {
   id?: string
   kind?: 'store' | 'peer'
@@ -126,7 +126,7 @@ export async function wrongFiles (folder: string, content: Content): Promise<str
 export const journalOf = (manifest: ModelManifest, ...lines: string[]): string =>
   `svc-journal 1 ${manifestDigest(manifest)}\n${lines.map((line) => `${line}\n`).join('')}`
 
-/** An HTTP server on loopback with ranges of files; counts sent bytes, may pause after each 64 KiB. */
+/** A loopback HTTP server that serves ranges of files and counts bytes; may pause after each 64 KiB. */
 export async function startServer (content: Content, { pauseMs = 0 } = {}): Promise<{
   url: string, sent: () => number, asked: () => number, connections: () => number
   until: (sent: number) => Promise<void>, close: () => Promise<void>

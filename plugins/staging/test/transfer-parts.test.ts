@@ -65,7 +65,7 @@ t.test('lost bytes count no more; a job shows no lower figure for them', async (
 
 t.test('a rest that ends between two looks at the clock is not waited for in vain', async (t) => {
   const small = contentOf({ a: 100 })
-  // Time advances with every clock call, in steps shorter than the pauses.
+  // Each call of `mono` advances the time by 1 ms, which is less than a pause between retries.
   let looks = 0
   const clock = { ...systemClock, mono: () => ++looks, after: (_ms: number, fn: () => void) =>
     systemClock.after(0, fn) }

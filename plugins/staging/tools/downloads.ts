@@ -9,7 +9,7 @@ import type { DownloadStatus } from '../store/download.js'
 const MOST = 20
 const RANKS = { fail: 0, warn: 1, info: 2, ok: 3 } as const
 
-/** Downloads into the store and copies to nodes; failed and stopped ones first. */
+/** Reports downloads into the store and transfers to nodes, failed and stopped ones first. */
 export default {
   async run (ctx, { model }) {
     const look = createToolReads(ctx)

@@ -14,7 +14,7 @@ export interface Chunk {
 
 export interface Verifier {
   update (bytes: Uint8Array): void
-  /** Whether the hash matches. Call once, at the end. */
+  /** Whether the bytes have the expected hash. Call it once, after the last byte. */
   right (): boolean
 }
 
@@ -58,7 +58,7 @@ export function chunksOf (manifest: ModelManifest): ChunkTable {
   }
 }
 
-/** The last index with a value <= `value`; the last of equal ones, since empty files have no chunk. */
+/** The last index with a value of at most `value`; earlier indices with the same value are empty files. */
 function lastNotAbove (sorted: Float64Array, value: number): number {
   let low = 0
   let high = sorted.length - 1
@@ -110,7 +110,7 @@ export class ChunkWriter {
   readonly #buffer: Buffer
   #filled = 0
 
-  /** `written` gets the number of bytes on disk; the next write waits for its promise. */
+  /** `written` receives the number of bytes written; the next write waits for the promise it returns. */
   constructor (work: Work, file: FileHandle, written: (bytes: number) => Promise<void> | undefined) {
     this.#work = work
     this.#file = file

@@ -74,7 +74,7 @@ class Transfer {
     this.#throwIfEnded()
   }
 
-  /** Verifies existing bytes and starts a new journal, unless each file is one chunk. */
+  /** Verifies the bytes on disk. Starts a new journal, which is not needed if each file is one chunk. */
   async #resume (): Promise<void> {
     const { folder, manifest, signal } = this.#options
     const digest = 'chunks' in manifest ? null : manifestDigest(manifest)
@@ -137,7 +137,7 @@ class Transfer {
   /** Starts as many chunks as allowed. Sets a timer for paused sources; returns its cancel function. */
   #fill (): (() => void) | undefined {
     const { clock } = this.#options
-    // Use one time for both checks; otherwise a pause that ends in between would set no timer.
+    // Use the same time for both checks; otherwise a pause could end between them and set no timer.
     const now = clock.mono()
     while (this.#inFlight.size < this.#limits.parallel && this.#beginOne(now)) { /* one more */ }
     if (this.#missing.size === this.#inFlight.size) return undefined
@@ -148,7 +148,7 @@ class Transfer {
     return clock.after(soonest, () => { this.#wake() })
   }
 
-  /** Requests one chunk, from another node rather than the store and from the least busy source. */
+  /** Starts one request if possible. Prefers other nodes to the store, and then the least busy source. */
   #beginOne (now: number): boolean {
     const ready = this.#options.sources().filter(({ id }) => this.#scores.of(id).restUntil <= now)
     const rank = ({ kind, id }: ChunkSource): number =>
@@ -162,7 +162,7 @@ class Transfer {
     return false
   }
 
-  /** The next chunk to request from a source, either an unfinished chunk or the swarm's choice. */
+  /** The next chunk to request from this source: an unfinished one, else the one that the swarm picks. */
   #choose (source: ChunkSource, now: number): number | undefined {
     const full = this.#scores.of(source.id).busy >= this.#limits.perSource
     const supplier: Supplier = {
@@ -174,7 +174,7 @@ class Transfer {
     return this.#swarm.pick(supplier, this.#missing, this.#inFlight, this.#options.random, now)
   }
 
-  /** Whether a source sent wrong bytes of a chunk that another source has. */
+  /** Whether not to request a chunk from a source: it sent wrong bytes of it, and another source has it. */
   #distrusted (source: ChunkSource, chunk: number): boolean {
     return this.#scores.blamed(source.id, chunk) && this.#options.sources().some((other) =>
       other.has(chunk) && !this.#scores.blamed(other.id, chunk) && !this.#scores.dead(other.id))
@@ -205,7 +205,7 @@ class Transfer {
     }
   }
 
-  /** Writes the rest of a chunk to disk; returns the source's fault. Throws errors that end the transfer. */
+  /** Receives the rest of a chunk. Returns a fault of the source; throws errors that end the transfer. */
   async #receive (
     source: ChunkSource, work: Work, reader: SourceReader
   ): Promise<SourceFault | undefined> {
@@ -218,7 +218,7 @@ class Transfer {
         await file.close()
       }
     } catch (error) {
-      // Neither the source nor `space` nor `stop` caused this error, so it is a disk error.
+      // Faults of the source are returned and other failures set `#ended`, so this is a disk error.
       throw this.#ended === undefined ? diskError(error, path) : error
     }
   }
@@ -267,7 +267,7 @@ class Transfer {
     this.#scores.failed(source.id, fault, now, useful)
     if (!fault.retryable || (fault.retryAfterMs ?? 0) > LONG_WAIT_MS) this.#end(fault)
     if (!fault.startOver) return
-    // Subtract discarded bytes from the progress.
+    // The bytes of this chunk are discarded, so subtract them from the progress.
     this.#tally.lost(work.done)
     this.#begun.delete(work.number)
     if (this.#scores.restarted(work.number) >= this.#limits.hashRetries) this.#end(fault)
@@ -299,7 +299,7 @@ class Transfer {
     const alive = sources.filter(({ id }) => !this.#scores.dead(id))
     if (alive.some((source) => this.#useful(source))) return
     const exhausted = sources.length > 0 && alive.length === 0
-    // A single source may have reported a more specific reason.
+    // If there is only one source, its failure may have a more specific reason than `no_source`.
     const only = sources.length === 1 ? this.#scores.of(sources[0]!.id).fault : undefined
     if (exhausted && only !== undefined && only.reason !== null) this.#end(only)
     else if (exhausted || this.#emptyLooks > this.#limits.retries) this.#end(this.#noSource())

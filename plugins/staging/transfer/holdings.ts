@@ -7,7 +7,7 @@ const GATHER_MS = 100
 
 type Held = 'all' | (() => Uint8Array | 'all')
 
-/** Announces this node's chunks and tracks those of other nodes. `digest` is that of the manifest. */
+/** Announces this node's chunks and tracks those of other nodes. A manifest's digest identifies a model. */
 export class ChunkAnnouncements {
   readonly #channel: Pick<Channel<HoldingsMessage>, 'send' | 'broadcast'>
   readonly #clock: Clock
@@ -27,7 +27,7 @@ export class ChunkAnnouncements {
     const have = this.#state(digest)
     if (have !== undefined) this.#channel.broadcast(have)
     return () => {
-      // Do not remove a later offer of the same model.
+      // A later offer with the same digest may have replaced this one and must stay.
       if (this.#offers.get(digest) !== mine) return
       this.#offers.delete(digest)
       this.#news.delete(digest)
@@ -108,14 +108,14 @@ export class ChunkAnnouncements {
   }
 }
 
-/** A message about chunks; `m` is the manifest's digest. */
+/** A message between nodes about the chunks of the model whose manifest has the digest `m`. */
 export type HoldingsMessage =
   | { t: 'ask', m: string }
-  /** The chunks that the sender has: all of them, or those in a base64 bitmap. */
+  /** The sender has all chunks, or those in the base64 bitmap `bits`. */
   | { t: 'have', m: string, all: true }
   | { t: 'have', m: string, bits: string }
   | { t: 'got', m: string, i: number[] }
-  /** The chunk `i` that the sender is fetching from the store. */
+  /** The sender is fetching chunk `i` from the store. */
   | { t: 'take', m: string, i: number }
   | { t: 'end', m: string }
 

@@ -11,10 +11,10 @@ const PROGRESS_MS = 500
 export type Stop = 'paused' | 'cancelled' | 'closed'
 export type JobState = 'pending' | 'downloading' | 'complete' | 'failed' | Stop
 
-/** Why a job ended early: a reason of one word, and a sentence for people. */
+/** Why a job ended early: `reason` is a code of one word, `message` a sentence for people. */
 export interface Failure { reason: string, message: string }
 
-/** An object with one key, as in /state.downloads. */
+/** A transfer as in /state.downloads: an object whose only key names its state. */
 export type DownloadView = Record<string, {
   nodeId: string, modelId: string, attemptId: string, [more: string]: unknown
 }>
@@ -23,11 +23,11 @@ export interface JobParts {
   clock: Clock
   /** Called on state changes, and periodically for progress. */
   onChange: () => void
-  /** Progress of an earlier run of the same job. */
+  /** The progress that an earlier run of this job had made. */
   past?: { bytes: number, totalBytes: number, startedAt: string } | undefined
 }
 
-/** A model on its way to this node, from the request to the end: a download into the store or a staging. */
+/** A transfer of a model to this node from its request on: a download into the store, or staging. */
 export class Job<Ask = unknown> {
   readonly modelId: string
   readonly ask: Ask
@@ -136,7 +136,7 @@ export class Job<Ask = unknown> {
   }
 }
 
-/** The latest job of each key; `turns` serializes the work on one model. */
+/** The latest job of each key. `turns` runs all work on the same model one piece at a time. */
 export class JobTable<J extends Job> extends Map<string, J> {
   readonly turns = new KeyedLock()
   /** True after `close`; new jobs must then be refused. */

@@ -13,15 +13,15 @@ import type { FileList } from './types.js'
 
 export interface ResumedChunks { complete: ChunkBits, begun: Work[] }
 
-/** Tells `findKept` which existing bytes may be valid. */
+/** Which bytes `findKept` verifies: those in a journal, complete chunks, or each file's first bytes. */
 export type ResumeEvidence = JournalState | 'whole chunks' | 'first bytes'
 
 interface Search { folder: string, table: ChunkTable, claims: ResumeEvidence, kept: ResumedChunks }
 
 /**
- * Removes files outside the manifest from an incoming folder, creates empty files, and verifies the rest: the
- * chunks in a journal; else every complete chunk; or, if each file is one chunk written from its beginning,
- * as many bytes as there are. Throws file system errors, or the signal's reason.
+ * Removes files outside the manifest from the incoming folder, creates empty files, and verifies the bytes
+ * that `claims` names: the chunks in a journal, all complete chunks or, if each file is one chunk, its first
+ * bytes. Throws file system errors, or the signal's reason.
  */
 export async function findKept (
   folder: string, files: FileList['files'], table: ChunkTable, claims: ResumeEvidence,
@@ -40,7 +40,7 @@ export async function findKept (
   return kept
 }
 
-/** Truncates a file to its size. Never writes to a file with several hard links: keeps or unlinks it. */
+/** Verifies a file and cuts it to its size. Never writes to a file with other hard links; may unlink it. */
 async function checkKept (
   { folder, table, claims, kept }: Search, file: FileList['files'][number],
   { size, links }: Pick<FoundFile, 'size' | 'links'> = { size: 0, links: 1 }, signal?: AbortSignal
@@ -76,7 +76,7 @@ function claimedOf (claims: JournalState | 'whole chunks', chunk: number, whole:
   return claimed === 'whole' ? whole : claimed
 }
 
-/** A verifier that has hashed the first bytes of a chunk; undefined if the file ends before. */
+/** Returns a verifier that has hashed the first bytes of a chunk; undefined if the file is too short. */
 async function hashed (
   handle: FileHandle, chunk: Chunk, bytes: number, signal: AbortSignal | undefined
 ): Promise<Verifier | undefined> {
@@ -97,7 +97,7 @@ async function hashed (
 export const JOURNAL = '.svc-journal'
 const HEADER = 'svc-journal 1 '
 
-/** The chunks on disk according to a journal, to be verified: complete, or the number of first bytes. */
+/** Unverified contents of a journal: for each chunk, `whole` or the number of first bytes on disk. */
 export interface JournalState { digest: string, chunks: Map<number, 'whole' | number> }
 
 /** Applies a journal line; ignores invalid lines, which a crash may leave. */

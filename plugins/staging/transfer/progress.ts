@@ -28,7 +28,7 @@ export class Tally {
 
   has (bytes: number): void { this.#bytes += bytes }
 
-  /** Returns a promise for a check of the disk space; it rejects with the error of `space`. */
+  /** Counts written bytes. If a check of the disk space is due, returns its promise, which may reject. */
   wrote (bytes: number): Promise<void> | undefined {
     this.#bytes += bytes
     this.#sinceSpace += bytes
@@ -81,7 +81,7 @@ export class RateMeter {
   add (bytes: number, nowMs: number): void {
     const samples = this.#samples
     const last = samples.at(-1)
-    // Never merge into the first sample, because it is the reference for later ones.
+    // Never overwrite the first sample, because the rate is computed from it.
     if (samples.length > 1 && last !== undefined && nowMs - last.atMs < GRAIN_MS) last.bytes = bytes
     else samples.push({ atMs: nowMs, bytes })
     this.#forget(nowMs)

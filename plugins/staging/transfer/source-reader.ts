@@ -113,7 +113,7 @@ export class RateFloor {
 
   add (bytes: number): void { this.#bytes += bytes }
 
-  /** Whether the rate in a full window was below the minimum; each full window starts a new one. */
+  /** At the end of a window, starts a new one and returns whether the rate was below the minimum. */
   below (waitedMs: number): boolean {
     const elapsed = waitedMs - this.#since
     if (elapsed < this.#windowMs) return false
@@ -153,10 +153,10 @@ export class SourceScores {
     return score
   }
 
-  /** A dead source is used only while other sources keep the transfer running. */
+  /** Whether a source failed too often; it is then used only while others keep the transfer running. */
   dead (id: string): boolean { return this.of(id).failures > this.#limits.retries }
 
-  /** Pauses a source after a failure; if it was `useful` before, its failures count from 1 again. */
+  /** Pauses a source after a failure; failures count from 1 again if it had sent enough (`useful`). */
   failed (id: string, fault: SourceFault, now: number, useful: boolean): void {
     const score = this.of(id)
     score.failures = useful ? 1 : score.failures + 1

@@ -1,6 +1,6 @@
 /** Milliseconds for which a node's claim keeps other nodes from fetching the same chunk from the store. */
 export const CLAIM_MS = 30_000
-/** Added to the rarity of a claimed chunk, so that it is chosen last. */
+/** Added to the cost of a chunk that another node has claimed, so that it is chosen last. */
 const CLAIMED = 1 << 20
 
 export interface Supplier {
@@ -67,9 +67,9 @@ export class Swarm {
   }
 
   /**
-   * The next chunk to request from a source: the rarest missing one that is not in flight. For the store,
-   * claimed chunks come last. With peers, ties are broken at random, so that nodes do not ask the store for
-   * the same chunks; without peers in file order, which suits disks.
+   * Picks the next chunk to request from a source: the rarest missing chunk that is not in flight. From the
+   * store, chunks claimed by other nodes come last. If there are peers, ties are broken at random, so that
+   * nodes ask the store for different chunks; otherwise in file order, which suits disks.
    */
   pick (
     source: Supplier, missing: ChunkBits, inFlight: { has (chunk: number): boolean },
@@ -116,7 +116,7 @@ export class Swarm {
   #changed (): void { for (const fn of this.#listeners) fn() }
 }
 
-/** A set of chunk numbers 0..count-1 as a bitmap; bit i is bit `i % 8` of byte `i / 8`. */
+/** A set of chunk numbers 0..count-1 as a bitmap; chunk i is bit `i % 8` of byte `floor(i / 8)`. */
 export class ChunkBits {
   readonly count: number
   readonly bytes: Uint8Array

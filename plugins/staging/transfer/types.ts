@@ -51,13 +51,13 @@ export interface FetchOptions {
   sources: () => readonly ChunkSource[]
   /** Calls `fn` when sources appear, disappear or have more chunks. */
   onSources?: (fn: () => void) => () => void
-  /** Which chunks other nodes have; without a swarm, `has` of each source decides. */
+  /** The chunks that other nodes have or fetch. Without it, only the sources' `has` is used. */
   swarm?: Swarm
   /** Called for each verified chunk on disk, including those of an earlier transfer. */
   onChunk?: (chunk: number) => void
   /** Called when a chunk is requested from the store, for an announcement to other nodes. */
   onTake?: (chunk: number) => void
-  /** Progress that includes unverified bytes, so it may decrease. */
+  /** The reported progress counts unverified bytes, so it may decrease. */
   onProgress?: (progress: Progress) => void
   /** Awaited after every GiB (or `spaceEveryBytes`) of new bytes; an error ends the transfer. */
   space?: (bytesToGo: number) => Promise<void>

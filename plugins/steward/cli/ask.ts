@@ -10,7 +10,7 @@ const ROUTE = '/v1/steward/ask'
 /** Limit on bytes read from a pipe; the route rejects questions that are too long for it. */
 const PIPE_MAX = 64 * 1024
 
-/** `svc ask`: one answer to a question or a pipe, else a conversation on the terminal. */
+/** `svc ask`: answers one question from the arguments or a pipe, or else starts a conversation. */
 export default {
   async run (ctx, words) {
     if (words.length === 0 && ctx.io.stdin.isTTY === true) return await talk(ctx)
@@ -47,8 +47,8 @@ async function talk (ctx: VerbContext): Promise<number> {
 }
 
 /**
- * Asks, and shows the answer as it arrives, or with `--json` whole; returns its text. The signal ends this
- * answer only. Throws VerbError.
+ * Asks a question and prints the answer as it arrives, or with `--json` when it is complete. Returns its
+ * text. The signal aborts this answer, not the conversation. Throws VerbError.
  */
 async function answered (
   ctx: VerbContext, asked: { question: string, thread: readonly Turn[] }, signal: AbortSignal

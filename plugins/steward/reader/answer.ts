@@ -7,10 +7,10 @@ import type { Understood } from './thread.js'
 
 export interface Found { readonly call: ToolCall, readonly finding: Finding }
 
-/** The reader's answer, without facts about the turn. */
+/** The reader's answer, without `voice` and `calls`, which describe how it was made. */
 export type Worded = Omit<Answer, 'voice' | 'calls'>
 
-/** A fact with its origin; `own`: from the first tool call. */
+/** A fact with its rank and tool call; `own` means that the first call or `why_request` found it. */
 interface Ranked { readonly fact: Fact, readonly own: boolean, readonly rank: number, readonly call: number }
 
 /** Limits on facts in an answer: for a diagnosis, and for a request for facts. */
@@ -42,7 +42,7 @@ const targetsOf = ({ model, node, id, error }: Understood): string[] =>
     .map((one) => one.toLowerCase())
 
 /**
- * Whether the fact is about one of the targets. A fact about failed copies names the model only in its text.
+ * Whether the fact is about one of the targets. A failed download names its model only in the fact's text.
  */
 function isAbout ({ about, code, text }: Fact, targets: readonly string[]): boolean {
   if ([code, ...about].some((one) => targets.includes(one.toLowerCase()))) return true
@@ -56,7 +56,7 @@ function rankedOf (asked: Understood, found: readonly Found[], seeks: boolean): 
   const well = found[0]?.finding.facts.some(isBad) === false && found[0].finding.facts.length > 0
   const ranked = found.flatMap(({ call, finding }, i) => finding.facts.map((fact, place): Ranked => {
     const own = i === 0 || call.tool === 'why_request'
-    // If the model answers now, its download belongs to the past, too.
+    // If the first call found no problem, earlier downloads are past, too.
     const past = HISTORY.has(call.tool) || (call.tool === 'downloads' && !own && well)
     const weighed = seeks ? weighedFor(asked, fact, { past, first: own && place === 0 }) : fact
     const rank = seeks ? rankOf(weighed, own, targets) : own ? 1000 : 0
@@ -106,7 +106,7 @@ function clean (fact: Fact): Fact {
   }
 }
 
-/** The first sentence if the first tool found a fault that no other call can explain; else null. */
+/** The answer's first sentence if the first call found a fault that no other call can explain; else null. */
 export function leadOf (asked: Understood, first: Found): string | null {
   if (asked.asks !== 'cause') return null
   if (!diagnoses(asked)) return null
@@ -143,7 +143,7 @@ function diagnosed (asked: Understood, found: readonly Found[], ranked: readonly
   const bad = ranked.filter(({ fact }) => isBad(fact))
   const quiet = ranked.filter(({ fact }) => !isBad(fact))
   const targets = targetsOf(asked)
-  // Facts without a problem on other nodes or models belong only in answers about the whole cluster.
+  // Facts about other nodes or models that report no problem are for answers about the whole cluster.
   const near = quiet.filter(({ fact, own }) => own || fact.level === 'info' || isAbout(fact, targets))
   const some = (own: boolean): Ranked[] => near.filter((one) => one.own === own).slice(0, QUIET_MOST)
   const facts = [...bad, ...some(true), ...some(false)]
@@ -163,11 +163,11 @@ function diagnosed (asked: Understood, found: readonly Found[], ranked: readonly
   }
 }
 
-/** Whether the first tool could not read anything. */
+/** Whether the first call has no facts because its reads failed. */
 const blind = ([first]: readonly Found[]): boolean =>
   first?.finding.facts.length === 0 && first.finding.unknown.length > 0
 
-/** The cause of a symptom: a fault of the same node or model, or one that can cause symptoms anywhere. */
+/** Finds the cause of a symptom: a fault of the same node or model, or one with effects everywhere. */
 function causeOf (top: Ranked, bad: readonly Ranked[]): Ranked | undefined {
   if (!SYMPTOMS.has(top.fact.code)) return undefined
   const names = top.fact.about.map((one) => one.toLowerCase())
@@ -206,7 +206,7 @@ const CAN = 'Ask what is wrong, why a model does not answer or a request failed,
 const LISTS: ReadonlySet<Understood['intent']> =
   new Set(['running', 'disk', 'memory', 'plugins', 'then', 'master'])
 
-/** The fact that answers the question, if its tool lists other facts first. */
+/** The fact that answers the question, which need not be the first one that the tool returned. */
 function wantedIn (asked: Understood, facts: readonly Ranked[]): Ranked | undefined {
   const codes = codesFor(asked)
   return facts.find(({ fact }) => codes.includes(fact.code))
@@ -236,9 +236,9 @@ function told (
   const { intent, model, node } = asked
   const targets = targetsOf(asked)
   const about = ranked.filter(({ fact }) => isAbout(fact, targets))
-  // The named items of a list come first; the rest stays, in case the name was misread.
+  // In lists, facts about the named items come first; keep all others, in case a name was misread.
   const listed = [...new Set([...before(asked, found, ranked), ...LISTS.has(intent) ? about : [], ...ranked])]
-  // Leaves out facts of further calls that report no problem.
+  // Of the further calls, keep only the facts that report a problem.
   const facts = listed.filter(({ own, fact }) => own || fact.level !== 'ok').slice(0, FACTS_MOST)
   const fixed = (diagnosis: string, sure: boolean): Part => ({ diagnosis, facts, sure: () => sure })
   if (intent === 'hello') return fixed(CAN, true)
@@ -268,8 +268,8 @@ function evidenceOf (facts: readonly Fact[]): Evidence[] {
 }
 
 /**
- * A further call that the findings require: the plugins, if the first tool belongs to none that is on; the
- * story of the newest failed request; or null.
+ * One more call that the findings require: `plugins` if the tool of the first call is missing, since its
+ * plugin may be off; `why_request` for the newest failed request; else null.
  */
 export function moreOf (
   asked: Understood, found: readonly Found[], has: (tool: string) => boolean

@@ -14,7 +14,7 @@ export interface World {
   readonly master: string | null
   /** Id of the node that receives the question. */
   readonly local: string | null
-  /** Wall time in ms since 1970, and the offset of the node's time zone from UTC in minutes. */
+  /** Unix time in ms, and the UTC offset of the node's time zone in minutes. */
   readonly nowMs: number
   readonly zoneMin: number
   /** Enabled plugins of the node that receives the question. */
@@ -24,7 +24,7 @@ export interface World {
 /** A model, node or request that the question names. */
 export interface Named<T> {
   readonly value: T
-  /** Indices of the words that name the value. */
+  /** Indices of the words in the question that name the model, node or request. */
   readonly at: readonly number[]
   /** False if the name is unknown or ambiguous. */
   readonly sure: boolean
@@ -95,7 +95,7 @@ export class Names {
     return this.#lastPart(low) ?? (isKnownWord(low) ? undefined : this.#partOf(low) ?? this.#slip(low))
   }
 
-  /** For a full id that no model has: the most similar id, else the given one. */
+  /** For an id that no model has: the model id with the most similar spelling, else the id itself. */
   #withSlash (text: string): Unplaced {
     const meant = this.#nearIds.slipOf(text.toLowerCase())
     return certain(meant === undefined ? text : this.#ids.get(meant)!.at(-1)!)

@@ -10,8 +10,8 @@ import type { World } from './entities.js'
 import { withCatalogue, worldOf } from './world.js'
 
 /**
- * Understands the question, calls the relevant tools and words their facts, without an LLM. Yields the first
- * sentence once no other fact can change it.
+ * Answers without a language model: understands the question, calls the relevant tools and words their facts.
+ * Yields the first sentence early if no other fact can change it.
  */
 export async function * read (tools: TurnTools, question: Question): AsyncGenerator<TurnEvent> {
   const { asked, world } = await understood(tools, question)
@@ -36,7 +36,7 @@ export async function * read (tools: TurnTools, question: Question): AsyncGenera
   yield { type: 'answer', answer }
 }
 
-/** Understands the question with the names of placed models; if no model matches, of the whole catalogue. */
+/** Understands a question with the names of placed models or, if necessary, of the whole catalogue. */
 async function understood ({ context, plugins }: TurnTools, { text, thread }: Question): Promise<{
   asked: Understood, world: World
 }> {

@@ -4,9 +4,9 @@ export type Intent =
   | 'help' | 'hello' | 'other' | 'feature' | 'error' | 'downloads'
 
 /**
- * Evidence for each intent: a weight and a pattern of whole words. Words are normalised (`words.ts`):
- * `answer` is "reply" and "work" too; MODEL, NODE, ID and TIME replace recognised parts. An intent requires
- * its `needs`. If weights are equal, the first intent wins.
+ * Evidence for each intent: a weight and a pattern of whole words. Words are normalised (`words.ts`), so
+ * `answer` also stands for "reply" and "work"; MODEL, NODE, ID and TIME stand for recognised names and times.
+ * An intent requires a match of its `needs`. If weights are equal, the first intent wins.
  */
 const CUES = String.raw`
 why-request
@@ -277,7 +277,7 @@ export function intentOf (counted: string): { intent: Intent, weight: number, su
   return { ...first, sure: first.weight - (second?.weight ?? 0) >= LEAD }
 }
 
-/** Words for each plugin's features, in lower case; if a named feature is missing, the plugin may be off. */
+/** Lower-case words for the features of each plugin; a feature may be missing because its plugin is off. */
 const TOPICS: readonly (readonly [plugin: string, words: RegExp])[] = [
   ['event-log', /\bevents?\b|\bevent[- ]log\b/],
   ['logs', /\blogs?\b|\blog (?:lines|server)\b/],

@@ -25,11 +25,11 @@ const TOLD: ReadonlySet<Understood['intent']> = new Set([
   'running', 'master', 'fit', 'disk', 'memory', 'settings', 'plugins', 'downloads'
 ])
 
-/** Whether a cause is wanted in addition to the requested facts. */
+/** Whether to look for the cause of a problem, beyond the facts that were asked for. */
 export const diagnoses = ({ intent, complains }: Understood): boolean =>
   DIAGNOSES.has(intent) || (complains && TOLD.has(intent))
 
-/** The independent calls that answer a question, most important first, since the first may suffice. Pure. */
+/** Tool calls for a question, to run in parallel; the one most likely to suffice comes first. Pure. */
 export function planOf (asked: Understood, world: World): ToolCall[] {
   const { intent, asks, model, node } = asked
   const planned = PLANS[intent](asked, world)

@@ -21,7 +21,7 @@ export function restWords (asked: Understood, answer: Worded, zoneMin: number): 
   const { diagnosis, facts, remedies, unknown } = answer
   const lines = facts.flatMap(({ text, evidence }) => {
     const refs = [...new Set(evidence.map(evidenceWords))].join(', ')
-    // If the first sentence contains this fact, show only its evidence.
+    // The first sentence already states this fact, so add only its evidence.
     if (diagnosis.includes(text)) return refs === '' ? [] : [`evidence: ${refs}`]
     return [`- ${text}${refs === '' ? '' : ` [${refs}]`}`]
   })

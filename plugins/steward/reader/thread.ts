@@ -5,14 +5,14 @@ import type { When } from './when.js'
 /** The intent and the subject of a question. */
 export interface Understood {
   readonly intent: Intent
-  /** The model in the cluster's spelling; in the question's if no model has that name. */
+  /** The id of the named model, or the name as written if no model has it; null if none is named. */
   readonly model: string | null
   readonly node: NamedNode | null
   readonly id: string | null
   readonly when: When | null
   /** The requested aspect: the cause, the time, or the remedy. */
   readonly asks: 'cause' | 'when' | 'remedy'
-  /** Path of a setting, and the minimum level of log lines. */
+  /** The path of a setting, and the minimum level of log lines, that the question names. */
   readonly setting: string | null
   readonly level: string | null
   /** Whether the question asks why something does not work as it should. */
@@ -30,7 +30,7 @@ export interface Understood {
   readonly text: string
 }
 
-/** A question without its conversation; `counted`: its normalised words. */
+/** A question understood without its conversation; `counted` is the question in normalised words. */
 export interface Read extends Understood { readonly counted: string, readonly weight: number }
 
 /** Limit on words of a question that can refer to the earlier conversation; longer ones stand alone. */
@@ -53,7 +53,7 @@ const TELLS = new Set<Intent>([
 /** Intents that may be about a model on a node. */
 const BOTH = new Set<Intent>(['why-model', 'logs', 'slow', 'fit', 'running', 'happened'])
 
-/** Completes a question from the previous one, else from the first sentence of the last answer. Pure. */
+/** Completes a question from the previous question, else from the last answer's first sentence. Pure. */
 export function joined (own: Read, before: Understood | null, said: Read | null): Understood {
   const { counted, weight, ...asked } = own
   if (before === null && said === null) return settled(asked, counted)
@@ -77,7 +77,7 @@ const needsName = (own: Understood): boolean =>
 
 const hasName = ({ model, node, id }: Understood): boolean => model !== null || node !== null || id !== null
 
-/** The earlier intent, replaced if it does not suit the model, node or request that is named now. */
+/** The intent of the previous question, unless it does not suit the model, node or request named now. */
 function kept (before: Understood, own: Read): Intent {
   const { intent } = before
   if (own.id !== null) return 'why-request'
@@ -123,7 +123,7 @@ function settled (own: Understood, counted: string): Understood {
 /** Words of complaints that a log is not written or sent. */
 const WRITES = /(?:^| )(?:why|not|down|kept|written|recorded|counted|shipped|sent|arrives?)(?= |$)/
 
-/** Whether the question misses a plugin's feature: the plugin is off, or the question complains about it. */
+/** Whether a plugin's feature seems to be missing: the plugin is off, or the question complains about it. */
 function misses (own: Understood, counted: string): boolean {
   const { intent, topic, off } = own
   if (topic === null || hasName(own)) return false

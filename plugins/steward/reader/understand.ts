@@ -10,8 +10,8 @@ import type { Intent } from './intents.js'
 import type { When } from './when.js'
 
 /**
- * Limits: characters of a question; earlier questions that a follow-up may refer to, and characters of
- * each. Text beyond the limits is ignored.
+ * Limits on what is read: characters of a question, number of earlier questions, characters of each of those.
+ * The rest is ignored.
  */
 const READ_MOST = 4000
 const TURNS_MOST = 6
@@ -100,21 +100,21 @@ const lower = (text: string): string => [...text].map((char) => {
   return low.length === char.length ? low : char
 }).join('')
 
-/** Replaces the words that name a time by a placeholder. */
+/** Replaces the words that name a time with a placeholder. */
 function timed (text: string, when: When | null): string {
   if (when === null) return text
   const rest = when.said.reduce((known, said) => known.replace(said, ' TIME '), text)
   return rest === text ? `${text} TIME` : rest
 }
 
-/** "If the master dies" and "if this node dies" refer to the current node in that role. */
+/** The node that "if the master dies" or "if this node dies" means in a what-if question. */
 function pointedAt (intent: Intent, plain: string, { master, local, nodes }: World): NamedNode | null {
   if (intent !== 'what-if') return null
   const meant = /\bmaster\b/.test(plain) ? master : /\bthis node\b/.test(plain) ? local : null
   return nodes.find(({ nodeId }) => nodeId === meant) ?? null
 }
 
-/** The model that "the model" means, if there is only one. */
+/** The only model, if the question says "the model" and there is just one; otherwise null. */
 function onlyModel (plain: string, { models }: World): Omit<Named<string>, 'at'> | null {
   if (!/\b(?:the|my|our) model\b/.test(plain)) return null
   return models.length === 1 ? { value: models[0]!, sure: true, others: [] } : null

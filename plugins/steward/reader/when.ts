@@ -25,7 +25,7 @@ const AROUND_MS = 5 * MINUTE_MS
 const RECENT_MS = 6 * HOUR_MS
 /** A clock time further ahead than this counts as yesterday's; allows for clocks that differ. */
 const AHEAD_MS = 2 * MINUTE_MS
-/** Limit on characters in which a time is searched; the rest is ignored. */
+/** Number of characters at the start of a text in which a time is recognised. */
 const READ_MOST = 1000
 
 /** Parts of the day with their first and last hour; a night begins on the previous day. */
@@ -34,7 +34,7 @@ const PARTS: readonly (readonly [part: RegExp, from: number, to: number])[] = [
 ]
 
 const UNIT = '(?:sec(?:ond)?|min(?:ute)?|h(?:ou)?r|day|week|month|year)s?'
-/** "The last two hours", and the words before "two hours" that make them a span ending now. */
+/** Match spans that end now: "the last two hours", and a word such as "within" before "two hours". */
 const SPAN = new RegExp(`^(?:the )?(?:last|past|previous|for|in|within)\\b.*${UNIT}$`, 'i')
 const BEFORE_SPAN = /\b(?:for|within|in the)\s*$/i
 /** Words that look like a time but name none, or are ambiguous. */
@@ -92,7 +92,7 @@ function midnightOf (ms: number, { zoneMin }: Now): number {
   return Math.floor((ms + ahead) / DAY_MS) * DAY_MS - ahead
 }
 
-/** Moves a future span to the past, by `stepMs`, unless the text names its day. */
+/** Moves a future span back by `stepMs`, unless the text names its day (`certain`). */
 function past ({ from, to, at }: Span, nowMs: number, certain: boolean, stepMs = DAY_MS): Span {
   const back = certain || at <= nowMs + AHEAD_MS ? 0 : stepMs
   return { from: from - back, to: to - back, at: at - back }

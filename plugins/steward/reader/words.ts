@@ -15,7 +15,7 @@ export function wordsOf (text: string): Word[] {
   }))
 }
 
-/** Groups of words, one a line; each word is normalised to the first of its line. */
+/** Groups of words, continued on indented lines; each word is normalised to the first of its group. */
 const GROUPS = `
 why wieso warum weshalb
 not no never nicht nothing kein dont doesnt isnt cant wont didnt arent
@@ -68,7 +68,7 @@ when wann
 where wo
 `
 
-/** Words without a group, listed so that they are not taken for typos. */
+/** Common words that belong to no group, listed so that they are not corrected as typos. */
 const PLAIN = `
 about after again also another around ask asked back because been before being best between both card
 cards cart cause charge chat close closed code cold core cores cost could currently does done door each
@@ -89,7 +89,7 @@ const HEADS = new Map(GROUPS.trim().split(/\n(?! )/).flatMap((line) => {
   return [head!, ...others].map((word) => [word, head!] as const)
 }))
 const KNOWN = new Set([...HEADS.keys(), ...PLAIN.trim().split(/\s+/)])
-/** Finds typos; built at the first question. */
+/** Corrects typos; created on first use. */
 let near: Near | undefined
 
 /** Contractions and phrases, with the words that replace them. */
@@ -134,7 +134,7 @@ export function counted (low: string): string {
   return meant === undefined ? low : HEADS.get(meant) ?? low
 }
 
-/** Corrects typos to one of these words, if it has at least four letters. */
+/** Corrects typos of the given words; ignores words of fewer than four letters. */
 export class Near {
   readonly #words: { text: string, letters: number, figures: string }[]
 

@@ -5,7 +5,7 @@ import type { World } from './entities.js'
 
 type Look = TurnTools['context']['look']
 
-/** An instance as /state lists it, in an object whose only key is the kind of instance. */
+/** An instance as in /state: an object whose only key is the kind of the instance. */
 type SeenInstance = Record<string, { shardAssignments?: { modelId?: unknown } } | undefined>
 
 interface SeenState extends ClusterState { instances?: Record<string, SeenInstance> }
@@ -28,7 +28,7 @@ export async function worldOf (look: Look, nowMs: number, plugins: readonly stri
   }
 }
 
-/** Adds the models of the catalogue. */
+/** Adds the names of all models in the catalogue. */
 export async function withCatalogue (world: World, look: Look): Promise<World> {
   const list = await look<{ data: { id: string }[] }>('/v1/models')
   if (isVerbError(list)) return world

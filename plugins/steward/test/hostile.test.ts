@@ -1,4 +1,4 @@
-/** Hostile questions are answered, or refused naming the field, at little cost. */
+/** Hostile questions must be cheap: they are answered, or refused with the name of the bad field. */
 import t from 'tap'
 import { editDistance, systemClock } from '../../../kernel/index.js'
 import { startPlugin } from '../../../kernel/testing/index.js'

@@ -12,7 +12,7 @@ import type { Script, VoiceRig } from './voice-kit.js'
 type Body = Answer & { text: string }
 type TestContext = Parameters<typeof startVoiceRig>[0]
 
-/** Words for questions, none of which could act as an instruction. */
+/** Words from questions; as a planted text, they contain no instruction. */
 const WORDS = 'help is everything fine who is master what failed which model disk logs slow'
 
 /** Hostile texts to plant in a log, a model card, an event, a node's name or an error. */
@@ -31,7 +31,7 @@ const PLANTED = [
 const FREE = new Set(['message', 'errorMessage', 'friendlyName', 'node', 'nodeName', 'name', 'title',
   'description', 'detail', 'prompt', 'text', 'summary'])
 
-/** Appends the hostile text to each free text in a node's answer; names other than node names stay. */
+/** Appends the hostile text to the fields of a node's answer that can hold free text. */
 function planting (value: unknown, text: string, at = ''): unknown {
   if (Array.isArray(value)) return value.map((one) => planting(one, text, at))
   if (typeof value === 'string') return FREE.has(at) ? `${value} ${text}` : value
@@ -40,10 +40,10 @@ function planting (value: unknown, text: string, at = ''): unknown {
     [key, planting(one, text, key === 'name' && 'kernel' in value ? '' : key)]))
 }
 
-/** Replaces letters, so that the text keeps its shape but has no meaning. */
+/** Replaces each letter with x or X, so that the text has no meaning but keeps its shape. */
 const harmless = (text: string): string => text.replace(/[a-z]/g, 'x').replace(/[A-Z]/g, 'X')
 
-/** The answer with the planted text made harmless, however much of it is quoted. */
+/** Makes the planted text harmless in an answer, and also the beginning of it if only that is quoted. */
 function defused (text: string, planted: string): string {
   const [shown, meant] = [plain(planted).trim(), plain(harmless(planted)).trim()]
   let all = text
@@ -51,7 +51,7 @@ function defused (text: string, planted: string): string {
   return all
 }
 
-/** The real tools of all plugins. */
+/** The tools of all bundled plugins except the steward. */
 const tools = (): Plugin => definePlugin({
   name: 'tools', version: '1.0.0', kernel: '^1.0.0', summary: 'The tools of the other plugins.',
   tools: Object.fromEntries(bundled.filter(({ manifest }) => manifest.name !== 'steward')

@@ -1,4 +1,4 @@
-/** The limits of turns, and the start, course and end of their streams. */
+/** Tests the limits on turns, and how their streams start, run and end. */
 import { request as httpRequest } from 'node:http'
 import t from 'tap'
 import { startPlugin } from '../../../kernel/testing/index.js'

@@ -11,7 +11,7 @@ type Answers = Parameters<typeof nodeOf>[1]
 const node = async (t: Test, answer: Answers[string]): Promise<Node> =>
   await nodeOf(t, { [ASK]: answer }, steward)
 
-/** A complete event stream with these texts. */
+/** A complete event stream whose text events contain these texts. */
 const stream = (...texts: string[]): string => [
   ': keep-alive\n\n', data({ type: 'call', tool: 'doctor', args: {} }),
   ...texts.map((text) => data({ type: 'text', text })), data({ type: 'answer', answer: answerOf('x') })

@@ -11,7 +11,7 @@ import { ModelsService } from '../../staging/service.js'
 import type { ModelCard } from '../../../kernel/index.js'
 import steward from '../index.js'
 
-/** The body of a chat request. */
+/** The fields of a chat request that the steward sends. */
 export interface ChatBody {
   model: string
   messages: { role: string, content?: string | null, tool_calls?: unknown[], tool_call_id?: string }[]
@@ -56,7 +56,7 @@ export interface VoiceOptions {
   looks?: (path: string) => unknown
 }
 
-/** A plugin whose tools return these facts, by tool. */
+/** A plugin with one tool for each key, which returns the facts given for it. */
 export function knowing (found: Record<string, readonly Fact[]>): Plugin {
   const args = { type: 'object', additionalProperties: true, properties: {} } as const
   const run = (facts: readonly Fact[]): object => ({ run: async () => ({ facts, unknown: [] }) })

@@ -1,7 +1,7 @@
 import type { Voice } from '../ask.js'
 import type { Answer, Question } from '../types.js'
 
-/** An answer without facts. */
+/** An answer that has only a diagnosis. */
 export const answerOf = (diagnosis: string): Answer => ({
   diagnosis, sure: true, facts: [], evidence: [], remedies: [], unknown: [], voice: 'reader', calls: []
 })
@@ -10,7 +10,7 @@ export const answerOf = (diagnosis: string): Answer => ({
 export interface HeldVoice {
   readonly voice: Voice
   readonly asked: Question[]
-  /** Number of turns that have ended, by their signal or otherwise. */
+  /** Number of turns that have ended, whether aborted or not. */
   readonly ended: number
   /** Lets the turn with this index say "Fine." and end. */
   speak (turn: number): void
@@ -41,7 +41,7 @@ export function heldVoice (first = 'So: '): HeldVoice {
   }
 }
 
-/** Waits until `look` is true; the test's own timeout is the limit. */
+/** Waits until `look` returns true; only the test's own timeout limits the wait. */
 export async function until (look: () => boolean): Promise<void> {
   while (!look()) await new Promise((resolve) => { setImmediate(resolve) })
 }

@@ -6,7 +6,7 @@ const nowMs = Date.parse('2026-11-23T20:22:00Z')
 const D = '2026-11-23'
 const Y = '2026-11-22'
 
-/** Texts with the expected start, end and, if different, moment; without a day: today; `-`: no time. */
+/** Texts with the expected start, end and sometimes moment; `y` means yesterday, a lone `-` no time. */
 const TIMES = `
 around 14:05 | 14:00 14:10 14:05
 at 14:05 | 14:00 14:10 14:05

@@ -18,7 +18,7 @@ export default {
     if (state === null) return { facts: [], unknown: look.unknown }
     const [members, page, gone] = await Promise.all([
 
-      // The member list only adds nodes that were never present in this session.
+      // /state has all nodes seen in this session; the member list adds the other nodes.
       look.read<MemberList>('The members', '/cluster/members', 'plugin_disabled', 'unauthenticated',
         'missing_grant'),
       look.read<{ events: Election[] }>('The time of the last election', ELECTIONS),
@@ -64,7 +64,7 @@ function masterOf (
 ): Fact[] {
   const { masterNodeId, cluster } = state
   if (masterNodeId === null) {
-    // The fact about the lost quorum already says this.
+    // The fact about the lost quorum already says that there is no master.
     if (cluster?.quorum === 'lost') return []
     return [fact('fail', 'no_master', 'No master is known at the moment.', {
       evidence: [STATE],

@@ -21,7 +21,7 @@ export default {
     const look = createToolReads(ctx)
     const state = await look.read<State>('The state of the cluster', '/state')
     if (state === null) return { facts: [], unknown: look.unknown }
-    // The member list only adds nodes never present in this session, and install ids.
+    // The member list adds install ids, and nodes that were never present in this session.
     const members = await look.read<MemberList>(
       'The members', '/cluster/members', 'plugin_disabled', 'unauthenticated', 'missing_grant')
     const nodes = joinNodes(state, members)
@@ -78,7 +78,7 @@ function presence (row: NodeRow): Fact[] {
 
 const nodeEvidence = (nodeId: string, name: string): Evidence => ({ kind: 'node', nodeId, name })
 
-/** Further facts about a node; for a lost node the last known ones. */
+/** Further facts about a node; if the node is lost, they are the last known ones. */
 function more (state: State, nodes: readonly NodeRow[], row: NodeRow): Fact[] {
   const { nodeId } = row
   if (nodeId === null) return []

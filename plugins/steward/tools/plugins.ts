@@ -1,7 +1,7 @@
 import { fact, quoted, createToolReads } from '../../../kernel/cli/index.js'
 import type { Evidence, Fact, Tool } from '../../../kernel/cli/index.js'
 
-/** A plugin of GET /v1/plugins. */
+/** A plugin as GET /v1/plugins lists it. */
 interface Row { name: string, version: string, summary: string, enabled: boolean, why: string | null }
 
 const PLUGINS: Evidence = { kind: 'path', path: '/v1/plugins' }
@@ -27,7 +27,7 @@ export default {
   }
 } satisfies Tool
 
-/** If a plugin is off because a plugin that it requires is off, the remedy enables the required one. */
+/** The fact that a plugin is off. If it requires another plugin that is off, the remedy enables that one. */
 function offFact ({ name, why }: Row): Fact {
   const needs = /requires "([a-z0-9-]+)"/.exec(why ?? '')?.[1]
   const said = needs === undefined ? 'somebody switched it off' : `it needs ${needs}, which is off`

@@ -7,7 +7,7 @@ const RECENT_MS = 24 * 3_600_000
 
 interface Removal { idx: number, at: string, event: { NodeRemoved?: { nodeId: string, name: string } } }
 
-/** The nodes that were removed in the last day, the newest first; `about` has the name and id of each. */
+/** Facts about the nodes that were removed in the last day; each has the node's name and id in `about`. */
 export async function removals ({ read }: ToolReads, nowMs: number): Promise<Fact[]> {
   const page = await read<{ events: Removal[] }>('Whether nodes were removed',
     `/events?kinds=NodeRemoved&limit=${MOST}`, 'plugin_disabled', 'unauthenticated', 'missing_grant')

@@ -7,10 +7,10 @@ import { wordsIn } from './words.js'
 const TEXT_MOST = 4000
 
 /**
- * Why a model's text must not be shown; null if the facts support all of it. Pure. Checks commands (only
- * those of this turn's remedies, verbatim), ids, names, paths, codes, times and numbers (as in the
- * facts or the question), quotations, the subject of a number, and whether the text reports a fault without
- * facts, or calls something fine that is not.
+ * Why a model's text must not be shown; null if the facts support all of it. Pure. Commands must be remedies
+ * of this turn, verbatim. Ids, names, paths, codes, times and numbers must occur in the facts or the
+ * question, quotations in the facts, and a number must belong to its subject. The text must not report a
+ * fault that was not found, or call something fine that was not found to be.
  */
 export function problemOf (text: string, known: Known): string | null {
   if (text.trim() === '') return 'it says nothing'

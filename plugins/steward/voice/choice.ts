@@ -8,14 +8,14 @@ export const ROLE = 'steward'
 export const AUTO = 'auto'
 
 export interface ChoiceParts {
-  /** Undefined if no plugin lists models. */
+  /** Undefined if no plugin provides the list of models. */
   readonly models: Pick<Models, 'cards' | 'allCopies'> | undefined
   isStopped (modelId: string): boolean
 }
 
 /**
- * Models for the voice, best first: the configured one; with `auto` every chat model with tools that a live
- * node has and no operator stopped, largest first.
+ * Models that may word the answers, best first: the configured model or, with `auto`, all chat models that
+ * accept tools, have a copy on a live node and were not stopped by an operator, largest first.
  */
 export function wantedModels (setting: string | null, { models, isStopped }: ChoiceParts): RoleModels {
   if (setting === null) return { models: [], waits: false }

@@ -56,8 +56,8 @@ const FINE = new RegExp([
 ].map((one) => `\\b(?:${one})\\b`).join('|'), 'i')
 
 /**
- * Why a fault in the text was not found, or why something must not be called fine; null if the facts
- * support both.
+ * Finds a fault in the text that no fact reports, or something called fine without a fact that says so; null
+ * if there is neither.
  */
 export function verdictIn (text: string, { facts, unknown, examined }: Known): string | null {
   const names = namesOf(facts)
@@ -77,7 +77,7 @@ export function verdictIn (text: string, { facts, unknown, examined }: Known): s
   return null
 }
 
-/** Reports a text that does not name its subject; null if it does. */
+/** The problem if the text does not name what is broken or any subject of the answer; else null. */
 export function subjectIn (text: string, { facts, about }: Known): string | null {
   const lacks = (names: readonly string[]): boolean =>
     names.length > 0 && !names.some((name) => standsIn(text, name))

@@ -4,9 +4,9 @@ export interface Known {
   readonly facts: readonly Fact[]
   readonly unknown: readonly string[]
   readonly question: string
-  /** Whether the whole cluster was examined; otherwise a text must not call all of it fine. */
+  /** Whether the whole cluster was examined; if not, a text must not say that everything is fine. */
   readonly examined: boolean
-  /** Names of the subject, of which the text must contain one; may be empty. */
+  /** Subjects of the answer's facts. The text must name one of them, unless the list is empty. */
   readonly about: readonly string[]
 }
 
@@ -15,7 +15,7 @@ export interface Corpus {
   has (word: string): boolean
   /** Whether the findings or the question contain the text verbatim. */
   includes (text: string): boolean
-  /** Whether the question, or a fact's subject, evidence or remedy contains the word; texts do not count. */
+  /** Like `has`, but searches only the question and the subjects, evidence and remedies of the facts. */
   named (word: string): boolean
 }
 

@@ -42,15 +42,15 @@ interface Message {
 }
 interface WireCall { id: string, type: 'function', function: { name: string, arguments: string } }
 
-/** The model that words the answer, and the events of the reader. */
+/** The model that words the answer, and the events of the reader, which finds the facts. */
 export interface Speakers { readonly model: string, readonly reader: AsyncIterable<TurnEvent> }
 
 /** Thrown if the model gave no usable answer. */
 class Unspoken extends Error {}
 
 /**
- * Lets the model plan further calls and word the answer. Uses the findings of the reader, whose
- * answer is used if the model fails, is too slow, or states something unfounded. The model plans before it
+ * Lets the model plan further tool calls and word the findings of the reader and of these calls. If the model
+ * fails, is too slow or states something unfounded, the reader's answer is used. The model plans before it
  * sees cluster data, so such data cannot trigger a call.
  */
 export async function * speak (
@@ -106,7 +106,7 @@ function messagesOf ({ text, thread }: Question): Message[] {
 
 interface Asking extends Omit<SpeakParts, 'model'> { readonly model: string }
 
-/** The tool calls that the model requests; none are made if they exceed the limit of a turn. */
+/** The tool calls that the model requests; those beyond the limit of a turn are dropped. */
 async function plan (asking: Asking, asked: readonly Message[]): Promise<ToolCall[]> {
   const { tool_calls: calls } = await chat(asking, {
     messages: [{ role: 'system', content: PLAN }, ...asked],
@@ -192,7 +192,7 @@ function answerOf (
     about: read.facts.flatMap(({ about }) => about)
   })
   if (problem !== null) throw new Unspoken(problem)
-  // The reader's facts first, then those of the further calls.
+  // List the reader's facts first, then the problems that the further calls found.
   const facts = [...new Set([...read.facts, ...all.filter(({ level }) => level !== 'ok')])]
   const evidence = new Map(facts.flatMap((fact) => fact.evidence).map((one) => [JSON.stringify(one), one]))
   return {
@@ -206,7 +206,7 @@ function answerOf (
   }
 }
 
-/** The model's text, the first remedy unless the text names it, and the failed reads. */
+/** The model's text, then the first remedy unless the text contains it, then the failed reads. */
 function wholeText (text: string, { remedies: [best], unknown }: Answer): string {
   const [command] = /`[^`]+`/.exec(best ?? '') ?? []
   const untold = best !== undefined && (command === undefined || !text.includes(command)) ? [best] : []

@@ -8,7 +8,7 @@ import { Liveness, LOOK_MS } from './liveness.js'
 
 export interface WordingModel {
   status (): StatusBody
-  /** The model, if it can answer now; for null the reader answers. */
+  /** The model that words the answers, if it is ready; null means that the reader answers. */
   model (): string | null
   heard (): void
 }

@@ -52,7 +52,7 @@ export class Liveness {
     if (kept()?.modelId === modelId) this.heard()
   }
 
-  /** Probes the model if that is due; call every LOOK_MS. */
+  /** Probes the model if it has been silent for too long; must be called every LOOK_MS. */
   async look (): Promise<void> {
     const { clock, isMaster, kept: look } = this.#parts
     if (this.#probing) return

@@ -32,8 +32,8 @@ const SPELT = ['zero', 'one', 'two', 'three', 'four', 'five', 'six', 'seven', 'e
   'eleven', 'twelve']
 
 /**
- * The numbers in a text: digits, with commas between thousands, and the words two to twelve, except those in
- * ids, times, versions and addresses.
+ * Finds the numbers in a text: digits, also with commas between thousands, and the words "two" to "twelve".
+ * Ignores digits in ids, times, versions and addresses.
  */
 export function numbersIn (text: string): Amount[] {
   const digits = [...text.matchAll(NUMBER)].map(([whole, number, word = '']): Amount =>
@@ -46,7 +46,7 @@ export function numbersIn (text: string): Amount[] {
   return [...digits, ...words]
 }
 
-/** Counts of facts by level, code and subject. */
+/** The counts that a text may state: of facts, of subjects, and of facts with the same level or code. */
 export function countsOf (facts: readonly Fact[]): Set<number> {
   const by = (key: (fact: Fact) => string): number[] =>
     facts.map((fact) => facts.filter((one) => key(one) === key(fact)).length)

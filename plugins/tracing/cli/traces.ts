@@ -70,7 +70,7 @@ async function show ({ client, out, err }: VerbContext, path: string): Promise<v
 
 const whenOf = ({ startUs }: ShownSpan): string => new Date(startUs / 1000).toISOString()
 
-/** Lines that tell how much other nodes' clocks were corrected. */
+/** Lines about the other nodes whose clocks were corrected, with the uncertainty. */
 function clockLines (spans: readonly ShownSpan[]): string[] {
   return spans.filter(({ name, attrs }) => name === 'network' && typeof attrs['clock_offset_us'] === 'number')
     .map(({ attrs }) => `The clock of ${plain(String(attrs['node']))} was corrected, with an ` +

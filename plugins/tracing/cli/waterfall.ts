@@ -5,7 +5,7 @@ import type { ShownSpan } from '../trace-file.js'
 /** A line of the waterfall: one span, or many spans of the same node, category and name. */
 interface Row { title: string, startUs: number, endUs: number, busyUs: number, count: number, depth: number }
 
-/** Most spans with the same node, category and name that get a line each; more share one line. */
+/** Up to this many spans with the same node, category and name get a line each; more share one line. */
 const SINGLE_MAX = 4
 const BAR = 32
 

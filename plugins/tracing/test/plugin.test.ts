@@ -15,7 +15,7 @@ const TASK = '11111111-0000-4000-8000-000000000001'
 const PROMPT = 'a very secret prompt'
 const ANSWER = 'a very secret answer'
 
-/** A capability whose requests become tasks; `refuse` fails before that. */
+/** A capability whose requests become tasks; a request with `refuse` fails before that. */
 const probe = definePlugin({
   name: 'probe', version: '1.0.0', kernel: '^1.0.0', summary: 'Serves tasks.',
   capabilities: {
@@ -238,7 +238,7 @@ async function patiently (rig: Rig, url: string): ReturnType<Rig['inject']> {
   let over = false
   const answer = rig.inject({ url }).finally(() => { over = true })
   while (!over) {
-    // Responses from other nodes take real time, not clock time.
+    // Wait in real time, because the responses of other nodes do not depend on the manual clock.
     await new Promise((resolve) => { setTimeout(resolve, 30) })
     await rig.clock.advance(500)
   }

@@ -6,7 +6,7 @@ import slow from '../tools/slow.js'
 const NOW = '2026-11-23T20:58:00.000Z'
 type Any = Record<string, never>
 
-/** The recorded answers with idle processors; on the recorded day they were busy. */
+/** The recorded answers without processor loads, because the processors were busy when they were recorded. */
 function quiet (): Any {
   const answers = recorded('request-failed') as unknown as Record<string, Any>
   return { ...answers, '/state': { ...answers['/state'], nodeSystem: {} } } as unknown as Any

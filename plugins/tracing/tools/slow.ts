@@ -6,7 +6,7 @@ import { capacityRemedy } from '../../runners/service.js'
 import { nodesOf } from './nodes.js'
 import type { Cluster } from './nodes.js'
 
-/** Most traces to list, to count, and to analyse in detail. */
+/** Limits on the traces to list, to compute durations from, and to analyse in detail. */
 const LISTED = 200
 const COUNTED = 20
 const CLOSELY = 3
@@ -84,7 +84,7 @@ async function times (reads: ToolReads, traces: readonly ListedTrace[], model?: 
 
 const traced = ({ taskId }: Pick<ListedTrace, 'taskId'>): Evidence => ({ kind: 'trace', taskId })
 
-/** What the traces spent their time on, as shares, largest first. */
+/** Reports which share of the traces' time each part took, the largest share first. */
 function parts (stats: readonly TraceStats[], traces: readonly ListedTrace[]): Fact[] {
   const whole = stats.reduce((sum, { totalWallTimeUs }) => sum + totalWallTimeUs, 0)
   if (whole === 0) return []

@@ -1,4 +1,4 @@
-// Real weights through svc with both llama.cpp drivers, and through the same programs without svc.
+// Benchmarks real weights in both llama.cpp drivers of svc, and in the same programs without svc.
 import { fork, spawn } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import http from 'node:http'
@@ -26,7 +26,7 @@ const CONFIG = (store) => JSON.stringify({
   model_store: { hub: { enabled: false }, store_path: store }
 })
 
-/** Total tokens per second of concurrent answers; each stream resolves to its token count. */
+/** Tokens per second of all concurrent answers together; each stream is a promise of its token count. */
 async function rateOf (streams) {
   const startedAt = performance.now()
   const tokens = (await Promise.all(streams)).reduce((a, b) => a + b, 0)

@@ -16,7 +16,7 @@ export const MODEL = 'bench/gguf'
 const LENGTH = 8
 export const TOKENS = 96
 const COUNT = 8
-/** Number of tokens in an answer of which only the time to the first token is measured. */
+/** Tokens per answer if only the time to the first token is measured. */
 const FEW = 4
 const READY_MS = 120_000
 
@@ -99,7 +99,7 @@ async function startServing (binary, file) {
   }
 }
 
-/** The pid and the arguments of the llama-server below a runner. */
+/** The pid and the arguments of the llama-server that a runner has started. */
 export function serverUnder (pid) {
   const read = (path) => readFileSync(`/proc/${path}`, 'utf8')
   const children = read(`${pid}/task/${pid}/children`).trim().split(' ').filter((one) => one !== '')

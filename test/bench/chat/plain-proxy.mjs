@@ -1,5 +1,5 @@
-// The minimal proxy that parses and rewrites each event of a streamed answer: the least CPU cost per token.
-// Arguments: llama-server's port, its API key, the port to listen on.
+// A minimal proxy that parses and rewrites each event of a streamed answer, to measure the least possible CPU
+// time per token. Arguments: llama-server's port, its API key, the proxy's port.
 import http from 'node:http'
 
 const [port, key, own] = process.argv.slice(2)

@@ -16,7 +16,7 @@ import { firstMs, tokenMs } from './times.mjs'
 const NODES = 3
 /** Idle milliseconds in which the background traffic is measured, which is then subtracted. */
 const IDLE_MS = 4000
-/** Sharding, nodes, tokens per answer: few for a tensor split, whose tokens take half a second or more. */
+/** Sharding, nodes, tokens per answer; few with a tensor split, as each takes at least half a second. */
 const WAYS = [
   ['Pipeline', 1, TOKENS], ['Pipeline', 2, TOKENS], ['Pipeline', 3, TOKENS],
   ['Tensor', 2, 12], ['Tensor', 3, 12]
@@ -62,7 +62,7 @@ async function place ({ agent, url, headers }, sharding, nodes) {
   }
 }
 
-/** Token rate and link traffic of one placement. */
+/** Measures the token rate and the link traffic of one placement. */
 async function measured (at, ports, [sharding, nodes, tokens], rounds) {
   const remove = await place(at, sharding, nodes)
   try {

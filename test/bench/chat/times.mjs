@@ -17,7 +17,7 @@ export function wholeSeconds (streams) {
   return (end - Math.min(...streams.map(({ startedAt }) => startedAt))) / 1000
 }
 
-/** Runs `work` with the workers that `open` starts, and always stops them. Workers may be undefined. */
+/** Starts the workers in `open`, runs `work` with them and always stops them. A worker may be undefined. */
 export async function withWorkers (open, work) {
   const started = []
   try {
@@ -28,7 +28,7 @@ export async function withWorkers (open, work) {
     }
     return await work(workers)
   } finally {
-    // A worker that has crashed does not answer.
+    // Do not wait forever for a worker that has crashed.
     await Promise.race([Promise.all(started.map((each) => each.stop())), sleep(END_MS)])
   }
 }

@@ -150,7 +150,7 @@ export function createCells ({ count, clock, heartbeatMs = 2000, electionMs = 30
   }
 }
 
-/** Advances a manual clock until `look` returns a value. */
+/** Advances a manual clock until `look` returns something other than undefined or false. */
 export async function advanceUntil (clock, what, look, { stepMs = 100, limitMs = 120_000 } = {}) {
   for (let passed = 0; passed <= limitMs; passed += stepMs) {
     const found = look()

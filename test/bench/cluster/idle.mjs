@@ -1,5 +1,5 @@
-// CPU time of idle nodes in two minutes, with default settings and models: of all processes of a node
-// together, and of its main process.
+// CPU time that idle nodes with default settings and models use in two minutes: the main process of each
+// node, and all its processes together.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { cpuMs } from '../lib/proc.mjs'
 import { source } from '../lib/paths.mjs'
@@ -8,8 +8,8 @@ import { kit, until, withTeardown } from './processes.mjs'
 
 const { descendants } = await source('test/node/proc.ts')
 /**
- * The start ends with the last model placed and the first link measured. V8 compiles hot code and compacts
- * the heap once in the two minutes after that.
+ * Delay in ms before the measurement, in which the nodes finish placing models and measuring links, and V8
+ * compiles hot code and compacts the heap once.
  */
 const SETTLE_MS = 180_000
 const LIMITS = { 3: 1, 12: 2.5 }

@@ -1,5 +1,5 @@
-// A minute of durable events, created by the master of three real nodes, beside speech and a busy store:
-// elections, lag of the followers' logs, missing events, and the round trip of heartbeat frames.
+// Elections, lag of the followers' logs, missing events and heartbeat round trips on three real nodes, while
+// the master creates durable events for a minute, a store is busy and the nodes produce speech.
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -10,7 +10,7 @@ import { scratch, storeWork } from './store-work.mjs'
 
 const PER_SECOND = 10_000
 const STREAMS = 200
-/** Number of models staged concurrently as links on the store's own node. */
+/** Number of models staged concurrently on the store's own node, where staging only links the files. */
 const LINKS = 8
 const SENT_BYTES = 64 * 1024 ** 2
 const SAMPLE_MS = 250
@@ -32,7 +32,7 @@ const get = async (member, path) => {
   return answer.json
 }
 
-/** Log lag of a follower in ms: the time since the master's log ended at `idx`, where the follower's ends. */
+/** Log lag of a follower in ms: how long ago the master's log ended at `idx`, the follower's current end. */
 function lagOf (samples, idx, now) {
   const before = samples.findLast((sample) => sample.idx <= idx)
   const next = samples.find((sample) => sample.idx > idx)

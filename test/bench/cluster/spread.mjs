@@ -17,7 +17,7 @@ async function until (what, look) {
   }
 }
 
-/** Time from `act` until `observe` reports the key, for each cell. */
+/** Calls `act`; resolves to the ms until each node (cell) shows the key. */
 function seenBy (cells, observe, key, act) {
   return new Promise((resolve, reject) => {
     const times = []

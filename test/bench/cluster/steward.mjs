@@ -1,4 +1,4 @@
-// Time from a question to the first text of the steward on three nodes, and how questions slow chats down.
+// Time from a question to the steward's first text on three nodes, and how much questions slow chats down.
 import http from 'node:http'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -46,7 +46,7 @@ function asked (agent, { url, token }, question) {
   })
 }
 
-/** Alternates token streams without questions, with one question a second, and with nonstop questions. */
+/** Runs streams in rotation: without questions, with one question a second, and with nonstop questions. */
 async function tokens (client, rounds, count, ask) {
   const stream = async () => {
     const { gaps } = await tokensOf(client, client.authorization, { tokens: count, ms: PACE_MS })

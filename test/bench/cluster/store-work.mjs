@@ -1,5 +1,5 @@
-// Keeps a store busy: copies on its own node, which are links, are created and purged as fast as possible,
-// while other copies are sent to the other nodes.
+// Keeps a store busy: models are staged and purged as fast as possible, as links on the store's own node and
+// as transfers to the other nodes.
 import { randomBytes } from 'node:crypto'
 import { cpSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -51,7 +51,10 @@ async function copying (member, modelId, running, count) {
   }
 }
 
-/** Fills the store of `host`; returns a function that keeps it busy until stopped and counts copies. */
+/**
+ * Fills the store. Returns `run`, which stages and purges models until its callback returns false, and
+ * `counts` of the links and the MiB sent.
+ */
 export async function storeWork (t, host, others, { links, bytes }) {
   const linked = Array.from({ length: links }, (_, n) => `bench/linked-${n}`)
   for (const id of linked) await pull(t, host, id, 0)

@@ -1,5 +1,5 @@
-// A cluster with nearly the maximum number of devices, half of them revoked: time of a start, of a lookup of
-// one device, and of a revocation until the other nodes show it. One process per node.
+// A cluster with nearly the maximum number of devices, half of them revoked: how long a start and the lookup
+// of a device take, and how soon the other nodes show a revocation. Each node is a separate process.
 import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import http from 'node:http'
 import { createPrivateKey, createPublicKey } from 'node:crypto'
@@ -24,7 +24,7 @@ const QUIET = { plugins: { placement: { autoplace: [] } } }
 const text = (bytes) => Buffer.from(bytes).toString('base64url')
 const at = (ms) => new Date(ms).toISOString()
 
-/** Entries for the device record, signed by the node of that home; inactive entries are revoked devices. */
+/** Device record entries, signed by the node of this home; those without a grant are revoked devices. */
 function entriesOf (home) {
   const privateKey = createPrivateKey(readFileSync(join(home, 'node.key')))
   const nodeKey = createPublicKey(privateKey).export({ format: 'jwk' }).x

@@ -12,7 +12,7 @@ export const { RequestSigner } = await source('plugins/devices/signing/signer.ts
 
 export const operatorOf = ({ home }) => readFileSync(join(home, 'operator.token'), 'utf8').trim()
 
-/** Sends a request with the operator's token or another Authorization. Throws if the node refuses. */
+/** Sends a request with the operator's token or another Authorization header. Throws if the node refuses. */
 export async function ask (node, method, path, body, authorization = `Bearer ${operatorOf(node)}`) {
   const text = body === undefined ? undefined : JSON.stringify(body)
   const headers = {

@@ -42,7 +42,7 @@ export default {
       await interleave(1, { direct: burst(direct), relayed: burst(relayed) })
       const results = await interleave(short ? 2 : 5, { direct: burst(direct), relayed: burst(relayed) })
       memory.active = median(results.relayed.map((r) => r.relayMb))
-      // Each relayed stream is compared with the direct stream of the same number and round.
+      // Compares relayed stream n of each round with direct stream n of the same round.
       const over = results.relayed.map(({ p50s }, round) =>
         Math.max(...p50s.map((p50, n) => p50 - results.direct[round].p50s[n])))
       const cpu = median(results.relayed.map((r) => r.cpu.relay))

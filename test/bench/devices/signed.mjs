@@ -1,4 +1,4 @@
-// 1,000 requests a second of paired devices, with signatures and with bearers, compared with a plain token.
+// 1,000 requests a second from paired devices, signed or with session tokens, compared with a plain token.
 import { ask, operatorOf, pairDevices, signerOf } from './kit.mjs'
 import { processes, startNode } from '../lib/node.mjs'
 import { cpuMs } from '../lib/proc.mjs'
@@ -11,7 +11,7 @@ const DEVICES = 100
 const PATH = '/v1/capabilities'
 const SESSION = '/v1/devices/session'
 
-/** Returns a bearer of each device, signed once. */
+/** Gets a session token for each device with one signed request. */
 async function bearersOf (node, devices) {
   const bearers = []
   for (const device of devices) {

@@ -1,4 +1,4 @@
-/** A node in its own home, started with `svc up` like an operator's. */
+/** Nodes for the benchmarks, each in its own home and started with `svc up`. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -9,7 +9,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { dist } from './paths.mjs'
 
 const READY_LIMIT_MS = 60_000
-// Each node of a large cluster adds an exit listener, which exceeds Node's default limit for warnings.
+// A large cluster has an exit listener per node, more than Node allows without a warning.
 process.setMaxListeners(64)
 
 export const newHome = () => mkdtempSync(join(tmpdir(), 'svc-bench-'))

@@ -13,7 +13,7 @@ export const source = (path) => import(pathToFileURL(join(root, path)).href)
 /** Folder for generated files, below node_modules, which git ignores. */
 export const cache = join(here, 'node_modules', '.cache', 'svc')
 
-/** Folder of espeak-ng data: ESPEAK_DATA_PATH, else the phonemizer package's; undefined without both. */
+/** Folder of espeak-ng data: ESPEAK_DATA_PATH or the phonemizer package's; undefined if both are missing. */
 export function espeakData () {
   const places = [
     process.env.ESPEAK_DATA_PATH,

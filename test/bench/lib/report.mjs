@@ -14,7 +14,7 @@ function git (...args) {
   }
 }
 
-/** The current commit, with a mark if product files differ from it. */
+/** The current commit, with the suffix `+changes` if product files differ from it. */
 function commit () {
   const short = git('rev-parse', '--short', 'HEAD')
   if (short === '') return 'unknown'

@@ -5,7 +5,7 @@ import { mkdirSync, mkdtempSync, rmSync, statfsSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
-// The file is sparse, so it occupies only written blocks. Twice the free space that the event log requires.
+// Twice the free space that the event log requires. The file is sparse and occupies only written blocks.
 const SIZE = '5G'
 const LEFT = 1024 * 1024 * 1024
 

@@ -12,7 +12,7 @@ async function compute (ms) {
 
 async function * answer ({ tokens, ms }, trace, signal) {
   yield { payload: { choices: [], usage: { prompt_tokens: 1 } } }
-  // The decoding steps of a traced request, recorded as by the engine for language models.
+  // Records the decoding steps of a traced request, as the engine for language models does.
   const steps = trace?.series('decode', 'decode')
   let at = trace?.now()
   for (let n = 0; n < tokens && !signal.aborted; n++) {

@@ -1,5 +1,5 @@
-// Effect of the event log on tokens and GET /state: at rest, at 2,000 events a second, with a stalled disk,
-// and in count-only mode. One node, conditions in rotation, the log on a separate disk.
+// Effect of the event log on token times and GET /state of one node: without events, at 2,000 events a
+// second, and with the log's disk stalled or full.
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { figure } from '../lib/report.mjs'
@@ -10,7 +10,7 @@ import { until, withNode } from './paced.mjs'
 const PER_SECOND = 2000
 const TOKEN_MS = 4
 const LIMIT = 1.05
-// Fills the in-memory buffer of recent events, so that every measurement starts with a full buffer.
+// Number of events that fill the in-memory buffer of recent events before the first measurement.
 const WARM_EVENTS = 12_000
 
 /** Expected state of the log in each condition. */

@@ -111,8 +111,8 @@ function clientOf (node) {
 }
 
 /**
- * Streams an answer of that many tokens, `ms` each; returns the ms between tokens, and from each token's
- * creation in the engine to its arrival.
+ * Streams an answer of `tokens` tokens, each taking `ms`; returns the ms between tokens, and the ms from each
+ * token's creation in the engine to its arrival.
  */
 export function tokensOf (node, authorization, how) {
   const body = JSON.stringify({

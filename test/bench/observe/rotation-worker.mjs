@@ -1,4 +1,4 @@
-// Runs the store in a separate process and measures the event loop; without a home it only measures.
+// Runs the event store in a separate process and measures the event loop; without a home it runs no store.
 import { join } from 'node:path'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -32,7 +32,7 @@ async function storeIn (home) {
   const make = entryMaker(TEXT)
   let log = await store(folder, { totalBytes: Number.MAX_SAFE_INTEGER })
 
-  /** Appends events at that rate until stopped; returns the event-loop delays. */
+  /** Appends `PER_SECOND` events a second until `over` returns true; returns the event-loop delays. */
   async function appendUntil (over) {
     const start = performance.now()
     let made = 0

@@ -1,4 +1,4 @@
-// Cost per token of tracing: switched off and on in one node, compared with a node without the plugin.
+// Cost of tracing per token: a node with tracing switched off and on, compared with one without the plugin.
 import { figure } from '../lib/report.mjs'
 import { interleave, median, quantile } from '../lib/stats.mjs'
 import { withNode } from './paced.mjs'
@@ -9,7 +9,7 @@ const PACES = [4, 0]
 
 const mean = (values) => values.reduce((a, b) => a + b, 0) / values.length
 
-/** Alternates streams with and without tracing at one pace; returns the mean ms per token of each stream. */
+/** Runs streams without the plugin, with tracing off and on, in rotation; returns their mean ms per token. */
 async function measure (traced, plain, { rounds, tokens, ms }) {
   const stream = async (client) => mean((await client.tokens(tokens, ms)).gaps)
   const times = await interleave(rounds + 2, {

@@ -42,7 +42,7 @@ export async function openVoice (node) {
   }
 }
 
-/** The end of a stream from openVoice; its reason is `hangs` if there is none within `seconds`. */
+/** Waits for the end of a stream from openVoice; the reason is `hangs` after `seconds` without an end. */
 export async function ended (opened, seconds = 15) {
   let timer
   const late = new Promise((resolve) => {

@@ -1,4 +1,4 @@
-// Ends of the streams that are open on all nodes when the master is killed.
+// How and how soon the streams on all nodes end when the master is killed.
 import { figure } from '../lib/report.mjs'
 import { quantile } from '../lib/stats.mjs'
 import { ENGINE, kit, until, withCluster } from './cluster.mjs'

@@ -29,9 +29,7 @@ function viewOf (count) {
   return { nodes, edges, engines, reservations: [], releasing: [], instances: [] }
 }
 
-/**
- * Sizes from 1 GiB to more than all 64 nodes have: from plans on one node to refusals with suggestions.
- */
+/** Model sizes from 1 GiB, which fits on one node, to more than all 64 nodes have, which is refused. */
 const models = Array.from({ length: 50 }, (_, n) => card(n, Math.ceil(GIB * 1.16 ** n)))
 
 function timed (work) {

@@ -1,5 +1,5 @@
-// Overhead of a request to a node that does not run the model: sequential unstreamed keep-alive requests,
-// alternating with requests to the runner's own node.
+// Overhead of requests to a node that does not run the model. Unstreamed requests on a kept connection
+// alternate between this node and the runner's own node.
 import http from 'node:http'
 import { request } from '../lib/node.mjs'
 import { figure } from '../lib/report.mjs'

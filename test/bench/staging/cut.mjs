@@ -10,7 +10,7 @@ const CHUNK_MIB = 16
 const SHARES = [0.1, 0.5, 0.99]
 
 /**
- * Kills the other node after `share` of the model, then lets it fetch the rest; returns the total bytes sent.
+ * Kills the receiving node after `share` of the bytes, then lets it fetch the rest; returns all bytes sent.
  */
 async function cutAt (first, other, { modelId, bytes }, share) {
   const sent = countServed(first.pid)

@@ -1,4 +1,4 @@
-// Stores of many tiny models: CPU seconds per model of a start, and the models that another node then shows.
+// Stores of many tiny models: CPU seconds per model until a started node and another node list all models.
 import { cpuMs } from '../lib/proc.mjs'
 import { figure } from '../lib/report.mjs'
 import { makeModel } from './model.mjs'
@@ -36,7 +36,7 @@ async function measure (count) {
       const nodes = [first, ...others]
       const taken = await settled({ nodes }, count)
       const { entries } = await first.ask('/store/registry')
-      // The store node's document has no room for the last model.
+      // The last model no longer fits in the store node's document, but can be staged anyway.
       await stage(first, idOf(count - 1), others)
       await first.stop()
       await first.start()

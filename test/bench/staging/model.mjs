@@ -22,7 +22,7 @@ const CARD = {
 export function makeModel (folder, modelId, files) {
   const directory = join(folder, 'store', modelId.replace('/', '--'))
   mkdirSync(directory, { recursive: true })
-  // JSON is YAML.
+  // YAML is a superset of JSON, so the card can be written as JSON.
   writeFileSync(join(directory, 'card.yaml'), JSON.stringify({ ...CARD, modelId }))
   for (const { path, bytes } of files) writeRandom(join(directory, path), bytes)
   return { modelId, directory, bytes: files.reduce((sum, file) => sum + file.bytes, 0) }

@@ -69,7 +69,6 @@ export async function withSite ({ folder, count = 2, uploadMib, probe = false },
       : {}
     return createNode({
       home: join(folder, `n${i + 1}`), name: `n${i + 1}`, port: ports[2 * i],
-      // YAML is a superset of JSON.
       config: {
         name: `n${i + 1}`,
         cluster: { discovery: false, port: ports[2 * i + 1] },

@@ -1,4 +1,4 @@
-// svc's voice engine alone, in the module that a runner loads, without runner, node and HTTP.
+// svc's voice engine alone, in the module that a runner loads: without a runner, a node or HTTP.
 import { readFileSync } from 'node:fs'
 import { serveWorker } from '../lib/worker.mjs'
 import { source } from '../lib/paths.mjs'

@@ -44,7 +44,7 @@ await serveWorker(async ({ devices, path }) => {
     handle: async ({ url, perSecond, seconds, shown }) => {
       const count = perSecond * seconds
       const gapMs = 1000 / perSecond
-      // Leaves time to sign, far within the minute by which a signature's time may differ from the clock.
+      // Leaves time to sign, much less than the minute by which a signature's time may differ from the clock.
       const startWall = Date.now() + (shown === undefined ? count * 0.5 : 0) + 100
       const credentials = shown ??
         await signAll(devices, path, count, (n) => startWall + n * gapMs)

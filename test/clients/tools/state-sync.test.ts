@@ -8,7 +8,7 @@ import { folder, startNode, until } from '../../node/kit.js'
 import type { Entry } from '../../../kernel/state/entries.js'
 import type { TestNode } from '../../node/kit.js'
 
-// One provider and document, as clients use it: the provider must reconnect by itself when its node restarts.
+// One provider is used throughout, as in a client, and must reconnect by itself when its node restarts.
 t.test('a stock y-websocket provider outlives its node without a doubled entry', async (t) => {
   const home = folder(t)
   const start = async (port: number): Promise<TestNode> => await startNode(t, {

@@ -78,14 +78,14 @@ export function messagesOf (messages: readonly Message[], vision: VisionSupport)
 
 interface CallIds { made: number, answered: number }
 
-/** As `fromOllamaChat`, for a prompt that the model's template formats. */
+/** Like `fromOllamaChat`, but for a prompt that the model's template formats. */
 export function fromOllamaGenerate (body: OllamaGenerate, rules: VisionRules): ChatBody {
   const system = body.system == null || body.system === '' ? [] : [{ role: 'system', content: body.system }]
   const content = withImages(body.prompt ?? '', body.images, 'images', visionSupportOf(rules, body.model))
   return { ...commonOf(body), messages: [...system, { role: 'user', content }] }
 }
 
-/** A prompt without the template (`raw`). */
+/** A prompt that bypasses the model's template (`raw`). */
 export function fromOllamaRaw (body: OllamaGenerate): CompletionBody {
   if (formatOf(body.format) !== null) throw invalidField('format', 'is not served with raw: true')
   if (any(body.images)) throw invalidField('images', 'are not served with raw: true; leave raw out')

@@ -9,7 +9,7 @@ import type { ApiParts } from '../types.js'
 import type { Vectors } from '../embeddings.js'
 import type { embedBody, embeddingsBody } from './body.js'
 
-/** Without a text the request only loads the model. */
+/** A request without input only loads the model. */
 export async function ollamaEmbed (
   parts: ApiParts, request: RouteRequest<{ readonly body: typeof embedBody }>
 ): Promise<unknown> {

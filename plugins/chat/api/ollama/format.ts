@@ -7,8 +7,8 @@ import type { AnswerFormat, AnswerMetadata, Formatter, Framing } from '../types.
 import type { Totals, CompleteChoice, WholeCall } from '../pieces.js'
 
 /**
- * One JSON value per line. JSON lines have no comments for a keep-alive, so a silent stream sends only
- * its headers.
+ * Newline-delimited JSON. It cannot carry comments as keep-alives, so a stream without output sends only its
+ * headers.
  */
 const framing: Framing = {
   contentType: 'application/x-ndjson',
@@ -40,7 +40,7 @@ const generateField: Field = ({ content, reasoning: thinking, tokens }) =>
 const logprobsOf = (tokens: readonly TokenReport[]): object =>
   tokens.length === 0 ? {} : { logprobs: tokens }
 
-/** The arguments of a truncated call are `{}`. */
+/** A tool call whose arguments were cut off gets `{}` as arguments. */
 const callValue = ({ name, arguments: json }: WholeCall): object =>
   ({ function: { name, arguments: fieldsOf(parsed(json)) } })
 

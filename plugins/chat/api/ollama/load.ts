@@ -24,12 +24,12 @@ interface LoadFields {
   options?: { num_ctx?: number | null } | Record<string, unknown> | null
 }
 
-/** Tasks of models that /api/chat and /api/generate load. */
+/** /api/chat and /api/generate load a model only if it supports one of these tasks. */
 export const TEXT_TASKS = ['chat', 'completions'] as const
 
 /**
- * Loads the model of a request unless it is ready; resolves to the ms spent. A caller who may not place
- * models gets no load. Throws `invalid_request` if the model supports none of the tasks.
+ * Loads the requested model unless it is ready; resolves to the ms spent. Does not load it for a caller who
+ * may not place models. Throws `invalid_request` if the model supports none of the tasks.
  */
 export async function loadFor (
   parts: ApiParts, request: RouteRequest, wanted: LoadFields, tasks: readonly string[]
@@ -81,7 +81,7 @@ export async function unloadAfter (
   }
 }
 
-/** Stops every instance of a model once its open requests have ended. */
+/** Stops every instance of a model; requests in progress may finish first. */
 export async function unloadModel (
   parts: ApiParts, request: Pick<RouteRequest, 'caller' | 'signal'>, modelId: string
 ): Promise<void> {
@@ -109,7 +109,7 @@ async function load (
       method: 'POST', path: '/place_instance',
       body: {
         model_id: modelId, wait: true, timeout_seconds: WAIT_SECONDS,
-        // With `keep_alive: 0`, `unloadAfter` unloads it after the request.
+        // With `keep_alive: 0`, `unloadAfter` unloads the model after the request.
         ttl_seconds: seconds === 0 ? USUAL_SECONDS : seconds,
         ...context === null ? {} : { context_length: context }
       }
@@ -141,8 +141,8 @@ const UNITS: Readonly<Record<string, number>> =
   { ns: 1e-9, us: 1e-6, 'µs': 1e-6, ms: 1e-3, s: 1, m: 60, h: 3600 }
 
 /**
- * Seconds to keep a model loaded, null for ever. A number or numeric text is seconds; other texts are Go
- * durations such as `1h30m`; negative means for ever. Throws `invalid_request`.
+ * Seconds to keep a model loaded; null means for ever. Numbers and numeric strings are seconds, other strings
+ * are Go durations such as `1h30m`, negative values mean for ever. Throws `invalid_request`.
  */
 export function keepAliveSeconds (keep: string | number | null | undefined): number | null {
   if (keep == null || keep === '') return USUAL_SECONDS

@@ -91,7 +91,7 @@ async function * downloadSteps (
       await requestLocal<Download>(parts, request, { path: storePath(modelId, '/download/status') })
     const { status, error, downloadedBytes: completed, totalBytes: total, revision } = download
     if (total > 0) {
-      // Identifies the download, because the content digest is unknown until the download is complete.
+      // Clients expect a digest, but the content digest is unknown until the end: send a hash of the source.
       const id = createHash('sha256').update(JSON.stringify([modelId, variant, revision])).digest('hex')
       yield { status: `pulling ${id.slice(0, 12)}`, digest: `sha256:${id}`, total, completed }
     }
@@ -111,7 +111,7 @@ async function * downloadSteps (
   }
 }
 
-/** Deleting a derived model leaves its base model. */
+/** Deletes a model. The base model of a deleted derived model stays. */
 export async function ollamaDelete (
   parts: ApiParts, request: RouteRequest<{ readonly body: typeof deleteBody }>
 ): Promise<object> {
@@ -170,7 +170,7 @@ async function * createSteps (
   yield { status: 'success' }
 }
 
-/** The definition of a derived model; for any other model, a definition with that model as base. */
+/** The definition of a derived model; for other models, a definition that only names them as base. */
 const made = ({ card: { modelId }, made }: NamedModelCard): Omit<DerivedModel,
   'at'> => made ?? { from: modelId }
 

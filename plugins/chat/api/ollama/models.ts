@@ -14,7 +14,7 @@ import type { showBody } from './body.js'
 /** Expiry to report for models without an idle timeout, which stay loaded. */
 const NEVER = '9999-12-31T23:59:59Z'
 
-/** A derived model has the card of its base model. */
+/** A listed model. For a derived model, `card` is the card of its base model. */
 interface Listed { name: string, card: ModelCard, made: DerivedModel | undefined }
 
 const TASKS = ['chat', 'completions', 'embeddings']
@@ -109,7 +109,7 @@ function contentDigest (
   return createHash('sha256').update(JSON.stringify(whole ? sums : [modelId, revision])).digest('hex')
 }
 
-/** A model in the lists of GET /ollama/api/tags and /ps, which show a tag. */
+/** A model as listed by GET /ollama/api/tags and /ps, where names always have a tag. */
 function listed (parts: ApiParts, { name, card, made }: Listed, times: Times) {
   const base = contentDigest(parts, card)
   const tagged = `${name}:latest`

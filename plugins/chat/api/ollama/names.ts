@@ -52,7 +52,7 @@ export function nameIn ({ model, name }: { model?: string, name?: string }): str
 export interface PullSource { modelId: string, variant?: string }
 
 /**
- * Parses `org/name`, with an optional `:variant`. Throws `invalid_request` for names of Ollama's own library.
+ * Parses `org/name`, with an optional `:variant`. Throws `invalid_request` for names in Ollama's own library.
  */
 export function parsePullSource (given: string): PullSource {
   const name = given.replace(HUB, '').replace(/:latest$/, '')

@@ -4,7 +4,7 @@ import { chunkOf, encodeFrame, FrameParser, FROM_RUNNER, readMessage } from '../
 import type { Frame } from '../../process/protocol.js'
 import { DEFAULT_LIMITS } from '../../process/limits.js'
 
-/** Media type of a task's answer between nodes: frames as from a runner, up to the one terminal frame. */
+/** Media type of a task's answer between nodes: the frames of the runner protocol, up to a terminal frame. */
 export const TASK_TYPE = 'application/vnd.svc.task'
 
 const MESSAGE_CHARS = 4_096
@@ -31,10 +31,10 @@ export function failFrame (
 }
 
 /**
- * The chunks of a task's answer, in any byte segmentation; pulling the next one reads on. Throws
- * RemoteTaskError if the task failed, ProtocolError if the bytes are malformed or end before the terminal,
- * and errors of the source. Bytes after the terminal are ignored. `ended` gets the other node's trace of the
- * task.
+ * Yields the chunks of a task's answer; the bytes may be split anywhere and are read as the caller pulls.
+ * Throws RemoteTaskError if the task failed, ProtocolError if the bytes are malformed or end before the
+ * terminal frame, and errors of the source. Bytes after the terminal frame are ignored. `ended` gets the
+ * other node's trace of the task.
  */
 export async function * readTask (
   source: AsyncIterable<Uint8Array>, ended: (recorded: unknown) => void = () => {}
@@ -57,7 +57,7 @@ export async function * readTask (
       }
     }
   } catch (error) {
-    // After the terminal, a broken connection does not matter.
+    // After the terminal frame, a broken connection does not matter.
     if (end === undefined) throw error
   }
   if (end === undefined) {

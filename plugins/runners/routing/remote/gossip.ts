@@ -5,7 +5,7 @@ import type { Task, TaskTable } from '../tasks.js'
 
 /** Minimum ms between two sends of changes. */
 export const SEND_MS = 500
-/** Milliseconds for which the first change after a pause waits, so that more changes share a message. */
+/** Delay in ms of the first change after a pause, so that later changes share its message. */
 export const GATHER_MS = 20
 /** Limit on tasks, ended ids and loads in one message; more are sent in further messages. */
 export const MESSAGE_TASKS_MAX = 128
@@ -21,7 +21,7 @@ export interface GossipMessage {
   tasks: Task[]
   /** Ids of tasks that were sent as open and no longer exist. */
   ended: string[]
-  /** By task id, the install id of the node that requested the task; other tasks entered at the sender. */
+  /** By task id, the install id of the node that requested the task; absent if the sender requested it. */
   given?: Record<string, string>
 }
 
@@ -178,7 +178,7 @@ export class TaskGossip {
 
 /**
  * The tasks of the whole cluster by id: served here, routed to other nodes, and from gossip. The serving
- * node's status wins, unless this node routed the task and already has its end. Pure.
+ * node's status wins, unless this node routed the task and has already recorded its end. Pure.
  */
 export function mergeTasks (
   own: readonly Task[], routed: readonly Task[], gossiped: readonly Task[]

@@ -8,7 +8,7 @@ import type { TaskRequester } from '../tasks.js'
 import { chunkFrame, endFrame, failFrame, TASK_TYPE } from './frames.js'
 import type { Failure, Recorded } from './frames.js'
 
-/** Milliseconds after which a stream with a lost reader ends; its node limits how slow a reader may be. */
+/** Milliseconds without reads after which the answer is cut off; the other node limits slow clients. */
 const STALL_MS = 3_600_000
 
 export interface Assigned {
@@ -107,7 +107,7 @@ async function answer (
   }
 }
 
-/** The failure to send. The other node sees a stop of this node as a lost instance. */
+/** The failure that the other node gets. A stop of this node is sent as a lost instance. */
 function failureOf (error: unknown): Failure {
   const known = error instanceof SvcError || error instanceof EngineError ? error : kernelError('internal')
   const { message, details } = known
