@@ -1,4 +1,4 @@
-/** The interface for plugins of others: `svc/plugin` outside of this repository. */
+/** The interface for third-party plugins, published as `svc/plugin`. */
 export * from '../kernel/public.js'
 export { InvocationService } from './capabilities/service.js'
 export type { Invocations, ServeOptions } from './capabilities/service.js'

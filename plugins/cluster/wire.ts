@@ -13,16 +13,16 @@ export type Of<S> = S extends Schema<infer T> ? T : never
 export const schemaOf = <T>(schema: JsonSchema): Schema<T> => schema as Schema<T>
 
 export const text = schemaOf<string>({ type: 'string', not: { const: '' } })
-/** A string of 1 to `most` UTF-16 code units. */
+/** A non-empty string of at most `most` UTF-16 code units. */
 export const name = (most: number): Schema<string> =>
   schemaOf({ type: 'string', not: { const: '' }, longest: most, says: `must be a text of 1 to ${most}` })
 export const flag = schemaOf<boolean>({ type: 'boolean' })
-/** An integer from 0 that a double represents exactly. */
+/** A non-negative integer that a double represents exactly. */
 export const count = schemaOf<number>({ type: 'integer', minimum: 0, maximum: Number.MAX_SAFE_INTEGER })
 /** A duration in ms, possibly fractional. */
 export const span = schemaOf<number>({ type: 'number', minimum: 0 })
 export const bytes = schemaOf<Uint8Array>({ bytes: true })
-/** A plain JSON value as documents store it; the field may be missing. */
+/** A plain JSON value, as Yjs documents store it. */
 export const json = schemaOf<unknown>({ json: true })
 export const anything = schemaOf<unknown>({})
 export const oneOf = <W extends string>(...words: W[]): Schema<W> => schemaOf({ enum: words })
@@ -30,7 +30,7 @@ export const constant = <C extends boolean | string>(value: C): Schema<C> => sch
 export const orNull = <T>(schema: Schema<T>): Schema<T | null> =>
   schemaOf({ ...schema, type: [schema['type'], 'null'] })
 export const anyOf = <T>(...schemas: Schema<T>[]): Schema<T> => schemaOf({ anyOf: schemas })
-/** A string that matches; `says` completes the sentence "NAME must be …". */
+/** A string that matches the pattern; `says` completes the error message "NAME must be …". */
 export const matching = (pattern: RegExp, says: string): Schema<string> =>
   schemaOf({ type: 'string', pattern: pattern.source, says: `must be ${says}` })
 export const listOf = <T>(items: Schema<T>, more: JsonSchema = {}): Schema<readonly T[]> =>
@@ -49,7 +49,7 @@ export function record<F extends Fields, O extends Fields = Record<never, never>
 
 const isJson = (value: unknown): boolean => checkValue(value) === null
 
-// The keyword is inlined into the compiled check, because a called one allocates an object per value.
+// Custom keywords generate inline code, because Ajv allocates an object for each call of a keyword function.
 const ajv = new Ajv2020({
   strictTypes: false, strictRequired: false, verbose: true,
   // Compiling the meta-schema takes longer than compiling all message schemas.
@@ -94,7 +94,7 @@ export function problem (schema: JsonSchema, value: unknown): string | null {
   return validate(value) ? null : problemOf(validate.errors![0]!).message
 }
 
-/** A frozen copy with the schema's fields only, in its order. Throws ShapeError for the first bad field. */
+/** A frozen copy of a value with the schema's fields only, in schema order. Throws ShapeError if invalid. */
 export function read<T> (schema: Schema<T>, value: unknown): T {
   const validate = validatorOf(schema)
   if (!validate(value)) throw problemOf(validate.errors![0]!)
@@ -130,7 +130,7 @@ function problemOf ({ instancePath, keyword, params, parentSchema, data, message
   return new ShapeError(path, says ?? wanted)
 }
 
-/** Runs a reader and converts its ShapeError with `refuse`. */
+/** Runs `act`; if it throws a ShapeError, throws the error that `refuse` returns for it. */
 export function mapShapeError<T> (act: () => T, refuse: (error: ShapeError) => Error): T {
   try {
     return act()

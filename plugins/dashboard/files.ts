@@ -1,4 +1,4 @@
-// The built page: its files with their compressed forms, read once.
+// Reads the files of the built page and their compressed forms, once.
 import { createHash } from 'node:crypto'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
@@ -15,7 +15,7 @@ export interface PageFile {
   readonly gzip: Buffer
 }
 
-/** The folder of the built page; for svc run from sources, it is below dist. */
+/** The folder of the built page, which is below dist if svc runs from sources. */
 function builtFolder (): string | undefined {
   return ['./built/', '../../dist/current/plugins/dashboard/built/']
     .map((folder) => fileURLToPath(new URL(folder, import.meta.url))).find((folder) => existsSync(folder))
@@ -36,7 +36,7 @@ export function pageFiles (folder = builtFolder()): ReadonlyMap<string, PageFile
 
 type Encoding = 'br' | 'gzip'
 
-/** The encoding to use for a request, by its Accept-Encoding; null for none. */
+/** Chooses the encoding for a response from the request's Accept-Encoding; null for none. */
 export function encodingFor (accepted: string | undefined): Encoding | null {
   const weights = new Map((accepted ?? '').split(',').map((item) => {
     const [name = '', ...parameters] = item.toLowerCase().split(';').map((part) => part.trim())

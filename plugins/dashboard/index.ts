@@ -4,8 +4,8 @@ import { moduleOf, panelDocument, panelsOf } from './panels.js'
 import type { PageFile } from './files.js'
 
 /**
- * The page's policy: scripts and styles are the node's files, without inline code or eval. It may connect to
- * other addresses: another node after a failure, and the origin typed into the discovery form.
+ * The page's Content-Security-Policy: only the node's own scripts and styles, no inline code, no eval. The
+ * page may connect to any address, to switch nodes or call an origin that the user enters.
  */
 const POLICY = [
   "default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self' data: blob:",
@@ -23,7 +23,7 @@ const HEADERS = {
 
 type Headers = Readonly<Record<string, string | undefined>>
 
-/** For files whose names contain a hash of their contents. */
+/** Cache-Control for files whose names contain a hash of their contents. */
 const FOR_EVER = 'public, max-age=31536000, immutable'
 const ASK_EACH_TIME = 'no-cache'
 

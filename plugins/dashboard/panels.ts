@@ -1,4 +1,4 @@
-// Panels of other plugins: a script in its own framed document.
+// Panels that other plugins add to the page, each a script in its own sandboxed frame.
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import type { Manifest } from '../../kernel/index.js'
@@ -8,9 +8,7 @@ export interface Panel {
   plugin: string
   name: string
   title: string
-  /**
-   * The plugin's own GET routes, with `:name` for parameters; the panel may request them through the page.
-   */
+  /** The plugin's own GET routes that the panel may request through the page, with `:name` for parameters. */
   routes: string[]
 }
 
@@ -22,15 +20,15 @@ export function panelsOf (manifests: readonly Manifest[]): Panel[] {
   })))
 }
 
-/** The address of a panel's script; undefined without such a panel. */
+/** The file URL of a panel's script; undefined if there is no such panel. */
 export function moduleOf (manifests: readonly Manifest[], plugin: string, name: string): URL | undefined {
   const { panels } = manifests.find((m) => m.name === plugin) ?? {}
   return panels !== undefined && Object.hasOwn(panels, name) ? panels[name]!.module : undefined
 }
 
 /**
- * The document and policy of a panel. The script is inline, since a frame without an origin cannot fetch it;
- * it reaches only the page, by messages. Throws file errors.
+ * The HTML and CSP of a panel. The script is inline, because a frame without an origin cannot fetch it, and
+ * can only exchange messages with the page. Throws if the script cannot be read.
  */
 export function panelDocument (module: URL): { html: string, policy: string } {
   // Escapes `</script`, which would end the element; the escaped form means the same in JS literals.

@@ -4,7 +4,7 @@ import type { Clock } from '../../kernel/index.js'
 
 /** Lifetime of a bearer token in seconds. */
 export const BEARER_SECONDS = 600
-/** Maximum bearers of one device at this node; a further one replaces the oldest. */
+/** Maximum bearers per device at this node; another one replaces the oldest. */
 const MOST_BEARERS = 16
 
 interface Held { readonly deviceId: string, readonly relayed: boolean, readonly endsMs: number }
@@ -18,7 +18,7 @@ export class Bearers {
 
   constructor (clock: Clock) { this.#clock = clock }
 
-  /** `relayed`: the bearer is valid through a relay only, where fewer authorities may apply. */
+  /** `relayed`: the bearer is valid only through a relay, where a device may have fewer authorities. */
   issue (deviceId: string, relayed: boolean): string {
     this.forget()
     const own = [...this.#held].filter(([, held]) => held.deviceId === deviceId)

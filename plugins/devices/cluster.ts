@@ -7,7 +7,7 @@ type Refuse = (
   reason: 'device_ended' | 'too_many_devices', message?: string, details?: Record<string, unknown>
 ) => SvcError
 
-/** The device commands, run on the master, which alone writes the section. Synchronous, without I/O. */
+/** Commands that change the cluster's device list. Only the master runs them, synchronously, without I/O. */
 export function deviceCommands (
   { section, clock, error }: { section: Section<Entry>, clock: Clock, error: Refuse }
 ) {
@@ -29,7 +29,7 @@ export function deviceCommands (
   const collect = (): void => {
     for (const { key, value } of [...section.entries()]) if (hasExpired(value, now())) section.remove(key)
   }
-  // A known device's entry may always change, because a revocation is smaller than its grant.
+  // A known device's entry always fits, because a revocation is smaller than the grant that it replaces.
   const hasRoom = (entry: Entry): boolean =>
     section.get(idOf(entry)) !== undefined || taken() + sizeOf(entry) <= MOST_BYTES
   return {
@@ -57,7 +57,7 @@ export function deviceCommands (
       put({ grant: null, revoked })
       return {}
     },
-    /** Stores entries that the document lacks, e.g. from a session that was replaced. */
+    /** Stores a node's entries that the document lacks, e.g. because an earlier session stored them. */
     keepDevices: ({ entries }: { entries: readonly unknown[] }): Record<string, unknown> => {
       collect()
       for (const entry of entries as readonly Entry[]) {
@@ -72,7 +72,7 @@ export function deviceCommands (
 /** Maximum entries in one command. */
 const AT_ONCE = 50
 
-/** Selects the entries that the document lacks or has in an older state. Pure. */
+/** Selects the entries that the cluster's document lacks, or has in an older version. Pure. */
 export function entriesToPublish (
   own: readonly Entry[], inDocument: (id: string) => Entry | undefined
 ): Entry[][] {

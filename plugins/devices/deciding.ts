@@ -13,7 +13,7 @@ const USUAL_DAYS = 90
 const USUAL_OFFLINE_SECONDS = 86_400
 const USUAL = ['read', 'invoke'] as const
 
-/** An operator's choices for a device; absent ones get the defaults. */
+/** An operator's choices for a new device; omitted ones get default values. */
 export type Choice = Partial<{
   name: string, authorities: readonly string[], viaRelay: readonly string[], expires: string,
   maxOfflineSeconds: number
@@ -23,7 +23,7 @@ export interface DecidingParts {
   book: DeviceStore
   pairing: Pairing
   hear: () => void
-  /** The cluster's nodes, as told to a device. */
+  /** The cluster's nodes, in the form that a device receives during pairing. */
   nodes: () => Promise<KnownNode[]>
 }
 
@@ -100,7 +100,7 @@ export class Deciding {
     }
   }
 
-  /** Takes effect immediately here; resolves once the cluster has stored it. Throws `device_not_found`. */
+  /** Revokes a device, on this node first and then in the cluster. Throws `device_not_found`. */
   async revoke (id: string, by: string) {
     const { book, hear } = this.#parts
     const ended = { id, revoked: true as const, admitted: this.#ctx.deps.cluster.admittedBy(id) }
@@ -112,7 +112,7 @@ export class Deciding {
     const { name, expires } = grant
     const at = new Date(this.#ctx.clock.now()).toISOString()
     const revoked = { deviceId: id, name, expires, by, at }
-    // Revoke the device here even if the command fails; a later session then receives the entry.
+    // Revoke the device here even if the command fails; this node then publishes it in a later session.
     book.merge([{ grant: null, revoked }])
     this.#ctx.emit('DeviceRevoked', { deviceId: id, name, by })
     await this.#ctx.command('revokeDevice', { revoked })
@@ -120,7 +120,7 @@ export class Deciding {
     return ended
   }
 
-  /** Revokes the devices that revoked tokens have admitted here. */
+  /** Revokes the devices that were admitted at this node with a token that has since been revoked. */
   async #endWithTokens (): Promise<void> {
     const { deps: { identity, tokens }, log } = this.#ctx
     const own = text(identity.publicKey)
@@ -137,7 +137,7 @@ export class Deciding {
     return this.#ctx.deps.declarations.manifests.some((m) => Object.hasOwn(m.authorities ?? {}, authority))
   }
 
-  /** The device that made a token, because its admissions end with the device, and the token's expiry. */
+  /** The device that created the caller's token (admissions end with the device), and the token's expiry. */
   #origin ({ id }: Caller): { id: string, ends: string | null } {
     const tokens = new Map(this.#ctx.deps.tokens.list().map((one) => [one.id, one]))
     const own = tokens.get(id)

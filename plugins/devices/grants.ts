@@ -19,8 +19,8 @@ export const LONGEST_MS = 400 * 86_400_000
 /** Milliseconds for which expired entries are kept, because clocks differ. */
 const KEPT_MS = 2 * 86_400_000
 /**
- * Maximum bytes of the section as JSON, about 300 devices. All plugins share the control document's
- * 256 KiB, and a full document would block placements.
+ * Maximum size in bytes of the cluster's device list as JSON, about 300 devices. It shares the control
+ * document's 256 KiB with all plugins, and a full document would block placements.
  */
 export const MOST_BYTES = 192 * 1024
 
@@ -69,8 +69,8 @@ export const isDeviceId = (id: string): boolean => DEVICE_ID.test(id)
 const bytes = (base64url: string): Buffer => Buffer.from(base64url, 'base64url')
 
 /**
- * Whether a grant matches its id and key and was signed by its node. That node's membership is checked with
- * each use, since it may be removed.
+ * Whether a grant's device id matches its key and the node's signature is valid. The caller checks at each
+ * use that the node is still a member.
  */
 export function isSignedByNode (grant: Grant): boolean {
   const [own, node] = [bytes(grant.key), bytes(grant.nodeKey)]
@@ -90,7 +90,7 @@ export function mergeEntries (a: Entry | undefined, b: Entry): Entry {
 
 export const idOf = ({ grant, revoked }: Entry): string => grant?.deviceId ?? revoked?.deviceId ?? ''
 
-/** Whether an entry has expired even on nodes whose clocks are slow. */
+/** Whether an entry has expired, with a margin for differences between the nodes' clocks. */
 export function hasExpired ({ grant, revoked }: Entry, nowMs: number): boolean {
   return Date.parse(grant?.expires ?? revoked?.expires ?? '') + KEPT_MS <= nowMs
 }

@@ -133,7 +133,7 @@ async function knownNodes ({ deps: { cluster, identity, state } }: DevicesContex
 }
 
 function createViews (ctx: DevicesContext, { book, notes, standing }: Parts) {
-  /** The last day on which each device used any node. */
+  /** The last day on which each device sent a request to any node of the cluster. */
   const lastDays = (): Map<string, string> => {
     const days = new Map<string, string>()
     for (const { key, value } of ctx.sections.deviceUse.entries()) {

@@ -52,7 +52,7 @@ export default definePlugin(manifest, (ctx) => {
     look()
     scheme.tidy()
     bearers.forget()
-    // Reading the view closes an expired window, which ends a waiting confirmation.
+    // `view` also closes an expired pairing window, which ends a waiting confirmation.
     pairing.view()
   })
   ctx.effect('the open pairing', () => { pairing.close() })

@@ -5,14 +5,14 @@ import type { Clock } from '../../kernel/index.js'
 export const MOST_NONCES = 4096
 /** Maximum nonces of all devices together, about 20 MiB of memory. */
 const MOST_IN_ALL = 262_144
-/** Width of a bucket of signed times in ms; nonces are dropped by whole buckets. */
+/** Width in ms of the time buckets in which nonces are stored, and dropped together. */
 const BUCKET_MS = 10_000
 
 type Buckets = Map<number, Set<string>>
 
 /**
- * Time for signatures: follows the wall clock forwards. After the clock was set back, it runs at half speed
- * until both agree, because repeated times would allow replays.
+ * The time against which signatures are checked. It follows the wall clock forwards; after the clock was set
+ * back, it runs at half speed until both agree, because repeated times would allow replays.
  */
 export function windowTime (clock: Pick<Clock, 'now' | 'mono'>): () => number {
   let last = { ms: clock.now(), mono: clock.mono() }
@@ -24,8 +24,8 @@ export function windowTime (clock: Pick<Clock, 'now' | 'mono'>): () => number {
 }
 
 /**
- * All nonces within the window; a device that exceeds the limit is refused. Stored by signed time, so that
- * a replay check searches one bucket.
+ * Remembers the nonces of signed requests, to detect replays; a device that exceeds its limit is refused.
+ * Nonces are stored by signed time, so that a check searches one bucket.
  */
 export class Nonces {
   readonly #byDevice = new Map<string, Buckets>()
@@ -35,7 +35,7 @@ export class Nonces {
 
   get size (): number { return this.#size }
 
-  /** Whether a time is within the window of a clock, and not so old that its nonces were dropped. */
+  /** Whether a signed time is close enough to the node's, and later than the nonces that were dropped. */
   inWindow (ts: number, nowMs: number): boolean {
     return Math.abs(ts - nowMs) <= WINDOW_MS && ts >= this.#forgottenMs
   }

@@ -38,9 +38,9 @@ interface Attempt {
   readonly begunMs: number
   stage: Stage
   endedMs: number
-  /** Called when the device's yes arrives while the operator waits, or when the attempt ends. */
+  /** Called when the device confirms the digits while the operator's request waits, or the attempt ends. */
   settle: () => void
-  /** The device has requested the outcome, which it does after its own yes. */
+  /** True once the device has asked for the outcome, which it does only after confirming the digits. */
   asked: boolean
   device?: DeviceHalf
   digits?: string
@@ -77,9 +77,9 @@ export interface PairingOptions {
 }
 
 /**
- * The node's side of pairing: one window, with one device at a time from each network. A device commits
- * before it sees data of the node, so a man in the middle has one guess in a million at the digits per try.
- * In memory only.
+ * The node's side of pairing, in memory only: one window, with one device at a time from each network. A
+ * device commits to its data before it receives the node's, so a man in the middle has one guess in a million
+ * at the digits per attempt.
  */
 export class Pairing {
   readonly #options: PairingOptions
@@ -105,7 +105,7 @@ export class Pairing {
     return this.view()
   }
 
-  /** Closes the window and refuses waiting devices; a confirmation in progress ends first. */
+  /** Closes the window and refuses waiting devices; if a confirmation is in progress, closes after it. */
   close (): void {
     if (this.#isConfirming()) {
       this.#window!.endsMs = this.#options.clock.mono()
@@ -129,7 +129,7 @@ export class Pairing {
     }
   }
 
-  /** Steps 1 and 2: takes a device's commitment. Throws `pairing_closed` and `pairing_busy`. */
+  /** Steps 1 and 2 of pairing: stores a device's commitment. Throws `pairing_closed` and `pairing_busy`. */
   begin (commit: Buffer, address: string): { attempt: string, node: NodeHalf } {
     const { clock, error, identity } = this.#options
     const window = this.#needed()
@@ -162,8 +162,8 @@ export class Pairing {
   }
 
   /**
-   * Steps 3 and 4: the device reveals its commitment and proves its key. Returns the node's signature over
-   * the transcript. Throws `pairing_closed` and `pairing_failed`.
+   * Steps 3 and 4 of pairing: checks the device's data against its commitment, and the proof that it holds
+   * its key. Returns the node's signature over the transcript. Throws `pairing_closed` and `pairing_failed`.
    */
   reveal (id: string, device: DeviceHalf, proof: Buffer): Uint8Array {
     const attempt = this.#at(id, 'begun')
@@ -183,8 +183,8 @@ export class Pairing {
   }
 
   /**
-   * Step 5: the operator has compared the digits. Resolves once the device agrees. Throws `pairing_closed`,
-   * `pairing_busy` for a second device, `pairing_failed` for other digits or a refusal.
+   * Step 5 of pairing: the operator has compared the digits. Resolves once the device agrees. Throws
+   * `pairing_closed`, `pairing_busy` for a second device, `pairing_failed` for other digits or a refusal.
    */
   async confirm (
     id: string, digits: string
@@ -247,7 +247,7 @@ export class Pairing {
   /** The open window; closes an expired one. */
   #current (): Window | undefined {
     const { clock } = this.#options
-    // A confirmation in progress may take longer than the window.
+    // While a confirmation is in progress, the window stays open even if it has expired.
     const window = this.#window
     const over = window !== undefined && !this.#isConfirming() &&
       (clock.mono() >= window.endsMs || (triesLeft(window) === 0 && this.#open.size === 0))
@@ -306,6 +306,6 @@ export function pairSecrets (shared: Uint8Array, transcriptHash: Uint8Array): Pa
   }
 }
 
-/** HMAC-SHA-256, base64url: authenticates the node's last answer of a pairing. */
+/** HMAC-SHA-256, base64url: authenticates the node's last answer in a pairing. */
 export const answerMac = (key: Uint8Array, text: string): string =>
   createHmac('sha256', key).update(text).digest('base64url')

@@ -184,7 +184,7 @@ export const routes = {
       }
     },
     reply: device,
-    // Waits for the device's yes, as long as the window is open.
+    // The request waits until the device confirms the digits or the window closes.
     deadlineMs: 150_000,
     errors: [
       'pairing_closed', 'pairing_busy', 'pairing_failed', 'too_many_devices', 'device_ended', 'missing_grant'

@@ -12,7 +12,7 @@ import type { Grant, SignedCredential } from './signing/protocol.js'
 import type { Bearers } from './bearers.js'
 import type { DeviceValidity, InvalidReason } from './validity.js'
 
-/** Maximum wrong signatures per minute from one device and address; beyond it, none is checked. */
+/** Maximum wrong signatures per minute from one device and address; further ones are refused unchecked. */
 const MOST_WRONG = 10
 const WRONG_MS = 60_000
 const MOST_WATCHED = 10_000
@@ -26,7 +26,7 @@ const SAYS: Readonly<Record<Exclude<InvalidReason, 'unknown'>, string>> = {
 
 export interface SchemeOptions {
   clock: Clock
-  /** Id of this start of the node. */
+  /** The node's id, which is new at each start. */
   nodeId: string
   identity: Pick<Identity, 'publicKey' | 'sign'>
   standing: Pick<DeviceValidity, 'of'>
@@ -123,7 +123,7 @@ export class DeviceScheme implements CallerScheme {
     return { caller: callerOf(grant, arrival), bodySha256: Buffer.from(body, 'base64url') }
   }
 
-  /** The valid grant of a device. Undefined for an unknown one; throws `device_ended`. */
+  /** A device's valid grant; undefined for an unknown device. Throws `device_ended` for an invalid grant. */
   #standing (deviceId: string): Grant | undefined {
     const found = this.#options.standing.of(deviceId)
     if (typeof found !== 'string') return found
@@ -131,7 +131,7 @@ export class DeviceScheme implements CallerScheme {
     throw this.#options.error('device_ended', SAYS[found], { why: found })
   }
 
-  /** Returns the current node id and time to a known device, so that an honest one can retry. */
+  /** The error for a refused signature, with the node's signed id and time for an honest device's retry. */
   #refused ({ nonce }: SignedCredential, why: string): SvcError {
     const { error, identity, nodeId } = this.#options
     const correction = { nodeId, timeMs: Math.round(this.#time()), nonce }

@@ -2,7 +2,7 @@ import { defineService } from '../../kernel/index.js'
 import type { DeviceFile } from './signing/device.js'
 
 export interface Devices {
-  /** The device with a raw X25519 key; undefined for one without a valid grant here. */
+  /** The id of the device with this raw X25519 key; undefined without a valid grant on this node. */
   deviceWith (agreementKey: Uint8Array): string | undefined
   /** Whether the grant of a device is valid on this node now. */
   stands (deviceId: string): boolean
@@ -13,12 +13,12 @@ export const DevicesService = defineService<Devices>('devices')
 export interface DeviceNewsContext {
   readonly home: string
   readonly device: DeviceFile
-  /** The node's answer to a GET of the device. Throws CliError. */
+  /** Sends a GET to the node as the device, and returns the parsed answer. Throws CliError. */
   ask<T> (path: string): Promise<T>
 }
 
 /** Default export of a module that a manifest declares in `deviceNews`. */
 export interface DeviceNews {
-  /** Stores its data; returns lines for a user who has just paired the device. */
+  /** Stores the plugin's data; returns lines to show to a user who has just paired the device. */
   run (ctx: DeviceNewsContext): Promise<readonly string[]>
 }

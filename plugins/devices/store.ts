@@ -20,14 +20,14 @@ export interface BookOptions {
 }
 
 /**
- * This node's device list, stored in its home for restarts and for loss of the cluster; a revocation
- * outlives its session. Entries stay until their grants have ended; merges in any order give the same result.
+ * This node's list of devices, stored in its home, so that it survives restarts and loss of the cluster.
+ * Entries, revocations too, stay until their grants expire; merges in any order give the same result.
  */
 export class DeviceStore {
   readonly #options: BookOptions
   readonly #path: string
   readonly #entries = new Map<string, Entry>()
-  /** Objects merged before; merging them again has no effect, because entries are immutable. */
+  /** Entries that were merged already; merging them again has no effect, because they are immutable. */
   readonly #seen = new WeakSet<Entry>()
   #told = 0
 
@@ -51,8 +51,8 @@ export class DeviceStore {
   entries (): Entry[] { return [...this.#entries.values()] }
 
   /**
-   * Merges valid entries of other nodes. A revocation counts immediately, even if the disk refuses. Returns
-   * whether any was new. The caller must not change the entries.
+   * Merges valid entries of other nodes. Revocations apply immediately, even if the file cannot be written.
+   * Returns whether any entry was new. The caller must not change the entries.
    */
   merge (entries: Iterable<Entry>): boolean {
     let changed = false
@@ -96,7 +96,7 @@ export class DeviceStore {
     this.#options.log.warn({ deviceId, problem }, 'an invalid grant of a device is ignored')
   }
 
-  /** Revocations count even on a full disk, which nodeHealth reports. */
+  /** Revocations apply even if they cannot be stored on a full disk, which nodeHealth reports. */
   #trySave (): void {
     try {
       writeVersioned(this.#path, FORMAT, { entries: this.entries() })

@@ -10,7 +10,7 @@ export interface SyncOptions {
   clock: Clock
   log: Logger
   masterKnown: () => boolean
-  /** Sends entries that the document lacks to the master. */
+  /** Sends entries that the cluster's document lacks to the master. */
   keep: (entries: readonly Entry[]) => Promise<void>
 }
 
@@ -34,7 +34,7 @@ export function createSync ({ section, book, clock, log, masterKnown, keep }: Sy
     try {
       for (const part of parts) await keep(part)
     } catch (err) {
-      // Fails without a master; retried with the next session and every ten seconds.
+      // Without a master this fails; it is retried with the next session and every ten seconds.
       log.debug({ err }, 'the device entries of this node could not be stored in the cluster yet')
     } finally {
       telling = false

@@ -7,7 +7,7 @@ import type { DeviceNotes } from './notes.js'
 /** Why a device is not valid now. */
 export type InvalidReason = 'unknown' | 'revoked' | 'expired' | 'node_removed' | 'unheard'
 
-/** Interval in ms of checks for contact with the cluster, and of storing the time of that contact. */
+/** Interval in ms of checks for contact with the cluster, and of writing its time to disk. */
 export const CHECK_MS = 10_000
 const NOTE_MS = 600_000
 /** Maximum length of a chain of devices that admitted each other; beyond it a device is not valid. */
@@ -27,7 +27,7 @@ export interface StandingOptions {
 
 export class DeviceValidity {
   readonly #options: StandingOptions
-  /** Monotonic time of the last contact since the start; the notes have earlier contact in wall time. */
+  /** Monotonic time of the last contact since this start; the notes hold the wall time of earlier contact. */
   #heardMs: number | undefined
   #notedMs: number | undefined
   readonly #startedMs: number
@@ -73,7 +73,7 @@ export class DeviceValidity {
     const authorities = identity.vouched(Buffer.from(grant.nodeKey, 'base64url'), grant.authorities)
     if (authorities === undefined) return 'node_removed'
     if (this.apartMs > grant.maxOfflineSeconds * 1000) return 'unheard'
-    // A device's admissions end when the device itself becomes invalid or its entry is removed.
+    // A device that another device admitted is invalid once that other device is.
     const byDevice = isDeviceId(grant.by)
     const ends = byDevice && (makers >= MOST_MAKERS || typeof this.of(grant.by, makers + 1) === 'string')
     if (ends) return 'revoked'

@@ -17,7 +17,7 @@ export interface PeerAnswer<T> {
   node: NodeView
   value: T | null
   error: PeerFault | null
-  /** Null for this node itself, and for nodes without an answer. */
+  /** Response time in ms; null for this node itself, and for nodes that did not answer. */
   tookMs: number | null
   clock: ClockOffset | null
 }
@@ -27,7 +27,7 @@ export interface FanOutParts {
   clock: Clock
 }
 
-/** The request for every node, its caller, and the signal that ends it. */
+/** A request to send to every node, its caller, and the signal that aborts it; `own` answers locally. */
 export interface Question<T> {
   path: string
   caller: Caller

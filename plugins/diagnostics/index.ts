@@ -35,7 +35,7 @@ export default definePlugin(manifest, async (ctx) => {
   }
 })
 
-/** The document as bytes, cached until the enabled plugins change, since anyone may request it. */
+/** The OpenAPI document as bytes, cached until the enabled plugins change, since anyone may request it. */
 function openApiBytes ({ deps: { declared, inspection }, node }: DiagnosticsContext): () => Promise<Buffer> {
   let of: readonly Manifest[] = []
   let document: Promise<Buffer> | undefined
@@ -70,7 +70,7 @@ function ownReport (ctx: DiagnosticsContext, loop: LoopMonitor): NodeDiagnostics
 
 async function openMetrics (ctx: DiagnosticsContext): Promise<Metrics> {
   const { deps, node } = ctx
-  // Loaded at the start only: the command line reads the manifests of all plugins, and this module is large.
+  // Import this large module only at the plugin's start, because the command line imports this file too.
   const { startMetrics } = await import('./metrics/index.js')
   const { cluster, gossip, inspection, session, tap, traffic, calls, work, log } = deps
   return startMetrics({

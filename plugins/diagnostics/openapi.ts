@@ -6,12 +6,12 @@ import type { ErrorDecl, JsonSchema, Manifest, OwnedRoute, RouteDecl } from '../
 const COMMON =
   ['invalid_request', 'unauthenticated', 'missing_grant', 'overloaded', 'internal', 'shutting_down',
     'header_too_large'] as const
-/** Additional errors of routes whose address may be too long. */
+/** Additional error of routes with parameters in the path or query, which can make the URL too long. */
 const OF_ADDRESSES = ['uri_too_long'] as const
 /** Additional errors of routes with a request body. */
 const OF_BODIES = ['payload_too_large', 'unsupported_media_type'] as const
 
-/** A sample error body from which all error schemas are derived, since foreign APIs wrap it. */
+/** A sample error body: error schemas are derived from it, because foreign APIs have their own formats. */
 const SAMPLE = errorBody(kernelError('internal', ''), '')
 const EVENTS = 'text/event-stream'
 
@@ -72,7 +72,7 @@ export function openApi (
   }
 }
 
-/** A route declaration plus the errors that it inherits from the routes it asks and from plugins. */
+/** A route's declaration, plus the errors of routes that it calls, and schemas and media types of plugins. */
 function declOf (given: RouteDecl, manifests: readonly Manifest[], routes: readonly OwnedRoute[]): RouteDecl {
   const asked = routes.filter(({ decl: { method, url } }) => given.asks?.includes(`${method} ${url}`))
   const errors = [...given.errors ?? [], ...asked.flatMap(({ decl }) => decl.errors ?? [])]
@@ -96,7 +96,7 @@ function failuresOf (routes: readonly OwnedRoute[]): Map<Failure, { name: string
   return found
 }
 
-/** Infers a schema from a sample value; null stands for text or null. */
+/** Infers a schema from a sample value; a null in the sample stands for text or null. */
 function shapeOf (value: unknown): JsonSchema {
   if (value === null) return { type: ['string', 'null'] }
   if (!isObject(value)) return { type: Number.isInteger(value) ? 'integer' : typeof value }
@@ -157,7 +157,7 @@ function answer (decl: RouteDecl): object {
   return { description: 'OK', content: Object.fromEntries(content) }
 }
 
-/** Streaming media types of an answer: the declared ones, or else SSE if the request can ask for it. */
+/** Media types of a streaming answer: as declared, else SSE if the request has `stream` or `follow`. */
 function streamsOf ({ streams, body, query }: RouteDecl): readonly string[] {
   if (streams !== undefined) return streams
   const properties = Object.assign({}, body?.['properties'], query?.['properties']) as object

@@ -117,7 +117,7 @@ export interface DataPlaneInput {
 const sum = <T>(all: readonly T[], of: (one: T) => number): number =>
   all.reduce((total, one) => total + of(one), 0)
 
-/** Data plane load now and in total since its runners and links started. Sizes in bytes. Pure. */
+/** Current load of the data plane, and totals since its runners and links started. Sizes in bytes. Pure. */
 export function dataPlane ({ inspection, runners, queues }: DataPlaneInput) {
   const links = inspection.links()
   return {

@@ -23,15 +23,15 @@ export interface Warning {
 
 /** Event loop delay in ms above which the node is reported as slow. */
 export const SLOW_LOOP_MS = 250
-/** Seconds without output after which a runner with tasks may hang. */
+/** Seconds without output after which a runner with tasks is reported, because it may be stuck. */
 const SILENT_SECONDS = 30
 
 type Working = Pick<RunnerReport, 'inProgressTasks' | 'secondsInStatus' | 'secondsSinceForward'>
 
-/** Seconds for which a runner with tasks had no output; null up to SILENT_SECONDS. */
+/** Seconds since a runner with tasks had output; null up to SILENT_SECONDS, or without tasks. */
 export function stalledSeconds (runner: Working): number | null {
   const { inProgressTasks, secondsInStatus, secondsSinceForward } = runner
-  // The status changed when the current task began, so earlier output does not count.
+  // The status changes when a task begins, so output before that does not count.
   const silent = Math.min(secondsSinceForward ?? Infinity, secondsInStatus)
   return inProgressTasks.length > 0 && silent > SILENT_SECONDS ? Math.round(silent) : null
 }

@@ -80,7 +80,7 @@ export function createEventLogPlugin (parts: StoreParts): Plugin {
 // The only place in this plugin that reads environment variables.
 export default createEventLogPlugin(defaultParts(process.env['SVC_EVENTLOG_FLOOR_BYTES']))
 
-/** The node ids of a reference; null for an unknown node. A node has a new id at each start. */
+/** Resolves a node reference to ids; null if unknown. An id from an earlier start is looked up in the log. */
 async function nodeIds (
   ref: string, cluster: Cluster, source: Source
 ): Promise<readonly string[] | null> {

@@ -16,8 +16,8 @@ interface Written { text: string, calls: { name: string, text: string }[] }
 
 /**
  * Passes chunks through. Before an answer's last chunk, validates the answer's JSON and the arguments of its
- * tool calls, unless the answer was cut off for its length.
- * @throws EngineError invalid_result, or tool_call_unreadable if a required call is missing
+ * tool calls, unless the answer reached its length limit. @throws EngineError invalid_result, or
+ * tool_call_unreadable if a required call is missing
  */
 export function withSchemaCheck (
   chunks: AsyncIterable<AnswerChunk>, payload: Fields
@@ -95,7 +95,7 @@ function check (text: string, schema: unknown, what: string, path: string): void
 
 const kept = new Map<string, ValidateFunction | null>()
 
-/** Compiles a validator; null for a schema with external references or for another draft. */
+/** Compiles a validator; null for a schema with external references or of another JSON Schema draft. */
 function validatorOf (schema: unknown): ValidateFunction | null {
   const key = JSON.stringify(schema)
   let validate = kept.get(key)

@@ -7,7 +7,7 @@ import type { Step } from './steps.js'
 
 export interface AskParts { cluster: Pick<Cluster, 'request'>, clock: Clock }
 
-/** The credentials to ask other nodes with, and the signal that ends the request. */
+/** The caller whose credentials other nodes get, and the signal that aborts the requests. */
 export interface LogRequester { readonly caller: Caller, readonly signal: AbortSignal }
 
 export const refOf = ({ nodeId, name }: NodeView): NodeRef => ({ nodeId, node: name })
@@ -24,8 +24,8 @@ export function statusOf (node: NodeRef, error: unknown): NodeStatus {
 }
 
 /**
- * The log of another node. Throws an Error when the node leaves, sends nothing for NODE_TIMEOUT_MS or sends
- * invalid data; ends with its stream.
+ * Follows another node's log until its response ends. Throws an Error when the node leaves, sends nothing for
+ * NODE_TIMEOUT_MS or sends invalid data.
  */
 export async function * remoteSteps (
   parts: AskParts, node: NodeView, path: string, requester: LogRequester
@@ -44,7 +44,7 @@ export async function * remoteSteps (
     for await (const event of serverEvents(bytes, EVENT_CHARS)) {
       lastEventAt = parts.clock.mono()
       yield stepOf(event, refOf(node))
-      // Events waited while the reader was busy, so this time does not count as silence.
+      // Do not count the time that the consumer took to process the event as silence.
       lastEventAt = parts.clock.mono()
     }
   } catch (error) {

@@ -14,7 +14,7 @@ import { localSteps } from './steps.js'
 import type { Step } from './steps.js'
 
 export interface ClusterFollow extends ClusterParts {
-  /** The selected nodes, read on each call. */
+  /** Returns the currently selected nodes. */
   nodes: () => readonly NodeView[]
   query: Query
   requester: LogRequester
@@ -22,8 +22,8 @@ export interface ClusterFollow extends ClusterParts {
 
 /**
  * Writes the nodes' logs as one event stream until the client leaves or the node stops. Reports an absent
- * node by an event `node`, retries it and resumes at its position; includes nodes that join. Sorts lines that
- * arrive together by time.
+ * node with a `node` event, retries it and resumes at its position; includes nodes that join. Sorts lines
+ * that arrive together by time.
  */
 export async function followCluster (stream: StreamWriter, parts: ClusterFollow): Promise<void> {
   const { query, clock } = parts
@@ -50,7 +50,7 @@ export async function followCluster (stream: StreamWriter, parts: ClusterFollow)
   }
 }
 
-/** Writes the merged output and follows nodes that join. */
+/** Writes the merged lines to the client, and follows nodes that join. */
 async function writeMerged (
   stream: StreamWriter, { clock, nodes, requester }: ClusterFollow, merger: LogMerger,
   follow: (view: NodeView) => void
@@ -104,7 +104,7 @@ async function followNode (
       silent = true
     }
     await pause(clock, wait, signal)
-    // A node that is not live costs only a lookup, so its wait need not grow.
+    // Keep retrying a node that is not live after the shortest delay, because a retry is only a lookup.
     wait = view.live ? Math.min(LAST_RETRY_MS, wait * 2) : FIRST_RETRY_MS
   }
 }

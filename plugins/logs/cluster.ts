@@ -15,14 +15,14 @@ export interface ClusterParts {
   clock: Clock
 }
 
-/** A page of lines and, for each node, the position to resume at. */
+/** A page of lines, and the position in each node's log at which to resume. */
 export interface Gathered extends ClusterPage {
   positions: Map<string, string>
 }
 
 /**
- * The newest matching lines of all nodes. Names nodes that refuse, are late or send invalid data, each within
- * its deadline. Never throws.
+ * The newest matching lines of all nodes. Reports nodes that refuse, miss their deadline or send invalid
+ * data, and never throws.
  */
 export async function gather (
   parts: ClusterParts, nodes: readonly NodeView[], query: Query, requester: LogRequester
@@ -34,7 +34,7 @@ export async function gather (
   const take = (view: NodeView, page: LogPage): void => {
     statuses.push({ ...refOf(view), error: null })
     positions.set(view.installId, `${view.nodeId}:${page.nextSeq - 1}`)
-    // Truncate after each response, so that memory does not grow with the number of nodes.
+    // Truncate the lines after each response, so that memory does not grow with the number of nodes.
     if (query.limit > 0) lines = newest([...lines, ...page.lines], query.limit)
   }
   for (const view of nodes.filter((node) => node.self)) {
@@ -58,7 +58,7 @@ function newest (lines: readonly ShownLine[], limit: number): ShownLine[] {
   return sorted.slice(Math.max(0, sorted.length - limit))
 }
 
-/** The route rejects a limit of 0, so request at least one line. */
+/** Request at least one line, because the route rejects a limit of 0. */
 function pagePath (query: Query): string {
   const { sinceMs, limit } = query
   const since = sinceMs === null ? undefined : new Date(sinceMs).toISOString()

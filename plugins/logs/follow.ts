@@ -28,7 +28,7 @@ export async function follow (
   }
 }
 
-/** A line as an event; its id is a valid `since`. */
+/** A log line as a server-sent event, whose id is a valid `since`. */
 export const lineFrame = (line: ShownLine): string =>
   `id: ${line.nodeId}:${line.seq}\ndata: ${JSON.stringify(line)}\n\n`
 

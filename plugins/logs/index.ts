@@ -97,7 +97,7 @@ function shipperFor (
   return new LogShipper({ url, clock, random, onChange: (news) => { logChange(log, news) } })
 }
 
-/** The named node or all nodes, read on each call. Throws `node_not_found`. */
+/** Returns a function that lists the named node, or all nodes. Throws `node_not_found`. */
 function nodesFor (cluster: Cluster, ref: string | undefined): () => readonly NodeView[] {
   if (ref === undefined) return () => cluster.nodes()
   const node = cluster.resolve(ref)

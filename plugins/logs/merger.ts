@@ -30,7 +30,7 @@ export class LogMerger {
     }
   }
 
-  /** Resolves true once there are items, false after `ms` without items. */
+  /** Resolves to true as soon as there are items, or to false after `ms` without items. */
   async filled (clock: Pick<Clock, 'after'>, ms: number, signal: AbortSignal): Promise<boolean> {
     if (this.#empty()) await waitForCallback(on(this.#onFill), signal, { clock, ms })
     return !this.#empty()

@@ -11,7 +11,7 @@ export interface RawQuery {
   follow?: '0' | '1'
 }
 
-/** The position after line `seq` of a node process; `nodeId` changes with each process start. */
+/** The position after line `seq`. `nodeId` identifies a node process and changes with each start. */
 export interface Position { readonly nodeId: string, readonly seq: number }
 
 export interface Query {
@@ -19,7 +19,7 @@ export interface Query {
   readonly want: Pick<LogFilter, 'level' | 'modelId' | 'plugin'>
   readonly sinceMs: number | null
   readonly position: Position | null
-  /** Most lines of a page; with `follow`, of the first page. */
+  /** Limit on the lines of a page; with `follow`, on those of the first page. */
   readonly limit: number
   readonly follow: boolean
 }

@@ -8,7 +8,7 @@ import type { ShippingStats } from './service.js'
 /** Limits of the queue, beyond which the oldest lines are dropped. */
 const MAX_QUEUED_LINES = 10_000
 const MAX_QUEUED_BYTES = 4 * 1024 ** 2
-/** Limits of one request, before compression. */
+/** Limits on the lines and bytes of one request, before compression. */
 const MAX_BATCH_LINES = 500
 const MAX_BATCH_BYTES = 512 * 1024
 /** A longer line is dropped, because receivers would refuse it. */
@@ -20,12 +20,12 @@ const MAX_RETRY_AFTER_MS = 300_000
 const SEND_TIMEOUT_MS = 10_000
 /** Milliseconds to wait for further lines, so that they share a request. */
 const LINGER_MS = 250
-/** Most milliseconds that `close()` spends on sending queued lines. */
+/** Limit in ms on the time that `close()` spends on sending queued lines. */
 const CLOSE_MS = 2000
-/** Most bytes read from a response body, whose content is ignored. */
+/** Limit on the bytes read from a response body, whose content is ignored. */
 const MAX_ANSWER = 16 * 1024
 
-/** Reported once when shipping fails, and once when it recovers. */
+/** A change that is reported once: shipping fails, recovers, or continues without compression. */
 export type ShippingChange =
   | { readonly kind: 'failing', readonly problem: string }
   | { readonly kind: 'going', readonly failures: number, readonly dropped: number }
@@ -50,8 +50,8 @@ export interface ShipLimits {
 export type Answer = { readonly status: number, readonly retryAfter?: string } | { readonly error: string }
 
 /**
- * `plain`: resend without compression; `smaller`: resend as two batches; `later`: resend after a pause;
- * `refused`: drop.
+ * What happens to a batch after the response: delivered (`taken`), resent without compression (`plain`),
+ * resent as two batches (`smaller`) or after a pause (`later`), or dropped (`refused`).
  */
 export type Verdict = 'taken' | 'plain' | 'smaller' | 'refused' | 'later'
 
@@ -66,8 +66,8 @@ export function classifyResponse (answer: Answer, sent: { lines: number, compres
 }
 
 /**
- * Pause in ms before the next attempt. It doubles up to a minute, half of it random, and is at least the
- * receiver's Retry-After (seconds or a date), up to five minutes. Pure.
+ * Pause in ms before the next attempt: a random 50 to 100 % of a delay that doubles up to a minute, or the
+ * receiver's Retry-After (seconds or a date, at most five minutes) if that is longer. Pure.
  */
 export function pauseMs (failures: number, chance: number, retryAfter?: string, nowMs = 0): number {
   const full = Math.min(LAST_RETRY_MS, FIRST_RETRY_MS * 2 ** Math.max(0, failures - 1))
@@ -90,7 +90,7 @@ export class LogShipper {
   // Created only if lines are shipped: loading undici takes a tenth of the start-up time.
   readonly #agent: Promise<Dispatcher> = outgoingDispatcher('named', { connections: 1, pipelining: 1 })
 
-  /** Aborts pauses between attempts, and requests in progress. */
+  /** Abort pauses between attempts (`#stop`), and requests in progress (`#cut`). */
   readonly #stop = new AbortController()
   readonly #cut = new AbortController()
   #queue: string[] = []
@@ -155,7 +155,7 @@ export class LogShipper {
   async #run (): Promise<void> {
     await this.#pause(LINGER_MS)
     while (this.#queue.length > 0 && this.#closing === null) await this.#pause(await this.#step())
-    // No await since the queue was found empty, so the next line starts a new run.
+    // There is no await after the queue was found empty, so that the next line starts a new run.
     this.#running = null
   }
 
@@ -261,7 +261,7 @@ export class LogShipper {
       body: compressed ? await compress(text) : text,
       signal
     })
-    // Only the status counts, so a failure to read the body does not matter.
+    // Ignore errors while reading the body, because only the status matters.
     await body.dump({ limit: MAX_ANSWER }).catch(() => {})
     const retryAfter = headers['retry-after']
     return typeof retryAfter === 'string' ? { status: statusCode, retryAfter } : { status: statusCode }

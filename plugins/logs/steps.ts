@@ -3,7 +3,7 @@ import type { Clock, LogRing, LogFilter } from '../../kernel/index.js'
 import { BATCH_LINES, COMMENT_MS } from './limits.js'
 import type { NodeRef, ShownLine } from './lines.js'
 
-/** The next lines of a node's log; no lines mean keep-alive. */
+/** The next lines of a node's log; an empty list serves as a keep-alive. */
 export interface Step {
   readonly lines: readonly ShownLine[]
   readonly lost: number
@@ -18,7 +18,7 @@ export interface LocalParts {
   signal: AbortSignal
 }
 
-/** The lines of this node after a position, as they are written, until the signal aborts. */
+/** Follows this node's log from a position until the signal aborts. */
 export async function * localSteps (parts: LocalParts): AsyncGenerator<Step> {
   const { ring, self, want, signal, clock } = parts
   let yieldedAt = clock.mono()

@@ -11,7 +11,7 @@ import type {
 } from '../../kernel/index.js'
 import type { Shared } from './server.js'
 
-/** Limit on open subscription streams, on which svc sends nothing. */
+/** Limit on open subscription streams, which stay silent because svc sends no notifications on them. */
 const SUBSCRIPTIONS = 16
 /** Number of ended sessions to remember, so that their requests are refused. */
 const ENDED = 1000
@@ -28,7 +28,7 @@ export interface EndpointParts {
   readonly version: string
 }
 
-/** The handlers of /mcp. */
+/** The handlers of the route /mcp. */
 export interface Endpoint {
   message (request: RouteRequest): Promise<unknown>
   end (request: RouteRequest): unknown
@@ -81,7 +81,7 @@ export function createEndpoint ({ api, declarations, clock, log, version }: Endp
   }
 }
 
-/** Converts a request to the library's type; the body is passed separately. */
+/** Converts a request to the MCP library's type, without the body, which is passed separately. */
 function toFetchRequest ({ headers }: RouteRequest, signal: AbortSignal): Request {
   const given = PASSED.flatMap((name) => headers[name] === undefined ? [] : [[name, headers[name]]])
   return new Request('http://node/mcp', { method: 'POST', headers: Object.fromEntries(given), signal })
@@ -90,7 +90,7 @@ function toFetchRequest ({ headers }: RouteRequest, signal: AbortSignal): Reques
 const refusal = (status: number, message: string): SvcError =>
   new SvcError('invalid_request', { status, retryable: false, message, remedy: 'Fix the MCP message.' })
 
-/** Sends the library's answer, whole or streamed. */
+/** Sends the MCP library's response, either complete or as a stream. */
 async function sendAnswer (
   request: RouteRequest, answer: Response, signal: AbortSignal, more: Record<string, string>
 ): Promise<Reply | undefined> {
@@ -99,7 +99,7 @@ async function sendAnswer (
     const text = await answer.text()
     if (text === '') return new Reply('', answer.status, { 'content-type': contentType })
     const body = JSON.parse(text) as { error?: { message: string } }
-    // Converts the library's refusals to svc's error format.
+    // Convert errors from the MCP library to svc's error format.
     if (!answer.ok && body.error !== undefined) throw refusal(answer.status, body.error.message)
     return new Reply(body, answer.status, more)
   }
@@ -113,7 +113,7 @@ async function sendAnswer (
   return undefined
 }
 
-/** Caller id and session label; null for a request without a session. */
+/** Key of a session: caller id and session label; null for a request without a session. */
 type SessionKey = string | null
 
 /** Open requests by session, and the newest ended sessions. */

@@ -30,7 +30,7 @@ export class MediaCache {
     return entry
   }
 
-  /** Undefined for expired media and for media of another client. */
+  /** Finds a client's media; undefined if they have expired or belong to another client. */
   find (owner: string, uri: string): StoredMedia | undefined {
     return this.of(owner).find((entry) => entry.uri === uri)
   }

@@ -6,7 +6,7 @@ import type { Caller, LocalApi, LocalRequest } from '../../kernel/index.js'
 /** The client methods that the MCP server uses. */
 export type Api = Pick<Client, 'json' | 'open'>
 
-/** This node's own API on behalf of a caller, until the signal aborts. Throws as `Client`. */
+/** A client of this node's own API that acts for a caller, until the signal aborts. Throws like `Client`. */
 export function ownApi (api: LocalApi, caller: Caller, outer: AbortSignal): Api {
   const question = (path: string, { method, body, accept, signal }: ClientRequest): LocalRequest => ({
     path, caller,

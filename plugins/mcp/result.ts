@@ -3,9 +3,9 @@ import type { CallToolResult } from '@modelcontextprotocol/server'
 import type { Frame } from '../capabilities/cli/invoke.js'
 import type { StoredMedia } from './media.js'
 
-/** Limit on inline media in bytes; larger media become a link. */
+/** Limit in bytes on media inside a result; larger media are replaced by a link. */
 const INLINE_BYTES = 1024 * 1024
-/** Limits per call: bytes of media, characters of text. */
+/** Limits on the media (in bytes) and the text (in characters) of one call. */
 const MEDIA_BYTES = 32 * 1024 * 1024
 const TEXT_MOST = 4 * 1024 * 1024
 
@@ -23,8 +23,8 @@ export function refused (error: unknown): CallToolResult {
 }
 
 /**
- * Reads a stream to its end: the media as one piece, and the text. `keep` stores media that are too large for
- * a result. Throws VerbError if the stream fails.
+ * Reads a stream to its end, and joins its media and its text. `keep` stores media that are too large for a
+ * result. Throws VerbError if the stream fails.
  */
 export async function collected (
   frames: AsyncIterable<Frame>, keep: (mimeType: string, bytes: Uint8Array) => StoredMedia,
@@ -76,7 +76,7 @@ function mediaContent (
 
 interface Delta { content?: string | null, tool_calls?: unknown[] }
 
-/** The text of OpenAI chat chunks; other payloads as JSON, one line per chunk. */
+/** Joins the text of OpenAI chat chunks; writes other payloads as JSON, one line per chunk. */
 function textOf (payloads: readonly string[]): string {
   const chunks = payloads.map((text) => JSON.parse(text) as
     { object?: unknown, choices?: { delta?: Delta }[] } | null)

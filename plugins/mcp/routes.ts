@@ -1,9 +1,9 @@
 import type { ErrorBody, RouteDecl } from '../../kernel/index.js'
 
-/** JSON-RPC code of an invalid request; `data` has svc's error. */
+/** JSON-RPC code for an invalid request; the field `data` contains svc's own error. */
 const INVALID_REQUEST = -32600
 
-/** svc's error body as a JSON-RPC error without a request id. */
+/** Converts svc's error body to a JSON-RPC error without a request id. */
 const failure = ({ error, detail }: ErrorBody): object => ({
   jsonrpc: '2.0', id: null, error: { code: INVALID_REQUEST, message: error.message, data: error }, detail
 })

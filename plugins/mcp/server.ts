@@ -20,7 +20,7 @@ import type { Target } from './tools.js'
 const TOOL_LIMITS = { concurrency: 8, queue: 16 }
 /** Timeout of a read-only tool in ms. */
 const TOOL_TIMEOUT_MS = 15_000
-/** Timeout in seconds for the first and each further chunk; the maximum that a node accepts. */
+/** Timeout in seconds for each chunk, including the first; the maximum that a node accepts. */
 const CHUNK_SECONDS = 300
 /** Minimum interval between progress notifications in ms. */
 const PROGRESS_MS = 1000
@@ -29,7 +29,7 @@ const INSTRUCTIONS = 'svc serves models on a cluster of machines. `running` list
   'capabilities such as chat and tts need one of them as `model`. The tools that inspect the cluster ' +
   'are read-only; the commands in their `remedy` are for the user to run.'
 
-/** Dependencies that all servers of a process share. */
+/** Dependencies that all MCP servers of a process share. */
 export interface Shared {
   readonly clock: Clock
   readonly version: string
@@ -45,7 +45,7 @@ export interface Client {
   readonly id: string
   /** Whether to offer capabilities as tools. */
   readonly invokes: boolean
-  /** The node's API on behalf of the client, until the signal aborts. */
+  /** Returns a client of the node's API that acts for this MCP client, until the signal aborts. */
   api (signal: AbortSignal): Api
 }
 
@@ -59,7 +59,7 @@ async function offered (
   return targets(listing.capabilities, await manifests())
 }
 
-/** The tools in MCP's form; without capabilities if the node does not answer. */
+/** The tools in MCP's format; without capabilities if the node does not respond. */
 export async function listed (shared: Shared, client: Client, signal: AbortSignal): Promise<McpTool[]> {
   const found = await offered(shared, client, signal).catch(async (error: unknown) => {
     if (!isVerbError(error)) throw error
@@ -68,7 +68,7 @@ export async function listed (shared: Shared, client: Client, signal: AbortSigna
   return [...found].map(([name, target]) => described(name, target))
 }
 
-/** An MCP server for one client, without state. With `changing` it notifies the client of changed tools. */
+/** Creates a stateless MCP server for one client; with `changing` it announces changes of the tools. */
 export function createServer (shared: Shared, client: Client, changing: boolean): Server {
   const server = new Server({ name: 'svc', title: 'svc', version: shared.version }, {
     capabilities: { tools: { listChanged: changing }, resources: {} }, instructions: INSTRUCTIONS
@@ -163,7 +163,7 @@ function progressNotifier (
     if (progressToken === undefined || clock.mono() - lastMs < PROGRESS_MS) return
     lastMs = clock.mono()
     const message = seconds > 0 ? { message: `${seconds.toFixed(1)} s of media` } : {}
-    // If sending fails because the client disconnected, the call's signal aborts as well.
+    // Ignore a failure, because the call's signal also aborts when the client disconnects.
     notify({ method: 'notifications/progress', params: { progressToken, progress: chunks, ...message } })
       .catch(() => {})
   }

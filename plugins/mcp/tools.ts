@@ -12,9 +12,9 @@ export type Target =
 const safe = (name: string): string => name.replace(/[^A-Za-z0-9_-]/g, '_').slice(0, 64)
 
 /**
- * All tools by their MCP name. Read-only tools keep their names. The newest version of a capability has its
- * id as name; other versions, and those whose id is already used, append the version. Capabilities with a
- * client stream are omitted, since an MCP call has one payload.
+ * All tools by MCP name. Read-only tools keep their names. The newest version of a capability is named after
+ * its id; other versions, and capabilities whose id is already taken, append the version. Capabilities with a
+ * client stream are omitted, since an MCP call has only one payload.
  */
 export function targets (
   capabilities: readonly Listed[], manifests: readonly Manifest[]
@@ -33,7 +33,7 @@ export function targets (
   return new Map([...found].sort(([a], [b]) => a < b ? -1 : 1))
 }
 
-/** A tool in MCP's form. All tools are marked read-only, since none changes the cluster. */
+/** A tool in MCP's format. All tools are marked read-only, since none changes the cluster. */
 export function described (name: string, target: Target): Tool {
   const annotations = { readOnlyHint: true, openWorldHint: false }
   if (target.kind === 'tool') {

@@ -5,12 +5,12 @@ import { waitingView } from './waitlist.js'
 import type { WaitingInstance } from './waitlist.js'
 
 export interface Facts extends InstanceStates {
-  /** This node first; nodes that are not live are included. */
+  /** All nodes, including those that are not live; this node comes first. */
   nodes: readonly NodeReport[]
   waitingInstances: Readonly<Record<string, WaitingInstance>>
 }
 
-/** Milliseconds for which `recent` returns the same facts; memory readings change without an event. */
+/** Milliseconds for which `recent` returns the same facts. Memory readings change without an event. */
 const RECENT_MS = 2000
 
 export class FactsReader {

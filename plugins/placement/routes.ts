@@ -3,7 +3,7 @@ import { REFUSALS } from './planner/types.js'
 
 const object = <const R extends readonly string[], const P extends object>(required: R, properties: P) =>
   ({ type: 'object', additionalProperties: false, required, properties } as const)
-/** Schema of an object with exactly one of these properties. */
+/** JSON Schema of an object that has exactly one of the given properties. */
 const oneOf = <const P extends object>(properties: P) =>
   ({ type: 'object', additionalProperties: false, minProperties: 1, maxProperties: 1, properties } as const)
 
@@ -30,7 +30,7 @@ const seconds = { type: 'integer', minimum: 1, maximum: 86_400 } as const
 const nodeRefs = {
   type: 'array', uniqueItems: true, maxItems: 256, items: { type: 'string', minLength: 1, maxLength: 128 }
 } as const
-/** A query value may hold several references, separated by commas. */
+/** Node references in a query; a value may contain several, separated by commas. */
 const listedRefs = { ...nodeRefs, items: { ...nodeRefs.items, maxLength: 8192 } } as const
 const excluded = {
   ...listedRefs,

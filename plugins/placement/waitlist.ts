@@ -2,24 +2,24 @@ import type { CommandDecl, Section, SectionDecl } from '../../kernel/index.js'
 import { placement } from '../runners/service.js'
 import type { PlacementIntent } from '../runners/service.js'
 
-/** A wanted instance without a place, keyed by the id of the lost instance or by a new id. */
+/** An instance that waits to be placed. Its key is the id of the lost instance, or a new id. */
 export type WaitingEntry = {
   modelId: string
   intent: PlacementIntent
-  /** Id of the entry or instance that the lost instance itself replaced; null for a first placement. */
+  /** Id of the instance or entry that the lost instance had replaced; null if there is none. */
   replaces: string | null
   since: string
-  /** The refusal as a stable code and as a sentence. */
+  /** Why the instance is not placed, as a stable code and as a sentence. */
   reason: string
   message: string
 }
 
 export type StoppedEntry = { since: string }
 
-/** A drained node, which gets no instances and whose instances move to other nodes. */
+/** Record of a drained node, which gets no new instances and whose instances move to other nodes. */
 export type DrainedEntry = { since: string, by: string }
 
-/** Limit in characters on the message of an entry. */
+/** Limit in characters on an entry's message. */
 export const MESSAGE_CHARS_MAX = 500
 
 const text = { type: 'string' } as const
@@ -63,7 +63,7 @@ const command = <const P extends object>(summary: string, properties: P) => ({
   result: { type: 'object', required: ['changed'], properties: { changed: { type: 'boolean' } } }
 } as const satisfies CommandDecl)
 
-/** The master's commands on these sections. All are idempotent. */
+/** Commands by which the master changes these sections. All are idempotent. */
 export const commands = {
   wait: command('Adds an instance to the waiting list; an existing entry does not change.',
     { id: text, entry: sections.waiting.value }),
@@ -95,7 +95,7 @@ export function commandHandlers ({ waiting, stopped, drainedNodes, replaced, wai
   }
   return {
     wait ({ id, entry }: { id: string, entry: WaitingEntry }): Done {
-      // A late command of an earlier master must not place the instance a second time.
+      // Ignore a late command of an earlier master, which would place the instance a second time.
       if (waiting.get(id) !== undefined || replaced(id)) return { changed: false }
       waiting.put(id, entry)
       waits(id, entry)

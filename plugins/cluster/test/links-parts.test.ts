@@ -128,12 +128,12 @@ t.test('which of two links stays', (t) => {
 })
 
 t.test('both ends keep the same link', (t) => {
-  // Two links between a and b, seen from both ends, hellos in any order.
+  // Two random links between nodes a and b: which end dialled, and each end's serial number and `alone` flag.
   const flags = { byA: fc.boolean(), aloneA: fc.boolean(), aloneB: fc.boolean() }
   const link = fc.record({ ...flags, a: fc.nat(9), b: fc.nat(9) })
   fc.assert(fc.property(link, link, (x, y) => {
     fc.pre(x.a !== y.a && x.b !== y.b)
-    // No link is lost here, so a node that opened its later link while it had the earlier one was not alone.
+    // Neither link was lost, so an end can have been `alone` only at the earlier of its two links.
     const settled = [x, y].map((it, i) => {
       const other = i === 0 ? y : x
       return { ...it, aloneA: it.aloneA && it.a < other.a, aloneB: it.aloneB && it.b < other.b }

@@ -180,7 +180,7 @@ const dialled = async (key: NodeKey, node: TestNode): ReturnType<typeof dial> =>
   return socket.on('error', () => {})
 }
 
-/** One request over a connection with that key: status and body, or null if the connection was closed. */
+/** Sends one request over a connection authenticated by `key`; null if the connection was closed. */
 async function plain (
   key: NodeKey, node: TestNode, method: string, path: string,
   make: (binding: Buffer) => unknown = () => undefined

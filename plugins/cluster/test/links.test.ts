@@ -24,7 +24,7 @@ t.test('two that dial each other at once keep one link, told of once', async (t)
     b.links.start()
     await linked(a, B)
     await linked(b, A)
-    // Both ends chose the same link if only one of them dialled it and frames pass both ways.
+    // Wait until both ends use the same link: one sees it as outgoing, the other as incoming.
     await until('one dialler', () => peerOf(a, B)?.outgoing !== peerOf(b, A)?.outgoing)
     const seen = a.told.length
     t.equal(b.links.send(A, 'channel', { round }), true)
@@ -134,7 +134,7 @@ t.test('failed dials show why', async (t) => {
   }
   const reasons = (): Record<string, string | null> =>
     Object.fromEntries(a.links.dials().map(({ address, reason }) => [address, reason]))
-  // On a busy machine the first handshakes may time out before a retry gives the expected reason.
+  // On a busy machine a handshake may time out at first, so wait until a retry shows the expected reason.
   await until('reasons', () => Object.entries(want).every(([at, reason]) => reasons()[at] === reason))
   t.strictSame(reasons(), want)
   const attempts = (): number => a.links.dials().find(({ address }) => address === refused)!.attempts
@@ -164,7 +164,7 @@ t.test('the hello', async (t) => {
   t.strictSame(updown(a), [`up ${key.installId}`, `down ${key.installId} bad_hello`])
 })
 
-/** Dials as another process start of a member until the outcome, a close reason or `in`, is as wanted. */
+/** Reconnects as a restarted member until `wanted` accepts the outcome: a close reason, or `in` if linked. */
 async function secondStart (
   t: Test, key: TestNode['key'], node: TestNode, wanted: (outcome: string) => boolean
 ): Promise<string> {
@@ -188,7 +188,7 @@ t.test('a member that starts anew replaces its old link, which is told', async (
   const first = await rawSocket(t, key, a)
   first.ws.send(helloFrame(a, key.installId))
   await linked(a, key.installId)
-  // The old connection is pinged and does not answer.
+  // The member's old connection does not answer pings, so its restarted process may replace it.
   const next = await secondStart(t, key, a, (word) => word !== 'too_soon')
   t.equal(next, 'in')
   t.equal(await first.code, 4409)
@@ -205,12 +205,12 @@ t.test('one link takes over from another without a word', async (t) => {
   first.ws.send(helloFrame(a, key.installId))
   await linked(a, key.installId)
 
-  // The other end lost the first link, which this node has not detected.
+  // The member lost its first link, but this node has not detected that yet.
   const second = await rawSocket(t, key, a)
   second.ws.send(helloFrame(a, key.installId, {}, 2))
   t.equal(await first.code, 4409)
 
-  // The other end closes one link as a duplicate before this node has the other link's hello.
+  // The member closes its second link as a duplicate before this node has received the third link's hello.
   const third = await rawSocket(t, key, a)
   second.ws.close(4409)
   await until('no current link', () => peerOf(a, key.installId) === undefined)

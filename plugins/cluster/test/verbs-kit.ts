@@ -57,7 +57,7 @@ export function memberList (more: object = {}): object {
   }
 }
 
-/** A stub node whose second and later GET /state responses are `later`. */
+/** A stub node that answers the first GET /state with `state` and later ones with `later`. */
 export async function node (
   t: Test, more: { state?: object, later?: object | undefined, members?: object | number } = {}
 ): Promise<string> {

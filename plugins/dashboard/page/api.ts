@@ -12,7 +12,7 @@ export interface CallOptions {
   signal?: AbortSignal
 }
 
-/** Sends a request; resolves with a successful answer. @throws ApiError with the node's message */
+/** Sends a request; resolves with the response if it succeeds. @throws ApiError with the node's message */
 export async function send (target: Target, path: string, options: CallOptions = {}): Promise<Response> {
   const { body, headers = {}, signal } = options
   const method = options.method ?? (body === undefined ? 'GET' : 'POST')
@@ -57,7 +57,7 @@ async function failureOf (response: Response): Promise<ApiError> {
 
 export interface ServerEvent { type: string, data: string, id: string | null, comment: string | null }
 
-/** The events of a stream, comments included. Ends with the stream; throws if the stream breaks off. */
+/** Yields a stream's events, including comments, until the stream ends; throws if the connection breaks. */
 export async function * serverEvents (response: Response): AsyncGenerator<ServerEvent> {
   const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader()
   let held = ''

@@ -2,8 +2,8 @@ import { keyOf } from '../../../kernel/state/entries.js'
 import type { Entry } from '../../../kernel/state/entries.js'
 
 /**
- * Holds a replica's entries (see kernel/state/entries.ts). An unchanged key of the state keeps its object, so
- * views can compare by `===`.
+ * Builds the state from a replica's entries (see kernel/state/entries.ts). The value of an unchanged state
+ * key stays the same object, so views can compare by `===`.
  */
 export class Assembly {
   readonly #whole = new Map<string, unknown>()
@@ -12,7 +12,7 @@ export class Assembly {
   readonly #objects = new Map<string, unknown>()
 
   /**
-   * Applies one transaction: the entries it removed from the list, and those it added in the list's order.
+   * Applies one transaction: the entries removed from the replicated list, and those added, in list order.
    */
   apply (removed: Iterable<Entry>, added: Iterable<Entry>): void {
     for (const { key, val } of removed) this.#set(key, undefined, val)
@@ -28,7 +28,7 @@ export class Assembly {
     return Object.fromEntries(this.#objects)
   }
 
-  /** Sets an entry; without a value the entry is removed, unless a later one with that key exists. */
+  /** Sets an entry; without `val`, removes the entry if its value is still `gone`. */
   #set (entry: string, val: unknown, gone?: unknown): void {
     const key = keyOf(entry)
     this.#stale.add(key)
@@ -46,7 +46,7 @@ export class Assembly {
     const val = this.#whole.get(key)
     const members = this.#members.get(key)
     if (typeof val !== 'object' || val === null || Array.isArray(val) || members === undefined) return val
-    // No assignment: a member may be named __proto__.
+    // Object.fromEntries creates a property even for a member named __proto__; an assignment would not.
     return Object.fromEntries(members)
   }
 }

@@ -9,7 +9,7 @@ export const instances = computed(() => instancesOf(state.value))
 export const allTransfers = computed(() => transfersOf(state.value))
 export const transfers = computed(() => allTransfers.value.filter(({ status }) => status !== 'completed'))
 export const waiting = computed(() => Object.entries(state.value.waitingInstances ?? {}))
-/** The current nodes, even while a past moment is shown. */
+/** The current nodes, even while the page shows a past state. */
 export const nodesNow = computed(() => nodesOf(latest.value))
 const names = computed(() =>
   new Map([...nodesNow.value, ...nodes.value].map(({ id, name }) => [id, name])))

@@ -24,14 +24,14 @@ const tokens = signal<ReadonlyMap<string, string>>(new Map())
 /** The token typed in for the current node, kept in memory only, so that a reload drops it. */
 export const typed = computed(() => tokens.value.get(origin.value) ?? null)
 export const token = computed(() => typed.value ?? bearerAt(origin.value))
-/** Identity of the caller, on which its authorities depend; renewing a device's bearer does not change it. */
+/** Identity of the caller, on which authorities depend; renewing a bearer does not change it. */
 export const caller = computed(() =>
   typed.value ?? (token.value === null ? null : device.value?.deviceId ?? null))
 export const status = signal<LinkStatus>('connecting')
-/** The message about the connection, until it is dismissed. */
+/** A message about the connection, to show until the user dismisses it. */
 export const notice = signal<string | null>(null)
 export const latest = signal<State>(emptyState)
-/** A past state to show instead of the current one, with its time. */
+/** A past state that the page shows instead of the current one, and its time. */
 export const past = signal<{ at: string, state: State } | null>(null)
 export const state = computed(() => past.value?.state ?? latest.value)
 /** Number of complete states received so far. */
@@ -52,16 +52,16 @@ export async function call (path: string, options: CallOptions = {}): Promise<Re
   }
 }
 
-/** Whether requests to a node are made as this browser's device. */
+/** Whether requests to a node are signed as this browser's device. */
 const signsAt = (at: string): boolean => !tokens.value.has(at) && signs()
 
 export interface AskOptions extends Pick<CallOptions, 'body' | 'signal'> {
-  /** Values of the route's parameters, in order. */
+  /** Values for the placeholders in the route's path, in order. */
   params?: readonly string[]
   query?: URLSearchParams | Record<string, string>
 }
 
-/** Requests a route such as `GET /v1/tokens` and reads its answer. */
+/** Requests a route such as `GET /v1/tokens` and returns the parsed JSON answer. */
 export async function ask<R extends keyof Replies> (
   route: R, { params = [], query, ...options }: AskOptions = {}
 ): Promise<Replies[R]> {
@@ -86,7 +86,7 @@ export function connect (): void {
   newBearer(at).then(() => {
     if (mine !== turn) return
     follow(at)
-    // If this request fails, the page uses the nodes it already knows.
+    // If the list of nodes cannot be read, the page uses the nodes that it already knows.
     if (at === home) learnNodes(at).then(() => { remember(latest.value) }, () => {})
   }, (error: unknown) => {
     if (mine !== turn) return
@@ -112,11 +112,11 @@ function follow (at: string): void {
   })
 }
 
-/** Addresses by install id, for nodes whose state does not show addresses. */
+/** Known addresses of nodes by install id, as the state does not always contain them. */
 const addresses = new Map<string, string>()
 
 function remember ({ nodeIdentities }: State): void {
-  // A device received the nodes' addresses at its pairing.
+  // A paired device also received the nodes' addresses during pairing.
   for (const { installId, url } of device.value?.nodes ?? []) note(installId, url)
   for (const { nodeInstallId, apiUrl } of Object.values(nodeIdentities)) note(nodeInstallId, apiUrl)
 }
@@ -140,7 +140,7 @@ async function lost (at: string): Promise<void> {
   const refused = await refusal()
   if (at !== origin.value) return
   if (refused !== null) {
-    // The device was revoked everywhere; a node may still serve the public part of the state.
+    // The device was revoked everywhere: connect without it, to see the public part of the state.
     if (counted && !signsAt(at)) return connect()
     const goes = counted
       ? goOn('does not know this device')

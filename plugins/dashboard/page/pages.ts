@@ -19,6 +19,6 @@ export const pages: Record<string, Page> = {
 }
 
 export async function loadAll (): Promise<void> {
-  // Sequential, after the requests of the shown page; failed ones load again when opened.
+  // Load one page after the other, behind the shown page's requests; a failed page loads again when opened.
   for (const { load } of Object.values(pages)) await load?.().catch(() => {})
 }

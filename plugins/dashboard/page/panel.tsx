@@ -13,7 +13,7 @@ type Panel = Replies['GET /panels']['panels'][number]
 
 export const panels = signal<readonly Panel[]>([])
 
-/** Loads the panels. Connected to another node, the page shows none, since it frames only its own origin. */
+/** Loads the panels; none while connected to another node, as the page can frame only its own origin. */
 export async function loadPanels (): Promise<void> {
   try {
     panels.value = origin.value !== home ? [] : (await ask('GET /panels')).panels

@@ -7,18 +7,18 @@ import { emptyState } from './state.js'
 import type { Entry } from '../../../kernel/state/entries.js'
 import type { State } from './state.js'
 
-/** Milliseconds for which changes are gathered before they are shown. */
+/** Milliseconds for which changes are collected before they are shown together. */
 const GATHER_MS = 40
 /** Milliseconds to wait for the first complete state. */
 const SYNC_LIMIT_MS = 10_000
 
 export interface ReplicaEvents {
-  /** Gets the first complete state, and the state after each change. */
+  /** Called with the first complete state, and with the state after each change. */
   state (state: State): void
   over (): void
 }
 
-/** The entries of changed items; removed items still have their entries during the event. */
+/** The entries in Yjs items; a deleted item keeps its content until the event handler returns. */
 function * entriesIn (items: Iterable<Item>): Iterable<Entry> {
   for (const { content } of items) yield * content.getContent() as Entry[]
 }

@@ -3,7 +3,7 @@ import { computed, signal } from '@preact/signals'
 const hash = signal(location.hash)
 addEventListener('hashchange', () => { hash.value = location.hash })
 
-/** The parts of the path and its query: `#/models/acme%2Fchat?tab=logs`. */
+/** The page, path parts and query of a URL fragment such as `#/models/acme%2Fchat?tab=logs`. */
 export const route = computed(() => {
   const [path = '', query = ''] = hash.value.replace(/^#\/?/, '').split('?')
   const parts = path.split('/').filter((part) => part !== '').map(readPart)

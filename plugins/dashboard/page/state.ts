@@ -3,7 +3,7 @@ import type { Replies } from '../../../docs/reference/replies.js'
 type Whole = Extract<Replies['GET /state'], { localNodeId: string }>
 export type State = Omit<Whole, 'sessionId' | 'node_identities' | 'nodeNetwork'> & {
   sessionId: string | null
-  // State keys of plugins, which have no schema.
+  // Keys that plugins add to the state, for which the API declares no types.
   waitingInstances?: Record<string, Waiting>
   /** Drained nodes by install id. */
   drainedNodes?: Record<string, { since: string, by: string }>
@@ -109,7 +109,7 @@ export function transfersOf (state: State) {
   }))
 }
 
-/** Keeps progress bars from going backwards; a new attempt starts at zero. */
+/** Keeps transfers' progress bars from going backwards; a new attempt starts at zero again. */
 export class Bars {
   readonly #shown = new Map<string, { attempt: string, done: number }>()
 

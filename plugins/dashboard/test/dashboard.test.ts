@@ -61,7 +61,7 @@ t.test('what loads first stays small, with all that it imports', async (t) => {
   const load = (name: string): void => {
     if (loaded.has(name)) return
     loaded.add(name)
-    // Static imports only: dynamic ones have a bracket before the file name.
+    // Matches static imports only; dynamic ones have a parenthesis before the file name.
     const text = files.get(name)!.plain.toString()
     for (const [, other] of text.matchAll(/(?:from|import)\s*"\.\/([^"]+)"/g)) load(other!)
   }

@@ -31,7 +31,7 @@ t.test('what may not be done at all may not be done over a relay', (t) => {
   t.end()
 })
 
-/** Bearers with a manual clock and fake nodes, which issue the tokens `one 1`, `one 2`, …. */
+/** Bearers with a manual clock and fake nodes, whose tokens are `ORIGIN 1`, `ORIGIN 2`, …. */
 function rig (expiresInSeconds = 900) {
   const asked: string[] = []
   const held: Record<string, string>[] = []

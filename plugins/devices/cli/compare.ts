@@ -3,9 +3,9 @@ import type { VerbContext } from '../../../kernel/cli/index.js'
 
 /** Compares the digits on node and device, by asking the user or by reading them from stdin. */
 export interface Comparison {
-  /** Throws VerbError (2) if stdin ends without digits. */
+  /** Whether both sides show the same digits. Throws VerbError (2) if stdin ends without digits. */
   same (digits: string, question: string): Promise<boolean>
-  /** Starts to read stdin; throws VerbError (2) once it has ended without digits. */
+  /** Starts to read stdin; later calls throw VerbError (2) once stdin has ended without digits. */
   check (): void
 }
 

@@ -7,7 +7,7 @@ import type { DeviceView } from './describe.js'
 
 const LOOK_MS = 500
 const CLOSE_MS = 2000
-/** Reasons of a failed confirmation after which another device may try. */
+/** Reasons for a failed confirmation after which another device may try. */
 const OVER: readonly unknown[] = ['pairing_failed', 'pairing_closed']
 
 interface Waiting { attempt: string, deviceId: string, name: string, digits: string }
@@ -33,7 +33,7 @@ export default {
         if (signal.aborted) throw ctx.fail(130, 'interrupted')
       }
     } finally {
-      // No device may pair after the operator has left.
+      // Close the pairing window, so that no device can pair after the operator has left.
       if (!paired) await close(ctx)
     }
   }

@@ -15,7 +15,7 @@ export interface DeviceKeys extends DeviceIdentity {
   readonly agreement: KeyPair
 }
 
-/** A paired device as its own home stores it, with its secrets, in a file of mode 0600. */
+/** The record of a paired device in its own home, with its secrets, in a file of mode 0600. */
 export interface DeviceFile extends Paired {
   readonly deviceId: string
   readonly name: string
@@ -48,7 +48,7 @@ export function deviceFileOf (keys: DeviceKeys, rest: Paired): DeviceFile {
   }
 }
 
-/** The device's side of pairing for a machine with a home, with fresh keys. Throws as `pairWith` does. */
+/** Pairs this machine with a node as a device with new keys. Throws the errors of `pairWith`. */
 export async function pairDevice (options: Omit<PairOptions, 'keys'>): Promise<DeviceFile> {
   const keys = newDeviceKeys()
   return deviceFileOf(keys, await pairWith({ ...options, keys }))
@@ -96,7 +96,7 @@ export function signerAt (home: string, url: string, now: () => number): Request
     fingerprints: new Set(device.nodes.map(({ fingerprint }) => fingerprint)),
     seen: device.seen[originOf(url)],
     learnt: (seen) => {
-      // Read the file again, because another process may have changed it; a lost entry costs one retry.
+      // Read the file again, because another process may have changed it. A lost update costs one retry.
       const newest = savedDevices(home).find(({ deviceId }) => deviceId === device.deviceId) ?? device
       saveDevice(home, { ...newest, seen: { ...newest.seen, [originOf(url)]: seen } })
     }

@@ -9,11 +9,11 @@ import type { DeviceIdentity, Seen } from './signer.js'
 const ASK_MS = 500
 const NONCE_BYTES = 16
 
-/** Sends a request to the node and returns its JSON answer; throws its refusal. */
+/** Sends a request to the node and returns its JSON answer; throws if the node refuses. */
 export type AskNode = <T>(path: string, body?: object) => Promise<T>
 
 export interface PairOptions {
-  /** Fresh keys, because a revoked key never becomes valid again. */
+  /** New for each pairing, because a revoked key never becomes valid again. */
   keys: DeviceIdentity
   ask: AskNode
   url: string
@@ -42,7 +42,7 @@ interface Outcome { state: 'waiting' | 'paired' | 'refused', answer: string | nu
 
 /**
  * Pairs a device: commits, reveals its keys, has the digits compared and waits for the operator. Accepts only
- * an answer that proves the secret behind the digits. Throws PairingError, and the errors of `ask` and
+ * an answer authenticated by the secret behind the digits. Throws PairingError, and the errors of `ask` and
  * `compare`.
  */
 export async function pairWith ({ keys, ask, url, name, compare, pause }: PairOptions): Promise<Paired> {
@@ -71,7 +71,7 @@ export async function pairWith ({ keys, ask, url, name, compare, pause }: PairOp
     throw new PairingError('the ephemeral key of the node is invalid; nothing was paired')
   })
   if (!await compare(secrets.digits, begun.name)) {
-    // If this request is lost, the node notices that the device never asks for the outcome.
+    // If this request is lost, the pairing still fails, because the device never asks for the outcome.
     await ask(`${path}/refuse`, {}).catch(() => {})
     throw new PairingError('the digits differ: someone is intercepting the connection, or another device ' +
       'was compared; nothing was stored')

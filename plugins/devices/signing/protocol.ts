@@ -12,7 +12,7 @@ export const DEVICE_BEARER = 'svc_dev_'
 /** Maximum difference in ms between the time in a signed request and the node's time. */
 export const WINDOW_MS = 60_000
 
-/** The device's part of a pairing; the operator sees the name. */
+/** The data that a device sends during pairing; the operator sees `name`. */
 export interface DeviceHalf {
   /** Raw Ed25519 public key. */
   readonly key: Uint8Array
@@ -52,7 +52,7 @@ export function digitsOf (bits: Uint8Array): string {
   return String(number % 1_000_000n).padStart(6, '0')
 }
 
-/** The device's signature over this proves that it holds the key. */
+/** The device's signature over these bytes proves that it holds the key. */
 export const proofBytes = (transcriptHash: Uint8Array): Uint8Array<ArrayBuffer> =>
   framed('svc pair device 1', transcriptHash)
 
@@ -89,16 +89,16 @@ export function writeCredential ({ device, ts, nonce, body, signature }: SignedC
 const CREDENTIAL =
   /^dev=([a-z2-7]{52}),ts=(\d{1,15}),n=([\w-]{16}),b=([\w-]{43}),s=([\w-]{86})$/
 
-/** Parses a credential; undefined if invalid. */
+/** Parses the credential of a signed request; undefined if it is malformed. */
 export function readCredential (text: string): SignedCredential | undefined {
   const [, device, ts, nonce, body, signature] = CREDENTIAL.exec(text) ?? []
-  // Only for the type checker, because a match has every part.
+  // Needed only for the type checker: a match always has all groups.
   if (device === undefined || nonce === undefined || body === undefined) return undefined
   if (signature === undefined) return undefined
   return { device, ts: Number(ts), nonce, body, signature }
 }
 
-/** A node's signed answer to a refused signature of a device that it knows. */
+/** Part of a node's answer when it refuses a known device's signature: its id and time, for a retry. */
 export interface ClockCorrection {
   readonly nodeId: string
   readonly timeMs: number
@@ -106,12 +106,12 @@ export interface ClockCorrection {
   readonly nonce: string
 }
 
-/** Purpose of the node's signature over a correction, and the bytes that it covers. */
+/** Purpose string for a node's signature on a correction, and the bytes to sign. */
 export const CORRECTION = 'correction'
 export const correctionBytes = ({ nodeId, timeMs, nonce }: ClockCorrection): Uint8Array<ArrayBuffer> =>
   framed(nodeId, String(timeMs), nonce)
 
-/** A node of the device's cluster; `fingerprint` is its key's. */
+/** A node of the device's cluster; `fingerprint` identifies its public key. */
 export interface KnownNode {
   readonly installId: string
   readonly name: string

@@ -6,7 +6,7 @@ import { fingerprintOf, isSignedBy, randomBytes, sha256 } from './web.js'
 /** A device's identity and keys, however they are stored. */
 export interface DeviceIdentity {
   readonly deviceId: string
-  /** Ed25519; the public key is raw. */
+  /** Ed25519 key that signs requests; the public key is raw. */
   readonly key: { readonly publicKey: Uint8Array }
   /** X25519, for the handshake over a relay; the public key is raw. */
   readonly agreement: { readonly publicKey: Uint8Array }
@@ -29,15 +29,15 @@ export interface SigningOptions {
   /** Id and clock of the node; undefined until its first correction. */
   seen: Seen | undefined
   now: () => number
-  /** Called after each correction. */
+  /** Called with the corrected id and clock after each correction. */
   learnt?: (seen: Seen) => void
 }
 
-/** Signs requests to one node; its refusals correct the node's id and clock. */
+/** Signs a device's requests to one node; takes the node's id and clock from its corrections. */
 export class RequestSigner {
   readonly #options: SigningOptions
   #seen: Seen
-  /** Nonces of the newest requests; only corrections for these are trusted. */
+  /** Nonces of the newest requests; a correction is trusted only if it contains one of them. */
   readonly #sent = new Set<string>()
 
   constructor (options: SigningOptions) {

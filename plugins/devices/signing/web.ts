@@ -31,7 +31,7 @@ export async function signedWith (key: WebKey, message: Bytes): Promise<Bytes> {
   return new Uint8Array(await crypto.subtle.sign('Ed25519', key, message))
 }
 
-/** Verifies an Ed25519 signature; false, too, for a malformed key or signature. */
+/** Verifies an Ed25519 signature. Returns false for a malformed key or signature too. */
 export async function isSignedBy (key: Bytes, message: Bytes, signature: Bytes): Promise<boolean> {
   try {
     const held = await crypto.subtle.importKey('raw', key, 'Ed25519', false, ['verify'])
@@ -41,7 +41,7 @@ export async function isSignedBy (key: Bytes, message: Bytes, signature: Bytes):
   }
 }
 
-/** Fingerprint of a node's raw Ed25519 key: base64url SHA-256 of its SPKI; undefined for other bytes. */
+/** Fingerprint of a node's raw Ed25519 key: base64url SHA-256 of its SPKI; undefined if invalid. */
 export async function fingerprintOf (key: Bytes): Promise<string | undefined> {
   try {
     const held = await crypto.subtle.importKey('raw', key, 'Ed25519', true, ['verify'])

@@ -62,7 +62,7 @@ t.test('what the document says is looked at once; something new of the same devi
   t.notOk(book.merge(entries))
   t.equal(checked, 3)
   t.notOk(existsSync(path), 'nothing new: not written')
-  // After a new session, the same entries arrive as other objects.
+  // A new session delivers equal entries as new objects, which must not count as changes.
   t.notOk(book.merge(structuredClone(entries)))
   const [first] = entries
   t.ok(book.merge([{ grant: null, revoked: revocationOf(first!.grant, clock.now()) }]))

@@ -60,7 +60,7 @@ async function pair (c: CoreCluster, rig: NodeRig, choice: object = {}): Promise
   return await made
 }
 
-/** A node's answer to a signed request of a device; follows a correction. */
+/** Sends a device's signed request to a node, again if the node sends a correction; returns the status. */
 async function use (
   c: CoreCluster, rig: NodeRig, device: DeviceFile, method = 'GET', path = '/state'
 ): Promise<number> {
@@ -156,7 +156,7 @@ t.test('what a part decided whose session gave way is not lost', async (t) => {
 
 t.test('a window that is closed while the cluster takes the grant lets that come to its end', async (t) => {
   const { c, rigs } = await three(t, 2)
-  // Use a follower, because the master would store the grant immediately.
+  // Pair at a follower, because the master would store the grant immediately.
   const rig = rigs.find(({ node }) => !node.core.session.isMaster)
   await json(rig!, 'POST', '/v1/devices/pairing', {})
   let show = (_digits: string): void => {}

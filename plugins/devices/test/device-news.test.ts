@@ -12,7 +12,7 @@ import type { Verb } from '../../../kernel/cli/index.js'
 
 const json = (response: ServerResponse, value: unknown): void => { response.end(JSON.stringify(value)) }
 
-/** A plugin whose device sync requests a path of the node and counts its runs and failures. */
+/** A plugin that requests `/v1/news` when a device syncs, and counts its runs and failures. */
 function pluginWith (counted: { runs: number, failed: number }) {
   const news: DeviceNews = {
     async run ({ ask, device }) {
@@ -34,7 +34,7 @@ function pluginWith (counted: { runs: number, failed: number }) {
   }, () => ({}))
 }
 
-/** A home that is a device of a node, and the requests made from it. */
+/** The home of a device that is paired with a stub node, and functions that run commands in it. */
 async function deviceAt (t: Test, news: (response: ServerResponse) => void) {
   const counted = { runs: 0, failed: 0 }
   const node = await standIn(t, {

@@ -2,7 +2,7 @@ import { DeviceScheme } from '../scheme.js'
 import type { Clock, Proof } from '../../../kernel/index.js'
 import type { DeviceFile } from '../signing/device.js'
 
-/** The credential check for a single device. */
+/** The credential check of a node that knows a single device. */
 export function schemeIn (device: DeviceFile, clock: Clock): (credential: string) => Proof | undefined {
   const scheme = new DeviceScheme({
     clock, nodeId: Object.values(device.seen)[0]!.nodeId,

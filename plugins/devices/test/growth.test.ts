@@ -8,7 +8,7 @@ t.test('10,000 grants ever made, 100 devices at a time: what is kept does not gr
   const clock = manualClock()
   const section = memorySection()
   const { grantDevice, revokeDevice } = deviceCommands({ section, clock, error: refuse })
-  // More than the store can hold; creating 10,000 keys would take most of the test.
+  // More keys than the store has room for; creating 10,000 would take most of the test's time.
   const keys = Array.from({ length: 400 }, () => newKeyPair('Ed25519').publicKey)
   let largest = 0
   let half = 0

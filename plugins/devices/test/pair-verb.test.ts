@@ -6,7 +6,7 @@ import type { Test } from 'tap'
 
 const tablet = { attempt: 'a', deviceId: 'dev-a', name: 'tablet', digits: '123456' }
 
-/** `svc pair --digits-stdin` at a node whose pairing stays open, and the node's requests. */
+/** Runs `svc pair --digits-stdin` at a stub node whose pairing stays open. */
 async function pair (t: Test, stdin: string, device: typeof tablet | null): Promise<Ran & { last: Asked[] }> {
   const view = { open: true, ends: '2026-01-01T00:05:00.000Z', triesLeft: 3, device }
   const node = await standIn(t, {

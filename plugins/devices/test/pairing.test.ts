@@ -79,7 +79,7 @@ t.test('keys of somebody between, on both sides, give other digits', async (t) =
   await t.rejects(device.device)
 })
 
-/** The second message of a device without keys. */
+/** A second pairing message with made-up keys. */
 const shown = {
   key: 'B'.repeat(43), agreementKey: 'C'.repeat(43), ephemeral: 'D'.repeat(43), nonce: 'E'.repeat(22),
   name: 'x', proof: 'F'.repeat(86)
@@ -123,7 +123,7 @@ t.test('bogus attempts from one address leave the window to the others', async (
       })
     if (attempt !== null) await ask(rig, 'POST', `/v1/devices/pair/${attempt}`, shown, from).catch(() => {})
   }
-  // An attacker with real keys reaches the operator first, and returns after each refusal.
+  // An attacker with real keys reaches the operator first, and tries again after each refusal.
   const attacker = async () => await beginPairing(rig, { name: 'phone', from: '192.0.2.66' })
   const first = await attacker()
   await t.rejects(attacker(), { reason: 'pairing_busy' } as never, 'one at a time from an address')
@@ -168,7 +168,7 @@ t.test('nothing is granted or kept unless both sides say that the digits are the
     } else {
       const confirmed = confirm(device)
       const over = t.rejects(confirmed, refused, 'the operator hears of it')
-      // The grant waits for the device's yes.
+      // The node creates no grant before the device confirms the digits.
       await rig.clock.advance(10_000)
       t.same(await ask(rig, 'GET', '/v1/devices'), { devices: [] })
       answer(false)
@@ -197,7 +197,7 @@ t.test('through somebody between, whose digits differ, a device that says no sig
   let answer = (_same: boolean): void => {}
   const device = await beginPairing(middle, { through, same: new Promise((resolve) => { answer = resolve }) })
   t.not(device.digits, forged.digits)
-  // The man in the middle has confirmed on his own node long before.
+  // The man in the middle has already confirmed the device on his own node.
   const lured = ask(middle, 'POST', '/v1/devices/pairing/confirm',
     { attempt: device.attempt, digits: device.digits }).catch(() => {})
   answer(false)

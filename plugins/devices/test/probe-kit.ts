@@ -25,7 +25,7 @@ export const probe = definePlugin({
   }
 }))
 
-/** The plugin with a probe that returns the caller. */
+/** Starts the plugin with a probe route that returns the caller. */
 export const running = async (t: Parameters<typeof start>[0]): Promise<Rig> =>
   await start(t, { plugins: [probe] })
 

@@ -6,7 +6,7 @@ import { makeBundle } from './bundle.js'
 import { machineFacts } from './facts.js'
 import type { Part } from './bundle.js'
 
-/** Most control events and log lines in a bundle. */
+/** Maximum control events in a bundle, and maximum log lines. */
 const EVENTS = 1000
 const LOG_LINES = 2000
 /** Size in bytes of the pieces in which a bundle is sent. */

@@ -29,7 +29,7 @@ export function masked (value: unknown, known: readonly string[] = []): unknown 
   if (typeof value === 'string') return maskText(value, known)
   if (Array.isArray(value)) return value.map((one) => masked(one, known))
   if (typeof value !== 'object' || value === null) return value
-  // A setting is an object with its name in `path`, next to its value.
+  // In a list of settings, a secret is in `value` and its name in `path`, so check the name there too.
   const { path } = value as { path?: unknown }
   const setting = typeof path === 'string' && isSecret(path.slice(path.lastIndexOf('.') + 1))
   return Object.fromEntries(Object.entries(value).map(([key, inner]) => {

@@ -4,7 +4,7 @@ export interface TarFile { name: string, bytes: Uint8Array }
 
 const BLOCK = 512
 
-/** A POSIX (ustar) archive; `seconds` since 1970 for all files. Throws RangeError for a long name. */
+/** Creates a POSIX (ustar) archive; `seconds` since 1970 for all files. Throws RangeError for a long name. */
 export function packTar (files: readonly TarFile[], seconds: number): Buffer {
   const parts = files.flatMap(({ name, bytes }) => {
     const size = bytes.byteLength

@@ -14,7 +14,7 @@ export interface ClusterChecksInput extends CheckContext {
 export interface ClusterChecks {
   checks: Check[]
   nodes: NodeRow[]
-  /** Failed reads, each a sentence with its reason. */
+  /** A sentence for each fact that could not be read, with the reason. */
   unknown: string[]
 }
 
@@ -40,7 +40,7 @@ export async function clusterChecks (
   const [ready, list, settings, own] = await Promise.all([
     look('/readyz'),
     look<MemberList>('/cluster/members'),
-    // Only operators may read the config, so a refusal is not a finding.
+    // Only operators may read the config, so a refusal is not reported.
     given<Settings>('/config'),
     contributed<Check[]>(manifests, 'checks', { state, look })
   ])
@@ -81,13 +81,13 @@ function checkReady (answer: unknown): Check {
 const RESTART = 'restart_needed'
 export const CLUSTER_OFF = 'cluster_off'
 
-/** The fields of GET /config that show whether the file differs from the applied settings. */
+/** Fields of GET /config: the config file, and whether it differs from the running settings. */
 interface Settings { file: string, restart_needed?: boolean }
 
 /** Whether svc.yaml changed without a restart of this node; other nodes are not checked. */
 function checkSettings ({ file, restart_needed: changed }: Settings, state: CheckContext['state']): Check[] {
   const { localNodeId: nodeId, nodeIdentities, nodeHealth } = state
-  // The node's health already reports a change made over the API.
+  // Skip a change made over the API, which the node's health already reports.
   const told = nodeHealth[nodeId]?.reasons.some(({ code }) => code === RESTART) === true
   if (changed !== true || told) return []
   const name = nodeIdentities[nodeId]?.friendlyName ?? nodeId
@@ -105,7 +105,7 @@ function noMembers (refusal: unknown): Check {
     { code: 'members_hidden' })
 }
 
-/** Clock differences in seconds: beyond WARN they are reported, beyond FAIL tokens and times go wrong. */
+/** Clock differences in seconds: above WARN they are reported; above FAIL tokens and times are wrong. */
 const SKEW_WARN_SECONDS = 5
 const SKEW_FAIL_SECONDS = 60
 
@@ -136,7 +136,7 @@ function nodeTold (node: Pick<NodeRow, 'name' | 'nodeId'> | undefined): CheckDat
 
 /** One check per other member: live, or the reason why it is unreachable. */
 export function checkMembers (list: MemberList, nodes: readonly NodeRow[]): Check[] {
-  // This node was removed, which its health reports; the members are fine.
+  // This node was removed from the cluster, which its health reports; checks of other members would mislead.
   if (list.dials.some(({ reason }) => reason === 'removed')) return []
   const members = list.members.filter((member) => !member.self).map((member): Check => {
     const name = `member ${member.name}`
@@ -156,7 +156,7 @@ export function checkMembers (list: MemberList, nodes: readonly NodeRow[]): Chec
   return [...members, ...strangers(list)]
 }
 
-/** Failed checks for nodes that are not live, used if the member list is unavailable. */
+/** One failed check per lost node, used if the member list cannot be read. */
 export function lostNodeChecks (nodes: readonly NodeRow[]): Check[] {
   return nodes.filter(({ live }) => !live).map((node) => {
     const since = node.lostForSeconds === null ? 'lost' : `lost for ${formatDuration(node.lostForSeconds)}`
@@ -189,7 +189,7 @@ export function checkListener ({ members }: MemberList): Check[] {
 
 /** `own`: version of the asking command line; null if no command line asks. */
 export function checkVersions (nodes: readonly NodeRow[], own: string | null): Check {
-  // The version of a member is unknown until the member was seen after the start of this node.
+  // A member's version is unknown until this node has connected to it since its own start.
   const seen = nodes.filter(({ version }) => version !== null && version !== '')
   const all = new Set([...own === null ? [] : [own], ...seen.map((node) => node.version)])
   const where = `${seen.length > 1 ? 'all ' : ''}${count(seen.length, 'node')}`
@@ -222,10 +222,10 @@ export function checkHealth (nodes: readonly NodeRow[]): Check[] {
   return reasons.length > 0 ? reasons : [ok('health', `no problem at ${count(live.length, 'live node')}`)]
 }
 
-/** Lead of a node's clock over this machine's clock, in seconds. */
+/** By how many seconds a node's clock is ahead of this machine's clock. */
 export interface ClockReading { name: string, aheadSeconds: number }
 
-/** Differences between the clocks of two or more nodes. */
+/** Checks the clocks of two or more nodes for differences. */
 export function checkClocks (readings: readonly ClockReading[]): Check {
   const sorted = [...readings].sort((a, b) => a.aheadSeconds - b.aheadSeconds)
   const [slow, fast] = [sorted[0]!, sorted.at(-1)!]

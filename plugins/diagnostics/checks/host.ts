@@ -14,7 +14,7 @@ export function checkNode (running: string, required = nodeRange()): Check {
     : fail('node version', `Node ${running} is older than ${required}`, `Install Node ${required}.`)
 }
 
-/** Whether the home, or the folder for it, can be written, and has its files. */
+/** Checks that the home, or its nearest existing parent, is writable and that no home file is missing. */
 export async function checkHome (home: string): Promise<Check> {
   const folder = nearestFolder(home)
   try {
@@ -44,7 +44,7 @@ export function checkDisk (home: string): Check {
   return judgeDisk(bavail * bsize, blocks * bsize)
 }
 
-/** Checks that the ports are free; only for a machine without a running node. */
+/** Checks that the ports are free; not used while a node runs here, as it occupies them itself. */
 export async function checkPorts (ports: readonly number[]): Promise<Check> {
   const taken: string[] = []
   for (const port of ports) {

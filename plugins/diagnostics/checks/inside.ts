@@ -28,7 +28,7 @@ export interface NodeDiagnostics {
   resources: { eventLoopDelayMs?: { p99: number }, heapUsedBytes?: number, heapLimitBytes?: number }
   supervisorRunners: Runner[]
   warnings: string[]
-  /** Warning codes, missing in answers from older nodes. */
+  /** Codes of the warnings, by position; older nodes do not send them. */
   warningCodes?: string[]
 }
 
@@ -38,12 +38,12 @@ export interface Diagnosis { localNodeId: string, nodes: DiagnosedNode[] }
 const RESTARTS_MANY = 3
 /** Fraction of the heap limit above which the process may run out of memory. */
 const HEAP_FULL = 0.85
-/** Warnings of a node for which this check has a better command, and past ones. */
+/** Warnings to skip: a check below replaces them with a better remedy, or they are about the past. */
 const TOLD = new Set([
   'loop_was_late', 'runner_failed', 'runner_restarts', 'runner_silent', 'log_shipping_back'
 ])
 
-/** Past faults: chunks of a runner that arrived after the end of their request. */
+/** Warnings about past faults, reported as ok: chunks that a runner sent after their request ended. */
 const DONE = new Set(['chunks_dropped'])
 const REMEDIES: Readonly<Record<string, string | undefined>> = {
   log_shipping_failed: 'Start the server at that address, or set another with ' +
@@ -61,7 +61,7 @@ export default {
   }
 } satisfies Checker
 
-/** Lead of each node's clock, measured over links. */
+/** By how much each node's clock is ahead of the local node's, measured over links. */
 export function clocksOf ({ nodes, localNodeId }: Diagnosis): ClockReading[] {
   return nodes.flatMap(({ name, nodeId, clockAheadMs }) => {
     const ahead = nodeId === localNodeId ? 0 : clockAheadMs
@@ -141,7 +141,7 @@ function checkProcess (
   const full = heapUsedBytes / heapLimitBytes
   return [
     ...late > SLOW_LOOP_MS
-      // The node itself reports a late loop; this p99 covers the whole time since its start.
+      // Only informative: the node reports a slow loop itself, and this p99 covers the time since its start.
       ? [ok(`event loop of ${node}`, `delayed by up to ${Math.round(late)} ms (p99 since its start)`,
           { code: 'loop_was_late', about: [node] })]
       : [],

@@ -4,10 +4,10 @@ import { joinNodes, startOrRemove } from '../../cluster/cli/nodes.js'
 import type { ClusterState, VerbError } from '../../../kernel/cli/index.js'
 import type { NodeRow } from '../../cluster/cli/nodes.js'
 
-/** Seconds for which other nodes may still report a link to a crashed node. */
+/** Seconds for which other nodes may keep reporting their links to a crashed node. */
 const LINK_SECONDS = 5
 
-/** Names live nodes that disagree about another node; null if none do. A node lost by all has crashed. */
+/** Says which live nodes disagree about a link or node, or null. A node lost by all others has crashed. */
 export function splitOf ({ topology, localNodeId }: ClusterState, nodes: readonly NodeRow[]): string | null {
   const linksOf = topology?.connections ?? {}
   const name = (id: string): string => nodes.find(({ nodeId }) => nodeId === id)?.name ?? id
@@ -24,10 +24,10 @@ export function splitOf ({ topology, localNodeId }: ClusterState, nodes: readonl
   return null
 }
 
-/** Longer than the default of `cluster.election_timeout_ms`. */
+/** Pause before the state is read again; longer than the default of `cluster.election_timeout_ms`. */
 const SPLIT_MS = 3500
 
-/** The state; if it shows a split, the state after a pause, since new members may not be linked yet. */
+/** Reads the state; if it shows a split, reads it again later, since new members may not be linked yet. */
 export async function settledState<T extends ClusterState | VerbError> (
   read: () => Promise<T>, signal?: AbortSignal
 ): Promise<T> {
@@ -43,7 +43,7 @@ export function clusterWarnings (state: ClusterState, nodes: readonly NodeRow[])
   const warn = (code: string, message: string, remedy: string): Warning =>
     ({ node: null, code, message, remedy })
   const found: Warning[] = []
-  // The members refuse this node, which its health reports; the rest is a consequence.
+  // A removed node sees the others as lost; its health already reports the cause.
   if (state.nodeHealth[state.localNodeId]?.reasons.some(({ code }) => code === 'node_removed')) return found
   const lost = nodes.filter((node) => !node.live)
   if (state.cluster?.quorum === 'lost') {

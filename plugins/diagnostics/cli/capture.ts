@@ -23,7 +23,7 @@ export default {
   }
 } satisfies Verb
 
-/** The file name in the node's answer; never a path. */
+/** The file name in the Content-Disposition header; a default if it could contain a path. */
 function nameIn (disposition: string): string {
   return /filename="([A-Za-z0-9._-]{1,120})"/.exec(disposition)?.[1] ?? 'svc-capture.tar.gz'
 }

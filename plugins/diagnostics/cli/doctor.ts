@@ -23,7 +23,7 @@ export default {
 const colours = { ok: 'green', warn: 'yellow', fail: 'red' } as const
 
 function show ({ out, io, err }: VerbContext, checks: readonly Check[], failed: number): void {
-  // `err.paint` colours for stderr, but the marks go to stdout.
+  // `err.paint` checks whether stderr is a terminal, but the results go to stdout, so check that too.
   const paint = io.stdout.isTTY === true ? err.paint : (_: string, text: string): string => text
   const width = Math.max(...checks.map((check) => check.name.length))
   for (const { name, result, message, remedy } of checks) {
@@ -34,7 +34,7 @@ function show ({ out, io, err }: VerbContext, checks: readonly Check[], failed: 
   out.line(`${count(checks.length, 'check')}: ${count(failed, 'failure')}, ${count(warned, 'warning')}`)
 }
 
-/** Checks that the node answers; without a running node, the reason and how to start one. */
+/** Checks that the node answers; if it does not, reports the reason and how to start it. */
 async function checkCluster (ctx: VerbContext, local: boolean): Promise<Check[]> {
   const began = systemClock.mono()
   let state: ClusterState
@@ -73,7 +73,7 @@ async function withoutState (ctx: VerbContext, local: boolean, error: VerbError)
   return [fail('answers', said!, remedy)]
 }
 
-/** The API port, and the next one for the members' listener. */
+/** The API port, and the next port, on which the node listens for other members. */
 function portsOf (url: string): number[] {
   const port = Number(new URL(url).port)
   return port > 0 ? [port, port + 1].filter((one) => one <= 65535) : []

@@ -5,7 +5,7 @@ import type { Registry } from 'prom-client'
 export class CounterFeed {
   readonly #last = new Map<string, number>()
 
-  /** `key` identifies the source of the total during its lifetime. */
+  /** Adds the growth of an external total to a counter; `key` identifies the source of the total. */
   follow<L extends string> (
     counter: Counter<L>, labels: Record<L, string>, key: string, total: number
   ): void {
@@ -34,7 +34,7 @@ type Found = number | null | readonly Sample[]
 
 /** A metric that is read when the metrics are requested. */
 export interface Row<S> {
-  /** For a `counter`, the value is an external total. */
+  /** The value of a `counter` is a total that its source counts; see CounterFeed. */
   kind: 'gauge' | 'counter'
   name: string
   help: string
@@ -47,7 +47,7 @@ export const gauge: MakeRow = (name, help, read, labels = []) => ({ kind: 'gauge
 export const counter: MakeRow = (name, help, read, labels = []) =>
   ({ kind: 'counter', name, help, read, labels })
 
-/** Creates metrics in a registry and stops their event sources at the end. */
+/** Creates the metrics of a registry, and unsubscribes from their events when stopped. */
 export class Meters {
   readonly #registry: Registry
   readonly #tables: (() => Promise<void>)[] = []

@@ -6,9 +6,9 @@ import type { Sample, Meters, Row } from './meters.js'
 
 export interface RequestMetricsParts {
   traffic: Traffic
-  /** Absent if the plugin `capabilities` is off. */
+  /** Undefined if the plugin `capabilities` is disabled. */
   calls: Calls | undefined
-  /** Absent if the plugin `runners` is off. */
+  /** Undefined if the plugin `runners` is disabled. */
   work: Pick<RunnerWork, 'onTask'> | undefined
   inspection: Pick<Inspection, 'openStreams' | 'openCommands'>
 }

@@ -13,7 +13,7 @@ export interface StoreMetricsParts {
   gossip: { counters (): GossipCounters }
   log: Pick<LogRing, 'nextSeq'> | undefined
   ship: { readonly shipping: Pick<ShippingStats, 'sent' | 'dropped'> | null } | undefined
-  /** Absent if the event log plugin is off. */
+  /** Undefined if the event log plugin is disabled. */
   eventLog: EventLogView | undefined
   models: Pick<Models, 'located'> | undefined
   tracing: Pick<Tracing, 'enabled' | 'counters'> | undefined

@@ -230,7 +230,7 @@ t.test('svc capture saves the bundle and says what is in it', async (t) => {
   t.match(piped.err, /the bundle: /)
 })
 
-/** A valid archive larger than any bundle when unpacked; the noise keeps the compression ratio plausible. */
+/** A valid archive that unpacks to more than any bundle; random bytes keep its compression realistic. */
 const huge = (): Buffer => {
   const bytes = Buffer.alloc(65 * 1024 ** 2)
   for (let at = 0; at < bytes.length; at += 65_536) randomBytes(512).copy(bytes, at)

@@ -51,7 +51,7 @@ function readSample (line: string, wrong: (why: string) => Error): Sample {
   const parts = /^([^{\s]+)(?:\{(.*)\})? (\S+)$/.exec(line)
   if (parts === null || !NAME.test(parts[1]!)) throw wrong('no sample')
   const value = parts[3] === '+Inf' ? Infinity : parts[3] === '-Inf' ? -Infinity : Number(parts[3])
-  // Prometheus accepts any case; prom-client writes Nan.
+  // Prometheus accepts NaN in any case; prom-client writes Nan.
   if (!/^nan$/i.test(parts[3]!) && Number.isNaN(value)) throw wrong('no number')
   const labels: Record<string, string> = {}
   for (let rest = parts[2] ?? ''; rest !== '';) {

@@ -41,7 +41,7 @@ export function endedTask (more: Partial<EndedTask> = {}): EndedTask {
   }
 }
 
-/** The runners' work, with a function that reports an ended task to its listeners. */
+/** A fake RunnerWork; `ended` notifies its listeners of an ended task. */
 export function runnerWork (cancel: RunnerWork['cancel'] = async () => null): RunnerWork & {
   ended (task: EndedTask): void
 } {
@@ -71,7 +71,7 @@ export function answer (body: unknown, status = 200): MemberResponse {
   return { status, headers: {}, body: Readable.from([Buffer.from(text)]) }
 }
 
-/** A cluster of this node and others with fixed answers. */
+/** A fake cluster of this node and others, which give fixed answers. */
 export function fakeCluster (others: Record<string, Answer>, gone: readonly string[] = []) {
   const asked: { to: string, request: MemberRequest }[] = []
   const nodes = [nodeView('me', { self: true, master: true }),

@@ -25,7 +25,7 @@ const root = (path: string): string => readFileSync(new URL(`../../../${path}`, 
 
 const [h200] = parseSmi('NVIDIA H200, 50, 143771, 1100, 78.77, 38\n') as [Gpu]
 
-/** A node with activity for every counter. */
+/** Fakes for a node on which every counter has counted something. */
 function busy (runners: () => readonly RunnerReport[] = () => [runnerReport()]) {
   const work = runnerWork()
   const session = { sessionId: 's1', isMaster: true, masterNodeId: 'id-me' as string | null }
@@ -99,7 +99,7 @@ t.test('the reader of the format refuses what the format does not allow', (t) =>
 
 const UNIT =
   /_(seconds|bytes|ratio|celsius|watts|total|info|length|index|mode|enabled|known|master|nodes|links|models)$/
-/** Metrics that count things and so have no unit in their names. */
+/** Metrics that count things, so their names do not end in a unit. */
 const THINGS = new Set([
   'svc_calls_running', 'svc_calls_waiting', 'svc_open_streams', 'svc_open_commands', 'svc_runners',
   'svc_runner_slots', 'svc_runner_slots_used', 'svc_runner_chunks_buffered'
@@ -179,7 +179,7 @@ t.test('what goes on is counted, and counters only rise', async (t) => {
   for (const [name, labels, value] of expected) {
     t.equal(valueOf(first, name, labels), value, `${name} ${JSON.stringify(labels)}`)
   }
-  // One runner has restarted and another has disappeared.
+  // The runner restarts before the second scrape, and another one replaces it before the third.
   runner = runnerReport({ restarts: 0, completedTaskCount: 2, admittedTaskCount: 0 })
   told.lastSuccessfulPublishAgeSeconds = null
   const second = await scrape(rig)
@@ -322,7 +322,7 @@ t.test('fifty instances are in one answer', async (t) => {
   t.equal((await scrape(rig)).get('svc_runners')?.samples.length, 50)
 })
 
-/** Metric names of svc, the process and Node in a text. */
+/** Finds metric names of svc, the process and Node in a text. */
 const namesIn = (text: string): string[] =>
   [...new Set(text.match(/\b(svc|process|nodejs)_[a-z0-9_]+\b/g) ?? [])]
 

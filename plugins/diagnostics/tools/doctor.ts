@@ -13,7 +13,7 @@ export default {
     const [state, { manifests }] = await Promise.all([read, declared()])
     if (isVerbError(state)) return { facts: [], unknown: [`The state could not be read: ${state.message}`] }
     const { checks, unknown } = await clusterChecks({ state, look, manifests, version: null })
-    // A member list that the caller may not read is not a fault; `unknown` mentions it.
+    // That the caller may not read the member list is no fault of the cluster; `unknown` mentions it.
     const facts = checks.filter(({ code }) => code !== 'members_hidden').map(factOf)
       .sort((a, b) => RANKS[a.level] - RANKS[b.level])
     return { facts: await withLosses(look, facts), unknown }

@@ -2,9 +2,9 @@ import { deflateRawSync, inflateRawSync } from 'node:zlib'
 import type { ClusterPart, Fields } from './part.js'
 
 export interface Recorded {
-  /** Session, membership and instances up to the snapshot's index. */
+  /** The cluster part: session, membership and instances as of the snapshot's index. */
   readonly part: ClusterPart
-  /** True if the node knew no master, so that `state` is its own view and `part` comes from the events. */
+  /** True if the node knew no master; then `state` is only its own view, and `part` comes from events. */
   readonly stale: boolean
   /** Keys of the state that a large snapshot leaves out. */
   readonly omitted: readonly string[]
@@ -15,7 +15,7 @@ export interface Recorded {
 const BODY_BYTES = 1024 * 1024
 /** Keys that are never left out, because a state is useless without them. */
 const ESSENTIAL = new Set(['sessionId', 'masterNodeId', 'localNodeId', 'cluster', 'lastEventAppliedIdx'])
-/** An alias of `nodeIdentities`, which is recorded already. */
+/** A duplicate of the state key `nodeIdentities`, which snapshots contain. */
 const TWIN = 'node_identities'
 /** Not recorded, because tasks end too soon to matter in a snapshot and took most of the disk space. */
 const TRANSIENT = 'tasks'
@@ -60,13 +60,13 @@ const READINGS = new Set([
 ])
 
 /**
- * Text for comparing states; equal if they differ only in readings, times and progress (which are numbers).
- * Pure.
+ * Text for comparing states. Digits are removed, so states that differ only in readings, times or progress
+ * are equal. Pure.
  */
 export function noteOf (state: Fields, part: ClusterPart): string {
   const noted = Object.entries(state).filter(([key]) => !READINGS.has(key))
   return JSON.stringify([part.members, noted],
-    // `capabilityConflicts` repeats the conflicts in nodeHealth.
+    // Leave out `capabilityConflicts`, because nodeHealth contains the same conflicts.
     (key, value: unknown) => key === 'capabilityConflicts' ? undefined : value)
     .replace(/\d+/g, '').replaceAll('RunnerRunning', 'RunnerReady')
 }

@@ -12,7 +12,7 @@ import type { EventStore } from '../store/store.js'
 import type { IndexOrTime, Snapshot } from '../store/types.js'
 import type { ClusterPart, Fields } from './part.js'
 
-/** Maximum bytes of snapshots in memory: beside a store, and on a node without a store. */
+/** Maximum bytes of snapshots in memory, on a node with a store and on one without. */
 const RECENT_BYTES = 2 * 1024 * 1024
 const MEMORY_BYTES = 16 * 1024 * 1024
 const EVENTS_SHOWN = 200
@@ -30,12 +30,12 @@ export interface StateAt extends PastState {
   }
   /** The state as it was recorded; later events are not applied to it. */
   readonly state: Fields
-  /** Session, membership and instances, with all events since the snapshot up to `idx` applied. */
+  /** Session, membership and instances at `idx`: the snapshot's, with the later events up to it applied. */
   readonly derived: ClusterPart & { readonly idx: number }
   readonly events: readonly ShownEvent[]
-  /** More events follow: GET /events?since=<idx of the last one> continues. */
+  /** True if there are further events, which GET /events?since=<idx of the last one> returns. */
   readonly more: boolean
-  /** Missing indices between the snapshot and `idx`; `derived` lacks their changes. */
+  /** Ranges of missing events between the snapshot and `idx`; `derived` lacks the changes that they made. */
   readonly gaps: readonly Range[]
 }
 
@@ -153,7 +153,7 @@ export class Snapshots {
     while (this.#bytes > most && this.#recent.length > 1) this.#bytes -= this.#recent.shift()!.body.length
   }
 
-  /** After the log was cut after this index, gives later snapshots this index. */
+  /** The log was cut after this index, so snapshots with a later index get this one. */
   cut (after: number): void {
     for (const [i, snapshot] of this.#recent.entries()) {
       if (snapshot.idx > after) this.#recent[i] = { ...snapshot, idx: after }

@@ -6,7 +6,7 @@ export type Fields = Readonly<Record<string, unknown>>
 export const fieldsOf = (value: unknown): Fields =>
   typeof value === 'object' && value !== null ? value as Fields : {}
 
-/** The shard assignments of an instance, which a state stores under its tag. */
+/** The shard assignments of an instance, which a state stores as an object with its type as the only key. */
 export function assignmentsOf (tagged: unknown): Fields {
   return fieldsOf(fieldsOf(Object.values(fieldsOf(tagged))[0])['shardAssignments'])
 }
@@ -80,13 +80,13 @@ export class Draft {
 
   #elected (kind: string, payload: Fields, sid: string): void {
     const { sessionId, term, masterNodeId, previousSessionId } = payload
-    // A master logs its own election in its own session; any other such event was submitted again later.
+    // A master logs its election in its own session; in another session, the event was submitted again later.
     if (sessionId !== sid) return
     const master = textOf(masterNodeId)
     if (sid !== this.#session.sessionId) this.#joined = new Set()
     this.#session = { sessionId: sid, term: Number(term), masterNodeId: master }
-    // A master without an earlier session has just started and emits NodeJoined for each live node, possibly
-    // before this event.
+    // A master without an earlier session has just started. It emits NodeJoined for each live node, possibly
+    // before this event, so those nodes are the members.
     if (kind === 'SessionChanged' && previousSessionId === null) this.#members = new Set(this.#joined)
     this.#members.add(master)
   }

@@ -13,7 +13,7 @@ const MINUTE_MS = 60_000
 const REFRESH_MS = 600_000
 /** Age in ms at which an event is certainly part of the state. */
 const SETTLE_MS = 500
-/** Maximum delay in ms by which a snapshot waits for a pause in the events. */
+/** Maximum ms for which a snapshot waits for a pause in the events. */
 const SETTLE_MOST_MS = 5_000
 /** Minimum time in ms between two snapshots. */
 const APART_MS = 2_000
@@ -35,10 +35,10 @@ const CAUSES = new Set([
   ...PART_KINDS, 'RunnerFailed', 'InstanceFailureRecorded', 'TaskFailed', 'DownloadFailed', 'StateDiverged'
 ])
 const PARTS = new Set(PART_KINDS)
-/** Weak causes, which any other cause replaces as the recorded cause of a pending snapshot. */
+/** Weak causes: a pending snapshot records any other cause instead of one of these. */
 const WEAK = new Set(['minute', 'TaskFailed'])
 
-/** Takes a snapshot every minute, and soon after each of the causes. Returns a function that stops it. */
+/** Takes a snapshot every minute, and soon after each event in `CAUSES`. Returns a function that stops it. */
 export function startRecorder (options: RecorderOptions): () => void {
   const recorder = new Recorder(options)
   const stops = [
@@ -64,7 +64,7 @@ class Recorder {
   #notedAt = -Infinity
   /** Session, members and instances in the newest snapshot, and its index. */
   #base: { readonly part: ClusterPart, readonly idx: number } | null = null
-  /** `#base.part` with all later events applied; null if the log does not reach back to that snapshot. */
+  /** `#base.part` with all events since then applied; null if the log does not reach back that far. */
   #draft: Draft | null = null
   /** Recent events that the state may not contain yet. */
   #fresh: { readonly prev: number, readonly at: number }[] = []
@@ -98,7 +98,7 @@ class Recorder {
   }
 
   #cut (after: number, begin: Position | null): void {
-    // If the log restarts at a later position, the snapshots before that position stay as they are.
+    // If the log restarts at a later position, the snapshots before that position remain valid.
     this.#options.snapshots.cut(begin?.idx ?? after)
     const isTail = begin === null && this.#base !== null
     this.#draft = isTail ? this.#drafted(this.#base!.part, this.#base!.idx) : null
@@ -106,7 +106,7 @@ class Recorder {
     this.request('session')
   }
 
-  /** Schedules a snapshot. The first cause that is not weak is recorded with it. */
+  /** Schedules a snapshot, for which the first cause that is not weak is recorded. */
   request (cause: string): void {
     const since = this.#next?.since ?? this.#options.clock.mono()
     const first = this.#next?.cause ?? cause
@@ -147,7 +147,7 @@ class Recorder {
     this.#arm()
   }
 
-  /** Index of the newest event that the state certainly contains; later ones in the state are harmless. */
+  /** Newest index whose event is certainly in the state; applying later events again is harmless. */
   #settledIdx (): number {
     const settled = this.#options.clock.mono() - SETTLE_MS
     this.#fresh = this.#fresh.filter(({ at }) => at > settled)
@@ -174,8 +174,8 @@ class Recorder {
   }
 
   /**
-   * The master's view is correct. Another node may lack a link that the master has, so its members come from
-   * the events; without a master, the whole part does. Reapplying newer events is harmless.
+   * The cluster part to record. The master's view is correct; other nodes may lack links, so their members
+   * come from events, and without a master the whole part does. Reapplying newer events is harmless.
    */
   #partOf (seen: ClusterPart, stale: boolean): ClusterPart {
     const { log, session } = this.#options

@@ -28,13 +28,13 @@ export interface Page {
 }
 
 /**
- * The newest entries in memory, in order, and JSON of more entries for followers, because strings cost the
- * garbage collector little and are sent unchanged. Listeners receive every change.
+ * The newest entries in memory, in order. More entries are in memory as JSON, for followers: strings cost the
+ * garbage collector little and are sent unchanged. Listeners are notified of every change.
  */
 export class EventLog {
-  /** Just before the oldest entry in memory. */
+  /** Position just before the oldest entry in memory. */
   base: Position = START
-  /** Just before the oldest entry whose JSON is in memory; at or before `base`. */
+  /** Position just before the oldest entry whose JSON is in memory; at or before `base`. */
   oldest: Position = START
   readonly entries: Entry[] = []
   readonly #ids = new Set<string>()
@@ -44,10 +44,10 @@ export class EventLog {
   readonly #mostBytes: number
   #texts: (Position & { readonly text: string })[] = []
   #bytes = 0
-  /** Last page and the end of the log at that time; cached because most followers need the same page. */
+  /** The last requested page and the end of the log then; most followers request the same page. */
   #made: { readonly page: Page, readonly last: Position } | null = null
 
-  /** Keeps `most` entries, and JSON of `mostTexts` entries or `mostBytes`; beyond it, drops an eighth. */
+  /** Keeps `most` entries, and JSON of `mostTexts` entries or `mostBytes`; trims JSON once an eighth over. */
   constructor (most = RING_ENTRIES, mostBytes = RING_BYTES, mostTexts = most) {
     this.#most = most
     this.#mostBytes = mostBytes
@@ -110,7 +110,7 @@ export class EventLog {
 
   #cut (after: number, base: Position | null): Entry[] {
     const removed = this.entries.splice(firstAfter(this.entries, after))
-    // JSON texts reach back further than entries, and those before `base` stay, whatever `after` is.
+    // JSON is in memory for entries before `base` too; those texts stay, even if `after` is smaller.
     const texts = this.#texts.splice(firstAfter(this.#texts, Math.max(after, this.base.idx)))
     this.#bytes -= texts.reduce((sum, { text }) => sum + text.length, 0)
     for (const { id } of removed) this.#ids.delete(id)
@@ -160,7 +160,7 @@ export class EventLog {
   }
 }
 
-/** Position in a list sorted by index of the first item with an index above `idx`. */
+/** In a list sorted by index, the position of the first item with an index above `idx`. */
 export function firstAfter (list: readonly { readonly idx: number }[], idx: number): number {
   let low = 0
   let high = list.length

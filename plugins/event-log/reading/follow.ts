@@ -20,7 +20,7 @@ export interface FollowOptions extends Source {
   /** Aborts when the client disconnects or the node stops. */
   signal: AbortSignal
   since: number
-  /** True for an index beyond this log, which a client has from a cluster that no longer exists. */
+  /** True for an index beyond this log; a client may have it from a cluster that no longer exists. */
   foreign: (idx: number) => boolean
 }
 
@@ -57,7 +57,7 @@ export async function follow (stream: StreamWriter, options: FollowOptions): Pro
   }
 }
 
-/** Reads the next steps; null if the disk does not respond, after which the caller retries without loss. */
+/** Reads the next items; null if the disk does not respond, after which the caller can simply try again. */
 async function next (reader: Reader, source: Source): Promise<FollowItem[] | null> {
   const { position, cuts } = reader
   const base = source.log.base.idx
@@ -81,12 +81,12 @@ function frame (step: FollowItem, query: Query): string {
 export type FollowItem =
   /** `rising`: the index is above all earlier ones; false after another master replaced the log's tail. */
   | { readonly type: 'entry', readonly entry: Entry, readonly rising: boolean }
-  /** This node does not have the events with these indices. */
+  /** Events with these indices are missing on this node. */
   | { readonly type: 'gap', readonly from: number, readonly to: number }
 
 /**
- * Follows the log through cuts and gaps without loss or repetition: after another master's tail replaces this
- * one, the reader gets the new events, but not those that return with another index.
+ * Follows the log across cuts and gaps without loss or repetition. If another master's log replaces the tail,
+ * the reader gets the new events, but not again those that it has already read.
  */
 export class Reader {
   /** Index up to which everything has been read. */
@@ -107,14 +107,14 @@ export class Reader {
     })
   }
 
-  /** Steps for entries after the position. Missing indices up to `whole` are a gap. */
+  /** Items for the entries after `position`. Indices up to `whole` without an entry become a gap. */
   steps (entries: readonly Entry[], whole: number): FollowItem[] {
     return [
       ...entries.flatMap((entry) => [...this.#gapTo(entry.prev), ...this.#step(entry)]), ...this.#gapTo(whole)
     ]
   }
 
-  /** A gap up to that index, without indices that were read before the log's tail was replaced. */
+  /** A gap up to `until`, without the indices that were read before the log's tail was replaced. */
   #gapTo (until: number): FollowItem[] {
     if (until <= this.position) return []
     const from = Math.max(this.position, this.#highest) + 1

@@ -11,7 +11,7 @@ import type { Query } from './query.js'
 /** Sources of events: the newest from memory, older ones from the disk. */
 export interface Source { readonly log: EventLog, readonly store: EventStore }
 
-/** Reads a page of the log, from memory if that reaches back far enough. Rejects as the store's `read`. */
+/** Reads a page of the log, from memory if that reaches back far enough. Rejects like the store's `read`. */
 export async function readLog ({ log, store }: Source, query: StoreQuery): Promise<Entry[]> {
   const { limit, newest = false } = query
   const base = log.base.idx

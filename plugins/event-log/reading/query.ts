@@ -15,7 +15,7 @@ export interface Query {
   readonly sinceIdx: number | null
   readonly limit: number
   readonly follow: boolean
-  /** Only these kinds, from these nodes, from this time on; all if absent. */
+  /** Selects events by kind, origin node and earliest time; an absent field selects all events. */
   readonly wanted: Pick<StoreQuery, 'kinds' | 'origins' | 'sinceMs'>
 }
 

@@ -3,8 +3,8 @@ import type { Entry, Position } from '../log/entries.js'
 import type { EventLog } from '../log/log.js'
 import type { Of } from './messages.js'
 
-// Applies pages of other logs: a follower's from its master, a new master's from its peers, and those of a
-// node that was away from any peer that has the missing entries.
+// Applies pages of other nodes' logs: a follower applies the master's, a new master those of its peers, and a
+// node that was away those of any peer that still has the missing entries.
 
 /** Time limit in ms for which a new master waits for a silent peer before it assigns indices. */
 export const PEER_WAIT_MS = 500
@@ -12,14 +12,14 @@ export const PEER_WAIT_MS = 500
 export const LEARN_NEXT_MS = 3_000
 /** Time limit in ms after which a new master assigns indices even if peers are still sending. */
 export const LEARN_MOST_MS = 60_000
-/** Time limit in ms for a page that the master no longer has; a peer may have to read it from disk. */
+/** Time limit in ms for a peer's page if the master no longer has it; the peer may read it from disk. */
 export const FETCH_MS = 5_000
 
 type Append = (entry: Entry) => boolean
 
 export interface PageResult {
   /**
-   * `whole`: the log equals the master's; `more`: so far only up to the page's end; `broken`: it did not fit.
+   * `whole`: equal to the master's log; `more`: equal up to the page's end; `broken`: the page did not fit.
    */
   readonly state: 'whole' | 'more' | 'broken'
   /** Entries that the master's log does not have, or has at another index. */
@@ -30,8 +30,8 @@ export interface PageResult {
 export function applyPage (log: EventLog, { base, entries, last }: Of<'page'>, append: Append): PageResult {
   const removed: Entry[] = []
   if (!log.holds(base)) {
-    // A log that ends before the master's begins missed too much, but its entries are valid: they precede the
-    // master's and stay on disk. Entries of any other log are submitted again.
+    // If this log ends before the master's begins, the node missed too much, but its entries are valid: they
+    // precede the master's and stay on disk. Entries of any other log are submitted again.
     const away = log.last.idx < base.idx
     const before = log.restart(base)
     if (!away) removed.push(...before)

@@ -4,18 +4,18 @@ import type { Entry, Position, Submission } from '../log/entries.js'
 
 /** Messages between nodes. `sid`: the sender's session; a node in another session ignores the message. */
 export type Message =
-  /** Master to follower: the log ends here. */
+  /** Master to follower: the end of the master's log. */
   | { readonly type: 'head', readonly sid: string, readonly last: Position }
   /** Master to follower: the next entries, and the end of the log (absent in older versions). */
   | {
     readonly type: 'append', readonly sid: string, readonly entries: readonly Entry[]
     readonly last?: Position
   }
-  /** Follower to master: everything up to here has arrived, and more may follow. */
+  /** Follower to master: acknowledges everything up to `last`, so that the master may send more. */
   | { readonly type: 'took', readonly sid: string, readonly last: Position }
   /**
-   * Requests the entries after the newest of the positions (newest first) that the receiver has. `learn`:
-   * the sender may be a new master, so any node answers. `above`: new indices must be above this number.
+   * Requests the entries after the newest position in `have` that the receiver has too. `learn`: any node
+   * answers, as the sender may be a new master. `above`: indices assigned later must be above it.
    */
   | {
     readonly type: 'want', readonly sid: string, readonly n: number
@@ -50,7 +50,7 @@ export type Input =
   | { readonly type: 'tick' }
   | { readonly type: 'found', readonly search: Search, readonly found: Found }
 
-/** A store search for entries that a peer lacks and that are no longer in memory. */
+/** A search of the store for entries that a peer lacks and that are no longer in memory. */
 export interface Search {
   readonly to: string
   /** The search finds the newest of these positions (newest first) and the page after it. */
@@ -83,13 +83,13 @@ const isFields = (value: unknown): value is Fields =>
 
 const isText = (value: unknown, most: number): boolean => typeof value === 'string' && value.length <= most
 
-/** Far above any real index, and far below the limit of exact integers. */
+/** Limit for indices: far above any real index, and far below the limit of exact integers. */
 const MOST_IDX = 2 ** 50
 
 const isIdx = (value: unknown): boolean =>
   Number.isSafeInteger(value) && (value as number) >= 0 && (value as number) <= MOST_IDX
 
-/** Absent in messages of older versions. */
+/** Validates `above`, which messages of older versions lack. */
 const isAbove = (value: unknown): boolean => value === undefined || isIdx(value)
 
 const isPosition = (value: unknown): boolean =>
@@ -105,7 +105,7 @@ function isSubmission (value: unknown): boolean {
 const isEntry = (value: unknown): boolean => isSubmission(value) && isPosition(value) &&
   isIdx((value as Fields)['prev']) && isText((value as Fields)['sid'], 200) && isPlain(value, 0)
 
-/** Maximum depth of a value, as on links. A `__proto__` key would change a copied object's prototype. */
+/** Maximum nesting, as on links. A `__proto__` key is refused, because it would change a copy's prototype. */
 const MOST_DEPTH = 64
 
 function isPlain (value: unknown, depth: number): boolean {
@@ -134,7 +134,7 @@ const shapes: Readonly<Record<string, (m: Fields) => boolean>> = {
 export function readMessage (value: unknown): Message | null {
   if (!isFields(value) || typeof value['type'] !== 'string' || !isText(value['sid'], 200)) return null
   const fits = Object.hasOwn(shapes, value['type']) ? shapes[value['type']]! : () => false
-  // Older versions send the list itself.
+  // Entries are sent as JSON text, but older versions of svc send the list itself.
   const { entries } = value
   const message = typeof entries === 'string' ? { ...value, entries: parseJson(entries) ?? null } : value
   return fits(message) ? message as unknown as Message : null

@@ -7,7 +7,7 @@ const QUEUE_ENTRIES = 1_000
 
 const BACK_ENTRIES = 10_000
 
-/** Larger events are dropped and counted, so that the newest 20,000 always fit into the disk limit. */
+/** Events above this size are dropped and counted, so that the newest 20,000 always fit on the disk. */
 export const EVENT_BYTES = 8 * 1024
 
 /** Events by id, in order, with the JSON size of each. */
@@ -17,7 +17,7 @@ type Queue = Map<string, { readonly submission: Submission, readonly bytes: numb
 export class Outbox {
   readonly #own: Queue = new Map()
   readonly #back: Queue = new Map()
-  /** Events dropped since the last report, and the newest index at the first of them. */
+  /** Number of events dropped since the last report, and the newest index when the first was dropped. */
   #dropped = { count: 0, from: 0 }
 
   get size (): number { return this.#own.size + this.#back.size }

@@ -45,18 +45,18 @@ export class Replication implements Host {
   #learning: { readonly began: number, progress: number, patience: number } | null = null
   /** Set while a follower fetches what its master lacks: the position to reach, and untried peers. */
   #fetching: { readonly target: Position, untried: string[] } | null = null
-  /** True if no peer has the missing entries, so that this log restarts where the master's begins. */
+  /** True if no peer has the entries before the start of the master's log, so this log restarts there. */
   #gaveUp = false
   /** Highest index in any message; new indices must be above it. */
   #highestSeen: number
-  /** True if the master's last page had no new entries, so that the master lacks this log's tail. */
+  /** True if the master's last page had no new entries, which means that it lacks this log's tail. */
   #lastPageEmpty = false
-  /** Events of the pending `submit` that are not in the log yet, and its time. */
+  /** The unanswered `submit`: its events that are not in the log yet, and the time when it was sent. */
   #sent: { ids: Set<string>, at: number } | null = null
   #headAt = 0
   /** Newest index that this node, as a follower, has acknowledged to the master. */
   #acknowledged = 0
-  /** True on a follower whose log has equalled the master's once since the two were connected. */
+  /** True on a follower whose log has equalled the master's since it connected to that master. */
   #synced = false
 
   /** New indices are above `reserved`, because those up to it may have been assigned before a crash. */
@@ -118,7 +118,7 @@ export class Replication implements Host {
     this.world.send(master, { type: 'submit', sid: this.sid, events })
   }
 
-  /** Assigns an index to each event that is not in the log, and schedules sending the new entries. */
+  /** Assigns an index to each event that is not in the log yet, and schedules sending the new entries. */
   #assign (submissions: readonly Submission[]): void {
     const fresh = submissions.filter(({ id }) => !this.log.has(id))
     for (const submission of fresh) this.log.extend(this.highest + 1, this.sid, submission)
@@ -151,7 +151,7 @@ export class Replication implements Host {
     this.#isMaster = isMaster
     this.#master = master
     this.#learning = null
-    // Peers request missing entries.
+    // Stop sending to all peers; those that lack entries will request them.
     this.#feeding.clear()
     if (!isMaster) {
       this.#connectToMaster()
@@ -257,7 +257,7 @@ export class Replication implements Host {
   #onSubmit (from: string, { events }: Of<'submit'>): void {
     const known = events.some((e) => this.log.has(e.id))
     this.#assign(events)
-    // The follower lacks entries that it submitted; a `head` message shows it that its log is behind.
+    // A follower that submits events already in the log lacks entries, so send it the end of the log.
     if (known) this.#feeding.announce([from])
   }
 
@@ -320,7 +320,7 @@ export class Replication implements Host {
     }
   }
 
-  /** Appends entries that continue the log; the peer submits the events of any other tail again. */
+  /** Appends entries that continue this log. The peer will submit events from any other tail again. */
   #learnFrom (from: string, { base, entries, last }: Of<'page'>, askedAt: Position): void {
     const { log } = this
     // If this log ends before the peer's begins, restart it there.

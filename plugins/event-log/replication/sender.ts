@@ -10,10 +10,10 @@ const BATCH_MS = 10
 /** Pause in ms before retrying a full link. */
 const FULL_MS = 20
 
-/** Maximum indices beyond a follower's ack: half a second at 10,000 events/s, within its disk queue. */
+/** Maximum unacknowledged indices per follower: half a second at 10,000 events/s; fits its disk queue. */
 const WINDOW_IDX = 5_000
 
-/** Time in ms after which a follower that acknowledges none of a full window gets the log's end again. */
+/** Time in ms without an acknowledgement after which a follower with a full window is sent the log's end. */
 const STALL_MS = 3_000
 
 export interface Host {
@@ -51,7 +51,7 @@ export class LogSender {
 
   constructor (host: Host) { this.#host = host }
 
-  /** Starts sending to a follower as if it had the whole log; otherwise it will request entries. */
+  /** Starts to send new entries to a follower; it requests any earlier entries that it lacks. */
   begin (peer: string): void { this.#begin(peer, this.#host.log.last, this.#host.log.last) }
 
   end (peer: string): void { this.#feeds.delete(peer) }
@@ -64,7 +64,7 @@ export class LogSender {
     for (const peer of peers) world.send(peer, { type: 'head', sid, last: positionOf(log.last) })
   }
 
-  /** Whether the follower was sent the whole log, or is unknown. */
+  /** Whether the whole log was sent to the follower; true for an unknown follower. */
   ends (peer: string): boolean {
     const feed = this.#feeds.get(peer)
     return feed === undefined || samePosition(feed.sent, this.#host.log.last)
@@ -142,7 +142,7 @@ export class LogSender {
     return feed
   }
 
-  /** A new master (`learn`) may ask any node; a follower only the settled master of its session. */
+  /** Any node answers a new master (`learn`); only the settled master of a session answers its followers. */
   #mayAnswer ({ sid, learn }: Of<'want'>): boolean {
     return learn || (this.#host.settled && sid === this.#host.sid)
   }

@@ -14,10 +14,10 @@ const TICK_MS = 1_000
 /** Number of entries queued for the disk above which a node that catches up delays its next request. */
 const MAX_QUEUED = 5_000
 
-/** Maximum delay of such a request in ms; below a new master's timeout for a page. */
+/** Maximum ms for which a request waits for the disk; below a new master's timeout for a page. */
 const QUEUE_WAIT_MS = 2_000
 
-/** Maximum age in ms of an event that counts as a sign of life, and minimum interval of such reports. */
+/** Maximum age in ms of an event that shows its node is alive, and minimum ms between such reports. */
 const SIGN_MS = 1_000
 const SIGNS_MAX = 256
 
@@ -182,7 +182,7 @@ function reportLife (
     const { origin, at } = change.entry
     const now = clock.mono()
     if (origin === self || now - (reported.get(origin) ?? -Infinity) < SIGN_MS) return
-    // The two times are of different machines; if their clocks differ, only heartbeats count.
+    // `at` is by the origin's clock; if the clocks differ, only heartbeats show that the node is alive.
     if (!(Math.abs(clock.now() - Date.parse(at)) < SIGN_MS)) return
     // Node ids change with each start, so drop old ones when the map is full.
     if (reported.size >= SIGNS_MAX) reported.clear()

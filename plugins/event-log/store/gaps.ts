@@ -1,7 +1,7 @@
-/** Indices from the first to the second, both inclusive. */
+/** A range of indices, both ends inclusive. */
 export type Range = readonly [from: number, to: number]
 
-/** Indices from `from` to `to`, both inclusive, of which `count` were events; 0 if they were not counted. */
+/** A range of indices, both ends inclusive, and the number of events in it; 0 if it is unknown. */
 export interface Gap { readonly from: number, readonly to: number, readonly count: number }
 
 /** Maximum ranges in a list; beyond it, the oldest are merged into one. */
@@ -26,15 +26,15 @@ export function within (list: readonly Range[], from: number, to: number): Range
   return list.map(([a, b]): Range => [Math.max(a, from), Math.min(b, to)]).filter(([a, b]) => a <= b)
 }
 
-/** The indices that entries after index `tail` show to be missing: each entry names the previous one. */
+/** The indices missing after `tail`, before and between these entries; each entry names the previous one. */
 export function skipped (entries: readonly { prev: number, idx: number }[], tail: number): Range[] {
   const before = (i: number): number => entries[i - 1]?.idx ?? tail
   return entries.map(({ prev }, i): Range => [before(i) + 1, prev]).filter(([from, to]) => from <= to)
 }
 
 /**
- * Unwritten events that are not reported yet. A run of consecutive indices is one element, so counts stay
- * exact across unused indices and cuts.
+ * Unwritten events that have not been reported yet. A run of consecutive indices is one element, so counts
+ * stay exact across unused indices and cuts.
  */
 export class PendingGaps {
   #runs: Gap[] = []

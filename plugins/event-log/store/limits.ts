@@ -10,7 +10,7 @@ export const STORE_LIMITS = {
   /** Queued entries are written after `groupMs`, or when `groupEntries` or `groupBytes` are queued. */
   groupMs: 25,
   groupEntries: 256,
-  /** Bytes per group, and maximum bytes of a transaction. */
+  /** Maximum bytes of a group, which is written in one transaction. */
   groupBytes: MIB,
   /** Maximum queued entries; more are dropped and counted. */
   queueEntries: 10_000,
@@ -30,7 +30,7 @@ export const STORE_LIMITS = {
 export type StoreLimits = Readonly<typeof STORE_LIMITS>
 
 /**
- * Step in which indices are reserved on disk, so that none is reused after a crash before a write;
- * reserving waits for the disk about once a second at 10,000 events/s.
+ * Number of indices reserved on disk at a time, so that none is assigned again after a crash. Writing waits
+ * for a reservation about once a second at 10,000 events/s.
  */
 export const RESERVE = 16_384

@@ -13,7 +13,7 @@ import type { OpenDb } from './sqlite-driver.js'
 import type { EventStore } from './store.js'
 import type { Damaged, StoreOptions } from './types.js'
 
-/** Maximum entries in memory beside a store: enough for most requests, without burdening the GC. */
+/** Maximum entries in memory on a node with a store: enough for most requests, and easy on the GC. */
 const RING_STORED = 1_000
 
 /** Maximum entries kept as JSON for followers, enough for two seconds of lag at 10,000 events/s. */
@@ -27,7 +27,7 @@ export interface StoreParts {
   readonly limits: StoreLimits
 }
 
-/** SQLite, the disk and the default limits. `floorBytes`: minimum free bytes; ignored unless digits. */
+/** The real SQLite, disk and limits. `floorBytes`, if all digits, overrides the minimum of free bytes. */
 export function defaultParts (floorBytes: string | undefined): StoreParts {
   const given = floorBytes !== undefined && /^\d{1,15}$/.test(floorBytes)
   const floor = given ? { floorBytes: Number(floorBytes) } : {}
@@ -38,7 +38,7 @@ async function freeBytes (folder: string): Promise<number | null> {
   return await statfs(folder).then(({ bavail, bsize }) => bavail * bsize, () => null)
 }
 
-/** A store that saves nothing, for a node without a usable store; only memory has the newest events. */
+/** A store that saves nothing, for a node that cannot use its disk; the newest events are in memory only. */
 export function memoryStore (): EventStore {
   return {
     reserved: 0,
@@ -90,7 +90,7 @@ export async function openLog (options: OpeningOptions): Promise<{ log: EventLog
   restore(log, newest)
   log.onChange((change) => {
     if (change.type === 'append') store.append([change.entry], [change.text])
-    // Entries before the new start of a restarted log stay stored.
+    // If the log restarts at a later position, the entries before that position stay in the store.
     else store.cut(change.base?.idx ?? change.after)
   })
   return { log, store }
@@ -117,6 +117,6 @@ async function startStore (
 
 /** Fills an empty log with the newest consecutive entries. */
 export function restore (log: EventLog, entries: readonly Entry[]): void {
-  // The position before an entry has no known digest, so a log that begins at an entry restarts after it.
+  // An entry without its predecessor cannot be checked against its digest, so the log begins after it.
   for (const entry of entries) if (!log.append(entry)) log.restart(entry)
 }

@@ -4,7 +4,7 @@ import { isDeepStrictEqual } from 'node:util'
 import type { Logger } from '../../../kernel/index.js'
 import type { Gap } from './gaps.js'
 
-/** State for the next start that is not in the event files. */
+/** State that the next start needs, and that the event files do not contain. */
 export interface Position {
   /** No index up to this one may be assigned again. */
   readonly reserved: number

@@ -5,7 +5,7 @@ import type { Snapshot } from './types.js'
 export interface Row {
   readonly ms: number
   readonly idx: number
-  /** Indices up to this one that are not on disk before this row are missing. */
+  /** The previous index: if the row before this one on disk has a smaller index, events are missing. */
   readonly prev: number
   /** A JSON array of time, kind and entry, for SQLite's JSON functions. */
   readonly text: string
@@ -19,7 +19,7 @@ export type Op =
   /** Resolves when all operations before it are done. */
   | { readonly type: 'mark', readonly resolve: () => void }
 
-/** The row of an entry. `json`: the entry as JSON, if available; `lost`: newest lost index. */
+/** The row of an entry. `json`: the entry as JSON, if known; `lost`: newest index known to be lost. */
 export function rowOf (entry: Entry, json = JSON.stringify(entry), lost = 0): Row {
   // The time is from another node's clock, and may be invalid.
   const ms = Date.parse(entry.at) || 0
@@ -57,7 +57,7 @@ export class WriteQueue {
     this.#count(op, 1)
   }
 
-  /** The next group: at most this many operations and bytes, but at least one operation; a cut is alone. */
+  /** The next operations to write together: within both limits, but at least one; a cut is never grouped. */
   next (mostOps: number, mostBytes: number): Op[] {
     const group: Op[] = []
     let bytes = 0

@@ -131,7 +131,7 @@ async function parsed (bodies: readonly string[]): Promise<Entry[]> {
   return entries
 }
 
-/** Null for a damaged row: the `prev` of the next entry reveals the gap. */
+/** The entry in a row; null for a damaged row, whose gap the next entry's `prev` reveals. */
 function entryOf (body: string): Entry | null {
   try {
     return JSON.parse(body) as Entry
@@ -140,7 +140,7 @@ function entryOf (body: string): Entry | null {
   }
 }
 
-/** Resolves with the result of the work. Rejects with the error of `late` after `ms`. */
+/** Resolves with the result of `work`; after `ms`, rejects with the error that `late` returns. */
 export async function withTimeout<T> (
   clock: Clock, ms: number, work: Promise<T>, late: () => Error
 ): Promise<T> {

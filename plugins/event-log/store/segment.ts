@@ -22,7 +22,7 @@ const SCHEMA = [
   'CREATE INDEX IF NOT EXISTS snap_idx ON snap(idx)',
   'CREATE INDEX IF NOT EXISTS snap_at ON snap(at)',
   'CREATE TABLE IF NOT EXISTS gap(lo INTEGER PRIMARY KEY, hi INTEGER, count INTEGER)',
-  // Always empty; earlier versions delete a file without this table as unfinished.
+  // This table is always empty, but older versions of svc delete a file without it as unfinished.
   'CREATE TABLE IF NOT EXISTS replaced(name TEXT PRIMARY KEY)'
 ]
 
@@ -33,7 +33,7 @@ const INSERT_ROWS = 'INSERT OR IGNORE INTO ev SELECT ' +
   ['$[2].idx', '$[0]', '$[2].sid', '$[2].origin', '$[1]', '$[2]']
     .map((path) => `json_extract(value, '${path}')`).join(', ') + ' FROM json_each(?)'
 
-/** `prev` is the first entry's, or its index minus 1 if that entry's body is damaged. */
+/** Summary of a file; `prev` is from the first entry, or is its index minus 1 if its body is damaged. */
 const CONTENTS = 'SELECT (SELECT min(idx) FROM ev) AS lo, (SELECT max(idx) FROM ev) AS hi, ' +
   '(SELECT count(*) FROM ev) AS count, (SELECT max(at) FROM ev) AS at, (SELECT CASE WHEN json_valid(body) ' +
   "THEN json_extract(body, '$.prev') ELSE idx - 1 END FROM ev ORDER BY idx LIMIT 1) AS prev"
@@ -46,7 +46,7 @@ export interface Contents {
   count: number
   /** Newest time of an entry, in ms since 1970. */
   newestMs: number
-  /** Missing indices that the entries reveal. */
+  /** Ranges of missing indices that were recorded when later entries were written. */
   gaps: Range[]
 }
 
@@ -130,7 +130,7 @@ async function inTransaction (db: Db, work: () => Promise<void>): Promise<void> 
     await work()
     await db.run('COMMIT')
   } catch (error) {
-    // SQLite may have rolled back already.
+    // SQLite may have rolled back the transaction already, so ignore an error here.
     await db.run('ROLLBACK').catch(() => {})
     throw error
   }

@@ -16,7 +16,7 @@ import type { Damaged, Snapshot } from './types.js'
 
 export interface LogFile extends Contents {
   readonly path: string
-  /** The number in the file's name, a lower bound of its indices. */
+  /** The number in the file's name; no entry in the file has a smaller index. */
   readonly first: number
   bytes: number
 }
@@ -40,10 +40,10 @@ export interface LogFilesOptions {
 
 const EMPTY = { entries: null, prev: 0, count: 0, newestMs: 0 }
 
-/** Maximum share of snapshots in a file. */
+/** Maximum fraction of a file's size that snapshots may take. */
 const SNAPSHOT_SHARE = 1 / 4
 
-/** All files of the log, oldest first. The last one may be open for writing. One caller at a time. */
+/** All files of the log, oldest first. The last one may be open for writing. Calls must not overlap. */
 export class LogFiles {
   readonly list: LogFile[] = []
   /** First index of the newest file, if the scan found it damaged. */
@@ -73,7 +73,7 @@ export class LogFiles {
     return merged(ranges)
   }
 
-  /** Reads the folder. Rejects if a file is unreadable; `list` then has the others. */
+  /** Reads all files in the folder. Rejects if one is unreadable; `list` then contains the others. */
   async scan (): Promise<void> {
     await this.close()
     this.list.length = 0
@@ -87,7 +87,7 @@ export class LogFiles {
     if (failure !== null) throw failure as Error
   }
 
-  /** Scans one file; callers go from the newest to the oldest. */
+  /** Scans a file and adds it to the list; must be called from the newest file to the oldest. */
   async #scanFile (first: number, newest: boolean): Promise<void> {
     const path = this.#path(first)
     let db: Db | null = null
@@ -110,7 +110,7 @@ export class LogFiles {
 
   #path (first: number): string { return join(this.#options.folder, `seg-${first}.db`) }
 
-  /** Executes a group; rejects with DbError, without any effect. */
+  /** Writes a group as a whole; rejects with DbError without any effect. */
   async write (ops: readonly Op[]): Promise<void> {
     const [only] = ops
     if (only?.type === 'cut') return await this.#cut(only.after)
@@ -196,7 +196,7 @@ export class LogFiles {
     this.list.splice(this.list.indexOf(file), 1)
   }
 
-  /** Sets aside the error's file, or the active one. False if there is no such file or moving it fails. */
+  /** Sets aside the error's file, or the active one. False if there is no such file or it cannot be moved. */
   async setAside (error: DbError): Promise<boolean> {
     const path = error.path ?? this.#active?.file.path
     const file = this.list.find((one) => one.path === path)

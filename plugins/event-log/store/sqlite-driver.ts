@@ -1,4 +1,4 @@
-/** The part of the package sqlite3 that svc uses; its own types may be missing, as it is optional. */
+/** The part of the sqlite3 package that svc uses; the package is optional, so its types may be missing. */
 interface Database {
   serialize (): void
   run (sql: string, values: readonly SqlValue[], done: Done<undefined>): void
@@ -46,7 +46,7 @@ export class DbError extends Error {
 
 /** Loads the package sqlite3. Rejects if it is not installed or has no build for this machine. */
 export async function loadSqlite (): Promise<OpenDb> {
-  // Not a literal type, because the compiler would then require the package.
+  // Typed as string, so that the compiler does not require the optional package.
   const name: string = 'sqlite3'
   const { default: sqlite } = await import(name) as { default: Sqlite }
   return async (path, make) => {

@@ -36,9 +36,9 @@ class Store {
   #tail = 0
   #counted = 0
   #dropped = 0
-  /** Counted or dropped events, reported with the next write after them. */
+  /** Events that were counted or dropped; reported when a later event has been written. */
   readonly #missed = new PendingGaps()
-  /** Events missing on disk at the start, until it is known whether other nodes send them again. */
+  /** Events that were missing on disk at the start, until it is known whether other nodes send them again. */
   #lost: Gap | null = null
   /** Promise of the last queued operation on the files. */
   #turn: Promise<unknown> = Promise.resolve()
@@ -109,9 +109,7 @@ class Store {
     return this.#queue.entries < queueEntries && this.#queue.bytes + bytes <= queueBytes
   }
 
-  /**
-   * Decides from an entry at or after the lost events whether they return. Returns the last lost index, or 0.
-   */
+  /** If an entry shows that lost events will not come back, returns the last lost index, else 0. */
   #resolveLost ({ idx, prev }: Entry): number {
     const lost = this.#lost
     if (lost === null || idx < lost.from) return 0
@@ -179,7 +177,7 @@ class Store {
     const isGone = (): boolean =>
       error.path !== null && !this.#files.list.some(({ path }) => path === error.path)
     if (isGone()) return true
-    // Another read may have found the damage first.
+    // Another read may already have set the damaged file aside.
     return error.corrupt && await this.#exclusive(async () =>
       isGone() || (this.#mode === 'normal' && await this.#files.setAside(error)))
   }
@@ -212,7 +210,7 @@ class Store {
     this.#cancelGroup?.()
     this.#cancelCheck?.()
     await this.#exclusive(async () => {
-      // A running check may have scheduled the next one.
+      // A check that was still running may have scheduled another one.
       this.#cancelCheck?.()
       await this.#savePosition(0)
       await this.#files.close()
@@ -254,7 +252,7 @@ class Store {
     })
   }
 
-  /** Writes all groups up to the next space check, because one per turn would lag on a busy event loop. */
+  /** Writes operations until the next space check is due; one group per turn would lag on a busy loop. */
   async #writeGroup (): Promise<void> {
     const { limits: { checkEntries, groupBytes }, freeBytes } = this.#options
     const ops = this.#queue.next(checkEntries - this.#written % checkEntries, groupBytes)

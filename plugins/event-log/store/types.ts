@@ -9,7 +9,7 @@ export interface Snapshot {
   /** Time of the snapshot, ms since 1970. */
   readonly at: number
   readonly sid: string
-  /** `minute`, or the kind of the event that triggered the snapshot. */
+  /** The kind of the event that triggered the snapshot, or `minute`, `session` or `start`. */
   readonly cause: string
   readonly body: string
 }
@@ -50,12 +50,12 @@ export interface StoreStatus {
 export interface Damaged {
   readonly file: string
   readonly error: string
-  /** First index that may have been in the file. */
+  /** Entries from this index on may have been in the file. */
   readonly from: number
 }
 
 export interface StoreOptions {
-  /** Created if missing. The home's lock ensures that only this process uses the folder. */
+  /** Folder of the log, created if missing. The home's lock ensures that only this process uses it. */
   readonly folder: string
   readonly clock: Clock
   readonly logger: Logger

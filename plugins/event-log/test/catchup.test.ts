@@ -13,7 +13,7 @@ import type { Test } from 'tap'
 import type { Input, Outgoing, Search } from '../replication/messages.js'
 import type { EventStore } from '../store/store.js'
 
-/** Number of events while a node is away, and maximum number in memory. */
+/** Number of events that happen while a node is away, and maximum number of events in memory. */
 const EVENTS = full ? 100_000 : 6_000
 const RING = full ? 10_000 : 500
 const ALL = ['a', 'b', 'c']

@@ -9,9 +9,9 @@ export interface TwinNode {
   log: EventLog
   machine: Replication
   reader: Reader
-  /** Ids of the events that the node's reader got, in order. */
+  /** Ids of the events that the node's reader received, in order. */
   read: string[]
-  /** Indices of the events that were sent with an id. */
+  /** Indices of the events that an event stream of the node would send with an id. */
   rising: number[]
   dropped: number
 }
@@ -51,7 +51,7 @@ export class ClusterTwin {
         if (!isFull) this.#post(id, to, message)
         return !isFull
       },
-      // The search result arrives later, as from a disk.
+      // Deliver the result in a later step, as a disk would.
       find: (search) => {
         const find = this.stored.get(id) ?? (() => ({ base: null, entries: [] }))
         this.#looking.push({ id, search, find })

@@ -178,7 +178,7 @@ t.test('a reader that takes nothing ends its own stream only', async (t) => {
   t.same(quick.ids(), Array.from({ length: 2301 }, (_, i) => String(i + 1)))
 })
 
-/** A chain of entries after `base`, as the master of `sid` assigns them. */
+/** A chain of entries after `base`, as the master of session `sid` would assign them. */
 function chain (base: Position, sid: string, ids: readonly string[]): Entry[] {
   let last = base
   return ids.map((id) => {
@@ -198,7 +198,7 @@ t.test('after a split the stream has what the other side had, and nothing twice'
   const common = chain(START, 's2', ['a', 'b'])
   rig.hear('other', { type: 'append', sid: 's2', entries: common })
   await stream.until(/id: 2\n/)
-  // A lone node leads its own session.
+  // Without its peer, the node becomes master of a new session.
   rig.peer('other', false)
   rig.session('s3', 'self-install')
   rig.happen('NodeJoined', { nodeId: 'mine' })

@@ -75,7 +75,7 @@ async function recorded (t: Owner, seed: number): Promise<Recorded> {
   return { c, instances: [], log: ({ name }) => logs.get(name)! }
 }
 
-/** The state of a node as in GET /state, as far as the part needs it. */
+/** The keys of a node's GET /state from which its cluster part is computed. */
 function stateOf ({ core }: CoreNode): Record<string, unknown> {
   const { sessionId, term, masterNodeId } = core.session
   return {
@@ -124,13 +124,13 @@ async function shake ({ c, instances }: Recorded, random: () => number): Promise
   return what
 }
 
-/** What a node knew at one moment: its cluster part, and the index of its newest event. */
+/** A node's cluster part at some time, and the index of its newest event then. */
 interface Point { part: ClusterPart, idx: number }
 
 /** Number of random changes, and time in ms for each to settle. */
 const STEPS = 14
 const SETTLE_MS = 8_000
-/** Number of events applied twice, because a snapshot may contain events newer than its index. */
+/** Number of events applied a second time, as a snapshot may contain events newer than its index. */
 const AGAIN = 4
 
 for (const seed of [1, 2, 4]) {

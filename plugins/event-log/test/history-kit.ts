@@ -99,7 +99,7 @@ export interface HistoryRig {
 
 export interface RigOptions {
   log?: EventLog
-  /** False if events cannot be stored. */
+  /** Whether the store keeps events and snapshots; true by default. */
   stored?: boolean
   disk?: EventStore
   clock?: ManualClock

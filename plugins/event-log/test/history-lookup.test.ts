@@ -79,7 +79,7 @@ t.test('what left the memory comes from the store, the rest from memory', async 
   await rig.clock.advance(1000)
   for (let i = 1; i <= 50; i++) rig.happen('NodeJoined', { nodeId: `n${i}` })
   t.equal(rig.log.base.idx, 40)
-  // The newest entries are not on disk yet.
+  // The entries after index 45 are only in memory, because they have not been written yet.
   rig.store.cut(45)
   rig.store.gaps = [[20, 25], [60, 70]]
   const then = await rig.then(50)

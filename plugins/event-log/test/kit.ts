@@ -35,7 +35,7 @@ export const nodes = [
   node(SELF.nodeId, SELF.installId, 'one', true), node('othernode', 'other', 'two', false)
 ]
 
-/** Starts the plugin; by default it is master of session `s1` at once. */
+/** Starts the plugin; by default it is immediately master of session `s1`. */
 export async function startLog (
   t: TestContext, options: StartOptions & { tap?: Partial<EventTap>, parts?: Partial<StoreParts> } = {}
 ): Promise<LogRig> {

@@ -10,7 +10,7 @@ type Move =
   | { do: 'happen', at: number, times: number }
   | { do: 'run', ms: number }
   | { do: 'split', sides: readonly number[] }
-  /** Each side gets a master; a current master may keep its session. */
+  /** Elects a master on each side of a split; with `keep`, a former master leads its old session again. */
   | { do: 'elect', picks: readonly number[], keep: boolean }
   | { do: 'weather', bad: boolean }
   /** One node does not learn of the election, because the message to it is lost. */

@@ -16,7 +16,7 @@ function three (make?: () => EventLog): ClusterTwin {
   return twin
 }
 
-/** Checks that all nodes have the same list, each event once, with rising indices and reader ids. */
+/** Checks that all nodes have the same log, each event once, and that indices and streamed ids rise. */
 function agree (t: T, twin: ClusterTwin, ids: readonly string[] = ALL): void {
   const first = twin.node(ids[0]!).log.entries
   for (const id of ids) t.same(twin.node(id).log.entries, first, `${id} holds the same list`)
@@ -45,7 +45,7 @@ t.test('a new master takes over what only its followers have of the old one', as
   const twin = three()
   twin.happen('a')
   twin.run(50)
-  // The last message of the old master reaches only b.
+  // Only b receives the old master's last entries.
   twin.connect(['a', 'b'])
   twin.happen('a')
   twin.happen('b')
@@ -209,7 +209,7 @@ t.test('a gap in the master\'s store is passed, also by one that has some of wha
   twin.run(100)
   twin.connect(['a'], ['b'], ['c'])
   const stored = twin.node('a').log.entries.slice(0, 30)
-  // The master's store lacks everything from there on; the follower has twenty of those entries.
+  // The master's store ends at entry 30, and the follower has some of the entries that it lacks.
   twin.stored.set('a', (have) => {
     const base = have.find(({ idx }) => idx <= stored.at(-1)!.idx && idx > stored[0]!.idx) ?? null
     return { base, entries: stored.filter(({ idx }) => base !== null && idx > base.idx) }

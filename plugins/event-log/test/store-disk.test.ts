@@ -91,7 +91,7 @@ diskTest('T-L03: a disk that is full at the start', async (t) => {
   const more = chain(10, { after: entries.at(-1)! })
   rig.store.append(more)
   await rig.store.close()
-  // A store reopened on the full disk knows the range of the events that were only counted.
+  // A store that is reopened on the full disk still knows which events were only counted.
   const second = await openRig(t, folder, small)
   t.equal(second.store.reserved, 510)
   t.same(second.store.status().gaps, [[501, 510]])

@@ -56,7 +56,7 @@ diskTest('T-L09: the floor is seen at the next 1,024th append, exactly', async (
   t.match(rig.store.status(), { counted: 986, gaps: [[1025, 2010]] })
   t.match(rig.logged.filter(({ level }) => level === 'fatal'), [{ message: /^CRITICAL/, fields: {
     why: /2147483647 bytes are free on the volume, less than 2147483648/ } }])
-  // Enough space, but not for long enough; then too little for a moment.
+  // There is enough space, but it runs short for a moment before the required time is over.
   free = 2560 * MIB
   await pass(clock, 25)
   free = 2560 * MIB - 1
@@ -125,7 +125,7 @@ diskTest('a write that fails: nothing waits for it, and a cut meanwhile is made 
 })
 
 diskTest('a disk that does not answer slows nobody; what does not fit is dropped and said', async (t) => {
-  // A real disk operation would keep the process alive.
+  // Keep the process alive, as a real disk operation would.
   const alive = setInterval(() => {}, 1000)
   t.teardown(() => { clearInterval(alive) })
   let release = (): void => {}
@@ -168,7 +168,7 @@ diskTest('T-L07: a damaged segment is set aside, what is lost is told, and all g
     first.store.append(entries.slice(i, i + 50))
     await first.store.flushed()
   }
-  // As after a crash: the newest segment is copied while it is open, then damaged.
+  // Simulate a crash: copy the files while the newest segment is open, then damage the copy.
   const names = segments(folder).sort((a, b) => Number(a.slice(4, -3)) - Number(b.slice(4, -3)))
   t.ok(names.length > 2)
   const copy = tempFolder(t)

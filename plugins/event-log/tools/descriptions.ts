@@ -1,6 +1,6 @@
 import { quoted, showBytes } from '../../../kernel/cli/index.js'
 
-/** Node ids in text. */
+/** Matches node ids in a text. */
 const NODE_ID = /\b[a-z2-7]{26}\b/g
 
 export type Payload = Readonly<Record<string, unknown>>
@@ -78,12 +78,12 @@ export function nodesIn (payload: Payload): string[] {
 /** Importance of an event; a failed runner matters more than a state change. */
 export function rankOf (kind: string, { status, reason }: Payload): number {
   if (kind === 'RunnerStatusUpdated' && statusOf(status) === 'RunnerFailed') return LOST
-  // An instance that waits for its first placement (`autoplace`) has not lost a node.
+  // With the reason `autoplace`, an instance waits for its first placement, so it has not lost a node.
   if (kind === 'InstanceWaiting' && reason === 'autoplace') return PLACED
   return EVENTS[kind]?.[0] ?? KEPT
 }
 
-/** Describes an event without its time and full stop. Events of an unknown plugin have only a name. */
+/** Describes an event, without its time and a full stop; for an event of an unknown plugin, names it. */
 export function describeEvent (kind: string, payload: Payload, nameOf: NameOf): string {
   const [, words = `${quoted(kind, 80)} was recorded`] = EVENTS[kind] ?? []
   return words.replace(/\{(\w+)\}/g, (_, field: string) => fieldText(field, payload[field], nameOf))

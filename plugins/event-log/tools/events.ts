@@ -11,9 +11,9 @@ const LAST_MS = 3_600_000
 /** Maximum events per page, and maximum number of pages. */
 const PAGE = 1000
 const PAGES_MOST = 5
-/** Maximum clock difference in ms between nodes; events are in log order, not in time order. */
+/** Maximum clock difference in ms between nodes, by which times in the log may be out of order. */
 const SKEW_MS = 60_000
-/** Above this number, events of a kind about the same subject are shown as one fact. */
+/** More events of one kind about the same subject than this are shown as one fact. */
 const ALIKE_MOST = 3
 const FACTS_MOST = 40
 
@@ -104,7 +104,7 @@ function missingIn (
 function toHappened ({ idx, at, event }: EventsPage['events'][number]): Happened {
   const [kind = '', fields = {}] = Object.entries(event)[0] ?? []
   const payload = fields as Payload
-  // A request's event has no model field, but the node's error message names the model.
+  // An event about a request has no modelId, but the node's error message contains it.
   const modelId = payload['modelId'] ??
     /^The task of (\S{3,193}) failed with /.exec(String(payload['errorMessage']))?.[1]
   const withModel = modelId === undefined ? payload : { ...payload, modelId }
@@ -119,14 +119,14 @@ function isAbout ({ kind, payload, nodes }: Happened, about: string, nameOf: Nam
   return words.some((word) => word === wanted || word.endsWith(`/${wanted}`))
 }
 
-/** The events as facts: by importance, then newest first; many similar ones as one. */
+/** The events as facts, most important first, then newest first; similar events may share a fact. */
 function factsOf (events: readonly Happened[], nameOf: NameOf, nowMs: number): Fact[] {
   const sessions = new Set(events.filter(({ kind }) => kind === 'SessionChanged')
     .map(({ payload }) => payload['sessionId']))
   const groups = new Map<string, Happened[]>()
   for (const one of events) {
     const { kind, payload } = one
-    // The preceding SessionChanged event says the same.
+    // Skip it, because the session's SessionChanged event already names the master.
     if (kind === 'MasterElected' && sessions.has(payload['sessionId'])) continue
     const subject = payload['modelId'] ?? payload['nodeId'] ?? payload['masterNodeId'] ?? ''
     const key = `${rankOf(kind, payload)} ${kind} ${String(subject)}`

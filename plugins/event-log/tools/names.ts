@@ -2,7 +2,7 @@ import { quoted } from '../../../kernel/cli/index.js'
 import type { ClusterState, ToolReads } from '../../../kernel/cli/index.js'
 import type { NameOf } from './descriptions.js'
 
-/** Maximum number of recorded states searched for the names of restarted nodes. */
+/** Maximum number of recorded states to search for names of nodes that have since restarted. */
 const EARLIER_MOST = 6
 
 export interface NodeUse { readonly nodeId: string, readonly at: string }
@@ -10,8 +10,8 @@ export interface NodeUse { readonly nodeId: string, readonly at: string }
 type Identities = ClusterState['nodeIdentities']
 
 /**
- * Names of node ids. Ids change with each start, so unknown ones are resolved in states recorded at the time
- * of their use; an id without a name is shown shortened.
+ * Resolves node ids to names. A node has a new id after each start, so an old id is looked up in a state that
+ * was recorded while it was in use; an id without a name is shortened.
  */
 export async function namesOf (look: ToolReads, used: readonly NodeUse[]): Promise<NameOf> {
   const now = await look.read<ClusterState>('The names of the nodes', '/state')

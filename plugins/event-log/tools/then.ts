@@ -60,7 +60,7 @@ function unwell ({ nodeHealth = {} }: Partial<Recorded>, nameOf: NameOf): { name
     ({ name: nameOf(id), codes: reasons.map(({ code }) => quoted(code, 60)).join(', ') }))
 }
 
-/** The instances at that moment, each with the states of its runners in the snapshot. */
+/** The instances at that time, with the states that their runners had in the snapshot. */
 function placed (
   { instances }: StateAt['derived'], { runners = {}, instances: bodies = {} }: Partial<Recorded>,
   nameOf: NameOf
@@ -75,7 +75,7 @@ function placed (
   })
 }
 
-/** Runner ids of an instance, which a state stores under its tag. */
+/** Runner ids of an instance, which a state stores as an object with its type as the only key. */
 function runnersOf (tagged: object | undefined): string[] {
   interface Body { shardAssignments?: { nodeToRunner?: Record<string, string> } }
   const [body] = Object.values(tagged ?? {}) as Body[]

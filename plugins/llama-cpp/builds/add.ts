@@ -19,7 +19,7 @@ export const ENGINE = 'llama.cpp'
 const SERVER = 'llama-server'
 const PROGRAMS = [SERVER, 'rpc-server', 'ggml-rpc-server']
 const LIBRARY = /\.(so(\.\d+)*|dylib|metal)$/
-/** Disk space required, as a multiple of the archive's size; archive and content measured 2.6 times. */
+/** Disk space required, as a multiple of the archive's size; an archive and its content took 2.6 times. */
 const GROWTH = 5
 
 export interface AddParts extends Source {

@@ -82,7 +82,7 @@ async function write (handle: Awaited<ReturnType<typeof open>>, bytes: Uint8Arra
   }
 }
 
-/** Converts the error from a failed write. */
+/** The BuildError for a failed write; says so if the disk is full. */
 export function diskError (error: unknown): BuildError {
   const { code, message } = error as NodeJS.ErrnoException
   const full = code === 'ENOSPC' || code === 'EDQUOT'

@@ -8,7 +8,7 @@ const WORK_FOLDER = '.coming'
 
 /** The temporary files of one installation; their names are unique. */
 export interface AddFolder {
-  /** The path for an archive; the file may contain its first bytes from an earlier installation. */
+  /** The path for an archive; an earlier installation may have left the file's first bytes there. */
   part (digest: string): Promise<string>
   folder (name: string): Promise<string>
   /** Removes the temporary files; `keep` leaves partial archives for the next installation. */
@@ -17,7 +17,7 @@ export interface AddFolder {
 
 const named = /^(\d+|left)\.[0-9a-f]+(?:-([0-9a-f]{64})\.part|-unpacked)$/
 
-/** Creates a work folder, and removes what dead processes left, except archives. */
+/** Creates a folder for temporary files; removes those of ended processes, except partial archives. */
 export async function openWorkplace (builds: string): Promise<AddFolder> {
   const all = join(builds, WORK_FOLDER)
   await mkdir(all, { recursive: true, mode: 0o700 })

@@ -11,12 +11,12 @@ export class BuildError extends Error {
   }
 }
 
-/** The release that svc is tested with (see test/llama); it is the build of llama.cpp 0.5.0. */
+/** The llama.cpp release that svc is tested with (see test/llama); corresponds to version 0.5.0. */
 export const KNOWN_TAG = 'b11146'
 const archive = (name: string): string => `llama-${KNOWN_TAG}-bin-${name}.tar.gz`
 /**
- * SHA-256 of KNOWN_TAG's archives, as several public projects recorded them from GitHub. They are pinned
- * because a server must not vouch for its own files.
+ * SHA-256 of KNOWN_TAG's archives, as several public projects recorded them from GitHub. They are pinned,
+ * because digests from the server that sends the files would not reveal changed files.
  */
 export const PINNED: Record<string, string> = {
   [archive('ubuntu-x64')]: 'c150306eb16b5ab696f76a8bdf810c35fd98a24e82158742e6fa28f420ff8410',
@@ -113,7 +113,7 @@ export function assetsFor (
   return [main, libraries]
 }
 
-/** The error for ZIP archives: builds for Windows, which svc does not support, and old releases. */
+/** The error for a ZIP archive: a build for Windows, which svc does not support, or an old release. */
 const zip = (what: string): BuildError => new BuildError(`${what} is a ZIP archive. svc reads only the ` +
   '.tar.gz archives of newer releases: use one of those with --build or --from, or unpack ' +
   'the ZIP yourself and set SVC_LLAMA_SERVER_BIN to its llama-server', { wrong: true })

@@ -32,7 +32,7 @@ export function createEntryCheck (): (entry: Entry) => string | null {
   }
 }
 
-/** Whether a path stays in its folder. */
+/** Whether a path is relative and stays inside its folder. */
 function inside (path: string): boolean {
   if (posix.isAbsolute(path) || /[\0\\]/.test(path)) return false
   return path.split('/').every((part) => part !== '..') && path !== ''

@@ -1,5 +1,5 @@
 /**
- * Estimates a model's memory from GGUF headers, mostly from tensor shapes, because tensor names are uniform.
+ * Estimates a model's memory from GGUF headers, mostly from tensor shapes; all families name tensors alike.
  */
 import type { MemoryFacts } from '../../../kernel/index.js'
 import { isCount } from '../../runners/language/json.js'
@@ -8,13 +8,13 @@ import type { GgufHeader, GgufValue } from './gguf.js'
 /** Bytes per number in cached keys and values, recurrent states and intermediate results. */
 const VALUE = 2
 const NUMBER = 4
-/** How many of a layer's largest results exist simultaneously, and how many copies of its input. */
+/** Number of buffers in use at the same time: as large as a layer's largest result, and as its input. */
 const WIDE_RESULTS = 3
 const INPUTS = 6
 /**
- * Model families with windowed attention, and the period of the layers that see the whole context: the last
- * layer of each period, for a negative number the first, for 0 none. These are llama.cpp's defaults for files
- * without that metadata.
+ * Model families with windowed attention. In each period of this many layers, only the last one sees the
+ * whole context; for a negative number, only the first; for 0, none in the model. These are llama.cpp's
+ * defaults for files without that metadata.
  */
 const WINDOWED: Readonly<Record<string, number>> = {
   gemma2: 2, gemma3: 6, gemma3n: 5, gemma4: 6, 'gpt-oss': 2, cohere2: 4, cohere2moe: -4, exaone4: 4,
@@ -77,7 +77,7 @@ function keptValues (layer: Layer, { number }: Model, at: number): number {
     ((number('attention.key_length') || size) + (number('attention.value_length') || size))
 }
 
-/** Count of numbers in a recurrent layer's state, per sequence. */
+/** Number of values in a recurrent layer's state, per sequence. */
 function stateValues (layer: Layer, { number }: Model): number {
   const convolution = [...layer].filter(([name]) => /^ssm_conv1d|^shortconv\.conv/.test(name))
     .reduce((sum, [, [taps = 1, ...rest]]) => sum + (taps - 1) * rest.reduce((a, b) => a * b, 1), 0)
@@ -88,7 +88,6 @@ function stateValues (layer: Layer, { number }: Model): number {
   return number('embedding_length') * (number('wkv.head_size') + (number('token_shift_count') || 2))
 }
 
-/** Whether a layer's attention is windowed. */
 function isWindowed ({ family, list, number }: Model, at: number): boolean {
   const each = list('attention.sliding_window_pattern')
   if (each !== null) return each[at] === 1
@@ -98,7 +97,7 @@ function isWindowed ({ family, list, number }: Model, at: number): boolean {
   return usual < 0 ? at % period !== 0 : at % period < period - 1
 }
 
-/** Bytes that a context needs for keys, values and recurrent states. */
+/** Memory for a context: bytes per token for keys and values, and bytes for recurrent states. */
 export function contextFacts (
   header: GgufHeader, model = read(header)
 ): Omit<MemoryFacts, 'weightBytes'> {

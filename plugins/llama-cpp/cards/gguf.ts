@@ -10,7 +10,7 @@ const ARRAY_DEPTH = 8
 /** Longest array whose values are kept, enough for one value per layer. */
 const SMALL_ARRAY = 4096
 
-/** `values` is null unless the array is short and has integers or booleans (true is 1). */
+/** A metadata array; `values` is null unless it is short and has integers or booleans (true is 1). */
 export interface GgufArray { length: number, values: readonly number[] | null }
 
 /** A metadata value; null for a string of more than 1 MiB. */
@@ -49,7 +49,7 @@ export async function readGguf (path: string): Promise<GgufHeader> {
   })
 }
 
-/** Reads a 64-bit count of items; fails if so many items of at least `each` bytes exceed the file's rest. */
+/** Reads a 64-bit count; fails if that many items of at least `each` bytes exceed the rest of the file. */
 function count (r: HeaderReader, what: string, each: number): number {
   const value = r.u64()
   if (value * BigInt(each) > BigInt(r.left)) r.fail(`it claims ${value} ${what}, more than the file can hold`)
@@ -96,7 +96,7 @@ async function readValue (r: HeaderReader, type: number): Promise<GgufValue> {
   return fixed(r, type)
 }
 
-/** Reads a number or boolean; the caller must have awaited `ready` for its bytes. */
+/** Reads a number or boolean. The caller must have awaited `ready`, so that its bytes are loaded. */
 function fixed (r: HeaderReader, type: number): number | boolean {
   switch (type) {
     case 0: return r.u8()

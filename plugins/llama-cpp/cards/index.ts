@@ -22,7 +22,7 @@ async function findGguf (folder: Folder): Promise<ModelFacts | undefined> {
   if (count !== paths.length) {
     throw new CardError(`${paths[0]} is one of ${count} parts, but there are ${paths.length}`)
   }
-  // The other parts of a split model are GGUF files with their own headers.
+  // Each part of a split model is a GGUF file with its own header, so read them all.
   const headers = [header]
   for (const path of paths.slice(1)) headers.push(await readGguf(folder.at(path)))
   const companions = new Map([...beside].map(([{ path }, role]) => [path, role]))
@@ -59,7 +59,7 @@ function facts (
   const licence = text(metadata.get('general.license'))
   const words = modelWords({
     encoder, family, quantization, nLayers, contextLength,
-    // llama.cpp parses all calls itself, so tool support depends only on whether the template shows tools.
+    // llama.cpp parses tool calls itself, so tools work if the template shows them to the model.
     template: encoder !== null || template === undefined ? null : { hidesTools: hidesTools(template) }
   })
   const sees = [...companions.values()].includes('vision_weights')

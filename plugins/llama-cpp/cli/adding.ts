@@ -11,7 +11,7 @@ const PATIENCE_MS = 60_000
 
 type Wanted = Pick<AddParts, 'files' | 'tag' | 'backend' | 'sha256'>
 
-/** Runs `work` with everything needed to install a build in the command's home. */
+/** Calls `work` with the options and the HTTP dispatcher for installing a build in the command's home. */
 export async function withParts<T> (
   ctx: VerbContext, wanted: Wanted, work: (parts: AddParts) => Promise<T>
 ): Promise<T> {

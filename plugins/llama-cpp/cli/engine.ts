@@ -81,14 +81,14 @@ function mustBeKnown (ctx: VerbContext, engine: string): void {
   if (engine !== ENGINE) throw ctx.fail(3, `there is no engine "${engine}"; svc installs only ${ENGINE}`)
 }
 
-/** A llama-server set by variable or in PATH, which overrides installed builds, as text for messages. */
+/** A llama-server set by variable or in PATH, as text for messages; it overrides installed builds. */
 function otherProgram ({ home, io: { env } }: VerbContext): string | null {
   if (env[VARIABLE] !== undefined) return `${VARIABLE}, ${env[VARIABLE]},`
   const found = findProgram({ home, env }, LLAMA_SERVER)
   return found?.from === 'path' ? `${found.path}, which is in PATH,` : null
 }
 
-/** Says how GGUF models run without llama-server. */
+/** A sentence about how GGUF models run if there is no llama-server. */
 function libraryInWords (): string {
   const { otherwise } = LLAMA_SERVER
   const found = findLibrary(runtimeFiles(), otherwise)

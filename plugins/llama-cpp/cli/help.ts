@@ -3,7 +3,7 @@ import { GGUF_ENGINE, LLAMA_SERVER } from '../engine.js'
 import { offerEngine } from './offer.js'
 import type { EngineHelp } from '../../../kernel/cli/index.js'
 
-/** The engines' programs by node, from GET /state; null for a missing program. */
+/** The program of each engine by node, from GET /state; null if an engine's program is missing. */
 type Seen = Record<string, { engines?: Record<string, { from?: string } | null> } | null>
 
 export default {

@@ -11,7 +11,7 @@ export interface AnswerFormats {
   thoughts: ReasoningState
 }
 
-/** The answer's grammar (null for none), and the formats with which to parse the answer. */
+/** The grammar that constrains an answer (null for none), and the formats with which to parse the answer. */
 export interface Constraint {
   gbnf: string | null, tools: ToolFormatName | null, reasoning: ReasoningName | null, warnings: string[]
 }
@@ -58,7 +58,7 @@ function behind (gbnf: string, { reasoning, thoughts }: AnswerFormats): string {
 
 const literal = (text: string): string => JSON.stringify(text)
 
-/** GBNF for text without `word`: any other character than its first, or a prefix and another character. */
+/** GBNF for text without `word`: a prefix of it, maybe empty, and a character that does not continue it. */
 function without (word: string): string {
   const chars = [...word]
   return chars.map((char, i) => {

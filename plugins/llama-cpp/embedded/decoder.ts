@@ -9,7 +9,7 @@ import type { NativeContext } from './binding.js'
 /** Number of prompt tokens in the first step, and the minimum per step. */
 const FIRST_PART = 32
 const LEAST_PART = 4
-/** Step durations in ms above which the number of prompt tokens per step is halved, below which doubled. */
+/** A step longer than LONG_MS halves the number of prompt tokens per step, one below SHORT_MS doubles it. */
 const LONG_MS = 300
 const SHORT_MS = 100
 /**
@@ -35,7 +35,7 @@ interface Slot {
   /** Tokens of the job that have not been decoded yet. */
   pending: number[]
   used: number
-  /** Number of the slot's job, counted in order of start. */
+  /** Start number of the job in this slot; the jobs that started first come first. */
   since: number
 }
 

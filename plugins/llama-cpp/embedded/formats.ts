@@ -1,11 +1,11 @@
-/** Tool call formats for grammars. Models with any other format are made to write Hermes. */
+/** Tool call formats for grammars. Models with any other format are constrained to the Hermes format. */
 import type { ToolFormatName } from '../text/tools/index.js'
 import type { ChatMessage } from '../../runners/language/chunks.js'
 import { fieldsOf, listOf, textOf } from '../../runners/language/json.js'
 
 /**
  * `call` has the placeholders `{{name}}` and `{{arguments}}`; `begin` and `end` enclose the list of calls,
- * and `separator` is between two calls.
+ * and `separator` separates them.
  */
 export interface ToolCallFormat { call: string, begin?: string, separator?: string, end?: string }
 
@@ -13,7 +13,7 @@ const object = (given = 'arguments'): string => `{"name": "{{name}}", "${given}"
 const list = (begin: string, end = ''): ToolCallFormat =>
   ({ begin: `${begin}[`, call: object(), separator: ', ', end: `]${end}` })
 
-/** Format that Hermes, Qwen 2.5 and 3, Granite 4 and SmolLM3 use. */
+/** The tool call format of Hermes, Qwen 2.5 and 3, Granite 4 and SmolLM3. */
 export const HERMES: ToolCallFormat = {
   call: `<tool_call>\n${object()}\n</tool_call>`, separator: '\n'
 }
@@ -28,7 +28,7 @@ const FORMATS: Partial<Record<ToolFormatName, ToolCallFormat>> = {
   nemotron: list('<TOOLCALL>', '</TOOLCALL>')
 }
 
-/** The format that the grammar enforces, and the format with which to parse the answer. */
+/** The tool call format that the grammar enforces, and the name of the parser that reads the answer. */
 export function enforcedFormat (name: ToolFormatName): { reader: ToolFormatName, format: ToolCallFormat } {
   const format = FORMATS[name]
   return format === undefined ? { reader: 'hermes', format: HERMES } : { reader: name, format }
@@ -48,7 +48,7 @@ export function withoutSystem (messages: readonly ChatMessage[]): ChatMessage[] 
   return [{ ...second, content: `${textOf(first.content)}\n\n${textOf(second.content)}` }, ...rest]
 }
 
-/** The conversation with tools, calls and results as text, for templates without support for tools. */
+/** Writes tools, calls and results into the messages as text, for templates without tool support. */
 export function toHermesFormat (messages: readonly ChatMessage[], tools: readonly unknown[]): ChatMessage[] {
   const told = messages.map(({ tool_calls: calls, tool_call_id: _, ...message }): ChatMessage => {
     if (message.role === 'tool') {

@@ -24,9 +24,9 @@ import { Vocabulary } from './vocabulary.js'
 /** Options for models on several devices or nodes, which only llama-server supports. */
 const SERVER_OPTIONS = ['rpc', 'split', 'lends'] as const
 const PERCENT = 100
-/** Number of layers to offload for all of them; more than any model has. */
+/** Layer count that makes llama.cpp offload every layer, since no model has this many. */
 const ALL_LAYERS = 999
-/** Most characters of llama.cpp's errors to include in a message. */
+/** Limit in characters on the part of llama.cpp's errors that a message includes. */
 const MAX_REASON = 500
 
 export default {
@@ -64,7 +64,7 @@ async function loadModel (
   return await withErrors(native, async (errors) => {
     const model = new native.AddonModel(path, {
       addonExports: native, gpuLayers: backend === 'cpu' ? 0 : ALL_LAYERS,
-      // llama.cpp often repacks weights in memory; with a mapped file they would be in memory twice.
+      // Avoid a second copy in memory: llama.cpp often repacks the weights, and the file would stay mapped.
       useMmap: false,
       onLoadProgress: (part) => { env.progress(Math.floor(part * PERCENT), PERCENT) }
     })

@@ -16,7 +16,7 @@ import type { Vocabulary } from './vocabulary.js'
 /** llama.cpp's default chat template, for files without one. */
 const CHATML = '{% for m in messages %}{{ "<|im_start|>" + m.role + "\\n" + m.content + "<|im_end|>\\n" }}' +
   '{% endfor %}{% if add_generation_prompt %}{{ "<|im_start|>assistant\\n" }}{% endif %}'
-/** How many characters at the prompt's end to search for reasoning markers. */
+/** Number of characters at the prompt's end to search for reasoning markers. */
 const END_CHARS = 200
 
 export interface Prompt {
@@ -33,7 +33,7 @@ export class Prompts {
   private readonly answers: TokenSplitter
   private readonly others: TokenSplitter
 
-  /** `templates`: by name, `default` first; `bos` and `eos` are token ids. */
+  /** `templates` contains the chat templates by name, `default` first; `bos` and `eos` are token ids. */
   constructor (
     vocabulary: Vocabulary, templates: ReadonlyMap<string, string>, { bos, eos }: { bos: number, eos: number }
   ) {
@@ -52,7 +52,7 @@ export class Prompts {
     this.others = new TokenSplitter(words)
   }
 
-  /** Detects the template's tool support in advance, which takes some milliseconds. */
+  /** Detects the template's tool support now, so that the first request saves some milliseconds. */
   warm (): void { void this.template.tools }
 
   /** @throws EngineError invalid_request */
@@ -103,7 +103,7 @@ export class Prompts {
 
 type Written = Pick<Prompt, 'reasoning' | 'thoughts'> & { rendered: string }
 
-/** Appends the answer to continue to a rendered prompt, like llama-server. */
+/** Appends a partial answer, which the model should continue, to the prompt, as llama-server does. */
 function goingOn ({ rendered, reasoning, thoughts }: Written, answer: ChatMessage): Written {
   const said = textOf(answer.content)
   if (reasoning === null) return { rendered: rendered + said, reasoning, thoughts }

@@ -1,4 +1,4 @@
-/** Reads an answer's parameters from the request, else the model's defaults, else llama.cpp's. */
+/** Reads an answer's parameters; the model's defaults, then llama.cpp's, replace missing ones. */
 import { randomInt } from 'node:crypto'
 import { numberOf, type Fields } from '../../runners/language/json.js'
 import { SAMPLING, type Parameter } from '../../runners/language/sampling.js'
@@ -11,7 +11,7 @@ const SEEDS = 2 ** 32
 const MAX_ANSWERS = 128
 const MAX_TOP = 20
 
-/** Fields that would change the answer but that only llama-server supports. */
+/** Fields that would change the answer and that only llama-server supports, each with an error message. */
 const SERVER_FIELDS: Readonly<Record<string, string>> = {
   lora: 'does not support LoRA', id_slot: 'does not select slots', suffix: 'does not support infill',
   input_prefix: 'does not support infill', input_suffix: 'does not support infill',
@@ -30,7 +30,7 @@ export interface Parameters {
   logprobs: boolean
   tops: number
   seedOf: (index: number) => number
-  /** The sampling parameters of answer `index`. Penalties apply to the tokens in `prompt` too. */
+  /** The sampling parameters of answer `index`. Penalties also apply to the prompt's tokens. */
   configOf: (index: number, prompt: readonly number[]) => SamplerConfig
 }
 
@@ -40,7 +40,7 @@ interface Facts { defaults: Fields, contextLength: number, vocabularySize: numbe
 export function readParameters (payload: Fields, facts: Facts): Parameters {
   for (const [field, why] of Object.entries(SERVER_FIELDS)) {
     const value = payload[field]
-    // 0, -1, an empty text and false turn these features off, which is no problem.
+    // Accept values that turn the feature off: 0, -1, an empty text and false.
     if (value != null && value !== 0 && value !== -1 && value !== '' && value !== false) {
       throw needsServer(field, why)
     }
@@ -66,7 +66,7 @@ export function readParameters (payload: Fields, facts: Facts): Parameters {
 function samplerOf (payload: Fields, { defaults, contextLength, vocabularySize }: Facts): SamplerConfig {
   const value = (name: Named): number => {
     const { min, max, default: usual } = SAMPLING[name]
-    // Some clients send top_k -1 for off.
+    // Accept -1, which some clients send to turn top_k off.
     const least = name === 'top_k' ? -1 : min
     return numberAt(payload, name, { min: least, max, whole: 'whole' in SAMPLING[name] }) ??
       numberOf(defaults[name]) ?? usual

@@ -7,7 +7,7 @@ import { invalid } from './refusals.js'
 interface TokenLogprob { token: string, logprob: number, bytes: number[] }
 export interface Report extends TokenLogprob { top_logprobs: TokenLogprob[] }
 
-/** The logprob that OpenAI reports for a token without a probability. */
+/** The value that OpenAI reports as the logprob of a token whose probability is 0. */
 const LEAST = -9_999
 /** Number of candidates to fetch first; they nearly always include the chosen token. */
 const CANDIDATES = 64
@@ -24,7 +24,7 @@ export class TokenSampler {
   private readonly parts: SamplerParts
   private readonly tops: number
   private readonly chooser: NativeSampler
-  /** Samplers that report the most likely token's probability, and the candidates. */
+  /** Two samplers: one reports the most likely token's probability, the other reports the candidates. */
   private readonly readers: readonly [NativeSampler, NativeSampler] | null
 
   /** @throws EngineError invalid_request for a grammar that llama.cpp refuses */
@@ -59,7 +59,7 @@ export class TokenSampler {
     const { context } = this.parts
     const [, , best = 1] = await context.sampleToken(at, likeliest, false, true)
     const [, among = []] = await context.sampleToken(at, candidates, true, false)
-    // The addon's probabilities are relative to the candidates, so scale them by the best token's own.
+    // The addon's probabilities are relative to the candidates, so scale them by the best one's probability.
     let found = pairs(among).map(({ id, share }) => ({ id, share: share / among[1]! * best }))
     if (!found.some(({ id }) => id === token)) {
       const [, all = []] = await context.sampleToken(at, likeliest, true, false)

@@ -84,7 +84,7 @@ export class TextSession implements EngineSession {
     if (ids.length >= contextLength) throw contextExceeded(modelId, ids.length, contextLength)
     const facts = { defaults, contextLength, vocabularySize: vocabulary.table.size }
     const parameters = readParameters(asked.payload, facts)
-    // The reader may leave the loop without an abort; `left` then cancels the jobs.
+    // If the consumer stops reading without aborting `signal`, `left` cancels the jobs.
     const left = new AbortController()
     const outbox = new Outbox(parameters.n)
     const { payload, constraint: { warnings } } = asked
@@ -126,7 +126,7 @@ export class TextSession implements EngineSession {
     }))
   }
 
-  /** Special tokens that the answer's reader needs as text; other special tokens are dropped. */
+  /** Special tokens that the output parser needs as text; all others are removed from the answer. */
   private markers ({ constraint: { tools, reasoning }, isChat }: Asked): string[] {
     const own = [...tools === null ? [] : markersOf(toolFormats[tools]),
       ...reasoning === null ? [] : reasoningMarkers(reasonings[reasoning])]

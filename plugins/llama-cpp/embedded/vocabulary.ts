@@ -8,7 +8,7 @@ import { invalid } from './refusals.js'
 const SENTENCE_PIECE = 1
 const BYTE_LEVEL = 2
 const WORD_PIECE = 3
-/** Byte-pair tokenizers for which llama.cpp puts a separator between query and document. */
+/** Byte-pair tokenizers with which llama.cpp puts a separator between a reranker's query and document. */
 const SEPARATED = /^(jina-v1-en|jina-v2-code|roberta-bpe)$/
 const utf8 = new TextEncoder()
 
@@ -70,17 +70,17 @@ export class Vocabulary {
 
   isEnd (id: number): boolean { return this.model.isEogToken(id) }
 
-  /** Tokenizes a rendered conversation; special tokens that CUT divides become plain text. */
+  /** Tokenizes a rendered conversation; a special token with the mark CUT inside is read as plain text. */
   encodeRendered (text: string): number[] {
     return this.begun(text.split(CUT).flatMap((part) => part === '' ? [] : this.tokens(part)))
   }
 
-  /** Tokenizes a text; `special` adds the model's first token. */
+  /** Tokenizes a text; `special` adds the model's BOS token at the start. */
   encode (text: string, special = true): number[] {
     return special ? this.begun(this.tokens(text)) : this.tokens(text)
   }
 
-  /** Tokenizes a text, or checks and returns token ids. @throws EngineError invalid_request naming `path` */
+  /** Tokenizes a text, or validates token ids. @throws EngineError invalid_request that names `path` */
   read (value: unknown, path: string, special = true): number[] {
     if (typeof value === 'string') return this.encode(value, special)
     const ids = idsOf(value)
@@ -97,7 +97,7 @@ export class Vocabulary {
     return last < 0 || ids.at(-1) === last ? ids : [...ids, last]
   }
 
-  /** Tokenizes a query and a document together, like llama.cpp's server. */
+  /** Tokenizes a reranker's query and document together, as llama.cpp's server does. */
   encodePair (query: string, document: string): number[] {
     const { model, metadata } = this
     const template = metadata.get('tokenizer.chat_template.rerank')
@@ -114,7 +114,7 @@ export class Vocabulary {
 
   private tokens (text: string): number[] { return [...this.model.tokenize(text, true)] }
 
-  /** Prepends the model's first token, unless a template already did. */
+  /** Prepends the BOS token if the model uses one, unless a template has already added it. */
   private begun (ids: number[]): number[] {
     const bos = this.model.tokenBos()
     return this.model.shouldPrependBosToken() && bos >= 0 && ids[0] !== bos ? [bos, ...ids] : ids

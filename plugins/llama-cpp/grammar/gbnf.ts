@@ -16,11 +16,11 @@ export type Item = string | { rule: Rule, min: number, max: number }
 /** A rule without alternatives matches nothing; `toText` removes rules that depend on it. */
 export interface Rule { readonly id: number, alternatives: Item[][] }
 
-/** Limit on repetitions. llama.cpp refuses 2,000 or more, and multiplies those of nested groups. */
+/** Limit on a group's repetitions. llama.cpp refuses 2,000 or more, and multiplies nested counts. */
 export const MAX_REPEAT = 1000
-/** Stands for unlimited repetition; longer than any context. */
+/** Number of repetitions that counts as unlimited, because no context is that long. */
 const ENDLESS = 1_000_000
-/** Names of the rules for bounded white space. */
+/** Names of two grammar rules that allow only a limited amount of white space. */
 export const [SPACE, BLANK] = ['space', 'blank']
 const WHITE = `${SPACE} ::= "" | " " | "\\n" [ \\t]{0,20}\n${BLANK} ::= "" | " "\n`
 const MAX_RULES = 50_000
@@ -90,7 +90,7 @@ export class Grammar {
     return [ref(rule, min), ref(block, 0, more), ref(rule, 0, max - min - more * MAX_REPEAT)]
   }
 
-  /** Builds the deferred rules; undefined if `root` matches nothing. */
+  /** Builds the deferred rules and writes the grammar; undefined if `root` matches no text. */
   toText (root: Rule): string | undefined {
     for (const make of this.pending) make()
     const live = this.live()
@@ -113,7 +113,7 @@ export class Grammar {
     return text
   }
 
-  /** Finds rules that match at least one text, in reverse order because most rules refer to later ones. */
+  /** Finds the rules that match any text, in reverse order because most rules refer to later ones. */
   private live (): Set<Rule> {
     const [live, rules] = [new Set<Rule>(), this.rules.toReversed()]
     for (let before = -1; before < live.size;) {

@@ -5,7 +5,7 @@ import { Grammar, invalid, literal, ref } from './gbnf.js'
 import { Values } from './schema-rules.js'
 
 const MAX_CALLS = 16
-/** GBNF with start rule `root`, and JSON pointers to the keywords that the grammar does not enforce. */
+/** A GBNF grammar with start rule `root`, and JSON pointers to schema keywords that it does not enforce. */
 export interface Compiled { grammar: string, unenforced: string[] }
 
 /**

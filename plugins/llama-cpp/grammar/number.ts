@@ -1,13 +1,13 @@
 /** Writes GBNF for numbers within bounds. */
 import { NotExpressible } from './gbnf.js'
 
-/** Most digits with which different decimal numbers are always different doubles. */
+/** Maximum number of significant digits with which two different decimals are never the same double. */
 const DIGITS = 15
 const LIMIT = 10 ** DIGITS
 const INTEGER = '"-"? ("0" | [1-9] [0-9]{0,14})'
 const NUMBER = `${INTEGER} ("." [0-9]{1,15})? ([eE] [-+]? [0-9]{1,2})?`
 
-/** Alternatives for a schema's numbers; empty if no number is valid. @throws NotExpressible */
+/** GBNF alternatives for a number in a schema; empty if no number is valid. @throws NotExpressible */
 export function numbers (words: Record<string, unknown>, integer: boolean): string[] {
   const { minimum: min = -Infinity, exclusiveMinimum: above = -Infinity, maximum: max = Infinity,
     exclusiveMaximum: below = Infinity, multipleOf } = words as Record<string, number>
@@ -47,7 +47,7 @@ function multiples (step: number): string {
     `[1-9] [0-9]{0,11} ("${ends.map((end) => end.padStart(3, '0')).join('" | "')}"))`
 }
 
-/** Alternatives for integers from `low` to `high`, by number of digits. */
+/** GBNF alternatives for the integers from `low` to `high`, one for each number of digits. */
 function digits (low: number, high: number, places: number): string[] {
   if (low > high) return []
   const [least = '', most = ''] = [low, high].map((bound) => String(bound).padStart(places + 1, '0'))

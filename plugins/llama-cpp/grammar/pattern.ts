@@ -3,7 +3,7 @@ import {
   charClass, type Grammar, type Item, literal, MAX_REPEAT, NotExpressible, ref, type Rule
 } from './gbnf.js'
 
-/** GBNF items that match texts of `least` to `most` characters. */
+/** GBNF items, and the minimum and maximum number of characters that they match. */
 export interface Part { items: Item[], least: number, most: number }
 /** Inclusive ranges of code points. */
 type Ranges = readonly (readonly [low: number, high: number])[]
@@ -43,7 +43,7 @@ export const charRule = (grammar: Grammar): Rule => grammar.once('char', () => [
   '(["\\\\/bfnrt] | "u" ([0-9a-cA-CefEF] [0-9a-fA-F]{3} | [dD] [0-7] [0-9a-fA-F]{2} | ' +
   '[dD] [89abAB] [0-9a-fA-F]{2} "\\\\u" [dD] [c-fC-F] [0-9a-fA-F]{2}))']])
 
-/** Alternatives for one of these characters in a JSON string. Control characters need a short escape. */
+/** GBNF alternatives for a character of `set` in a JSON string; control characters need a short escape. */
 function written (set: Ranges): Item[][] {
   const plain = common(set, PLAIN)
   const short = Object.entries(SHORT).flatMap(([c, letter]) =>
@@ -67,7 +67,7 @@ export function remainderOf (grammar: Grammar, texts: readonly (readonly string[
         ref(grammar.later(() => remainderOf(grammar, group, at + 1)))])
 }
 
-/** Translates a regular expression. @throws NotExpressible for back references, or assertions but ^ and $ */
+/** Translates a regular expression. @throws NotExpressible for back references and lookarounds */
 export function translated (source: string, grammar: Grammar): Part {
   const { items, ...lengths } = new Translator(source, grammar).either()
   return { items: [...items, END], ...lengths }

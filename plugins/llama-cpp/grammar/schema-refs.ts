@@ -6,8 +6,8 @@ import { formatPattern } from './formats.js'
 import { type Grammar, invalid } from './gbnf.js'
 
 /**
- * A schema without references and combinations: its keywords, their JSON pointers, and pointers of dropped
- * keywords.
+ * A schema after resolving references and combinations: its keywords, their JSON pointers, and pointers to
+ * keywords that could not be kept.
  */
 export interface FlatSchema { words: Keywords, at: Record<string, string>, lost: readonly string[] }
 export type Keywords = Record<string, unknown>
@@ -15,16 +15,16 @@ export type Keywords = Record<string, unknown>
 const MAX_ALTERNATIVES = 1000
 const MAX_NODES = 50_000
 const MAX_DEPTH = 200
-/** Depth to which nested properties are compared to prove that alternatives are disjoint. */
+/** Nesting depth to which properties are compared to prove that two alternatives exclude each other. */
 const APART_DEPTH = 4
-/** Keywords by the value type to which they apply. */
+/** Keywords that restrict values of each type. */
 export const KEYWORDS_BY_TYPE: Readonly<Record<string, readonly string[]>> = {
   number: ['minimum', 'exclusiveMinimum', 'maximum', 'exclusiveMaximum', 'multipleOf'],
   string: ['minLength', 'maxLength', 'pattern', 'format'],
   array: ['minItems', 'maxItems', 'prefixItems', 'items'],
   object: ['minProperties', 'maxProperties', 'properties', 'required', 'additionalProperties']
 }
-/** Unsupported keywords, each with the value for which it has no effect. */
+/** Unsupported keywords, each with the value with which it would have no effect. */
 export const UNSUPPORTED_KEYWORDS: Keywords = {
   uniqueItems: false, contains: undefined, unevaluatedItems: true, unevaluatedProperties: true,
   propertyNames: true, patternProperties: undefined, dependentRequired: undefined, dependencies: undefined,
@@ -42,7 +42,7 @@ export class SchemaDocument {
   private readonly known = new Map<unknown, readonly FlatSchema[]>()
   private readonly pairs = new Map<unknown, Map<unknown, unknown>>()
   private readonly active = new Set<unknown>()
-  /** Whether the document embeds schemas with their own `$id`, against which their references resolve. */
+  /** Whether the document embeds schemas that have their own `$id`, which changes the base of references. */
   private embeds = false
 
   constructor (root: unknown, at: string, grammar: Grammar, strict: boolean) {
@@ -132,7 +132,7 @@ export class SchemaDocument {
       words['properties'] = Object.fromEntries([...names, ...others].map((name) =>
         [name, this.both(propertyOf(a, name), propertyOf(b, name))]))
     }
-    // `items` of one schema would also apply to `prefixItems` of the other, which is not supported.
+    // Drop `items` of one schema if the other has `prefixItems`, to which it cannot be applied.
     if ('prefixItems' in a.words && 'items' in b.words) lost.add(b.at['items'] ?? '')
     if ('prefixItems' in b.words && 'items' in a.words) lost.add(a.at['items'] ?? '')
     return { words, at: { ...b.at, ...a.at }, lost: [...lost] }
@@ -153,7 +153,7 @@ export class SchemaDocument {
     return word === 'properties' || equals(a)(b) ? a : undefined
   }
 
-  /** A schema that requires both schemas, cached so that rules are shared. */
+  /** Combines two schemas by `allOf`. The result is cached so that the grammar shares its rules. */
   private both (a: unknown, b: unknown): unknown {
     if (a === b || b === true) return a
     if (a === true) return b
@@ -163,7 +163,7 @@ export class SchemaDocument {
     return pair
   }
 
-  /** Whether types, values or required properties prove that no value matches two alternatives. */
+  /** True if types, values or required properties prove that no value can match two alternatives. */
   private areApart (parts: readonly (readonly FlatSchema[])[]): boolean {
     return parts.every((part, i) => parts.slice(0, i).every((other) =>
       this.product(part, other, '').every((both) => this.isEmpty(both, 0))))

@@ -26,7 +26,7 @@ export class Values extends SchemaDocument {
     this.unenforced.add(at)
   }
 
-  /** Calls `express`; if it throws NotExpressible, records the keywords at `at` and returns undefined. */
+  /** Returns what `express` returns; if it throws NotExpressible, records the keywords `at` as unenforced. */
   private attempt<T> (at: readonly (string | undefined)[], express: () => T): T | undefined {
     try {
       return express()
@@ -87,8 +87,8 @@ export class Values extends SchemaDocument {
   }
 
   /**
-   * Allows no items after `prefixItems`, as `object` allows no unnamed properties, because a grammar may be
-   * narrower than its schema.
+   * Allows only the items of `prefixItems`, as `object` allows only named properties, because a grammar may
+   * be narrower than its schema.
    */
   private array ({ words, at }: FlatSchema): Item[][] {
     const { prefixItems: first = [], items = true } = words as { prefixItems?: unknown[] } & Keywords
@@ -105,7 +105,7 @@ export class Values extends SchemaDocument {
     const { minProperties: min = 0, maxProperties: max = Infinity } = words as Record<string, number>
     const required = new Set(words['required'] as string[] | undefined)
     const names = [...new Set([...Object.keys(propertiesOf(plain)), ...required])]
-    // The model may repeat a property name, and repeated properties count as one.
+    // Report a larger `minProperties` as unenforced: the model may repeat a name, which counts only once.
     if (min > Math.max(1, names.length)) this.lose(at['minProperties'])
     const members = names.map((name) => ({
       isNeeded: required.has(name),
@@ -123,12 +123,12 @@ export class Values extends SchemaDocument {
       ...max === 0 ? [] : [[...member, ...this.grammar.repeat(next, Math.max(0, min - 1), max - 1)]]]))
   }
 
-  /** `min` to `max` of the members in order; without `skips`, the first missing member ends the list. */
+  /** A list of `min` to `max` members in order. Only if `skips` is set may a member follow a missing one. */
   private members (
     members: readonly { isNeeded: boolean, items: Item[] }[], min: number, max: number, skips: boolean
   ): Item {
     const { id } = this.grammar.add()
-    // Treat counts beyond the bounds alike, so that they share rules.
+    // Count no further than the bounds require, so that more positions share a rule.
     const next = (count: number): number => Math.min(count + 1, max < Infinity ? max + 1 : Math.max(min, 1))
     const from = (i: number, count: number): Rule => this.grammar.once(`${id} ${i} ${count}`, () => {
       const member = members[i]

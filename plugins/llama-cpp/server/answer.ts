@@ -8,7 +8,7 @@ import { fieldsOf, idsOf, listOf, numberOf, textOf, type Fields } from '../../ru
 
 const MIN_LOGPROB = -9_999
 
-/** A rate in tokens per second; null if the server did not measure it. */
+/** A rate in tokens per second; null if the server did not measure a rate. */
 const rate = (value: unknown): number | null => {
   const number = numberOf(value)
   return number === undefined || number <= 0 ? null : number
@@ -23,13 +23,13 @@ const tokenOf = (token: Fields): NamedToken => ({
 const reportsOf = (tokens: unknown, tops: number): TokenReport[] => listOf(tokens).map((token) =>
   ({ ...tokenOf(token), top_logprobs: listOf(token['top_logprobs']).slice(0, tops).map(tokenOf) }))
 
-/** The chunk that announces an accepted prompt; [] unless the event reports prompt progress. */
+/** The chunk that announces an accepted prompt; [] if the event has no prompt progress. */
 function admittedOf (event: Fields): AnswerChunk[] {
   const tokens = numberOf(fieldsOf(event['prompt_progress'])['total'])
   return tokens === undefined ? [] : [{ choices: [], usage: { prompt_tokens: tokens } }]
 }
 
-/** The chunk for an event with content; [] for an event without. */
+/** The chunk for an event's content; [] if the event has none. */
 function newsOf (index: number, news: Omit<Choice, 'index'>, tokens: TokenReport[]): AnswerChunk[] {
   const logprobs = tokens.length === 0 ? {} : { logprobs: { content: tokens } }
   const hasNews = tokens.length > 0 || Object.keys(news.delta ?? {}).length > 0 || (news.text ?? '') !== ''
@@ -66,7 +66,7 @@ export abstract class AnswerReader {
   protected readonly index: number
   protected readonly tops: number
 
-  /** `tops`: number of alternatives to report with each token. */
+  /** `tops` is the number of alternatives to report with each token. */
   constructor (index: number, tops: number) {
     this.index = index
     this.tops = tops
@@ -101,7 +101,7 @@ export class ChatReader extends AnswerReader {
 
   end (peakBytes: number): AnswerChunk | null {
     const { index, finish, usage, timings } = this
-    // On the chat route the server does not report which stop text ended the answer, hence `stop: null`.
+    // `stop` is null, because the chat route does not report which stop string ended the answer.
     if (finish === null) return null
     return endOf({ index, delta: {} }, { finish, stop: null, usage, timings, peakBytes })
   }

@@ -13,7 +13,7 @@ export interface Binary {
 }
 
 interface Kind {
-  /** The spec option with the path that the operator set in `variable`, already checked by the node. */
+  /** The spec option with the program's path, which the node has read from `variable` and checked. */
   option: string
   variable: string
   /** Names to try in PATH if no path is set. */
@@ -21,7 +21,7 @@ interface Kind {
   /** Command line options that svc depends on; a program without them is refused. */
   needed: readonly string[]
   absent: string
-  /** Texts for the error "PATH is not WHAT … Set VARIABLE to INSTEAD". */
+  /** The two variable parts of the error message for an unsuitable program. */
   wrong: [what: string, instead: string]
 }
 
@@ -81,9 +81,7 @@ export async function donorPaths (options: Options): Promise<readonly string[]> 
   return DONOR.names
 }
 
-/**
- * The first program that exists, and its options. @throws EngineError if none exists or an option is missing
- */
+/** Chooses the first program that exists. @throws EngineError if none exists, or if it lacks an option */
 async function examined ([path, ...others]: readonly string[], kind: Kind): Promise<Binary> {
   if (path === undefined) throw new EngineError('provider_error', kind.absent)
   const help = await helpOf(path)
@@ -110,7 +108,7 @@ async function helpOf (path: string): Promise<string | null> {
   }
 }
 
-/** Extracts options and features from --help output. Pure. */
+/** Extracts the option names, and whether Unix sockets are supported, from --help output. Pure. */
 export function readHelp (text: string): Omit<Binary, 'path'> {
   const flags = new Set(text.match(/--[a-z][a-z0-9-]+|\bdraft-[a-z0-9]+/g))
   return { flags, sockets: /unix socket/i.test(text) }

@@ -11,7 +11,7 @@ const MIB = 2 ** 20
 const ALL_LAYERS = '999'
 
 export interface Sizes {
-  /** Context of one request (prompt and answer), in tokens. */
+  /** Context length of one request, prompt and answer together, in tokens. */
   contextLength: number
   /** Number of requests that run in parallel. */
   slots: number
@@ -31,8 +31,8 @@ function option (
 }
 
 /**
- * Sizes as placement planned them, for a server that allocates all contexts at start. Spec options:
- * `prefix_cache_bytes`, and `max_batch` to run fewer requests in parallel than fit into memory.
+ * Memory sizes as placement planned them, because the server allocates all contexts when it starts. Spec
+ * options: `prefix_cache_bytes`, and `max_batch` to run fewer requests in parallel than fit into memory.
  * @throws EngineError model_invalid for an invalid option
  */
 export function sizesOf (
@@ -51,17 +51,17 @@ export function sizesOf (
 }
 
 /**
- * One node's share of a model: its number of layers, and how many of them each GPU has; the CPU has the rest.
- * Without `gpus`, one device has all layers. In a tensor split the numbers are proportions.
+ * One node's share of a model: the number of its layers, and how many of them each GPU holds; the CPU holds
+ * the rest. Without `gpus`, one device holds all layers. In a tensor split the numbers are proportions.
  */
 export interface LayerShare { layers: number, gpus?: readonly number[] }
 
-/** A donor's share, and the local address that leads to its rpc-server. */
+/** A donor's share, and the local address at which the driver reaches its rpc-server. */
 export interface RpcServer extends LayerShare { address: string }
 
 /** How a model is split over several nodes; sent to the driver, whose llama-server runs the model. */
 export interface RpcPlan extends LayerShare {
-  /** True for a tensor split, which divides every layer equally between ranks; false for whole layers. */
+  /** True if every layer is divided equally between the ranks; false if each rank has whole layers. */
   tensor: boolean
   donors: readonly RpcServer[]
 }
@@ -71,7 +71,7 @@ const ADDRESS = /^127\.0\.0\.1:[1-9]\d{0,4}$/
 const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0
 const sum = (numbers: readonly number[]): number => numbers.reduce((a, b) => a + b, 0)
 
-/** Validates a share. @throws EngineError */
+/** Validates one node's share of a model. @throws EngineError */
 function shareOf (said: Fields, name: string): LayerShare {
   const { layers, gpus } = said
   const whole = isCount(layers) && layers > 0
@@ -82,12 +82,12 @@ function shareOf (said: Fields, name: string): LayerShare {
   throw new EngineError('provider_error', `the option ${name} must name layers, and how many each GPU has`)
 }
 
-/** The share of this node (only node or donor) in a spec's options; null if one device has all of it. */
+/** How this node's layers are divided among its devices; null if one device has all of them. */
 export function splitOf ({ split }: Readonly<Record<string, unknown>>): LayerShare | null {
   return split === undefined ? null : shareOf(fieldsOf(split), 'split')
 }
 
-/** The plan in a spec's options; null for a model on one node. @throws EngineError for an invalid plan */
+/** How the model is split over nodes; null for one node. @throws EngineError for an invalid plan */
 export function rpcOf ({ rpc }: Readonly<Record<string, unknown>>): RpcPlan | null {
   if (rpc === undefined) return null
   const donors = listOf(fieldsOf(rpc)['donors']).map((donor) =>
@@ -107,7 +107,7 @@ export function devicesOf ({ layers, gpus }: LayerShare): { gpu: number | null, 
   return rest > 0 ? [...used, { gpu: null, layers: rest }] : used
 }
 
-/** Layers per GPU of this node; [] with backend `cpu`, whose layers are simply not offloaded. */
+/** Layers on each GPU of this node; empty with the backend `cpu`, which offloads no layers. */
 const ownGpus = ({ layers, gpus = [layers] }: LayerShare, backend: string): readonly number[] =>
   backend === 'cpu' ? [] : gpus
 
@@ -138,7 +138,7 @@ function layerShares (shares: number[]): string[] {
   return ['--tensor-split', shares.join(','), '--n-gpu-layers', String(handedOut)]
 }
 
-/** llama.cpp's name for a GPU, such as CUDA0, ROCM0 or MTL0; case does not matter. */
+/** llama.cpp's case-insensitive name for a GPU, such as CUDA0, ROCM0 or MTL0. */
 export const deviceName = (backend: string, gpu: number): string =>
   `${backend === 'metal' ? 'MTL' : backend.toUpperCase()}${gpu}`
 
@@ -158,7 +158,7 @@ export interface StartOptions {
   flags: ReadonlySet<string>
   model: string
   address: Address
-  /** File with the API key, which is not an argument because every user can read process arguments. */
+  /** File that contains the API key; an argument would be visible to every user of the machine. */
   keyFile: string
   threads: number
   backend: string
@@ -173,7 +173,7 @@ export interface StartOptions {
   template?: string | undefined
   /** The plan for a model over several nodes; null for a model on one node. */
   rpc?: RpcPlan | null
-  /** Layers per GPU for a model without donors; null for one device. */
+  /** Layers on each GPU if the model has no donors; null if it uses one device. */
   split?: LayerShare | null
 }
 
@@ -181,7 +181,7 @@ const placeOf = (address: Address): string[] => 'socketPath' in address
   ? ['--host', address.socketPath]
   : ['--host', address.host, '--port', String(address.port)]
 
-/** Options that only some builds know. They are left out for others, which would refuse to start. */
+/** Options that not all builds have; the filter omits those that this build lacks. */
 function optional (options: StartOptions): string[][] {
   const { flags, backend, sizes, mmproj, drafter, template, rpc = null, split = null } = options
   const { contextLength, promptCacheMib, cacheType } = sizes
@@ -192,7 +192,7 @@ function optional (options: StartOptions): string[][] {
     ['--offline'],
     ['--jinja'],
     ...template === undefined ? [] : [['--chat-template-file', template]],
-    // llama.cpp often repacks weights in memory; with a mapped file they would be in memory twice.
+    // Avoid a second copy in memory: llama.cpp often repacks the weights, and the file would stay mapped.
     ...flags.has('--load-mode') ? [['--load-mode', 'none']] : [['--no-mmap']],
     // End an answer when the context is full, instead of dropping old tokens.
     ['--no-context-shift'],
@@ -201,7 +201,7 @@ function optional (options: StartOptions): string[][] {
     ...cacheType === undefined ? [] : [['--cache-type-k', cacheType], ['--cache-type-v', cacheType]],
     ...mmproj === undefined ? [] : [['--mmproj', mmproj]],
     ...drafter === undefined ? [] : drafting(drafter, flags),
-    // Keep vision weights and drafter off all GPUs, including donors', whose memory was not planned for them.
+    // With the CPU backend, keep vision weights and drafter off donors' GPUs too: no memory is planned there.
     ...backend !== 'cpu' ? [] : [
       ...mmproj === undefined ? [] : [['--no-mmproj-offload']],
       ...drafter === undefined ? [] : [['--device-draft', 'none']]
@@ -220,7 +220,7 @@ function optional (options: StartOptions): string[][] {
 const drafting = ({ path, way }: Drafter, flags: ReadonlySet<string>): string[][] =>
   [['--model-draft', path], ...way !== null && flags.has(way) ? [['--spec-type', way]] : []]
 
-/** Device options for a model without donors. */
+/** Options that select the devices of a model without donors. */
 function alone (backend: string, split: LayerShare | null): string[][] {
   if (backend === 'cpu') return [['--n-gpu-layers', '0'], ['--device', 'none']]
   if (split === null) return [['--n-gpu-layers', ALL_LAYERS]]

@@ -1,6 +1,6 @@
 /**
- * A donor runs llama.cpp's rpc-server as a child of the runner process, through which a llama-server on
- * another node uses this machine's memory and processors. The rpc-server listens on loopback only; the nodes
+ * A donor runs llama.cpp's rpc-server as a child of the runner process, so that a llama-server on another
+ * node can use this machine's memory and processors. The rpc-server listens on loopback only; the nodes
  * forward the connection.
  */
 import { connect } from 'node:net'
@@ -19,7 +19,7 @@ export interface DonorOptions {
   port: number
   threads: number
   backend: string
-  /** The shares of the donor's devices; null for a single device. */
+  /** How the donor's layers are divided among its devices; null for a single device. */
   split?: LayerShare | null
 }
 
@@ -30,7 +30,7 @@ export function donorArguments ({ flags, port, threads, backend, split }: DonorO
     '--host', LOOPBACK, '--port', String(port),
     ...[
       ['--threads', String(threads)],
-      // The driver assigns a share to each device named here, so name exactly the devices in the plan.
+      // Name exactly the devices in the plan, because the driver assigns a share to each named device.
       ['--device', backend === 'cpu' ? 'CPU' : names.join(',')]
     ].filter(([name]) => flags.has(name as string)).flat()
   ]
@@ -47,9 +47,9 @@ async function answers (port: number): Promise<boolean> {
 interface RpcProcess { program: Program, port: number }
 
 /**
- * Starts a donor, whose only task returns its port. Each start of a driver (`run`) gets a fresh rpc-server:
- * with leftovers of an earlier driver in its memory, a tensor split computes wrong answers. @throws
- * EngineError if the start fails, or for a run that a newer one has replaced
+ * Starts a donor, whose only task returns its port. Each start of a driver (`run`) gets a fresh rpc-server,
+ * because data of an earlier driver in its memory make a tensor split compute wrong answers.
+ * @throws EngineError if the start fails, or if a newer run has replaced this one
  */
 export async function startDonor (
   spec: ModelSpec, env: EngineEnv, parts: EngineParts

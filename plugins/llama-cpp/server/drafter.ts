@@ -3,9 +3,9 @@
  */
 import { open } from 'node:fs/promises'
 
-/** Bytes to read to include the tensor names, which follow the vocabulary, in all known files. */
+/** Number of bytes to read; in all known files they include the tensor names, after the vocabulary. */
 const HEAD_BYTES = 48 * 2 ** 20
-/** Bytes at the start that include the metadata entry with the architecture. */
+/** Number of bytes at the file's start in which the architecture's metadata entry must be. */
 const FIRST_BYTES = 4096
 
 /** `way` is the draft method to pass as an option; null if llama.cpp detects it. */

@@ -9,9 +9,7 @@ const NOT_SERVED = 501
 const TOO_LONG = RegExp('exceeds the available context size|larger than the max context size|' +
   'input (?:\\(\\d+ tokens\\) )?is too large to process', 'i')
 const NO_IMAGE = /failed to load image/i
-/**
- * Messages by which llama.cpp reports that it found no valid tool call, when sampling or parsing the answer.
- */
+/** llama.cpp's messages for an answer without a valid tool call, from its sampler and from its parser. */
 const NO_CALL = /unexpected empty grammar stack|produced output that does not match the expected/i
 /** Matches the last line that llama-server writes if it cannot parse the chat template. */
 const NO_TEMPLATE = /common_chat_template|chat template/i
@@ -25,7 +23,7 @@ export class BrokenAnswer extends Error {
   }
 }
 
-/** Token counts in an error about the context size; older servers put them only into the message. */
+/** Token counts from a context size error; older servers report them only in the message. */
 function counts (error: Record<string, unknown>, message: string): (number | undefined)[] {
   const said = [...message.matchAll(/\((\d+) tokens\)/g)].map(([, number]) => Number(number))
   return [numberOf(error['n_prompt_tokens']) ?? said[0], numberOf(error['n_ctx']) ?? said[1]]
@@ -43,10 +41,10 @@ function tooLong (error: Record<string, unknown>, message: string, modelId: stri
     : contextExceeded(modelId, prompt, context)
 }
 
-/** Matches the first line of a stack trace by the template engine or by the program. */
+/** Matches the first line of a stack trace, from the template engine or from the program. */
 const TRACE = /^(-{4,}$|While executing |#\d+ |\d+: |[^\s(]+\([^\s+]*\+0x[\da-f]+\))/
 
-/** Removes a stack trace, but keeps the cause, which is before the trace or, as `Error:`, below it. */
+/** Removes a stack trace from a message, but keeps the cause, which precedes it or follows as `Error:`. */
 function withoutTrace (message: string): string {
   const lines = message.split('\n')
   const at = lines.findIndex((line, i) => (i > 0 || line.startsWith('While')) && TRACE.test(line.trim()))
@@ -59,7 +57,7 @@ function withoutTrace (message: string): string {
 export const withoutPaths = (message: string): string =>
   message.replace(/(['"])\/[^'"]*\1/g, '$1[path]$1').replace(/(^|[\s(=:])\/[^\s'"):,]+/g, '$1[path]')
 
-/** The error for a program that exited before it was ready; `said` is its output. */
+/** The error for a program that exited before it was ready; `said` is the program's output. */
 export const startError = (said: string): EngineError => {
   const reason = NO_TEMPLATE.test(said) ? 'chat_template_unreadable' : 'provider_error'
   return new EngineError(reason, withoutPaths(said))

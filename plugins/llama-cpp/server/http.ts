@@ -15,10 +15,10 @@ const MAX_EVENT_CHARS = 4 * 2 ** 20
 const OK = 200
 const END = '[DONE]'
 
-/** A POST with `body` as JSON; a GET without `body`. */
+/** A POST request if there is a `body`, which is sent as JSON; otherwise a GET request. */
 interface Call { path: string, body?: Record<string, unknown>, signal?: AbortSignal }
 
-/** Whether the server had closed the reused idle connection before it could read the request. */
+/** Whether the request failed because the server had already closed the idle connection that it reused. */
 const isStale = (error: unknown, sent: ClientRequest): boolean =>
   sent.reusedSocket && /^(ECONNRESET|EPIPE)$/.test((error as NodeJS.ErrnoException).code ?? '')
 
@@ -55,7 +55,7 @@ export class Client {
     }
   }
 
-  /** Streams a response's events; closes the connection when the reader stops. Throws what `json` throws. */
+  /** Streams a response's events; closes the connection when the reader stops. Throws as `json` does. */
   async * events (call: Call): AsyncGenerator<Fields> {
     const answer = await this.open(call)
     if (answer.statusCode !== OK) await this.bodyOf(answer)
@@ -83,7 +83,7 @@ export class Client {
     return fields
   }
 
-  /** Parses the body as JSON. @throws EngineError for an error status */
+  /** Reads the body and parses it as JSON. @throws EngineError if the status reports an error */
   private async bodyOf (answer: IncomingMessage): Promise<unknown> {
     const pieces: Uint8Array[] = []
     let bytes = 0
@@ -139,7 +139,7 @@ export class Client {
 
 async function answerTo (sent: ClientRequest): Promise<IncomingMessage> {
   const [answer] = await once(sent, 'response') as [IncomingMessage]
-  // Ignore errors after the response has begun, because then reading the response fails too.
+  // Ignore later connection errors, because reading the response then fails as well.
   sent.on('error', () => {})
   return answer
 }

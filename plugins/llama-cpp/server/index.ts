@@ -18,7 +18,7 @@ import { LOOPBACK, type EngineParts, type Clock } from './program.js'
 import { LlamaServer } from './server.js'
 import { LlamaSession } from './session.js'
 
-/** The real clock; its timers are unreferenced, so that a pause does not keep the process alive. */
+/** The real clock. Its timers are unreferenced, so that they do not keep the process alive. */
 const SYSTEM: Clock = {
   now: () => Number(process.hrtime.bigint() / 1_000_000n),
   pause: async (ms) => { await delay(ms, undefined, { ref: false }) }
@@ -26,7 +26,7 @@ const SYSTEM: Clock = {
 
 const die = (error: Error): void => { setImmediate(() => { throw error }) }
 
-/** Logs a line from llama.cpp to the runner's stderr, which goes to a file of limited size. */
+/** Writes a line from llama.cpp to the runner's stderr, which goes to a file of limited size. */
 const echo = (line: string): void => { process.stderr.write(`llama.cpp: ${line}\n`) }
 
 /** The card's model file, or the first file of a split model. @throws EngineError model_invalid */
@@ -69,7 +69,7 @@ export function llamaEngine (parts: EngineParts): EngineModule {
         return file === undefined ? undefined : join(directory, file.path)
       }
       const source = await templateOf(spec)
-      // The path is relative to the working folder, which belongs to the runner.
+      // The template's path is relative to the working folder, which only this runner uses.
       const template = source === '' ? undefined : 'chat-template.jinja'
       if (template !== undefined) await writeFile(template, source)
       const drafter = beside('assistant')

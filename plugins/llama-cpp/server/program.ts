@@ -5,7 +5,7 @@ import { createServer, type AddressInfo } from 'node:net'
 import type { EngineEnv } from '../../../kernel/api/engine.js'
 import { startError } from './errors.js'
 
-/** Time and timers, which tests replace. */
+/** A clock with timers, which tests replace. */
 export interface Clock {
   now: () => number
   pause: (ms: number) => Promise<void>
@@ -31,10 +31,10 @@ export const LOOPBACK = '127.0.0.1'
 const CLOSE_MS = 3_000
 const LINE_CHARS = 500
 const KEPT_LINES = 5
-/** Most lines per time window that are passed to the node's log; further lines are only counted. */
+/** Limit on the lines per time window that go to the node's log; further lines are only counted. */
 const LOGGED_LINES = 10
 const WINDOW_MS = 10_000
-/** Routine lines, seven per request, to drop because they would pass through three processes to a file. */
+/** Routine lines, about seven per request, dropped because each would pass through three processes. */
 const ROUTINE = /^[\d.]+ I slot /
 const CAUSE = /\b(error|fail(ed|ure)?|abort(ed)?|assert|exception|fatal|out of memory)\b/i
 const ALARMING = RegExp(`\\bwarn(ing)?\\b|${CAUSE.source}`, 'i')
@@ -58,7 +58,7 @@ function programEnv (): NodeJS.ProcessEnv {
   return env
 }
 
-/** A child process in the runner's process group, which is killed as a whole. */
+/** A child process. It shares the runner's process group, so that both are killed together. */
 export class Program {
   /** Resolves with a description when the program has ended. */
   readonly ended: Promise<string>
@@ -75,7 +75,7 @@ export class Program {
     const output = this.output = new Output((line, leftOut) => {
       env.log('warn', `${name}: ${line}`, leftOut === 0 ? {} : { linesLeftOut: leftOut })
     }, clock.now)
-    // All lines go to the runner's log, which has a size limit; alarming ones also to the node's log.
+    // All lines go to the runner's log, which has a size limit; warnings and errors go to the node's log too.
     for (const stream of [child.stdout, child.stderr]) {
       const cutter = new LineCutter()
       stream.on('data', (bytes: Uint8Array) => {
@@ -103,8 +103,8 @@ export class Program {
   get pid (): number | undefined { return this.child.pid }
 
   /**
-   * Polls `ready` until it is true.
-   * @throws EngineError if the program exits first, and what `ready` throws
+   * Polls `ready` until it is true; passes on errors that `ready` throws.
+   * @throws EngineError if the program exits first
    */
   async until (ready: () => Promise<boolean>, pauseMs: number): Promise<void> {
     while (!await ready()) {
@@ -125,7 +125,7 @@ export class Program {
     })
   }
 
-  /** Describes how the program ended; null if it still runs after `withinMs`. */
+  /** Describes how the program ended; null if it is still running after `withinMs`. */
   async endOf (withinMs: number): Promise<string | null> {
     await Promise.race([this.ended, this.parts.clock.pause(withinMs)])
     return this.end
@@ -147,7 +147,7 @@ export class LineCutter {
 
   push (bytes: Uint8Array): string[] {
     const lines = (this.rest + this.decoder.decode(bytes, { stream: true })).split(/[\r\n]+/)
-    // One extra character marks the line as truncated.
+    // Keep one extra character, by which `cut` recognizes that the line was truncated.
     this.rest = (lines.pop() as string).slice(0, LINE_CHARS + 1)
     return lines.filter((line) => line !== '').map(cut)
   }
@@ -155,7 +155,7 @@ export class LineCutter {
 
 const cut = (line: string): string => line.length > LINE_CHARS ? `${line.slice(0, LINE_CHARS)}…` : line
 
-/** Keeps the last lines, and logs alarming lines at a limited rate. `now` is monotonic time in ms. */
+/** Keeps the last lines, and logs warnings and errors at a limited rate. `now` is monotonic time in ms. */
 export class Output {
   private readonly log: (line: string, leftOut: number) => void
   private readonly now: () => number

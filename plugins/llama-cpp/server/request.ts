@@ -14,7 +14,7 @@ import { reasoningMarkers, reasonings, type ReasoningName } from '../text/reason
 export interface Facts {
   contextLength: number
   defaults: Readonly<Record<string, unknown>>
-  /** Which tool call ids the chat template accepts. */
+  /** Which form of tool call ids the chat template accepts. */
   callIds?: 'any' | 'short'
   /** Whether the chat template renders tools; true by default. */
   tools?: boolean
@@ -25,7 +25,7 @@ export interface Bodies {
   bodies: Body[]
   /** Number of alternatives to report with each token. */
   tops: number
-  /** Parts of the request that are accepted but not enforced. */
+  /** A message for each part of the request that is accepted but not enforced. */
   warnings: string[]
 }
 
@@ -57,7 +57,7 @@ export function numberAt (
   throw invalid(`${path} is ${String(value)}, but must be ${kind} from ${min} to ${max}`, path)
 }
 
-/** Sampling parameters from the client, else from the model's card; the server has defaults for the rest. */
+/** Sampling parameters from the client, or else from the model's card; the server has its own defaults. */
 function samplingOf (payload: Fields, { contextLength, defaults }: Facts): Body {
   const named = parametersOf('llama').map(({ parameter, name, min, max, whole = false }) =>
     [name, numberAt(payload, parameter, { min, max, whole }) ?? numberOf(defaults[parameter])])
@@ -69,8 +69,8 @@ function samplingOf (payload: Fields, { contextLength, defaults }: Facts): Body 
     ...sent,
     // Replace -1, which means the whole context, because newer servers refuse it.
     ...last === undefined ? {} : { repeat_last_n: last < 0 ? contextLength : Math.min(last, contextLength) },
-    // For greedy sampling, avoid sorting all candidates, a tenth of a small model's time per token. This is
-    // safe because the server applies penalties and biases before top_k.
+    // For greedy sampling, do not sort all candidates, which takes a tenth of a small model's time per token.
+    // This is safe because the server applies penalties and biases before top_k.
     ...sent['temperature'] === 0 ? { top_k: 1 } : {},
     ...bias.length === 0 ? {} : { logit_bias: bias }
   }
@@ -91,7 +91,7 @@ export function biasOf ({ logit_bias: bias }: Fields): [number, number][] {
     .filter(([id]) => id < 2 ** 31)
 }
 
-/** One request per answer, each with its seed, so that the answers differ but are reproducible. */
+/** One request per answer, each with its own seed, so that the answers differ but are reproducible. */
 function copiesOf (body: Body, n: number, seed: number | undefined): Body[] {
   return Array.from({ length: n }, (_, index) => {
     if (seed === undefined) return body
@@ -100,7 +100,7 @@ function copiesOf (body: Body, n: number, seed: number | undefined): Body[] {
   })
 }
 
-/** The tool call ids that a template accepts; Mistral's accept only nine letters and digits. */
+/** The form of tool call ids that a template accepts; Mistral's accept only nine letters and digits. */
 export const callIdsOf = (template: string): 'any' | 'short' =>
   /alphanumeric strings with length 9/.test(template) ? 'short' : 'any'
 
@@ -137,8 +137,8 @@ function readMessages (value: unknown): ChatMessage[] {
 }
 
 /**
- * The assistant message to continue, if the conversation ends with one. @throws EngineError if llama.cpp
- * cannot continue it
+ * The final assistant message, which the model should continue; undefined if there is none. @throws
+ * EngineError if llama.cpp cannot continue it
  */
 export function prefilledAnswer (messages: readonly ChatMessage[]): ChatMessage | undefined {
   const last = messages.at(-1)
@@ -172,7 +172,7 @@ export function offeredTools ({ tools, tool_choice: choice }: Fields): Fields[] 
   return listOf(tools).filter((tool) => !isObject(choice) || nameOf(tool) === nameOf(choice))
 }
 
-/** Converts a request's tools to the form that the chat template supports. */
+/** Passes a request's tools to a template that renders tools, else puts them into the messages. */
 export function templated (payload: Fields, { tools: reads = true }: Facts): Fields {
   const offered = offeredTools(payload)
   const { tools: _, ...asked } = payload
@@ -181,15 +181,13 @@ export function templated (payload: Fields, { tools: reads = true }: Facts): Fie
     : { ...asked, messages: toHermesFormat(readMessages(payload['messages']), offered) }
 }
 
-/**
- * Whether svc's grammar constrains the answer. False with images, which only the server's chat route reads.
- */
+/** Whether svc's grammar constrains the answer. It cannot with images, which only the chat route accepts. */
 export const isConstrained = (payload: Fields): boolean =>
   (requiresCall(payload) || answerSchema(payload) !== null || payload['grammar'] != null) &&
   !listOf(payload['messages']).some(({ content }) => Array.isArray(content) &&
     content.some((part) => fieldsOf(part)['type'] !== 'text'))
 
-/** Limit on an answer's tokens; at least one token of the context is left for the prompt. */
+/** Limit on an answer's tokens, which leaves at least one token of the context to the prompt. */
 function mostTokens (payload: Fields, { contextLength }: Facts): number {
   const most = contextLength - 1
   const own = numberAt(payload, 'n_predict', { min: 1, max: most })
@@ -197,7 +195,7 @@ function mostTokens (payload: Fields, { contextLength }: Facts): number {
   return Math.min(asked ?? own ?? most, most)
 }
 
-/** The requests for a route, made of the fields that all routes share and of those in `own`. */
+/** Builds the requests for a route: the fields that all routes share, plus those in `own`. */
 function bodiesOf (
   payload: Fields, facts: Facts, own: Body, warnings: string[] = []
 ): Bodies {
@@ -227,7 +225,7 @@ export function chatBodies (payload: Fields, facts: Facts): Bodies {
   return bodiesOf(payload, facts, {
     ...templateBody(asked, facts.callIds),
     ...present({ response_format: payload['response_format'], json_schema, grammar }),
-    // The server cannot require a named function, so that function becomes the only tool, and required.
+    // The server cannot require a named function, so offer only that function and require a call.
     ...'tools' in asked
       ? { tool_choice: isObject(choice) ? 'required' : choice, ...present({ parallel_tool_calls: parallel }) }
       : {},

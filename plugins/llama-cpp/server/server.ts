@@ -10,10 +10,10 @@ import { freePort, LOOPBACK, Program, type EngineParts } from './program.js'
 export interface ServerParts extends Omit<StartOptions, 'flags' | 'address' | 'keyFile'>, EngineParts {
   binary: Binary
   modelId: string
-  /** Size of the model's files in bytes, about the server's memory when it is ready. */
+  /** Size of the model's files in bytes, which approximates the memory of a server that is ready. */
   modelBytes: number
   env: EngineEnv
-  /** The rpc-server for this node's rank in a tensor split, which ends with the server. */
+  /** The rpc-server that runs this node's rank of a tensor split; it is closed together with the server. */
   own?: EngineSession | null
 }
 

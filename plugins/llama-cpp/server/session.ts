@@ -24,9 +24,9 @@ import {
 import type { AnswerChunk } from '../../runners/language/chunks.js'
 import type { LlamaServer } from './server.js'
 
-/** Longest wait in ms for the server to exit after the connection broke. */
+/** Limit in ms on the wait for the server's exit after the connection broke. */
 const END_MS = 1_000
-/** Most texts per embedding request to the server. */
+/** Limit on the texts per embedding request to the server. */
 const MAX_TEXTS = 32
 const WARMUP_TOKENS = 4
 const BETWEEN_IMAGES = /got exception: Chunk not found/
@@ -38,7 +38,7 @@ export interface SessionParts {
   embeds: boolean
 }
 
-/** Requests to send, and how to read their events. */
+/** The requests that answer a task, and how to read their events. */
 interface Asked extends Bodies {
   path: string
   payload: Fields
@@ -58,11 +58,11 @@ export class LlamaSession implements EngineSession {
     this.facts = { contextLength, defaults }
   }
 
-  /** Reads the server's properties. Throws what `json` throws, for instance if the key is refused. */
+  /** Reads the server's properties. Throws the errors of `json`, for instance for a wrong key. */
   async greet (): Promise<void> {
     this.props = await this.client.json({ path: '/props' })
     const length = numberOf(fieldsOf(this.props['default_generation_settings'])['n_ctx'])
-    // The server may have rounded the context length.
+    // Use the server's context length, because the server may have rounded the requested one.
     if (length !== undefined && length >= 2) this.facts.contextLength = length
     this.facts.callIds = callIdsOf(textOf(this.props['chat_template']))
     this.facts.tools = readsTools(this.props)
@@ -150,15 +150,15 @@ export class LlamaSession implements EngineSession {
     if (warnings.length > 0) yield { payload: { choices: [], warnings } }
     const all = merged(bodies.map((_, index) => this.answer(asked, index, signal, trace)))
     for await (const chunk of withSchemaCheck(all, payload)) {
-      // Pass on only the first progress report; the server sends several, and all answers have one prompt.
+      // Pass on only the first progress report, because all answers share one prompt.
       if (chunk.choices.length > 0 || !started) yield { payload: { ...chunk } }
       started = true
     }
   }
 
   /**
-   * The chunks of an answer. llama.cpp 0.5.0 fails before the first event if a prompt and its predecessor in
-   * the same slot are equal up to the end of one of two adjacent images; a retry without the prompt cache
+   * The chunks of an answer. llama.cpp 0.5.0 fails before the first event if the prompt and the previous one
+   * in its slot differ right after the first of two adjacent images; a retry without the prompt cache
    * (`forget`) succeeds.
    */
   private async * answer (
@@ -238,7 +238,7 @@ export class LlamaSession implements EngineSession {
     yield scoresChunk(this.parts.spec.card, scores, numberOf(fieldsOf(usage)['prompt_tokens']) ?? 0)
   }
 
-  /** Replaces a broken connection's error by its cause, that the server exited or failed. */
+  /** Replaces the error of a broken connection by one that says whether the server has exited. */
   private async toEngineError (error: unknown): Promise<unknown> {
     if (!(error instanceof BrokenAnswer)) return error
     const end = await this.parts.server.program.endOf(END_MS)

@@ -39,12 +39,12 @@ export function tarOf (entries: readonly Made[]): Buffer {
   return gzipSync(Buffer.concat([...blocks, Buffer.alloc(1024)]))
 }
 
-/** A script that reports version and devices like llama-server. */
+/** A shell script that stands in for llama-server; it reports a version and a device. */
 export const SERVER = '#!/bin/sh\ncase "$1" in\n--version) echo "version: 1" ;;\n' +
   '--list-devices) echo "Available devices:"; echo "  Test0: A made-up device (8 MiB, 7 MiB free)" ;;\n' +
   'wait) touch "$2"; while :; do sleep 0.1; done ;;\nesac\n'
 
-/** A release archive with `weight` incompressible bytes. */
+/** A release archive; `weight` incompressible bytes make it larger. */
 export function archiveOf (tag: string, { server = SERVER, weight = 0 } = {}): Buffer {
   const top = `llama-${tag}`
   return tarOf([
@@ -57,10 +57,10 @@ export function archiveOf (tag: string, { server = SERVER, weight = 0 } = {}): B
 
 export const sha256 = (bytes: Buffer): string => `sha256:${createHash('sha256').update(bytes).digest('hex')}`
 
-/** How the release server behaves for one archive. */
+/** An archive, and how the release server responds to requests for it. */
 export interface Served {
   bytes: Buffer
-  /** The digest that svc pins; null for none, by default the archive's. */
+  /** The digest that svc pins; null for no digest. By default that of the archive. */
   digest?: string | null
   url?: string
   /** Number of bytes after which the first connection is closed (`cut`) or stalls (`hold`). */
@@ -83,9 +83,9 @@ function selfSigned (t: TestCase) {
   return { cert, key }
 }
 
-/** Starts a server with `releases` (by tag, archives by file name), and pins the archives' digests. */
+/** Starts a release server and pins the archives' digests. `releases`: archives by tag and file name. */
 export async function startReleases (t: TestCase, releases: Record<string, Record<string, Served>>) {
-  /** Requested archives and Range headers ('' for none). */
+  /** For each request, the archive and the Range header ('' if there was none). */
   const asked: [name: string, range: string][] = []
   const served = Object.values(releases).flatMap((release) => Object.entries(release))
   for (const [name, { bytes, digest = sha256(bytes) }] of served) {

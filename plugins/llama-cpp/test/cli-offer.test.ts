@@ -1,4 +1,4 @@
-/** Verbs whose model needs llama.cpp offer to download it; the node and the releases are stand-ins. */
+/** Verbs offer to download llama.cpp if their model needs it; the node and the release server are fakes. */
 import { mkdirSync, readdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'

@@ -10,7 +10,7 @@ function patched (at: number, bytes: Uint8Array): Buffer {
   file.set(bytes, at)
   return file
 }
-/** Overwrites bytes that follow a name's first occurrence in the model file. */
+/** Overwrites bytes of the model file, `skipped` bytes after the first occurrence of `name`. */
 const behind = (name: string, skipped: number, bytes: Uint8Array): Buffer =>
   patched(tinyModel().indexOf(name) + name.length + skipped, bytes)
 const without = (name: string): Buffer =>

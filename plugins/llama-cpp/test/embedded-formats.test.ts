@@ -1,4 +1,4 @@
-/** Each family's tool calls and reasoning, which a grammar makes the model write, become OpenAI deltas. */
+/** A grammar makes the model write each family's tool calls and reasoning, which become OpenAI deltas. */
 import t from 'tap'
 import { loadTiny } from './embedded-kit.js'
 import { tinyModel } from './gguf-kit.js'
@@ -7,7 +7,7 @@ import { KNOWN } from './text-format-kit.js'
 const PARAMETERS = { type: 'object', properties: { city: { type: 'string', description: 'City' } } }
 const tools = [{ type: 'function', function: { name: 'look', description: 'Looks', parameters: PARAMETERS } }]
 
-/** By family, the reasoning "so" and a call of `look` with the city Oslo. */
+/** The same output in each family's format: the reasoning "so" and a call of `look` for the city Oslo. */
 const WRITTEN: Record<string, string> = {
   qwen3: '<think>so</think><tool_call>\n{"name": "look", "arguments": {"city": "Oslo"}}\n</tool_call>',
   qwen3_coder: '<tool_call>\n<function=look>\n<parameter=city>\nOslo\n</parameter>\n</function>\n' +

@@ -27,7 +27,7 @@ export interface Chunk {
   choices: Choice[], usage: Usage, tokens: number[], text: string, [other: string]: unknown
 }
 
-/** The tiny model's card; `over` overrides fields. */
+/** The model card of the tiny model; `over` replaces fields. */
 export function tinyCard (over: Partial<ModelCard> = {}): ModelCard {
   const { layers, hidden, heads, kvHeads, headSize, context } = SHAPE
   return card('acme/tiny', {
@@ -52,7 +52,7 @@ export interface Whole {
 const NOTHING: Usage =
   { prompt_tokens: 0, completion_tokens: 0, prompt_tokens_details: { cached_tokens: 0 } }
 
-/** Combines the chunks of one choice. */
+/** Combines the chunks of choice `index` into a complete answer. */
 export function whole (given: readonly object[], index = 0): Whole {
   const chunks = given as Chunk[]
   const choices = chunks.flatMap((chunk) => chunk.choices).filter((one) => one.index === index)
@@ -82,7 +82,7 @@ export function whole (given: readonly object[], index = 0): Whole {
 /** A loaded model, which the end of the test closes. */
 export interface Loaded {
   session: EngineSession
-  /** Labels and sizes of the work that the engine announced. */
+  /** Label and number of units that the engine passed to each call of `work`. */
   work: { label: string, units: number }[]
   chunks: (kind: string, payload: object, signal?: AbortSignal) => Promise<Chunk[]>
   ask: (payload: object) => Promise<Whole>
@@ -137,7 +137,7 @@ export async function load (
   }
 }
 
-/** Invalid biases and conversation endings, which both drivers refuse. */
+/** Invalid biases and conversation endings, which the embedded engine and llama-server's driver refuse. */
 export const ODD_BIAS: unknown[] = [{ one: 1 }, { '-1': 1 }, { 5: 'x' }, { 5: 101 }, [[5, 1]], 7]
 const ANSWER = { role: 'assistant', content: 'So' }
 export const ODD_ENDS: object[][] = [[ANSWER, ANSWER], [{ role: 'assistant', content: '' }],

@@ -17,7 +17,7 @@ const never = new AbortController().signal
 
 /** Starts a runner process that loads the model file. */
 function runner (t: TestCase, file: Uint8Array): ReturnType<typeof bench> {
-  // Use a separate folder, because the process kit empties the test's folder.
+  // Use a separate folder, because `bench` empties the test's folder.
   const directory = mkdtempSync(join(tmpdir(), 'svc-gguf-'))
   t.teardown(() => { rmSync(directory, { recursive: true }) })
   writeFileSync(join(directory, 'tiny.gguf'), file)

@@ -8,7 +8,7 @@ import { rankingModel, tinyModel } from './gguf-kit.js'
 import type { Loaded, Whole } from './embedded-kit.js'
 import type { EngineEnv } from '../../../kernel/api/engine.js'
 
-/** Biases for the bytes " and }, so that JSON strings and objects end early. */
+/** Logit biases for the bytes " and }, which make JSON strings and objects end early. */
 const ENDING = { 34: 6, 125: 8 }
 const LOOK = { type: 'function', function: { name: 'look', parameters: { type: 'object' } } }
 /** A chat template that renders tools, and calls in the Hermes format. */
@@ -25,7 +25,7 @@ t.test('an answer in the chunks of OpenAI', async (t) => {
   const { chunks, text, finish, usage, promptTokens } = await ask({ temperature: 0, max_tokens: 8 })
   t.equal(text.length, 8)
   t.equal(finish, 'length')
-  // One token per byte or marker of <|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n
+  // The prompt <|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n has a token per byte or marker.
   t.equal(promptTokens, 24)
   t.match(usage, { prompt_tokens: 24, completion_tokens: 8, prompt_tokens_details: { cached_tokens: 0 } })
   t.same(chunks[1], { choices: [{ index: 0, delta: { content: text[0] } }] })
@@ -332,7 +332,7 @@ t.test('reasoning comes apart, and a grammar holds behind it', async (t) => {
   const template = '{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n' +
     '{% endfor %}<|im_start|>assistant\n<think>'
   const { ask } = await loadTiny(t, { file: tinyModel({ template, special: ['<think>', '</think>'] }) })
-  // Token 262 is </think>; its bias exceeds those of the quote and the brace.
+  // Token 262 is </think>; its bias is higher than the biases of the quote and the brace.
   const bias = { ...ENDING, 262: 9 }
   const { text, reasoning } = await ask(
     { response_format: { type: 'json_object' }, seed: 4, logit_bias: bias })

@@ -67,7 +67,7 @@ interface Options {
   metadata?: Record<string, Value>
   template?: string | null
   special?: string[]
-  /** Tokens and merges to use instead of a token per byte. */
+  /** Tokens and BPE merges for the vocabulary, which otherwise has one token per byte. */
   learned?: { tokens: string[], merges: string[] }
   context?: number
   /** Modifies the tensors before they are written. */
@@ -123,7 +123,7 @@ export function tinyModel (
   }, tensors)
 }
 
-/** A reranker in Qwen3's layout, with two classes; the first is "yes". */
+/** A reranker in Qwen3's layout with two output classes, of which the first is "yes". */
 export function rankingModel (metadata: Record<string, Value> = {}): Buffer {
   const { layers, hidden, heads, kvHeads, headSize, feed, context } = SHAPE
   const random = seededRandom(11)

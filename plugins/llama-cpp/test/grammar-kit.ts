@@ -109,7 +109,7 @@ class Body {
   }
 }
 
-/** A parse stack as in llama.cpp: the remaining symbols, innermost first. */
+/** A parse stack as in llama.cpp: the symbols that remain to be matched, innermost rule first. */
 interface Stack { symbols: readonly Symbol[], at: number, below: Stack | null, key: string }
 
 /** Whether the grammar admits a text; `most.stacks` receives the peak number of parse stacks. */
@@ -162,7 +162,7 @@ export function chance (seed: number): () => number {
   }
 }
 
-/** Generates random texts that a grammar admits; beyond `size` characters takes the shortest way to end. */
+/** Generates random texts that a grammar admits; after `size` characters it ends the text quickly. */
 export function generator (gbnf: Gbnf, random: () => number, size = 60): () => string {
   const { rules } = gbnf
   const shortest = rules.map(() => Infinity)
@@ -182,7 +182,7 @@ export function generator (gbnf: Gbnf, random: () => number, size = 60): () => s
     for (let symbol = todo.pop(); symbol !== undefined; symbol = todo.pop()) {
       if ('set' in symbol) {
         const [low, high] = pick(symbol.set)
-        // Prefer the ends of ranges, where bugs are likely.
+        // Prefer the first and last character of a range, where bugs are likely.
         const code = random() < 0.3 ? low : random() < 0.3 ? high
           : low + Math.floor(random() * (Math.min(high, low + 200) - low + 1))
         text += String.fromCodePoint(code)

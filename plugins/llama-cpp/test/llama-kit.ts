@@ -16,12 +16,12 @@ export { lives, until } from '../../runners/test/process-kit.js'
 
 const SCRIPT = fileURLToPath(new URL('./fixtures/llama-server.mjs', import.meta.url))
 
-/** How the stand-in behaves, besides what the prompt's last word selects. */
+/** Options of the stand-in; the last word of each prompt selects further behaviour. */
 export interface Scenario {
   help?: 'new' | 'old' | 'other' | 'fails'
   refusals?: number
   dies?: 'at start' | 'while loading'
-  /** The last line that the stand-in writes if it dies at start. */
+  /** The last line that the stand-in logs if it exits while starting. */
   says?: string
   /** Extra fields of `/props`. */
   props?: object
@@ -174,7 +174,7 @@ export async function ask (
   return { text, pieces, done: { ...choice, ...figures } }
 }
 
-/** Joins an answer's pieces of reasoning and of tool calls. */
+/** Combines the pieces of an answer's reasoning, and those of each tool call. */
 export function structured ({ pieces }: { pieces: AnswerChunk[] }): {
   thought: string, calls: { id?: string | undefined, name: string | undefined, input: string }[]
 } {

@@ -21,7 +21,7 @@ t.test('the shares of a driver and its donors', async (t) => {
     // Layers that are not offloaded stay on this node; the last device also gets the output, as one layer.
     ['cpu', 4, [[1, 12]], ['127.0.0.1:1', '13', '13']],
     ['cpu', 4, [[1, 12], [2, 6]], ['127.0.0.1:1,127.0.0.1:2', '12,7', '19']],
-    // The driver's GPU is the last device.
+    // The driver's GPU comes after the donors' devices.
     ['cuda', 4, [[1, 12], [2, 6]], ['127.0.0.1:1,127.0.0.1:2', '12,6,5', '23']]
   ]
   for (const [backend, layers, donors, [rpc, split, gpu]] of cases) {

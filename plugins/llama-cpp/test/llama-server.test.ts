@@ -5,7 +5,7 @@ import type { EngineError } from '../../../kernel/api/engine.js'
 import { ask, chunksOf, lives, rig, structured, talk, textIn, until } from './llama-kit.js'
 
 process.env['MALLOC_ARENA_MAX'] = '1'
-// One stand-in for all tests but the last two.
+// All tests except the last two share this stand-in.
 const shared = await rig(t, { refusals: 3 })
 const { session, journal, bodies } = shared
 const never = new AbortController().signal

@@ -28,7 +28,7 @@ const gemma = (open: string, end: string, quote: string): string =>
     `{% else %}[{% for x in v %}${quote}{{ x }}${quote}{% if not loop.last %},{% endif %}{% endfor %}]` +
     `{% endif %}{% if not loop.last %},{% endif %}{% endfor %}{{ "}" }}${end}`, '')
 
-/** A chat template, and the formats that svc must detect in it. */
+/** A chat template, and the tool call and reasoning formats that svc must detect in it. */
 export interface Known { template: string, format: ToolFormatName | null, reasoning: ReasoningName | null }
 
 /** Chat templates by model family. */

@@ -19,7 +19,7 @@ const GIVEN = { city: 'São Paulo "SP"', days: 3, exact: true, tags: ['a', 'b'] 
 const call = (name: string, id: string, given: object): object =>
   ({ id, type: 'function', function: { name, arguments: JSON.stringify(given) } })
 const user = { role: 'user', content: 'hi' }
-/** Families whose templates omit the tool calls in earlier turns. */
+/** Families whose templates do not render the tool calls of earlier turns. */
 const SHOWS_NONE = new Set(['granite'])
 
 t.test('a call that a template renders is read back from it', async (t) => {
@@ -30,7 +30,7 @@ t.test('a call that a template renders is read back from it', async (t) => {
     const prompt = model.render([user], { tools, addGenerationPrompt: true })
     t.match(prompt, /weather[^]*clock/, `${family} shows the tools`)
     if (SHOWS_NONE.has(family)) continue
-    // Without quotes in strings, which the tests of the Python reader cover.
+    // Avoid quotes in this family's strings; the tests of the Python reader cover quotes.
     const given = family === 'lfm' ? { ...GIVEN, city: 'São Paulo', exact: 1 } : GIVEN
     const calls = [call('weather', 'abcdefgh1', given)]
     const messages = [user, { role: 'assistant', content: null, tool_calls: calls }]
@@ -107,7 +107,7 @@ t.test('templates that throw, loop or explode', async (t) => {
   const render = (template: string): string => made(template).render([user], { addGenerationPrompt: true })
   const loops = '{% for i in range(99999) %}{% for j in range(99999) %}{% set x = j %}' +
     '{% endfor %}{% endfor %}'
-  // Templates with few expressions that build values of millions of characters or items.
+  // Templates that build values of millions of characters or items with few expressions.
   const grown = (begins: string): string => `{%- set x = ${begins} -%}${'{%- set x = x + x -%}'.repeat(20)}` +
     '{% for i in range(99999) %}{% set y = x | '
   const bad: [string, RegExp][] = [

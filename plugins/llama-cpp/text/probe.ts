@@ -5,7 +5,7 @@ import { OutputReader } from './parse/output.js'
 import type { ToolFormat } from './tools/format.js'
 import type { ReasoningName } from './reasoning.js'
 
-/** The template variable that must contain the tools. */
+/** The name of the template variable that holds the tools. */
 export type ToolsVariable = 'tools' | 'xml_tools'
 /** Whether the template expects the arguments of earlier calls as an object or as JSON text. */
 export type ArgumentsForm = 'object' | 'text'
@@ -16,7 +16,7 @@ export interface ToolFacts {
   /** The format of tool calls; null if svc does not know the format. */
   format: ToolFormatName | null
   form: ArgumentsForm
-  /** The error message if the template cannot be rendered with tools; else null. */
+  /** The error message if the template could not be rendered with tools; otherwise null. */
   problem: string | null
 }
 
@@ -81,12 +81,12 @@ export function toolFactsOf (
     if (format !== null) return { way, format, form, problem: why }
     showsCalls ||= text.includes(NAME)
   }
-  // Do not use hints if the template does render calls, only in an unknown format.
+  // Ignore hints if the template renders calls, because then it does so in an unknown format.
   const format = showsCalls ? null : hintedBy(shown) ?? hintedBy(source)
   return { way, form: 'object', format, problem: why }
 }
 
-/** The part of the rendered conversation `whole` after the prompt. */
+/** The part of a rendered conversation (`whole`) that follows the prompt. */
 function behind (prompt: string, whole: string): string {
   if (whole.startsWith(prompt)) return whole.slice(prompt.length)
   let same = 0
@@ -95,7 +95,7 @@ function behind (prompt: string, whole: string): string {
   return whole.slice(Math.max(0, whole.lastIndexOf('<', same)))
 }
 
-/** The format whose reader finds the trial's call. */
+/** The format whose parser finds the test call in the rendered conversation. */
 function formatOf (text: string, reasoning: ReasoningName | null): ToolFormatName | null {
   return toolFormatNames.find((name) =>
     toolFormats[name].shows.every((shown) => text.includes(shown)) && reads(name, text, reasoning)) ?? null

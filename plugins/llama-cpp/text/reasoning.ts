@@ -2,58 +2,58 @@
 import { HARMONY_MARKERS } from './tools/harmony.js'
 
 export interface Reasoning {
-  /** Texts in the template or among the vocabulary's added tokens, one of which identifies the format. */
+  /** Texts that identify the format if any of them is in the template or among the added tokens. */
   shows: readonly string[]
   /** Marker that begins reasoning; the prompt may already contain it. */
   opens: string
   closes: string
   /** Markers around the answer, which are removed from it. */
   around?: readonly string[]
-  /** Marker that begins a tool call inside reasoning. */
+  /** Marker that begins a tool call within reasoning. */
   calls?: string
   /** Set if the whole output is a sequence of messages in channels (tools/harmony.ts). */
   channels?: true
 }
 
 const ROWS = {
-  /** gpt-oss, which reasons in the channel `analysis`. */
+  /** gpt-oss's format, with reasoning in the channel `analysis`. */
   harmony: {
     shows: ['<|channel|>analysis', '<|channel|>final'],
     opens: '<|channel|>analysis<|message|>', closes: '<|end|>', channels: true
   },
-  /** Granite 3.2. */
+  /** Granite 3.2's format. */
   granite_text: {
     shows: ['Here is my thought process:'], opens: 'Here is my thought process:',
     closes: 'Here is my response:'
   },
-  /** Granite 3.3. */
+  /** Granite 3.3's format. */
   granite: {
     shows: ['<response></response>'], opens: '<think>', closes: '</think>',
     around: ['<response>', '</response>']
   },
-  /** Magistral and Ministral. */
+  /** The format of Magistral and Ministral. */
   mistral: { shows: ['[THINK]', '[/THINK]'], opens: '[THINK]', closes: '[/THINK]' },
-  /** Command A and R7B. */
+  /** The format of Cohere's Command A and R7B. */
   command: {
     shows: ['<|START_THINKING|>'], opens: '<|START_THINKING|>', closes: '<|END_THINKING|>',
     around: ['<|START_RESPONSE|>', '<|END_RESPONSE|>', '<|START_TEXT|>', '<|END_TEXT|>']
   },
-  /** Apertus; it calls tools while it reasons. */
+  /** Apertus's format; this model calls tools while it reasons. */
   apertus: {
     shows: ['<|inner_prefix|>'], opens: '<|inner_prefix|>', closes: '<|inner_suffix|>',
     around: ['<|inner_suffix|>'], calls: '<|tools_prefix|>'
   },
   seed: { shows: ['<seed:think>'], opens: '<seed:think>', closes: '</seed:think>' },
-  /** Gemma 4. */
+  /** Gemma 4's format. */
   gemma: { shows: ['<|channel>thought'], opens: '<|channel>thought', closes: '<channel|>' },
-  /** Qwen, DeepSeek, GLM, SmolLM3, Nemotron and many more. */
+  /** The format of Qwen, DeepSeek, GLM, SmolLM3, Nemotron and many more. */
   think: { shows: ['<think>', '</think>'], opens: '<think>', closes: '</think>' }
 } as const satisfies Record<string, Reasoning>
 
 export type ReasoningName = keyof typeof ROWS
 export const reasonings: Readonly<Record<ReasoningName, Reasoning>> = ROWS
 
-/** Special tokens that the text stream must pass on for this format. */
+/** Special tokens of this format, which the text stream must pass on as text. */
 export const reasoningMarkers = ({ opens, closes, around = [], channels }: Reasoning): readonly string[] =>
   channels === true ? HARMONY_MARKERS : [opens, closes, ...around]
 
@@ -64,7 +64,7 @@ export function reasoningOf (template: string, added: Iterable<string>): Reasoni
   return names.find((name) => reasonings[name].shows.some((shown) => text.includes(shown))) ?? null
 }
 
-/** Where a prompt ends: inside reasoning, after reasoning, or where reasoning may begin. */
+/** How the prompt ends: inside reasoning, after it (`over`), or where reasoning may still begin. */
 export type ReasoningState = 'inside' | 'over' | 'may'
 
 export function reasoningStateAfter (prompt: string, { opens, closes }: Reasoning): ReasoningState {

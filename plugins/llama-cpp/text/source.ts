@@ -6,7 +6,7 @@ import { fieldsOf, textOf } from '../../runners/language/json.js'
 /** File beside the model whose chat template overrides the model's own. */
 export const TEMPLATE_FILE = 'chat_template.jinja'
 
-/** The placement's chat template, else that in the file beside the model; '' for neither. */
+/** The chat template from the placement, or else from the file beside the model; '' if both are missing. */
 export async function templateOf ({ options, directory, card: { files } }: ModelSpec): Promise<string> {
   const given = textOf(fieldsOf(options['chatTemplate'])['source'])
   if (given !== '' || !files.some(({ path }) => path === TEMPLATE_FILE)) return given

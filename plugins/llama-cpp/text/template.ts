@@ -10,13 +10,13 @@ interface RenderOptions { tools?: unknown[], addGenerationPrompt: boolean, extra
 
 /** Limit on steps per rendering (one to two seconds). Public templates take about 40 steps per message. */
 const MAX_STEPS = 400_000
-/** Number of characters or items in a value that count as one step, because filters read all of them. */
+/** Number of characters or items in a value that cost one step, because filters read whole values. */
 const STEP_CHARS = 1024
 const STEP_ITEMS = 64
 /** Limit on the length of range(), beyond which rendering fails. */
 const MAX_RANGE = 100_000
 
-/** Chat templates by name; `default` is the one without tools. */
+/** Chat templates by name; `default` is used without tools. */
 type Templates = ReadonlyMap<string, string>
 
 export class ChatTemplate {
@@ -27,7 +27,7 @@ export class ChatTemplate {
   private readonly parsed = new Map<string, Template>()
   private facts: ToolFacts | null = null
 
-  /** `tokens`: bos_token, eos_token and so on; `added`: the vocabulary's added tokens. */
+  /** `tokens` contains bos_token, eos_token and so on; `added` are the vocabulary's added tokens. */
   constructor (
     templates: Templates, tokens: Readonly<Record<string, string>>, added: Iterable<string> = []
   ) {
@@ -38,7 +38,7 @@ export class ChatTemplate {
 
   /** How the template handles tools; detected on first use, which takes some milliseconds. */
   get tools (): ToolFacts {
-    // The trial already has its arguments in the form to test, so do not convert them.
+    // Do not convert the arguments: each trial has them in the form whose support it tests.
     const render = (trial: Trial): string => this.rendered({ ...trial, form: 'text' })
     this.facts ??= toolFactsOf(render, this.source, this.reasoning)
     return this.facts
@@ -91,7 +91,7 @@ export class ChatTemplate {
 
 const NO_TOOLS = { way: 'tools', form: 'object' } as const
 
-/** Converts a message for templates, which expect text instead of null and mostly arguments as objects. */
+/** Adapts a message to templates, which expect '' instead of null, and mostly arguments as objects. */
 function forTemplate (message: Record<string, unknown>, form: ArgumentsForm): Record<string, unknown> {
   const { tool_calls: calls, content } = message
   return {

@@ -6,9 +6,7 @@ import { createLineText, gapText, statusText } from './show.js'
 
 /** Default number of lines shown before following. */
 const BEGIN_WITH = '20'
-/**
- * Milliseconds of log fetched again after a reconnect, since lines from several nodes arrive out of order.
- */
+/** Milliseconds of log to fetch again after a reconnect, since lines of several nodes arrive out of order. */
 const OVERLAP_MS = 5000
 /** Exit code if no node answered. */
 const UNREACHABLE = 7
@@ -22,7 +20,7 @@ export default {
   }
 } satisfies Verb
 
-/** The query of GET /v1/logs/cluster. Throws CliError (2) for an invalid --since. */
+/** The query parameters for GET /v1/logs/cluster. Throws CliError (exit code 2) for an invalid --since. */
 function queryOf (ctx: VerbContext, options: Record<string, unknown>): Map<string, string> {
   const query = new Map<string, string>()
   for (const name of ['node', 'model', 'plugin', 'level', 'limit']) {
@@ -41,7 +39,7 @@ function queryOf (ctx: VerbContext, options: Record<string, unknown>): Map<strin
   return query
 }
 
-/** Compiles the --grep pattern. Throws CliError (2) for an invalid one. */
+/** Compiles the --grep pattern. Throws CliError (exit code 2) for an invalid one. */
 function patternOf (ctx: VerbContext, grep: string | undefined): RegExp | null {
   try {
     return grep === undefined ? null : new RegExp(grep, 'i')

@@ -11,7 +11,7 @@ const COLOURS = {
 /** Fields left out of a line because the source column already shows them. */
 const SHOWN = new Set(['modelId', 'runnerId', 'instanceId', 'stream'])
 const VALUE_CHARS = 300
-/** Longest padding of node names, which are aligned to the longest name so far. */
+/** Limit on the padding that aligns node names to the longest name so far. */
 const NODE_CHARS = 20
 
 /** Formats lines as time, node, level, source, message and fields. */

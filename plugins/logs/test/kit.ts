@@ -23,7 +23,7 @@ export const viewOf = (name: string, more: Partial<NodeView> = {}): NodeView => 
   ...more
 })
 
-/** The plugin on a real kernel, with a ring that the test fills and simulated other nodes. */
+/** Starts the plugin on a real kernel, with a log ring that the test fills and with simulated other nodes. */
 export async function startLogs (t: TestContext, options: StartOptions = {}): Promise<LogsRig> {
   const peers: LogsRig['peers'] = new Map()
   const asked: LogsRig['asked'] = []
@@ -79,7 +79,7 @@ export interface Followed {
   stop (): void
 }
 
-/** Reads an event stream from the rig into the growing `texts`. */
+/** Follows an event stream of the rig; the result gives access to the events received so far. */
 export async function followed (
   rig: Rig, path: string, headers: Record<string, string> = {}
 ): Promise<Followed> {

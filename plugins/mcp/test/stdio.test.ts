@@ -27,7 +27,7 @@ const words = definePlugin({
 
 interface Message { id?: number, method?: string, result?: unknown, error?: unknown }
 
-/** `svc mcp` in this process, with its messages. */
+/** Runs `svc mcp` in this process and exchanges messages with it. */
 function program (t: Test, url: string): {
   ask (method: string, params?: object): Promise<Message>, status: Promise<number>, end (): void
 } {

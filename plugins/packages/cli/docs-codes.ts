@@ -6,7 +6,7 @@ interface Code {
   kind: 'error' | 'conflict' | 'event' | 'authority'
   code: string
   owner: string
-  /** Value shown next to a code: HTTP status, severity or plane. */
+  /** Text in the RANK column: the HTTP status, the severity or the plane of the code. */
   rank: string | null
   meaning: string
   remedy: string | null

@@ -9,7 +9,7 @@ import type { VerbContext } from '../../../kernel/cli/index.js'
 import type { Manifest } from '../../../kernel/index.js'
 
 const INCOMING = '.incoming-'
-/** Timeout in ms for a module to print its declarations. */
+/** Time limit in ms for a module to print its declarations. */
 const DESCRIBE_MS = 30_000
 
 export interface Fetched {
@@ -22,9 +22,9 @@ export interface Fetched {
 }
 
 /**
- * Fetches a package with its dependencies into a new folder under `<home>/plugins`, by npm and without
+ * Fetches a package with its dependencies into a new folder under `<home>/plugins`, using npm without install
  * scripts, and reads its module's declarations in a process that cannot write or start other processes.
- * Throws VerbError and then leaves no files.
+ * Leaves no files if it throws VerbError.
  */
 export async function fetchPackage (ctx: VerbContext, source: string): Promise<Fetched> {
   const folder = packagesFolder(ctx.home)

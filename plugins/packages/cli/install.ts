@@ -19,7 +19,7 @@ import type { Fetched } from './fetch.js'
 
 /** Interval in ms of checks whether another command has released the lock. */
 const LOCK_POLL_MS = 100
-/** Longest wait for the lock, in ms. */
+/** Limit on the wait for the lock, in ms. */
 const LOCK_MS = 600_000
 
 export const install: Verb = {
@@ -50,7 +50,7 @@ export const install: Verb = {
   }
 }
 
-/** Waits for other commands that change this home's installed plugins, so that the later command wins. */
+/** Runs `work` alone, after other commands that change this home's plugins; the last command wins. */
 async function afterOthers (ctx: VerbContext, work: () => Promise<void>): Promise<void> {
   prepareHome(ctx.home, ['plugins'])
   const path = join(packagesFolder(ctx.home), '.lock')
@@ -85,7 +85,7 @@ async function accepted (ctx: VerbContext, fetched: Fetched, yes: boolean): Prom
 }
 
 /**
- * Moves the fetched folder to its final place, named after the hash of its files; writes the record first.
+ * Writes the install record, then moves the fetched folder to its final place, named after its files' hash.
  */
 function keep ({ home }: VerbContext, { root, manifest, module, version, package: name }: Fetched): string {
   tighten(root)
@@ -97,7 +97,7 @@ function keep ({ home }: VerbContext, { root, manifest, module, version, package
     name: manifest.name, package: name, version, installed: new Date().toISOString(), sha256, files,
     module, manifest
   })
-  // If the same package is already installed, an intact folder stays and a broken one is renamed.
+  // If the same package is already installed, keep an intact folder and replace a broken one.
   if (existsSync(to)) {
     if (faultOf(home, folder, readRecord(home, folder)!) === null) return folder
     renameSync(to, `${root}-old`)
@@ -151,7 +151,7 @@ async function use (
     return { file, ...await turn(ctx, name, true) }
   } catch (error) {
     const was = sectionsIn(installation)[name]?.module
-    // svc.yaml has changed since, so revert only this command's change.
+    // Revert only this command's change, because svc.yaml has changed since.
     if (text() !== after) {
       const place = was === undefined ? `plugins.${name}` : `plugins.${name}.module`
       changeSetting(ctx, await installationOf(ctx), place, was)
@@ -162,7 +162,7 @@ async function use (
   }
 }
 
-/** Replaces the node's remedy, to enable the plugin again, since the plugin is not installed. */
+/** Replaces the node's advice to enable the plugin again, which fails because it is not installed. */
 function withoutEnable (ctx: VerbContext, error: VerbError): VerbError {
   const { api } = error
   if (api?.reason !== 'plugin_failed') return error

@@ -45,7 +45,7 @@ function write (folder: string, files: Record<string, string>): void {
 /** Folder of the test runner, which an installed svc does not include. */
 const TAP = join(packageRoot(), 'node_modules/tap')
 
-/** `./demo/index.js` if the module lies below the folder of svc.yaml or near it, else its absolute path. */
+/** A path relative to `from`, such as `./demo/index.js`; absolute if it would need more than three `..`. */
 function pathBetween (from: string, to: string): string {
   const path = relative(from, to)
   const steps = path.split('/').filter((part) => part === '..').length

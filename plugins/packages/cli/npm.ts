@@ -8,7 +8,7 @@ const NPM_MS = 10 * 60_000
 const NAME = /^(@[a-z0-9][\w.-]*\/)?[a-z0-9][\w.-]*$/i
 const TAG = /^[a-z][\w.-]*$/i
 
-/** True for a package of the registry: a name, possibly with a range or tag; false for other sources. */
+/** True if the text names a registry package, possibly with a range or tag; false for other sources. */
 export function isPackage (text: string): boolean {
   const at = text.indexOf('@', 1)
   const [name, wanted] = at < 0 ? [text, '*'] : [text.slice(0, at), text.slice(at + 1)]
@@ -33,7 +33,7 @@ export async function npm (ctx: VerbContext, cwd: string, source: string, args: 
   if (status !== 0) throw ctx.fail(...failure(source, command, text))
 }
 
-/** Explanations of npm's failure codes; other failures keep npm's message. */
+/** Explains npm's error codes; for other failures uses npm's own message. */
 function failure (source: string, command: string, text: string): Parameters<VerbContext['fail']> {
   const code = /^npm (?:error|ERR!) code (\w+)$/m.exec(text)?.[1] ?? ''
   const said = text.split('\n')

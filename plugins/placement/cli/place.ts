@@ -22,7 +22,7 @@ interface Placed { message: string, command_id: string, instance_id: string, mod
 interface Ask {
   model_id: string
   sharding: 'Pipeline' | 'Tensor'
-  /** If absent, the server uses the default meta of the model's engine. */
+  /** If it is absent, the server uses the engine's default, Ring or LlamaRpc. */
   instance_meta?: 'Ring' | 'LlamaRpc'
   min_nodes: number
   chat_template?: string
@@ -70,7 +70,7 @@ function askOf (ctx: VerbContext, model_id: string, options: Record<string, unkn
   }
 }
 
-/** Install ids of all nodes except that of `--node`; none without the option. Throws VerbError (3, 2). */
+/** Install ids of all nodes except that of `--node`; none without it. Throws VerbError (exit code 3 or 2). */
 function othersThan (ctx: VerbContext, node: unknown, state: SeenState): string[] {
   const [only] = node === undefined ? [] : findNodes(ctx, state, [node as string])
   return only === undefined ? [] : Object.entries(state.nodeIdentities)
@@ -118,7 +118,7 @@ async function explain (ctx: VerbContext, ask: Ask, state: SeenState): Promise<v
   }
 }
 
-/** Finds the row for a request; the preview lists equal plans once, under their lowest number of nodes. */
+/** The preview row with the requested plan; equal plans have one row, with the lowest number of nodes. */
 function rowFor (rows: readonly PreviewRow[], ask: Ask): PreviewRow | undefined {
   return rows.filter((row) => (ask.min_nodes === 1 || row.sharding === ask.sharding) &&
     row.min_nodes <= ask.min_nodes && ranks(row) >= ask.min_nodes)[0]
@@ -146,8 +146,8 @@ async function tryOut (ctx: VerbContext, ask: Ask, state: SeenState): Promise<vo
 }
 
 /**
- * For other verbs: places a model unless it is already placed, and waits at most `limitMs` until it is ready.
- * If a newly placed instance cannot start, removes it. `yes` installs a missing engine without a prompt.
+ * Places a model for another verb, unless it is already placed, and waits at most `limitMs` until it is
+ * ready. Removes a newly placed instance that cannot start. `yes` installs a missing engine without a prompt.
  * Throws VerbError.
  */
 export async function makeReady (
@@ -178,7 +178,7 @@ export async function makeReady (
 const SEEN_SECONDS = 15
 
 /**
- * Runs `work`. If it fails because no node has the engine, offers to install the engine and runs it again.
+ * Runs `work`. If no node has the engine for it, offers to install the engine and then runs `work` again.
  * Throws the error of `work`, or VerbError.
  */
 async function withEngine<T> (ctx: VerbContext, yes: boolean, work: () => Promise<T>): Promise<T> {
@@ -233,7 +233,7 @@ async function place (
 
 /** Milliseconds between two state fetches. */
 const POLL_MS = 500
-/** Seconds for which a fetch is retried while the node does not answer; then the verb fails. */
+/** Seconds for which fetching the state is retried while the node does not answer; then the verb fails. */
 const RETURN_SECONDS = 60
 
 /**
@@ -273,7 +273,7 @@ async function watch (
   }
 }
 
-/** The progress as text without fields that change with every retry, so that only a new stage is printed. */
+/** Text of the progress without fields that change with every retry, so that only new stages are printed. */
 const stageOf = (progress: Progress): string => JSON.stringify(progress, (key, value: unknown) =>
   key === 'waitsFor' || key === 'attemptId' || key === 'entry' ? undefined : value)
 
@@ -341,7 +341,7 @@ function explained (ctx: VerbContext, ask: Ask, state: SeenState, error: VerbErr
   if (api === undefined) return error
   for (const line of linesOf(ask.model_id, api.details, (id) => nameOf(state, id))) ctx.err.line(line)
   if (api.reason === 'model_unknown') return ctx.fail(3, error.message)
-  // Only these two reasons have an exit status of their own; all others exit with 1, not as a usage error.
+  // Only these two reasons have their own exit codes; the other refusals exit with 1, not as a usage error.
   const known = api.reason === 'insufficient_memory' || api.reason === 'info_pending'
   const others = ['no_source', 'readings_disabled']
   const refused = !known && [...REFUSALS, ...others].some((reason) => reason === api.reason)

@@ -14,15 +14,15 @@ export interface PsRow {
   modelId: string
   state: 'ready' | 'starting' | 'failed' | 'draining' | 'waiting'
   error: string | null
-  /** The id under which the instance waited for a place: that of the instance it replaces, if any. */
+  /** The id of the instance that this one replaces, or under which it waited for a node; else null. */
   replaces: string | null
-  /** Idle seconds after which the instance is unloaded; null for never. */
+  /** Seconds without requests after which the instance is unloaded; null if it stays loaded. */
   ttlSeconds: number | null
   /** ISO 8601 deadline of the drain; null unless the instance is draining. */
   drainUntil: string | null
-  /** Tokens; null if the model has no context or the instance waits for a place. */
+  /** Context length in tokens; null if the model has none, or while the instance waits to be placed. */
   contextLength: number | null
-  /** Limit on concurrent requests; null if the engine has no slots. `running`, `waiting` count requests. */
+  /** Limit on concurrent requests; null if the engine has no slots. */
   slots: number | null
   running: number
   waiting: number
@@ -59,7 +59,7 @@ function table (out: VerbContext['out'], state: SeenState, rows: readonly PsRow[
     ['SLOTS', slotsOf, rows.some(({ slots }) => slots !== null)],
     ['TTL', ({ ttlSeconds }) => ttlSeconds === null ? '-' : `${ttlSeconds} s`,
       rows.some(({ ttlSeconds }) => ttlSeconds !== null)],
-    // A first placement may have waited under another id too, so this is not always a replaced instance.
+    // Not only the id of a replaced instance: a first placement may have waited under another id.
     ['EARLIER ID', ({ replaces }) => replaces ?? '-', rows.some(({ replaces }) => replaces !== null)]
   ]
   const shown = columns.filter(([, , wanted = true]) => wanted)
@@ -71,7 +71,7 @@ const slotsOf = ({ slots, running, waiting }: PsRow): string =>
 
 export function rowsOf (state: SeenState): PsRow[] {
   const waiting = Object.values(state.waitingInstances ?? {})
-    // The waiting entry and the lost instance both exist while the instance is being removed.
+    // Omit the entry that waits to replace an instance while that instance still exists.
     .filter(({ instanceId }) => !Object.hasOwn(state.instances, instanceId))
   return [
     ...Object.entries(state.instances).map(([id, instance]) => rowOf(state, id, instance)),
@@ -99,7 +99,7 @@ function rowOf (state: SeenState, instanceId: string, instance: Instance): PsRow
   return {
     instanceId,
     modelId,
-    // The instance exists, so `gone` is impossible.
+    // `gone` is impossible here, because the instance exists.
     state: progress.kind as PsRow['state'],
     error: progress.kind === 'failed' ? progress.message : null,
     replaces: placement?.replaces ?? null,

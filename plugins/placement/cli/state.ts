@@ -39,8 +39,8 @@ export function queueOf (
 const POLL_MS = 500
 
 /**
- * Polls until the count from `left` is 0 or the seconds of `--wait` are over; resolves to the last count.
- * Throws VerbError (130) at Ctrl-C.
+ * Polls until the count from `left` is 0 or the `--wait` time has passed; resolves to the last count. Throws
+ * VerbError (130) at Ctrl-C.
  */
 export async function waitUntilZero (
   ctx: VerbContext, pace: WaitClock, left: (state: SeenState) => number, goesOn: string

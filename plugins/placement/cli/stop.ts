@@ -47,7 +47,7 @@ async function stopAll (
     `${failures.length} of ${count(rows.length, 'instance')} could not be stopped`)
 }
 
-/** The instances of the model `word`, or the one whose id starts with `word`. Throws VerbError (3, 2). */
+/** The instances of the model `word`, or the one with this id prefix. Throws VerbError (exit code 3 or 2). */
 function meant (ctx: VerbContext, rows: readonly PsRow[], word: string): PsRow[] {
   const found = isModelId(word)
     ? rows.filter(({ modelId }) => modelId === word)
@@ -81,13 +81,13 @@ async function stop (ctx: VerbContext, { instanceId, modelId }: PsRow, now: bool
     return { instanceId, modelId, message, failure: null }
   } catch (error) {
     if (ctx.signal.aborted || !isVerbError(error)) throw error
-    // Another client has already stopped the instance.
+    // Another client has already stopped the instance, which is no failure.
     const failure = error.api?.reason === 'instance_not_found' ? null : error
     return { instanceId, modelId, message: null, failure }
   }
 }
 
-/** Reports the outcomes. `gone`: the instances are removed, so "is being stopped" messages are outdated. */
+/** Reports the outcomes. If `gone`, the instances are removed, so omit "is being stopped" messages. */
 function say ({ out, err }: VerbContext, all: readonly Outcome[], gone: boolean): void {
   const done = all.filter(({ failure }) => failure === null)
   const models = [...new Set(done.map(({ modelId }) => modelId))].join(', ')

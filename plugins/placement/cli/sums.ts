@@ -12,7 +12,7 @@ export interface PreviewRow {
   details: Record<string, unknown> | null
 }
 
-/** Memory figures of one node, read from a plan (`ranks`) or a refusal (`nodes`). */
+/** Memory figures for one node, either from a plan (`ranks`) or from a refusal (`nodes`). */
 type NodeSums = Omit<PlanRank, 'freeAfterBytes' | 'nodeId' | keyof Need> &
   Pick<Need, 'shareBytes' | 'neededBytes'> & { nodeId?: string, name?: string } & Partial<Need & Usable>
 
@@ -43,7 +43,7 @@ function useTerms ({ freeBytes, limitBytes, reservedBytes = 0 }: NodeSums): stri
     `allowed${reserved})`
 }
 
-/** A change that makes the model fit; `command` is null if no single command makes the change. */
+/** A change that would make the model fit; `command` is null if no single command makes that change. */
 export interface FitSuggestion { text: string, command: string | null }
 
 export function waysOf (
@@ -71,7 +71,7 @@ export function linesOf (
   const nodes = (details?.['ranks'] ?? details?.['nodes'] ?? []) as NodeSums[]
   const ways = waysOf(modelId, details)
   return [
-    // The refusal of an instance that the client supplied has other fields.
+    // A refusal lacks `neededBytes` if the client supplied the whole instance instead of requesting a plan.
     ...nodes.filter(({ neededBytes }) => typeof neededBytes === 'number')
       .flatMap((node) => partsOf(node, node.name ?? nameOf(node.nodeId!))),
     ...ways.length === 0 ? [] : [`${count(ways.length, 'way')} to make it fit:`],

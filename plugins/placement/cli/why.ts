@@ -33,7 +33,7 @@ async function aboutModel (ctx: VerbContext, modelId: string): Promise<number> {
 const MARKS = { true: ['ok', 'green'], false: ['no', 'red'], null: ['-', 'dim'] } as const
 
 function showLinks ({ out, err, io }: VerbContext, links: readonly ChainLink[]): void {
-  // `err.paint` depends on whether stderr is a terminal, but these marks go to stdout.
+  // Use colour only if stdout is a terminal; `err.paint` itself depends on stderr.
   const paint = io.stdout.isTTY === true ? err.paint : (_: string, text: string): string => text
   for (const { link, ok, message } of links) {
     const [mark, colour] = MARKS[`${ok}`]

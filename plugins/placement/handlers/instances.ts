@@ -40,17 +40,17 @@ export async function remove (
   if (instance === undefined && waits !== undefined) {
     return answer(`Instance ${instanceId} no longer waits for a place.`)
   }
-  // The master decides whether the instance exists, because its state may be newer.
+  // Leave it to the master to decide whether the instance exists, because its state may be newer.
   const ended = seconds === 0
     ? instances.remove(instanceId, { commandId })
     : instances.drain(instanceId, { seconds, commandId })
   const gone = await ended.then(() => null, errorOfGone)
-  // The instance may have been lost since the request arrived and may now wait for a place.
+  // Remove its waiting entry too: the instance may have been lost and may now wait for another node.
   if (!await endWaiting(planning, instanceId) && gone !== null) throw gone
   return answer(outcomeOf(planning, instanceId, seconds))
 }
 
-/** Throws the refusal of the plugin whose role still needs the instance. */
+/** Throws if a role needs the instance; the plugin of the role provides the error. */
 function checkUnkept (planning: Planning, instanceId: string, intent: PlacementIntent | undefined): void {
   const keeping = planning.roles.get(intent?.systemRole ?? '')
   if (keeping !== undefined && keeping.wanted().models.length > 0) throw keeping.refusal(instanceId)
@@ -76,8 +76,8 @@ async function keepAway (
 }
 
 /**
- * Removes the waiting entry and an instance that was placed for the entry at the same moment. Resolves to
- * false if there is no entry.
+ * Removes the waiting entry, and any instance that has been placed for it in the meantime. Resolves to false
+ * if there was no entry.
  */
 async function endWaiting ({ ctx, facts }: Planning, instanceId: string): Promise<boolean> {
   const { command, deps: { instances }, sections: { waiting } } = ctx
@@ -89,7 +89,7 @@ async function endWaiting ({ ctx, facts }: Planning, instanceId: string): Promis
   return true
 }
 
-/** Cancels the replacement that a drain has started for this instance. */
+/** Cancels the replacement that was started because this instance's node is drained. */
 async function endMoving ({ ctx }: Planning, facts: Facts, instanceId: string): Promise<void> {
   const { command, deps: { instances }, sections: { waiting } } = ctx
   for (const { key, value } of [...waiting.entries()]) {

@@ -12,7 +12,7 @@ import type { routes } from '../routes.js'
 import { bodyOf, changed, stateCard } from '../../runners/service.js'
 import type { Instance } from '../../runners/service.js'
 
-/** Default seconds to wait for an instance to become ready. */
+/** Default limit in seconds on the wait for an instance to become ready. */
 const WAIT_SECONDS = 600
 
 interface Placed { message: string, command_id: string, instance_id: string, model_card: unknown }
@@ -78,7 +78,7 @@ export async function create (
   return answerOf(`${modelId} is ${entered.isNew ? '' : 'already '}placed on ${names}.`, card, entered)
 }
 
-/** Replaces the card, addresses and intent of the client with those of the cluster. */
+/** Replaces the card, addresses and intent that the client sent by values that this node computes. */
 function completed (given: Instance, card: ModelCard, nodes: readonly NodeReport[]): Instance {
   const { contextTokenLimit, systemRole, slots } = bodyOf(given)
   const intent = intentShownBy(given)

@@ -4,9 +4,9 @@ import { idOf, ranksOf } from '../place/instance.js'
 import { SUSPECT_MS } from './lost-nodes.js'
 
 export interface CutLinkChanges {
-  /** By instance id, a sentence that names the broken link. */
+  /** Descriptions of broken links, by instance id. */
   cut: Map<string, string>
-  /** Milliseconds until the next broken link reaches SUSPECT_MS; null if no other link is broken. */
+  /** Milliseconds until the next broken link counts, after SUSPECT_MS; null if no other link is broken. */
   nextMs: number | null
 }
 
@@ -17,7 +17,7 @@ export interface CutLinkChanges {
 export class CutLinks {
   readonly #since = new Map<string, number>()
 
-  /** Instances whose link has been down for SUSPECT_MS. `now` is in monotonic ms. */
+  /** Instances that need a link which has been down for SUSPECT_MS. `now` is in monotonic ms. */
   look (instances: readonly Instance[], nodes: readonly NodeReport[], now: number): CutLinkChanges {
     const live = new Map(nodes.filter(({ view }) => view.live).map((node) => [node.view.nodeId, node]))
     const cuts = instances.flatMap((instance) => spokesOf(instance).flatMap(([from, to]) => {
@@ -38,7 +38,7 @@ export class CutLinks {
   }
 }
 
-/** Pairs of the driver and each of its donors. */
+/** The instance's links: pairs of the driver and each of its donors. */
 function spokesOf (instance: Instance): [driver: string, donor: string][] {
   if (!('LlamaRpcInstance' in instance)) return []
   const { driverNode } = instance.LlamaRpcInstance
@@ -46,7 +46,7 @@ function spokesOf (instance: Instance): [driver: string, donor: string][] {
     .map(({ nodeId }) => [driverNode, nodeId])
 }
 
-/** False only if both nodes report links and at least one of them does not list the other. */
+/** True unless both nodes report their links and at least one of them does not list the other. */
 function linked (one: NodeReport, other: NodeReport): boolean {
   const tells = (from: NodeReport, to: NodeReport): boolean =>
     from.links.some(({ nodeId }) => nodeId === to.view.nodeId)

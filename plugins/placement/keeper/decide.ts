@@ -8,7 +8,7 @@ import { AUTOPLACE, idOf, intentOf, modelOf, nodesOf } from '../place/instance.j
 import { planRoles } from './roles.js'
 import type { FitChecks, Situation } from './roles.js'
 
-/** Limit on the moves of an instance after failures on live nodes; then the instance stays failed. */
+/** Limit on how often an instance moves after failures on live nodes; then it stays failed. */
 export const MOVES_MAX = 2
 
 /**
@@ -26,8 +26,8 @@ export type Step =
   | { do: 'place', id: string, entry: WaitingEntry }
 
 /**
- * Computes the steps from the current to the desired placements; none if both agree. A waiting entry is done
- * once an instance `replaces` it. Pure.
+ * Computes the steps that lead from the current to the desired placements. A waiting entry is done once an
+ * instance has the entry's id as `replaces`. Pure.
  */
 export function decide (situation: Situation, judge: FitChecks): Step[] {
   const { instances, waiting } = situation
@@ -58,8 +58,8 @@ export function decide (situation: Situation, judge: FitChecks): Step[] {
 }
 
 /**
- * Waiting entries that are done or obsolete, with the reason. An entry stays while the lost instance exists
- * and is not draining.
+ * Waiting entries to remove because they are done or obsolete, with the reason. An entry is never removed
+ * while the lost instance still exists and is not draining.
  */
 function forgettable (situation: Situation): [string, string][] {
   const { instances, waiting, stopped } = situation
@@ -88,25 +88,25 @@ function forgettable (situation: Situation): [string, string][] {
 
 const stays = (instance: Instance): boolean => bodyOf(instance).drainUntil === undefined
 
-/** True if the instance to move away is not draining and its nodes are no longer drained. */
+/** True if an instance no longer has to move: it is not draining, and its nodes are no longer drained. */
 function movesInVain ({ instances, drained }: Situation, { moves }: PlacementIntent): boolean {
   const from = moves === undefined ? undefined : instances.find((one) => idOf(one) === moves)
   return from !== undefined && stays(from) && !nodesOf(from).some((nodeId) => drained.has(nodeId))
 }
 
-/** The replacement of an instance on a drained node; 'waits' if the replacement is still a waiting entry. */
+/** The replacement of an instance on a drained node; 'waits' if there is only a waiting entry so far. */
 function successorOf ({ instances, waiting }: Situation, id: string): Instance | 'waits' | undefined {
   const waits = [...waiting.values()].some(({ intent }) => intent.moves === id)
   return instances.find((one) => stays(one) && intentOf(one).moves === id) ?? (waits ? 'waits' : undefined)
 }
 
-/** One entry for each instance on a drained node without a replacement; the instance serves until then. */
+/** Adds a waiting entry for each instance on a drained node; the instance serves until it is replaced. */
 function movesOff (situation: Situation, judge: FitChecks, losses: readonly Step[]): Step[] {
   const { now, instances, nodes, leaving, drained, waiting } = situation
   return instances.filter(stays).flatMap((one): Step[] => {
     const [id, modelId, intent] = [idOf(one), modelOf(one), intentOf(one)]
     const on = nodesOf(one).filter((nodeId) => drained.has(nodeId))
-    // A role has one instance, so the replacement starts after the old instance ends; see `lossOf`.
+    // Skip roles, which may have only one instance: `lossOf` drains the instance before replacing it.
     if (on.length === 0 || intent.systemRole !== undefined) return []
     if (losses.some((step) => step.id === id) || nodesOf(one).some((at) => leaving.has(at))) return []
     if (successorOf(situation, id) !== undefined || waiting.has(id)) return []
@@ -120,7 +120,7 @@ function movesOff (situation: Situation, judge: FitChecks, losses: readonly Step
   })
 }
 
-/** The step for an instance that failed, whose node is lost or stopping, or whose link is cut. */
+/** The step for an instance that failed, whose node is lost or stopping, or whose link is broken. */
 function lossOf (situation: Situation, judge: FitChecks, instance: Instance): Step[] {
   const { now, nodes, gone, cut, leaving, drained, failures } = situation
   const id = idOf(instance)
@@ -135,7 +135,7 @@ function lossOf (situation: Situation, judge: FitChecks, instance: Instance): St
     }
   }]
   const lost = nodesOf(instance).filter((nodeId) => gone.has(nodeId))
-  // A lost node cannot finish the drain.
+  // Remove the instance, because a lost node cannot finish draining.
   if (!stays(instance)) return lost.length > 0 ? [{ do: 'remove', id }] : []
   const successor = successorOf(situation, id)
   if (successor !== undefined) {
@@ -147,7 +147,7 @@ function lossOf (situation: Situation, judge: FitChecks, instance: Instance): St
     return step('lose', 'node_lost', `Its node ${names.join(', ')} was lost.`)
   }
   if (nodesOf(instance).some((nodeId) => leaving.has(nodeId))) {
-    // The instance drains while its replacement starts, if the model fits on another node.
+    // Drain the instance while its replacement starts, but only if the model fits on another node.
     return judge.fits(modelId, intent) ? step('move', 'node_leaves', 'Its node is stopping.') : []
   }
   if (intent.systemRole !== undefined && nodesOf(instance).some((nodeId) => drained.has(nodeId))) {
@@ -155,7 +155,7 @@ function lossOf (situation: Situation, judge: FitChecks, instance: Instance): St
   }
   if (serves(situation, instance)) return []
   const severed = cut.get(id)
-  // Applies even if the model fits on no other node: the entry then waits for a node or for the link.
+  // Give the instance up even if the model fits nowhere else: the entry then waits for a node or the link.
   if (severed !== undefined) return step('lose', 'link_lost', severed)
   const failure = failures.find(({ instanceId }) => instanceId === id)
   if (failure === undefined || intent.failedOn.length >= MOVES_MAX) return []

@@ -9,7 +9,7 @@ import { MESSAGE_CHARS_MAX } from '../waitlist.js'
 import { onceFor } from './once.js'
 import { roleOf } from './roles.js'
 
-/** The service through which plugins keep an instance placed. `poke` schedules a pass of the keeper. */
+/** Creates the service through which plugins keep an instance placed. `poke` schedules a keeper pass. */
 export function keepingService (planning: Planning, poke: () => void): PlacementKeeper {
   const { roles, facts } = planning
   return {
@@ -30,7 +30,7 @@ function keptOf (facts: Facts, systemRole: string, models: readonly string[]): R
   const waits = Object.values(facts.waitingInstances).find(({ intent }) => intent.systemRole === systemRole)
   if (own === undefined && waits !== undefined) {
     const { instanceId, modelId, reason, message } = waits
-    // Until the first placement attempt, the reason of an entry is its role.
+    // Before the first placement attempt, an entry has the role as its reason.
     const problem = reason === systemRole ? {} : { problem: message }
     return { instanceId, modelId, own: true, state: 'waiting', ...problem }
   }
@@ -53,7 +53,7 @@ function stateOf (progress: Progress): RoleStatus['state'] {
   return copies ? 'downloading' : 'starting'
 }
 
-/** Replaces an instance like a lost one: adds the waiting entry, then removes the instance. */
+/** Replaces an instance in the same way as a lost one: adds the waiting entry, then removes the instance. */
 async function replace (
   { ctx, facts: reader }: Planning, instanceId: string,
   { errorCode, errorMessage }: { errorCode: string, errorMessage: string }
@@ -70,6 +70,6 @@ async function replace (
     modelId, intent: { ...intent, failedOn }, replaces: intent.replaces, reason: errorCode,
     since: new Date(clock.now()).toISOString(), message: errorMessage.slice(0, MESSAGE_CHARS_MAX)
   }
-  // The keeper removes the instance for which an entry waits, then places the entry.
+  // Given this entry, the keeper removes the instance if it still exists, and places the model again.
   await command('wait', { id: instanceId, entry }, onceFor('wait', instanceId))
 }

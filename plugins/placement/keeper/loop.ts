@@ -19,11 +19,11 @@ import { onceFor } from './once.js'
 import { isLater, PlacementQueue } from './placing.js'
 import { Stalls } from './stalls.js'
 
-/** Milliseconds between two passes while work is in progress, and the longest delay after a state change. */
+/** Interval in ms of passes while work is in progress, and their longest delay after a state change. */
 const LOOK_EVERY_MS = 1000
-/** Events within these milliseconds share one pass. */
+/** Milliseconds for which events are collected before a pass. */
 const GATHER_MS = 50
-/** Limit in seconds on the drain of an instance whose node stops; the node usually stops earlier. */
+/** Limit in seconds on the drain of an instance whose node is stopping; usually the node stops earlier. */
 const LEAVE_SECONDS = 30
 const NO_PROGRESS = 'no_progress'
 
@@ -64,7 +64,7 @@ export class Keeper {
     this.#sessionSince = ctx.clock.mono()
     const poke = (): void => { this.#poke() }
     ctx.effect('keeper', () => {
-      // A running command is not cancelled: it may be waiting for a master.
+      // Do not cancel a running command, which may be waiting for a master.
       this.#closed = true
       this.#cancel()
     })
@@ -73,7 +73,7 @@ export class Keeper {
     ctx.sections.waiting.observe(poke)
     ctx.sections.drainedNodes.observe(poke)
     for (const kind of TRIGGERS) ctx.on(kind, poke)
-    // Not urgent: the next tick runs a pass.
+    // Other state changes are not urgent, so leave the pass to the next tick.
     ctx.effect('state changes', state.onChange(() => { this.#atRest = false }))
     ctx.every('placement pass', LOOK_EVERY_MS, () => { this.#tick() })
     this.#sessionChanged()
@@ -116,7 +116,7 @@ export class Keeper {
     this.#atRest = true
     await this.#look().catch((error: unknown) => { this.#failed(error) })
     this.#looking = false
-    // A pass was requested while this one ran.
+    // Schedule a pass that was requested while this pass was running.
     const next = this.#dueAt
     this.#dueAt = Infinity
     this.#lookBy(next)
@@ -152,7 +152,7 @@ export class Keeper {
       try {
         await this.#do(step, still)
       } catch (error) {
-        // A failed step of one instance must not block the others.
+        // A failed step must not block the steps for other instances.
         if (isLater(error)) throw error
         this.#failed(error)
       }
@@ -160,7 +160,7 @@ export class Keeper {
     this.#wake(losses)
   }
 
-  /** True if passes must go on: an instance is starting or has failed, or a node is missing or stopping. */
+  /** True if further passes are needed: an instance is not ready, or a node is missing or stopping. */
   #goesOn ({ instances, nodes, runners }: Facts, { nextMs }: LostNodesResult): boolean {
     return nextMs !== null || this.#unread ||
       nodes.some(({ view: { live, leaving } }) => live && leaving === true) ||
@@ -212,10 +212,10 @@ export class Keeper {
   async #do (step: Step, still: () => boolean): Promise<void> {
     const { log, command, deps: { instances } } = this.#ctx
     const { id } = step
-    // Does not wait for a slow runner to end, because other entries wait for a place.
+    // Do not wait for a slow runner to exit, because other entries are waiting to be placed.
     const remove = async (): Promise<boolean> => await wasThere(instances.remove(id, { ended: false }))
-    // A stopping master may send `wait` again to the next master after that one has placed the entry, which
-    // would add the entry again. With a fixed command id both are the same command.
+    // A stopping master may send `wait` to the next master when that one has already placed the entry. The
+    // fixed command id makes it a duplicate, which cannot add the entry again.
     const wait = async (entry: WaitingEntry): Promise<void> => {
       await command('wait', { id, entry }, onceFor('wait', id))
     }
@@ -258,7 +258,7 @@ export class Keeper {
   async #place (id: string, entry: WaitingEntry): Promise<void> {
     const { clock, log, command, sections } = this.#ctx
     const facts = this.#planning.facts.now()
-    // The instance that the entry replaces must be gone or draining.
+    // Wait until the instance that the entry replaces is gone or draining.
     const before = facts.instances[id]
     if (before !== undefined && bodyOf(before).drainUntil === undefined) return
     if (sections.waiting.get(id) === undefined || this.#placing.pause(id, clock.mono()) > 0) return
@@ -266,7 +266,7 @@ export class Keeper {
     if (tried.ok) {
       const instanceId = idOf(tried.instance)
       log.info({ instanceId, modelId: entry.modelId, waitedAs: id }, 'an instance was placed')
-      // No fixed command id: a late repeated `wait` may add the entry again, so it must be removable again.
+      // Use a random command id, so that an entry which a late repeated `wait` adds can be removed again.
       await command('unwait', { id })
       return
     }
@@ -277,7 +277,7 @@ export class Keeper {
     await command('note', { id, reason, message: message.slice(0, MESSAGE_CHARS_MAX) })
   }
 
-  /** Recorded failures, plus stalled instances, which this call records as failures. */
+  /** All recorded failures, plus new stalls, which this method records as failures. */
   #failures (facts: Facts, { gone }: LostNodesResult): readonly InstanceFailure[] {
     const { clock, deps: { instances } } = this.#ctx
     const stalls = this.#stalls.look(facts, clock.mono())
@@ -290,13 +290,13 @@ export class Keeper {
         errorMessage: `No progress for ${Math.round(seconds)} s.`
       }))
     for (const failure of failures) instances.recordFailure(failure)
-    // A recorded stall no longer counts once the instance makes progress.
+    // Ignore a recorded stall once the instance makes progress again.
     const told = facts.instanceFailures.filter(({ instanceId, errorCode }) =>
       errorCode !== NO_PROGRESS || stalled.has(instanceId))
     return [...failures, ...told]
   }
 
-  /** Schedules a pass if a node counts as lost, or a retry pause ends, before the next tick. */
+  /** Schedules a pass before the next tick if a node will count as lost or a retry pause will end by then. */
   #wake ({ nextMs }: LostNodesResult): void {
     const { clock, sections } = this.#ctx
     const now = clock.mono()

@@ -4,9 +4,9 @@ import type { Instance } from '../../runners/service.js'
 
 /** Milliseconds after which the instances of a missing node are placed elsewhere. */
 export const MISSING_MS = 3000
-/** Longer limit in ms while other nodes reach the node, because only its link to the master may be down. */
+/** Longer limit in ms for a node that other nodes still reach: only its link to the master may be down. */
 export const SUSPECT_MS = 30_000
-/** Milliseconds after a session start in which no node counts as lost, because connections still open. */
+/** Milliseconds after a session start in which no node counts as lost, because nodes are still connecting. */
 export const SESSION_GRACE_MS = 3000
 
 export interface LostNodesResult {
@@ -23,8 +23,8 @@ export class LostNodes {
   readonly #missing = new Map<string, number>()
 
   /**
-   * The lost nodes: missing for long enough, or restarted under another id. While any node is missing, an
-   * unknown id may belong to that node and so waits too. `reached`: ids of nodes that other nodes reach.
+   * The lost nodes: missing for long enough, or restarted under another id. While a node is missing, an
+   * unknown id waits too, since it may be that node's. `reached`: ids of nodes that other nodes still reach.
    */
   look (
     instances: readonly Instance[], nodes: readonly NodeView[], now: number, sessionAgeMs: number,

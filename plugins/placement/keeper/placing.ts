@@ -6,10 +6,10 @@ import { idOf, instanceOf, modelOf, nodesOf } from '../place/instance.js'
 import type { Outcome, Planning } from '../place/planning.js'
 import type { WaitingEntry } from '../waitlist.js'
 
-/** Shortest and longest pause in ms between two attempts to place a waiting entry. */
+/** Shortest and longest pause in ms between attempts to place a waiting entry. */
 const PAUSE = { minMs: 250, maxMs: 5000 }
 
-/** Reasons of errors that only mean that the master cannot act now, so that the attempt is repeated. */
+/** Error reasons which only mean that the master cannot act now; the attempt is repeated later. */
 const LATER: ReadonlySet<string> =
   new Set(['no_quorum', 'no_master', 'not_master', 'session_changed', 'shutting_down'])
 
@@ -37,14 +37,14 @@ export class PlacementQueue {
   /** Milliseconds until the next attempt to place the entry is allowed; 0 if it is allowed now. */
   pause (id: string, now: number): number { return Math.max(0, (this.#pauses.get(id)?.until ?? 0) - now) }
 
-  /** True if the model fits on nodes that do not run it yet. */
+  /** True if the model fits on nodes that do not already run it. */
   fits (modelId: string, intent: PlacementIntent, facts: Facts): boolean {
     return !(this.#plan(modelId, intent, facts) instanceof SvcError)
   }
 
   /**
-   * Plans an entry and places it through the master. Throws the errors of `isLater` if the master cannot act
-   * now.
+   * Plans an entry and places it through the master. Throws if the master cannot act now (see `isLater`);
+   * returns refusals.
    */
   async place (id: string, entry: WaitingEntry, facts: Facts, now: number): Promise<PlacementAttempt> {
     const tried = await this.#tryTo(id, entry, facts)
@@ -73,7 +73,7 @@ export class PlacementQueue {
       return entered === idOf(instance) ? { ok: true, instance } : alreadyThere(modelId)
     } catch (error) {
       if (!(error instanceof SvcError) || isLater(error)) throw error
-      // The model may only fit on nodes that already run it.
+      // If the model fits only on nodes that already run it, report that instead of the refusal.
       const there = runningOn(facts, modelId).length > 0
       const beside = there ? this.#plan(modelId, { ...intent, failedOn: [] }, facts, []) : error
       if (!(beside instanceof SvcError)) return alreadyThere(modelId)
@@ -81,7 +81,7 @@ export class PlacementQueue {
     }
   }
 
-  /** A plan without the nodes in `taken`, or the refusal. */
+  /** A plan that avoids the nodes in `taken`, or the error if there is none. */
   #plan (
     modelId: string, intent: PlacementIntent, facts: Facts, taken = runningOn(facts, modelId)
   ): Outcome | SvcError {
@@ -110,7 +110,7 @@ const runningOn = ({ instances }: Facts, modelId: string): string[] =>
 /** Changes in free memory below this many bytes do not end the retry pauses. */
 const STEP_BYTES = 256 * 1024 * 1024
 
-/** The inputs of a plan as coarse text; when the text changes, planning again may succeed. */
+/** Summarizes the inputs of a plan coarsely; if the summary changes, planning again may succeed. */
 function signature ({ nodes, instances }: Facts): string {
   return JSON.stringify([
     nodes.filter(({ view }) => view.live).map(({ view: { nodeId }, memory, resources, links }) => [

@@ -9,12 +9,12 @@ export interface Situation {
   /** Wall-clock time in ms. */
   now: number
   instances: readonly Instance[]
-  /** By runner id, the status as a one-key object. */
+  /** Runner statuses by runner id; each status is an object with one key. */
   runners: Readonly<Record<string, Readonly<Record<string, unknown>>>>
   failures: readonly InstanceFailure[]
   nodes: readonly { nodeId: string, installId: string, name: string }[]
   gone: ReadonlySet<string>
-  /** By instance id, a sentence that names the broken link. */
+  /** Descriptions of broken links, by instance id. */
   cut: ReadonlyMap<string, string>
   leaving: ReadonlySet<string>
   drained: ReadonlySet<string>
@@ -61,13 +61,13 @@ function planRole (situation: Situation, judge: FitChecks, systemRole: string): 
   const { instances, waiting, roles } = situation
   const models = roles.get(systemRole)?.models ?? []
   const replaced = new Set(instances.map((one) => bodyOf(one).placement?.replaces))
-  // An instance with an entry or a successor is being replaced.
+  // Skip instances that are being replaced: they have a waiting entry or a successor.
   const own = instances.filter((one) => roleOf(one) === systemRole &&
     bodyOf(one).drainUntil === undefined && !waiting.has(idOf(one)) && !replaced.has(idOf(one)))
   const entries = [...waiting].filter(([id, { intent }]) =>
     intent.systemRole === systemRole && !replaced.has(id))
   const kept = own.find((one) => models.includes(modelOf(one)))
-  // If the entry and its instance both exist, the instance is being replaced.
+  // An entry whose instance still exists means that this instance is being replaced.
   const there = new Set(instances.map(idOf))
   const moving = entries.find(([id, { modelId }]) => there.has(id) && models.includes(modelId))?.[0]
   const modelId = kept === undefined && moving === undefined
@@ -82,7 +82,7 @@ function planRole (situation: Situation, judge: FitChecks, systemRole: string): 
   }
 }
 
-/** The model to place for the role; null if the role needs none, or if an acceptable model already serves. */
+/** The model to place for the role; null if the role needs none or an acceptable model is already placed. */
 function missingOf (
   { instances, waiting, roles, stopped, autoplace }: Situation, judge: FitChecks, systemRole: string,
   entries: readonly [string, WaitingEntry][]

@@ -5,7 +5,7 @@ import { runnerKind, SERVING } from '../progress/progress.js'
 
 /** Seconds without progress after which a starting instance counts as stalled. */
 export const STALL_SECONDS = 150
-/** Bytes per second: a large model may take twice its loading time at this rate before it stalls. */
+/** Bytes per second. A large model may take twice its loading time at this rate, but no longer. */
 export const SLOWEST_BYTES_PER_SECOND = 20_000_000
 /** Limit in seconds on a warm-up, which reports no progress. */
 export const WARMUP_SECONDS = 1800
@@ -42,7 +42,7 @@ export class Stalls {
   }
 }
 
-/** Transfers that count as progress: the model's; while one of these is queued, all transfers of the node. */
+/** The model's transfers; on a node where one of them is queued, all transfers, since it waits for those. */
 function transfersOf ({ downloads }: Watched, instance: Instance): unknown {
   const modelId = modelOf(instance)
   return ranksOf(instance).map(({ nodeId }) => {

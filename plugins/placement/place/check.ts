@@ -13,8 +13,8 @@ import type { Planning } from './planning.js'
 import type { Rank } from './instance.js'
 
 /**
- * Checks that an instance that matches its schema is consistent. Throws `invalid_request` with the field.
- * `checkFits` checks whether the cluster can run the instance.
+ * Checks the consistency of an instance that is valid under its schema. Throws `invalid_request` with the
+ * field. `checkFits` checks whether the cluster can run the instance.
  */
 export function checkForm (instance: Instance, card: ModelCard): void {
   const at = `instance.${Object.keys(instance)[0]}`
@@ -71,9 +71,9 @@ function check (rules: readonly (readonly [holds: boolean, path: string, message
 }
 
 /**
- * Throws a refusal if these nodes cannot run the instance: first that of the planner, restricted to these
- * nodes, then one for the layers of each rank. Throws `info_pending` for missing readings, and
- * `node_not_found` for a node that is not live.
+ * Throws a refusal if these nodes cannot run the instance: the planner refuses them, a link is missing, or a
+ * rank's layers do not fit. Throws `info_pending` for missing readings, and `node_not_found` for a node that
+ * is not live.
  */
 export function checkFits (instance: Instance, card: ModelCard, view: ClusterView): void {
   const ranks = ranksOf(instance)
@@ -98,7 +98,7 @@ export function checkFits (instance: Instance, card: ModelCard, view: ClusterVie
   for (const rank of ranks) checkShare(instance, card, rank, view)
 }
 
-/** Checks the links in the given order; the planner may have found another order of the nodes. */
+/** Checks the links in the order of the given nodes, which may differ from the planner's order. */
 function checkLinks (
   ids: readonly string[], { instanceMeta }: PlanRequest, { nodes, edges }: ClusterView
 ): void {
@@ -140,12 +140,12 @@ function checkShare (instance: Instance, card: ModelCard, { nodeId, shard }: Ran
 
 /**
  * Repeats the check on the master, because two nodes may have planned for the same memory at the same time.
- * Throws the refusal reason. Readings that only the planning node has received are no error here.
+ * Throws the refusal reason, but accepts missing readings, which only the planning node may have.
  */
 export function checkEntering (planning: Planning, { instance, instances }: PendingInstance): void {
   const { placement, shardAssignments: { modelId } } = bodyOf(instance)
   const id = placement?.replaces ?? null
-  // The command of an earlier master may arrive after the current one has placed the entry.
+  // An earlier master's command may arrive after the current master has already placed the entry.
   const done = instances.some((one) => id !== null && bodyOf(one).placement?.replaces === id)
   if (id !== null && (done || planning.ctx.sections.waiting.get(id) === undefined)) {
     throw refuse('not_waiting', `No instance waits for a place as ${id}.`)

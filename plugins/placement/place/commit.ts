@@ -12,14 +12,14 @@ const TRIES = 3
 
 export interface Requester { caller: Caller, signal: AbortSignal }
 
-/** The master's reply; `isNew` is false if the model already runs on these nodes. */
+/** The master's reply; `isNew` is false if these nodes already run the model. */
 export interface CommittedInstance { commandId: string, instanceId: string, isNew: boolean }
 
 export interface PlacementRequest extends PlanningInput, Pick<PlacementIntent, 'origin' | 'ttlSeconds'> {}
 
 /**
- * Plans a placement and places it through the master; plans again if the master refuses, up to TRIES times.
- * Throws the refusal reasons of the planner.
+ * Plans a placement and places it through the master. If the master refuses, plans again, up to TRIES times.
+ * Throws the planner's refusals.
  */
 export async function planAndEnter (
   planning: Planning, request: PlacementRequest, { caller, signal }: Requester
@@ -67,7 +67,7 @@ export async function commitInstance (
     ctx.log.warn(payload, 'an instance was placed without a memory check')
     ctx.emit('PlacementForced', payload)
   }
-  // Also for automatically placed models: this node may not have received a stop from another node yet.
+  // Also unstop an automatically placed model: another node's stop may not have reached this node yet.
   if (planning.isStopped(modelId) || planning.returns(modelId)) await ctx.command('unstop', { modelId })
   return { commandId, instanceId, isNew }
 }

@@ -8,8 +8,8 @@ export interface InstancePlan extends Pick<Plan, 'sharding' | 'instanceMeta' | '
 }
 
 /**
- * Builds the instance for a plan. `newId` is called for the runner of each rank, then for the instance.
- * `placement` records the request, so that the instance can be placed again.
+ * Builds the instance for a plan. Calls `newId` for each rank's runner, then for the instance. `placement` is
+ * the request's intent, which is recorded so that the instance can be placed again.
  */
 export function instanceOf (
   plan: InstancePlan, card: ModelCard, nodes: readonly NodeReport[], newId: () => string,
@@ -20,7 +20,7 @@ export function instanceOf (
     : 'PipelineShardMetadata'
   const runnerToShard: Record<string, Shard> = {}
   const nodeToRunner: Record<string, string> = {}
-  // Without the file list, which may have thousands of entries, because every node holds a copy of the card.
+  // Omit the file list, which may have thousands of entries, because every node stores a copy of the card.
   const modelCard = stateCard({ ...card, files: [] })
   plan.ranks.forEach(({ nodeId, startLayer, endLayer, gpuLayers }, deviceRank) => {
     const runnerId = newId()
@@ -47,10 +47,10 @@ export function instanceOf (
     : { RingInstance: body }, nodes)
 }
 
-/** Adds addresses: for each rank of a ring those of the next rank, for a star the endpoints of the donors. */
+/** Adds network addresses: in a ring those of each rank's next rank, in a star those of the donors. */
 function withHosts (instance: Instance, nodes: readonly NodeReport[]): Instance {
   const nodeIds = ranksOf(instance).map(({ nodeId }) => nodeId)
-  // Addresses of node `sink` that node `from` can reach; empty without a link.
+  // Addresses at which the node `from` reaches the node `sink`; empty if they have no link.
   const to = (from: string, sink: string): RingInstance['hostsByNode'][string] =>
     nodes.filter(({ view }) => view.nodeId === from)
       .flatMap(({ links }) => links.filter(({ nodeId }) => nodeId === sink))
@@ -81,7 +81,7 @@ export function visibleTo (caller: Caller, instance: Instance): unknown {
   return { [tag]: { ...body, hostsByNode: null, ...endpoints } }
 }
 
-/** The intent of an automatic placement: any node, until an operator stops the model. */
+/** The intent of an automatic placement, which lets the model run on any node until an operator stops it. */
 export const AUTOPLACE: PlacementIntent = {
   origin: 'autoplace',
   sharding: 'Pipeline',

@@ -5,13 +5,13 @@ import type { MemoryFit, MemoryPlanner } from '../../staging/service.js'
 import { ENGINES } from './planning.js'
 import type { Planning } from './planning.js'
 
-/** Assumed number of layers of a model that is not downloaded yet: enough to split it by memory. */
+/** Number of layers assumed for a model that is not downloaded yet; it allows a fine split by memory. */
 const LAYERS = 32
 
 /**
- * Estimates whether a model fits, and on which nodes. For a model that is not downloaded only its size is
- * known; its context needs memory on top, so `fits` is optimistic. Null if nodes have not reported their
- * memory, or no plugin provides the engine.
+ * Estimates whether a model fits, and on which nodes. If the model is not downloaded, only its size is known,
+ * so `fits` ignores the memory for its context and is optimistic. Null if nodes have not reported their
+ * memory, or if no plugin provides the engine.
  */
 export function memoryFit (
   planning: Planning, ...[format, totalBytes, modelId]: Parameters<MemoryPlanner>

@@ -6,9 +6,9 @@ import { failedAttempts, instancesOf } from '../progress/progress.js'
 import { bodyOf } from '../../runners/service.js'
 import type { RouteQuery } from '../../runners/service.js'
 
-/** Limit in seconds on the wait of one request for its on-demand model. */
+/** Limit in seconds on how long a request waits for its on-demand model. */
 export const WAIT_SECONDS = 120
-/** Milliseconds for which readings may still count the memory of an unloaded model. */
+/** Milliseconds for which memory readings may still include a model that has been unloaded. */
 export const STALE_MS = 3000
 
 /**
@@ -35,8 +35,8 @@ export function createOnDemand (planning: Planning): (query: RouteQuery) => Prom
 }
 
 /**
- * The id of the existing or waiting instance, or of a new one. While instances are unloading, repeats the
- * placement if memory is insufficient. Throws the refusal reasons of the planner.
+ * The id of the model's instance, which may exist, wait or be placed now. While other instances are
+ * unloading, repeats the placement if memory is insufficient. Throws the planner's refusals.
  */
 async function place (planning: Planning, { modelId, caller }: RouteQuery): Promise<string> {
   const { ctx: { clock, config }, facts } = planning
@@ -48,7 +48,7 @@ async function place (planning: Planning, { modelId, caller }: RouteQuery): Prom
     modelId, sharding: 'Pipeline', minNodes: 1, excluded: [], force: false, origin: 'on_demand',
     ttlSeconds: config.on_demand_ttl_seconds
   } as const
-  // Not the signal of the first request, because other requests share the placement.
+  // Do not use the first request's signal, because other requests share the placement.
   const { signal } = new AbortController()
   const end = clock.mono() + WAIT_SECONDS * 1000
   for (let until = 0; ;) {
@@ -73,7 +73,7 @@ async function ready (planning: Planning, instanceId: string, signal: AbortSigna
   }
 }
 
-/** Settles with `work`, or rejects when the request is aborted; a timeout becomes `not_ready`. */
+/** Settles with `work`, or rejects when the request is aborted; reports a timeout as `not_ready`. */
 async function unlessOver (work: Promise<void>, modelId: string, signal: AbortSignal): Promise<void> {
   try {
     await raceAbort(work, signal)

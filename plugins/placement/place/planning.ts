@@ -10,16 +10,16 @@ import { virtualModel } from '../../staging/service.js'
 import type { NodeProblem } from '../../staging/service.js'
 import { viewOf } from './view.js'
 
-/** The engine for language models, by file format. */
+/** The engine that runs language models in each file format. */
 export const ENGINES = { gguf: 'llama-server', onnx: 'onnx-lm' } as const
-/** Limit in ms on the wait for missing readings; then the refusal is returned. */
+/** Limit in ms on the wait for missing readings, after which the request is refused. */
 export const INFO_PENDING_MS = 15_000
-/** Milliseconds between two planning attempts, because readings of other nodes arrive without an event. */
+/** Milliseconds between two planning attempts, because no event announces new readings of other nodes. */
 export const POLL_MS = 250
 
 export interface PlanningInput extends Omit<PlanRequest, 'card' | 'instanceMeta'> {
   modelId: string
-  /** Default: the topology that the model's engine prefers. */
+  /** By default, Ring or LlamaRpc as the model's engine prefers. */
   instanceMeta?: InstanceMeta | undefined
   chatTemplate?: string | undefined
   /** Node ids, install ids or names; unknown ones are ignored. */
@@ -28,10 +28,7 @@ export interface PlanningInput extends Omit<PlanRequest, 'card' | 'instanceMeta'
 
 export interface Outcome { plan: Plan, card: ModelCard, facts: Facts, instanceMeta: InstanceMeta }
 
-/**
- * Plans placements without changing anything. Also carries the plugin context and the facts for the other
- * modules.
- */
+/** Plans placements without changing anything. Gives other modules the plugin context and the facts. */
 export class Planning {
   readonly ctx: PlacementContext
   readonly facts: FactsReader
@@ -42,7 +39,7 @@ export class Planning {
     this.facts = facts
   }
 
-  /** Throws `model_unknown`, or `info_pending` while a store that may have the model is unreachable. */
+  /** Finds a model's card. Throws `model_unknown`, or `info_pending` if an unreachable store may have it. */
   async card (modelId: string): Promise<ModelCard> {
     const { models, bundle, declarations } = this.ctx.deps
     await models?.opened
@@ -60,7 +57,7 @@ export class Planning {
     return models?.card(modelId) ?? bundle.model(modelId)?.card
   }
 
-  /** Models that `autoplace` lists. Throws if a card cannot be read. */
+  /** The models to keep placed, from the setting `autoplace`. Throws if a card cannot be read. */
   placedAlways (): readonly string[] {
     const { config: { autoplace }, deps: { bundle } } = this.ctx
     return autoplace ?? bundle.models().map(({ card }) => card.modelId)
@@ -93,7 +90,7 @@ export class Planning {
 
   nameOf (nodeId: string): string { return this.ctx.deps.cluster.resolve(nodeId)?.name ?? nodeId }
 
-  /** Merges lists of node references (id, install id, name); an item may hold several, comma-separated. */
+  /** Merges lists of node references (id, install id, name); an item may be a comma-separated list. */
   refs (...lists: (readonly string[] | undefined)[]): string[] {
     const { cluster } = this.ctx.deps
     const all = lists.flatMap((list) => list ?? []).flatMap((ref) =>
@@ -110,8 +107,8 @@ export class Planning {
   }
 
   /**
-   * Plans a placement. Retries for at most 15 s while readings are missing or still count memory that has
-   * just been freed. Throws `model_unknown` and the refusal reasons of the planner, including `info_pending`.
+   * Plans a placement. Retries for at most 15 s while readings are missing or still include memory that has
+   * just been freed. Throws `model_unknown` and the planner's refusals, including `info_pending`.
    */
   async plan (ask: PlanningInput, signal: AbortSignal): Promise<Outcome> {
     const { ctx: { clock }, facts } = this
@@ -133,7 +130,7 @@ export class Planning {
   /** Refreshes the GPU readings of this node, because other programs may use GPU memory. */
   async readGpus (): Promise<void> { await this.ctx.deps.machine.freeVram() }
 
-  /** Throws `no_source` if only the model's card exists and no unreachable store may have the files. */
+  /** Throws `no_source` if no node has the model's files and no unreachable store may have them. */
   checkSource (modelId: string): void {
     const { models, bundle } = this.ctx.deps
     if (models === undefined || bundle.model(modelId) !== undefined) return
@@ -148,7 +145,7 @@ export class Planning {
     if (full.length > 0) throw this.#noRoom(modelId, full)
   }
 
-  /** Plans on nodes with enough disk space; the nodes in `full` lack space and are excluded. */
+  /** Plans on nodes with enough disk space, excluding the nodes in `full`, which lack it. */
   async #withRoom (ask: PlanningInput, now: Facts, full: readonly NodeProblem[] = []): Promise<Outcome> {
     const { modelId } = ask
     let outcome: Outcome
@@ -213,8 +210,8 @@ function storeAway (modelId: string, { nodeId, name }: NodeView): SvcError {
 }
 
 /**
- * `info_pending` instead of a refusal that missing link reports may have caused: each of several live nodes
- * has a connection, so a node without one has not reported its connections yet.
+ * Replaces a refusal by `info_pending` if a node has reported no connections. Every node in a cluster of
+ * several has one, so the report is missing, and the missing links may have caused the refusal.
  */
 function unlinked ({ reason }: Refusal, { nodes, edges }: ClusterView): SvcError | undefined {
   const byLinks = reason === 'no_connected_cycle' || reason === 'insufficient_memory'
@@ -229,7 +226,7 @@ function unlinked ({ reason }: Refusal, { nodes, edges }: ClusterView): SvcError
     { pendingNodes })
 }
 
-/** The refusal that replaces `info_pending` if readings are disabled on all pending nodes. */
+/** The error that replaces `info_pending` if all pending nodes have disabled their readings. */
 function readingsDisabled (
   { reason, pendingNodes = [], details: { modelId } }: Refusal, { nodes }: ClusterView
 ): SvcError | undefined {

@@ -24,9 +24,9 @@ function traitsOf (decl: EngineDecl): EngineTraits {
 
 export interface ViewParts {
   engines: readonly { name: string, decl: EngineDecl }[]
-  /** By node id, the bytes of the model on the node's disk. */
+  /** Bytes of the model on each node's disk, by node id. */
   staged: ReadonlyMap<string, number>
-  /** Removed instances that have not released their memory yet, and their nodes. */
+  /** Removed instances whose memory is not released yet, and their nodes. */
   releasing: readonly EndingInstance[]
   drained: ReadonlySet<string>
 }
@@ -85,12 +85,12 @@ function factsOf (
   }
 }
 
-/** A GPU with less memory in bytes is integrated and uses RAM. */
+/** Limit in bytes below which a GPU's own memory means that it is integrated and uses RAM. */
 const OWN_VRAM_BYTES = 2 ** 30
 
 /**
- * The GPUs that a backend can use: those of the first GPU's vendor. A GPU with unknown usage counts as full;
- * if the usage of all GPUs is unknown, RAM counts instead.
+ * The GPUs that a backend can use, which are those of the first GPU's vendor. A GPU with unknown usage counts
+ * as full; if the usage of all GPUs is unknown, the model must fit into RAM.
  */
 function gpusOf (all: NonNullable<NodeReport['system']>['accelerators']): NodeFacts['gpus'] {
   const gpus = all.filter(({ vendor }) => vendor === all[0]!.vendor)
@@ -99,7 +99,7 @@ function gpusOf (all: NonNullable<NodeReport['system']>['accelerators']): NodeFa
   return gpus.every((gpu) => gpu === null) ? [] : gpus.map((gpu) => gpu ?? { total: 0, used: 0 })
 }
 
-/** Engines whose driver on the node satisfies `such`; the driver is null if the program is missing. */
+/** Engines whose driver on the node satisfies `such`; the driver is null if its program is missing. */
 function enginesWith (engines: unknown, such: (driver: { from?: string } | null) => boolean): string[] {
   return Object.entries((engines ?? {}) as Record<string, { from?: string } | null>)
     .flatMap(([name, driver]) => such(driver) ? [name] : [])
@@ -114,7 +114,7 @@ function backendsOf (
     [name, backends.filter((backend) => (own?.[name] ?? offered).includes(backend))]))
 }
 
-/** Runners whose memory the last GPU readings of their nodes do not include. */
+/** Runners whose memory is not included in the last GPU readings of their nodes. */
 function unreadRunners (reports: readonly NodeReport[]): Set<string> {
   return new Set(reports.flatMap(({ system }) => {
     const { runnerMemory = {} } = (system ?? {}) as
@@ -123,11 +123,11 @@ function unreadRunners (reports: readonly NodeReport[]): Set<string> {
   }))
 }
 
-/** The model is in memory in these states, so RAM readings include it; GPU readings may be older. */
+/** States in which the model is in memory, so that RAM readings include it; GPU readings may be older. */
 const LOADED = new Set([
   'RunnerLoaded', 'RunnerWarmingUp', 'RunnerReady', 'RunnerRunning', 'RunnerShuttingDown'
 ])
-/** Runners in these states use no memory and cannot start again. */
+/** States in which a runner uses no memory and cannot start again. */
 const ENDED = new Set(['RunnerFailed', 'RunnerShutdown'])
 
 /** Memory that one rank needs on its node; empty if the node is not in the view. */

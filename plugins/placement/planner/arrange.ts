@@ -15,10 +15,10 @@ export interface ArrangedNode {
   held: readonly DeviceShare[]
 }
 
-/** One device's share of a rank: layers of a pipeline, or proportions of a tensor rank. */
+/** One device's share of a rank: layers if the sharding is Pipeline, proportions if it is Tensor. */
 export interface DeviceShare extends DeviceOption { layers: number, need: Need }
 
-/** The shares of GPU and CPU memory; empty unless both are used. */
+/** The shares of GPU memory and of RAM; empty unless both are used. */
 export function memoriesOf (held: readonly DeviceShare[]): MemoryPart[] {
   const parts = (['vram', 'ram'] as const).flatMap((memory) => {
     const used = held.filter(({ usable, layers }) => usable.memory === memory && layers > 0)
@@ -54,8 +54,8 @@ export function isTensor (job: Job, size: number): boolean {
 }
 
 /**
- * The best arrangement on exactly `size` nodes, or null. First minimizes the slowest backend in use, then
- * gives each node the best backend that still fits.
+ * The best arrangement on exactly `size` nodes, or null. Makes the slowest backend in use as fast as
+ * possible, then gives each node the best backend that still fits.
  */
 export function bestArrangement (job: Job, pool: Pool, size: number): ArrangedNode[] | null {
   const candidates = pool.candidates.filter((candidate) => joins(job, candidate, size))
@@ -70,15 +70,15 @@ export function bestArrangement (job: Job, pool: Pool, size: number): ArrangedNo
 }
 
 /**
- * The arrangement on `size` nodes with the most memory, even if the model does not fit; null if no `size`
- * nodes are connected.
+ * The arrangement on `size` nodes with the most memory, even if the model does not fit; null if there are not
+ * `size` nodes with the necessary links.
  */
 export function largestArrangement (job: Job, pool: Pool, size: number): ArrangedNode[] | null {
   const choices = pool.candidates.filter((candidate) => joins(job, candidate, size))
     .map((candidate): Choice => ({
       candidate,
       layers: job.layers,
-      // Not empty, because each candidate has an option with only the CPU or only GPUs.
+      // `reduce` never gets an empty list: each candidate has an option with only the CPU or only GPUs.
       option: candidate.options.filter((option) => !helpsTensor(job, option, size)).reduce((best, option) =>
         option.usable.usableBytes > best.usable.usableBytes ? option : best)
     }))
@@ -87,7 +87,7 @@ export function largestArrangement (job: Job, pool: Pool, size: number): Arrange
   return chosen === null ? null : arranged(job, chosen)
 }
 
-/** The option with the most layers among those not slower than `worst`; empty if no option holds a layer. */
+/** The option that holds the most layers and is not slower than `worst`; empty if no option holds a layer. */
 function roomiest (job: Job, candidate: CandidateNode, size: number, worst: number): Choice[] {
   let best: Choice | null = null
   for (const option of candidate.options) {
@@ -97,14 +97,14 @@ function roomiest (job: Job, candidate: CandidateNode, size: number, worst: numb
   return best === null ? [] : [best]
 }
 
-/** Number of layers that fit. A tensor rank takes its part of all layers or none. */
+/** Number of layers that fit on a node; a tensor rank takes its part of all layers or none. */
 function capacity (job: Job, option: BackendOption, size: number): number {
   if (!isTensor(job, size) || job.request.force) return option.layers
   if (helpsTensor(job, option, size)) return 0
   return layersOn(job, option.devices, job.layers * size) < job.layers ? 0 : job.layers
 }
 
-/** True if the CPU would share a tensor rank with GPUs: all parts of a layer must be equally fast. */
+/** True if the CPU would share a tensor rank with GPUs. This is not allowed, because the CPU is slower. */
 function helpsTensor (job: Job, { devices }: BackendOption, size: number): boolean {
   return isTensor(job, size) && devices.length > 1 && devices.at(-1)!.device === 'ram'
 }
@@ -150,7 +150,7 @@ function arranged (job: Job, choices: readonly Choice[]): ArrangedNode[] {
   let endLayer = 0
   return choices.map(({ candidate, option }, i) => {
     const startLayer = endLayer
-    // A card with 0 layers is planned as a single part.
+    // If the card says 0 layers, the model is planned as a single part.
     endLayer = Math.min(startLayer + counts[i]!, nLayers)
     const held = dealt(job, option, counts[i]!, job.layers)
     return { candidate, option, startLayer, endLayer, need: needOfAll(held), held }
@@ -162,7 +162,7 @@ function needOfAll (held: readonly DeviceShare[]): Need {
   return addNeeds(used.map(({ need }) => need))
 }
 
-/** Splits a rank among its devices: GPUs by free memory, the remaining layers in RAM. */
+/** Splits a rank among its devices: the GPUs in proportion to free memory, the remaining layers in RAM. */
 function dealt (job: Job, { devices }: BackendOption, layers: number, parts: number): DeviceShare[] {
   const holds = (one: DeviceOption, count: number): DeviceShare =>
     ({ ...one, layers: count, need: jobNeed(job, { of: count, parts }, one) })
@@ -171,7 +171,7 @@ function dealt (job: Job, { devices }: BackendOption, layers: number, parts: num
   const rooms = gpus.map((gpu) =>
     ({ weight: gpu.usable.usableBytes, capacity: layersThatFit(job, gpu, parts) }))
   const room = rooms.reduce((sum, { capacity }) => sum + capacity, 0)
-  // Without RAM to overflow into, the GPUs take everything and are short of memory.
+  // If there is no RAM for the remaining layers, assign all to the GPUs, which then lack memory.
   const onGpus = gpus.length < devices.length ? Math.min(layers, room) : layers
   const counts = splitLayers(onGpus, onGpus <= room ? rooms
     : rooms.map(({ weight }) => ({ weight, capacity: layers })), 0)
@@ -180,8 +180,8 @@ function dealt (job: Job, { devices }: BackendOption, layers: number, parts: num
 }
 
 /**
- * Splits whole layers in proportion to the weights, each rank within [`least`, capacity]. The capacities must
- * hold all layers, and `layers` must suffice for the minimum of every rank.
+ * Splits whole layers in proportion to the weights; each rank gets at least `least` and at most its capacity.
+ * The capacities must suffice for all layers, and `layers` must suffice for every rank's minimum.
  */
 function splitLayers (
   layers: number, ranks: readonly { weight: number, capacity: number }[], least = 1

@@ -12,7 +12,7 @@ export interface Job {
   traits: EngineTraits
   /** Number of parts into which the model can be split; at least 1, even if the card says 0. */
   layers: number
-  /** Number of parallel contexts; undefined for an engine without slots. */
+  /** Number of contexts that run in parallel; undefined for an engine without slots. */
   slots: number | undefined
 }
 
@@ -21,9 +21,9 @@ export interface DeviceOption { device: Device, usable: Usable, takes: MemoryTra
 
 export interface BackendOption {
   backend: string
-  /** Position in the engine's preference, 0 is best; plus 1/2 if the CPU holds layers besides the GPUs. */
+  /** Position in the engine's preferences, from 0 (best); 1/2 is added if the CPU shares layers with GPUs. */
   order: number
-  /** One device, or the GPUs in order followed by RAM for the remaining layers. */
+  /** Either one device, or all GPUs in order, possibly followed by RAM for the remaining layers. */
   devices: readonly DeviceOption[]
   usable: Usable
   layers: number
@@ -32,7 +32,7 @@ export interface BackendOption {
 /** A node that can run the model; `options` has the best backend first and is never empty. */
 export interface CandidateNode {
   node: NodeFacts
-  /** Readings are missing: `options` assumes the best case. */
+  /** True if readings are missing; `options` then assumes the best case. */
   pending: boolean
   stagedBytes: number
   options: BackendOption[]
@@ -48,8 +48,8 @@ export const usesLibrary = ({ card: { engine } }: Pick<PlanRequest, 'card'>, nod
 export type Neighbours = (one: CandidateNode) => ReadonlySet<CandidateNode>
 
 /**
- * Links between candidates, live in both directions. A pending candidate counts as linked to all others,
- * because its links may not be reported yet. Lazy, because most placements use one node.
+ * Links between candidates that are live in both directions. A pending candidate counts as linked to all
+ * others, because it may not have reported its links yet. Lazy, because most placements use only one node.
  */
 export function neighboursIn (
   candidates: readonly CandidateNode[], edges: ClusterView['edges']
@@ -69,7 +69,7 @@ export function neighboursIn (
   }
 }
 
-/** All nodes, grouped by their role in this job; each list is in order of node id. */
+/** All nodes, grouped by whether and why they can or cannot run the model; each list in node id order. */
 export interface CandidateSet {
   candidates: CandidateNode[]
   excluded: NodeFacts[]
@@ -106,7 +106,7 @@ export function survey (job: Job, view: ClusterView): CandidateSet {
   return out
 }
 
-/** Options to run the model on a node, best first; for a pending node all that may prove possible. */
+/** Options to run the model on a node, best first; a pending node has all that its readings might allow. */
 function optionsOf (
   job: Job, node: NodeFacts, pending: boolean, view: ClusterView
 ): BackendOption[] {
@@ -123,7 +123,7 @@ function optionsOf (
   const takes = memoryTraits(traits, card.engine, node)
   return [...new Set(told)].filter((backend) => runsOn(card, backend)).flatMap((backend) => {
     const at = traits.backends.indexOf(backend)
-    // Backends that the engine does not list come last.
+    // Backends that are missing in the engine's list come last.
     const order = at < 0 ? traits.backends.length : at
     return devicesOf(shown, backend, traits).map((list, i) => {
       const devices = list.map((device) => ({ device, takes, usable: usableOf(shown, device, claims) }))
@@ -142,7 +142,7 @@ export function devicesOf (node: NodeFacts, backend: string, { manyDevices }: En
 }
 
 /**
- * Number of layers that the devices hold together, each 1/`parts` of the model: as many as possible on GPUs,
+ * Number of layers, each 1/`parts` of the model, that the devices hold together: as many as possible on GPUs,
  * the remaining ones in RAM. 0 if the GPUs hold none.
  */
 export function layersOn (job: Job, devices: readonly DeviceOption[], parts: number): number {
@@ -153,8 +153,8 @@ export function layersOn (job: Job, devices: readonly DeviceOption[], parts: num
 }
 
 /**
- * Number of `parts` that fit, at most the number of layers. The binary search assumes that the needed memory
- * grows with the number of parts.
+ * Number of layers that fit, each 1/`parts` of the model. The binary search assumes that the needed memory
+ * grows with the number of layers.
  */
 export function layersThatFit (job: Job, on: DeviceOption, parts: number): number {
   if (job.request.force) return job.layers

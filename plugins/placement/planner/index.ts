@@ -14,7 +14,7 @@ export type {
   PlanRank, PlanRequest, PlanResult, Planned, Refusal, RefusalReason, Sharding, Suggestion
 } from './types.js'
 
-/** Chooses nodes for a model and the part of each, or explains the refusal and suggests changes. Pure. */
+/** Chooses nodes for a model and each node's part, or explains the refusal and suggests changes. Pure. */
 export function plan (request: PlanRequest, view: ClusterView): PlanResult {
   const solved = solve(request, view)
   return solved.ok ? solved : refusalOf(solved, suggest(request, view, solved))
@@ -53,9 +53,9 @@ const SHAPES = (['Pipeline', 'Tensor'] as const).flatMap((sharding) =>
   (['Ring', 'LlamaRpc'] as const).map((instanceMeta) => ({ sharding, instanceMeta })))
 
 /**
- * Every distinct combination of sharding, meta and number of nodes: each plan once, under the first
- * combination that gives it, and the first refusal of each shape, which applies to more nodes too. One node
- * is always Pipeline and Ring, so the other shapes start at two nodes. Refusals have no suggestions.
+ * Previews every combination of sharding, meta and number of nodes. Equal plans are listed once, under the
+ * first combination; a refusal ends its shape, because it applies to more nodes too. One node is always
+ * Pipeline and Ring, so other shapes start at two. Refusals have no suggestions.
  */
 export function previews (
   card: ModelCard, view: ClusterView, { nodeIds = [], excluded: out = [], ...asked }: PreviewScope = {}
@@ -71,7 +71,7 @@ export function previews (
         planWithoutSuggestions({ card, ...asked, ...shape, minNodes, excluded, force: false }, view)
       found.push({ ...shape, minNodes, result })
       if (!result.ok) break
-      // Fewer nodes would give the same plan again.
+      // Skip requests for fewer nodes, because they would give this plan again.
       minNodes = result.plan.ranks.length + 1
     }
     return found

@@ -6,8 +6,8 @@ const SLOW_BYTES_PER_SECOND = 60e6
 const SLOW_RTT_MS = 5
 
 /**
- * One sentence per slow link of an arrangement: the measured values and, if a driver sends weights over the
- * link, the time that this takes. A link without measurements is not slow.
+ * A sentence for each slow link of an arrangement, with the measured values and, if a driver sends weights
+ * over the link, the time that the transfer takes. A link without measurements does not count as slow.
  */
 export function slowLinks (
   { instanceMeta }: PlanRequest, members: readonly ArrangedNode[], edges: readonly Edge[]

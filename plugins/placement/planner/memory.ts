@@ -7,7 +7,7 @@ export interface Usable {
   totalBytes: number
   /** The part of the total memory that models may use. */
   limitBytes: number
-  /** For RAM the available memory; for a GPU the rest of the limit, negative if usage exceeds the limit. */
+  /** For RAM, the available memory; for a GPU, its limit minus its usage, which may be negative. */
   freeBytes: number
   reservedBytes: number
   releasingBytes: number
@@ -21,7 +21,7 @@ export type Device = number | 'ram'
 export const isGpu = ({ gpus }: Pick<NodeFacts, 'gpus'>, backend: string): boolean =>
   backend !== 'cpu' && gpus.length > 0
 
-/** The engine's memory traits on a node: those of its library if the program is missing there. */
+/** The engine's memory traits on a node; if the program is missing there, the library's traits. */
 export const memoryTraits = (
   traits: MemoryTraits & Pick<EngineTraits, 'library'>, engine: string, { onLibrary }: NodeFacts
 ): MemoryTraits => onLibrary?.includes(engine) === true ? traits.library ?? traits : traits
@@ -71,8 +71,8 @@ export function sumUsable (parts: readonly Usable[]): Usable {
 }
 
 /**
- * Bytes to free so that `neededBytes` fit, at least 1 (even if they already fit); null if they exceed what
- * models may use on the device.
+ * Bytes to free so that `neededBytes` fit, at least 1; null if `neededBytes` exceed what models may use on
+ * the device.
  */
 export function bytesToFree (usable: Usable, neededBytes: number): number | null {
   const { freeBytes, limitBytes, reservedBytes, releasingBytes } = usable
@@ -82,7 +82,7 @@ export function bytesToFree (usable: Usable, neededBytes: number): number | null
 
 const GIB = 1024 ** 3
 
-/** `9.75 GiB`, or `12 MiB` below a tenth of a GiB. */
+/** Formats bytes as `9.75 GiB`, or as `12 MiB` below a tenth of a GiB. */
 export function gib (bytes: number, round = Math.round): string {
   return bytes < GIB / 10 ? `${Math.ceil(bytes / 1024 ** 2)} MiB`
     : `${(round(bytes / GIB * 100) / 100).toFixed(2)} GiB`

@@ -9,13 +9,13 @@ import type { ClusterView, EngineTraits, NodeFacts, PlanRequest, Refusal, Refusa
 
 export interface Unplanned extends Omit<Refusal, 'details'> {
   details: Record<string, unknown>
-  /** For `insufficient_memory`: the arrangement with the smallest shortage, and its candidates. */
+  /** Set for `insufficient_memory`: the arrangement with the smallest shortage, and the candidate nodes. */
   shortage?: Shortage
 }
 
 export interface Shortage { job: Job, nearest: ArrangedNode[], candidates: readonly CandidateNode[] }
 
-/** Limit on the nodes that a message names and on the one-way links in `details`; the others are omitted. */
+/** Limits on the nodes named in a message and on the one-way links in `details`; more are omitted. */
 const NAMED_MAX = 4
 const ONE_WAY_MAX = 16
 
@@ -46,7 +46,7 @@ export function tooFewLayers (request: PlanRequest): Unplanned {
 export const refusedByEngine = (request: PlanRequest, why: string): Unplanned =>
   unplanned('no_backend', request, why, { engine: request.card.engine })
 
-/** `what` is the start of the message, up to the name of the missing program. */
+/** `what` is the message's beginning, which precedes the name of the missing program. */
 function engineMissing (
   request: PlanRequest, builds: string, nodes: readonly NodeFacts[], what: string
 ): Unplanned {
@@ -123,7 +123,7 @@ export function indivisible (request: PlanRequest, candidates: number): Unplanne
     { heads, kvHeads, hiddenSize, minNodes, candidates })
 }
 
-/** `refusing` are the nodes that may not share a model, if only they prevent the placement. */
+/** `refusing` contains nodes that may not share a model, if the placement fails only because of them. */
 export function cannotSpread ({ request, traits }: Job, refusing: readonly CandidateNode[]): Unplanned {
   const { card: { engine }, instanceMeta, minNodes } = request
   const { multiNode, meta } = traits
@@ -200,7 +200,7 @@ export function noMemory (shortage: Shortage): Unplanned {
   }
 }
 
-/** Bytes of memory that a node lacks; at least 1 if it lacks any, because an exact fit is not enough. */
+/** Bytes of memory that a node lacks, including the one byte by which the memory must exceed the need. */
 export function missingBytes ({ held }: ArrangedNode): number {
   const used = held.length > 1 ? held.filter(({ layers }) => layers > 0) : held
   return used.reduce((sum, { need, usable }) =>
@@ -208,8 +208,8 @@ export function missingBytes ({ held }: ArrangedNode): number {
 }
 
 /**
- * `attic: needs 13.20 GiB (weights 9.75 GiB + KV cache 0.27 GiB + …), has 11.90 GiB`; if GPU and CPU share
- * the part, one such figure for each.
+ * Text such as `attic: needs 13.20 GiB (weights 9.75 GiB + KV cache 0.27 GiB + …), has 11.90 GiB`; if GPU and
+ * CPU share the part, one such figure for each.
  */
 function arithmetic (member: ArrangedNode): string {
   const { candidate: { node }, need, option: { usable }, held } = member

@@ -9,13 +9,13 @@ export interface GroupShape {
   layers: number
 }
 
-/** Remaining steps of all ring searches; negative once a search was cut short. */
+/** Number of steps left for all ring searches together; negative after a search was cut short. */
 export interface Budget { steps: number }
 
 /**
- * Finds a connected group with enough layers, in rank order, or null. Greedy: takes the earliest seat that
- * can still lead to a solution. Always finds a single node or a star if one exists. Finding a ring of a given
- * size is NP-hard, so that search has a budget; in a full mesh it takes one step per node.
+ * Finds a linked group of nodes with enough layers, in rank order, or null. Greedy: takes the earliest seat
+ * that can still lead to a solution. Always finds a single node or a star if there is one. Finding a ring of
+ * a given size is NP-hard, so that search has a budget; in a full mesh it takes one step per node.
  */
 export function findGroup<S extends NodeCapacity> (
   seats: readonly S[], neighbours: Neighbours, shape: GroupShape, budget: Budget
@@ -30,16 +30,16 @@ export function findGroup<S extends NodeCapacity> (
   return topology === 'star' ? findStar(near, shape) : findRing(near, shape, budget)
 }
 
-/** Seats in order of preference, each with its neighbours in the same order of preference. */
+/** Seats in order of preference; each seat's neighbours have the same order. */
 type Graph<S extends NodeCapacity> = ReadonlyMap<S, readonly S[]>
 
-/** Layers that the best `size` seats hold; -Infinity if there are fewer seats. */
+/** Number of layers that the largest `size` seats hold together; -Infinity if there are fewer seats. */
 function mostLayers (seats: readonly NodeCapacity[], size: number): number {
   if (seats.length < size) return -Infinity
   return seats.map(({ layers }) => layers).sort((a, b) => b - a).slice(0, size).reduce((a, b) => a + b, 0)
 }
 
-/** The first driver whose neighbours hold enough layers, together with its preferred neighbours. */
+/** The first seat that, as driver, has neighbours for the remaining layers, and the neighbours it prefers. */
 function findStar<S extends NodeCapacity> (near: Graph<S>, { size, layers }: GroupShape): S[] | null {
   for (const [driver, donors] of near) {
     if (driver.layers + mostLayers(donors, size - 1) < layers) continue
@@ -57,9 +57,9 @@ function findStar<S extends NodeCapacity> (near: Graph<S>, { size, layers }: Gro
 }
 
 /**
- * Depth-first search for a ring through each seat in turn, without the seats before it. The first pass takes
- * seats in order of preference. If half of the budget does not suffice, a second pass prefers the seat with
- * the fewest free neighbours, which finds long rings in sparse networks.
+ * Searches depth-first for a ring through each seat in turn, without the seats before it. The first pass
+ * takes seats in order of preference. If half of the budget does not suffice, a second pass prefers the seat
+ * with the fewest free neighbours, which finds long rings in sparse networks.
  */
 function findRing<S extends NodeCapacity> (
   near: Graph<S>, { size, layers }: GroupShape, budget: Budget
@@ -85,7 +85,7 @@ function findRing<S extends NodeCapacity> (
     free.add(next)
     return false
   }
-  // A seat needs two neighbours in a ring, but only one in a ring of two.
+  // Remove seats with too few neighbours: a ring needs two per seat, a ring of two seats only one.
   for (let seen = Infinity; free.size < seen;) {
     seen = free.size
     for (const seat of free) if (waysOn(seat).length < Math.min(2, size - 1)) free.delete(seat)

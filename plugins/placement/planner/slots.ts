@@ -1,15 +1,15 @@
-/** Chooses the context length and the number of slots by the free memory of the devices. Pure. */
+/** Chooses the context length and the number of slots to fit the free memory of the devices. Pure. */
 import { cacheOf, contextOf, USUAL_CONTEXT } from '../../runners/cards/memory-forecast.js'
 import { isTensor, type ArrangedNode } from './arrange.js'
 import { jobNeed, type Job } from './candidates.js'
 import type { PlanRequest } from './types.js'
 
-/** Share of the free memory that contexts beyond a small cache may use; the rest is left for other models. */
+/** Share of the free memory for longer contexts and extra slots; the rest is left for other models. */
 const SHARE = 1 / 4
-/** Longest context in tokens chosen for a request without one, and the fewest slots that must fit with it. */
+/** Maximum context in tokens if the request sets none, and the number of slots that must fit with it. */
 const LONGEST_CONTEXT = 32_768
 const FEWEST_SLOTS = 8
-/** Number of times that a context is halved, and the smallest one in tokens. */
+/** How often the context is halved, and the minimum context in tokens. */
 const CONTEXTS_TRIED = 8
 const LEAST_CONTEXT = 1024
 
@@ -22,8 +22,8 @@ export function smallerContexts (
 }
 
 /**
- * Contexts above the usual one, longest first. None for embeddings and reranking, whose texts are truncated
- * to the usual context.
+ * Contexts above the usual one, longest first. Empty for embeddings and reranking, which truncate texts to
+ * the usual context.
  */
 function longerContexts ({ card }: PlanRequest): number[] {
   const longest = contextOf(card, LONGEST_CONTEXT)
@@ -31,7 +31,7 @@ function longerContexts ({ card }: PlanRequest): number[] {
     : [longest, ...smallerContexts({ card, contextLength: longest })].filter((one) => one > USUAL_CONTEXT)
 }
 
-/** The job with the context length and slots that fit in the memory of its devices. */
+/** Sets the context length and the number of slots that fit in the devices' memory. */
 export function fitContextAndSlots (job: Job, nodes: readonly ArrangedNode[]): Job {
   const { request, traits: { slots: most }, slots: kept } = job
   if (most === undefined || kept === undefined) return job
@@ -39,7 +39,7 @@ export function fitContextAndSlots (job: Job, nodes: readonly ArrangedNode[]): J
   const bound = held.every(({ device }) => device !== 'ram') ? most.gpu : most.cpu
   const parts = job.layers * (isTensor(job, nodes.length) ? nodes.length : 1)
   const asked = request.contextLength
-  /** Number of additional slots that fit in this share of the free memory. */
+  /** Number of additional slots that fit in the given share of the free memory. */
   const more = (share: number, contextLength: number | undefined): number => Math.min(...held.map((on) => {
     const needed = (slots: number): number => jobNeed(
       { ...job, request: { ...request, contextLength }, slots }, { of: on.layers, parts }, on).neededBytes

@@ -46,7 +46,7 @@ function solveOnce (request: PlanRequest, view: ClusterView): Planned | Unplanne
   if (plan !== null) return { ok: true, plan }
   const pending = found.candidates.filter((candidate) => candidate.pending)
   if (pending.length === 0) return problemAmong(job, view, found, told)
-  // Wait for pending nodes only if, with the best possible readings, they could change the answer.
+  // Report missing readings only if the best possible readings would make a placement possible.
   const atMost = poolOf(found.candidates, view)
   if (planAmong(job, atMost) !== null) return infoPending(request, pending)
   return problemAmong(job, view, found, atMost)
@@ -61,7 +61,7 @@ export function canPlan (request: PlanRequest, view: ClusterView): boolean {
   return planAmong(job, poolOf(told, view)) !== null
 }
 
-/** The job with the engine's traits, or a refusal that applies whatever nodes there are. */
+/** The job with the engine's traits, or a refusal that no other nodes could avoid. */
 function jobOf (request: PlanRequest, view: ClusterView): Job | Unplanned {
   const { card, sharding, minNodes } = request
   const told = Object.hasOwn(view.engines, card.engine) ? view.engines[card.engine]! : null
@@ -104,7 +104,7 @@ function allowedSizes ({ request, traits, layers }: Job, candidates: number): nu
   return sizesUpTo(request, traits, Math.min(candidates, bySplit, spreads(request, traits) ? candidates : 1))
 }
 
-/** Numbers of nodes up to `most` among which the model can be split. */
+/** Allowed numbers of nodes for splitting the model, up to `most`. */
 function sizesUpTo (request: PlanRequest, traits: EngineTraits, most: number): number[] {
   const { sharding, card: { heads, kvHeads, hiddenSize } } = request
   const sizes: number[] = []
@@ -117,7 +117,7 @@ function sizesUpTo (request: PlanRequest, traits: EngineTraits, most: number): n
   return sizes
 }
 
-/** The reason for the refusal. Returns a plan only if the search for one had run out of steps. */
+/** Finds the reason for the refusal. Returns a plan only if the earlier search had run out of steps. */
 function problemAmong (
   job: Job, view: ClusterView, found: CandidateSet, { candidates, ...pool }: Pool
 ): Planned | Unplanned {
@@ -135,7 +135,7 @@ function problemAmong (
   if (sizesUpTo(request, traits, Math.max(size, candidates.length)).length === 0) {
     return indivisible(request, candidates.length)
   }
-  // The arrangement with the smallest shortage; if several are equal, the one on the fewest nodes.
+  // The arrangement with the smallest shortage; of several equal ones, that on the fewest nodes.
   const nearest = allowedSizes(job, candidates.length)
     .map((size) => largestArrangement(job, { candidates, ...pool }, size))
     .reduce((best, nodes) =>
@@ -174,7 +174,7 @@ function planOf (job: Job, members: readonly ArrangedNode[], edges: ClusterView[
   }
 }
 
-/** Layers per GPU, if the engine can use several devices; an empty list if the GPUs have no free memory. */
+/** Layers on each GPU if the engine can use several devices; empty if the GPUs have no free memory. */
 function gpuLayersOf (
   { traits }: Job, { node }: CandidateNode, held: readonly DeviceShare[]
 ): Pick<PlanRank, 'gpuLayers'> {

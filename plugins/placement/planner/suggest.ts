@@ -8,9 +8,9 @@ import { smallerContexts } from './slots.js'
 import { canPlan } from './solve.js'
 import type { Change, ClusterView, InstanceMemory, NodeFacts, PlanRequest, Suggestion } from './types.js'
 
-/** Limit on the changes that are tried of each kind; others are not suggested. */
+/** Limit on the changes of one kind that are tried; further ones are not considered. */
 const TRIED_MAX = 8
-/** Limit on the suggestions to stop an instance or to free memory; each other kind is suggested once. */
+/** Limit on suggestions to stop an instance and on those to free memory; other kinds have at most one. */
 const TOLD_MAX = 3
 
 export function withChange (
@@ -65,7 +65,7 @@ export function suggest (
 const smallerContext = (request: PlanRequest): Suggestion[] => smallerContexts(request).map((contextLength) =>
   ({ kind: 'context_length', contextLength, text: `set context_length to ${contextLength}` }))
 
-/** Suggests the meta that the engine supports, if the request has another one, then the other sharding. */
+/** Suggests the `instance_meta` that the engine supports if it differs, then the other sharding. */
 function otherShape (
   { card, sharding: now, instanceMeta: asked }: PlanRequest, view: ClusterView
 ): Suggestion[] {
@@ -119,8 +119,8 @@ function stops ({ instances }: ClusterView): Suggestion[] {
 type Free = Suggestion & { kind: 'free' }
 
 /**
- * Memory to free on a single node, smallest amount first: for its part in the arrangement with the smallest
- * shortage, or for the whole model.
+ * Suggests memory to free on one node, smallest amount first: enough for the whole model, or for the node's
+ * part in the arrangement with the smallest shortage.
  */
 function frees ({ job, nearest, candidates }: Shortage): Suggestion[] {
   const alone = least(job.request) > 1 ? [] : candidates.flatMap((candidate) => aloneOn(job, candidate))
@@ -140,7 +140,7 @@ function aloneOn (job: Job, { node, options, pending }: CandidateNode): Free[] {
   return options.flatMap((option) => freeOn(node, option, neededOn(job, option, 1, 1)))
 }
 
-/** Memory that `member` needs to take all layers that the other nodes cannot hold. */
+/** Memory that `member` needs in order to take all layers which the other nodes cannot hold. */
 function heldBy (job: Job, members: readonly ArrangedNode[], member: ArrangedNode): Free[] {
   const { candidate: { node, pending }, option } = member
   const others = members.filter((other) => other !== member)
@@ -165,7 +165,7 @@ function freeOn (
   const bytes = bytesToFree(usable, neededBytes)
   if (bytes === null) return []
   const memory = backend !== 'cpu' && gpus.length > 0 ? 'GPU memory' : 'memory'
-  // Rounded up, so that freeing the displayed amount is enough.
+  // Round up, so that freeing the displayed amount is enough.
   const text = `free ${gib(bytes, Math.ceil)} of ${memory} on ${name}`
   return [{ kind: 'free', nodeId, backend, bytes, text }]
 }

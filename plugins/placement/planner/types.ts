@@ -1,20 +1,20 @@
 import type { LibraryDecl, MemoryTraits, ModelCard } from '../../../kernel/index.js'
 import type { Need } from '../../runners/cards/memory-forecast.js'
 
-/** Each rank holds whole layers (Pipeline), or a part of every layer (Tensor). */
+/** Whether each rank holds whole layers (Pipeline) or a part of every layer (Tensor). */
 export type Sharding = 'Pipeline' | 'Tensor'
-/** The ranks form a ring, or one driver uses the memory of its donors. */
+/** Whether the ranks form a ring, or one driver uses the memory of its donors. */
 export type InstanceMeta = 'Ring' | 'LlamaRpc'
 
 export interface PlanRequest {
   card: ModelCard
-  /** Tokens; by default as many as fit in memory. */
+  /** Context length in tokens; by default as many as fit in memory. */
   contextLength?: number | undefined
-  /** Limit on concurrent requests; by default as many as fit in memory. */
+  /** Limit on concurrent requests; by default, as many as memory allows. */
   slots?: number | undefined
   sharding: Sharding
   instanceMeta: InstanceMeta
-  /** Minimum number of nodes; 1 or less means any. */
+  /** Minimum number of nodes; 1 or less sets no minimum. */
   minNodes: number
   /** Node ids or install ids; unknown ones are ignored. */
   excluded: readonly string[]
@@ -28,20 +28,20 @@ export interface NodeFacts {
   installId: string
   name: string
   memory: { ramTotal: number, ramAvailable: number } | null
-  /** Memory of each GPU; empty if unknown, in which case GPU backends count against RAM. */
+  /** Memory of each GPU; empty if unknown, so that GPU backends are planned with RAM. */
   gpus: readonly { total: number, used: number }[]
-  /** By engine name, the backends that work on this node. */
+  /** Backends that work on this node, by engine name. */
   backends: Readonly<Record<string, readonly string[]>> | null
   /** Engines whose external program is missing. */
   lacks?: readonly string[]
   /** Engines that use a library instead of their program. */
   onLibrary?: readonly string[]
-  /** By model id, the bytes of the model on the disk of this node. */
+  /** Bytes of each model on the disk of this node, by model id. */
   stagedBytes: ReadonlyMap<string, number>
   participation: 'full' | 'management' | null
   /** False if the operator does not allow this node to share models with other nodes (LlamaRpc). */
   lends: boolean
-  /** True if the node publishes no readings, so that waiting for them is pointless. */
+  /** True if the node publishes no readings, so that waiting for readings is pointless. */
   silent?: boolean
   drained?: boolean
 }
@@ -51,13 +51,13 @@ export interface EngineTraits extends MemoryTraits {
   meta: InstanceMeta
   tensor: boolean
   unevenTensor?: boolean
-  /** True if the engine uses all GPUs of a node plus RAM; otherwise it uses only the first GPU. */
+  /** True if the engine can use all GPUs of a node and RAM; otherwise it uses only the first GPU. */
   manyDevices?: boolean
   /** Backends in order of preference, best first. */
   backends: readonly string[]
-  /** Limit on parallel contexts on a CPU and on GPUs. */
+  /** Limits on contexts that run in parallel, for a CPU and for GPUs. */
   slots?: { readonly cpu: number, readonly gpu: number } | undefined
-  /** Returns why the engine cannot run the card's model; null if it can. */
+  /** Returns the reason why the engine cannot run the card's model; null if it can. */
   refuses?: ((card: ModelCard) => string | null) | undefined
   /** Name of the engine's program in `svc engine add`, if it has a program. */
   builds?: string | undefined
@@ -65,14 +65,14 @@ export interface EngineTraits extends MemoryTraits {
 }
 
 /**
- * Memory of one node that is reserved or about to be released: RAM for the backend `cpu`, otherwise the GPU
- * with index `gpu` (default 0).
+ * Memory on a node that is reserved or is being released: RAM for the backend `cpu`, otherwise memory of the
+ * GPU with index `gpu` (default 0).
  */
 export interface MemoryClaim { nodeId: string, backend: string, gpu?: number, bytes: number }
 
 export interface InstanceMemory { instanceId: string, modelId: string, memory: readonly MemoryClaim[] }
 
-/** A live connection in one direction with its last measurements; null or absent before the first. */
+/** A live connection in one direction, with its last measurements, which are null or absent at first. */
 export interface Edge {
   from: string
   to: string
@@ -98,9 +98,9 @@ export interface PlanRank extends Need {
   backend: string
   startLayer: number
   endLayer: number
-  /** Layers on each GPU if several devices share the part; the remaining layers are on the CPU. */
+  /** Layers on each GPU if several devices share this rank; the remaining layers are on the CPU. */
   gpuLayers?: readonly number[]
-  /** The figures of GPU and CPU if both share the part; the figures of the rank are their sums. */
+  /** Separate memory figures for GPU and CPU if both share this rank; their sums are the rank's figures. */
   memories?: readonly MemoryPart[]
   usableBytes: number
   /** Bytes left after placement; negative only if the placement is forced. */
@@ -121,7 +121,7 @@ export interface Plan {
   contextLength: number
   /** Limit on concurrent requests, each with the full context; absent for an engine without slots. */
   slots?: number
-  /** In ring order; for `LlamaRpc` the driver first. */
+  /** The ranks in ring order; with `LlamaRpc` the driver comes first. */
   ranks: PlanRank[]
   /** Bytes of the model already on the disks of the chosen nodes. */
   stagedBytes: number

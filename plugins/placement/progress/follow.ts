@@ -7,7 +7,7 @@ import type { Planning } from '../place/planning.js'
 import { InstanceProgress, instancesOf, progressOf } from './progress.js'
 import type { Progress, RankProgress } from './progress.js'
 
-/** Milliseconds between two progress checks of an instance. */
+/** Milliseconds between two checks of an instance's progress. */
 export const WATCH_MS = 250
 
 export interface Waiting {
@@ -19,8 +19,8 @@ export interface Waiting {
 }
 
 /**
- * Resolves to the id of the instance, or of its replacement, once all runners are ready. Throws
- * `instance_failed` if the instance failed and is not placed elsewhere, `instance_lost` if it was removed,
+ * Resolves to the id of the instance, or of its replacement, once all its runners are ready. Throws
+ * `instance_failed` if the instance failed and was not placed elsewhere, `instance_lost` if it was removed,
  * and `not_ready_yet` on timeout.
  */
 export async function untilReady (
@@ -60,8 +60,8 @@ function lateError (instanceId: string, seconds: number, progress: Progress): Er
 }
 
 /**
- * The check behind GET /readyz without a model: each automatically placed model has a ready instance on some
- * node.
+ * Readiness check of GET /readyz without a model: each automatically placed model has a ready instance on
+ * some node.
  */
 export function checkReady (planning: Planning, model?: string): ReadyCheck {
   if (model !== undefined) return { ok: null, detail: '' }
@@ -88,11 +88,11 @@ function problemOf (facts: Facts, modelId: string): string | null {
   return entry === undefined ? 'it is not placed yet' : `${entry.message} (${entry.reason})`
 }
 
-/** Why a model is not placed: it waits for a node, or an operator stopped it. Null if neither. */
+/** Why a model is not placed: it waits for a node, or an operator stopped it. Null in all other cases. */
 export function absenceOf ({ ctx: { sections } }: Planning, modelId: string): MissingReason | null {
   const waiting = [...sections.waiting.entries()].find(({ value }) => value.modelId === modelId)
   if (waiting !== undefined) {
-    // The only node that the request allows was removed or is not live.
+    // True if the only node that the request allows was removed or is not live.
     const bound = waiting.value.reason === 'exclusions_removed_all'
     return {
       code: waiting.value.reason === 'node_lost' ? 'node_lost' : 'waiting_for_node',

@@ -3,7 +3,7 @@ import type { Instance, StartBlocker } from '../../runners/service.js'
 import { nodesOf, ranksOf } from '../place/instance.js'
 import type { WaitingInstance } from '../waitlist.js'
 
-/** A transfer of a model to a node as a one-key object; the key, such as `DownloadFailed`, is its state. */
+/** A model transfer to a node, as an object with one key; the key, such as `DownloadFailed`, is its state. */
 export type Download = Readonly<Record<string, Transfer>>
 interface Transfer { modelId?: string, attemptId?: string, errorMessage?: string }
 
@@ -14,20 +14,20 @@ export interface InstanceFailure {
   affectedNodeIds: readonly string[]
 }
 
-/** The state as this node has it, with the same keys as GET /state. */
+/** This node's copy of the state, with the same keys as GET /state. */
 export interface InstanceStates {
   instances: Readonly<Record<string, Instance>>
-  /** By runner id, the status as a one-key object. */
+  /** Runner statuses by runner id; each status is an object with one key. */
   runners: Readonly<Record<string, Readonly<Record<string, unknown>>>>
   downloads: Readonly<Record<string, readonly Download[]>>
   instanceFailures: readonly InstanceFailure[]
-  /** Absent in the state of an older node. */
+  /** Absent in the state of a node with an older release. */
   waitingInstances?: Readonly<Record<string, WaitingInstance>>
 }
 
 export interface RankProgress {
   nodeId: string
-  /** State and detail of the rank's runner, or of the transfer for which the runner waits. */
+  /** State and detail of the rank's runner, or of the model transfer for which the runner is waiting. */
   state: string
   detail: Readonly<Record<string, unknown>>
   waitsFor: StartBlocker | null
@@ -38,7 +38,7 @@ export type Progress =
   | { kind: 'starting', ranks: RankProgress[] }
   | { kind: 'failed', nodeIds: readonly string[], code: string, message: string }
   | { kind: 'draining' }
-  /** The instance lost its place and waits for another. */
+  /** The instance lost its node and waits to be placed on another one. */
   | { kind: 'waiting', entry: WaitingInstance }
   | { kind: 'gone' }
 
@@ -54,7 +54,7 @@ export function serves (state: Pick<InstanceStates, 'runners'>, instance: Instan
     .every((runnerId) => SERVING.has(runnerKind(state, runnerId)))
 }
 
-/** `attempts` are the transfers that had already failed before the placement. */
+/** `attempts` are ids of transfers that failed before the placement, which are ignored. */
 export function progressOf (
   state: InstanceStates, instanceId: string, attempts: ReadonlySet<string> = new Set()
 ): Progress {
@@ -102,7 +102,7 @@ function failureOf (
     return { nodeIds, code, message }
   }
   for (const [nodeId, runnerId] of Object.entries(nodeToRunner)) {
-    // A runner that waits for its files repeats a failed transfer, so that is no final failure.
+    // Ignore a failed transfer while the runner waits for its files, because the runner repeats the transfer.
     if (copying(state, nodeId, modelId) !== undefined || waitsFor(state.runners[runnerId]) !== null) continue
     const failed = failedTransfers(state.downloads[nodeId]).find((one) =>
       one.modelId === modelId && !attempts.has(one.attemptId ?? ''))
@@ -120,14 +120,14 @@ export function failedAttempts ({ downloads }: InstanceStates): Set<string> {
   return new Set(Object.values(downloads).flatMap(failedTransfers).map(({ attemptId }) => attemptId ?? ''))
 }
 
-/** Instances of a model that are not draining. */
+/** Ids of a model's instances that are not draining. */
 export function instancesOf ({ instances }: InstanceStates, modelId: string): string[] {
   return Object.values(instances).map(bodyOf)
     .filter((ring) => ring.shardAssignments.modelId === modelId && ring.drainUntil === undefined)
     .map(({ instanceId }) => instanceId)
 }
 
-/** The id of the instance or entry that currently replaces an instance; its own id if it was not replaced. */
+/** The id of the instance or entry that now replaces an instance; the instance's id if there is none. */
 function successorOf ({ instances, waitingInstances = {} }: InstanceStates, instanceId: string): string {
   const next = new Map<string, string>()
   for (const [id, { replaces }] of Object.entries(waitingInstances)) {
@@ -146,9 +146,9 @@ function successorOf ({ instances, waitingInstances = {} }: InstanceStates, inst
   return id
 }
 
-/** Milliseconds for which a new instance may be missing in the state of a node. */
+/** Milliseconds that a new instance may take to appear in a node's state. */
 const APPEAR_MS = 5000
-/** Milliseconds after which a failed instance is no longer moved to another node. */
+/** Milliseconds after which a failure is final, because the instance has not been moved by then. */
 const SETTLED_MS = 5000
 
 /** Follows an instance and, if it is placed again, its replacement. Callers pass the time in monotonic ms. */

@@ -1,4 +1,4 @@
-/** Several nodes in one process on one manual clock, each with the real kernel, runners and placement. */
+/** Several nodes in one process, with one manual clock, the real kernel, runners and placement. */
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import type { JsonSchema, ModelCard, Plugin, MachineStats } from '../../../kernel/index.js'
 import { definePlugin, EventTapService, LogRingService } from '../../../kernel/index.js'
@@ -20,7 +20,7 @@ export interface ClusterOptions extends Pick<CoreOptions, 'nodes' | 'quorum'> {
   cards?: ModelCard[]
   config?: Record<string, unknown>
   runners?: Record<string, Record<string, unknown>>
-  /** Called for each started runner; by default makes the runner ready. */
+  /** Called for each runner that starts; by default it makes the runner ready. */
   started?: (runner: FakeRunner, node: CoreNode) => void
 }
 
@@ -50,7 +50,7 @@ const engines = [
   } }
 ]
 
-/** Starts a cluster whose nodes follow one master and have each other's readings. */
+/** Starts a cluster whose nodes follow the same master and have exchanged their readings. */
 export async function startCluster (t: Owner, options: ClusterOptions = {}): Promise<TestCluster> {
   const { nodes = 3, quorum = 1 } = options
   const core = await coreCluster(t, { nodes, quorum })
@@ -169,6 +169,6 @@ function doings (core: CoreCluster, rigs: NodeRig[]): Omit<TestCluster, keyof Co
   }
 }
 
-/** Limit of `eventually` and the pause between two attempts, in ms of the manual clock. */
+/** Time limit of `eventually`, and its pause between two attempts, in ms of the manual clock. */
 const LIMIT_MS = 120_000
 const LOOK_MS = 100

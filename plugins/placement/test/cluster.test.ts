@@ -18,7 +18,7 @@ interface View {
 
 const view = async (at: NodeRig): Promise<View> => await at.get('/state') as View
 
-/** Waits until the model has a ready instance other than `before`. */
+/** Waits until the model has a ready instance whose id is not `before`. */
 async function moved (c: TestCluster, at: NodeRig, before: string): Promise<RingInstance> {
   return await c.eventually('a ready instance in its place', async () => {
     const { instances, runners } = await view(at)
@@ -38,7 +38,7 @@ async function roles (c: TestCluster): Promise<{ master: NodeRig, others: NodeRi
   }
 }
 
-/** Places the model on this node, which at first is the only one with enough memory. */
+/** Places the model on this node, by leaving too little memory on the others until it is placed. */
 async function placeOn (c: TestCluster, on: NodeRig): Promise<string> {
   const others = c.rigs.filter((rig) => rig !== on)
   for (const { node } of others) c.free.set(node.name, TOO_LITTLE)
@@ -49,7 +49,7 @@ async function placeOn (c: TestCluster, on: NodeRig): Promise<string> {
   return id
 }
 
-/** Bytes of memory too small for the model, and ms until readings have spread in the cluster. */
+/** Bytes of memory that are too few for the model, and ms until all nodes have the latest readings. */
 const TOO_LITTLE = 1e9
 const READINGS_MS = 5000
 
@@ -117,7 +117,7 @@ for (const quorum of [1, 'majority'] as const) {
 
 t.test('all nodes plan for the same memory at once: the master gives it to one of them', async (t) => {
   const models = ['acme/a', 'acme/b', 'acme/c']
-  // Readings do not include a model that is still loading.
+  // Keep the models loading, because memory readings do not include a loading model.
   const c = await startCluster(t, {
     started: () => {}, cards: models.map((modelId) => ({ ...small(), modelId }))
   })

@@ -1,4 +1,4 @@
-// Draining a node: each instance moves to another node before it ends.
+// Draining a node: each of its instances moves to another node before it ends.
 import t from 'tap'
 import { bodyOf } from '../../runners/service.js'
 import { GIB, runnersAre } from './kit.js'

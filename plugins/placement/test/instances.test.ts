@@ -52,7 +52,7 @@ t.test('the instance that would be made goes back as it is', async (t) => {
     const { body: instance } = await rig.ask('GET', `/instance/placement?${query}`)
     t.strictSame(rig.state.instances, {}, 'nothing is placed')
     const ring = bodyOf(instance as unknown as Instance)
-    // Fields that /state adds to an instance of an older release.
+    // Fields that GET /state adds to an instance of an older release.
     const shown = {
       placement: { origin: 'autoplace' }, drainUntil: '2026-01-01T00:00:00Z', modelDigest: 'sha256:0'
     }
@@ -260,11 +260,11 @@ t.test('GET /instance/await tells when an instance is ready, or that none is', a
   t.strictSame(rig.logged.filter(({ level }) => level === 'error'), [], 'a client that goes away is no error')
 })
 
-/** Options with a single live node, which is too small for the model. */
+/** Options for a single live node that has too little memory for the model. */
 const tooBig = (more: Options = {}): Options =>
   ({ nodes: { n1: 4 }, lost: ['n2'], isMaster: true, config: { autoplace: [] }, ...more })
 
-/** Sends a request and advances the clock, which commands need. */
+/** Sends a request, and advances the clock until the commands that it causes are done. */
 async function passing (
   rig: PlacementRig, ...ask: Parameters<PlacementRig['ask']>
 ): ReturnType<PlacementRig['ask']> {

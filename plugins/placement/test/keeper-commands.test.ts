@@ -5,7 +5,7 @@ import { onceFor } from '../keeper/once.js'
 import type { DrainedEntry, StoppedEntry, WaitingEntry } from '../waitlist.js'
 import { entry, intent } from './keeper-kit.js'
 
-/** A section as the master's command handlers get it. */
+/** Imitates a document section, as passed to the master's command handlers. */
 function section<T> (): Section<T> & { keys (): string[] } {
   const map = new Map<string, T>()
   return {

@@ -1,4 +1,4 @@
-/** A link between driver and donor that stays broken while the master reaches both. */
+/** The link between a driver and its donor stays broken while the master reaches both nodes. */
 import t from 'tap'
 import type { NodeReport } from '../../../kernel/index.js'
 import { bodyOf } from '../../runners/service.js'
@@ -8,7 +8,7 @@ import { card, nodeView, runnersAre, startPlacement } from './kit.js'
 import type { PlacementRig } from './kit.js'
 import { instance, intent, spread } from './keeper-kit.js'
 
-/** Nodes with their links, such as `m:abc a:m b:mc c:mb`; a leading "-" means not live. */
+/** Nodes with their links, such as `m:abc a:m b:mc c:mb`; a leading "-" marks a node that is not live. */
 const nodesAs = (text: string): NodeReport[] => text.split(' ').map((node) => {
   const [name = '', to = ''] = node.replace('-', '').split(':')
   const link = { ipAddress: '10.0.0.1', port: 1, rttMs: null, bytesPerSecond: null }

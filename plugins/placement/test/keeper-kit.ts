@@ -10,7 +10,7 @@ import type { Options, PlacementRig } from './kit.js'
 
 export const NOW = Date.UTC(2026, 0, 1)
 
-/** The placement intent of a request. */
+/** The intent of a placement that a client requested. */
 export const intent = (over: Partial<PlacementIntent> = {}): PlacementIntent =>
   ({ ...AUTOPLACE, origin: 'request', ...over })
 
@@ -38,7 +38,7 @@ export const entry = (over: Partial<WaitingEntry> = {}): WaitingEntry => ({
   reason: 'node_lost', message: 'Its node is gone.', ...over
 })
 
-/** Nodes n1 to n3 (ids `id-n1`, install ids `install-n1`). */
+/** A situation with the nodes n1 to n3, with ids such as `id-n1` and install ids such as `install-n1`. */
 export function situation (over: Partial<Situation> = {}): Situation {
   return {
     now: NOW, instances: [], runners: {}, failures: [], gone: new Set(), cut: new Map(), leaving: new Set(),
@@ -53,7 +53,7 @@ export function judge (fits: FitChecks['fits'] = () => true): FitChecks {
   return { fits, newId: () => `new-${n++}` }
 }
 
-/** The steps as short text: `lose a`, `place new-0`. */
+/** Writes steps as short texts, such as `lose a` and `place new-0`. */
 export const short = (steps: readonly Step[]): string[] => steps.map((step) => `${step.do} ${step.id}`)
 
 export const ready = (instance: Instance): Situation['runners'] =>
@@ -65,7 +65,7 @@ export type Waiting = Record<string, { instanceId: string, modelId: string, reas
 
 const small = card('acme/chat', { totalBytes: GIB, files: [] })
 
-/** The plugin on the master of two nodes with 64 GiB each. */
+/** Starts the plugin on the master of a cluster of two nodes with 64 GiB each. */
 export async function startKeeper (
   t: Parameters<typeof startPlacement>[0], options: Options = {}
 ): Promise<PlacementRig> {
@@ -76,7 +76,7 @@ export async function startKeeper (
   return rig
 }
 
-/** Advances the clock until the condition holds; resolves to the time that took, ms. */
+/** Advances the clock until the condition holds; resolves to the elapsed time in ms. */
 export async function passes (
   rig: PlacementRig, what: string, holds: () => boolean, ms = 20_000
 ): Promise<number> {

@@ -4,8 +4,8 @@ import { nodeView } from './kit.js'
 import { instance } from './keeper-kit.js'
 
 /**
- * Nodes by id at a point in time. Prefix "-": missing; "~": missing, but reached by other nodes. Suffix "!":
- * leaving.
+ * The ids of the nodes at a point in time. Prefix "-" marks a missing node, "~" a missing node that other
+ * nodes reach, suffix "!" a node that is leaving.
  */
 interface Moment { at: number, nodes: string, age?: number, gone: string[], next?: number | null }
 

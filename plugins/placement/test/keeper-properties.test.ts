@@ -32,17 +32,17 @@ const opsOf = (step: Step): Op[] => {
 
 interface Node { name: string, starts: number, up: boolean, leaving?: boolean }
 
-/** The replicated document, the nodes and the pending commands. */
+/** A simulated cluster: the replicated document, the nodes and the pending commands. */
 class World {
   readonly instances = new Map<string, Instance>()
   readonly waiting = new Map<string, WaitingEntry>()
   readonly failures: InstanceFailure[] = []
   readonly nodes: Node[] = Array.from({ length: NODES }, (_, i) => ({ name: `n${i}`, starts: 0, up: true }))
-  /** Ids of the first instance of each request. */
+  /** For each request, the id of its first instance. */
   readonly asked: string[] = []
-  /** By instance or entry id, the id that it replaced. */
+  /** Id that each instance or entry replaced, by the id of the new one. */
   readonly before = new Map<string, string>()
-  /** Ids of commands with a fixed id, which are applied once. */
+  /** Ids of the commands applied so far that have a fixed id; such a command is applied only once. */
   readonly #given = new Set<string>()
   readonly #lost = new LostNodes()
   /** Commands of an earlier master that have not been applied yet. */
@@ -94,7 +94,7 @@ class World {
     if (one !== undefined) this.instances.set(id, { RingInstance: { ...bodyOf(one), drainUntil: 'soon' } })
   }
 
-  /** Live nodes end their draining instances. */
+  /** Removes draining instances, as their live nodes would. */
   ended (): void {
     for (const [id, one] of this.instances) {
       if (bodyOf(one).drainUntil !== undefined) this.instances.delete(id)
@@ -134,7 +134,7 @@ class World {
     for (let left = ms; left > 0; left -= 200) this.decide()
   }
 
-  /** All instances and unreplaced entries that serve one request. */
+  /** All instances of one request, and its entries that are not replaced yet. */
   standing (root: string): { instances: string[], waiting: string[] } {
     const rootOf = (id: string): string => {
       let at = id
@@ -157,7 +157,7 @@ const event = fc.oneof(
   fc.record({ what: fc.constantFrom('kill', 'restart', 'back', 'fail', 'wait', 'leave') as
     fc.Arbitrary<'kill' | 'restart' | 'back' | 'fail' | 'wait' | 'leave'>, n: fc.nat({ max: 7 }) })
 )
-/** After each event a master runs some commands and is then lost; the last command may arrive late. */
+/** An event, after which the master runs some commands and is lost; its last command may arrive late. */
 const moment = fc.record({ event, commands: fc.nat({ max: 6 }), late: fc.boolean() })
 type Moment = typeof moment extends fc.Arbitrary<infer M> ? M : never
 
@@ -173,7 +173,7 @@ function live (world: World, { event: { what, n }, commands, late }: Moment): vo
   if (what === 'wait') world.pass(MISSING_MS)
   const ops = world.decide().flatMap(opsOf)
   for (const op of ops.slice(0, commands)) world.apply(op)
-  // Late commands of the previous master arrive after the new one has started.
+  // Apply late commands of the previous master only after the new master's commands.
   for (const op of world.late) world.apply(op)
   world.late = late ? ops.slice(commands, commands + 1) : []
 }

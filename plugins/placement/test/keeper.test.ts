@@ -107,7 +107,7 @@ t.test('what the master refuses is planned again, less and less often', async (t
     await passes(rig, `try ${i}`, () => rig.placed.length === i)
     times.push(rig.clock.mono())
   }
-  // The removed instance freed memory between the first two attempts, so the second followed without a pause.
+  // The second attempt followed without a pause, because removing the instance had freed memory.
   const gaps = times.slice(2).map((at, i) => at - times[i + 1]!)
   t.ok(gaps.every((gap, i) => gap >= 250 * 2 ** i && gap <= 250 * 2 ** i + 1100), `${gaps}`)
 })
@@ -204,7 +204,7 @@ t.test('a session that ends in the middle of a loss leaves the entry to the next
   const rig = await startKeeper(t)
   put(rig, 'a', ['id-of-before'])
   beforeRemoving(rig, (id) => {
-    // The next master has removed the instance first.
+    // The next master removes the instance before this one does.
     delete rig.state.instances[id]
     rig.session.isMaster = false
   })

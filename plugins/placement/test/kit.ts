@@ -17,7 +17,7 @@ import type {
 
 interface Edge { sinkMultiaddr: { ipAddress: string, port: number } | null, session: boolean }
 
-/** The state behind GET /state; tests modify it. */
+/** The state that GET /state returns; tests modify it. */
 export interface StateView extends InstanceStates {
   instances: Record<string, Instance>
   runners: Record<string, Record<string, unknown>>
@@ -26,7 +26,7 @@ export interface StateView extends InstanceStates {
   nodeMemory: Record<string, { ramTotal: { inBytes: number }, ramAvailable: { inBytes: number } }>
   nodeSystem: Record<string, NonNullable<NodeReport['system']>>
   nodeResources: Record<string, NonNullable<NodeReport['resources']>>
-  /** Number of GPU readings taken. */
+  /** How often the GPUs have been read. */
   looks?: number
   instanceFailures: InstanceStates['instanceFailures'][number][]
 }
@@ -34,7 +34,7 @@ export interface StateView extends InstanceStates {
 export const GIB = 1024 ** 3
 export const ID = '00000000-0000-4000-8000-000000000000'
 
-/** A model card with 10 GiB in 10 layers. */
+/** A model card with 10 layers and 10 GiB of weights. */
 export function card (modelId: string, over: Partial<ModelCard> = {}): ModelCard {
   return {
     modelId, revision: 'r1', title: modelId, description: '', tasks: ['chat'], family: 'llama', engine: 'lm',
@@ -48,7 +48,8 @@ export function card (modelId: string, over: Partial<ModelCard> = {}): ModelCard
 type Engine = Partial<EngineDecl>
 
 /**
- * Engines by name, all on the CPU except `gpu`: `lm` on one node, `wide` over several, `star` with a driver.
+ * Fake engines by name. `wide` runs on several nodes, `star` on several with a driver, the others on one;
+ * only `gpu` uses a GPU.
  */
 const ENGINES: Record<string, Engine> = {
   lm: {}, 'llama-server': {}, wide: { multiNode: true, tensor: true },
@@ -63,7 +64,7 @@ export function nodeView (name: string, over: Partial<NodeView> = {}): NodeView 
   }
 }
 
-/** State with fully connected nodes of the given GiB of RAM, half of it free. */
+/** State of fully connected nodes; `gibs` is the RAM of each in GiB, half of which is free. */
 export function stateOf (gibs: Record<string, number>): StateView {
   const ids = Object.keys(gibs).map((name) => `id-${name}`)
   const edge = { sinkMultiaddr: { ipAddress: '10.0.0.1', port: 52415 }, session: true }
@@ -79,23 +80,23 @@ export function stateOf (gibs: Record<string, number>): StateView {
     nodeMemory: each((gib) => ({
       ramTotal: { inBytes: gib * GIB }, ramAvailable: { inBytes: gib * GIB / 2 }
     })),
-    // Another engine uses the GPU.
+    // Another engine can use the GPU here; the engine `gpu` has only the CPU.
     nodeResources: each(() =>
       ({ backends: ['cpu', 'cuda'], engineBackends: { gpu: ['cpu'] }, participation: 'full' as const }))
   }
 }
 
 export interface Options {
-  /** GiB of RAM by node name; n1 receives the requests. */
+  /** RAM in GiB by node name; the node n1 receives the requests. */
   nodes?: Record<string, number>
   lost?: string[]
   cards?: ModelCard[]
   staged?: Record<string, Record<string, number>>
   allow?: string[]
   isMaster?: boolean
-  /** Id of a node whose store does not report its models. */
+  /** Id of a node whose model store does not report its contents. */
   silentStore?: string
-  /** True if the card of a bundled model cannot be read. */
+  /** True to make the card of a bundled model unreadable. */
   brokenCard?: boolean
   sourceless?: string[]
   full?: string[]
@@ -103,22 +104,22 @@ export interface Options {
 }
 
 export interface PlacementRig extends Rig {
-  /** Signals a state change before it advances, because tests modify the state directly. */
+  /** Emits a state change before advancing, because tests modify the state directly. */
   clock: ManualClock
   decide (name: keyof typeof commands, args: object): Promise<void>
-  /** Advances the clock without a state change. */
+  /** Advances the clock without emitting a state change. */
   rest (ms: number): Promise<void>
   state: StateView
   placed: { instance: Instance, options: { commandId?: string, force?: boolean } | undefined }[]
   removed: string[]
   commands: [name: string, id: string | undefined][]
   drained: { instanceId: string, seconds: number }[]
-  /** The plugin's handler for requests to missing models; null if it registered none. */
+  /** The handler that the plugin registered for requests to missing models, or null. */
   missing: ((query: RouteQuery) => Promise<boolean>) | null
   absence: (modelId: string) => MissingReason | null
-  /** The master's replies to the next placements, in order. */
+  /** Replies of the master to the next placements, in order. */
   answers: (Error | string)[]
-  /** The check that the plugin registered on the master. */
+  /** The check that the plugin registered for new instances on the master. */
   check: (entering: PendingInstance) => void
   reads: number
   /** Ids of nodes that are not live but that other nodes reach. */
@@ -129,7 +130,7 @@ export interface PlacementRig extends Rig {
   views: NodeView[]
   failed: { instanceId: string, errorCode: string }[]
   releasing: EndingInstance[]
-  /** True if memory was released a moment ago. */
+  /** True to report that memory has just been released. */
   settling: boolean
   ask (method: string, url: string, payload?: unknown): Promise<{ status: number, body: Body }>
 }
@@ -158,7 +159,7 @@ export async function startPlacement (t: TestContext, options: Options = {}): Pr
     drained: [] as PlacementRig['drained'], missing: null, absence: () => null
   }
   const clock = manualClock()
-  // The runners plugin is not started, so its error reasons are declared here.
+  // Declare the errors of the runners plugin here, because that plugin is not started.
   let command: ((name: string, args: object) => Promise<unknown>) | undefined
   const alone: typeof placement = {
     manifest: { ...placement.manifest, errors: { ...errors, ...runnerErrors } },
@@ -176,7 +177,7 @@ export async function startPlacement (t: TestContext, options: Options = {}): Pr
     ...(options.allow === undefined ? {} : { allow: options.allow }),
     fakes: [...clusterFakes(made), ...modelFakes(made, cards, staged, options), placing(made)]
   })
-  // The fakes continue to modify `made`, so the rig must be the same object.
+  // Extend `made` itself instead of a copy, because the fakes continue to modify it.
   return Object.assign(made, rig, {
     rest: clock.advance,
     async decide (name: string, args: object) {
@@ -208,7 +209,7 @@ interface Made extends Pick<PlacementRig, Parts> {
   newSession: () => void
 }
 
-/** Reports of the nodes, without links to lost nodes. */
+/** The nodes' reports, without links to lost nodes. */
 function reports (made: Made): NodeReport[] {
   made.reads++
   const { topology, nodeMemory, nodeSystem, nodeResources } = structuredClone(made.state)

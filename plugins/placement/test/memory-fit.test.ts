@@ -7,7 +7,7 @@ import type { EngineDecl, NodeReport } from '../../../kernel/index.js'
 
 const here = card('acme/here', { engine: 'llama-server', totalBytes: 4 * GIB, headSize: 128 })
 
-/** Nodes with the given GiB of RAM, half of it free; with or without the llama.cpp program. */
+/** Planning for nodes with the given RAM in GiB, half of it free, with or without the llama.cpp program. */
 function planningOf (
   gibs: Record<string, number>, { program = true, engines = true, told = true } = {}
 ): Planning {

@@ -13,7 +13,7 @@ interface Row {
   request?: Partial<PlanRequest>
   nodes: NodeFacts[]
   view?: Partial<ClusterView>
-  /** Node, backend and layers of each rank. */
+  /** For each expected rank, its node, backend and layers. */
   ranks: string[]
 }
 

@@ -11,7 +11,7 @@ const gguf: EngineTraits = {
   fixedBytes: 0, backends: ['cuda', 'cpu']
 }
 const both = { lm: ['cuda', 'cpu'] }
-/** GPUs with the given GiB that models may use. */
+/** GPUs of which models may use the given numbers of GiB. */
 const gpus = (...free: number[]): Pick<NodeFacts, 'gpus' | 'backends'> =>
   ({ gpus: free.map((gib) => ({ total: 100 * GIB, used: (90 - gib) * GIB })), backends: both })
 
@@ -30,7 +30,7 @@ function planned (
   }, view)
 }
 
-/** `a cuda 0-20 [12,8]` for each rank, or the refusal reason. */
+/** A text such as `a cuda 0-20 [12,8]` for each rank, or else the refusal reason. */
 function told (result: PlanResult): string[] {
   if (!result.ok) return [result.reason]
   return result.plan.ranks.map(({ nodeId, backend, startLayer, endLayer, gpuLayers }) => {
@@ -39,7 +39,7 @@ function told (result: PlanResult): string[] {
   })
 }
 
-// A model of 10 GiB in 20 layers of half a GiB; an exact fit is not enough.
+// The model has 10 GiB in 20 layers; it needs more memory than that, because an exact fit is not enough.
 const cases: [string, NodeFacts[], Parameters<typeof planned>[1], string[]][] = [
   ['one GPU needs no shares', [node('a', 1, gpus(11))], {}, ['a cuda 0-20']],
   ['shares follow the free memory of each', [node('a', 1, gpus(9, 6))], {}, ['a cuda 0-20 [12,8]']],
@@ -78,7 +78,7 @@ t.test('each device has its own fixed part', async (t) => {
 })
 
 t.test('VRAM and RAM are shown apart, and what is left on the CPU is said', async (t) => {
-  // 1 GiB of KV cache for 8192 tokens.
+  // A model whose KV cache takes 1 GiB for 8192 tokens.
   const shaped = card({ supportsTensor: true, heads: 8, kvHeads: 8, headSize: 205, contextLength: 8192 })
   const why = (result: PlanResult): string => result.ok ? result.plan.why : result.message
   const half = planned([node('a', 8, gpus(3.1))])

@@ -4,11 +4,11 @@ import type {
 } from '../planner/index.js'
 
 export const MIB = 1024 ** 2
-/** Bytes of the attention mask over the whole context on a GPU. */
+/** Size in bytes of the attention mask for the whole context on a GPU. */
 export const MASK = 512 * 8192 * 6
 export const GIB = 1024 ** 3
 
-/** A language model of 10 GiB in 20 layers, without attention heads, so that no cache counts. */
+/** A language model of 10 GiB in 20 layers; without attention heads, it needs no memory for a cache. */
 export function card (over: Partial<ModelCard> = {}): ModelCard {
   return {
     modelId: 'acme/x',
@@ -39,7 +39,7 @@ export function card (over: Partial<ModelCard> = {}): ModelCard {
   }
 }
 
-/** A CPU-only node with `gib` of available RAM and far more in total. */
+/** A node without GPUs that has `gib` of available RAM and far more RAM in total. */
 export function node (nodeId: string, gib: number, over: Partial<NodeFacts> = {}): NodeFacts {
   return {
     nodeId,
@@ -110,7 +110,7 @@ export function shuffled<T> (random: Random, values: readonly T[]): T[] {
   return drawn.sort((a, b) => a.at - b.at).map(({ value }) => value)
 }
 
-/** A random request and cluster of 0 to 5 nodes; in some cases the nodes are uniform. */
+/** A random request and a random cluster of 0 to 5 nodes, which in some cases differ only in memory. */
 export function someCase (random: Random): { request: PlanRequest, view: ClusterView } {
   const ids = Array.from({ length: oneOf(random, [0, 1, 2, 3, 4, 5, 5]) }, (_, i) => `n${i}`)
   const plain = random() < 0.2

@@ -1,4 +1,4 @@
-/** The explanation of a plan names slow links between its nodes. */
+/** Slow links between a plan's nodes are named in its explanation. */
 import t from 'tap'
 import { plan } from '../planner/index.js'
 import type { ClusterView, EngineTraits } from '../planner/index.js'

@@ -6,7 +6,7 @@ import { card, lm, node, view } from './planner-kit.js'
 const three = [node('a', 50), node('b', 50), node('c', 50)]
 const tensor = card({ supportsTensor: true, heads: 32, kvHeads: 8, headSize: 128 })
 
-/** `Pipeline Ring 1: a`, or the reason instead of the nodes. */
+/** A preview as text, such as `Pipeline Ring 1: a`; for a refusal, the reason replaces the nodes. */
 function brief ({ sharding, instanceMeta, minNodes, result }: Preview): string {
   const what = result.ok ? result.plan.ranks.map(({ nodeId }) => nodeId).join(' ') : result.reason
   return `${sharding} ${instanceMeta} ${minNodes}: ${what}`

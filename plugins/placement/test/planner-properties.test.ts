@@ -46,7 +46,7 @@ function isPending ({ memory, backends, participation }: NodeFacts): boolean {
   return participation !== 'management' && (memory === null || backends === null || participation === null)
 }
 
-/** The cluster after pending nodes have reported ample resources and links to all nodes. */
+/** The cluster as if the pending nodes had reported ample resources and links to all nodes. */
 function allTold ({ card: { engine, backends } }: PlanRequest, view: ClusterView): ClusterView {
   const memory = { ramTotal: 4096 * GIB, ramAvailable: 4096 * GIB }
   const participation = 'full'
@@ -61,7 +61,7 @@ function allTold ({ card: { engine, backends } }: PlanRequest, view: ClusterView
   }
 }
 
-/** The request and cluster without the cause of the refusal. */
+/** Changes the request and the cluster so that the cause of the refusal disappears. */
 function relaxed (reason: RefusalReason, request: PlanRequest, view: ClusterView): Question {
   const { card: model } = request
   const engine = { ...lm, ...view.engines[model.engine] }

@@ -1,11 +1,11 @@
 /**
- * The placement rules implemented a second time, without the planner's code: exact arithmetic, and every
- * group of nodes tried. For small clusters only.
+ * A second implementation of the placement rules, independent of the planner's code. It uses exact arithmetic
+ * and tries every group of nodes, so it suits small clusters only.
  */
 import { cacheOf } from '../../runners/cards/memory-forecast.js'
 import type { ClusterView, MemoryClaim, NodeFacts, Plan, PlanRequest } from '../planner/index.js'
 
-/** Bytes that a backend of the node may use. */
+/** Bytes of memory that a backend may use on the node. */
 export function usableBytes (view: ClusterView, node: NodeFacts, backend: string): bigint {
   const onGpu = (name: string): boolean => name !== 'cpu' && node.gpus.length > 0
   const sum = (claims: readonly MemoryClaim[]): bigint => claims
@@ -19,7 +19,7 @@ export function usableBytes (view: ClusterView, node: NodeFacts, backend: string
   return soon - sum(view.reservations)
 }
 
-/** True if `of / parts` of the model needs strictly fewer bytes, exact to fractions of a byte. */
+/** True if `of / parts` of the model needs less than `bytes`, without rounding. */
 export function fits (
   request: PlanRequest, view: ClusterView, of: number, parts: number, bytes: bigint
 ): boolean {
@@ -70,8 +70,8 @@ function allowsSize (request: PlanRequest, view: ClusterView, size: number): boo
 }
 
 /**
- * The fewest nodes that satisfy the request with the largest possible context, found by trying all groups;
- * null if no group satisfies it.
+ * The smallest number of nodes that satisfies the request, with the largest possible context, found by trying
+ * all groups; null if no group satisfies it.
  */
 export function fewestNodes (request: PlanRequest, view: ClusterView, checkMemory: boolean): number | null {
   return [8192, 4096, 2048].reduce<number | null>((found, contextLength) =>
@@ -115,7 +115,7 @@ function * orders<T> (pool: readonly T[], size: number): Generator<T[]> {
   }
 }
 
-/** The rules that an accepted plan violates. */
+/** Lists the rules that an accepted plan violates. */
 export function breaches (asked: PlanRequest, view: ClusterView, plan: Plan): string[] {
   const request = { ...asked, contextLength: plan.contextLength }
   const { card } = request
@@ -151,7 +151,7 @@ export function breaches (asked: PlanRequest, view: ClusterView, plan: Plan): st
   return [...wrong, ...disproportion(request, view, plan)]
 }
 
-/** Pipeline ranks a layer or more off their proportional share, if every rank could hold its share. */
+/** Pipeline ranks a layer or more away from their proportional share, if every rank can hold its share. */
 function disproportion (request: PlanRequest, view: ClusterView, { sharding, ranks }: Plan): string[] {
   const { nLayers } = request.card
   const total = ranks.reduce((sum, { usableBytes }) => sum + usableBytes, 0)

@@ -13,7 +13,7 @@ const nodes: NodeFacts[] = Array.from({ length: SIZE }, (_, i) =>
 const ids = nodes.map(({ nodeId }) => nodeId)
 const meshed = view(nodes)
 
-/** Model sizes from 1 GiB to more than the whole cluster has. */
+/** Models from 1 GiB up to more memory than the whole cluster has. */
 const models = Array.from({ length: 50 }, (_, i) =>
   card({ modelId: `acme/m${i}`, totalBytes: Math.ceil(2 ** 30 * 1.16 ** i), nLayers: 80 }))
 
@@ -34,7 +34,7 @@ t.test('a ring in a mesh of 64 nodes takes a step for each of its nodes', async 
   const all = new Set(seats.map(({ candidate }) => candidate))
   const others: Neighbours = (one) => new Set([...all].filter((other) => other !== one))
   for (const size of [2, 3, 32, SIZE]) {
-    // Half of the budget is reserved for the second pass, which must not be needed.
+    // The first pass must find the ring with half of the budget; the other half is for the second pass.
     const budget = { steps: 2 * size }
     const ring = findGroup(seats, others, { topology: 'ring', size, layers: size }, budget)
     t.strictSame([ring?.length, budget.steps], [size, size])
@@ -67,8 +67,7 @@ t.test('one ring of 64 nodes is found, and in a chain there is none', async (t) 
 })
 
 t.test('a search that cannot be finished is cut short and says so', async (t) => {
-  // A chessboard: a ring visits as many white as black squares, so no ring visits exactly 63. One with 64
-  // exists.
+  // On a chessboard a ring visits as many white as black squares, so no ring of 63 exists, only one of 64.
   const board = { ...meshed, edges: grid(8) }
   const odd = { ...board, nodes: nodes.slice(1) }
   const result = refused(plan(request({ minNodes: 63, card: models[20]! }), odd))

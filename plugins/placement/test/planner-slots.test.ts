@@ -1,4 +1,4 @@
-/** Slots chosen by free memory, and the memory that they need. */
+/** How the number of slots follows from free memory, and how much memory the slots need. */
 import t from 'tap'
 import { cacheOf } from '../../runners/cards/memory-forecast.js'
 import { plan } from '../planner/index.js'

@@ -1,4 +1,4 @@
-/** Instances with a driver and donors: their form, and refusals. */
+/** Instances with a driver and donors: their fields, and why they are refused. */
 import t from 'tap'
 import type { Instance, LlamaRpcInstance } from '../../runners/service.js'
 import { bodyOf } from '../../runners/service.js'
@@ -82,7 +82,7 @@ t.test('a donor the driver has no link to', async (t) => {
   const instance = await planned(rig) as Star
   const { driverNode, donorEndpoints } = instance.LlamaRpcInstance
   const [first, second] = Object.keys(donorEndpoints) as [string, string]
-  // Donors need no link to each other.
+  // A missing link between two donors is no reason to refuse.
   rig.state.topology.connections[first]![second] = []
   t.equal((await rig.ask('POST', '/instance', { instance })).status, 200)
   rig.state.instances = {}

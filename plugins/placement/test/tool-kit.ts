@@ -7,7 +7,7 @@ export const event = (idx: number, kind: string, payload: object): object =>
   ({ idx, at: at(idx), origin: 'id-n1', event: { [kind]: payload } })
 export const ours = { instanceId: 'i1', modelId: MODEL }
 
-/** Replies of a fake node by path without the query; `downloads` is the result of the downloads tool. */
+/** Replies of a fake node, by path without query; `downloads` is the downloads tool's result. */
 export type Answers = Record<string, object | [status: number, reason: string, details?: object]>
 
 export async function run<A> (tool: Tool<A>, args: A, answers: Answers): Promise<Finding> {

@@ -12,13 +12,13 @@ function thrownBy (fn: () => void): unknown {
   return undefined
 }
 
-/** Places a model with `wait` and returns once the plugin waits for it. */
+/** Places a model with `wait`, and returns once the plugin is waiting for the model. */
 async function waitOn (
   rig: PlacementRig, body: object = BODY
 ): Promise<{ id: string, answer: Promise<{ status: number, body: Body }> }> {
   const { reads } = rig
   const answer = rig.ask('POST', '/place_instance', body)
-  // The state is read once for the plan and once for the wait.
+  // The plugin reads the state once to plan and once when it begins to wait.
   await until(() => rig.reads >= reads + 2)
   return { id: bodyOf(rig.placed.at(-1)!.instance).instanceId, answer }
 }
@@ -113,7 +113,7 @@ t.test('an instance that is removed meanwhile is lost; one that is late to show 
   t.equal((await second.answer).status, 200)
 })
 
-/** Like the keeper: adds a waiting entry, then places another instance that replaces the lost one. */
+/** Replaces a lost instance as the keeper does: adds a waiting entry, then places another instance for it. */
 async function lose (rig: PlacementRig, id: string): Promise<void> {
   const ring = bodyOf(rig.state.instances[id]!)
   const { modelId } = ring.shardAssignments

@@ -10,9 +10,7 @@ import type { PreviewRow, FitSuggestion } from '../cli/sums.js'
 
 type Look = ToolContext['look']
 
-/**
- * One link of GET /models/{id}/availability. `ok` is null after a broken link; an older node sends no code.
- */
+/** One check of GET /models/{id}/availability. `ok` is null after a failed check; old nodes send no code. */
 export interface ChainLink {
   link: string
   ok: boolean | null
@@ -25,17 +23,17 @@ export interface ModelDiagnosis {
   modelId: string
   links: ChainLink[]
   broken: ChainLink | undefined
-  /** Memory figures that explain a refused placement; empty without a refusal or if its reason is unknown. */
+  /** Memory figures that explain a refused placement; empty if there is no refusal with a known reason. */
   sums: string[]
   ways: FitSuggestion[]
 }
 
-/** Checks every link between a model name and an answer. Resolves to the node's error if it refuses. */
+/** Checks every step from a model's name to its answer. Resolves to an error if the node refuses. */
 export async function whyModel (look: Look, modelId: string): Promise<ModelDiagnosis | VerbError> {
   const answer = await look<{ links: ChainLink[] }>(`/models/${modelInPath(modelId)}/availability`)
   if (isVerbError(answer)) return answer
   const asked = answer.links.find(({ ok }) => ok === false)
-  // A test request makes sense only if a runner is ready.
+  // Send a test request only if all links are fine, so that a runner is ready.
   const last = asked === undefined ? await request(look, modelId) : undefined
   if (isVerbError(last)) return last
   const links = last === undefined ? answer.links : [...answer.links.slice(0, -1), last]

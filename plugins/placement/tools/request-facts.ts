@@ -5,7 +5,7 @@ import { bodyOf } from '../../runners/service.js'
 import type { ShownSpan, TraceHead } from '../../tracing/service.js'
 import type { SeenState, SeenTask } from '../cli/state.js'
 
-/** An event as returned by GET /events. */
+/** An event in the format of GET /events. */
 export interface SeenEvent {
   idx: number
   at: string
@@ -13,7 +13,7 @@ export interface SeenEvent {
   event: Record<string, Record<string, unknown>>
 }
 
-/** A line as returned by GET /v1/logs/cluster. */
+/** A log line in the format of GET /v1/logs/cluster. */
 export interface SeenLine extends Pick<LogLine, 'at' | 'message' | 'fields'> { node: string }
 
 export interface WhyState extends SeenState {
@@ -35,12 +35,12 @@ export interface RequestFacts {
   events: SeenEvent[]
   then: StateThen | null
   lines: SeenLine[]
-  /** Log lines about lost runners of the request's model around its end. */
+  /** Log lines about lost runners of the request's model, logged around the time the request ended. */
   losses: SeenLine[]
   unseen: string[]
 }
 
-/** Summary of a request. Times are in ms since 1970; null if not recorded. */
+/** What is known of a request. Times are in ms since 1970, or null if they were not recorded. */
 export interface RequestSummary {
   taskId: string | null
   commandId: string | null
@@ -64,7 +64,7 @@ export function rootOf ({ trace }: Pick<RequestFacts, 'trace'>): ShownSpan | und
   return trace?.spans.find(({ category }) => category === 'request')
 }
 
-/** Merges the facts from all sources. Pure. */
+/** Combines the facts from all sources into a summary. Pure. */
 export function summarizeRequest ({ id, state, trace, failed, then, events }: RequestFacts): RequestSummary {
   const head = trace?.head ?? null
   const task = taskIn(state, id) ?? taskIn(then?.state, id)
@@ -89,28 +89,28 @@ export function summarizeRequest ({ id, state, trace, failed, then, events }: Re
 
 const nonEmpty = (value: unknown): string | null => typeof value === 'string' && value !== '' ? value : null
 
-/** The instance of the model in the events, if they name exactly one. */
+/** The model's instance, if exactly one occurs in the events; otherwise null. */
 function instanceIn (events: readonly SeenEvent[], modelId: string | null): string | null {
   const own = events.map((event) => partsOf(event)[1]).filter((payload) => payload['modelId'] === modelId)
   const ids = new Set(own.flatMap(({ instanceId }) => nonEmpty(instanceId) ?? []))
   return modelId !== null && ids.size === 1 ? [...ids][0]! : null
 }
 
-/** Milliseconds before and after the request for which events and log lines are collected. */
+/** Milliseconds before and after a request for which its events and log lines are collected. */
 const AROUND_MS = 60_000
-/** Milliseconds after the end of a request within which a runner loss explains that end. */
+/** Milliseconds after a request's end in which a logged runner loss still counts as its cause. */
 const LOSS_MS = 2000
-/** Messages with which a node logs a lost runner. */
+/** Log messages that report a lost runner. */
 const LOSSES: ReadonlySet<string> = new Set(['runner lost; starting it again', 'runner given up'])
-/** Limit on events or log lines per request; further ones are not read. */
+/** Limit on the events and on the log lines that are read per request. */
 const MOST = 1000
 
 /**
- * Resolves to null on an error, which is recorded as `what` unless that is null or the reason is `absent`.
+ * Resolves to null on an error, and records it under `what` unless `what` is null or the reason is `absent`.
  */
 type Look = <T>(what: string | null, path: string, absent?: string) => Promise<T | null>
 
-/** Collects all facts about a request. Resolves to the node's error if it refuses even the state. */
+/** Collects all facts about a request. Resolves to the node's error if the node refuses GET /state. */
 export async function gather (
   { look: given, nowMs }: Pick<ToolContext, 'look' | 'nowMs'>, id: string
 ): Promise<RequestFacts | VerbError> {

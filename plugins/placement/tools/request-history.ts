@@ -7,7 +7,7 @@ import type { ShownSpan } from '../../tracing/service.js'
 import type { RequestSummary, RequestFacts, StateThen } from './request-facts.js'
 import { eventText, partWords } from './request-words.js'
 
-/** Total time of one kind of step on one node. */
+/** The total time that one kind of step took on one node. */
 export interface Part {
   words: string
   name: string
@@ -17,7 +17,7 @@ export interface Part {
   tookMs: number
 }
 
-/** How a request ended; `open` if it has not. `reason` is the error reason, if any. */
+/** How a request ended; `open` if it has not ended. `reason` is the reason of its error, if any. */
 export interface Ended {
   how: 'completed' | 'failed' | 'cancelled' | 'open' | 'unknown'
   reason: string | null
@@ -29,16 +29,16 @@ export interface RequestHistory {
   id: string
   asked: Pick<RequestSummary,
   'taskId' | 'commandId' | 'kind' | 'modelId' | 'instanceId'> & { at: string | null }
-  /** Names of the node that accepted the request and of the nodes that ran it. */
+  /** Names of the node that accepted the request (`entered`) and of the nodes that ran it (`ran`). */
   entered: string | null
   ran: string[]
   tookMs: number | null
-  /** Times by step, in order of start; empty without a trace. */
+  /** Time spent in each step, in order of the first start; empty without a trace. */
   parts: Part[]
   ended: Ended
   around: { idx: number, at: string, name: string, text: string }[]
   logs: { at: string, node: string, text: string }[]
-  /** The logged loss of a runner of the request's model around its end. */
+  /** The loss of a runner of the request's model, if one was logged around the time the request ended. */
   lost: { at: string, node: string, text: string } | null
   then: string[]
   open: boolean
@@ -46,13 +46,13 @@ export interface RequestHistory {
   next: string[]
 }
 
-/** Milliseconds before and after the request for which events are included. */
+/** Milliseconds before and after a request for which its history includes events. */
 const BEFORE_MS = 5000
 const AFTER_MS = 10_000
 const AROUND_MOST = 12
 const LOGS_MOST = 10
 
-/** Merges the facts into one history. `remedyOf` returns the remedy of an error reason. Pure. */
+/** Combines the facts into a history. `remedyOf` returns the remedy for an error reason. Pure. */
 export function storyOf (facts: RequestFacts, remedyOf: (reason: string) => string | null): RequestHistory {
   const about = summarizeRequest(facts)
   const { startMs, endMs, ...asked } = about
@@ -84,12 +84,12 @@ export function storyOf (facts: RequestFacts, remedyOf: (reason: string) => stri
 
 function nodeName ({ state, trace }: RequestFacts, nodeId: string): string {
   const place = trace?.head?.places.find((one) => one.nodeId === nodeId)
-  // Node ids change at each start, so use the recorded name if the id is no longer known.
+  // Use the recorded name if the node id is unknown, because node ids change at each start.
   const gone = state.nodeIdentities[nodeId] === undefined
   return gone && place !== undefined ? plain(place.name) : nameOf(state, nodeId)
 }
 
-/** Nodes whose runners worked on the request; if unknown, those of its instance. */
+/** Nodes whose runners worked on the request; if these are unknown, the nodes of its instance. */
 function ranOn ({ trace, state, then }: RequestFacts, { instanceId }: RequestSummary): string[] {
   const runners = (trace?.head?.places ?? []).filter((place) => place.process === 'runner')
   if (runners.length > 0) return [...new Set(runners.map(({ nodeId }) => nodeId))]
@@ -129,7 +129,7 @@ const OUTCOMES: Readonly<Record<string, string>> = {
   Complete: 'completed', Failed: 'failed', TimedOut: 'failed', Cancelled: 'cancelled'
 }
 
-/** Groups spans by step and node; omits spans that contain other spans. */
+/** Sums up the spans of each step and node, without spans that contain other spans. */
 function partsOfSpans (spans: readonly ShownSpan[], name: (id: string) => string): Part[] {
   const zero = Math.min(...spans.map(({ startUs }) => startUs))
   const parts = new Map<string, Part>()

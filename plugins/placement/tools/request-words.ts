@@ -4,14 +4,14 @@ import { partsOf } from './request-facts.js'
 import type { ShownSpan } from '../../tracing/service.js'
 import type { RequestSummary, SeenEvent } from './request-facts.js'
 
-/** Shortens text from elsewhere so that it can end a sentence. */
+/** Shortens another component's message so that it can end a sentence. */
 export const sentenceEnd = (text: string): string => withoutFullStop(text, 500)
 
 const LEVELS = ['fail', 'warn', 'info', 'ok']
 export const worstFirst = (facts: readonly Fact[]): Fact[] =>
   facts.toSorted((a, b) => LEVELS.indexOf(a.level) - LEVELS.indexOf(b.level))
 
-/** Readable names of trace steps, by the start of the span name. */
+/** Readable names of the steps in a trace, by how the span name begins. */
 const PARTS: readonly (readonly [name: RegExp, words: string])[] = [
   [/^parse/, 'read the request'],
   [/^admission/, 'waited for admission'],
@@ -29,7 +29,7 @@ const PARTS: readonly (readonly [name: RegExp, words: string])[] = [
   [/^(write|client)/, 'waited for the client to read']
 ]
 
-/** The readable name of a step, or its span name. */
+/** The readable name of a step; if it has none, the name of its span. */
 export function partWords ({ name }: Pick<ShownSpan, 'name'>): string {
   return PARTS.find(([pattern]) => pattern.test(name))?.[1] ?? plain(name)
 }
@@ -48,7 +48,7 @@ const CONCERNS: Readonly<Record<'cluster' | 'node' | 'instance' | 'request',
   cluster: () => true,
   // If the nodes of the request are unknown, events of any node may concern it.
   node: ({ nodeId }, { nodes }) => nodes.size === 0 || nodes.has(nodeId as string),
-  // Compared by instance if that is known, otherwise by model.
+  // Compare instance ids if both are known, otherwise model ids.
   instance: ({ instanceId, modelId }, concern) =>
     concern.instanceId !== null && typeof instanceId === 'string'
       ? concern.instanceId === instanceId
@@ -56,7 +56,7 @@ const CONCERNS: Readonly<Record<'cluster' | 'node' | 'instance' | 'request',
   request: ({ taskId, commandId }, concern) => taskId === concern.taskId || commandId === concern.commandId
 }
 
-/** By event name, what the event is about and a text with payload fields. */
+/** What each event is about, and its text with placeholders for payload fields, by event name. */
 const EVENTS: Readonly<Record<string, readonly [about: keyof typeof CONCERNS, words: string]>> = {
   ProtocolViolation: ['node', '{nodeId} broke the protocol: {reason}'],
   NodeTimedOut: ['node', '{nodeId} was lost: {evidence}'],
@@ -82,7 +82,7 @@ const MOVES: Readonly<Record<string, string>> = {
   RunnerReady: 'its runner became ready'
 }
 
-/** An event as text; null if it does not concern the request. */
+/** Describes an event; null if the event does not concern the request. */
 export function eventText (event: SeenEvent, concern: RequestScope): string | null {
   const [kind, payload] = partsOf(event)
   const [about, words] = EVENTS[kind] ?? ['cluster', '']
@@ -91,7 +91,7 @@ export function eventText (event: SeenEvent, concern: RequestScope): string | nu
   return text === '' ? null : plain(text)
 }
 
-/** A payload field as text; empty for a status without one. */
+/** A payload field as text; empty for a runner status that has no text. */
 function fieldText (field: string, value: unknown, { name }: RequestScope): string {
   if (field === 'status') return MOVES[Object.keys(value as object)[0] ?? ''] ?? ''
   if (/nodeIds?$/i.test(field)) return [value].flat().map((id) => name(String(id))).join(', ')

@@ -8,10 +8,10 @@ import type { SeenState } from '../cli/state.js'
 import type { ChainLink } from './model-chain.js'
 import { worstFirst } from './request-words.js'
 
-/** Limit on idle models that are named, and on those whose reason is requested; the rest are only counted. */
+/** Limits on idle models that are named, and on those whose reason is requested; others are counted. */
 const IDLE_MOST = 30
 const ASKED_MOST = 6
-/** Limit on instances listed individually. */
+/** Limit on the instances that are listed individually. */
 const INSTANCES_MOST = 30
 
 interface ListedModel { id: string, root?: string, installed: boolean }
@@ -81,7 +81,7 @@ function stepsOf (state: SeenState, instanceId: string): string {
   return [...new Set(texts)].join(', ') || 'it has just begun'
 }
 
-/** Facts about downloaded models without an instance; each stopped model is a fact of its own. */
+/** Facts about downloaded models without an instance; each stopped model has a separate fact. */
 async function idle (look: ToolReads, rows: readonly PsRow[]): Promise<Fact[]> {
   const list = await look.read<{ data: ListedModel[] }>('The list of models', '/v1/models')
   const placed = new Set(rows.map(({ modelId }) => modelId))

@@ -66,7 +66,7 @@ function summary (node: NodeRow, rest: readonly Fact[]): Fact {
     { about, evidence: shown(node) })
 }
 
-/** Lower-cases the first word of a sentence unless it is a name or a number. */
+/** Makes the first word of a sentence lower-case if it is "No" or "The". */
 const lowered = (text: string): string => text.replace(/^(?:No|The) /, (word) => word.toLowerCase())
 
 const SUMMED = new Set(['no_quorum', 'quorum', 'nothing_lost', 'store_unreachable', 'single_copy'])
@@ -92,7 +92,7 @@ function deciding (state: State, nodes: readonly NodeRow[], node: NodeRow, quoru
       })]
 }
 
-/** The loss of a node as input; `alone` is true if no other node is live. */
+/** A node whose loss is examined; `alone` is true if no other node is live. */
 interface Loss { ctx: ToolContext, looked: ToolReads, state: State, node: NodeRow, alone: boolean }
 
 async function instances ({ ctx, looked, state, node, alone }: Loss): Promise<Fact[]> {
@@ -129,9 +129,9 @@ async function instances ({ ctx, looked, state, node, alone }: Loss): Promise<Fa
   }))
 }
 
-/** Facts about files without another copy, and about the loss of the store. */
+/** Facts about files of which only this node has a copy, and about the loss of its model store. */
 function files (copies: readonly Copy[], node: NodeRow, state: State): Fact[] {
-  // Ignore bundled models, because every node with their plugin has them.
+  // Ignore bundled models, because every node with the plugin that bundles them has them.
   const whole = copies.filter(({ live, kind }) => live && kind !== 'receiving' && kind !== 'bundled')
   const own = whole.filter(({ nodeId }) => nodeId === node.nodeId)
   const others = new Set(whole.filter((one) => one.nodeId !== node.nodeId).map(({ modelId }) => modelId))

@@ -37,12 +37,12 @@ export default {
       CODES_OF_PLUGINS.has(code) ? pluginsOff(looked) : [],
       CODES_OF_FILES.has(code) ? files(ctx, model) : []
     ])
-    // A failed download explains missing files, so it comes first.
+    // List a failed download first, because it explains the missing files.
     return { facts: worstFirst([...brought, ...factsOf(seen, why.broken, off)]), unknown }
   }
 } satisfies Tool<{ model: string }>
 
-/** Limit in ms on the wait for the model's answer; the whole tool has 5 s. */
+/** Limit in ms on the wait for an answer from the model; the tool's own limit is 5 s. */
 const ANSWER_MS = 3500
 
 const KINDS = [
@@ -50,7 +50,7 @@ const KINDS = [
   'RunnerFailed', 'DownloadFailed', 'NodeTimedOut'
 ]
 
-/** Treats a slow /readyz as not ready. */
+/** Wraps `look`, so that a /readyz that takes too long counts as not ready. */
 function patient (look: ToolContext['look']): ToolContext['look'] {
   const message = `a small request was not answered within ${ANSWER_MS / 1000} s`
   const late = JSON.stringify({ error: { code: 503, reason: 'not_ready', message } })
@@ -63,7 +63,7 @@ function patient (look: ToolContext['look']): ToolContext['look'] {
   }
 }
 
-/** The finding for an error of the route, which is missing if the models plugin is disabled. */
+/** The finding if the availability route fails, for instance because the models plugin is disabled. */
 function refused (error: VerbError, modelId: string): Finding {
   const plugin = error.api?.details?.['plugin']
   if (error.api?.reason !== 'plugin_disabled' || typeof plugin !== 'string') {
@@ -78,7 +78,7 @@ const offFact = (modelId: string, plugin: string, level: Fact['level'] = 'fail')
     remedy: `Enable it: \`svc plugin enable ${plugin}\`, then restart the node.`
   })
 
-/** Codes of broken links that a disabled plugin may explain. */
+/** Codes of availability problems that a disabled plugin may explain. */
 const CODES_OF_PLUGINS: ReadonlySet<string> = new Set(['plugin_off', 'model_unknown'])
 
 async function pluginsOff ({ read }: ToolReads): Promise<string[]> {
@@ -87,10 +87,10 @@ async function pluginsOff ({ read }: ToolReads): Promise<string[]> {
   return (list?.plugins ?? []).filter(({ enabled }) => !enabled).map(({ name }) => quoted(name))
 }
 
-/** Codes of broken links that a download or an unreachable store may explain. */
+/** Codes of availability problems that a download or an unreachable store may explain. */
 const CODES_OF_FILES: ReadonlySet<string> = new Set(['model_unknown', 'files_missing', 'files_coming'])
 
-/** Facts from the downloads tool, plus the state of the store. */
+/** Facts from the downloads tool, and about the model store. */
 async function files (ctx: ToolContext, modelId: string): Promise<Fact[]> {
   const { manifests } = await ctx.declared()
   const declared = manifests.flatMap(({ tools = {} }) => tools['downloads'] ?? [])[0]
@@ -111,7 +111,7 @@ function storeFact (store: unknown, modelId: string): Fact[] {
     { ...more, remedy: storeRemedy(reason) })]
 }
 
-/** Codes by link, for older nodes, which send no code. */
+/** The code for each link, for nodes with an older release, which send no code. */
 const BY_LINK: Readonly<Record<string, string>> = {
   card: 'model_unknown', copy: 'files_missing', backend: 'backend_missing', placement: 'not_placed',
   runner: 'loading', request: 'not_answering'
@@ -125,7 +125,7 @@ interface Seen {
   instances: readonly Instance[]
 }
 
-/** The broken link first, then facts that explain it. Pure. */
+/** Facts about the broken link, followed by facts that explain it. Pure. */
 function factsOf (seen: Seen, broken: ChainLink, off: readonly string[]): Fact[] {
   const { why: { modelId, sums, ...why }, state, instances } = seen
   const code = codeOf(broken)
@@ -138,7 +138,7 @@ function factsOf (seen: Seen, broken: ChainLink, off: readonly string[]): Fact[]
       evidence: [...cause.evidence, { kind: 'path', path: `/models/${modelInPath(modelId)}/availability` }],
       remedy: cause.remedy
     })
-  // A model that ships with svc is unknown only if its plugin is disabled.
+  // A model that comes with svc is unknown only if the plugin that bundles it is disabled.
   const ships = modelId.startsWith('svc/')
   const plugins = off.map((plugin) => offFact(modelId, plugin, ships ? 'fail' : 'info'))
   const more = sums.length === 0 || cause.code === 'does_not_fit' ? [] : [fact('warn', 'does_not_fit',
@@ -156,7 +156,7 @@ function wayOut ({ modelId, ways }: Pick<ModelDiagnosis, 'modelId' | 'ways'>): s
   return `${change}; the calculation: \`svc place ${modelId} --dry-run --explain\`.`
 }
 
-/** Overrides code, message and remedy of a broken link. */
+/** Replacements for the code, message and remedy of a broken link. */
 interface Cause { code?: string, message?: string, remedy?: string, evidence?: Evidence[], about?: string[] }
 
 function causeIn (seen: Seen, link: string, code: string): Cause {
@@ -165,7 +165,7 @@ function causeIn (seen: Seen, link: string, code: string): Cause {
   return link === 'placement' ? waits(seen) : {}
 }
 
-/** The newest event of these kinds about the model, or the timeout of one of these nodes. */
+/** The newest event of one of these kinds about the model, or the timeout of one of these nodes. */
 function newest (
   { why: { modelId }, events }: Pick<Seen, 'why' | 'events'>, kinds: readonly string[],
   nodes: readonly string[] = []

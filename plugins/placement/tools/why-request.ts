@@ -11,15 +11,15 @@ import type { RequestHistory } from './request-history.js'
 
 const UUID = /(?:^|[-_])([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})$/i
 
-/** The id of a command or task in `word`, with or without a response-id prefix; null if there is none. */
+/** The command or task id in `word`, which may have the prefix of a response id; null if there is none. */
 export function requestIdIn (word: string): string | null {
   return word.includes('/') ? null : UUID.exec(word)?.[1]?.toLowerCase() ?? null
 }
 
-/** `nothing` explains why no record exists. */
+/** If there is no record of the request, `nothing` explains why. */
 export type RequestWhy = { story: RequestHistory, nothing?: never } | { nothing: string, facts: RequestFacts }
 
-/** Collects all facts about a request. Resolves to the node's error if it refuses even the state. */
+/** Explains a request. Resolves to the node's error if the node refuses GET /state. */
 export async function whyRequest (
   ctx: Pick<ToolContext, 'look' | 'nowMs' | 'declared'>, id: string
 ): Promise<RequestWhy | VerbError> {
@@ -43,7 +43,7 @@ export default {
   }
 } satisfies Tool<{ id: string }>
 
-/** By event name, the code of the cause; most likely cause first. */
+/** The code of the cause for each event name; most likely cause first. */
 const CAUSES: Readonly<Record<string, string>> = {
   NodeTimedOut: 'node_lost', NodeRemoved: 'node_removed', NodeRestarted: 'node_restarted',
   ProtocolViolation: 'protocol_violation', RunnerFailed: 'runner_failed',
@@ -57,7 +57,7 @@ const ENDS = {
   unknown: 'has ended, but its outcome was not recorded'
 } as const
 
-/** Turns the history into facts: the end, possible causes, and the time per step. Pure. */
+/** Converts the history to facts: how it ended, possible causes, and the time per step. Pure. */
 export function findingOf (story: RequestHistory): Finding {
   const { asked, ended, lost, ran, tookMs, around, unseen, id } = story
   const about = [asked.taskId ?? id, ...asked.modelId === null ? [] : [asked.modelId], ...ran]
@@ -114,7 +114,7 @@ function logsOf ({ logs }: RequestHistory, about: readonly string[]): Fact[] {
   { about, evidence: [{ kind: 'log', node, at }] }))
 }
 
-/** A duration as text: `0.4 ms`, `312 ms`, `1.31 s`, `2m10s`. */
+/** Formats a duration, for instance as `0.4 ms`, `312 ms`, `1.31 s` or `2m10s`. */
 export function showMs (ms: number): string {
   if (ms < 10) return `${ms.toFixed(1)} ms`
   if (ms < 1000) return `${Math.round(ms)} ms`

@@ -1,6 +1,6 @@
 import { FRAME_BYTES } from './transport.js'
 
-/** Kinds of frames. A frame has a kind (one byte), a stream (four bytes, big-endian) and a payload. */
+/** Kinds of frames. A frame has a kind (one byte), a stream id (four bytes, big-endian) and a payload. */
 export const kinds = { open: 1, data: 2, credit: 3, end: 4, reset: 5, alive: 6 } as const
 
 const HEAD_BYTES = 5
@@ -9,14 +9,14 @@ const HEAD_BYTES = 5
 export const DATA_BYTES = 32 * 1024
 
 export type Frame =
-  /** The device opens a stream, whose number is one above the previous stream's. */
+  /** Opens a stream. Only the device does so; each stream's number is one above the previous one. */
   | { readonly kind: 'open', readonly stream: number }
   | { readonly kind: 'data', readonly stream: number, readonly bytes: Uint8Array }
-  /** The reader has consumed `bytes`, so the same number of further bytes may be sent. */
+  /** Sent when the reader has consumed `bytes`, so that the other side may send as many again. */
   | { readonly kind: 'credit', readonly stream: number, readonly bytes: number }
   | { readonly kind: 'end', readonly stream: number }
   | { readonly kind: 'reset', readonly stream: number }
-  /** A keep-alive, which belongs to no stream, so that `stream` is 0. */
+  /** A keep-alive for the connection; it belongs to no stream, so `stream` is 0. */
   | { readonly kind: 'alive', readonly stream: number }
 
 /** Thrown if the other side broke the protocol; the caller must then end the connection. */

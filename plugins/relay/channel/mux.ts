@@ -8,15 +8,15 @@ export const STREAMS = 256
 
 export interface MuxOptions {
   readonly clock: Pick<Clock, 'after'>
-  /** Sends a frame in order; false if the connection's buffer is full, and `drained` will follow. */
+  /** Sends frames in order. Returns false if the connection's buffer is full; `drained` is called later. */
   readonly send: (frame: Uint8Array) => boolean
-  /** Called on the node for each stream that the device opens; without it, this side opens streams. */
+  /** Called on the node for each stream that the device opens; absent on the device, which opens streams. */
   readonly accept?: (stream: MuxStream) => void
 }
 
 /**
- * Multiplexes streams over one connection. Streams take turns and send only credited bytes; the
- * connection's buffer is bounded, so that a slow reader delays no other stream.
+ * Multiplexes streams over one connection. Streams take turns and send only as many bytes as they have credit
+ * for. The connection's buffer is bounded, so that a slow reader delays no other stream.
  */
 export class Mux {
   readonly #options: MuxOptions
@@ -51,7 +51,7 @@ export class Mux {
 
   get size (): number { return this.#streams.size }
 
-  /** Opens a stream, as soon as there are fewer than STREAMS. Throws if the connection has ended. */
+  /** Opens a stream; waits while STREAMS are open. Throws if the connection has ended. */
   async open (signal?: AbortSignal): Promise<MuxStream> {
     if (this.#error !== undefined) throw this.#error
     signal?.throwIfAborted()
@@ -81,7 +81,7 @@ export class Mux {
       throw new ProtocolError(`a frame of stream ${frame.stream}, which was never opened`)
     }
     const stream = this.#streams.get(frame.stream)
-    // This side has reset the stream, which the other side may not know yet.
+    // Ignore a frame for a stream that this side has reset, since the other side may not know it yet.
     if (stream === undefined) return
     const fine = dispatch(stream, frame)
     if (!fine) throw new ProtocolError(`stream ${frame.stream} exceeded its limits`)
@@ -118,7 +118,7 @@ export class Mux {
 
   #add (id: number): MuxStream {
     const stream = new MuxStream(id, this.#host)
-    // Prevents an uncaught exception when the other side resets the stream.
+    // Without a listener, a reset by the other side would be an uncaught exception.
     stream.on('error', () => {})
     this.#streams.set(id, stream)
     return stream

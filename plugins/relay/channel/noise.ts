@@ -8,8 +8,8 @@ import type { Agreement } from './suite.js'
  * ...
  * -> e, es, s, ss
  * <- e, ee, se
- * The initiator knows the responder's key and sends its own encrypted. All randomness is in the ephemeral
- * key pair. A handshake object is for one use, and unusable after an exception.
+ * The initiator knows the responder's key and sends its own key encrypted. The only randomness is the
+ * ephemeral key pair. A handshake object is for one use, and unusable after an exception.
  */
 const NAME = 'Noise_IK_25519_AESGCM_SHA256'
 const NOTHING: Uint8Array = new Uint8Array()
@@ -27,12 +27,12 @@ export class CipherState {
     return seal(this.#key, this.#next(), aad, plain)
   }
 
-  /** Throws unless the message is the other side's next one, unaltered. */
+  /** Decrypts the other side's next message. Throws if the message is another one or was altered. */
   decrypt (sealed: Uint8Array, aad = NOTHING): Uint8Array {
     return unseal(this.#key, this.#next(), aad, sealed)
   }
 
-  /** Replaces the key irreversibly (revision 34, 4.2). The counter continues. */
+  /** Replaces the key irreversibly (Noise revision 34, 4.2); the message counter continues. */
   rekey (): void {
     this.#key = seal(this.#key, REKEY_COUNTER, NOTHING, new Uint8Array(KEY_BYTES)).subarray(0, KEY_BYTES)
   }
@@ -44,7 +44,7 @@ export class CipherState {
 }
 
 export interface Session {
-  /** Handshake hash, equal on both sides and unique to this handshake. */
+  /** The handshake hash, which is equal on both sides and unique to this handshake. */
   readonly hash: Uint8Array
   readonly sending: CipherState
   readonly receiving: CipherState
@@ -56,7 +56,7 @@ class SymmetricState {
   #cipher: CipherState | undefined
 
   constructor (prologue: Uint8Array) {
-    // The name is shorter than a hash, so it is padded with zeros instead of hashed.
+    // Pad the protocol name with zeros; Noise hashes only names that are longer than a hash.
     const name = new Uint8Array(KEY_BYTES)
     name.set(Buffer.from(NAME))
     this.#chainingKey = this.#hash = name
@@ -83,7 +83,7 @@ class SymmetricState {
     return plain
   }
 
-  /** The cipher for the initiator's messages, then the one for the responder's. */
+  /** Returns the ciphers for the initiator's messages (`first`) and the responder's (`second`). */
   split (): { hash: Uint8Array, first: CipherState, second: CipherState } {
     const [first, second] = derive(this.#chainingKey, NOTHING)
     return { hash: this.#hash, first: new CipherState(first), second: new CipherState(second) }
@@ -91,10 +91,10 @@ class SymmetricState {
 }
 
 export interface HandshakeOptions {
-  /** Data that both sides know in advance; the handshake fails if it differs. */
+  /** Data that both sides know in advance; the handshake fails if the two sides' data differ. */
   readonly prologue: Uint8Array
   readonly own: Agreement
-  /** Fresh random key pair for this handshake only. */
+  /** A fresh random key pair, used only for this handshake. */
   readonly ephemeral: Agreement
 }
 
@@ -119,7 +119,7 @@ export class Initiator {
     return Buffer.concat([ephemeral.publicKey, sealedKey, state.encryptAndHash(payload)])
   }
 
-  /** Reads the responder's answer. Throws unless the responder has the known key. */
+  /** Reads the responder's answer. Throws unless it proves that the responder has the expected key. */
   finish (message: Uint8Array): { session: Session, payload: Uint8Array } {
     const { own, ephemeral } = this.#options
     const state = this.#state
@@ -145,8 +145,8 @@ export class Responder {
   }
 
   /**
-   * Reads the first message and returns its claimed sender. Only the session's first message proves the
-   * sender, because this one may be a replay. Throws for a message for another key.
+   * Reads the first message and returns its claimed sender. The message may be a replay, so the sender is
+   * proved only by the first message of the session. Throws for a message that was encrypted for another key.
    */
   receive (message: Uint8Array): { remoteStatic: Uint8Array, payload: Uint8Array } {
     const { own } = this.#options

@@ -8,13 +8,13 @@ export interface PulseTimes {
   readonly timeoutMs: number
 }
 
-/** Detects a lost peer within 45 s; tolerates two lost keep-alives. */
+/** Times with which a lost peer is detected within 45 s, although two lost keep-alives are tolerated. */
 export const pulseTimes: PulseTimes = { checkMs: 5000, quietMs: 12_000, timeoutMs: 40_000 }
 
 export interface PulseOptions {
   readonly clock: Pick<Clock, 'mono' | 'every'>
   readonly times: PulseTimes
-  /** Sends a keep-alive, which itself counts as `sent`. */
+  /** Sends a keep-alive, by a path that calls `sent` like any other message. */
   readonly beat: () => void
   readonly onTimeout: () => void
 }

@@ -13,7 +13,7 @@ import type { MuxStream } from './stream.js'
 import type { Agreement } from './suite.js'
 
 const HANDSHAKE_MS = 10_000
-/** Streams pause above the first number of bytes buffered in the WebSocket and resume below the second. */
+/** Streams pause when the WebSocket buffers more than FULL_BYTES, and resume below ROOM_BYTES. */
 const FULL_BYTES = 512 * 1024
 const ROOM_BYTES = 128 * 1024
 
@@ -23,7 +23,7 @@ export interface EndOptions {
   /** The requested route; the handshake fails if the two ends name different routes. */
   readonly route: string
   readonly own: Agreement
-  /** Keep-alive times; `pulseTimes` by default. */
+  /** Keep-alive times; the default is `pulseTimes`. */
   readonly pulse?: PulseTimes
 }
 
@@ -38,7 +38,7 @@ export const socketOptions = { maxPayload: MESSAGE_BYTES, perMessageDeflate: fal
 
 const prologueOf = (route: string): Uint8Array => Buffer.from(`svc relay 1\n${route}`)
 
-/** Opens the device's end; `hello` is the node's first payload. Throws unless the other end has `nodeKey`. */
+/** Opens the device's end; `hello` is the node's first payload. Throws unless the peer has `nodeKey`. */
 export async function callNode (
   ws: WebSocket, options: EndOptions & { readonly nodeKey: Uint8Array }
 ): Promise<Channel & { readonly hello: Uint8Array }> {
@@ -62,16 +62,16 @@ export async function callNode (
 }
 
 export interface AnswerOptions extends EndOptions {
-  /** Id of the device with a key; undefined for an unknown device or an expired grant. */
+  /** Returns the id of the device with this key; undefined for an unknown device or an expired grant. */
   readonly admit: (deviceKey: Uint8Array) => string | undefined
   readonly accept: (stream: MuxStream, device: string) => void
-  /** The node's first payload for the device, encrypted in the handshake. */
+  /** Returns the node's first payload for the device, which the handshake carries encrypted. */
   readonly hello?: () => Uint8Array
 }
 
 /**
- * Opens the node's end. Resolves once the device has used this handshake's keys, because its first message
- * may be a replay. Throws for an unknown device, which gets no other answer.
+ * Opens the node's end of a connection. The device's first message may be a replay, so this resolves only
+ * once the device has used the keys of this handshake. Throws for an unknown device, which gets no reply.
  */
 export async function answerDevice (
   ws: WebSocket, options: AnswerOptions
@@ -168,7 +168,7 @@ function openChannel (
         prove()
         if (frame !== null) mux.receive(frame)
       } catch {
-        // After an altered message, no later message can be decrypted.
+        // Close the connection, because no message after an altered one can be decrypted.
         const why = kernelError('unreachable', 'The connection through the relay was tampered with.')
         resolve(why)
         close(why)

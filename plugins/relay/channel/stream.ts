@@ -1,26 +1,26 @@
 import { Duplex } from 'node:stream'
 import type { Clock } from '../../../kernel/index.js'
 
-/** Maximum bytes in transit that the reader has not consumed. */
+/** Limit on the bytes that are sent but not yet consumed by the reader. */
 export const WINDOW_BYTES = 256 * 1024
-/** Merges queued parts up to this size, because each part costs memory. */
+/** Queued parts are merged up to this many bytes, because each part costs extra memory. */
 const PART_BYTES = 4 * 1024
 
 export interface StreamHost {
   readonly clock: Pick<Clock, 'after'>
-  /** Called when the stream has data to send or may send again; the host then calls `sendSome`. */
+  /** Called when the stream has data to send, or when it may send again; then the host calls `sendSome`. */
   wants (stream: MuxStream): void
   credit (stream: MuxStream, bytes: number): void
   ended (stream: MuxStream): void
-  /** `whole` is true if both sides had ended their data before. */
+  /** `whole` is true if both sides had sent all their data before the stream closed. */
   closed (stream: MuxStream, whole: boolean): void
 }
 
-/** One stream as a socket, with separate ends of both sides and backpressure from a stalled reader. */
+/** A stream as a socket: each side can end separately, and a stalled reader causes backpressure. */
 export class MuxStream extends Duplex {
   readonly id: number
   readonly #host: StreamHost
-  /** Number of bytes that the other side still accepts. */
+  /** Number of bytes that this side may still send. */
   #credit = WINDOW_BYTES
   #pending: { bytes: Uint8Array, done: (error?: Error | null) => void } | undefined
   readonly #parts: Uint8Array[] = []
@@ -29,7 +29,7 @@ export class MuxStream extends Duplex {
   #remoteEnded = false
   #localEnded = false
   #uncredited = 0
-  /** As for a socket, `timeout` is emitted after this number of ms without a byte; 0 disables it. */
+  /** Milliseconds without traffic after which `timeout` is emitted, as by a socket; 0 disables it. */
   timeout = 0
   #stopIdle = (): void => {}
 
@@ -39,7 +39,7 @@ export class MuxStream extends Duplex {
     this.#host = host
   }
 
-  /** Handles bytes from the other side. False if they exceed its credit. */
+  /** Handles bytes from the other side. False if the other side exceeds its credit. */
   receive (bytes: Uint8Array): boolean {
     this.#uncredited += bytes.length
     if (this.#remoteEnded || this.#uncredited > WINDOW_BYTES) return false
@@ -53,7 +53,7 @@ export class MuxStream extends Duplex {
     return true
   }
 
-  /** Handles the end of the other side's data. False if that side had ended before. */
+  /** Handles the end of the other side's data. False if the other side had already ended it. */
   receiveEnd (): boolean {
     if (this.#remoteEnded) return false
     this.#remoteEnded = true
@@ -61,7 +61,7 @@ export class MuxStream extends Duplex {
     return true
   }
 
-  /** Adds to the credit from the other side. False if the total exceeds a window. */
+  /** Adds credit that the other side gives. False if the sum exceeds WINDOW_BYTES. */
   receiveCredit (bytes: number): boolean {
     this.#credit += bytes
     if (bytes === 0 || this.#credit > WINDOW_BYTES) return false
@@ -70,7 +70,7 @@ export class MuxStream extends Duplex {
     return true
   }
 
-  /** Sends up to `most` bytes; true if the stream needs another turn. */
+  /** Sends up to `most` bytes; returns true if the stream has more to send and needs another turn. */
   sendSome (most: number, send: (bytes: Uint8Array) => void): boolean {
     const pending = this.#pending
     const count = Math.min(most, this.#credit, pending?.bytes.length ?? 0)
@@ -81,7 +81,7 @@ export class MuxStream extends Duplex {
     pending.bytes = pending.bytes.subarray(count)
     if (pending.bytes.length > 0) return true
     this.#pending = undefined
-    // Called after the send, so that the writer's next call, even an end, comes after these bytes.
+    // Call `done` only after sending, so that what the writer does next, even ending, follows these bytes.
     pending.done()
     return false
   }
@@ -97,7 +97,7 @@ export class MuxStream extends Duplex {
     this.#host.wants(this)
   }
 
-  /** Merges parts into one message, because HTTP writes a chunk in four parts. */
+  /** Merges the queued chunks into one write, because HTTP writes each of its chunks in four parts. */
   override _writev (parts: { chunk: Uint8Array }[], done: (error?: Error | null) => void): void {
     this._write(Buffer.concat(parts.map(({ chunk }) => chunk)), 'buffer', done)
   }
@@ -118,7 +118,7 @@ export class MuxStream extends Duplex {
     done(error)
   }
 
-  /** As for a socket, emits `timeout` after `ms` without traffic. */
+  /** Emits `timeout` after `ms` without traffic, as a socket does. */
   setTimeout (ms: number, listener?: () => void): this {
     this.timeout = ms
     if (listener !== undefined) {
@@ -146,7 +146,7 @@ export class MuxStream extends Duplex {
     else this.#giveCredit()
   }
 
-  /** Gives credit in halves of the window, because a message for each read would be too many. */
+  /** Gives credit only when half of the window is consumed, to avoid a message for each read. */
   #giveCredit (): void {
     const taken = this.#uncredited - this.#waiting - this.readableLength
     if (taken < WINDOW_BYTES / 2 || this.#remoteEnded) return

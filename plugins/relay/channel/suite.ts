@@ -3,14 +3,14 @@ import { x25519, KEY_BYTES, keyPairOf } from '../../../kernel/index.js'
 
 export const TAG_BYTES = 16
 
-/** An X25519 key pair with a hidden private half. Keys are raw. */
+/** An X25519 key pair that does not expose its private key. Keys are raw bytes. */
 export interface Agreement {
   readonly publicKey: Uint8Array
-  /** The secret shared with another key. Throws for a key of small order, whose secrets are public. */
+  /** Computes the secret shared with `peer`. Throws for a low-order key, with which the secret is public. */
   agree (peer: Uint8Array): Uint8Array
 }
 
-/** Derives the key pair from 32 private bytes; any 32 bytes are valid (RFC 7748 5). */
+/** Derives the key pair from 32 secret bytes, all of which are valid (RFC 7748, section 5). */
 export function agreementOf (secret: Uint8Array): Agreement {
   const { privateKey, publicKey } = keyPairOf('X25519', secret)
   return { publicKey, agree: (peer) => x25519(privateKey, peer) }
@@ -41,7 +41,7 @@ export function seal (key: Uint8Array, counter: bigint, aad: Uint8Array, plain: 
   return Buffer.concat([cipher.update(plain), cipher.final(), cipher.getAuthTag()])
 }
 
-/** Decrypts. Throws if any bit of the message, the counter or the key differs. */
+/** Decrypts a message. Throws if the message was altered, or if the key or the counter is wrong. */
 export function unseal (key: Uint8Array, counter: bigint, aad: Uint8Array, sealed: Uint8Array): Uint8Array {
   if (sealed.length < TAG_BYTES) throw new Error('the message is shorter than its tag')
   const decipher = createDecipheriv('aes-256-gcm', key, nonceOf(counter))

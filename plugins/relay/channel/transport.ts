@@ -3,17 +3,17 @@ import { TAG_BYTES } from './suite.js'
 import type { Clock } from '../../../kernel/index.js'
 import type { Session } from './noise.js'
 
-/** The sender rekeys after either of these limits, in bytes and in ms. */
+/** Limits in bytes and in ms after which the sender changes its key. */
 const REKEY_BYTES = 1024 ** 3
 const REKEY_MS = 3_600_000
-/** Empty frame, after which the sender's messages use the next key. */
+/** An empty frame, which announces that the sender's next messages use a new key. */
 const REKEY = new Uint8Array()
 
 export const FRAME_BYTES = MESSAGE_BYTES - TAG_BYTES
 
 /**
- * Frames over a session, one per message. A lost, reordered, repeated or altered message throws and makes
- * later ones unreadable, so that the caller must end the connection.
+ * Encrypts frames, one per message. After a lost, reordered, repeated or altered message it throws and no
+ * later message can be read, so the caller must end the connection.
  */
 export class Transport {
   readonly #session: Session
@@ -27,7 +27,7 @@ export class Transport {
     this.#sinceMs = clock.mono()
   }
 
-  /** Encrypts a frame of 1 to FRAME_BYTES bytes into one message, or more if the key changes. */
+  /** Encrypts a frame of 1 to FRAME_BYTES bytes as one message, after an extra one if the key changes. */
   seal (frame: Uint8Array): Uint8Array[] {
     const { sending } = this.#session
     const due = this.#sealed >= REKEY_BYTES || this.#clock.mono() - this.#sinceMs >= REKEY_MS

@@ -6,7 +6,7 @@ import { RelayConnection } from '../device/connection.js'
 import type { VerbContext } from '../../../kernel/cli/index.js'
 import type { DeviceFile } from '../../devices/signing/device.js'
 
-/** Finds the device file on this machine: the named device, or the newest. Throws CliError. */
+/** Finds the saved device with the given id or name, by default the newest one. Throws CliError. */
 export function deviceOf (ctx: VerbContext, options: Record<string, unknown>): DeviceFile {
   const wanted = options['device'] as string | undefined
   const all = savedDevices(ctx.home).sort((a, b) => a.grant.created < b.grant.created ? 1 : -1)
@@ -17,7 +17,7 @@ export function deviceOf (ctx: VerbContext, options: Record<string, unknown>): D
     : `there is no device "${wanted}"; the devices are: ${all.map(({ name }) => name).join(', ')}`)
 }
 
-/** The connection of a device on this machine to its cluster; dials on first use. */
+/** Opens a saved device's connection to its cluster, which dials on first use. */
 export async function openLine (
   ctx: VerbContext, options: Record<string, unknown>
 ): Promise<{ device: DeviceFile, line: RelayConnection }> {

@@ -2,7 +2,7 @@ import { plain } from '../../../kernel/cli/index.js'
 import { fetchRelays } from '../device/known.js'
 import type { DeviceNews } from '../../devices/service.js'
 
-/** Updates a device's relay addresses whenever it has reached a node. */
+/** Updates the relay addresses in a device's file whenever the device has reached a node. */
 export const relaySync: DeviceNews = {
   async run ({ ask, device, home }) {
     const { meetings } = await fetchRelays(home, device, ask, { proven: false })

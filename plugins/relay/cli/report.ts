@@ -7,7 +7,7 @@ type RelayView = FromSchema<typeof routes.own.reply>
 
 const times = (count: number, what: string): string => `${count} ${what}${count === 1 ? '' : 's'}`
 
-/** One line about the relay; undefined if the node has no relay. */
+/** Describes the relay connection in one line; undefined if the node uses no relay. */
 export function described (view: RelayView): string | undefined {
   const { connected, connections, reason, route, since, streams, url } = view
   if (url === null) return undefined

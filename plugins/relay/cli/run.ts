@@ -14,7 +14,7 @@ export default {
     const url = `http://127.0.0.1:${forwarder.port}`
     try {
       await line.transport()
-      // Runs the same program with the forwarder's port as the node's URL.
+      // Run the same svc program as a child that uses the forwarder's port as the node's URL.
       const child = spawn(process.execPath, [...noInspector(), process.argv[1]!, ...words], {
         stdio: 'inherit', cwd: ctx.io.cwd,
         env: { ...ctx.io.env, SVC_HOME: ctx.home, SVC_URL: url, SVC_TOKEN: token }

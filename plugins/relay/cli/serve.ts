@@ -5,7 +5,7 @@ import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 import type { Forwarder } from '../device/forwarder.js'
 
 const PORT = 52430
-/** Authorities that local programs may use without a token, as at a node's own port. */
+/** Authorities that local programs have without a token, as they do at a node's own port. */
 const USUAL = ['read', 'invoke']
 
 export default {
@@ -16,7 +16,7 @@ export default {
     }
     const { device, line } = await openLine(ctx, options)
     const { viaRelay } = device.grant
-    // Every program on this machine can use the port, so further authorities require a token.
+    // Require a token for further authorities, because every program on this machine can use the port.
     const more = viaRelay.filter((authority) => !USUAL.includes(authority))
     const token = options['token'] === true || more.length > 0 ? randomBytes(32).toString('base64url') : null
     const forwarder = await opened(ctx, { line, port, token })

@@ -7,10 +7,10 @@ const USAGE = 2
 const FAILED = 1
 const PERIOD_MS = 10_000
 
-/** Key and certificate of a relay, from files that may be renewed while it runs. */
+/** A relay's key and certificate, read from files that may be renewed while the relay runs. */
 export interface RelayTls {
   readonly first: ServerIdentity
-  /** Calls `show` with each renewed identity; returns a function that stops watching. */
+  /** Calls `show` whenever the files are renewed; returns a function that stops watching. */
   watch (show: (identity: ServerIdentity) => void): () => void
 }
 

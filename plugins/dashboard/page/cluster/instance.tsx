@@ -6,7 +6,7 @@ import { clock, count } from '../ui/text.js'
 import { done } from '../ui/toast.js'
 import type { Instance, Waiting } from '../state.js'
 
-/** The playground's mode for a model with these tasks. */
+/** The playground mode in which to open a model with these tasks. */
 export const playFor = (tasks: readonly string[]): string => tasks.includes('tts') ? 'speech' : 'chat'
 
 export function InstanceRow ({ instance }: { instance: Instance }) {

@@ -1,4 +1,4 @@
-// Adding a machine: a short-lived token, as a command and as a QR code.
+// A dialog for adding a machine: shows a short-lived join token, as a command and as a QR code.
 import { renderSVG } from 'uqr'
 import { Dialog, Snippet, Trouble, useAsk, useNow } from '../ui/parts.js'
 import { span } from '../ui/text.js'

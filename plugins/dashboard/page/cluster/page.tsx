@@ -41,7 +41,7 @@ export function ClusterPage () {
   )
 }
 
-/** Problems that need an operator, worst first; hidden without problems. */
+/** Lists problems that need an operator, worst first; renders no section if there are none. */
 function Attention () {
   const reasons = nodes.value.flatMap((node) => node.health.reasons.map((reason) => ({ node, reason })))
     .sort((a, b) => a.reason.severity === b.reason.severity ? 0 : a.reason.severity === 'error' ? -1 : 1)

@@ -39,7 +39,7 @@ const better = (of: typeof Math.min, ...readings: (number | null | undefined)[])
   return known.length === 0 ? null : of(...known)
 }
 
-/** Each pair of nodes with a live connection once, with the faster round trip that the two report. */
+/** The links to draw: one per pair of connected nodes, with the shorter of the two reported round trips. */
 function linksOf (nodes: readonly ClusterNode[], connections: State['topology']['connections']): Link[] {
   const index = new Map(nodes.map(({ id }, i) => [id, i]))
   const links = new Map<string, Link>()

@@ -10,7 +10,7 @@ export interface Session { token: string, expiresInSeconds: number }
 
 interface BearersOptions {
   session: (origin: string) => Promise<Session>
-  /** Called with the bearers by origin after each change. */
+  /** Called after each change, with all current bearers by origin. */
   changed: (held: ReadonlyMap<string, string>) => void
   /** Runs `act` once after `ms`; returns a function that cancels it. */
   later: (ms: number, act: () => void) => () => void
@@ -27,7 +27,7 @@ export class Bearers {
 
   at (origin: string): string | null { return this.#held.get(origin) ?? null }
 
-  /** Gets a new bearer, with one request per node at a time; renews it while the page stays at that node. */
+  /** Requests a new bearer, with one request per node at a time, and schedules its renewal. */
   async fresh (origin: string): Promise<string> {
     const open = this.#asked.get(origin)
     if (open !== undefined) return await open
@@ -47,7 +47,7 @@ export class Bearers {
     this.#hold(new Map())
   }
 
-  /** Drops all bearers and ignores later answers. */
+  /** Drops all bearers and ignores the answers to pending requests. */
   end (): void {
     this.#over = true
     this.drop()
@@ -58,7 +58,7 @@ export class Bearers {
     const { token, expiresInSeconds } = await session(origin)
     if (this.#over) throw new ApiError('This browser is another device now.')
     this.#cancel()
-    // If this renewal fails, the bearer is renewed once a node refuses it.
+    // If this renewal fails, the bearer is replaced after a node refuses it.
     this.#cancel = later(Math.max(1, expiresInSeconds - EARLY_SECONDS) * 1000,
       () => { this.fresh(origin).catch(() => {}) })
     this.#hold(new Map(this.#held).set(origin, token))
@@ -71,7 +71,7 @@ export class Bearers {
   }
 }
 
-/** Requests a bearer with a signature; retries once if the node signed a correction of its id or clock. */
+/** Requests a bearer; retries once if the node's signed refusal corrects its id or clock. */
 export async function signedSession (
   signer: Pick<RequestSigner, 'authorization' | 'correct'>, post: (authorization: string) => Promise<Session>
 ): Promise<Session> {
@@ -87,7 +87,7 @@ export async function signedSession (
   }
 }
 
-/** Whether a refusal ends the device at every node. A node without contact to the cluster cannot do that. */
+/** Whether the device is invalid at every node, not only at one that has lost contact with the cluster. */
 export const isForGood = ({ details, reason }: ApiError): boolean =>
   reason === 'device_ended' && details['why'] !== 'unheard'
 

@@ -22,7 +22,7 @@ export const selfOf = (keys: Keys): DeviceIdentity =>
 const PLACE = { database: 'svc', store: 'device' }
 const OWN = 'own'
 
-/** The device of this origin; null without one, or if the browser stores nothing. */
+/** The device paired at this origin; null if there is none or the browser refuses storage. */
 export async function load (): Promise<Kept | null> {
   try {
     return await within<Kept | undefined>(PLACE, 'readonly', (store) => store.get(OWN)) ?? null

@@ -10,7 +10,7 @@ const ANSWER_MS = 5000
 
 /** This browser's device; null if it is not paired. */
 export const device = signal<Kept | null>(null)
-/** The reason that a node gave when it refused the device for good. */
+/** Why a node refused the device permanently; null if none did. */
 export const ended = signal<string | null>(null)
 /** Bearers by origin, kept in memory only; each is valid only at its origin. */
 const tokens = signal<ReadonlyMap<string, string>>(new Map())
@@ -62,7 +62,7 @@ export async function forget (origin: string): Promise<void> {
     // A device that the node does not know needs no revocation.
     if (!(error instanceof ApiError) || !NO_DEVICE.includes(error.reason)) throw error
   }
-  // Drop the device first, so that pending work does not save it again.
+  // Forget the device before deleting its record, so that pending work does not save it again.
   become(null)
   await remove()
 }
@@ -73,7 +73,7 @@ const NO_DEVICE = ['device_ended', 'device_not_found', 'unauthenticated']
 export const bearerAfter = async (origin: string, refused: string | null): Promise<string> =>
   await own().after(origin, refused)
 
-/** Requests a new bearer with a signature. Throws ApiError: `device_ended` is final. */
+/** Requests a new bearer, signed with the device's key. Throws ApiError. */
 export const newBearer = async (origin: string): Promise<string> => await own().fresh(origin)
 
 function own (): Bearers {

@@ -10,7 +10,7 @@ import { browserName, spaced } from './words.js'
 
 const MOST_LETTERS = 60
 
-/** `answer`: whether the user confirmed that the node shows the same digits. */
+/** `answer` takes the user's reply: whether the node shows the same digits. */
 interface Shown { digits: string, node: string, answer: (same: boolean) => void }
 
 export function PairDialog ({ onClose }: { onClose: () => void }) {
@@ -67,7 +67,7 @@ export function PairThis ({ onDone }: { onDone?: () => void }) {
   )
 }
 
-/** Pairs with the page's node, which then treats the page as that device. */
+/** Pairs this browser with the page's node, then reconnects to the node as the paired device. */
 async function pairHere (name: string, signal: AbortSignal, show: (shown: Shown) => void): Promise<void> {
   const url = origin.value
   const keys = await newKeys().catch(() => {
@@ -89,7 +89,7 @@ async function pairHere (name: string, signal: AbortSignal, show: (shown: Shown)
     }
   })
   await keep({ ...keys, ...paired })
-  // Reconnects as the device.
+  // Remove the typed token, so that the page reconnects as the device.
   useToken('')
 }
 
@@ -123,7 +123,7 @@ function asSentence (error: Error): Error {
   return error
 }
 
-/** A browser stores no keys for a page that came unencrypted from another machine. */
+/** Explains how to enable TLS: browsers store no keys for pages from other machines over plain HTTP. */
 function NeedsTls () {
   const there = origin.value.replace(/^http:/, 'https:')
   return (

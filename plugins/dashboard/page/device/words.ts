@@ -19,6 +19,6 @@ export const spaced = (digits: string): string => `${digits.slice(0, 3)} ${digit
 
 interface Choice { authorities: string[], viaRelay: string[] }
 
-/** The choice with other authorities; over a relay, only those among them stay allowed. */
+/** Replaces the chosen authorities, and drops the removed ones from those allowed over a relay. */
 export const chosenWith = ({ viaRelay }: Choice, authorities: string[]): Choice =>
   ({ authorities, viaRelay: viaRelay.filter((one) => authorities.includes(one)) })

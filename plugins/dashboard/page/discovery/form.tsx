@@ -1,5 +1,5 @@
-// A JSON Schema as a form. The form library is large, so it loads on demand; the library's main file would
-// need its own validator.
+// A JSON Schema as a form. The form library is large, so it loads on demand. Its components are imported one
+// by one, because its main file imports the default validator too.
 import Form from '@rjsf/core/lib/components/Form.js'
 import SchemaField from '@rjsf/core/lib/components/fields/SchemaField.js'
 import { toErrorSchema } from '@rjsf/utils'

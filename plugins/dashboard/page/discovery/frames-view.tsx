@@ -58,7 +58,7 @@ function FrameWords ({ frame }: { frame: Frame }) {
 
 interface MediaProps { type: string, bytes: Uint8Array[], size: number, running: boolean }
 
-/** All data of one media type. A type that the browser cannot play can still be downloaded. */
+/** The media of one type: shown or played if the browser supports the type, and offered as a download. */
 function Media ({ type, bytes: parts, size, running }: MediaProps) {
   const blob = useMemo(() => running ? null : new Blob(parts as BlobPart[], { type }), [size, type, running])
   return (
@@ -74,7 +74,7 @@ function Media ({ type, bytes: parts, size, running }: MediaProps) {
   )
 }
 
-/** Sound that plays while its frames arrive; `blob` is the complete sound, null until then. */
+/** Plays sound while its frames arrive; `blob` is null until the sound is complete. */
 function Sound ({ type, parts, blob }: { type: string, parts: Uint8Array[], blob: Blob | null }) {
   const audio = useRef<HTMLAudioElement>(null)
   const player = useRef<Player | null>(null)

@@ -1,4 +1,4 @@
-// The frames of a capability call, from the three transports.
+// Parses the frames of a capability call, which arrive over HTTP, server-sent events or a WebSocket.
 import { FrameParser } from '../../../capabilities/frames/parser.js'
 import { grouped } from '../ui/text.js'
 
@@ -23,7 +23,7 @@ export const isLast = ({ header: { kind } }: Frame): boolean =>
 export class FrameReader {
   readonly #parser = new FrameParser()
 
-  /** The frames completed by these bytes. @throws Error for invalid ones */
+  /** Adds bytes and returns the frames that are now complete. @throws Error for invalid frames */
   push (bytes: Uint8Array): Frame[] {
     this.#parser.push(bytes)
     const frames: Frame[] = []
@@ -40,7 +40,7 @@ function headerOf (header: Record<string, unknown> | null): FrameHeader {
   return { ...without, ...header } as unknown as FrameHeader
 }
 
-/** Parses the data of a server-sent event, which has the media as base64 in the header. */
+/** Parses the data of a server-sent event, whose header contains the media as base64. */
 export function frameOfEvent (data: string): Frame {
   const header = headerOf(JSON.parse(data) as Record<string, unknown> | null)
   const { data: encoded, ...media } = (header.media ?? {}) as FrameMedia & { data?: string }

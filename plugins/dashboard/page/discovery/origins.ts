@@ -12,7 +12,7 @@ export function originOf (typed: string): { origin: string } | { problem: string
   return { origin }
 }
 
-/** Why another origin gave no readable answer, and the remedy. */
+/** Explains why no answer from another origin could be read, with a command that may fix it. */
 export function noAnswer (origin: string, page: string): { why: string, command: string | null } {
   if (page.startsWith('https:') && origin.startsWith('http:')) {
     return {

@@ -1,4 +1,4 @@
-// Every capability with its input and output, and a form to call it. No capability has special code here.
+// Lists every capability with its input and output, and generates a form to call it from its schema.
 import { lazy } from 'preact/compat'
 import { ApiError } from '../api.js'
 import { caller } from '../link.js'

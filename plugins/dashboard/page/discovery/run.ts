@@ -49,12 +49,12 @@ async function * events (response: Response): AsyncGenerator<Frame> {
   for await (const { data } of serverEvents(response)) if (data !== '') yield frameOfEvent(data)
 }
 
-/** A call over a WebSocket, which accepts chunks while it answers. */
+/** A call over a WebSocket, to which chunks can be sent while it answers. */
 export interface Session { send: (chunk: unknown) => void, end: () => void, cancel: () => void }
 
 export interface SessionEvents { frame: (frame: Frame) => void, over: (why: string | null) => void }
 
-/** Opens a session and begins the call; calls `over` once, with the error if there was one. */
+/** Opens a session and begins the call; calls `over` once at the end, with the error or null. */
 export function openSession (descriptor: Descriptor, payload: unknown, heard: SessionEvents): Session {
   const { origin, token } = target.value
   const socket = new WebSocket(`${origin.replace(/^http/, 'ws')}/v1/capabilities/session`,

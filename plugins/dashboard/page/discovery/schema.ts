@@ -7,7 +7,7 @@ const isObject = (value: unknown): value is Schema =>
 
 const TELLING = ['enum', 'const', 'anyOf', 'oneOf', 'allOf', '$ref', 'if', 'properties', 'items']
 
-/** Whether a form has no field for a schema, because it has several types or none. */
+/** Whether a schema is too general for form fields: it allows several types, or any content. */
 export function isOpen (schema: unknown): boolean {
   if (!isObject(schema)) return true
   const types = [schema['type'] ?? []].flat().filter((type) => type !== 'null')
@@ -29,7 +29,7 @@ const WRAPPERS = new Set([
 const sent = (value: unknown): unknown =>
   value === undefined ? undefined : JSON.parse(JSON.stringify(value)) as unknown
 
-/** The errors of a value; a schema that cannot be compiled is one error of the whole value. */
+/** The validation errors of a value; for a schema that cannot be compiled, one error at the root. */
 export function problemsOf (schema: unknown, value: unknown): Problem[] {
   const checked = sent(value)
   if (checked === undefined) return [{ path: [], message: 'There is no value.' }]
@@ -50,7 +50,7 @@ const partsOf = (pointer: string): string[] =>
   pointer.replace(/^#\/?/, '').split('/').filter((part) => part !== '')
     .map((part) => decodeURIComponent(part).replace(/~1/g, '/').replace(/~0/g, '~'))
 
-/** Whether a value matches a part of a schema; `$ref` resolves in `whole`. */
+/** Whether a value matches a subschema of `whole`, which supplies the definitions for `$ref`. */
 export function fits (schema: Schema, value: unknown, whole: Schema): boolean {
   const shared = Object.fromEntries(['$defs', 'definitions'].filter((key) => key in whole)
     .map((key) => [key, whole[key]]))

@@ -4,7 +4,7 @@ import { call, here } from '../link.js'
 import type { Replies } from '../../../../docs/reference/replies.js'
 import type { CallOptions, Target } from '../api.js'
 
-/** Another origin. Its token is in memory, is sent to that origin only, and is dropped with it. */
+/** Another origin to call, if chosen. Its token is only in memory and is sent only to that origin. */
 export const other = signal<Target | null>(null)
 /** The node whose capabilities are listed and called; empty for the connected node. */
 export const nodeId = signal('')

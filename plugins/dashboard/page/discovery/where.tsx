@@ -40,7 +40,7 @@ function NodeChoice () {
   )
 }
 
-/** The state of another origin is unknown, so its nodes have to be typed by id. */
+/** The page does not have the state of another origin, so the user has to type a node's id. */
 const NodeText = () => (
   <div class="filter">
     <Field

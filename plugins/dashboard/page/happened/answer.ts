@@ -12,7 +12,7 @@ export interface Turn {
 export const asked = (question: string): Turn =>
   ({ question, tools: [], text: '', answer: null, error: null })
 
-/** The turn with one more event of the stream; an error event ends the turn. */
+/** Adds an event of the answer stream to a turn; an error event ends the turn. */
 export function withEvent (turn: Turn, data: string): Turn {
   const event = JSON.parse(data) as TurnEvent | { error: { message: string } }
   if ('error' in event) return { ...turn, error: event.error.message }
@@ -28,7 +28,7 @@ export function threadOf (turns: readonly Turn[]): { role: 'user' | 'assistant',
 
 interface Place { words: string, parts: string[] | null, query?: Record<string, string> }
 
-/** The label of a piece of evidence, and the address parts of its page; null if no page shows it. */
+/** The label of a piece of evidence, and the path of the page that shows it (null if none does). */
 export function placeOf (one: Evidence): Place {
   switch (one.kind) {
     case 'event':

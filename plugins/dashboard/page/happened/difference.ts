@@ -10,7 +10,7 @@ export interface Change {
 
 interface Thing { what: Change['what'], id: string, name: string, fields: Record<string, string> }
 
-/** New, removed and changed parts, without readings such as memory in use. */
+/** The items that appeared, disappeared or changed, ignoring readings such as memory in use. */
 export function differenceOf (before: State, after: State): Change[] {
   const [had, has] = [thingsOf(before), thingsOf(after)]
   const went = [...had].filter(([key]) => !has.has(key))

@@ -24,7 +24,7 @@ function learn (events: readonly ControlEvent[]): void {
   if (fresh.length > 0) kinds.value = new Set([...kinds.value, ...fresh])
 }
 
-/** Requests windows of events before an index, newest first, until one has matching events. */
+/** Requests pages of older events, newest first, until one contains events that match the filter. */
 async function eventsBefore (
   before: number, filter: Record<string, string>
 ): Promise<{ events: ControlEvent[], end: boolean }> {

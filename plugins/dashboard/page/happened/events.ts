@@ -21,7 +21,7 @@ export function levelOf (kind: string): Level {
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f-]{22}$/
 
-/** Shortens a value: a tagged record such as a runner's status to its tag, a long id to its beginning. */
+/** Shortens an object with one key, such as a runner's status, to the key, and a UUID to 8 digits. */
 function short (value: unknown): string {
   if (Array.isArray(value)) return value.map(short).join(', ')
   if (value !== null && typeof value === 'object') {
@@ -50,7 +50,7 @@ export function withEvents (
   had: readonly ControlEvent[], more: readonly ControlEvent[], most = Infinity
 ): ControlEvent[] {
   const known = new Map(had.map((one) => [one.id, one]))
-  // If another master replaced the log's tail, an event's index changed; the later copy counts.
+  // A new master may have moved an event to another index, so the later copy is the correct one.
   for (const one of more) known.set(one.id, one)
   return [...known.values()].sort((a, b) => a.idx - b.idx).slice(-Math.min(most, known.size))
 }
@@ -64,7 +64,7 @@ export function hasText (one: ControlEvent, text: string, nameOf: (nodeId: strin
 
 const WINDOW = 1000
 
-/** Upper index of the request for older events; null if there are none. */
+/** The `since` index for a request of events before an index; null if there are none. */
 export function olderFrom (before: number, firstIdx: number): number | null {
   return before <= firstIdx ? null : Math.max(firstIdx - 1, before - 1 - WINDOW)
 }

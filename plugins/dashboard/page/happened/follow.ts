@@ -5,7 +5,7 @@ import type { ServerEvent } from '../api.js'
 
 /** Milliseconds between the end of a stream and the next attempt. */
 const AGAIN_MS = 1000
-/** Milliseconds for which events are gathered before they are shown. */
+/** Milliseconds for which events are collected before they are shown together. */
 const GATHER_MS = 100
 
 export interface Following {
@@ -15,8 +15,8 @@ export interface Following {
 }
 
 /**
- * Follows a stream of the page's node once the path is known. `take` gets events in small batches. A refusal
- * ends the stream; a broken stream resumes after the last event with an id.
+ * Follows a stream of the page's node while `path` is not null, and passes events to `take` in small batches.
+ * Stops if the node refuses the request; after a disconnect, resumes after the last event with an id.
  */
 export function useFollow (path: string | null, take: (events: ServerEvent[]) => void): Following {
   const [status, setStatus] = useState<Following['status']>('connecting')

@@ -7,7 +7,7 @@ import { nameOf } from '../known.js'
 import type { Reading } from './metrics.js'
 
 const EVERY_MS = 5000
-/** Limit on readings, which span half an hour. */
+/** Maximum number of readings, which together span half an hour. */
 const KEPT = 360
 
 /** Module state, so that the charts continue after switching tabs. */

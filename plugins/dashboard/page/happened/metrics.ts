@@ -36,12 +36,12 @@ export function totalOf ({ samples }: Reading, name: string, where: Where = alwa
 /** The growth of a counter between two readings, per second; null if the node restarted in between. */
 export function rateOf (before: Reading, now: Reading, name: string, where: Where = always): number | null {
   const seconds = (now.atMs - before.atMs) / 1000
-  // A counter is missing until its first increment.
+  // The node omits a counter until its first increment, so a missing counter is 0.
   const grown = (totalOf(now, name, where) ?? 0) - (totalOf(before, name, where) ?? 0)
   return seconds <= 0 || grown < 0 ? null : grown / seconds
 }
 
-/** The quantile of a histogram's growth between two readings; null without growth. */
+/** Estimates a quantile of a histogram's values between two readings; null if there were none. */
 export function quantileOf (
   before: Reading, now: Reading, name: string, part: number, where: Where = always
 ): number | null {

@@ -1,4 +1,4 @@
-// A recorded past state: the last snapshot before the moment, with the later events applied.
+// Reconstructs a past state: the last snapshot before the requested time, plus the events between the two.
 import { emptyState } from '../state.js'
 import type { ControlEvent } from './events.js'
 import type { InstanceBody, State, Tagged } from '../state.js'
@@ -19,7 +19,7 @@ export function momentOf ({ snapshot, derived, events }: PastAnswer): { idx: num
   return { idx: derived.idx, at: events.at(-1)?.at ?? snapshot.at }
 }
 
-/** The state at the moment, except that readings such as memory in use are as old as the snapshot. */
+/** The state at the requested time, except that readings such as memory in use are as old as the snapshot. */
 export function pastState (answer: PastAnswer): State {
   const { derived, events } = answer
   const state: State = { ...emptyState, ...answer.state }
@@ -44,7 +44,7 @@ export function pastState (answer: PastAnswer): State {
 
 const NO_CARD = { PipelineShardMetadata: { modelCard: null } } as never
 
-/** An instance that was placed after the snapshot, from its events. */
+/** Reconstructs an instance that was placed after the snapshot from its events. */
 function instanceOf (
   instanceId: string, { modelId, nodeIds }: { modelId: string, nodeIds: string[] },
   events: readonly ControlEvent[]

@@ -12,12 +12,12 @@ import { nameOf } from '../known.js'
 import type { Change } from './difference.js'
 import type { PastAnswer } from './moment.js'
 
-/** Milliseconds that the slider must rest before a request. */
+/** Milliseconds for which the slider must stay still before the page requests the past state. */
 const REST_MS = 150
 
 interface Range { first: number, last: number }
 
-/** First and last index of the events with a recorded state. */
+/** The range of event indices for which the node has a recorded state. */
 async function rangeOf (signal: AbortSignal): Promise<Range> {
   const last = Math.max(1, latest.value.lastEventAppliedIdx)
   try {

@@ -1,4 +1,4 @@
-// A trace as lanes: spans of one kind at one place share a lane, in order of their start.
+// A trace as lanes: spans of one kind on the same node share a lane, in order of their start.
 import type { Replies } from '../../../../docs/reference/replies.js'
 
 export type Span = Replies['GET /v1/traces/cluster/{id}']['traces'][number]
@@ -13,10 +13,10 @@ export interface Lane {
 
 export interface Waterfall { startUs: number, durationUs: number, lanes: Lane[] }
 
-/** Bars closer than this share of the whole are merged, so that thousands of tokens are one bar. */
+/** Bars closer than this fraction of the trace are merged, to draw thousands of tokens as one bar. */
 const APART = 0.001
 
-/** The lanes of a trace. `left` and `width` are shares of the whole, from 0 to 1. */
+/** Arranges a trace's spans in lanes. `left` and `width` are fractions of the trace's duration. */
 export function waterfallOf (spans: readonly Span[]): Waterfall {
   if (spans.length === 0) return { startUs: 0, durationUs: 0, lanes: [] }
   const ordered = [...spans].sort((a, b) => a.startUs - b.startUs || b.durationUs - a.durationUs)

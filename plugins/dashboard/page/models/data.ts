@@ -15,7 +15,7 @@ export interface Live {
 
 const RUNNING = new Set(['pending', 'downloading'])
 export const isRunning = ({ status }: Download): boolean => RUNNING.has(status)
-/** Whether a new request would resume the download. */
+/** Whether requesting the model again would resume its download. */
 export const isStopped = ({ status }: Download): boolean =>
   status === 'paused' || status === 'failed' || status === 'cancelled'
 
@@ -45,7 +45,7 @@ export function rowsOf (entries: readonly Entry[], copies: readonly Copied[], li
   })
 }
 
-/** Prefers the replicated state, which is newer than the catalogue. */
+/** The state to show for a model; prefers the replicated state, which is newer than the catalogue. */
 function stateOf (
   id: string, entry: Entry | undefined, instances: readonly Instance[], live: Live, copies: readonly Copied[]
 ): { state: string, level: 'ok' | 'warn' | 'error' | 'plain', remedy: string | null } {
@@ -90,7 +90,7 @@ export interface Wanted { modelId: string, variant: string | null, revision: str
 
 const NAME = /^([A-Za-z0-9][\w.-]*\/[A-Za-z0-9][\w.-]*)(?::([A-Za-z0-9._-]+))?(?:@([A-Za-z0-9][\w./-]*))?$/
 
-/** `org/name`, `org/name:Q4_K_M`, `org/name@v2`, or a URL of the hub; null for other texts. */
+/** Parses `org/name`, `org/name:Q4_K_M`, `org/name@v2`, or a hub URL; null for other texts. */
 export function wantedOf (text: string): Wanted | null {
   const bare = text.trim().replace(/^(https:\/\/)?(www\.)?(huggingface\.co|hf\.co)\//, '').replace(/\/$/, '')
   const match = NAME.exec(bare)

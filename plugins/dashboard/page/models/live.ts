@@ -12,7 +12,7 @@ export const downloads = signal<readonly Download[] | null>(null)
 /** Why the downloads could not be read; null in a cluster without a store, which has no downloads. */
 export const downloadsError = signal<Error | null>(null)
 
-/** Milliseconds between requests for downloads, which the replica lacks: while one runs, and otherwise. */
+/** Milliseconds between requests for downloads (not replicated): while one runs, and otherwise. */
 const MOVING_MS = 700
 const STILL_MS = 5000
 let shown = false
@@ -50,11 +50,11 @@ export function useDownloads (): void {
   }, [origin.value, caller.value])
 }
 
-/** Milliseconds until the nodes' answers reflect the end of a transfer or download. */
+/** Milliseconds from the end of a transfer or download until the nodes' model lists reflect it. */
 const SETTLED_MS = 1200
 const settled = signal(0)
 
-/** Changes whenever an instance, transfer or download starts or ends. */
+/** A text that changes when the status of an instance, transfer, download or node changes. */
 const key = computed(() => JSON.stringify([
   instances.value.map(({ instanceId, ready }) => [instanceId, ready]),
   allTransfers.value.map(({ nodeId, modelId, status }) => [nodeId, modelId, status]),
@@ -68,7 +68,7 @@ key.subscribe(() => {
   settling = setTimeout(() => { settled.value++ }, SETTLED_MS)
 })
 
-/** Changes whenever the node's model lists may have changed. */
+/** A value that changes whenever the node's model lists may have changed. */
 export const changes = computed(() => `${key.value} ${settled.value}`)
 
 export function useCatalogue (): ReturnType<typeof useLoaded<{ entries: Entry[], copies: Copied[] }>> {
@@ -76,12 +76,12 @@ export function useCatalogue (): ReturnType<typeof useLoaded<{ entries: Entry[],
     const [{ data }, { copies }] = await Promise.all([
       ask('GET /v1/models', { signal: abort }), ask('GET /models/copies', { signal: abort })
     ])
-    // The list also has model aliases, which have another model as root.
+    // Skip model aliases, whose `root` is another model's id.
     return { entries: data.filter(({ id, root = id }) => root === id) as Entry[], copies }
   }, [changes.value])
 }
 
-/** Starts or resumes a download; without a store in the cluster, the requested node becomes the store. */
+/** Starts or resumes a download; if no node is the store yet, the requested node becomes it. */
 export async function pull ({ modelId, variant, revision }: Wanted): Promise<void> {
   const body = {
     ...variant === null ? {} : { variant }, ...revision === null ? {} : { revision }
@@ -91,7 +91,7 @@ export async function pull ({ modelId, variant, revision }: Wanted): Promise<voi
   await readDownloads()
 }
 
-/** Pauses or cancels a download, and keeps its bytes. */
+/** Pauses or cancels a download; both keep the bytes downloaded so far. */
 export async function halt (modelId: string, how: 'pause' | 'cancel'): Promise<void> {
   const pause = how === 'pause' ? 'POST /store/models/{model_id}/download/pause' as const : null
   await ask(pause ?? 'DELETE /store/models/{model_id}/download', { params: [modelId] })

@@ -83,7 +83,7 @@ export function PlaceDialog ({ modelId, onClose }: { modelId: string, onClose: (
 }
 
 /**
- * Requests every placement. If none fits, the first has changes that would make it fit, checked by the node.
+ * Requests all placements of a model. If none fits, the first one gets the changes that the node suggests.
  */
 async function readWays (modelId: string, asked: Ask, signal: AbortSignal): Promise<Way[]> {
   const query = queryOf(modelId, asked)

@@ -1,11 +1,11 @@
-// The possible placements of a model: those that fit with their memory needs, and why others do not fit.
+// The possible placements of a model: memory needs of those that fit, and why the others do not.
 import type { Replies } from '../../../../docs/reference/replies.js'
 
 export type Preview = Replies['GET /instance/previews']['previews'][number]
 type Details = NonNullable<Preview['details']>
 export type Suggestion = NonNullable<Details['suggestions']>[number]
 type Sums = NonNullable<Details['nodes']>[number]
-/** Memory needs and limits of one node; complete if the placement does not fit. */
+/** Memory needs and limits of one node. The API declares these fields as optional. */
 export type NodeSum = Sums & Required<Pick<Sums,
   'backend' | 'startLayer' | 'endLayer' | 'shareBytes' | 'neededBytes' | 'usableBytes'>>
 
@@ -26,7 +26,7 @@ export function waysOf (previews: readonly Preview[]): Way[] {
     const fits = error === null
     const sums = sumsOf(preview)
     const parts = sums.map(({ nodeId, startLayer, endLayer }) => `${nodeId} ${startLayer}-${endLayer}`)
-    // On one node the sharding makes no difference.
+    // A placement on one node is the same for every sharding, so it is listed once.
     const same = fits ? (sums.length === 1 ? parts.join() : [sharding, meta, ...parts].join()) : null
     if (same !== null && seen.has(same)) return []
     if (same !== null) seen.add(same)

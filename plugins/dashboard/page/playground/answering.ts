@@ -1,4 +1,4 @@
-// Sends requests to models and writes their answers into the conversation, at most once a frame.
+// Sends requests to models and shows their answers, updated at most once per animation frame.
 import { effect } from '@preact/signals'
 import { ApiError, serverEvents } from '../api.js'
 import { nodes } from '../known.js'
@@ -89,7 +89,7 @@ async function answer (id: string, index: number, asked: Message): Promise<void>
   }
 }
 
-/** Abort reason for an answer that repeats itself, unless the user set a token limit. */
+/** Reason for aborting an answer that repeats itself. With a token limit set by the user, it continues. */
 const LOOP = new Error('It repeats itself. Set "Most tokens" to let it go on.')
 
 class Writing {
@@ -174,7 +174,7 @@ class Writing {
     this.#show(this.#message)
   }
 
-  /** Tokens per second as the engine measured them, or else by their arrival in the page. */
+  /** Tokens per second as measured by the engine, or else computed from their arrival times. */
   #rate (): number | null {
     const { perSecond, tokens } = this.#incoming
     if (perSecond !== null) return perSecond

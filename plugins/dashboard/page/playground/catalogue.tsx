@@ -14,7 +14,7 @@ interface ModelsProps {
   children: (models: Model[], id: string, choose: (id: string) => void) => ComponentChildren
 }
 
-/** Waits for the models of a task, ready ones first; selects the requested one or the first. */
+/** Loads a task's models and passes them to `children`, ready ones first, with one of them selected. */
 export function WithModels ({ task, asked, none, children }: ModelsProps) {
   const running = instances.value.map(({ modelId, ready }) => `${modelId} ${ready}`).join()
   const { value, error } = useAsk('GET /v1/models', [origin.value, running])

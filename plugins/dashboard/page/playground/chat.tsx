@@ -75,7 +75,7 @@ function Conversations () {
 function Choices ({ models }: { models: Model[] }) {
   const { lanes } = conversation.value
   const two = lanes.length > 1
-  // The URL names the selected model, so that a reload and a bookmark restore it.
+  // Put the selected model into the URL, so that a reload or a bookmark selects it again.
   const choose = (index: number, model: string): void => {
     useModel(index, model)
     if (index === 0) history.replaceState(null, '', linkTo('playground', 'chat', model))

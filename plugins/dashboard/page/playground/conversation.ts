@@ -16,7 +16,7 @@ export type AnswerState = 'open' | 'done' | 'stopped' | 'failed' | 'lost'
 
 export interface Answer {
   model: string
-  /** The settings of the request, so that it can be shown later. */
+  /** The settings used for this answer, so that its request can be shown later. */
   sent: Settings
   state: AnswerState
   note: string | null
@@ -114,14 +114,14 @@ export function titleOf (text: string): string {
   return line.length > TITLE ? `${line.slice(0, TITLE - 1)}…` : line === '' ? 'An image' : line
 }
 
-/** The tool calls of the shown answer that have no result yet. */
+/** The tool calls of the path's last answer that have no result yet. */
 export function openCalls (path: readonly Message[]): ToolCall[] {
   const at = path.findLastIndex(({ role }) => role === 'assistant')
   const answered = new Set(path.slice(at + 1).map(({ callId }) => callId))
   return (path[at]?.answer?.toolCalls ?? []).filter(({ id }) => !answered.has(id))
 }
 
-/** A saved conversation, in which answers interrupted by the reload are ended. */
+/** Ends the answers in a saved conversation that were interrupted when the page was closed. */
 export function afterReload (conversation: Conversation): Conversation {
   const lanes = conversation.lanes.map((lane) => ({
     ...lane,

@@ -1,8 +1,8 @@
-// Images for a message: small enough for a request, in a format that models read.
+// Prepares images for messages: small enough for a request, and in a format that the API accepts.
 
 /** Image formats of the API; other formats are converted. */
 const READ = ['image/png', 'image/jpeg', 'image/gif', 'image/bmp']
-/** Limit per image: a request may have 4 MiB, and base64 is a third larger. */
+/** Limit per image: a request may have 4 MiB, and base64 makes an image a third larger. */
 const MOST_BYTES = 700 * 1024
 const LONGEST_SIDE = 1536
 

@@ -21,7 +21,7 @@ const STATS = 'generation_stats '
 export class Incoming {
   content = ''
   reasoning = ''
-  /** Whether the end of the answer repeats one passage. */
+  /** Whether the answer has begun to repeat the same passage over and over. */
   loops = false
   readonly #isLoop = loopFinder()
   toolCalls: ToolCall[] = []
@@ -31,7 +31,7 @@ export class Incoming {
   failure: Failure | null = null
   complete = false
 
-  /** Processes one event. Returns true if there is something to show. */
+  /** Processes one event of the answer stream. Returns true if the event adds text or tool calls. */
   take ({ data, comment }: { data: string, comment: string | null }): boolean {
     if (comment?.startsWith(STATS) === true) this.#stats(comment.slice(STATS.length))
     if (data === '') return false

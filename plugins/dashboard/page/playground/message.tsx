@@ -6,12 +6,12 @@ import { AnswerView } from './answer-view.js'
 import { show } from './session.js'
 import type { Message } from './conversation.js'
 
-/** The position of a message among its alternatives, with the previous and the next alternative. */
+/** A message's number among its alternative versions, and the versions before and after it. */
 export interface Place { at: number, of: number, before: Message | null, after: Message | null }
 
 interface MessageProps { message: Message, index: number, place: Place, last: boolean, open: boolean }
 
-/** Re-rendered only when the message changes, so that long conversations do not slow down each token. */
+/** Memoised, so that a new token does not re-render every message of a long conversation. */
 export const MessageView = memo(({ message, index, place, last, open }: MessageProps) => {
   const { role } = message
   return (

@@ -1,4 +1,4 @@
-/** The peak amplitude, 0 to 1, of each of `count` slices. */
+/** The peak amplitude, from 0 to 1, in each of `count` equal parts of the samples. */
 export function peaksOf (samples: Float32Array, count: number): number[] {
   const slice = samples.length / count
   return Array.from({ length: count }, (_, i) => {

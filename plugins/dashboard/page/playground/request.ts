@@ -3,7 +3,7 @@ import type { Message, Settings, Tool } from './conversation.js'
 
 type Json = Record<string, unknown>
 
-/** The body of `POST /v1/chat/completions` that answers the last of these messages. */
+/** The body of a `POST /v1/chat/completions` that asks the model to continue these messages. */
 export function chatBody (model: string, settings: Settings, path: readonly Message[]): Json {
   const { system, sampling, tools } = settings
   return {
@@ -18,7 +18,7 @@ export function chatBody (model: string, settings: Settings, path: readonly Mess
   }
 }
 
-/** Leaves out empty answers, which tell the model nothing. */
+/** Leaves out empty answers, which are useless to the model. */
 const worthSending = ({ role, content, answer }: Message): boolean =>
   role !== 'assistant' || content !== '' || (answer?.toolCalls.length ?? 0) > 0
 
@@ -37,7 +37,7 @@ function wireMessage ({ role, content, images = [], callId, answer }: Message): 
   }
 }
 
-/** Parses tool definitions, as a list of tools or of bare functions. Returns a message if invalid. */
+/** Parses a JSON list of tools or of plain function definitions. Returns a message if it is invalid. */
 export function readTools (text: string): Tool[] | string {
   if (text.trim() === '') return []
   let value: unknown

@@ -6,7 +6,7 @@ import {
 import { forget, forgetAll, keep, readKept } from './kept.js'
 import type { Conversation, Lane, Message, Settings } from './conversation.js'
 
-/** Milliseconds after the last change before it is saved. */
+/** Milliseconds after which a changed conversation is saved. */
 const KEEP_AFTER_MS = 1000
 
 const newId = (): string => {
@@ -30,7 +30,7 @@ const waiting = new Map<string, ReturnType<typeof setTimeout>>()
 
 function put (one: Conversation): void { all.value = new Map(all.value).set(one.id, one) }
 
-/** Changes an existing conversation, wherever it is shown, and saves it soon. */
+/** Changes a conversation, whether it is shown or not, and schedules saving it. */
 export function change (id: string, how: (had: Conversation) => Conversation): void {
   const had = all.value.get(id)
   if (had === undefined) return
@@ -131,7 +131,7 @@ export function useModel (index: number, model: string): void {
 
 export function useSettings (settings: Settings): void { alter(() => ({ settings })) }
 
-/** Adds a second model, which continues from the same messages; null removes it. */
+/** Adds a second model for comparison, which continues from the same messages; null removes the model. */
 export function compare (model: string | null): void {
   alter(({ lanes: [first = newLane('')] }) =>
     ({ lanes: model === null ? [first] : [first, { ...first, model }] }))

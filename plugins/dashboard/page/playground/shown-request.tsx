@@ -32,7 +32,7 @@ export function RequestButton ({ body, path, lines }: RequestProps) {
 
 interface TraceProps {
   commandId: string | null, traced: boolean
-  /** Whether to show a button that enables tracing; a page needs only one. */
+  /** Whether to offer a button that enables tracing; only a conversation's last answer has one. */
   offer?: boolean
 }
 

@@ -93,7 +93,7 @@ class Speech {
     if (this.#spoken.url !== null) URL.revokeObjectURL(this.#spoken.url)
   }
 
-  /** Decodes waveforms, one at a time. */
+  /** Redraws the waveform after `LOOK_MS` if sound is still arriving; at most one redraw is scheduled. */
   async #look (): Promise<void> {
     if (this.#looks) return
     this.#looks = true

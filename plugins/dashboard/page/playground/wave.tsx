@@ -9,7 +9,7 @@ export interface Sound { samples: Float32Array, seconds: number }
 
 export async function decode (bytes: ArrayBuffer): Promise<Sound | null> {
   try {
-    // An offline context needs no permission to play.
+    // An OfflineAudioContext decodes without the user gesture that an AudioContext requires.
     const buffer = await new OfflineAudioContext(1, 1, 24_000).decodeAudioData(bytes)
     return { samples: buffer.getChannelData(0), seconds: buffer.duration }
   } catch {

@@ -31,7 +31,7 @@ export function Devices () {
   )
 }
 
-/** Whether an authority is missing, because the request has no credential or a weak one. */
+/** Whether the node refused a request that had no credential, or one without the required authority. */
 const isRefused = (error: Error): boolean =>
   error instanceof ApiError && (error.status === 401 || error.status === 403)
 

@@ -66,7 +66,7 @@ function valueOf (kind: Kind, schema: SettingSchema | null, text: string): Read 
   }
 }
 
-/** Removes `format` from the schema; the node checks svc's own formats. */
+/** Removes `format`, because only the node knows the formats that svc defines, and it checks them. */
 function plain (schema: unknown): unknown {
   if (Array.isArray(schema)) return schema.map(plain)
   if (typeof schema !== 'object' || schema === null) return schema

@@ -57,7 +57,7 @@ export function Members () {
   )
 }
 
-/** The valid join tokens; reloaded when `round` changes. */
+/** Lists the valid join tokens; a new `round` reloads the list. */
 function JoinTokens ({ round }: { round: number }) {
   const { value, again } = useAsk('GET /cluster/join-tokens', [round])
   if (value === null || value.tokens.length === 0) return null

@@ -5,7 +5,7 @@ export async function copyText (text: string): Promise<void> {
   if (clipboard !== undefined) return await clipboard.writeText(text)
   const field = document.createElement('textarea')
   field.value = text
-  // While a dialog is open, elements outside it are inert.
+  // Elements outside an open dialog are inert, so the field to copy from must be inside it.
   const place = document.querySelector('dialog[open]') ?? document.body
   place.append(field)
   field.select()

@@ -12,7 +12,7 @@ import type { Lines } from './text.js'
 
 interface ButtonProps {
   children: ComponentChildren
-  /** The button is busy while the returned promise is pending, and shows its error. */
+  /** If this returns a promise, the button is busy until it settles, and shows its error. */
   onClick: () => unknown
   kind?: 'plain' | 'main' | 'danger' | 'quiet'
   disabled?: boolean
@@ -69,7 +69,7 @@ export interface FieldProps {
 type FieldElement = Pick<ComponentProps<'input'>, 'type' | 'min' | 'max' | 'step'> &
   Omit<ComponentProps<'textarea'>, 'label' | 'value'>
 
-/** A text input with its label, which `unseen` leaves to screen readers; `rows` makes it multi-line. */
+/** A labelled text input; `unseen` shows the label only to screen readers, `rows` makes it multi-line. */
 export function Field ({ label, unseen, onText, rows, ...given }: FieldProps & FieldElement) {
   const own = useId()
   const id = given.id ?? own
@@ -91,7 +91,7 @@ interface SelectProps extends FieldProps {
   id?: string, class?: string, disabled?: boolean
 }
 
-/** A selection; a value that is not among the options stays selected. */
+/** A select box; a value that is not among the options stays selected. */
 export function Select (
   { label, unseen, options, onText, value, class: more = '', ...given }: SelectProps
 ) {
@@ -111,7 +111,7 @@ export function Select (
   )
 }
 
-/** A definition list without the rows that have an empty value. `whole` takes the full width. */
+/** A definition list that omits rows with an empty value; a row marked `whole` takes the full width. */
 export function Facts ({ list }: { list: readonly (readonly [string, ComponentChildren, 'whole'?])[] }) {
   return (
     <dl class="facts">
@@ -153,7 +153,7 @@ export const MemoryMeter = ({ of }: { of: Space }) =>
 export const DiskMeter = ({ of }: { of: Space }) =>
   of && <Meter label="Disk" {...of} text={`${bytes(of.total - of.used)} free`} />
 
-/** Progress; without a known total it is indeterminate. */
+/** A progress bar, indeterminate without a known total. */
 export function Progress ({ label, done, total }: { label: string, done: number, total: number | null }) {
   return total === null || total === 0
     ? <progress aria-label={label} />
@@ -178,11 +178,11 @@ export function Copy ({ text, shown }: { text: string, shown?: string }) {
   )
 }
 
-/** A sentence with its commands, which can be copied. */
+/** A sentence whose commands, marked by backticks, can be copied with a click. */
 export const Sentence = ({ text }: { text: string }) =>
   <>{commandsIn(text).map(({ text: part, command }) => command ? <Copy text={part} /> : part)}</>
 
-/** Shows text in backticks as code, for sentences in which it need not be a command. */
+/** A sentence whose parts in backticks are shown as plain code, because they may not be commands. */
 export const Quoting = ({ text }: { text: string }) =>
   <>{commandsIn(text).map(({ text: part, command }) => command ? <code>{part}</code> : part)}</>
 
@@ -254,7 +254,7 @@ export function Dialog ({ title, onClose, children }: DialogProps) {
 
 interface ConfirmProps extends DialogProps {
   action: string, cancel?: string, danger?: boolean, disabled?: boolean
-  /** Returning false leaves the dialog open. */
+  /** If this returns false, the dialog stays open. */
   onConfirm: () => unknown
 }
 
@@ -294,7 +294,7 @@ export const Tick = ({ checked, disabled = false, onChange, group, children }: T
   </label>
 )
 
-/** A distance from the end, in px, that still counts as the end. */
+/** An element counts as scrolled to its end if it is at most this far from it, in px. */
 const NEAR = 40
 
 /** Keeps a scrolled element at its end, unless the user has scrolled up. */
@@ -324,7 +324,7 @@ export function useNow (ms = 1000): number {
 
 interface Loaded<T> { value: T | null, error: Error | null, again: () => void }
 
-/** Loads data with a request, and again when one of `keys` changes or `again` is called. */
+/** Loads data, and loads it again when one of `keys` changes or the caller calls `again`. */
 export function useLoaded<T> (
   load: (signal: AbortSignal) => Promise<T>, keys: readonly unknown[]
 ): Loaded<T> {
@@ -361,7 +361,7 @@ export function Trouble (
   )
 }
 
-/** An error boundary, so that the rest of the page stays usable; with `onFail` it renders nothing itself. */
+/** An error boundary that keeps the rest of the page usable; with `onFail` it shows no error itself. */
 export class Guard extends Component<{ children: ComponentChildren, onFail?: () => void }> {
   override state = { error: null as Error | null }
 

@@ -57,7 +57,7 @@ function streamed (audio: HTMLAudioElement, type: string): Player {
       queue.shift()
     } catch (error) {
       if (!(error instanceof DOMException) || error.name !== 'QuotaExceededError') throw error
-      // Remove played sound from the full buffer, now or once more of it has been played.
+      // The buffer is full: remove played sound. If there is too little yet, `timeupdate` tries again.
       if (audio.currentTime > BEHIND_S) buffer.remove(0, audio.currentTime - BEHIND_S)
     }
   }

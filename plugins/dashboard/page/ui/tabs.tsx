@@ -9,7 +9,7 @@ interface TabsProps {
   framed?: boolean
 }
 
-/** Tabs; the selected tab's component gets the address parts after its name. */
+/** Shows tabs and the selected tab's component, which gets the path part after the tab's name. */
 export function Tabs ({ page, label, tabs, framed = false }: TabsProps) {
   const [name = '', asked = null] = route.value.parts
   const shown = Object.hasOwn(tabs, name) ? name : Object.keys(tabs)[0]!

@@ -63,11 +63,11 @@ export function grouped<T> (list: readonly T[], keyOf: (one: T) => string): Map<
 export const toggled = <T>(list: readonly T[], one: T, on: boolean): T[] =>
   [...list.filter((other) => other !== one), ...on ? [one] : []]
 
-/** Joins the words that are present. */
+/** Joins the words that are not empty with a middle dot. */
 export const joined = (words: readonly (string | null | undefined)[]): string =>
   words.filter((word) => word != null && word !== '').join(' · ')
 
-/** Example code for a client, with a title. */
+/** A code example with a title and an optional note. */
 export interface Lines { name: string, code: string, note?: string }
 
 /** A sentence split at its commands in backticks. */

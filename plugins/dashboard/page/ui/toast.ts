@@ -18,7 +18,7 @@ export function dismiss (id: number): void { toasts.value = toasts.value.filter(
 
 export function done (text: string): void { add('done', text) }
 
-/** Reports that a credential ended, and the members that it admitted, which older nodes do not list. */
+/** Reports that a credential ended, and each member that it admitted (older nodes do not list them). */
 export function ended (text: string, { admitted = [] }: { admitted?: readonly { name: string }[] }): void {
   done(text)
   for (const { name } of admitted) {

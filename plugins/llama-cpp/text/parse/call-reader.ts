@@ -5,7 +5,7 @@ export interface CallDelta { name?: string, arguments?: string }
 
 const ARGUMENT_KEYS: readonly string[] = ['arguments', 'parameters']
 const NAME_KEYS: readonly string[] = ['name', 'tool_name']
-/** Keys that a call may have; an object that begins with another key is not a call. */
+/** Keys that may occur in a tool call; an object whose first key is another one is not a call. */
 const CALL_KEYS = ['type', 'id', 'tool_call_id', 'index', 'function', ...NAME_KEYS, ...ARGUMENT_KEYS]
 /** Characters that JSON allows outside strings; any other character ends a broken object. */
 export const OUTSIDE = /[\s{}[\]:,"\w+.-]/
@@ -16,7 +16,7 @@ export const OUTSIDE = /[\s{}[\]:,"\w+.-]/
  * Returns null until the name is known and the arguments have begun.
  */
 export class CallReader {
-  /** `open` until the object is known to be a call (`call`) or something else (`other`). */
+  /** `open` until it is clear whether the object is a call (`call`) or something else (`other`). */
   state: 'open' | 'call' | 'other' = 'open'
   text = ''
   /** The character that ended a broken object but is not part of the object. */
@@ -100,7 +100,7 @@ export class CallReader {
     this.depth--
     if (this.depth === this.base) this.inArguments = false
     if (this.depth < this.base && this.depth > 0) {
-      // The object of `function` is complete; the outer object continues.
+      // The inner object, the value of `function`, is complete; the outer object continues.
       this.base = 1
       this.key = 'function'
     }
@@ -139,7 +139,7 @@ export class CallReader {
   }
 }
 
-/** The value of a JSON string; null for other JSON. */
+/** Parses a JSON string; null for any other JSON value. */
 function stringIn (json: string): string | null {
   const value = parsed(json)
   return typeof value === 'string' ? value : null

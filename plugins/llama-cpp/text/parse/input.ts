@@ -1,4 +1,4 @@
-/** A reader of streamed text that returns T; each `yield` waits for more text. */
+/** A generator that parses streamed text and returns T; each `yield` waits for more text. */
 export type Reading<T> = Generator<void, T, void>
 
 /**
@@ -58,7 +58,7 @@ export class Input {
     return found
   }
 
-  /** Consumes and returns the first of the texts that matches here; '' if none does. */
+  /** Consumes and returns the first item of `texts` that comes next in the input; '' if there is none. */
   * takeOne (texts: readonly string[]): Reading<string> {
     for (const text of texts) if (yield * this.take(text)) return text
     return ''

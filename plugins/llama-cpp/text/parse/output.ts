@@ -27,13 +27,13 @@ export interface OutputOptions {
   reasoning?: ReasoningName | null | undefined
   /** Whether the prompt has already begun reasoning. Default false. */
   startsInReasoning?: boolean
-  /** The JSON Schema of a function's parameters, for formats without value types. */
+  /** Returns the JSON Schema of a function's parameters, for formats that do not mark value types. */
   parameters?: (name: string) => unknown
   /** Creates a unique id for a tool call. */
   newId: () => string
 }
 
-/** All special tokens that the text stream may have to pass on (`StreamOptions.markers`). */
+/** Special tokens of all formats, for `StreamOptions.markers`, so that the text stream passes them on. */
 export const MARKERS: readonly string[] = [...new Set([
   ...Object.values(reasonings).flatMap(reasoningMarkers), ...Object.values(toolFormats).flatMap(markersOf)
 ])]
@@ -88,7 +88,7 @@ function * readMarked (
   }
   const markers = [...reasoning === null ? [] : [opens], ...around, ...format?.opens ?? []]
   if (inside) yield * think()
-  /** Whether a call without a marker may still begin, because only white space came before. */
+  /** True until text other than white space arrives, if the format allows calls without a marker. */
   let begins = format?.bare !== undefined
   for (;;) {
     if (begins && format !== null) begins = yield * readBare(input, out, format, markers)
@@ -107,7 +107,7 @@ function * readMarked (
   }
 }
 
-/** Reads calls without a marker at the output's start; returns whether a marker comes there instead. */
+/** Reads calls without a marker at the output's start; returns true if the output has a marker there. */
 function * readBare (
   input: Input, out: DeltaCollector, format: ToolFormat, markers: readonly string[]
 ): Reading<boolean> {
@@ -129,9 +129,9 @@ class DeltaCollector implements OutputSink {
   begun = false
   private readonly options: OutputOptions
   private delta: OutputDelta = nothing()
-  /** White space to emit only if more text follows. */
+  /** White space that is emitted only if more text follows. */
   private held = ''
-  /** Whether a part begins here, so that leading white space must be dropped. */
+  /** Whether leading white space must be dropped, because content or reasoning begins here. */
   private fresh: boolean
   private last: 'content' | 'reasoning' = 'content'
 
@@ -179,7 +179,7 @@ class DeltaCollector implements OutputSink {
     this.held = ''
   }
 
-  /** Emits text, but drops white space at the beginning and end of a part. */
+  /** Emits text, but drops white space at the beginning and end of content and reasoning. */
   private emit (kind: 'content' | 'reasoning', text: string): void {
     const body = this.fresh ? text.trimStart() : text
     const end = body.trimEnd()

@@ -14,14 +14,14 @@ export interface CallSink {
 /** Receives the parsed output. */
 export interface OutputSink extends CallSink {
   reasoning (text: string): void
-  /** Called after a marker was consumed, to drop white space next to it. */
+  /** Called after each marker, so that white space next to the marker is dropped. */
   turn (): void
 }
 
 export interface ToolFormat {
   /** Texts that must all occur in a rendered conversation for this format to be detected. */
   shows: readonly string[]
-  /** Texts, any of which implies the format in a template that renders no calls. Default `opens`. */
+  /** Texts that each indicate this format if the template renders no calls. Default: `opens`. */
   hints?: readonly string[]
   /** Markers that begin calls. */
   opens: readonly string[]

@@ -45,7 +45,7 @@ function * readHeader (input: Input, out: OutputSink, begun: string): Reading<st
   return found === '' ? null : header
 }
 
-/** Messages to `functions.NAME`: gpt-oss. `readChannels` reads the whole output, including calls. */
+/** gpt-oss's format. `read` does nothing, because `readChannels` reads the whole output, including calls. */
 export const harmony: ToolFormat = {
   shows: ['to=functions.', MESSAGE],
   hints: [`${CHANNEL}commentary`, 'to=functions.'],

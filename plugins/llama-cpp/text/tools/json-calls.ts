@@ -3,7 +3,7 @@ import { CallReader, OUTSIDE } from '../parse/call-reader.js'
 import type { Input, Reading } from '../parse/input.js'
 import type { CallSink, ToolFormat } from './format.js'
 
-/** Reads one call; false (and no text consumed) if the text is not a call. */
+/** Reads one call; returns false and consumes no text if the text is not a call. */
 function * readObject (input: Input, out: CallSink): Reading<boolean> {
   const reader = new CallReader()
   while (reader.state === 'open') {
@@ -21,7 +21,7 @@ function * readObject (input: Input, out: CallSink): Reading<boolean> {
   return false
 }
 
-/** Reads one or more calls, in a list or not; false (and no text consumed) if there is none. */
+/** Reads one call or more, in a list or not; returns false and consumes no text if there is none. */
 export function * readObjects (input: Input, out: CallSink): Reading<boolean> {
   let before = yield * input.space()
   const list = yield * input.take('[')

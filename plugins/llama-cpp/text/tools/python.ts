@@ -9,7 +9,7 @@ const ESCAPES: Readonly<Record<string, string>> =
   { n: '\n', t: '\t', r: '\r', b: '\b', f: '\f', '0': '\0', '\n': '' }
 const MAX_DEPTH = 64
 
-/** Reads `[name(key=value, …), …]`; false (and no text consumed) if the text differs. */
+/** Reads `[name(key=value, …), …]`; returns false and consumes no text if the text differs. */
 function * readPythonCalls (input: Input, out: CallSink): Reading<boolean> {
   input.mark()
   yield * input.space()
@@ -32,7 +32,7 @@ function * readPythonCalls (input: Input, out: CallSink): Reading<boolean> {
   return true
 }
 
-/** Reads a call's parameters. The call is reported only once its first parameter has a name. */
+/** Reads a call's parameters. Reports the call only once it has read the first parameter's name. */
 function * readParameters (input: Input, out: CallSink, name: string, certain: boolean): Reading<boolean> {
   let before = '{'
   const begin = (): void => {

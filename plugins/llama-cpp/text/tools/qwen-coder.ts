@@ -5,7 +5,7 @@ import { Arguments } from './values.js'
 const [OPEN, END] = ['<tool_call>', '</tool_call>']
 const [FUNCTION, FUNCTION_END, KEY, KEY_END] = ['<function=', '</function>', '<parameter=', '</parameter>']
 
-/** Reads one function after its marker; false if the output ends inside the function. */
+/** Reads the rest of a function after `<function=`; false if the output ends before the function does. */
 function * readFunction (input: Input, out: CallSink): Reading<boolean> {
   let name = ''
   if ((yield * input.until(['>'], (text) => { name += text })) === '') {

@@ -1,10 +1,10 @@
-/** Reads arguments that are written one by one and without JSON's quotes. */
+/** Reads arguments that the model writes one by one, with strings unquoted. */
 import { isObject, parsed } from '../../../runners/language/json.js'
 import type { Input, Reading } from '../parse/input.js'
 import type { CallSink } from './format.js'
 
 const WORDS = new Map([['True', 'true'], ['False', 'false'], ['None', 'null']])
-/** Limits for following a schema's references and alternatives: depth, and total number of subschemas. */
+/** Limits for following a schema's references and alternatives: depth, and number of subschemas. */
 const MAX_DEPTH = 8
 const MAX_PLACES = 1000
 
@@ -21,8 +21,8 @@ export class Arguments {
   }
 
   /**
-   * Reads a value up to one of `ends`, and returns that end ('' at the end of the output). Drops `trailing`
-   * before the end. The value of a string parameter is streamed unchanged.
+   * Reads a value up to one of `ends` and returns that end, or '' at the end of the output. Removes the text
+   * `trailing` before the end. Streams the value of a string parameter unchanged.
    */
   * read (input: Input, key: string, ends: readonly string[], trailing = ''): Reading<string> {
     const { out } = this

@@ -1,6 +1,6 @@
 import { definePlugin } from 'svc/plugin'
 
-// The manifest is data: from it come the types of start(), the checks, the docs and the listing.
+// The manifest is data: svc derives the types of start(), the checks, the docs and the listing from it.
 export default definePlugin({
   name: 'demo',
   version: '0.1.0',
@@ -37,7 +37,7 @@ export default definePlugin({
   }
 }, (ctx) => ({
   invoke: {
-    // Input and chunks have the types that the schemas say. call.signal aborts when the caller goes away.
+    // The schemas give the types of input and chunks. call.signal aborts when the caller disconnects.
     async * echo ({ text }, call) {
       for (const [index, word] of text.trim().split(/\s+/).entries()) {
         if (call.signal.aborted) return
