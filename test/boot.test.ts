@@ -15,7 +15,7 @@ import type { SvcNode } from '../kernel/boot/node.js'
 const hasIpv6 = Object.values(networkInterfaces()).flat().some((one) => one?.address === '::1')
 
 interface Given {
-  /** Bundled plugins to boot with; all when absent. */
+  /** Bundled plugins to boot with; all if absent. */
   plugins?: readonly Plugin[]
   yaml?: string
   /** Other files in the home, by name. */

@@ -11,7 +11,7 @@ const read = (path: string): string => readFileSync(join(root, path), 'utf8')
 t.test('an install runs only the scripts of sqlite3, and uses no setting unknown to npm', (t) => {
   interface Lock { packages: Record<string, { hasInstallScript?: boolean, os?: string[] }> }
   const { packages } = JSON.parse(read('package-lock.json')) as Lock
-  // onnxruntime-node's install script would download GPU libraries, esbuild's would search for its binary.
+  // onnxruntime-node's install script would download GPU libraries, and esbuild's would look for its binary.
   const run = Object.entries(packages).filter(([, { hasInstallScript }]) => hasInstallScript === true)
   t.same(run.map(([path]) => path).filter((path) => path !== ''), ['node_modules/sqlite3'])
   t.same(read('.npmrc').trim().split('\n').map((line) => line.split('=')[0]), ['fund', 'audit'])

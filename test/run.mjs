@@ -142,7 +142,7 @@ function tell (group, ran, processSeconds) {
 function chosen () {
   if (positionals.length > 0) return [...new Set(positionals.flatMap(testFiles))]
   const all = ['test', 'kernel', 'plugins'].flatMap((top) => testFiles(join(root, top)))
-    // Tests in these folders need a build or download first, see docs/testing.md.
+    // Tests in these folders need a build or download first; see docs/testing.md.
     .filter((file) => !['test/llama', 'test/models'].includes(dirname(file)))
     .filter((file) => !file.startsWith('test/clients/'))
     // Only the short test of the page; `npm run test:page` runs all of them.

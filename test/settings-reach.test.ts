@@ -14,7 +14,7 @@ const WORDS = new RegExp('\\b(path|files?|folders?|director(y|ies)|programs?|bin
   'download|command|url|address(es)?|hosts?(?! name)|environment|engine)\\b', 'i')
 const FORMATS = /^(host|host-port|http-url|module|uri|uri-reference)$/
 
-/** Yields path, schema and mark of every setting, also of items of maps and lists. Marks are inherited. */
+/** Yields the path, schema and mark of every setting, map value and list item. Marks are inherited. */
 function * all (schema: JsonSchema, path: string, marked = false): Generator<[string, JsonSchema, boolean]> {
   const is = marked || schema['x-local'] === true || typeof schema['x-remote'] === 'string'
   yield [path, schema, is]

@@ -130,11 +130,11 @@ t.test('no variable of a test reaches the product', (t) => {
   t.end()
 })
 
-// Mocks of modules have no effect: test/tools/typescript.mjs resolves a module before tap would replace it.
+// Mocks of modules have no effect: test/tools/typescript.mjs resolves a module before tap can replace it.
 check('left over', inLines(code.filter((p) => p !== 'test/tidy.test.ts'), (line) =>
   /\.only\(|\.mock(Import|All)\(|\bdebugger\b|\b(TODO|FIXME|XXX)\b/.exec(line)?.[0]))
 
-/** The modules that a file imports, also dynamically, or names by URL. */
+/** The modules that a file imports, statically or dynamically, or names by URL. */
 function imports (path: string): string[] {
   const found: string[] = []
   walk(trees.get(path)!, (node) => {

@@ -10,7 +10,7 @@ export interface Change {
   readonly detail: Readonly<Record<string, unknown>>
   /** Parts of the request as received. The schemas decide which fields may appear in the audit record. */
   readonly parts?: readonly (readonly [name: string, schema: JsonSchema | undefined, value: unknown])[]
-  /** True if the change may happen without a record; a later record counts the missing ones. */
+  /** True if the change may go ahead unrecorded; a later record then states how many records are missing. */
   readonly bestEffort?: boolean
 }
 
@@ -21,11 +21,11 @@ export interface ChangeEnd {
   readonly detail: Readonly<Record<string, unknown>>
 }
 
-/** Records who changed what; it shortens long values and hides secrets. */
+/** Records who changed what, with long values shortened and secrets hidden. */
 export interface Audit {
   /**
    * Records a requested change on disk before it happens; the returned function records its outcome. Throws
-   * `audit_unavailable` if it cannot; the change must then not happen.
+   * `audit_unavailable` if that fails, in which case the change must not be made.
    */
   begin (change: Change): Promise<(end: ChangeEnd) => Promise<void>>
   /** Queues a record of a refused change; the rate of such records is limited. */

@@ -1,7 +1,7 @@
 import { isObject } from './schema.js'
 import type { JsonSchema } from './schema.js'
 
-/** Default limits for schemas without one: characters in a string, items in a list, fields in an object. */
+/** Limits for schemas that declare none: characters in a string, items in a list, fields in an object. */
 const BOUNDS = {
   string: ['maxLength', 4096], array: ['maxItems', 10_000], object: ['maxProperties', 10_000]
 } as const

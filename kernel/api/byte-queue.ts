@@ -13,7 +13,7 @@ export class ByteQueue {
     this.#length += bytes.byteLength
   }
 
-  /** A copy of the next bytes, so that a small one does not keep a whole read buffer alive. */
+  /** Copies the next bytes, since a small slice would keep the whole read buffer alive. */
   take (count: number): Uint8Array<ArrayBuffer> {
     const out = new Uint8Array(count)
     let [filled, pieces] = [0, 0]

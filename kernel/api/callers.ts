@@ -50,7 +50,7 @@ export interface CallerScheme {
 export interface CallerRegistry {
   /** Returns a function that unregisters the scheme. Throws if its word or prefix is already registered. */
   register (scheme: CallerScheme): () => void
-  /** Denies loopback authority if `test` is true for a request; returns a function that removes the test. */
+  /** Denies loopback authority to requests that pass `test`; returns a function that removes the test. */
   distrust (test: (arrival: Arrival) => boolean): () => void
 }
 export const CallerService = defineService<CallerRegistry>('kernel.callers')

@@ -6,7 +6,7 @@ export interface Clock {
   /** Calls `fn` once after `ms`; returns a function that cancels it. Never keeps the process alive. */
   after (ms: number, fn: () => void): () => void
   /**
-   * Calls `fn` every `ms`, the first time after 0.5 to 1.5 times `ms`; returns a function that stops the
+   * Calls `fn` every `ms`, for the first time after 0.5 to 1.5 times `ms`; returns a function that stops the
    * timer. Never keeps the process alive. Timers with the same period fire together, so that they wake an
    * idle process only once.
    */
@@ -76,7 +76,7 @@ export function delay (clock: Clock, ms: number, signal?: AbortSignal): Promise<
   })
 }
 
-/** Settles like the promise, unless the signal aborts first: then rejects with the signal's reason. */
+/** Settles like the promise, but rejects with the signal's reason if the signal aborts first. */
 export function raceAbort<T> (promise: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
     const onAbort = (): void => { reject(signal.reason as Error) }

@@ -10,7 +10,7 @@ import type {
 import type { Cluster, DialReport, LinkReport, NodeView, Session } from './services.js'
 import type { KernelConfig } from '../config/kernel-settings.js'
 
-/** Size limit of a value that nodes publish by gossip, in bytes of JSON. */
+/** Maximum size of a value that nodes publish by gossip, in bytes of JSON. */
 export const MAX_READING_BYTES = 64 * 1024
 
 export const COPIED_HOME_REMEDY =
@@ -41,7 +41,7 @@ export interface ClusterPeer extends Pick<NodeView, 'installId' | 'nodeId' | 'ap
 export interface GossipChannel {
   /** Queues a JSON value of at most MAX_READING_BYTES, replacing a queued value of the same key. */
   offer (key: string, value: unknown): void
-  /** The newest reading from a peer and its arrival in monotonic milliseconds. */
+  /** The newest reading from a peer, and its arrival time in monotonic milliseconds. */
   latest (installId: string, key: string): { readonly value: unknown, readonly atMs: number } | undefined
   counters (): GossipCounters
 }
@@ -82,11 +82,11 @@ export interface ClusterHost {
     links (): readonly LinkReport[]
   }
   readonly directory: {
-    /** Wall time of a node's last sign of life in ms; undefined if none came since this process started. */
+    /** Wall time in ms of a node's last sign of life; undefined if there was none since this start. */
     seenAt (installId: string): number | undefined
     silentMs (installId: string): number
   }
-  /** Whether this node joined a cluster at this start. */
+  /** Whether this node joined a cluster when this process started. */
   readonly joined: boolean
   /** False while durable writes fail. */
   readonly storing: boolean
@@ -98,7 +98,7 @@ export interface ClusterHost {
   pageOf (origin: string): PageOf | null
   /** Calls `end` once if the session ends; returns a function that unregisters it. */
   openStream (id: string, end: () => void): () => void
-  /** Calls `fn` after the nodes, the session or the documents changed. */
+  /** Calls `fn` after the nodes, the session or the documents change. */
   onChange (fn: () => void): () => void
   onStoring (fn: () => void): () => void
   /** Called once the API listens. `handler` serves requests from members; `audit` records new members. */

@@ -10,7 +10,7 @@ export interface ModelSpec {
   directory: string
   /** Execution backend: `cpu`, `cuda`, `rocm`, `vulkan`, `metal`, `webgpu`. */
   backend: string
-  /** Limit of threads for one native call. */
+  /** Maximum number of threads for one native call. */
   threads: number
   /** Context length of the instance in tokens; the model's default when absent. */
   contextLength?: number
@@ -64,8 +64,8 @@ export interface EngineTask {
 }
 
 /**
- * One piece of an answer: JSON, and raw bytes that are sent beside it. `timing` is the position of the sound
- * or picture in `media` within the whole answer.
+ * One piece of an answer: JSON, and raw bytes that are sent alongside it. `timing` is the position of the
+ * sound or picture in `media` within the whole answer.
  */
 export interface EngineChunk {
   payload: Record<string, unknown>
@@ -74,7 +74,7 @@ export interface EngineChunk {
 }
 
 export interface EngineSession {
-  /** Runs one small inference; the runner calls it once, under the warmup deadline. */
+  /** Runs one small inference; the runner calls it once, within the warmup deadline. */
   warmup (): Promise<void>
   /**
    * Serves one task. Checks the payload before the first chunk (throws EngineError). Ends early and
@@ -135,7 +135,7 @@ export interface EngineDecl extends MemoryTraits {
   readonly external?: boolean
   readonly program?: ProgramDecl
   readonly batch?: number
-  /** Limit of parallel contexts, for the placement planner and for runners. */
+  /** Maximum number of parallel contexts, for the placement planner and for runners. */
   readonly slots?: { readonly cpu: number, readonly gpu: number }
   /** True if several nodes can run one model together, each with a part of it. */
   readonly multiNode?: boolean
@@ -145,7 +145,7 @@ export interface EngineDecl extends MemoryTraits {
   readonly donor?: string
   /** True if the engine supports tensor parallelism: each node holds a share of every layer. */
   readonly tensor?: boolean
-  /** True if the shares may be uneven, so that any number of nodes can take part. */
+  /** True if the shares may be uneven, so any number of nodes can take part. */
   readonly unevenTensor?: boolean
   /** True if the engine uses all GPUs and spills over to the CPU; otherwise it uses the first GPU only. */
   readonly manyDevices?: boolean

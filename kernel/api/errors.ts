@@ -160,8 +160,8 @@ const DISK_FAULTS: Readonly<Record<string, string>> = {
 }
 
 /**
- * `insufficient_storage` for a write that the disk refused; undefined for every other error. Pass `path` for
- * writes to an open file, since Node names the path only for a failed open.
+ * `insufficient_storage` for a write that failed because of the disk, such as a full one; undefined for every
+ * other error. Pass `path` for writes to an open file, since Node names the path only if opening fails.
  */
 export function diskError (error: unknown, path?: string, bytes?: number): SvcError | undefined {
   const { code = '', path: opened = null } = (error ?? {}) as { code?: string, path?: string }

@@ -10,7 +10,7 @@ export interface GossipCounters extends Readonly<Record<
   /** False with SVC_TELEMETRY_DISABLE=1, in which case every counter stays 0. */
   readonly enabled: boolean
   readonly transport: 'websocket'
-  /** Limit of queued keys. */
+  /** Maximum number of queued keys. */
   readonly admissionCapacity: number
   /** Queued keys. `queueDepth` has the same value, since there is only one queue. */
   readonly pendingReadings: number

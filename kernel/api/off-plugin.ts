@@ -1,6 +1,6 @@
 import type { Declarations } from './services.js'
 
-/** A disabled plugin, and the plugin to enable first, which differs if a requirement is disabled too. */
+/** A disabled plugin, and the one to enable first: a disabled plugin that it requires, otherwise itself. */
 export interface OffPlugin { plugin: string, enable: string }
 
 /** The disabled plugin that provides this model, engine or capability (by id); undefined if there is none. */
@@ -19,7 +19,7 @@ export function offPlugin (
   }
 }
 
-/** Ending of a not-found message that names the disabled plugin which provides the thing; may be empty. */
+/** The end of a not-found message, naming the disabled plugin that provides the thing; empty if none does. */
 export const becauseOff = (off: OffPlugin | undefined): string =>
   off === undefined ? '' : `: the plugin ${off.plugin}, which provides it, is disabled`
 

@@ -62,7 +62,7 @@ export interface SectionDecl {
   readonly value: JsonSchema
 }
 
-/** A cluster-wide decision: any node requests it, and the master carries it out once. */
+/** A cluster-wide decision: any node may request it, and the master carries it out once. */
 export interface CommandDecl {
   readonly summary: string
   readonly args: JsonSchema
@@ -84,9 +84,9 @@ export interface CapabilityDecl {
   readonly input_chunk_schema?: JsonSchema | null
   readonly output_chunk_schema?: JsonSchema | null
   readonly annotations: Readonly<Record<string, string>>
-  /** Media type of the binary data that accompanies chunks; by accepting it, a client gets only that data. */
+  /** Media type of the binary data that accompanies chunks; a client that accepts it gets only that data. */
   readonly media_type?: string
-  /** Parallel calls per node, if higher than `limits.calls_at_once`; for engines that batch calls. */
+  /** Parallel calls per node for engines that batch calls; ignored if below `limits.calls_at_once`. */
   readonly calls_at_once?: number
 }
 
@@ -142,7 +142,7 @@ export interface Manifest {
   readonly summary: string
   /** Required plugins, optionally as `name@range`. */
   readonly requires?: readonly string[]
-  /** Plugins to start after, if they are present. */
+  /** Plugins that must start before this one, if they are present. */
   readonly after?: readonly string[]
   /** Schema of `plugins.<name>` in svc.yaml (type object, additionalProperties false). */
   readonly config?: JsonSchema
@@ -248,7 +248,7 @@ export interface CapabilityCall<C = unknown> {
   readonly caller: Caller
   /** Aborts on cancel, disconnect, deadline, session change or shutdown. */
   readonly signal: AbortSignal
-  /** True if a lost call may be retried once elsewhere: the client allows it and no stream byte was sent. */
+  /** True if a lost call may be retried once: the client allows it and no stream byte has been sent. */
   readonly retry: boolean
   /** True if the caller chose this node, so no other node may do the work. */
   readonly pinned?: boolean
@@ -311,8 +311,8 @@ export interface Context<M extends Manifest = Manifest> {
   effect (label: string, dispose: () => void | Promise<void>): void
   every (label: string, ms: number, fn: () => void): void
   /**
-   * Returns a validator for external values: null, or a sentence that names the invalid field. The schema
-   * is compiled at the first use.
+   * Returns a function that checks external values: it returns null, or a sentence that names the invalid
+   * field. The schema is compiled on first use.
    */
   checker (schema: JsonSchema): (value: unknown) => string | null
   /** Shows (or hides) a tag under `nodeCapabilities` in /state. */
@@ -349,7 +349,7 @@ export interface Plugin {
   readonly manifest: Manifest
   /** `host` is the opened cluster; only the cluster plugin gets it. */
   readonly start: (ctx: Context<never>, host?: unknown) => unknown
-  /** Bundled plugins only: lists the problems of another plugin's manifest that concern this plugin. */
+  /** Bundled plugins only: lists the problems in another plugin's manifest that concern this plugin. */
   readonly refusals?: (manifest: Manifest) => Promise<string[]>
 }
 

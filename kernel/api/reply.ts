@@ -10,7 +10,7 @@ export interface StreamHead {
 
 /** Writer for streamed responses; every write waits for the reader. */
 export interface StreamWriter {
-  /** Resolves (or is undefined) once the bytes are accepted; rejects if the reader has left or stalled. */
+  /** Resolves once the bytes are accepted (undefined: at once); rejects if the reader has left or stalled. */
   write (bytes: Uint8Array | string): Promise<void> | undefined
   end (): Promise<void>
   /** Cuts the connection: the client sees an incomplete response, never a clean end. */

@@ -21,7 +21,7 @@ export interface RouteDecl {
   /** Full path; `:name` is a parameter, `*` the rest of the path. */
   readonly url: string
   readonly summary: string
-  /** Required authority; `null` if none is needed. A route without this field fails the boot. */
+  /** Required authority; `null` if none is needed. A route without this field makes the boot fail. */
   readonly authority: string | null
   /** True if other nodes may call this route; a member's key is accepted on such routes only. */
   readonly members?: boolean
@@ -57,7 +57,7 @@ export interface RouteDecl {
   /** True if the handler may open a stream. For HEAD requests the stream's writer is closed immediately. */
   readonly stream?: boolean
   /**
-   * Further media types of the 200 answer, for the OpenAPI document. Default: server-sent events if the
+   * Additional media types of the 200 answer, for the OpenAPI document. Default: server-sent events if the
    * body has a `stream` field or the query a `follow` parameter.
    */
   readonly streams?: readonly string[]

@@ -31,7 +31,7 @@ export interface Session {
   readonly isMaster: boolean
   /** Null while no master is known. */
   readonly masterNodeId: string | null
-  /** Calls `fn` after a new session began, and after the master was lost. */
+  /** Calls `fn` after a new session begins, and after the master is lost. */
   onChange (fn: () => void): () => void
 }
 export const SessionService = defineService<Session>('kernel.session')
@@ -88,7 +88,7 @@ export interface Cluster {
   admittedBy (id: string): { installId: string, name: string }[]
   /** Opens a channel. Messages are ordered per link and lost while it is down. `from` is an install id. */
   channel<T> (name: string, receive: (from: string, message: T) => unknown): Channel<T>
-  /** Calls `fn` after a link to a node opened or closed. */
+  /** Calls `fn` after a link to a node opens or closes. */
   onPeers (fn: (change: { installId: string, up: boolean }) => void): () => void
   /**
    * Marks a node live because another node forwarded its sign of life; it stays live while its link is open.
@@ -252,7 +252,7 @@ export interface NodeResources {
 }
 
 export interface StateReader {
-  /** The answer of GET /state for an operator. */
+  /** The response to GET /state for an operator. */
   read (): Promise<Record<string, unknown>>
   /** The newest report of every node, this node first. Readings of this node are at most 2 s old. */
   nodes (): readonly NodeReport[]
@@ -313,8 +313,8 @@ export interface ExtraListener {
 /** Opens additional ports for the public API, on the host of the main listener. */
 export interface Listeners {
   /**
-   * Opens a port once the node listens. `rewrite` maps a requested path to a route's path; `failed` gets
-   * the error if the port cannot be opened, such as EADDRINUSE.
+   * Opens a port once the node listens. `rewrite` maps a requested path to a route's path; `failed` gets the
+   * error, such as EADDRINUSE, if the port cannot be opened.
    */
   open (options: {
     port: number, rewrite: (path: string) => string, failed: (error: NodeJS.ErrnoException) => void

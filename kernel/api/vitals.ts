@@ -41,7 +41,7 @@ interface Bytes { inBytes: number }
 export interface MachineStats {
   memory: { ramTotal: Bytes, ramAvailable: Bytes, swapTotal: Bytes, swapAvailable: Bytes } | null
   system: LoadReading & {
-    /** Busy share of all cores since the previous reading (the first: since the machine started), 0 to 1. */
+    /** Share of all cores that was busy since the previous reading (initially since boot), 0 to 1. */
     pcpuUsage: number | null
   } | null
   disk: { total: Bytes, available: Bytes } | null
@@ -49,9 +49,9 @@ export interface MachineStats {
 }
 
 export interface VitalsSource {
-  /** Measures the machine; calls within a second share one result. Never throws or takes over a second. */
+  /** Measures the machine; calls within a second share one result. Never throws or takes more than 1 s. */
   vitals (): Promise<MachineStats>
-  /** The last reading of GPUs and sensors; starts a new one in the background when it is due. */
+  /** The last GPU and sensor readings; if they are outdated, new ones are taken in the background. */
   load (): LoadReading
 }
 

@@ -15,7 +15,7 @@ export interface ApiTlsOptions {
   settings: KernelConfig['api']
   home: string
   installId: string
-  /** Path of svc.yaml, whose folder is the base of relative paths; null to use the home instead. */
+  /** Path of svc.yaml, whose folder is the base for relative paths; null to use the home instead. */
   file: string | null
   served: () => ServedNames
   now: () => number

@@ -101,7 +101,7 @@ export function writeWhole (path: string, text: string, mode = 0o600): void {
   }
 }
 
-/** Upper bound for the bytes that a node writes during its start. */
+/** Upper bound on the number of bytes that a node writes while it starts. */
 export const START_BYTES = 64 * 1024
 
 /** Frees the reserve file if the disk is too full to start. Throws HomeError if that does not free enough. */

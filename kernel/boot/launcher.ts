@@ -19,7 +19,7 @@ export const RESTART_STATUS = 75
 export const LISTEN_FD = 3
 const LISTEN_FD6 = 5
 
-/** Variables set for the node: launcher pid, socket descriptors (empty: none), number of the start. */
+/** Variables set for the node: launcher pid, socket descriptors (empty if none), number of starts. */
 export const launcherEnv = {
   pid: 'SVC_LAUNCHER_PID', fd: 'SVC_LISTEN_FD', fd6: 'SVC_LAUNCHER_FD6', starts: 'SVC_LAUNCHER_STARTS'
 } as const
@@ -35,9 +35,9 @@ export interface LaunchOptions {
   /** Arguments for Node: the script, then the script's arguments. */
   args: readonly string[]
   env: NodeJS.ProcessEnv
-  /** Called before every start; null if the node has to open the port itself. */
+  /** Resolves to the address for the next start; null if the node has to open the port itself. */
   address (): Promise<Address | null>
-  /** Reads the node's stdout and stderr, called at every start; by default the node uses the launcher's. */
+  /** Called at every start to read the node's stdout and stderr; by default the node uses the launcher's. */
   output?: (child: ChildProcess) => void
   /** Aborting this signal asks the node to stop, like SIGTERM. */
   stop?: AbortSignal
@@ -61,7 +61,7 @@ export class ListenError extends Error {
 /** A bound socket that does not listen yet. */
 interface Held { wanted: Address, fd: number, port: number, fd6?: number, close (): void }
 
-/** The used part of Node's internal TCP handle; `net._createServerHandle` creates a bound handle. */
+/** The part of Node's internal TCP handle used here; `net._createServerHandle` creates a bound handle. */
 interface TcpHandle { fd: number, close (): void, getsockname (out: { port?: number }): number }
 interface NetInternals {
   _createServerHandle (host: string, port: number, family: number): TcpHandle | number
@@ -104,7 +104,7 @@ function stopped (ending: ExitStatus, signal: NodeJS.Signals | undefined): ExitS
   return ending.status === RESTART_STATUS && signal !== undefined ? { status: null, signal } : ending
 }
 
-/** Ends this process like the node: with the same exit status, or by the same signal. */
+/** Ends this process as the node ended: with the same exit status, or by the same signal. */
 export function exitLike ({ status, signal }: ExitStatus): void {
   if (signal === null) {
     process.exitCode = status ?? 1

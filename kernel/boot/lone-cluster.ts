@@ -22,7 +22,7 @@ export interface LoneOptions extends Pick<ClusterOpening, 'node' | 'apiUrl' | 'c
 }
 
 const FORMAT = 1
-/** Limit of stored command results; a repeated command id gets the stored result. */
+/** Maximum number of stored command results; a repeated command id gets the stored result. */
 const MAX_RESULTS = 1000
 
 /** Opens a single-node cluster. Throws HomeError for an invalid key or state file. */

@@ -66,7 +66,7 @@ export interface SvcNode {
   readonly warnings: readonly string[]
   /** Whether the log goes to stdout as JSON. */
   readonly logsJson: boolean
-  /** Whether this node joined a cluster at this start. */
+  /** Whether this node joined a cluster when this process started. */
   readonly joined: boolean
   /** Throws with code EADDRINUSE when another program has the port. */
   listen (): Promise<{ url: string }>
@@ -80,7 +80,7 @@ export interface SvcNode {
   failed (error: unknown): void
 }
 
-/** Grace period in ms for open requests after a stop was requested. */
+/** Grace period in ms for open requests after a stop is requested. */
 const DRAIN_MS = 10_000
 
 /** Boots a node. Throws HomeError, ConfigError or BootError; the error lists every problem found. */

@@ -5,7 +5,7 @@ import type { ClusterHost, ClusterOpening } from '../api/cluster.js'
 import type { NodeLog } from '../observe/log.js'
 import type { Setup } from '../plugins/load.js'
 
-/** Opens the cluster plugin or, without one, a single-node cluster; throws BootError if that has to join. */
+/** Opens the cluster plugin; without one, opens a single-node cluster or, to join, throws BootError. */
 export async function openCluster (
   { order, off }: Setup, log: NodeLog, opening: Omit<ClusterOpening, 'log'>
 ): Promise<ClusterHost> {

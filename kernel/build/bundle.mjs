@@ -17,7 +17,7 @@ export const ENTRIES = [
   'plugins/chat/embed/index', 'plugins/llama-cpp/server/index',
   'plugins/llama-cpp/embedded/index', 'plugins/capabilities-tts/engine/index'
 ]
-/** Not bundled: native code, packages found by path, and (as they require) those under LGPL or MPL. */
+/** Not bundled: native code, packages found by path, and LGPL and MPL packages, as those licences require. */
 const EXTERNAL = ['onnxruntime-node', 'sqlite3', 'piper-phonemize', 'systeminformation', 'lamejs',
   'libflacjs', 'libopus-wasm', 'mediabunny', '@mediabunny/aac-encoder']
 const BANNER = `import { createRequire as createRequireOfBundle } from 'node:module'

@@ -7,7 +7,7 @@ import type { CheckContext } from './check.js'
 import type { Client, Signing } from './client.js'
 import type { CredentialHelper, VerbContext } from './verb.js'
 
-/** Creates the `look` function of checks and tools, a GET to the node. Throws CliError without an answer. */
+/** Creates the `look` function of checks and tools, a GET that throws CliError if no answer comes. */
 export function createGet (client: Pick<Client, 'json'>): CheckContext['look'] {
   return async <A>(path: string) => {
     try {
@@ -26,7 +26,7 @@ export async function verbModule ({ plugins }: Pick<VerbContext, 'plugins'>, nam
   return await verb.load()
 }
 
-/** The helper from the bundled plugins that signs a home's requests to a node; undefined without one. */
+/** The helper from the bundled plugins that signs a home's requests to a node; undefined if there is none. */
 export async function credentialFor (
   plugins: VerbContext['plugins'], home: string, url: string
 ): Promise<{ helper: CredentialHelper, signing: Signing } | undefined> {

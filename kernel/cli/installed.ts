@@ -75,8 +75,8 @@ export function findPlugin (installation: Installation, name: string): Installat
 }
 
 /**
- * Changes one setting in svc.yaml (undefined removes it) and returns the file's path. If it throws CliError,
- * the file is unchanged: 1 if the text cannot be changed or written, 2 if the setting is invalid.
+ * Changes one setting in svc.yaml (undefined removes it) and returns the file's path. Throws CliError,
+ * leaving the file unchanged: (1) if the text cannot be changed or written, (2) if the setting is invalid.
  */
 export function changeSetting (
   { home, io }: VerbContext, installation: Installation, key: string, value: unknown

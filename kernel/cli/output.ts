@@ -42,7 +42,7 @@ export const clean = (text: string): string => text.replace(unsafe, '')
 /** Replaces each run of unsafe characters with a space. For text from another machine inside a sentence. */
 export const plain = (text: string): string => text.replace(new RegExp(`${unsafe.source}+`, 'gu'), ' ')
 
-/** Removes unsafe characters except new lines and tabs. */
+/** Removes unsafe characters except newlines and tabs. */
 export const visible = (text: string): string =>
   text.replace(unsafe, (character) => /[\n\t]/.test(character) ? character : '')
 
@@ -105,7 +105,7 @@ export function canAsk ({ io }: Pick<Asker, 'io'>): boolean {
 }
 
 /**
- * Asks for a yes; end of input, or an empty line without `yes`, is a no. Throws VerbError (130) at Ctrl-C.
+ * Asks a question: true for a yes, or for an empty line if `yes` is set. Throws VerbError (130) at Ctrl-C.
  */
 export async function confirm (
   ctx: Asker, question: string, { yes = false } = {}

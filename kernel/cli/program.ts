@@ -208,7 +208,7 @@ function commanderStatus (error: CommanderError): number {
   return fine ? exitCodes.ok : exitCodes.usage
 }
 
-/** A hint at the verb that shows what happened to the failed command; empty without a command id. */
+/** Names the verb that shows what happened to the failed command; empty without a command id. */
 async function explanation (error: unknown, { plugins }: CliOptions): Promise<string> {
   if (!(error instanceof CliError) || error.commandId === undefined) return ''
   const verbs = (await plugins()).flatMap(({ manifest }) => Object.entries(manifest.verbs ?? {}))

@@ -7,7 +7,7 @@ export interface Sink {
   write (bytes: Uint8Array): Promise<void>
   /** Call when the data is complete: gives the file its final name. */
   keep (): Promise<void>
-  /** Call when writing failed: removes the partial file. */
+  /** Call if writing fails: removes the partial file. */
   drop (): Promise<void>
 }
 

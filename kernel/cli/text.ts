@@ -57,7 +57,7 @@ export function parseTimeOrIndex (text: string, now: number): string | null {
 
 export const MOMENTS = 'expected a duration such as 10m, a time such as 2026-01-31T08:00Z, or an index'
 
-/** Syntax of model ids; the node checks them further. */
+/** Syntax of model ids; the node applies stricter checks. */
 const MODEL_ID = /^[A-Za-z0-9][A-Za-z0-9._-]{0,95}\/[A-Za-z0-9][A-Za-z0-9._-]{0,95}$/
 
 /** True for text such as `acme/voice`. Excludes `..`, so that an id cannot lead to another URL path. */

@@ -71,7 +71,7 @@ export const realPace: WaitClock = {
   mono: systemClock.mono
 }
 
-/** Milliseconds without progress before a wait fails; above the 300 s time limit of a warm-up. */
+/** Milliseconds without progress before a wait fails; more than the 300 s that a warm-up may take. */
 export const NO_PROGRESS_MS = 360_000
 
 /** Returns a function that tests whether no new text has been shown for NO_PROGRESS_MS. */
@@ -91,8 +91,8 @@ const RETRY_MS = 60_000
 const PASSING = [1, 4, 7]
 
 /**
- * Follows server-sent events until Ctrl-C; after a failure, reopens the stream at `path()`. Throws
- * CliError if the node is away longer than RETRY_MS, or at the beginning longer than --wait.
+ * Follows server-sent events until Ctrl-C; after a failure, reopens the stream at `path()`. Throws CliError
+ * if the node is away for longer than RETRY_MS, or at the beginning for longer than --wait.
  */
 export async function followEvents (
   ctx: VerbContext, path: () => string, take: (event: Extract<ServerEvent, { kind: 'event' }>) => void

@@ -152,7 +152,7 @@ function * changedPaths (before: unknown, after: unknown, path: Path = []): Gene
   }
 }
 
-/** Throws `missing_grant` for plugin settings without `plugin:manage`, and for grants the caller lacks. */
+/** Throws `missing_grant` for a plugin change without `plugin:manage`, and for a grant the caller lacks. */
 function authorizeChange (before: unknown, after: unknown, caller: Caller): void {
   const changed = (path: Path): boolean => !isDeepStrictEqual(getIn(before, path), getIn(after, path))
   if (changed(['plugins'])) requireAuthority(caller, 'plugin:manage')

@@ -15,7 +15,7 @@ export interface ChangeIssue { path: string, message: string, report: string }
 
 /**
  * Changes the text of svc.yaml (undefined removes a setting); other text stays, such as comments. Returns the
- * text, or the problems of the changes: an invalid path or value. Other problems of the file are ignored,
+ * text, or the problems with the changes: an invalid path or value. Other problems in the file are ignored,
  * such as a variable that only the node's environment has. `allow` first gets the contents before and after,
  * and throws to refuse the change.
  */

@@ -32,7 +32,7 @@ export interface Overlay {
 
 interface Target { readonly path: Path, readonly schema: JsonSchema }
 
-/** Reads the `SVC_*` variables that override settings; an unknown variable gives a warning. */
+/** Reads the `SVC_*` variables that override settings; an unknown variable causes a warning. */
 export function readEnv (
   known: ConfigSchemas, env: Env
 ): { overlays: Overlay[], problems: Problem[], warnings: Problem[] } {

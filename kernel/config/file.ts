@@ -10,7 +10,7 @@ import type { Env } from './env.js'
 import type { Problem } from './problems.js'
 import type { RawConfig } from './text.js'
 
-/** Size limit of svc.yaml in bytes. */
+/** Maximum size of svc.yaml in bytes. */
 export const maxFileBytes = 1024 * 1024
 
 /**
@@ -30,7 +30,7 @@ export function findConfig (options: { flag?: string | undefined, env: Env, home
   }
 }
 
-/** Reads svc.yaml; faults go to `problems`, never thrown. A null path gives an empty configuration. */
+/** Reads svc.yaml; adds faults to `problems` and never throws. A null path gives an empty configuration. */
 export function readConfigFile (path: string | null): RawConfig {
   if (path === null) return readConfigText('', null)
   const file = resolve(path)

@@ -75,7 +75,7 @@ export function resolveConfig (
   return { config: makeResolved(draft), problems: inOrder(draft.problems), warnings: inOrder(draft.warnings) }
 }
 
-/** Plugins in the file whose module is not loaded, so that only the kernel's keys can be checked. */
+/** Plugins in the file whose module is not loaded, so only the kernel's keys can be checked. */
 function notLoaded (raw: RawConfig, owners: readonly ConfigOwner[]): ConfigOwner[] {
   const plugins = raw.value['plugins']
   const names = isTree(plugins) ? Object.keys(plugins) : []
@@ -166,7 +166,7 @@ function pluginKeys (value: unknown): Readonly<Record<string, unknown>> {
   return Object.freeze(Object.assign(Object.create(null) as Record<string, unknown>, own))
 }
 
-/** Lists the settings in a value in schema order; an empty map is one unless its schema has `properties`. */
+/** Lists a value's settings in schema order; an empty map is one too unless its schema has `properties`. */
 function listEntries (draft: Draft, value: unknown, path: Path): Entry[] {
   if (value === undefined) return []
   if (isTree(value)) {

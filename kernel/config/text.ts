@@ -19,7 +19,7 @@ export interface RawConfig {
   position (path: Path): Position | undefined
 }
 
-/** Limit of nesting in svc.yaml, since the YAML composer recurses; a stack overflow ends the process. */
+/** Maximum nesting depth in svc.yaml: the YAML composer recurses, and a stack overflow ends the process. */
 const maxDepth = 64
 const maxSyntaxProblems = 20
 const plainTag = /^(!|tag:yaml\.org,2002:(str|int|float|bool|null|map|seq))$/

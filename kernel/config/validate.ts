@@ -51,7 +51,7 @@ export function validateDraft (draft: Draft): void {
   }
 }
 
-/** Defaults of a schema for which no value is set; undefined if the validator must fill them in. */
+/** The defaults of a schema that has no value set; undefined if the validator must fill them in. */
 function defaultsOf ({ path, schema }: ConfigSchema): unknown {
   const made = cleanCopy(schema['default'] ?? (path[0] === 'plugins' ? {} : undefined))
   return fillIn(schema, made) ? made : undefined

@@ -86,7 +86,7 @@ export function requireAuthority (
   caller: Caller, authority: string | null, needed = `This needs the authority "${authority}"`
 ): void {
   if (authority === null || caller.authorities.has(authority)) return
-  // By default, new tokens get `read` and `invoke`; most programs need `read` besides any other authority.
+  // By default, new tokens get `read` and `invoke`; most programs need `read` as well as others.
   const words = authority === 'read' || authority === 'invoke' ? '' : ` --authority read ${authority}`
   const make = `\`svc token create NAME${words}\` on the node's host creates one`
   if (caller.id === 'local' || caller.id === 'anonymous') {

@@ -10,7 +10,7 @@ import type { RouteDecl } from '../api/route.js'
 
 /** Initial size of a body's buffer in bytes. */
 const FIRST_BYTES = 16 * 1024
-/** Limit of nesting; deeper values could overflow the stack of code that walks or serialises them. */
+/** Maximum nesting depth; deeper values could overflow the stack of code that walks or serialises them. */
 const MOST_LEVELS = 500
 
 /** Matches half of a surrogate pair, since the `u` flag treats a whole pair as one character. */

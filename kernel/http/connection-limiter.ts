@@ -5,7 +5,7 @@ interface Unproven { socket: Socket, network: string, leave: () => void }
 
 export interface ConnectionLimits {
   inAll: number
-  /** Limit of unauthenticated connections per network. */
+  /** Maximum number of unauthenticated connections per network. */
   perNetwork: number
   /** Returns true for addresses to which `perNetwork` does not apply. */
   free?: (address: string) => boolean
@@ -21,7 +21,7 @@ function filesAllowed (): number {
   }
 }
 
-/** Limit of connections per listener; API and members' listener together use at most half of all files. */
+/** Maximum connections per listener; API and members' listener together use at most half of all files. */
 const MOST_OPEN = Math.floor(filesAllowed() / 4)
 
 /**

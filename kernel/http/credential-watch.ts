@@ -4,7 +4,7 @@ import type { Clock } from '../api/clock.js'
 
 /** Milliseconds between checks of the credentials in use. */
 const CHECK_MS = 1000
-/** Milliseconds that aborted requests have to finish. */
+/** Milliseconds that aborted requests are given to finish. */
 export const LAST_WORDS_MS = 1000
 
 type End = (why: SvcError) => void

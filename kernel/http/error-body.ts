@@ -41,7 +41,7 @@ export function errorHeaders (error: SvcError): Record<string, string> {
   return { ...headers, 'retry-after': String(Math.max(1, Math.ceil(seconds))) }
 }
 
-/** Encodes header values by RFC 8187 3.2, since model names may contain characters not allowed there. */
+/** Encodes header values as in RFC 8187 3.2, since model names may contain characters not allowed there. */
 export function encodedHeaders (headers: Readonly<Record<string, string>>): Record<string, string> {
   return Object.fromEntries(Object.entries(headers).map(([name, value]) =>
     [name, /^[\t\x20-\x7e]*$/.test(value) ? value : `UTF-8''${percentEncoded(value)}`]))

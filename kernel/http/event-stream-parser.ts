@@ -4,7 +4,7 @@ export type ServerEvent =
   | { readonly kind: 'event', readonly type: string, readonly data: string, readonly id: string | null }
 
 /**
- * Parses server-sent events and comments across chunk borders; drops an unfinished last event. Throws an
+ * Parses server-sent events and comments across chunk boundaries; drops an unfinished last event. Throws an
  * Error for an event of more than `longest` characters. Skips events without data, except for those with a
  * field named `also`: the field's name becomes the type, its value the data.
  */

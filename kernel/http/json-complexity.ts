@@ -1,6 +1,6 @@
 /** Limits the time that JSON bodies may take on the main thread. */
 
-/** Limits of lists, objects and keys together, and of values; parsing and checking this many takes 0.1 s. */
+/** Limits on lists, objects and keys together, and on values; parsing and checking this many takes 0.1 s. */
 const MOST_PARTS = 32_768
 const MOST_VALUES = 131_072
 /** Smaller bodies are handled immediately, several per turn of the event loop. */

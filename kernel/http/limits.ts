@@ -1,4 +1,4 @@
-/** Limits of the public listener; times in ms, sizes in bytes. */
+/** Limits on the public listener; times in ms, sizes in bytes. */
 export interface HttpLimits {
   connections: number
   connectionsPerAddress: number

@@ -21,7 +21,7 @@ export function refuseOddModel (id: string): void {
 interface Pattern { method: string, before: string, expression: RegExp, tail: number }
 
 /**
- * Accepts an unencoded `org/name` besides `org%2Fname`: encodes the slash on routes with `:model_id`
+ * Accepts an unencoded `org/name` as well as `org%2Fname`: encodes the slash on routes with `:model_id`
  * before routing. The route with the longest suffix wins, so `/store/models/a/b/manifest` is the manifest of
  * `a/b`.
  */

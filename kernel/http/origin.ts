@@ -5,9 +5,9 @@ export interface ServedNames {
   addresses: ReadonlySet<string>
   port: number
   secure: boolean
-  /** The `api.allowed_hosts` setting: further host names, with or without a port. */
+  /** The `api.allowed_hosts` setting: additional host names, with or without a port. */
   allowedHosts: readonly string[]
-  /** The `api.allowed_origins` setting: origins of web pages that may call, e.g. `https://ops.example`. */
+  /** The `api.allowed_origins` setting: web pages that may call the API, e.g. `https://ops.example`. */
   allowedOrigins: readonly string[]
 }
 

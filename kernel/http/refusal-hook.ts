@@ -8,7 +8,7 @@ import { factsOf } from './server.js'
 import type { Audit, Change } from '../api/audit.js'
 import type { RouteDecl } from '../api/plugin.js'
 
-/** Reports requests that were refused before their handler ran to the audit. */
+/** Reports to the audit the requests that were refused before their handler ran. */
 export function refusalHook (
   decl: RouteDecl, audit: () => Audit | undefined
 ): Pick<RouteShorthandOptions, 'onError'> {

@@ -29,7 +29,7 @@ export interface MountOptions {
   clock: Clock
   log: Logger
   limits: HttpLimits
-  /** True while the node drains, so that it refuses new work. */
+  /** True while the node drains and so refuses new work. */
   draining: () => boolean
   work: OpenRequests
   /** Ends open requests when their credential becomes invalid. */
@@ -89,8 +89,8 @@ export class RequestContext implements RouteRequest, OpenRequest {
   }
 
   /**
-   * Aborts if the client leaves, the deadline passes, the credential ends, or plugin or node stop. Created
-   * on first use, since most handlers never need it.
+   * Aborts if the client leaves, the deadline passes, the credential ends, or the plugin or the node stops.
+   * Created on first use, since most handlers never need it.
    */
   get signal (): AbortSignal {
     if (this.#controller === undefined) {

@@ -52,7 +52,7 @@ export interface TableOptions extends PageSources {
   answered?: (owner: string | undefined, status: number) => void
 }
 
-/** Limit of a path parameter's length in characters; ids and model names fit. */
+/** Maximum length of a path parameter in characters; ids and model names fit. */
 const MAX_PARAM_LENGTH = 512
 
 /** Results of the hooks, kept in fields of every request. */
@@ -240,7 +240,7 @@ function refuseCrowd (
     `the limit is ${connectionsPerAddress}.`, { retryAfterSeconds: 5 })
 }
 
-/** Called when a connection was idle for `streamStallMs`; closes it if it has unread bytes. */
+/** Called when a connection has been idle for `streamStallMs`; closes it if it has unread bytes. */
 function endStalled (this: ServerResponse): void {
   if ((this.socket?.writableLength ?? 0) > 0) this.socket!.destroy()
 }

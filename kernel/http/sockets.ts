@@ -5,9 +5,7 @@ import type { Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 
-/**
- * Size limit of a message, a little above a call's limit, so that a larger call gets its typed error.
- */
+/** Maximum size of a message, a little above a call's, so that a larger call gets its typed error. */
 const SOCKET_PAYLOAD_BYTES = 1088 * 1024
 
 /** Subprotocol that the server selects, since browsers close a connection whose offer is not answered. */

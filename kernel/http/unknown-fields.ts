@@ -5,7 +5,7 @@ import type { JsonSchema } from '../api/schema.js'
 
 /** Response header that lists the ignored fields of a body, separated by commas. */
 const IGNORED_HEADER = 'x-svc-ignored'
-/** Limit of names in the header. */
+/** Maximum number of names in the header. */
 const NAMED_MOST = 16
 
 /**

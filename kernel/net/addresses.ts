@@ -81,7 +81,7 @@ const ownServers = new Set<Server>()
 /** Registers a server of this process, so that the guard refuses svc's own connections to it. */
 export function isOwnServer<S extends Server> (server: S): S {
   server.on('listening', () => { ownServers.add(server) })
-  // A server that listens again may emit `close` for its earlier port later, but stays registered.
+  // A server that has been reopened may emit a late `close` for its previous port; it stays registered.
   server.on('close', () => { if (!server.listening) ownServers.delete(server) })
   return server
 }

@@ -81,7 +81,7 @@ export type MemberAnswer<T> =
 
 /** A request for several nodes; `read` returns null or throws if a node's answer is invalid. */
 export interface MembersFetch<T> extends MemberFetch {
-  /** Size limit of one node's answer in bytes. */
+  /** Maximum size of one node's answer in bytes. */
   readonly bytes: number
   read (text: string, node: NodeView): T | null
 }

@@ -18,7 +18,7 @@ export function setUpMulticast (socket: Socket, joined: Set<string>): void {
   socket.setMulticastLoopback(true)
 }
 
-/** Joins the mDNS group on every interface where that has not happened yet; returns the last error. */
+/** Joins the mDNS group on every interface that has not joined it yet; returns the last error. */
 export function joinGroup (socket: Socket, joined: Set<string>): Error | undefined {
   let problem: Error | undefined
   for (const [name, list] of Object.entries(networkInterfaces())) {

@@ -6,7 +6,7 @@ export interface ClockOffset { offsetMs: number, uncertaintyMs: number }
 
 /**
  * Times of a round trip in ms: `sentMs` and `backMs` by this clock, the others by the other node's clock.
- * Without `leftMs`, the answer left as soon as the message arrived.
+ * Without `leftMs`, the answer is taken to have left as soon as the message arrived.
  */
 export interface RoundTrip { sentMs: number, arrivedMs: number, leftMs?: number, backMs: number }
 

@@ -37,7 +37,7 @@ export interface LogFilter {
   readonly level?: LogLevel
   readonly modelId?: string
   readonly plugin?: string
-  /** Limit of lines: the newest ones, or the oldest ones with `afterSeq`. */
+  /** Maximum number of lines: the newest ones, or the oldest ones if `afterSeq` is given. */
   readonly limit?: number
 }
 
@@ -78,7 +78,7 @@ export interface LogRingEnd extends LogRing {
 
 export interface LogRingOptions {
   clock: Clock
-  /** Limits of stored lines and of their bytes (UTF-8); the oldest lines are dropped. */
+  /** Limits on the stored lines and on their UTF-8 bytes; the oldest lines are dropped. */
   lines?: number
   bytes?: number
   ingestUrl?: string | undefined
@@ -86,9 +86,9 @@ export interface LogRingOptions {
 
 const MAX_LINES = 5000
 const MAX_BYTES = 4 * 1024 ** 2
-/** Limit of a runner's line in characters; the rest is cut off. */
+/** Maximum length of a runner's line in characters; the rest is cut off. */
 const MAX_OUTPUT = 8192
-/** Limit of lines queued during the boot until a sink is set. */
+/** Maximum number of lines queued during the boot until a sink is set. */
 const MAX_EARLY = 200
 
 type Kept = Omit<LogLine, 'at' | 'fields'> & {

@@ -12,7 +12,7 @@ import type { LogRing } from './log-ring.js'
 export interface LogOptions {
   /** The `logging.level` setting. */
   level: string
-  /** The `logging.enabled` setting: JSON lines on stdout besides the readable ones on stderr. */
+  /** The `logging.enabled` setting: JSON lines on stdout in addition to the readable ones on stderr. */
   json: boolean
   /** The `logging.ingest_url` setting, the address to which a plugin sends JSON lines. */
   ingestUrl: string | undefined
@@ -28,7 +28,7 @@ export interface NodeLog {
   close (): Promise<void>
 }
 
-/** Limit of a text field in characters; longer text is cut. */
+/** Maximum length of a text field in characters; longer text is cut. */
 const MAX_FIELD = 2048
 /** Names of fields that never reach a log, at the top level or up to two levels below. */
 const SECRET = ['authorization', 'cookie', 'token', 'secret', 'password', 'key', 'sig']

@@ -77,12 +77,12 @@ function disk (health: Health, freeBytes: number): void {
   }
 }
 
-/** Sample interval for the event loop in ms, equal to the election's so that both wake the process once. */
+/** Sample interval for the event loop in ms, the same as the election's so that one wake-up serves both. */
 const SAMPLE_MS = 200
 
 const FIGURES = ['min', 'p50', 'p90', 'p99', 'max', 'mean', 'stddev'] as const
 
-/** Event loop delays in ms beyond the time for which a timer was set. */
+/** Event loop delays in ms: how much later a timer runs than it was set to. */
 export type LoopDelay = Record<(typeof FIGURES)[number], number>
 
 export interface LoopMonitor {

@@ -117,7 +117,7 @@ export function assemble (options: KernelOptions) {
   }
 }
 
-/** Limits of the listener and of calls from svc.yaml, in ms and bytes. */
+/** Limits on the listener and on calls, from svc.yaml, in ms and bytes. */
 export function limitsOf (keys: KernelConfig): Pick<KernelOptions, 'limits' | 'callLimits'> {
   const { limits: l } = keys
   return {

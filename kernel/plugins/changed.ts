@@ -2,7 +2,7 @@ import type { Bus } from './events.js'
 import type { Health } from './health.js'
 import type { Installation } from './installation.js'
 
-/** Reports installed plugins with file changes that were not accepted: a shared conflict, an event each. */
+/** Reports installed plugins with unaccepted file changes: one conflict for all, and one event per fault. */
 export class ChangedPlugins {
   readonly #health: Health
   readonly #bus: Bus

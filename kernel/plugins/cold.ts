@@ -35,7 +35,7 @@ function stopReason (from: Manifest, move: Move): string | null {
     const used = shared(from, { ...other.consumes, ...other.consumesOptional })
     if (used !== undefined) return `"${other.name}" uses its service "${used}"`
   }
-  // The audit must record how this change ends, so it cannot be stopped before that.
+  // The audit plugin must record how this change ends, so it cannot be stopped before then.
   if (shared(from, { audit: AuditService }) !== undefined) return 'it records the changes in progress'
   return engineReason(from)
 }

@@ -80,7 +80,7 @@ export function createContext ({ manifest }: Plugin, kernel: Assembly): LiveCont
     try { await dispose() } catch (err) { log.error({ err, effect: label }, 'could not undo an effect') }
   }
   const effect: AddEffect = (label, dispose) => {
-    // `start` timed out but is still running, so its further effects are undone immediately.
+    // `start` timed out but is still running, so any effects it adds now are undone immediately.
     if (over) void undo({ label, dispose })
     else effects.push({ label, dispose })
   }

@@ -43,9 +43,7 @@ export interface Kernel {
   readonly commands: Assembly['commands']
   readonly routes: readonly MountedRoute[]
   service (id: string): unknown
-  /**
-   * Refuses new requests, waits up to `graceMs` for open ones, ends the rest with an error, stops plugins.
-   */
+  /** Refuses new requests, gives open ones `graceMs`, ends the rest with an error, then stops the plugins. */
   close (graceMs: number): Promise<void>
 }
 

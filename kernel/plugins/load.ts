@@ -65,7 +65,7 @@ export async function loadPlugins (options: LoadOptions): Promise<Setup> {
   }
 }
 
-/** Determines which plugins run if those in `disabled` are off, and all problems except those in settings. */
+/** Works out which plugins run with those in `disabled` off; collects all problems but those in settings. */
 export async function arrangeAll (
   { raw, plugins, failures }: Installation, disabled: ReadonlySet<string>
 ): Promise<{ graph: StartOrder, problems: string[] }> {

@@ -51,8 +51,8 @@ export class PluginSwitch {
   }
 
   /**
-   * Switches a plugin that is bundled or in svc.yaml. A failure leaves the file and node unchanged. Throws
-   * `not_found`, `plugin_failed`, `missing_grant`, `config_changed`.
+   * Enables or disables a plugin that is bundled or in svc.yaml. A failure leaves the file and node
+   * unchanged. Throws `not_found`, `plugin_failed`, `missing_grant`, `config_changed`.
    */
   async turn (name: string, enabled: boolean, caller: Caller): Promise<Switched> {
     return await this.#afterOthers(async () => await this.#turn(name, enabled, caller))

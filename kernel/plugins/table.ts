@@ -83,7 +83,7 @@ function mountOptions (kernel: Assembly, work: OpenRequests): MountOptions {
   }
 }
 
-/** Routes of disabled plugins, which answer with the command that enables the plugin. */
+/** Routes of disabled plugins; each answers with the command that enables its plugin. */
 function disabledRoutes ({ kernel: { present, started }, routes }: TableParts): MountedRoute[] {
   const at = ({ decl: { method, url } }: MountedRoute): string => `${method} ${url}`
   const taken = new Set([...routes, ...started.flatMap((running) => running.routes)].map(at))

@@ -17,7 +17,7 @@ const UNREACHABLE_MS = 15_000
 /** Milliseconds after which a reading is no longer considered current. */
 const READING_MS = 15_000
 
-/** Size limit in bytes for a node's tasks in a reading, since a larger reading could not be sent. */
+/** Maximum size in bytes of a node's tasks in a reading, since a larger reading could not be sent. */
 const TASKS_BYTES = MAX_READING_BYTES - 4096
 
 const text = { type: 'string' } as const
@@ -156,7 +156,7 @@ function ownFacts (kernel: Assembly, view: NodeView, vitals: MachineStats | unde
   const { options } = kernel
   const health = kernel.health.snapshot()
   const resources: NodeResources = {
-    // Default values, which the plugin that runs models extends.
+    // Default values; the plugin that runs models adds to them.
     backends: [], participation: 'management', capabilityConflicts: health.reasons,
     ...options.cluster.readings.counters().enabled ? {} : { readings: false }
   }

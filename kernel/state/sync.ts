@@ -34,17 +34,17 @@ const MESSAGES = { perSecond: 20, burst: 100 }
 /** Time limit in ms for a reader to answer the WebSocket close. */
 const CLOSE_MS = 1000
 
-/** Limit in bytes of data that a reader has not read yet. */
+/** Maximum number of bytes that a reader may leave unread. */
 const MOST_BUFFERED = 4 * 1024 * 1024
-/** Size limit in bytes of a client message, which holds a state vector. */
+/** Maximum size in bytes of a client message, which holds a state vector. */
 const MOST_INCOMING = 64 * 1024
 
 /** WebSocket close codes: reader too slow or too many messages; protocol violation. */
 export const SYNC_CLOSED = { slow: 4429, protocol: 4400 } as const
 
 /**
- * Each document gets a new client id above 32 bits, which no other client uses. The id identifies entries
- * that a reader still has from an earlier document, even from before a restart, so that they can be deleted.
+ * Each document gets a fresh client id from here on; other clients' ids have 32 bits. Entries that a reader
+ * holds under another id in this range are left over from an earlier document, and the reply deletes them.
  */
 const FIRST_WRITER = 2 ** 40
 
@@ -53,7 +53,7 @@ export interface StateSyncOptions {
   state: (caller: Caller) => Record<string, unknown>
   /** Resolves when `state` includes this machine's readings. */
   read: () => Promise<unknown>
-  /** Resolves after the next change of state, or when the signal aborts. */
+  /** Resolves after the next state change, or when the signal aborts. */
   changed: (signal: AbortSignal) => Promise<void>
   /** State keys whose values change all the time, so they are written only periodically. */
   readings: ReadonlySet<string>

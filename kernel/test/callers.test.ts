@@ -14,7 +14,7 @@ import type { Rig, TestContext } from '../testing/index.js'
 const body = { type: 'object', additionalProperties: false, properties: { n: { type: 'integer' } } } as const
 const sha256 = (text: string): Buffer => createHash('sha256').update(text).digest()
 
-/** A scheme whose credentials state what they prove: `who;sha256 of the body`. */
+/** A scheme whose credentials name the caller and, optionally, the body's hash: `who;sha256`. */
 const scheme = (ended: Set<string>, seen: Arrival[]): CallerScheme => ({
   word: 'TEST1', bearer: 'svc_test_',
   check (arrival, credential) {

@@ -85,7 +85,7 @@ export interface Asked { method: string, url: string, headers: IncomingMessage['
 
 export type Answers = Record<string, (response: ServerResponse, asked: Asked) => void>
 
-/** Starts an HTTP server with canned answers of a node; keys are `METHOD /path`. */
+/** Starts an HTTP server with canned answers from a node; keys are `METHOD /path`. */
 export async function standIn (
   t: { teardown (fn: () => unknown): void }, answers: Answers
 ): Promise<{ url: string, asked: Asked[] }> {

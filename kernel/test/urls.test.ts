@@ -33,7 +33,7 @@ t.test('what may be secret in URLs is hidden, whatever characters it has', (t) =
   t.end()
 })
 
-// In quadratic time, each of these texts would take minutes and exceed this test file's time limit.
+// A quadratic algorithm would take minutes for each of these texts and exceed this file's time limit.
 t.test('the time grows with the length of a text only', (t) => {
   const parts = ['://', '://a:', '://a:a ', '"', '<', '\\', '://a:\\', '?', '#', '@', ':', 'a:', '#=', '.@/']
   for (const part of parts) {

@@ -12,7 +12,7 @@ export interface JobBounds {
   deadlineMs: number
   /** JavaScript heap limit in MiB; the process may use as much again outside the heap. */
   heapMib: number
-  /** Size limit of the result in bytes of JSON. */
+  /** Maximum size of the result in bytes of JSON. */
   resultBytes: number
   /** Limits on queued jobs, in total and per caller. */
   waiting: number

@@ -11,7 +11,7 @@ export interface Budget {
 export interface StoredBudgets { readonly day: string, readonly budgets: readonly Budget[] }
 
 export const BUDGETS_MOST = 1000
-/** Maximum writes per budget and day; the file may overstate the spending by 1/STEPS of the budget. */
+/** Maximum writes per budget per day; the file may overstate the spending by 1/STEPS of the budget. */
 const STEPS = 20
 
 /** Schema of the budget file, which is validated because an invalid file could allow any amount. */
@@ -69,7 +69,7 @@ export class Budgets {
     return true
   }
 
-  /** Sets the daily allowance; 0 ends it. Throws the error of `keep` without a change. */
+  /** Sets the daily allowance; 0 ends it. Throws the error of `keep`, without changing anything. */
   set (caller: string, { unit, nano }: Amount): void {
     this.#turnDay()
     const key = keyOf(caller, unit)

@@ -75,7 +75,7 @@ export default definePlugin(manifest, (ctx) => {
   }
 })
 
-/** Reads the budget file. Throws HomeError, or Error if the file is invalid. */
+/** Reads the budget file. Throws HomeError if it is unreadable, Error if a budget is invalid. */
 function openBudgets (
   path: string, clock: Clock, problemOf: (value: unknown) => string | null
 ): Budgets {

@@ -29,7 +29,7 @@ export interface WaitingOptions {
   readonly expired: (approval: Approval) => void
 }
 
-/** Limits: pending calls in total and per caller, and requests per caller in a minute. */
+/** Limits: pending calls in total and per caller, and requests per caller per minute. */
 export const WAITING_MOST = 64
 export const MAX_PENDING_PER_CALLER = 8
 export const ASKED_A_MINUTE = 30

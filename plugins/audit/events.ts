@@ -20,8 +20,8 @@ const CALLER: Caller = { id: 'audit', mode: 'direct', authorities: new Set(['ope
 interface Page { events?: { event: { AuditRecorded?: AuditRecord } }[] }
 
 /**
- * Once after the start, emits the events that a crash lost: those of records newer than the newest one in the
- * event log. Duplicates have the same `seq` and `hash`. Returns a function that cancels this.
+ * Once after the start, emits the events that were lost in a crash: those of records newer than the newest
+ * one in the event log. Duplicates have the same `seq` and `hash`. Returns a function that cancels this.
  */
 export function emitMissedEvents (parts: RetellParts): () => void {
   const over = new AbortController()

@@ -1,4 +1,4 @@
-/** Maximum refusals recorded per caller and hour; all requests without a credential count as one caller. */
+/** Maximum refusals recorded per caller per hour; all requests without a credential count as one caller. */
 export const REFUSALS_AN_HOUR = 10
 const HOUR_MS = 3_600_000
 /** Maximum number of callers counted at once; each has a token or a grant of this cluster. */

@@ -23,7 +23,7 @@ export function renamed (aliases: Readonly<Record<string, string>>, name: string
   return Object.hasOwn(aliases, name) ? aliases[name]! : name
 }
 
-/** Sorts by readiness, then the bundled model last, then by id, so that all nodes choose the same model. */
+/** Sorts ready models first and the bundled model last, then by id, so that all nodes choose the same one. */
 const order = (a: Speaker, b: Speaker): number =>
   Number(b.ready) - Number(a.ready) ||
   Number(a.card.modelId.startsWith('svc/')) - Number(b.card.modelId.startsWith('svc/')) ||

@@ -170,7 +170,7 @@ function checkValue (
 ): number {
   const issues = check?.(value) ?? null
   if (issues !== null) throw invalidResult(issues, part, call, options)
-  // A string is sent as it is, so avoid serializing each token only for its length.
+  // A string is sent as is, so don't serialize each token just to get its length.
   if (typeof value === 'string') return value.length
   try {
     const text = JSON.stringify(value) as string | undefined

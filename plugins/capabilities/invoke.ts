@@ -99,8 +99,8 @@ export class Invoker {
   }
 
   /**
-   * Runs a handler as if it were a capability: it uses the capability's slots, is buffered, ended and
-   * reported like its calls, and costs the same for `payload`. Its chunks are not checked against a schema.
+   * Runs a handler as if it were a call of a capability, with the same slots, buffering, end, report and cost
+   * for `payload`. Its chunks are not checked against a schema.
    */
   async serve (
     place: Capability, handler: Capability['handler'], origin: CallOrigin, target: StreamTarget,

@@ -49,7 +49,7 @@ export function wantsRetry (headers: Readonly<Record<string, string | undefined>
   return headers[RETRY_HEADER] === '1'
 }
 
-/** Adds the command id to an error, since every response must carry it so that failures can be looked up. */
+/** Adds the command id to an error: every response must carry it, so that failures can be looked up. */
 export function withCommandId (error: unknown, commandId: string): unknown {
   return error instanceof SvcError ? withHeaders(error, { 'x-svc-command-id': commandId }) : error
 }

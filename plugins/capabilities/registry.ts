@@ -46,7 +46,7 @@ export const clientStreams = (mode: IoMode): boolean =>
 export const serverStreams = (mode: IoMode): boolean =>
   mode === 'server_streaming' || mode === 'bidirectional'
 
-/** All problems of a declaration. Does not compile the schemas, which takes milliseconds each. */
+/** All problems in a declaration. Does not compile the schemas, since each takes milliseconds. */
 export function capabilityProblems (owner: string, decl: CapabilityDecl): string[] {
   const at = `plugin "${owner}", capability "${String(decl.id)}@${String(decl.version)}"`
   return [...fieldProblems(decl), ...chunkProblems(decl), ...schemasProblems(decl)]

@@ -26,7 +26,7 @@ interface RemoteListing { readonly listing: Listing, readonly mediaTypes: Readon
 
 const ANSWER_MS = 5000
 const ANSWER_BYTES = 64 * 1024 * 1024
-/** Multiplies the other node's head delay, to allow for the round trip. */
+/** Factor for the other node's head delay, to allow for the round trip. */
 const HEAD_FACTOR = 1.5
 /** Milliseconds added to the call's timeout, so that the other node's timeout ends first. */
 const HEAD_GRACE_MS = 5000

@@ -3,7 +3,7 @@ import { SCHEMA_BYTES, SCHEMA_DEPTH } from './limits.js'
 
 const DIALECT = 'https://json-schema.org/draft/2020-12/schema'
 
-/** Problems of a schema that its compilation does not reveal. */
+/** Problems in a schema that compiling it does not reveal. */
 export function schemaProblems (schema: unknown): string[] {
   if (!isObject(schema)) return ['must be a JSON Schema object']
   let text: string

@@ -1,4 +1,4 @@
-/** Services for other plugins: streams that count as capability calls, ended calls, and spending. */
+/** Services for other plugins: streams that count as capability calls, news of ended calls, cost approval. */
 import { defineService } from '../../kernel/index.js'
 import type { Caller, CapabilityCall, CapabilityChunk, RouteRequest } from '../../kernel/index.js'
 
@@ -30,7 +30,7 @@ export interface Invocations {
   /**
    * Answers a request with a stream. Admission, buffering, slow readers, cancellation, session changes and
    * the terminal frame work as in a capability call. Raw media wait for the first bytes; frames wait at most
-   * one second before `started` is sent. Earlier failures are thrown, later ones are the last frame.
+   * one second before `started` is sent. Earlier failures are thrown, later ones are sent as the last frame.
    */
   serve (request: RouteRequest, options: ServeOptions): Promise<void>
 }
@@ -90,5 +90,5 @@ export interface Spending {
   allow (expense: Expense): Promise<void>
 }
 export const SpendingService = defineService<Spending>('capabilities.spending')
-/** Limit on the wait for an approval. */
+/** Maximum time in seconds to wait for an approval. */
 export const MAX_APPROVAL_SECONDS = 600

@@ -5,7 +5,7 @@ const STEP = 200
 const LEAST_CHARS = 800
 const LEAST_TIMES = 4
 
-/** Reads an answer piece by piece; returns true once its end repeats one passage. */
+/** Reads an answer piece by piece; returns true once it ends in the same passage over and over. */
 export function loopFinder (): (piece: string) => boolean {
   let tail = ''
   let fresh = 0

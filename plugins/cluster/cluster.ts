@@ -48,7 +48,7 @@ export class ClusterCore {
   readonly #channels: Channels
   readonly #digests: Channel<Digest>
   readonly #knownMembers: Channel<MemberList>
-  /** Channel for announcing that this node is stopping; also sent on links that open afterwards. */
+  /** Channel for announcing that this node is stopping; links that open later get the announcement too. */
   readonly #leaving: Channel<null>
   readonly #peerListeners: Listeners<{ installId: string, up: boolean }>
   #live: ReadonlySet<string> = new Set()

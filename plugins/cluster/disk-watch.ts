@@ -5,12 +5,12 @@ export interface DiskWatchOptions {
   clock: Clock
   log: Logger
   everyMs: number
-  /** Writes a test file; false if the disk refuses it. */
+  /** Writes a test file; resolves to false if that fails. */
   write: (() => Promise<boolean>) | undefined
   refused: () => void
 }
 
-/** A test write counts as failed after this many ticks of `everyMs` / TICKS each. */
+/** A test write counts as failed after `everyMs`, which is counted in this many ticks. */
 const TICKS = 20
 
 export class DiskWatch {

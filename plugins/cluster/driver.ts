@@ -99,7 +99,7 @@ export class ElectionDriver {
   }
 
   status (): Status {
-    // During a step (an effect may call this), the core's time is up to date already.
+    // During a step (an effect may call this), the core's time is already up to date.
     if (!this.#stepping) this.#step((core, now) => { core.wake(now) })
     return this.#core.status(this.#clock.mono())
   }

@@ -210,7 +210,7 @@ export class NodeLinks {
     Object.assign(this.#bound, at)
   }
 
-  /** The port that members have recorded for this node, so that they find it after restarting too; else 0. */
+  /** The port that members recorded for this node, so that they find it again after a restart; else 0. */
   #lastPort (): number {
     const { node: { installId }, settings } = this.#options
     const [last = ''] = settings.advertise === undefined ? this.members.find(installId)?.addresses ?? [] : []
@@ -230,7 +230,7 @@ export class NodeLinks {
       return false
     }
     const asks = { key: this.key, self: this.#self(), clock }
-    // A unit file may contain the token, so a later start with the expired token is no error.
+    // A unit file may contain the token, so a later start with the expired token is not an error.
     const known = readJoinToken(to, 0)
     if (this.members.current().clusterId === known.clusterId) {
       if (known.exp > clock.now()) await join({ ...asks, ticket: known, patienceMs: 0 }).catch(unlessRemoved)

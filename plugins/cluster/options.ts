@@ -29,7 +29,7 @@ export interface ClusterOptions {
   members: Members
   /** True if this home has just joined and so has the member list but not the control document. */
   joining?: boolean
-  /** Writes a test file; called every other heartbeat. */
+  /** Writes a test file to check the disk; called every other heartbeat. */
   diskWrites?: () => Promise<boolean>
   /** The record of this node, with its current addresses. */
   self: () => Applicant

@@ -68,7 +68,7 @@ const ajv = new Ajv2020({
 
 const compiled = new WeakMap<JsonSchema, ValidateFunction>()
 
-/** Compiles a schema at first use, because a lone node never needs most schemas. */
+/** Compiles a schema on first use, because a lone node never needs most schemas. */
 function validatorOf (schema: JsonSchema): ValidateFunction {
   let validate = compiled.get(schema)
   if (validate === undefined) compiled.set(schema, validate = ajv.compile(schema))

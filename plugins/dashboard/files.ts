@@ -15,7 +15,7 @@ export interface PageFile {
   readonly gzip: Buffer
 }
 
-/** The folder of the built page, which is below dist if svc runs from sources. */
+/** The folder of the built page, which is under dist if svc runs from sources. */
 function builtFolder (): string | undefined {
   return ['./built/', '../../dist/current/plugins/dashboard/built/']
     .map((folder) => fileURLToPath(new URL(folder, import.meta.url))).find((folder) => existsSync(folder))

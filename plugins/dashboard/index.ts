@@ -84,7 +84,7 @@ export default definePlugin({
   },
   firstSteps: ['open the cluster page in a browser: {url}']
 }, (ctx) => {
-  // Loaded at the first request, so that a node whose page is not used starts without the files.
+  // Loaded on the first request, so that a node whose page is not used starts without the files.
   let read: ReturnType<typeof pageFiles> | undefined
   const answer = (name: string, headers: Headers, cache: string): Reply => {
     const files = read ??= pageFiles()

@@ -12,7 +12,7 @@ export interface Panel {
   routes: string[]
 }
 
-/** The panels of the enabled plugins, in their order. */
+/** The panels of the enabled plugins, in the order of the plugins. */
 export function panelsOf (manifests: readonly Manifest[]): Panel[] {
   return manifests.flatMap((m) => Object.entries(m.panels ?? {}).map(([name, { title }]) => ({
     plugin: m.name, name, title,

@@ -4,7 +4,7 @@ import type { Clock } from '../../kernel/index.js'
 
 /** Lifetime of a bearer token in seconds. */
 export const BEARER_SECONDS = 600
-/** Maximum bearers per device at this node; another one replaces the oldest. */
+/** Maximum bearers per device at this node; one more replaces the oldest. */
 const MOST_BEARERS = 16
 
 interface Held { readonly deviceId: string, readonly relayed: boolean, readonly endsMs: number }

@@ -73,7 +73,7 @@ export class Deciding {
   }
 
   /**
-   * Creates the grant after the digits were compared, and sends it to the cluster. Returns the device's id.
+   * Creates the grant once the digits have been compared, and sends it to the cluster. Returns the device id.
    */
   async confirm (attempt: string, digits: string, choice: Choice, caller: Caller): Promise<string> {
     const { book, hear, nodes, pairing } = this.#parts

@@ -10,9 +10,9 @@ const DAY_MS = 24 * 60 * 60 * 1000
 const LIMIT_MS = 5000
 
 /**
- * Lets plugins store data of a node on this machine, which is the node's device: once a day, and after each
- * start of the node, since its settings may differ. Returns lines to show after pairing. Errors never affect
- * the command that contacted the node.
+ * Lets plugins store a node's data on this machine, which is a device of that node: once a day, and after
+ * each start of the node, since its settings may have changed. Returns lines to show after pairing. Errors
+ * never affect the command that contacted the node.
  */
 export const syncDevice = async (ctx: VerbContext, url: string): Promise<string[]> =>
   await collect(ctx, url).catch(() => [])
@@ -30,7 +30,7 @@ async function collect (ctx: VerbContext, url: string): Promise<string[]> {
     try {
       return await ((await load()).default as DeviceNews).run({ home, device, ask })
     } catch (error) {
-      // An error answer may mean that the node lacks the plugin; without an answer, try again next time.
+      // An error response may mean that the node lacks the plugin; without a response, try again next time.
       return isVerbError(error) && error.status !== undefined ? [] : undefined
     }
   }))

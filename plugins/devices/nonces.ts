@@ -1,7 +1,7 @@
 import { WINDOW_MS } from './signing/protocol.js'
 import type { Clock } from '../../kernel/index.js'
 
-/** Maximum signed requests of one device within the window; beyond it, the device must use a bearer. */
+/** Maximum signed requests from one device within the window; beyond it, the device must use a bearer. */
 export const MOST_NONCES = 4096
 /** Maximum nonces of all devices together, about 20 MiB of memory. */
 const MOST_IN_ALL = 262_144
@@ -11,8 +11,8 @@ const BUCKET_MS = 10_000
 type Buckets = Map<number, Set<string>>
 
 /**
- * The time against which signatures are checked. It follows the wall clock forwards; after the clock was set
- * back, it runs at half speed until both agree, because repeated times would allow replays.
+ * The time against which signatures are checked. It follows the wall clock forwards; if the clock is set
+ * back, it runs at half speed until the clock has caught up, because repeated times would allow replays.
  */
 export function windowTime (clock: Pick<Clock, 'now' | 'mono'>): () => number {
   let last = { ms: clock.now(), mono: clock.mono() }
@@ -30,12 +30,12 @@ export function windowTime (clock: Pick<Clock, 'now' | 'mono'>): () => number {
 export class Nonces {
   readonly #byDevice = new Map<string, Buckets>()
   #size = 0
-  /** Nonces before this time were dropped, so earlier times are too old even if the clock is set back. */
+  /** Nonces before this time are gone, so earlier times are too old even if the clock is set back. */
   #forgottenMs = 0
 
   get size (): number { return this.#size }
 
-  /** Whether a signed time is close enough to the node's, and later than the nonces that were dropped. */
+  /** Whether a signed time is close enough to the node's and later than all nonces dropped so far. */
   inWindow (ts: number, nowMs: number): boolean {
     return Math.abs(ts - nowMs) <= WINDOW_MS && ts >= this.#forgottenMs
   }

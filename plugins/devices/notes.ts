@@ -19,7 +19,7 @@ export class DeviceNotes {
   #inTouch: string | null
   #dirty = false
 
-  /** Throws HomeError for a file that is broken or from a later svc. */
+  /** Throws HomeError for a file that is broken or from a later version of svc. */
   constructor (options: NotesOptions) {
     this.#options = options
     this.#path = join(options.home, 'state', 'device-notes.json')

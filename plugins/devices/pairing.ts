@@ -8,7 +8,7 @@ import type { DeviceHalf, NodeHalf } from './signing/protocol.js'
 
 /** Lifetime of the operator's pairing window in seconds. */
 export const WINDOW_SECONDS = 120
-/** Maximum attempts in a window, from one network and from all. Each allows one guess at the digits. */
+/** Maximum attempts per window, from one network and from all. Each allows one guess at the digits. */
 export const TRIES = 5
 export const TRIES_IN_ALL = 25
 /** Milliseconds of silence after which a device's attempt may be replaced by another one. */
@@ -38,7 +38,7 @@ interface Attempt {
   readonly begunMs: number
   stage: Stage
   endedMs: number
-  /** Called when the device confirms the digits while the operator's request waits, or the attempt ends. */
+  /** Called when the device confirms the digits during the operator's request, or when the attempt ends. */
   settle: () => void
   /** True once the device has asked for the outcome, which it does only after confirming the digits. */
   asked: boolean
@@ -105,7 +105,7 @@ export class Pairing {
     return this.view()
   }
 
-  /** Closes the window and refuses waiting devices; if a confirmation is in progress, closes after it. */
+  /** Closes the window and refuses waiting devices; if a confirmation is in progress, closes afterwards. */
   close (): void {
     if (this.#isConfirming()) {
       this.#window!.endsMs = this.#options.clock.mono()
@@ -207,7 +207,7 @@ export class Pairing {
     return { device: attempt.device!, deviceId: idOf(attempt.device!), wish }
   }
 
-  /** After the cluster has stored the grant: delivers it to the device and closes the window. */
+  /** Delivers the grant, which the cluster has stored, to the device and closes the window. */
   done (id: string, answer: object): void {
     const attempt = this.#open.get(id)
     if (attempt === undefined) return
@@ -217,7 +217,7 @@ export class Pairing {
     this.close()
   }
 
-  /** After the cluster refused the grant: lets the operator retry. */
+  /** Lets the operator retry after the cluster has refused the grant. */
   again (id: string): void {
     const attempt = this.#open.get(id)
     if (attempt?.stage === 'confirming') attempt.stage = 'compare'

@@ -12,7 +12,7 @@ import type { Grant, SignedCredential } from './signing/protocol.js'
 import type { Bearers } from './bearers.js'
 import type { DeviceValidity, InvalidReason } from './validity.js'
 
-/** Maximum wrong signatures per minute from one device and address; further ones are refused unchecked. */
+/** Maximum wrong signatures per minute from one device and address; any more are refused unchecked. */
 const MOST_WRONG = 10
 const WRONG_MS = 60_000
 const MOST_WATCHED = 10_000
@@ -31,7 +31,7 @@ export interface SchemeOptions {
   identity: Pick<Identity, 'publicKey' | 'sign'>
   standing: Pick<DeviceValidity, 'of'>
   bearers: Pick<Bearers, 'deviceOf'>
-  /** Called after each valid credential of a device. */
+  /** Called each time a device presents a valid credential. */
   used: (deviceId: string) => void
   error: (
     reason: 'signature_refused' | 'device_ended' | 'bearer_in_clear', message: string | undefined,

@@ -21,17 +21,17 @@ export interface BookOptions {
 
 /**
  * This node's list of devices, stored in its home, so that it survives restarts and loss of the cluster.
- * Entries, revocations too, stay until their grants expire; merges in any order give the same result.
+ * Entries, including revocations, stay until their grants expire; merging in any order gives the same result.
  */
 export class DeviceStore {
   readonly #options: BookOptions
   readonly #path: string
   readonly #entries = new Map<string, Entry>()
-  /** Entries that were merged already; merging them again has no effect, because they are immutable. */
+  /** Entries that have already been merged; merging them again has no effect, because they are immutable. */
   readonly #seen = new WeakSet<Entry>()
   #told = 0
 
-  /** Throws HomeError for a file that is broken or from a later svc. */
+  /** Throws HomeError for a file that is broken or from a later version of svc. */
   constructor (options: BookOptions) {
     this.#options = options
     this.#path = join(options.home, 'state', 'devices.json')
@@ -51,7 +51,7 @@ export class DeviceStore {
   entries (): Entry[] { return [...this.#entries.values()] }
 
   /**
-   * Merges valid entries of other nodes. Revocations apply immediately, even if the file cannot be written.
+   * Merges valid entries from other nodes. Revocations apply immediately, even if the file cannot be written.
    * Returns whether any entry was new. The caller must not change the entries.
    */
   merge (entries: Iterable<Entry>): boolean {

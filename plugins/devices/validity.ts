@@ -7,7 +7,7 @@ import type { DeviceNotes } from './notes.js'
 /** Why a device is not valid now. */
 export type InvalidReason = 'unknown' | 'revoked' | 'expired' | 'node_removed' | 'unheard'
 
-/** Interval in ms of checks for contact with the cluster, and of writing its time to disk. */
+/** Interval in ms at which contact with the cluster is checked and its time is written to disk. */
 export const CHECK_MS = 10_000
 const NOTE_MS = 600_000
 /** Maximum length of a chain of devices that admitted each other; beyond it a device is not valid. */

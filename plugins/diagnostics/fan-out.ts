@@ -5,7 +5,7 @@ import type {
 
 /** Deadline in ms for one node's complete answer. */
 export const PEER_MS = 3000
-/** Largest accepted answer of a node, in bytes. */
+/** Largest accepted answer from a node, in bytes. */
 export const PEER_BYTES = 8 * 1024 ** 2
 
 export interface PeerFault {

@@ -42,7 +42,7 @@ function shownPeer ({ node, value, error, tookMs, clock }: PeerAnswer<NodeDiagno
   }
 }
 
-/** Accepts reports of other svc versions, with more or fewer fields; null if a required field is missing. */
+/** Accepts reports from other svc versions, with more or fewer fields; null if a required one is missing. */
 function readDiagnostics (sent: unknown): NodeDiagnostics | null {
   if (typeof sent !== 'object' || sent === null) return null
   const { generatedAt, runtime, supervisorRunners } = sent as Partial<NodeDiagnostics>

@@ -73,7 +73,7 @@ const values: Readonly<Record<string, JsonSchema>> = {
   })
 }
 
-/** Reply of GET /state: the current state, or with `at` an earlier one. */
+/** Reply to GET /state: the current state, or with `at` an earlier one. */
 export const stateReply = (manifests: readonly Manifest[]): JsonSchema => ({
   anyOf: [stateSchema(manifests), object({
     at: { type: ['string', 'integer'] }, snapshot: anything, state: anything, derived: anything,

@@ -8,7 +8,7 @@ export interface EventLogView {
   readonly lastIdx: number
   /** Index of the oldest event, in memory or on disk, or null. */
   readonly firstIdx: number | null
-  /** The newest events of the whole cluster in memory, oldest first, at most `limit`. */
+  /** The newest events in memory, from the whole cluster, oldest first, at most `limit`. */
   newest (limit: number): ShownEvent[]
   readonly waiting: number
 }

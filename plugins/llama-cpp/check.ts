@@ -95,7 +95,7 @@ function check (text: string, schema: unknown, what: string, path: string): void
 
 const kept = new Map<string, ValidateFunction | null>()
 
-/** Compiles a validator; null for a schema with external references or of another JSON Schema draft. */
+/** Compiles a validator; null for a schema with external references or in another JSON Schema draft. */
 function validatorOf (schema: unknown): ValidateFunction | null {
   const key = JSON.stringify(schema)
   let validate = kept.get(key)

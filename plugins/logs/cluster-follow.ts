@@ -104,7 +104,7 @@ async function followNode (
       silent = true
     }
     await pause(clock, wait, signal)
-    // Keep retrying a node that is not live after the shortest delay, because a retry is only a lookup.
+    // Always use the shortest delay for a node that is not live, because a retry is only a lookup.
     wait = view.live ? Math.min(LAST_RETRY_MS, wait * 2) : FIRST_RETRY_MS
   }
 }

@@ -75,7 +75,7 @@ export function wantOf ({ want, sinceMs, position, limit }: Query, nodeId: strin
 export const seqAt = (position: Position, nodeId: string): number =>
   position.nodeId === nodeId ? position.seq : 0
 
-/** The path of the same query at another node. */
+/** The path for the same query on another node. */
 export function pathFor (
   { want }: Query, more: { since?: string | undefined, limit?: number, follow?: boolean }
 ): string {

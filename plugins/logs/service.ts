@@ -16,5 +16,5 @@ export interface ShippingStats {
   readonly lastSentAt: string | null
 }
 
-/** Shipping of this node's log to `logging.ingest_url`; null without an address. */
+/** Figures on shipping this node's log to `logging.ingest_url`; null if that is not set. */
 export const ShippingService = defineService<{ readonly shipping: ShippingStats | null }>('logs.shipping')

@@ -5,7 +5,7 @@ import { delay, outgoingDispatcher } from '../../kernel/index.js'
 import type { Clock, Logger } from '../../kernel/index.js'
 import type { ShippingStats } from './service.js'
 
-/** Limits of the queue, beyond which the oldest lines are dropped. */
+/** Limits on the queue, beyond which the oldest lines are dropped. */
 const MAX_QUEUED_LINES = 10_000
 const MAX_QUEUED_BYTES = 4 * 1024 ** 2
 /** Limits on the lines and bytes of one request, before compression. */
@@ -18,7 +18,7 @@ const LAST_RETRY_MS = 60_000
 /** Upper bound for the receiver's Retry-After. */
 const MAX_RETRY_AFTER_MS = 300_000
 const SEND_TIMEOUT_MS = 10_000
-/** Milliseconds to wait for further lines, so that they share a request. */
+/** Milliseconds to wait for more lines, so that they share a request. */
 const LINGER_MS = 250
 /** Limit in ms on the time that `close()` spends on sending queued lines. */
 const CLOSE_MS = 2000
@@ -66,7 +66,7 @@ export function classifyResponse (answer: Answer, sent: { lines: number, compres
 }
 
 /**
- * Pause in ms before the next attempt: a random 50 to 100 % of a delay that doubles up to a minute, or the
+ * Pause in ms before the next attempt: a random 50 to 100% of a delay that doubles up to a minute, or the
  * receiver's Retry-After (seconds or a date, at most five minutes) if that is longer. Pure.
  */
 export function pauseMs (failures: number, chance: number, retryAfter?: string, nowMs = 0): number {
@@ -155,7 +155,7 @@ export class LogShipper {
   async #run (): Promise<void> {
     await this.#pause(LINGER_MS)
     while (this.#queue.length > 0 && this.#closing === null) await this.#pause(await this.#step())
-    // There is no await after the queue was found empty, so that the next line starts a new run.
+    // Do not await anything after finding the queue empty, so that the next line starts a new run.
     this.#running = null
   }
 

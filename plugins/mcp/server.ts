@@ -16,7 +16,7 @@ import type { Api } from './own.js'
 import type { Progress } from './result.js'
 import type { Target } from './tools.js'
 
-/** Limits on concurrent and queued calls of read-only tools; capabilities have their own limits. */
+/** Limits on concurrent and queued calls to read-only tools; capabilities have their own limits. */
 const TOOL_LIMITS = { concurrency: 8, queue: 16 }
 /** Timeout of a read-only tool in ms. */
 const TOOL_TIMEOUT_MS = 15_000
@@ -68,7 +68,7 @@ export async function listed (shared: Shared, client: Client, signal: AbortSigna
   return [...found].map(([name, target]) => described(name, target))
 }
 
-/** Creates a stateless MCP server for one client; with `changing` it announces changes of the tools. */
+/** Creates a stateless MCP server for one client; with `changing` it announces changes to the tools. */
 export function createServer (shared: Shared, client: Client, changing: boolean): Server {
   const server = new Server({ name: 'svc', title: 'svc', version: shared.version }, {
     capabilities: { tools: { listChanged: changing }, resources: {} }, instructions: INSTRUCTIONS

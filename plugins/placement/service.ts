@@ -12,7 +12,7 @@ export interface RoleModels {
 /** A role for which the cluster keeps one instance. */
 export interface SystemRole {
   readonly systemRole: string
-  /** The currently acceptable models, which the plugin on the master decides. Must be fast and not throw. */
+  /** The currently acceptable models, as decided by the plugin on the master. Must be fast and not throw. */
   wanted (): RoleModels
   /** The error for a client that tries to stop the instance while the role needs it. */
   refusal (instanceId: string): SvcError

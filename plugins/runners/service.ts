@@ -127,7 +127,7 @@ export interface EndedTask {
 
 export interface RunnerCancel {
   taskIds: string[]
-  /** True if a task did not stop in time, so that the process was killed and restarts. */
+  /** True if a task did not stop in time, so the process was killed and restarts. */
   restarted: boolean
 }
 
@@ -157,7 +157,7 @@ export interface Route {
 /**
  * A request to route. `signal` ends the wait for a model that is placed on demand; `pinned`: only a runner of
  * this node may serve it; `except`: instances that earlier attempts have lost; `tooShort`: the instance whose
- * context was too small, so that only one with a larger context may serve it.
+ * context was too small, so only one with a larger context may serve it.
  */
 export interface RouteQuery {
   modelId: string
@@ -175,7 +175,7 @@ export interface RouteQuery {
 export interface VirtualModel {
   /** The model's card; undefined while the model is hidden. */
   card (): ModelCard | undefined
-  /** The error for requests to the model; null while they are answered. */
+  /** The error for requests to the model; null while the model serves them. */
   refusal (): SvcError | null
   /**
    * Runs a task for `query.caller`, with the task and chunk formats of engines. Aborting the signal ends it.
@@ -192,9 +192,9 @@ export interface Runners {
    */
   route (query: RouteQuery): Promise<Route>
   /**
-   * Runs the task. Pulling is the backpressure; aborting the signal cancels the work in the engine. Throws
-   * `instance_lost` if the runner or its node ends before the task, `overloaded` if the runner's queue is
-   * full, and EngineError reasons unchanged.
+   * Runs the task. Chunks come only as the reader pulls; aborting the signal cancels the work in the engine.
+   * Throws `instance_lost` if the runner or its node ends before the task, `overloaded` if the runner's queue
+   * is full, and EngineError reasons unchanged.
    */
   open (route: Route, task: EngineTask, signal: AbortSignal): AsyncIterable<EngineChunk>
   /** The card of a model that this node or a serving node has, ready or not. */
@@ -242,7 +242,7 @@ export interface Instances {
   place (instance: Instance, options?: { commandId?: string, force?: boolean }): Promise<string>
   /**
    * Removes an instance immediately; its requests end with `instance_lost`. Resolves when none of its runners
-   * is left on this node; with `ended: false` as soon as it is removed. Throws `instance_not_found`.
+   * is left on this node, or with `ended: false` as soon as it is removed. Throws `instance_not_found`.
    */
   remove (instanceId: string, options?: { commandId?: string, ended?: boolean }): Promise<void>
   /**
@@ -278,11 +278,11 @@ export interface TaskRequest extends Pick<RouteQuery, 'modelId' | 'capability'> 
 
 /**
  * Serves a capability call with a runner: routes it as a task, sets the response header with the task's id,
- * and yields its chunks. The reader's pull is the backpressure; the call's signal cancels. If the instance is
- * lost before the first chunk and the call allows a retry, one other instance gets the task; if there is
- * none, the loss is thrown. Without that permission, a task refused before any work on it goes to each other
- * instance, and a task too long for the context to instances with a larger one. Throws like `Runners.route`
- * and `Runners.open`.
+ * and yields its chunks as the reader pulls; the call's signal cancels. If the instance is lost before the
+ * first chunk and the call allows a retry, one other instance gets the task; if there is none, the loss is
+ * thrown. Without that permission, a task refused before any work on it goes to each other instance, and a
+ * task too long for the context to instances with a larger one. Throws like `Runners.route` and
+ * `Runners.open`.
  */
 export async function * runTask (
   runners: Pick<Runners, 'route' | 'open'>, { modelId, capability, task }: TaskRequest, call: CapabilityCall

@@ -73,7 +73,7 @@ const copyList = listOf(object({
   modelId: text, nodeId: text, nodeName: text, live: flag, sizeBytes: bytes, digest: text,
   kind: { enum: ['store', 'bundled', 'staged', 'cache', 'receiving'] }
 }))
-/** Schema of a model. Anthropic's format requires only `id`; OpenAI's also has fields of svc. */
+/** Schema of a model. Anthropic's format requires only `id`; OpenAI's also has svc's own fields. */
 const entry = {
   type: 'object', required: ['id'],
   properties: {

@@ -23,7 +23,7 @@ export type LocatedModel = Pick<LocalCopy, 'card' | 'directory' | 'kind'>
 
 export type ModelCopy = Pick<ClusterCopy, 'nodeId' | 'nodeName' | 'kind' | 'live'>
 
-/** An alias for a model. `madeMs` is its creation in Unix ms; null stands for that of the model. */
+/** An alias for a model. `madeMs` is its creation time in Unix ms; null stands for that of the model. */
 export interface ModelAlias { id: string, root: string, madeMs: number | null }
 
 /** Takes a snapshot of the cluster; the returned function uses it to tell whether a model can run. */

@@ -81,7 +81,7 @@ export type ClusterCopy = Answers['copies']['copies'][number]
 
 export interface Progress { bytes: number, totalBytes: number, files: number, totalFiles: number }
 
-/** An error of the store; `reason` is a stable code, the message a sentence for people. */
+/** An error of the store; `reason` is a stable code, the message a sentence for the user. */
 export class StoreError extends Error {
   override name = 'StoreError'
   readonly reason: string

@@ -6,7 +6,7 @@ import type { ToolboxParts } from './toolbox.js'
 import type { Answer, Question, TurnEvent } from './types.js'
 import type { WordingModel } from './voice/keep.js'
 
-/** Limits on concurrent and queued turns of this node. */
+/** Limits on concurrent and queued turns on this node. */
 const TURNS = { concurrency: 8, queue: 16 }
 /** Timeout of a turn in ms, including its time in the queue. */
 const TURN_MS = 30_000
@@ -113,7 +113,7 @@ async function wholeOf (events: AsyncIterable<TurnEvent>): Promise<Answer & { te
   return { ...answer!, text }
 }
 
-/** Sends server-sent events. A failure before the first one is an error response, later it is an event. */
+/** Sends server-sent events. A failure before the first one is an error response; later, it is an event. */
 async function answerStream (
   events: AsyncIterable<TurnEvent>, request: RouteRequest, { clock, log }: { clock: Clock, log: Logger }
 ): Promise<void> {

@@ -28,7 +28,7 @@ export function createSteward (voice: Voice): Plugin {
 }
 
 export default createSteward(async function * (...asked) {
-  // Imported at the first question, because the start does not need these modules.
+  // Imported on the first question, because startup does not need these modules.
   const { turn } = await import('./turn.js')
   yield * turn(...asked)
 })

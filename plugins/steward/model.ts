@@ -64,7 +64,7 @@ interface ChatPayload {
 const offersTools = ({ payload }: EngineTask): boolean => ((payload as ChatPayload).tools ?? []).length > 0
 
 /**
- * The user's last text as a question, with the earlier conversation, but not system messages and tool
+ * The user's last text as a question, with the earlier conversation, but without system messages and tool
  * results. Throws `invalid_request` for fields that the steward would have to ignore.
  */
 export function questionOf ({ kind, payload }: EngineTask): Question {

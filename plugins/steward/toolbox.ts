@@ -30,11 +30,11 @@ export function toolsOf (manifests: readonly Manifest[]): NamedTool[] {
     Object.entries(tools).map(([name, tool]) => ({ ...tool, name })))
 }
 
-/** The tool calls of one turn, made on behalf of its caller. Equal API reads run once. */
+/** The tool calls of one turn, made on behalf of its caller. Identical API reads run only once. */
 export class TurnTools {
   readonly made: MadeCall[] = []
   readonly results: { readonly call: ToolCall, readonly finding: Finding }[] = []
-  /** Findings by call, so that equal calls run once. */
+  /** Findings by call, so that identical calls run only once. */
   readonly #found = new Map<string, Promise<Finding>>()
   readonly #parts: ToolboxParts
   readonly #signal: AbortSignal

@@ -25,10 +25,10 @@ export interface Otlp {
   close (): Promise<void>
 }
 
-/** Most traces queued for the receiver; further ones are dropped. */
+/** Maximum number of traces queued for the receiver; any more are dropped. */
 const WAITING_MAX = 64
 const TIMEOUT_MS = 10_000
-/** When the node stops, longest wait in ms for the trace that is being sent. */
+/** Maximum ms that a stopping node waits for the trace that is being sent. */
 const CLOSE_MS = 2000
 /** Shortest interval in ms between warnings about a failing receiver. */
 const WARN_INTERVAL_MS = 60_000
@@ -53,7 +53,7 @@ export function createOtlp (parts: OtlpParts): Otlp {
   const sendAll = async (): Promise<void> => {
     for (let next = waiting.shift(); next !== undefined && !closed; next = waiting.shift()) {
       try {
-        // The exporter is loaded for the first trace, because most nodes never export.
+        // The exporter is loaded only when the first trace arrives, because most nodes never export.
         sender ??= openSender(parts)
         await (await sender).send(next)
         counters.exported++

@@ -5,7 +5,7 @@ type Message = { ask: number } | { answer: number, at: number, nodeId: string }
 
 interface Sample { nodeId: string, bounds: Bounds, takenMs: number }
 
-/** Most measurements kept per node. */
+/** Maximum number of measurements kept per node. */
 const SAMPLES = 8
 /** Assumed largest drift between two clocks: 100 ppm. */
 const DRIFT = 1e-4

@@ -78,7 +78,7 @@ const span = {
   attrs: { type: 'object' }
 }
 
-/** Validators for the answers of other nodes; they drop unknown fields and return null for invalid data. */
+/** Validators for other nodes' answers; they drop unknown fields and return null for invalid data. */
 export interface PeerReaders {
   readList: (body: unknown) => TraceEntry[] | null
   readTrace: (body: unknown) => { taskId: string, spans: ShownSpan[] } | null

@@ -147,7 +147,7 @@ export class Recording extends SpanRecorder implements Trace {
     return { clock_offset_us: micros(offsetMs), clock_uncertainty_us: micros(uncertaintyMs) }
   }
 
-  /** All spans: the root, then the others by start. A span with an unknown parent becomes its child. */
+  /** All spans: the root, then the others by start. Spans with an unknown parent are moved to the root. */
   #all (name: string, endMs: number, attrs: SpanAttrs): PlacedSpan[] {
     const own = this.spans().map((span): PlacedSpan => ({ ...span, place: 0 }))
     const rest = [...own, ...this.#adopted].sort((a, b) => a.startMs - b.startMs)

@@ -29,9 +29,9 @@ export interface TraceStoreParts {
   write?: (path: string, text: string) => Promise<void>
 }
 
-/** Most traces queued for writing; further ones are dropped. */
+/** Maximum number of traces queued for writing; any more are dropped. */
 const WAITING_MAX = 64
-/** Most stored files, whatever their size; the oldest are removed. */
+/** Maximum number of stored files, whatever their size; the oldest are removed. */
 const FILES_MAX = 10_000
 /** Bytes at the start of a file that contain the trace's summary. */
 const HEAD_BYTES = 16 * 1024

@@ -72,7 +72,7 @@ interface ChromeEvent {
   cat?: string
   ts?: number
   dur?: number
-  /** The span's number in its trace and that of its parent; an addition of svc to Chrome's format. */
+  /** The span's number in its trace and that of its parent; svc's addition to Chrome's format. */
   span?: number
   parent?: number | null
   args?: Record<string, unknown>
@@ -97,8 +97,8 @@ export function lanes (spans: readonly TraceSpan[]): number[] {
 }
 
 /**
- * Writes a trace in Chrome's format, which Perfetto reads. The head is in the first line, so that a list of
- * traces has to read only that line. Pure.
+ * Writes a trace in Chrome's format, which Perfetto reads. The head is in the first line, so a list of traces
+ * has to read only that line. Pure.
  */
 export function chromeText (record: TraceRecord): string {
   const { spans, ...head } = record

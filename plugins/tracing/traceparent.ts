@@ -14,7 +14,7 @@ export function readTraceparent (header: string | undefined): TraceContext | nul
 export const writeTraceparent = (traceId: string, spanId: string): string => `00-${traceId}-${spanId}-01`
 
 /**
- * Derives a span's id for other systems by adding its number to the root's id. So a request to another node
+ * Derives a span's id for other systems by adding its number to the root's id. Thus a request to another node
  * can carry the id before its span ends, and all exports agree. Pure.
  */
 export function spanIdOf (firstSpanId: string, number: number): string {

@@ -10,7 +10,7 @@ import { startWorker } from './lib/worker.mjs'
 
 const SENTENCE =
   'The little station at the edge of the town opens before sunrise, and the first train leaves for the coast.'
-// Sentences to speak before measuring, until V8 has fully compiled the MP3 encoder, which is JavaScript.
+// Sentences to speak before measuring, enough for V8 to compile the MP3 encoder, which is JavaScript.
 const WARM_ROUNDS = 20
 const folder = join(root, 'plugins/capabilities-tts/voice')
 

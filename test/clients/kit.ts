@@ -51,7 +51,7 @@ export async function startClients (t: Test, config: Record<string, unknown> = {
 export async function script (
   t: Test, name: string, text: string, args: string[] = [], { newer = false } = {}
 ): Promise<string> {
-  // A folder below node_modules, so that imports resolve to the packages installed there.
+  // A folder under node_modules, so that imports resolve to the packages installed there.
   const folder = join(clients, '.svc')
   mkdirSync(folder, { recursive: true })
   const file = join(folder, `${name}-${process.pid}.mjs`)

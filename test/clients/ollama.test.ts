@@ -80,7 +80,7 @@ t.test('ollama 0.6.4: pull, load, ask, create, unload, remove', { skip: withoutC
   t.match(await failure(unallowed.delete({ model: MODEL })), { status_code: 401, error: /cluster:write/ })
 })
 
-/** A request of the `ollama` CLI as Go serialises it: with all fields, including empty ones. */
+/** A request from the `ollama` CLI as Go serialises it: with all fields, including empty ones. */
 type Sent = [method: string, path: string, body: object | null]
 
 t.test('the requests of the program ollama, byte by byte', { skip: withoutClients }, async (t) => {

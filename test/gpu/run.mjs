@@ -91,7 +91,7 @@ const rateOf = ({ streams }) =>
   streams.reduce((sum, { times }) => sum + times.length, 0) / wholeSeconds(streams)
 
 // The store must hash both models, which are hard links to one file, before a placement adds a third link,
-// which the store would take for a change.
+// which the store would mistake for a change.
 await step('store', async () => {
   const known = await until(async () => {
     const ids = (await node.json('/v1/models')).data.map(({ id }) => id)

@@ -1,4 +1,4 @@
-/** GGUF models on llama-server in whole nodes: damaged files and crashing servers. */
+/** GGUF models on llama-server in complete nodes: damaged files and crashing servers. */
 import { join } from 'node:path'
 import t from 'tap'
 import { damagedFiles, killedEngine, longPrompt } from '../node/gguf-kit.js'

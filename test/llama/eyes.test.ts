@@ -56,7 +56,7 @@ t.test('the model recognises the image', { skip: skipGenerated }, async (t) => {
   })
 })
 
-/** The answered text, from the JSON of any chat API. */
+/** The text of the answer, from the JSON of any chat API. */
 function saidBy ({ status, json, text }: Answer): string {
   if (status !== 200) return text
   const { choices, content, output, message, response } = json as {

@@ -41,7 +41,7 @@ export function writeColours (
   const { ids, last, size } = words
   const input = new Float32Array(size * width)
   for (let id = 0; id < size; id++) input[id * width + WORD] = 1
-  // Much larger than the sum of an image's colours, so that the end token follows an answer.
+  // Much larger than the sum of an image's colours, so the end token follows an answer.
   for (const id of ids) input[id * width + SAID] = 1000
   const see: Weights = Object.fromEntries(['attn_v', 'attn_output'].flatMap((name) =>
     Array.from({ length: full.layers }, (_, i) => [`blk.${i}.${name}.weight`, passed(width, width, 3, 4)])))

@@ -1,4 +1,4 @@
-/** A real llama.cpp over several nodes loses a process or node: each stream ends once, the model recovers. */
+/** A real llama.cpp over several nodes loses a process or node; streams end once and the model recovers. */
 import t from 'tap'
 import { alive, descendants, parentOf } from '../node/proc.js'
 import { pick, until } from '../node/kit.js'
@@ -45,7 +45,7 @@ for (const sharding of ['Pipeline', 'Tensor'] as const) {
       for (let rank = 0; rank < count; rank++) {
         for (const what of ['program', 'runner']) {
           await t.test(`the ${what} of process ${rank}, time ${time}`, async (t) => {
-            // A new instance each time, since a runner that fails three times a minute is not restarted.
+            // A new instance each time, since a runner that fails three times in a minute is not restarted.
             const placed = await place(t, master, ENDLESS, nodes, sharding)
             const text = await answerOf(master, ENDLESS)
             t.ok(text)

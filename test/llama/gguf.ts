@@ -141,7 +141,7 @@ export interface ModelOptions {
   template?: string
   /** Tokens that the model generates in this order for any prompt; they must be distinct. */
   script?: readonly string[]
-  /** Creates a text encoder; a decoder when absent. */
+  /** True for a text encoder; otherwise the model is a decoder. */
   encoder?: boolean
   /** GGUF pooling type of a decoder's embeddings. */
   pooling?: number

@@ -18,13 +18,13 @@ import { writeModel, type ModelOptions } from './gguf.js'
 
 /** Folder of llama.cpp's programs, set by run.mjs; empty without them. */
 export const programs = process.env['SVC_TEST_LLAMA'] ?? ''
-/** Skip reason of tests that need only llama.cpp's programs. */
+/** Skip reason for tests that need only llama.cpp's programs. */
 export const noPrograms = programs === '' && 'needs a real llama.cpp: npm run test:llama'
 const sources = join(programs, '../../models')
 const SHARED = process.env['SVC_TEST_SHARED'] ?? fileURLToPath(new URL('../../../shared', import.meta.url))
 const stories = join(SHARED, 'data', 'stories260K')
 
-/** Skip reason of tests that need the small real model or a generated model. */
+/** Skip reason for tests that need the small real model or a generated model. */
 export const skipStories = noPrograms ||
   (existsSync(join(stories, 's260k.gguf')) ? false : `needs the model files of ${SHARED}, which is absent`)
 export const skipGenerated = noPrograms ||

@@ -1,4 +1,4 @@
-/** A real llama.cpp in whole nodes: models on one or several nodes, and the llama.cpp processes. */
+/** A real llama.cpp in complete nodes: models on one or several nodes, and the llama.cpp processes. */
 import { copyFileSync, mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
@@ -45,7 +45,7 @@ export async function started (t: Test, nodes: number, more: ClusterOptions = {}
 const bodyOf = (model: string, more: object = {}): object =>
   ({ model, prompt: 'Once upon a time', max_tokens: 60, temperature: 0, ...more })
 
-/** Requests an answer of a model at this member; undefined if the request fails. */
+/** Requests an answer from a model at this member; undefined if the request fails. */
 export async function answerOf (at: Member, model: string, more: object = {}): Promise<string | undefined> {
   const answer = await at.ask('/v1/completions', { ms: 60_000, body: bodyOf(model, more) })
   if (answer?.status !== 200) return undefined
@@ -60,7 +60,7 @@ export interface Event {
 const eventsOf = (text: string): Event[] => text.split('\n')
   .filter((line) => line.startsWith('data: {')).map((line) => JSON.parse(line.slice(6)) as Event)
 
-/** Opens a stream; resolves at its first event. Collects the events until the end. */
+/** Opens a stream; resolves when the first event arrives. Collects the events until the end. */
 export async function openStream (
   at: Member, model: string, more: object = {}
 ): Promise<{ end: Promise<Event[]> }> {
@@ -106,7 +106,7 @@ export async function place (
   const body = {
     model_id: model, sharding, min_nodes: nodes, excluded_nodes: excluded, wait: true, timeout_seconds: 120
   }
-  // Retries, because just after a start some nodes have not reported their links yet.
+  // Retries, because right after startup some nodes have not reported their links yet.
   const placed = await until(`${model} is placed`, async () => {
     const answer = await ask(at.node, '/place_instance', { body })
     return answer.text.includes('no_connected_cycle') ? undefined : answer

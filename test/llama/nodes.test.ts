@@ -1,4 +1,4 @@
-/** On one or several whole nodes a real llama.cpp produces the same text for every split of the model. */
+/** On one or several complete nodes a real llama.cpp produces the same text for every split of the model. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'

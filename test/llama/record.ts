@@ -1,5 +1,5 @@
 /**
- * Records answers of the real llama-server, which the stand-in server of the short tests replays:
+ * Records answers from the real llama-server, which the stand-in server of the short tests replays:
  * npm run test:llama -- --record
  */
 import { spawn } from 'node:child_process'

@@ -1,4 +1,4 @@
-/** The recordings that the short tests use match the answers of the real llama-server. */
+/** The recordings that the short tests use match the answers from the real llama-server. */
 import { readFileSync } from 'node:fs'
 import t from 'tap'
 import { programs, skipGenerated } from './kit.js'

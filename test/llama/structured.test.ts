@@ -33,7 +33,7 @@ const DRIVERS = ['server', 'library']
 const SEEDS = [1, 2]
 const AT_ONCE = 4
 const MAX_COMPILE_MS = 20
-// 8 of 218 requests are refused for an unsupported keyword, and some answers of so small a model never end.
+// 8 of 218 requests are refused for an unsupported keyword, and some answers from so small a model never end.
 const LEAST_SERVED = 0.94
 
 const weights = skipGenerated === false
@@ -55,7 +55,7 @@ async function serving (t: Test, driver: string): Promise<TestNode> {
     },
     env: driver === 'server' ? { SVC_LLAMA_SERVER_BIN: join(programs, 'llama-server') } : {}
   })
-  // The node reads its store after the start, so the model may appear later.
+  // The node reads its store after startup, so the model may appear later.
   await until('the model', async () => await placeOn(node, MODEL).catch((error: Error) => {
     if (!error.message.includes('No model is called')) throw error
     return null
@@ -134,7 +134,7 @@ t.test('schemas of the JSON-Schema-Test-Suite', { skip }, async (t) => {
   for (const driver of DRIVERS) {
     const node = await serving(t, driver)
     const asked = schemas.flatMap((one) => SEEDS.map((seed) => ({ ...one, seed })))
-    // The prompt asks for a given value, because so small a model may not stop by itself otherwise.
+    // The prompt asks for a given value, because otherwise so small a model may not stop by itself.
     const all = await answers(node, asked.map(({ schema, seed, example }) => ({
       seed,
       messages: [{ role: 'user', content: `Repeat this JSON: ${example}` }],

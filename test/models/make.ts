@@ -19,7 +19,7 @@ async function state (): Promise<string> {
   return hash.digest('hex').slice(0, 12)
 }
 
-/** Folder of all models for the current generator code; removes the folders of earlier code. */
+/** Returns the folder for models made by the current generator code; removes those made by earlier code. */
 export async function modelsFolder (): Promise<string> {
   const root = join(cache, 'svc-test/onnx')
   await mkdir(root, { recursive: true })
@@ -31,7 +31,7 @@ export async function modelsFolder (): Promise<string> {
   return join(root, name)
 }
 
-/** The folder of a model below `root`; writes the model if it is missing. */
+/** The folder of a model under `root`; writes the model if it is missing. */
 export async function writtenModel (root: string, family: Family): Promise<string> {
   const folder = join(root, 'svc', family.name)
   if (existsSync(folder)) return folder

@@ -1,4 +1,4 @@
-/** Weights of the generated models: pseudo-random by name, in the formats of common exporters. Pure. */
+/** Weights of the generated models: pseudo-random, seeded by name, in common exporters' formats. Pure. */
 
 /** A repeatable generator of numbers in [0, 1): mulberry32. */
 function uniform (seed: number): () => number {

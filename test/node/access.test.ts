@@ -55,7 +55,7 @@ t.test('T-A01: every route for every caller', async (t) => {
   for (const route of routes) {
     const line = `${route.method} ${route.path} (${route.members})`
     const { status, reason } = await member.knock(route)
-    // A route for members may still refuse this request for another reason than `missing_grant`.
+    // A route for members may still refuse this request for a reason other than `missing_grant`.
     t.equal(reason === 'missing_grant' ? 'refused' : 'let in', route.members ? 'let in' : 'refused',
       `${line} with a member's key: ${status} ${reason}`)
     await t.rejects(removed.knock(route), `${line} with a removed member's key`)

@@ -24,7 +24,7 @@ t.test('a third-party capability with a cost', async (t) => {
     capability_id: 'paid', version: '1.0.0', descriptor_revision: revision.revisions['paid@1.0.0'],
     payload: { text: 'hello' }
   }
-  // Sends the call to the node that does not serve the capability and must forward the call.
+  // Sends the call to the node that does not serve the capability and so must forward the call.
   const call = async (): Promise<Answer> =>
     await ask(two, '/v1/capabilities/call', { body: { ...body, target_node: 'n1' }, token: user.token })
   const approvals = async (): Promise<Approval[]> =>

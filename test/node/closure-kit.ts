@@ -1,4 +1,4 @@
-/** Holders of credentials at a real node, and the operations that yield further credentials. */
+/** Holders of credentials at a real node, and the operations that yield more credentials. */
 import { once } from 'node:events'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { request } from 'node:http'

@@ -35,7 +35,7 @@ t.test('machines with outdated addresses find each other by multicast DNS', {
     (await Promise.all(first.map(live))).every((count) => count === 2))
   await Promise.all(first.map((node) => node.kill()))
 
-  // Both nodes restart on new ports, so that the addresses they have stored for each other no longer work.
+  // Both nodes restart on new ports, so the addresses they have stored for each other no longer work.
   const again = await Promise.all([start(1, 52417), start(2, 52418)])
   await until('the two to see each other at their new ports', async () =>
     (await Promise.all(again.map(live))).every((count) => count === 2))

@@ -32,10 +32,10 @@ async function attempt (t: Test, token: string, env: Record<string, string> = {}
 const HOUR_MS = 3_600_000
 
 t.test('T-A16: join tokens', async (t) => {
-  // The inviter advertises its proxy, which can be redirected to a node with another key than the token's.
+  // The inviter advertises its proxy, which can be redirected to a node with a key other than the token's.
   const cluster = await startCluster(t, { nodes: 2, config: quiet, proxied: true })
   const [inviter, second] = cluster.members
-  // A link is measured over a separate connection a few seconds after it opens, which must be over before the
+  // A link is measured over a separate connection a few seconds after it opens; that must be over before the
   // test counts connections.
   await until('the link to have been measured', async () => {
     const states = await Promise.all(cluster.members.map((m) => m.state()))

@@ -1,4 +1,4 @@
-/** Clusters of whole nodes as real processes, and fault injection. */
+/** Clusters of complete nodes as real processes, and fault injection. */
 import { randomUUID } from 'node:crypto'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -25,7 +25,7 @@ export const quiet = { plugins: { placement: { autoplace: [] } } }
 
 export interface ClusterOptions {
   nodes?: number
-  /** Number of nodes started at first; the test starts the rest. All when absent. */
+  /** Number of nodes started at first; the test starts the rest. All if absent. */
   joined?: number
   quorum?: number | 'majority'
   /** Heartbeat interval in ms instead of `HEARTBEAT_MS`. */
@@ -37,13 +37,13 @@ export interface ClusterOptions {
   /** Additional svc.yaml settings by node number, from 1. */
   configOf?: (number: number) => Record<string, unknown>
   env?: Record<string, string>
-  /** Home by node number, from 1; a temporary folder when absent. */
+  /** Home by node number, from 1; a temporary folder if absent. */
   homeOf?: (number: number) => string
   /** Puts each node behind its own proxy, so that the node can be cut off. */
   proxied?: boolean
   /** Runs each node on a separate machine of this LAN. */
   lan?: Lan
-  /** Lets the system assign the ports at every start. */
+  /** Lets the system assign the ports on every start. */
   anyPort?: boolean
   /** Main file of another release, for starts that do not name one. */
   script?: string
@@ -74,9 +74,9 @@ export interface Member {
   /** The running node, or the last one after a kill. */
   readonly node: TestNode
   readonly proxy: ChaosProxy | null
-  /** Pid of the node process; changes at a restart. */
+  /** Pid of the node process; changes when the node restarts. */
   pid (): number
-  /** Whether the node was started and not killed since. */
+  /** Whether the node has been started and not killed since. */
   readonly up: boolean
   /** Starts the node with the same home and ports; resolves once it listens. */
   start (more?: { args?: readonly string[], env?: Record<string, string>, script?: string }): Promise<void>
@@ -104,7 +104,7 @@ export interface Cluster {
   Promise<Agreement>
   /** Requests a join token from a member; the answer may be a refusal. */
   joinToken (from: Member, ttlSeconds?: number): Promise<Answer>
-  /** Cuts two members from each other, or one member from all others. Needs `proxied` or `lan`. */
+  /** Cuts two members off from each other, or one member from all others. Needs `proxied` or `lan`. */
   cut (a: Member, b?: Member): void
   heal (a: Member, b?: Member): void
 }

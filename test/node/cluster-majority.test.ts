@@ -74,7 +74,7 @@ Promise<void> {
 
 /**
  * A joining node becomes a voter before its start is complete, which takes seconds on a busy machine. With a
- * shorter heartbeat the node would count as lost meanwhile.
+ * shorter heartbeat, the node would count as lost during its start.
  */
 const heartbeatMs = 2000
 

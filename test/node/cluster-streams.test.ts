@@ -96,7 +96,7 @@ async function asMessages (node: TestNode): Promise<Open> {
   return { framing: 'messages', end }
 }
 
-/** An unstreamed request, whose response headers wait for the first byte, here for a minute. */
+/** A non-streaming request, whose response headers wait for the first byte, here for a minute. */
 function held (node: TestNode): Promise<Awaited<ReturnType<typeof ask>>> {
   return ask(node, '/v1/audio/speech', { body: { model: 'test/ok', input: 'x',
     instructions: JSON.stringify({ do: 'late', delayMs: 60_000 }) } })

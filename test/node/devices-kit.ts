@@ -1,4 +1,4 @@
-/** Pairs devices with whole nodes through the command line. */
+/** Pairs devices with complete nodes through the command line. */
 import { cli, folder, run, until } from './kit.js'
 import type { Test } from 'tap'
 import type { Child, TestNode } from './kit.js'

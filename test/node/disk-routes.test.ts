@@ -12,7 +12,7 @@ import type { TestNode } from './kit.js'
 
 const SMALL = '/store/models/acme%2Fsmall'
 
-/** A request and its expected status on a full disk; absent if several statuses are right. */
+/** A request and its expected status on a full disk; the status is absent if several are right. */
 interface Request { path: string, body?: unknown, status?: number }
 
 /** Creates one resource of each kind; returns, by route, requests that use these resources. */

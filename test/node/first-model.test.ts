@@ -1,4 +1,4 @@
-/** The first model of a new cluster, on whole nodes without a store and with a stub hub. */
+/** The first model of a new cluster, on complete nodes without a store and with a stub hub. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'

@@ -13,7 +13,7 @@ import type { Test } from 'tap'
 import type { TestNode } from './kit.js'
 
 const WHOLE = 'test/whole'
-/** Logit biases against all end tokens, so that an answer does not end. */
+/** Logit biases against all end tokens, so an answer does not end. */
 const ENDLESS = { 256: -100, 257: -100, 258: -100 }
 const CONTEXT = 4096
 
@@ -24,7 +24,7 @@ interface State {
 }
 const stateOf = async (node: TestNode): Promise<State> => (await ask(node, '/state')).json as State
 
-/** A node with a valid model; `others` are further models by name, with their files. */
+/** A node with a valid model; `others` are additional models by name, with their files. */
 async function modelsNode (
   t: Test, env: Record<string, string>, others: Record<string, Uint8Array> = {}, home?: string
 ): Promise<TestNode> {
@@ -54,7 +54,7 @@ async function says (node: TestNode): Promise<string | undefined> {
     ? (answer.json as { choices: { text: string }[] }).choices[0]!.text : undefined
 }
 
-/** Checks that a llama-server process runs below the runners, or, if `program` is null, that none does. */
+/** Checks that a llama-server process runs under the runners, or, if `program` is null, that none does. */
 async function drivenBy (t: Test, node: TestNode, program: string | null): Promise<void> {
   const found = node.runners().flatMap(descendants).filter((pid) => cmdline(pid).includes('llama-server'))
   t.equal(found.length > 0, program !== null, program ?? 'the library')

@@ -1,4 +1,4 @@
-/** GGUF models on the llama.cpp library in whole nodes: damaged files, crashing engines, a full disk. */
+/** GGUF models on the llama.cpp library in complete nodes: damaged files, crashing engines, a full disk. */
 import t from 'tap'
 import { noSmallDisk, smallDisk } from '../tools/small-disk.js'
 import { damagedFiles, endlessTemplate, fullDisk, killedEngine, longPrompt } from './gguf-kit.js'

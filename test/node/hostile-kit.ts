@@ -158,7 +158,7 @@ export function generator (seed: number): { model: () => Files, body: () => Body
   return { model, body }
 }
 
-/** The reason of a refusal; the JSON-RPC code if MCP itself refused. */
+/** The reason for a refusal; the JSON-RPC code if MCP itself refused. */
 function reasonOf (answer: Answer): string | undefined {
   const { error, jsonrpc } = answer.json as { jsonrpc?: string, error?: { code?: number, data?: unknown } }
   return jsonrpc !== undefined && error?.data === undefined ? String(error?.code) : refusal(answer)?.reason

@@ -69,7 +69,7 @@ function optionsOf (
   }
 }
 
-/** Sends a request and resolves at the headers of the response. */
+/** Sends a request; resolves when the response headers arrive. */
 export function open (at: At, path: string, options: Ask = {}): Promise<IncomingMessage> {
   const body = options.raw ?? (options.body === undefined ? undefined : JSON.stringify(options.body))
   return new Promise((resolve, reject) => {
@@ -145,7 +145,7 @@ export async function stream (node: Host, name: string, payload: unknown, option
 export interface StreamResult { frames: Frame[], bytes: Buffer, last: Frame | undefined, terminals: number,
   headers: IncomingHttpHeaders }
 
-/** Reads a stream to its end; `terminals` is 0 if the connection breaks before. */
+/** Reads a stream to its end; `terminals` is 0 if the connection breaks first. */
 export async function readStream (opened: Stream): Promise<StreamResult> {
   const frames: Frame[] = []
   try {

@@ -146,7 +146,7 @@ export interface Open { at: TestNode, model: string, commandId: string, end: Pro
 /** Faulty-engine options for an answer that never ends. */
 export const ENDLESS: object = { bytes: 100, delayMs: 20 }
 
-/** Opens a stream of frames; resolves at its first frame. */
+/** Opens a stream of frames; resolves when the first frame arrives. */
 export async function openFrames (at: TestNode, model: string, options: object = ENDLESS): Promise<Open> {
   const opened = await stream(at, TTS, does(model, 'count', options))
   await opened.frames.next()
@@ -159,7 +159,7 @@ export async function openFrames (at: TestNode, model: string, options: object =
     leave: () => { opened.abort() } }
 }
 
-/** Opens a stream of server-sent events through the OpenAI API; resolves at its first event. */
+/** Opens a stream of server-sent events through the OpenAI API; resolves when the first event arrives. */
 export async function openEvents (at: TestNode, model: string, options: object = ENDLESS): Promise<Open> {
   const response = await open(at, '/v1/audio/speech', { body: { model, input: 'x', stream_format: 'sse',
     instructions: JSON.stringify({ do: 'count', ...options }) } })
@@ -184,7 +184,7 @@ async function eventsEnd (response: AsyncIterable<Buffer>): Promise<End> {
     reason, retryable, cut: cut || last.length === 0, seconds: performance.now() / 1000 }
 }
 
-/** An unstreamed request, whose response status is sent only with the first output, after `delayMs`. */
+/** A non-streaming request, whose response status is sent only with the first output, after `delayMs`. */
 export async function heldRequest (at: TestNode, model: string, delayMs: number, headers: Record<string,
   string> = {}): Promise<Answer> {
   return await askWithin(at, '/v1/audio/speech', { headers, body: { model, input: 'x',

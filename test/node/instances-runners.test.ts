@@ -27,7 +27,7 @@ function growth (pids: readonly number[]): { most: () => number, stop: () => voi
   return { most: () => most, stop: () => { clearInterval(timer) } }
 }
 
-// The same faults as in runners.test.ts, but the client is connected to another node than the runner's.
+// The same faults as in runners.test.ts, but the client is connected to a node other than the runner's.
 t.test('runners of another node that die, hang, flood and grow', async (t) => {
   const cluster = await instancesCluster(t, {
     nodes: 2,

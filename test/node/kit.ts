@@ -1,4 +1,4 @@
-/** Whole nodes as real processes on loopback, and requests to them. */
+/** Complete nodes as real processes on loopback, and requests to them. */
 import { spawn } from 'node:child_process'
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -134,7 +134,7 @@ export function run (command: string, args: readonly string[], options: {
   }
 }
 
-/** Runs `svc` to its end. */
+/** Runs `svc` until it exits. */
 export async function svc (args: readonly string[], options: Parameters<typeof run>[2] = {}):
 Promise<{ status: number | string, stdout: string, stderr: string }> {
   const child = run(process.execPath, [cli, ...args], options)

@@ -7,7 +7,7 @@ import { rss, sockets } from './proc.js'
 import type { Raw } from './http.js'
 import type { TestNode } from './kit.js'
 
-/** Seconds between Node's checks for timed-out requests; a timeout may come that much late. */
+/** Seconds between Node's checks for timed-out requests; a timeout may come late by that much. */
 const CHECK_SECONDS = 5
 const SLACK_SECONDS = 3
 const timers = {

@@ -1,4 +1,4 @@
-/** One model over several whole nodes, whose llama.cpp stand-ins communicate through the nodes. */
+/** One model over several complete nodes, whose llama.cpp stand-ins communicate through the nodes. */
 import t from 'tap'
 import { fileURLToPath } from 'node:url'
 import { donorIn, entries, folder, lives, standIn } from '../../plugins/llama-cpp/test/llama-kit.js'
@@ -40,7 +40,7 @@ async function says (at: Member, word: string): Promise<string | undefined> {
   return (answer.json as { choices: { message: { content: string } }[] }).choices[0]!.message.content
 }
 
-/** Whether /readyz reports that the model serves. */
+/** Whether /readyz reports that the model is serving requests. */
 const ready = async (at: Member): Promise<boolean> => (await at.ask(`/readyz?model=${MODEL}`))?.status === 200
 
 const memberOf = ({ members }: Cluster, nodeId: string): Member =>

@@ -5,7 +5,7 @@ import { ask } from './http.js'
 import { cli, folder, run, sleep, startNode, svc, until } from './kit.js'
 import type { Test } from 'tap'
 
-/** A plugin with one route in a separate folder, as `svc plugin new` creates one. */
+/** A plugin with one route, in its own folder, like those that `svc plugin new` creates. */
 async function project (t: Test): Promise<string> {
   const dir = join(folder(t), 'demo')
   const { status, stderr } = await svc(['plugin', 'new', 'demo', '--dir', dir])

@@ -10,7 +10,7 @@ export interface Attempt {
   kind: string
   from: number
   to: number
-  /** `ok`, `unheard` (no answer), `cut` (broken off in the middle), or the reason of a refusal. */
+  /** `ok`, `unheard` (no answer), `cut` (broken off in the middle), or the reason for a refusal. */
   outcome: string
   status: number | null
   retryable: boolean

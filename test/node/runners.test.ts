@@ -23,7 +23,7 @@ t.test('runners that die, hang, flood and grow', async (t) => {
   }, { autoplace: ['test/ok', 'test/b', 'test/c', VOICE], memory_limit_mb: 384 }) })
 
   t.test('T-R01: kill -9 of a runner in the middle of speech', async (t) => {
-    // A third failure within a minute would keep the runner from being restarted, so at most two are killed.
+    // A runner that fails three times within a minute is not restarted, so this test kills it at most twice.
     for (let n = 0; n < pick(1, 2); n++) {
       const { pid } = await ready(node, VOICE)
       const text = 'All work and no play makes a dull day. '.repeat(400)
@@ -176,8 +176,8 @@ t.test('runners that die, hang, flood and grow', async (t) => {
 })
 
 /**
- * Clients that stop reading: memory stays bounded, other clients are not slowed down, then these clients are
- * disconnected.
+ * Clients that stop reading: memory stays bounded, other clients are not slowed down, and then these clients
+ * are disconnected.
  */
 async function slowReaders (t: Test, node: TestNode): Promise<void> {
   const before = rss(node.pid)

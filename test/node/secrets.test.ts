@@ -104,7 +104,7 @@ t.test('T-H13: tokens, prompts and keys leave no trace', async (t) => {
   figure(t, 'T-H13', t.passing(), { places: Object.keys(places).length, looked })
 })
 
-/** A file below /proc/PID; empty if the process has exited. */
+/** A file under /proc/PID; empty if the process has exited. */
 function ofProcess (pid: number, what: string): string {
   try { return readFileSync(`/proc/${pid}/${what}`, 'latin1') } catch { return '' }
 }
@@ -114,7 +114,7 @@ const around = (text: string, secret: string): string => {
   return at < 0 ? 'absent' : JSON.stringify(text.slice(Math.max(0, at - 120), at + 40))
 }
 
-/** Contents of every file below a folder except the operator's token. */
+/** Contents of every file under a folder except the operator's token. */
 function filesOf (home: string): Record<string, string> {
   const found: Record<string, string> = {}
   for (const name of readdirSync(home, { recursive: true }) as string[]) {

@@ -1,4 +1,4 @@
-/** Clusters of whole nodes with a model store on one node, and test models. */
+/** Clusters of complete nodes with a model store on one node, and test models. */
 import { createHash, randomBytes } from 'node:crypto'
 import {
   chmodSync, closeSync, existsSync, mkdirSync, openSync, readdirSync, readFileSync, readSync, statSync,
@@ -38,7 +38,7 @@ export interface SiteOptions {
   storeOn?: number
   /** Lets the other nodes reach the store host through a proxy that counts bytes. */
   proxied?: boolean
-  /** Number of nodes started at first; the test starts the rest. All when absent. */
+  /** Number of nodes started at first; the test starts the rest. All if absent. */
   started?: number
 }
 
@@ -303,7 +303,7 @@ export async function received (at: Place, modelId: string, bytes: number): Prom
   }, { everyMs: 10 })
 }
 
-/** The path of a model's folder below a root. */
+/** The path of a model's folder under a root. */
 export const folderOf = (below: string, modelId: string): string => join(below, modelId.replace('/', '--'))
 
 /** Whether a folder has exactly these files with these hashes; svc's own records are ignored. */
@@ -314,7 +314,7 @@ export function isCopy (directory: string, sha256: Record<string, string>): bool
     found.every((path) => sha(readFileSync(join(directory, path))) === sha256[path])
 }
 
-/** Sorted paths of every file below a folder. */
+/** Sorted paths of every file under a folder. */
 export function listing (directory: string): string[] {
   const names = existsSync(directory) ? readdirSync(directory, { recursive: true }) as string[] : []
   const isFile = (name: string): boolean =>
@@ -322,7 +322,7 @@ export function listing (directory: string): string[] {
   return names.filter(isFile).sort()
 }
 
-/** Folder names of the active transfers below a root. */
+/** Folder names of the active transfers under a root. */
 export function incoming (below: string): string[] {
   const where = join(below, '.incoming')
   return existsSync(where) ? readdirSync(where) : []

@@ -43,7 +43,7 @@ function load (host: Host, streams: number): { stop: () => Promise<{ heard: Stre
   } }
 }
 
-/** Result of GET /node_id over a kept connection, such as `200` or `cut`. */
+/** Result of GET /node_id over a keep-alive connection, such as `200` or `cut`. */
 function ping (host: Host, agent: Agent): Promise<string> {
   return new Promise((resolve) => {
     const req = request(`${host.url}/node_id`,

@@ -53,7 +53,7 @@ async function traceOf (at: TestNode, headers: Record<string, unknown>): Promise
   })
 }
 
-/** Checks that each span lies within its parent after correction of clock differences. */
+/** Checks that each span lies within its parent after clock differences are corrected. */
 function inOrder (t: Test, { traces }: Shown, hops: readonly [outer: string, inner: string][]): void {
   const named = (name: string): Span => traces.find((span) => span.name === name)!
   for (const [outer, inner] of hops) {

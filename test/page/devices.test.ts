@@ -10,7 +10,7 @@ import type { Test } from 'tap'
 import type { TestNode } from '../node/kit.js'
 import type { View, ViewOptions } from './kit.js'
 
-/** Settings that grant no access without a credential, so that a local browser is treated as remote. */
+/** Settings that grant no access without a credential, so a local browser is treated as remote. */
 const closed = { ...quiet, access: { local: [] } }
 const FORM = '[aria-label="Pair this device"]'
 

@@ -1,4 +1,4 @@
-// The events and discovery pages: live events and logs, a trace, a past state, calls of any capability.
+// The events and discovery pages: live events and logs, a trace, a past state, calls to any capability.
 import { readFile } from 'node:fs/promises'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'

@@ -21,7 +21,7 @@ function findChromium (): string | undefined {
 }
 
 const executablePath = findChromium()
-/** Skip reason of the page tests; false if they can run. */
+/** Skip reason for the page tests; false if they can run. */
 export const skip = executablePath === undefined &&
   'needs Chromium (Debian: apt install chromium), or its path in SVC_TEST_CHROMIUM'
 

@@ -54,7 +54,7 @@ export class Network {
     })
   }
 
-  /** Latency in ms: 1 to 26, and seldom 300 to 1,800 more. */
+  /** Latency in ms: 1 to 26, and rarely 300 to 1,800 more. */
   #latency (): number {
     const late = this.#random() < this.weather.late ? 300 + this.#random() * 1500 : 0
     return 1 + this.#random() * 25 + late

@@ -28,7 +28,7 @@ export interface NodeOptions {
   readonly rules: Rules
   /** Whether the disk confirms writes but stores no promise, only the number of starts. */
   readonly forgetful: boolean
-  /** Probability that a good disk delays a write by up to 0.1 s, and so the answer that follows a promise. */
+  /** Probability that a good disk delays a write by up to 0.1 s, and with it the answer that follows. */
   readonly hiccups: number
   readonly log: MakeLog
 }

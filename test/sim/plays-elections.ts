@@ -17,7 +17,7 @@ function withoutMaster (scene: Scene): void {
   scene.run(100)
 }
 
-/** One link is cut: n0 receives nothing from the master n2, n1 receives from both. */
+/** One link is cut: n0 receives nothing from the master n2, while n1 receives from both. */
 function oneLinkCut (mode: 'A' | 'B'): Play['run'] {
   return (changes) => {
     const scene = new Scene(mode, 3, changes)

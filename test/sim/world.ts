@@ -111,7 +111,7 @@ export class World {
     this.reconnect()
   }
 
-  /** Opens the connection of two nodes if both paths are open. Each side is notified separately. */
+  /** Opens the connection between two nodes if both paths are open. Each side is notified separately. */
   connect (a: SimNode, b: SimNode): void {
     if (!a.up || !b.up || this.#apart(a, b)) return
     const { generation: ofA } = a

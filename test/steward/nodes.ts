@@ -22,7 +22,7 @@ async function gone (rig: Rig, member: Member, ask: Fault['ask']): Promise<Fault
   }
 }
 
-/** A healthy cluster and three ways to ask for its state. */
+/** A healthy cluster and three ways to ask about its state. */
 const well = (rig: Rig, ask: Fault['ask']): Fault => ({ at: rig.members, ask, truth: { kind: 'healthy' } })
 
 const scenarios: Scenario<Rig>[] = [

@@ -141,7 +141,7 @@ export const answers = async (on: readonly { node: TestNode }[], model: string):
   await chainAt(on, model, null)
 }
 
-/** Hours and minutes in UTC of a time. */
+/** A time's hours and minutes in UTC. */
 export const hourMinute = (ms: number): string => new Date(ms).toISOString().slice(11, 16)
 
 /** svc.yaml as text, for scenarios with a typo in it. */

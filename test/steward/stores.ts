@@ -291,7 +291,7 @@ async function allSee ({ nodes, second }: Stores): Promise<void> {
   }))).every(Boolean))
 }
 
-/** Stages the failed model on n2 again after the cause was fixed. */
+/** Stages the failed model on n2 again after the cause has been fixed. */
 function restaged (site: Stores, modelId: string, before: () => Promise<void>): Required<Pick<Fault,
   'mend' | 'repair'>> {
   return {

@@ -10,7 +10,7 @@ export interface Cause {
   readonly codes: readonly string[]
   /** Names and ids that must all occur in the same fact or in the diagnosis. */
   readonly names: readonly string[]
-  /** A diagnosis that matches this pattern and contains the names counts, too. */
+  /** A diagnosis that matches this pattern and contains the names also counts. */
   readonly says?: RegExp
   /** Whether the answer may also name the cause as a fact that was unavailable. */
   readonly unknown?: boolean
@@ -20,7 +20,7 @@ export interface Cause {
 export interface ExpectedRemedy {
   /** Matches one of the answer's commands or sentences. */
   readonly command: RegExp
-  /** Runs the remedy; by default the command itself, on the asked host. */
+  /** Runs the remedy; by default the command itself, on the host that was asked. */
   readonly run?: (command: string) => Promise<void>
   /** Waits until the fault is over. */
   readonly holds: () => Promise<unknown>
@@ -50,7 +50,7 @@ export interface Fault {
 /** One way to break a cluster. */
 export interface Scenario<R> {
   readonly name: string
-  /** Resolves once the fault is in force. */
+  /** Resolves once the fault is in effect. */
   readonly break: (rig: R, t: Test) => Promise<Fault>
 }
 

@@ -12,7 +12,7 @@ export type Directions = Direction | 'both'
 
 export interface ProxyOptions {
   target: { host: string, port: number }
-  /** Port to listen on; any free one when absent. */
+  /** Port to listen on; any free one if absent. */
   port?: number
   host?: string
   /** Names the client of a connection, so that it can have separate rules. Called once per connection. */

@@ -63,7 +63,7 @@ export class Flow {
   corrupt (n: number): void { this.#spoilIn = n }
   drop (bytes: number): void { this.#toDrop = bytes }
 
-  /** Discards all further bytes of the source. */
+  /** Discards all later bytes from the source. */
   swallow (): void {
     this.#swallowing = true
     this.#queue.length = 0

@@ -13,7 +13,7 @@ interface Reply { id: number, result: { usedSize?: number } }
 
 /**
  * Bytes in use on the JS heap of a process started with `inspectable(port)`, after a full collection. Opens
- * its inspector by a signal if it is not open yet.
+ * its inspector with a signal if it is not open yet.
  */
 export async function heapOf (pid: number, port: number): Promise<number> {
   process.kill(pid, 'SIGUSR2')
@@ -35,7 +35,7 @@ export async function heapOf (pid: number, port: number): Promise<number> {
     ws.send(JSON.stringify({ id, method }))
   })
   try {
-    // Collects twice, because finalizers of the first collection release further objects.
+    // Collects twice, because finalizers that run after the first collection release more objects.
     await ask(1, 'HeapProfiler.collectGarbage')
     await ask(2, 'HeapProfiler.collectGarbage')
     return (await ask(3, 'Runtime.getHeapUsage')).usedSize ?? Number.NaN

@@ -1,5 +1,5 @@
 /**
- * Simulated machines: network namespaces on one bridge, which can be cut from each other. Linux and root
+ * Simulated machines: network namespaces on one bridge, which can be cut off from each other. Linux and root
  * only. A cut sends the two machines' packets to an unused hardware address, so that they are lost silently
  * until the heal; it needs only `ip`.
  */
@@ -20,7 +20,7 @@ export interface Lan {
   /** Drops all traffic between two machines, in both directions. */
   cut (a: number, b: number): void
   heal (a: number, b: number): void
-  /** Cuts one machine from all others; the test still reaches it. */
+  /** Cuts one machine off from all others; the test still reaches it. */
   isolate (machine: number): void
   rejoin (machine: number): void
   /** Disconnects the machine completely; not even the test reaches it. */

@@ -1,4 +1,4 @@
-// Finds regular expressions that a hostile text can make slow:  npm run lint
+// Finds regular expressions that hostile input can make slow:  npm run lint
 // recheck judges the literal expressions of the product and the patterns of JSON Schemas. That takes minutes,
 // so results are cached in .tap/redos.json. Exceptions: redos-allowed.mjs.
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 
 interface Teardown { teardown (fn: () => void): unknown }
 
-/** Skip reason of tests that need a small disk; false if one can be mounted. */
+/** Skip reason for tests that need a small disk; false if one can be mounted. */
 export const noSmallDisk: string | false = ((): string | false => {
   const root = process.getuid?.() === 0
   if (!root || process.platform !== 'linux') return 'only root on Linux mounts disks'

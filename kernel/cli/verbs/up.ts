@@ -11,9 +11,9 @@ import type { Address, LaunchOptions } from '../../boot/launcher.js'
 import type { SvcNode } from '../../boot/node.js'
 import type { Verb, VerbContext } from '../verb.js'
 
-/** Time in ms that a node has to stop before it is killed. */
+/** Milliseconds that a node is given to stop before it is killed. */
 const STOP_LIMIT_MS = 14_500
-/** Within this time in ms, two signals count as one Ctrl-C: the terminal and the launcher both send it. */
+/** Two signals within this many ms count as one Ctrl-C: the terminal and the launcher both send it. */
 const SAME_SIGNAL_MS = 500
 
 const DEFAULT_PORT = 52415
@@ -57,7 +57,7 @@ function readFlags (ctx: VerbContext, options: Record<string, unknown>): Flags {
   }
 }
 
-/** Address to listen on, found without loading plugins; null if unclear, so that the node itself binds. */
+/** Address to listen on, found without loading plugins; null if unclear: then the node itself binds. */
 async function wantedAddress ({ io: { env }, home }: VerbContext, flags: Flags): Promise<Address | null> {
   const named = flags.config ?? env['SVC_CONFIG'] ?? ''
   const file = named !== '' || await access(join(home, 'svc.yaml')).then(() => true, () => false)

@@ -41,7 +41,7 @@ function nameOf (commonName: string): Buffer {
   return der(SEQUENCE, der(SET, attribute))
 }
 
-/** Encodes a time by RFC 5280 4.1.2.5: two-digit years until 2049, four-digit years from then on. */
+/** Encodes a time as in RFC 5280 4.1.2.5: two-digit years until 2049, four-digit years from then on. */
 function timeOf (ms: number): Buffer {
   const digits = new Date(ms).toISOString().replace(/\.\d+|\D/g, '')
   return digits < '2050'
@@ -91,7 +91,7 @@ function extension (n: number, critical: boolean, value: Buffer): Buffer {
     ...critical ? [der(BOOLEAN, Uint8Array.of(0xff))] : [], der(OCTET_STRING, value))
 }
 
-/** Encodes a name or an address by RFC 5280 4.2.1.6. */
+/** Encodes a name or an address as in RFC 5280 4.2.1.6. */
 function generalName (name: string): Buffer {
   return isIP(name) === 0
     ? der(0x82, Buffer.from(name, 'ascii'))

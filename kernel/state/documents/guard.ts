@@ -7,16 +7,16 @@ export interface Pair { readonly key: string, readonly val: unknown }
 
 export interface GuardOptions {
   readonly client: number
-  /** Writer's clock at the end of the part of the document that this node has. */
+  /** The writer's clock up to which this node has the document. */
   readonly known: number
-  /** Size limit of an update in bytes; 384 KiB when absent. */
+  /** Maximum size of an update in bytes; 384 KiB when absent. */
   readonly maxBytes?: number
 }
 
 /** `end`: clock of the document after the update. `gap`: the update continues a part that this node lacks. */
 export type UpdateCheck = { readonly end: number } | { readonly refused: string, readonly gap: boolean }
 
-/** Size limit of an update in bytes: what writers may send, plus space for the ids of deletions. */
+/** Maximum size of an update in bytes: what writers may send, plus space for the ids of deletions. */
 export const MAX_UPDATE_BYTES = 384 * 1024
 const MAX_STRUCTS = 20_000
 /** Maximum number of deleted entries in one struct. */

@@ -143,7 +143,7 @@ export class KvDoc {
     this.#sizes.delete(key)
   }
 
-  /** Reads only the changes of the transaction, since Yjs' `event.changes` walks through the whole list. */
+  /** Reads only what the transaction changed, since Yjs' `event.changes` walks through the whole list. */
   #observed ({ transaction }: Y.YArrayEvent<Pair>): void {
     const before = transaction.beforeState.get(this.writer) ?? 0
     Y.iterateDeletedStructs(transaction, transaction.deleteSet, (struct) => {
@@ -177,7 +177,7 @@ function pairsOf (struct: Y.Item | Y.GC): readonly Pair[] {
   return struct instanceof Y.Item ? struct.content.getContent() as Pair[] : []
 }
 
-/** The last write of each key, without writes that change nothing. @throws TypeError that names the key */
+/** The last write of each key, without writes that change nothing. @throws TypeError naming the key */
 export function changesOf (
   writes: readonly Write[], live: ReadonlyMap<string, unknown>
 ): Map<string, unknown> {

@@ -156,7 +156,7 @@ t.test('what waits is bounded', async (t) => {
   const rig = await start(t)
   const spending = rig.service(SpendingService)
   const over = new AbortController()
-  // In production each call has its own signal, so the listener limit is no problem there.
+  // In production each call has its own signal, so the listener limit is not a problem there.
   setMaxListeners(0, over.signal)
   const ended: Promise<unknown>[] = []
   const ask = (id: string): Promise<unknown> => {

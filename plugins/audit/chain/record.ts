@@ -22,7 +22,7 @@ export interface AuditRecord extends RecordFields {
   readonly hash: string
 }
 
-/** Values of `what` in records that are not requests. */
+/** Values of `what` in records that are not about requests. */
 export const own = {
   /** The end of a request. `detail` has `of` (the seq of its record), `status`, `reason` and `noted`. */
   outcome: 'outcome',

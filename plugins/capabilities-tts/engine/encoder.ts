@@ -11,9 +11,7 @@ import { toInt16, type AudioEncoder, type Encoded } from './samples.js'
 export const ENCODINGS = ['mp3', 'opus', 'aac', 'flac', 'wav', 'pcm'] as const
 export type Encoding = typeof ENCODINGS[number]
 
-/**
- * Loads Opus, AAC and FLAC on demand. @throws EngineError format_unsupported if MP3 or AAC has no such rate
- */
+/** Loads Opus, AAC and FLAC on demand. @throws EngineError format_unsupported if MP3 or AAC lacks the rate */
 export async function createEncoder (encoding: Encoding, sampleRate: number): Promise<AudioEncoder> {
   switch (encoding) {
     case 'mp3':

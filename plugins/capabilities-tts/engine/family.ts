@@ -55,7 +55,7 @@ export interface SpeechUnit {
   ids: number[]
   /** Number of phoneme symbols, including unknown ones. */
   symbols: number
-  /** Whether the unit ends a sentence, so that a pause may follow. */
+  /** Whether the unit ends a sentence, so a pause may follow. */
   sentenceEnd: boolean
   /** Position of the unit in the answer, from 0. */
   index: number

@@ -1,7 +1,7 @@
 /**
  * Voices with Piper's signature: inputs `input`, `input_lengths`, `scales` and `sid`, output samples. Two
  * families: stock Piper (VITS) voices, and the bundled voice, which predicts vocoder parameters and contains
- * the vocoder. They differ in the cut of the graph and in the seeding of noise (`VitsGraph`).
+ * the vocoder. They differ in where the graph is cut and in how noise is seeded (`VitsGraph`).
  */
 import type { InferenceSession } from 'onnxruntime-node'
 import type { CardVoice } from '../../../kernel/api/engine.js'

@@ -13,7 +13,7 @@ import { makeKokoro, makePiper, makePiperConfig, TINY, type VitsShape } from './
 
 const HERE = dirname(fileURLToPath(import.meta.url))
 export const VOICE_DIR = join(HERE, '../voice')
-/** Folder with public models for tests; may not exist. */
+/** Folder with public models for tests; it may be missing. */
 export const DATA_DIR = process.env['SVC_TEST_DATA'] ?? join(HERE, '../../../../shared/data')
 
 /** An engine environment that runs its work immediately and records the labels and units of that work. */

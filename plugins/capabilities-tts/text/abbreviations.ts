@@ -23,7 +23,7 @@ const WORDS: Record<string, string> = {
   Thurs: 'Thursday', Fri: 'Friday', Sat: 'Saturday', Sun: 'Sunday'
 }
 
-/** Abbreviations that may be plain words at a sentence end ("in the sun.") and so do not prevent a split. */
+/** Abbreviations that may be plain words ending a sentence ("in the sun.") and so do not prevent a split. */
 const NO_MERGE = new Set([
   'Sun', 'Sat', 'Mar', 'max', 'min', 'est', 'al', 'ref', 'Mon', 'Fri', 'Co', 'Inc', 'Ltd',
   'Corp', 'Jr', 'Sr', 'etc', 'Ave', 'Rd', 'Blvd'])

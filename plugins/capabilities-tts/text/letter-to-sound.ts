@@ -160,8 +160,8 @@ function model (): Model {
 }
 
 /**
- * Phone codes (see `phones.ts`) of a word of a to z, by beam search over the n-gram model. Linear in the
- * word's length, so callers cut long words. Empty for an empty word.
+ * Phone codes (see `phones.ts`) of a word spelled with a to z, by beam search over the n-gram model. Linear
+ * in the word's length, so callers cut long words. Empty for an empty word.
  */
 export function readLetters (word: string): number[] {
   const m = model()

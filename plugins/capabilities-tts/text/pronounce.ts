@@ -129,8 +129,8 @@ const append = (base: number[], sound: Sound): number[] =>
  * Each ending has its text, the replacements that restore a dictionary word (preferred ones first), whether
  * the stem's last consonant may be doubled (stopped), and its sound. Lists only endings that beat
  * letter-to-sound on held-out words (docs/recipes/letter-to-sound/evaluate-lts.mjs --derive). -ing, -er,
- * -able, -est, prefixes and splits into two known words are left out: they are right for 46 % of words,
- * letter-to-sound for 75 %, because the dictionary has many short surnames.
+ * -able, -est, prefixes and splits into two known words are left out: they are right for 46% of words,
+ * letter-to-sound for 75%, because the dictionary has many short surnames.
  */
 const SUFFIXES: ReadonlyArray<readonly [string, readonly string[], boolean, Sound]> = [
   ['ies', ['y'], false, soundOfS], ['es', ['e', ''], false, soundOfS], ['s', [''], false, soundOfS],

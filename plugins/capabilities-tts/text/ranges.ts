@@ -22,7 +22,7 @@ function range (all: string, lead = '', a: string, afterA: string | undefined, s
     NAME.test(text.slice(Math.max(0, at - 24), at))) return `${a} ${b}${afterB ?? ''}`
   if (plain && a === b && !all.includes(' ')) return `${a} ${b}`
   if (/^[snrt][tdh]$/.test(right) && left === '') return all
-  // "2003-04" is a season (2003 to 4), "2020-01" a month, which is not a range.
+  // "2003-04" is a season (2003 to 4), but "2020-01" is a month, which is not a range.
   if (/^0\d$/.test(b)) return isYear(a) && Number(b) === Number(a) % 100 + 1 ? `${a} to ${Number(b)}` : all
   if (right === 's' && isYear(a)) return `${a}${left} to ${b.length === 2 ? "'" : ''}${b}s`
   const shared = (lead === '' || sign === '' || lead === sign) && (left === '' || left === right) &&

@@ -70,7 +70,7 @@ async function callOnce ({ client, out }: VerbContext, body: object): Promise<vo
   out.value(out.json ? answer : answer.result)
 }
 
-/** Writes chunks to stdout as they arrive; media go to the `-o` file, or to stdout if it is no terminal. */
+/** Writes chunks to stdout as they arrive; media go to the `-o` file, or to stdout if not a terminal. */
 async function callStream (
   ctx: VerbContext, body: object, output: string | undefined, totals: Totals
 ): Promise<void> {

@@ -14,7 +14,7 @@ export interface Invocation {
   id: string
   version?: string
   payload: Record<string, unknown>
-  /** Timeout in seconds for the first and each further chunk. */
+  /** Timeout in seconds for each chunk, including the first. */
   timeoutSeconds?: number
   /** Serving node by id, install id or name; default: the node of the connection. */
   node?: string

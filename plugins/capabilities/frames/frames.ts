@@ -7,7 +7,7 @@ export type { RawFrame }
 
 export const FRAMES_TYPE = 'application/vnd.svc.frames'
 
-/** `error`: an invalid session message that belongs to no call; it ends no call. */
+/** `error` reports an invalid session message that belongs to no call, so it ends no call. */
 export type FrameKind = 'started' | 'chunk' | 'completed' | 'failed' | 'cancelled' | 'error'
 
 /** Media description with times in seconds and `size` in bytes. */

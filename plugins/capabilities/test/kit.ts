@@ -252,7 +252,7 @@ export async function eventually (condition: () => boolean, what: string): Promi
   throw new Error(`${what} never came true`)
 }
 
-/** Lets all pending work run that needs neither time nor I/O. */
+/** Lets all pending work run, except for work that needs time or I/O. */
 export async function settle (turns = 3): Promise<void> {
   for (let turn = 0; turn < turns; turn++) await new Promise((resolve) => { setImmediate(resolve) })
 }

@@ -44,7 +44,7 @@ export interface Pair {
   live: Map<string, boolean>
   /** Names of this node, the other node and an unreachable node. */
   names: string[]
-  /** Replaces responses of the other node: `is` replaces all, `call` only those to calls. */
+  /** Replaces responses from the other node: `is` replaces all, `call` only those to calls. */
   stand: { is?: Stand | null, call?: Stand | null }
 }
 

@@ -138,7 +138,7 @@ function warner (call: CapabilityCall): (texts: string[]) => void {
   }
 }
 
-/** Formats values as output. The last call has `totals`; if `queue` is set, the values are not written. */
+/** Formats values as output. `totals` is set in the last call; a call with `queue` writes no values. */
 type Write<T> = (values: object[], more: { totals?: Totals, queue?: QueuePiece | undefined }) => T
 
 /** Formats an answer for an API; `made` converts each group of values. */

@@ -24,7 +24,7 @@ const format = {
   properties: { type: { const: 'json_schema' }, schema: { type: 'object' } }
 } as const
 
-/** Fields that message and token count requests share: the conversation and all else that adds tokens. */
+/** Fields that message and token count requests share: the conversation, and everything that adds tokens. */
 const shared = {
   model: name,
   messages: {

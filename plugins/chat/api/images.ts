@@ -8,7 +8,7 @@ export interface VisionSupport { modelId: string, readsImages: boolean }
 /** The media type in the URL is ignored; the format comes from the bytes. */
 const DATA = /^data:[^,]{0,200};base64,/i
 const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/
-/** A decoded image takes three bytes per pixel, so a small file can expand beyond any memory. */
+/** A decoded image takes three bytes per pixel, so a small file can expand to more than the memory holds. */
 const MOST_PIXELS = 2 ** 25
 
 /** Format and size from an image's header. */

@@ -50,7 +50,7 @@ export interface TextRequest extends TaskRequest, Prompt {
 }
 
 export interface AnswerMetadata {
-  /** The command id, also the id of the answer. */
+  /** The command id, which is also the answer's id. */
   id: string
   model: string
   /** Creation time in Unix seconds. */

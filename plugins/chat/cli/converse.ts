@@ -4,14 +4,14 @@ import { isVerbError } from '../../../kernel/cli/index.js'
 import type { VerbContext } from '../../../kernel/cli/index.js'
 
 const PROMPT = '>>> '
-/** Prompt for further lines of a text that began with `"""`. */
+/** Prompt for the continuation lines of a text that began with `"""`. */
 const MORE = '... '
 const FENCE = '"""'
 
 export interface Conversation {
   /** The model name, shown in the line above the first prompt. */
   readonly about: string
-  /** Further commands, by their name without the slash. */
+  /** Additional commands, by their name without the slash. */
   readonly commands?: Readonly<Record<string, PromptCommand>>
   /**
    * Answers a text; resolves to true if the signal ended the answer. The prompt prints a VerbError and
@@ -115,7 +115,7 @@ class Repl {
     if (text !== null && text.trim() !== '') await this.#ask(text)
   }
 
-  /** Adds a line; returns the complete text; null while its `"""` is still open. */
+  /** Adds a line; returns the complete text, or null while its `"""` is still open. */
   #completeText (line: string): string | null {
     const begins = this.#block === null
     if (begins && !line.trimStart().startsWith(FENCE)) return line

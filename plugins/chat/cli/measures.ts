@@ -12,7 +12,7 @@ export interface Measure<Sample, Figures> {
   task: string
   /** Default length of a prompt in words. */
   words: number
-  /** Whether answers are text tokens, so that --max-tokens applies. */
+  /** Whether answers are text tokens, so --max-tokens applies. */
   hasTokens: boolean
   /** Sends one request. Throws VerbError. */
   probe (ctx: VerbContext, pace: WaitClock, probe: Probe): Promise<Sample>
@@ -36,7 +36,7 @@ interface ChatSample {
 /** Rates are tokens per second. */
 interface ChatFigures {
   timeToFirstTokenMs: Spread
-  /** Percentiles rank from fast to slow: 99 % of the requests are at least as fast as p99. */
+  /** Percentiles rank from fast to slow: 99% of the requests are at least as fast as p99. */
   tokensPerSecond: Spread & { total: number | null }
   tokens: number
   promptTokens: number | null

@@ -44,8 +44,8 @@ export async function isReady ({ client }: VerbContext, { modelId }: NamedModel)
 }
 
 /**
- * Throws VerbError (1) if the cluster has the model with other weights than requested, since a pull would
- * replace them for all users.
+ * Throws VerbError (1) if the cluster has the model with weights other than those requested, since a pull
+ * would replace them for all users.
  */
 export async function checkWeights (ctx: VerbContext, named: NamedModel): Promise<void> {
   const { modelId, variant } = named

@@ -17,7 +17,7 @@ export interface EncoderBinding {
   /** Key/value cache inputs of a decoder that serves as an encoder; every call passes empty caches. */
   pasts: Array<{ name: string, type: FloatType, dims: (rows: number) => number[] }>
   output: string
-  /** Whether the graph pools its output to one vector per text, so that svc need not. */
+  /** Whether the graph pools its output to one vector per text, so svc need not. */
   pooled: boolean
 }
 

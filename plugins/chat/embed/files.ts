@@ -1,4 +1,4 @@
-/** Selects a model's files and reads its JSON files. */
+/** Picks the files that an embedding needs from those on a model's card, and reads the JSON ones. */
 import { readFile } from 'node:fs/promises'
 import { basename, join, posix } from 'node:path'
 import { EngineError, type ModelSpec } from '../../../kernel/api/engine.js'

@@ -36,7 +36,7 @@ export function codeIndex (sheets: readonly GuideEntry[]): (question: string) =>
   }
 }
 
-/** Lookup keys of a declared word, in lower case. Routes match without method too, verbs without `svc`. */
+/** Lookup keys of a declared word, in lower case. Routes also match without a method, verbs without `svc`. */
 function keysOf (code: string): string[] {
   const key = code.toLowerCase()
   const [, path] = /^(?:get|post|put|delete) (.*)$/.exec(key) ?? []

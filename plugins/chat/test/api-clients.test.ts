@@ -1,4 +1,4 @@
-/** The official clients against the plugin's routes on a real port. */
+/** Runs the official clients against the plugin's routes on a real port. */
 import t from 'tap'
 import Anthropic from '@anthropic-ai/sdk'
 import { Ollama } from 'ollama'

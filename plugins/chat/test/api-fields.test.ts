@@ -1,5 +1,5 @@
 /**
- * All request fields that the schemas mark as ignored or refused: ignored fields change nothing, refused
+ * All request fields that the schemas mark as ignored or refused: ignored fields change nothing, and refused
  * fields cause a 400 that names the field.
  */
 import t from 'tap'

@@ -44,7 +44,7 @@ export const done = (reason: Finish = 'stop', index = 0, completion = 3): Engine
 export const saying = (...texts: string[]): Open =>
   answering(...texts.map((said) => delta(said)), done())
 
-/** An engine that yields reasoning, text, a call of the tool `f`, and the given further chunks. */
+/** An engine that yields reasoning, text, a call of the tool `f`, and then the given chunks. */
 export const calling = (...others: EngineChunk[]): Open => answering(
   news({ reasoning_content: 'H' }), news({ reasoning_content: 'm.' }), delta('Look:'), call('f', ''),
   news({ tool_calls: [{ index: 0, function: { arguments: '{"a": 1}' } }] }), ...others, done('tool_calls'))

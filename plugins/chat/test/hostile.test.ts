@@ -182,7 +182,7 @@ for (const [name, engineModule, specIn, next] of RUNNERS) {
 const shaped = (): unknown => one<unknown>([
   undefined, { type: 'json_schema', json_schema: { name: 'x', strict: true, schema: schema() } }
 ])
-/** Only 30 % of the bodies may have invalid fields; otherwise few requests would reach a runner. */
+/** Only 30% of the bodies may have invalid fields; otherwise few requests would reach a runner. */
 const chatBody = (): Record<string, unknown> => ({
   messages: [{ role: 'user', content: text() }], stream: random() < 0.5, max_tokens: 30,
   response_format: shaped(), ...random() < 0.5 ? { n: 4 } : {},

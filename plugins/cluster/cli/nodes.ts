@@ -86,7 +86,7 @@ function secondsSinceSeen (nodeId: string, { lastSeen, localNodeId }: ClusterSta
   return Number.isFinite(age) ? Math.max(0, Math.round(age)) : null
 }
 
-/** The row of a member that is missing in the state because it was not live in this session. */
+/** The row of a member that is missing from the state because it was not live in this session. */
 function neverSeen (member: MemberRow): NodeRow {
   return {
     nodeId: member.nodeId,

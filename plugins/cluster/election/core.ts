@@ -91,7 +91,7 @@ function onHeartbeat (e: Elector, from: NodeId, beat: MessageOf<'heartbeat'>, no
 }
 
 /**
- * The election and session of one node. Deterministic, without clock, sockets or files: callers pass
+ * The election and session of one node. Deterministic: it has no clock, sockets or files; callers pass
  * monotonic ms, `io` sends messages, `log` holds the data. Callbacks of `io` must not change the election.
  */
 export class Election {

@@ -35,7 +35,7 @@ export function finish (e: Elector, id: CommandId, outcome: Outcome): void {
   if (e.waiting.delete(id)) e.io.commandResult(id, outcome)
 }
 
-/** Gives up the mastership and announces it, so that no node waits for the timeout. */
+/** Steps down as master and announces it, so that no node waits for the timeout. */
 export function stepDown (e: Elector, retryAt: number, now: number): void {
   e.toFollower(retryAt)
   setLeader(e, null, now)

@@ -15,7 +15,7 @@ export class HardState {
   #floor: Token
   #storing = true
 
-  /** `stored` is null on the first start; `counts` decides whether a write counts (Rules.writeCounts). */
+  /** `stored` is null on the first start; `counts` is Rules.writeCounts. */
   constructor (
     stored: HardStateRecord | null, persist: Io['persist'], counts: (persisted: boolean) => boolean
   ) {
@@ -36,7 +36,7 @@ export class HardState {
 
   get storing (): boolean { return this.#storing }
 
-  /** Votes in `token.term`. Returns false, without a change, if the disk refuses the write. */
+  /** Votes for `token.master` in `token.term`. Returns false, changing nothing, if the disk refuses. */
   grant (token: Token): boolean {
     if (this.#record.term === token.term && this.#record.votedFor === token.master) return true
     return this.#write({ ...this.#record, term: token.term, votedFor: token.master })
@@ -49,7 +49,7 @@ export class HardState {
     this.#write({ ...this.#record, term: token.term, votedFor: token.master })
   }
 
-  /** Whether the disk holds at least that term, so that this node may acknowledge entries of that term. */
+  /** Whether the disk holds at least that term, so this node may acknowledge entries of that term. */
   covers (term: number): boolean { return this.#record.term >= term }
 
   /** Records that the disk refused another durable write, such as an entry. */

@@ -40,7 +40,7 @@ export class Liveness {
     return peer !== undefined
   }
 
-  /** Records a heartbeat; false if a newer one arrived before. */
+  /** Records a heartbeat; false if a newer one has already arrived. */
   report (id: NodeId, beat: Heartbeat): boolean {
     const peer = this.#peers.get(id)
     if (peer === undefined || (beat.boot - peer.boot || beat.count - peer.count) <= 0) return false

@@ -40,7 +40,7 @@ export type Leader = Of<typeof leaderSchema>
 /** Last log position: the term and number of a node's last entry. */
 export type LogPosition = Of<typeof positionSchema>
 export type Ballot = Of<typeof ballotSchema>
-/** A change of the control data: an application command, or a new list of voters. */
+/** A change to the control data: an application command, or a new list of voters. */
 export type Change = Of<typeof changeSchema>
 export type Role = 'follower' | 'pre-vote' | 'campaign' | 'claim' | 'master'
 
@@ -141,11 +141,11 @@ export type Refusal =
   'stale_session' |
   'no_answer' |
   'storage_failed' |
-  /** The change of voters adds or removes more than one, or is not a list of node ids. */
+  /** The change adds or removes more than one voter, or is not a list of node ids. */
   'voters_invalid' |
   /** The change removes the master itself, which must resign first. */
   'voters_self' |
-  /** An earlier change of voters, or this session's first entry, has not reached a majority yet. */
+  /** An earlier change to the voters, or this session's first entry, has not reached a majority yet. */
   'voters_busy'
 
 export type Outcome =

@@ -77,7 +77,7 @@ export interface VoterChange {
   readonly master: NodeId
   readonly from: readonly NodeId[]
   readonly to: readonly NodeId[]
-  /** Whether the last change of voters and this session's first entry have reached enough voters. */
+  /** Whether the last change to the voters and this session's first entry have reached enough voters. */
   readonly settled: boolean
 }
 
@@ -141,7 +141,7 @@ function mayChangeVoters ({ master, from, to, settled }: VoterChange): 'yes' | V
 export const RULES = {
   /** Whether a gap between two steps means that this node was paused. */
   stalled: (gap: number, timing: Timing): boolean => gap > timing.stall,
-  /** Whether a node that heard its master `since` ms ago supports no other one. */
+  /** Whether a node that heard from its master `since` ms ago supports no other candidate. */
   sticksToMaster: (since: number, timing: Timing): boolean => since < timing.sticky,
   /** An election starts only when no peer knows a live master, and enough peers agree. */
   mayCampaign: ({ denied, grants, needed }: { denied: boolean, grants: number, needed: number }): boolean =>
@@ -181,7 +181,7 @@ export const RULES = {
   hasResigned,
   enteredBefore: (receipt: CommandReceipt | undefined): CommandReceipt | undefined => receipt,
   fitsSession: (commandSid: string, sid: string): boolean => commandSid === sid,
-  /** Streams end with their session, and not when only its term rises. */
+  /** Streams end with their session, but not when only its term rises. */
   sessionEnds: (old: Leader | null, next: Leader | null): boolean => old !== null && old.sid !== next?.sid,
   mayChangeVoters
 }

@@ -166,7 +166,7 @@ export async function join (options: JoinOptions): Promise<MemberList> {
  */
 const ELECTION_MS = 60_000
 const AGAIN_MS = 1000
-/** Maximum retries after a connection broke before the answer; the token stays valid for the same key. */
+/** Maximum retries if the connection breaks before the answer; the token stays valid for the same key. */
 const BROKEN_REPEATS = 2
 const NO_ANSWER = 'no_answer'
 const WAITING: ReadonlySet<string> = new Set(['no_master', 'no_quorum', 'session_changed'])

@@ -142,7 +142,7 @@ export class Dialler {
 
   #pause ({ attempts, reason }: Entry): number {
     const { limits, random } = this.#options
-    // At the start and after a link broke, wait a short random time, so that both ends do not dial at once.
+    // At the start and after a link breaks, wait a short random time, so that both ends do not dial at once.
     if (attempts === 0) return random() * limits.backoffMinMs
     if (reason === 'self') return SELF_MS
     return backoffMs(attempts, { minMs: limits.backoffMinMs, maxMs: limits.backoffMaxMs }, random())
@@ -156,7 +156,7 @@ export class Dialler {
     } catch (error) {
       reason = (error as Error).message
     }
-    // The entry was stopped during the attempt, and maybe started again.
+    // The entry was stopped during the attempt, and may have been started again.
     if (entry.abort !== abort) return
     entry.abort = undefined
     entry.reason = reason
@@ -196,9 +196,9 @@ const words: Readonly<Record<string, string>> = {
 }
 
 /**
- * The reason of a failed dial: `refused`, `timeout`, `wrong_key`, `name_not_found`, `no_route`, `closed` (the
- * other end does not know this node's key, or is not a members' listener), `self` (the address is this node's
- * own), `removed` (this node is no longer a member), the name of a close code, or the system's error code.
+ * The reason for a failed dial: `refused`, `timeout`, `wrong_key`, `name_not_found`, `no_route`, `closed`
+ * (the other end does not know this node's key or is not a members' listener), `self` (the address is this
+ * node's own), `removed` (this node is no longer a member), a close code's name, or the system's error code.
  */
 export function dialReason (error: unknown): string {
   const code = (error as { code?: unknown } | null)?.code
@@ -223,7 +223,7 @@ const aborted = (): Error => new Error('aborted')
 
 /**
  * Connects to a target and checks its key: the expected member's, or for a hint any member's. Rejects with
- * the reason (dialReason) as message.
+ * the reason (dialReason) as the message.
  */
 export async function connectMember (
   target: Target, options: ConnectOptions, signal: AbortSignal
@@ -252,7 +252,7 @@ export async function connectMember (
 
 /**
  * Upgrades an authenticated connection to a WebSocket. `opened` is called with the WebSocket before its first
- * message arrives; resolves with the result of `opened`. Rejects with the reason as message.
+ * message arrives; resolves with the result of `opened`. Rejects with the reason as the message.
  */
 export function upgrade<T> (
   socket: TLSSocket, { clock, limits }: ConnectOptions, signal: AbortSignal,

@@ -37,7 +37,7 @@ export interface Search {
   readonly services: readonly unknown[]
 }
 
-/** An open mDNS responder; `broken` is called, maybe repeatedly, if multicast does not work. */
+/** An open mDNS responder; `broken` is called, possibly more than once, if multicast does not work. */
 export interface OpenedResponder { responder: Responder, repeat (): void, close (): void }
 export type OpenResponder = (broken: (error: Error) => void) => Promise<OpenedResponder>
 

@@ -5,33 +5,33 @@ import type { Of } from '../wire.js'
 
 /** Reasons to close a link: codes of the WebSocket close frame (4000 to 4999 are private, RFC 6455 7.4.2). */
 export const closeCodes = {
-  /** Normal close because the node stops. */
+  /** Normal close: the node is stopping. */
   stopping: 1001,
-  /** The bytes are not a frame: cut short, too long, nested too deep, unknown value types. */
+  /** The bytes are not a valid frame: truncated, too long, nested too deeply, or with unknown value types. */
   bad_frame: 4400,
   /** Links accept binary frames only. */
   text_frame: 4401,
   unknown_kind: 4402,
-  /** The other end's key does not belong to a member any more. */
+  /** The other end's key no longer belongs to a member. */
   not_member: 4403,
   other_cluster: 4404,
-  /** The hello names another member than the one whose key the connection has proven. */
+  /** The hello names a member other than the one whose key was proven on the connection. */
   wrong_identity: 4405,
   /** A frame of a later version of this protocol. */
   other_version: 4406,
   /** A frame before the hello, a second hello, or a hello with wrong fields. */
   bad_hello: 4407,
   no_hello: 4408,
-  /** A better link to the same member is up. */
+  /** Another link to the same member takes precedence. */
   duplicate: 4409,
   /** No frame arrived while three pings were sent. */
   stalled: 4410,
-  /** A readable frame that is invalid for the cluster. */
+  /** The frame can be decoded, but the cluster does not accept its content. */
   off_protocol: 4411,
   /** The member must wait: it recently broke the protocol, or another process with its key may be linked. */
   too_soon: 4412,
   too_large: 4413,
-  /** Another process with the same key is linked already and answers pings. */
+  /** Another process with the same key is already linked and answers pings. */
   copied: 4414,
   /** Too many bytes are queued for the other end. */
   slow_reader: 4429,
@@ -109,7 +109,7 @@ export function decodeFrame (bytes: Uint8Array): { kind: WireKind, body: unknown
   return { kind, body }
 }
 
-/** Converts any error of the decoder, deep recursion included, to `bad_frame`. */
+/** Converts any error of the decoder, including excessive recursion, to `bad_frame`. */
 function reading<T> (read: () => T): T {
   try {
     return read()
@@ -140,7 +140,7 @@ const helloSchema = record({
   version: text,
   clusterId: text,
   apiUrl: orNull(text),
-  /** The sender's advertised members' listener, host:port. */
+  /** Address at which the sender advertises its members' listener, host:port. */
   address: orNull(text)
 }, {
   protocol: count,

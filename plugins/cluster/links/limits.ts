@@ -5,20 +5,20 @@ const MiB = 1024 * KiB
 export const defaultLimits = {
   /** Maximum bytes of a frame; a larger one closes the link. */
   frameBytes: MiB,
-  /** Maximum bytes of documents and channel messages that wait for credit; channels may use half of it. */
+  /** Maximum bytes of documents and channel messages that wait for credit; channels may use half of this. */
   bulkBufferedBytes: MiB,
   /** A link closes when its socket buffers more bytes than this. */
   bufferedBytes: 4 * MiB,
   /** Maximum bytes of documents and channel messages that are sent but not yet credited by the receiver. */
   windowBytes: 2 * MiB,
-  /** Rate at which one peer gets credit for documents and channel messages. */
+  /** Bytes per second for which one peer gets credit for documents and channel messages. */
   bytesPerSecond: 16 * MiB,
   burstBytes: 32 * MiB,
   framesPerSecond: 2000,
   burstFrames: 4000,
   /** Time limit for the WebSocket handshake and both hellos together. */
   helloMs: 5000,
-  /** Time limit for TCP and TLS to one address. */
+  /** Time limit for connecting to one address, TCP and TLS together. */
   dialMs: 3000,
   /** Ping interval; a link closes after three pings without any incoming frame. */
   pingMs: 2000,
@@ -35,7 +35,7 @@ export const defaultLimits = {
   strangerMs: 40_000,
   joinBodyBytes: 16 * KiB,
   connections: 1024,
-  /** Default of MemberRequest.timeoutMs. */
+  /** Default for MemberRequest.timeoutMs. */
   requestHeadMs: 120_000,
   requestSockets: 256,
   /** Idle connections close after this time, well before the other end's KEEP_ALIVE_MS. */

@@ -16,7 +16,7 @@ export interface Peer extends
   readonly address: string
   /** True if this node dialled. */
   readonly outgoing: boolean
-  /** Round trip of the newest answered ping, in milliseconds. */
+  /** Round-trip time of the last answered ping, in milliseconds. */
   readonly rttMs: number | null
 }
 
@@ -27,7 +27,7 @@ export interface LinkPriority {
   outgoing: boolean
   /** Number of this link in this process; later links have higher numbers. */
   serial: number
-  /** The other end's number for this link. `alone`: it had no other link to this node at its hello. */
+  /** The other end's number for this link. `alone`: it sent its hello while it had no other link here. */
   theirs: { serial: number, alone: boolean }
 }
 
@@ -43,7 +43,7 @@ export interface LinkOptions {
   ws: WebSocket
   socket: Duplex
   serial: number
-  /** The member whose key the connection has proven. */
+  /** The member whose key was proven on the connection. */
   installId: string
   fingerprint: string
   outgoing: boolean
@@ -61,12 +61,12 @@ export interface LinkOptions {
 const BULK: ReadonlySet<WireKind> = new Set(['document', 'channel'])
 
 /**
- * After a network partition, TCP's growing retransmission pauses keep a connection silent long after the
+ * After a network partition, TCP's growing retransmission delays keep a connection silent long after the
  * network works again. A new connection works immediately, so a link closes after this number of ticks
  * without a frame.
  */
 const MAX_SILENT_TICKS = 3
-/** An active link is pinged at every fifth tick, a silent one at every tick. */
+/** An active link is pinged every fifth tick, a silent one every tick. */
 const PING_EVERY = 5
 /** Maximum delay of a lazy frame in ms. Writing three frames at once takes a third of the CPU time. */
 const LAZY_MS = 25
@@ -86,7 +86,7 @@ export function socketOptions (limits: LinkLimits): { maxPayload: number, perMes
   }
 }
 
-/** One open WebSocket with a member whose key was checked before. */
+/** One open WebSocket to a member whose key has already been checked. */
 export class Link {
   readonly installId: string
   readonly fingerprint: string
@@ -99,7 +99,7 @@ export class Link {
   /** Resolves when the other end's hello is accepted; rejects with the reason if the link closes first. */
   readonly greeted: Promise<void>
   rttMs: number | null = null
-  /** Monotonic time of the newest answer to a ping. */
+  /** Monotonic time of the last answer to a ping. */
   answeredAt = -Infinity
   bytesIn = 0
   bytesOut = 0
@@ -220,7 +220,7 @@ export class Link {
     }
   }
 
-  /** Ends a link after MAX_SILENT_TICKS; pings silent links, and others every PING_EVERY ticks. */
+  /** Closes a link after MAX_SILENT_TICKS; pings silent links, and others every PING_EVERY ticks. */
   tick (): void {
     if (!this.open || this.greeting === undefined) return
     if (this.#silentTicks >= MAX_SILENT_TICKS) {
@@ -280,7 +280,7 @@ export class Link {
     this.#fail(new Error(reason === 'lost' ? 'closed' : reason))
   }
 
-  /** Writes the delayed frames and these ones in one write. */
+  /** Writes the delayed frames and the given ones in a single write. */
   #write (...frames: Uint8Array[]): void {
     const { socket } = this.#options
     this.#flushes?.()

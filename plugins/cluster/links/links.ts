@@ -21,9 +21,9 @@ export interface LinkEvents {
   up (peer: Peer): void
   down (installId: string, reason: string): void
   frame (installId: string, kind: FrameKind, body: unknown): void
-  /** A member at `address` refused this node as a copy: `known` is linked with the same key. */
+  /** A member at `address` refused this node as a copy, because `known` is linked with the same key. */
   copied (address: string, known: string): void
-  /** Called once per back-off when a member broke the protocol; `reason` is the name of the close code. */
+  /** Called once per back-off when a member breaks the protocol; `reason` is the name of the close code. */
   violation (installId: string, reason: string): void
 }
 
@@ -43,7 +43,7 @@ export interface LinksOptions extends Omit<ListenerOptions, 'accept' | 'limits'>
   limits?: Partial<LinkLimits>
 }
 
-/** The links of a node: one per member, whichever end dialled. `listen` and `start` may come in any order. */
+/** A node's links: one per member, whichever end dialled. `listen` and `start` may come in either order. */
 export class Links {
   readonly copies: CopiedHomes
   /** Members with an open link or a pending `events.down`. */
@@ -53,7 +53,7 @@ export class Links {
   readonly #options: LinksOptions
   readonly #limits: LinkLimits
   readonly #hooks: LinkHooks
-  /** Members in back-off after they broke the protocol `times` in a row, until `until` (monotonic ms). */
+  /** Members in back-off after breaking the protocol `times` times in a row, until `until` (monotonic ms). */
   readonly #backOffs = new Map<string, { until: number, times: number }>()
   #listener: Promise<Listener> | undefined
   #serial = 0
@@ -109,8 +109,8 @@ export class Links {
 
   /**
    * False if there is no link, the frame exceeds the limit, or too much is queued. Documents and channel
-   * messages wait for the other end's credit, other frames bypass them; more than the socket buffer may hold
-   * closes the link (4429). `lazy`: see Link.send.
+   * messages wait for the other end's credit; other frames bypass them. A full socket buffer closes the link
+   * (4429). `lazy`: see Link.send.
    */
   send (to: string, kind: FrameKind, body: unknown, lazy = false): boolean {
     const link = this.#sendingLink(to)
@@ -249,7 +249,7 @@ export class Links {
       return undefined
     }
     this.#use(link, state)
-    // Frames of an earlier process start are invalid.
+    // Ignore frames in flight on the old link if it belongs to an earlier process of the member.
     if (current?.rival.nodeId === hello.nodeId) current.markReplaced()
     else current?.end('duplicate')
     return undefined
@@ -321,7 +321,7 @@ export class Links {
     return this.#options.clock.mono() < (this.#backOffs.get(installId)?.until ?? -Infinity)
   }
 
-  /** Backs off exponentially, because repeated protocol violations of a member would fill the event log. */
+  /** Backs off exponentially, because repeated protocol violations by a member would fill the event log. */
   #startBackOff (installId: string, word: string): void {
     if (this.#inBackOff(installId)) return
     const { violationMinMs: minMs, violationMaxMs: maxMs } = this.#limits
@@ -355,10 +355,10 @@ export class Links {
 }
 
 /**
- * True if `next`, whose hello came later, replaces `current`. Both ends decide by the same facts and keep the
- * same link. The later link wins if it is from another process start, or if the other end opened it after
- * losing the current one (which this node has not noticed yet). Otherwise the one dialled by the smaller id
- * stays; if one end dialled both, the later one.
+ * True if `next`, whose hello came later, replaces `current`. Both ends decide from the same facts and so
+ * keep the same link. The later link wins if it is from another process start, or if the other end opened it
+ * after losing the current one (which this node has not noticed yet). Otherwise the one dialled by the
+ * smaller id stays; if one end dialled both, the later one.
  */
 export function replaces (next: LinkPriority, current: LinkPriority, self: string, peer: string): boolean {
   if (next.nodeId !== current.nodeId) return next.serial > current.serial

@@ -18,7 +18,7 @@ export interface RequestsOptions {
   addresses: (installId: string) => readonly string[]
 }
 
-/** Errors of a reused connection that broke before the response. */
+/** Errors of a reused connection that broke before the response arrived. */
 const stale = new WeakSet<object>()
 
 /** HTTP requests to members over connections whose key is checked before the first byte. */
@@ -151,7 +151,7 @@ function exchange (
     call.once('response', (head: IncomingMessage) => {
       stopTimer()
       response = head
-      // Without this handler, a break after the caller stopped reading would crash the process.
+      // Without this, a connection that breaks after the caller stops reading would crash the process.
       head.on('error', () => {})
       resolve({ status: head.statusCode!, headers: plainHeaders(head), body: head })
     })

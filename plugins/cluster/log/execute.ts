@@ -33,7 +33,7 @@ function failed (code: 'internal' | 'control_full', message: string): Effect {
 
 /**
  * Runs a command against the document. Never throws: a defect of `execute` (it throws or returns invalid
- * values) becomes the result `internal`, a document above its limit `control_full`; both write nothing.
+ * values) gives the result `internal`, a document above its limit `control_full`; both leave it unchanged.
  */
 export function execute (
   options: ControlOptions, kv: KvDoc, { id, payload, from }: Pick<Entry, 'id' | 'payload' | 'from'>

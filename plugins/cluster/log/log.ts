@@ -22,7 +22,7 @@ export interface Position {
   readonly hash: string
 }
 
-/** Maximum bytes of a whole document in Yjs encoding; its writer rotates before that. */
+/** Maximum bytes of a whole document in Yjs encoding; its writer rotates it before it gets that large. */
 const MAX_STATE_BYTES = 768 * 1024
 
 interface Draft {
@@ -105,7 +105,7 @@ export class ControlLog implements Log {
     return { base: null, state: kv.state(), clientId, ...this.#place, receipts: [...this.#receipts.list()] }
   }
 
-  /** Drops the Yjs document, so that the whole one is requested: it differs from the master's. */
+  /** Drops the Yjs document because it differs from the master's; the whole one is then requested. */
   invalidate (): void {
     this.#kv?.destroy()
     this.#kv = null
@@ -179,7 +179,7 @@ export class ControlLog implements Log {
     if (last === undefined) return 'adopted'
     const wrong = checkEntries(kv, this.#place.digest, rest)
     if (wrong !== null) {
-      // The sender has another history, which is no violation: `gap` requests the whole document.
+      // A sender with another history does not violate the protocol: `gap` requests the whole document.
       if (!wrong.gap) this.#refuse(wrong.why)
       return 'gap'
     }

@@ -1,9 +1,9 @@
 import type { CommandReceipt } from '../election/protocol.js'
 
-/** The receipt of the command `id`; without `result` once that was dropped to save space. */
+/** The receipt of the command `id`; `result` is absent once it has been dropped to save space. */
 export type KeptReceipt = CommandReceipt & { readonly id: string }
 
-/** Maximum number of receipts; the newest stay. */
+/** Maximum number of receipts; the oldest are dropped. */
 export const MAX_RECEIPTS = 1000
 export const MAX_RESULT_BYTES = 64 * 1024
 /** Maximum bytes of all results as JSON; older results are dropped, their receipts stay. */

@@ -56,7 +56,7 @@ export class Directory {
     this.#leaving.delete(installId)
   }
 
-  /** The other end of the newest link to a node, even after it closed. */
+  /** The other end of the latest link to a node, even after that link has closed. */
   addressOf (installId: string): string | undefined { return this.#last.get(installId)?.address }
 
   /** Wall time in ms of the last sign of life; undefined if there was none since this node started. */

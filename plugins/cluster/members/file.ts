@@ -12,11 +12,11 @@ export interface Members {
   byFingerprint (fingerprint: string): Member | undefined
   isRemoved (fingerprint: string): boolean
   /**
-   * Replaces the list: writes it durably, then calls onChange if it differs. Throws SvcError invalid_request
-   * that names the bad field, without a change. Removals apply even if the disk refuses.
+   * Replaces the list: writes it durably, then calls onChange if it differs. For a bad field, throws SvcError
+   * invalid_request that names it and changes nothing. Removals apply even if the disk refuses the write.
    */
   replace (next: MemberList): void
-  /** Subscribes to changes of the list; returns a function that unsubscribes. */
+  /** Subscribes to changes to the list; returns a function that unsubscribes. */
   onChange (fn: () => void): () => void
 }
 
@@ -43,7 +43,7 @@ function readStored (path: string, self: MembersOptions['self']): MemberList | u
 
 /**
  * Opens a home's members file; a new home gets a cluster of one with a random id. Throws HomeError for a
- * broken or newer file, and if the file has another key for this node.
+ * broken or newer file, and if the file has a different key for this node.
  */
 export function openMembers ({ home, self, now }: MembersOptions): Members {
   const path = join(home, identityFile.members)

@@ -28,7 +28,7 @@ export interface MembershipOptions {
   clock: Clock
   log: Logger
   onRemoved: (member: Pick<MemberRecord, 'installId' | 'name'>) => void
-  /** Sends the list to all peers after a removal, because some have no link with the master. */
+  /** Sends the list to all peers after a removal, because some have no link to the master. */
   broadcast: (list: MemberList) => void
 }
 
@@ -141,8 +141,8 @@ export class Membership {
   }
 
   /**
-   * Adds or removes one voter, so that the voters become the members; called periodically on the master. In
-   * available mode too, in case the quorum setting changes to a majority.
+   * Adds or removes one voter per call, until the voters are the members; called periodically on the master.
+   * This also happens in available mode, in case the quorum setting changes to a majority.
    */
   async alignVoters (): Promise<void> {
     const { driver, control } = this.#options

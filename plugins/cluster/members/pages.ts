@@ -39,7 +39,7 @@ export function pageOf (
   return found
 }
 
-/** Whether the address belongs to this machine, so that a connection from it is local. */
+/** Whether the address belongs to this machine, so a connection from it is local. */
 function isOwnAddress (host: string): boolean {
   const plain = host.replace(/^::ffff:/, '')
   return Object.values(os.networkInterfaces()).some((list) => list?.some(({ address }) => address === plain))

@@ -64,7 +64,7 @@ export class ObservedDoc {
 
   announce (): Announce { return { kind: 'announce', ...this.#place() } }
 
-  /** The update for the asking node; null for an invalid state vector. */
+  /** The update for the requesting node; null for an invalid state vector. */
   answer ({ boot, gen, sync }: ResyncRequest): State | null {
     const vector = payloadOf('step1', sync)
     if (vector === null) return null

@@ -7,7 +7,7 @@ import type { Announce, ResyncRequest, State, Update } from './messages.js'
 /** Limit of a replica; above the owner's limit, so that a later version may raise the owner's. */
 const MAX_LIVE_BYTES = 256 * 1024
 const MAX_STRUCTS = 20_000
-/** After a second gap within this time in ms, the whole document is loaded again. */
+/** A second gap within this many ms triggers a reload of the whole document. */
 const REPEATED = 10_000
 /** Milliseconds after which an unanswered request counts as lost. */
 const ANSWER = 2000
@@ -40,7 +40,7 @@ export class Replica {
   get boot (): string { return this.#boot }
   get live (): ReadonlyMap<string, unknown> { return this.#live }
 
-  /** Returns and clears the changes of the last message. */
+  /** Returns and clears the changes made by the last message. */
   takeChanges (): Changes {
     const changes = this.#changes
     this.#changes = NONE

@@ -27,7 +27,7 @@ export interface ReplicasOptions {
   diverged (installId: NodeId): void
 }
 
-/** Changes within this time in ms are sent as one message. */
+/** Changes made within this many ms are sent as one message. */
 const COALESCE_MS = 10
 
 interface Change { readonly installId: NodeId, readonly keys: ReadonlySet<string> }

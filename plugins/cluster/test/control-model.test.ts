@@ -75,8 +75,8 @@ class Pair {
   }
 
   /**
-   * Adopts another node's body, made for a node with `held` entries. The result may be a gap without one in
-   * the model, because a node may have lost its document; then the whole body must fit.
+   * Adopts another node's body, made for a node with `held` entries. There may be a gap that the model does
+   * not have, because a node may have lost its document; then the whole body must fit.
    */
   adopt (from: Pair, held: number | null): boolean {
     const body = from.control.body(held)

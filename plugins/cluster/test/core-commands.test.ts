@@ -158,7 +158,7 @@ t.test('with quorum 1 and no vote won nobody is master', async (t) => {
   const c = await cluster(t, { nodes: 2 })
   const master = await c.agreed()
   const [other] = c.others(master)
-  // Drop all election messages except heartbeats, which show the other node alive.
+  // Drop all election messages except heartbeats, which show that the other node is alive.
   c.filters.push(({ kind, body }) => kind === 'election' && body['kind'] !== 'heartbeat' ? null : body)
   master.core.resign()
   await c.run(100)

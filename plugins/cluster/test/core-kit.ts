@@ -76,7 +76,7 @@ export interface CoreCluster {
 export interface CoreOptions {
   nodes?: number
   quorum?: QuorumSetting
-  /** Called with each new core before it starts, also after a restart. */
+  /** Called with each new core before it starts, including after restarts. */
   prepare?: (core: ClusterCore, name: string) => void
   /** One-way delay of frames in ms. */
   delayMs?: number

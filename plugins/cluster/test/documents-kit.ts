@@ -36,7 +36,7 @@ export function testDisk (): TestDisk {
   }
 }
 
-/** The commands of these tests: writes, and a result. */
+/** A command of these tests: the writes to make, and the result to return. */
 export interface Told { readonly writes: readonly Write[], readonly result?: unknown }
 
 export interface ControlRig {

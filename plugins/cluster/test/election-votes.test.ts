@@ -9,7 +9,7 @@ const leader = (master: string, term: number, sid = `${master}${term}`): Leader 
   ({ sid, term, master, boot: 1 })
 const at = (term: number, seq: number): LogPosition => ({ term, seq })
 
-/** The node `me` of three connected voters; `sent` has its messages. */
+/** The node `me` of three connected voters; `sent` holds the messages that it sent. */
 function node (stores = true) {
   const sent: { to: string, message: Message }[] = []
   let last = at(0, 0)

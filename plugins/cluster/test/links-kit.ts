@@ -40,7 +40,7 @@ export interface TestNode {
   members: Members
   tokens: JoinTokens
   links: Links
-  /** `up ID`, `down ID REASON`, `KIND ID BODY`, in order. */
+  /** The events in order: `up ID`, `down ID REASON`, `KIND ID BODY`. */
   told: string[]
   address: string
   hello: Hello

@@ -21,7 +21,7 @@ export const home = location.origin
 export const origin = signal(home)
 /** Tokens by origin; a token is sent to its own node only. */
 const tokens = signal<ReadonlyMap<string, string>>(new Map())
-/** The token typed in for the current node, kept in memory only, so that a reload drops it. */
+/** The token typed in for the current node, kept in memory only, so a reload drops it. */
 export const typed = computed(() => tokens.value.get(origin.value) ?? null)
 export const token = computed(() => typed.value ?? bearerAt(origin.value))
 /** Identity of the caller, on which authorities depend; renewing a bearer does not change it. */

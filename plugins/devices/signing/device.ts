@@ -48,7 +48,7 @@ export function deviceFileOf (keys: DeviceKeys, rest: Paired): DeviceFile {
   }
 }
 
-/** Pairs this machine with a node as a device with new keys. Throws the errors of `pairWith`. */
+/** Pairs this machine with a node as a device with new keys. Throws the same errors as `pairWith`. */
 export async function pairDevice (options: Omit<PairOptions, 'keys'>): Promise<DeviceFile> {
   const keys = newDeviceKeys()
   return deviceFileOf(keys, await pairWith({ ...options, keys }))

@@ -66,7 +66,7 @@ export class RequestSigner {
 
   /**
    * Applies a refusal's correction; returns whether to retry. Trusts only a correction that a node of the
-   * cluster signed, for a request of this signer.
+   * cluster signed, for a request from this signer.
    */
   async correct (details: unknown): Promise<boolean> {
     const { nodeId, timeMs, nonce, nodeKey, signature } = (details ?? {}) as Refusal

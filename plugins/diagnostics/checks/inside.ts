@@ -121,7 +121,7 @@ function checkRunner (node: string, runner: Runner): Check[] {
   ]
 }
 
-/** A runner that crashed once and runs again is no fault; repeated crashes are. */
+/** A runner that crashed once and runs again is not a fault; repeated crashes are. */
 function checkRestarts (
   name: string, { restarts, statusKind }: Runner, { logs, about }: { logs: string, about: string[] }
 ): Check[] {

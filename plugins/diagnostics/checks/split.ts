@@ -7,7 +7,7 @@ import type { NodeRow } from '../../cluster/cli/nodes.js'
 /** Seconds for which other nodes may keep reporting their links to a crashed node. */
 const LINK_SECONDS = 5
 
-/** Says which live nodes disagree about a link or node, or null. A node lost by all others has crashed. */
+/** Which live nodes disagree about a link or node; null if none. A node lost by all others has crashed. */
 export function splitOf ({ topology, localNodeId }: ClusterState, nodes: readonly NodeRow[]): string | null {
   const linksOf = topology?.connections ?? {}
   const name = (id: string): string => nodes.find(({ nodeId }) => nodeId === id)?.name ?? id

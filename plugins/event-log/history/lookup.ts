@@ -33,7 +33,7 @@ export interface StateAt extends PastState {
   /** Session, membership and instances at `idx`: the snapshot's, with the later events up to it applied. */
   readonly derived: ClusterPart & { readonly idx: number }
   readonly events: readonly ShownEvent[]
-  /** True if there are further events, which GET /events?since=<idx of the last one> returns. */
+  /** True if there are more events, which GET /events?since=<idx of the last one> returns. */
   readonly more: boolean
   /** Ranges of missing events between the snapshot and `idx`; `derived` lacks the changes that they made. */
   readonly gaps: readonly Range[]

@@ -6,7 +6,7 @@ export type Fields = Readonly<Record<string, unknown>>
 export const fieldsOf = (value: unknown): Fields =>
   typeof value === 'object' && value !== null ? value as Fields : {}
 
-/** The shard assignments of an instance, which a state stores as an object with its type as the only key. */
+/** The shard assignments of an instance, which a state wraps in an object whose only key is its type. */
 export function assignmentsOf (tagged: unknown): Fields {
   return fieldsOf(fieldsOf(Object.values(fieldsOf(tagged))[0])['shardAssignments'])
 }

@@ -9,7 +9,7 @@ import type { ClusterPart } from './part.js'
 import type { Snapshots } from './lookup.js'
 
 const MINUTE_MS = 60_000
-/** Interval of snapshots in ms while only readings change. */
+/** Interval in ms between snapshots while only readings change. */
 const REFRESH_MS = 600_000
 /** Age in ms at which an event is certainly part of the state. */
 const SETTLE_MS = 500
@@ -128,7 +128,7 @@ class Recorder {
   async #take (): Promise<void> {
     const { clock, logger, session, inStep } = this.#options
     if (session.masterNodeId !== null && !inStep()) {
-      // Wait, because the log is behind the state, so that no index would match it.
+      // Wait, because the log is behind the state, so no index would match it.
       this.#takenAt = clock.mono()
       this.#arm()
       return
@@ -174,8 +174,8 @@ class Recorder {
   }
 
   /**
-   * The cluster part to record. The master's view is correct; other nodes may lack links, so their members
-   * come from events, and without a master the whole part does. Reapplying newer events is harmless.
+   * The cluster part to record. The master's view is correct; other nodes may lack links, so they take the
+   * members from events, and without a master the whole part. Reapplying newer events is harmless.
    */
   #partOf (seen: ClusterPart, stale: boolean): ClusterPart {
     const { log, session } = this.#options

@@ -44,10 +44,10 @@ export class EventLog {
   readonly #mostBytes: number
   #texts: (Position & { readonly text: string })[] = []
   #bytes = 0
-  /** The last requested page and the end of the log then; most followers request the same page. */
+  /** The last requested page, and the end of the log at that time; most followers request the same page. */
   #made: { readonly page: Page, readonly last: Position } | null = null
 
-  /** Keeps `most` entries, and JSON of `mostTexts` entries or `mostBytes`; trims JSON once an eighth over. */
+  /** Keeps `most` entries, and JSON up to `mostTexts` entries or `mostBytes`, exceeded by up to an eighth. */
   constructor (most = RING_ENTRIES, mostBytes = RING_BYTES, mostTexts = most) {
     this.#most = most
     this.#mostBytes = mostBytes

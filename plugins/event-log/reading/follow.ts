@@ -8,7 +8,7 @@ import type { Query } from './query.js'
 
 const COMMENT_MS = 10_000
 
-/** Interval in ms of checks while a stream waits for an event or the disk. */
+/** Interval in ms between checks while a stream waits for an event or the disk. */
 const WAIT_MS = 1_000
 
 /** Maximum events per read of the log and write to the stream. */
@@ -57,7 +57,7 @@ export async function follow (stream: StreamWriter, options: FollowOptions): Pro
   }
 }
 
-/** Reads the next items; null if the disk does not respond, after which the caller can simply try again. */
+/** Reads the next items; null if the disk does not respond, in which case the caller can simply try again. */
 async function next (reader: Reader, source: Source): Promise<FollowItem[] | null> {
   const { position, cuts } = reader
   const base = source.log.base.idx

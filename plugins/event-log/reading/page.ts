@@ -69,7 +69,7 @@ export function shown ({ idx, at, origin, sid, id, event }: Entry): ShownEvent {
   return { idx, at, origin, sessionId: sid, id, event }
 }
 
-/** The oldest events after `since` that match the query; the newest without a `since`. */
+/** The oldest events after `since` that match the query; the newest if `since` is absent. */
 export async function pageOf (source: Source, query: Query, sessionId: string): Promise<EventsPage> {
   const { log, store } = source
   const { mode, counted } = store.status()

@@ -14,7 +14,7 @@ export type Message =
   /** Follower to master: acknowledges everything up to `last`, so that the master may send more. */
   | { readonly type: 'took', readonly sid: string, readonly last: Position }
   /**
-   * Requests the entries after the newest position in `have` that the receiver has too. `learn`: any node
+   * Requests the entries after the newest position in `have` that the receiver also has. `learn`: any node
    * answers, as the sender may be a new master. `above`: indices assigned later must be above it.
    */
   | {

@@ -2,7 +2,7 @@ import { jsonBytes } from '../log/entries.js'
 import { fitting } from '../log/log.js'
 import type { Submission } from '../log/entries.js'
 
-/** Maximum queued events of this node without an index; further ones are dropped and counted. */
+/** Maximum queued events of this node without an index; any more are dropped and counted. */
 const QUEUE_ENTRIES = 1_000
 
 const BACK_ENTRIES = 10_000

@@ -306,7 +306,7 @@ export class Replication implements Host {
     if (master !== null) this.#want(master, false)
   }
 
-  /** Handles the answer to a pending request. Answers of earlier sessions are ignored. */
+  /** Handles the answer to a pending request. Answers from earlier sessions are ignored. */
   #onPage (from: string, page: Of<'page'>): void {
     const question = this.#questions.get(from)
     if (question?.n !== page.n) return
@@ -370,7 +370,7 @@ export class Replication implements Host {
     // The new tail may contain some of the removed events.
     const missing = removed.filter((entry) => !this.log.has(entry.id))
     this.#outbox.takeBack(missing.map(submissionOf), this.log.last.idx)
-    // Acknowledge each page, which makes the master send further entries unasked.
+    // Acknowledge each page, which makes the master send more entries without being asked.
     if (state !== 'broken') this.#acknowledge()
     if (state === 'whole') {
       this.#synced = true

@@ -4,13 +4,13 @@ import type { Entry, Position } from '../log/entries.js'
 import type { EventLog, Page } from '../log/log.js'
 import type { Input, Of, Outgoing, ReplicationHost } from './messages.js'
 
-/** Entries within this time in ms after a message share the next message. */
+/** Entries added within this many ms of a message share the next message. */
 const BATCH_MS = 10
 
 /** Pause in ms before retrying a full link. */
 const FULL_MS = 20
 
-/** Maximum unacknowledged indices per follower: half a second at 10,000 events/s; fits its disk queue. */
+/** Maximum unacknowledged indices per follower: half a second at 10,000 events/s; they fit its disk queue. */
 const WINDOW_IDX = 5_000
 
 /** Time in ms without an acknowledgement after which a follower with a full window is sent the log's end. */
@@ -64,7 +64,7 @@ export class LogSender {
     for (const peer of peers) world.send(peer, { type: 'head', sid, last: positionOf(log.last) })
   }
 
-  /** Whether the whole log was sent to the follower; true for an unknown follower. */
+  /** Whether the whole log has been sent to the follower; true for an unknown follower. */
   ends (peer: string): boolean {
     const feed = this.#feeds.get(peer)
     return feed === undefined || samePosition(feed.sent, this.#host.log.last)
@@ -153,7 +153,7 @@ export class LogSender {
       { type: 'page', sid, n, base, entries, last: positionOf(log.last), above: highest }
     const ok = world.send(to, message)
     if (learn) return
-    // From here on the follower gets further entries unasked; if the page is lost, the follower asks again.
+    // From here on the follower gets more entries without asking; if the page is lost, it asks again.
     if (ok) this.#sendPages(to, this.#begin(to, base, end))
     else this.#feeds.delete(to)
   }

@@ -31,11 +31,11 @@ export interface ReplicationOptions {
   logger: Logger
   /** Id of this node, new at each start; the origin of its events. */
   nodeId: string
-  /** Called when events of this node between two indices were dropped. */
+  /** Called when events of this node between two indices have been dropped. */
   dropped: (gap: Gap) => void
 }
 
-/** Feeds the replication with local durable events and messages of other nodes, and sends its messages. */
+/** Feeds the replication with local durable events and messages from other nodes, and sends its messages. */
 export function startReplication (
   options: ReplicationOptions
 ): { replication: Replication, stop: () => void } {

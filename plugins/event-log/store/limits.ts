@@ -5,7 +5,7 @@ export const STORE_LIMITS = {
   fileBytes: 64 * MIB,
   /** Total size above which the oldest file is deleted. */
   totalBytes: 256 * MIB,
-  /** Number of newest entries that are never deleted. */
+  /** This many of the newest entries are never deleted. */
   keepEntries: 20_000,
   /** Queued entries are written after `groupMs`, or when `groupEntries` or `groupBytes` are queued. */
   groupMs: 25,

@@ -66,7 +66,7 @@ export interface OpeningOptions {
   readonly counting: (why: string | null) => void
 }
 
-/** Opens the store, fills the in-memory log from it, and then saves each change of the log. */
+/** Opens the store, fills the in-memory log from it, and then saves each change to the log. */
 export async function openLog (options: OpeningOptions): Promise<{ log: EventLog, store: EventStore }> {
   const { parts, home, logger, unavailable } = options
   const { store, newest } = await startStore(parts, {

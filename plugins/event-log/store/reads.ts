@@ -23,7 +23,7 @@ export interface ReadsOptions {
 
 /**
  * Reads the files through separate connections, one statement at a time: a hung disk blocks one thread, and
- * further reads are refused immediately.
+ * all other reads are refused immediately.
  */
 export class Reads {
   readonly #options: ReadsOptions

@@ -93,7 +93,7 @@ export async function writeGroup (db: Db, { rows, gaps, snapshots }: Group): Pro
   const insert = async (): Promise<void> => {
     if (rows.length > 0) await db.run(INSERT_ROWS, [`[${rows.map(({ text }) => text).join(',')}]`])
   }
-  // A single statement is a transaction already; BEGIN and COMMIT would add two turns of the event loop.
+  // A single statement is already a transaction; BEGIN and COMMIT would add two turns of the event loop.
   if (gaps.length + snapshots.length === 0) return await insert()
   await inTransaction(db, async () => {
     await insert()
@@ -130,7 +130,7 @@ async function inTransaction (db: Db, work: () => Promise<void>): Promise<void> 
     await work()
     await db.run('COMMIT')
   } catch (error) {
-    // SQLite may have rolled back the transaction already, so ignore an error here.
+    // SQLite may already have rolled back the transaction, so ignore an error here.
     await db.run('ROLLBACK').catch(() => {})
     throw error
   }

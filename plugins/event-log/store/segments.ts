@@ -33,7 +33,7 @@ export interface LogFilesOptions {
   readonly limits: StoreLimits
   /** Wall time in ms, used in the name of a damaged file that is set aside. */
   readonly now: () => number
-  /** Resolves when no read is in progress, because SQLite changes a file's journal only without readers. */
+  /** Resolves when no read is in progress; SQLite changes a file's journal only when it has no readers. */
   readonly readsDone: () => Promise<void>
   readonly onDamaged: (damaged: Damaged) => void
 }
@@ -60,7 +60,7 @@ export class LogFiles {
 
   get bytes (): number { return this.list.reduce((sum, { bytes }) => sum + bytes, 0) }
 
-  /** Missing indices: those below the newest that are in no file. */
+  /** Missing indices: those below the newest index that are in no file. */
   get gaps (): Range[] {
     const ranges: Range[] = []
     let tail = 0
@@ -87,7 +87,7 @@ export class LogFiles {
     if (failure !== null) throw failure as Error
   }
 
-  /** Scans a file and adds it to the list; must be called from the newest file to the oldest. */
+  /** Scans a file and adds it to the list; must be called for the newest file first and the oldest last. */
   async #scanFile (first: number, newest: boolean): Promise<void> {
     const path = this.#path(first)
     let db: Db | null = null
@@ -110,7 +110,7 @@ export class LogFiles {
 
   #path (first: number): string { return join(this.#options.folder, `seg-${first}.db`) }
 
-  /** Writes a group as a whole; rejects with DbError without any effect. */
+  /** Writes a group as a whole; if it rejects with DbError, nothing of the group has been written. */
   async write (ops: readonly Op[]): Promise<void> {
     const [only] = ops
     if (only?.type === 'cut') return await this.#cut(only.after)
@@ -161,7 +161,7 @@ export class LogFiles {
     return this.#active = { db, file, unmeasured: 0 }
   }
 
-  /** Closes a full file, and deletes the oldest files above the total. Rejects if a deletion fails. */
+  /** Closes a full file and deletes the oldest files while the total is too large. Rejects if that fails. */
   async rotate (): Promise<void> {
     const { fileBytes, totalBytes, keepEntries } = this.#options.limits
     const active = this.#active

@@ -38,7 +38,7 @@ class Store {
   #dropped = 0
   /** Events that were counted or dropped; reported when a later event has been written. */
   readonly #missed = new PendingGaps()
-  /** Events that were missing on disk at the start, until it is known whether other nodes send them again. */
+  /** Events that were missing on disk at startup, until it is known whether other nodes send them again. */
   #lost: Gap | null = null
   /** Promise of the last queued operation on the files. */
   #turn: Promise<unknown> = Promise.resolve()
@@ -48,7 +48,7 @@ class Store {
   /** Monotonic time in ms since which free space has sufficed while writing is off. */
   #spaceSince: number | null = null
   #written = 0
-  /** True if some files were unreadable at the start. */
+  /** True if some files were unreadable at startup. */
   #unread = false
   /** Number of damaged files since the last successful write. */
   #damages = 0
@@ -162,7 +162,7 @@ class Store {
     return await this.#withRepair(() => this.#reads.snapshot(at, this.#queue.top))
   }
 
-  /** Retries a read after its file was deleted, or was damaged and set aside. */
+  /** Retries a read if its file has been deleted, or was damaged and has been set aside. */
   async #withRepair<T> (read: () => Promise<T>): Promise<T> {
     try {
       return await read()
@@ -252,7 +252,7 @@ class Store {
     })
   }
 
-  /** Writes operations until the next space check is due; one group per turn would lag on a busy loop. */
+  /** Writes until the next space check is due; one group per turn would lag on a busy event loop. */
   async #writeGroup (): Promise<void> {
     const { limits: { checkEntries, groupBytes }, freeBytes } = this.#options
     const ops = this.#queue.next(checkEntries - this.#written % checkEntries, groupBytes)
@@ -298,7 +298,7 @@ class Store {
     }
   }
 
-  /** Stops writing, so that events are only counted. Inference and cluster control continue. */
+  /** Stops writing, so events are only counted. Inference and cluster control continue. */
   #stop (why: string): void {
     const { logger, folder } = this.#options
     this.#mode = 'counting-only'

@@ -35,7 +35,7 @@ export interface StoreQuery {
 export interface StoreStatus {
   /** `counting-only`: events are counted, not written; `memory`: there is no store. */
   readonly mode: 'normal' | 'counting-only' | 'memory'
-  /** Events counted but not written since the start. */
+  /** Events counted but not written since startup. */
   readonly counted: number
   /** Ranges of indices that are not in the store, oldest first, both ends inclusive. */
   readonly gaps: readonly Range[]
@@ -63,10 +63,10 @@ export interface StoreOptions {
   readonly openDb: OpenDb
   /** Free bytes on the volume of the folder; null if unknown. */
   readonly freeBytes: () => Promise<number | null>
-  /** Called when events were counted or dropped instead of written; later events are written again. */
+  /** Called when events have been counted or dropped instead of written; later events are written again. */
   readonly onGap: (gap: Gap) => void
   /** Called when the mode changes, and at each disk check while events are only counted. */
   readonly onMode: (status: StoreStatus) => void
-  /** Called when a damaged file was set aside, possibly while the store opens. */
+  /** Called when a damaged file has been set aside, possibly while the store opens. */
   readonly onDamaged: (damaged: Damaged) => void
 }

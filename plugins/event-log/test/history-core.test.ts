@@ -94,7 +94,7 @@ function instance (id: string, nodeIds: readonly string[]): Instance {
   return { RingInstance: ring }
 }
 
-/** Makes one random change. At most one node is away, so that there always is a majority. */
+/** Makes one random change. At most one node is away, so that there is always a majority. */
 async function shake ({ c, instances }: Recorded, random: () => number): Promise<string> {
   const pick = <T>(list: readonly T[]): T => list[Math.floor(random() * list.length)]!
   const gone = c.nodes.find((node) => !node.running)

@@ -17,7 +17,7 @@ async function feed ({ store }: StoreRig, entries: readonly Entry[]): Promise<vo
 
 const SMALL = { fileBytes: 100_000, totalBytes: 1e12, keepEntries: 100 }
 
-/** A folder with several segments; one that is not the newest is damaged in its middle. */
+/** A folder with several segments; one that is not the newest is damaged in the middle. */
 async function withDamage (t: Test): Promise<{
   folder: string, entries: Entry[], from: number, to: number
 }> {

@@ -83,7 +83,7 @@ export function rankOf (kind: string, { status, reason }: Payload): number {
   return EVENTS[kind]?.[0] ?? KEPT
 }
 
-/** Describes an event, without its time and a full stop; for an event of an unknown plugin, names it. */
+/** Describes an event without its time or a full stop; only names an event of an unknown plugin. */
 export function describeEvent (kind: string, payload: Payload, nameOf: NameOf): string {
   const [, words = `${quoted(kind, 80)} was recorded`] = EVENTS[kind] ?? []
   return words.replace(/\{(\w+)\}/g, (_, field: string) => fieldText(field, payload[field], nameOf))

@@ -75,7 +75,7 @@ function placed (
   })
 }
 
-/** Runner ids of an instance, which a state stores as an object with its type as the only key. */
+/** Runner ids of an instance, which a state wraps in an object whose only key is its type. */
 function runnersOf (tagged: object | undefined): string[] {
   interface Body { shardAssignments?: { nodeToRunner?: Record<string, string> } }
   const [body] = Object.values(tagged ?? {}) as Body[]

@@ -19,7 +19,7 @@ export const ENGINE = 'llama.cpp'
 const SERVER = 'llama-server'
 const PROGRAMS = [SERVER, 'rpc-server', 'ggml-rpc-server']
 const LIBRARY = /\.(so(\.\d+)*|dylib|metal)$/
-/** Disk space required, as a multiple of the archive's size; an archive and its content took 2.6 times. */
+/** Disk space required, in archive sizes; an archive and its contents took 2.6 times its size. */
 const GROWTH = 5
 
 export interface AddParts extends Source {
@@ -191,7 +191,7 @@ async function downloadArchives (
   return archives
 }
 
-/** @throws BuildError before the download if the disk space does not suffice */
+/** @throws BuildError before the download if there is not enough disk space */
 async function checkDiskSpace (
   assets: readonly Asset[], folder: string, { free = freeBytes }: Pick<AddParts, 'free'>
 ): Promise<void> {

@@ -6,7 +6,7 @@ import { BuildError, reasonOf, request } from './release.js'
 import type { PinnedAsset, Source } from './release.js'
 
 export interface DownloadParts extends Omit<Source, 'base'> {
-  /** Receives the number of bytes downloaded so far, including earlier attempts. */
+  /** Receives the number of bytes downloaded so far, including those from earlier attempts. */
   onBytes (bytes: number): void
 }
 

@@ -17,7 +17,7 @@ export interface AddFolder {
 
 const named = /^(\d+|left)\.[0-9a-f]+(?:-([0-9a-f]{64})\.part|-unpacked)$/
 
-/** Creates a folder for temporary files; removes those of ended processes, except partial archives. */
+/** Creates a folder for temporary files; removes those of exited processes, except partial archives. */
 export async function openWorkplace (builds: string): Promise<AddFolder> {
   const all = join(builds, WORK_FOLDER)
   await mkdir(all, { recursive: true, mode: 0o700 })

@@ -161,7 +161,7 @@ export function readAssets (text: string, url: string): Asset[] {
   })
 }
 
-/** Adds the trusted digest to an archive. @throws BuildError if it is unknown or the archive too large */
+/** Adds the trusted digest to an archive. @throws BuildError if it is unknown or the archive is too large */
 export function verifiedAsset (asset: Asset, sha256: string | undefined): PinnedAsset {
   const known = sha256 ?? PINNED[asset.name]
   if (known === undefined) {

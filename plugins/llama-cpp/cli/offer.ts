@@ -6,7 +6,7 @@ import type { VerbContext } from '../../../kernel/cli/index.js'
 
 /**
  * Offers to install llama.cpp for a verb whose model needs it; asks on the terminal unless `yes`. True once
- * llama.cpp is installed. False without a terminal, or if the node uses another home, to which this command
+ * llama.cpp is installed. False without a terminal, or if the node uses another home, in which this command
  * cannot install. @throws VerbError if the installation fails
  */
 export async function offerEngine (ctx: VerbContext, yes: boolean): Promise<boolean> {

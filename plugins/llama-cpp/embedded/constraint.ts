@@ -58,7 +58,7 @@ function behind (gbnf: string, { reasoning, thoughts }: AnswerFormats): string {
 
 const literal = (text: string): string => JSON.stringify(text)
 
-/** GBNF for text without `word`: a prefix of it, maybe empty, and a character that does not continue it. */
+/** GBNF for text without `word`: a prefix of it, maybe empty, then a character that does not continue it. */
 function without (word: string): string {
   const chars = [...word]
   return chars.map((char, i) => {

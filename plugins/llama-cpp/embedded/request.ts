@@ -40,7 +40,7 @@ interface Facts { defaults: Fields, contextLength: number, vocabularySize: numbe
 export function readParameters (payload: Fields, facts: Facts): Parameters {
   for (const [field, why] of Object.entries(SERVER_FIELDS)) {
     const value = payload[field]
-    // Accept values that turn the feature off: 0, -1, an empty text and false.
+    // Accept values that turn the feature off: 0, -1, an empty string and false.
     if (value != null && value !== 0 && value !== -1 && value !== '' && value !== false) {
       throw needsServer(field, why)
     }

@@ -48,8 +48,8 @@ interface RpcProcess { program: Program, port: number }
 
 /**
  * Starts a donor, whose only task returns its port. Each start of a driver (`run`) gets a fresh rpc-server,
- * because data of an earlier driver in its memory make a tensor split compute wrong answers.
- * @throws EngineError if the start fails, or if a newer run has replaced this one
+ * because data left in its memory by an earlier driver makes a tensor split compute wrong answers. @throws
+ * EngineError if the start fails, or if a newer run has replaced this one
  */
 export async function startDonor (
   spec: ModelSpec, env: EngineEnv, parts: EngineParts

@@ -23,7 +23,7 @@ export class BrokenAnswer extends Error {
   }
 }
 
-/** Token counts from a context size error; older servers report them only in the message. */
+/** Token counts from an error about the context size; older servers report them only in the message. */
 function counts (error: Record<string, unknown>, message: string): (number | undefined)[] {
   const said = [...message.matchAll(/\((\d+) tokens\)/g)].map(([, number]) => Number(number))
   return [numberOf(error['n_prompt_tokens']) ?? said[0], numberOf(error['n_ctx']) ?? said[1]]

@@ -43,7 +43,7 @@ export class Client {
     return fieldsOf(await this.bodyOf(answer))
   }
 
-  /** Whether the server is ready; false while it does not listen yet or loads the model. */
+  /** Whether the server is ready; false while it is not listening yet or is loading the model. */
   async healthy (): Promise<boolean> {
     try {
       const answer = await this.open({ path: '/health' })
@@ -55,14 +55,14 @@ export class Client {
     }
   }
 
-  /** Streams a response's events; closes the connection when the reader stops. Throws as `json` does. */
+  /** Streams a response's events; closes the connection when the reader stops. Throws like `json`. */
   async * events (call: Call): AsyncGenerator<Fields> {
     const answer = await this.open(call)
     if (answer.statusCode !== OK) await this.bodyOf(answer)
     try {
-      // Older servers send errors in mid-stream as an SSE field `error`.
+      // Older servers send errors mid-stream as an SSE field `error`.
       const parser = new EventParser(MAX_EVENT_CHARS, 'error')
-      // Leaving the loop closes the connection, so that the server frees the slot.
+      // Leaving the loop closes the connection, so the server frees the slot.
       for await (const bytes of answer as AsyncIterable<Uint8Array>) {
         for (const event of parser.push(bytes)) {
           if (event.kind === 'event' && event.data !== END) yield this.event(event.type, event.data)

@@ -31,7 +31,7 @@ export const LOOPBACK = '127.0.0.1'
 const CLOSE_MS = 3_000
 const LINE_CHARS = 500
 const KEPT_LINES = 5
-/** Limit on the lines per time window that go to the node's log; further lines are only counted. */
+/** Limit on the lines per time window that go to the node's log; any more are only counted. */
 const LOGGED_LINES = 10
 const WINDOW_MS = 10_000
 /** Routine lines, about seven per request, dropped because each would pass through three processes. */
@@ -58,7 +58,7 @@ function programEnv (): NodeJS.ProcessEnv {
   return env
 }
 
-/** A child process. It shares the runner's process group, so that both are killed together. */
+/** A child process. It shares the runner's process group, so both are killed together. */
 export class Program {
   /** Resolves with a description when the program has ended. */
   readonly ended: Promise<string>

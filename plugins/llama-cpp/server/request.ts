@@ -187,7 +187,7 @@ export const isConstrained = (payload: Fields): boolean =>
   !listOf(payload['messages']).some(({ content }) => Array.isArray(content) &&
     content.some((part) => fieldsOf(part)['type'] !== 'text'))
 
-/** Limit on an answer's tokens, which leaves at least one token of the context to the prompt. */
+/** Limit on an answer's tokens, which leaves at least one token of the context for the prompt. */
 function mostTokens (payload: Fields, { contextLength }: Facts): number {
   const most = contextLength - 1
   const own = numberAt(payload, 'n_predict', { min: 1, max: most })

@@ -24,7 +24,7 @@ import {
 import type { AnswerChunk } from '../../runners/language/chunks.js'
 import type { LlamaServer } from './server.js'
 
-/** Limit in ms on the wait for the server's exit after the connection broke. */
+/** Limit in ms on the wait for the server's exit after the connection has broken. */
 const END_MS = 1_000
 /** Limit on the texts per embedding request to the server. */
 const MAX_TEXTS = 32
@@ -58,7 +58,7 @@ export class LlamaSession implements EngineSession {
     this.facts = { contextLength, defaults }
   }
 
-  /** Reads the server's properties. Throws the errors of `json`, for instance for a wrong key. */
+  /** Reads the server's properties. Throws the same errors as `json`, for instance if the key is wrong. */
   async greet (): Promise<void> {
     this.props = await this.client.json({ path: '/props' })
     const length = numberOf(fieldsOf(this.props['default_generation_settings'])['n_ctx'])
@@ -132,7 +132,7 @@ export class LlamaSession implements EngineSession {
       return
     }
     // The server accepts no grammar together with tools, enforces calls only for some chat templates, and
-    // fails to parse grammar-constrained answers for others. Hence `/completion` with our prompt and grammar.
+    // fails to parse grammar-constrained answers for others. Hence `/completion` and svc's own grammar.
     const prompt = await this.rendered(asked, signal)
     const thoughts = reasoning === null ? 'over' : reasoningStateAfter(prompt, reasonings[reasoning])
     const constraint = constraintOf(payload, { tools, reasoning, thoughts })
@@ -238,7 +238,7 @@ export class LlamaSession implements EngineSession {
     yield scoresChunk(this.parts.spec.card, scores, numberOf(fieldsOf(usage)['prompt_tokens']) ?? 0)
   }
 
-  /** Replaces the error of a broken connection by one that says whether the server has exited. */
+  /** Replaces the error of a broken connection with one that says whether the server has exited. */
   private async toEngineError (error: unknown): Promise<unknown> {
     if (!(error instanceof BrokenAnswer)) return error
     const end = await this.parts.server.program.endOf(END_MS)

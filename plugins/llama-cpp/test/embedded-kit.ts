@@ -79,10 +79,10 @@ export function whole (given: readonly object[], index = 0): Whole {
   }
 }
 
-/** A loaded model, which the end of the test closes. */
+/** A loaded model, which is closed at the end of the test. */
 export interface Loaded {
   session: EngineSession
-  /** Label and number of units that the engine passed to each call of `work`. */
+  /** Label and number of units that the engine passed to each call to `work`. */
   work: { label: string, units: number }[]
   chunks: (kind: string, payload: object, signal?: AbortSignal) => Promise<Chunk[]>
   ask: (payload: object) => Promise<Whole>

@@ -16,7 +16,7 @@ export { lives, until } from '../../runners/test/process-kit.js'
 
 const SCRIPT = fileURLToPath(new URL('./fixtures/llama-server.mjs', import.meta.url))
 
-/** Options of the stand-in; the last word of each prompt selects further behaviour. */
+/** Options of the stand-in; the last word of each prompt selects additional behaviour. */
 export interface Scenario {
   help?: 'new' | 'old' | 'other' | 'fails'
   refusals?: number

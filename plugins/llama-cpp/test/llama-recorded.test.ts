@@ -1,4 +1,4 @@
-/** The stand-in's responses equal responses recorded from the tested llama-server build. */
+/** Checks that the stand-in's responses equal those recorded from the tested llama-server build. */
 import { readFileSync } from 'node:fs'
 import t from 'tap'
 import { serverError } from '../server/errors.js'

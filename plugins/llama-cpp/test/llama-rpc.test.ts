@@ -1,4 +1,4 @@
-/** Models over several nodes: the driver's command line, and the donors. */
+/** Models that span several nodes: the driver's command line, and the donors. */
 import { renameSync } from 'node:fs'
 import { connect } from 'node:net'
 import { join } from 'node:path'

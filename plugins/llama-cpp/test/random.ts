@@ -33,7 +33,7 @@ export function xoshiro128 (seed: readonly [number, number, number, number]): ()
   }
 }
 
-/** Numbers in [0, 1) with 53 bits, reproducible by seed on every machine. */
+/** Random numbers in [0, 1) with 53 bits; a seed gives the same numbers on every machine. */
 export function seededRandom (seed: number): () => number {
   const spread = splitMix64(BigInt(Math.trunc(seed)))
   const [x, y] = [spread(), spread()]

@@ -6,7 +6,7 @@ const SPACE = 0x20
 
 /**
  * Decodes token ids to text: holds back incomplete UTF-8 characters and possible beginnings of stop strings.
- * After `stopped`, further pushes return nothing.
+ * Once `stopped` is true, every later push returns nothing.
  */
 export interface TextStream {
   push (id: number): { text: string, stopped: boolean }
@@ -23,8 +23,8 @@ interface StreamOptions {
 }
 
 /**
- * Decodes ids one by one. A character is returned with its last byte; `end` returns an incomplete character
- * as U+FFFD. Removes up to `strip` spaces at the start of the text.
+ * Decodes ids one by one. A character is returned when its last byte arrives; `end` returns an incomplete
+ * character as U+FFFD. Removes up to `strip` spaces at the start of the text.
  */
 function detokeniser (
   table: TokenTable, strip: number, shown: (id: number) => boolean

@@ -5,7 +5,7 @@ import { invalid } from '../../runners/language/refusals.js'
 import { toolFactsOf, type ArgumentsForm, type ToolFacts, type Trial } from './probe.js'
 import { reasoningOf, type ReasoningName } from './reasoning.js'
 
-/** Options for rendering; `extra` has further template variables, such as `enable_thinking`. */
+/** Options for rendering; `extra` holds other template variables, such as `enable_thinking`. */
 interface RenderOptions { tools?: unknown[], addGenerationPrompt: boolean, extra?: Record<string, unknown> }
 
 /** Limit on steps per rendering (one to two seconds). Public templates take about 40 steps per message. */

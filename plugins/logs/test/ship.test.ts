@@ -78,7 +78,7 @@ async function receiver (t: Test, behave: Behave = take): Promise<Receiver> {
 /** A clock that runs a hundred times faster than real time. */
 const quick = { ...systemClock, after: (ms: number, fn: () => void) => systemClock.after(ms / 100, fn) }
 
-/** A send timeout of 30 s real time, so that a busy machine causes no second request. */
+/** A send timeout of 30 s of real time, so that a busy machine causes no second request. */
 const patient = { sendTimeoutMs: 3_000_000 }
 
 function ship (

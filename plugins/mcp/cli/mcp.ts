@@ -46,7 +46,7 @@ function bound ({ client }: VerbContext, outer: AbortSignal): ReturnType<Client[
   }
 }
 
-/** Notifies the client when the node, possibly after a restart, offers other tools. Never resolves. */
+/** Notifies the client when the node, possibly after a restart, offers different tools. Never resolves. */
 async function notifyChanges (
   ctx: VerbContext, shared: Shared, client: Client, servers: ReadonlySet<Server>
 ): Promise<never> {

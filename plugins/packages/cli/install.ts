@@ -17,7 +17,7 @@ import type { Verb, VerbContext, VerbError } from '../../../kernel/cli/index.js'
 import type { SwitchEffect, Installation, PackageRecord } from '../../../kernel/installing.js'
 import type { Fetched } from './fetch.js'
 
-/** Interval in ms of checks whether another command has released the lock. */
+/** Milliseconds between checks of whether another command has released the lock. */
 const LOCK_POLL_MS = 100
 /** Limit on the wait for the lock, in ms. */
 const LOCK_MS = 600_000
@@ -50,7 +50,7 @@ export const install: Verb = {
   }
 }
 
-/** Runs `work` alone, after other commands that change this home's plugins; the last command wins. */
+/** Runs `work` once no other command is changing this home's plugins; the last command wins. */
 async function afterOthers (ctx: VerbContext, work: () => Promise<void>): Promise<void> {
   prepareHome(ctx.home, ['plugins'])
   const path = join(packagesFolder(ctx.home), '.lock')

@@ -34,7 +34,7 @@ function write (folder: string, files: Record<string, string>): void {
     mkdirSync(dirname(join(folder, path)), { recursive: true })
     writeFileSync(join(folder, path), text)
   }
-  // Links to packages of the checkout, so that the test runs without `npm install`.
+  // Links to packages in the checkout, so that the test runs without `npm install`.
   mkdirSync(join(folder, 'node_modules/.bin'), { recursive: true })
   symlinkSync(packageRoot(), join(folder, 'node_modules', 'svc'), 'dir')
   if (!existsSync(TAP)) return

@@ -237,8 +237,8 @@ const POLL_MS = 500
 const RETURN_SECONDS = 60
 
 /**
- * Prints the progress until the instance is ready, has failed or is removed, or until the time limit. Follows
- * the replacement of a lost instance.
+ * Prints the progress until the instance is ready, has failed or is removed, or the time limit passes.
+ * Follows the replacement of a lost instance.
  */
 async function watch (
   ctx: VerbContext, pace: WaitClock, follower: InstanceProgress, limitMs: number

@@ -81,7 +81,7 @@ async function stop (ctx: VerbContext, { instanceId, modelId }: PsRow, now: bool
     return { instanceId, modelId, message, failure: null }
   } catch (error) {
     if (ctx.signal.aborted || !isVerbError(error)) throw error
-    // Another client has already stopped the instance, which is no failure.
+    // Another client has already stopped the instance, which is not a failure.
     const failure = error.api?.reason === 'instance_not_found' ? null : error
     return { instanceId, modelId, message: null, failure }
   }

@@ -78,7 +78,7 @@ export async function create (
   return answerOf(`${modelId} is ${entered.isNew ? '' : 'already '}placed on ${names}.`, card, entered)
 }
 
-/** Replaces the card, addresses and intent that the client sent by values that this node computes. */
+/** Replaces the card, addresses and intent that the client sent with values that this node computes. */
 function completed (given: Instance, card: ModelCard, nodes: readonly NodeReport[]): Instance {
   const { contextTokenLimit, systemRole, slots } = bodyOf(given)
   const intent = intentShownBy(given)

@@ -6,7 +6,7 @@ import { SUSPECT_MS } from './lost-nodes.js'
 export interface CutLinkChanges {
   /** Descriptions of broken links, by instance id. */
   cut: Map<string, string>
-  /** Milliseconds until the next broken link counts, after SUSPECT_MS; null if no other link is broken. */
+  /** Milliseconds until another broken link has been down for SUSPECT_MS and so counts; null if none will. */
   nextMs: number | null
 }
 
@@ -17,7 +17,7 @@ export interface CutLinkChanges {
 export class CutLinks {
   readonly #since = new Map<string, number>()
 
-  /** Instances that need a link which has been down for SUSPECT_MS. `now` is in monotonic ms. */
+  /** Instances that need a link that has been down for SUSPECT_MS. `now` is in monotonic ms. */
   look (instances: readonly Instance[], nodes: readonly NodeReport[], now: number): CutLinkChanges {
     const live = new Map(nodes.filter(({ view }) => view.live).map((node) => [node.view.nodeId, node]))
     const cuts = instances.flatMap((instance) => spokesOf(instance).flatMap(([from, to]) => {

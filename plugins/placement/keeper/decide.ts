@@ -8,7 +8,7 @@ import { AUTOPLACE, idOf, intentOf, modelOf, nodesOf } from '../place/instance.j
 import { planRoles } from './roles.js'
 import type { FitChecks, Situation } from './roles.js'
 
-/** Limit on how often an instance moves after failures on live nodes; then it stays failed. */
+/** Maximum number of times that an instance moves after failures on live nodes; then it stays failed. */
 export const MOVES_MAX = 2
 
 /**

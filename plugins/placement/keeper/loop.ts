@@ -160,7 +160,7 @@ export class Keeper {
     this.#wake(losses)
   }
 
-  /** True if further passes are needed: an instance is not ready, or a node is missing or stopping. */
+  /** True if more passes are needed: an instance is not ready, or a node is missing or stopping. */
   #goesOn ({ instances, nodes, runners }: Facts, { nextMs }: LostNodesResult): boolean {
     return nextMs !== null || this.#unread ||
       nodes.some(({ view: { live, leaving } }) => live && leaving === true) ||
@@ -266,7 +266,7 @@ export class Keeper {
     if (tried.ok) {
       const instanceId = idOf(tried.instance)
       log.info({ instanceId, modelId: entry.modelId, waitedAs: id }, 'an instance was placed')
-      // Use a random command id, so that an entry which a late repeated `wait` adds can be removed again.
+      // Use a random command id, so that an entry added by a late repeated `wait` can be removed again.
       await command('unwait', { id })
       return
     }

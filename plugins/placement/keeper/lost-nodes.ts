@@ -6,7 +6,7 @@ import type { Instance } from '../../runners/service.js'
 export const MISSING_MS = 3000
 /** Longer limit in ms for a node that other nodes still reach: only its link to the master may be down. */
 export const SUSPECT_MS = 30_000
-/** Milliseconds after a session start in which no node counts as lost, because nodes are still connecting. */
+/** Milliseconds after a session starts during which no node counts as lost: nodes are still connecting. */
 export const SESSION_GRACE_MS = 3000
 
 export interface LostNodesResult {

@@ -9,7 +9,7 @@ import type { WaitingEntry } from '../waitlist.js'
 /** Shortest and longest pause in ms between attempts to place a waiting entry. */
 const PAUSE = { minMs: 250, maxMs: 5000 }
 
-/** Error reasons which only mean that the master cannot act now; the attempt is repeated later. */
+/** Error reasons that only mean that the master cannot act now; the attempt is repeated later. */
 const LATER: ReadonlySet<string> =
   new Set(['no_quorum', 'no_master', 'not_master', 'session_changed', 'shutting_down'])
 

@@ -13,7 +13,7 @@ import type { Planning } from './planning.js'
 import type { Rank } from './instance.js'
 
 /**
- * Checks the consistency of an instance that is valid under its schema. Throws `invalid_request` with the
+ * Checks the consistency of an instance that is valid under its schema. Throws `invalid_request` naming the
  * field. `checkFits` checks whether the cluster can run the instance.
  */
 export function checkForm (instance: Instance, card: ModelCard): void {

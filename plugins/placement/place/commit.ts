@@ -53,7 +53,7 @@ function refused (error: unknown): boolean {
   return error instanceof SvcError && Object.hasOwn({ ...errors, ...runnerErrors }, error.reason)
 }
 
-/** Places the instance through the master. A stopped model is no longer recorded as stopped. */
+/** Places the instance through the master. If the model is recorded as stopped, removes that record. */
 export async function commitInstance (
   planning: Planning, instance: Instance, caller: Caller, force: boolean
 ): Promise<CommittedInstance> {

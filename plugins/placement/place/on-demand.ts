@@ -35,8 +35,8 @@ export function createOnDemand (planning: Planning): (query: RouteQuery) => Prom
 }
 
 /**
- * The id of the model's instance, which may exist, wait or be placed now. While other instances are
- * unloading, repeats the placement if memory is insufficient. Throws the planner's refusals.
+ * The id of the model's instance, which may exist already, be waiting, or be placed by this call. While other
+ * instances are unloading, repeats the placement if memory is insufficient. Throws the planner's refusals.
  */
 async function place (planning: Planning, { modelId, caller }: RouteQuery): Promise<string> {
   const { ctx: { clock, config }, facts } = planning

@@ -14,12 +14,12 @@ import { viewOf } from './view.js'
 export const ENGINES = { gguf: 'llama-server', onnx: 'onnx-lm' } as const
 /** Limit in ms on the wait for missing readings, after which the request is refused. */
 export const INFO_PENDING_MS = 15_000
-/** Milliseconds between two planning attempts, because no event announces new readings of other nodes. */
+/** Milliseconds between planning attempts; polls because no event announces other nodes' new readings. */
 export const POLL_MS = 250
 
 export interface PlanningInput extends Omit<PlanRequest, 'card' | 'instanceMeta'> {
   modelId: string
-  /** By default, Ring or LlamaRpc as the model's engine prefers. */
+  /** Default: Ring or LlamaRpc, whichever the model's engine prefers. */
   instanceMeta?: InstanceMeta | undefined
   chatTemplate?: string | undefined
   /** Node ids, install ids or names; unknown ones are ignored. */
@@ -210,7 +210,7 @@ function storeAway (modelId: string, { nodeId, name }: NodeView): SvcError {
 }
 
 /**
- * Replaces a refusal by `info_pending` if a node has reported no connections. Every node in a cluster of
+ * Replaces a refusal with `info_pending` if a node has reported no connections. Every node in a cluster of
  * several has one, so the report is missing, and the missing links may have caused the refusal.
  */
 function unlinked ({ reason }: Refusal, { nodes, edges }: ClusterView): SvcError | undefined {

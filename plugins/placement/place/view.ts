@@ -123,7 +123,7 @@ function unreadRunners (reports: readonly NodeReport[]): Set<string> {
   }))
 }
 
-/** States in which the model is in memory, so that RAM readings include it; GPU readings may be older. */
+/** States in which the model is in memory, so RAM readings include it; GPU readings may be older. */
 const LOADED = new Set([
   'RunnerLoaded', 'RunnerWarmingUp', 'RunnerReady', 'RunnerRunning', 'RunnerShuttingDown'
 ])

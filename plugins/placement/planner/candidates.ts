@@ -69,7 +69,7 @@ export function neighboursIn (
   }
 }
 
-/** All nodes, grouped by whether and why they can or cannot run the model; each list in node id order. */
+/** All nodes, grouped by whether they can run the model and, if not, why; each list is in node id order. */
 export interface CandidateSet {
   candidates: CandidateNode[]
   excluded: NodeFacts[]
@@ -123,7 +123,7 @@ function optionsOf (
   const takes = memoryTraits(traits, card.engine, node)
   return [...new Set(told)].filter((backend) => runsOn(card, backend)).flatMap((backend) => {
     const at = traits.backends.indexOf(backend)
-    // Backends that are missing in the engine's list come last.
+    // Backends that are missing from the engine's list come last.
     const order = at < 0 ? traits.backends.length : at
     return devicesOf(shown, backend, traits).map((list, i) => {
       const devices = list.map((device) => ({ device, takes, usable: usableOf(shown, device, claims) }))

@@ -54,8 +54,8 @@ const SHAPES = (['Pipeline', 'Tensor'] as const).flatMap((sharding) =>
 
 /**
  * Previews every combination of sharding, meta and number of nodes. Equal plans are listed once, under the
- * first combination; a refusal ends its shape, because it applies to more nodes too. One node is always
- * Pipeline and Ring, so other shapes start at two. Refusals have no suggestions.
+ * first combination; after a refusal, a shape is not tried on more nodes, which would not help. One node is
+ * always Pipeline and Ring, so other shapes start at two. Refusals have no suggestions.
  */
 export function previews (
   card: ModelCard, view: ClusterView, { nodeIds = [], excluded: out = [], ...asked }: PreviewScope = {}

@@ -71,8 +71,8 @@ export function sumUsable (parts: readonly Usable[]): Usable {
 }
 
 /**
- * Bytes to free so that `neededBytes` fit, at least 1; null if `neededBytes` exceed what models may use on
- * the device.
+ * Bytes to free so that `neededBytes` fits, never less than 1; null if `neededBytes` exceeds what models may
+ * use on the device.
  */
 export function bytesToFree (usable: Usable, neededBytes: number): number | null {
   const { freeBytes, limitBytes, reservedBytes, releasingBytes } = usable

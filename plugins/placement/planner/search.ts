@@ -9,7 +9,7 @@ export interface GroupShape {
   layers: number
 }
 
-/** Number of steps left for all ring searches together; negative after a search was cut short. */
+/** Number of steps left for all ring searches together; negative once a search has been cut short. */
 export interface Budget { steps: number }
 
 /**

@@ -9,7 +9,7 @@ const SHARE = 1 / 4
 /** Maximum context in tokens if the request sets none, and the number of slots that must fit with it. */
 const LONGEST_CONTEXT = 32_768
 const FEWEST_SLOTS = 8
-/** How often the context is halved, and the minimum context in tokens. */
+/** How many times the context is halved, and the minimum context in tokens. */
 const CONTEXTS_TRIED = 8
 const LEAST_CONTEXT = 1024
 

@@ -15,7 +15,7 @@ import type { ClusterView, EngineTraits, Plan, Planned, PlanRank, PlanRequest } 
 
 /** Limit on the search steps of one request, which only large, sparse networks reach. */
 const SEARCH_STEPS = 100_000
-/** Smallest context in tokens that is chosen for a request without one. */
+/** Smallest context in tokens that is chosen for a request that sets none. */
 export const LEAST_CHOSEN = 2048
 
 /**
@@ -61,7 +61,7 @@ export function canPlan (request: PlanRequest, view: ClusterView): boolean {
   return planAmong(job, poolOf(told, view)) !== null
 }
 
-/** The job with the engine's traits, or a refusal that no other nodes could avoid. */
+/** The job with the engine's traits, or a refusal that applies whatever nodes are chosen. */
 function jobOf (request: PlanRequest, view: ClusterView): Job | Unplanned {
   const { card, sharding, minNodes } = request
   const told = Object.hasOwn(view.engines, card.engine) ? view.engines[card.engine]! : null
@@ -135,7 +135,7 @@ function problemAmong (
   if (sizesUpTo(request, traits, Math.max(size, candidates.length)).length === 0) {
     return indivisible(request, candidates.length)
   }
-  // The arrangement with the smallest shortage; of several equal ones, that on the fewest nodes.
+  // The arrangement with the smallest shortage; of several equal ones, the one on the fewest nodes.
   const nearest = allowedSizes(job, candidates.length)
     .map((size) => largestArrangement(job, { candidates, ...pool }, size))
     .reduce((best, nodes) =>

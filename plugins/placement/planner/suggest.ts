@@ -8,7 +8,7 @@ import { smallerContexts } from './slots.js'
 import { canPlan } from './solve.js'
 import type { Change, ClusterView, InstanceMemory, NodeFacts, PlanRequest, Suggestion } from './types.js'
 
-/** Limit on the changes of one kind that are tried; further ones are not considered. */
+/** Limit on the changes of one kind that are tried; beyond it, changes are not considered. */
 const TRIED_MAX = 8
 /** Limit on suggestions to stop an instance and on those to free memory; other kinds have at most one. */
 const TOLD_MAX = 3
@@ -140,7 +140,7 @@ function aloneOn (job: Job, { node, options, pending }: CandidateNode): Free[] {
   return options.flatMap((option) => freeOn(node, option, neededOn(job, option, 1, 1)))
 }
 
-/** Memory that `member` needs in order to take all layers which the other nodes cannot hold. */
+/** Memory that `member` needs in order to take all layers that the other nodes cannot hold. */
 function heldBy (job: Job, members: readonly ArrangedNode[], member: ArrangedNode): Free[] {
   const { candidate: { node, pending }, option } = member
   const others = members.filter((other) => other !== member)

@@ -28,7 +28,7 @@ export interface NodeFacts {
   installId: string
   name: string
   memory: { ramTotal: number, ramAvailable: number } | null
-  /** Memory of each GPU; empty if unknown, so that GPU backends are planned with RAM. */
+  /** Memory of each GPU; empty if unknown, in which case GPU backends are planned with RAM. */
   gpus: readonly { total: number, used: number }[]
   /** Backends that work on this node, by engine name. */
   backends: Readonly<Record<string, readonly string[]>> | null
@@ -41,7 +41,7 @@ export interface NodeFacts {
   participation: 'full' | 'management' | null
   /** False if the operator does not allow this node to share models with other nodes (LlamaRpc). */
   lends: boolean
-  /** True if the node publishes no readings, so that waiting for readings is pointless. */
+  /** True if the node publishes no readings, so waiting for readings is pointless. */
   silent?: boolean
   drained?: boolean
 }

@@ -60,7 +60,7 @@ function lateError (instanceId: string, seconds: number, progress: Progress): Er
 }
 
 /**
- * Readiness check of GET /readyz without a model: each automatically placed model has a ready instance on
+ * Readiness check for GET /readyz without a model: each automatically placed model has a ready instance on
  * some node.
  */
 export function checkReady (planning: Planning, model?: string): ReadyCheck {

@@ -21,7 +21,7 @@ export interface InstanceStates {
   runners: Readonly<Record<string, Readonly<Record<string, unknown>>>>
   downloads: Readonly<Record<string, readonly Download[]>>
   instanceFailures: readonly InstanceFailure[]
-  /** Absent in the state of a node with an older release. */
+  /** Absent from the state of a node with an older release. */
   waitingInstances?: Readonly<Record<string, WaitingInstance>>
 }
 

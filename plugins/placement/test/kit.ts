@@ -26,7 +26,7 @@ export interface StateView extends InstanceStates {
   nodeMemory: Record<string, { ramTotal: { inBytes: number }, ramAvailable: { inBytes: number } }>
   nodeSystem: Record<string, NonNullable<NodeReport['system']>>
   nodeResources: Record<string, NonNullable<NodeReport['resources']>>
-  /** How often the GPUs have been read. */
+  /** How many times the GPUs have been read. */
   looks?: number
   instanceFailures: InstanceStates['instanceFailures'][number][]
 }

@@ -11,7 +11,7 @@ const gguf: EngineTraits = {
   fixedBytes: 0, backends: ['cuda', 'cpu']
 }
 const both = { lm: ['cuda', 'cpu'] }
-/** GPUs of which models may use the given numbers of GiB. */
+/** GPUs on which models may use the given numbers of GiB. */
 const gpus = (...free: number[]): Pick<NodeFacts, 'gpus' | 'backends'> =>
   ({ gpus: free.map((gib) => ({ total: 100 * GIB, used: (90 - gib) * GIB })), backends: both })
 

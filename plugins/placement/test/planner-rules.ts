@@ -151,7 +151,7 @@ export function breaches (asked: PlanRequest, view: ClusterView, plan: Plan): st
   return [...wrong, ...disproportion(request, view, plan)]
 }
 
-/** Pipeline ranks a layer or more away from their proportional share, if every rank can hold its share. */
+/** Pipeline ranks that are a layer or more off their proportional share, if every rank can hold its share. */
 function disproportion (request: PlanRequest, view: ClusterView, { sharding, ranks }: Plan): string[] {
   const { nLayers } = request.card
   const total = ranks.reduce((sum, { usableBytes }) => sum + usableBytes, 0)

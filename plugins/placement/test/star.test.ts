@@ -82,7 +82,7 @@ t.test('a donor the driver has no link to', async (t) => {
   const instance = await planned(rig) as Star
   const { driverNode, donorEndpoints } = instance.LlamaRpcInstance
   const [first, second] = Object.keys(donorEndpoints) as [string, string]
-  // A missing link between two donors is no reason to refuse.
+  // A missing link between two donors is not a reason to refuse the instance.
   rig.state.topology.connections[first]![second] = []
   t.equal((await rig.ask('POST', '/instance', { instance })).status, 200)
   rig.state.instances = {}

@@ -10,7 +10,7 @@ import { instanceOn, seenState } from './verb-kit.js'
 const CHAIN = `/models/${MODEL}/availability`
 const NAMES = ['card', 'copy', 'backend', 'placement', 'runner', 'request']
 
-/** A response of GET /models/{id}/availability in which this link is broken; null for none. */
+/** A response to GET /models/{id}/availability in which this link is broken; null for none. */
 const broken = (link: string | null, code: string | null = null, message = 'M', remedy = 'R'): object => {
   const end = link === null ? NAMES.length : NAMES.indexOf(link)
   return {

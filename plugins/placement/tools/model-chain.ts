@@ -33,7 +33,7 @@ export async function whyModel (look: Look, modelId: string): Promise<ModelDiagn
   const answer = await look<{ links: ChainLink[] }>(`/models/${modelInPath(modelId)}/availability`)
   if (isVerbError(answer)) return answer
   const asked = answer.links.find(({ ok }) => ok === false)
-  // Send a test request only if all links are fine, so that a runner is ready.
+  // Send a test request only if all links are fine, which means that a runner is ready.
   const last = asked === undefined ? await request(look, modelId) : undefined
   if (isVerbError(last)) return last
   const links = last === undefined ? answer.links : [...answer.links.slice(0, -1), last]

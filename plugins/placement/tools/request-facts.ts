@@ -40,7 +40,7 @@ export interface RequestFacts {
   unseen: string[]
 }
 
-/** What is known of a request. Times are in ms since 1970, or null if they were not recorded. */
+/** What is known about a request. Times are in ms since 1970, or null if they were not recorded. */
 export interface RequestSummary {
   taskId: string | null
   commandId: string | null
@@ -98,7 +98,7 @@ function instanceIn (events: readonly SeenEvent[], modelId: string | null): stri
 
 /** Milliseconds before and after a request for which its events and log lines are collected. */
 const AROUND_MS = 60_000
-/** Milliseconds after a request's end in which a logged runner loss still counts as its cause. */
+/** Milliseconds after a request ends during which a logged runner loss still counts as its cause. */
 const LOSS_MS = 2000
 /** Log messages that report a lost runner. */
 const LOSSES: ReadonlySet<string> = new Set(['runner lost; starting it again', 'runner given up'])

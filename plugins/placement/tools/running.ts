@@ -8,7 +8,7 @@ import type { SeenState } from '../cli/state.js'
 import type { ChainLink } from './model-chain.js'
 import { worstFirst } from './request-words.js'
 
-/** Limits on idle models that are named, and on those whose reason is requested; others are counted. */
+/** Limits on idle models that are named, and on those whose reason is requested; the rest are counted. */
 const IDLE_MOST = 30
 const ASKED_MOST = 6
 /** Limit on the instances that are listed individually. */

@@ -27,7 +27,7 @@ export class CipherState {
     return seal(this.#key, this.#next(), aad, plain)
   }
 
-  /** Decrypts the other side's next message. Throws if the message is another one or was altered. */
+  /** Decrypts the other side's next message. Throws if it is a different message or was altered. */
   decrypt (sealed: Uint8Array, aad = NOTHING): Uint8Array {
     return unseal(this.#key, this.#next(), aad, sealed)
   }

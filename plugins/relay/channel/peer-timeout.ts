@@ -8,7 +8,7 @@ export interface PulseTimes {
   readonly timeoutMs: number
 }
 
-/** Times with which a lost peer is detected within 45 s, although two lost keep-alives are tolerated. */
+/** Times that detect a lost peer within 45 s, but tolerate two lost keep-alives. */
 export const pulseTimes: PulseTimes = { checkMs: 5000, quietMs: 12_000, timeoutMs: 40_000 }
 
 export interface PulseOptions {

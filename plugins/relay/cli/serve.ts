@@ -16,7 +16,7 @@ export default {
     }
     const { device, line } = await openLine(ctx, options)
     const { viaRelay } = device.grant
-    // Require a token for further authorities, because every program on this machine can use the port.
+    // Require a token for any other authority, because every program on this machine can use the port.
     const more = viaRelay.filter((authority) => !USUAL.includes(authority))
     const token = options['token'] === true || more.length > 0 ? randomBytes(32).toString('base64url') : null
     const forwarder = await opened(ctx, { line, port, token })

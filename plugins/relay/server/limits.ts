@@ -83,7 +83,7 @@ export class Visitors {
 
   get open (): number { return this.#open }
 
-  /** Returns a function that releases the connection; undefined at a limit. `free`: only the total limit. */
+  /** Returns a function that releases the connection; undefined at a limit. `free` skips address limits. */
   enter (address: string, free: boolean): (() => void) | undefined {
     const { connections, connectionsPerAddress, newPerAddress: { burst, perSecond } } = this.#limits
     if (this.#open >= connections) return undefined

@@ -152,7 +152,7 @@ export class RelayRouter {
       stop()
       const texts = readTexts(data, binary, keys)
       if (texts === undefined) this.refuse(ws, 'wrong')
-      // Call `then` synchronously, so that its new listeners get all further messages of the same packet.
+      // Call `then` synchronously, so that its new listeners get all later messages in the same packet.
       else if (ws.readyState === ws.OPEN) then(texts)
     })
   }

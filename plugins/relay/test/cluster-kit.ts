@@ -17,7 +17,7 @@ import type { Tearing } from './relay-kit.js'
 /** Text that only the two ends may see. */
 export const CANARY = 'canary-5a0f31'
 
-/** Number of parts in the answer of `/large`, which is larger than the machine's socket buffers. */
+/** Number of parts in the answer to `/large`, which is larger than the machine's socket buffers. */
 export const PARTS = 1024
 export const PART_BYTES = 32 * 1024
 

@@ -13,8 +13,8 @@ const TEXT_BYTES = 4 * 1024 * 1024
 const WINDOW = 32 * 1024
 
 /**
- * Opens a regular file for reading. `follow` allows a symbolic link as the last path segment.
- * @throws CardError if the path is no regular file or cannot be opened
+ * Opens a regular file for reading. `follow` allows a symbolic link as the last path segment. @throws
+ * CardError if the path is not a regular file or cannot be opened
  */
 export async function openRegular (
   path: string, follow = false
@@ -117,7 +117,7 @@ export class HeaderReader {
     return at
   }
 
-  // These five methods require a preceding `ready`.
+  // Call `ready` before using these five methods.
   u8 (): number { return this.#window[this.#take(1)] as number }
   u32 (): number { return this.#window.readUInt32LE(this.#take(4)) }
   i32 (): number { return this.#window.readInt32LE(this.#take(4)) }

@@ -19,7 +19,7 @@ interface DriverParts extends MemberParts {
   runners: Section<RunnerStatus>
   log: Logger
   newId (): string
-  /** Called when a donor has restarted or a connection to it broke: the driver must then restart too. */
+  /** Called when a donor has restarted or its connection has broken: the driver must then restart too. */
   lost (assignment: Assignment, message: string): void
 }
 

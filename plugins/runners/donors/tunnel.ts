@@ -3,11 +3,11 @@ import type { Socket } from 'node:net'
 import { pipeline } from 'node:stream/promises'
 import type { Caller, StreamWriter } from '../../../kernel/index.js'
 
-/** Path on which a donor accepts its driver's connections; the driver's bytes are fetched from a subpath. */
+/** Path at which a donor accepts its driver's connections; the driver's bytes are fetched from a subpath. */
 export const TUNNELS_PATH = '/runners/donors'
 export const TUNNEL_TYPE = 'application/octet-stream'
 export const LOOPBACK = '127.0.0.1'
-/** Limit on connections of one driver to one donor; llama.cpp keeps one open and sometimes uses another. */
+/** Limit on connections from one driver to one donor; llama.cpp keeps one and sometimes uses another. */
 export const TUNNELS_MAX = 8
 export const NODE_CALLER: Caller = { id: 'node', mode: 'direct', authorities: new Set(['invoke']) }
 /** Milliseconds without progress after which a tunnel closes; llama.cpp has its own limit for slow peers. */

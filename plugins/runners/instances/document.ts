@@ -95,7 +95,7 @@ interface AnnouncerParts {
 }
 
 export interface Announcer {
-  /** Call after each change of the instances or of the session. */
+  /** Call after each change to the instances or the session. */
   look (): Promise<void>
   /** On the master: emits `deleted` for instances that it never had, because an earlier session lost them. */
   gone (instances: readonly Deleted[]): void
@@ -116,7 +116,7 @@ export function createAnnouncer (parts: AnnouncerParts): Announcer {
     return [key, { instanceId: key, modelId, nodeIds: Object.keys(nodeToRunner) }]
   }))
   const known = snapshot()
-  /** Instances whose `created` event this node emitted and whose end is still open. */
+  /** Instances whose `created` event this node emitted and whose `deleted` event is still due. */
   const own = new Set<string>()
   const removed = new Set<string>()
   const announce = async (): Promise<void> => {

@@ -204,7 +204,7 @@ function filesOf (
 
 /**
  * Limit on concurrent requests inside the runner: the number of contexts if the engine keeps one per request,
- * otherwise its batch size. A `max_batch` that is no number is ignored here, because the engine rejects it.
+ * otherwise its batch size. Ignores a `max_batch` that is not a number, which the engine rejects.
  */
 function atOnce (
   { max_concurrent: usual }: RunnerConfig, { max_batch: given }: Record<string, unknown>,

@@ -1,7 +1,7 @@
 import { fail, isVerbError, modelInPath, ok, plain, showBytes, warn } from '../../../kernel/cli/index.js'
 import type { Check, CheckContext, Checker, ClusterState, StatusPart } from '../../../kernel/cli/index.js'
 
-/** The parts of GET /state about instances; a node without a cluster or of an older release may omit some. */
+/** The parts of GET /state about instances; a node without a cluster or with an older svc may omit some. */
 export interface ModelState extends ClusterState {
   instances?: Record<string, Record<string, unknown>>
   runners?: Record<string, Record<string, unknown>>

@@ -14,7 +14,7 @@ const MESSAGE_CHARS_MAX = 500
 const PAUSE = { minMs: 1000, maxMs: 30_000 }
 /** Shortest and longest pause in ms before a runner that gave up starts again. */
 export const RETRY_PAUSE = { minMs: 60_000, maxMs: 900_000 }
-/** Failures that would also happen on any other node, so that moving the instance does not help. */
+/** Failures that would also happen on any other node, so moving the instance does not help. */
 const SAME_EVERYWHERE: ReadonlySet<string> = new Set([
   'store_unreachable', 'store_not_configured', 'model_not_found', 'model_going', 'model_in_use', 'unreachable'
 ])
@@ -30,7 +30,7 @@ export interface Member {
   readonly isDonor: boolean
   /** True if the runner has used up its start attempts and waits for the next series. */
   gaveUp: boolean
-  /** How often the runner has given up since it last served for a long time. */
+  /** How many times the runner has given up since it last served for a long time. */
   rounds: number
   /** Monotonic time in ms at which the runner last began to serve; null while it does not serve. */
   readyAt: number | null

@@ -6,7 +6,7 @@ const text = { type: 'string' } as const
 const count = { type: 'integer', minimum: 0 } as const
 const strings = { type: 'array', items: text } as const
 
-/** The request behind a placement, so that a lost instance can be placed again. */
+/** The request behind a placement, stored so that a lost instance can be placed again. */
 export const placement = exactly({
   /**
    * Placed by an explicit request, `plugins.placement.autoplace`, or an inference request for an unplaced
@@ -16,7 +16,7 @@ export const placement = exactly({
   sharding: { enum: ['Pipeline', 'Tensor'] },
   instanceMeta: { enum: ['Ring', 'LlamaRpc'] },
   minNodes: { type: 'integer', minimum: 1 },
-  /** Install ids of excluded nodes, and of nodes on which the model has failed since. */
+  /** Install ids of excluded nodes, and of nodes on which the model has since failed. */
   excluded: strings,
   failedOn: strings,
   /** Seconds without a request after which the instance is unloaded; null for never. */

@@ -14,10 +14,10 @@ const DRAIN_LOOK_MS = 250
 const DRAIN_MAX_MS = 3_600_000
 /** Milliseconds between two checks for unused instances. */
 const IDLE_LOOK_MS = 1000
-/** Seconds to drain an unused instance, because a request may arrive just before the drain. */
+/** Seconds allowed for draining an unused instance, since a request may arrive just before the drain. */
 const UNLOAD_SECONDS = 30
 const REMOVED_MAX = 64
-/** Milliseconds after a removal in which a node's memory reading may be stale. */
+/** Milliseconds after a removal during which a node's memory reading may be stale. */
 const SETTLING_MS = 3000
 /** Milliseconds after which a runner that has not ended is no longer expected to free memory. */
 const RELEASING_MS = 60_000

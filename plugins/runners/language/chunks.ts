@@ -1,6 +1,6 @@
 /**
- * Requests and answers of language-model engines: OpenAI messages, and OpenAI chunks without the fields that
- * never change within an answer (id, object, created, model). Types only.
+ * Requests to and answers from language-model engines: OpenAI messages, and OpenAI chunks without the fields
+ * that never change within an answer (id, object, created, model). Types only.
  */
 
 /** One message of a conversation in OpenAI's shape. Some chat templates include earlier reasoning. */

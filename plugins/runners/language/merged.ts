@@ -1,6 +1,6 @@
 /**
- * Merges streams in the order in which their items arrive. At most `most` streams are open at a time, the
- * remaining ones follow in order; each stream is read one item ahead. If the reader stops or a stream fails,
+ * Merges streams in the order in which their items arrive. At most `most` streams are open at a time; the
+ * remaining ones follow in order. Each stream is read one item ahead. If the reader stops or a stream fails,
  * all open streams are closed.
  */
 export function merged<T> (streams: readonly AsyncGenerator<T>[], most = Infinity): AsyncGenerator<T> {

@@ -3,7 +3,7 @@ import type { OpenSpan, SpanSeries, SpanSink } from '../../../kernel/api/engine.
 /** The spans of one traced answer: queue wait, prompt processing, and the time between tokens. */
 export class AnswerSpans {
   private readonly trace: SpanSink
-  /** Span names of further answers to the same prompt end with the number of the answer. */
+  /** For additional answers to the same prompt, span names end with the number of the answer. */
   private readonly suffix: string
   private generate: OpenSpan | undefined
   private decode: SpanSeries | undefined
@@ -22,7 +22,7 @@ export class AnswerSpans {
     this.answer()
   }
 
-  /** Call when token number `written` (from 1) was chosen; `fed` prompt tokens had to be computed. */
+  /** Call once token number `written` (from 1) has been chosen; `fed` prompt tokens had to be computed. */
   token (written: number, fed: number): void {
     const now = this.trace.now()
     if (written === 1) {

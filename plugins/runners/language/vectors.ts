@@ -1,4 +1,4 @@
-/** Requests and answers of the tasks `embed` (vectors of texts) and `rerank` (document scores). Pure. */
+/** Requests and answers for the tasks `embed` (vectors of texts) and `rerank` (document scores). Pure. */
 import { invalid } from './refusals.js'
 import type { EngineChunk, ModelCard } from '../../../kernel/api/engine.js'
 

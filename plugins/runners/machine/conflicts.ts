@@ -19,7 +19,7 @@ export interface EngineOffer {
   present?: boolean
   /** Name of the engine's program in `svc engine add`. */
   builds?: string | undefined
-  /** The GPUs that the engine's program lists; null if it lists none or was not queried. */
+  /** The GPUs that the engine's program lists; null if it lists none or has not been queried. */
   devices?: readonly string[] | null
 }
 

@@ -37,13 +37,13 @@ interface DetectionParts extends Pick<Observation, 'declared'> {
 }
 
 export interface Detection {
-  /** Resolves after the quick check of files, for which runners wait. */
+  /** Resolves after the quick check of files; runners wait for this. */
   readonly probed: Promise<void>
   readonly runtimes: Runtimes
   /** Usable backends by engine: the detected ones, and a declared one even if it is not detected. */
   backends (): Record<string, string[]>
   notes (): Record<string, string>
-  /** The GPUs that the engine's program lists; null if it was not queried yet or lists none. */
+  /** The GPUs that the engine's program lists; null if it has not been queried yet or lists none. */
   devices (engine: string): readonly string[] | null
   /** The binary override of an engine, usable or not, if one is set. */
   binary (engine: string): BinaryOverride | undefined
@@ -259,8 +259,8 @@ function librariesOf ({ engines, files, declared }: DetectionParts): Map<string,
 }
 
 /**
- * Adds to nodeResources in /state: this node's backends, the programs of its engines, that it runs models,
- * and whether it may share a model with other nodes.
+ * Adds to nodeResources in /state: this node's backends, the programs of its engines, the fact that it runs
+ * models, and whether it may share a model with other nodes.
  */
 export function nodeResources (
   nodeId: string, { backends, programs, notes }: Pick<Detection, 'backends' | 'programs' | 'notes'>,

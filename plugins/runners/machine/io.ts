@@ -73,7 +73,7 @@ export function thisMachine (clock: Clock): MachineIo {
   }
 }
 
-/** Child process: answers `{ call, args }` with `{ value }` or `{ error }`; ends with the parent channel. */
+/** Child process: answers `{ call, args }` with `{ value }` or `{ error }`; exits when its channel closes. */
 const CHILD = `
 const si = (await import(process.argv[1])).default
 process.on('message', async ({ call, args }) => {

@@ -16,7 +16,7 @@ const MEMORY_CAP_FACTOR = 1.1
 
 /**
  * Resident bytes above which a runner is killed: the planned memory plus a second copy of the cache, because
- * a step may rebuild it, plus 10 %; at least 1 GiB. `configuredMb` (MiB) replaces this sum.
+ * a step may rebuild it, plus 10%; at least 1 GiB. `configuredMb` (MiB) replaces this sum.
  */
 export function memoryLimitBytes (
   card: ModelCard, traits: MemoryTraits, place: DeviceTarget = {}, configuredMb?: number
@@ -41,7 +41,7 @@ export function shortage (
 export interface FitParts {
   machine: Pick<Machine, 'freeRam' | 'freeVram'>
   shard (assignment: Assignment): ShardBody | null
-  /** Memory that an engine needs besides the weights, by the planner's formula. */
+  /** Memory that an engine needs besides the weights, computed with the planner's formula. */
   traits (engine: string): MemoryTraits
 }
 

@@ -8,7 +8,7 @@ export async function readTraffic ({ platform, read, ask, addresses }: MachineIo
   return trafficOf(await ask('networkStats', Object.keys(addresses()).join(',')))
 }
 
-/** Counters by interface from /proc/net/dev: after the colon, field 1 is received and 9 sent bytes. Pure. */
+/** Byte counters by interface from /proc/net/dev: field 1 after the colon is received, field 9 sent. Pure. */
 export function parseNetDev (content: string): Traffic {
   return new Map([...content.matchAll(/^ *([^\s|]+): *(\d[\d ]*)$/gm)].flatMap(([, name, fields]) => {
     const [rx, , , , , , , , tx] = fields!.trim().split(/\s+/).map(Number)

@@ -21,7 +21,7 @@ export interface Build {
   devices: string[]
 }
 
-/** File that describes a build; a folder without this file is no build. */
+/** File that describes a build; a folder without this file is not a build. */
 export const BUILD_FILE = 'build.json'
 const FORMAT = 1
 

@@ -24,7 +24,7 @@ export interface MachineOptions {
 export interface Machine {
   /** Free RAM in bytes, capped by this process's control groups; null if unknown. */
   freeRam (): Promise<number | null>
-  /** Free bytes of each GPU; empty if the reading takes over 5 s. The new reading is also shown in /state. */
+  /** Free bytes of each GPU; empty if reading takes more than 5 s. Also updates the reading in /state. */
   freeVram (): Promise<readonly (number | null)[]>
   /** Never throws; takes up to 15 s if a driver is faulty. */
   gpus (): Promise<GpuReport>
@@ -45,7 +45,7 @@ const LOAD_DOUBLINGS = 7
 
 const bytes = (n: number): { inBytes: number } => ({ inBytes: Math.max(0, Math.round(n)) })
 
-/** Busy share of all cores between two readings of os.cpus(), 0 to 1. Pure. */
+/** Share of all cores that was busy between two readings of os.cpus(), 0 to 1. Pure. */
 export function busyShare (before: readonly os.CpuInfo[], after: readonly os.CpuInfo[]): number {
   const sum = (list: readonly os.CpuInfo[]): { idle: number, all: number } => list.reduce((s, c) => ({
     idle: s.idle + c.times.idle,
@@ -124,7 +124,7 @@ function reporter (log: Logger): (part: string, error: unknown) => void {
   }
 }
 
-/** The reading, or null if it fails or takes over `ms`. A reading that hangs is not started again. */
+/** The reading; null if it fails or takes more than `ms`. A reading that hangs is not started again. */
 function bounded<T> (
   clock: Clock, read: () => T | Promise<T>, failed: (error: unknown) => void, ms = PART_MS
 ): () => Promise<T | null> {

@@ -136,8 +136,8 @@ function decode<T> (name: string, bytes: Uint8Array): T {
 }
 
 /**
- * Decodes an ONNX file. The result refers to `bytes`, which must not change afterwards.
- * @throws RangeError if the bytes are no ONNX file
+ * Decodes an ONNX file. The result refers to `bytes`, which must not change afterwards. @throws RangeError if
+ * the bytes are not an ONNX file
  */
 export function decodeModel (bytes: Uint8Array): OnnxModel {
   try {

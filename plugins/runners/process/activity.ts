@@ -38,7 +38,7 @@ export class Activity {
   }
 }
 
-/** Milliseconds after an announcement in which a later call may reuse it instead of sending its own. */
+/** Milliseconds after an announcement during which a later call may reuse it instead of sending its own. */
 const COALESCE_MS = 10
 /**
  * A call expected to take at most this many ms may reuse any announcement, because the node treats work as
@@ -61,9 +61,9 @@ interface AnnouncerIo {
 
 /**
  * Announces each blocking call and its size to the node before it starts. Short calls in a row are coalesced:
- * the end of a call is reported 10 ms late, and a call that starts in this time reuses the announcement if it
- * is expected to end in time. So the node always has an open announcement while a call blocks this thread,
- * and gets at most a few hundred frames a second.
+ * the end of a call is reported 10 ms late, and a call that starts during these 10 ms reuses the announcement
+ * if it is expected to end in time. So the node always has an open announcement while a call blocks this
+ * thread, and gets at most a few hundred frames a second.
  */
 export class Announcer {
   readonly #io: AnnouncerIo

@@ -24,7 +24,7 @@ export interface Failure {
   readonly nowMs: number
   /** Milliseconds for which the runner was ready; 0 if it never was. */
   readonly readyMs: number
-  /** True for a hang that a restart does not fix (warmup overrun), so that there is no second attempt. */
+  /** True for a hang that a restart does not fix (warmup overrun), so there is no second attempt. */
   readonly wedged: boolean
 }
 

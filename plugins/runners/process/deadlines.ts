@@ -18,7 +18,7 @@ export interface Watch {
   readonly quietSince: number
 }
 
-/** A passed deadline. `key` identifies the cause, so that two checks in a row can be compared. */
+/** A deadline that has passed. `key` identifies the cause, so that two checks in a row can be compared. */
 export interface PassedDeadline { readonly key: string, readonly message: string, readonly wedged: boolean }
 
 const seconds = (ms: number): string => `${Math.round(ms / 100) / 10} s`
@@ -66,7 +66,7 @@ function warmupMessage (limits: Pick<RunnerLimits, 'warmupMs'>): string {
 
 /**
  * True if a process that ended by SIGKILL during warmup was killed by its own watchdog. The node's clock
- * starts a little later than the runner's, so 90 % of the deadline is enough.
+ * starts a little later than the runner's, so 90% of the deadline is enough.
  */
 export function endedByWarmupWatchdog (
   watch: Pick<Watch, 'phase' | 'since'>, signal: string | null, limits: RunnerLimits, nowMs: number
@@ -83,7 +83,7 @@ export interface ExitFacts {
   readonly exit: { readonly code: number | null, readonly signal: string | null } | null
 }
 
-/** How a runner process ended. `message` is null after an orderly stop, `readyMs` the time it was ready. */
+/** How a runner process ended. `message` is null after an orderly stop; `readyMs`: how long it was ready. */
 export interface ProcessEnd {
   message: string | null
   wedged: boolean

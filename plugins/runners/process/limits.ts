@@ -58,7 +58,7 @@ const WARMUP_MAX_SECONDS = 86_400
 
 /**
  * The effective limits: the defaults, then `SVC_WARMUP_DEADLINE_SECONDS`, then `overrides`. Throws RangeError
- * that names the variable or field if a value is not a positive number.
+ * naming the variable or field if a value is not a positive number.
  */
 export function resolveLimits (
   overrides: Partial<RunnerLimits> = {}, env: Record<string, string | undefined> = process.env

@@ -54,8 +54,8 @@ export function drain (
 const NEWLINE = 10
 
 /**
- * Splits raw output into lines: cuts lines at `lineBytes` and keeps at most `linesPerSecond`; further lines
- * are only counted. Times are monotonic ms. The cost is linear in the bytes.
+ * Splits raw output into lines: cuts lines at `lineBytes` and keeps at most `linesPerSecond`; lines beyond
+ * that are only counted. Times are monotonic ms. The cost is linear in the bytes.
  */
 export class LineLimiter {
   readonly #lineBytes: number
@@ -134,7 +134,7 @@ export class LineLimiter {
   }
 }
 
-/** Limit on text that waits for a slow disk; further lines are dropped, to bound memory. */
+/** Limit on text that waits for a slow disk; beyond it, lines are dropped to bound memory. */
 const MAX_PENDING = 512 * 1024
 
 /**

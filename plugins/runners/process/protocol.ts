@@ -170,7 +170,7 @@ const READERS: Readonly<Record<number, (header: Header) => RunnerMessage>> = {
   })
 }
 
-/** The message in a runner's frame. Throws ProtocolError that names the invalid field. */
+/** The message in a runner's frame. Throws ProtocolError naming the invalid field. */
 export function readMessage (frame: Pick<Frame, 'kind' | 'header'>): RunnerMessage {
   const reader = READERS[frame.kind]
   if (reader === undefined) throw new ProtocolError(`frame of unknown kind ${frame.kind}`)
@@ -279,7 +279,7 @@ export class CreditWindow {
   }
 }
 
-/** Collects the credit of chunks that were read; returns it when a quarter of the window is reached. */
+/** Collects the credit for chunks that were read; returns it once it reaches a quarter of the window. */
 export class CreditReturn {
   readonly #lotChunks: number
   readonly #lotBytes: number

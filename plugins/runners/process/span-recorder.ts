@@ -49,7 +49,7 @@ export interface SpanPart {
 }
 
 export const ROOT = 0
-/** Limit on the spans of a part or a trace; further spans are only counted. */
+/** Limit on the spans of a part or a trace; spans beyond it are only counted. */
 export const SPANS_MAX = 4096
 /** Limits of one recorder: at most 2,048 + 4 x 128 spans. */
 const SINGLE_MAX = 2048

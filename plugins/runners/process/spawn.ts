@@ -28,7 +28,7 @@ const LEAN_FLAGS = ['--max-semi-space-size=8']
  * abort, which would follow the line with the reason.
  */
 const QUIET_ENV = { ORT_DISABLE_TELEMETRY: '1', GGML_NO_BACKTRACE: '1' }
-/** Makes CUDA number the GPUs like the node does; by default CUDA puts the fastest GPU first. */
+/** Makes CUDA number the GPUs as the node does; by default CUDA puts the fastest GPU first. */
 const DEVICE_ENV = { CUDA_DEVICE_ORDER: 'PCI_BUS_ID' }
 
 /** A new runner process: the pid of its process group, its output, and the frame socket. */
@@ -139,8 +139,8 @@ function preferAsVictim (pid: number): void {
 }
 
 /**
- * Sends a signal to a process group; an ended group is no error. Throws RangeError for a group id of 1 or
- * less, which would send the signal to every process or to the node's own group.
+ * Sends a signal to a process group; a group that has ended is not an error. Throws RangeError for a group id
+ * of 1 or less, which would send the signal to every process or to the node's own group.
  */
 export function signalGroup (pid: number, signal: NodeJS.Signals): void {
   if (!(pid > 1)) throw new RangeError(`${pid} leads no process group of a runner`)

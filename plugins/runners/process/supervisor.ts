@@ -30,7 +30,7 @@ const TELL_MS = 1_000
 /** Caller id for the node's own tasks, such as its canary. */
 const NODE = 'node'
 
-/** Creates a stopped supervisor. Throws RangeError that names a limit that is not positive. */
+/** Creates a stopped supervisor. Throws RangeError naming a limit that is not positive. */
 export function createSupervisor (options: RunnerOptions): Supervisor {
   return new RunnerSupervisor(options)
 }
@@ -67,7 +67,7 @@ class RunnerSupervisor {
 
   get status (): RunnerStatus { return this.#status }
 
-  /** Starts the process without waiting for it. Further calls do nothing. */
+  /** Starts the process without waiting for it. Later calls do nothing. */
   start (): void {
     if (this.#started || this.#stopped !== null) return
     this.#started = true

@@ -163,8 +163,8 @@ export class Availability {
   }
 
   /**
-   * The runners of these instances on live nodes, without nodes that restarted. The node list is read only if
-   * an instance names another node.
+   * The runners of these instances on live nodes, except nodes that have restarted. The node list is read
+   * only if an instance names another node.
    */
   #runners (instances: readonly RingInstance[], nodes = () => this.#nodes()): PlacedRunner[] {
     const { self, sections, fleet } = this.#parts

@@ -34,7 +34,7 @@ export interface ChainFacts {
   /** The disabled plugin that provides the model or its engine. */
   off?: OffPlugin | undefined
   backend: BackendChoice | null
-  /** True if another live node runs the model or could run it, so that this node needs no backend for it. */
+  /** True if another live node runs the model or could run it, so this node needs no backend for it. */
   elsewhere: boolean
   placed: boolean
   nodes?: readonly string[]
@@ -61,7 +61,7 @@ export interface Found {
   code: string | null
   /** ISO time of the next attempt, if known. */
   nextTryAt?: string | undefined
-  /** True if waiting does not help although the model is placed. */
+  /** True if waiting will not help even though the model is placed. */
   final?: boolean | undefined
 }
 
@@ -70,7 +70,7 @@ export type ChainLink = Omit<Found, 'nextTryAt' | 'final'> & { link: ChainLinkNa
 export interface BrokenLink extends Found {
   link: ChainLinkName
   remedy: string
-  /** True if the model is placed or waits for a place, so that the same request may succeed soon. */
+  /** True if the model is placed or waits for a place, so the same request may succeed soon. */
   comes: boolean
 }
 

@@ -21,7 +21,7 @@ export const GATHER_MS = 20
 export const MAX_PER_COMMAND = 64
 const UNSENT_MAX = 4096
 const EMITTED_MAX = 8192
-/** Milliseconds before the next attempt after a command failed. */
+/** Milliseconds before the next attempt after a command fails. */
 const AGAIN_MS = 1_000
 
 export interface LossesParts {

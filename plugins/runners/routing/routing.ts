@@ -139,7 +139,7 @@ export class Routing implements Runners {
     return { taskId, instanceId, runnerId, modelId, nodeId, installId, trace }
   }
 
-  /** Assigns a task id and chooses a runner; otherwise returns the code of the refusal. */
+  /** Assigns a task id and chooses a runner; if none can be chosen, returns the code of the refusal. */
   #pick (query: RouteQuery): Route | Refusal {
     const { modelId, capability, commandId, caller, tooShort, trace } = query
     const snapshot = this.#availability.snapshot(modelId)

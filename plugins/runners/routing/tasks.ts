@@ -35,7 +35,7 @@ interface Entry {
   readonly requester: TaskRequester
   /** True once the task has a reader; a pending task with a reader waits for its runner. */
   opened: boolean
-  /** Time of the task's last change, and the number of that change among the changes of all tasks. */
+  /** Time of the task's last change, and that change's number among the changes to all tasks. */
   readonly changedMono: number
   readonly change: number
 }
@@ -248,7 +248,7 @@ class TaskWatch {
   }
 
   see ({ payload, media, timing }: EngineChunk): void {
-    // A chunk without choices only reports that the engine accepted the request; it is no part of the answer.
+    // A chunk without choices only says that the engine accepted the request; it is not part of the answer.
     const { choices } = payload
     if (this.#firstMs === null && !(Array.isArray(choices) && choices.length === 0)) {
       this.#firstMs = this.#clock.mono() - this.#since

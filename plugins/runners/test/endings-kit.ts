@@ -7,14 +7,14 @@ import type { RingInstance } from '../instances/sections.js'
 import { bodyOf } from '../instances/shapes.js'
 import { card, soloInstance } from './samples.js'
 
-/** A node that leads instances, without their runners. */
+/** A node that leads instances but has no runners. */
 export interface EndingsNode {
   endings: InstanceShutdown
   clock: ManualClock
   /** The instances whose first rank is on the node; the test changes them. */
   led: LocalInstance[]
   outstanding: number
-  /** Reports a change of the document to the plugin. */
+  /** Notifies the plugin of a change to the document. */
   changed (): void
 }
 

@@ -30,7 +30,7 @@ async function placed (t: TestContext, intent?: PlacementIntent): Promise<Made> 
   return { rig, instances, instanceId, runner: await rig.runner(VOICE) }
 }
 
-/** A request that runs until `finish` is called; `end` resolves to `completed` or the reason of its error. */
+/** A request that runs until `finish` is called; `end` resolves to `completed` or its error's reason. */
 async function request ({ rig, runner }: Made): Promise<{ finish: () => void, end: Promise<string> }> {
   let finish = (): void => {}
   const done = new Promise<void>((resolve) => { finish = resolve })

@@ -12,7 +12,7 @@ interface Desk {
   told: string[]
   sent: TaskFailure[][]
   session: { sessionId: string, masterNodeId: string | null, isMaster: boolean }
-  /** Reports a change of the session. */
+  /** Notifies the plugin of a change of session. */
   changed (): void
   nodes: { nodeId: string, installId: string, live: boolean }[]
   /** Whether the instance of the tasks is placed. */

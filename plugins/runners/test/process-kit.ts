@@ -25,7 +25,7 @@ export function testSpec (options: Record<string, unknown> = {}): ModelSpec {
   return { card: CARD, directory: '/', backend: 'cpu', threads: 1, options }
 }
 
-/** Waits until a condition holds; after the timeout throws an error with its name. */
+/** Waits until a condition holds; after the timeout throws an error with the condition's name. */
 export async function until (what: string, holds: () => boolean, timeoutMs = 20_000): Promise<void> {
   const deadline = performance.now() + timeoutMs
   while (!holds()) {

@@ -1,6 +1,6 @@
 /**
  * tap adds its loader to NODE_OPTIONS of every child process, whatever its environment. A runner under test
- * must start as in production, so this removes it. Import it for its effect.
+ * must start as in production, so this removes it. Import it for its side effect.
  */
 import { createRequire } from 'node:module'
 

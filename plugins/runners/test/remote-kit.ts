@@ -26,7 +26,7 @@ export const query = { modelId: VOICE, capability: 'tts', commandId: 'C', caller
 /** The requesting node. */
 export const ASKER = { nodeId: 'asker-1', installId: '00000000-0000-4000-8000-00000000000a', name: 'alpha' }
 
-/** Answers a request instead of the serving node. */
+/** Answers a request in place of the serving node. */
 export type Stand = (request: http.IncomingMessage, response: http.ServerResponse) => void
 
 /** A requesting node (its routing) and a serving one (the plugin on a kernel), joined in memory. */
@@ -43,7 +43,7 @@ export interface Pair {
   live: Map<string, boolean>
   /** Install ids of nodes that have announced their stop. */
   leaving: Set<string>
-  /** The requesting node's sockets of all connections so far. */
+  /** The requesting node's sockets for all connections so far. */
   sockets: Duplex[]
   stand: { is: Stand | null }
   /** Sends any message from the requesting to the serving node. */

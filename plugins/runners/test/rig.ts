@@ -176,7 +176,7 @@ export interface RigOptions {
   allow?: string[]
 }
 
-/** A machine without known facts except that it has no GPU. */
+/** A machine whose facts are all unknown, except that it has no GPU. */
 export const noGpus: MachineReader = {
   vitals: async () => ({ memory: null, system: null, disk: null, network: null }),
   load: () => summarize([], null),

@@ -108,7 +108,7 @@ const races: Race[] = [
 for (const { name, act, reasons } of races) {
   t.test(`one terminal after ${name} in the middle`, async (t) => {
     const { rig, runner, runners } = await ready(t)
-    // The task is lost when the status changes or cancelled when the signal aborts, whichever comes first.
+    // The task is lost when the status changes, or cancelled when the signal aborts, whichever happens first.
     runner.answer = async function * (_task, signal) {
       yield { payload: { chunk_index: 0 } }
       await until(() => signal.aborted || 'RunnerIdle' in (runner.status))

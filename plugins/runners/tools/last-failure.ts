@@ -19,7 +19,7 @@ interface Failure {
   reason: string | null, message: string | null, evidence: Evidence[]
 }
 
-/** Lists the newest failed requests with ids, reason and remedy. */
+/** Lists the latest failed requests with their ids, reasons and remedies. */
 export default {
   async run (ctx, { model }) {
     const api = createToolReads(ctx)

@@ -13,8 +13,8 @@ const CARD_BYTES = 32 * 1024
 
 /**
  * Derives the card of the model in `folder` from its card.yaml or its files. Reads only text files and the
- * headers of ONNX and GGUF files. `engines` are the URLs of the engines' card reader modules.
- * @throws CardError that lists the expected files, or names the broken one
+ * headers of ONNX and GGUF files. `engines` are the URLs of the engines' card reader modules. @throws
+ * CardError listing the expected files, or naming the broken one
  */
 export async function deriveCard (
   folder: string, options: DeriveOptions, engines: readonly string[]

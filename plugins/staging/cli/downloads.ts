@@ -57,7 +57,7 @@ async function list (ctx: VerbContext): Promise<void> {
   }
 }
 
-/** Failures of the download list after which `svc downloads` still lists the transfers to nodes. */
+/** Failures of the download list despite which `svc downloads` still lists the transfers to nodes. */
 const NO_STORE: ReadonlySet<string> = new Set(['store_not_configured', 'store_unreachable'])
 
 async function readStored ({ client }: VerbContext): Promise<Row[]> {

@@ -6,7 +6,7 @@ import { showBytes, formatDuration as showSeconds } from '../../../kernel/cli/in
 export type Amount =
   Pick<DownloadStatus, 'downloadedBytes' | 'totalBytes' | 'bytesPerSecond' | 'etaMs'>
 
-/** A progress line. `step` marks each further 10 %. */
+/** A progress line. `step` marks every 10%. */
 export interface Reading { text: string, step: boolean }
 
 /** Whole percent, 100 only if complete; undefined while the total size is unknown. */

@@ -233,7 +233,7 @@ async function bringEngine (
     '  run `svc engine add llama.cpp` on each node that should run such models')
 }
 
-/** If the model is too large, throws exit code 6 with the sizes and the largest variant that fits. */
+/** If the model is too large, throws VerbError (6) with the sizes and the largest variant that fits. */
 function refuseTooLarge (ctx: VerbContext, plan: Answers['plan']): void {
   const { modelId, disk, memory } = plan
   if (disk.problem === null && (memory?.problem ?? null) === null) return

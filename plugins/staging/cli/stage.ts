@@ -34,7 +34,7 @@ export function createStage (pace: WaitClock): Verb {
 
 export default createStage(realPace)
 
-/** Time limit of the wait; Infinity if the option gives no number of seconds. */
+/** Time limit of the wait in ms; Infinity if the option gives no number of seconds. */
 const limitOf = (ctx: VerbContext, options: Record<string, unknown>): number =>
   typeof options['wait'] === 'string' && options['wait'] !== '' ? ctx.wait! * 1000 : Infinity
 
@@ -115,7 +115,7 @@ export interface StageSnapshot {
 
 /** Milliseconds after which a lost node counts as failed. */
 const GONE_MS = 60_000
-/** Milliseconds after the request in which the state may still show an earlier attempt as complete. */
+/** Milliseconds after the request during which the state may still show an earlier attempt as complete. */
 const STALE_MS = 5000
 
 export function isOver ({ status }: StagedNode): boolean {

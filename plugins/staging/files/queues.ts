@@ -27,7 +27,7 @@ export class KeyedLock {
   }
 }
 
-/** Runs at most `limit` items in parallel. After a failure starts no further item; throws the first error. */
+/** Runs at most `limit` items in parallel. After a failure starts no more items; throws the first error. */
 export async function eachOf<T> (
   items: readonly T[], limit: number, work: (item: T) => Promise<void>
 ): Promise<void> {

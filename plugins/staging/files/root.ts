@@ -27,7 +27,7 @@ const TRANSFER_FILE = '.svc-transfer'
 /** Names in the trash. A sweep removes a `transfer` completely, but only the recorded files of a `copy`. */
 const TRASHED = /^(copy|transfer)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
-/** An unpublished transfer. `mtimeMs` is the latest change of the folder or of a file in it. */
+/** An unpublished transfer. `mtimeMs`: time of the latest change to the folder or to a file in it. */
 export interface Pending { modelId: string, directory: string, sizeBytes: number, mtimeMs: number }
 
 /** A sweep removes transfers unchanged for `olderThanMs` unless `live` has their model at that moment. */
@@ -37,8 +37,8 @@ type Unpublished = Omit<CopyRecord, 'publishedAt'> & Partial<Pick<CopyRecord, 'p
 
 /**
  * A folder of model folders: the staging root, the store or the hub's cache. Copies appear and disappear by a
- * rename, so a crash leaves only complete ones. svc never removes files that it did not write. Changes of one
- * model are serialized within this object, so each folder must have only one ModelRoot.
+ * rename, so a crash leaves only complete ones. svc never removes files that it did not write. Changes to a
+ * model are serialized only within this object, so each folder must have only one ModelRoot.
  */
 export class ModelRoot {
   readonly root: string
@@ -306,7 +306,7 @@ export class ModelRoot {
     })
   }
 
-  /** Empties the trash and removes old transfers. Goes on after failures and throws the first at the end. */
+  /** Empties the trash and removes old transfers. Continues after failures; throws the first at the end. */
   async sweep ({ olderThanMs, live }: SweepOptions): Promise<void> {
     const failures: unknown[] = []
     const keep = (error: unknown): void => { failures.push(error) }

@@ -32,7 +32,7 @@ export function models (manager: ModelManager, { headers, query }: ListRequest):
   throw kernelError('invalid_request', `${field} is allowed only for Anthropic clients`, { param: field })
 }
 
-/** Caches the list briefly, so that concurrent requests share it; a change of the models discards it. */
+/** Caches the list briefly, so that concurrent requests share it; a change to the models discards it. */
 function listOf (manager: ModelManager): ModelList | Promise<ModelList> {
   const now = manager.ctx.clock.mono()
   if (manager.listed !== undefined && now - manager.listed.atMs < LIST_MS) return manager.listed.list

@@ -9,7 +9,7 @@ import { virtualModel } from '../service.js'
 import type { Store } from '../store/store.js'
 import { StoreError } from '../types.js'
 
-/** Validates a model id. Throws `invalid_request` with the name of the field. */
+/** Validates a model id. Throws `invalid_request` naming the field. */
 export function modelIdOf (value: string, path = '/model_id'): string {
   const problem = modelIdProblem(value)
   if (problem === null) return value

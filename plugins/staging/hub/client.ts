@@ -75,7 +75,7 @@ class Client {
     return await this.#patiently(async () => await searchHub(this.url, fetch, query, limit), signal)
   }
 
-  /** Streams the bytes of a file from offset `start`; throws if the hub sends more or fewer than that. */
+  /** Streams a file from offset `start` to its end; throws if the hub sends too many or too few bytes. */
   async open (
     { modelId, commit }: Pinned, file: HubFile, { start, signal }: { start: number, signal?: AbortSignal }
   ): Promise<AsyncIterable<Uint8Array>> {

@@ -30,7 +30,7 @@ import type { CopyEntry } from '../types.js'
 import { Catalogue, publishEntries, shortCard, storeFact } from './catalogue.js'
 import { ModelLists } from './model-lists.js'
 
-/** With at least this many models, publications are separated by pauses, because each takes long. */
+/** With at least this many models, publications are separated by pauses, because each takes a long time. */
 const FEW_MODELS = 100
 /** Length of a pause between publications, in ms per model. */
 const SHARE_MS = 1
@@ -176,7 +176,7 @@ export class ModelManager {
       }])
     const offers = this.store?.offers().map(storeFact) ?? []
     const unpublished = this.lists.publish({
-      // Served models first, so that they fit into the document, where changes of `ready` spread at once.
+      // Served models first, so that they fit into the document, where changes to `ready` spread at once.
       modelCopies: new Map(copies.sort(([, a], [, b]) => Number(b.ready) - Number(a.ready))),
       homeCards: this.#homeCards, storeModels: new Map(offers)
     })

@@ -130,7 +130,7 @@ export function nearbyOf (env: StagingParts['env']): Nearby {
   const cache = XDG_CACHE_HOME ?? home('.cache')
   const hub = HF_HOME ?? (cache === undefined ? undefined : join(cache, 'huggingface'))
   const hubCache = HF_HUB_CACHE ?? (hub === undefined ? undefined : join(hub, 'hub'))
-  // Ollama's system service on Linux keeps its models below /usr/share/ollama.
+  // Ollama's system service on Linux keeps its models under /usr/share/ollama.
   const ollama = OLLAMA_MODELS === undefined
     ? [home('.ollama/models'), HOME === undefined ? undefined : '/usr/share/ollama/.ollama/models']
     : [OLLAMA_MODELS]
@@ -250,7 +250,7 @@ const SETTLE_MS = 15_000
 
 /**
  * Records uses and evicts idle copies. The first pass waits until this node's placements are known, since
- * every copy looks idle before. An instance that ends earlier gets its own pass after the first one.
+ * until then every copy looks idle. An instance that ends earlier gets its own pass after the first one.
  */
 export function startupPass (manager: ModelManager, session: Session): void {
   const { ctx, evictor, stager, leases } = manager
@@ -278,7 +278,7 @@ export function startupPass (manager: ModelManager, session: Session): void {
   ctx.effect('eviction passes', () => { over.abort() })
   ctx.effect('last uses', evictor.watch())
   ctx.effect('eviction', leases.onIdle((modelId) => { ended(modelId).catch(failed) }))
-  // At start, replace copies that are no longer in use by the newer versions in the folder `beside`.
+  // At startup, replace copies that are no longer in use with the newer versions in the folder `beside`.
   const settle = async (): Promise<void> => {
     await passed
     for (const { modelId } of await manager.roots.beside.list()) await ended(modelId)

@@ -14,7 +14,7 @@ import type { ChunkTable } from '../transfer/chunks.js'
 import type { HoldingsMessage } from '../transfer/holdings.js'
 import type { LocalCopy, ModelContent } from '../types.js'
 
-/** A model that this node sends chunks of without having a complete copy. */
+/** A model of which this node sends chunks without having a complete copy. */
 export interface PartialCopy extends ModelContent {
   directory: string
   /** True for a folder that the store host imports from this node; such a folder is preferred over copies. */

@@ -30,8 +30,8 @@ const MANIFEST_MS = 15_000
 const MANIFEST_BYTES = 64 * 1024 * 1024
 
 /**
- * Finds the manifest of a model. The store decides: any other manifest must have the digest of the store's
- * entry, or the `wanted` one, which takes precedence. Throws `model_not_found`, `store_not_configured`,
+ * Finds the manifest of a model. With `wanted`, it must have that digest; otherwise it is the store's, or one
+ * from another node with the digest in the store's entry. Throws `model_not_found`, `store_not_configured`,
  * `store_unreachable`.
  */
 export async function find (

@@ -7,7 +7,7 @@ import type { DownloadView, Job } from '../transfer/job.js'
 const TELL_MS = 1000
 /** Interval in ms of progress messages without transfers, sent in case an earlier message was lost. */
 const AGAIN_MS = 10_000
-/** Most progress entries accepted from another node. */
+/** Maximum number of progress entries accepted from another node. */
 const MOST = 256
 
 /** Exchanges transfer progress between nodes. Messages may be lost; each replaces the previous one. */

@@ -12,7 +12,7 @@ import type { Leases } from './leases.js'
 
 /** Interval in ms for recording the last use of copies in use. */
 const REFRESH_MS = 60_000
-/** Copies used within this time before a start stay, regardless of the budget. */
+/** Copies used within this many ms before a start stay, regardless of the budget. */
 const KEEP_AT_START_MS = 30 * 60_000
 
 /** Why copies are removed; `preview` only lists what a purge would remove. */
@@ -28,7 +28,7 @@ export type EvictionPreview = Pick<Copy, 'modelId' | 'sizeBytes' | 'freeableByte
   { inUse: boolean, overBudget: boolean }
 
 export interface EvictorSettings {
-  /** Whether the passes after a deactivation and at start evict staged copies. */
+  /** Whether the passes after a deactivation and at startup evict staged copies. */
   cleanupOnDeactivate: boolean
   /** Bytes of idle staged copies that these passes keep. */
   keepRecentBytes: number
@@ -83,7 +83,7 @@ export class Evictor {
     const { clock, roots: { staged } } = this.#options
     await this.#pass(async () => {
       const now = clock.now()
-      // Reset future times to now, also on disk; otherwise a clock that was ahead protects a copy forever.
+      // Reset future times to now, on disk as well; otherwise a clock that was ahead protects a copy forever.
       const ahead = (await this.#ours(staged)).filter(({ lastUsedMs }) => lastUsedMs > now)
       await Promise.all(ahead.map(async ({ modelId }) => { await this.#touchOne(staged, modelId) }))
       await this.#evictIdle(staged, 'startup', now - KEEP_AT_START_MS)
@@ -163,7 +163,7 @@ export class Evictor {
     return planRecency({ idle, budgetBytes: role === 'beside' ? 0 : keepRecentBytes, keepSinceMs })
   }
 
-  /** Plans anew after each removal, which may have failed or freed less; the next copy may now be in use. */
+  /** Plans again after each removal, which may have failed or freed less; the next copy may now be in use. */
   async #capacityPass (additionalBytes: number, keep: string): Promise<{ evicted: string[] }> {
     const { roots: { staged }, settings: { headroomBytes } } = this.#options
     // Count freed bytes instead of reading the free space, which some file systems update seconds later.

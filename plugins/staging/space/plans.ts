@@ -73,7 +73,7 @@ export function planRecency ({ idle, budgetBytes, keepSinceMs = Infinity }: Rece
 
 export interface Used { modelId: string, lastUsedMs: number }
 
-/** Orders newest first; equal times by model id, so that plans are reproducible. */
+/** Sorts by last use, newest first; equal times by model id, so that plans are reproducible. */
 export function newestFirst (a: Used, b: Used): number {
   return b.lastUsedMs - a.lastUsedMs || (a.modelId < b.modelId ? -1 : 1)
 }

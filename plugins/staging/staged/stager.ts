@@ -36,7 +36,7 @@ export interface StagerParts {
   onChange: () => void
 }
 
-/** Most ended jobs kept for /state. */
+/** Maximum number of ended jobs kept for /state. */
 const REMEMBERED = 64
 
 /** Copies models to this node: one transfer at a time per disk, and at most one per model. */

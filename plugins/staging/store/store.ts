@@ -56,8 +56,8 @@ export class Store {
 
   /**
    * Starts a download or joins a running one with the same options. Completes immediately if the store has
-   * the commit or the bytes. Without options, an interrupted download resumes with its original options, a
-   * paused one also with its original files. `nearby` allows files from this machine's hub cache. Throws
+   * the commit or the bytes. Without options, an interrupted download resumes with its original options, and
+   * a paused one with its original files too. `nearby` allows files from this machine's hub cache. Throws
    * StoreError `invalid_model_id`, `bad_source`, `no_hub`, `closed`, or `download_running` for other options.
    */
   start (modelId: string, options: StartOptions = {}, nearby = false): Download {
@@ -85,7 +85,7 @@ export class Store {
     return this.#begin(modelId, { ...job.ask, nearby }, { bytes, totalBytes, startedAt })
   }
 
-  /** Stops a download and keeps its bytes; it does not resume by itself. Throws as `cancel`. */
+  /** Stops a download and keeps its bytes; it does not resume by itself. Throws like `cancel`. */
   async pause (modelId: string): Promise<DownloadStatus> { return await this.#stop(modelId, 'paused') }
 
   /** Stops a download; its bytes stay for a day for a later start. Throws StoreError `no_download`. */

@@ -58,7 +58,7 @@ export function varint (value: number | bigint): Buffer {
 
 type Content = number | bigint | string | Uint8Array
 
-/** Encodes a protobuf field: a number as a varint, a string or bytes with its length in front. */
+/** Encodes a protobuf field: a number as a varint, a string or bytes prefixed with its length. */
 export function field (number: number, content: Content): Buffer {
   if (typeof content === 'number' || typeof content === 'bigint') {
     return Buffer.concat([varint(number * 8), varint(content)])

@@ -29,7 +29,7 @@ const open = async (folder: string): Promise<ModelRoot> => {
 
 const published = (root: ModelRoot): string => join(root.root, 'acme--x')
 
-/** Paths and contents of the files below a folder; the record is left out. */
+/** Paths and contents of the files under a folder; the record is left out. */
 function contents (folder: string): Files {
   const names = readdirSync(folder, { recursive: true, encoding: 'utf8' })
   const files = names.filter((name) => statSync(join(folder, name)).isFile() && name !== '.svc-record.json')

@@ -60,7 +60,7 @@ function isStore (w: World, name: 'host' | 'host2', has = true): void {
   if (has) w.models.says(`n-${name}`, ID, fact)
 }
 
-/** Makes a node lost, so that its entries are no longer listed. */
+/** Makes a node lost, so its entries are no longer listed. */
 function lose (w: World, name: string): void {
   w.net.lose(name)
   w.hosts.lost(`n-${name}`)

@@ -13,7 +13,7 @@ import type { Test } from './manager-kit.js'
 
 const LLAMA = gguf(llama)
 
-/** Everything below a folder by path: file contents and link targets. */
+/** Everything under a folder by path: file contents and link targets. */
 function bytesBelow (folder: string): Record<string, string> {
   const names = readdirSync(folder, { recursive: true, encoding: 'utf8' }).sort()
   return Object.fromEntries(names.map((name) => {
@@ -62,7 +62,7 @@ t.test('nothing foreign is removed, whatever evicts, purges or sweeps', async (t
     await first.service(ModelsService).ensure(id)
   }
   await first.stop()
-  // Foreign files inside svc's copies, and further hard links to its files.
+  // Foreign files inside svc's copies, and additional hard links to its files.
   writeFileSync(join(root, 'acme--mixed', 'notes'), 'mine')
   mkdirSync(join(root, 'acme--mixed', 'sub'))
   symlinkSync(outside, join(root, 'acme--mixed', 'sub', 'link'))

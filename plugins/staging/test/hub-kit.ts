@@ -22,7 +22,7 @@ export type HubOrigin = 'hub' | 'cdn'
 
 export interface HubRequest {
   origin: HubOrigin
-  /** `api` for requests of model metadata; `file` for requests of a file, also if they are redirected. */
+  /** `api` for requests for model metadata; `file` for requests for a file, even if they are redirected. */
   kind: 'api' | 'file'
   /** The request target, still percent-encoded. */
   url: string

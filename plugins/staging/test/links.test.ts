@@ -22,13 +22,13 @@ const kinds: Record<string, Kind> = {
 }
 
 const FOLDER = 'acme--model'
-/** Paths that svc writes, reads or clears below a root. */
+/** Paths that svc writes, reads or clears under a root. */
 const places = ['.incoming', '.trash', FOLDER, `.incoming/${FOLDER}`, ...[
   'm.gguf', 'a', 'a/b.txt', 'stray', '.svc-transfer', '.svc-journal', '.svc-journal.new', '.svc-journal.tmp',
   '.svc-job.json', '.svc-job.tmp', '.svc-job.json.tmp', '.svc-record.json', '.svc-record.json.tmp'
 ].map((name) => `.incoming/${FOLDER}/${name}`)]
 
-/** Plants a link or pipe below a new root; returns a function that reads the victim for comparison. */
+/** Plants a link or pipe under a new root; returns a function that reads the victim for comparison. */
 function plant (t: Test, root: string, place: string, kind: Kind): () => unknown {
   const victim = scratch(t)
   write(victim, { f: 'precious', 'm.gguf': 'theirs', 'sub/f': 'precious' })

@@ -37,7 +37,7 @@ async function hubOf (t: Parameters<typeof scratch>[0]): Promise<FakeHub> {
   return hub
 }
 
-/** Mode, size and inode of each file below a folder. */
+/** Mode, size and inode of each file under a folder. */
 function lookAt (root: string): unknown[] {
   return readdirSync(root, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile())
     .map((entry) => {
@@ -89,7 +89,7 @@ t.test('what is wrong in the cache comes from the hub', async (t) => {
 
 t.test('what cannot be linked is copied', async (t) => {
   const hub = await hubOf(t)
-  // The cache is on another disk, so that neither clone nor link works.
+  // The cache is on another disk, so neither clone nor link works.
   const cache = cacheOf(`/dev/shm/svc-near-${process.pid}`, FILES)
   t.teardown(() => { rmSync(cache, { recursive: true, force: true }) })
   const { store, folder } = await storeWith(t, { hubCaches: [cache] }, hub)

@@ -31,7 +31,7 @@ export interface SpaceRig {
   volume: { freeBytes: number }
   /** A model `o/NAME`, last used `minutesAgo` (negative: in the future). */
   put (name: string, bytes: number, minutesAgo: number): void
-  /** Creates a hard link to the model's weights outside the root, so that their removal frees nothing. */
+  /** Creates a hard link to the model's weights outside the root, so their removal frees nothing. */
   hardLink (name: string): void
   /** Names of the models that are still on disk. */
   there (): string

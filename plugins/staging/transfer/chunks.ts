@@ -84,7 +84,7 @@ export interface Work {
   readonly verifier: Verifier
   done: number
   readonly givers: Set<string>
-  /** True if the first bytes are from an earlier run, so that no source is to blame for a wrong hash. */
+  /** True if the first bytes are from an earlier run, so no source is to blame for a wrong hash. */
   readonly kept: boolean
 }
 

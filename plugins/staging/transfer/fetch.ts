@@ -174,7 +174,7 @@ class Transfer {
     return this.#swarm.pick(supplier, this.#missing, this.#inFlight, this.#options.random, now)
   }
 
-  /** Whether not to request a chunk from a source: it sent wrong bytes of it, and another source has it. */
+  /** Whether to avoid a source for a chunk: it sent wrong bytes of it, and another source has it. */
   #distrusted (source: ChunkSource, chunk: number): boolean {
     return this.#scores.blamed(source.id, chunk) && this.#options.sources().some((other) =>
       other.has(chunk) && !this.#scores.blamed(other.id, chunk) && !this.#scores.dead(other.id))

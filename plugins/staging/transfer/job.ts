@@ -11,7 +11,7 @@ const PROGRESS_MS = 500
 export type Stop = 'paused' | 'cancelled' | 'closed'
 export type JobState = 'pending' | 'downloading' | 'complete' | 'failed' | Stop
 
-/** Why a job ended early: `reason` is a code of one word, `message` a sentence for people. */
+/** Why a job ended early: `reason` is a one-word code, `message` a sentence for the user. */
 export interface Failure { reason: string, message: string }
 
 /** A transfer as in /state.downloads: an object whose only key names its state. */
@@ -23,11 +23,11 @@ export interface JobParts {
   clock: Clock
   /** Called on state changes, and periodically for progress. */
   onChange: () => void
-  /** The progress that an earlier run of this job had made. */
+  /** The progress made by an earlier run of this job. */
   past?: { bytes: number, totalBytes: number, startedAt: string } | undefined
 }
 
-/** A transfer of a model to this node from its request on: a download into the store, or staging. */
+/** A transfer of a model to this node, from the request on: a download into the store, or staging. */
 export class Job<Ask = unknown> {
   readonly modelId: string
   readonly ask: Ask

@@ -122,7 +122,7 @@ export async function readJournal (folder: string): Promise<JournalState | undef
   return state
 }
 
-/** Records the bytes on disk, so that a killed transfer can resume. Batches lines during a write. */
+/** Records the bytes on disk, so that a killed transfer can resume. Batches lines while one is written. */
 export class Journal {
   readonly #file: FileHandle
   readonly #failed: (error: unknown) => void

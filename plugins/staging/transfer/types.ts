@@ -17,7 +17,7 @@ export const LONG_WAIT_MS = 30_000
 
 /** Default transfer limits; times in ms, rates in bytes per second. */
 export const DEFAULT_LIMITS = {
-  /** Most chunks in flight from one source; chunks up to 1 MiB may use all of `parallel`. */
+  /** Maximum chunks in flight from one source; chunks up to 1 MiB may use all of `parallel`. */
   perSource: 2,
   parallel: 6,
   /** Consecutive failures after which a source counts as dead. */
@@ -28,7 +28,7 @@ export const DEFAULT_LIMITS = {
   idleMs: 20_000,
   floorBytesPerSecond: 64 * 1024,
   floorWindowMs: 60_000,
-  /** First pause after a failure; doubles with each further one, with jitter. */
+  /** First pause after a failure; doubles with every later failure, with jitter. */
   backoffMs: 500,
   backoffMaxMs: 30_000
 }
@@ -47,7 +47,7 @@ export interface FetchOptions {
   manifest: ModelManifest | FileList
   /** The incoming folder; may hold bytes of an interrupted transfer. Created if missing. */
   folder: string
-  /** The current sources; called again for each further chunk. */
+  /** The current sources; called again before each request. */
   sources: () => readonly ChunkSource[]
   /** Calls `fn` when sources appear, disappear or have more chunks. */
   onSources?: (fn: () => void) => () => void
@@ -70,13 +70,13 @@ export interface FetchOptions {
 
 /** A fault of a source. By default the transfer retries or continues with another source. */
 export class SourceFault extends Error {
-  /** A reason of one word; null if there is only a message. */
+  /** A one-word reason; null if there is only a message. */
   readonly reason: string | null = null
-  /** False if a retry cannot help, so that the transfer ends with this error. */
+  /** False if a retry cannot help, in which case the transfer ends with this error. */
   get retryable (): boolean { return true }
   /** Pause in ms that the source requests; null if it does not request a pause. */
   readonly retryAfterMs: number | null = null
-  /** Whether the source can send a file only from its first byte, so that partial bytes are useless. */
+  /** Whether the source can send a file only from its first byte, so partial bytes are useless. */
   get startOver (): boolean { return false }
 
   constructor (message: string, cause?: unknown) {

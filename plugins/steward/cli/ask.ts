@@ -47,8 +47,8 @@ async function talk (ctx: VerbContext): Promise<number> {
 }
 
 /**
- * Asks a question and prints the answer as it arrives, or with `--json` when it is complete. Returns its
- * text. The signal aborts this answer, not the conversation. Throws VerbError.
+ * Asks a question and prints the answer as it arrives, or with `--json` when it is complete. Returns the
+ * answer's text. The signal aborts this answer, not the conversation. Throws VerbError.
  */
 async function answered (
   ctx: VerbContext, asked: { question: string, thread: readonly Turn[] }, signal: AbortSignal
@@ -77,7 +77,7 @@ async function answered (
   return text
 }
 
-/** The texts of a streamed answer. Throws VerbError, also if the stream breaks off. */
+/** The texts of a streamed answer. Throws VerbError, including when the stream breaks off. */
 async function * piecesOf (ctx: VerbContext, asked: object, signal: AbortSignal): AsyncGenerator<string> {
   const { bytes } = await ctx.client.open(ROUTE,
     { body: { ...asked, stream: true }, accept: 'text/event-stream', signal })

@@ -56,7 +56,7 @@ function rankedOf (asked: Understood, found: readonly Found[], seeks: boolean): 
   const well = found[0]?.finding.facts.some(isBad) === false && found[0].finding.facts.length > 0
   const ranked = found.flatMap(({ call, finding }, i) => finding.facts.map((fact, place): Ranked => {
     const own = i === 0 || call.tool === 'why_request'
-    // If the first call found no problem, earlier downloads are past, too.
+    // If the first call found no problem, earlier downloads are past too.
     const past = HISTORY.has(call.tool) || (call.tool === 'downloads' && !own && well)
     const weighed = seeks ? weighedFor(asked, fact, { past, first: own && place === 0 }) : fact
     const rank = seeks ? rankOf(weighed, own, targets) : own ? 1000 : 0
@@ -143,7 +143,7 @@ function diagnosed (asked: Understood, found: readonly Found[], ranked: readonly
   const bad = ranked.filter(({ fact }) => isBad(fact))
   const quiet = ranked.filter(({ fact }) => !isBad(fact))
   const targets = targetsOf(asked)
-  // Facts about other nodes or models that report no problem are for answers about the whole cluster.
+  // Facts about other nodes or models that report no problem belong only in answers about the whole cluster.
   const near = quiet.filter(({ fact, own }) => own || fact.level === 'info' || isAbout(fact, targets))
   const some = (own: boolean): Ranked[] => near.filter((one) => one.own === own).slice(0, QUIET_MOST)
   const facts = [...bad, ...some(true), ...some(false)]
@@ -238,7 +238,7 @@ function told (
   const about = ranked.filter(({ fact }) => isAbout(fact, targets))
   // In lists, facts about the named items come first; keep all others, in case a name was misread.
   const listed = [...new Set([...before(asked, found, ranked), ...LISTS.has(intent) ? about : [], ...ranked])]
-  // Of the further calls, keep only the facts that report a problem.
+  // From the other calls, keep only the facts that report a problem.
   const facts = listed.filter(({ own, fact }) => own || fact.level !== 'ok').slice(0, FACTS_MOST)
   const fixed = (diagnosis: string, sure: boolean): Part => ({ diagnosis, facts, sure: () => sure })
   if (intent === 'hello') return fixed(CAN, true)

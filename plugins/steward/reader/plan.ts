@@ -13,7 +13,7 @@ const help = ({ text }: Understood): ToolCall => call('help', { question: text.s
 const NODES_MOST = 6
 /** Default range of past events in ms. */
 const HAPPENED_MS = 24 * 3600_000
-/** Milliseconds before now in which an event may explain a present fault. */
+/** An event at most this many ms before now may explain a present fault. */
 const BEFORE_MS = 6 * 3600_000
 
 /** Intents for which everything is checked, since the cause may be anywhere. */

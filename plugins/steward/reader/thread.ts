@@ -33,7 +33,7 @@ export interface Understood {
 /** A question understood without its conversation; `counted` is the question in normalised words. */
 export interface Read extends Understood { readonly counted: string, readonly weight: number }
 
-/** Limit on words of a question that can refer to the earlier conversation; longer ones stand alone. */
+/** A question with more words than this stands alone; a shorter one may refer to the earlier conversation. */
 const SHORT = 12
 /** From this weight on, an intent overrides that of the earlier conversation. */
 const PLAIN_WEIGHT = 3
@@ -129,6 +129,6 @@ function misses (own: Understood, counted: string): boolean {
   if (topic === null || hasName(own)) return false
   if (off) return true
   if (own.when !== null || !MISSED.has(intent)) return false
-  // "The error log" asks for log lines, not for a missing feature.
+  // "The error log" asks for log lines; it does not complain about a missing feature.
   return intent === 'logs' ? WRITES.test(counted) : own.complains
 }

@@ -82,7 +82,7 @@ function spanOf ({ text, start, end, index }: ParsedResult, read: string, now: N
     const [from, to] = [begins + part[1] * HOUR_MS, begins + part[2] * HOUR_MS]
     return past({ from, to, at: from }, nowMs, true)
   }
-  // A weekday later in this week means that of the previous week.
+  // A weekday that is still to come this week means the one in the previous week.
   return past({ from: day, to: day + DAY_MS, at: day }, nowMs, certain, 7 * DAY_MS)
 }
 

@@ -8,7 +8,7 @@ export interface Word {
   readonly end: number
 }
 
-/** The words of a text. An id such as `acme/voice-2` and a time such as `14:05` is one word each. */
+/** The words of a text. An id such as `acme/voice-2` or a time such as `14:05` counts as one word. */
 export function wordsOf (text: string): Word[] {
   return [...text.matchAll(/[\p{L}\p{N}_](?:[\p{L}\p{N}_./:@'’-]*[\p{L}\p{N}_])?/gu)].map((match) => ({
     text: match[0], low: match[0].toLowerCase(), start: match.index, end: match.index + match[0].length
@@ -153,7 +153,7 @@ export class Near {
       // Each edit changes at most two letters. This test is much faster than the edit distance.
       const far = Math.abs(one.text.length - low.length) > most || bits(one.letters ^ letters) > 2 * most
       if (far || one.figures !== own) continue
-      // Typos seldom change the first letter.
+      // Typos rarely change the first letter.
       const distance = editDistance(low, one.text) + (one.text[0] === low[0] ? 0 : 0.25)
       if (distance < least) [best, least] = [one.text, distance]
     }

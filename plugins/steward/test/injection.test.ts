@@ -43,7 +43,7 @@ function planting (value: unknown, text: string, at = ''): unknown {
 /** Replaces each letter with x or X, so that the text has no meaning but keeps its shape. */
 const harmless = (text: string): string => text.replace(/[a-z]/g, 'x').replace(/[A-Z]/g, 'X')
 
-/** Makes the planted text harmless in an answer, and also the beginning of it if only that is quoted. */
+/** Makes the planted text harmless in an answer, even if the answer quotes only its beginning. */
 function defused (text: string, planted: string): string {
   const [shown, meant] = [plain(planted).trim(), plain(harmless(planted)).trim()]
   let all = text

@@ -12,7 +12,7 @@ const world: World = {
   plugins: bundled.map(({ manifest }) => manifest.name)
 }
 
-/** Conversations, and the understanding of the last question. Lines with `<` are answers of the steward. */
+/** Conversations, and how the last question is understood. Lines with `<` are the steward's answers. */
 const TALKS = `
 why does acme/voice not answer? / and since when? | why-model acme/voice when
 why does acme/voice not answer? / since when | why-model acme/voice when

@@ -20,7 +20,7 @@ const world: World = {
 
 const ID = '1b4e28ba-2fa1-41d2-883f-0016d3cca427'
 
-/** One question a line, with its expected intent and the names to recognise. */
+/** One question per line, with its expected intent and the names to recognise. */
 const PHRASES = readFileSync(new URL('./fixtures/phrases.txt', import.meta.url), 'utf8')
 
 interface Row { asked: string, intent: string, names: string[] }

@@ -50,9 +50,9 @@ export interface VoiceOptions {
   cards?: ModelCard[]
   script?: Script
   kept?: RoleStatus | null
-  /** Plugins beside the steward, such as one with tools. */
+  /** Plugins besides the steward, such as one with tools. */
   plugins?: Plugin[]
-  /** Answers of other routes, by path. */
+  /** Answers from other routes, by path. */
   looks?: (path: string) => unknown
 }
 

@@ -78,7 +78,7 @@ function presence (row: NodeRow): Fact[] {
 
 const nodeEvidence = (nodeId: string, name: string): Evidence => ({ kind: 'node', nodeId, name })
 
-/** Further facts about a node; if the node is lost, they are the last known ones. */
+/** More facts about a node; if the node is lost, they are the last known ones. */
 function more (state: State, nodes: readonly NodeRow[], row: NodeRow): Fact[] {
   const { nodeId } = row
   if (nodeId === null) return []

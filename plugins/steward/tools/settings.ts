@@ -9,7 +9,7 @@ interface Config { file: string, entries: Entry[], restart_needed?: boolean }
 const MOST = 39
 const CONFIG: Evidence = { kind: 'path', path: '/config' }
 
-/** Settings of the node that receives the question: one, all below a path, or all that were set. */
+/** Settings of the node that receives the question: one, all under a path, or all that were set. */
 export default {
   async run (ctx, { path }) {
     const look = createToolReads(ctx)

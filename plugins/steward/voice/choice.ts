@@ -15,7 +15,7 @@ export interface ChoiceParts {
 
 /**
  * Models that may word the answers, best first: the configured model or, with `auto`, all chat models that
- * accept tools, have a copy on a live node and were not stopped by an operator, largest first.
+ * accept tools, have a copy on a live node and have not been stopped by an operator, largest first.
  */
 export function wantedModels (setting: string | null, { models, isStopped }: ChoiceParts): RoleModels {
   if (setting === null) return { models: [], waits: false }

@@ -11,7 +11,7 @@ export interface Known {
 }
 
 export interface Corpus {
-  /** Whether the findings or the question contain the word, not only as a part of another word. */
+  /** Whether the findings or the question contain the text as a whole word. */
   has (word: string): boolean
   /** Whether the findings or the question contain the text verbatim. */
   includes (text: string): boolean

@@ -49,9 +49,9 @@ export interface Speakers { readonly model: string, readonly reader: AsyncIterab
 class Unspoken extends Error {}
 
 /**
- * Lets the model plan further tool calls and word the findings of the reader and of these calls. If the model
- * fails, is too slow or states something unfounded, the reader's answer is used. The model plans before it
- * sees cluster data, so such data cannot trigger a call.
+ * Lets the model plan additional tool calls and word the findings of the reader and of these calls. If the
+ * model fails, is too slow or states something unfounded, the reader's answer is used. The model plans before
+ * it sees cluster data, so such data cannot trigger a call.
  */
 export async function * speak (
   parts: SpeakParts, question: Question, { model, reader }: Speakers
@@ -192,7 +192,7 @@ function answerOf (
     about: read.facts.flatMap(({ about }) => about)
   })
   if (problem !== null) throw new Unspoken(problem)
-  // List the reader's facts first, then the problems that the further calls found.
+  // List the reader's facts first, then the problems that the additional calls found.
   const facts = [...new Set([...read.facts, ...all.filter(({ level }) => level !== 'ok')])]
   const evidence = new Map(facts.flatMap((fact) => fact.evidence).map((one) => [JSON.stringify(one), one]))
   return {

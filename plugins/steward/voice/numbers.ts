@@ -1,6 +1,6 @@
 import type { Fact } from '../../../kernel/cli/index.js'
 
-/** A number in a text: its value, its unit in one spelling, and its original text. */
+/** A number in a text: its value, its unit in a normalised spelling, and its original text. */
 export interface Amount { readonly value: number, readonly unit: string, readonly text: string }
 
 /** Spellings of each unit. Units are not converted, so 1.5 GB is not 1500 MB. */
@@ -32,8 +32,8 @@ const SPELT = ['zero', 'one', 'two', 'three', 'four', 'five', 'six', 'seven', 'e
   'eleven', 'twelve']
 
 /**
- * Finds the numbers in a text: digits, also with commas between thousands, and the words "two" to "twelve".
- * Ignores digits in ids, times, versions and addresses.
+ * Finds the numbers in a text: digits, optionally with commas between thousands, and the words "two" to
+ * "twelve". Ignores digits in ids, times, versions and addresses.
  */
 export function numbersIn (text: string): Amount[] {
   const digits = [...text.matchAll(NUMBER)].map(([whole, number, word = '']): Amount =>

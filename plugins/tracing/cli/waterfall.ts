@@ -9,7 +9,7 @@ interface Row { title: string, startUs: number, endUs: number, busyUs: number, c
 const SINGLE_MAX = 4
 const BAR = 32
 
-/** A duration for people: `312 us`, `4.2 ms`, `1.31 s`, `2m10s`. */
+/** A human-readable duration: `312 us`, `4.2 ms`, `1.31 s`, `2m10s`. */
 export function showMicros (us: number): string {
   if (us < 1000) return `${Math.round(us)} us`
   if (us < 1e6) return `${(us / 1000).toFixed(us < 1e5 ? 1 : 0)} ms`

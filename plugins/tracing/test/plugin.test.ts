@@ -207,7 +207,7 @@ t.test('deleting, and a file that is damaged', async (t) => {
   t.same(await traces(rig), [])
 })
 
-/** The responses of another node by path; null never responds. */
+/** The responses from another node by path; null never responds. */
 type Peer = (path: string) => { status?: number, body: string } | null
 
 async function withPeers (t: TestContext, peers: Record<string, Peer>): Promise<Rig> {
@@ -238,7 +238,7 @@ async function patiently (rig: Rig, url: string): ReturnType<Rig['inject']> {
   let over = false
   const answer = rig.inject({ url }).finally(() => { over = true })
   while (!over) {
-    // Wait in real time, because the responses of other nodes do not depend on the manual clock.
+    // Wait in real time, because the responses from other nodes do not depend on the manual clock.
     await new Promise((resolve) => { setTimeout(resolve, 30) })
     await rig.clock.advance(500)
   }

@@ -39,7 +39,7 @@ function rig (bounds?: Bounds): Rig {
   }
 }
 
-/** Spans of a process whose clock is `ahead` ms of this one's. */
+/** Spans of a process whose clock is `ahead` ms ahead of this one's. */
 function part (from: number, to: number, ahead: number): SpanPart {
   let now = from + ahead
   const recorder = new SpanRecorder(() => now)

@@ -74,7 +74,7 @@ function * numbers () {
   }
 }
 
-/** Q8_0 blocks: 32 values share one scale, 2^-12 * 1.13 as a float16, so that values reach 0.035. */
+/** Q8_0 blocks: 32 values share one scale, 2^-12 * 1.13 as a float16, so values reach 0.035. */
 const WEIGHTS = {
   type: 8,
   bytes: (size, next) => {

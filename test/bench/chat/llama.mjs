@@ -112,7 +112,7 @@ export function serverUnder (pid) {
   return null
 }
 
-/** An unused loopback port; another process may take it before its use. */
+/** An unused loopback port; another process may take it before it is used. */
 export const freePort = () => new Promise((resolve) => {
   const server = createServer().listen(0, '127.0.0.1', () => {
     const { port } = server.address()

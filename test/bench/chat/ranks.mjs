@@ -14,9 +14,9 @@ import { benchModel } from './model.mjs'
 import { firstMs, tokenMs } from './times.mjs'
 
 const NODES = 3
-/** Idle milliseconds in which the background traffic is measured, which is then subtracted. */
+/** Milliseconds of idling in which background traffic is measured, to be subtracted later. */
 const IDLE_MS = 4000
-/** Sharding, nodes, tokens per answer; few with a tensor split, as each takes at least half a second. */
+/** Sharding, nodes, tokens per answer: few in a tensor split, where each takes at least half a second. */
 const WAYS = [
   ['Pipeline', 1, TOKENS], ['Pipeline', 2, TOKENS], ['Pipeline', 3, TOKENS],
   ['Tensor', 2, 12], ['Tensor', 3, 12]

@@ -20,7 +20,7 @@ const PROXY = fileURLToPath(new URL('./plain-proxy.mjs', import.meta.url))
 const CPU_MS = { 1: 0.4, 8: 0.4, 64: 0.12 }
 /** Number of streams, tokens per second of each stream, tokens of each stream. */
 const CASES = [[1, 150, 450], [8, 150, 450], [64, 78, 470]]
-/** Number of answers before the first round, until V8 has compiled the code and the node has started. */
+/** Number of answers before the first round, enough for V8 to compile the code and the node to start. */
 const WARM_UP = 20
 /** Short answers to measure the time to the first token, with pauses of up to `betweenMs` in between. */
 const FIRST = { count: 200, request: [1, 1000, 3], addedMs: 5, betweenMs: 20 }

@@ -1,5 +1,5 @@
-// Time from a fault of the master to the next master, and to the next acknowledged command. Real processes on
-// this machine, each behind its own proxy.
+// Time from a fault of the master to the next master, and to the next acknowledged command. Uses real
+// processes on this machine, each behind its own proxy.
 import { figure } from '../lib/report.mjs'
 import { quantile } from '../lib/stats.mjs'
 import { kit, withTeardown } from './processes.mjs'

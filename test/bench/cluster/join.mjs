@@ -1,4 +1,4 @@
-// Time from the start of a joining process, and from its listening, until its /state equals the other nodes'.
+// Time until a joining process's /state equals the other nodes', from its start and from when it listens.
 import { figure } from '../lib/report.mjs'
 import { quantile } from '../lib/stats.mjs'
 import { kit, withTeardown } from './processes.mjs'

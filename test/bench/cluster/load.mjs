@@ -14,7 +14,7 @@ const STREAMS = 200
 const LINKS = 8
 const SENT_BYTES = 64 * 1024 ** 2
 const SAMPLE_MS = 250
-/** Limit of the heartbeat round trip in ms, well within the election timeout. */
+/** Limit on the heartbeat round-trip time in ms, well within the election timeout. */
 const HEARTBEAT_MS = 2500
 const SPEECH = { model: 'svc/voice-en', input: 'One two three four five.', response_format: 'wav' }
 

@@ -14,7 +14,7 @@ const rowOf = (name, results) => [
     figure(median(pluck(results, field))))
 ]
 
-/** CPU time of the processes during `work` in % of one core, and relay memory in MB after `seconds`. */
+/** CPU use of the processes during `work` (100 is one core), and relay memory in MB after `seconds`. */
 async function cpuOf (pids, seconds, work) {
   const [before, startedAt] = [Object.values(pids).map(cpuMs), performance.now()]
   const working = work()

@@ -10,7 +10,7 @@ import { operatorOf } from './kit.mjs'
 const MODULE = join(here, 'workers', 'stream-plugin.mjs')
 const ROUTE = '/v1/bench/bytes?mib=0'
 
-/** Switches the plugin; returns the ms until the answer, and until its route appears or disappears. */
+/** Switches the plugin; returns the ms until the response, and until its route appears or disappears. */
 async function switched (node, headers, enabled) {
   const body = JSON.stringify({ enabled })
   const startedAt = performance.now()

@@ -10,7 +10,7 @@ export const dist = join(root, 'dist')
  * Imports a product or test module by its source path from the root, because dist has only bundles.
  */
 export const source = (path) => import(pathToFileURL(join(root, path)).href)
-/** Folder for generated files, below node_modules, which git ignores. */
+/** Folder for generated files, under node_modules, which git ignores. */
 export const cache = join(here, 'node_modules', '.cache', 'svc')
 
 /** Folder of espeak-ng data: ESPEAK_DATA_PATH or the phonemizer package's; undefined if both are missing. */

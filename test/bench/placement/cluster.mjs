@@ -31,7 +31,7 @@ export async function withCluster (work, options = {}) {
 
 const LONG_TEXT = 'All work and no play makes a dull day, and a dull day makes no play. '.repeat(600)
 
-/** Opens a stream of minutes of speech; resolves at the first audio. `end` resolves at its terminal event. */
+/** Opens a stream of minutes of speech; resolves when audio arrives. `end` resolves on its terminal event. */
 export async function openVoice (node) {
   const opened = await stream(node, 'tts@1.0.0', { model: VOICE, text: LONG_TEXT })
   await opened.frames.next()

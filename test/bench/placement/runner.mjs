@@ -1,5 +1,5 @@
 // kill -9 of a runner of the embedded voice: time until each client has its one terminal event, and until the
-// voice speaks again. Clients are at the runner's node and at another node.
+// voice speaks again. Clients are connected to the runner's node and to another node.
 import { figure } from '../lib/report.mjs'
 import { quantile } from '../lib/stats.mjs'
 import { ended, kit, openVoice, ready, speaks, VOICE, withCluster } from './cluster.mjs'

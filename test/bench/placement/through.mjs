@@ -1,5 +1,5 @@
-// Overhead of requests to a node that does not run the model. Unstreamed requests on a kept connection
-// alternate between this node and the runner's own node.
+// Overhead of requests to a node that does not run the model. Non-streaming requests on a keep-alive
+// connection alternate between this node and the runner's own node.
 import http from 'node:http'
 import { request } from '../lib/node.mjs'
 import { figure } from '../lib/report.mjs'

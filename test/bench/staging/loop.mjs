@@ -7,7 +7,7 @@ import { known, MIB, purge, residentBytes, stage, tooLittleRoom, withFolder, wit
 
 const SAMPLE_MS = 20
 const IDLE_MS = 5000
-/** Allowed growth in MiB of the memory use from the smaller to the larger model. */
+/** Allowed growth of the memory use in MiB from the smaller to the larger model. */
 const FLAT_MIB = 32
 
 /** Samples the resident memory of a process until stopped; returns the maximum in MiB. */

@@ -5,7 +5,7 @@ import { makeModel } from './model.mjs'
 import { stage, together, until, withFolder, withSite } from './site.mjs'
 
 const FILE_BYTES = 1024
-/** Limit of the cost per model in the largest store relative to the smallest; linear cost gives 1. */
+/** Limit on the cost per model in the largest store relative to the smallest; linear cost gives 1. */
 const GROWTH = 1.3
 
 const idOf = (i) => `bench/m${String(i).padStart(5, '0')}`

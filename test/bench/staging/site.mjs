@@ -16,7 +16,7 @@ const READY_SECONDS = 120
 /** Free disk space that a node requires after every transfer. */
 const HEADROOM_BYTES = 10 * GIB
 
-/** Runs `work` with a folder that is removed afterwards, at the latest at the exit of this process. */
+/** Runs `work` with a folder that is removed afterwards, at the latest when this process exits. */
 export async function withFolder (work) {
   const folder = mkdtempSync(join(tmpdir(), 'svc-bench-staging-'))
   const remove = () => { rmSync(folder, { recursive: true, force: true, maxRetries: 3 }) }
@@ -161,7 +161,7 @@ function createNode ({ home, name, port, config }) {
   let running
   const node = {
     name,
-    /** Pid of the node process; changes at every start. */
+    /** Pid of the node process; changes with every start. */
     get pid () { return running.pid },
     async start (args = []) {
       running = await startProcess(

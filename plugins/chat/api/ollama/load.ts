@@ -141,8 +141,8 @@ const UNITS: Readonly<Record<string, number>> =
   { ns: 1e-9, us: 1e-6, 'µs': 1e-6, ms: 1e-3, s: 1, m: 60, h: 3600 }
 
 /**
- * Seconds to keep a model loaded; null means for ever. Numbers and numeric strings are seconds, other strings
- * are Go durations such as `1h30m`, negative values mean for ever. Throws `invalid_request`.
+ * Seconds to keep a model loaded; null means forever. Numbers and numeric strings are seconds, other strings
+ * are Go durations such as `1h30m`, negative values mean forever. Throws `invalid_request`.
  */
 export function keepAliveSeconds (keep: string | number | null | undefined): number | null {
   if (keep == null || keep === '') return USUAL_SECONDS

@@ -24,7 +24,7 @@ interface Progress { status: string, digest?: string, total?: number, completed?
 
 /**
  * Streams the progress as lines, or returns the last line if `stream` is false. A failure before the first
- * line is an ordinary error, after that an error line.
+ * line is an ordinary error, a later one an error line.
  */
 async function sendProgress (
   request: RouteRequest, stream: boolean | null | undefined, steps: AsyncGenerator<Progress>
@@ -170,7 +170,7 @@ async function * createSteps (
   yield { status: 'success' }
 }
 
-/** The definition of a derived model; for other models, a definition that only names them as base. */
+/** The definition of a derived model; for other models, one that only names them as the base. */
 const made = ({ card: { modelId }, made }: NamedModelCard): Omit<DerivedModel,
   'at'> => made ?? { from: modelId }
 

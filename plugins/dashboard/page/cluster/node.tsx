@@ -11,7 +11,7 @@ import { Remedy } from './remedy.js'
 import type { Accelerator, ClusterNode } from '../state.js'
 
 export function NodePage ({ id }: { id: string }) {
-  // Finds the node by install id or name too, because its node id changes at a restart.
+  // Also finds the node by install id or name, because its node id changes when it restarts.
   const node = nodes.value.find((one) =>
     one.id === id || one.identity?.nodeInstallId === id || one.name === id)
   if (node === undefined) {

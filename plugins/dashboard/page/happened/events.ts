@@ -64,7 +64,7 @@ export function hasText (one: ControlEvent, text: string, nameOf: (nodeId: strin
 
 const WINDOW = 1000
 
-/** The `since` index for a request of events before an index; null if there are none. */
+/** The `since` index for requesting the events before an index; null if there are none. */
 export function olderFrom (before: number, firstIdx: number): number | null {
   return before <= firstIdx ? null : Math.max(firstIdx - 1, before - 1 - WINDOW)
 }

@@ -13,7 +13,7 @@ export interface Lane {
 
 export interface Waterfall { startUs: number, durationUs: number, lanes: Lane[] }
 
-/** Bars closer than this fraction of the trace are merged, to draw thousands of tokens as one bar. */
+/** Bars closer together than this fraction of the trace are merged, so thousands of tokens form one bar. */
 const APART = 0.001
 
 /** Arranges a trace's spans in lanes. `left` and `width` are fractions of the trace's duration. */

@@ -19,7 +19,7 @@ export const isRunning = ({ status }: Download): boolean => RUNNING.has(status)
 export const isStopped = ({ status }: Download): boolean =>
   status === 'paused' || status === 'failed' || status === 'cancelled'
 
-/** Every known model, on disks or in transit, by name. */
+/** Every known model, on disk or in transit, by name. */
 export function rowsOf (entries: readonly Entry[], copies: readonly Copied[], live: Live) {
   const listed = new Map(entries.map((entry) => [entry.id, entry]))
   const coming = live.downloads.filter(({ status }) => status !== 'complete' && status !== 'not_found')
@@ -90,7 +90,7 @@ export interface Wanted { modelId: string, variant: string | null, revision: str
 
 const NAME = /^([A-Za-z0-9][\w.-]*\/[A-Za-z0-9][\w.-]*)(?::([A-Za-z0-9._-]+))?(?:@([A-Za-z0-9][\w./-]*))?$/
 
-/** Parses `org/name`, `org/name:Q4_K_M`, `org/name@v2`, or a hub URL; null for other texts. */
+/** Parses `org/name`, `org/name:Q4_K_M`, `org/name@v2`, or a hub URL; null for any other text. */
 export function wantedOf (text: string): Wanted | null {
   const bare = text.trim().replace(/^(https:\/\/)?(www\.)?(huggingface\.co|hf\.co)\//, '').replace(/\/$/, '')
   const match = NAME.exec(bare)

@@ -12,7 +12,7 @@ export const downloads = signal<readonly Download[] | null>(null)
 /** Why the downloads could not be read; null in a cluster without a store, which has no downloads. */
 export const downloadsError = signal<Error | null>(null)
 
-/** Milliseconds between requests for downloads (not replicated): while one runs, and otherwise. */
+/** Milliseconds between requests for downloads (not replicated) while one runs, and while none runs. */
 const MOVING_MS = 700
 const STILL_MS = 5000
 let shown = false

@@ -12,7 +12,7 @@ export type NodeSum = Sums & Required<Pick<Sums,
 export interface Way {
   key: string, title: string, preview: Preview
   fits: boolean
-  /** Whether only memory is missing, so that the placement can be forced. */
+  /** Whether the placement lacks nothing but memory and can therefore be forced. */
   short: boolean
   sums: NodeSum[]
   suggestions: Suggestion[]
@@ -51,7 +51,7 @@ function titleOf ({ sharding, instance_meta: meta, min_nodes: least, error, deta
   return `On ${count} nodes${error === null ? '' : ' or more'}, ${how} (${sharding}, ${meta})`
 }
 
-/** The table rows of a node: one for each memory if its layers are split between GPU and CPU. */
+/** The table rows of a node: one per kind of memory if its layers are split between GPU and CPU. */
 export const rowsOf = (sum: NodeSum): (NodeSum & { what: string })[] => {
   const { nodeId, name, backend, startLayer, endLayer, memories } = sum
   const whole = endLayer > startLayer ? `${backend}, layers ${startLayer} to ${endLayer}` : backend

@@ -53,7 +53,7 @@ export function again (index: number, { parent }: Message): void {
   if (asked !== undefined) void answer(id, index, asked)
 }
 
-/** Sets the result of a tool call; once all calls have results the model continues. */
+/** Sets the result of a tool call; once all calls have results, the model continues. */
 export function answerCall (index: number, callId: string, content: string): void {
   const { id } = conversation.value
   const given = say(id, index, { role: 'tool', content, callId })
@@ -89,7 +89,7 @@ async function answer (id: string, index: number, asked: Message): Promise<void>
   }
 }
 
-/** Reason for aborting an answer that repeats itself. With a token limit set by the user, it continues. */
+/** Reason for aborting an answer that repeats itself. If the user has set a token limit, it continues. */
 const LOOP = new Error('It repeats itself. Set "Most tokens" to let it go on.')
 
 class Writing {

@@ -2,7 +2,7 @@
 
 /** Image formats of the API; other formats are converted. */
 const READ = ['image/png', 'image/jpeg', 'image/gif', 'image/bmp']
-/** Limit per image: a request may have 4 MiB, and base64 makes an image a third larger. */
+/** Limit in bytes per image: a request may have 4 MiB, and base64 makes an image a third larger. */
 const MOST_BYTES = 700 * 1024
 const LONGEST_SIDE = 1536
 

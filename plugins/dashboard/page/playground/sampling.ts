@@ -27,7 +27,7 @@ export function readFigure (name: SamplingName, text: string): number | undefine
   return value < min || value > max ? `${title} is from ${min} to ${max}.` : value
 }
 
-/** Sets one sampling parameter; undefined removes it, so that the model's default applies. */
+/** Sets one sampling parameter; undefined removes it, so the model's default applies. */
 export function withFigure (sampling: Sampling, name: SamplingName, value: number | undefined): Sampling {
   return Object.fromEntries(
     Object.entries({ ...sampling, [name]: value }).filter(([, one]) => one !== undefined))

@@ -57,7 +57,7 @@ function streamed (audio: HTMLAudioElement, type: string): Player {
       queue.shift()
     } catch (error) {
       if (!(error instanceof DOMException) || error.name !== 'QuotaExceededError') throw error
-      // The buffer is full: remove played sound. If there is too little yet, `timeupdate` tries again.
+      // The buffer is full: remove played sound. If too little has been played, `timeupdate` tries again.
       if (audio.currentTime > BEHIND_S) buffer.remove(0, audio.currentTime - BEHIND_S)
     }
   }

@@ -5,7 +5,7 @@ export interface CallDelta { name?: string, arguments?: string }
 
 const ARGUMENT_KEYS: readonly string[] = ['arguments', 'parameters']
 const NAME_KEYS: readonly string[] = ['name', 'tool_name']
-/** Keys that may occur in a tool call; an object whose first key is another one is not a call. */
+/** Keys that may occur in a tool call; an object whose first key is not one of these is not a call. */
 const CALL_KEYS = ['type', 'id', 'tool_call_id', 'index', 'function', ...NAME_KEYS, ...ARGUMENT_KEYS]
 /** Characters that JSON allows outside strings; any other character ends a broken object. */
 export const OUTSIDE = /[\s{}[\]:,"\w+.-]/

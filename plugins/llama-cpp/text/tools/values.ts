@@ -53,7 +53,7 @@ export class Arguments {
   end (): void { this.out.args(this.before === '{' ? '{}' : '}') }
 }
 
-/** Converts a value to JSON by the types that its schema allows; null if these are unknown. */
+/** Converts a value to JSON according to its schema's types; null if these are unknown. */
 function typed (written: string, kinds: ReadonlySet<string> | null): string {
   const text = written.trim()
   // Models also write Python's literals, such as True and None.

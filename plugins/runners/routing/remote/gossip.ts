@@ -7,7 +7,7 @@ import type { Task, TaskTable } from '../tasks.js'
 export const SEND_MS = 500
 /** Delay in ms of the first change after a pause, so that later changes share its message. */
 export const GATHER_MS = 20
-/** Limit on tasks, ended ids and loads in one message; more are sent in further messages. */
+/** Limit on tasks, ended ids and loads in one message; any more follow in other messages. */
 export const MESSAGE_TASKS_MAX = 128
 /** Limit on tasks stored per other node. */
 export const KEPT_MAX = 1024

@@ -18,9 +18,9 @@ interface RemoteTask {
 }
 
 /**
- * The chunks of a task from the node that serves it; the reader's pull is the backpressure. It ends when its
- * reader stops, its signal aborts, or that node is lost. Throws RunnerError: RemoteTaskError with the other
- * node's reason, or `instance_lost` if that node is unreachable, breaks off or sends malformed data.
+ * The chunks of a task from the node that serves it, requested as the reader pulls. It ends when its reader
+ * stops, its signal aborts, or that node is lost. Throws RunnerError: RemoteTaskError with the other node's
+ * reason, or `instance_lost` if that node is unreachable, breaks off or sends malformed data.
  */
 export async function * openRemote (
   parts: MemberParts, route: Route, remote: RemoteTask, signal: AbortSignal
@@ -63,10 +63,10 @@ async function ask (
   })
 }
 
-/** Refusals that only concern the other node, so that the caller gets `instance_lost` instead. */
+/** Refusals that only concern the other node, so the caller gets `instance_lost` instead. */
 const NOT_PASSED_ON = ['shutting_down', 'not_found', 'plugin_disabled', 'method_not_allowed']
 
-/** Thrown if the other node refused the task before any work on it. */
+/** Thrown if the other node refused the task before doing any work on it. */
 class Refused extends ProtocolError {}
 
 async function refusal ({ status, headers, body }: MemberResponse): Promise<Error> {
