@@ -132,6 +132,9 @@ export interface components {
             /** @constant */
             degraded?: true;
         };
+        "GET /health": {
+            ok: boolean;
+        };
         "GET /healthz": {
             ok: boolean;
         };
@@ -476,6 +479,66 @@ export interface components {
         };
         "GET /ollama/api/version": {
             version: string;
+        };
+        "POST /ollama/v1/chat/completions": {
+            id: string;
+            object: string;
+            created: number;
+            model: string;
+            choices: {
+                index: number;
+                finish_reason: string | null;
+                message?: {
+                    role?: string;
+                    content?: string | null;
+                };
+                text?: string;
+            }[];
+            usage: {
+                prompt_tokens?: number;
+                completion_tokens?: number;
+                total_tokens?: number;
+                input_tokens?: number;
+                output_tokens?: number;
+            };
+        };
+        "POST /ollama/v1/completions": {
+            id: string;
+            object: string;
+            created: number;
+            model: string;
+            choices: {
+                index: number;
+                finish_reason: string | null;
+                message?: {
+                    role?: string;
+                    content?: string | null;
+                };
+                text?: string;
+            }[];
+            usage: {
+                prompt_tokens?: number;
+                completion_tokens?: number;
+                total_tokens?: number;
+                input_tokens?: number;
+                output_tokens?: number;
+            };
+        };
+        "POST /ollama/v1/embeddings": {
+            object: string;
+            data: Record<string, unknown>[];
+            model: string;
+            usage: {
+                prompt_tokens?: number;
+                completion_tokens?: number;
+                total_tokens?: number;
+                input_tokens?: number;
+                output_tokens?: number;
+            };
+        };
+        "GET /ollama/v1/models": {
+            object: string;
+            data: Record<string, unknown>[];
         };
         "GET /panels": {
             panels: {
@@ -984,10 +1047,21 @@ export interface components {
                 node: string;
             };
         };
+        "GET /v1/audio/models": {
+            models: {
+                id: string;
+            }[];
+        };
         "GET /v1/audio/voices": {
             /** @constant */
             object: "list";
             data: {
+                id: string;
+                name: string;
+                model: string;
+            }[];
+            /** @description the same, for Open WebUI */
+            voices: {
                 id: string;
                 name: string;
                 model: string;

@@ -71,6 +71,8 @@ export const kernelErrors = {
   node_not_found: final(404, 'No such node is known.', '`svc status` shows the nodes.'),
   no_instance: final(404, 'No instance found for the model.',
     'Place the model first; `svc status` shows what runs.'),
+  wrong_task: final(400, 'The model does not support this task.',
+    'Choose a model that does; GET /v1/models shows the tasks of each.'),
   capability_not_found: final(404, 'No such capability on this node.', '`svc capabilities` lists them.'),
   not_recorded: final(404, 'There is no record of that time.',
     'Choose a later one; `svc events` shows the recorded indices and times.'),

@@ -28,6 +28,7 @@ export function systemHandlers (kernel: SystemParts): Handlers {
   const { nodeId, installId } = kernel.options.node
   return {
     healthz: () => ({ ok: true }),
+    health: () => ({ ok: true }),
     readyz: (request) => readyz(kernel, request),
     state: (request) => state(kernel, request),
     stateSync: kernel.sync.serve,

@@ -59,12 +59,11 @@ const configChange = {
   required: ['revision', 'set']
 } as const
 
+const alive = { method: 'GET', authority: null, reply: object({ ok: flag }) } as const
+
 export const systemRoutes = {
-  healthz: {
-    method: 'GET', url: '/healthz', authority: null,
-    summary: 'The process is up.',
-    reply: object({ ok: flag })
-  },
+  healthz: { ...alive, url: '/healthz', summary: 'The process is up.' },
+  health: { ...alive, url: '/health', summary: 'The process is up; the path that clients of vLLM probe.' },
   readyz: {
     method: 'GET', url: '/readyz', authority: null,
     summary: 'Whether all configured parts are ready; with `model` (needs `read`), if it answers requests.',

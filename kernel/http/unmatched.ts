@@ -12,25 +12,25 @@ export function methodFinder (routes: readonly RouteDecl[]): (path: string) => s
 }
 
 /**
- * Picks the error format for an unmatched path: that of the routes sharing the longest prefix of whole
- * segments, if they agree.
+ * Picks the error format for an unmatched path: the most frequent one of the routes that share its longest
+ * prefix of whole segments. A format that a route declares precedes svc's own.
  */
 export function errorFormatFinder (routes: readonly RouteDecl[]): (path: string) => ErrorFormat {
-  const byBeginning = new Map<string, Set<RouteDecl['failure']>>()
+  const byBeginning = new Map<string, RouteDecl['failure'][]>()
   const formats = new Map<RouteDecl['failure'], ErrorFormat>([[undefined, {}]])
   for (const { url, failure, idHeader } of routes) {
     if (failure !== undefined) {
       formats.set(failure, { failure, ...idHeader === undefined ? {} : { idHeader } })
     }
     for (const beginning of beginnings(url)) {
-      const found = byBeginning.get(beginning) ?? new Set()
-      byBeginning.set(beginning, found.add(failure))
+      byBeginning.set(beginning, [...byBeginning.get(beginning) ?? [], failure])
     }
   }
   return (path) => {
     const longest = beginnings(path).find((beginning) => byBeginning.has(beginning)) ?? ''
-    const [failure, ...others] = byBeginning.get(longest) ?? []
-    return others.length > 0 ? {} : formats.get(failure)!
+    const found = (byBeginning.get(longest) ?? []).filter((failure) => failure !== undefined)
+    const count = (one: RouteDecl['failure']): number => found.filter((failure) => failure === one).length
+    return formats.get(found.sort((a, b) => count(b) - count(a))[0])!
   }
 }
 

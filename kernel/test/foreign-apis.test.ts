@@ -22,7 +22,7 @@ t.test('unknown paths are told of as by the routes beside them', (t) => {
     get('/other/api/tags', { failure: seen }), get('/other/', { failure: seen })
   ])
   const rows: [string, RouteDecl['failure']][] = [
-    ['/v1/messages/x', foreign], ['/v1/messages', foreign], ['/v1/x', undefined], ['/x', undefined],
+    ['/v1/messages/x', foreign], ['/v1/messages', foreign], ['/v1/x', foreign], ['/x', undefined],
     ['/other/x/y', seen], ['/other/api/x', seen], ['/othe', undefined], ['/', undefined]
   ]
   for (const [path, failure] of rows) t.equal(telling(path).failure, failure, path)

@@ -117,8 +117,9 @@ export const routes = {
     produces: 'audio/mpeg',
     streams: [...Object.values(MEDIA_TYPES), 'text/event-stream'],
     errors: [
-      'no_instance', 'invalid_payload', 'text_unspeakable', 'phonemizer_missing', 'language_unsupported',
-      'format_unsupported', 'overloaded', 'instance_lost', 'session_changed', 'provider_error', 'timeout'
+      'no_instance', 'wrong_task', 'invalid_payload', 'text_unspeakable', 'phonemizer_missing',
+      'language_unsupported', 'format_unsupported',
+      'overloaded', 'instance_lost', 'session_changed', 'provider_error', 'timeout'
     ]
   },
   voices: {
@@ -129,10 +130,25 @@ export const routes = {
       properties: { model: { type: 'string', minLength: 1 } }
     },
     reply: {
-      type: 'object', required: ['object', 'data'],
-      properties: { object: { const: 'list' }, data: { type: 'array', items: listedVoice } }
+      type: 'object', required: ['object', 'data', 'voices'],
+      properties: {
+        object: { const: 'list' }, data: { type: 'array', items: listedVoice },
+        voices: { type: 'array', items: listedVoice, description: 'the same, for Open WebUI' }
+      }
     },
     errors: ['no_instance']
+  },
+  models: {
+    method: 'GET', url: '/v1/audio/models', authority: 'read',
+    summary: 'The speech models, in the format of Open WebUI.',
+    reply: {
+      type: 'object', required: ['models'],
+      properties: {
+        models: {
+          type: 'array', items: { type: 'object', required: ['id'], properties: { id: { type: 'string' } } }
+        }
+      }
+    }
   }
 } as const satisfies Record<string, RouteDecl>
 

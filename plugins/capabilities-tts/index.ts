@@ -76,8 +76,11 @@ export default definePlugin({
         }
         const voices = models.flatMap(({ card }) =>
           card.voices.map(({ id, name }) => ({ id, name, model: card.modelId })))
-        return { object: 'list', data: voices }
-      }
+        return { object: 'list', data: voices, voices }
+      },
+      models: () => ({
+        models: runners.models('tts').map(({ card: { modelId: id, title: name } }) => ({ id, name }))
+      })
     }
   }
 })

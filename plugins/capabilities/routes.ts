@@ -33,7 +33,7 @@ const listQuery = {
 } as const
 
 const CALL_ERRORS = ['invalid_request', 'node_not_found', 'capability_not_found', 'version_mismatch',
-  'revision_mismatch', 'overloaded', 'payload_too_large', 'invalid_payload', 'no_instance', 'instance_lost',
+  'revision_mismatch', 'overloaded', 'payload_too_large', 'invalid_payload', 'no_instance', 'wrong_task', 'instance_lost',
   'session_changed', 'invalid_result',
   'timeout', 'provider_error', 'unreachable', 'shutting_down', 'cancelled',
   'approval_denied', 'approval_timeout'] as const

@@ -8,7 +8,7 @@ import { ollamaChat, ollamaGenerate } from './api/ollama/chat.js'
 import { ollamaEmbed, ollamaEmbeddings } from './api/ollama/embed.js'
 import { ollamaCopy, ollamaCreate, ollamaDelete, ollamaPull, RUNNING } from './api/ollama/manage.js'
 import { otherNames } from './api/derived-models.js'
-import { ollamaPs, ollamaShow, ollamaTags } from './api/ollama/models.js'
+import { ollamaPs, ollamaShow, ollamaTags, ollamaV1Models } from './api/ollama/models.js'
 import { chat, chatFormat, completion } from './api/openai.js'
 import { inputTokens, responses } from './api/responses.js'
 import { deleteResponse, getResponse, inputItems } from './api/responses-kept.js'
@@ -47,7 +47,8 @@ export default definePlugin(manifest, (ctx) => {
         chat, completions: completion, tokenize, detokenize, embeddings, rerank, messages, countMessages,
         responses, inputTokens, getResponse, deleteResponse, inputItems, ollamaChat, ollamaGenerate,
         ollamaEmbed, ollamaEmbeddings, ollamaTags, ollamaPs, ollamaShow, ollamaPull, ollamaDelete,
-        ollamaCopy, ollamaCreate
+        ollamaCopy, ollamaCreate, ollamaV1Chat: chat, ollamaV1Completions: completion,
+        ollamaV1Embeddings: embeddings, ollamaV1Models
       }),
       ollama: () => RUNNING,
       ollamaRoot: () => RUNNING,

@@ -28,8 +28,8 @@ export const manifest = {
       status: 400,
       retryable: false,
       message: 'context_length_exceeded: the prompt is over the maximum context length of the model.',
-      remedy: 'Send fewer or shorter messages, or use a model with a longer context: GET /v1/models shows ' +
-        'context_length.'
+      remedy: 'Send fewer or shorter messages (for embeddings: smaller chunks, or truncate_prompt_tokens), ' +
+        'or use a model with a longer context: GET /v1/models shows context_length.'
     },
     not_kept: notKeptDecl,
     tool_call_unreadable: {

@@ -19,7 +19,8 @@ const served = {
   method: 'POST', authority: 'invoke', stream: true, bodyLimit: BODY_BYTES,
   errors: [
     'invalid_request', 'context_length_exceeded', 'tool_call_unreadable', 'invalid_result', 'no_instance',
-    'payload_too_large', 'overloaded', 'instance_lost', 'provider_error', 'session_changed', 'timeout'
+    'wrong_task', 'payload_too_large', 'overloaded', 'instance_lost', 'provider_error', 'session_changed',
+    'timeout'
   ]
 } as const
 
@@ -52,7 +53,7 @@ const ollamaAlive = {
   summary: 'Confirms that Ollama\'s API is available.'
 } as const
 
-export const routes = {
+const v1 = {
   chat: {
     ...openAi, url: '/v1/chat/completions', body: chatBody,
     summary: 'Answers a conversation (OpenAI\'s route), whole or as server-sent events.',
@@ -63,6 +64,14 @@ export const routes = {
     summary: 'Completes a text (OpenAI\'s older route), whole or as server-sent events.',
     ...reply('id', 'object', 'created', 'model', 'choices', 'usage')
   },
+  embeddings: {
+    ...openAi, url: '/v1/embeddings', body: embeddingsBody,
+    summary: 'One vector for each text (OpenAI\'s route).', ...reply('object', 'data', 'model', 'usage')
+  }
+} as const satisfies Record<string, RouteDecl>
+
+export const routes = {
+  ...v1,
   tokenize: {
     ...served, url: '/v1/tokenize', body: tokenizeBody,
     summary: 'The token ids of a text, or of a conversation in the model\'s template.',
@@ -71,10 +80,6 @@ export const routes = {
   detokenize: {
     ...served, url: '/v1/detokenize', body: detokenizeBody,
     summary: 'The text of token ids.', ...reply('prompt')
-  },
-  embeddings: {
-    ...openAi, url: '/v1/embeddings', body: embeddingsBody,
-    summary: 'One vector for each text (OpenAI\'s route).', ...reply('object', 'data', 'model', 'usage')
   },
   rerank: {
     ...openAi, url: '/v1/rerank', body: rerankBody,
@@ -112,6 +117,14 @@ export const routes = {
   inputItems: {
     ...kept, method: 'GET', url: '/v1/responses/:response_id/input_items', query: itemsQuery,
     summary: 'The input items of an answer that this node stores.', ...reply('object', 'data', 'has_more')
+  },
+  // Clients of Ollama's own OpenAI routes append /v1 to the address of its API.
+  ollamaV1Chat: { ...v1.chat, url: '/ollama/v1/chat/completions' },
+  ollamaV1Completions: { ...v1.completions, url: '/ollama/v1/completions' },
+  ollamaV1Embeddings: { ...v1.embeddings, url: '/ollama/v1/embeddings' },
+  ollamaV1Models: {
+    method: 'GET', url: '/ollama/v1/models', authority: 'read', failure: openAiFailure,
+    summary: 'The same as GET /v1/models.', ...reply('object', 'data')
   },
   ollama: { ...ollamaAlive, url: '/ollama' },
   ollamaRoot: { ...ollamaAlive, url: '/ollama/' },

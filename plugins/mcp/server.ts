@@ -6,7 +6,7 @@ import { raceAbort } from '../../kernel/index.js'
 import { invocationBody, listingPath, stream } from '../capabilities/cli/invoke.js'
 import { Admission } from '../capabilities/service.js'
 import { collected, refused, textResult } from './result.js'
-import { described, targets } from './tools.js'
+import { described, resultSchema, targets } from './tools.js'
 import type { CallToolResult, ServerContext, Tool as McpTool } from '@modelcontextprotocol/server'
 import type { DeclarationSet, Tool } from '../../kernel/cli/index.js'
 import type { Clock, JsonSchema, Manifest, ToolDecl } from '../../kernel/index.js'
@@ -143,7 +143,10 @@ async function invoke (
     const body = invocationBody(capability, { payload, timeoutSeconds: CHUNK_SECONDS })
     if (capability.io_mode === 'unary') {
       const { result } = await api.json<{ result: unknown }>('/v1/capabilities/call', { body })
-      return textResult(JSON.stringify(result))
+      const text = textResult(typeof result === 'string' ? result : JSON.stringify(result))
+      return resultSchema(capability) === undefined
+        ? text
+        : { ...text, structuredContent: result as Record<string, unknown> }
     }
     return await collected(stream(api, signal, body),
       (mimeType, bytes) => media.keep(client.id, mimeType, bytes), progressNotifier(clock, context))

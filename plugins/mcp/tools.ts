@@ -3,7 +3,7 @@ import type { Tool } from '@modelcontextprotocol/server'
 import type { JsonSchema, Manifest, ToolDecl } from '../../kernel/index.js'
 import type { Listed } from '../capabilities/cli/invoke.js'
 
-/** What an MCP tool name stands for: a read-only tool or a capability. */
+/** What an MCP tool name stands for: a tool that inspects the cluster, or a capability. */
 export type Target =
   | { readonly kind: 'capability', readonly capability: Listed }
   | { readonly kind: 'tool', readonly tool: ToolDecl }
@@ -33,19 +33,35 @@ export function targets (
   return new Map([...found].sort(([a], [b]) => a < b ? -1 : 1))
 }
 
-/** A tool in MCP's format. All tools are marked read-only, since none changes the cluster. */
+/** MCP's hints by the annotations of a capability, whose values are 'true' or 'false'. */
+const HINTS: Readonly<Record<string, string>> = {
+  read_only: 'readOnlyHint', destructive: 'destructiveHint', idempotent: 'idempotentHint',
+  open_world: 'openWorldHint'
+}
+
+/** A tool in MCP's format. Tools that inspect the cluster are read-only; a capability if it declares that. */
 export function described (name: string, target: Target): Tool {
-  const annotations = { readOnlyHint: true, openWorldHint: false }
   if (target.kind === 'tool') {
     const { summary, args } = target.tool
+    const annotations = { readOnlyHint: true, openWorldHint: false }
     return { name, description: summary, inputSchema: objectSchema(args), annotations }
   }
-  const { id, version, title, description, input_schema: schema } = target.capability
+  const { id, version, title, description, input_schema: schema, annotations } = target.capability
+  const hints = Object.entries(annotations).flatMap(([key, value]) =>
+    Object.hasOwn(HINTS, key) ? [[HINTS[key], value === 'true']] : [])
+  const output = resultSchema(target.capability)
   return {
     name, title, description: `${description} (the capability ${id}@${version})`,
-    inputSchema: objectSchema(schema), annotations
+    inputSchema: objectSchema(schema), ...output === undefined ? {} : { outputSchema: output },
+    annotations: { readOnlyHint: false, ...Object.fromEntries(hints) as object }
   }
 }
+
+/** The schema of a structured result, which MCP requires to be an object; undefined for any other result. */
+export const resultSchema = (
+  { io_mode: mode, output_schema: schema }: Pick<Listed, 'io_mode' | 'output_schema'>
+): Tool['outputSchema'] =>
+  mode === 'unary' && schema?.['type'] === 'object' ? objectSchema(schema) : undefined
 
 /** Adds `type: object`, which MCP requires. */
 const objectSchema = (schema: JsonSchema): Tool['inputSchema'] => ({ ...schema, type: 'object' })

@@ -83,12 +83,17 @@ export function createOtlp (parts: OtlpParts): Otlp {
   }
 }
 
+/** The receiver's address for traces. A URL without a path is a base, as in OTEL_EXPORTER_OTLP_ENDPOINT. */
+const tracesUrl = (url: string): string =>
+  new URL(url).pathname === '/' ? new URL('/v1/traces', url).href : url
+
 async function openSender ({ url, headers, timeoutMs = TIMEOUT_MS, node }: OtlpParts): Promise<Sender> {
   const [{ OTLPTraceExporter }, { resourceFromAttributes }] = await Promise.all([
     import('@opentelemetry/exporter-trace-otlp-http'), import('@opentelemetry/resources')
   ])
   const exporter = new OTLPTraceExporter({
-    url, headers, timeoutMillis: timeoutMs, httpAgentOptions: () => outgoingAgent(url, 'named')
+    url: tracesUrl(url), headers, timeoutMillis: timeoutMs,
+    httpAgentOptions: () => outgoingAgent(url, 'named')
   })
   const resource = resourceFromAttributes({
     'service.name': 'svc', 'service.version': node.version, 'service.instance.id': node.nodeId,

@@ -205,10 +205,12 @@ t.test('the capability passes chunks through, with their media beside them', asy
 t.test('voices of all models, of one, of none', async (t) => {
   const { rig } = await start(t)
   const both = [{ id: 'rms', name: 'RMS', model: VOICE }, { id: 'slt', name: 'SLT', model: VOICE }]
-  t.same((await rig.inject({ url: '/v1/audio/voices' })).json(), { object: 'list', data: both })
+  const all = { object: 'list', data: both, voices: both }
+  t.same((await rig.inject({ url: '/v1/audio/voices' })).json(), all)
   const one = await rig.inject({ url: `/v1/audio/voices?model=${VOICE}` })
-  t.same(one.json(), { object: 'list', data: both })
+  t.same(one.json(), all)
   t.equal((await rig.inject({ url: '/v1/audio/voices?model=acme/none' })).statusCode, 404)
+  t.match((await rig.inject({ url: '/v1/audio/models' })).json(), { models: [{ id: VOICE }] })
 })
 
 t.test('the official OpenAI client', async (t) => {

@@ -186,18 +186,30 @@ const framing: Framing = {
 /** Why an answer ended, with the stop text if a stop sequence of the request ended it. */
 const endOf = ({ finish, stop }: Pick<EndPiece, 'finish' | 'stop'>): object =>
   stop !== null && finish === 'stop'
-    ? { stop_reason: 'stop_sequence', stop_sequence: stop }
-    : { stop_reason: STOP_REASONS[finish], stop_sequence: null }
+    ? { ...NO_DETAILS, stop_reason: 'stop_sequence', stop_sequence: stop }
+    : { ...NO_DETAILS, stop_reason: STOP_REASONS[finish], stop_sequence: null }
 
-const usageOf = (totals: Totals): object => ({
-  input_tokens: totals.promptTokens - totals.cachedTokens,
+/** Fields that Anthropic's schema of an answer requires; svc has no containers and no refusals. */
+const NO_DETAILS = { container: null, stop_details: null }
+
+const usageOf = (
+  { promptTokens, cachedTokens, completionTokens }:
+  Pick<Totals, 'promptTokens' | 'cachedTokens' | 'completionTokens'>
+): object => ({
+  input_tokens: promptTokens - cachedTokens,
   cache_creation_input_tokens: 0,
-  cache_read_input_tokens: totals.cachedTokens,
-  output_tokens: totals.completionTokens
+  cache_read_input_tokens: cachedTokens,
+  output_tokens: completionTokens,
+  cache_creation: null,
+  output_tokens_details: null,
+  server_tool_use: null,
+  inference_geo: null,
+  service_tier: 'standard',
+  speed: null
 })
 
 const messageOf = ({ id, model }: AnswerMetadata, more: object): object =>
-  ({ id: `msg_${id}`, type: 'message', role: 'assistant', model, ...more })
+  ({ id: `msg_${id}`, type: 'message', role: 'assistant', model, diagnostics: null, ...more })
 
 /** Formats an answer as stream events. A block closes before the next one opens. */
 class MessageFormatter implements Formatter {
@@ -210,8 +222,9 @@ class MessageFormatter implements Formatter {
   constructor (facts: AnswerMetadata) { this.#facts = facts }
 
   begin (promptTokens: number): Value[] {
-    const usage = { input_tokens: promptTokens, output_tokens: 0 }
-    const message = messageOf(this.#facts, { content: [], stop_reason: null, stop_sequence: null, usage })
+    const usage = usageOf({ promptTokens, cachedTokens: 0, completionTokens: 0 })
+    const message = messageOf(this.#facts,
+      { content: [], ...NO_DETAILS, stop_reason: null, stop_sequence: null, usage })
     return [{ type: 'message_start', message }, { type: 'ping' }]
   }
 

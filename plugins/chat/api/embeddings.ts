@@ -25,11 +25,16 @@ export const embeddingFields = {
 /** Body of POST /v1/embeddings. */
 export const embeddingsBody = {
   type: 'object', required: ['model', 'input'],
-  properties: { ...embeddingFields, user: openAiExtras.user }
+  properties: {
+    ...embeddingFields, user: openAiExtras.user,
+    truncate_prompt_tokens: {
+      ...nullableInteger(-1), description: 'uses the first tokens of each text, as many; -1: all that fit'
+    }
+  }
 } as const
 
 export type EmbeddingsBody = FromSchema<typeof embeddingsBody>
-type Wanted = Pick<EmbeddingsBody, 'model' | 'input' | 'dimensions'>
+type Wanted = Pick<EmbeddingsBody, 'model' | 'input' | 'dimensions' | 'truncate_prompt_tokens'>
 
 /** All embeddings and rerank routes count against the concurrency limit of this capability. */
 export const EMBEDDINGS = 'embeddings@1.0.0'
@@ -54,13 +59,16 @@ function inputsOf (input: Wanted['input']): unknown[] {
 }
 
 /** A request as an engine task. Throws `invalid_request` naming the field. */
-export function embeddingTask ({ model, input: given, dimensions }: Wanted, rules: Rules): TaskRequest {
+export function embeddingTask (
+  { model, input: given, dimensions, truncate_prompt_tokens: truncate }: Wanted, rules: Rules
+): TaskRequest {
   const input = inputsOf(given)
+  if (truncate === 0) throw invalidField('truncate_prompt_tokens', 'is 0; it must be at least 1, or -1')
   atMost('input', input.length, rules.limits.max_inputs, 'texts')
   return {
     modelId: modelOf(rules, model),
     capability: 'embeddings',
-    task: { kind: 'embed', payload: { input, ...present({ dimensions }) } }
+    task: { kind: 'embed', payload: { input, ...present({ dimensions, truncate }) } }
   }
 }
 

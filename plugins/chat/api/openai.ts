@@ -63,7 +63,7 @@ function statsOf (totals: Totals): Record<string, unknown> {
 export interface ChunkOptions { n: number, includeUsage: boolean }
 
 interface ChunkShape {
-  kind: { object: string, system_fingerprint?: null }
+  kind: { object: string }
   /** Builds the opening delta of a choice, such as its role; absent if the route sends none. */
   first?: (index: number) => object
   text (piece: TextPiece): object
@@ -101,7 +101,7 @@ const chatChoice = (
 ): object => ({ index, delta, logprobs, finish_reason: finish })
 
 const chatChunks: ChunkShape = {
-  kind: { object: 'chat.completion.chunk', system_fingerprint: null },
+  kind: { object: 'chat.completion.chunk' },
   first: (index) => chatChoice(index, { role: 'assistant', content: '' }),
   text ({ index, content, reasoning, calls, tokens }) {
     const delta: Record<string, unknown> = {}
@@ -136,7 +136,7 @@ export const chatFormat = (options: ChunkOptions): AnswerFormat => ({
   framing: openAiFraming,
   formatter: (facts) => chunkFormatter(facts, options, chatChunks),
   whole: ({ choices, totals }, facts) => ({
-    ...chunkOf(facts, { ...chatChunks.kind, object: 'chat.completion' }, choices.map(wholeChoice)),
+    ...chunkOf(facts, { object: 'chat.completion' }, choices.map(wholeChoice)),
     usage: usageOf(totals)
   })
 })

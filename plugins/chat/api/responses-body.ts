@@ -40,7 +40,7 @@ const shared = {
           schema: { type: 'object' }, strict: optional('boolean'), description: optionalText
         }
       },
-      verbosity: refusedField('is not served: state the desired length in the input', 'medium')
+      verbosity: ignored('the length of an answer follows the input')
     }
   },
   reasoning: {

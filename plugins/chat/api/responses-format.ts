@@ -142,8 +142,10 @@ class ResponseFormatter implements Formatter {
   #response (status: string, totals: Totals | null): Response {
     const { id, created, model } = this.#facts
     const { instructions, metadata, max_output_tokens: most, parallel_tool_calls: parallel } = this.#body
+    const completed = created + Math.round(this.#facts.elapsedMs() / 1000)
     return {
       id: `resp_${id}`, object: 'response', created_at: created, status, background: false, error: null,
+      completed_at: status === 'completed' ? completed : null,
       incomplete_details: status === 'incomplete' ? { reason: 'max_output_tokens' } : null,
       instructions: instructions ?? null, max_output_tokens: most ?? null, model, output: [...this.#done],
       parallel_tool_calls: parallel ?? true, store: this.#body.store ?? true,
@@ -152,6 +154,8 @@ class ResponseFormatter implements Formatter {
       temperature: this.#body.temperature ?? null, top_p: this.#body.top_p ?? null,
       text: this.#body.text ?? { format: { type: 'text' } }, tool_choice: this.#body.tool_choice ?? 'auto',
       tools: this.#body.tools ?? [], truncation: 'disabled', metadata: metadata ?? {},
+      presence_penalty: 0, frequency_penalty: 0, top_logprobs: 0, max_tool_calls: null,
+      service_tier: 'default', prompt_cache_key: null, safety_identifier: null,
       usage: totals === null ? null : usageOf(totals)
     }
   }
@@ -159,7 +163,7 @@ class ResponseFormatter implements Formatter {
 
 const usageOf = ({ promptTokens, completionTokens, cachedTokens }: Totals): object => ({
   input_tokens: promptTokens,
-  input_tokens_details: { cached_tokens: cachedTokens },
+  input_tokens_details: { cached_tokens: cachedTokens, cache_write_tokens: 0 },
   output_tokens: completionTokens,
   output_tokens_details: { reasoning_tokens: 0 },
   total_tokens: promptTokens + completionTokens

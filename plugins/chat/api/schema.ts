@@ -182,7 +182,7 @@ export const chatBody = {
     store: ignored('svc does not store chat completions'),
     metadata: ignored('it labels stored completions, and svc stores none'),
     prediction: ignored('it only speeds up the same answer'),
-    verbosity: refusedField('is not served: state the desired length in the messages', 'medium'),
+    verbosity: ignored('the length of an answer follows the messages'),
     modalities: refusedField('may be ["text"] only: answers are text', ['text'], []),
     audio: refusedField('is not served: answers are text'),
     functions: refusedField('is not served; send tools', []),

@@ -8,12 +8,12 @@ import type { NamedModel } from '../../staging/service.js'
 interface Known { card: { quantization: string | null, files: { path: string }[] } }
 
 /** Whether the error means that the model exists but does not support the requested task. */
-export const isOfAnotherTask = (error: unknown): boolean => isVerbError(error) &&
-  error.api?.reason === 'no_instance' && error.api.details?.['brokenLink'] === 'request'
+export const isOfAnotherTask = (error: unknown): boolean =>
+  isVerbError(error) && error.api?.reason === 'wrong_task'
 
 /** Whether the error means that the model is missing or not ready. */
 export const isAbsent = (error: unknown): error is VerbError =>
-  isVerbError(error) && error.api?.reason === 'no_instance' && !isOfAnotherTask(error)
+  isVerbError(error) && error.api?.reason === 'no_instance'
 
 /** Maximum edit distance between an unknown model name and the name to suggest. */
 const MISTYPED = 2

@@ -19,6 +19,10 @@ const KEYS = {
     'context_length'
   ]
 } as const
+/** Other files that limit the tokens of a text: the tokenizer's, and that of sentence-transformers. */
+const LIMITS = [
+  ['tokenizer_config.json', 'model_max_length'], ['sentence_bert_config.json', 'max_seq_length']
+] as const
 const VECTORS = ['last_hidden_state', 'sentence_embedding', 'token_embeddings']
 
 /** Refuses a folder with a genai_config.json. Undefined if there is none. @throws CardError */
@@ -50,7 +54,8 @@ async function findEncoder (folder: Folder, modelId: string): Promise<ModelFacts
   if (!folder.has('tokenizer.json')) {
     throw new CardError('tokenizer.json is missing: a text model needs its tokenizer')
   }
-  const settings = await folder.json('tokenizer_config.json') ?? {}
+  const settings = await Promise.all(LIMITS.map(async ([file, key]) =>
+    count(await folder.json(file) ?? {}, key)))
   const sizes = sizesOf({ ...config, ...child(config, 'text_config') }, settings)
   try {
     checkEncoder(header, sizes)
@@ -88,7 +93,7 @@ type Sizes = Pick<ModelFacts, 'nLayers' | 'contextLength'> &
   Required<Pick<ModelFacts, 'hiddenSize' | 'heads' | 'kvHeads' | 'headSize'>>
 
 /** @throws CardError */
-function sizesOf (config: Fields, settings: Fields): Sizes {
+function sizesOf (config: Fields, limits: readonly (number | undefined)[]): Sizes {
   const nLayers = count(config, KEYS.layers)
   if (nLayers === undefined) {
     throw new CardError(`config.json has no number of layers: looked for ${list(KEYS.layers)}`)
@@ -98,7 +103,7 @@ function sizesOf (config: Fields, settings: Fields): Sizes {
   const headSize = count(config, KEYS.headSize) ??
     (hidden !== undefined && heads > 0 ? Math.floor(hidden / heads) : 0)
   // RoBERTa's config counts two positions that no token can use; the tokenizer's limit is exact.
-  const positions = [count(config, KEYS.context), count(settings, 'model_max_length')]
+  const positions = [count(config, KEYS.context), ...limits]
   const contextLength = Math.min(...positions.filter((length) => length !== undefined))
   if (contextLength === Infinity) {
     throw new CardError(`config.json has no context length: looked for ${list(KEYS.context)}`)

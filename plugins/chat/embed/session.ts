@@ -9,12 +9,14 @@ import { invalid, unknownTask } from '../../runners/language/refusals.js'
 import type { EncoderBinding, IntegerInput } from './bind.js'
 import type { TextReader } from './reader.js'
 import { halfToFloat, floatTensor, integerTensor, type Feeds } from './tensors.js'
-import { readEmbed, vectorChunk, type VectorShape } from '../../runners/language/vectors.js'
+import { readEmbed, truncated, vectorChunk, type VectorShape } from '../../runners/language/vectors.js'
 import { pool, type Pooling } from './vectors.js'
 
 /** Maximum tokens (with padding) and texts per batch; small, since a running batch cannot be cancelled. */
 const CALL_TOKENS = 512
 const CALL_ROWS = 32
+
+const NEVER = new AbortController().signal
 
 const fail = (message: string): EngineError => new EngineError('model_invalid', message)
 
@@ -115,14 +117,21 @@ export class EncoderSession implements EngineSession {
   }
 
   private async read (payload: Fields, signal: AbortSignal): Promise<EmbedRequest> {
-    const { inputs, shape } = readEmbed(payload)
+    const { inputs, shape, truncate } = readEmbed(payload)
     const written = inputs.filter((each) => typeof each === 'string')
     const read = (await this.loaded.reader.read({ texts: written, special: true }, signal)).values()
-    const texts = inputs.map((each, i) => typeof each === 'string'
+    const all = inputs.map((each, i) => typeof each === 'string'
       ? read.next().value as number[]
       : this.given(each, inputs.length === 1 ? 'input' : `input.${i}`))
+    const texts = truncate === undefined ? all : await this.cut(all, truncate)
     texts.forEach((ids, i) => { this.check(ids, i) })
     return { texts, shape }
+  }
+
+  private async cut (texts: number[][], most: number): Promise<number[][]> {
+    const { reader, contextLength } = this.loaded
+    const [empty = []] = await reader.read({ texts: [''], special: true }, NEVER)
+    return texts.map((ids) => truncated(ids, Math.min(most, contextLength), empty))
   }
 
   private check (ids: readonly number[], index: number): void {

@@ -4,6 +4,7 @@ import { Ollama } from 'ollama'
 import { kernelError } from '../../../kernel/index.js'
 import { embeddingList, numbersOf } from '../api/embeddings.js'
 import { ollamaEmbedded } from '../api/ollama/embed.js'
+import { truncated } from '../../runners/language/vectors.js'
 import { card, MODEL, startChat } from './api-kit.js'
 import { encoderSession, engineOpen } from './embed-kit.js'
 import type { Test } from 'tap'
@@ -88,6 +89,49 @@ t.test('a real encoder behind the routes', async (t) => {
     t.equal(answer.statusCode, status, answer.body)
     t.match(answer.json(), { error })
   }
+})
+
+t.test('a text that does not fit is truncated on request, by Ollama\'s routes unless refused', async (t) => {
+  const { post } = await start(t)
+  const vector = async (input: unknown, more: object = {}): Promise<number[]> => {
+    const answer = await post(URL_, { model: MODEL, input, ...more })
+    t.equal(answer.statusCode, 200, answer.body)
+    return (answer.json() as { data: { embedding: number[] }[] }).data[0]!.embedding
+  }
+  const long = 'hello '.repeat(200)
+  const { tokens, max_model_len: most } = (await post('/v1/tokenize', { model: MODEL, prompt: long }))
+    .json<{ tokens: number[], max_model_len: number }>()
+  t.same(await vector(long, { truncate_prompt_tokens: -1 }), await vector(tokens.slice(0, most)))
+  t.same(await vector(long, { truncate_prompt_tokens: 7 }), await vector(tokens.slice(0, 7)))
+  t.same(await vector('hello', { truncate_prompt_tokens: 100 }), await vector('hello'), 'one that fits')
+  for (const [body, error] of [
+    [{ input: long }, { reason: 'context_length_exceeded', details: { remedy: /truncate_prompt_tokens/ } }],
+    [{ input: 'x', truncate_prompt_tokens: 0 }, { param: 'truncate_prompt_tokens' }],
+    [{ input: 'x', truncate_prompt_tokens: -2 }, { param: 'truncate_prompt_tokens' }]
+  ] as const) {
+    const answer = await post(URL_, { model: MODEL, ...body })
+    t.equal(answer.statusCode, 400, answer.body)
+    t.match(answer.json(), { error })
+  }
+  const cut = await vector(long, { truncate_prompt_tokens: -1 })
+  for (const truncate of [undefined, null, true]) {
+    const answer = await post('/ollama/api/embed', { model: MODEL, input: long, truncate })
+    t.same(answer.json<{ embeddings: number[][] }>().embeddings, [cut], answer.body.slice(0, 200))
+  }
+  const older = await post('/ollama/api/embeddings', { model: MODEL, prompt: long })
+  t.same(older.json<{ embedding: number[] }>().embedding, cut)
+  const refused = await post('/ollama/api/embed', { model: MODEL, input: long, truncate: false })
+  t.match(refused.json(), { code: 400, reason: 'context_length_exceeded', error: /maximum context length/ })
+})
+
+t.test('the closing token of a model stays when its text is truncated', (t) => {
+  const rows: [number[], number, number[], number[]][] = [
+    [[1, 7, 8, 9, 2], 4, [1, 2], [1, 7, 8, 2]], [[1, 7, 8, 9], 3, [1], [1, 7, 8]],
+    [[7, 8, 9, 2], 3, [2], [7, 8, 2]], [[7, 8, 9], 2, [], [7, 8]], [[1, 7, 2], 3, [1, 2], [1, 7, 2]],
+    [[1, 7, 8, 2], 1, [1, 2], [1]]
+  ]
+  for (const [ids, most, empty, expected] of rows) t.same(truncated(ids, most, empty), expected)
+  t.end()
 })
 
 t.test('the capability gives the same answer', async (t) => {

@@ -32,7 +32,9 @@ const bodies: Readonly<Record<string, object>> = {
   ollamaEmbed: { model: MODEL, input: 'Hi' }, ollamaEmbeddings: { model: MODEL, prompt: 'Hi' },
   ollamaShow: { model: MODEL }, ollamaPull: { model: 'a/b' },
   ollamaDelete: { model: 'a/b' }, ollamaCopy: { source: 'acme/none', destination: 'x' },
-  ollamaCreate: { model: 'x', from: 'acme/none', messages: [{ role: 'user' }] }
+  ollamaCreate: { model: 'x', from: 'acme/none', messages: [{ role: 'user' }] },
+  ollamaV1Chat: hello, ollamaV1Completions: { model: MODEL, prompt: 'Hi' },
+  ollamaV1Embeddings: { model: MODEL, input: 'Hi' }
 }
 
 /** A copy of the body with the value set at the path. */

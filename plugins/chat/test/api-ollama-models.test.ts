@@ -129,15 +129,16 @@ t.test('a model of another task is refused before it is loaded, with what it doe
     ({ ...card, modelId, tasks: [task] }) as ModelCard)
   const { rig, post } = await startChat(t, { cards: [voice!, encoder!] })
   const messages = [{ role: 'user', content: 'Hi' }]
+  const noVectors = /^"acme\/writer" does not support embeddings, only chat and completions$/
   const rows: [string, object, RegExp][] = [
-    ['chat', { model: 'acme/voice' }, /^model .*acme\/voice.* tts/],
+    ['chat', { model: 'acme/voice' }, /^"acme\/voice" does not support chat, only tts$/],
     ['chat', { model: 'acme/voice', messages: [] }, /acme\/voice.* tts/],
     ['chat', { model: 'acme/voice:latest', messages }, /acme\/voice.* tts/],
     ['generate', { model: 'acme/encoder' }, /acme\/encoder.* embeddings/],
     ['generate', { model: 'acme/voice', prompt: 'Hi' }, /acme\/voice.* tts/],
-    ['embed', { model: MODEL }, /acme\/writer.* chat or completions/],
-    ['embed', { model: MODEL, input: 'x' }, /acme\/writer.* chat or completions/],
-    ['embeddings', { model: MODEL }, /acme\/writer.* chat or completions/],
+    ['embed', { model: MODEL }, noVectors],
+    ['embed', { model: MODEL, input: 'x' }, noVectors],
+    ['embeddings', { model: MODEL }, noVectors],
     ['embeddings', { model: MODEL, input: 'x' }, /^input .*prompt/],
     ['embeddings', { model: 'acme/encoder', input: ['x'] }, /^input .*prompt/],
     ['embed', { model: 'acme/encoder', prompt: 'x' }, /^prompt .*input/]
@@ -145,7 +146,9 @@ t.test('a model of another task is refused before it is loaded, with what it doe
   for (const [route, body, message] of rows) {
     const answer = await post(`/ollama/api/${route}`, body)
     t.equal(answer.statusCode, 400, `${route} ${JSON.stringify(body)}: ${answer.body}`)
-    t.match(answer.json<{ error: string }>().error, message)
+    const { error, reason } = answer.json<{ error: string, reason: string }>()
+    t.match(error, message)
+    t.equal(reason, /does not support/.test(error) ? 'wrong_task' : 'invalid_request')
   }
   const unloads = await post('/ollama/api/generate', { model: 'acme/encoder', keep_alive: 0 })
   t.match(unloads.json(), { done_reason: 'unload' }, 'what another program has loaded may go')

@@ -8,8 +8,9 @@ import type { Replies } from '../../../docs/reference/replies.js'
 import type { CallOptions, Target } from './api.js'
 import type { State } from './state.js'
 
-/** Milliseconds between two attempts to reach a node. */
+/** Milliseconds before the first further attempt to reach a node; each failure doubles the pause. */
 const AGAIN_MS = 700
+const LONGEST_MS = 15_000
 /** Attempts at the current node before other nodes are tried. */
 const ATTEMPTS = 2
 
@@ -74,6 +75,8 @@ export async function ask<R extends keyof Replies> (
 let closeReplica = (): void => {}
 let turn = 0
 let attempts = 0
+/** Failures since a node last answered. */
+let failures = 0
 let tried = new Set<string>()
 let timer: ReturnType<typeof setTimeout> | undefined
 
@@ -127,6 +130,7 @@ function note (installId: string, url: string | null): void {
 
 function arrived (at: string): void {
   attempts = 0
+  failures = 0
   tried = new Set([at])
   status.value = 'live'
 }
@@ -134,6 +138,7 @@ function arrived (at: string): void {
 async function lost (at: string): Promise<void> {
   if (at !== origin.value) return
   attempts++
+  failures++
   if (status.value === 'live') status.value = 'lost'
   const counted = signsAt(at)
   // A refused WebSocket carries no reason, so ask with an ordinary request.
@@ -153,7 +158,9 @@ async function lost (at: string): Promise<void> {
     return
   }
   if (attempts >= ATTEMPTS && goOn('does not answer')) return
-  timer = setTimeout(connect, AGAIN_MS)
+  // Random, so that many pages do not return to a restarted node at the same moment.
+  const pauseMs = Math.min(AGAIN_MS * 2 ** (failures - 1), LONGEST_MS) * (0.5 + Math.random() / 2)
+  timer = setTimeout(connect, pauseMs)
 }
 
 async function refusal (): Promise<string | null> {

@@ -2,7 +2,7 @@
 import type {
   EngineChunk, EngineEnv, EngineSession, EngineTask, ModelCard
 } from '../../../kernel/api/engine.js'
-import { readEmbed, scoresChunk, vectorChunk } from '../../runners/language/vectors.js'
+import { readEmbed, scoresChunk, truncated, vectorChunk } from '../../runners/language/vectors.js'
 import type { Fields } from '../../runners/language/json.js'
 import { contextExceeded, unknownTask } from '../../runners/language/refusals.js'
 import { decodeAll } from '../text/stream.js'
@@ -53,8 +53,11 @@ export class VectorSession implements EngineSession {
   }
 
   private async * embed (payload: Fields, signal: AbortSignal): AsyncGenerator<EngineChunk> {
-    const { inputs, shape } = readEmbed(payload)
-    const texts = inputs.map((input) => this.fitting(this.idsOf(input), 'input'))
+    const { inputs, shape, truncate } = readEmbed(payload)
+    const most = Math.min(truncate ?? Infinity, this.parts.contextLength)
+    const texts = inputs.map((input) => this.idsOf(input))
+      .map((ids) => truncate === undefined ? ids : truncated(ids, most, this.idsOf('')))
+      .map((ids) => this.fitting(ids, 'input'))
     for (const [i, ids] of texts.entries()) {
       const vector = await this.vector(ids)
       if (signal.aborted) return

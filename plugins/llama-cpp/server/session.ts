@@ -2,7 +2,7 @@
 import {
   EngineError, type EngineChunk, type EngineSession, type EngineTask, type ModelSpec, type SpanSink
 } from '../../../kernel/api/engine.js'
-import { readEmbed, scoresChunk, vectorChunk } from '../../runners/language/vectors.js'
+import { readEmbed, scoresChunk, truncated, vectorChunk } from '../../runners/language/vectors.js'
 import { unknownTask } from '../../runners/language/refusals.js'
 import { withSchemaCheck } from '../check.js'
 import { newCallId } from '../embedded/answer.js'
@@ -214,8 +214,9 @@ export class LlamaSession implements EngineSession {
   }
 
   private async * embed (payload: Fields, signal: AbortSignal): AsyncGenerator<EngineChunk> {
-    const { inputs: given, shape } = readEmbed(payload)
-    const inputs = given.map((each) => promptOf(each, 'input'))
+    const { inputs: given, shape, truncate } = readEmbed(payload)
+    const whole = given.map((each) => promptOf(each, 'input'))
+    const inputs = truncate === undefined ? whole : await this.cut(whole, truncate, signal)
     let tokens = 0
     for (let from = 0; from < inputs.length; from += MAX_TEXTS) {
       const input = inputs.slice(from, from + MAX_TEXTS)
@@ -228,6 +229,20 @@ export class LlamaSession implements EngineSession {
     }
     const usage = { prompt_tokens: tokens, completion_tokens: 0, cached_tokens: 0 }
     yield { payload: { kind: 'done', usage } }
+  }
+
+  private async cut (
+    inputs: (string | number[])[], truncate: number, signal: AbortSignal
+  ): Promise<(string | number[])[]> {
+    const most = Math.min(truncate, this.facts.contextLength)
+    // A token has at least one byte, and a template adds at most two tokens.
+    const fits = (input: string | number[]): boolean =>
+      (typeof input === 'string' ? Buffer.byteLength(input) + 2 : input.length) <= most
+    if (inputs.every(fits)) return inputs
+    const empty = await this.tokens('', true, signal)
+    return await Promise.all(inputs.map(async (input) => fits(input)
+      ? input
+      : truncated(typeof input === 'string' ? await this.tokens(input, true, signal) : input, most, empty)))
   }
 
   private async * rank (payload: Fields, signal: AbortSignal): AsyncGenerator<EngineChunk> {

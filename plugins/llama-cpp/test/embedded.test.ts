@@ -355,6 +355,10 @@ t.test('embeddings', async (t) => {
   t.same(await chunks('tokenize', { prompt: 'hi' }),
     [{ kind: 'tokens', tokens: [104, 105], count: 2, context_length: 512 }])
   t.match(await refusal('embed', { input: 'x'.repeat(600) }), { reason: 'context_length_exceeded' })
+  const cut = await chunks('embed', { input: 'x'.repeat(600), truncate: 9 })
+  t.match(cut.at(-1), { usage: { prompt_tokens: 9 } })
+  const all = await chunks('embed', { input: 'x'.repeat(600), truncate: -1 })
+  t.match(all.at(-1), { usage: { prompt_tokens: 512 } })
 })
 
 t.test('a model that ranks documents', async (t) => {

@@ -37,6 +37,10 @@ function others (seen: { ended: number, running: number }): Plugin {
       },
       talk: { ...decl, id: 'talk', io_mode: 'server_streaming', output_chunk_schema: anything },
       broken: { ...decl, id: 'broken', io_mode: 'unary', output_schema: anything },
+      name: {
+        ...decl, id: 'name', io_mode: 'unary', output_schema: { type: 'string' },
+        annotations: { ...decl.annotations, read_only: 'true', destructive: 'false' }
+      },
       duplex: {
         ...decl, id: 'duplex', io_mode: 'bidirectional', input_chunk_schema: anything,
         output_chunk_schema: anything
@@ -51,6 +55,7 @@ function others (seen: { ended: number, running: number }): Plugin {
   }, () => ({
     invoke: {
       count: async ({ text }) => ({ words: text.split(' ').length }),
+      name: async () => 'attic',
       broken: async () => { throw kernelError('no_instance', 'Nothing is placed.') },
       async * talk () {
         for (const content of ['Hel', 'lo']) {
@@ -119,14 +124,19 @@ t.test('capabilities and read-only tools of every plugin are tools', async (t) =
   const { ask } = await rigOf(t)
   const { result } = await ask('tools/list')
   const tools = result!['tools'] as { name: string, inputSchema: object, description: string }[]
-  t.strictSame(tools.map(({ name }) => name), ['acme_count', 'broken', 'look_it_up', 'sound', 'talk'],
+  t.strictSame(tools.map(({ name }) => name), ['acme_count', 'broken', 'look_it_up', 'name', 'sound', 'talk'],
     'without the one that needs chunks of its client')
   t.match(tools[0], {
     title: 'T', description: 'Does it. (the capability acme.count@1.0.0)',
-    inputSchema: { type: 'object', required: ['text'] }, annotations: { readOnlyHint: true }
+    inputSchema: { type: 'object', required: ['text'] }, outputSchema: { type: 'object' },
+    annotations: { readOnlyHint: false }
   })
-  t.match(await ask('tools/call', call('acme_count', { text: 'a b c' })),
-    { result: { content: [{ type: 'text', text: '{"words":3}' }] } })
+  t.match(tools[2], { annotations: { readOnlyHint: true } }, 'a tool that inspects the cluster')
+  t.match(tools[3], { annotations: { readOnlyHint: true, destructiveHint: false }, outputSchema: undefined })
+  t.match(await ask('tools/call', call('acme_count', { text: 'a b c' })), { result: {
+    content: [{ type: 'text', text: '{"words":3}' }], structuredContent: { words: 3 }
+  } })
+  t.strictSame((await ask('tools/call', call('name'))).result!['content'], [{ type: 'text', text: 'attic' }])
   t.match(await ask('tools/call', call('talk')), { result: { content: [{ type: 'text', text: 'Hello' }] } })
   t.match(await ask('tools/call', call('look_it_up', { deep: true })),
     { result: { content: [{ text: /All is well/ }] } })

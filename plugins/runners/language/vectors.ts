@@ -18,12 +18,12 @@ export function normalised (vector: Float32Array, dimensions = vector.length): F
 
 /**
  * Reads the payload of an `embed` task; the caller still checks each input. `input` is a text, token ids, or
- * a list of either.
+ * a list of either. `truncate` is the most tokens of each input, -1 for as many as the model accepts.
  * @throws EngineError invalid_request
  */
 export function readEmbed (
-  { input, dimensions, normalize }: Readonly<Record<string, unknown>>
-): { inputs: unknown[], shape: VectorShape } {
+  { input, dimensions, normalize, truncate }: Readonly<Record<string, unknown>>
+): { inputs: unknown[], shape: VectorShape, truncate: number | undefined } {
   const inputs: unknown[] = Array.isArray(input) && typeof input[0] !== 'number' ? input : [input]
   if (inputs.length === 0) throw invalid('input is empty: at least one text is required', 'input')
   if (dimensions != null && !(Number.isInteger(dimensions) && Number(dimensions) > 0)) {
@@ -31,7 +31,21 @@ export function readEmbed (
     throw invalid(`dimensions is ${given}: it must be a whole number of at least 1`, 'dimensions')
   }
   const size = dimensions == null ? undefined : Number(dimensions)
-  return { inputs, shape: { dimensions: size, normalize: normalize !== false } }
+  const most = truncate == null ? undefined : Number(truncate)
+  return {
+    inputs, shape: { dimensions: size, normalize: normalize !== false },
+    truncate: most === -1 ? Infinity : most
+  }
+}
+
+/**
+ * The first `most` token ids of a text. The closing token of the model stays the last one; `empty` are the
+ * ids of the empty text.
+ */
+export function truncated (ids: number[], most: number, empty: readonly number[]): number[] {
+  if (ids.length <= most) return ids
+  const closing = most > 1 && empty.length > 0 && ids.at(-1) === empty.at(-1) ? ids.slice(-1) : []
+  return [...ids.slice(0, most - closing.length), ...closing]
 }
 
 /** The vector as requested. @throws EngineError invalid_request if it has fewer dimensions */

@@ -135,9 +135,15 @@ function isWanted ({ placed, draining, absence, learning }: ChainFacts): boolean
   return learning === true || absence?.waits === true || (placed && draining !== true)
 }
 
-/** The error for a model without an instance: 503 if it is placed or waits for a place, otherwise 404. */
+/**
+ * The error for a model that cannot answer: `wrong_task` if it does not support the task; otherwise
+ * `no_instance`, with status 503 if the model is placed or waits for a place, else 404.
+ */
 export function noInstance (modelId: string, broken: BrokenLink, now: number): SvcError {
   const { link: brokenLink, remedy, comes, nextTryAt, final } = broken
+  if (brokenLink === 'request') {
+    return kernelError('wrong_task', `${modelId}: ${broken.message}.`, { model: modelId, brokenLink, remedy })
+  }
   const message = `No instance found for model ${modelId}: ${broken.message}.`
   // Bound the wait, because the time may come from another node's clock.
   const seconds = Math.min(Math.ceil((Date.parse(nextTryAt ?? '') - now) / 1000), RETRY_MAX_SECONDS)
@@ -293,8 +299,8 @@ export function requestLink (
 ): Found {
   if (capability === null || card === null ||
     card.tasks.includes(capability)) return intactLink('it can answer')
-  return brokenLink('task_unsupported', `it does ${card.tasks.join(', ')}, not ${capability}`,
-    `Use ${modelId} for ${card.tasks.join(' or ')}, or choose a model that does ${capability}.`)
+  return brokenLink('task_unsupported', `it does not support ${capability}, only ${card.tasks.join(' and ')}`,
+    `Use ${modelId} for ${card.tasks.join(' or ')}, or choose a model that supports ${capability}.`)
 }
 
 /** Handler of GET /models/{id}/availability: every link of the chain, and the first broken one. */

@@ -108,7 +108,8 @@ check('it is started again later', {
   runner: { RunnerFailed: { errorMessage: 'y', nextTryAt: '2026-01-01T00:01:00.000Z' } },
   failure: { instanceId: 'i', message: 'no library' }
 }, 'runner', /given up: no library/, /^It restarts at 2026-01-01T00:01:00.000Z\. .*svc stop i/)
-check('a task it does not do', { capability: 'chat' }, 'request', /does tts, not chat/, /acme\/x for tts/)
+check('a task it does not do', { capability: 'chat' }, 'request',
+  /^it does not support chat, only tts$/, /acme\/x for tts/)
 check('the first broken link wins', { card: null, backend: null, placed: false, runner: null }, 'card')
 check('placement comes before the request', { placed: false, runner: null, capability: 'chat' }, 'placement')
 

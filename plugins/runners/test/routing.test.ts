@@ -59,7 +59,7 @@ t.test('a task is routed, served and shown without its content', async (t) => {
 const broken: [string, Partial<RouteQuery>, string, RegExp][] = [
   ['an unknown model', { modelId: 'acme/none' }, 'card', /svc\/voice-en/],
   ['a model that is not placed', { modelId: 'acme/x' }, 'placement', /svc place acme\/x/],
-  ['a model that does something else', { capability: 'chat' }, 'request', /does chat/]
+  ['a model that does something else', { capability: 'chat' }, 'request', /supports chat/]
 ]
 for (const [name, over, link, remedy] of broken) {
   t.test(`no route to ${name}`, async (t) => {
@@ -70,9 +70,12 @@ for (const [name, over, link, remedy] of broken) {
     ;(await rig.runner(VOICE)).ready()
     const asked = { ...query, ...over }
     await t.rejects(rig.service(RunnersService).route(asked), {
-      reason: 'no_instance',
-      status: 404,
-      message: new RegExp(`^No instance found for model ${asked.modelId}: `),
+      ...link === 'request'
+        ? { reason: 'wrong_task', status: 400, message: `${VOICE}: it does not support chat, only tts.` }
+        : {
+            reason: 'no_instance', status: 404,
+            message: new RegExp(`^No instance found for model ${asked.modelId}: `)
+          },
       details: { model: asked.modelId, brokenLink: link, remedy }
     })
     t.same((await rig.state())['tasks'], {}, 'and no task is named')

@@ -64,7 +64,8 @@ t.test('what it does not do, or refuses now, is told before anything runs', asyn
   const availability = async (): Promise<object> =>
     (await rig.inject({ url: `/models/${ORACLE}/availability` })).json()
   await refused(t, runners.route({ ...query, capability: 'embeddings' }), {
-    reason: 'no_instance', status: 404, details: { brokenLink: 'request' }, message: /it does chat, not embed/
+    reason: 'wrong_task', status: 400, details: { brokenLink: 'request' },
+    message: 'acme/oracle: it does not support embeddings, only chat.'
   })
   state.refusal = kernelError('not_ready', 'It wakes up.')
   await refused(t, runners.route(query), { reason: 'not_ready', status: 503, retryAfterSeconds: 2 })

@@ -51,6 +51,14 @@ export function modelListEntry (
   }
 }
 
+const TASK_ORDER = ['chat', 'completions', 'embeddings', 'rerank', 'tts']
+
+/** Position of a model in lists: ready chat models first, because clients preselect the first model. */
+export function listRank ({ tasks }: Pick<ModelCard, 'tasks'>, ready: boolean): number {
+  if (ready && tasks.includes('chat')) return -1
+  return TASK_ORDER.findIndex((task) => tasks.includes(task)) + (ready ? 0 : TASK_ORDER.length)
+}
+
 export function takesTools ({ tasks, support }: Pick<ModelCard, 'tasks' | 'support'>): boolean {
   const tools = Object.hasOwn(support, 'tools') ? support['tools'] : undefined
   return tasks.includes('chat') && tools !== undefined && !tools.startsWith('no effect')

@@ -6,7 +6,7 @@ import type { ModelCard, NodeView, RouteRequest } from '../../../kernel/index.js
 import { checkCard } from '../../runners/cards/card.js'
 import { isAnthropic } from '../failures.js'
 import { checkCardPaths } from '../files/names.js'
-import { modelListEntry } from '../cards/model-list.js'
+import { listRank, modelListEntry } from '../cards/model-list.js'
 import type { ModelList } from '../cards/model-list.js'
 import { modelPath } from '../peers/sources.js'
 import { startDownload } from './downloads.js'
@@ -118,7 +118,8 @@ async function named (manager: ModelManager): Promise<Entry[]> {
     const created = madeMs === null ? model.created : Math.floor(madeMs / 1000)
     byId.set(id, { ...model, id, root, name: id, created })
   }
-  return [...byId.values()].sort((a, b) => a.id < b.id ? -1 : 1)
+  const rank = (entry: Entry): number => listRank(entry, entry.ready)
+  return [...byId.values()].sort((a, b) => rank(a) - rank(b) || (a.id < b.id ? -1 : 1))
 }
 
 /** When the model was added to the store, else to this disk, else this node's start; in Unix seconds. */

@@ -79,6 +79,8 @@ t.test('a model of vectors in ONNX', async (t) => {
   t.equal(card.totalBytes, card.files.reduce((sum, { bytes }) => sum + bytes, 0))
   const options = { licence: 'mit', languages: ['en', 'de'] }
   t.match(await made(bert, options), options, 'the hub knows better')
+  const limited = await made({ ...bert, 'sentence_bert_config.json': { max_seq_length: 256 } })
+  t.match(limited, { contextLength: 256 }, 'the limit at which sentence-transformers truncates')
   const past = onnx({ ...decoder, outputs: VECTORS })
   const qwen = await made({ ...bert, 'config.json': config, 'onnx/model.onnx': past })
   t.match(qwen, { tasks: ['embeddings'], kvHeads: 0, headSize: 16 }, 'a decoder without logits')

@@ -2,6 +2,7 @@ import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import t from 'tap'
+import { listRank } from '../cards/model-list.js'
 import { stringify } from 'yaml'
 import { ClusterService, definePlugin, SessionService } from '../../../kernel/index.js'
 import { createStaging } from '../index.js'
@@ -280,6 +281,19 @@ t.test('the list of models tells what can be asked, where somebody judges that',
   stop()
   t.match(await listed(), unjudged)
   t.same(models.copies('acme/mine'), [])
+})
+
+t.test('the list begins with ready chat models, since clients preselect the first', async (t) => {
+  const cards = { writer: ['chat'], encoder: ['embeddings'], base: ['completions'], voice: ['tts'] }
+  const rig = await startNode(t, { store: scratch(t) })
+  const order = async (): Promise<string[]> =>
+    ((await call(rig, 'GET', '/v1/models')).body['data'] as { id: string }[]).map(({ id }) => id)
+  for (const [name, tasks] of Object.entries(cards)) {
+    await call(rig, 'POST', '/models/add', { card: card(`acme/${name}`, { tasks }) })
+  }
+  t.strictSame(await order(), ['acme/writer', 'acme/base', 'acme/encoder', 'acme/voice'])
+  t.ok(listRank({ tasks: ['chat'] }, true) < listRank({ tasks: ['completions'] }, true))
+  t.ok(listRank({ tasks: ['tts'] }, true) < listRank({ tasks: ['chat'] }, false), 'ready ones first')
 })
 
 t.test('further names of models are listed as models are, by those who know them', async (t) => {

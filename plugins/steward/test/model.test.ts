@@ -131,7 +131,7 @@ t.test('what it cannot do is refused in the words of the API', async (t) => {
   const others = [['/v1/completions', { prompt: 'x' }], ['/v1/embeddings', { input: 'x' }]] as const
   for (const [url, body] of others) {
     const { error } = (await post(rig, url, body)).json<{ error: object }>()
-    t.match(error, { code: 'model_not_found', reason: 'no_instance', message: /it does chat/ })
+    t.match(error, { code: 'wrong_task', reason: 'wrong_task', message: /only chat/ })
   }
   t.strictSame(asked, [])
 })

@@ -122,10 +122,13 @@ export const generateBody = {
 const embedding = {
   model: name,
   keep_alive: keepAlive,
-  truncate: ignored('a text that does not fit is a 400: svc does not truncate'),
+  truncate: {
+    ...optional('boolean'),
+    description: 'false: a text that does not fit is a 400; otherwise its first tokens are used'
+  },
   options: {
     type: ['object', 'null'],
-    'x-ignored': 'embeddings use no sampling; a text that does not fit is a 400'
+    'x-ignored': 'embeddings use no sampling'
   }
 } as const
 

@@ -21,7 +21,9 @@ export async function ollamaEmbed (
     return ollamaEmbedded({ vectors: [], tokens: 0 }, body.model, 0)
   }
   const { dimensions, input } = body
-  const asked = embeddingTask({ model, input: input as string, ...present({ dimensions }) }, parts)
+  const truncate = { truncate_prompt_tokens: body.truncate === false ? null : -1 }
+  const asked = embeddingTask(
+    { model, input: input as string, ...truncate, ...present({ dimensions }) }, parts)
   await loadFor(parts, request, wanted, ['embeddings'])
   const startedMs = parts.clock.mono()
   return await answerJson(parts, request, async (call) => {
@@ -40,7 +42,7 @@ export async function ollamaEmbeddings (
     await loadOnly(parts, request, wanted, ['embeddings'], {})
     return { embedding: [] }
   }
-  const asked = embeddingTask({ model: wanted.model, input: body.prompt }, parts)
+  const asked = embeddingTask({ model: wanted.model, input: body.prompt, truncate_prompt_tokens: -1 }, parts)
   await loadFor(parts, request, wanted, ['embeddings'])
   return await answerJson(parts, request, async (call) => {
     const { vectors: [vector] } = await vectorsOf(parts, asked, call)

@@ -1,5 +1,5 @@
 /** Loads and unloads models as Ollama does: on the first request, and by `keep_alive`. */
-import { delay } from '../../../../kernel/index.js'
+import { delay, kernelError } from '../../../../kernel/index.js'
 import { bodyOf } from '../../../runners/service.js'
 import { parsed } from '../../../runners/language/json.js'
 import { invalidField } from '../errors.js'
@@ -40,8 +40,9 @@ export async function loadFor (
   const seconds = keepAliveSeconds(wanted.keep_alive)
   if (card === undefined) return 0
   if (!tasks.some((task) => card.tasks.includes(task))) {
-    throw invalidField('model',
-      `is ${modelId}, which supports ${card.tasks.join(' or ')}, not ${tasks.join(' or ')}`)
+    const supported = card.tasks.join(' and ')
+    throw kernelError('wrong_task', `"${modelId}" does not support ${tasks[0]}, only ${supported}`,
+      { model: modelId })
   }
   const context = contextWanted(parts, wanted, card.contextLength)
   checkContext(parts, modelId, context)

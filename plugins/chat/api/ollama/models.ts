@@ -1,6 +1,6 @@
 /** The models, as Ollama's clients see them. */
 import { createHash } from 'node:crypto'
-import { takesTools } from '../../../staging/service.js'
+import { listRank, takesTools } from '../../../staging/service.js'
 import { parametersOf } from '../../../runners/language/sampling.js'
 import { digestOf } from '../derived-models.js'
 import { requestLocal } from './own.js'
@@ -20,7 +20,8 @@ interface Listed { name: string, card: ModelCard, made: DerivedModel | undefined
 const TASKS = ['chat', 'completions', 'embeddings']
 
 /** Language models and encoders that are on disk or need no files, and the models derived from them. */
-function all ({ runners, models, derivedModels }: ApiParts): Listed[] {
+function all (parts: ApiParts): Listed[] {
+  const { runners, models, derivedModels } = parts
   const here = TASKS.flatMap((task) => runners.models(task)).map(({ card }) => card)
   const stored = (models?.cards() ?? [])
     .filter(({ card, origin }) => origin !== 'home' && origin !== 'custom' &&
@@ -32,7 +33,8 @@ function all ({ runners, models, derivedModels }: ApiParts): Listed[] {
     const card = runners.card(made.from)
     return card === undefined ? [] : [{ name, card, made }]
   })
-  return [...own, ...others]
+  const rank = ({ card }: Listed): number => listRank(card, isReady(parts, card.modelId))
+  return [...own, ...others].sort((a, b) => rank(a) - rank(b))
 }
 
 type Times = (modelId: string) => string
@@ -50,6 +52,9 @@ export async function ollamaTags (parts: ApiParts, request: RouteRequest): Promi
   const times = await timesOf(parts, request)
   return { models: all(parts).map((one) => listed(parts, one, times)) }
 }
+
+export const ollamaV1Models = async (parts: ApiParts, request: RouteRequest): Promise<unknown> =>
+  await requestLocal(parts, request, { path: '/v1/models' })
 
 export async function ollamaPs (parts: ApiParts, request: RouteRequest): Promise<object> {
   const times = await timesOf(parts, request)
