@@ -12,7 +12,7 @@ import type { Test } from 'tap'
 const root = fileURLToPath(new URL('..', import.meta.url))
 const { NODE_OPTIONS: _, ...env } = process.env
 
-/** A fake checkout: its built program prints `name`, and loads another chunk of the build on request. */
+/** A fake checkout: its built program prints `name`, and loads another chunk from the build on request. */
 function checkout (t: Test): string {
   const folder = t.testdir({
     node_modules: {}, plugins: {},

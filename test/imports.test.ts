@@ -17,7 +17,7 @@ const ALLOWED: Readonly<Record<string, string>> = {
 /** Kernel modules that only the named plugin may import. */
 const OWN: Readonly<Record<string, string>> =
   { cluster: 'kernel/cluster.ts', packages: 'kernel/installing.ts' }
-/** Modules open to imports. Those besides service.ts are for processes that should load few modules. */
+/** Modules that others may import. All but service.ts are for processes that should load few modules. */
 const KERNEL = new RegExp('^kernel/(index|public|cli/index|net/encoding|' +
   'api/(byte-queue|engine|schema|validate))\\.ts$')
 const PLUGIN = new RegExp('^plugins/([^/]+/service\\.ts$|runners/(cards|language|onnx)/|devices/signing/|' +

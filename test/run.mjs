@@ -1,9 +1,8 @@
-// Runs test files and prints the time of each folder at the end:
-// node test/run.mjs [--all | --rest] [--jobs N] [--alone] [--timeout SECONDS] [FILE or FOLDER ...]
-// Without --all it skips slow files (scenarios.mjs); --rest runs only those. Several files of a folder share
-// a process, because loading the product takes longer than most of them; --alone gives each a process. The
-// TAP output of a file is stored in .tap/test-results. tap's own runner starts a process for each file and
-// three module loaders in each process.
+// Runs test files and prints the time for each folder at the end: node test/run.mjs [--all | --rest] [--jobs
+// N] [--alone] [--timeout SECONDS] [FILE or FOLDER ...] Without --all it skips slow files (scenarios.mjs);
+// --rest runs only those. Several files of a folder share a process, because loading the product takes longer
+// than most of them; --alone gives each a process. The TAP output of a file is stored in .tap/test-results.
+// tap's own runner starts a process for each file and three module loaders in each process.
 import { spawn, spawnSync } from 'node:child_process'
 import {
   accessSync, closeSync, constants, mkdirSync, mkdtempSync, openSync, readdirSync, readFileSync, rmSync,

@@ -28,7 +28,7 @@ export interface Proof {
   readonly bodySha256?: Uint8Array
 }
 
-/** An authentication scheme besides the kernel's tokens. */
+/** An authentication scheme other than the kernel's tokens. */
 export interface CallerScheme {
   /** Scheme name before the credential in the Authorization header, e.g. `SVC1`. */
   readonly word: string
@@ -41,9 +41,9 @@ export interface CallerScheme {
    * `relay`.
    */
   check (arrival: Arrival, credential: string): Proof | undefined
-  /** Whether the credential of a caller is still valid; undefined for callers of other schemes. */
+  /** Whether a caller's credential is still valid; undefined for callers that another scheme admitted. */
   stands (callerId: string): boolean | undefined
-  /** Id of the caller that admitted this caller; undefined for callers of other schemes. */
+  /** Id of the caller that admitted this one; undefined for callers that another scheme admitted. */
   makerOf (callerId: string): string | undefined
 }
 

@@ -53,7 +53,7 @@ export interface MemoryFacts {
   windowTokens?: number
   /** Bytes for the state of recurrent layers, which is independent of the context length. */
   stateBytes?: number
-  /** Bytes of the compute buffer for each token of a batch. */
+  /** Compute buffer bytes for each token in a batch. */
   batchTokenBytes?: number
   vocabulary?: number
   /** Bytes of buffers whose size does not depend on the context, such as runtime arenas. */

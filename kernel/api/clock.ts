@@ -115,7 +115,7 @@ export async function * beating<T, B> (
   let askedMs = 0
   let stop = (): void => {}
   let wake = (): void => {}
-  // Uses one timer for the whole stream instead of one per item, since most items arrive without a wait.
+  // Uses one timer for the whole stream instead of one per item, since most items arrive with no wait.
   const watch = (afterMs: number): void => {
     stop = clock.after(afterMs, () => {
       const left = askedMs + ms - clock.mono()

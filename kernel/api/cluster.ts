@@ -28,7 +28,7 @@ export const admittedMembers = {
 /** Whether the member that serves a web page runs on this machine or on another one. */
 export type PageOf = 'here' | 'elsewhere'
 
-/** An open join token without its secret. `by`: the id of the caller that made it. */
+/** An open join token, not including its secret. `by`: the id of the caller that created it. */
 export interface JoinTokenRecord { id: string, expires: string, by: string }
 
 /** The node at the other end of a link; `address`: host:port at which it listens for members. */
@@ -101,7 +101,7 @@ export interface ClusterHost {
   /** Calls `fn` after the nodes, the session or the documents change. */
   onChange (fn: () => void): () => void
   onStoring (fn: () => void): () => void
-  /** Called once the API listens. `handler` serves requests from members; `audit` records new members. */
+  /** Called once the API is listening. `handler` serves members' requests; `audit` records new members. */
   start (handler: (request: IncomingMessage, response: ServerResponse) => void,
     audit: () => Audit | undefined): void
   /** Announces that this node takes no new work and is about to stop. */

@@ -103,7 +103,7 @@ export class EngineError extends Error {
   }
 }
 
-/** Memory that an engine needs besides model weights. */
+/** Memory that an engine needs in addition to the model weights. */
 export interface MemoryTraits {
   /** Estimated bytes per byte of weights, without cache, for cards without `memory`; 1.30 when absent. */
   readonly overhead?: number | undefined

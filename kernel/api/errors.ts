@@ -175,7 +175,7 @@ export function diskError (error: unknown, path?: string, bytes?: number): SvcEr
   return Object.assign(refused, { cause: error })
 }
 
-/** Turns anything thrown into an SvcError; an unknown error becomes `internal`, without its text. */
+/** Turns anything thrown into an SvcError; an unknown error becomes `internal` and loses its text. */
 export function toSvcError (error: unknown, fallback: KernelReason = 'internal'): SvcError {
   return error instanceof SvcError ? error : diskError(error) ?? kernelError(fallback)
 }

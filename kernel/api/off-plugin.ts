@@ -19,7 +19,7 @@ export function offPlugin (
   }
 }
 
-/** The end of a not-found message, naming the disabled plugin that provides the thing; empty if none does. */
+/** Ends a not-found message: names the disabled plugin that provides what is missing; empty if none does. */
 export const becauseOff = (off: OffPlugin | undefined): string =>
   off === undefined ? '' : `: the plugin ${off.plugin}, which provides it, is disabled`
 

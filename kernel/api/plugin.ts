@@ -228,7 +228,7 @@ export interface RouteRequest<D = unknown> {
 /** The request that opened a WebSocket; its signal aborts when the plugin or the node stops. */
 export type SocketRequest = Pick<RouteRequest, 'caller' | 'signal'>
 
-/** Raw bytes that accompany a chunk of a capability. */
+/** Raw bytes that accompany a capability's chunk. */
 export interface ChunkMedia {
   bytes: Uint8Array
   mediaType: string
@@ -267,7 +267,7 @@ type CapabilityHandler<D> = D extends { io_mode: 'unary' | 'client_streaming' }
 
 /** Typed access to one document section. Values are plain JSON, validated against the section's schema. */
 export interface Section<T> {
-  /** Writes one key. Throws `not_master` on a master section outside the plugin's commands. */
+  /** Writes one key. In a master section, throws `not_master` except in the plugin's commands. */
   put (key: string, value: T): void
   remove (key: string): void
   get (key: string, nodeId?: string): T | undefined
@@ -294,8 +294,8 @@ export interface Context<M extends Manifest = Manifest> {
   readonly node: NodeInfo
   readonly sections: Sections<M>
   /**
-   * Runs a command of this plugin on the master; resolves once the cluster has stored the result. Calls with
-   * the same `id` are one command. Throws the handler's error, `no_master`, `no_quorum`, `session_changed`.
+   * Runs one of this plugin's commands on the master; resolves once the cluster has stored the result. Calls
+   * with the same `id` run it once. Throws the handler's error, `no_master`, `no_quorum`, `session_changed`.
    */
   command<K extends Keys<M, 'commands'>> (
     name: K, args: SchemaAt<Field<M, 'commands'>[K], 'args'>, id?: string

@@ -10,7 +10,7 @@ export interface StreamHead {
 
 /** Writer for streamed responses; every write waits for the reader. */
 export interface StreamWriter {
-  /** Resolves once the bytes are accepted (undefined: at once); rejects if the reader has left or stalled. */
+  /** Undefined if accepted at once; else resolves once accepted, or rejects if the reader left or stalls. */
   write (bytes: Uint8Array | string): Promise<void> | undefined
   end (): Promise<void>
   /** Cuts the connection: the client sees an incomplete response, never a clean end. */

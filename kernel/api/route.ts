@@ -21,7 +21,7 @@ export interface RouteDecl {
   /** Full path; `:name` is a parameter, `*` the rest of the path. */
   readonly url: string
   readonly summary: string
-  /** Required authority; `null` if none is needed. A route without this field makes the boot fail. */
+  /** Required authority; `null` if none is needed. If a route lacks this field, the node does not start. */
   readonly authority: string | null
   /** True if other nodes may call this route; a member's key is accepted on such routes only. */
   readonly members?: boolean

@@ -15,7 +15,7 @@ export interface Command {
   abort (reason: 'cancelled' | 'session_changed' | 'shutting_down'): void
 }
 
-/** Tracks every open command of this node, so that it can be cancelled, drained or ended with its session. */
+/** Tracks every open command on this node, so that it can be cancelled, drained or ended with its session. */
 export interface Commands {
   /** Registers a command until the returned function is called. Throws `shutting_down`. */
   track (command: Command): () => void
@@ -99,7 +99,7 @@ export interface Cluster {
 }
 export const ClusterService = defineService<Cluster>('kernel.cluster')
 
-/** Gives the plugin that stores events access to every durable event of this node. */
+/** Gives the plugin that stores events access to every durable event from this node. */
 export interface EventTap {
   /** All declared event kinds; complete once all plugins have started. */
   kinds (): Iterable<string>
@@ -107,7 +107,7 @@ export interface EventTap {
 }
 export const EventTapService = defineService<EventTap>('kernel.event-tap')
 
-/** A stored token, without its secret. Times are ISO-8601. */
+/** A stored token, not including its secret. Times are ISO-8601. */
 export interface TokenRecord {
   id: string
   label: string
@@ -137,7 +137,7 @@ export interface Tokens {
 }
 export const TokenService = defineService<Tokens>('kernel.tokens')
 
-/** A handler of a capability; the types of its arguments come from the declaration. */
+/** A capability's handler; the types of its arguments come from the declaration. */
 export type CapabilityHandler = (input: never, call: CapabilityCall<never>) => unknown
 
 export interface CapabilityServer {
@@ -202,7 +202,7 @@ export interface LinkReport {
 export interface Inspection {
   plugins (): PluginReport[]
   warnings (): string[]
-  /** Base URL for clients; null until the node listens. */
+  /** Base URL for clients; null until the node is listening. */
   url (): string | null
   openCommands (): number
   openStreams (): number
@@ -254,7 +254,7 @@ export interface NodeResources {
 export interface StateReader {
   /** The response to GET /state for an operator. */
   read (): Promise<Record<string, unknown>>
-  /** The newest report of every node, this node first. Readings of this node are at most 2 s old. */
+  /** The newest report from every node, this node first. This node's readings are at most 2 s old. */
   nodes (): readonly NodeReport[]
   /**
    * Calls `fn` once per burst of changes, ignoring changes in readings such as memory and transfer
@@ -313,8 +313,8 @@ export interface ExtraListener {
 /** Opens additional ports for the public API, on the host of the main listener. */
 export interface Listeners {
   /**
-   * Opens a port once the node listens. `rewrite` maps a requested path to a route's path; `failed` gets the
-   * error, such as EADDRINUSE, if the port cannot be opened.
+   * Opens a port once the node is listening. `rewrite` maps a requested path to a route's path; `failed` gets
+   * the error, such as EADDRINUSE, if the port cannot be opened.
    */
   open (options: {
     port: number, rewrite: (path: string) => string, failed: (error: NodeJS.ErrnoException) => void

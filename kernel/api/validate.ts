@@ -35,7 +35,7 @@ function withFormats (ajv: Ajv2020): Ajv2020 {
   return ajv
 }
 
-/** Why a field is refused, and the values that are allowed besides null. */
+/** Why a field is refused, and the values that are allowed in addition to null. */
 export interface RefusedField { why: string, unless?: readonly unknown[] }
 
 function refuse ({ why, unless = [] }: RefusedField, value: unknown): boolean {

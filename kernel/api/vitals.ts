@@ -55,7 +55,7 @@ export interface VitalsSource {
   load (): LoadReading
 }
 
-/** The readings of this node in /state, on which other nodes base placement. */
+/** This node's readings in /state, on which other nodes base placement. */
 export interface VitalsRegister {
   /** Publishes the readings of `source` until the returned function is called. */
   offer (source: VitalsSource): () => void

@@ -47,14 +47,14 @@ function inFiles ({ settings, home, file, now }: ApiTlsOptions): IdentitySource 
 /** Names and addresses for the certificate that the node issues itself. */
 export function namesOf ({ addresses, allowedHosts }: ServedNames): string[] {
   const names = allowedHosts.flatMap((host) => parseHost(host)?.name ?? [])
-  // A link-local address is useless without its interface.
+  // A link-local address is useless without an interface name.
   const usable = [...addresses].filter((address) => !/^fe[89ab]/i.test(address))
   return [...new Set(['localhost', '127.0.0.1', '::1', ...usable, ...names])]
 }
 
 /**
- * The first host in `api.allowed_hosts` that the certificate covers, since certificates of public authorities
- * rarely contain addresses. Undefined if clients should use the address.
+ * The first host in `api.allowed_hosts` that the certificate covers, since certificates from public CAs
+ * rarely include IP addresses. Undefined if clients should use the address.
  */
 export function advertisedName ({ current }: ApiTls, { allowedHosts }: ServedNames): string | undefined {
   return allowedHosts.find((host) => {

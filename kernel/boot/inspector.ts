@@ -1,6 +1,6 @@
 /**
- * SIGUSR1 makes Node open its inspector, through which any local program can run code. Every process of this
- * user may send the signal, even a sandboxed one.
+ * SIGUSR1 makes Node open its inspector, through which any local program can run code. Any process run by
+ * this user may send the signal, even a sandboxed one.
  */
 
 /** Node options for a child process that must never open its inspector. */

@@ -24,7 +24,7 @@ export const launcherEnv = {
   pid: 'SVC_LAUNCHER_PID', fd: 'SVC_LISTEN_FD', fd6: 'SVC_LAUNCHER_FD6', starts: 'SVC_LAUNCHER_STARTS'
 } as const
 
-/** The other loopback address to listen on besides `host`; undefined if there is none. */
+/** The other loopback address to listen on in addition to `host`; undefined if there is none. */
 export const secondLoopback = (host: string): string | undefined =>
   ['127.0.0.1', 'localhost'].includes(host) ? '::1' : undefined
 
@@ -35,7 +35,7 @@ export interface LaunchOptions {
   /** Arguments for Node: the script, then the script's arguments. */
   args: readonly string[]
   env: NodeJS.ProcessEnv
-  /** Resolves to the address for the next start; null if the node has to open the port itself. */
+  /** Resolves to the address for the next start; null if the node must open the port itself. */
   address (): Promise<Address | null>
   /** Called at every start to read the node's stdout and stderr; by default the node uses the launcher's. */
   output?: (child: ChildProcess) => void
@@ -58,7 +58,7 @@ export class ListenError extends Error {
   }
 }
 
-/** A bound socket that does not listen yet. */
+/** A bound socket that is not listening yet. */
 interface Held { wanted: Address, fd: number, port: number, fd6?: number, close (): void }
 
 /** The part of Node's internal TCP handle used here; `net._createServerHandle` creates a bound handle. */
@@ -119,8 +119,8 @@ export function exitLike ({ status, signal }: ExitStatus): void {
 const THREADS = '16'
 
 /**
- * V8 threads for garbage collection beside the event loop. V8's default of four would leave the event loop of
- * a small machine without a processor for tens of milliseconds.
+ * V8 threads for garbage collection, in addition to the event loop. V8's default of four would leave the
+ * event loop of a small machine without a processor for tens of milliseconds.
  */
 const collectors = (): number => Math.min(4, Math.max(1, availableParallelism() - 1))
 
@@ -200,7 +200,7 @@ async function bind (wanted: Address): Promise<Held> {
   return { wanted, fd: made.fd, port: name.port!, close: () => { made.close() } }
 }
 
-/** Two sockets may bind the same port while neither listens, so a successful bind does not prove it free. */
+/** Two sockets may bind the same port until one is listening, so a successful bind does not prove it free. */
 function probe (wanted: Address, address: string): Promise<void> {
   return new Promise((resolve, reject) => {
     const server = net.createServer()

@@ -110,7 +110,7 @@ function readCertificate (path: string, installId: string, fingerprint: string):
 }
 
 /**
- * Opens the node's key and certificate; creates them at the first start (node.key 0600, node.crt). Throws
+ * Opens the node's key and certificate; creates them on the first start (node.key 0600, node.crt). Throws
  * HomeError if one is invalid or lost, or if other users can read the key.
  */
 export async function openNodeKey (home: string, installId: string): Promise<NodeKey> {

@@ -72,9 +72,9 @@ export interface SvcNode {
   listen (): Promise<{ url: string }>
   /** Drains, ends open requests, stops the plugins and unlocks the home. */
   stop (reason: string): Promise<void>
-  /** Registers the listener for API restart requests; it has to stop this process and start a new one. */
+  /** Registers the listener for API restart requests; it must stop this process and start a new one. */
   onRestart (fn: () => void): void
-  /** Resolves when the other members refuse this process, which then has to stop. */
+  /** Resolves when the other members refuse this process, which must then stop. */
   readonly refused: Promise<SvcError>
   /** Last resort for an uncaught error: logs it, then restarts the node gracefully. */
   failed (error: unknown): void

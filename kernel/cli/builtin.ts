@@ -117,7 +117,7 @@ export const groups: Groups = {
 export interface KnownVerb extends Omit<VerbDecl, 'load'> {
   /** Undefined for built-in verbs, whose modules are in loaders.ts. */
   readonly load?: VerbDecl['load']
-  /** Verb name of one word, or two for a verb in a group, such as `token create`. */
+  /** Verb name: one word, or two for a verb in a group, such as `token create`. */
   readonly name: string
   readonly owner: string
   /** True to omit the verb from help and completion. */

@@ -44,7 +44,7 @@ export interface Signing {
 export interface ClientOptions {
   url: string
   token: string | undefined
-  /** Path of the token's file if it is the operator token of a local home. */
+  /** Path to the token's file if the token is the operator token of a local home. */
   tokenFile?: string | undefined
   /** Signs requests if there is no token. */
   signing?: (() => Promise<Signing | undefined>) | undefined
@@ -142,7 +142,7 @@ function parseBase (url: string): URL {
   return base
 }
 
-/** Waits without a time limit while the node is alive, since the node limits the time of every answer. */
+/** Has no time limit while the node is alive, since the node itself limits how long each answer takes. */
 async function send (
   url: URL, options: RequestOptions, body: Buffer | undefined, isThere: () => Promise<boolean>
 ): Promise<IncomingMessage> {
@@ -273,8 +273,8 @@ export function ownHome (home: string, url: string): string | undefined {
 }
 
 /**
- * The operator token of this home, or of its `svc dev` node at this address. Only for the address of
- * a running node, so that no other listener gets the token. Undefined if it cannot be read.
+ * The operator token of this home, or of its `svc dev` node at this address. Only for a running node's
+ * address, so that no other listener gets the token. Undefined if it cannot be read.
  */
 export function ownToken (home: string, url: string): string | undefined {
   const holder = ownHome(home, url)

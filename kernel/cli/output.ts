@@ -105,7 +105,7 @@ export function canAsk ({ io }: Pick<Asker, 'io'>): boolean {
 }
 
 /**
- * Asks a question: true for a yes, or for an empty line if `yes` is set. Throws VerbError (130) at Ctrl-C.
+ * Asks a question: true for a yes, or for an empty line if `yes` is set. Throws VerbError (130) on Ctrl-C.
  */
 export async function confirm (
   ctx: Asker, question: string, { yes = false } = {}
@@ -118,7 +118,7 @@ export async function confirm (
   return false
 }
 
-/** The next line of the input, trimmed; undefined at its end. Throws VerbError (130) at Ctrl-C. */
+/** The next line of the input, trimmed; undefined at its end. Throws VerbError (130) on Ctrl-C. */
 export async function readLine (ctx: Asker): Promise<string | undefined> {
   const { io: { stdin }, signal } = ctx
   // Reads stdin without terminal mode, in which readline would handle Ctrl-C itself.

@@ -37,7 +37,7 @@ export interface VerbContext {
   sink (path: string): Sink
   /** Retries until success, the time limit or a final error. `notYet` recognises errors worth a retry. */
   retry<T> (options: Omit<WaitOptions, 'signal'>, attempt: () => Promise<T>): Promise<T>
-  /** True for the errors of a starting or busy node, and for a missing answer. */
+  /** True for errors from a starting or busy node, and for a missing answer. */
   notYet (error: CliError): boolean
   /** Creates an error that ends the command with that exit status; the caller throws it. */
   fail (code: ExitCode, message: string): CliError
@@ -46,7 +46,7 @@ export interface VerbContext {
 /** Error type for verbs: the exit status and, if a node answered, its error object. */
 export type VerbError = CliError
 
-/** True for errors of the client and of `ctx.fail`. */
+/** True for errors from the client and from `ctx.fail`. */
 export function isVerbError (error: unknown): error is VerbError {
   return error instanceof Error && 'exitCode' in error
 }

@@ -23,7 +23,7 @@ export async function retryFor<T> (options: WaitOptions, attempt: () => Promise<
   }
 }
 
-/** True for the errors of a starting or busy node, and for a missing answer. */
+/** True for errors from a starting or busy node, and for a missing answer. */
 export function isRetryable (error: CliError): boolean {
   const silent = error.exitCode === exitCodes.unreachable && error.status === undefined
   return silent || error.exitCode === exitCodes.notReady

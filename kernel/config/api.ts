@@ -47,7 +47,7 @@ export interface ConfigApi {
   know (owners: readonly ConfigOwner[], authorities: readonly string[]): void
   /** Whether the file contains changes that have not been applied. */
   pending (): boolean
-  /** The values of a change for display, with secrets masked. */
+  /** A change's values for display, with secrets masked. */
   masked (change: ConfigChange): Record<string, unknown>
   /** Writes a setting that is already in effect, so no restart is needed. Throws like `write`. */
   keep (path: string, value: unknown, caller: Caller): void

@@ -7,11 +7,11 @@ import type { ResolvedConfig } from './resolve.js'
 const said = (written: unknown): unknown => JSON.parse(JSON.stringify({ written }), (_, value: unknown) =>
   isTree(value) && Object.keys(value).length === 0 ? undefined : value)
 
-/** The applied contents of svc.yaml: as read at the start, plus later changes that took effect. */
+/** The applied contents of svc.yaml: as read at startup, plus later changes that took effect. */
 export class AppliedConfig {
   readonly #first: ResolvedConfig
   readonly #tree: Tree
-  /** Settings of plugins started after the node, in order of application. */
+  /** Settings of plugins started after the node, in the order in which they were applied. */
   #taken: readonly { readonly under: Path, readonly config: ResolvedConfig }[] = []
   /** Values of settings that plugins have changed and put into effect themselves. */
   readonly #kept = new Map<string, unknown>()
@@ -34,7 +34,7 @@ export class AppliedConfig {
       const value = getIn(written, under)
       if (value === undefined) deleteIn(this.#tree, under)
       else setIn(this.#tree, under, cleanCopy(value))
-      // Replaces earlier entries at and below the path, so that repeated changes of a plugin do not add up.
+      // Replaces earlier entries at and below the path, so that repeated changes by a plugin do not pile up.
       this.#taken = [...this.#taken.filter((one) => !isUnder(one.under, under)), { under, config }]
     }
   }

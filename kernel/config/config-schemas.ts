@@ -137,7 +137,7 @@ function isMarked (known: ConfigSchemas, path: Path, mark: 'x-secret' | 'x-local
 }
 
 /**
- * Suggests a key for an unknown one: a similar key of the same section, or the same key of a plugin or
+ * Suggests a key for an unknown one: a similar key in the same section, or the same key in a plugin or
  * another section. `path` is the full path; `key` is too, unless the key is in the same section.
  */
 export function suggestKey (known: ConfigSchemas, path: Path): { key: string, path: string } | undefined {

@@ -9,7 +9,7 @@ import type { Problem } from './problems.js'
 
 export type Env = Readonly<Record<string, string | undefined>>
 
-/** `SVC_*` variables that do not override settings, besides those that plugins declare. */
+/** `SVC_*` variables that do not override settings, in addition to those that plugins declare. */
 const specials = [
   'SVC_HOME', 'SVC_CONFIG', 'SVC_URL', 'SVC_TOKEN', 'SVC_TELEMETRY_DISABLE', 'SVC_DEBUG', 'SVC_NO_LAUNCHER',
   'SVC_JOIN'
@@ -94,7 +94,7 @@ export type Expanded =
   | { readonly kind: 'value', readonly text: string, readonly whole: boolean }
   | { readonly kind: 'problem', readonly message: string }
 
-/** Replaces `${env.NAME}` in a text, without recursion; `whole` is true if the text was one reference. */
+/** Replaces `${env.NAME}` in a string, not recursively; `whole`: the string was a single reference. */
 export function expandEnv (text: string, env: Env): Expanded {
   const names = [...text.matchAll(reference)].map((match) => match[1] ?? '')
   const malformed = text.replace(reference, '').includes('${env.')

@@ -20,11 +20,11 @@ const FAILURES_PER_MINUTE = 10
 const FAILURE_WINDOW_MS = 60_000
 
 /**
- * Finds the caller of a request: the holder of a token, a caller of a plugin's scheme (paired devices), or
- * loopback with the `access.local` authorities. Clients of foreign APIs always send a key, so over loopback a
- * key without the form of a token is ignored. Relayed requests are never loopback or anonymous and cannot use
- * tokens. Throws `unauthenticated`, the errors of a scheme, and `overloaded` after too many bad
- * credentials.
+ * Finds the caller of a request: the holder of a token, a caller admitted by a plugin's scheme (a paired
+ * device), or loopback with the `access.local` authorities. Clients of foreign APIs always send a key, so
+ * over loopback a key that does not look like a token is ignored. Relayed requests are never loopback or
+ * anonymous and cannot use tokens. Throws `unauthenticated`, a scheme's own errors, or `overloaded` after too
+ * many bad credentials.
  */
 export function createAccess (options: AccessOptions): (arrival: Arrival) => Proof {
   const { clock, local, schemes, tokens } = options

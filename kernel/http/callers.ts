@@ -4,7 +4,7 @@ import type { Arrival, CallerScheme, CallerRegistry, Proof } from '../api/caller
 /** Authorization syntax: scheme name, then credential. */
 const FORM = /^([A-Za-z][A-Za-z0-9-]*) +(\S.*)$/
 
-/** Credential schemes of plugins, besides the kernel's tokens. */
+/** Credential schemes from plugins, in addition to the kernel's tokens. */
 export class CallerSchemes implements CallerRegistry {
   readonly #schemes = new Set<CallerScheme>()
   readonly #distrusted = new Set<(arrival: Arrival) => boolean>()

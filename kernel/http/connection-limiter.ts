@@ -21,7 +21,7 @@ function filesAllowed (): number {
   }
 }
 
-/** Maximum connections per listener; API and members' listener together use at most half of all files. */
+/** Maximum connections per listener: two listeners (API, members) may use half of the open-file limit. */
 const MOST_OPEN = Math.floor(filesAllowed() / 4)
 
 /**

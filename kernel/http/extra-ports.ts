@@ -23,7 +23,7 @@ export class ExtraPorts {
     return port !== undefined && this.#rewrites.has(port) ? { ...served, port } : served
   }
 
-  /** The service through which plugins open ports; `host` is called once the main server listens. */
+  /** The service through which plugins open ports; `host` is called once the main server is listening. */
   of (app: { readonly server: Server }, host: () => string): Listeners {
     return {
       accept: (connection, { device }) => {

@@ -2,7 +2,7 @@ import { kernelError } from '../api/errors.js'
 import { isObject, parseJson } from '../api/schema.js'
 import type { Caller } from '../api/plugin.js'
 
-/** Header with the caller of a request that another node forwards; read only on members' connections. */
+/** Header naming the caller of a request that another node forwards; read only on members' connections. */
 export const CALLER_HEADER = 'x-svc-caller'
 
 const MODES: ReadonlySet<unknown> = new Set(['direct', 'paired', 'relay'])

@@ -8,7 +8,7 @@ const SMALL_BYTES = 16 * 1024
 
 const [QUOTE, COLON, LIST, OBJECT, COMMA, BACKSLASH] = [...'":[{,\\'].map((char) => char.charCodeAt(0))
 
-/** Counts the JSON parts of a text; `excess` says why it is too complex, as the end of a sentence. */
+/** Counts the parts of a JSON string; `excess` says why it is too complex, as the end of a sentence. */
 export function countParts (body: Buffer): { keys: number, excess: string | null } {
   let [keys, nodes, values] = [0, 0, 0]
   for (let at = 0; at < body.length; at++) {

@@ -9,7 +9,7 @@ export interface PageSources {
   pageOf?: (origin: string) => PageOf | null
 }
 
-/** Response headers that pages may read, besides those that browsers always expose. */
+/** Response headers that pages may read, in addition to those that browsers always expose. */
 const READ = [
   'x-svc-request-id', 'x-request-id', 'request-id', 'x-svc-command-id', 'x-svc-task-id', 'x-svc-model',
   'x-svc-voice', 'x-svc-retried', 'x-svc-media-types', 'x-svc-transfers', 'x-svc-store-delete',

@@ -44,7 +44,7 @@ export interface MountOptions {
   strict?: boolean
 }
 
-/** Milliseconds for a reader to receive the end of its stream. */
+/** Time limit in ms for a reader to receive the end of its stream. */
 const TELL_MS = 2000
 
 /**

@@ -55,7 +55,7 @@ export interface TableOptions extends PageSources {
 /** Maximum length of a path parameter in characters; ids and model names fit. */
 const MAX_PARAM_LENGTH = 512
 
-/** Results of the hooks, kept in fields of every request. */
+/** Results from the hooks, kept in fields of every request. */
 interface RequestFacts {
   /** Null until the access hook has run. */
   svcCaller: Caller | null

@@ -17,7 +17,7 @@ export type SystemParts =
 /** Limits for another node's answer to a restart request: size in bytes, then time in ms. */
 const ANSWER_BYTES = 64 * 1024
 const ANSWER_MS = 60_000
-/** Minimum time in ms between two events of a followed stream. */
+/** Minimum time in ms between two events in a followed stream. */
 const FOLLOW_PAUSE_MS = 100
 
 type Handlers =

@@ -63,7 +63,7 @@ export interface TokenStore extends Tokens {
   makers (callerId: string): string[]
 }
 
-/** The operator's token, created at the first start. Throws HomeError if others can read it. */
+/** The operator's token, created on the first start. Throws HomeError if others can read it. */
 export function operatorToken (home: string): string {
   const path = join(home, homeFile.operatorToken)
   if (!existsSync(path)) {

@@ -3,7 +3,7 @@ import { invalid, printable } from './error-body.js'
 import type { RouteShorthandOptions } from 'fastify'
 import type { JsonSchema } from '../api/schema.js'
 
-/** Response header that lists the ignored fields of a body, separated by commas. */
+/** Response header that lists the ignored fields in a body, separated by commas. */
 const IGNORED_HEADER = 'x-svc-ignored'
 /** Maximum number of names in the header. */
 const NAMED_MOST = 16

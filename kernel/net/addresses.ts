@@ -86,7 +86,7 @@ export function isOwnServer<S extends Server> (server: S): S {
   return server
 }
 
-/** Whether a server of this process listens at the address and port. */
+/** Whether a server in this process listens on the address and port. */
 export function isOwnPort (address: string, port: number): boolean {
   const ports = [...ownServers].map((server) => (server.address() as { port?: number } | null)?.port)
   if (!ports.includes(port)) return false

@@ -52,7 +52,7 @@ export interface AskMemberParts {
 
 /**
  * Returns the complete text of another node's answer. Throws MemberFault if the node refuses, is late or
- * sends more than `bytes`; also throws the errors of `Cluster.request` and the signal's reason.
+ * sends more than `bytes`; also throws errors from `Cluster.request` and the signal's reason.
  */
 export async function askMember (
   { cluster, clock }: AskMemberParts, node: NodeView,
@@ -169,7 +169,7 @@ export function errorFrom (
 
 /**
  * Yields the bytes of another node's answer until the signal aborts. Throws MemberFault for a status
- * other than 200, and the errors of `Cluster.request`.
+ * other than 200, and errors from `Cluster.request`.
  */
 export async function openMember (
   cluster: Pick<Cluster, 'request'>, { installId }: NodeView,

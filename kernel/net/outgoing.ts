@@ -47,7 +47,7 @@ function checkedLookup (host: string, port: number, trustOf: TrustOf, resolve: L
   return (name, { all }, done) => {
     resolve(name).then((found) => {
       const problems = found.map(({ address }) => problemOf(address))
-      // Skips refused addresses: mDNS names often have an unusable link-local one besides a usable one.
+      // Skips refused addresses: mDNS names often have an unusable link-local one next to a usable one.
       const usable = found.filter((_, i) => problems[i] === null)
       const [wrong] = problems.filter((problem) => problem !== null)
       const [first] = usable

@@ -15,9 +15,9 @@ export interface LogLine {
   readonly seq: number
   /** Time in ISO-8601. */
   readonly at: string
-  /** Log level; `info` for every line of a runner. */
+  /** Log level; always `info` for lines from a runner. */
   readonly level: LogLevel
-  /** `runner` for output of a runner process, as the engine printed it. */
+  /** `runner` for output from a runner process, as the engine printed it. */
   readonly source: 'node' | 'runner'
   /** The plugin that wrote the line; null for a runner and for the node as a whole. */
   readonly plugin: string | null
@@ -58,11 +58,11 @@ export interface LogRing {
   onLine (fn: () => void): () => void
   /** `logging.ingest_url`, for the plugin that sends lines there; undefined if it is not set. */
   readonly ingestUrl: string | undefined
-  /** Passes JSON lines of the node's log to `sink`, including earlier ones, until the node has stopped. */
+  /** Passes JSON lines from the node's log to `sink`, including earlier ones, until the node has stopped. */
   sendTo (sink: LogSink): void
 }
 
-/** Receives the lines of the node's log in pino's format. */
+/** Receives lines from the node's log in pino's format. */
 export interface LogSink {
   /** Receives one line; must neither block nor log. */
   push (line: string): void
@@ -71,7 +71,7 @@ export interface LogSink {
 }
 
 export interface LogRingEnd extends LogRing {
-  /** Adds a JSON line of the node's log in pino's format. */
+  /** Adds a JSON line from the node's log, in pino's format. */
   push (line: string): void
   close (): Promise<void>
 }

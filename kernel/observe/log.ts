@@ -91,7 +91,7 @@ function shortError (error: unknown): unknown {
   return { type, message: message.slice(0, MAX_FIELD), stack: stack.slice(0, MAX_FIELD) }
 }
 
-/** Cuts long texts, and replaces characters that could break a line of output or hide in it. */
+/** Cuts long strings, and replaces characters that could break a line of output or hide in it. */
 function cutFields (fields: Record<string, unknown>): Record<string, unknown> {
   return Object.fromEntries(Object.entries(fields).map(([key, value]) =>
     [key, typeof value === 'string' ? clean(value) : value]))

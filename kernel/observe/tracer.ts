@@ -14,7 +14,7 @@ export interface Hop {
   done (part?: unknown): void
 }
 
-/** The node at the other end of a hop; both ids are null for a runner of this node. */
+/** The node at the other end of a hop; both ids are null for a runner on this node. */
 export interface HopTarget { nodeId: string | null, installId: string | null }
 
 /** How a traced request ended; `reason` is null for success, `taskId` if the request created no task. */

@@ -15,7 +15,7 @@ export interface StartOrder {
   order: string[]
   /** Enabled plugins that are off because a requirement is off, each with an explanation. */
   down: { plugin: string, message: string }[]
-  /** All problems, one sentence each; any of them prevents the boot. */
+  /** All problems, one sentence each; any of them stops the node from starting. */
   problems: string[]
 }
 

@@ -86,8 +86,8 @@ export async function arrangeAll (
 }
 
 /**
- * Schemas of a plugin that fail to compile. Schemas compile on first use; tests cover those of bundled
- * plugins, so this check at the start is for third-party plugins.
+ * A plugin's schemas that fail to compile. Schemas compile on first use; tests cover those of bundled
+ * plugins, so this check at startup is for third-party plugins.
  */
 export function schemaFaults ({ name, routes = {}, capabilities = {} }: Manifest): string[] {
   const fault = (at: string, compile: (one: JsonSchema) => unknown, schema?: JsonSchema | null): string[] => {

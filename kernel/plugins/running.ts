@@ -7,7 +7,7 @@ import type { SvcError } from '../api/errors.js'
 import type { Assembly, RunningPlugin } from './assembly.js'
 import type { Contributed, LiveContext } from './context.js'
 
-/** Grace period in ms for the open requests and calls of a stopping plugin. */
+/** Grace period in ms for open requests and calls when their plugin stops. */
 const END_MS = 1000
 
 /** Starts a plugin and registers what it contributes; on failure, undoes everything and throws. */

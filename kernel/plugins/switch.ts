@@ -60,7 +60,7 @@ export class PluginSwitch {
 
   /**
    * Changes svc.yaml and switches the plugins concerned. A failure leaves both unchanged. Throws
-   * `plugin_failed`, and the errors of `ConfigApi.write`.
+   * `plugin_failed`, and errors from `ConfigApi.write`.
    */
   async write (change: ConfigChange, caller: Caller): Promise<Written> {
     return await this.#afterOthers(async () => {

@@ -1,4 +1,4 @@
-// Encodes the state as entries of a replica. Imports no Node modules, since browsers use it too.
+// Encodes the state as replica entries. Imports no Node modules, since browsers use it too.
 import { isObject } from '../api/schema.js'
 
 export interface Entry { readonly key: string, readonly val: unknown }

@@ -73,7 +73,7 @@ const readings = {
 /** Facts about every node: this node measures its own, and the other nodes report theirs. */
 export interface NodeFactsReader {
   all (): Promise<NodeFacts[]>
-  /** Like `all`, but synchronous, with the last readings of this machine. */
+  /** Like `all`, but synchronous, with this machine's latest readings. */
   known (): NodeFacts[]
   /** Publishes what has changed on this node. */
   publish (): Promise<void>

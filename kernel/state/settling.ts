@@ -1,7 +1,7 @@
 import type { Clock } from '../api/clock.js'
 import type { Cluster, Session } from '../api/services.js'
 
-/** Milliseconds that a new session has to receive reports from its master and the other nodes. */
+/** Milliseconds allowed after a new session begins for reports to arrive from its master and other nodes. */
 export const SESSION_GRACE_MS = 3000
 
 export interface LearningParts {

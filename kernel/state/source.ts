@@ -11,7 +11,7 @@ import type { HiddenFields, NodeFacts } from './state.js'
 
 /** Milliseconds between checks for changes to publish. */
 const PUBLISH_MS = 2000
-/** Milliseconds from the first change of a burst until it is published; busy runners cause such bursts. */
+/** Milliseconds from the first change in a burst until it is published; busy runners cause such bursts. */
 const PUBLISH_SOON_MS = 20
 
 /** Plugins see the state including addresses. */
@@ -20,7 +20,7 @@ const PLUGINS: Caller = { id: 'node', mode: 'direct', authorities: new Set(['rea
 export interface StateSource {
   /** The state as this caller may see it. */
   now (caller: Caller): Promise<Record<string, unknown>>
-  /** Like `now`, but synchronous, with the last readings of this machine. */
+  /** Like `now`, but synchronous, with this machine's latest readings. */
   known (caller: Caller): Record<string, unknown>
   /**
    * An earlier state as this caller may see it; only operators see its events, as in GET /events. Throws

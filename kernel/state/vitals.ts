@@ -2,7 +2,7 @@ import { statfs } from 'node:fs/promises'
 import os from 'node:os'
 import type { LoadReading, MachineStats, VitalsRegister, VitalsSource } from '../api/vitals.js'
 
-/** The newest readings of this machine; a plugin may register to provide them. */
+/** This machine's newest readings; a plugin may register to provide them. */
 export interface NodeVitals extends VitalsRegister {
   vitals (): Promise<MachineStats>
   /** The last GPU and sensor readings; null if no plugin provides them. */
@@ -35,8 +35,8 @@ async function plainVitals (home: string): Promise<MachineStats> {
 }
 
 /**
- * Provides the readings of the last registered source, or those of Node.js if there is none. Without a home
- * and a source, all readings are null.
+ * Provides readings from the last registered source, or from Node.js if there is none. With neither a home
+ * nor a source, all readings are null.
  */
 export function createVitals (home?: string): NodeVitals {
   let source: VitalsSource | undefined

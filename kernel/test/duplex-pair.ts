@@ -1,6 +1,6 @@
 import { Duplex } from 'node:stream'
 
-/** Two ends of an in-memory connection, as `duplexPair` of Node 22 gives them. */
+/** Two ends of an in-memory connection, like those of Node 22's `duplexPair`. */
 export function duplexPair (): [Duplex, Duplex] {
   /** Callbacks by end, called when the other end can write again. */
   const blocked: ((() => void) | undefined)[] = []

@@ -67,7 +67,7 @@ const guest = definePlugin({
   }
 })
 
-/** A plugin that streams the texts given to `send` until the test ends. */
+/** A plugin that streams the strings given to `send` until the test ends. */
 function host (): { plugin: Plugin, send: (text: string) => Promise<void> } {
   let send = async (_text: string): Promise<void> => {}
   const plugin = definePlugin({

@@ -99,8 +99,8 @@ export interface Rig {
 }
 
 /**
- * Starts one plugin on the real kernel, without its `requires`; fakes replace the services it consumes.
- * Stops at the end of the test. Throws BootError as a real boot does.
+ * Starts one plugin on the real kernel, but not the plugins it requires; fakes replace the services it
+ * consumes. Stops at the end of the test. Throws BootError as a real start does.
  */
 export async function startPlugin (t: TestContext, plugin: Plugin, given: StartOptions = {}): Promise<Rig> {
   const options = { ...given, plugins: await startedBefore(plugin, given) }

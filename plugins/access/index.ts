@@ -4,7 +4,7 @@ import {
 import { createRevocations } from './revocations.js'
 import { routes } from './routes.js'
 
-/** Manages the tokens of this node. */
+/** Manages this node's tokens. */
 export default definePlugin({
   name: 'access',
   version: '1.0.0',

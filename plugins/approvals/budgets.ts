@@ -69,7 +69,7 @@ export class Budgets {
     return true
   }
 
-  /** Sets the daily allowance; 0 ends it. Throws the error of `keep`, without changing anything. */
+  /** Sets the daily allowance; 0 ends it. If `keep` fails, throws its error and changes nothing. */
   set (caller: string, { unit, nano }: Amount): void {
     this.#turnDay()
     const key = keyOf(caller, unit)

@@ -49,7 +49,7 @@ export class PendingCalls {
 
   /**
    * Resolves on approval. Throws `approval_denied`, `approval_timeout`, `overloaded`, `plugin_disabled`, and
-   * the reason of the call's signal.
+   * the call signal's abort reason.
    */
   async ask (expense: Expense): Promise<void> {
     const { signal, caller } = expense

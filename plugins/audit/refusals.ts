@@ -1,7 +1,7 @@
 /** Maximum refusals recorded per caller per hour; all requests without a credential count as one caller. */
 export const REFUSALS_AN_HOUR = 10
 const HOUR_MS = 3_600_000
-/** Maximum number of callers counted at once; each has a token or a grant of this cluster. */
+/** Maximum number of callers counted at once; each has a token or a grant from this cluster. */
 const CALLERS = 1000
 
 export class Refusals {

@@ -12,7 +12,7 @@ import { symbolSubstitutes } from './text/symbols.js'
 import { SYMBOLS, vocabularyOf } from './vocabulary.js'
 
 const VOICES = 4096
-/** Maximum phoneme symbols per run of Piper, and Kokoro's context length in tokens. */
+/** Maximum phoneme symbols per Piper run, and Kokoro's context length in tokens. */
 const PIPER_SYMBOLS = 200
 const KOKORO_TOKENS = 510
 /** Bytes of working memory per byte of weights, for copies while loading and the arena for long sentences. */

@@ -35,7 +35,7 @@ export const inputSchema = {
   }
 } as const
 
-/** Schema of the fields that a streamed chunk has besides its audio bytes. */
+/** Schema of the fields that a streamed chunk has in addition to its audio bytes. */
 export const outputChunkSchema = {
   $schema: 'https://json-schema.org/draft/2020-12/schema',
   type: 'object',

@@ -1,4 +1,4 @@
-/** Languages of Kokoro's voices; the first letter of a voice id selects one. */
+/** Languages that Kokoro's voices speak; the first letter of a voice id selects one. */
 export interface KokoroLanguage {
   code: string
   espeak?: string

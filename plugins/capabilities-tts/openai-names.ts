@@ -9,7 +9,7 @@ const VOICES: ReadonlySet<string> = new Set([
   'cedar'
 ])
 
-/** Aliases from the settings; `openai` enables the mapping of OpenAI's names to models and voices here. */
+/** Aliases from the settings; `openai`: whether OpenAI's names map to models and voices here. */
 export interface Aliases {
   models: Readonly<Record<string, string>>
   voices: Readonly<Record<string, string>>

@@ -20,7 +20,7 @@ export class Call {
   queuedMs: number | null = null
   readonly #clock: Clock
   readonly #controller = new AbortController()
-  /** Monotonic ms at which the current wait for the handler began; null if the call does not wait. */
+  /** Monotonic ms at which the current wait for the handler began; null if it is not waiting. */
   #armedMs: number | null = null
   #stopDeadline: (() => void) | null = null
 
@@ -92,7 +92,7 @@ export class CallTable {
   readonly #clock: Clock
   readonly #commands: Commands
   readonly #open = new Map<string, Map<string, Call>>()
-  /** Callbacks for the end of a call, by call. */
+  /** Callbacks to run when a call ends, by call. */
   readonly #watched = new Map<Call, () => void>()
   #count = 0
 

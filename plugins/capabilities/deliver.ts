@@ -95,7 +95,7 @@ const failure = (error: unknown): StreamEnd => {
   return { kind: known.reason === 'cancelled' ? 'cancelled' : 'failed', error: known }
 }
 
-/** Disconnects a reader that keeps an aborted call open: raw streams at once, others after `graceMs`. */
+/** Disconnects a reader that keeps an aborted call open: from raw streams at once, else after `graceMs`. */
 function cutAfterAbort (
   call: Call, writer: FrameWriter, target: StreamTarget, options: { clock: Clock, graceMs: number }
 ): () => void {

@@ -99,7 +99,7 @@ export class Invoker {
   }
 
   /**
-   * Runs a handler as if it were a call of a capability, with the same slots, buffering, end, report and cost
+   * Runs a handler as if it were a capability call, with the same slots, buffering, end, report and cost
    * for `payload`. Its chunks are not checked against a schema.
    */
   async serve (

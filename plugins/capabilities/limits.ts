@@ -17,7 +17,7 @@ export interface CapabilityLimits {
   mediaStallMs: number
   /** How long the response head waits for the first chunk, so that an early failure can set the status. */
   headHoldMs: number
-  /** Grace period of an aborted handler before its slot is released. */
+  /** Grace period for an aborted handler before its slot is released. */
   abandonMs: number
   /** Grace period for the terminal frame of an aborted call. */
   graceMs: number
@@ -27,7 +27,7 @@ export interface CapabilityLimits {
   sessionBufferBytes: number
   sessionPingMs: number
   sessionDeadMs: number
-  /** Limits on the buffered client chunks of one call. */
+  /** Limits on a call's buffered client chunks. */
   inputChunks: number
   inputBytes: number
   /** Limit on concurrent calls to each other node. */

@@ -208,7 +208,7 @@ export class Registry {
 
 function capabilityOf (owner: string, decl: CapabilityDecl, handler: CapabilityHandler): Capability {
   const descriptor = structuredClone(descriptorOf(decl))
-  // Compile schemas at the first call, because compiling all of them would slow the start.
+  // Compile each schema on first use, since compiling them all up front would slow startup.
   const check = (schema: CapabilityDecl['output_schema']): Check | null =>
     schema === null || schema === undefined ? null : (value) => checkOf(schema)(value)
   const bounds = check(decl.input_bounds)

@@ -44,7 +44,7 @@ export interface RemoteOptions {
   elsewhere (capabilityId: string): string | null
 }
 
-/** Calls to capabilities of other nodes. */
+/** Calls to capabilities on other nodes. */
 export class Remote {
   readonly #options: RemoteOptions
   /** Slots for calls to each node, by install id; calls do not queue for them. */
@@ -235,7 +235,7 @@ export class Remote {
     return { cluster: cluster!, clock }
   }
 
-  /** Opens a response with status 200; throws the error of any other response. */
+  /** Opens a response with status 200; throws the error in any other response. */
   async #open (node: NodeView, question: Question): Promise<MemberResponse> {
     question.signal.throwIfAborted()
     const answer = await this.#parts.cluster.request(node.installId, question).catch((error: unknown) => {

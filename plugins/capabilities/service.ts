@@ -25,7 +25,7 @@ export interface ServeOptions {
   handler: (call: CapabilityCall) => AsyncIterable<CapabilityChunk<unknown>>
 }
 
-/** Lets the routes of other plugins answer as capability calls. */
+/** Lets other plugins' routes answer as capability calls do. */
 export interface Invocations {
   /**
    * Answers a request with a stream. Admission, buffering, slow readers, cancellation, session changes and
@@ -85,7 +85,7 @@ export interface Expense {
 export interface Spending {
   /**
    * Resolves when the call is allowed. Throws `approval_denied`, `approval_timeout`, `overloaded`,
-   * `plugin_disabled`, and the reason of the signal.
+   * `plugin_disabled`, and the signal's abort reason.
    */
   allow (expense: Expense): Promise<void>
 }

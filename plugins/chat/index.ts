@@ -19,7 +19,7 @@ import type { CapabilityCall, CapabilityChunk, Context } from '../../kernel/inde
 import type { ApiParts } from './api/types.js'
 import type { ChatBody } from './api/schema.js'
 
-/** Chat: the engine for embeddings and the APIs of OpenAI, Anthropic and Ollama. */
+/** Chat: the engine for embeddings, and APIs compatible with OpenAI, Anthropic and Ollama. */
 export default definePlugin(manifest, (ctx) => {
   const parts = partsOf(ctx)
   const { made } = ctx.sections

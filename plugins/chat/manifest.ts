@@ -59,7 +59,7 @@ export const manifest = {
       refuses: refusesCard,
       batch: 16,
       overhead: 1.3,
-      // Memory of a loaded encoder besides its weights, as measured, including onnxruntime's arenas.
+      // Measured memory of a loaded encoder, not including weights but including onnxruntime's arenas.
       fixedBytes: 256 * 2 ** 20
     }
   },

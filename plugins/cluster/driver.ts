@@ -176,7 +176,7 @@ export class ElectionDriver {
   }
 }
 
-/** Reads the hard state of a home; null at the first start. Throws HomeError for a broken file. */
+/** Reads the hard state of a home; null on the first start. Throws HomeError for a broken file. */
 export function readHardState (path: string | null): HardStateRecord | null {
   const stored = path === null ? undefined : readVersioned<HardStateRecord>(path, 1)
   if (stored === undefined) return null

@@ -57,7 +57,7 @@ export interface GossipOptions {
 interface Received { readonly value: unknown, readonly atMs: number }
 
 /**
- * Exchanges readings between members periodically. Only the latest reading of a key matters: lost ones are
+ * Exchanges readings between members periodically. Only the latest reading for a key matters: lost ones are
  * not resent, and the queue holds one per key.
  */
 export class Gossip {

@@ -49,7 +49,7 @@ export class NodeLinks {
   #cluster: ClusterCore | undefined
   /** True for a node without other members, which starts its election in `open`. */
   #alone = false
-  /** Undefined before the API listens. */
+  /** Undefined until the API is listening. */
   #handler: Handler | undefined
   #audit: (() => Audit | undefined) | undefined
   #discovery: { stop (): Promise<void> } | undefined
@@ -315,7 +315,7 @@ export class NodeLinks {
   #mayAdmit (): void {
     const status = this.#cluster?.status()
     if (status?.quorum === 'lost') throw kernelError('no_quorum')
-    // Before the API listens, joins cannot be audited.
+    // Until the API is listening, joins cannot be audited.
     if (status === undefined || status.stale || this.#handler === undefined) throw kernelError('no_master')
   }
 

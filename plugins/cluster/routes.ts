@@ -101,5 +101,5 @@ export const clusterRoutes = {
   }
 } as const satisfies Record<string, RouteDecl>
 
-/** The name of the `touch` command on the wire. */
+/** Wire name of the `touch` command. */
 export const TOUCH_COMMAND = 'kernel.touch'

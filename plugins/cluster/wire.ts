@@ -49,7 +49,7 @@ export function record<F extends Fields, O extends Fields = Record<never, never>
 
 const isJson = (value: unknown): boolean => checkValue(value) === null
 
-// Custom keywords generate inline code, because Ajv allocates an object for each call of a keyword function.
+// Custom keywords generate inline code, because Ajv allocates an object for each call to a keyword function.
 const ajv = new Ajv2020({
   strictTypes: false, strictRequired: false, verbose: true,
   // Compiling the meta-schema takes longer than compiling all message schemas.

@@ -10,9 +10,9 @@ const DAY_MS = 24 * 60 * 60 * 1000
 const LIMIT_MS = 5000
 
 /**
- * Lets plugins store a node's data on this machine, which is a device of that node: once a day, and after
- * each start of the node, since its settings may have changed. Returns lines to show after pairing. Errors
- * never affect the command that contacted the node.
+ * Lets plugins store a node's data on this machine, which is a device of that node: once a day, and after the
+ * node has restarted, since its settings may have changed. Returns lines to show after pairing. Errors never
+ * affect the command that contacted the node.
  */
 export const syncDevice = async (ctx: VerbContext, url: string): Promise<string[]> =>
   await collect(ctx, url).catch(() => [])
@@ -40,7 +40,7 @@ async function collect (ctx: VerbContext, url: string): Promise<string[]> {
 
 const signer: CredentialHelper['signerAt'] = (home, url) => signerAt(home, url, systemClock.now)
 
-/** Signs requests of the command line if its home is a device of the node. */
+/** Signs requests from the command line if its home is paired with the node as a device. */
 export default {
   signerAt: signer,
   used: async (ctx) => await syncDevice(ctx, ctx.client.url)

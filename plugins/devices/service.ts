@@ -2,7 +2,7 @@ import { defineService } from '../../kernel/index.js'
 import type { DeviceFile } from './signing/device.js'
 
 export interface Devices {
-  /** The id of the device with this raw X25519 key; undefined without a valid grant on this node. */
+  /** The id of the device with this raw X25519 key; undefined if it has no valid grant on this node. */
   deviceWith (agreementKey: Uint8Array): string | undefined
   /** Whether the grant of a device is valid on this node now. */
   stands (deviceId: string): boolean
@@ -19,6 +19,6 @@ export interface DeviceNewsContext {
 
 /** Default export of a module that a manifest declares in `deviceNews`. */
 export interface DeviceNews {
-  /** Stores the plugin's data; returns lines to show to a user who has just paired the device. */
+  /** Stores the node's data for this plugin on the device; returns lines that are shown after pairing. */
   run (ctx: DeviceNewsContext): Promise<readonly string[]>
 }

@@ -15,7 +15,7 @@ export interface BookOptions {
   home: string
   clock: Clock
   log: Logger
-  /** Describes what is wrong with an entry's shape; null if it is valid. */
+  /** Describes the fault in an entry's shape; null if it is valid. */
   problem: (entry: unknown) => string | null
 }
 

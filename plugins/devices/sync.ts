@@ -10,7 +10,7 @@ export interface SyncOptions {
   clock: Clock
   log: Logger
   masterKnown: () => boolean
-  /** Sends entries that the cluster's document lacks to the master. */
+  /** Sends the master any entries that the cluster's document lacks. */
   keep: (entries: readonly Entry[]) => Promise<void>
 }
 

@@ -27,7 +27,7 @@ export interface StandingOptions {
 
 export class DeviceValidity {
   readonly #options: StandingOptions
-  /** Monotonic time of the last contact since this start; the notes hold the wall time of earlier contact. */
+  /** Monotonic time of the last contact since startup; the notes hold the wall time of earlier contact. */
   #heardMs: number | undefined
   #notedMs: number | undefined
   readonly #startedMs: number

@@ -10,7 +10,7 @@ export interface HandlerParts {
   ctx: Context<typeof manifest>
   metrics: Metrics
   own: () => NodeDiagnostics
-  /** Secret values of this node, to be masked in bundles. */
+  /** This node's secret values, to be masked in bundles. */
   secrets: () => readonly string[]
 }
 
@@ -50,7 +50,7 @@ function readDiagnostics (sent: unknown): NodeDiagnostics | null {
   return isReport && typeof generatedAt === 'string' ? sent as NodeDiagnostics : null
 }
 
-/** Cancels the tasks of a runner on this node. Throws `not_found` for an unknown runner. */
+/** Cancels the tasks in a runner on this node. Throws `not_found` for an unknown runner. */
 export async function cancelRunner (
   { ctx }: HandlerParts, runnerId: string, graceSeconds: number = GRACE_SECONDS
 ): Promise<object> {

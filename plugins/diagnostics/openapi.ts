@@ -2,13 +2,13 @@ import { bounded, errorBody, isAudited, isObject, kernelError, routesOf } from '
 import { stateReply } from './state-schema.js'
 import type { ErrorDecl, JsonSchema, Manifest, OwnedRoute, RouteDecl } from '../../kernel/index.js'
 
-/** Errors that any route may answer with, besides its own. */
+/** Errors that any route may answer with, in addition to its own. */
 const COMMON =
   ['invalid_request', 'unauthenticated', 'missing_grant', 'overloaded', 'internal', 'shutting_down',
     'header_too_large'] as const
-/** Additional error of routes with parameters in the path or query, which can make the URL too long. */
+/** Extra error for routes with path or query parameters, since those can make the URL too long. */
 const OF_ADDRESSES = ['uri_too_long'] as const
-/** Additional errors of routes with a request body. */
+/** Extra errors for routes with a request body. */
 const OF_BODIES = ['payload_too_large', 'unsupported_media_type'] as const
 
 /** A sample error body: error schemas are derived from it, because foreign APIs have their own formats. */
@@ -72,7 +72,7 @@ export function openApi (
   }
 }
 
-/** A route's declaration, plus the errors of routes that it calls, and schemas and media types of plugins. */
+/** A route's declaration, plus errors from routes that it calls, and plugins' schemas and media types. */
 function declOf (given: RouteDecl, manifests: readonly Manifest[], routes: readonly OwnedRoute[]): RouteDecl {
   const asked = routes.filter(({ decl: { method, url } }) => given.asks?.includes(`${method} ${url}`))
   const errors = [...given.errors ?? [], ...asked.flatMap(({ decl }) => decl.errors ?? [])]

@@ -23,7 +23,7 @@ export interface DiagnosticsInput {
   stores: Stores
 }
 
-/** A process of this node. Sizes in bytes; null if the system does not report them. */
+/** One of this node's processes. Sizes in bytes; null if the system does not report them. */
 export interface ProcessReport {
   pid: number
   role: 'node' | 'runner'

@@ -21,7 +21,7 @@ export interface Gathered extends ClusterPage {
 }
 
 /**
- * The newest matching lines of all nodes. Reports nodes that refuse, miss their deadline or send invalid
+ * The newest matching lines from all nodes. Reports nodes that refuse, miss their deadline or send invalid
  * data, and never throws.
  */
 export async function gather (

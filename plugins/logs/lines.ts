@@ -29,7 +29,7 @@ export function pageOf (ring: LogRing, self: NodeRef, want: LogFilter): LogPage 
   return { nodeId, node, firstSeq: ring.firstSeq, nextSeq: ring.nextSeq, lines }
 }
 
-/** Sorts lines by time; lines of one node stay in the order of their seq. */
+/** Sorts lines by time; lines from one node stay in the order of their seq. */
 export function inOrder (lines: readonly ShownLine[]): ShownLine[] {
   return [...lines].sort((a, b) => a.nodeId === b.nodeId
     ? a.seq - b.seq

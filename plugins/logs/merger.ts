@@ -6,7 +6,7 @@ import type { Gap, NodeStatus, ShownLine } from './lines.js'
 
 export interface MergedItems { statuses: NodeStatus[], gaps: Gap[], lines: ShownLine[] }
 
-/** Merges the output of several nodes by time, in bounded memory. */
+/** Merges the output from several nodes by time, in bounded memory. */
 export class LogMerger {
   #statuses: NodeStatus[] = []
   #gaps: Gap[] = []

@@ -19,7 +19,7 @@ export interface Query {
   readonly want: Pick<LogFilter, 'level' | 'modelId' | 'plugin'>
   readonly sinceMs: number | null
   readonly position: Position | null
-  /** Limit on the lines of a page; with `follow`, on those of the first page. */
+  /** Limit on the lines in a page; with `follow`, on those in the first page. */
   readonly limit: number
   readonly follow: boolean
 }

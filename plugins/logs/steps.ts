@@ -3,7 +3,7 @@ import type { Clock, LogRing, LogFilter } from '../../kernel/index.js'
 import { BATCH_LINES, COMMENT_MS } from './limits.js'
 import type { NodeRef, ShownLine } from './lines.js'
 
-/** The next lines of a node's log; an empty list serves as a keep-alive. */
+/** The next lines from a node's log; an empty list serves as a keep-alive. */
 export interface Step {
   readonly lines: readonly ShownLine[]
   readonly lost: number

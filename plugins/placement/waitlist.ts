@@ -95,7 +95,7 @@ export function commandHandlers ({ waiting, stopped, drainedNodes, replaced, wai
   }
   return {
     wait ({ id, entry }: { id: string, entry: WaitingEntry }): Done {
-      // Ignore a late command of an earlier master, which would place the instance a second time.
+      // Ignore a late command from an earlier master, which would place the instance a second time.
       if (waiting.get(id) !== undefined || replaced(id)) return { changed: false }
       waiting.put(id, entry)
       waits(id, entry)

@@ -47,7 +47,7 @@ export const claimBytes = (host: string, challenge: string): Uint8Array =>
 /** The bytes that a node signs for its relay URL and X25519 key. */
 export const routeBytes = (url: string, agreementKey: Uint8Array): Uint8Array => framed(url, agreementKey)
 
-/** Returns the route of a claim with a valid signature; undefined if the signature is invalid. */
+/** Returns the route for a claim with a valid signature; undefined if the signature is invalid. */
 export function provenRoute (
   claim: { readonly key: string, readonly signature: string }, message: Uint8Array
 ): string | undefined {
@@ -67,7 +67,7 @@ export function readHello (payload: Uint8Array): { nodeId: string, timeMs: numbe
   return texts !== undefined && Number.isSafeInteger(timeMs) ? { nodeId: texts.nodeId, timeMs } : undefined
 }
 
-/** Parses a text of the protocol: an object of strings. Undefined for anything else, or above 2 KiB. */
+/** Parses a protocol message: an object of strings. Undefined for anything else, or above 2 KiB. */
 export function readTexts<const K extends string> (
   data: Uint8Array, binary: boolean, keys: readonly K[]
 ): Record<K, string> | undefined {

@@ -41,7 +41,7 @@ export interface MachineParts {
   createSupervisor (options: RunnerOptions): Supervisor
   files: RuntimeFiles
   uid: number
-  /** Why the sandbox of runners is incomplete on this machine; null if it is complete. */
+  /** Why the runners' sandbox is incomplete on this machine; null if it is complete. */
   sandboxProblem? (folder: string, now: number): string | null
   bundle?: Bundle
   reader?: MachineReader

@@ -39,8 +39,8 @@ export const capacityRemedy = (modelId: string): string =>
   '`svc config set plugins.runners.max_concurrent` and restart.'
 
 /**
- * Why a runner, which waits without limit, cannot start yet. Times are ISO 8601. Without `tries` and
- * `nextTryAt` the runner waits for an event instead of retrying.
+ * Why a runner, which waits without limit, cannot start yet. Times are ISO 8601. If `tries` and `nextTryAt`
+ * are absent, it waits for an event instead of retrying.
  */
 export interface StartBlocker {
   reason: string, message: string, since: string, tries?: number, nextTryAt?: string
@@ -119,7 +119,7 @@ export interface EndedTask {
   /** Seconds from routing to the end, and to the first token or sound; null if there was none. */
   seconds: number
   firstSeconds: number | null
-  /** The token counts of the engine; null if it reported none. */
+  /** The token counts from the engine; null if it reported none. */
   tokens: { prompt: number, cached: number, generated: number } | null
   /** Length of the generated sound, seconds. */
   audioSeconds: number
@@ -155,7 +155,7 @@ export interface Route {
 }
 
 /**
- * A request to route. `signal` ends the wait for a model that is placed on demand; `pinned`: only a runner of
+ * A request to route. `signal` ends the wait for a model that is placed on demand; `pinned`: only a runner on
  * this node may serve it; `except`: instances that earlier attempts have lost; `tooShort`: the instance whose
  * context was too small, so only one with a larger context may serve it.
  */
@@ -203,7 +203,7 @@ export interface Runners {
   models (task: string): { card: ModelCard, ready: boolean }[]
   reports (): RunnerReport[]
   /**
-   * Registers a model that a plugin of this node answers itself. It needs no files and no placement and is in
+   * Registers a model that a plugin on this node answers itself. It needs no files and no placement and is in
    * no list of instances, runners or tasks. Returns a function that unregisters it.
    */
   virtual (modelId: string, model: VirtualModel): () => void
@@ -237,7 +237,7 @@ export interface Instances {
   /**
    * Adds an instance through the master. Returns its id, or the id of an existing instance that is used
    * instead. A repeated call with the same `commandId` has no further effect; `force` skips the checks of
-   * `onEnter`. Throws the errors of these checks.
+   * `onEnter`. Throws errors from these checks.
    */
   place (instance: Instance, options?: { commandId?: string, force?: boolean }): Promise<string>
   /**

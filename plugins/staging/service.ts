@@ -100,6 +100,6 @@ export interface Models {
 }
 export const ModelsService = defineService<Models>('models')
 
-/** Loads the function with which commands of other plugins download a model. */
+/** Loads the function that other plugins' commands use to download a model. */
 export const modelFetcher = async (): Promise<typeof fetchModel> =>
   (await import('./cli/pull.js')).fetchModel

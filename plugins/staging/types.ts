@@ -10,7 +10,7 @@ export interface ManifestFile { path: string, size: number, sha256: string, chun
 
 export interface ModelManifest {
   modelId: string
-  /** A hub commit or a text chosen by the operator. */
+  /** A hub commit or a string chosen by the operator. */
   revision: string
   totalBytes: number
   chunkBytes: number
@@ -81,7 +81,7 @@ export type ClusterCopy = Answers['copies']['copies'][number]
 
 export interface Progress { bytes: number, totalBytes: number, files: number, totalFiles: number }
 
-/** An error of the store; `reason` is a stable code, the message a sentence for the user. */
+/** An error from the store; `reason` is a stable code, the message a sentence for the user. */
 export class StoreError extends Error {
   override name = 'StoreError'
   readonly reason: string

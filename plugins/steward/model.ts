@@ -7,7 +7,7 @@ import { QUESTION_MAX, THREAD_MAX, TURN_MAX } from './routes.js'
 import type { StatusBody } from './status.js'
 import type { Question, Turn } from './types.js'
 
-/** The model name of the steward on every chat API. */
+/** The steward's model name in every chat API. */
 export const STEWARD = 'svc/steward'
 
 const card: ModelCard = {
@@ -64,8 +64,8 @@ interface ChatPayload {
 const offersTools = ({ payload }: EngineTask): boolean => ((payload as ChatPayload).tools ?? []).length > 0
 
 /**
- * The user's last text as a question, with the earlier conversation, but without system messages and tool
- * results. Throws `invalid_request` for fields that the steward would have to ignore.
+ * The user's last message as a question, with the earlier conversation, but without system messages and tool
+ * results. Throws `invalid_request` for fields that the steward could only ignore.
  */
 export function questionOf ({ kind, payload }: EngineTask): Question {
   const { messages = [], tool_choice: choice, n = 1, response_format: format } = payload as ChatPayload

@@ -17,7 +17,7 @@ export interface StatusFacts {
 
 export type StatusBody = FromSchema<(typeof routes.status)['reply']>
 
-/** The steward's state. Without a model it is ready at once, because the reader answers. */
+/** The steward's state. If there is no model, it is ready at once, because the reader answers. */
 export function stateOf ({ enabled, model, kept, failed }: StatusFacts): StewardState {
   if (!enabled) return 'disabled'
   if (kept === null) return model === null || model === AUTO ? 'ready' : 'starting'

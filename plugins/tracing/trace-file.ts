@@ -97,8 +97,8 @@ export function lanes (spans: readonly TraceSpan[]): number[] {
 }
 
 /**
- * Writes a trace in Chrome's format, which Perfetto reads. The head is in the first line, so a list of traces
- * has to read only that line. Pure.
+ * Formats a trace as Chrome trace JSON, which Perfetto can open. The head is on the first line, so listing
+ * traces needs to read only that line. Pure.
  */
 export function chromeText (record: TraceRecord): string {
   const { spans, ...head } = record
@@ -126,7 +126,7 @@ const titleOf = ({ process, name, nodeId }: TracePlace): string =>
 const named = (what: string, place: number, tid: number, name: string): ChromeEvent =>
   ({ ph: 'M', name: what, pid: pidOf(place), tid, args: { name } })
 
-/** The head of a trace file; null for another file. Pure. */
+/** The head of a trace file; null for any other file. Pure. */
 export function readHead (text: string): TraceHead | null {
   const end = text.indexOf(',\n')
   if (!text.startsWith(FIRST) || end < 0) return null

@@ -33,7 +33,7 @@ function rowOf (text, name, results) {
   ]
 }
 
-/** Ratio of svc's median to sherpa-onnx's. */
+/** Ratio of svc's median to that of sherpa-onnx. */
 const ratio = (ours, theirs, field) =>
   theirs === undefined ? null : median(pluck(ours, field)) / median(pluck(theirs, field))
 

@@ -21,7 +21,7 @@ export const claudeCode = join(clients, '@anthropic-ai/claude-code-linux-x64/cla
 export const withoutClaudeCode = withoutClients ||
   (existsSync(claudeCode) ? false : 'is not for this machine')
 
-/** Path of Node 22 for clients that need it, and the skip reason if they cannot run. */
+/** Path to Node 22 for clients that need it, and the skip reason if they cannot run. */
 const node22 = join(clients, 'node22/bin/node')
 const isOld = Number(process.versions.node.split('.')[0]) < 22
 export const withoutNode22 = withoutClients ||

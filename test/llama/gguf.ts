@@ -1,4 +1,4 @@
-/** GGUF files of small models with the real vocabularies of llama.cpp's source. */
+/** GGUF files of small models with the real vocabularies from llama.cpp's source. */
 import { readFileSync, writeFileSync } from 'node:fs'
 
 const ALIGN = 32
@@ -35,12 +35,12 @@ function entry (key: string, value: Value): Buffer {
 }
 
 /**
- * Metadata entries of a tokenizer, the numbers of original entries (`kept`) and of tokens (`size`), the ids
- * of the added tokens, and the id of the end token (`last`).
+ * Metadata entries of a tokenizer, how many were copied (`kept`), the number of tokens (`size`), the ids of
+ * the added tokens, and the id of the end token (`last`).
  */
 export interface Vocabulary { entries: Buffer[], kept: number, size: number, ids: number[], last: number }
 
-/** Reads the tokenizer entries of a file without its chat template. Added tokens replace unused tokens. */
+/** Reads a file's tokenizer entries, except the chat template. Added tokens replace unused tokens. */
 export function vocabularyOf (path: string, added: readonly string[]): Vocabulary {
   const bytes = readFileSync(path)
   const number = (at: number): number => Number(bytes.readBigUInt64LE(at))

@@ -109,7 +109,7 @@ const chat = (more: Json = {}): Json => ({
   stream_options: { include_usage: true }, ...more
 })
 
-/** The scripted answer of each recorded model. */
+/** The scripted answer for each recorded model. */
 const SCRIPTS: Record<string, { script: string[], more?: Json }> = {
   words: { script: ['It is', ' dry in', ' Oslo today.'] },
   logprobs: { script: ['It is', ' dry in', ' Oslo today.'], more: { logprobs: true, top_logprobs: 2 } },

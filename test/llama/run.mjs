@@ -11,7 +11,7 @@ try {
   console.log(`llama.cpp is in ${bin}`)
   const env = {
     ...process.env, SVC_TEST_LLAMA: bin, SVC_LLAMA_SERVER_BIN: join(bin, 'llama-server'),
-    // Without a backtrace, as in runners, the last line before an abort of llama.cpp gives the cause.
+    // Without a backtrace, as in runners, the last line before llama.cpp aborts gives the cause.
     GGML_NO_BACKTRACE: '1'
   }
   const options = ['--enable-source-maps', `--import=${join(here, '../tools/typescript.mjs')}`]

@@ -1,4 +1,4 @@
-/** Checks which tool and call formats svc detects in each chat template of llama.cpp's source. */
+/** Checks which tool and call formats svc detects in each chat template in llama.cpp's source. */
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'

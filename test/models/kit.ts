@@ -1,4 +1,4 @@
-/** Generated models as a pull stores them, and results of svc's engine and of transformers.js for them. */
+/** Generated models as a pull stores them, and results for them from svc's engine and transformers.js. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readdir, stat } from 'node:fs/promises'
@@ -12,7 +12,7 @@ import { derive } from '../../plugins/staging/test/cards-kit.js'
 
 /** A job for transformers.js (judge.mjs). */
 export interface Question { texts: string[], encode: { texts: string[], pooling: string } }
-/** Result of transformers.js: token ids and vectors. */
+/** Result from transformers.js: token ids and vectors. */
 export interface Judged { texts: number[][], vectors: number[][] }
 
 /** Runs transformers.js on the model in a folder. */
@@ -26,7 +26,7 @@ export async function judge (folder: string, dtype: Dtype, question: Question): 
   return JSON.parse(out) as Judged
 }
 
-/** The spec of a model of which a pull has fetched this dtype. */
+/** The spec of a model that a pull has fetched in this dtype. */
 export async function pulled (folder: string, dtype: Dtype, threads = 2): Promise<ModelSpec> {
   const entries = await readdir(folder, { recursive: true, withFileTypes: true })
   const there = await Promise.all(entries.filter((entry) => entry.isFile()).map(async (entry) => {
@@ -48,7 +48,7 @@ async function payloadOf (
   throw new Error(`${kind} answered nothing`)
 }
 
-/** The token ids of a text. */
+/** The token ids for the payload's text. */
 export async function idsOf (session: EngineSession, payload: Record<string, unknown>): Promise<number[]> {
   return (await payloadOf(session, 'tokenize', payload))['tokens'] as number[]
 }

@@ -1,5 +1,5 @@
-// npm run test:onnx [-- --node 22 | 24] [FILE ...]: compares the models of this folder with transformers.js;
-// `--node` runs another version of Node, from an npm package.
+// npm run test:onnx [-- --node 22 | 24] [FILE ...]: compares svc with transformers.js on the models in this
+// folder; `--node` runs another version of Node, from an npm package.
 import { spawnSync } from 'node:child_process'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'

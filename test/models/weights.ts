@@ -11,7 +11,7 @@ function uniform (seed: number): () => number {
   }
 }
 
-/** FNV-1a hash of a text. */
+/** FNV-1a hash of a string. */
 const hashOf = (text: string): number =>
   [...text].reduce((hash, char) => Math.imul(hash ^ (char.codePointAt(0) as number), 0x01000193), 0x811c9dc5)
 

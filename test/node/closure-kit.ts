@@ -169,7 +169,7 @@ async function asMember (own: ClosureNode, of: ClosureNode): Promise<Holder> {
   }
 }
 
-/** The authorities of a holder, found by requesting the probe route of each. */
+/** A holder's authorities, found by requesting each one's probe route. */
 export async function mayDo ({ ask, given }: Holder, of = ALL): Promise<string[]> {
   if (given !== undefined) return [...given]
   const answers = await Promise.all(of.map(async (authority) => await ask('GET', pathOf(authority))))

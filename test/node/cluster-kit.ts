@@ -344,7 +344,7 @@ export async function acknowledged (on: readonly Member[], seconds = 30): Promis
     receiptOf(await on[turn++ % on.length]!.touch(id)), { seconds, everyMs: 5 })
 }
 
-/** Opens an endless speech stream of the faulty engine; the node's svc.yaml must be `faultsConfig()`. */
+/** Opens an endless speech stream from the faulty engine; svc.yaml on the node must be `faultsConfig()`. */
 export async function openSpeech ({ node }: Member, text = 'x', extra: Record<string, unknown> = {}):
 Promise<Stream> {
   const payload = does('test/ok', 'count', { bytes: 100, delayMs: 20 }, text)

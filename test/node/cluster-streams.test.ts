@@ -102,7 +102,7 @@ function held (node: TestNode): Promise<Awaited<ReturnType<typeof ask>>> {
     instructions: JSON.stringify({ do: 'late', delayMs: 60_000 }) } })
 }
 
-/** How a stream of a runner on the dead node may end; usually `instance_lost` precedes the session's end. */
+/** How a stream from a runner on the dead node may end; usually `instance_lost` precedes the new session. */
 const ENDS = ['session_changed', 'instance_lost']
 
 t.test('open streams and the end of their session', async (t) => {

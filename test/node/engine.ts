@@ -33,7 +33,7 @@ export const ready = (node: TestNode, model: string): Promise<Report> => until(`
     return found?.statusKind === 'RunnerReady' && found.pid !== null && alive(found.pid) && found
   })
 
-/** Logged output of a node's runners. */
+/** Logged output from a node's runners. */
 export function runnerLogs (home: string): { text: string, bytes: number }[] {
   return (readdirSync(join(home, 'run/runners'), { recursive: true }) as string[]).filter((name) =>
     name.includes('runner.log'))

@@ -39,8 +39,8 @@ export interface Refusal { error: { reason: string, code: number, message: strin
   param: string | null, requestId: string, details: Record<string, unknown> }, detail: string }
 
 /**
- * The error in a body of any API. Ollama's format has a text in `error` and the other fields beside it;
- * JSON-RPC has the fields in `data`.
+ * The error in a response body from any API. Ollama's format has a string in `error` and the other fields
+ * beside it; JSON-RPC has the fields in `data`.
  */
 export function refusal (answer: { json: unknown }): Refusal['error'] | undefined {
   const body = answer.json as
@@ -164,7 +164,7 @@ export const streamed = async (node: Host, name: string, payload: unknown,
   options?: Parameters<typeof stream>[3]):
 Promise<StreamResult> => await readStream(await stream(node, name, payload, options))
 
-/** Limit in bytes of the text kept for a raw connection; the rest is only counted. */
+/** Limit in bytes on the text kept for a raw connection; the rest is only counted. */
 const KEPT_BYTES = 64 * 1024
 
 /** A raw TCP connection. `text` is the start of the received data, `bytes` the length of all of it. */

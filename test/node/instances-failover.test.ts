@@ -6,7 +6,7 @@ import {
 } from './instances-kit.js'
 import type { Open } from './instances-kit.js'
 
-/** How a stream of a runner on the master may end; usually `instance_lost` precedes the session's end. */
+/** How a stream from a runner on the master may end; usually `instance_lost` precedes the new session. */
 const ENDS = ['session_changed', 'instance_lost']
 
 t.test('the master dies while every node serves', async (t) => {

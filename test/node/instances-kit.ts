@@ -191,7 +191,7 @@ export async function heldRequest (at: TestNode, model: string, delayMs: number,
     instructions: JSON.stringify({ do: 'late', delayMs }) } })
 }
 
-/** Waits until these members together report `count` running tasks of a model. */
+/** Waits until these members together report `count` running tasks for a model. */
 export async function working (on: readonly Member[], model: string, count: number): Promise<void> {
   await until(`${count} tasks of ${model}`, async () => {
     const all = await Promise.all(on.map(async ({ node }) => await tasksOn(node, model)))
@@ -199,7 +199,7 @@ export async function working (on: readonly Member[], model: string, count: numb
   })
 }
 
-/** Number of tasks of a model in a node's own runners. */
+/** Number of tasks for a model in a node's own runners. */
 export async function tasksOn (at: TestNode, model: string): Promise<number> {
   const { supervisorRunners } = (await askWithin(at, '/v1/diagnostics/node')).json as {
     supervisorRunners: { modelId: string, inProgressTasks: string[] }[] }

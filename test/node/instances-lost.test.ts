@@ -13,7 +13,7 @@ import type { Test } from 'tap'
 
 /** Skip reason for subtests that only `npm run test:faults` runs. */
 const SHORT = pick<string | false>('only in the long form: npm run test:faults', false)
-/** Expected end reasons of a request whose instance is lost. */
+/** Expected end reasons for a request whose instance is lost. */
 const LOST = ['instance_lost', 'session_changed']
 
 /** Checks that each stream ends once with a retryable error; returns the seconds from `start` to each end. */

@@ -54,7 +54,7 @@ export async function until<T> (
   }
 }
 
-/** Seconds since a time of performance.now(), to the millisecond. */
+/** Seconds since a performance.now() timestamp, rounded to the millisecond. */
 export const secondsSince = (start: number): number => Math.round(performance.now() - start) / 1000
 
 /** Resolves after `ms`, or at once when the signal aborts the wait. */
@@ -71,7 +71,7 @@ export function folder (t: Test): string {
 }
 
 /**
- * The environment of a child: this process's environment without the variables of the test runner and of a
+ * The environment of a child: this process's environment without variables from the test runner or from a
  * developer's own svc.
  */
 export function cleanEnv (extra: Record<string, string> = {}): NodeJS.ProcessEnv {

@@ -55,7 +55,7 @@ function modules (t: Test, ...names: string[]): Record<string, { module: string 
 const turn = async (node: TestNode, name: string, enabled: boolean): Promise<unknown> =>
   (await ask(node, `/v1/plugins/${name}`, { body: { enabled } })).json
 
-/** Opens a stream of the plugin `other`; returns a function that gives the number of bytes so far. */
+/** Opens a stream from the plugin `other`; returns a function that gives the number of bytes so far. */
 async function listen (t: Test, node: TestNode): Promise<() => number> {
   const response = await open(node, '/other')
   let bytes = 0

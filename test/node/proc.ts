@@ -1,4 +1,4 @@
-/** Reads information about processes from /proc. */
+/** Reads the parents, memory, sockets and ports of processes from /proc, and kills processes. */
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
 
 const read = (path: string): string => {
@@ -71,7 +71,7 @@ export function portsOf (pid: number): number[] {
   }
 }
 
-/** kill -9 of a process and its descendants; ignores those that have exited. */
+/** Sends SIGKILL to a process and its descendants; ignores those that have exited. */
 export function hardKill (pid: number): void {
   if (pid <= 0) return
   for (const each of [...descendants(pid).reverse(), pid]) {

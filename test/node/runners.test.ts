@@ -10,7 +10,7 @@ import type { Test } from 'tap'
 const VOICE = 'svc/voice-en'
 const STALL_SECONDS = pick(2, 30)
 
-/** Checks that the stream ended once with the retryable reason of a lost instance. */
+/** Checks that the stream ended once with the retryable reason for a lost instance. */
 function lost (t: Test, heard: StreamResult, what: string): void {
   t.equal(heard.terminals, 1, `${what}: exactly one terminal`)
   t.match(heard.last?.header, { kind: 'failed', error: { reason: 'instance_lost', retryable: true,

@@ -46,7 +46,7 @@ t.test('T-D13: the store host stops in the middle', async (t) => {
     await stage(at, modelId, [at], { wait: false })
     await received(at, modelId, bytes)
   }
-  // Only the long form waits until a node asks the hub, half a minute after the loss of its peer.
+  // Only the long form waits until a node asks the hub, half a minute after losing its peer.
   await Promise.all([full ? begin(hubbed, 'acme/begun', 1) : undefined, begin(lonely, cut.modelId, 1),
     begin(third, rest.modelId, 1)])
   t.equal((await transferOf(lonely, cut.modelId))?.kind, 'DownloadOngoing', 'in the middle')

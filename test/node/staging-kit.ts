@@ -51,7 +51,7 @@ export interface Place {
   readonly staging: string
   /** Starts the node with additions to svc.yaml and the environment; earlier additions stay. */
   start (more?: Config, env?: Record<string, string>): Promise<void>
-  /** kill -9 of all the node's processes. */
+  /** Sends SIGKILL to all the node's processes. */
   kill (): Promise<void>
   /** Sends SIGTERM to the node and waits for its exit. */
   stop (): Promise<void>
@@ -341,7 +341,7 @@ export async function healthOf (at: Place): Promise<string[]> {
   return state.nodeHealth[state.localNodeId]?.reasons.map(({ code }) => code) ?? []
 }
 
-/** Runs a `svc` command with the home of a node. */
+/** Runs a `svc` command with a node's home. */
 export const svcAt = async (at: Place, args: readonly string[]): ReturnType<typeof svc> =>
   await svc([...args, '--home', at.home, '--url', at.node.url])
 

@@ -123,7 +123,7 @@ t.test('no answer contains a secret, for any caller and wording', async (t) => {
   }
 })
 
-/** A line of the node's private key, which no answer may contain. */
+/** A line from the node's private key, which no answer may contain. */
 const keyOf = ({ home }: TestNode): string => readFileSync(join(home, 'node.key'), 'utf8').split('\n')[1]!
 
 const ASKED = [

@@ -17,7 +17,7 @@ import type { TestNode } from './kit.js'
 
 interface UpLine { url: string, fingerprint?: string, authority?: string }
 
-/** The first output line of a node, parsed. */
+/** The line with the URL in a node's JSON output, parsed. */
 const upLine = (node: TestNode): UpLine => JSON.parse(node.child.stdout().split('\n')
   .find((line) => line.startsWith('{"url"'))!) as UpLine
 

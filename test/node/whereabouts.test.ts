@@ -52,7 +52,7 @@ async function knownIds (node: TestNode): Promise<Record<string, string>> {
   }
 }
 
-/** The answer of a GET route: the whole body, or the beginning of a stream. */
+/** The answer from a GET route: the whole body, or the beginning of a stream. */
 async function said (node: TestNode, path: string, token: string | null): Promise<string> {
   const response = await open(node, path, { token })
   let text = JSON.stringify(response.headers)

@@ -1,4 +1,4 @@
-// The page with three real nodes: two browsers, the loss of the page's own node, a slow link, hostile names.
+// The page with three real nodes: two browsers, losing the page's own node, a slow link, hostile names.
 import t from 'tap'
 import { faultsConfig, startNode, until } from '../node/kit.js'
 import { startCluster } from '../node/cluster-kit.js'

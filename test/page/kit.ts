@@ -39,7 +39,7 @@ export async function openBrowser (t: Test, more: readonly string[] = []): Promi
 
 export interface View {
   page: Page
-  /** Exceptions, refused scripts and console errors of the page, which must stay empty. */
+  /** The page's exceptions, refused scripts and console errors; the list must stay empty. */
   problems: string[]
   /** Opens a page part such as `models`. */
   go (part: string): Promise<void>
@@ -52,7 +52,7 @@ export interface ViewOptions {
   height?: number
   colours?: 'light' | 'dark'
   part?: string
-  /** Console errors to ignore, such as those of a killed node or a refused request. */
+  /** Console errors to ignore, such as those about a killed node or a refused request. */
   expected?: RegExp
   /** Text to wait for on the open page; the cluster's state by default. */
   shows?: string

@@ -97,7 +97,7 @@ interface Way {
   cut (): void
 }
 
-/** One event of a stream that carries text. */
+/** One event in a stream that carries text. */
 const DELTA = /data: \{.*?"delta":\{.*?"content":("(?:[^"\\]|\\.)*")\}.*\n\n/g
 
 /** A proxy to a node that forwards `pieces` pieces of an answer and then holds back the rest. */

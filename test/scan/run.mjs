@@ -10,7 +10,7 @@ import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 
 const VERSION = '4.32.5'
-/** Time limit in seconds for all requests of the scan. */
+/** Time limit in seconds for all requests in the scan. */
 const MOST_SECONDS = 480
 
 const here = fileURLToPath(new URL('.', import.meta.url))

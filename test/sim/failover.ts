@@ -16,7 +16,7 @@ const TAKE: { readonly [L in Loss]: (world: World) => void } = {
 }
 
 /**
- * Milliseconds of virtual time from the loss of the master of a healthy cluster until another node is master;
+ * Milliseconds of virtual time from when a healthy cluster loses its master until another node is master;
  * Infinity if there is none within a minute.
  */
 export function failover (mode: SimMode, n: number, loss: Loss, seed: number): number {

@@ -35,7 +35,7 @@ export interface Plan {
 
 /** Virtual time in ms at which faults end and everything is healed. */
 export const HEALED = 60_000
-/** Virtual ms after the end of the faults within which the cluster must become healthy. */
+/** Virtual ms after the faults end within which the cluster must become healthy. */
 export const RECOVERY = 45_000
 /** Virtual ms at the end of a run in which no election may occur. */
 export const QUIET = 10_000

@@ -35,7 +35,7 @@ const listed: MakeLog = (disk, first, write, changed) => new LogTwin(disk, first
 const follows = ({ leader, promised }: SimNode, { token: { term, master } }: Directive): boolean =>
   leader !== null && leader.term === term && leader.master === master && promised === term
 
-/** Nodes, links and time of one run. Faults and load act on it. */
+/** Nodes, links and time in one run. Faults and load act on it. */
 export class World {
   readonly schedule = new Schedule()
   readonly random: () => number
@@ -135,7 +135,7 @@ export class World {
   /** The list of voters as one node holds it. */
   voters (node: SimNode): readonly string[] { return node.log?.voters() ?? [] }
 
-  /** Sends a directive, which is not a message of the election core. */
+  /** Sends a directive, which is not a message from the election core. */
   direct (from: SimNode, to: SimNode, directive: Directive): void {
     this.#carry(from.id, to, () => {
       to.step((core) => {

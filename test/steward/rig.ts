@@ -85,7 +85,7 @@ Promise<Rig> {
   return { ...cluster, weak, n: (number) => cluster.members[number - 1]! }
 }
 
-/** The `plugins` of svc.yaml: a plugin with models that fail on demand, and no automatic placement. */
+/** `plugins` for svc.yaml: a plugin with models that fail on demand, and no automatic placement. */
 export const pluginsOf = (weak: Weak, plugins: Settings = {}): Settings => ({
   acme: { module: weak.module }, placement: { autoplace: [] }, ...plugins
 })
@@ -94,7 +94,7 @@ export const pluginsOf = (weak: Weak, plugins: Settings = {}): Settings => ({
 export const live = async (at: Member, count: number): Promise<unknown> => await until(
   `${at.name} to see ${count} live`, async () => (await at.state())?.cluster.liveNodes === count)
 
-/** Waits for a health code of a node as another node reports it. */
+/** Waits for a health code about a node, as another node reports it. */
 export async function hasCode (at: Member | { node: TestNode }, nodeId: string, code: string, is = true):
 Promise<unknown> {
   return await until(`${code} of ${nodeId} to be ${is}`, async () => {

@@ -30,7 +30,7 @@ export interface ExpectedRemedy {
 export type Truth =
   | { readonly kind: 'fault', readonly causes: readonly Cause[] }
   | { readonly kind: 'fact', readonly says: readonly RegExp[] }
-  /** `besides`: health codes of the machine itself, such as overload. */
+  /** `besides`: health codes about the machine itself, such as overload. */
   | { readonly kind: 'healthy', readonly besides?: readonly string[] }
 
 /** An injected fault, and the questions about it. */

@@ -20,7 +20,7 @@ const RULES = {
   'an idiom': /\b(of (its|their) own|all the same|for good|at all|so long|in vain|under way|meanwhile)\b/i
 }
 
-/** The comments of a source file: `[line, text]`, neighbouring lines of one comment joined. */
+/** The comments in a source file: `[line, text]`, neighbouring lines of one comment joined. */
 function commentsOf (text) {
   const found = []
   let open

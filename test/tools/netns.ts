@@ -57,7 +57,7 @@ function probe (): string | undefined {
   return problem === null ? undefined : `no network namespaces here (${problem})`
 }
 
-/** Creates a LAN that is removed at the end of the test. Throws with the error output of `ip`. */
+/** Creates a LAN that is removed at the end of the test. Throws with the error output from `ip`. */
 export function createLan (t: Pick<Test, 'teardown'>, machines: number): Lan {
   const subnet = `10.77.${process.pid % 250 + 1}`
   const address = (machine: number): string => `${subnet}.${machine === 0 ? 254 : machine}`

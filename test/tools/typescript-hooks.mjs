@@ -10,7 +10,7 @@ const ours = new RegExp(`^${new URL('../../', import.meta.url).href}(kernel|plug
 
 const look = (path) => statSync(path, { throwIfNoEntry: false })
 
-/** The JavaScript of a .ts file of the project; its stack traces name the lines of the source. */
+/** The JavaScript for one of the project's .ts files; its stack traces name the lines of the source. */
 export async function compiled (path) {
   const to = join(root, '.tap/js', `${relative(root, path)}.js`)
   const { atime, mtime } = statSync(path)

@@ -161,7 +161,7 @@ function endWithLauncher (): void {
   process.channel.unref()
 }
 
-/** Resolves at the first stop signal; a later Ctrl-C ends the process immediately. */
+/** Resolves on the first stop signal; a later Ctrl-C ends the process immediately. */
 function untilTold (): Promise<NodeJS.Signals> {
   return new Promise((resolve) => {
     let first: number | undefined
@@ -175,7 +175,7 @@ function untilTold (): Promise<NodeJS.Signals> {
   })
 }
 
-/** Prints the node's address, on stdout at the first start and on stderr after a restart. */
+/** Prints the node's address, on stdout on the first start and on stderr after a restart. */
 async function announce (
   ctx: VerbContext, node: SvcNode, { url, pid, starts }: { url: string, pid: number, starts: number }
 ): Promise<void> {

@@ -18,7 +18,7 @@ export interface ServerIdentity {
 }
 
 export interface IdentitySource {
-  /** Path of the certificate authority that clients have to trust; null if there is none. */
+  /** Path of the certificate authority that clients must trust; null if there is none. */
   readonly authority: string | null
   /** The identity if it has changed, else null. Throws IdentityError once for each unusable change. */
   next (): ServerIdentity | null

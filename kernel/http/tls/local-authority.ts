@@ -21,7 +21,7 @@ const DAY_MS = 24 * 60 * 60 * 1000
 const DAYS = 397
 /** Milliseconds before its expiry at which a certificate is renewed. */
 const RENEW_MS = 30 * DAY_MS
-/** Private names and networks that the authority may sign for, besides the names of this node. */
+/** Private names and networks that the authority may sign for, in addition to this node's own names. */
 const PRIVATE_NAMES = ['localhost', 'local', 'lan', 'home.arpa', 'internal']
 const PRIVATE_NETWORKS = [
   '127.0.0.0/8', '10.0.0.0/8', '172.16.0.0/12', '192.168.0.0/16', '169.254.0.0/16', '100.64.0.0/10',

@@ -85,7 +85,7 @@ export function makeCertificate (parts: CertificateParts): string {
   return pem(der(SEQUENCE, body, algorithm, der(BIT_STRING, Uint8Array.of(0), signature)))
 }
 
-/** Encodes extension 2.5.29.n; `critical`: clients that do not support it have to refuse the certificate. */
+/** Encodes extension 2.5.29.n; `critical`: clients that do not support it must refuse the certificate. */
 function extension (n: number, critical: boolean, value: Buffer): Buffer {
   return der(SEQUENCE, der(OID, Uint8Array.of(0x55, 0x1d, n)),
     ...critical ? [der(BOOLEAN, Uint8Array.of(0xff))] : [], der(OCTET_STRING, value))

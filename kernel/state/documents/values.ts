@@ -9,7 +9,7 @@ export const MAX_DEPTH = 16
 const KEY = /^[a-zA-Z0-9/_.:@-]{1,200}$/
 /** Key parts that would access an object's prototype if the keys became property names. */
 const RESERVED = new Set(['__proto__', 'constructor', 'prototype'])
-/** Half of a surrogate pair, which UTF-8 cannot encode, so two nodes would have different texts. */
+/** Half of a surrogate pair, which UTF-8 cannot encode, so two nodes would have different strings. */
 const BROKEN_TEXT = /\p{Surrogate}/u
 
 /** The reason why documents refuse this key; null for a valid key. */

@@ -53,8 +53,8 @@ export class Chain {
   /** Request outcomes that could not be written yet; written before any new record. */
   #owed: Draft[] = []
   /**
-   * Number of unrecorded changes since the start, how many of them `gap` records already report, and the time
-   * of the first that none reports.
+   * Number of unrecorded changes since startup, how many of them `gap` records already report, and the time
+   * of the first one not yet reported.
    */
   #missed = { count: 0, told: 0, from: '' }
   #parts: ChainFile[] = []

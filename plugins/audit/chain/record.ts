@@ -24,7 +24,7 @@ export interface AuditRecord extends RecordFields {
 
 /** Values of `what` in records that are not about requests. */
 export const own = {
-  /** The end of a request. `detail` has `of` (the seq of its record), `status`, `reason` and `noted`. */
+  /** How a request ended. `detail` has `of` (the seq of its record), `status`, `reason` and `noted`. */
   outcome: 'outcome',
   /** The removal of older records. `detail.dropped` has the `seq` and `hash` of the newest removed one. */
   retention: 'retention',
@@ -52,7 +52,7 @@ export function canonicalJson (value: unknown): string {
   return JSON.stringify(value)
 }
 
-/** The hash of a record, without its own `hash` field. */
+/** The hash of a record, computed without its `hash` field. */
 export function hashOf ({ hash: _, ...fields }: Omit<AuditRecord, 'hash'> & { hash?: string }): string {
   return createHash('sha256').update(canonicalJson(fields)).digest('hex')
 }

@@ -33,7 +33,7 @@ const ANSWER_BYTES = 16 * 1024 * 1024
 /** Timeout in ms for the start of a node's export. */
 const EXPORT_MS = 15_000
 
-/** Matching entries of other nodes, and the nodes that did not answer. */
+/** Matching entries from other nodes, and the nodes that did not answer. */
 export async function entriesOfOthers (
   parts: GatherParts, nodes: readonly NodeView[], { since, who, limit }: EntryFilter,
   { caller, signal }: Asking
@@ -49,7 +49,7 @@ export async function entriesOfOthers (
   return { entries: answers.flatMap(({ value }) => value ?? []), failed }
 }
 
-/** The lines of another node's chain. Throws MemberFault, SvcError. */
+/** The lines from another node's chain. Throws MemberFault, SvcError. */
 export async function * linesOfMember (
   { cluster }: Pick<GatherParts, 'cluster'>, node: NodeView, { caller, signal }: Asking
 ): AsyncGenerator<string> {

@@ -17,7 +17,7 @@ export type Espeak = (text: string, voice: string) => string[] | null
 // Maximum characters per espeak call; bounds memory for text without sentence ends.
 const LONGEST_SENTENCE = 600
 
-/** Sentences of a text without markup, at most LONGEST_SENTENCE characters each. */
+/** Removes markup and splits into sentences of at most LONGEST_SENTENCE characters. */
 export function * sentences (text: string, language: string): Generator<string> {
   const locale = Intl.Segmenter.supportedLocalesOf([language]).length > 0 ? language : 'en'
   const segmenter = new Intl.Segmenter(locale, { granularity: 'sentence' })
@@ -103,7 +103,7 @@ export function englishFront (code: string): UnitSource {
 /** Languages that the espeak package lists under another name. */
 const ESPEAK_NAMES: Readonly<Record<string, string>> = { 'en-gb': 'en-gb-x-rp' }
 
-/** espeak as front end; tries `voice` without its region too. @throws EngineError language_unsupported */
+/** espeak as front end; also tries `voice` minus its region. @throws EngineError language_unsupported */
 export function espeakFront (espeak: Espeak, voice: string): UnitSource {
   const names = [voice, ESPEAK_NAMES[voice], voice.split('-')[0]].filter((name) => name !== undefined)
   const found = names.find((name) => name !== '' && espeak('a', name) !== null)

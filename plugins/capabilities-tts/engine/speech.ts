@@ -1,4 +1,4 @@
-/** Creates one answer: converts units to samples, and samples to encoded chunks of the requested length. */
+/** Creates one answer: converts units to samples, and samples into encoded chunks of the requested length. */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { EngineChunk, SpanSeries, SpanSink } from '../../../kernel/api/engine.js'
 import { createEncoder } from './encoder.js'
@@ -32,7 +32,7 @@ async function * samplesOf (
   if (units === 0) throw nothingToSpeak()
 }
 
-/** Yields the units of a text, and records how long each took to convert. */
+/** Yields the text's units, and records how long each took to convert. */
 function * prepared (family: Family, request: SpeechRequest, trace?: SpanSink): Generator<SpeechUnit> {
   let startMs = trace?.now() ?? 0
   for (const unit of family.prepare(request.text, request)) {

@@ -104,7 +104,7 @@ export async function openPiper (
   return { front, ...seeding, tail: { hop, overlap, frames: (out) => out[tensor]?.dims[2] ?? 0, run } }
 }
 
-/** Samples per frame of the bundled voice, and frames that its vocoder's filter spans. */
+/** Samples per frame in the bundled voice, and frames that its vocoder's filter spans. */
 const HOP = 80
 const OVERLAP = 7
 /** Seeds below 2^22 are exact in a float32 `scales[2]`. */

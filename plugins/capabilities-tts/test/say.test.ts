@@ -130,7 +130,7 @@ echo "$$ $!" > "$(dirname "$0")/pids.new"
 mv "$(dirname "$0")/pids.new" "$(dirname "$0")/pids"
 wait`
 
-/** Resolves when all processes of the player have ended. */
+/** Resolves when all of the player's processes have ended. */
 async function gone (folder: string): Promise<void> {
   const pids = readFileSync(join(folder, 'pids'), 'utf8').trim().split(' ').map(Number)
   const alive = (pid: number): boolean => {

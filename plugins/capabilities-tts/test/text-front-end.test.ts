@@ -10,7 +10,7 @@ const CONFIG = new URL('../voice/en_US-flite-16k.onnx.json', import.meta.url)
 const SYMBOLS = new Set(Object.keys(
   (JSON.parse(readFileSync(CONFIG, 'utf8')) as { phoneme_id_map: Record<string, number[]> }).phoneme_id_map))
 
-/** Checks invariants of a text's units, with one assertion per kind so that failure reports stay short. */
+/** Checks invariants of text units, with one assertion per kind so that failure reports stay short. */
 function checkUnits (t: Test, units: readonly Unit[], options = OPTIONS): void {
   const used = new Set(units.flatMap((unit) => Array.from(unit.phonemes)))
   t.same([...used].filter((symbol) => !SYMBOLS.has(symbol)), [], 'only symbols of the voice')

@@ -5,7 +5,7 @@ import { plainText } from '../text/markup.js'
 import { normaliseSentence } from '../text/normalise.js'
 import { sentences } from '../text/sentences.js'
 
-/** Splits a text into sentences and normalises them. */
+/** Splits text into sentences and normalises them. */
 const read = (text: string): string => [...sentences(text)].map(normaliseSentence).filter(Boolean).join(' | ')
 
 t.test('what people write, as other speech programs were asked to read it', async (t) => {

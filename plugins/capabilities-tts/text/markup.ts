@@ -1,4 +1,4 @@
-/** Removes markup before a text is split: HTML, SSML, Markdown and entities. */
+/** Removes markup before text is split: HTML, SSML, Markdown and entities. */
 import type { Rule } from './rule.js'
 
 const names = (list: string): ReadonlySet<string> => new Set(list.split(' '))
@@ -48,7 +48,7 @@ function character (entity: string): string | undefined {
   return accent === undefined ? accent : (entity[0]! + String.fromCharCode(0x300 + accent)).normalize('NFC')
 }
 
-/** The replacement of a known tag: a pause, the end of a sentence, or nothing. */
+/** The replacement for a known tag: a pause, the end of a sentence, or nothing. */
 function spokenTag (name: string, attributes: string): string | undefined {
   // The comma makes a pause within a sentence, the line break one after a sentence.
   if (name === 'break' || name === 'br') return /strength=.none|time=.0+m?s/.test(attributes) ? '' : ' ,\n'

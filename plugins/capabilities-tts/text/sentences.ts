@@ -2,7 +2,7 @@ import { isAbbreviation } from './abbreviations.js'
 import { fold } from './fold.js'
 import { plainText } from './markup.js'
 
-/** Characters to fold and split at a time; bounds memory and the time of every pattern. */
+/** Characters to fold and split at a time; bounds memory use and the time each pattern takes. */
 const WINDOW = 2000
 
 const segmenter = new Intl.Segmenter('en', { granularity: 'sentence' })
@@ -68,7 +68,7 @@ function * splitSentences (folded: string): Generator<string> {
   if (pending.trim() !== '') yield pending
 }
 
-/** Splits a text into sentences without markup, lazily and in linear time. */
+/** Lazily splits text into sentences, with markup removed, in linear time. */
 export function * sentences (text: string): Generator<string> {
   for (const window of windows(plainText(text))) {
     if (MAYBE_SPOKEN.test(window)) yield * splitSentences(fold(window))

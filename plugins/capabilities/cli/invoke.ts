@@ -30,7 +30,7 @@ export function listingPath (nodeId?: string): string {
 }
 
 /**
- * Finds a capability in a listing. Throws CliError (3), naming what is available or the disabled plugin.
+ * Finds a capability in a listing. Throws CliError (3) that names the available ones or the disabled plugin.
  */
 export async function pick (
   { declared }: Pick<VerbContext, 'declared'>, listing: Listing, wanted: { id: string, version?: string }

@@ -21,7 +21,7 @@ export class FrameParser {
   #header: { fields: Record<string, unknown>, size: number } | null = null
   #headerLength: number | null = null
 
-  /** Number of buffered bytes of an incomplete frame. */
+  /** Number of buffered bytes in an incomplete frame. */
   get pending (): number {
     return this.#bytes.length + (this.#headerLength === null ? 0 : LENGTH_BYTES)
   }

@@ -227,7 +227,7 @@ export function ask (
     answer: run() }
 }
 
-/** The error of a refused request, which is either the reply or a JSON body written to the stream. */
+/** The error for a refused request, taken from either the reply or a JSON body written to the stream. */
 export function errorOf (request: Request,
   answer: Awaited<Request['answer']>): ErrorBody['error'] & { status: number } {
   const body = (answer === null ? JSON.parse(request.reader.text) : answer.body) as ErrorBody

@@ -7,7 +7,7 @@ import type { Request, Source, View } from './kit.js'
 
 const counts: Source = async function * ({ n = 0 }) { for (let i = 0; i < n; i++) yield piece(i, 1000) }
 const sum = (n = 0): object => ({ sum: n })
-/** The error of a refused request; this node throws it, other nodes send it as a response. */
+/** The error for a refused request; this node throws it, other nodes send it as a response. */
 const refusal = async (request: Request): Promise<object> =>
   await request.answer.then((answer) => errorOf(request, answer), (error: SvcError) => error)
 

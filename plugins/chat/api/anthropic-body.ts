@@ -1,4 +1,4 @@
-/** Bodies of Anthropic's API. Unknown fields are ignored and named in a header. */
+/** Request bodies for Anthropic's API. Unknown fields are ignored and named in a header. */
 import { strictFields } from '../../runners/language/sampling.js'
 import { BODY_BYTES, ignored, name, optional, refusedField, text, typed } from './fields.js'
 import type { FromSchema } from '../../../kernel/index.js'

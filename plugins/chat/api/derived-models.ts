@@ -67,7 +67,7 @@ export function chatParameters (parameters: object | null | undefined): Preset {
   return { ...samplingOf('ollama', parameters), ...present({ stop, max_tokens }) }
 }
 
-/** Applies a derived model's presets; fields of the request take precedence. */
+/** Applies a derived model's presets; fields in the request take precedence. */
 export function applyDerivedModel (body: ChatBody, made: DerivedModel | undefined): ChatBody {
   if (made === undefined) return body
   const { system, messages = [] } = made

@@ -1,4 +1,4 @@
-/** The embeddings capability, OpenAI's embeddings route, and the rerank route of Jina and Cohere. */
+/** The embeddings capability, OpenAI's embeddings route, and the rerank route used by Jina and Cohere. */
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import { idsOf, present } from '../../runners/language/json.js'
 import { answerJson, runWhole } from './answer.js'
@@ -50,7 +50,7 @@ export const embeddings: Handler<typeof embeddingsBody> = async (parts, request)
 
 const isInput = (value: unknown): boolean => typeof value === 'string' || (idsOf(value) ?? []).length > 0
 
-/** The inputs as texts or token id lists. Throws `invalid_request` naming the first invalid input. */
+/** The inputs as strings or token id lists. Throws `invalid_request` naming the first invalid input. */
 function inputsOf (input: Wanted['input']): unknown[] {
   const all: unknown[] = isInput(input) ? [input] : input as unknown[]
   const wrong = all.findIndex((each) => !isInput(each))

@@ -74,7 +74,7 @@ const chunkOf =
   ({ id, created, model }: AnswerMetadata, { object, ...more }: ChunkShape['kind'], choices: object[]) =>
     ({ id, object, created, model, ...more, choices })
 
-/** Makes the chunks of a stream. The last choice's final chunk waits for the usage. */
+/** Formats the chunks of a stream. The last choice's final chunk waits for the usage. */
 function chunkFormatter (
   facts: AnswerMetadata, { n, includeUsage }: ChunkOptions, { kind, first, text, ended }: ChunkShape
 ): Formatter {
@@ -147,7 +147,7 @@ function writtenToken ({ token, bytes }: NamedToken): string {
   return `bytes:${bytes.map((byte) => `\\x${byte.toString(16).padStart(2, '0')}`).join('')}`
 }
 
-/** `logprobs` of a text completion, as parallel lists. `offset`: text offset of the first token. */
+/** `logprobs` for a text completion, as parallel lists. `offset`: text offset of the first token. */
 function completionLogprobs (tokens: readonly TokenReport[], offset = 0): object | null {
   if (tokens.length === 0) return null
   let at = offset

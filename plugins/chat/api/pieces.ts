@@ -11,7 +11,7 @@ export interface ToolCallDelta { index: number, id?: string, name?: string, argu
 
 /** The engine accepted the prompt with this index (from 0). Sent once per prompt, before its text. */
 export interface StartPiece { kind: 'start', prompt: number, promptTokens: number }
-/** New text, reasoning or tool calls of one choice. */
+/** New text, reasoning or tool calls in one choice. */
 export interface TextPiece {
   kind: 'text', index: number, content: string, reasoning: string
   calls: ToolCallDelta[], tokens: TokenReport[]
@@ -28,7 +28,7 @@ export type Piece = QueuePiece | StartPiece | TextPiece | EndPiece
 export interface PieceOptions {
   /** Limit on tool calls; later ones are dropped. */
   mostCalls: number
-  /** The prompt, if a text completion has to repeat it before each answer. */
+  /** The prompt, if a text completion must repeat it before each answer. */
   echo?: string
 }
 

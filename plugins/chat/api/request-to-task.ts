@@ -132,7 +132,7 @@ function templateVariables (body: ChatBody): Record<string, unknown> | null {
   return Object.keys(variables).length > 0 ? variables : null
 }
 
-/** Sampling parameters: those of OpenAI and of llama.cpp under their own names. */
+/** Sampling parameters: OpenAI's and llama.cpp's, under their own names. */
 function samplingIn (body: CompletionBody | ChatBody): object {
   const { repetition_penalty: repetition, repeat_penalty: repeat, logit_bias } = body
   const { n_probs: _, repeat_penalty: __, json_schema: ___, n_predict: ____, ...others } = llamaFields
@@ -186,7 +186,7 @@ function toMessage (message: InputMessage, path: string, vision: VisionSupport):
   }
 }
 
-/** Refuses deprecated fields, and the audio that clients copy from the answers of audio models. */
+/** Refuses deprecated fields, and the audio that clients copy from audio models' answers. */
 function refuseOld (message: Fields, path: string): void {
   if (message['function_call'] != null) {
     throw invalidField(`${path}.function_call`, 'is not served; send tool_calls')
@@ -212,7 +212,7 @@ const UNREADABLE: Readonly<Record<string, string>> = {
   input_file: 'a file', document: 'a document', video_url: 'a video'
 }
 
-/** The text of a message content; text parts are joined with line breaks. */
+/** The text in a message's content; text parts are joined with line breaks. */
 export function textOf (content: string | unknown[] | null, path: string): string | null {
   if (content === null || typeof content === 'string') return content
   return content.map((part, i) => partText(part as Fields, `${path}.${i}`)).join('\n')
@@ -275,7 +275,7 @@ export function completionTask (given: CompletionBody, rules: Rules): TextReques
   }
 }
 
-/** One prompt or a list of prompts, each either a text or token ids. */
+/** One prompt or a list of prompts, each either a string or token ids. */
 function promptsOf (prompt: unknown): (string | number[])[] {
   const one = typeof prompt === 'string' || idsOf(prompt) !== undefined
   const all: unknown[] = one ? [prompt] : prompt as unknown[]

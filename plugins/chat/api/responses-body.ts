@@ -1,4 +1,4 @@
-/** Bodies of OpenAI's Responses API. Unknown fields are ignored and named in a header; null means absent. */
+/** Bodies for OpenAI's Responses API. Unknown fields are ignored but named in a header; null means absent. */
 import { nullableFields } from '../../runners/language/sampling.js'
 import { BODY_BYTES, ignored, name, optional, optionalText, refusedField, nullableInteger } from './fields.js'
 import { openAiExtras } from './schema.js'

@@ -1,4 +1,4 @@
-/** Response format of OpenAI's Responses API. */
+/** Response format for OpenAI's Responses API. */
 import { namedEvent } from './answer.js'
 import { openAiFailure } from '../../staging/service.js'
 import type { AnswerFormat, AnswerMetadata, Formatter, Framing } from './types.js'

@@ -1,4 +1,4 @@
-/** Stored answers of OpenAI's Responses API: reads, continues and deletes them. */
+/** Stored answers from OpenAI's Responses API: reads, continues and deletes them. */
 import { notStored, invalidField } from './errors.js'
 import type { FromSchema, RouteRequest } from '../../../kernel/index.js'
 import type { ApiParts } from './types.js'

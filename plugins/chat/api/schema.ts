@@ -1,6 +1,6 @@
 /**
- * Bodies of OpenAI's chat and completion routes. Unknown fields are ignored and named in a header, since
- * clients also send fields of other servers; null means absent.
+ * Request bodies for OpenAI's chat and completion routes. Unknown fields are ignored and named in a header,
+ * since clients also send fields meant for other servers; null means absent.
  */
 import { nullableFields } from '../../runners/language/sampling.js'
 import {
@@ -18,7 +18,7 @@ const MOST_GRAMMAR_CHARS = 65_536
 const OF_PLACEMENT = 'is not served: placement decides how a model runs'
 
 /**
- * Fields of llama.cpp's server, passed on to engines that support them. The explicit list keeps out fields
+ * Fields from llama.cpp's server, passed on to engines that support them. The explicit list keeps out fields
  * that name a slot, a file or an adapter.
  */
 export const llamaFields = {
@@ -51,7 +51,7 @@ export const llamaFields = {
   json_schema: { ...optional('object'), description: 'a schema that the answer is held to' }
 } as const
 
-/** Fields of llama.cpp's server that are refused: placement or `max_tokens` decides instead. */
+/** Fields from llama.cpp's server that are refused: placement or `max_tokens` decides instead. */
 const llamaRefused = {
   id_slot: refusedField(OF_PLACEMENT, -1),
   slot_id: refusedField(OF_PLACEMENT, -1),
@@ -154,7 +154,7 @@ export const openAiExtras = {
   moderation: refusedField('is not served: svc does not moderate inputs or answers')
 } as const
 
-/** Structured output fields of other servers; refused, since an answer that ignores them would be useless. */
+/** Structured output fields from other servers; refused, since answers that ignore them would be useless. */
 const forms = Object.fromEntries(
   ['guided_json', 'guided_regex', 'guided_choice', 'guided_grammar', 'structured_outputs']
     .map((field) => [field, refusedField('is not served; POST /v1/chat/completions has response_format')]))

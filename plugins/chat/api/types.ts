@@ -22,7 +22,7 @@ export interface ApiParts extends Rules {
   /** Undefined if no plugin provides instances. */
   instances: Instances | undefined
   models: Models | undefined
-  /** Derived models of the whole cluster, by name. */
+  /** Derived models in the whole cluster, by name. */
   derivedModels: DerivedModels
   /** Models that are being loaded for Ollama clients, by model id. */
   loading: Map<string, Promise<void>>

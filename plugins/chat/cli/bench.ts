@@ -27,7 +27,7 @@ interface Plan {
 interface Machine {
   nodeId: string
   name: string
-  /** Backends that both model and node support; the first is used unless the node's settings differ. */
+  /** Backends that model and node both support; the first is used unless node settings say otherwise. */
   backends: string[]
   chip: string | null
   accelerator: string | null

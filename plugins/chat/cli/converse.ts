@@ -4,7 +4,7 @@ import { isVerbError } from '../../../kernel/cli/index.js'
 import type { VerbContext } from '../../../kernel/cli/index.js'
 
 const PROMPT = '>>> '
-/** Prompt for the continuation lines of a text that began with `"""`. */
+/** Prompt for continuation lines of input that began with `"""`. */
 const MORE = '... '
 const FENCE = '"""'
 
@@ -14,8 +14,8 @@ export interface Conversation {
   /** Additional commands, by their name without the slash. */
   readonly commands?: Readonly<Record<string, PromptCommand>>
   /**
-   * Answers a text; resolves to true if the signal ended the answer. The prompt prints a VerbError and
-   * continues.
+   * Answers the user's input; resolves to true if the signal ended the answer. The prompt prints a VerbError
+   * and continues.
    */
   answer (text: string, signal: AbortSignal): Promise<boolean>
   forget (): void
@@ -46,7 +46,7 @@ class Repl {
   readonly #ctx: VerbContext
   readonly #lines: Interface
   readonly #conversation: Conversation
-  /** The lines of an unfinished `"""` text. */
+  /** The lines of unfinished `"""` input. */
   #block: string[] | null = null
   /** Aborts the current answer. */
   #answering: AbortController | null = null
@@ -158,7 +158,7 @@ class Repl {
     try {
       const ended = await this.#conversation.answer(text, answering.signal)
       if (ended) this.#ctx.err.line('(stopped)')
-      // The answer ended by itself, so a late Ctrl-C must not count towards ending the conversation.
+      // The answer ended on its own, so a late Ctrl-C must not count towards ending the conversation.
       else this.#warned = false
     } catch (error) {
       if (!isVerbError(error) || this.#ctx.signal.aborted) throw error

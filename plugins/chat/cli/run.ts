@@ -14,8 +14,8 @@ const USUAL_TOKENS = 4096
 const STDIN_MAX = 16 * 1024 * 1024
 
 /**
- * `svc run`: one answer to a prompt or a pipe, otherwise a conversation on the terminal. Downloads and places
- * the model if necessary, and waits until it is ready.
+ * `svc run`: answers a given or piped prompt once; otherwise holds a conversation on the terminal. Downloads
+ * and places the model if necessary, and waits until it is ready.
  */
 export function createRun (pace: WaitClock): Verb {
   return {
@@ -87,7 +87,7 @@ function readSettings (ctx: VerbContext, model: string, options: Record<string, 
   }
 }
 
-/** The prompt argument, followed by the text of a pipe; `-` means the pipe alone. */
+/** The prompt argument, followed by piped text; `-` means the piped text alone. */
 async function promptOf (ctx: VerbContext, words: string): Promise<string> {
   if (words !== '-' && ctx.io.stdin.isTTY === true) return words
   const bytes = await readPipe(ctx, STDIN_MAX)

@@ -7,7 +7,7 @@ import type { VerbContext } from '../../../kernel/cli/index.js'
 import type { Fields } from '../../runners/language/json.js'
 import type { AnswerPart, ChatMessage, ModelRequest } from './answer.js'
 
-/** Settings of a whole conversation. */
+/** Settings that apply to each turn of a conversation. */
 export interface Settings {
   request: ModelRequest
   /** The system message; empty for none. */
@@ -61,7 +61,7 @@ export async function takeTurn (
 /** Prints text on stdout, reasoning and statistics on stderr. */
 class Printer {
   text = ''
-  /** Whether the answer repeats itself and has to be stopped. */
+  /** Whether the answer repeats itself and must be stopped. */
   looped = false
   readonly #ctx: VerbContext
   readonly #settings: Settings

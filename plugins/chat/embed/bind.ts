@@ -2,7 +2,7 @@
 import { EngineError } from '../../../kernel/api/engine.js'
 import type { OnnxHeader } from '../../runners/onnx/facts.js'
 
-/** An input or output of a session. A dimension is a number, or a name if it is dynamic. */
+/** An input or output of an ONNX session. A dimension is a number, or a name if it is dynamic. */
 export interface Port { name: string, type: string, shape: ReadonlyArray<number | string> }
 export type FloatType = 'float32' | 'float16'
 export interface IntegerInput { name: string, type: 'int64' | 'int32' }

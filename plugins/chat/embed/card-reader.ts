@@ -19,7 +19,7 @@ const KEYS = {
     'context_length'
   ]
 } as const
-/** Other files that limit the tokens of a text: the tokenizer's, and that of sentence-transformers. */
+/** Other files that limit the tokens in an input: the tokenizer's, and that of sentence-transformers. */
 const LIMITS = [
   ['tokenizer_config.json', 'model_max_length'], ['sentence_bert_config.json', 'max_seq_length']
 ] as const

@@ -56,7 +56,7 @@ const portsOf = (list: readonly InferenceSession.ValueMetadata[]): Port[] => lis
     ? { name: value.name, type: value.type, shape: value.shape }
     : { name: value.name, type: 'no tensor', shape: [] })
 
-/** Whether a batch is quantized with one scale, so texts affect each other. */
+/** Whether a batch is quantized with one scale, so that its texts affect each other. */
 async function sharesScale ({ graph }: ModelFiles, { quantization }: ModelCard): Promise<boolean> {
   if ((await stat(graph)).size <= MAX_READ_BYTES) {
     try {

@@ -2,7 +2,7 @@
 import { Tensor } from 'onnxruntime-node'
 import type { FloatType, IntegerInput } from './bind.js'
 
-/** Data of a tensor. Half-precision floats are stored as their bits. */
+/** A tensor's data; half-precision floats are kept as raw 16-bit patterns. */
 type Part = Float32Array | Uint16Array
 
 /** Inputs or outputs by name. */

@@ -41,7 +41,7 @@ function append (parts: Part[], char: string): void {
 
 /**
  * The probability that a sentence generated from the pattern contains each word, if all choices are equally
- * likely. `words` splits a text into the words to count.
+ * likely. `words` splits text into the words to count.
  */
 export function wordChances (pattern: Pattern, words: (text: string) => string[]): Map<string, number> {
   const absent = new Map<string, number>()

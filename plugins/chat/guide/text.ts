@@ -8,7 +8,7 @@ const EMPTY = new Set((
   'mean means meaning ask asks use used using thing things really only also still already all'
 ).split(' '))
 
-/** The words of a text in lower case, without stemming. */
+/** The words in a text in lower case, not stemmed. */
 export function rawWords (text: string): string[] {
   return text.toLowerCase().match(/[a-z0-9_]+(?:[-.:/'@][a-z0-9_]+)*/g) ?? []
 }
@@ -64,7 +64,7 @@ export class Vocabulary {
     return [...new Set(found)]
   }
 
-  /** Words of a text, and pairs of words that are adjacent or one apart. */
+  /** Words in a text, and pairs of words that are adjacent or one apart. */
   terms (text: string): string[] {
     const words = this.words(text)
     const pairs = [1, 2].flatMap((apart) =>

@@ -1,4 +1,4 @@
-/** Answers from the Responses API and threads of Anthropic's API that a node stores. */
+/** Answers from the Responses API and threads from Anthropic's API that a node stores. */
 import t from 'tap'
 import Anthropic from '@anthropic-ai/sdk'
 import { betaTool } from '@anthropic-ai/sdk/helpers/beta/json-schema'

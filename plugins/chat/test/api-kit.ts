@@ -44,7 +44,7 @@ export const done = (reason: Finish = 'stop', index = 0, completion = 3): Engine
 export const saying = (...texts: string[]): Open =>
   answering(...texts.map((said) => delta(said)), done())
 
-/** An engine that yields reasoning, text, a call of the tool `f`, and then the given chunks. */
+/** An engine that yields reasoning, text, a call to the tool `f`, and then the given chunks. */
 export const calling = (...others: EngineChunk[]): Open => answering(
   news({ reasoning_content: 'H' }), news({ reasoning_content: 'm.' }), delta('Look:'), call('f', ''),
   news({ tool_calls: [{ index: 0, function: { arguments: '{"a": 1}' } }] }), ...others, done('tool_calls'))
@@ -91,7 +91,7 @@ export async function startChat (
   return { rig, asked, post }
 }
 
-/** The `data:` values of an event stream, apart from `[DONE]`. */
+/** The `data:` values in an event stream, except `[DONE]`. */
 export const values = (body: string): Record<string, never>[] =>
   body.split('\n').filter((line) => line.startsWith('data: ') && line !== 'data: [DONE]')
     .map((line) => JSON.parse(line.slice(6)) as Record<string, never>)
@@ -109,7 +109,7 @@ export async function until (look: () => boolean): Promise<void> {
 
 export const hello = { model: MODEL, messages: [{ role: 'user', content: 'Hi' }] }
 
-/** The error of a call, or null. */
+/** The error a call rejects with, or null. */
 export const failure = async (call: Promise<unknown>): Promise<unknown> =>
   await call.then(() => null, (error: unknown) => error)
 

@@ -10,14 +10,14 @@ const files = {
   responses: 'openai/resources/responses/responses.d.ts'
 } as const
 
-/** Names of the required fields of an interface in a client's declarations. */
+/** Names of the required fields in an interface from a client's declarations. */
 function required (file: keyof typeof files, name: string): string[] {
   const text = readFileSync(new URL(`../../../node_modules/${files[file]}`, import.meta.url), 'utf8')
     .replace(/\/\*\*[^]*?\*\//g, '')
   const own = new RegExp(`^( *)(?:export )?interface ${name} (?:extends .*)?\\{\n([^]*?)^\\1\\}`, 'm')
     .exec(text)
   if (own === null) throw new Error(`${files[file]} has no interface ${name}`)
-  // A field of a client's own that no server sends.
+  // A field that the client adds itself and no server sends.
   return [...own[2]!.matchAll(/^ *(\w+): /gm)].map(([, key]) => key!).filter((key) => key !== 'output_text')
 }
 

@@ -36,9 +36,9 @@ interface Answer {
   post: string
   body: object
   json?: object
-  /** All values of the event stream. */
+  /** All values in the event stream. */
   events?: object[]
-  /** All lines of a JSON lines stream. */
+  /** All lines in a JSON lines stream. */
   lines?: object[]
   text?: string
   task?: object
@@ -53,7 +53,7 @@ const NAMED: Readonly<Record<string, unknown>> =
   { '<Number>': Number, '<String>': String, '<absent>': undefined, '<Infinity>': Infinity }
 const PNG = png(2, 1)
 
-/** Replaces the placeholders in a value of a case. */
+/** Replaces the placeholders in a test case's value. */
 function meant (value: unknown): unknown {
   if (Array.isArray(value)) return value.map(meant)
   if (value !== null && typeof value === 'object') {

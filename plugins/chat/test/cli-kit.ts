@@ -69,7 +69,7 @@ export function begin (response: ServerResponse): void {
   response.flushHeaders()
 }
 
-/** The messages of a request as `role: text`. */
+/** The messages in a request as `role: text`. */
 export const messagesOf = ({ body }: Asked): string[] =>
   (body as { messages: { role: string, content: string }[] }).messages
     .map(({ role, content }) => `${role}: ${content}`)

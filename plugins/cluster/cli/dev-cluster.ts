@@ -25,8 +25,8 @@ export interface DevNodeUp extends StartedNode { name: string }
 export interface DevCluster {
   readonly nodes: readonly DevNode[]
   /**
-   * Resolves when all nodes listen. Throws VerbError (1) if a node ends, and errors of the join-token
-   * request.
+   * Resolves when all nodes are listening. Throws VerbError (1) if a node ends, and errors from the
+   * join-token request.
    */
   join (): Promise<DevNodeUp[]>
   /** Resolves when all nodes have ended, or after STOP_LIMIT_MS. */

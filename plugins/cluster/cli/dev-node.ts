@@ -31,7 +31,7 @@ export interface DevNode {
   readonly name: string
   readonly home: string
   readonly ports: Ports
-  /** Resolves when the node listens; rejects with VerbError (1) if it ends before that. */
+  /** Resolves when the node is listening; rejects with VerbError (1) if it ends before that. */
   readonly up: Promise<StartedNode>
   readonly over: Promise<ExitStatus>
   ending: ExitStatus | undefined
@@ -48,7 +48,7 @@ export interface DevSettings {
   name: string
   port: number
   peers?: readonly number[]
-  /** Plugin settings of this node, by dotted path; null means the default. */
+  /** Plugin settings for this node, by dotted path; null means the default. */
   own?: Readonly<Record<string, string | null>>
 }
 

@@ -79,7 +79,7 @@ function fromState (nodeId: string, state: ClusterState, members: MemberList | n
   }
 }
 
-/** Compares times of the answering node's clock; that node's own entry in `lastSeen` is the current time. */
+/** Compares times on the answering node's clock; that node's own entry in `lastSeen` is the current time. */
 function secondsSinceSeen (nodeId: string, { lastSeen, localNodeId }: ClusterState): number | null {
   const [now, then] = [lastSeen?.[localNodeId], lastSeen?.[nodeId]].map((at) => Date.parse(at ?? ''))
   const age = (now! - then!) / 1000

@@ -114,7 +114,7 @@ export class Elector {
   /** Time before which this node is not a candidate, because it has resigned. */
   eligibleAt = 0
   lastStep: number | null = null
-  /** Monotonic time of the last resume after a suspension. */
+  /** Monotonic time of the last wake-up after the machine was suspended. */
   wokeAt = -Infinity
   nextBeat = 0
   beats = 0

@@ -45,7 +45,7 @@ export type Change = Of<typeof changeSchema>
 export type Role = 'follower' | 'pre-vote' | 'campaign' | 'claim' | 'master'
 
 /**
- * The messages of the election under their wire names. `claim` is a vote request, `promised` the term of the
+ * The election's messages under their wire names. `claim` is a vote request, `promised` the term of the
  * sender's vote, `fresh` the position of the sender's last entry.
  */
 export const MESSAGES = {
@@ -71,7 +71,7 @@ export const MESSAGES = {
   ballot: record({ term: count, ballot: ballotSchema }),
   /** Rejects a ballot for a term that is over; the next campaign needs a term above `term`. */
   stale: record({ term: count }),
-  /** Vote request of the node with the best ballot. */
+  /** Vote request from the node with the best ballot. */
   claim: record({ leader: leaderSchema, fresh: positionSchema }),
   /** `abstain`: the voter's disk refuses the write, so the vote counts neither as yes nor as no. */
   'claim-answer': record({ sid: text, vote: oneOf('yes', 'no', 'abstain'), promised: count }),
@@ -79,7 +79,7 @@ export const MESSAGES = {
   append: record({ leader: leaderSchema, fresh: positionSchema, body: anything }),
   /** Requests all entries, because the append left a gap. */
   need: record({ sid: text }),
-  /** The sender has the entries of this session up to `seq`; in majority mode they are on its disk. */
+  /** The sender has this session's entries up to `seq`; in majority mode they are on its disk. */
   ack: record({ sid: text, term: count, seq: count }),
   /** Refuses a master whose term is below the sender's voted term. */
   nack: record({ sid: text, promised: tokenSchema }),
@@ -157,7 +157,7 @@ export type StreamEnd = 'session_changed' | 'no_master'
 export interface Io {
   /** Messages may be lost, delayed, repeated and reordered. */
   send (to: NodeId, message: Message): void
-  /** Writes durably before it returns and before messages of this step leave. False if the disk refused. */
+  /** Writes durably before it returns and before this step's messages leave. False if the disk refused. */
   persist (record: HardStateRecord): boolean
   random (): number
   /** Called at most once per stream. */

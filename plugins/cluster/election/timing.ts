@@ -7,7 +7,7 @@ export const DEFAULT_TIMING = {
   /** How long the connection to the master must be closed before an election starts. */
   settle: 200,
   preVote: 500,
-  /** A node that heard from its master less than this long ago supports no other candidate. */
+  /** A node that received a message from its master within this time supports no other candidate. */
   sticky: 2500,
   /** Time limit for answers to a vote request, and interval of probes. */
   vote: 1000,

@@ -17,7 +17,7 @@ const PREFIX = 'svcjoin1_'
 const FORM = /^svcjoin1_([A-Za-z0-9_-]{1,4096})_([0-9a-f]{8})$/
 /** A random 128-bit value, base64url. */
 const random16 = matching(/^[A-Za-z0-9_-]{22}$/, '22 base64url characters')
-/** Largest time value of a Date, ms since 1970. */
+/** Largest time value that a Date can hold, in ms since 1970. */
 const MAX_INSTANT = 8.64e15
 
 const ticketSchema = record({
@@ -207,7 +207,7 @@ export interface JoinTokensOptions {
   stands: (by: string) => boolean
 }
 
-/** The join tokens of this node. A failed write changes nothing. */
+/** This node's join tokens. A failed write changes nothing. */
 export class JoinTokens {
   readonly #options: JoinTokensOptions
   readonly #path: string

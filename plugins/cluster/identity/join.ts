@@ -22,7 +22,7 @@ import type { JoinRequest, JoinTicket, JoinTokens, Maker } from './join-tokens.j
 
 export const JOIN_PATH = '/join'
 const DIAL_MS = 5_000
-/** Time limit in ms for the inviter's answer, which may have to wait for an election. */
+/** Time limit in ms for the inviter's answer, since the inviter may need to wait for an election. */
 const ANSWER_MS = 30_000
 const MAX_ANSWER_BYTES = 1024 * 1024
 const MAX_MESSAGE_CHARS = 500
@@ -263,13 +263,13 @@ async function admitted (socket: TLSSocket, body: unknown, options: JoinRouteOpt
   }
 }
 
-/** The audit entry of a join; `who` is the joining node, or `anonymous` without a valid token. */
+/** The audit entry of a join; `who` is the joining node, or `anonymous` if it has no valid token. */
 function changeOf (who: string, socket: TLSSocket, detail: Record<string, unknown>): Change {
   const from = socket.remoteAddress ?? ''
   return { who, how: 'direct', what: `POST ${JOIN_PATH}`, detail: { from, ...detail } }
 }
 
-/** Makes a change and audits its start and end. Throws the errors of the change and of the audit. */
+/** Makes a change and audits its start and end. Throws errors from the change and from the audit. */
 async function recorded<T> (audit: Audit | undefined, change: Change, make: () => Promise<T>): Promise<T> {
   const end = await audit?.begin(change)
   try {

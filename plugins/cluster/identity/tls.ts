@@ -65,7 +65,7 @@ function dialError (code: string, message: string): DialError {
   return Object.assign(new Error(message), { code })
 }
 
-/** Uses the first error of an AggregateError (several addresses of one name), which has no message itself. */
+/** Uses the first error of an AggregateError (one name, several addresses), which has no message itself. */
 function systemError (where: string, error: NodeJS.ErrnoException): DialError {
   const first = error instanceof AggregateError ? error.errors[0] as NodeJS.ErrnoException : error
   return dialError(error.code ?? first.code ?? 'failed', `${where}: ${first.message}`)
@@ -80,7 +80,7 @@ function keyProblem (socket: TLSSocket, expect: DialOptions['expect']): string |
 
 /**
  * Connects and checks the other end's key before writing a byte. Rejects with a DialError after destroying
- * the socket. The caller handles errors of the open socket.
+ * the socket. The caller handles errors on the open socket.
  */
 export async function dial (options: DialOptions): Promise<TLSSocket> {
   const { key, host, port, expect, timeoutMs, clock, signal } = options

@@ -2,7 +2,7 @@ import type { Clock, Logger } from '../../../kernel/cluster.js'
 import type { CloseReason } from './frames.js'
 import type { Link } from './link.js'
 
-/** Milliseconds without a ping answer after which a new process of the member may replace the open link. */
+/** Milliseconds without a ping answer after which a member's new process may replace the open link. */
 const ANSWER_MS = 1000
 /** Milliseconds for which to report a copy; a running copy redials at least every `backoffMaxMs`. */
 const SHOWN_MS = 60_000
@@ -10,7 +10,7 @@ const SHOWN_MS = 60_000
 /** Detects copied homes: a second process that uses the key of an already linked node. */
 export class CopiedHomes {
   readonly #options: { clock: Clock, log: Logger }
-  /** By install id: the process that tried to link while another process of the member was linked. */
+  /** By install id: the process that tried to link while another of the member's processes was linked. */
   readonly #doubts = new Map<string, { nodeId: string, sinceMs: number }>()
   readonly #found = new Map<string, { text: string, untilMs: number }>()
 

@@ -207,7 +207,7 @@ export function dialReason (error: unknown): string {
 }
 
 export const CLUSTER_PATH = '/cluster'
-/** HTTP status that refuses the link of a member that was removed from the cluster. */
+/** HTTP status that refuses a link from a member that was removed from the cluster. */
 export const REMOVED_STATUS = 410
 /** Host header of requests between members; connections are authenticated by key, not by name. */
 export const MEMBERS_HOST = 'svc-members'
@@ -264,7 +264,7 @@ export function upgrade<T> (
     })
     const fail = (error: Error): void => {
       settle()
-      // Ignore later errors of the abandoned socket.
+      // Ignore later errors from the abandoned socket.
       ws.on('error', () => {})
       ws.terminate()
       socket.destroy()

@@ -58,7 +58,7 @@ export interface DiscoveryOptions {
 }
 
 /**
- * Announces this node's members' listener by mDNS and reports those of other nodes of the cluster. These are
+ * Announces this node's members' listener by mDNS and reports those of other nodes in the cluster. These are
  * hints: dialling an address authenticates the node. Never throws and never keeps the process alive; logs
  * once, at debug, if multicast does not work.
  */

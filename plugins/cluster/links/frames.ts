@@ -17,7 +17,7 @@ export const closeCodes = {
   other_cluster: 4404,
   /** The hello names a member other than the one whose key was proven on the connection. */
   wrong_identity: 4405,
-  /** A frame of a later version of this protocol. */
+  /** A frame from a later version of this protocol. */
   other_version: 4406,
   /** A frame before the hello, a second hello, or a hello with wrong fields. */
   bad_hello: 4407,
@@ -49,7 +49,7 @@ export const VIOLATIONS: ReadonlySet<string> = new Set<CloseReason>([
 
 const words = new Map<number, string>(Object.entries(closeCodes).map(([word, code]) => [code, word]))
 
-/** The reason for a close code; `lost` without a close frame, `closed` for an unknown code. */
+/** The reason for a close code; `lost` if there was no close frame, `closed` for an unknown code. */
 export function closeWord (code: number): string {
   return words.get(code) ?? (code === 1006 ? 'lost' : 'closed')
 }
@@ -109,7 +109,7 @@ export function decodeFrame (bytes: Uint8Array): { kind: WireKind, body: unknown
   return { kind, body }
 }
 
-/** Converts any error of the decoder, including excessive recursion, to `bad_frame`. */
+/** Converts any error from the decoder, including excessive recursion, to `bad_frame`. */
 function reading<T> (read: () => T): T {
   try {
     return read()

@@ -12,7 +12,7 @@ export interface Peer extends
   Omit<LinkReport, 'dropped'>, Pick<Hello, 'nodeId' | 'name' | 'version' | 'apiUrl'> {
   /** The peer's `cluster.quorum` setting; undefined if not sent. */
   readonly quorum: string | undefined
-  /** Remote end of the connection, ip:port. */
+  /** Remote address of the connection, ip:port. */
   readonly address: string
   /** True if this node dialled. */
   readonly outgoing: boolean
@@ -289,7 +289,7 @@ export class Link {
     for (const frame of [...this.#lazy.splice(0), ...frames]) {
       this.bytesOut += frame.byteLength
       this.framesOut++
-      // Ignore the error of a socket that closes during the write; the WebSocket emits `close` anyway.
+      // Ignore the error from a socket that closes during the write; the WebSocket emits `close` anyway.
       this.#ws.send(frame, { binary: true }, () => {})
     }
     socket.uncork()

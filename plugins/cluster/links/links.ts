@@ -249,7 +249,7 @@ export class Links {
       return undefined
     }
     this.#use(link, state)
-    // Ignore frames in flight on the old link if it belongs to an earlier process of the member.
+    // Ignore frames in flight on the old link if it belongs to the member's earlier process.
     if (current?.rival.nodeId === hello.nodeId) current.markReplaced()
     else current?.end('duplicate')
     return undefined

@@ -29,7 +29,7 @@ export interface ListenerOptions extends JoinRouteOptions {
 export interface Listener {
   /** A second call moves the listener, or rejects and leaves the old address in use. */
   listen (at: { host: string, port: number }): Promise<{ host: string, port: number }>
-  /** Closes all request connections of a member, but not its links. */
+  /** Closes all request connections from a member, but not its links. */
   dropRequests (installId: string): void
   /** Closes request connections whose key is no longer the member's. `keys`: fingerprints by install id. */
   keep (keys: ReadonlyMap<string, string>): void

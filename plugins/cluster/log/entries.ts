@@ -56,7 +56,7 @@ export function digestOf (before: string, entry: Digested): string {
   return createHash('sha256').update(head).update(update).digest('base64url')
 }
 
-/** Returns the parsed body, or a text that describes the problem. Ignores unknown fields. Never throws. */
+/** Returns the parsed body, or a string that describes the problem. Ignores unknown fields. Never throws. */
 export function readBody (value: unknown): ControlBody | string {
   const whole = (value as { base?: unknown } | null | undefined)?.base === null
   const wrong = problem(whole ? wholeSchema : partSchema, value)
@@ -134,7 +134,7 @@ export function applyEntries (kv: KvDoc, entries: readonly WireEntry[]): Changes
 const MAX_ENTRIES = 512
 const MAX_BYTES = 512 * 1024
 
-/** The newest entries of one document, so that followers need not load all of it. */
+/** The newest entries in one document, so that followers need not load all of it. */
 export class RecentEntries {
   #entries: WireEntry[] = []
   #bytes = 0

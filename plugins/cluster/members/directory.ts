@@ -20,7 +20,7 @@ export interface DirectoryOptions {
   wokeAt: () => number
 }
 
-/** The identity with which a node last linked; `address` is the remote end of that link. */
+/** The identity with which a node last linked; `address` is the link's remote address. */
 type MetNode = LinkedNode & { readonly address?: string }
 
 export class Directory {

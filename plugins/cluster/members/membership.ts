@@ -163,7 +163,7 @@ export class Membership {
 
   #removedInDocument (): Map<string, Removed> { return this.#values(REMOVED, this.#removedCheck) }
 
-  /** The valid entries of the document under a prefix, by install id. */
+  /** The document's valid entries under a prefix, by install id. */
   #values<T extends { installId: string }> (prefix: string, check: EntryCheck): Map<string, T> {
     const found = new Map<string, T>()
     for (const [key, value] of this.#options.control.entries()) {

@@ -95,7 +95,7 @@ export class Replica {
     return this.#kv !== null && gen === this.#gen && seq <= this.#seq ? 'ok' : 'load'
   }
 
-  /** Drops the data of the owner's earlier process, because the owner has restarted. */
+  /** Drops data from the owner's earlier process, because the owner has restarted. */
   #startAnew (boot: string): void {
     this.invalidate()
     this.#changes = difference(this.#live, new Map())

@@ -145,7 +145,7 @@ export class Replicas {
 
   #apply (from: string, message: DocMessage): Taken {
     if (message.kind === 'ask') return this.#answer(from, message)
-    // Only the owner sends data of its document.
+    // Only the owner sends data for its document.
     if (message.owner !== from || from === this.#own.owner) return 'protocol_error'
     const replica = this.#replica(from, message.boot)
     const taken = replica.take(message)

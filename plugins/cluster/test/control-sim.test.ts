@@ -13,7 +13,7 @@ import type { SimMode } from '../../../test/sim/plan.js'
 
 interface Bodies { readonly twin: ReturnType<LogTwin['body']>, readonly control: unknown }
 
-/** The control document's file of each simulated disk; it survives crashes of its node. */
+/** The control document's file on each simulated disk; it survives crashes of its node. */
 const files = new WeakMap<Disk, { text: string | undefined }>()
 let adoptions = 0
 let gaps = 0

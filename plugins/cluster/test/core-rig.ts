@@ -39,7 +39,7 @@ export interface RigOptions {
   plugins?: KernelOptions['plugins']
   identity? (node: CoreNode): Identity
   silent? (node: CoreNode): boolean
-  /** Additional kernel options of a node, such as plugins with their settings; read at each start. */
+  /** Additional kernel options for a node, such as plugins with their settings; read at each start. */
   own? (node: CoreNode): Partial<KernelOptions>
 }
 
@@ -125,7 +125,7 @@ function rigOf (
   }
 }
 
-/** An identity with a fresh key, because members of a simulation have only made-up fingerprints. */
+/** An identity with a fresh key, because members in a simulation have only made-up fingerprints. */
 function identityOf (members: Members): Identity {
   const privateKeyPem = newKeyPair('Ed25519').privateKey.export({ type: 'pkcs8', format: 'pem' }).toString()
   return createIdentity({ privateKeyPem }, memberKeys(members))

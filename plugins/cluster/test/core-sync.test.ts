@@ -143,7 +143,7 @@ t.test('a web page shows its token as a subprotocol, which is never sent back', 
   }
   await check([], '')
   await check(['svc'], 'svc')
-  // Over loopback, a token of another service (`sk-…`) is treated as if no credential had been sent.
+  // Over loopback, a token for another service (`sk-…`) is treated as if no credential had been sent.
   await check(['svc', 'svc.bearer.sk-none'], 'svc')
   await check(['svc.bearer.sk-none', 'svc'], 'svc')
   await check(['svc.bearer.sk-none'], 101)

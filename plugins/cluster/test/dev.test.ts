@@ -17,7 +17,7 @@ import type { Test } from 'tap'
 
 /**
  * A stub for `svc up`: listens as a launched node does, writes a members file, and finds other nodes by their
- * files in the parent folder of the homes.
+ * files in the folder that holds the homes.
  */
 const fixture = `
   import { createServer } from 'node:http'

@@ -36,7 +36,7 @@ export function testDisk (): TestDisk {
   }
 }
 
-/** A command of these tests: the writes to make, and the result to return. */
+/** A command for these tests: the writes to make, and the result to return. */
 export interface Told { readonly writes: readonly Write[], readonly result?: unknown }
 
 export interface ControlRig {

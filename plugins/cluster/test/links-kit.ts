@@ -107,7 +107,7 @@ export function unite (
   return membership
 }
 
-/** The link events of a node, without frames. */
+/** A node's link events, leaving out frames. */
 export const updown = (node: TestNode): string[] => node.told.filter((line) => /^(up|down) /.test(line))
 
 export const peerOf = (node: TestNode, installId: string): Peer | undefined =>

@@ -9,7 +9,7 @@ export interface Comparison {
   check (): void
 }
 
-/** Throws VerbError (2) without a terminal, because a piped "yes" does not compare digits. */
+/** Throws VerbError (2) if there is no terminal, because a piped "yes" does not compare digits. */
 export function digitComparison (ctx: VerbContext, options: Record<string, unknown>): Comparison {
   if (options['digitsStdin'] !== true) {
     if (!canAsk(ctx)) {

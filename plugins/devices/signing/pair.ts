@@ -24,7 +24,7 @@ export interface PairOptions {
   pause: (ms: number) => Promise<void>
 }
 
-/** The device's record of its pairing, besides its keys. */
+/** The device's record of its pairing, not including its keys. */
 export interface Paired {
   readonly grant: Grant
   readonly nodes: readonly KnownNode[]
@@ -42,7 +42,7 @@ interface Outcome { state: 'waiting' | 'paired' | 'refused', answer: string | nu
 
 /**
  * Pairs a device: commits, reveals its keys, has the digits compared and waits for the operator. Accepts only
- * an answer authenticated by the secret behind the digits. Throws PairingError, and the errors of `ask` and
+ * an answer authenticated by the secret behind the digits. Throws PairingError, and errors from `ask` and
  * `compare`.
  */
 export async function pairWith ({ keys, ask, url, name, compare, pause }: PairOptions): Promise<Paired> {

@@ -32,7 +32,7 @@ export function commitBytes (device: DeviceHalf): Uint8Array<ArrayBuffer> {
   return framed('svc pair commit 1', key, agreementKey, ephemeral, nonce, name)
 }
 
-/** The bytes of all messages of a pairing; their SHA-256 is the transcript hash. */
+/** The bytes of all messages in a pairing; their SHA-256 is the transcript hash. */
 export function transcriptBytes (
   commit: Uint8Array, node: NodeHalf, device: DeviceHalf
 ): Uint8Array<ArrayBuffer> {

@@ -6,7 +6,7 @@ import type { TarFile } from './tar.js'
 export const PART_BYTES = 4 * 1024 ** 2
 export const BUNDLE_BYTES = 24 * 1024 ** 2
 
-/** A part of a bundle; `make` returns a JSON value, or a text that is stored unchanged. */
+/** A part of a bundle; `make` returns a JSON value, or a string that is stored unchanged. */
 export interface Part { name: string, what: string, make: () => unknown }
 
 export interface BundleOptions {

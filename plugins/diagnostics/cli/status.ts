@@ -40,7 +40,7 @@ export default {
   }
 } satisfies Verb
 
-/** First line of the output; leaves out the session id, which only `--json` shows. */
+/** First line of output; leaves out the session id, which only `--json` shows. */
 function headline ({ masterNodeId, cluster }: ClusterState, nodes: readonly NodeRow[]): string {
   const master = nodes.find((node) => node.isMaster)?.name ?? masterNodeId ?? 'none'
   const live = cluster?.liveNodes ?? nodes.filter((node) => node.live).length

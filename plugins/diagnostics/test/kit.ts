@@ -4,7 +4,7 @@ import type { MemberRequest, MemberResponse, NodeView, GossipCounters } from '..
 import type { EventLogView } from '../../event-log/service.js'
 import type { EndedTask, RunnerReport, RunnerWork } from '../../runners/service.js'
 
-/** A report of a runner that is ready and idle. */
+/** A report on a runner that is ready and idle. */
 export function runnerReport (more: Partial<RunnerReport> = {}): RunnerReport {
   return {
     runnerId: 'r1', instanceId: 'i1', modelId: 'svc/voice-en', pid: 4242, processAlive: true, exitCode: null,

@@ -322,7 +322,7 @@ t.test('fifty instances are in one answer', async (t) => {
   t.equal((await scrape(rig)).get('svc_runners')?.samples.length, 50)
 })
 
-/** Finds metric names of svc, the process and Node in a text. */
+/** Finds the names of svc, process and Node metrics in a string. */
 const namesIn = (text: string): string[] =>
   [...new Set(text.match(/\b(svc|process|nodejs)_[a-z0-9_]+\b/g) ?? [])]
 

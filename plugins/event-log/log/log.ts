@@ -13,7 +13,7 @@ export type LogChange =
 /** Maximum entries in memory on a node without a store. */
 export const RING_ENTRIES = 10_000
 
-/** Maximum bytes of JSON of the entries in memory; the oldest are dropped first. */
+/** Maximum JSON bytes for the entries in memory; the oldest are dropped first. */
 export const RING_BYTES = 32 * 1024 * 1024
 
 /** Maximum number and bytes of the entries in one message. */
@@ -44,7 +44,7 @@ export class EventLog {
   readonly #mostBytes: number
   #texts: (Position & { readonly text: string })[] = []
   #bytes = 0
-  /** The last requested page, and the end of the log at that time; most followers request the same page. */
+  /** The last requested page, and where the log ended at that time; most followers request the same page. */
   #made: { readonly page: Page, readonly last: Position } | null = null
 
   /** Keeps `most` entries, and JSON up to `mostTexts` entries or `mostBytes`, exceeded by up to an eighth. */
@@ -110,7 +110,7 @@ export class EventLog {
 
   #cut (after: number, base: Position | null): Entry[] {
     const removed = this.entries.splice(firstAfter(this.entries, after))
-    // JSON is in memory for entries before `base` too; those texts stay, even if `after` is smaller.
+    // JSON is in memory for entries before `base` too; those strings stay, even if `after` is smaller.
     const texts = this.#texts.splice(firstAfter(this.#texts, Math.max(after, this.base.idx)))
     this.#bytes -= texts.reduce((sum, { text }) => sum + text.length, 0)
     for (const { id } of removed) this.#ids.delete(id)

@@ -23,7 +23,7 @@ export async function readLog ({ log, store }: Source, query: StoreQuery): Promi
   return part([...older, ...recent], query)
 }
 
-/** The entries of a page that are in memory, regardless of the page's limit. */
+/** The page's entries that are in memory, regardless of its limit. */
 function recentOf (log: EventLog, query: StoreQuery): Entry[] {
   const { after, until = Infinity } = query
   return log.entries.slice(firstAfter(log.entries, after)).filter((entry) =>
@@ -33,7 +33,7 @@ function recentOf (log: EventLog, query: StoreQuery): Entry[] {
 const part = (entries: readonly Entry[], { limit, newest = false }: StoreQuery): Entry[] =>
   newest ? entries.slice(-limit) : entries.slice(0, limit)
 
-/** Whether an entry matches the kinds, nodes and times of the query. */
+/** Whether an entry matches the kinds, nodes and times in the query. */
 export function isWanted (entry: Entry, { kinds, origins, sinceMs }: Query['wanted']): boolean {
   return (kinds === undefined || kinds.includes(kindOf(entry.event))) &&
     (origins === undefined || origins.includes(entry.origin)) &&

@@ -3,8 +3,8 @@ import type { Entry, Position } from '../log/entries.js'
 import type { EventLog } from '../log/log.js'
 import type { Of } from './messages.js'
 
-// Applies pages of other nodes' logs: a follower applies the master's, a new master those of its peers, and a
-// node that was away those of any peer that still has the missing entries.
+// Applies pages from other nodes' logs: a follower applies the master's, a new master those of its peers, and
+// a node that was away those of any peer that still has the missing entries.
 
 /** Time limit in ms for which a new master waits for a silent peer before it assigns indices. */
 export const PEER_WAIT_MS = 500
@@ -26,7 +26,7 @@ export interface PageResult {
   readonly removed: Entry[]
 }
 
-/** Makes a follower's log equal to the master's up to the end of the page. */
+/** Makes a follower's log identical to the master's up to the end of the page. */
 export function applyPage (log: EventLog, { base, entries, last }: Of<'page'>, append: Append): PageResult {
   const removed: Entry[] = []
   if (!log.holds(base)) {

@@ -4,9 +4,9 @@ import type { Entry, Position, Submission } from '../log/entries.js'
 
 /** Messages between nodes. `sid`: the sender's session; a node in another session ignores the message. */
 export type Message =
-  /** Master to follower: the end of the master's log. */
+  /** Master to follower: the position of the last entry in the master's log. */
   | { readonly type: 'head', readonly sid: string, readonly last: Position }
-  /** Master to follower: the next entries, and the end of the log (absent in older versions). */
+  /** Master to follower: the next entries, and the log's last position (absent in older versions). */
   | {
     readonly type: 'append', readonly sid: string, readonly entries: readonly Entry[]
     readonly last?: Position
@@ -21,7 +21,7 @@ export type Message =
     readonly type: 'want', readonly sid: string, readonly n: number
     readonly learn: boolean, readonly have: readonly Position[], readonly above?: number
   }
-  /** Answers request `n`: the entries after `base`, and the end of the sender's log. */
+  /** Answers request `n`: the entries after `base`, and the last position in the sender's log. */
   | {
     readonly type: 'page', readonly sid: string, readonly n: number, readonly base: Position
     readonly entries: readonly Entry[], readonly last: Position, readonly above?: number
@@ -105,7 +105,7 @@ function isSubmission (value: unknown): boolean {
 const isEntry = (value: unknown): boolean => isSubmission(value) && isPosition(value) &&
   isIdx((value as Fields)['prev']) && isText((value as Fields)['sid'], 200) && isPlain(value, 0)
 
-/** Maximum nesting, as on links. A `__proto__` key is refused, because it would change a copy's prototype. */
+/** Maximum nesting, the same as in a link's frames. A copied `__proto__` key would change the prototype. */
 const MOST_DEPTH = 64
 
 function isPlain (value: unknown, depth: number): boolean {
@@ -134,7 +134,7 @@ const shapes: Readonly<Record<string, (m: Fields) => boolean>> = {
 export function readMessage (value: unknown): Message | null {
   if (!isFields(value) || typeof value['type'] !== 'string' || !isText(value['sid'], 200)) return null
   const fits = Object.hasOwn(shapes, value['type']) ? shapes[value['type']]! : () => false
-  // Entries are sent as JSON text, but older versions of svc send the list itself.
+  // Entries are sent as a JSON string, but older versions of svc send the list itself.
   const { entries } = value
   const message = typeof entries === 'string' ? { ...value, entries: parseJson(entries) ?? null } : value
   return fits(message) ? message as unknown as Message : null

@@ -2,7 +2,7 @@ import { jsonBytes } from '../log/entries.js'
 import { fitting } from '../log/log.js'
 import type { Submission } from '../log/entries.js'
 
-/** Maximum queued events of this node without an index; any more are dropped and counted. */
+/** Maximum events from this node that wait for an index; any more are dropped and counted. */
 const QUEUE_ENTRIES = 1_000
 
 const BACK_ENTRIES = 10_000
@@ -22,7 +22,7 @@ export class Outbox {
 
   get size (): number { return this.#own.size + this.#back.size }
 
-  /** Adds an event of this node. Drops it if the queue is full or the event is too large. */
+  /** Adds an event from this node. Drops it if the queue is full or the event is too large. */
   add (submission: Submission, lastIdx: number): void {
     const bytes = jsonBytes(submission)
     if (this.#own.size >= QUEUE_ENTRIES || bytes > EVENT_BYTES) this.#drop(1, lastIdx)

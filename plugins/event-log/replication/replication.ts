@@ -17,7 +17,7 @@ const RESEND_MS = 1_000
 /** Interval in ms of `head` messages from the master, in case a message was lost. */
 const HEAD_MS = 5_000
 
-/** A pending `want`: its number, its time, and the end of this log at that time. */
+/** A pending `want`: its number, its time, and this log's last position at that time. */
 interface Question { readonly n: number, readonly at: number, readonly last: Position }
 
 /**
@@ -257,7 +257,7 @@ export class Replication implements Host {
   #onSubmit (from: string, { events }: Of<'submit'>): void {
     const known = events.some((e) => this.log.has(e.id))
     this.#assign(events)
-    // A follower that submits events already in the log lacks entries, so send it the end of the log.
+    // A follower that submits events already in the log lacks entries, so send it the log's last position.
     if (known) this.#feeding.announce([from])
   }
 
@@ -362,7 +362,7 @@ export class Replication implements Host {
     this.#ask()
   }
 
-  /** Makes this log equal to the master's up to the end of the page; other events return to the outbox. */
+  /** Makes this log identical to the master's up to the page's end; other events return to the outbox. */
   #follow (page: Of<'page'>): void {
     const { last } = this.log
     const { state, removed } = applyPage(this.log, page, this.#append)

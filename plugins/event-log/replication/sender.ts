@@ -13,7 +13,7 @@ const FULL_MS = 20
 /** Maximum unacknowledged indices per follower: half a second at 10,000 events/s; they fit its disk queue. */
 const WINDOW_IDX = 5_000
 
-/** Time in ms without an acknowledgement after which a follower with a full window is sent the log's end. */
+/** A follower that leaves a full window unacknowledged for this many ms is sent the log's last position. */
 const STALL_MS = 3_000
 
 export interface Host {
@@ -58,7 +58,7 @@ export class LogSender {
 
   clear (): void { this.#feeds.clear() }
 
-  /** Sends these nodes the end of the log, so that a node that lacks entries requests them. */
+  /** Sends these nodes the log's last position, so that a node that lacks entries requests them. */
   announce (peers: Iterable<string>): void {
     const { world, sid, log } = this.#host
     for (const peer of peers) world.send(peer, { type: 'head', sid, last: positionOf(log.last) })

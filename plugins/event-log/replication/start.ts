@@ -29,9 +29,9 @@ export interface ReplicationOptions {
   session: Session
   clock: Clock
   logger: Logger
-  /** Id of this node, new at each start; the origin of its events. */
+  /** This node's id, new on each start; the origin of its events. */
   nodeId: string
-  /** Called when events of this node between two indices have been dropped. */
+  /** Called when events from this node between two indices have been dropped. */
   dropped: (gap: Gap) => void
 }
 

@@ -30,7 +30,7 @@ export function rowOf (entry: Entry, json = JSON.stringify(entry), lost = 0): Ro
 export const rowsOf = (ops: readonly Op[]): Row[] =>
   ops.flatMap((op) => op.type === 'append' ? [op.row] : [])
 
-/** Approximate bytes of an operation in memory and on disk. */
+/** Approximate bytes that an operation takes in memory and on disk. */
 export function sizeOf (op: Op): number {
   if (op.type === 'append') return op.row.text.length
   return op.type === 'snapshot' ? op.snapshot.body.length + 100 : 50

@@ -22,7 +22,7 @@ const SCHEMA = [
   'CREATE INDEX IF NOT EXISTS snap_idx ON snap(idx)',
   'CREATE INDEX IF NOT EXISTS snap_at ON snap(at)',
   'CREATE TABLE IF NOT EXISTS gap(lo INTEGER PRIMARY KEY, hi INTEGER, count INTEGER)',
-  // This table is always empty, but older versions of svc delete a file without it as unfinished.
+  // Always empty, but older versions of svc take a file that lacks this table as unfinished and delete it.
   'CREATE TABLE IF NOT EXISTS replaced(name TEXT PRIMARY KEY)'
 ]
 
@@ -44,7 +44,7 @@ export interface Contents {
   entries: Range | null
   prev: number
   count: number
-  /** Newest time of an entry, in ms since 1970. */
+  /** Time of the newest entry, in ms since 1970. */
   newestMs: number
   /** Ranges of missing indices that were recorded when later entries were written. */
   gaps: Range[]

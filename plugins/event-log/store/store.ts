@@ -343,7 +343,7 @@ class Store {
     }
   }
 
-  /** Whether there has been enough space for long enough. */
+  /** Whether free space has been high enough to resume writing for at least `holdMs`. */
   #hasSpace (free: number | null): boolean {
     const { limits: { floorBytes, headroomBytes, holdMs }, clock } = this.#options
     if (free !== null && free < floorBytes + headroomBytes) {

@@ -11,7 +11,7 @@ export interface TwinNode {
   reader: Reader
   /** Ids of the events that the node's reader received, in order. */
   read: string[]
-  /** Indices of the events that an event stream of the node would send with an id. */
+  /** Indices of the events that the node's event stream would send with an id. */
   rising: number[]
   dropped: number
 }
@@ -43,7 +43,7 @@ export class ClusterTwin {
     for (const id of ids) this.start(id, make())
   }
 
-  /** Starts a fresh process of the node. */
+  /** Starts a fresh process for the node. */
   start (id: string, log = new EventLog()): TwinNode {
     const machine = new Replication(log, {
       send: (to, message) => {

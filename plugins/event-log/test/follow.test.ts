@@ -12,7 +12,7 @@ interface Followed {
   head: Response
   text (): string
   ids (): string[]
-  /** Waits for the event with this id, searching after the event of the previous call. */
+  /** Waits for the event with this id, searching after the event that the previous call found. */
   untilId (id: number): Promise<void>
   until (wanted: RegExp): Promise<void>
   close (): void

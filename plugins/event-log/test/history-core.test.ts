@@ -124,7 +124,7 @@ async function shake ({ c, instances }: Recorded, random: () => number): Promise
   return what
 }
 
-/** A node's cluster part at some time, and the index of its newest event then. */
+/** The cluster part of a node's state at one moment, and the index of its newest event at that moment. */
 interface Point { part: ClusterPart, idx: number }
 
 /** Number of random changes, and time in ms for each to settle. */

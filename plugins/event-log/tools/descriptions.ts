@@ -1,6 +1,6 @@
 import { quoted, showBytes } from '../../../kernel/cli/index.js'
 
-/** Matches node ids in a text. */
+/** Matches node ids in a string. */
 const NODE_ID = /\b[a-z2-7]{26}\b/g
 
 export type Payload = Readonly<Record<string, unknown>>
@@ -67,7 +67,7 @@ const STATUSES: Readonly<Record<string, string>> = {
 
 export const hasDescription = (kind: string): boolean => Object.hasOwn(EVENTS, kind)
 
-/** The node ids in the fields of an event, including those in its texts. */
+/** The node ids in the fields of an event, including those in its text fields. */
 export function nodesIn (payload: Payload): string[] {
   return Object.entries(payload).flatMap(([key, value]) => {
     if (/nodeIds?$/i.test(key)) return [value].flat().filter((id) => typeof id === 'string')
@@ -83,7 +83,7 @@ export function rankOf (kind: string, { status, reason }: Payload): number {
   return EVENTS[kind]?.[0] ?? KEPT
 }
 
-/** Describes an event without its time or a full stop; only names an event of an unknown plugin. */
+/** Describes an event, with no time or full stop; gives only the name if the event's plugin is unknown. */
 export function describeEvent (kind: string, payload: Payload, nameOf: NameOf): string {
   const [, words = `${quoted(kind, 80)} was recorded`] = EVENTS[kind] ?? []
   return words.replace(/\{(\w+)\}/g, (_, field: string) => fieldText(field, payload[field], nameOf))

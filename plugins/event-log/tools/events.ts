@@ -55,7 +55,7 @@ function rangeOf (nowMs: number, from?: string, to?: string): Range | string {
 
 interface Read { events: Happened[], mode: EventsPage['mode'] }
 
-/** The events of the range, oldest first; null if they cannot be read. */
+/** The events in the range, oldest first; null if they cannot be read. */
 async function eventsIn ({ read, unknown }: ToolReads, range: Range): Promise<Read | null> {
   const found: Happened[] = []
   let { since } = range

@@ -1,4 +1,4 @@
-/** Installs a build of llama.cpp in the home, atomically. */
+/** Atomically installs a build of llama.cpp in the home. */
 import { chmod, cp, mkdir, readdir, rename, stat, statfs, writeFile } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import {

@@ -1,4 +1,4 @@
-/** Names, addresses and digests of llama.cpp releases. */
+/** Names, URLs and digests of llama.cpp releases. */
 import { fetch } from 'undici'
 import type { Dispatcher } from 'undici'
 
@@ -77,7 +77,7 @@ const ENDING = 'tar\\.gz'
 const OFFICIAL =
   new RegExp(`^llama-(b\\d+)-bin-(ubuntu|macos)-(?:(vulkan|cuda-[\\d.]+)-)?(x64|arm64)\\.${ENDING}$`)
 
-/** Reads tag and backend from the name of an official archive; null for any other name. Pure. */
+/** Reads the tag and backend from the name of an official archive; null for any other name. Pure. */
 export function readName (name: string): { tag: string, backend: BuildBackend | undefined } | null {
   const found = OFFICIAL.exec(name)
   if (found === null) return null

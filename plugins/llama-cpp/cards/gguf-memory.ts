@@ -8,7 +8,7 @@ import type { GgufHeader, GgufValue } from './gguf.js'
 /** Bytes per number in cached keys and values, recurrent states and intermediate results. */
 const VALUE = 2
 const NUMBER = 4
-/** Number of buffers in use at once, of the size of a layer's largest result and of its input. */
+/** Number of buffers in use at once: some as large as a layer's largest result, others as its input. */
 const WIDE_RESULTS = 3
 const INPUTS = 6
 /**

@@ -91,7 +91,7 @@ function missing (key: string, path: string): never {
   throw new CardError(`${path} has no ${key}, or it is not a whole number above 0`)
 }
 
-/** The name of the quantization mix, else the tensor type with the most bytes. */
+/** The name of the quantization mix, or else the tensor type that takes the most bytes. */
 function quantizationOf ({ metadata, tensors }: GgufHeader): string | null {
   const mix = metadata.get('general.file_type')
   const bytes = new Map<string, number>()

@@ -43,7 +43,7 @@ export async function withErrorText<T> (ctx: VerbContext, work: () => Promise<T>
   }
 }
 
-/** Shows download progress: on one line of a terminal, otherwise a line for every 10%. Silent with --json. */
+/** Shows download progress: on one line in a terminal, otherwise a line for every 10%. Silent with --json. */
 function progressOf ({ io, out, err }: VerbContext): (name: string, bytes: number, total: number) => void {
   let shown = ''
   return (name, bytes, total) => {

@@ -55,7 +55,7 @@ export interface AnswerParts {
   sampler: TokenSampler
   stream: TextStream
   isEnd: (token: number) => boolean
-  /** Parses reasoning and tool calls; null for a text completion. */
+  /** Parses reasoning and tool calls; null for text completions. */
   reader: OutputReader | null
   /** Limit on the number of tool calls in the answer. */
   calls: number

@@ -1,6 +1,6 @@
 /**
  * node-llama-cpp's prebuilt addon, without its JavaScript, which downloads and compiles on install,
- * silently shifts a full context, and samples the sequences of a batch in racing threads. The addon's
+ * silently shifts a full context, and samples the sequences in a batch in racing threads. The addon's
  * interface is undocumented, so package.json pins its version.
  */
 import { readFileSync } from 'node:fs'
@@ -152,7 +152,7 @@ function releaseOf (folder: string): string {
   return buildOptions.llamaCpp.release
 }
 
-/** Waits for the log of a failed call, which arrives through the event loop. */
+/** Waits for log lines from a failed call, which arrive through the event loop. */
 export const errorsRead = async (): Promise<void> => { await setTimeout(LOG_MS) }
 
 /** Collects the errors that llama.cpp logs during `work`. */

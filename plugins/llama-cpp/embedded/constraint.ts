@@ -46,7 +46,7 @@ const renamed = (gbnf: string, prefix: string): string =>
 const either = ([one = '', other]: readonly string[]): string => other === undefined ? one
   : `root ::= a-root | c-root\n${renamed(one, 'a-')}\n${renamed(other, 'c-')}`
 
-/** Adds optional reasoning before what the grammar matches, if the prompt permits reasoning. */
+/** Makes the grammar accept optional reasoning before the answer, if the prompt permits reasoning. */
 function behind (gbnf: string, { reasoning, thoughts }: AnswerFormats): string {
   if (reasoning === null || thoughts === 'over' || hasChannels(reasoning)) return gbnf
   const { opens, closes } = reasonings[reasoning]

@@ -28,7 +28,7 @@ const FORMATS: Partial<Record<ToolFormatName, ToolCallFormat>> = {
   nemotron: list('<TOOLCALL>', '</TOOLCALL>')
 }
 
-/** The tool call format that the grammar enforces, and the name of the parser that reads the answer. */
+/** The tool call format that the grammar enforces, and the name of the parser for the answer. */
 export function enforcedFormat (name: ToolFormatName): { reader: ToolFormatName, format: ToolCallFormat } {
   const format = FORMATS[name]
   return format === undefined ? { reader: 'hermes', format: HERMES } : { reader: name, format }

@@ -22,7 +22,7 @@ const SERVER_FIELDS: Readonly<Record<string, string>> = {
   ignore_eos: 'does not ignore the end token'
 }
 
-/** The parameters of a validated request, without its prompt. */
+/** The parameters from a validated request, not including its prompt. */
 export interface Parameters {
   n: number
   maxTokens: number

@@ -1,4 +1,4 @@
-/** Runs the tasks of a loaded language model. */
+/** Runs the tasks for a loaded language model. */
 import type { EngineChunk, EngineSession, EngineTask, SpanSink } from '../../../kernel/api/engine.js'
 import type { Sizes } from '../server/command-line.js'
 import { fieldsOf, listOf, type Fields } from '../../runners/language/json.js'

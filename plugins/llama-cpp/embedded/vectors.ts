@@ -1,4 +1,4 @@
-/** Runs the tasks of an embedding or reranking model. */
+/** Runs the tasks for an embedding or reranking model. */
 import type {
   EngineChunk, EngineEnv, EngineSession, EngineTask, ModelCard
 } from '../../../kernel/api/engine.js'

@@ -75,12 +75,12 @@ export class Vocabulary {
     return this.begun(text.split(CUT).flatMap((part) => part === '' ? [] : this.tokens(part)))
   }
 
-  /** Tokenizes a text; `special` adds the model's BOS token at the start. */
+  /** Tokenizes a string; `special` adds the model's BOS token at the start. */
   encode (text: string, special = true): number[] {
     return special ? this.begun(this.tokens(text)) : this.tokens(text)
   }
 
-  /** Tokenizes a text, or validates token ids. @throws EngineError invalid_request that names `path` */
+  /** Tokenizes a string, or validates token ids. @throws EngineError invalid_request that names `path` */
   read (value: unknown, path: string, special = true): number[] {
     if (typeof value === 'string') return this.encode(value, special)
     const ids = idsOf(value)
@@ -88,7 +88,7 @@ export class Vocabulary {
     throw invalid(`${path} must be a text or token ids below ${this.table.size}`, path)
   }
 
-  /** Tokenizes a text for an embedding. */
+  /** Tokenizes a string for an embedding. */
   encodeWhole (text: string): number[] {
     const ids = this.encode(text)
     const [end, separator] = [this.model.tokenEos(), this.model.sepToken()]

@@ -253,7 +253,7 @@ export class LlamaSession implements EngineSession {
     yield scoresChunk(this.parts.spec.card, scores, numberOf(fieldsOf(usage)['prompt_tokens']) ?? 0)
   }
 
-  /** Replaces the error of a broken connection with one that says whether the server has exited. */
+  /** Replaces the error from a broken connection with one that says whether the server has exited. */
   private async toEngineError (error: unknown): Promise<unknown> {
     if (!(error instanceof BrokenAnswer)) return error
     const end = await this.parts.server.program.endOf(END_MS)

@@ -112,7 +112,7 @@ class Body {
 /** A parse stack as in llama.cpp: the symbols that remain to be matched, innermost rule first. */
 interface Stack { symbols: readonly Symbol[], at: number, below: Stack | null, key: string }
 
-/** Whether the grammar admits a text; `most.stacks` receives the peak number of parse stacks. */
+/** Whether the grammar accepts a string; `most.stacks` receives the peak number of parse stacks. */
 export function admits (gbnf: Gbnf, text: string, most = { stacks: 0 }): boolean {
   const ids = new Map<unknown, number>()
   const idOf = (value: unknown): number => {
@@ -162,7 +162,7 @@ export function chance (seed: number): () => number {
   }
 }
 
-/** Generates random texts that a grammar admits; after `size` characters it ends the text quickly. */
+/** Generates random strings that a grammar accepts; after `size` characters it ends the string quickly. */
 export function generator (gbnf: Gbnf, random: () => number, size = 60): () => string {
   const { rules } = gbnf
   const shortest = rules.map(() => Infinity)

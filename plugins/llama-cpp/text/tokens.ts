@@ -1,6 +1,6 @@
 /**
- * The bytes of all tokens in one array; ids without a token have no bytes. `strip` is the number of leading
- * spaces that the decoder removes from a text.
+ * The bytes of all tokens in one array; an id without a token has no bytes. `strip` is the number of leading
+ * spaces that the decoder removes from the start of its output.
  */
 export interface TokenTable {
   size: number

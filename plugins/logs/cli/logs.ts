@@ -6,7 +6,7 @@ import { createLineText, gapText, statusText } from './show.js'
 
 /** Default number of lines shown before following. */
 const BEGIN_WITH = '20'
-/** Milliseconds of log to fetch again after a reconnect, since lines of several nodes arrive out of order. */
+/** Log to fetch again after a reconnect, in ms, since lines from several nodes arrive out of order. */
 const OVERLAP_MS = 5000
 /** Exit code if no node answered. */
 const UNREACHABLE = 7

@@ -79,7 +79,7 @@ export interface Followed {
   stop (): void
 }
 
-/** Follows an event stream of the rig; the result gives access to the events received so far. */
+/** Follows an event stream from the rig; the result gives access to the events received so far. */
 export async function followed (
   rig: Rig, path: string, headers: Record<string, string> = {}
 ): Promise<Followed> {

@@ -32,7 +32,7 @@ export default {
   }
 } satisfies Tool<Asked>
 
-/** Groups equal lines of one node; the newest group comes first. */
+/** Groups identical lines from one node; the newest group comes first. */
 function grouped (lines: readonly ShownLine[]): ShownLine[][] {
   const groups = new Map<string, ShownLine[]>()
   for (const line of lines.toReversed()) {

@@ -89,7 +89,7 @@ const headers = { 'content-type': 'application/json', accept: 'application/json,
 
 interface Answer { id?: unknown, result?: Record<string, unknown>, error?: { code: number, message: string } }
 
-/** The messages of a JSON or event-stream response. */
+/** The messages in a JSON or event-stream response. */
 const messagesOf = (text: string): Answer[] => text.startsWith('{') || text.startsWith('[')
   ? [JSON.parse(text) as Answer].flat()
   : [...text.matchAll(/^data: (.+)$/gm)].map(([, data]) => JSON.parse(data!) as Answer)

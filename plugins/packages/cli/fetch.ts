@@ -107,7 +107,7 @@ function runs (pid: number): boolean {
   }
 }
 
-/** Prefix that distinguishes the declarations from other output of the module. */
+/** Prefix that distinguishes the declarations from the module's other output. */
 const MARK = 'svc-manifest '
 
 async function describe (

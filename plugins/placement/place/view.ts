@@ -114,7 +114,7 @@ function backendsOf (
     [name, backends.filter((backend) => (own?.[name] ?? offered).includes(backend))]))
 }
 
-/** Runners whose memory is not included in the last GPU readings of their nodes. */
+/** Runners whose memory is not included in the last GPU readings from their nodes. */
 function unreadRunners (reports: readonly NodeReport[]): Set<string> {
   return new Set(reports.flatMap(({ system }) => {
     const { runnerMemory = {} } = (system ?? {}) as

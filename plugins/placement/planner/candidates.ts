@@ -153,7 +153,7 @@ export function layersOn (job: Job, devices: readonly DeviceOption[], parts: num
 }
 
 /**
- * Number of layers that fit, each 1/`parts` of the model. The binary search assumes that the needed memory
+ * Number of layers that fit, each 1/`parts` of the model. The binary search assumes that the memory needed
  * grows with the number of layers.
  */
 export function layersThatFit (job: Job, on: DeviceOption, parts: number): number {

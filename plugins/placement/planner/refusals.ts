@@ -46,7 +46,7 @@ export function tooFewLayers (request: PlanRequest): Unplanned {
 export const refusedByEngine = (request: PlanRequest, why: string): Unplanned =>
   unplanned('no_backend', request, why, { engine: request.card.engine })
 
-/** `what` is the message's beginning, which precedes the name of the missing program. */
+/** `what` is the start of the message and names the missing program. */
 function engineMissing (
   request: PlanRequest, builds: string, nodes: readonly NodeFacts[], what: string
 ): Unplanned {

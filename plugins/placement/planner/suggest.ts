@@ -8,7 +8,7 @@ import { smallerContexts } from './slots.js'
 import { canPlan } from './solve.js'
 import type { Change, ClusterView, InstanceMemory, NodeFacts, PlanRequest, Suggestion } from './types.js'
 
-/** Limit on the changes of one kind that are tried; beyond it, changes are not considered. */
+/** Limit on the changes of one kind that are tried; any beyond it are not considered. */
 const TRIED_MAX = 8
 /** Limit on suggestions to stop an instance and on those to free memory; other kinds have at most one. */
 const TOLD_MAX = 3

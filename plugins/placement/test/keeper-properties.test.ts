@@ -16,7 +16,7 @@ const RUNS = 400
 const NODES = 4
 const SELF = 'auto/model'
 
-/** One command of the master; losing or moving an instance takes two commands. */
+/** One command from the master; losing or moving an instance takes two commands. */
 type Op = { do: 'enter' | 'place', id: string, entry: WaitingEntry } |
   { do: 'remove' | 'forget' | 'drain', id: string }
 
@@ -45,7 +45,7 @@ class World {
   /** Ids of the commands applied so far that have a fixed id; such a command is applied only once. */
   readonly #given = new Set<string>()
   readonly #lost = new LostNodes()
-  /** Commands of an earlier master that have not been applied yet. */
+  /** Commands from an earlier master that have not been applied yet. */
   late: Op[] = []
   #now = 0
   #made = 0
@@ -173,7 +173,7 @@ function live (world: World, { event: { what, n }, commands, late }: Moment): vo
   if (what === 'wait') world.pass(MISSING_MS)
   const ops = world.decide().flatMap(opsOf)
   for (const op of ops.slice(0, commands)) world.apply(op)
-  // Apply late commands of the previous master only after the new master's commands.
+  // Apply late commands from the previous master only after the new master's commands.
   for (const op of world.late) world.apply(op)
   world.late = late ? ops.slice(commands, commands + 1) : []
 }

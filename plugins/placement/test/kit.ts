@@ -117,7 +117,7 @@ export interface PlacementRig extends Rig {
   /** The handler that the plugin registered for requests to missing models, or null. */
   missing: ((query: RouteQuery) => Promise<boolean>) | null
   absence: (modelId: string) => MissingReason | null
-  /** Replies of the master to the next placements, in order. */
+  /** Replies from the master to the next placements, in order. */
   answers: (Error | string)[]
   /** The check that the plugin registered for new instances on the master. */
   check: (entering: PendingInstance) => void
@@ -159,7 +159,7 @@ export async function startPlacement (t: TestContext, options: Options = {}): Pr
     drained: [] as PlacementRig['drained'], missing: null, absence: () => null
   }
   const clock = manualClock()
-  // Declare the errors of the runners plugin here, because that plugin is not started.
+  // Declare the runners plugin's errors here, because that plugin is not started.
   let command: ((name: string, args: object) => Promise<unknown>) | undefined
   const alone: typeof placement = {
     manifest: { ...placement.manifest, errors: { ...errors, ...runnerErrors } },

@@ -30,7 +30,7 @@ function planned (
   }, view)
 }
 
-/** A text such as `a cuda 0-20 [12,8]` for each rank, or else the refusal reason. */
+/** A string such as `a cuda 0-20 [12,8]` for each rank, or else the refusal reason. */
 function told (result: PlanResult): string[] {
   if (!result.ok) return [result.reason]
   return result.plan.ranks.map(({ nodeId, backend, startLayer, endLayer, gpuLayers }) => {

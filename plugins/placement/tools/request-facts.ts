@@ -40,7 +40,7 @@ export interface RequestFacts {
   unseen: string[]
 }
 
-/** What is known about a request. Times are in ms since 1970, or null if they were not recorded. */
+/** The known facts about a request. Times are in ms since 1970, or null if they were not recorded. */
 export interface RequestSummary {
   taskId: string | null
   commandId: string | null

@@ -17,7 +17,7 @@ export interface Part {
   tookMs: number
 }
 
-/** How a request ended; `open` if it has not ended. `reason` is the reason of its error, if any. */
+/** How a request ended; `open` if it has not ended. `reason` is the reason in its error, if any. */
 export interface Ended {
   how: 'completed' | 'failed' | 'cancelled' | 'open' | 'unknown'
   reason: string | null
@@ -129,7 +129,7 @@ const OUTCOMES: Readonly<Record<string, string>> = {
   Complete: 'completed', Failed: 'failed', TimedOut: 'failed', Cancelled: 'cancelled'
 }
 
-/** Sums up the spans of each step and node, without spans that contain other spans. */
+/** Adds up span durations by step and node, excluding spans that contain other spans. */
 function partsOfSpans (spans: readonly ShownSpan[], name: (id: string) => string): Part[] {
   const zero = Math.min(...spans.map(({ startUs }) => startUs))
   const parts = new Map<string, Part>()

@@ -11,7 +11,7 @@ const LEVELS = ['fail', 'warn', 'info', 'ok']
 export const worstFirst = (facts: readonly Fact[]): Fact[] =>
   facts.toSorted((a, b) => LEVELS.indexOf(a.level) - LEVELS.indexOf(b.level))
 
-/** Readable names of the steps in a trace, by how the span name begins. */
+/** Readable names for the steps in a trace, by the beginning of the span name. */
 const PARTS: readonly (readonly [name: RegExp, words: string])[] = [
   [/^parse/, 'read the request'],
   [/^admission/, 'waited for admission'],
@@ -29,7 +29,7 @@ const PARTS: readonly (readonly [name: RegExp, words: string])[] = [
   [/^(write|client)/, 'waited for the client to read']
 ]
 
-/** The readable name of a step; if it has none, the name of its span. */
+/** The readable name of a step, or the name of its span if it has none. */
 export function partWords ({ name }: Pick<ShownSpan, 'name'>): string {
   return PARTS.find(([pattern]) => pattern.test(name))?.[1] ?? plain(name)
 }
@@ -46,7 +46,7 @@ type Payload = Readonly<Record<string, unknown>>
 const CONCERNS: Readonly<Record<'cluster' | 'node' | 'instance' | 'request',
   (payload: Payload, concern: RequestScope) => boolean>> = {
   cluster: () => true,
-  // If the nodes of the request are unknown, events of any node may concern it.
+  // If the request's nodes are unknown, events from any node may concern it.
   node: ({ nodeId }, { nodes }) => nodes.size === 0 || nodes.has(nodeId as string),
   // Compare instance ids if both are known, otherwise model ids.
   instance: ({ instanceId, modelId }, concern) =>

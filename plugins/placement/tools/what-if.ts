@@ -129,7 +129,7 @@ async function instances ({ ctx, looked, state, node, alone }: Loss): Promise<Fa
   }))
 }
 
-/** Facts about files of which only this node has a copy, and about the loss of its model store. */
+/** Facts about models that only this node has a copy of, and about the loss of its model store. */
 function files (copies: readonly Copy[], node: NodeRow, state: State): Fact[] {
   // Ignore bundled models, because every node with the plugin that bundles them has them.
   const whole = copies.filter(({ live, kind }) => live && kind !== 'receiving' && kind !== 'bundled')

@@ -165,7 +165,7 @@ function causeIn (seen: Seen, link: string, code: string): Cause {
   return link === 'placement' ? waits(seen) : {}
 }
 
-/** The newest event of one of these kinds about the model, or the timeout of one of these nodes. */
+/** The newest event of these kinds that is about the model or, for a timeout, about one of these nodes. */
 function newest (
   { why: { modelId }, events }: Pick<Seen, 'why' | 'events'>, kinds: readonly string[],
   nodes: readonly string[] = []

@@ -53,7 +53,7 @@ export class MuxStream extends Duplex {
     return true
   }
 
-  /** Handles the end of the other side's data. False if the other side had already ended it. */
+  /** Handles the end of the other side's data. Returns false if the other side had already ended it. */
   receiveEnd (): boolean {
     if (this.#remoteEnded) return false
     this.#remoteEnded = true

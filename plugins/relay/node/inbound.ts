@@ -7,9 +7,9 @@ import type { Clock, Logger } from '../../../kernel/index.js'
 import type { Agreement } from '../channel/suite.js'
 import type { Channel } from '../channel/secure.js'
 
-/** Maximum connections of one device; a new one closes the oldest. */
+/** Maximum connections from one device; a new one closes the oldest. */
 const PER_DEVICE = 8
-/** Maximum connections in total, and of unproven devices, because a relay could open any number. */
+/** Maximum connections in total, and from unproven devices, because a relay could open any number. */
 const IN_ALL = 256
 const UNPROVEN = 32
 const CHECK_MS = 1000

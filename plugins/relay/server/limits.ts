@@ -13,7 +13,7 @@ export interface RelayLimits {
   readonly queuedBytes: number
   readonly queuedBytesInAll: number
   readonly firstMs: number
-  /** Milliseconds that a node has to accept a device, and the delay in ms of each refusal of a device. */
+  /** Time limit in ms for a node to accept a device, and the delay in ms before each refusal of a device. */
   readonly joinMs: number
   readonly refuseMs: number
   /** Interval of pings in ms; a connection must answer each ping before the next. */

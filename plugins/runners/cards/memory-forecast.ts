@@ -44,7 +44,7 @@ export interface Cache {
   checkpointBytes: number
 }
 
-/** The memory facts of the card; without them, an estimate that adds a share of the weights for buffers. */
+/** The card's memory facts; if it has none, an estimate that adds a share of the weights for buffers. */
 function factsOf (
   { memory, totalBytes, nLayers, kvHeads, headSize }: Sized, overhead = OVERHEAD
 ): MemoryFacts {

@@ -26,7 +26,7 @@ interface DonorParts extends MemberParts {
 type DonorRequest = RouteRequest<typeof routes.donor>
 
 /**
- * Handler of POST /runners/donors: tunnels a connection of an instance's driver to the rpc-server of the
+ * Handler of POST /runners/donors: tunnels a connection from an instance's driver to the rpc-server of the
  * donor on this node. The response carries the donor's bytes; the driver's bytes are fetched from its node.
  */
 export function donorHandler (parts: DonorParts): (request: DonorRequest) => Promise<void> {

@@ -25,7 +25,7 @@ interface DriverParts extends MemberParts {
 
 type Driver = Role & { kind: 'driver' }
 
-/** A connection of the driver whose bytes the donor has not fetched yet. */
+/** A connection from the driver, whose bytes the donor has not fetched yet. */
 interface Feed { socket: Socket, installId: string }
 
 /** A driver on this node: a local port per donor, and the controller that cancels the wait for donors. */

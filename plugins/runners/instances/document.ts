@@ -104,7 +104,7 @@ export interface Announcer {
 const REMOVED_MAX = 4096
 
 /**
- * Emits the events of created and deleted instances: only on the master, once per instance, and only after
+ * Emits the events for created and deleted instances: only on the master, once per instance, and only after
  * the cluster has acknowledged the change, so that an entry lost with its master gets no event. With quorum
  * 1, the losing side of a partition drops acknowledged entries; the former master of that side reports them,
  * so that each `created` has its `deleted`.
@@ -124,7 +124,7 @@ export function createAnnouncer (parts: AnnouncerParts): Announcer {
     const seen = snapshot()
     if (session.isMaster) {
       try { await settled() } catch (err) {
-        // This node is no longer the master; the next one emits the events of the entries that survive.
+        // This node is no longer the master; the next one emits the events for entries that survive.
         parts.log.debug({ err }, 'a change of the instances was not acknowledged')
         return
       }

@@ -67,7 +67,7 @@ export interface FleetParts {
 export class RunnerSet {
   readonly #parts: FleetParts
   readonly #members = new Map<string, Member>()
-  /** By runner id, the controller that aborts its newest launch; events of an aborted launch are ignored. */
+  /** By runner id, the controller that aborts its newest launch; an aborted launch's events are ignored. */
   readonly #launches = new Map<string, AbortController>()
 
   constructor (parts: FleetParts) { this.#parts = parts }
@@ -104,7 +104,7 @@ export class RunnerSet {
 
   async stop (runnerId: string): Promise<void> {
     const member = this.#members.get(runnerId)
-    // Abort the launch after the process has ended, because statuses of an aborted launch are ignored.
+    // Abort the launch after the process has ended, because statuses from an aborted launch are ignored.
     if (member?.supervisor == null) this.#endLaunch(runnerId)
     else await this.#end(member)
     this.#endLaunch(runnerId)

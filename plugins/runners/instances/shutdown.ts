@@ -30,7 +30,7 @@ export interface Draining { instanceId: string, runnerId: string, until: number 
 interface DrainMoment {
   draining: readonly Draining[]
   outstanding (runnerId: string): number
-  /** Milliseconds of idle time required, because a request routed before the drain may still arrive. */
+  /** Required idle time in ms, because a request routed before the drain may still arrive. */
   quietMs: number
   /** Wall-clock ms, compared with `until`. */
   now: number
@@ -63,7 +63,7 @@ export class Drains {
   }
 }
 
-/** A runner of this node whose instance is unloaded after `ttlSeconds` without use. */
+/** A runner on this node whose instance is unloaded after `ttlSeconds` without use. */
 export interface IdleUnloadable extends Assignment {
   ttlSeconds: number
   ready: boolean

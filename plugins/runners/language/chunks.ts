@@ -26,7 +26,7 @@ export interface CallDelta {
   index: number, id?: string, type?: 'function', function: { name?: string, arguments?: string }
 }
 
-/** New output of one answer: `delta` in a chat, `text` in a completion. */
+/** New output for one answer: `delta` in a chat, `text` in a completion. */
 export interface Choice {
   index: number
   delta?: { content?: string, reasoning_content?: string, tool_calls?: CallDelta[] }

@@ -69,7 +69,7 @@ export const SAMPLING = {
 } as const satisfies Record<string, Row>
 
 type Rows = typeof SAMPLING
-/** The name of a parameter in the chat API and in engine tasks. */
+/** The name of a parameter, as in the chat API and in engine tasks. */
 export type Parameter = keyof Rows
 export type Sampling = Partial<Record<Parameter, number>>
 

@@ -1,4 +1,4 @@
-/** Requests and answers for the tasks `embed` (vectors of texts) and `rerank` (document scores). Pure. */
+/** Requests and answers for the tasks `embed` (vectors for texts) and `rerank` (document scores). Pure. */
 import { invalid } from './refusals.js'
 import type { EngineChunk, ModelCard } from '../../../kernel/api/engine.js'
 
@@ -17,8 +17,8 @@ export function normalised (vector: Float32Array, dimensions = vector.length): F
 }
 
 /**
- * Reads the payload of an `embed` task; the caller still checks each input. `input` is a text, token ids, or
- * a list of either. `truncate` is the most tokens of each input, -1 for as many as the model accepts.
+ * Reads the payload of an `embed` task; the caller still checks each input. `input` is a string, token ids,
+ * or a list of either. `truncate` limits the tokens per input; -1 for as many as the model accepts.
  * @throws EngineError invalid_request
  */
 export function readEmbed (
@@ -39,8 +39,8 @@ export function readEmbed (
 }
 
 /**
- * The first `most` token ids of a text. The closing token of the model stays the last one; `empty` are the
- * ids of the empty text.
+ * The first `most` token ids of an input. The model's closing token stays the last one; `empty` has the ids
+ * of the empty string.
  */
 export function truncated (ids: number[], most: number, empty: readonly number[]): number[] {
   if (ids.length <= most) return ids

@@ -30,7 +30,7 @@ export interface Observation {
   problems: readonly string[]
   declared: Readonly<Record<string, unknown>>
   engines: readonly EngineOffer[]
-  /** Why the sandbox of runners is incomplete. */
+  /** Why the runners' sandbox is incomplete. */
   sandboxProblem?: string | null
 }
 
@@ -42,7 +42,7 @@ const FIND: Readonly<Record<ConflictCode, (seen: Observation) => string[]>> = {
   runners_unconfined: ({ sandboxProblem }) => sandboxProblem == null ? [] : [sandboxProblem]
 }
 
-/** All conflicts of kind `code` between configuration and machine, in one text; null for none. Pure. */
+/** All conflicts of kind `code` between configuration and machine, in one string; null if none. Pure. */
 export function findConflict (code: ConflictCode, seen: Observation): string | null {
   const texts = FIND[code](seen)
   return texts.length === 0 ? null : texts.join('; ')
@@ -66,7 +66,7 @@ function servingDisabled (seen: Observation): string[] {
   })
 }
 
-/** Why an engine does not use a GPU of this machine; null if it uses one or could not use any. */
+/** Why an engine does not use a GPU in this machine; null if it uses one or could not use any. */
 export function whyGpuUnused (
   engine: EngineOffer, { gpus, runtimes, declared }: Pick<Observation, 'gpus' | 'runtimes' | 'declared'>
 ): string | null {

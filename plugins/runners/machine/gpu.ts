@@ -22,7 +22,7 @@ export interface GpuReading {
 
 const MIB = 1024 * 1024
 
-/** The value as a number (a text such as `71.5` is parsed) times `factor`; null for `[N/A]` and the like. */
+/** The value as a number (a string like `71.5` is parsed) times `factor`; null for `[N/A]` and the like. */
 function number (value: unknown, factor = 1): number | null {
   const text = typeof value === 'string' && /^\s*-?\d+(\.\d+)?\s*$/.test(value)
   return text || (typeof value === 'number' && Number.isFinite(value)) ? Number(value) * factor : null

@@ -98,7 +98,7 @@ export function findProgram ({ home, env }: Place, { name, builds }: ProgramDecl
   return build === undefined ? null : { from: 'build', path: join(build.folder, name), build }
 }
 
-/** Time limit in ms of a program run; a large GPU library loads slowly from a slow disk. */
+/** Time limit in ms for a program run; a large GPU library loads slowly from a slow disk. */
 const OUTPUT_MS = 60_000
 const OUTPUT_ENV = ['PATH', 'HOME', 'LD_LIBRARY_PATH', 'CUDA_VISIBLE_DEVICES']
 

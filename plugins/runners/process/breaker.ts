@@ -6,8 +6,8 @@ type BreakerLimits = Pick<RunnerLimits,
   'breakerFailures' | 'breakerWindowMs' | 'readyClearMs'>
 
 /**
- * Earlier failures: their times (monotonic ms) within the window, how many occurred in a row, and how many of
- * the last ones occurred before the runner was ready.
+ * Earlier failures: their times (monotonic ms) within the window, how many in a row, and how many in a row
+ * with a runner that never became ready.
  */
 export interface BreakerState {
   readonly recent: readonly number[]

@@ -71,7 +71,7 @@ function packagesOf (script: string): string[] {
     found.push(join(folder, 'node_modules'))
   }
   const folder = dirname(real(script))
-  // Only the built code of svc, because a home may be inside a checkout of svc.
+  // Only svc's built code, because a home may be inside a checkout of svc.
   const code = own === packageRoot() ? ['dist', 'package.json'].map((name) => join(own!, name)) : []
   return [script, ...code.length > 0 ? [...code, folder] : [own ?? folder], ...found]
 }

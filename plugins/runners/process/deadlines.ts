@@ -94,7 +94,7 @@ export interface ProcessEnd {
   readyMs: number
 }
 
-/** Describes the end of a runner process: a requested stop, a kill by the node, or the process's own exit. */
+/** Describes why a runner process ended: a requested stop, a kill by the node, or the process's own exit. */
 export function describeEnd (ending: ExitFacts, limits: RunnerLimits, nowMs: number): ProcessEnd {
   const { code, signal } = ending.exit ?? { code: null, signal: null }
   const ended = { exitCode: code, readyMs: ending.readyAt === null ? 0 : nowMs - ending.readyAt }

@@ -1,6 +1,6 @@
 /**
  * Why a task failed. `reason` is `overloaded` (details.retryAfterSeconds), `instance_lost`, `cancelled`,
- * `timeout`, `provider_error`, or the reason of an EngineError.
+ * `timeout`, `provider_error`, or the reason in an EngineError.
  */
 export class RunnerError extends Error {
   readonly reason: string

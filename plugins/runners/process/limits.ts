@@ -34,7 +34,7 @@ export const DEFAULT_LIMITS = {
   breakerWindowMs: 60_000,
   /** Time in ready state that clears earlier failures. */
   readyClearMs: 600_000,
-  /** Credit of one task: chunks and bytes that the runner may send ahead of the reader. */
+  /** Credit for one task: chunks and bytes that the runner may send ahead of the reader. */
   windowChunks: 64,
   windowBytes: MiB,
   maxFrameBytes: 16 * MiB,

@@ -20,9 +20,9 @@ export interface RunnerOptions {
   readonly memoryLimitBytes?: number
   /** Bytes of memory that placement counts for the runner. */
   readonly estimatedBytes?: number
-  /** Limit on concurrent tasks inside the runner; more tasks queue. */
+  /** Limit on concurrent tasks inside the runner; any beyond it are queued. */
   readonly maxConcurrent?: number
-  /** Limit on queued tasks; more tasks are refused as `overloaded`. */
+  /** Limit on queued tasks; any beyond it are refused as `overloaded`. */
   readonly maxQueued?: number
   /** Returns a random number, uniform in [0, 1). */
   readonly random?: () => number
@@ -34,5 +34,5 @@ export interface RunnerOptions {
   onFailed (failure: { errorMessage: string, errorCode: FailureCode, attempts: number }): void
 }
 
-/** Receives the output lines of a runner, except those dropped by the rate limit. */
+/** Receives a runner's output lines, except those dropped by the rate limit. */
 export type RunnerOutput = (stream: 'stdout' | 'stderr', text: string) => void

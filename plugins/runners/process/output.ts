@@ -10,7 +10,7 @@ import { appendFile, rename, stat } from 'node:fs/promises'
  * blocking the node's event loop.
  */
 const FLOOD_REST_MS = 2
-/** Milliseconds between two log entries with the number of dropped lines. */
+/** Interval in ms between log entries that report how many lines were dropped. */
 const REPORT_MS = 1_000
 
 export interface Listening {
@@ -20,7 +20,7 @@ export interface Listening {
 
 /**
  * Drains a runner's stdout or stderr into the ring file. Output is never parsed as a message. Returns a
- * function that stops the reports of dropped lines.
+ * function that stops the reports about dropped lines.
  */
 export function drain (
   stream: Readable, name: string, ring: RingFile, clock: Clock,

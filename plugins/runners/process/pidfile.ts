@@ -8,7 +8,7 @@ export const PIDFILE = 'runner.pid'
 export const MARK = 'SVC_RUNNER_MARK'
 const FORMAT = 1
 
-/** Identifies one process of one boot of one machine; `mark` also identifies its descendants. */
+/** Identifies a process within one boot of one machine; `mark` also identifies its descendants. */
 interface PidRecord { format: number, pid: number, startTime: string, bootId: string, mark: string }
 
 /** Writes the pidfile of a new process; does nothing on a system without process start times. */

@@ -16,7 +16,7 @@ function statFields (pid: number): string[] | null {
   return text === null ? null : text.slice(text.lastIndexOf(')') + 2).split(' ')
 }
 
-/** Start time of a process in clock ticks since boot (field 22 of stat), which with the pid identifies it. */
+/** Start time of a process in clock ticks since boot (field 22 of stat); identifies it along with the pid. */
 export function startTime (pid: number): string | null {
   return statFields(pid)?.[22 - 3] ?? null
 }

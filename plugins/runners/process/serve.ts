@@ -129,7 +129,7 @@ export class TaskServer {
       throw new RangeError(`the engine yielded a chunk of ${bytes} bytes; ` +
         `at most ${this.#env.limits.maxFrameBytes} fit into a frame`)
     }
-    // A chunk of the only task is sent immediately, because its engine may block this thread next.
+    // If this is the only task, send its chunk immediately: the engine may block this thread next.
     this.#env.link.sendEncoded(pieces, this.#running.size > 1)
     return bytes
   }

@@ -180,7 +180,7 @@ class RunnerSupervisor {
     this.#move({ RunnerShutdown: {} })
   }
 
-  /** Waits for slots, during which a text task gets its queue position. Throws like `#enter`. */
+  /** Waits for slots; a text task gets its queue position during the wait. Throws like `#enter`. */
   async * #wait (
     task: EngineTask, signal: AbortSignal, callerId: string, trace: Trace | undefined
   ): AsyncGenerator<EngineChunk, Release> {

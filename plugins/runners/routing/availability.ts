@@ -296,7 +296,7 @@ function copiesOf (all: readonly ModelCopy[]): CopyFacts {
 
 /**
  * A runner's tasks that this node has open, plus those of other nodes as last reported. Before the first
- * report of its node, a working runner counts as having at least one task.
+ * report from its node, a working runner counts as having at least one task.
  */
 function loadOf ({ status }: PlacedRunner, open: number, others: number | null): number {
   if (others !== null) return open + others

@@ -159,7 +159,7 @@ const COMES = { status: 503, retryable: true, retryAfterSeconds: 1 }
 /** Limit on Retry-After: the longest pause before a runner that gave up starts again. */
 const RETRY_MAX_SECONDS = RETRY_PAUSE.maxMs / 1000
 
-/** The broken link of a model that may exist only in the store, which is unreachable. */
+/** The broken link for a model that may exist only in the store, which is unreachable. */
 const storeUnreachable = (what: string, store: string): Found => brokenLink('store_unreachable',
   `${what}, and the store on ${store}, which may have it, cannot be reached`,
   `Start ${store} again: \`svc up\` there; \`svc nodes\` shows it.`)

@@ -123,7 +123,7 @@ export class Routing implements Runners {
     return () => { this.#placers.delete(place) }
   }
 
-  /** Registers a task of another node. Throws `instance_lost`, or `invalid_request` if the id is in use. */
+  /** Registers a task from another node. Throws `instance_lost`, or `invalid_request` if the id is in use. */
   take ({ trace, ...assigned }: Assigned, requester: TaskRequester): Route {
     const { fleet, tasks, self: { nodeId, installId } } = this.#parts
     const { taskId, modelId, instanceId, runnerId } = assigned
@@ -170,7 +170,7 @@ export class Routing implements Runners {
 
   /**
    * Places the model if only its placement is missing. True if the model may now have a ready instance.
-   * Throws errors of the placement.
+   * Throws the placement's errors.
    */
   async #place (query: RouteQuery, { details: { brokenLink } }: SvcError): Promise<boolean> {
     const fits = this.card(query.modelId)?.tasks.includes(query.capability) === true

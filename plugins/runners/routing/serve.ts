@@ -38,7 +38,7 @@ export async function * serve (
     }
     status = signal.aborted ? whenAborted(signal) : 'Complete'
   } catch (error) {
-    // An operator's cancel arrives as an error of the runner, not through the signal.
+    // An operator's cancel arrives as an error from the runner, not through the signal.
     status = signal.aborted ? whenAborted(signal) : causeOf(error) === 'cancelled' ? 'Cancelled' : 'Failed'
     const commandId = tasks.get(taskId)?.commandId ?? ''
     if (signal.aborted) {

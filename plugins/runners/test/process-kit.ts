@@ -25,7 +25,7 @@ export function testSpec (options: Record<string, unknown> = {}): ModelSpec {
   return { card: CARD, directory: '/', backend: 'cpu', threads: 1, options }
 }
 
-/** Waits until a condition holds; after the timeout throws an error with the condition's name. */
+/** Waits until a condition holds; after the timeout throws an error that names the condition. */
 export async function until (what: string, holds: () => boolean, timeoutMs = 20_000): Promise<void> {
   const deadline = performance.now() + timeoutMs
   while (!holds()) {
@@ -83,7 +83,7 @@ export function bench (
   const failures: Bench['failures'] = []
   const { log, lines } = recordingLog()
   const scratch = mkdtempSync(join(tmpdir(), 'svc-runner-'))
-  // Retried, because the last lines of a runner may still be written to the folder.
+  // Retried, because a runner's last lines may still be written to the folder.
   t.teardown(() => { rmSync(scratch, { recursive: true, force: true, maxRetries: 9, retryDelay: 100 }) })
   const supervisor = createSupervisor({
     runnerId: 'runner-1',

@@ -34,7 +34,7 @@ export interface Pair {
   asker: Routing
   /** The tasks that the requesting node serves itself. */
   tasks: TaskTable
-  /** TaskFailed events of the requesting node. */
+  /** TaskFailed events from the requesting node. */
   failed: object[]
   rig: RunnersRig
   runner: FakeRunner
@@ -56,7 +56,7 @@ export interface PairOptions {
   /** The status that the serving node reports for its runner. */
   status?: RunnerStatus
   cards?: ModelCard[]
-  /** True if the requesting node has no card of the voice model. */
+  /** True if the requesting node has no card for the voice model. */
   storeAway?: boolean
   /** The load from other nodes' tasks that the serving node reported. */
   told?: number

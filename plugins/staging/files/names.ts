@@ -51,7 +51,7 @@ export function isOwnName (name: string): boolean {
 }
 
 /**
- * Why a text is not a valid file path in a model, as one sentence; null if it is. A valid path has 1 to 8
+ * Why a string is not a valid file path in a model, as one sentence; null if it is. A valid path has 1 to 8
  * segments joined by `/`, is relative, safe on every platform and not reserved for svc.
  */
 export function filePathProblem (path: string): string | null {

@@ -29,13 +29,13 @@ export async function openInside (root: string, path: string, mode: OpenMode): P
     async (folder, name) => await openIn(folder, name, mode))
 }
 
-/** Opens one of svc's own files. Throws as `openInside`. */
+/** Opens one of svc's own files. Throws like `openInside`. */
 export async function openSvcFile (root: string, name: string, mode: OpenMode): Promise<FileHandle> {
   if (!isOwnName(name)) throw new PathError(`${name} is not one of svc's own files`)
   return await inFolder(root, [], mode !== 'read', async (folder) => await openIn(folder, name, mode))
 }
 
-/** Reads one of svc's own files. Throws as `openInside`, and PathError above `mostBytes`. */
+/** Reads one of svc's own files. Throws like `openInside`, and PathError above `mostBytes`. */
 export const readOwn = async (root: string, name: string, mostBytes: number): Promise<string> =>
   await readAll(await openSvcFile(root, name, 'read'), join(root, name), mostBytes)
 
@@ -51,7 +51,7 @@ async function readAll (file: FileHandle, name: string, mostBytes: number): Prom
   }
 }
 
-/** Replaces a file atomically; `write` may keep the handle. Returns its result. Throws as `openInside`. */
+/** Replaces a file atomically; `write` may keep the handle. Returns its result. Throws like `openInside`. */
 export async function replaceSvcFile<T> (
   root: string, name: string, write: (file: FileHandle) => Promise<T>
 ): Promise<T> {
@@ -73,7 +73,7 @@ export async function replaceSvcFile<T> (
   })
 }
 
-/** Like `replaceSvcFile`, with a text that is synced to disk before the promise resolves. */
+/** Like `replaceSvcFile`, but takes a string, and syncs it to disk before the promise resolves. */
 export async function putOwnText (root: string, name: string, text: string): Promise<void> {
   await replaceSvcFile(root, name, async (file) => {
     await file.writeFile(text)

@@ -10,7 +10,7 @@ export class KeyedLock {
 
   /**
    * Runs `work` after all earlier tasks with this key. An abort removes a waiting task, and the promise
-   * rejects with the signal's reason; a running task has to watch the signal itself.
+   * rejects with the signal's reason; a running task must watch the signal itself.
    */
   async run<T> (key: Key, work: () => T | Promise<T>, signal?: AbortSignal): Promise<T> {
     signal?.throwIfAborted()

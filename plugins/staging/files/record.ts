@@ -16,7 +16,7 @@ export const hex = (digits: number) => ({ type: 'string', pattern: `^[0-9a-f]{${
 const problemOf = schemaChecker({
   ...object({
     modelId: { type: 'string' },
-    // A hub commit or a text chosen by the operator, without control characters.
+    // A hub commit or a string chosen by the operator, without control characters.
     revision: { type: 'string', pattern: '^[^\\x00-\\x1f\\x7f-\\x9f]{1,256}$' },
     totalBytes: size,
     chunkBytes: { const: CHUNK_BYTES },

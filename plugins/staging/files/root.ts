@@ -235,7 +235,7 @@ export class ModelRoot {
         if (!await isRealFolder(to)) await rename(old, to)
         throw error
       })
-      // Ignore failures: the new copy is in place, and the next sweep removes what is left of the old one.
+      // Ignore failures: the new copy is in place, and the next sweep removes any remains of the old one.
       await removeCopy(old).catch(() => {})
     })
   }

@@ -42,7 +42,7 @@ export function nodeOf ({ cluster }: Pick<ModelManager, 'cluster'>, ref: string)
   return node
 }
 
-/** Maps the reasons of a StoreError to API errors; all other reasons become `download_failed`. */
+/** Maps StoreError reasons to API errors; all other reasons become `download_failed`. */
 const NAMED: Readonly<Record<string, keyof typeof errors>> = {
   download_running: 'download_running', no_safe_fit: 'no_safe_fit', no_hub: 'hub_disabled',
   no_download: 'download_not_found', not_in_store: 'model_not_found', bad_source: 'import_refused'

@@ -12,7 +12,7 @@ type Staged = Answers['stage']['nodes'][number] & { reason: string | null }
 
 interface StageBody { wait?: boolean, timeout_seconds?: number }
 
-/** Seconds that a node has to confirm that it has started staging. */
+/** Seconds within which a node must confirm that it has started staging. */
 const BEGIN_SECONDS = 15
 const WAIT_SECONDS = 600
 

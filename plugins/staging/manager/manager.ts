@@ -98,7 +98,7 @@ export class ModelManager {
   readonly #cards = new UntrustedJobs(DERIVE_BOUNDS)
   readonly #bundle: Bundle
   readonly #serving = new Set<string>()
-  /** Digest in the last ModelStored event of each model. */
+  /** Digest in the last ModelStored event for each model. */
   readonly #digests = new Map<string, string>()
   #homeCards: ReadonlyMap<string, ModelCard> = new Map()
   /** Whether to publish again after the current pause between publications; null if there is no pause. */

@@ -125,7 +125,7 @@ export class Evictor {
   /** Removes the idle copies of one model or of all. Never rejects; failures are in `error`. */
   async purge (modelId?: string, trigger: 'purge' | 'store_delete' = 'purge'): Promise<Purged> {
     const work = async (): Promise<Purged> => (await this.#purgeAll(modelId, trigger)).purged
-    // A purge of one model does not have to wait for other passes.
+    // A purge of one model need not wait for other passes.
     return modelId === undefined ? await this.#pass(work) : await work()
   }
 
@@ -228,7 +228,7 @@ export class Evictor {
     return { purged, copies }
   }
 
-  /** The copies of a root; with `dry` marks those that the next pass would evict. */
+  /** The copies in a root; with `dry`, marks those that the next pass would evict. */
   async #outlook (root: Root, wanted: string | undefined, dry: boolean): Promise<EvictionPreview[]> {
     const all = await this.#copies(root, dry ? undefined : wanted)
     const safe = this.#safe()

@@ -16,7 +16,7 @@ const GIB = 1024 ** 3
 const shown = (bytes: number, round = Math.round): string => bytes < GIB / 10
   ? `${Math.ceil(bytes / 1024 ** 2)} MiB` : `${(round(bytes / GIB * 100) / 100).toFixed(2)} GiB`
 
-/** `evictableBytes` is what the eviction of every idle copy would free. */
+/** `evictableBytes` is how much evicting every idle copy would free. */
 function sentenceOf (
   { additionalBytes, freeBytes, headroomBytes, setting = 'node_cache_path' }: CapacityCase,
   evictableBytes: number, missingBytes: number

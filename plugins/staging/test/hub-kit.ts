@@ -104,9 +104,9 @@ export interface HubOptions {
 }
 
 export interface FakeHub {
-  /** Base URL of the API and of small files; `url` of `createHubClient`. */
+  /** Base URL of the API and of small files; pass it to `createHubClient` as `url`. */
   readonly url: string
-  /** Base URL of the second origin, with LFS files. */
+  /** Base URL of the second origin, which serves LFS files. */
   readonly cdnUrl: string
   /** `host:port` of the second origin, for `redirectHosts`. */
   readonly cdnHost: string

@@ -150,7 +150,7 @@ t.test('a source that changes meanwhile is not taken', async (t) => {
   for (const [name, change] of changes) {
     let once: (() => void) | undefined = change
     const store = await open(t, scratch(t), {
-      // The first progress report comes after the scan of the folder and before the end of the copy.
+      // The first progress report comes after the folder scan and before the copy ends.
       onChange: () => {
         if (store.status(ID).downloadedBytes === 0) return
         once?.()

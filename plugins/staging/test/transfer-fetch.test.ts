@@ -69,7 +69,7 @@ t.test('faults of a source: the chunk goes on elsewhere', async (t) => {
   for (const [name, spoil] of Object.entries(faults)) {
     t.test(name, async (t) => {
       const folder = t.testdir()
-      // Peers come before the store, so the faulty peer is used first and the store has to replace it.
+      // Peers come before the store, so the faulty peer is used first and the store must replace it.
       const bad = memorySource(content, { id: 'bad', kind: 'peer', ...spoil === undefined ? {} : { spoil } })
       const good = memorySource(content)
       await fetchInto(folder, manifest, [bad, good])
@@ -105,7 +105,7 @@ t.test('who gave wrong bytes of a chunk is not asked for it again while another 
   })
   const good = memorySource(one)
   const folder = t.testdir()
-  // Without pauses, the peer would always be asked first, but it sent wrong bytes of this chunk.
+  // Without pauses, the peer would always be asked first, but it sent wrong bytes for this chunk.
   await fetchInto(folder, manifestOf(one), [bad, good], { limits: { backoffMs: 0, backoffMaxMs: 0 } })
   t.equal(bad.asked.length, 1)
   t.same(await wrongFiles(folder, one), [])

@@ -18,7 +18,7 @@ const SMALL_BYTES = 1024 * 1024
 /**
  * Fetches the missing chunks of a model from several sources in parallel; resolves when all files are
  * complete and verified. Resumes an interrupted transfer of the same folder. Throws StoreError, the signal's
- * reason, or the error of `space`; fetched bytes stay for the next attempt.
+ * reason, or the error from `space`; fetched bytes stay for the next attempt.
  */
 export async function fetchModel (options: FetchOptions): Promise<void> {
   options.signal?.throwIfAborted()
@@ -174,7 +174,7 @@ class Transfer {
     return this.#swarm.pick(supplier, this.#missing, this.#inFlight, this.#options.random, now)
   }
 
-  /** Whether to avoid a source for a chunk: it sent wrong bytes of it, and another source has it. */
+  /** Whether to avoid a source for a chunk: it sent wrong bytes for it, and another source has it. */
   #distrusted (source: ChunkSource, chunk: number): boolean {
     return this.#scores.blamed(source.id, chunk) && this.#options.sources().some((other) =>
       other.has(chunk) && !this.#scores.blamed(other.id, chunk) && !this.#scores.dead(other.id))
@@ -205,7 +205,7 @@ class Transfer {
     }
   }
 
-  /** Receives the rest of a chunk. Returns a fault of the source; throws errors that end the transfer. */
+  /** Receives the rest of a chunk. Returns the source's fault; throws errors that end the transfer. */
   async #receive (
     source: ChunkSource, work: Work, reader: SourceReader
   ): Promise<SourceFault | undefined> {
@@ -218,7 +218,7 @@ class Transfer {
         await file.close()
       }
     } catch (error) {
-      // Faults of the source are returned and other failures set `#ended`, so this is a disk error.
+      // The source's faults are returned and other failures set `#ended`, so this is a disk error.
       throw this.#ended === undefined ? diskError(error, path) : error
     }
   }

@@ -35,7 +35,7 @@ export class ChunkAnnouncements {
     }
   }
 
-  /** Updates a swarm with the chunks of other nodes until the returned function is called. */
+  /** Updates a swarm with other nodes' chunks until the returned function is called. */
   follow (digest: string, swarm: Swarm): () => void {
     const set = this.#followed.get(digest) ?? new Set()
     this.#followed.set(digest, set.add(swarm))

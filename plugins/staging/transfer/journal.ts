@@ -107,7 +107,7 @@ function readLine ({ chunks }: JournalState, line: string): void {
   else if (partial !== undefined) chunks.set(Number(partial), Number(bytes))
 }
 
-/** The journal of a folder; undefined if missing or invalid. */
+/** The journal in a folder; undefined if missing or invalid. */
 export async function readJournal (folder: string): Promise<JournalState | undefined> {
   const file = await openSvcFile(folder, JOURNAL, 'read').catch(() => undefined)
   if (file === undefined) return undefined
@@ -134,7 +134,7 @@ export class Journal {
     this.#failed = failed
   }
 
-  /** Starts a new journal with the kept chunks. `failed` gets the error of a later write. */
+  /** Starts a new journal with the kept chunks. `failed` receives the error from a later write. */
   static async begin (
     folder: string, digest: string, { complete, begun }: ResumedChunks, failed: (error: unknown) => void
   ): Promise<Journal> {

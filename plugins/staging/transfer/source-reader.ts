@@ -174,7 +174,7 @@ export class SourceScores {
     return times
   }
 
-  /** Counts wrong hashes of a chunk; returns the number so far. */
+  /** Counts wrong hashes for a chunk; returns the number so far. */
   wrong (chunk: number, givers: Iterable<string>): number {
     const blamed = this.#blamed.get(chunk) ?? new Set()
     for (const id of givers) blamed.add(id)

@@ -29,7 +29,7 @@ async function questionOf (ctx: VerbContext, words: string): Promise<string> {
   return bytes.toString('utf8').trim()
 }
 
-/** Limit on messages of the conversation to send; older ones are left out. */
+/** Limit on messages from the conversation to send; older ones are left out. */
 const THREAD_MAX = 20
 
 /** Runs a conversation at the prompt. */

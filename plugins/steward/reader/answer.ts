@@ -50,7 +50,7 @@ function isAbout ({ about, code, text }: Fact, targets: readonly string[]): bool
   return code === 'download_failed' && targets.some((one) => one.includes('/') && low.includes(one))
 }
 
-/** The facts of all calls, most important first, without duplicates. */
+/** The facts from all calls, most important first, without duplicates. */
 function rankedOf (asked: Understood, found: readonly Found[], seeks: boolean): Ranked[] {
   const targets = targetsOf(asked)
   const well = found[0]?.finding.facts.some(isBad) === false && found[0].finding.facts.length > 0
@@ -96,7 +96,7 @@ function rankOf (fact: Fact, own: boolean, targets: readonly string[]): number {
     (SYMPTOMS.has(fact.code) ? -40 : 40) + (EVERYWHERE.has(fact.code) && bad ? 60 : 0)
 }
 
-/** Removes control characters, because texts of nodes, logs and cards reach terminals and pages. */
+/** Removes control characters, because text from nodes, logs and cards reaches terminals and pages. */
 function clean (fact: Fact): Fact {
   return {
     ...fact, text: plain(fact.text).trim(), about: fact.about.map(plain),

@@ -16,7 +16,7 @@ export function evidenceWords (evidence: Evidence): string {
   }
 }
 
-/** The lines of an answer after its first sentence: facts, references, commands, and failed reads. */
+/** The lines that follow an answer's first sentence: facts, references, commands, and failed reads. */
 export function restWords (asked: Understood, answer: Worded, zoneMin: number): string {
   const { diagnosis, facts, remedies, unknown } = answer
   const lines = facts.flatMap(({ text, evidence }) => {

@@ -30,7 +30,7 @@ export interface Understood {
   readonly text: string
 }
 
-/** A question understood without its conversation; `counted` is the question in normalised words. */
+/** A question understood without the earlier conversation; `counted` is the question in normalised words. */
 export interface Read extends Understood { readonly counted: string, readonly weight: number }
 
 /** A question with more words than this stands alone; a shorter one may refer to the earlier conversation. */

@@ -10,8 +10,8 @@ import type { Intent } from './intents.js'
 import type { When } from './when.js'
 
 /**
- * Limits on what is read: characters of a question, number of earlier questions, characters of each of those.
- * The rest is ignored.
+ * Limits on what is read: characters of a question, number of earlier questions, characters of each. The rest
+ * is ignored.
  */
 const READ_MOST = 4000
 const TURNS_MOST = 6

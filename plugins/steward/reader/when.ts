@@ -25,7 +25,7 @@ const AROUND_MS = 5 * MINUTE_MS
 const RECENT_MS = 6 * HOUR_MS
 /** A clock time further ahead than this counts as yesterday's; allows for clocks that differ. */
 const AHEAD_MS = 2 * MINUTE_MS
-/** Number of characters at the start of a text in which a time is recognised. */
+/** Number of characters at the start of a question in which a time is recognised. */
 const READ_MOST = 1000
 
 /** Parts of the day with their first and last hour; a night begins on the previous day. */
@@ -41,7 +41,7 @@ const BEFORE_SPAN = /\b(?:for|within|in the)\s*$/i
 const NO_TIME = new RegExp(`^(?:(?:right |just )?now|(?:this |the )?(?:second|${UNIT}|moment)|` +
   'may|mar|march|sun|sat|dec)$', 'i')
 
-/** The time in a text; null without a time or for a future one. Clock times are in the node's time zone. */
+/** The time that a question names; null for none or a future one. Clock times are in the node's time zone. */
 export function whenOf (text: string, now: Now): When | null {
   const read = text.slice(0, READ_MOST)
     .replace(/\b(\d{1,2})\s?(?:h|uhr)\s?(\d{2})\b/gi, '$1:$2')

@@ -1,6 +1,6 @@
 import { editDistance } from '../../../kernel/index.js'
 
-/** A word of a question with its place in the text, and in lower case without surrounding punctuation. */
+/** A word in a question, with its place in the text, and in lower case without surrounding punctuation. */
 export interface Word {
   readonly text: string
   readonly low: string
@@ -8,7 +8,7 @@ export interface Word {
   readonly end: number
 }
 
-/** The words of a text. An id such as `acme/voice-2` or a time such as `14:05` counts as one word. */
+/** The words in a string. An id such as `acme/voice-2` or a time such as `14:05` counts as one word. */
 export function wordsOf (text: string): Word[] {
   return [...text.matchAll(/[\p{L}\p{N}_](?:[\p{L}\p{N}_./:@'’-]*[\p{L}\p{N}_])?/gu)].map((match) => ({
     text: match[0], low: match[0].toLowerCase(), start: match.index, end: match.index + match[0].length
@@ -115,7 +115,7 @@ const PHRASES: readonly (readonly [RegExp, string])[] = [
   [/\bso long\b|\bforever\b|\bages\b/g, 'slow']
 ]
 
-/** Normalises a text: phrases first, then each word. Words in capitals stay unchanged. */
+/** Normalises a string: phrases first, then each word. Words in capitals stay unchanged. */
 export function countedText (text: string): string {
   const known = PHRASES.reduce((rest, [pattern, words]) => rest.replace(pattern, words), text)
   return wordsOf(known).map(({ text: word, low }) => word === low ? counted(low) : word).join(' ')
@@ -134,7 +134,7 @@ export function counted (low: string): string {
   return meant === undefined ? low : HEADS.get(meant) ?? low
 }
 
-/** Corrects typos of the given words; ignores words of fewer than four letters. */
+/** Corrects typos in the given words; ignores words of fewer than four letters. */
 export class Near {
   readonly #words: { text: string, letters: number, figures: string }[]
 

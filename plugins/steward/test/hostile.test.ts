@@ -16,7 +16,7 @@ const DEEP = `${'['.repeat(10_000)}${']'.repeat(10_000)}`
 const many = (count: number, one: object): string => JSON.stringify(Array(count).fill(one))
 const asking = (question: string, more = ''): string => `{"question":${JSON.stringify(question)}${more}}`
 
-/** Request bodies with the expected status, and the message of a refusal. */
+/** Request bodies with the expected status and, for a refusal, its message. */
 const QUESTIONS: readonly [name: string, body: string | Buffer, status: number, words?: RegExp][] = [
   ['a megabyte', asking('x'.repeat(1e6)), 413, /payload_too_large/],
   ['a character too many', asking('x'.repeat(4001)), 400, /"param":"question"/],

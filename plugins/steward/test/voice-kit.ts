@@ -20,7 +20,7 @@ export interface ChatBody {
   max_tokens?: number
 }
 
-/** The next answer of a scripted model: a text, tool calls, or the status of a refusal. */
+/** The next answer from a scripted model: text, tool calls, or the status of a refusal. */
 export type Said = string | [tool: string, args: object | string][] | number
 /** Answers a chat request; null leaves it without an answer. */
 export type Script = (body: ChatBody, turn: number) => Said | null

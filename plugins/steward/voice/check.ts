@@ -8,7 +8,7 @@ const TEXT_MOST = 4000
 
 /**
  * Why a model's text must not be shown; null if the facts support all of it. Pure. Commands must be remedies
- * of this turn, verbatim. Ids, names, paths, codes, times and numbers must occur in the facts or the
+ * from this turn, verbatim. Ids, names, paths, codes, times and numbers must occur in the facts or the
  * question, quotations in the facts, and a number must belong to its subject. The text must not report a
  * fault that was not found, or call something fine that was not found to be.
  */
@@ -42,7 +42,7 @@ function markupIn (text: string): string | null {
 const SHELL =
   /(?:^|\s)(?:\$|sudo|curl|wget|ssh|rm|kill|chmod|docker|kubectl|systemctl|powershell) /m
 
-/** Checks that text in backticks is a command of this turn's remedies, or one known word. */
+/** Checks that any text in backticks is a command from this turn's remedies, or a single known word. */
 function commandsIn (text: string, known: Known): string | null {
   const commands = commandsOf(known.facts)
   const corpus = corpusOf(known)

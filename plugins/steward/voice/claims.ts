@@ -77,7 +77,7 @@ export function verdictIn (text: string, { facts, unknown, examined }: Known): s
   return null
 }
 
-/** The problem if the text does not name what is broken or any subject of the answer; else null. */
+/** The problem if the text names nothing that is broken, or no subject of the answer; otherwise null. */
 export function subjectIn (text: string, { facts, about }: Known): string | null {
   const lacks = (names: readonly string[]): boolean =>
     names.length > 0 && !names.some((name) => standsIn(text, name))

@@ -4,7 +4,7 @@ export interface Known {
   readonly facts: readonly Fact[]
   readonly unknown: readonly string[]
   readonly question: string
-  /** Whether the whole cluster was examined; if not, a text must not say that everything is fine. */
+  /** Whether the whole cluster was examined; if not, the text must not say that everything is fine. */
   readonly examined: boolean
   /** Subjects of the answer's facts. The text must name one of them, unless the list is empty. */
   readonly about: readonly string[]
@@ -45,7 +45,7 @@ export function namesOf (facts: readonly Fact[]): string[] {
   return [...new Set(names)].filter((name) => name !== '')
 }
 
-/** All texts of a fact. */
+/** All texts in a fact. */
 export const wholeOf = (fact: Fact): string =>
   [fact.text, ...fact.about, fact.remedy ?? '', ...fact.evidence.map(evidenceText)].join('\n')
 

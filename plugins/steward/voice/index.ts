@@ -42,7 +42,7 @@ interface Message {
 }
 interface WireCall { id: string, type: 'function', function: { name: string, arguments: string } }
 
-/** The model that words the answer, and the events of the reader, which finds the facts. */
+/** The model that words the answer, and the events from the reader, which finds the facts. */
 export interface Speakers { readonly model: string, readonly reader: AsyncIterable<TurnEvent> }
 
 /** Thrown if the model gave no usable answer. */
@@ -106,7 +106,7 @@ function messagesOf ({ text, thread }: Question): Message[] {
 
 interface Asking extends Omit<SpeakParts, 'model'> { readonly model: string }
 
-/** The tool calls that the model requests; those beyond the limit of a turn are dropped. */
+/** The tool calls that the model requests; those beyond the limit per turn are dropped. */
 async function plan (asking: Asking, asked: readonly Message[]): Promise<ToolCall[]> {
   const { tool_calls: calls } = await chat(asking, {
     messages: [{ role: 'system', content: PLAN }, ...asked],

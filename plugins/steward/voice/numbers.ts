@@ -1,6 +1,6 @@
 import type { Fact } from '../../../kernel/cli/index.js'
 
-/** A number in a text: its value, its unit in a normalised spelling, and its original text. */
+/** A number found in text: its value, its unit in a normalised spelling, and its original text. */
 export interface Amount { readonly value: number, readonly unit: string, readonly text: string }
 
 /** Spellings of each unit. Units are not converted, so 1.5 GB is not 1500 MB. */
@@ -32,7 +32,7 @@ const SPELT = ['zero', 'one', 'two', 'three', 'four', 'five', 'six', 'seven', 'e
   'eleven', 'twelve']
 
 /**
- * Finds the numbers in a text: digits, optionally with commas between thousands, and the words "two" to
+ * Finds the numbers in text: digits, optionally with commas between thousands, and the words "two" to
  * "twelve". Ignores digits in ids, times, versions and addresses.
  */
 export function numbersIn (text: string): Amount[] {
@@ -46,7 +46,7 @@ export function numbersIn (text: string): Amount[] {
   return [...digits, ...words]
 }
 
-/** The counts that a text may state: of facts, of subjects, and of facts with the same level or code. */
+/** The counts that an answer may state: of facts, of subjects, and of facts with the same level or code. */
 export function countsOf (facts: readonly Fact[]): Set<number> {
   const by = (key: (fact: Fact) => string): number[] =>
     facts.map((fact) => facts.filter((one) => key(one) === key(fact)).length)

@@ -2,7 +2,7 @@ import { formatDuration } from '../../../kernel/cli/index.js'
 import { stepsOf } from '../stats.js'
 import type { ShownSpan } from '../trace-file.js'
 
-/** A line of the waterfall: one span, or many spans of the same node, category and name. */
+/** A line of the waterfall: one span, or many spans with the same node, category and name. */
 interface Row { title: string, startUs: number, endUs: number, busyUs: number, count: number, depth: number }
 
 /** Up to this many spans with the same node, category and name get a line each; more share one line. */

@@ -1,4 +1,4 @@
-// Benchmarks real weights in both of svc's llama.cpp drivers, and in the same programs without svc.
+// Benchmarks real weights in both of svc's llama.cpp drivers, and in the same llama.cpp programs without svc.
 import { fork, spawn } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import http from 'node:http'

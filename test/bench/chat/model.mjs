@@ -3,7 +3,7 @@ import { mkdirSync } from 'node:fs'
 import { cache } from '../lib/paths.mjs'
 import { benchGguf } from './gguf.mjs'
 
-/** Compute threads of svc and of every peer. */
+/** Compute threads for svc and for every peer. */
 export const THREADS = 1
 
 /** Path of the model in Q8_0. */

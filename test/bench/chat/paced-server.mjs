@@ -1,6 +1,6 @@
 /**
  * Stands in for llama.cpp's server on fast hardware: every stream gets its tokens at an even pace, in events
- * of the form that the real server sends. `PACE` in the prompt sets the tokens per second of that stream.
+ * like those that the real server sends. `PACE` in the prompt sets the tokens per second of that stream.
  */
 import { readFileSync } from 'node:fs'
 import { createServer } from 'node:http'

@@ -1,4 +1,4 @@
-// CPU time and delay that a node adds per token of a fast llama.cpp server: a stand-in streams at an even
+// CPU time and delay that a node adds per token from a fast llama.cpp server: a stand-in streams at an even
 // pace, directly and through a node.
 import { spawn } from 'node:child_process'
 import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'

@@ -11,7 +11,7 @@ export function tokenMs ({ times }) {
 
 export const firstMs = ({ startedAt, times }) => times[0] - startedAt
 
-/** Seconds from the first request to the last token of all streams. */
+/** Seconds from the first request to the last token of any stream. */
 export function wholeSeconds (streams) {
   const end = Math.max(...streams.map(({ times }) => times.at(-1)))
   return (end - Math.min(...streams.map(({ startedAt }) => startedAt))) / 1000

@@ -130,7 +130,7 @@ export function createCells ({ count, clock, heartbeatMs = 2000, electionMs = 30
       for (const { core, gossip: plane } of all()) { core.start(); plane.start() }
       for (const [a, b] of pairs()) link(a, b, true)
     },
-    /** Closes all links of one cell. */
+    /** Closes all links to one cell. */
     isolate (cell) {
       for (const [a, b] of pairs(cell)) { apart.add(pair(a.id, b.id)); link(a, b, false) }
     },

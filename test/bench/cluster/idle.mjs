@@ -1,5 +1,5 @@
-// CPU time that idle nodes with default settings and models use in two minutes: the main process of each
-// node, and all its processes together.
+// CPU time that idle nodes with default settings and models use in two minutes: each node's main process, and
+// all its processes together.
 import { setTimeout as sleep } from 'node:timers/promises'
 import { cpuMs } from '../lib/proc.mjs'
 import { source } from '../lib/paths.mjs'

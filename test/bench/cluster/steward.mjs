@@ -20,7 +20,7 @@ const QUESTIONS = [
   'how much room is left on the disks?', 'is everything fine?', 'show me the errors in the logs'
 ]
 
-/** Asks a question; returns the ms until the first text and until the end of the answer. */
+/** Asks a question; returns the ms until the answer's first text and until its end. */
 function asked (agent, { url, token }, question) {
   const body = JSON.stringify({ question, stream: true })
   return new Promise((resolve, reject) => {

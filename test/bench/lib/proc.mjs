@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs'
 // /proc counts CPU time in ticks of USER_HZ, which Linux fixes at 100 per second.
 const TICK_MS = 10
 
-/** CPU time of a process so far in ms, user and kernel mode. */
+/** CPU time that a process has used so far in ms, in user and kernel mode. */
 export function cpuMs (pid) {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')

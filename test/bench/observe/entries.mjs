@@ -18,7 +18,7 @@ const quiet = {
   trace () {}, debug () {}, info () {}, warn () {}, error () {}, fatal () {}, child: () => quiet
 }
 
-/** Creates consecutive entries, each with a text of `characters` characters. */
+/** Creates consecutive entries, each with a message of `characters` characters. */
 export function entryMaker (characters) {
   let last = START
   let n = 0

@@ -32,7 +32,7 @@ const CONDITIONS = {
   }
 }
 
-/** Measures one condition: tokens of one stream, then sequential requests for the state. */
+/** Measures one condition: tokens from one stream, then sequential requests for the state. */
 async function stretch (client, key, { tokens, states }) {
   const { events, holds, name } = CONDITIONS[key]
   await client.events(events)

@@ -1,5 +1,5 @@
-// kill -9 of a node with the runner of the embedded voice: time until each stream that depends on it has
-// a terminal event, and until the voice speaks elsewhere. Other streams must continue.
+// SIGKILL to a node with the embedded voice's runner: time until each stream that depends on it has a
+// terminal event, and until the voice speaks elsewhere. Other streams must continue.
 import { figure } from '../lib/report.mjs'
 import { quantile } from '../lib/stats.mjs'
 import { ended, ENGINE, kit, openVoice, speaks, VOICE, withCluster } from './cluster.mjs'

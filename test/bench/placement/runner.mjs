@@ -1,4 +1,4 @@
-// kill -9 of a runner of the embedded voice: time until each client has its one terminal event, and until the
+// SIGKILL to a runner of the embedded voice: time until each client has its one terminal event, and until the
 // voice speaks again. Clients are connected to the runner's node and to another node.
 import { figure } from '../lib/report.mjs'
 import { quantile } from '../lib/stats.mjs'

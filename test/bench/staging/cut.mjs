@@ -1,4 +1,4 @@
-// Number of bytes fetched again after kill -9 of the receiving node.
+// Number of bytes fetched again after SIGKILL to the receiving node.
 import { figure } from '../lib/report.mjs'
 import { alike, makeModel } from './model.mjs'
 import {

@@ -9,7 +9,7 @@ import { serveWorker } from '../lib/worker.mjs'
 const CONNECTIONS = 128
 
 /**
- * Signs `count` requests of the devices in rotation; request n is due at the wall-clock time `dueMs(n)`.
+ * Signs `count` requests from the devices in rotation; request n is due at the wall-clock time `dueMs(n)`.
  */
 async function signAll (devices, path, count, dueMs) {
   const signed = []

@@ -1,4 +1,4 @@
-// sherpa-onnx-node on a Piper voice: time to the first and last samples of a text.
+// sherpa-onnx-node with a Piper voice: time to the first and last samples for a text.
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import { serveWorker } from '../lib/worker.mjs'

@@ -1,6 +1,6 @@
 /**
- * Bodies of Ollama's API. As in Ollama, unknown fields are ignored and null means absent; a known field that
- * changes an answer is honoured or refused.
+ * Request bodies for Ollama's API. As in Ollama, unknown fields are ignored and null means absent; a known
+ * field that changes an answer is honoured or refused.
  */
 import { nullableFields } from '../../../runners/language/sampling.js'
 import {
@@ -145,7 +145,7 @@ export const embedBody = {
   }
 } as const
 
-/** Body of POST /ollama/api/embeddings, which accepts one text. */
+/** Body of POST /ollama/api/embeddings, which accepts one string. */
 export const embeddingsBody = {
   type: 'object', required: ['model'],
   properties: {
@@ -154,7 +154,7 @@ export const embeddingsBody = {
   }
 } as const
 
-/** A model under either field name; Ollama's own client sends an empty text in the other field. */
+/** A model under either field name; Ollama's own client sends an empty string in the other field. */
 const named = {
   model: { type: 'string' }, name: { type: 'string', description: 'the older name of model' }
 } as const

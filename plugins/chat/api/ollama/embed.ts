@@ -32,7 +32,7 @@ export async function ollamaEmbed (
   }, EMBEDDINGS)
 }
 
-/** POST /ollama/api/embeddings, the older route, accepts one text. */
+/** POST /ollama/api/embeddings, the older route, accepts one string. */
 export async function ollamaEmbeddings (
   parts: ApiParts, request: RouteRequest<{ readonly body: typeof embeddingsBody }>
 ): Promise<unknown> {

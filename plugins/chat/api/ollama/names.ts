@@ -12,7 +12,7 @@ const TAGGED = /^(.+):([^:/]+)$/
 
 type Known = Pick<ApiParts, 'aliases' | 'made' | 'runners'>
 
-/** The name of a model without the hub's prefix, the tag `latest`, or a tag that equals its quantization. */
+/** A model's name minus the hub's prefix and minus a tag that is `latest` or equals the quantization. */
 export function canonical (parts: Known, given: string): string {
   const name = given.replace(HUB, '')
   if (isKnown(parts, name)) return name

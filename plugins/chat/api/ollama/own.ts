@@ -4,7 +4,7 @@ import { parsed } from '../../../runners/language/json.js'
 import type { ErrorBody, LocalRequest, RouteRequest } from '../../../../kernel/index.js'
 import type { ApiParts } from '../types.js'
 
-/** Requests a route of this node; throws the route's error unchanged. */
+/** Sends a request to one of this node's routes; throws the route's error unchanged. */
 export async function requestLocal<T> (
   { own }: Pick<ApiParts, 'own'>, { caller, signal }: Pick<RouteRequest, 'caller' | 'signal'>,
   question: Omit<LocalRequest, 'caller' | 'signal'>

@@ -19,7 +19,7 @@ export function isOpen (schema: unknown): boolean {
 
 export interface Problem { path: string[], message: string }
 
-/** Keywords whose errors only repeat an error of a nested schema. */
+/** Keywords whose errors only repeat an error from a nested schema. */
 const WRAPPERS = new Set([
   'properties', 'patternProperties', 'additionalProperties', 'items', 'prefixItems', '$ref', '$dynamicRef',
   'allOf', 'unevaluatedProperties', 'dependentSchemas', 'then', 'else', 'if'
@@ -29,7 +29,7 @@ const WRAPPERS = new Set([
 const sent = (value: unknown): unknown =>
   value === undefined ? undefined : JSON.parse(JSON.stringify(value)) as unknown
 
-/** The validation errors of a value; for a schema that cannot be compiled, one error at the root. */
+/** The validation errors for a value; for a schema that cannot be compiled, one error at the root. */
 export function problemsOf (schema: unknown, value: unknown): Problem[] {
   const checked = sent(value)
   if (checked === undefined) return [{ path: [], message: 'There is no value.' }]

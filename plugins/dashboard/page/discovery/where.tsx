@@ -40,7 +40,7 @@ function NodeChoice () {
   )
 }
 
-/** The page does not have the state of another origin, so the user has to type a node's id. */
+/** The page has no state from another origin, so the user must type a node's id. */
 const NodeText = () => (
   <div class="filter">
     <Field

@@ -12,7 +12,7 @@ export interface Turn {
 export const asked = (question: string): Turn =>
   ({ question, tools: [], text: '', answer: null, error: null })
 
-/** Adds an event of the answer stream to a turn; an error event ends the turn. */
+/** Adds an event from the answer stream to a turn; an error event ends the turn. */
 export function withEvent (turn: Turn, data: string): Turn {
   const event = JSON.parse(data) as TurnEvent | { error: { message: string } }
   if ('error' in event) return { ...turn, error: event.error.message }

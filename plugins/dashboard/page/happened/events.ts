@@ -33,7 +33,7 @@ function short (value: unknown): string {
 
 const BARE = ['modelId', 'nodeId', 'nodeIds', 'status', 'message', 'errorMessage']
 
-/** The fields of an event in one line, most important first, with node names instead of ids. */
+/** The fields of an event on one line, most important first, with node names instead of ids. */
 export function summaryOf (one: ControlEvent, nameOf: (nodeId: string) => string): string {
   const fields = Object.entries(fieldsOf(one))
   const place = ([key]: [string, unknown]): number => BARE.includes(key) ? BARE.indexOf(key) : BARE.length

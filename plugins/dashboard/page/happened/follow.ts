@@ -15,7 +15,7 @@ export interface Following {
 }
 
 /**
- * Follows a stream of the page's node while `path` is not null, and passes events to `take` in small batches.
+ * Follows a stream from the page's node while `path` is not null; passes events to `take` in small batches.
  * Stops if the node refuses the request; after a disconnect, resumes after the last event with an id.
  */
 export function useFollow (path: string | null, take: (events: ServerEvent[]) => void): Following {

@@ -1,4 +1,4 @@
-// A trace as lanes: spans of one kind on the same node share a lane, in order of their start.
+// A trace as lanes: spans of one kind on the same node share a lane, ordered by start time.
 import type { Replies } from '../../../../docs/reference/replies.js'
 
 export type Span = Replies['GET /v1/traces/cluster/{id}']['traces'][number]

@@ -54,7 +54,7 @@ export function useDownloads (): void {
 const SETTLED_MS = 1200
 const settled = signal(0)
 
-/** A text that changes when the status of an instance, transfer, download or node changes. */
+/** A string that changes when the status of an instance, transfer, download or node changes. */
 const key = computed(() => JSON.stringify([
   instances.value.map(({ instanceId, ready }) => [instanceId, ready]),
   allTransfers.value.map(({ nodeId, modelId, status }) => [nodeId, modelId, status]),

@@ -99,7 +99,7 @@ const pretty = (text: string): string => {
   }
 }
 
-/** A tool call of the model; the user supplies its result. */
+/** A tool call from the model; the user supplies its result. */
 function Call ({ call, index, last }: { call: ToolCall, index: number, last: boolean }) {
   const [text, setText] = useState('')
   const lane = conversation.value.lanes[index]!

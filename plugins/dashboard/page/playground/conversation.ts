@@ -114,7 +114,7 @@ export function titleOf (text: string): string {
   return line.length > TITLE ? `${line.slice(0, TITLE - 1)}…` : line === '' ? 'An image' : line
 }
 
-/** The tool calls of the path's last answer that have no result yet. */
+/** The tool calls in the path's last answer that have no result yet. */
 export function openCalls (path: readonly Message[]): ToolCall[] {
   const at = path.findLastIndex(({ role }) => role === 'assistant')
   const answered = new Set(path.slice(at + 1).map(({ callId }) => callId))

@@ -31,7 +31,7 @@ export class Incoming {
   failure: Failure | null = null
   complete = false
 
-  /** Processes one event of the answer stream. Returns true if the event adds text or tool calls. */
+  /** Processes one event from the answer stream. Returns true if the event adds text or tool calls. */
   take ({ data, comment }: { data: string, comment: string | null }): boolean {
     if (comment?.startsWith(STATS) === true) this.#stats(comment.slice(STATS.length))
     if (data === '') return false

@@ -41,7 +41,7 @@ const ALLOWED = {
   ALLOW_DATA_ATTR: false, ALLOW_ARIA_ATTR: false
 }
 
-/** Splits a text into blocks, of which only the last changes while an answer grows. */
+/** Splits text into blocks, of which only the last changes while an answer grows. */
 function blocksOf (text: string): Token[] {
   return marked.lexer(text).filter(({ type }) => type !== 'space' && type !== 'def')
 }

@@ -11,7 +11,7 @@ export interface Place { at: number, of: number, before: Message | null, after: 
 
 interface MessageProps { message: Message, index: number, place: Place, last: boolean, open: boolean }
 
-/** Memoised, so that a new token does not re-render every message of a long conversation. */
+/** Memoised, so that a new token does not re-render every message in a long conversation. */
 export const MessageView = memo(({ message, index, place, last, open }: MessageProps) => {
   const { role } = message
   return (

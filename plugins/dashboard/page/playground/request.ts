@@ -140,7 +140,7 @@ for await (const chunk of stream) process.stdout.write(chunk.choices[0]?.delta?.
   ]
 }
 
-/** Options of `svc run` by the name of the API field. */
+/** Options of `svc run`, by API field name. */
 const RUN_OPTIONS: Record<string, string> = {
   temperature: '--temperature', max_tokens: '--max-tokens', seed: '--seed'
 }

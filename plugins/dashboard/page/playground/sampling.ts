@@ -17,7 +17,7 @@ export const fields = [
   }
 ] as const
 
-/** Parses a parameter: undefined for an empty text, a message for an invalid one. */
+/** Parses a parameter: undefined for an empty string, an error message for an invalid one. */
 export function readFigure (name: SamplingName, text: string): number | undefined | string {
   if (text.trim() === '') return undefined
   const { min, max, title, ...field } = fields.find((one) => one.name === name)!

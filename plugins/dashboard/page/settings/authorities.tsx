@@ -4,7 +4,7 @@ import { toggled } from '../ui/text.js'
 
 interface OpenApi { paths: Record<string, Record<string, { 'x-authority'?: string | null }>> }
 
-/** Every authority that a route of this node requires, including routes of third-party plugins. */
+/** Every authority that a route on this node requires, including routes from third-party plugins. */
 export async function authorities (signal: AbortSignal): Promise<string[]> {
   const { paths } = await (await call('/openapi.json', { signal })).json() as OpenApi
   const routes = Object.values(paths).flatMap((methods) => Object.values(methods))

@@ -38,7 +38,7 @@ export function textOf (kind: Kind, value: unknown): string {
 /** A parsed value, or a sentence that says why the text is invalid. */
 export type Read = { value: unknown } | { problem: string }
 
-/** The typed text as a value, checked by the schema; an empty text means the default. */
+/** The typed text as a value, checked against the schema; empty input means the default. */
 export function readText (schema: SettingSchema | null, text: string): Read {
   const kind = kindOf(schema)
   if (text.trim() === '' && kind !== 'lines') return { value: null }

@@ -1,4 +1,4 @@
-/** Copies a text to the clipboard. Throws if the browser does not allow it. */
+/** Copies text to the clipboard. Throws if the browser does not allow it. */
 export async function copyText (text: string): Promise<void> {
   // Pages that come over plain HTTP from another machine have no clipboard API; `execCommand` works there.
   const clipboard = navigator.clipboard as Clipboard | undefined

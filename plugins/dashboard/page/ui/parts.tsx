@@ -153,7 +153,7 @@ export const MemoryMeter = ({ of }: { of: Space }) =>
 export const DiskMeter = ({ of }: { of: Space }) =>
   of && <Meter label="Disk" {...of} text={`${bytes(of.total - of.used)} free`} />
 
-/** A progress bar, indeterminate without a known total. */
+/** A progress bar, indeterminate if the total is unknown. */
 export function Progress ({ label, done, total }: { label: string, done: number, total: number | null }) {
   return total === null || total === 0
     ? <progress aria-label={label} />
@@ -312,7 +312,7 @@ export function useEnd (keys?: readonly unknown[]) {
   return { ref, onScroll }
 }
 
-/** The time, updated every `ms`, for texts such as "3 s ago". */
+/** The time, updated every `ms`, for text such as "3 s ago". */
 export function useNow (ms = 1000): number {
   const [now, setNow] = useState(Date.now())
   useEffect(() => {

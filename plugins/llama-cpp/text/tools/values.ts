@@ -21,8 +21,8 @@ export class Arguments {
   }
 
   /**
-   * Reads a value up to one of `ends` and returns that end, or '' at the end of the output. Removes the text
-   * `trailing` before the end. Streams the value of a string parameter unchanged.
+   * Reads a value up to one of `ends` and returns that end, or '' at the end of the output. Removes
+   * `trailing` if the value ends with it. Streams the value of a string parameter unchanged.
    */
   * read (input: Input, key: string, ends: readonly string[], trailing = ''): Reading<string> {
     const { out } = this

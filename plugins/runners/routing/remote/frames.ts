@@ -33,7 +33,7 @@ export function failFrame (
 /**
  * Yields the chunks of a task's answer; the bytes may be split anywhere and are read as the caller pulls.
  * Throws RemoteTaskError if the task failed, ProtocolError if the bytes are malformed or end before the
- * terminal frame, and errors of the source. Bytes after the terminal frame are ignored. `ended` gets the
+ * terminal frame, and errors from the source. Bytes after the terminal frame are ignored. `ended` gets the
  * other node's trace of the task.
  */
 export async function * readTask (

@@ -37,7 +37,7 @@ interface ReceiveParts {
 type TaskRequest = RouteRequest<typeof routes.task>
 
 /**
- * Handler of POST /runners/tasks: runs a task of another node on a local runner. The response starts at once
+ * Handler of POST /runners/tasks: runs a task for another node on a local runner. The response starts at once
  * with status 200; the task's chunks and outcome are frames in it.
  */
 export function taskHandler (parts: ReceiveParts): (request: TaskRequest) => Promise<void> {
@@ -107,7 +107,7 @@ async function answer (
   }
 }
 
-/** The failure that the other node gets. A stop of this node is sent as a lost instance. */
+/** The failure that the other node gets: a lost instance if this node is stopping. */
 function failureOf (error: unknown): Failure {
   const known = error instanceof SvcError || error instanceof EngineError ? error : kernelError('internal')
   const { message, details } = known

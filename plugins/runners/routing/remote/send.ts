@@ -20,7 +20,7 @@ interface RemoteTask {
 /**
  * The chunks of a task from the node that serves it, requested as the reader pulls. It ends when its reader
  * stops, its signal aborts, or that node is lost. Throws RunnerError: RemoteTaskError with the other node's
- * reason, or `instance_lost` if that node is unreachable, breaks off or sends malformed data.
+ * reason, or `instance_lost` if that node is unreachable, disconnects or sends malformed data.
  */
 export async function * openRemote (
   parts: MemberParts, route: Route, remote: RemoteTask, signal: AbortSignal
