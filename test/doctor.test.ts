@@ -2,6 +2,7 @@ import t from 'tap'
 import type { Test } from 'tap'
 import { cli, sendError, sendJson, standIn } from '../kernel/test/cli-helpers.js'
 import { bundled } from '../plugins/index.js'
+import { checkClocks } from '../plugins/diagnostics/checks/cluster.js'
 import { checkDiagnosis, clocksOf } from '../plugins/diagnostics/checks/inside.js'
 import { checkEventLog } from '../plugins/event-log/cli/doctor.js'
 import { checkEngines, checkModels, checkPressure } from '../plugins/runners/instances/report.js'
@@ -122,6 +123,11 @@ t.test('reports of the nodes about themselves', async (t) => {
   const silent = { ...inside(), diagnostics: null, error: { reason: 'timeout', message: 'No answer.' } }
   same(t, 'silent', checkDiagnosis(diagnosis(silent)), [['warn', /inside attic: No answer/, /svc doctor/]])
   same(t, 'away', checkDiagnosis(diagnosis({ ...silent, live: false })), [['ok', /0 nodes/, null]])
+})
+
+t.test('a single node has no clock to compare with, and the check says so', async (t) => {
+  same(t, 'one node', [checkClocks(clocksOf(diagnosis(inside())))],
+    [['ok', /^clocks: no clock of another node to compare with$/, null]])
 })
 
 t.test('clocks by the links', async (t) => {

@@ -148,6 +148,8 @@ export interface Manifest {
   readonly config?: JsonSchema
   /** Top-level svc.yaml keys this plugin owns, with their schemas. */
   readonly settings?: Readonly<Record<string, JsonSchema>>
+  /** True: the node restarts the plugin to apply a change of its `settings`; false: the node must restart. */
+  readonly reloads?: boolean
   readonly consumes?: Refs
   /**
    * Services that come and go with their plugins while the node runs. Read one from `ctx.deps` at each use; a

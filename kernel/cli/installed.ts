@@ -120,17 +120,31 @@ export function nodeRuns ({ home, client }: VerbContext, configFlag: unknown): b
 
 /**
  * Changes a setting, or resets it to its default (undefined). To enable or disable a plugin, asks the running
- * node; all other settings change only in the file. Throws CliError without any change.
+ * node; all other settings change in the file, and the node applies those of plugins that reload them. Throws
+ * CliError without any change.
  */
 export async function apply (
   ctx: VerbContext, installation: Installation, key: string, value: unknown, configFlag: unknown
 ): Promise<SwitchEffect & { file: string }> {
   const plugin = value === undefined || typeof value === 'boolean' ? switchOf(key) : undefined
   if (plugin === undefined || !nodeRuns(ctx, configFlag)) {
-    return { file: changeSetting(ctx, installation, key, value), inEffect: false, why: null, restart: true }
+    const file = changeSetting(ctx, installation, key, value)
+    const unapplied = { file, inEffect: false, why: null, restart: true }
+    const owner = reloadedBy(installation, key)
+    if (owner === undefined || !nodeRuns(ctx, configFlag)) return unapplied
+    // The setting is written, so a node that does not answer applies it at its next start.
+    return await turn(ctx, owner, true).then((effect) => ({ file, ...effect }), () => unapplied)
   }
   const file = installation.file ?? join(ctx.home, 'svc.yaml')
   return { file, ...await turn(ctx, plugin, value !== false) }
+}
+
+/** Name of the enabled plugin that applies a change of this setting while the node runs, if there is one. */
+function reloadedBy (installation: Installation, key: string): string | undefined {
+  const [top = ''] = parsePath(key) ?? []
+  const found = installation.plugins.find(({ manifest: { reloads, settings = {} } }) =>
+    reloads === true && Object.hasOwn(settings, top))?.manifest.name
+  return found !== undefined && disabledIn(installation).has(found) ? undefined : found
 }
 
 /** Name of the plugin that a setting enables or disables; undefined for every other setting. */

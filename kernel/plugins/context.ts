@@ -164,7 +164,7 @@ function dependencies (
   return { deps, read }
 }
 
-function ownSettings (
+export function ownSettings (
   manifest: Manifest, { settings }: Pick<KernelOptions, 'settings'>
 ): Record<string, unknown> {
   return Object.fromEntries(Object.keys(manifest.settings ?? {}).map((key) => [key, settings(key)]))

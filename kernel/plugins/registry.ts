@@ -13,7 +13,7 @@ const EVENT = /^[A-Z][A-Za-z0-9]*$/
 const FIELDS = ('name version kernel summary requires after config settings consumes consumesOptional ' +
   'provides authorities routes events errors conflicts capabilities sections commands state ' +
   'stateWhereabouts stateReadings engines models verbs checks tools panels status credentials deviceNews ' +
-  'variables devSettings firstSteps').split(' ')
+  'variables devSettings firstSteps reloads').split(' ')
 
 /** Everything in a manifest that must be unique among all plugins. */
 export function contributions (m: Manifest): RegistryEntry[] {

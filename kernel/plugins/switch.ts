@@ -1,9 +1,11 @@
+import { isDeepStrictEqual } from 'node:util'
 import { BootError, kernelError } from '../api/errors.js'
 import { isClusterPlugin } from '../api/cluster.js'
 import { formatPath, isTree } from '../config/paths.js'
 import { namedBy } from '../state/source.js'
 import { ChangedPlugins } from './changed.js'
 import { restartReason } from './cold.js'
+import { ownSettings } from './context.js'
 import { startPlugins } from './lifecycle.js'
 import { stopOne } from './running.js'
 import { dependantsOf, inOrder, findDisabled, runningOf, samePlugin, switchesPlugins } from './steps.js'
@@ -184,7 +186,7 @@ export class PluginSwitch {
   ): Promise<Stepped> {
     const { present, adopted, started } = this.#kernel
     const { name, from, to, off } = step
-    if (samePlugin(from, to)) return await this.#stay(step, now)
+    if (samePlugin(from, to) && !this.#outdated(from, now)) return await this.#stay(step, now)
     const needing = dependantsOf(name, now)
     const others = ({ order }: Loaded): string[] => order.map(({ manifest }) => manifest.name)
       .filter((one) => needing.has(one) && !names.includes(one))
@@ -210,6 +212,14 @@ export class PluginSwitch {
       taken: [formatPath(['plugins', name]), ...settings.map((key) => formatPath([key]))],
       back: async () => { await this.#replace(to, from, wasOff, earlier) }
     }
+  }
+
+  /** Whether a plugin that reloads its settings runs with others than those of svc.yaml. */
+  #outdated (plugin: Plugin | undefined, { config }: Loaded): boolean {
+    if (plugin?.manifest.reloads !== true) return false
+    const { adopted, options } = this.#kernel
+    const applied = ownSettings(plugin.manifest, adopted.get(plugin.manifest.name) ?? options)
+    return !isDeepStrictEqual(applied, ownSettings(plugin.manifest, config))
   }
 
   /** Handles a plugin that already matches svc.yaml, or that must stay off, e.g. because of a requirement. */

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { definePlugin } from '../api/plugin.js'
 import { startTicks } from '../boot/home.js'
 import { loadPlugins } from '../plugins/load.js'
-import { cli, sendJson, standIn } from './cli-helpers.js'
+import { cli, sendError, sendJson, standIn } from './cli-helpers.js'
 import type { Plugin } from '../api/plugin.js'
 import type { Ran } from './cli-helpers.js'
 
@@ -187,6 +187,24 @@ t.test('config get shows the variables of the node that runs', async (t) => {
   t.match(await get('api.port'), /api\.port +7 +env SVC_API_PORT\n/)
   t.match(await get('name'), /name +"new" /, 'the file has it from the next restart')
   t.match(await get('logging.level'), /"warn" +default/, 'not the variable of this shell')
+})
+
+t.test('config get shows the file if the node does not answer GET /config', async (t) => {
+  const rows: [answer: Parameters<typeof standIn>[1][string], err: RegExp][] = [
+    [(response) => { sendError(response, 403, 'missing_grant') }, /token with the authority "operator"/],
+    [(response) => { sendError(response, 500, 'internal') }, /`svc doctor` finds the cause/],
+    [(response) => { response.destroy() }, /`svc doctor` finds the cause/]
+  ]
+  for (const [answer, err] of rows) {
+    const { url } = await standIn(t, { 'GET /config': answer })
+    const processes = [{ pid: process.pid, startTicks: startTicks(process.pid) }]
+    const home = t.testdir({
+      'svc.yaml': 'name: new\n', 'run': { 'node.json': JSON.stringify({ format: 1, url, processes }) }
+    })
+    const ran = await cli(['config', 'get', 'name', '--home', home], { plugins })
+    t.match(ran, { status: 0, out: 'new\n', err: /does not answer GET \/config, so these are the values/ })
+    t.match(ran.err, err)
+  }
 })
 
 t.test('config check finds what a start refuses', async (t) => {

@@ -40,7 +40,8 @@ export default definePlugin({
       summary: 'Speak a text',
       args: '<text>',
       options: [
-        ['-o, --output <file>', 'write the MP3 here'],
+        ['-o, --output <file>', 'write the sound here, in the format of the name\'s extension'],
+        ['--format <format>', 'mp3, opus, aac, flac, wav or pcm, whatever the extension'],
         ['--model <id>', 'model to speak with'],
         ['--voice <id>', 'voice of the model'],
         ['--speed <factor>', 'multiple of the voice\'s own tempo'],

@@ -72,7 +72,7 @@ async function openMetrics (ctx: DiagnosticsContext): Promise<Metrics> {
   const { deps, node } = ctx
   // Import this large module only at the plugin's start, because the command line imports this file too.
   const { startMetrics } = await import('./metrics/index.js')
-  const { cluster, gossip, inspection, session, tap, traffic, calls, work, log } = deps
+  const { cluster, declared, gossip, inspection, session, tap, traffic, calls, work, log } = deps
   return startMetrics({
     cluster, gossip, inspection, session, tap, traffic, calls, work, log,
     get machine () { return deps.machine },
@@ -82,6 +82,7 @@ async function openMetrics (ctx: DiagnosticsContext): Promise<Metrics> {
     get tracing () { return deps.tracing },
     version: node.version,
     home: node.home,
+    capabilities: declared.manifests.flatMap(({ capabilities = {} }) => Object.values(capabilities)),
     runners: () => deps.runners?.reports() ?? []
   })
 }

@@ -36,21 +36,26 @@ const ANTHROPIC_TYPES: Readonly<Record<number, string>> = {
 export function anthropicFailure ({ error, detail }: ErrorBody): object {
   const type = ANTHROPIC_TYPES[error.code] ?? (error.code < 500 ? 'invalid_request_error' : 'api_error')
   const message = tooLong(error) ?? error.message
-  return { type: 'error', error: { ...error, message, type }, request_id: error.requestId, detail }
+  const code = clientCode(error)
+  return { type: 'error', error: { ...error, message, type, code }, request_id: error.requestId, detail }
 }
 
-/** Anthropic's error text, which coding assistants match to know that they must shorten the conversation. */
+/** The code of a prompt that is too long, which LiteLLM and LangChain search for in errors of every API. */
+const clientCode = ({ reason, code }: ErrorBody['error']): string | number =>
+  reason === 'context_length_exceeded' ? reason : code
+
+/** The texts that Anthropic's and OpenAI's clients match to know that they must shorten the conversation. */
 function tooLong ({ reason, details }: ErrorBody['error']): string | undefined {
   const { prompt_tokens: has, context_length: most } = details
   return reason === 'context_length_exceeded' && has !== undefined && most !== undefined
-    ? `prompt is too long: ${String(has)} tokens > ${String(most)} maximum`
+    ? `prompt is too long: ${String(has)} tokens > ${String(most)} maximum (the maximum context length)`
     : undefined
 }
 
 /** Ollama's format: `error` is a string, with the other fields beside it. */
 export function ollamaFailure ({ error, detail }: ErrorBody): object {
   const { message, ...rest } = error
-  return { error: message, ...rest, detail }
+  return { error: message, ...rest, code: clientCode(error), detail }
 }
 
 /** Formats errors on routes that OpenAI and Anthropic clients share; the kind of client is in `headers`. */

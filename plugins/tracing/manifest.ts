@@ -23,7 +23,8 @@ export const manifest = {
         },
         otlp_url: {
           'type': 'string', 'format': 'http-url', 'x-local': true,
-          'description': 'Address that traces are exported to (OTLP over HTTP, JSON).',
+          'description':
+            'Address that traces are exported to (OTLP over HTTP, JSON); /v1/traces if it has no path.',
           'examples': ['http://localhost:4318/v1/traces']
         },
         otlp_headers: {
@@ -33,6 +34,7 @@ export const manifest = {
       }
     }
   },
+  reloads: true,
   routes,
   errors: {
     trace_not_found: {

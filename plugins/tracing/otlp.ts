@@ -83,9 +83,11 @@ export function createOtlp (parts: OtlpParts): Otlp {
   }
 }
 
-/** The receiver's address for traces. A URL without a path is a base, as in OTEL_EXPORTER_OTLP_ENDPOINT. */
-const tracesUrl = (url: string): string =>
-  new URL(url).pathname === '/' ? new URL('/v1/traces', url).href : url
+/** The receiver's address; a URL without a path is its base, as in OTEL_EXPORTER_OTLP_ENDPOINT. */
+function tracesUrl (url: string): string {
+  const { pathname, search } = new URL(url)
+  return pathname === '/' ? new URL(`/v1/traces${search}`, url).href : url
+}
 
 async function openSender ({ url, headers, timeoutMs = TIMEOUT_MS, node }: OtlpParts): Promise<Sender> {
   const [{ OTLPTraceExporter }, { resourceFromAttributes }] = await Promise.all([

@@ -5,7 +5,7 @@ import t from 'tap'
 import { unpackTar } from '../../plugins/diagnostics/test/kit.js'
 import { readExposition } from '../../plugins/diagnostics/test/exposition.js'
 import { ask, call } from './http.js'
-import { faultsConfig, folder, startNode, svc, until } from './kit.js'
+import { faultsConfig, folder, root, startNode, svc, until } from './kit.js'
 import { tokenWith } from './routes.js'
 
 const TTS = 'tts@1.0.0'
@@ -31,6 +31,23 @@ t.test('a node shows, counts and bundles its work without any request text', asy
     return await ask(node, '/v1/capabilities/stream',
       { token: app, headers: { accept: 'text/event-stream' }, body: call(node, TTS, payload) })
   }
+
+  await t.test('every metric of the Grafana dashboard exists before the first request', async (t) => {
+    const dashboard = readFileSync(join(root, 'docs/grafana/svc.json'), 'utf8')
+    const { panels } = JSON.parse(dashboard) as { panels: { targets?: { expr: string }[] }[] }
+    const exprs = panels.flatMap(({ targets = [] }) => targets.map(({ expr }) => expr)).join('\n')
+    const names = [...new Set(exprs.match(/\b(svc|process|nodejs)_[a-z0-9_]+\b/g))]
+    t.ok(names.length > 40, `${names.length} metrics`)
+    const { text } = await ask(node, '/metrics', { token: app })
+    const absent = names.filter((name) => !new RegExp(`^${name}[ {]`, 'm').test(text))
+    t.same(absent, ['svc_telemetry_last_publish_age_seconds'], 'which has no value before the first publish')
+    const zero = ['svc_tasks_total', 'svc_task_duration_seconds_bucket', 'svc_call_queue_seconds_bucket',
+      'svc_generated_tokens_total', 'svc_audio_seconds_total', 'svc_downloads_total', 'svc_calls_running']
+    for (const name of zero) {
+      const values = [...text.matchAll(new RegExp(`^${name}[ {].* (\\S+)$`, 'gm'))].map(([, value]) => value)
+      t.ok(values.length > 0 && values.every((value) => value === '0'), `${name} is 0`)
+    }
+  })
 
   await t.test('requests are counted', async (t) => {
     t.match((await speak({ do: 'count', chunks: 3 })).text, /"kind":"completed"/)

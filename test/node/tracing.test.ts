@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { readdirSync, readFileSync } from 'node:fs'
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import { join } from 'node:path'
 import { json } from 'node:stream/consumers'
@@ -189,4 +189,28 @@ t.test('a trace goes to the receiver named in the settings', async (t) => {
   t.equal(request?.name, 'text_to_speech test/ok')
   const runner = spans.find(({ name }) => name === 'runner')
   t.equal(parentOf(runner), request, spans.map(({ name }) => name).join())
+
+  await t.test('a change of the receiver is in effect without a restart of the node', async (t) => {
+    const next = async (): Promise<unknown[]> => {
+      const before = got.length
+      await streamed(one, TTS, does('test/ok', 'count', { chunks: 3 }))
+      const { url, key } = await until('the next trace at the receiver', () => got[before])
+      return [url, key]
+    }
+    const set = async (key: string, value: string): Promise<void> => {
+      const ran = await svc(['config', 'set', key, value, '--home', one.home])
+      t.match(ran, { status: 0, stdout: /is set in .*svc\.yaml, and in effect\.\n$/ }, ran.stderr)
+    }
+    await set('tracing.otlp_url', `http://127.0.0.1:${port}`)
+    t.same(await next(), ['/v1/traces', 'abc'])
+    await set('tracing.otlp_headers', '{ x-key: def }')
+    t.same(await next(), ['/v1/traces', 'def'])
+    const file = join(one.home, 'svc.yaml')
+    writeFileSync(file, readFileSync(file, 'utf8').replace('def', 'ghi'))
+    t.equal((await svc(['plugin', 'enable', 'tracing', '--home', one.home])).status, 0)
+    t.same(await next(), ['/v1/traces', 'ghi'])
+    t.match((await ask(one, '/config')).json, { restart_needed: false })
+    const other = await svc(['config', 'set', 'logging.level', 'warn', '--home', one.home])
+    t.match(other.stdout, /takes effect at the next restart/, 'other settings need one')
+  })
 })

@@ -4,6 +4,7 @@ import { resolveConfig } from '../../config/resolve.js'
 import { readConfigText } from '../../config/text.js'
 import { describe, hasType, parseTyped } from '../../config/values.js'
 import { arrangeAll } from '../../plugins/load.js'
+import { CliError, exitCodes } from '../errors.js'
 import { apply, disabledIn, installationOf, nodeRuns, settingSchema, printEffect } from '../installed.js'
 import { count } from '../text.js'
 import type { JsonSchema } from '../../api/schema.js'
@@ -54,12 +55,23 @@ export const get: Verb = {
   }
 }
 
-/** The file's entries, with the running node's variables and options instead of this process's. */
+/**
+ * The file's entries, with the running node's variables and options instead of this process's. If the node
+ * does not answer, warns and returns the file's entries.
+ */
 async function withThoseOfNode (ctx: VerbContext, own: Entry[], key?: string): Promise<Entry[]> {
   const under = key === undefined ? [] : parsePath(key) ?? [key]
   const overrides = (entry?: Entry): boolean => entry?.origin === 'env' || entry?.origin === 'flag'
-  const theirs = (await ctx.client.json<{ entries: Entry[] }>('/config')).entries
-    .filter(({ path }) => isUnder(parsePath(path) ?? [], under))
+  let theirs: Entry[]
+  try {
+    theirs = (await ctx.client.json<{ entries: Entry[] }>('/config')).entries
+      .filter(({ path }) => isUnder(parsePath(path) ?? [], under))
+  } catch (error) {
+    if (!(error instanceof CliError) || ctx.signal.aborted) throw error
+    ctx.err.line(`the running node does not answer GET /config, so these are the values of the file and of ` +
+      `this shell's variables, not those in effect: ${error.message}\n  ${remedyFor(error)}`)
+    return own
+  }
   const merged = new Map(own.map((entry) => [entry.path, entry]))
   for (const entry of theirs) {
     const { path, value, origin, line, source } = entry
@@ -69,6 +81,10 @@ async function withThoseOfNode (ctx: VerbContext, own: Entry[], key?: string): P
   }
   return [...merged.values()]
 }
+
+const remedyFor = ({ exitCode }: CliError): string => exitCode === exitCodes.auth
+  ? 'send a token with the authority "operator" (--token, SVC_TOKEN)'
+  : '`svc doctor` finds the cause; `svc restart` restarts the node'
 
 const shown = (entry: Entry): string => JSON.stringify(entry.value)
 

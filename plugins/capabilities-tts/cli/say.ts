@@ -1,14 +1,15 @@
 import { existsSync } from 'node:fs'
-import { join } from 'node:path'
+import { extname, join } from 'node:path'
 import { text as readAll } from 'node:stream/consumers'
 import { retryUntil } from '../../../kernel/cli/index.js'
 import { invoke } from '../../capabilities/cli/invoke.js'
+import { MEDIA_TYPES } from '../declarations.js'
 import { findPlayer, play } from './player.js'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 
 const DEFAULT_MODEL = 'svc/voice-en'
 
-interface Heard { bytes: number, seconds: number }
+interface Heard { format: string, bytes: number, seconds: number }
 
 interface Target {
   /** Takes the next bytes; `seconds` is the length of all sound so far. */
@@ -25,17 +26,16 @@ export default {
     const payload = payloadOf(ctx, text, options)
     const output = options['output'] as string | undefined
     const node = options['node'] as string | undefined
-    const call = { id: 'tts', version: '1.0.0', payload, ...(node === undefined ? {} : { node }) }
-    const heard: Heard = { bytes: 0, seconds: 0 }
+    const format = formatOf(ctx, options)
+    const heard: Heard = { format, bytes: 0, seconds: 0 }
     let target: Target | undefined
     try {
       await retryUntil(ctx, () => heard.bytes > 0, async () => {
-        for await (const { header, media } of invoke(ctx, call)) {
-          if (media === null || header.media === null) continue
-          heard.bytes += media.byteLength
-          heard.seconds = header.media.timestamp_seconds + header.media.duration_seconds
+        for await (const { bytes, seconds } of soundOf(ctx, payload, format, node)) {
+          heard.bytes += bytes.byteLength
+          heard.seconds = seconds
           target ??= openTarget(ctx, output)
-          await target.write(media, heard.seconds)
+          await target.write(bytes, seconds)
           ctx.err.update(amount(heard))
         }
       })
@@ -54,8 +54,45 @@ function finish (ctx: VerbContext, heard: Heard, target: Target | undefined): vo
   if (target.done !== null) ctx.err.line(`${target.done}: ${amount(heard)}`)
 }
 
-const amount = ({ bytes, seconds }: Heard): string =>
-  seconds > 0 ? `${seconds.toFixed(1)} s of MP3, ${bytes} bytes` : `${bytes} bytes of MP3`
+function amount ({ format, bytes, seconds }: Heard): string {
+  const name = format.toUpperCase()
+  return seconds > 0 ? `${seconds.toFixed(1)} s of ${name}, ${bytes} bytes` : `${bytes} bytes of ${name}`
+}
+
+/** The format in `--format`, else of the output's extension, else MP3. Throws CliError (2). */
+function formatOf (ctx: VerbContext, { output, format, node }: Record<string, unknown>): string {
+  const given = String(format ?? extname(String(output ?? '')).slice(1)).toLowerCase()
+  const found = given === '' ? 'mp3' : given
+  const from = format === undefined ? `-o ${String(output)}` : `--format ${String(format)}`
+  if (!Object.hasOwn(MEDIA_TYPES, found)) {
+    const names = Object.keys(MEDIA_TYPES).join(', ')
+    throw ctx.fail(2, `${from}: the formats are ${names}; --format names one for any file`)
+  }
+  if (found === 'mp3') return found
+  if (node !== undefined) throw ctx.fail(2, `${from}: with --node the format is mp3`)
+  if (output === undefined && ctx.out.terminal) throw ctx.fail(2, `${from}: needs -o FILE or a pipe`)
+  return found
+}
+
+/** The sound in pieces; `seconds` is the length of all sound so far, 0 if unknown. */
+async function * soundOf (
+  ctx: VerbContext, payload: Record<string, unknown>, format: string, node: string | undefined
+): AsyncGenerator<{ bytes: Uint8Array, seconds: number }> {
+  if (format !== 'mp3') {
+    // The capability streams MP3 only, but OpenAI's route has all formats.
+    const { text: input, ...more } = payload
+    const { bytes } = await ctx.client.open('/v1/audio/speech',
+      { body: { ...more, input, response_format: format }, accept: '*/*', signal: ctx.signal })
+    for await (const part of bytes) yield { bytes: part, seconds: 0 }
+    return
+  }
+  const call = { id: 'tts', version: '1.0.0', payload, ...(node === undefined ? {} : { node }) }
+  for await (const { header, media } of invoke(ctx, call)) {
+    if (media === null || header.media === null) continue
+    const { timestamp_seconds: start, duration_seconds: length } = header.media
+    yield { bytes: media, seconds: start + length }
+  }
+}
 
 function payloadOf (
   ctx: VerbContext, text: string, options: Record<string, unknown>

@@ -53,6 +53,42 @@ t.test('where the sound goes', async (t) => {
   t.match(again.err, /written to speech-2\.mp3/, 'a file that is there stays')
 })
 
+t.test('the extension of the file decides the format, unless --format does', async (t) => {
+  const node = await standIn(t, {
+    'GET /v1/capabilities': (response) => { sendJson(response, capabilities) },
+    'POST /v1/capabilities/stream': (response) => { response.end(sound) },
+    'POST /v1/audio/speech': (response, { body }) => {
+      response.end(`sound in ${(body as { response_format: string }).response_format}`)
+    }
+  })
+  const cwd = t.testdir({})
+  const formats = 'mp3, opus, aac, flac, wav, pcm'
+  const rows: [words: string, status: number, err: RegExp, text?: string][] = [
+    ['-o x.wav', 0, /x\.wav: 12 bytes of WAV/, 'sound in wav'],
+    ['-o X.FLAC', 0, /bytes of FLAC/, 'sound in flac'],
+    ['-o x.mp3', 0, /3\.0 s of MP3/, 'MP3-one MP3-two'],
+    ['-o plain', 0, /3\.0 s of MP3/, 'MP3-one MP3-two'],
+    ['-o y.wav --format mp3', 0, /3\.0 s of MP3/, 'MP3-one MP3-two'],
+    ['-o x.bin --format pcm', 0, /bytes of PCM/, 'sound in pcm'],
+    ['-o x.txt', 2, new RegExp(`-o x\\.txt: the formats are ${formats}; --format names one`)],
+    ['-o x.wav --format tiff', 2, new RegExp(`--format tiff: the formats are ${formats}`)],
+    ['-o x.wav --node beta', 2, /with --node the format is mp3/]
+  ]
+  for (const [words, status, err, text] of rows) {
+    const ran = await cli(['say', 'Hello', ...words.split(' '), '--voice', 'slt', '--url', node.url],
+      { plugins: [tts], cwd })
+    t.match(ran, { status, err, out: '' }, words)
+    if (text !== undefined) t.equal(readFileSync(join(cwd, words.split(' ')[1]!), 'utf8'), text, words)
+  }
+  t.match(node.asked.find(({ url }) => url === '/v1/audio/speech')?.body,
+    { model: 'svc/voice-en', input: 'Hello', voice: 'slt', response_format: 'wav' })
+  const piped = await cli(['say', 'x', '--format', 'wav', '--url', node.url], { plugins: [tts], cwd })
+  t.equal(piped.out, 'sound in wav')
+  const shown = await cli(['say', 'x', '--format', 'wav', '--url', node.url],
+    { plugins: [tts], cwd, terminal: true })
+  t.match(shown, { status: 2, err: /needs -o FILE or a pipe/ })
+})
+
 t.test('what is wrong is told', async (t) => {
   const node = await standIn(t, {
     'GET /v1/capabilities': (response) => { sendJson(response, capabilities) },

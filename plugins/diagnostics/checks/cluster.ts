@@ -227,6 +227,7 @@ export interface ClockReading { name: string, aheadSeconds: number }
 
 /** Checks the clocks of two or more nodes for differences. */
 export function checkClocks (readings: readonly ClockReading[]): Check {
+  if (readings.length < 2) return ok('clocks', 'no clock of another node to compare with')
   const sorted = [...readings].sort((a, b) => a.aheadSeconds - b.aheadSeconds)
   const [slow, fast] = [sorted[0]!, sorted.at(-1)!]
   const apart = fast.aheadSeconds - slow.aheadSeconds

@@ -56,8 +56,7 @@ export default {
   async run ({ look }) {
     const diagnosis = await look<Diagnosis>('/v1/diagnostics/cluster')
     if (isVerbError(diagnosis)) return []
-    const clocks = clocksOf(diagnosis)
-    return [...clocks.length > 1 ? [checkClocks(clocks)] : [], ...checkDiagnosis(diagnosis)]
+    return [checkClocks(clocksOf(diagnosis)), ...checkDiagnosis(diagnosis)]
   }
 } satisfies Checker
 

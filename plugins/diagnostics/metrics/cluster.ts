@@ -32,8 +32,8 @@ export function clusterMetrics (meters: Meters, parts: ClusterMetricsParts): voi
 
 const perLink = (
   { inspection }: ClusterMetricsParts, of: (link: LinkReport) => Record<'in' | 'out', number>
-): Sample[] => inspection.links().flatMap((link) =>
-  samplesBy('direction', of(link)).map((figure) => ({ ...figure, source: link.installId })))
+): Sample[] => [...samplesBy('direction', { in: 0, out: 0 }), ...inspection.links().flatMap((link) =>
+  samplesBy('direction', of(link)).map((figure) => ({ ...figure, source: link.installId })))]
 
 const TABLE: readonly Row<ClusterMetricsParts>[] = [
   gauge('svc_cluster_nodes', 'Members of the cluster as seen by this node: live or gone.',

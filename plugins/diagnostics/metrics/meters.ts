@@ -11,8 +11,8 @@ export class CounterFeed {
   ): void {
     const last = this.#last.get(key) ?? 0
     this.#last.set(key, total)
-    const risen = total < last ? total : total - last
-    if (risen > 0) counter.inc(labels, risen)
+    // A growth of 0 creates the series, so that a rate includes the first event.
+    counter.inc(labels, total < last ? total : total - last)
   }
 
   /** Forgets the last totals of sources that no longer exist. */
@@ -103,6 +103,8 @@ export class Meters {
       feed.keep((key) => there.has(key))
     })
   }
+
+  beforeScrape (fn: () => void): void { this.#tables.push(async () => { fn() }) }
 
   onStop (fn: () => void): void { this.#stops.push(fn) }
 

@@ -1,6 +1,6 @@
-import type { Inspection, Traffic } from '../../../kernel/index.js'
+import type { CapabilityDecl, Inspection, Traffic } from '../../../kernel/index.js'
 import type { CallQueue, Calls } from '../../capabilities/service.js'
-import type { EndedTask, RunnerWork } from '../../runners/service.js'
+import type { EndedTask, RunnerReport, RunnerWork, TerminalStatus } from '../../runners/service.js'
 import { gauge } from './meters.js'
 import type { Sample, Meters, Row } from './meters.js'
 
@@ -11,6 +11,9 @@ export interface RequestMetricsParts {
   /** Undefined if the plugin `runners` is disabled. */
   work: Pick<RunnerWork, 'onTask'> | undefined
   inspection: Pick<Inspection, 'openStreams' | 'openCommands'>
+  runners: () => readonly RunnerReport[]
+  /** Declarations of this node's capabilities; their series exist at 0 before the first call. */
+  capabilities: ReadonlyArray<Pick<CapabilityDecl, 'id' | 'version'>>
 }
 
 /** Histogram buckets in seconds; a token may take 10 ms and a long answer minutes. */
@@ -21,12 +24,17 @@ const LONG = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600]
 export function requestMetrics (meters: Meters, parts: RequestMetricsParts): void {
   meters.table(() => parts, QUEUES)
   countAnswers(meters, parts.traffic)
-  countCalls(meters, parts.calls)
-  countTasks(meters, parts.work)
+  countCalls(meters, parts)
+  countTasks(meters, parts)
 }
 
-const perCapability = ({ calls }: RequestMetricsParts, of: (queue: CallQueue) => number): Sample[] =>
-  calls?.queues().map((queue) => ({ labels: { capability: queue.capability }, value: of(queue) })) ?? []
+const nameOf = ({ id, version }: RequestMetricsParts['capabilities'][number]): string => `${id}@${version}`
+
+function perCapability (parts: RequestMetricsParts, of: (queue: CallQueue) => number): Sample[] {
+  const idle = parts.capabilities.map((one) => ({ capability: nameOf(one), running: 0, waiting: 0 }))
+  return [...idle, ...parts.calls?.queues() ?? []]
+    .map((queue) => ({ labels: { capability: queue.capability }, value: of(queue) }))
+}
 
 const QUEUES: readonly Row<RequestMetricsParts>[] = [
   gauge('svc_calls_running', 'Capability calls in progress.',
@@ -43,12 +51,13 @@ function countAnswers (meters: Meters, traffic: Traffic): void {
   const requests = meters.counter('svc_http_requests_total',
     'HTTP requests by the plugin of their route (none: no route matches) and status (499: cut off).',
     ['class', 'status'])
+  requests.inc({ class: 'none', status: '404' }, 0)
   meters.onStop(traffic.onAnswer((owner, status) => {
     requests.inc({ class: owner ?? 'none', status: String(status) })
   }))
 }
 
-function countCalls (meters: Meters, calls: Calls | undefined): void {
+function countCalls (meters: Meters, { calls, capabilities }: RequestMetricsParts): void {
   const ended = meters.counter('svc_calls_total',
     'Ended capability calls, and requests served instead of one, by outcome.',
     ['capability', 'outcome'])
@@ -56,6 +65,11 @@ function countCalls (meters: Meters, calls: Calls | undefined): void {
     'From the arrival of a capability call to its end.', LONG, ['capability'])
   const queued = meters.seconds('svc_call_queue_seconds',
     'How long a capability call was queued.', SHORT, ['capability'])
+  for (const capability of capabilities.map(nameOf)) {
+    ended.inc({ capability, outcome: 'completed' }, 0)
+    duration.zero({ capability })
+    queued.zero({ capability })
+  }
   meters.onStop(calls?.onEnd(({ capability, kind, seconds, queuedSeconds }) => {
     ended.inc({ capability, outcome: kind })
     duration.observe({ capability }, seconds)
@@ -63,7 +77,7 @@ function countCalls (meters: Meters, calls: Calls | undefined): void {
   }) ?? (() => {}))
 }
 
-function countTasks (meters: Meters, work: RequestMetricsParts['work']): void {
+function countTasks (meters: Meters, { work, runners, capabilities }: RequestMetricsParts): void {
   const tasks = meters.counter('svc_tasks_total',
     'Ended tasks of requests to this node, served by any node, by status.',
     ['capability', 'status'])
@@ -71,7 +85,12 @@ function countTasks (meters: Meters, work: RequestMetricsParts['work']): void {
     'From the choice of a runner to the first token (chat) or sound (tts).', SHORT, ['capability'])
   const duration = meters.seconds('svc_task_duration_seconds',
     'From the choice of a runner to the end of the task.', LONG, ['capability'])
-  const served = countWork(meters)
+  for (const { id: capability } of capabilities) {
+    for (const status of STATUSES) tasks.inc({ capability, status }, 0)
+    first.zero({ capability })
+    duration.zero({ capability })
+  }
+  const served = countWork(meters, runners)
   meters.onStop(work?.onTask((task) => {
     const { capability, status, seconds, firstSeconds } = task
     if (task.entered) {
@@ -83,7 +102,9 @@ function countTasks (meters: Meters, work: RequestMetricsParts['work']): void {
   }) ?? (() => {}))
 }
 
-function countWork (meters: Meters): (task: EndedTask) => void {
+const STATUSES: readonly TerminalStatus[] = ['Complete', 'TimedOut', 'Failed', 'Cancelled']
+
+function countWork (meters: Meters, runners: RequestMetricsParts['runners']): (task: EndedTask) => void {
   const byModel = (name: string, help: string) => meters.counter(name, help, ['model'])
   const prompt = byModel('svc_prompt_tokens_total',
     'Prompt tokens of this node\'s runners, including those found in a cache.')
@@ -91,6 +112,11 @@ function countWork (meters: Meters): (task: EndedTask) => void {
     'Prompt tokens found in a cache, which were not computed again.')
   const generated = byModel('svc_generated_tokens_total', 'Tokens generated by this node\'s runners.')
   const audio = byModel('svc_audio_seconds_total', 'Length of the sound generated by this node\'s runners.')
+  meters.beforeScrape(() => {
+    for (const { modelId: model } of runners()) {
+      for (const counter of [prompt, cached, generated, audio]) counter.inc({ model }, 0)
+    }
+  })
   return ({ modelId: model, tokens, audioSeconds }) => {
     if (tokens !== null) {
       prompt.inc({ model }, tokens.prompt)

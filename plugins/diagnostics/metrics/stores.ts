@@ -37,6 +37,7 @@ function countTransfers (meters: Meters, tap: StoreMetricsParts['tap']): void {
   const downloaded = meters.counter('svc_downloaded_bytes_total',
     'Size of the completely transferred models.')
   const freed = meters.counter('svc_staging_freed_bytes_total', 'Bytes freed by evictions and purges.')
+  for (const result of ['started', 'completed', 'failed']) downloads.inc({ result }, 0)
   meters.onStop(tap.onDurable(({ kind, payload }) => {
     if (kind === 'DownloadFailed') downloads.inc({ result: 'failed' })
     if (kind === 'NodeDownloadProgress') {
@@ -101,9 +102,8 @@ const LOG: readonly Row<NonNullable<StoreMetricsParts['log']>>[] = [
 const SHIPPING: readonly Row<NonNullable<StoreMetricsParts['ship']>>[] = [
   counter('svc_log_lines_shipped_total',
     'Lines for logging.ingest_url: sent, and dropped because it did not accept them.',
-    ({ shipping }) => shipping === null
-      ? null
-      : samplesBy('result', { sent: shipping.sent, dropped: shipping.dropped }), ['result'])
+    ({ shipping }) => samplesBy('result', { sent: shipping?.sent ?? 0, dropped: shipping?.dropped ?? 0 }),
+    ['result'])
 ]
 
 const TRACING: readonly Row<NonNullable<StoreMetricsParts['tracing']>>[] = [

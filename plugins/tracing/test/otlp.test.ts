@@ -12,7 +12,7 @@ import type { Otlp } from '../otlp.js'
 import type { TraceCounters } from '../service.js'
 
 type Mood = 'takes' | 'refuses' | 'stalls'
-interface Got { headers: Record<string, unknown>, body: { resourceSpans: Sent[] } }
+interface Got { path: string | undefined, headers: Record<string, unknown>, body: { resourceSpans: Sent[] } }
 interface Sent { resource: { attributes: object[] }, scopeSpans: { spans: Record<string, unknown>[] }[] }
 
 /** An OTLP receiver whose behaviour the test chooses. */
@@ -30,7 +30,7 @@ async function receiver (
       else if (mood.is === 'refuses') response.writeHead(400).end()
       else {
         const body = JSON.parse(Buffer.concat(parts).toString()) as Got['body']
-        got.push({ headers: request.headers, body })
+        got.push({ path: request.url, headers: request.headers, body })
         response.writeHead(200, { 'content-type': 'application/json' }).end('{}')
       }
     })
@@ -83,6 +83,22 @@ t.test('a trace as OpenTelemetry knows it', async (t) => {
   t.match(said.get('gen_ai.operation.name'), { stringValue: 'chat' })
   t.match(said.get('error.type'), { stringValue: 'timeout' })
   t.match(decode, { name: 'decode', parentSpanId: 'b7ad6b7169203331', kind: 1, spanId: /^[0-9a-f]{16}$/ })
+})
+
+t.test('an address without a path is the base of the path that receivers expect', async (t) => {
+  const { url, got } = await receiver(t)
+  const { origin } = new URL(url)
+  const rows = [
+    [origin, '/v1/traces'], [`${origin}/`, '/v1/traces'], [`${origin}/?key=1`, '/v1/traces?key=1'],
+    [`${origin}/otlp`, '/otlp'], [`${origin}/v1/traces/`, '/v1/traces/']
+  ] as const
+  for (const [given, path] of rows) {
+    const { otlp, counters } = exporter(t, given)
+    otlp.push(record())
+    await otlp.idle()
+    t.match(counters, { exported: 1, exportDropped: 0 }, given)
+    t.equal(got.at(-1)?.path, path, given)
+  }
 })
 
 t.test('a receiver that refuses, stalls and returns', async (t) => {
