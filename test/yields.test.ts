@@ -127,6 +127,7 @@ const places: Readonly<Record<string, string[]>> = {
     GET /store/search
     GET /store/storage
     GET /v1/approvals
+    GET /v1/audio/models
     GET /v1/audio/voices
     GET /v1/audit
     GET /v1/audit/export

@@ -1,5 +1,6 @@
 import { bounded } from '../../kernel/index.js'
 import type { CapabilityDecl, ErrorDecl, RouteDecl } from '../../kernel/index.js'
+import { LOUDNESS, LOUDNESS_RANGE } from './engine/loudness.js'
 
 const name = { type: 'string', minLength: 1 } as const
 const positive = { type: 'number', exclusiveMinimum: 0 } as const
@@ -71,6 +72,10 @@ export const tts = {
 
 const MiB = 1024 * 1024
 
+const loudness = {
+  type: ['number', 'null'], minimum: LOUDNESS_RANGE.min, maximum: LOUDNESS_RANGE.max
+} as const
+
 const BY_CARD = 'only for models whose card supports it: `support` in GET /models/{id}/card'
 
 export const speechBody = {
@@ -94,6 +99,10 @@ export const speechBody = {
     stream_format: { enum: ['audio', 'sse'] },
     streaming_interval: { type: 'number', exclusiveMinimum: 0 },
     lang_code: { type: 'string' },
+    loudness: {
+      ...loudness,
+      description: 'RMS in dBFS; null for the voice\'s own; default: the card\'s, else the setting\'s'
+    },
     temperature: { type: 'number', description: BY_CARD },
     top_p: { type: 'number', description: BY_CARD },
     top_k: { type: 'integer', minimum: 0, description: BY_CARD },
@@ -167,6 +176,10 @@ export const config = {
     openai_names: {
       type: 'boolean', default: true,
       description: 'Whether OpenAI\'s names (tts-1, alloy) select the placed voice on /v1/audio routes.'
+    },
+    loudness: {
+      ...loudness, default: LOUDNESS,
+      description: 'Loudness of speech as RMS in dBFS, the same for all voices; null for each voice\'s own.'
     }
   }
 } as const

@@ -54,6 +54,7 @@ export default definePlugin({
   }
 }, (ctx) => {
   const { runners, invocations } = ctx.deps
+  const { loudness } = ctx.config
   const aliases: Aliases = {
     models: ctx.config.model_aliases as Record<string, string>,
     voices: ctx.config.voice_aliases as Record<string, string>,
@@ -65,9 +66,9 @@ export default definePlugin({
       .map(([id, root]) => ({ id, root, madeMs: null }))))
   }
   return {
-    invoke: { tts: (input, call) => speak(runners, input, call) },
+    invoke: { tts: (input, call) => speak({ runners, loudness }, input, call) },
     routes: {
-      speech: speechHandler({ runners, invocations, aliases }),
+      speech: speechHandler({ runners, invocations, aliases, loudness }),
       voices: ({ query }) => {
         const speakers = runners.models('tts')
         const wanted = query.model === undefined ? undefined : modelFor(query.model, aliases, speakers)

@@ -29,6 +29,10 @@ export const languageCode = (code: string): string => code.toLowerCase().replace
 /** Whether this plugin's front end reads the language without espeak. */
 export const isEnglish = (code: string): boolean => /^en(-|$)/.test(languageCode(code))
 
+/** Whether svc reads the language of a Kokoro voice under no circumstances: Japanese and Chinese. */
+export const isUnread = (code: string): boolean =>
+  Object.values(KOKORO_LANGUAGES).some((each) => each.code === code && each.espeak === undefined)
+
 /** The optional package (GPL-3.0) for languages other than English. */
 export const PHONEMIZER = 'piper-phonemize'
 export const PHONEMIZER_COMMAND = `npm install ${PHONEMIZER}`

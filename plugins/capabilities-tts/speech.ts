@@ -1,5 +1,5 @@
 import type {
-  CapabilityCall, CapabilityChunk, EngineChunk, FromSchema, RouteRequest
+  CapabilityCall, CapabilityChunk, EngineChunk, FromSchema, ModelCard, RouteRequest
 } from '../../kernel/index.js'
 import type { Invocations, ServedFrame } from '../capabilities/service.js'
 import { runTask } from '../runners/service.js'
@@ -17,11 +17,22 @@ function mediaTypeOf (encoding: string): string | undefined {
   return Object.hasOwn(MEDIA_TYPES, encoding) ? MEDIA_TYPES[encoding] : undefined
 }
 
+/** Speaks with the loudness of the payload, else of the model's card, else of the settings. */
 export async function * speak (
-  runners: Runners, payload: Record<string, unknown> & { model: string }, call: CapabilityCall
+  { runners, loudness }: Pick<SpeechParts, 'runners' | 'loudness'>,
+  payload: Record<string, unknown> & { model: string }, call: CapabilityCall
 ): AsyncGenerator<CapabilityChunk<SpokenChunk>> {
-  const request = { modelId: payload.model, capability: 'tts', task: { kind: 'tts', payload } }
-  for await (const chunk of runTask(runners, request, call)) yield withMedia(chunk)
+  const modelId = payload.model
+  const usual = cardOf(modelId, runners.models('tts'))?.defaults?.['loudness'] ?? loudness
+  const task = { kind: 'tts', payload: { loudness: usual, ...payload } }
+  const warnings: unknown[] = []
+  for await (const chunk of runTask(runners, { modelId, capability: 'tts', task }, call)) {
+    if (chunk.payload['warnings'] === undefined) yield withMedia(chunk)
+    else {
+      warnings.push(...chunk.payload['warnings'] as string[])
+      call.setHeader('x-svc-warning', warnings.join('; '))
+    }
+  }
 }
 
 function withMedia (chunk: EngineChunk): CapabilityChunk<SpokenChunk> {
@@ -47,23 +58,28 @@ interface SpeechParts {
   runners: Runners
   invocations: Invocations
   aliases: Aliases
+  /** RMS in dBFS; null for each voice's own. */
+  loudness: number | null
 }
 
 /** Request fields that are passed to the engine unchanged. */
 const SAME = [
-  'speed', 'streaming_interval', 'lang_code',
+  'speed', 'streaming_interval', 'lang_code', 'loudness',
   'temperature', 'top_p', 'top_k', 'repetition_penalty', 'max_tokens', 'seed'
 ] as const
+
+/** Answers texts without words, such as an emoji: clients show an error for each, and stop reading aloud. */
+const SILENCE_SECONDS = 0.2
 
 export function toTask (
   body: SpeechBody, aliases: Aliases, speakers: readonly Speaker[]
 ): Record<string, unknown> & { model: string } {
   const asked = typeof body.voice === 'object' ? (body.voice as { id: string }).id : body.voice
   const model = modelFor(body.model, aliases, speakers)
-  const card = speakers.find((speaker) => speaker.card.modelId === model)?.card
+  const card = cardOf(model, speakers)
   const voice = asked === undefined ? undefined : voiceFor(asked, aliases, card)
   const task: Record<string, unknown> & { model: string } = {
-    model, text: body.input, encoding: body.response_format ?? 'mp3'
+    model, text: body.input, encoding: body.response_format ?? 'mp3', silence: SILENCE_SECONDS
   }
   if (voice !== undefined) task['voice'] = voice
   if (body.instructions !== undefined) task['instruct'] = body.instructions
@@ -93,8 +109,11 @@ export function speechEvent (frame: ServedFrame): string | null {
   }
 }
 
+const cardOf = (model: string, speakers: readonly Speaker[]): ModelCard | undefined =>
+  speakers.find(({ card }) => card.modelId === model)?.card
+
 function ownVoice (model: string, speakers: readonly Speaker[]): string {
-  const card = speakers.find((speaker) => speaker.card.modelId === model)?.card
+  const card = cardOf(model, speakers)
   return String(card?.defaults?.['voice'] ?? card?.voices[0]?.id ?? 'default')
 }
 
@@ -114,7 +133,7 @@ export function speechHandler (parts: SpeechParts): SpeechHandler {
       handler: (call) => {
         call.setHeader('x-svc-model', task.model)
         call.setHeader('x-svc-voice', String(task['voice'] ?? ownVoice(task.model, speakers)))
-        return speak(parts.runners, task, call)
+        return speak(parts, task, call)
       }
     })
   }

@@ -4,11 +4,13 @@ import {
 } from '../../../kernel/api/engine.js'
 import { DECODE_SECONDS, FIRST_PIECE_SECONDS, PieceLengths, type Family } from './family.js'
 import { loadFamily } from './load.js'
+import { LOUDNESS } from './loudness.js'
 import { readRequest, type SpeechTask } from './request.js'
 import { speak } from './speech.js'
+import { warningsFor } from './warnings.js'
 
 /** Text for the trial run: vowels, for which every IPA or character voice has symbols. */
-const WARMUP = 'aaa eee ooo, aaa eee ooo.'
+const WARMUP = 'aaa eee ooo.'
 const NEVER = new AbortController().signal
 
 export function openSpeech (family: Family, { card }: ModelSpec): EngineSession {
@@ -22,7 +24,8 @@ export function openSpeech (family: Family, { card }: ModelSpec): EngineSession 
           seed: undefined, maxSymbols: Infinity, pace: new PieceLengths(FIRST_PIECE_SECONDS, DECODE_SECONDS)
         },
         encoding: 'mp3',
-        interval: 1
+        interval: 1,
+        loudness: LOUDNESS
       }
       let bytes = 0
       try {
@@ -39,7 +42,17 @@ export function openSpeech (family: Family, { card }: ModelSpec): EngineSession 
 
     async * run ({ kind, payload, trace }, signal) {
       if (kind !== 'tts') throw new EngineError('invalid_payload', `engine onnx-tts serves tts, not ${kind}`)
-      yield * speak(family, readRequest(payload, family, card), modelId, signal, trace)
+      const task = readRequest(payload, family, card)
+      const warnings = warningsFor(task.request)
+      if (warnings.length > 0) yield { payload: { warnings } }
+      try {
+        yield * speak(family, task, modelId, signal, trace)
+      } catch (error) {
+        const { silence } = task
+        if (silence === undefined || (error as EngineError).reason !== 'text_unspeakable') throw error
+        yield { payload: { warnings: [`${silence} s of silence: ${(error as Error).message}`] } }
+        yield * speak(silentFor(silence, family), { ...task, loudness: null }, modelId, signal, trace)
+      }
     },
 
     info () {
@@ -52,6 +65,13 @@ export function openSpeech (family: Family, { card }: ModelSpec): EngineSession 
     close: async () => { await family.close() }
   }
 }
+
+/** A voice that answers any text with silence. */
+const silentFor = (seconds: number, family: Family): Family => ({
+  ...family,
+  prepare: (_text, request) => family.prepare('a', { ...request, language: 'ipa' }),
+  async * synth () { yield new Float32Array(Math.round(seconds * family.sampleRate)) }
+})
 
 const engine: EngineModule = {
   load: async (spec: ModelSpec, env: EngineEnv) => openSpeech(await loadFamily(spec, env), spec)

@@ -4,7 +4,7 @@ import { EngineError, type CardVoice, type EngineEnv, type ModelSpec } from '../
 import { decodeModel, encodeModel, indexGraph } from '../../runners/onnx/engine.js'
 import { warmUp } from '../text/front-end.js'
 import type { Family } from './family.js'
-import { isEnglish, kokoroLanguage, languageCode, PHONEME_TYPES } from '../languages.js'
+import { isEnglish, isUnread, kokoroLanguage, languageCode, PHONEME_TYPES } from '../languages.js'
 import { archivePack, archiveVoices, isArchive, packOf } from '../style-packs.js'
 import { kokoroVocabulary, vocabularyOf } from '../vocabulary.js'
 import { kokoroFamily } from './kokoro.js'
@@ -161,17 +161,24 @@ async function loadKokoro (spec: ModelSpec, tools: LoadTools): Promise<Family> {
   }, sessions)
 }
 
-/** The card's voices; logs those that need espeak. @throws EngineError phonemizer_missing if all do */
+/** The card's voices; logs those that need more. @throws EngineError phonemizer_missing if all do */
 function kokoroVoices (
   { card }: ModelSpec, ids: Iterable<string>, espeak: boolean, env: EngineEnv
 ): CardVoice[] {
   const voices = [...ids].map((id) =>
     card.voices.find((v) => v.id === id) ?? { id, name: id, language: kokoroLanguage(id)?.code ?? '' })
-  const silent = espeak ? [] : voices.filter(({ language }) => language !== '' && !isEnglish(language))
+  const unread = voices.filter(({ language }) => isUnread(languageCode(language)))
+  if (unread.length > 0) {
+    const message = `${card.modelId} has voices of languages that svc cannot read, with or without other ` +
+      'packages: they speak another language that lang_code names'
+    env.log('warn', message, { voices: unread.map(({ id }) => id) })
+  }
+  const silent = espeak ? [] : voices.filter((voice) =>
+    voice.language !== '' && !isEnglish(voice.language) && !unread.includes(voice))
   if (silent.length > 0) {
     const languages = [...new Set(silent.map(({ language }) => languageCode(language)))].join(', ')
     const error = phonemizerMissing(card.modelId, languages)
-    if (silent.length === voices.length) throw error
+    if (silent.length + unread.length === voices.length) throw error
     env.log('warn', error.message, { voices: silent.length })
   }
   return voices

@@ -4,12 +4,21 @@ import { ENCODINGS, type Encoding } from './encoder.js'
 import {
   DECODE_SECONDS, FIRST_PIECE_SECONDS, PieceLengths, type Family, type Range, type SpeechRequest
 } from './family.js'
+import { LOUDNESS, LOUDNESS_RANGE } from './loudness.js'
 
 /** Accepted `streaming_interval` in seconds, from about one MP3 frame to a few MB of samples. */
 const INTERVAL: Range = { min: 0.04, max: 60 }
 const DEFAULT_INTERVAL = 1
 
-export interface SpeechTask { request: SpeechRequest, encoding: Encoding, interval: number }
+export interface SpeechTask {
+  request: SpeechRequest
+  encoding: Encoding
+  interval: number
+  /** RMS in dBFS; null for the voice's own. */
+  loudness: number | null
+  /** Seconds of silence that replace a text without words; undefined if that is an error. */
+  silence?: number | undefined
+}
 
 class PayloadReader {
   readonly issues: { path: string, message: string }[] = []
@@ -65,7 +74,7 @@ function readLanguage (reader: PayloadReader, family: Family, model: string, voi
   const found = family.findLanguage(wanted, voice)
   if (found !== undefined) return found
   const asked = wanted === undefined
-    ? `voice "${voice}" has no supported language`
+    ? `voice "${voice}" has a language that svc cannot read: set lang_code to another`
     : `lang_code "${wanted}"`
   reader.fail('lang_code', `${asked}: ${model} speaks ${family.languages().join(', ')}`)
   return ''
@@ -111,11 +120,14 @@ export function readRequest (payload: Record<string, unknown>, family: Family, c
     pace: new PieceLengths(Math.min(FIRST_PIECE_SECONDS, interval), DECODE_SECONDS)
   }
   const encoding = readEncoding(reader)
+  const loudness = (payload['loudness'] ?? null) === null
+    ? null
+    : reader.number('loudness', LOUDNESS, LOUDNESS_RANGE, model)
   if (reader.issues.length > 0) {
     throw new EngineError('invalid_payload', reader.issues.map((i) => i.message).join('; '), {
       issues: reader.issues, param: reader.issues[0]!.path,
       remedy: `\`svc show ${model}\` lists the supported values.`
     })
   }
-  return { request, encoding, interval }
+  return { request, encoding, interval, loudness, silence: payload['silence'] as number | undefined }
 }

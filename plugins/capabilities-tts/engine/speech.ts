@@ -2,6 +2,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { EngineChunk, SpanSeries, SpanSink } from '../../../kernel/api/engine.js'
 import { createEncoder } from './encoder.js'
+import { levelled } from './loudness.js'
 import type { AudioEncoder, Encoded } from './samples.js'
 import {
   FIRST_PIECE_SECONDS, PieceLengths, type Family, type SpeechRequest, type SpeechUnit
@@ -142,7 +143,8 @@ export async function * speak (
 ): AsyncGenerator<EngineChunk> {
   const encoder = await createEncoder(task.encoding, family.sampleRate)
   try {
-    yield * encoded(family, task, model, encoder, signal, trace)
+    const at = levelled(encoder, task.loudness, family, task.request)
+    yield * encoded(family, task, model, at, signal, trace)
   } finally {
     await encoder.close?.()
   }

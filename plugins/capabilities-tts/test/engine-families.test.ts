@@ -275,7 +275,7 @@ t.test('kokoro: both signatures, styles by length, mixes, languages', async (t) 
   t.same([...new Set(spoken)], ['fr', 'pt-br'], 'English needs no espeak')
   t.match(
     await refusal(session, { text: 'ola', voice: 'jf_three' }),
-    { message: /voice "jf_three" has no supported language/ }
+    { message: /"jf_three" has a language that svc cannot read: set lang_code to .* speaks en-us, / }
   )
   const without = await open(spec)
   t.match(await refusal(without, { text: 'ola', lang_code: 'es' }), {

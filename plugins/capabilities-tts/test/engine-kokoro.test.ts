@@ -66,6 +66,24 @@ t.test('without the package English is spoken, other languages say what they nee
   await t.rejects(open(specOf(spanish)), { reason: 'phonemizer_missing', message: /to read es, fr-fr/ })
 })
 
+t.test('the package is advised only for voices that it helps', async (t) => {
+  const logged = async (voices: string[]): Promise<[string, unknown][]> => {
+    const folder = t.testdir()
+    await writeKokoroCommunity(folder, { voices })
+    const lines: [string, unknown][] = []
+    const log = (_level: string, message: string, fields: unknown): void => { lines.push([message, fields]) }
+    const family = await loadFamily(specOf(folder), { ...quietEnv(), log }, async () => undefined)
+    await family.close()
+    return lines
+  }
+  const unread = [/languages that svc cannot read.* lang_code/, { voices: ['jf_alpha', 'zf_xiaobei'] }]
+  t.match(await logged(['af_heart', 'jf_alpha', 'zf_xiaobei']), [unread])
+  t.match(await logged(['jf_alpha', 'zf_xiaobei']), [unread])
+  t.match(await logged(['af_heart', 'ef_dora', 'jf_alpha']),
+    [[/svc cannot read/, { voices: ['jf_alpha'] }], [/to read es, .*npm install/, { voices: 1 }]])
+  await t.rejects(logged(['ef_dora', 'jf_alpha']), { reason: 'phonemizer_missing', message: /to read es,/ })
+})
+
 t.test('a pack that the card names and the folder lacks is told at the load', async (t) => {
   const folder = t.testdir()
   await writeKokoroCommunity(folder, { voices: ['af_heart'] })
