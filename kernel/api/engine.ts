@@ -113,6 +113,8 @@ export interface MemoryTraits {
   readonly gpuBytes?: number | undefined
   /** Tokens per batch; 512 when absent. */
   readonly batchTokens?: number | undefined
+  /** Bytes per token of the vocabulary, without logits; 160 when absent. */
+  readonly vocabularyBytes?: number | undefined
   /** True if the engine keeps cached prompts and context checkpoints in addition to its contexts. */
   readonly keepsPrompts?: boolean | undefined
 }

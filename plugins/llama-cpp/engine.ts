@@ -19,6 +19,7 @@ export const LLAMA_SERVER = {
     packages: PACKAGES,
     fixedBytes: 96 * 2 ** 20,
     batchTokens: BATCH,
+    vocabularyBytes: 640,
     without: { vision_weights: 'takes no images', assistant: 'has no drafters' }
   }
 } as const satisfies ProgramDecl

@@ -11,7 +11,7 @@ import type { Dtype } from './graph.js'
 import { derive } from '../../plugins/staging/test/cards-kit.js'
 
 /** A job for transformers.js (judge.mjs). */
-export interface Question { texts: string[], encode: { texts: string[], pooling: string } }
+export interface Question { texts: string[], encode: { texts: string[], pooling: string, length?: number } }
 /** Result from transformers.js: token ids and vectors. */
 export interface Judged { texts: number[][], vectors: number[][] }
 

@@ -13,11 +13,12 @@ import type { Rank } from './instance.js'
 function traitsOf (decl: EngineDecl): EngineTraits {
   const {
     backends, multiNode = false, meta, tensor = false, unevenTensor = false, manyDevices = false, program,
-    overhead, fixedBytes, gpuBytes, batchTokens, keepsPrompts, refuses, slots
+    overhead, fixedBytes, gpuBytes, batchTokens, vocabularyBytes, keepsPrompts, refuses, slots
   } = decl
   return {
     multiNode, tensor, unevenTensor, manyDevices, backends, builds: program?.builds, slots,
-    overhead, fixedBytes, gpuBytes, batchTokens, keepsPrompts, library: program?.otherwise, refuses,
+    overhead, fixedBytes, gpuBytes, batchTokens, vocabularyBytes, keepsPrompts, refuses,
+    library: program?.otherwise,
     meta: meta === 'LlamaRpc' ? meta : 'Ring'
   }
 }

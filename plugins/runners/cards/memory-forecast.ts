@@ -142,7 +142,8 @@ export function addNeeds (needs: readonly Terms[]): Need {
 
 function buffersOf (
   card: Sized, { batchTokenBytes = 0, vocabulary = 0 }: MemoryFacts,
-  { batchTokens = BATCH_TOKENS, keepsPrompts = false }: MemoryTraits, { context, slots, gpu }: DeviceTarget
+  { batchTokens = BATCH_TOKENS, keepsPrompts = false, vocabularyBytes = VOCABULARY_BYTES }: MemoryTraits,
+  { context, slots, gpu }: DeviceTarget
 ): number {
   const tokens = contextOf(card, context)
   const batch = card.tasks?.includes('embeddings') === true ? Math.min(tokens, MAX_EMBEDDED) : batchTokens
@@ -151,5 +152,5 @@ function buffersOf (
   if (gpu) return computing + batch * (vocabulary * LOGIT_BYTES + tokens * 6)
   const { contexts, checkpointBytes } = cacheOf(card, context, slots)
   const cached = keepsPrompts ? keptBytes(card, context, slots) + contexts * CHECKPOINTS * checkpointBytes : 0
-  return computing + cached + vocabulary * (VOCABULARY_BYTES + contexts * (LOGIT_BYTES + CANDIDATE_BYTES))
+  return computing + cached + vocabulary * (vocabularyBytes + contexts * (LOGIT_BYTES + CANDIDATE_BYTES))
 }

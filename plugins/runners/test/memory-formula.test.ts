@@ -15,7 +15,7 @@ t.test('the contexts of a model', async (t) => {
 })
 
 const server = { fixedBytes: 64 * MIB, keepsPrompts: true }
-const library = { fixedBytes: 96 * MIB, batchTokens: 128 }
+const library = { fixedBytes: 96 * MIB, batchTokens: 128, vocabularyBytes: 640 }
 const speech = { fixedBytes: 176 * MIB }
 const vocabulary = 49_152
 

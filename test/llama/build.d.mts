@@ -1,0 +1,2 @@
+export class BuildError extends Error {}
+export function buildLlama (): string
