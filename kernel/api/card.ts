@@ -22,6 +22,8 @@ export interface ModelCard {
   files: CardFile[]
   totalBytes: number
   nLayers: number
+  /** Number of weights; absent if the file headers do not have it. */
+  parameters?: number
   hiddenSize: number
   /** 0 if the model has no attention heads. */
   heads: number

@@ -46,11 +46,13 @@ export interface StartBlocker {
   reason: string, message: string, since: string, tries?: number, nextTryAt?: string
 }
 
+export interface LoadProgress { layersLoaded: number, totalLayers: number }
+
 /** A runner's lifecycle as a one-key object, e.g. `{"RunnerReady":{}}`. */
 export type RunnerStatus =
   | { RunnerIdle: { waitsFor?: StartBlocker } } | { RunnerConnecting: Record<never, never> }
   | { RunnerConnected: Record<never, never> }
-  | { RunnerLoading: { layersLoaded: number, totalLayers: number } }
+  | { RunnerLoading: LoadProgress }
   | { RunnerLoaded: Record<never, never> } | { RunnerWarmingUp: Record<never, never> }
   | { RunnerReady: Record<never, never> } | { RunnerRunning: Record<never, never> }
   | { RunnerShuttingDown: Record<never, never> } | { RunnerShutdown: Record<never, never> }
@@ -68,6 +70,14 @@ export const STATUS_TEXT: Readonly<Record<string, string>> = {
   RunnerRunning: 'ready',
   RunnerShuttingDown: 'shutting down',
   RunnerShutdown: 'shut down'
+}
+
+const MIB = 1024 ** 2
+
+/** The progress of a load as text. Engines count bytes, or a few steps or layers. */
+export function loadingText ({ layersLoaded, totalLayers }: LoadProgress): string {
+  if (totalLayers < MIB) return `loading (${layersLoaded} of ${totalLayers})`
+  return `loading ${Math.round(layersLoaded / MIB)} of ${Math.round(totalLayers / MIB)} MiB`
 }
 
 export interface FlightEntry { at: string, what: string }

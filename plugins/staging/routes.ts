@@ -98,9 +98,9 @@ const downloadBody = optionalFields({
   source: {
     type: 'string', minLength: 1, maxLength: 4096,
     description: '`hub` (the default); `node:REF` for the copy of another node; for operators only ' +
-      '`file:///folder` on the node that receives the request (with its operator.token, or below one of ' +
-      'its model_store.import_roots), and on the store host `cache` (the cache of the hub\'s own tools) ' +
-      'or `ollama:NAME:TAG`'
+      '`file:///PATH` of a folder, or of a .gguf or .onnx file, on the node that receives the request ' +
+      '(with its operator.token, or below one of its model_store.import_roots), and on the store host ' +
+      '`cache` (the cache of the hub\'s own tools) or `ollama:NAME:TAG`'
   },
   revision: { type: 'string', minLength: 1, maxLength: 256, pattern: '^[A-Za-z0-9][A-Za-z0-9._/-]*$' },
   allow: { type: 'array', maxItems: 64, items: { type: 'string', minLength: 1, maxLength: 256 } },
@@ -168,7 +168,8 @@ export const routes = {
     query: optionalFields({
       ...downloadBody.properties,
       source: {
-        type: 'string', pattern: '^(hub|cache|ollama:.+)$', maxLength: 512, description: 'default: `hub`'
+        type: 'string', pattern: '^(hub|cache|ollama:.+|file:///.+)$', maxLength: 4096,
+        description: 'default: `hub`'
       }
     }),
     reply: exact({

@@ -13,7 +13,7 @@ export type { DownloadView } from './transfer/job.js'
 export { anthropicFailure, isAnthropic, ollamaFailure, openAiFailure } from './failures.js'
 export { listRank, takesTools } from './cards/model-list.js'
 export { locationsText } from './cli/api.js'
-export { readNamedModel } from './cli/source.js'
+export { readModelOrPath } from './cli/source.js'
 export type { NamedModel } from './cli/source.js'
 
 export type CardOrigin = 'bundled' | 'store' | 'staged' | 'home' | 'custom'

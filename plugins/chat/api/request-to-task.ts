@@ -28,7 +28,7 @@ export function resolveName (
 ): { modelId: string, made: DerivedModel | undefined } {
   const known = Object.hasOwn(aliases, name) ? aliases[name]! : name
   const found = made?.(known)
-  return { modelId: found?.from ?? known, made: found }
+  return { modelId: found?.from ?? known, made: found?.from === known ? undefined : found }
 }
 
 export const modelOf = (naming: NameRules, name: string): string => resolveName(naming, name).modelId

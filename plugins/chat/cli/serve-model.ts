@@ -1,11 +1,14 @@
+import { statSync } from 'node:fs'
+import { basename } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { editDistance } from '../../../kernel/index.js'
 import { isVerbError, modelInPath, verbModule } from '../../../kernel/cli/index.js'
-import { modelFetcher, readNamedModel } from '../../staging/service.js'
+import { modelFetcher, readModelOrPath } from '../../staging/service.js'
 import type { WaitClock, VerbContext, VerbError } from '../../../kernel/cli/index.js'
 import type { PlaceModule } from '../../placement/service.js'
 import type { NamedModel } from '../../staging/service.js'
 
-interface Known { card: { quantization: string | null, files: { path: string }[] } }
+interface Known { card: { quantization: string | null, files: { path: string, bytes: number }[] } }
 
 /** Whether the error means that the model exists but does not support the requested task. */
 export const isOfAnotherTask = (error: unknown): boolean =>
@@ -21,7 +24,7 @@ const MISTYPED = 2
 /** Parses a model name. Throws VerbError (2), with a similar name if there is one. */
 export async function namedModel (ctx: VerbContext, word: string): Promise<NamedModel> {
   try {
-    return readNamedModel(ctx, word)
+    return readModelOrPath(ctx, word)
   } catch (error) {
     throw isVerbError(error) ? ctx.fail(2, error.message + await suggestion(ctx, word)) : error
   }
@@ -48,15 +51,29 @@ export async function isReady ({ client }: VerbContext, { modelId }: NamedModel)
  * would replace them for all users.
  */
 export async function checkWeights (ctx: VerbContext, named: NamedModel): Promise<void> {
-  const { modelId, variant } = named
-  const known = variant === undefined ? undefined : await fetchCard(ctx, named)
+  const { modelId, variant, source = '' } = named
+  const file = source.startsWith('file:') ? fileURLToPath(source) : undefined
+  const known = variant === undefined && file === undefined ? undefined : await fetchCard(ctx, named)
   if (known === undefined) return
+  if (file !== undefined) {
+    checkFile(ctx, file, modelId, known)
+    return
+  }
   const wanted = variant!.toLowerCase()
   const { quantization, files } = known.card
   const here = quantization ?? 'fp32'
   if (here.toLowerCase() === wanted || files.some(({ path }) => path.toLowerCase().includes(wanted))) return
   throw ctx.fail(1, `${modelId} is here as ${here}: run it without :${variant!}, or replace its ` +
     `weights with svc pull ${modelId}:${variant!}`)
+}
+
+/** Throws VerbError (1) if the model of that name in the cluster has no such file of that size. */
+function checkFile (ctx: VerbContext, file: string, modelId: string, { card: { files } }: Known): void {
+  const stats = statSync(file)
+  const same = files.some(({ path, bytes }) => basename(path) === basename(file) && bytes === stats.size)
+  if (stats.isDirectory() || files.length === 0 || same) return
+  throw ctx.fail(1, `${modelId} is here with other weights than ${file}: replace them with ` +
+    `svc pull ${file}, or keep both: add --as ORG/NAME`)
 }
 
 /**

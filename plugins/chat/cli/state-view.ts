@@ -1,6 +1,6 @@
 import { nameOf } from '../../../kernel/cli/index.js'
-import { bodyOf, STATUS_TEXT } from '../../runners/service.js'
-import type { Instance } from '../../runners/service.js'
+import { bodyOf, loadingText, STATUS_TEXT } from '../../runners/service.js'
+import type { Instance, LoadProgress } from '../../runners/service.js'
 
 /** The parts of GET /state that the verbs about one model read. */
 export interface StateView {
@@ -68,8 +68,7 @@ const FAILED = 'failed: '
 /** A runner's status as text. */
 function statusText (status: Record<string, unknown> = { RunnerIdle: {} }): string {
   const [[kind, body] = ['RunnerIdle', {}]] = Object.entries(status)
-  const { layersLoaded, totalLayers, errorMessage } = (body ?? {}) as Record<string, unknown>
+  const { errorMessage, ...progress } = (body ?? {}) as LoadProgress & { errorMessage?: unknown }
   if (kind === 'RunnerFailed') return FAILED + String(errorMessage)
-  const words = STATUS_TEXT[kind] ?? kind
-  return kind === 'RunnerLoading' ? `${words} (${String(layersLoaded)} of ${String(totalLayers)})` : words
+  return kind === 'RunnerLoading' ? loadingText(progress) : STATUS_TEXT[kind] ?? kind
 }

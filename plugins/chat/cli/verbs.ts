@@ -29,6 +29,7 @@ export const verbs = {
     ],
     examples: [
       'svc run acme/chat:Q4_K_M "How do I place a model?"', 'svc run acme/chat',
+      'svc run ./chat-Q4_K_M.gguf "hello"',
       'svc run acme/chat "Summarise this:" < notes.txt',
       'svc run acme/chat "hello" --json | jq -r \'.choices[0].delta.content // empty\''
     ],

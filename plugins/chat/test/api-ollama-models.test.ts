@@ -2,11 +2,15 @@
 import { createServer } from 'node:net'
 import t from 'tap'
 import { Ollama } from 'ollama'
-import { keepAliveSeconds } from '../api/ollama/load.js'
+import { systemClock } from '../../../kernel/index.js'
+import { keepAliveSeconds, loadFor } from '../api/ollama/load.js'
+import { ollamaCopy, ollamaDelete } from '../api/ollama/manage.js'
+import { ollamaShow, ollamaTags } from '../api/ollama/models.js'
 import { otherNames } from '../api/derived-models.js'
-import { canonical, parsePullSource } from '../api/ollama/names.js'
-import { card, failure, MODEL, namesField, startChat } from './api-kit.js'
-import type { ModelCard } from '../../../kernel/index.js'
+import { canonical, find, parsePullSource } from '../api/ollama/names.js'
+import { card as plainCard, failure, MODEL, namesField, startChat } from './api-kit.js'
+import type { ModelCard, RouteRequest } from '../../../kernel/index.js'
+import type { DerivedModel } from '../api/derived-models.js'
 import type { ApiParts } from '../api/types.js'
 
 t.test('how long a model is to stay', (t) => {
@@ -56,7 +60,7 @@ t.test('the names that a node tells of', (t) => {
 t.test('what there is', async (t) => {
   const { rig, post } = await startChat(t, { config: { model_aliases: { small: MODEL } } })
   const get = async (path: string) => (await rig.inject({ url: `/ollama/api/${path}` })).json() as object
-  const details = { format: 'onnx', family: 'llama' }
+  const details = { format: 'onnx', family: 'llama', parameter_size: '' }
   const name = `${MODEL}:latest`
   const model = { name, model: name, size: 1234, digest: /^[0-9a-f]{64}$/, details }
   t.match(await get('tags'), { models: [model] })
@@ -124,9 +128,65 @@ t.test('models that are made of others', async (t) => {
   }
 })
 
+t.test('a deleted model whose files another name uses', async (t) => {
+  const alive = setInterval(() => undefined, 1000)
+  t.teardown(() => { clearInterval(alive) })
+  const card: ModelCard = { ...plainCard }
+  const made = new Map<string, DerivedModel>()
+  const asked: string[] = []
+  let [loaded, used] = [true, 2]
+  const parts = {
+    aliases: { small: MODEL }, made: (name: string) => made.get(name), clock: systemClock, startedMs: 0,
+    runners: {
+      card: (id: string) => id === MODEL ? card : undefined,
+      models: (task: string) => card.tasks.includes(task) ? [{ card, ready: true }] : []
+    },
+    derivedModels: {
+      all: () => [...made].map(([key, value]) => ({ key, value })),
+      put: async (name: string, value: DerivedModel) => { made.set(name, value) },
+      remove: async (name: string) => { made.delete(name) }
+    },
+    instances: { placed: () => ({ instances: loaded
+      ? { i1: { RingInstance: { instanceId: 'i1', shardAssignments: { modelId: MODEL } } } } : {} }) },
+    own: {
+      ask: async ({ method, path, body }: { method: string, path: string, body?: { dryRun: boolean } }) => {
+        asked.push(`${method} ${path}${body === undefined ? '' : ` ${body.dryRun}`}`)
+        if (path.startsWith('/instance')) loaded = false
+        const skippedInUse = body?.dryRun === true && used-- > 1 ? [MODEL] : []
+        return { status: 200, text: JSON.stringify({ nodes: [{ skippedInUse }] }) }
+      }
+    }
+  } as unknown as ApiParts
+  const ask = (body: object) =>
+    ({ body, caller: {}, signal: new AbortController().signal }) as unknown as RouteRequest<never>
+  const remove = async (model: string): Promise<object> => await ollamaDelete(parts, ask({ model }))
+  const listed = async (): Promise<string[]> =>
+    ((await ollamaTags(parts, ask({}))) as { models: { name: string }[] }).models.map(({ name }) => name)
+  for (const destination of ['copy', 'second']) await ollamaCopy(parts, ask({ source: MODEL, destination }))
+  for (const [parameters, size] of [[134_515_008, '135M'], [8_030_261_312, '8.03B'], [999_600_000, '1B'],
+    [260_096, '260K'], [12, '12']] as const) {
+    card.parameters = parameters
+    t.match(await ollamaTags(parts, ask({})), { models: [{ details: { parameter_size: size } }] })
+  }
+  t.match(await ollamaShow(parts, ask({ model: MODEL })), { model_info: { 'general.parameter_count': 12 } })
+  await remove(MODEL)
+  t.same(await listed(), ['copy:latest', 'second:latest'])
+  t.equal(find(parts, 'copy').card, card)
+  t.equal(find(parts, 'small').card, card, 'an alias of the settings too')
+  t.throws(() => find(parts, MODEL), { message: /not found/ })
+  await t.rejects(remove(MODEL), { message: /not found/ })
+  await t.rejects(loadFor(parts, ask({}), { model: MODEL }, ['chat']), { message: /not found/ })
+  await remove('copy')
+  t.same(asked, [], 'the files are in use')
+  await remove('second')
+  t.same(asked, [`DELETE /store/models/${MODEL}`, 'DELETE /instance/i1', 'POST /store/purge-staging true',
+    'POST /store/purge-staging true', 'POST /store/purge-staging false'], 'the last name takes the files')
+  t.equal(made.size, 0)
+})
+
 t.test('a model of another task is refused before it is loaded, with what it does', async (t) => {
   const [voice, encoder] = [['acme/voice', 'tts'], ['acme/encoder', 'embeddings']].map(([modelId, task]) =>
-    ({ ...card, modelId, tasks: [task] }) as ModelCard)
+    ({ ...plainCard, modelId, tasks: [task] }) as ModelCard)
   const { rig, post } = await startChat(t, { cards: [voice!, encoder!] })
   const messages = [{ role: 'user', content: 'Hi' }]
   const noVectors = /^"acme\/writer" does not support embeddings, only chat and completions$/

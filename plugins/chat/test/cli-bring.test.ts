@@ -118,6 +118,18 @@ t.test('a terminal is asked first, unless it is told', async (t) => {
   t.match(await yes.done, { status: 0, out: 'Hello!\n' })
 })
 
+t.test('without the hub it ends at once: the node has retried already', async (t) => {
+  let asked = 0
+  const { node } = await world(t, {}, {
+    [`GET ${STORE}/download/plan`]: (response) => {
+      asked++
+      sendError(response, 503, 'hub_unavailable')
+    }
+  })
+  t.match(await node.run(['run', ID, 'hi']), { status: 4, out: '', err: /hub_unavailable/ })
+  t.equal(asked, 1)
+})
+
 t.test('what does not fit is refused with the sum and the nearest change', async (t) => {
   const [q2, q4, q8] = [['Q2_K', 1], ['Q4_K_M', 2], ['Q8_0', 5]].map(([name, gib]) =>
     ({ name, bytes: Number(gib) * GIB, fits: false }))

@@ -52,7 +52,8 @@ t.test('how a model does', (t) => {
   }
   t.equal(rowsOf([entry({ remedy: 'old' })], [], live({ instances: [instance('ready')] }))[0]!.remedy, null)
   const downloads = [download({ status: 'failed', error: 'why' })]
-  t.equal(rowsOf([], [], live({ downloads }))[0]!.remedy, 'why')
+  t.match(rowsOf([], [], live({ downloads })), [{ remedy: 'why', placeable: false }])
+  t.match(rowsOf([entry()], [], live()), [{ placeable: true }])
   t.end()
 })
 

@@ -35,7 +35,9 @@ async function findGguf (folder: Folder): Promise<ModelFacts | undefined> {
     return path === undefined ? undefined : await readGguf(folder.at(path))
   }
   const [drafter, vision] = [await companion('assistant'), await companion('vision_weights')]
-  return { ...found, defaults, memory: memoryFacts(headers, drafter, vision) }
+  const parameters = headers.flatMap(({ tensors }) => tensors)
+    .reduce((sum, { shape }) => sum + shape.reduce((a, b) => a * b, 1), 0)
+  return { ...found, parameters, defaults, memory: memoryFacts(headers, drafter, vision) }
 }
 
 const text = (value: GgufValue | undefined): string | undefined =>

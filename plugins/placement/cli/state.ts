@@ -1,6 +1,7 @@
 import { plain } from '../../../kernel/cli/index.js'
-import { STATUS_TEXT } from '../../runners/service.js'
+import { loadingText, STATUS_TEXT } from '../../runners/service.js'
 import type { NamedNodes, WaitClock, VerbContext } from '../../../kernel/cli/index.js'
+import type { LoadProgress } from '../../runners/service.js'
 import type { InstanceStates, RankProgress } from '../progress/progress.js'
 
 export { nameOf } from '../../../kernel/cli/index.js'
@@ -70,9 +71,9 @@ export function rankText ({ state, detail, waitsFor }: RankProgress): string {
     return plain(nextTryAt === undefined ? told : `${told}. Tried ${tries} times, next try at ${nextTryAt}`)
   }
   const words = plain(RANK_TEXT[state] ?? state)
-  const { layersLoaded, totalLayers, downloadProgress } = detail as
-    { layersLoaded?: number, totalLayers?: number, downloadProgress?: Record<string, number> }
-  if (layersLoaded !== undefined) return `${words} (${layersLoaded} of ${totalLayers})`
+  const { downloadProgress, ...progress } = detail as
+    Partial<LoadProgress> & { downloadProgress?: Record<string, number> }
+  if (progress.layersLoaded !== undefined) return loadingText(progress as LoadProgress)
   const { total = 0, downloaded = 0 } = downloadProgress ?? {}
   return total > 0 ? `${words} (${Math.floor(downloaded / total * 100)}%)` : words
 }

@@ -31,6 +31,9 @@ t.test('svc place waits and shows the state', async (t) => {
       runnersAre(state, A, { RunnerLoading: { layersLoaded: 2, totalLayers: 10 } })
     },
     () => { state.downloads = {} },
+    () => {
+      runnersAre(state, A, { RunnerLoading: { layersLoaded: 32_944_128, totalLayers: 98_362_432 } })
+    },
     () => { runnersAre(state, A, { RunnerReady: {} }) }
   ]
   const ran = await node.run(['place', 'acme/chat', '--min-nodes', '2', '--exclude', 'n3', 'n4'],
@@ -41,6 +44,7 @@ t.test('svc place waits and shows the state', async (t) => {
     'n1: waiting for its runner; n2: waiting for its runner',
     'n1: loading (2 of 10); n2: copying its files (45%)',
     'n1: loading (2 of 10); n2: loading (2 of 10)',
+    'n1: loading 31 of 94 MiB; n2: loading 31 of 94 MiB',
     'ready; try it: svc run acme/chat "hello"', ''
   ].join('\n'))
   t.strictSame(node.asked.find(({ method }) => method === 'POST')!.body, {

@@ -52,6 +52,7 @@ export const cardSchema = {
     files: { type: 'array', items: cardFile },
     totalBytes: count,
     nLayers: count,
+    parameters: count,
     hiddenSize: count,
     heads: count,
     kvHeads: count,

@@ -5,6 +5,7 @@ import type { BackendChoice } from '../machine/backends.js'
 import { RETRY_PAUSE } from '../instances/runner-set.js'
 import { LOAD_ERROR_CODES } from '../process/errors.js'
 import { kindOf, serves } from '../process/states.js'
+import { loadingText } from '../service.js'
 import type { MissingReason, RunnerStatus } from '../service.js'
 import type { Refusal } from './pick.js'
 
@@ -286,9 +287,7 @@ const CODES: Readonly<Partial<Record<string, string>>> = {
 }
 
 function phase (runner: RunnerStatus): string {
-  if ('RunnerLoading' in runner) {
-    return `is loading (${runner.RunnerLoading.layersLoaded} of ${runner.RunnerLoading.totalLayers})`
-  }
+  if ('RunnerLoading' in runner) return `is ${loadingText(runner.RunnerLoading)}`
   if ('RunnerWarmingUp' in runner) return 'is warming up'
   if ('RunnerShuttingDown' in runner || 'RunnerShutdown' in runner) return 'is shutting down'
   return 'is starting'

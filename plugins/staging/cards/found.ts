@@ -15,7 +15,7 @@ export interface DeriveOptions {
 type Needed = 'description' | 'tasks' | 'family' | 'engine' | 'backends' | 'nLayers' | 'contextLength' |
   'quantization'
 type Optional = 'hiddenSize' | 'heads' | 'kvHeads' | 'headSize' | 'memory' | 'licence' | 'languages' |
-  'voices' | 'defaults' | 'support' | 'supportsTensor'
+  'voices' | 'defaults' | 'support' | 'supportsTensor' | 'parameters'
 
 /** Facts about a model for its card. Sizes that do not apply are left out and become 0. */
 export type ModelFacts = Pick<ModelCard, Needed> & Partial<Pick<ModelCard, Optional>> & {
@@ -50,7 +50,7 @@ const NAMES: ReadonlyArray<[RegExp, string]> = [
 ]
 
 /** The role that follows from a file's name; `other` if the name matches no pattern. */
-function roleOf (path: string): string {
+export function roleOf (path: string): string {
   const name = path.slice(path.lastIndexOf('/') + 1).toLowerCase()
   return NAMES.find(([pattern]) => pattern.test(name))?.[1] ?? 'other'
 }

@@ -56,17 +56,18 @@ const FINAL: ReadonlySet<string> = new Set([
  * the disk space. Throws the refusals in FINAL.
  */
 async function showPlan (ctx: VerbContext, { modelId, body }: Wanted): Promise<void> {
-  if (/^(file|node):/.test(body.source ?? '')) return
+  if (body.source?.startsWith('node:') === true) return
   try {
-    const plan = await ctx.client.json<Answers['plan']>(planPath(modelId, body))
+    const plan = await planOf(ctx, { modelId, ...body })
     tellPlan(ctx, plan, `${modelId}:`)
     if ((plan.memory?.problem ?? null) === null) return
     const smaller = smallerOf(plan, 'pull')
     ctx.err.line(plain(`warning: ${plan.memory!.problem!}`))
     if (smaller !== undefined) ctx.err.line(`  smaller variant: ${plain(smaller)}`)
   } catch (error) {
-    // The store may have the model even if the hub is unreachable.
     if (!isVerbError(error) || FINAL.has(error.api?.reason ?? '')) throw error
+    // The cluster may have the model even if the hub is unreachable.
+    if (error.api?.reason === 'hub_unavailable' && await seenCard(ctx, modelId) === undefined) throw error
   }
 }
 
@@ -178,6 +179,23 @@ function planPath (modelId: string, { allow = [], ...named }: Omit<NamedModel, '
   return `${storePath(modelId)}/download/plan?${new URLSearchParams(words).toString()}`
 }
 
+/** Milliseconds without an answer of the hub before the command says what it waits for. */
+const SILENT_MS = 2000
+
+/** The plan of a download. The node limits the number of its requests to the hub. */
+async function planOf (ctx: VerbContext, { modelId, ...named }: NamedModel): Promise<Answers['plan']> {
+  const answered = new AbortController()
+  void realPace.pause(SILENT_MS, answered.signal).then(() => {
+    if (answered.signal.aborted || ctx.out.json) return
+    ctx.err.line(`waiting for the hub to list the files of ${modelId}`)
+  })
+  try {
+    return await ctx.client.json<Answers['plan']>(planPath(modelId, named))
+  } finally {
+    answered.abort()
+  }
+}
+
 function tellPlan (ctx: VerbContext, plan: Answers['plan'], begin: string): void {
   for (const line of linesOf(plan, begin)) ctx.err.line(plain(line))
 }
@@ -213,11 +231,12 @@ function smallerOf (plan: Answers['plan'], verb: 'run' | 'pull'): string | undef
 export async function fetchModel (
   ctx: VerbContext, pace: WaitClock, { modelId, ...named }: NamedModel, yes: boolean
 ): Promise<void> {
-  const plan = await retryUntil<Answers['plan']>(ctx, planPath(modelId, named))
+  const plan = await planOf(ctx, { modelId, ...named })
   tellPlan(ctx, plan, `${modelId} is not in the cluster;`)
   refuseTooLarge(ctx, plan)
   await bringEngine(ctx, plan, yes)
-  if (!yes && canAsk(ctx) && !await confirm(ctx, `Download ${showBytes(plan.totalBytes)}?`)) {
+  const copies = named.source?.startsWith('file:') === true
+  if (!yes && !copies && canAsk(ctx) && !await confirm(ctx, `Download ${showBytes(plan.totalBytes)}?`)) {
     throw ctx.fail(1, 'nothing was downloaded')
   }
   await bringIn(ctx, pace, { modelId, body: named })

@@ -1,6 +1,6 @@
 import { isModelId, readModelId } from '../../../kernel/cli/index.js'
 import { readFileSync, realpathSync, statSync } from 'node:fs'
-import { basename, isAbsolute, join, resolve } from 'node:path'
+import { basename, dirname, isAbsolute, join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import type { VerbContext } from '../../../kernel/cli/index.js'
 
@@ -22,36 +22,35 @@ const CARD_LIMIT = 1024 * 1024
 
 /** Throws VerbError (2) if the argument and the options contradict each other. */
 export function wantedFrom (ctx: VerbContext, word: string, options: SourceOptions): Wanted {
-  const folder = folderAt(ctx, word)
-  return folder === undefined ? fromElsewhere(ctx, word, options) : fromFolder(ctx, folder, options)
+  const path = pathAt(ctx, word)
+  return path === undefined ? fromElsewhere(ctx, word, options) : fromPath(ctx, path, options)
 }
 
-/** The real path of the folder; undefined if the argument is a model id. */
-function folderAt (ctx: VerbContext, word: string): string | undefined {
+const WEIGHTS = /\.(gguf|onnx)$/i
+
+/** The real path of a folder, or of a GGUF or ONNX file; undefined if the argument is a model id. */
+function pathAt (ctx: Pick<VerbContext, 'io' | 'fail'>, word: string): string | undefined {
   const home = ctx.io.env['HOME']
   const path = home !== undefined && /^~(\/|$)/.test(word) ? join(home, word.slice(1)) : word
   // resolve() would turn `acme/..` into the current folder even if `acme` does not exist.
   const full = isAbsolute(path) ? path : `${ctx.io.cwd}/${path}`
-  if (isFolder(full)) return realpathSync(full)
-  if (/^[./~]/.test(word)) throw ctx.fail(2, `there is no folder ${resolve(full)}`)
-  return undefined
+  const stats = statSync(full, { throwIfNoEntry: false })
+  if (stats?.isDirectory() === true) return realpathSync(full)
+  if (stats?.isFile() === true && WEIGHTS.test(full)) return join(realpathSync(dirname(full)), basename(full))
+  if (!/^[./~]/.test(word) && (stats === undefined || isModelId(word))) return undefined
+  throw ctx.fail(2, stats === undefined
+    ? `there is no folder or file ${resolve(full)}` : `${resolve(full)} is not a folder, .gguf or .onnx file`)
 }
 
-function isFolder (path: string): boolean {
-  try {
-    return statSync(path).isDirectory()
-  } catch {
-    return false
-  }
-}
-
-function fromFolder (ctx: VerbContext, folder: string, options: SourceOptions): Wanted {
+function fromPath (ctx: VerbContext, path: string, options: SourceOptions): Wanted {
   const { as, revision, allow } = options
-  refuse(ctx, options, ['variant', 'from'], 'is not allowed for a folder')
+  const isFile = statSync(path).isFile()
+  refuse(ctx, options, ['variant', 'from'], 'is not allowed for a folder or file')
+  if (isFile) refuse(ctx, options, ['allow'], 'is not allowed for a file')
   return {
-    modelId: as === undefined ? idOfFolder(folder) : readModelId(ctx, as),
+    modelId: as === undefined ? idOfPath(path) : readModelId(ctx, as),
     body: {
-      source: pathToFileURL(folder).href, ...(revision === undefined ? {} : { revision }),
+      source: pathToFileURL(path).href, ...(revision === undefined ? {} : { revision }),
       ...(allow === undefined ? {} : { allow })
     }
   }
@@ -83,6 +82,13 @@ export function readNamedModel (ctx: Pick<VerbContext, 'fail'>, word: string): N
   if (/^ollama:/i.test(word)) return ofOllama(ctx, word)
   if (/^cache:/i.test(word)) return { ...readHubModel(ctx, word.slice('cache:'.length)), source: 'cache' }
   return readHubModel(ctx, word)
+}
+
+/** As `readNamedModel`, or a local path that begins with `.`, `/` or `~` or ends in .gguf or .onnx. */
+export function readModelOrPath (ctx: Pick<VerbContext, 'fail' | 'io'>, word: string): NamedModel {
+  const path = /^[./~]/.test(word) || WEIGHTS.test(word) ? pathAt(ctx, word) : undefined
+  if (path === undefined) return readNamedModel(ctx, word)
+  return { modelId: idOfPath(path), source: pathToFileURL(path).href }
 }
 
 /** The id is `ollama/NAME-TAG`, so that it cannot be mistaken for a hub model. */
@@ -138,7 +144,7 @@ function fromElsewhere (ctx: VerbContext, word: string, options: SourceOptions):
   const ollama = source?.startsWith('ollama:') === true
   if (ollama) {
     refuse(ctx, options, ['revision', 'variant', 'allow', 'from'], 'is not allowed for an Ollama model')
-  } else refuse(ctx, options, ['as'], 'is allowed only for a folder or an Ollama model')
+  } else refuse(ctx, options, ['as'], 'is allowed only for a folder, a file or an Ollama model')
   const modelId = options.as === undefined ? own : readModelId(ctx, options.as)
   const revision = oneOf(ctx, 'revisions', ['@', named.revision], ['--revision ', options.revision])
   const variant = oneOf(ctx, 'variants', [':', named.variant], ['--variant ', options.variant])
@@ -177,11 +183,19 @@ function refuse (
   for (const name of names) if (options[name] !== undefined) throw ctx.fail(2, `--${name} ${why}`)
 }
 
-/** The id in the folder's card.yaml, otherwise `local/` and the folder's name. */
-function idOfFolder (folder: string): string {
-  const carded = idInCard(join(folder, 'card.yaml'))
-  if (carded !== undefined) return carded
-  const name = basename(folder).replace(/[^A-Za-z0-9._-]+/g, '-').replace(/\.{2,}/g, '.')
+/** The id in a folder's card.yaml, otherwise `local/` and the name of the folder or file. */
+function idOfPath (path: string): string {
+  if (!WEIGHTS.test(path) || statSync(path).isDirectory()) {
+    return idInCard(join(path, 'card.yaml')) ?? localId(basename(path))
+  }
+  const name = basename(path).replace(/(-\d{5}-of-\d{5})?\.\w+$/, '')
+  const folders = dirname(path).split('/').filter((folder) => folder !== 'onnx')
+  // Names such as onnx/model_q4.onnx are the same for all models.
+  return localId(/^model([._-]|$)/i.test(name) ? folders.at(-1)! : name)
+}
+
+function localId (text: string): string {
+  const name = text.replace(/[^A-Za-z0-9._-]+/g, '-').replace(/\.{2,}/g, '.')
     .replace(/^[^A-Za-z0-9]+/, '').slice(0, 96).replace(/(?<![.-])[.-]+$/, '')
   return `local/${name === '' ? 'model' : name}`
 }

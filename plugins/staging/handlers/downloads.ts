@@ -2,7 +2,7 @@ import { relative } from 'node:path'
 import { kernelError, Reply } from '../../../kernel/index.js'
 import type { RouteRequest } from '../../../kernel/index.js'
 import { manifestDigest } from '../files/record.js'
-import { hashTree, checkSource, importFilter } from '../store/folder.js'
+import { hashTree, openSource } from '../store/folder.js'
 import { eachNode } from '../peers/each-node.js'
 import { modelUrl } from '../peers/sources.js'
 import { parseSource } from '../store/types.js'
@@ -149,8 +149,7 @@ async function atHost (
   manager.access.host()
   refuseElsewhere(manager, source)
   if (source.kind === 'file') {
-    const from = { directory: source.path, allow: body.allow }
-    await exportFolder(manager, modelId, from, request.signal)
+    await exportFolder(manager, modelId, { path: source.path, allow: body.allow }, request.signal)
   }
   const here = source.kind === 'file' ? { source: `node:${manager.ctx.node.installId}` } : {}
   return await forward(manager, request, routes.download, { ...body, ...here })
@@ -161,19 +160,18 @@ const EXPORT_MS = 24 * 3600_000
 
 async function exportFolder (
   manager: ModelManager, modelId: string,
-  { directory, allow }: { directory: string, allow: StartOptions['allow'] }, signal: AbortSignal
+  { path, allow }: { path: string, allow: StartOptions['allow'] }, signal: AbortSignal
 ): Promise<void> {
   const { ctx, exchange, clock } = manager
   try {
-    const taken = importFilter(allow)
-    await checkSource(directory, taken)
-    const manifest = await hashTree(directory, { modelId, revision: 'local', signal, taken })
+    const { folder, taken } = await openSource(path, allow)
+    const manifest = await hashTree(folder, { modelId, revision: 'local', signal, taken })
     const { revision, files } = manifest
-    const card = await manager.derive(directory, { modelId, revision, files })
+    const card = await manager.derive(folder, { modelId, revision, files })
     const digest = manifestDigest(manifest)
-    const end = exchange.exportFolder({ modelId, directory, manifest, digest, card })
+    const end = exchange.exportFolder({ modelId, directory: folder, manifest, digest, card })
     ctx.effect('exported folder', clock.after(EXPORT_MS, end))
   } catch (error) {
-    throw ctx.error('import_refused', `${directory}: ${(error as Error).message}`)
+    throw ctx.error('import_refused', `${path}: ${(error as Error).message}`)
   }
 }

@@ -1,14 +1,17 @@
 import type { RouteRequest } from '../../../kernel/index.js'
 import { volumeOf } from '../files/folders.js'
+import { PathError } from '../files/names.js'
 import { weightsIn } from '../hub/select-weights.js'
 import { HubError } from '../hub/types.js'
-import type { HubFile, HubReason, Weights } from '../hub/types.js'
+import type { Choosable } from '../hub/select-weights.js'
+import type { HubReason, Weights } from '../hub/types.js'
 import { findNearby } from '../nearby/find.js'
 import type { errors } from '../declarations.js'
 import type { ModelManager } from '../manager/manager.js'
 import { routes } from '../routes.js'
 import type { Answers } from '../routes.js'
 import type { MemoryFit } from '../service.js'
+import { openSource } from '../store/folder.js'
 import { StoreError } from '../types.js'
 import { failureOf } from '../transfer/job.js'
 import type { Source, StartOptions } from '../store/types.js'
@@ -31,14 +34,15 @@ type PlanQuery = Pick<StartOptions, 'source' | 'revision' | 'variant'> & { allow
 export async function plan (
   manager: ModelManager, request: RouteRequest & { query: PlanQuery }
 ): Promise<unknown> {
-  const { access, ctx, freeSpace, store, storePath } = manager
+  const { access, store } = manager
   const { query, signal } = request
   const modelId = modelIn(request)
   refuseVirtual(manager, modelId)
   const source = sourceOf(manager, query)
   checkMayRead(manager, request, source)
   if (store === null && request.member === null) await access.learned(signal)
-  if (store === null && access.known() !== undefined) {
+  const elsewhere = store === null && access.known() !== undefined
+  if (elsewhere && source.kind !== 'file') {
     refuseElsewhere(manager, source)
     return await forward(manager, request, routes.plan)
   }
@@ -49,10 +53,6 @@ export async function plan (
   const weightsBytes = chosen?.bytes ?? totalBytes
   const fits = (engine: Weights['engine'], bytes: number): MemoryFit | null =>
     manager.memory?.(engine, bytes, modelId) ?? null
-  const root = storePath ?? ctx.node.home
-  const roomBytes = Math.max(0, (await volumeOf(root)).freeBytes - freeSpace.headroomBytes)
-  const problem = await freeSpace.check({ root, setting: 'model_store.store_path' }, totalBytes)
-    .then(() => null, (error: unknown) => failureOf(error).message)
   return {
     modelId, hub: from, commit, files: files.length, totalBytes, unused,
     variant: chosen?.name ?? null, engine: chosen?.engine ?? null, weightsBytes,
@@ -60,13 +60,34 @@ export async function plan (
       const fit = fits(engine, totalBytes - weightsBytes + bytes)
       return { name, bytes, fits: fit === null ? null : fit.problem === null }
     }),
-    disk: { node: ctx.node.name, roomBytes, problem },
+    disk: elsewhere ? await diskOfHost(manager, request) : await diskHere(manager, totalBytes),
     memory: chosen === undefined ? null : fits(chosen.engine, totalBytes)
   } satisfies Answers['plan']
 }
 
+type Disk = Answers['plan']['disk']
+
+async function diskHere ({ ctx, freeSpace, storePath }: ModelManager, totalBytes: number): Promise<Disk> {
+  const root = storePath ?? ctx.node.home
+  const roomBytes = Math.max(0, (await volumeOf(root)).freeBytes - freeSpace.headroomBytes)
+  const problem = await freeSpace.check({ root, setting: 'model_store.store_path' }, totalBytes)
+    .then(() => null, (error: unknown) => failureOf(error).message)
+  return { node: ctx.node.name, roomBytes, problem }
+}
+
+/** The disk of the store host, which checks again whether the files fit before it copies them. */
+async function diskOfHost (manager: ModelManager, request: RouteRequest): Promise<Disk> {
+  const { access, ctx, freeSpace } = manager
+  const { status, body } = await forward(manager, { ...request, query: {} }, routes.health)
+  if (status !== 200) throw ctx.error('store_unreachable')
+  const { freeBytes } = body as Answers['health']
+  return {
+    node: access.host().name, roomBytes: Math.max(0, freeBytes - freeSpace.headroomBytes), problem: null
+  }
+}
+
 interface Found {
-  from: string, commit: string, files: HubFile[], weights: Weights[], unused: string[]
+  from: string, commit: string, files: Choosable[], weights: Weights[], unused: string[]
 }
 
 async function lookUp (
@@ -81,6 +102,11 @@ async function lookUp (
       const { all, ...near } = await findNearby(nearby, from, modelId, named)
       return { ...near, weights: weightsIn(all) }
     }
+    if (from.kind === 'file') {
+      const { folder, seen } = await openSource(from.path, allow)
+      const files = [...seen].map(([path, { size }]) => ({ path, size }))
+      return { from: folder, commit: revision ?? 'local', files, weights: weightsIn(files), unused: [] }
+    }
     if (from.kind !== 'hub') {
       throw new StoreError('bad_source', `${from.kind} is copied unchanged, so it has no plan`)
     }
@@ -88,7 +114,7 @@ async function lookUp (
     const { selection, weights } = await hub.look(modelId, { ...named, signal })
     return { from: hub.url, commit: selection.commit, files: selection.files, weights, unused: [] }
   } catch (error) {
-    if (error instanceof StoreError) {
+    if (error instanceof StoreError || error instanceof PathError) {
       const reason = ({ not_found: 'hub_not_found', unusable_model: 'hub_unusable' } as const)[error.reason]
       throw ctx.error(reason ?? 'import_refused', `${error.message}.`)
     }

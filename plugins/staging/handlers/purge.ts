@@ -78,9 +78,6 @@ const removeAtStore = onStoreHost(routes.remove, async (store, manager, request)
   if (store.offer(modelId)?.kind === 'bundled') {
     throw ctx.error('model_bundled', `${modelId} ships with svc and cannot be removed.`)
   }
-  if (store.get(modelId) === undefined && store.status(modelId).status === 'not_found') {
-    throw ctx.error('model_not_found', `The store has no model ${modelId}.`)
-  }
   await store.remove(modelId)
   ctx.emit('ModelDeleted', { nodeId: ctx.node.nodeId, modelId })
   const nodes = await everywhere(manager, modelId, request.caller, 'store_delete')

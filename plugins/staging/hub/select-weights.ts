@@ -11,6 +11,8 @@ const PRECISION = new RegExp('^(.+)[._-](q[1-8]|q4f16|q8f16|uint8f16|fp16|fp32|b
 /** Maps the common name of a precision to its file name suffix. */
 const ALIASES: Record<string, string> = { q8: 'quantized', fp32: '' }
 
+export interface Choosable { path: string, size: number }
+
 interface Graph<F> { folder: string, base: string, variant: string, files: F[], bytes: number }
 
 /** The chosen ONNX files; `dropped` returns true for files of the graphs that were not chosen. */
@@ -56,14 +58,26 @@ function graphsOf<F extends Choosable> (files: readonly F[]): Graph<F>[] {
 }
 
 /** External data and voice settings: `X.onnx_data`, `X.onnx_data_1`, `X.onnx.data`, `X.onnx.json`. */
-function belongsTo (path: string, onnx: string): boolean {
+export function belongsTo (path: string, onnx: string): boolean {
   return path.startsWith(onnx) && /^([._]data(_\d+)?|\.json)$/.test(path.slice(onnx.length))
 }
 
-function partOfGraph (path: string): boolean { return /\.onnx([._]data(_\d+)?|\.json)?$/.test(path) }
+export function partOfGraph (path: string): boolean { return /\.onnx([._]data(_\d+)?|\.json)?$/.test(path) }
+
+const isVoice = ({ files }: Graph<Choosable>): boolean =>
+  files.some(({ path }) => path.endsWith('.onnx.json'))
+
+/** The models of a folder, each by one of its files. Graphs of one folder are one model, except voices. */
+export function modelsIn (files: readonly Choosable[]): { path: string, bytes: number }[] {
+  const graphs = graphsOf(files)
+  const others = groupBy(graphs.filter((graph) => !isVoice(graph)),
+    ({ folder }) => folder.replace(/(^|\/)onnx$/, ''))
+  return [...ggufModels(files), ...graphs.filter(isVoice), ...[...others.values()].map(([graph]) => graph!)]
+    .map(({ files: [file], bytes }) => ({ path: file!.path, bytes }))
+}
 
 function refuseCollection<F extends Choosable> (graphs: readonly Graph<F>[]): void {
-  const voices = graphs.filter((graph) => graph.files.some(({ path }) => path.endsWith('.onnx.json')))
+  const voices = graphs.filter(isVoice)
   if (voices.length < 2) return
   const example = voices[0]!.files[0]!.path
   throw new HubError('ambiguous', `the model is a collection of ${voices.length} voices; select one with ` +
@@ -135,7 +149,8 @@ export function chooseGguf<F extends Choosable> (files: readonly F[], variant: s
   return new Set([...chosen.files, ...ggufCompanions(files).keys()])
 }
 
-const QUANTISATION = /(?:^|[-._/])((?:UD-)?(?:I?Q\d\w{0,15}|T?Q\d_\d|BF16|F(?:P)?(?:16|32)|MXFP4\w{0,15}))$/i
+export const QUANTISATION =
+  /(?:^|[-._/])((?:UD-)?(?:I?Q\d\w{0,15}|T?Q\d_\d|BF16|F(?:P)?(?:16|32)|MXFP4\w{0,15}))$/i
 
 export function weightsIn (files: readonly Choosable[]): Weights[] {
   const graphs = graphsOf(files)
@@ -167,5 +182,3 @@ function isVariant (name: string, variant: string): boolean {
 function smallestOf<T> (list: readonly T[], size: (entry: T) => number): T {
   return list.reduce((least, entry) => size(entry) < size(least) ? entry : least)
 }
-
-export interface Choosable { path: string, size: number }

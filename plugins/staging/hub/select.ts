@@ -45,6 +45,8 @@ function allowed<F extends Choosable> (files: readonly F[], allow: readonly stri
       'the whole path: * within a folder, ** across folders')
   }
   const safe = matching.filter(({ path }) => !isPickled(path))
+  const others = isModel(safe) ? null : otherWeights(safe)
+  if (others !== null) throw new HubError('refused_format', `allow selects ${others}`)
   if (safe.length > 0) return safe
   throw new HubError('refused_format', `${matching[0]!.path}: this format executes code on loading ` +
     '(pickle), so svc never downloads it; choose ONNX or GGUF files')
@@ -53,11 +55,8 @@ function allowed<F extends Choosable> (files: readonly F[], allow: readonly stri
 function byDefault<F extends Choosable> (files: readonly F[], variant: string | undefined): F[] {
   const usable = files.filter(({ path }) => !isPickled(path) && !isHidden(path))
   const { chosen, dropped, found } = chooseWeights(usable, variant)
-  const others = new Set(files.flatMap(({ path }) => OTHER_WEIGHTS.exec(path)?.[0] ?? []))
-  if (!found && others.size > 0) {
-    throw new HubError('refused_format', `the model has weights only as ${[...others].join(', ')}; svc ` +
-      'supports ONNX and GGUF. Find a conversion of the model, e.g. by onnx-community')
-  }
+  const others = found ? null : otherWeights(files)
+  if (others !== null) throw new HubError('refused_format', `the model has ${others}`)
   const selected = usable.filter((file) => chosen.has(file) || (isCompanion(file.path) && !dropped(file)))
   if (selected.length === 0) throw new HubError('not_found', 'the model has no usable files')
   return selected
@@ -83,8 +82,17 @@ function isHidden (path: string): boolean { return /(^|\/)\./.test(path) }
 export const isModelFile = (path: string): boolean =>
   !isHidden(path) && (OF_MODELS.test(path) || isCompanion(path))
 
-export const isModel = (paths: readonly string[]): boolean =>
-  paths.some((path) => /\.(gguf|onnx)$/i.test(path) || path === 'card.yaml')
+export const isWeights = (path: string): boolean => /\.(gguf|onnx)$/i.test(path)
+
+export const isModel = (files: readonly { path: string }[]): boolean =>
+  files.some(({ path }) => isWeights(path) || path === 'card.yaml')
+
+/** Says which unsupported weights there are; null if there are none. */
+export function otherWeights (files: readonly { path: string }[]): string | null {
+  const others = new Set(files.flatMap(({ path }) => OTHER_WEIGHTS.exec(path)?.[0] ?? []))
+  return others.size === 0 ? null : `weights only as ${[...others].join(', ')}; svc supports ONNX and ` +
+    'GGUF. Find a conversion of the model, e.g. by onnx-community'
+}
 
 function isCompanion (path: string): boolean {
   const name = path.slice(path.lastIndexOf('/') + 1)

@@ -13,7 +13,7 @@ export interface CapacityCase {
 }
 
 const GIB = 1024 ** 3
-const shown = (bytes: number, round = Math.round): string => bytes < GIB / 10
+export const sizeText = (bytes: number, round = Math.round): string => bytes < GIB / 10
   ? `${Math.ceil(bytes / 1024 ** 2)} MiB` : `${(round(bytes / GIB * 100) / 100).toFixed(2)} GiB`
 
 /** `evictableBytes` is how much evicting every idle copy would free. */
@@ -21,9 +21,10 @@ function sentenceOf (
   { additionalBytes, freeBytes, headroomBytes, setting = 'node_cache_path' }: CapacityCase,
   evictableBytes: number, missingBytes: number
 ): string {
-  return `${shown(additionalBytes)} more do not fit: ${shown(freeBytes)} are free, ` +
-    `${shown(headroomBytes)} must stay free and evicting idle models gives back ${shown(evictableBytes)}, ` +
-    `so ${shown(missingBytes, Math.ceil)} are missing. Free disk space, or use a larger disk ` +
+  return `${sizeText(additionalBytes)} more do not fit: ${sizeText(freeBytes)} are free, ` +
+    `${sizeText(headroomBytes)} must stay free and evicting idle models gives back ` +
+    `${sizeText(evictableBytes)}, so ${sizeText(missingBytes, Math.ceil)} are missing. ` +
+    'Free disk space, or use a larger disk ' +
     `(${setting} in svc.yaml), then retry.`
 }
 

@@ -9,13 +9,12 @@ import { findNearby } from '../nearby/find.js'
 import { folderSource } from '../peers/sources.js'
 import { fetchModel } from '../transfer/fetch.js'
 import { failureOf } from '../transfer/job.js'
-import {
-  checkUnchanged, hashTree, checkSource, makeReadOnly, makeWritable, importFilter
-} from './folder.js'
+import { checkUnchanged, hashTree, makeReadOnly, makeWritable, openSource } from './folder.js'
 import { parseSource } from './types.js'
 import { StoreError } from '../types.js'
 import { writeDownload } from './download.js'
 import type { ModelCard } from '../../../kernel/index.js'
+import type { DeriveOptions } from '../cards/found.js'
 import type { LocalFile } from '../files/bring.js'
 import type { DownloadOptions } from '../hub/download.js'
 import type { HubClient } from '../hub/client.js'
@@ -195,7 +194,7 @@ const inFolder = (root: string, files: readonly { path: string, size: number }[]
 
 /** Hashes a local folder, then copies it like a model from any other source. */
 async function fromFolder (
-  { root, freeSpace, clock, random }: StoreOptions, job: Download, folder: string, path: string
+  { root, freeSpace, clock, random, derive }: StoreOptions, job: Download, folder: string, path: string
 ): Promise<Fetched | LocalCopy> {
   const { modelId, signal, ask: { request } } = job
   // Ignore a path that cannot be resolved here, because it fails later with a clearer error.
@@ -203,13 +202,19 @@ async function fromFolder (
     throw new StoreError('bad_source',
       `${path} overlaps with the store at ${root.root}; use another folder`)
   }
-  const taken = importFilter(request.allow)
-  const seen = await checkSource(path, taken)
+  const { folder: source, taken, seen } = await openSource(path, request.allow)
   const totalBytes = [...seen.values()].reduce((sum, { size }) => sum + size, 0)
   const about = { modelId, revision: request.revision ?? 'local', signal, taken }
+  // Fails early if the headers are of no use, since hashing and copying take minutes.
+  const files = [...seen].map(([path, { size }]) => ({ path, size }))
+  await begins(job, folder)
+  await cardOf(derive, job, source, { manifest: { revision: about.revision, files } }, 'cannot be used')
+  // Waiting for the transfer's turn is no attempt.
+  job.ask.attempts--
+  await writeDownload(folder, job, 'active')
   const entry = root.copies.get(modelId)
   const alike = entry !== undefined && sameSizes(entry.manifest, seen)
-  const known = alike ? await hashTree(path, about) : undefined
+  const known = alike ? await hashTree(source, about) : undefined
   if (known !== undefined && manifestDigest(known) === entry!.digest) return entry!
   const manifest = await freeSpace.admit({ root, job, totalBytes }, async (into) => {
     await begins(job, folder)
@@ -219,19 +224,20 @@ async function fromFolder (
       into.onProgress({ bytes: done / 2, totalBytes, files, totalFiles: seen.size })
     }
     try {
-      const manifest = known ?? await hashTree(path, { ...about, onBytes: (n) => { report(hashed += n, 0) } })
+      const onBytes = (n: number): void => { report(hashed += n, 0) }
+      const manifest = known ?? await hashTree(source, { ...about, onBytes })
       await keepOnly(folder, new Set(seen.keys()))
       // Clone the files if the file system supports it; the transfer copies the others.
-      await bringFiles(folder, inFolder(path, manifest.files), ['clone'], signal)
+      await bringFiles(folder, inFolder(source, manifest.files), ['clone'], signal)
       await fetchModel({
-        ...into, manifest, clock, random, sources: () => [folderSource(path)],
+        ...into, manifest, clock, random, sources: () => [folderSource(source)],
         limits: { retries: 0, hashRetries: 1 },
         onProgress: ({ bytes, files }) => { report(totalBytes + bytes, files) }
       })
       return manifest
     } finally {
       // Check even after a failure, since a changed source is the better explanation.
-      if (!signal.aborted) await checkUnchanged(path, seen, taken)
+      if (!signal.aborted) await checkUnchanged(source, seen, taken)
     }
   })
   return { manifest, source: 'file' }
@@ -251,14 +257,15 @@ async function fromNode (
 }
 
 async function cardOf (
-  derive: Derive, { modelId }: Download, folder: string, { manifest, licence, languages }: Fetched
+  derive: Derive, { modelId }: Download, folder: string,
+  { manifest: { revision, files }, licence, languages }: Pick<Fetched, 'licence' | 'languages'> &
+    { manifest: Pick<DeriveOptions, 'revision' | 'files'> },
+  what = 'was downloaded, but cannot run'
 ): Promise<ModelCard> {
   try {
-    const { revision, files } = manifest
     return await derive(folder, { modelId, revision, files, licence, languages })
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error)
-    throw new StoreError('unusable_model', `${modelId} was downloaded, but cannot run: ${why}`,
-      { cause: error })
+    throw new StoreError('unusable_model', `${modelId} ${what}: ${why}`, { cause: error })
   }
 }

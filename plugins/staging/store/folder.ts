@@ -3,7 +3,10 @@ import { lstat, realpath } from 'node:fs/promises'
 import { basename, dirname, join, resolve } from 'node:path'
 import { hashFile } from '../files/hash.js'
 import { openInside } from '../files/open.js'
-import { isModel, isModelFile, matcherOf } from '../hub/select.js'
+import { isModel, isModelFile, isWeights, matcherOf, otherWeights } from '../hub/select.js'
+import { modelsIn } from '../hub/select-weights.js'
+import { sizeText } from '../space/plans.js'
+import { modelOfFile } from './one-file.js'
 import type { ManifestFile, ModelManifest } from '../types.js'
 import { CHUNK_BYTES, StoreError } from '../types.js'
 import { checkManifest } from '../files/record.js'
@@ -14,21 +17,25 @@ const HOME_KEY = 'node.key'
 /** `stamp` differs if the file may have changed: it contains the size, mtime, ctime and inode. */
 export interface FileStamp { size: number, stamp: string }
 
-type Taken = (path: string) => boolean
+/** The files to import: a test for all files of a folder, or a list, so that the folder is not searched. */
+type Taken = readonly string[] | ((path: string) => boolean)
 
-/** Every file of a model folder by path, sorted. Throws PathError as walkModel does. */
+/** The files of a model folder by path, sorted. Throws PathError as walkModel does. */
 async function listFiles (folder: string, taken: Taken = () => true): Promise<Map<string, FileStamp>> {
   const seen = new Map<string, FileStamp>()
-  for (const { path } of await walkModel(folder)) {
-    if (!taken(path)) continue
-    const { size, mtimeNs, ctimeNs, ino } = await lstat(join(folder, path), { bigint: true })
+  const paths = typeof taken === 'function'
+    ? (await walkModel(folder)).map(({ path }) => path).filter(taken) : taken
+  for (const path of paths) {
+    const stats = await lstat(join(folder, path), { bigint: true }).catch(() => undefined)
+    if (stats === undefined) continue
+    const { size, mtimeNs, ctimeNs, ino } = stats
     seen.set(path, { size: Number(size), stamp: `${size} ${mtimeNs} ${ctimeNs} ${ino}` })
   }
   return seen
 }
 
-/** Selects the files to import: known formats that match `allow`. */
-export function importFilter (allow: readonly string[] | null | undefined): Taken {
+/** Selects the files of a folder: known formats that match `allow`. */
+function importFilter (allow: readonly string[] | null | undefined): Taken {
   const allowed = allow == null ? () => true : matcherOf(allow)
   return (path) => {
     if (basename(path) === HOME_KEY) {
@@ -38,21 +45,46 @@ export function importFilter (allow: readonly string[] | null | undefined): Take
   }
 }
 
-/** Lists the files to import from a folder. Throws StoreError `bad_source`, PathError. */
-export async function checkSource (source: string, taken: Taken): Promise<Map<string, FileStamp>> {
+/** The files to import by path; they are `taken` from `folder`. */
+export interface LocalSource { folder: string, taken: Taken, seen: Map<string, FileStamp> }
+
+/** Number of models that a message names. */
+const MOST_NAMED = 20
+
+/**
+ * Lists the files to import from a folder with one model, or of the model that one file belongs to, and
+ * decides by their names whether they are a model. Throws StoreError `bad_source`, PathError.
+ */
+export async function openSource (
+  source: string, allow: readonly string[] | null | undefined
+): Promise<LocalSource> {
   const refused = (why: string): StoreError => new StoreError('bad_source', `${source} ${why}`)
   const real = await realpath(source).catch((error: Error) => {
     throw new StoreError('bad_source', `cannot read ${source}: ${error.message}`, { cause: error })
   })
   if (real !== resolve(source)) throw refused(`is a link or has one in its path; use ${real}`)
-  if (!(await lstat(source)).isDirectory()) throw refused('is not a folder')
+  const found = await lstat(source)
+  if (!found.isDirectory() && !(found.isFile() && isWeights(source))) {
+    throw refused('is neither a folder nor a .gguf or .onnx file')
+  }
   for (let at = real, below = ''; at !== below; below = at, at = dirname(at)) {
     if (existsSync(join(at, HOME_KEY))) throw refused(`is in the home folder of a node, ${at}`)
   }
-  const seen = await listFiles(source, taken)
+  const { folder, taken } = found.isFile()
+    ? await modelOfFile(source) : { folder: source, taken: importFilter(allow) }
+  const seen = await listFiles(folder, taken)
   if (seen.size === 0) throw refused('has no model files')
-  if (isModel([...seen.keys()])) return seen
-  throw refused('has neither GGUF nor ONNX weights, nor a card.yaml')
+  const files = [...seen].map(([path, { size }]) => ({ path, size }))
+  if (!isModel(files)) {
+    throw refused(`has ${otherWeights(files) ?? 'neither GGUF nor ONNX weights, nor a card.yaml'}`)
+  }
+  const models = seen.has('card.yaml') ? [] : modelsIn(files)
+  if (models.length > 1) {
+    const named = models.slice(0, MOST_NAMED).map(({ path, bytes }) => `${path} (${sizeText(bytes)})`)
+    throw refused(`has ${models.length} models: ${named.join(', ')}. Pull one of them, as in ` +
+      `\`svc pull ${join(source, models[0]!.path)}\`, or select its files with --allow`)
+  }
+  return { folder, taken, seen }
 }
 
 /** Throws StoreError `source_changed` with the first changed file. */

@@ -107,21 +107,23 @@ export class Store {
     this.#check(modelId)
     const { root, onChange } = this.#options
     const job = this.#jobs.get(modelId)
+    const open = job !== undefined && goesOn(job)
     job?.stop('cancelled')
     this.#index.interrupt(modelId)
     return await this.#jobs.turns.run(modelId, async () => {
       const copy = await root.read(modelId)
-      const [partial] = await root.pending(modelId)
-      if (copy === undefined && partial === undefined && job === undefined) {
-        throw new StoreError('not_in_store', `${modelId} is not in the store and has no download`)
-      }
+      const [{ sizeBytes } = { sizeBytes: 0 }] = await root.pending(modelId)
       await root.discard(modelId)
       const freed = copy?.ours === true ? await root.remove(modelId) : 0
       if (this.#jobs.get(modelId) === job) this.#jobs.delete(modelId)
       root.forget(modelId)
       this.#index.drop(modelId)
       onChange(modelId)
-      return freed + (partial?.sizeBytes ?? 0)
+      // A failed download without bytes has left nothing but its error.
+      if (copy === undefined && sizeBytes === 0 && !open) {
+        throw new StoreError('not_in_store', `The store has no model ${modelId}.`)
+      }
+      return freed + sizeBytes
     })
   }
 

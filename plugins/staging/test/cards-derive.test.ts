@@ -208,6 +208,7 @@ t.test('GGUF', async (t) => {
   t.match(card, {
     family: 'llama', engine: 'llama-server', tasks: ['chat', 'completions'], nLayers: 4, hiddenSize: 64,
     heads: 8, kvHeads: 4, headSize: 8, contextLength: 512, quantization: 'Q4_K_M', licence: 'mit',
+    parameters: Number,
     support: { tools: /^passed to/, images: /vision weights/ }
   })
   t.same(rolesOf(card), { 'README.md': 'other', 'm.gguf': 'weights', 'mmproj-m.gguf': 'vision_weights' })

@@ -211,10 +211,13 @@ t.test('a folder of a node without a store is lent to the store host', async (t)
   t.match(host.asked, [{ body: { source: 'node:i-me', revision: 'v1' } }])
   t.match(lent.get(ID), { directory: folder,
     manifest: { modelId: ID, files: [{ path: 'm.gguf', size: LLAMA.length }] } })
+  const file = pathToFileURL(join(folder, 'm.gguf')).href
+  t.match(await download(manager, asking({ source: file })), { status: 200 })
+  t.match(lent.get(ID), { directory: folder, manifest: { files: [{ path: 'm.gguf' }] } })
   const empty = scratch(t)
   mkdirSync(join(empty, 'sub'))
   const refused = [pathToFileURL(empty).href, 'file:///none/at/all',
-    pathToFileURL(join(folder, 'm.gguf')).href, 'file://host/x']
+    pathToFileURL(join(folder, 'm.txt')).href, 'file://host/x']
   for (const one of refused) {
     await t.rejects(download(manager, asking({ source: one })),
       { name: 'SvcError', reason: 'import_refused', status: 400 }, one)
@@ -222,7 +225,7 @@ t.test('a folder of a node without a store is lent to the store host', async (t)
   const caller = { id: 'x', mode: 'direct', authorities: new Set(['read', 'cluster:write']) }
   await t.rejects(download(manager, asking({ source: pathToFileURL(folder).href }, { caller })),
     { name: 'SvcError', reason: 'missing_grant' })
-  t.equal(host.asked.length, 1)
+  t.equal(host.asked.length, 2)
 })
 
 t.test('who may have a folder read', async (t) => {
@@ -266,11 +269,11 @@ t.test('only what is a model is lent, and only what `allow` names', async (t) =>
   const { manager, host, lent } = far(t)
   host.serve = () => json(200, { modelId: ID, status: 'pending' })
   const folder = source(t)
-  for (const name of ['id_rsa', 'notes.txt', 'other.gguf']) writeFileSync(join(folder, name), 'x')
+  for (const name of ['id_rsa', 'notes.txt', 'mmproj.gguf']) writeFileSync(join(folder, name), 'x')
   const body = { source: pathToFileURL(folder).href }
   const paths = (): string[] => lent.get(ID)!.manifest.files.map(({ path }) => path)
   await download(manager, asking(body))
-  t.same(paths(), ['m.gguf', 'notes.txt', 'other.gguf'])
+  t.same(paths(), ['m.gguf', 'mmproj.gguf', 'notes.txt'])
   await download(manager, asking({ ...body, allow: ['m.*', 'id_*'] }))
   t.same(paths(), ['m.gguf'])
 })

@@ -1,4 +1,6 @@
+import { readdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
 import t from 'tap'
 import { ModelsService } from '../service.js'
 import { gguf, llama } from './cards-kit.js'
@@ -87,6 +89,23 @@ t.test('a plan says which weights fit into memory, as whoever places models says
   t.match(await plan(), { memory: null })
   t.equal((await call(rig, 'GET', '/store/models/acme/llama/download/plan?source=file:///etc')).status, 400)
   t.equal(hub.sent(), 0)
+})
+
+t.test('a plan of a folder or a file of this machine', async (t) => {
+  const folder = scratch(t)
+  for (const name of ['m-Q8_0.gguf', 'other.gguf']) writeFileSync(join(folder, name), GGUF)
+  const [staging, store] = [scratch(t), scratch(t)]
+  const rig = await startNode(t, { staging, store })
+  const plan = async (path: string): ReturnType<typeof call> => await call(rig, 'GET',
+    `/store/models/acme/llama/download/plan?source=${encodeURIComponent(pathToFileURL(path).href)}`)
+  t.match(await plan(join(folder, 'm-Q8_0.gguf')), { status: 200, body: {
+    hub: folder, files: 1, totalBytes: GGUF.length, variant: 'Q8_0', engine: 'gguf', disk: { node: 'test' }
+  } })
+  t.match(await plan(folder), { status: 400, body: { error: {
+    reason: 'import_refused', message: /has 2 models: m-Q8_0\.gguf \(1 MiB\), other\.gguf/ } } })
+  writeFileSync(join(folder, 'a b.json'), '')
+  t.equal(reasonOf(await plan(folder)), 'import_refused', 'a name that no model may have')
+  t.same(readdirSync(store), ['.incoming', '.trash'])
 })
 
 t.test('a plan of what is on this machine already', async (t) => {

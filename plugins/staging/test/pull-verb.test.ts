@@ -162,6 +162,28 @@ t.test('svc pull says before a byte moves whether the model fits, and what would
   }
 })
 
+t.test('svc pull says what it waits for, and begins nothing that the hub cannot serve', async (t) => {
+  const refuse = (response: Parameters<typeof sendError>[0]): void => {
+    sendError(response, 503, 'hub_unavailable')
+  }
+  const slow = await nodeOf(t, {
+    'GET /store/models/acme/x/download/plan': (response) => { setTimeout(() => { refuse(response) }, 2200) }
+  })
+  t.match(await slow.run(['pull', 'acme/x']),
+    { status: 4, err: /^waiting for the hub to list the files of acme\/x\n.*hub_unavailable/ })
+  t.notOk(slow.requests().some((one) => one.startsWith('POST')))
+  const known = await nodeOf(t, {
+    'GET /store/models/acme/x/download/plan': refuse,
+    'GET /models/acme/x/card': (response) => {
+      sendJson(response, { card: { engine: 'x', family: 'y', support: {} } })
+    },
+    'POST /store/models/acme/x/download': (response) => {
+      sendJson(response, download({ status: 'complete' }))
+    }
+  })
+  t.match(await known.run(['pull', 'acme/x']), { status: 0, out: /is in the store/ })
+})
+
 t.test('a node that is busy in the middle is asked again', async (t) => {
   let asked = 0
   const node = await nodeOf(t, {
@@ -237,7 +259,10 @@ t.test('what is sent for a folder', async (t) => {
     nested: { 'card.yaml': 'other:\n  modelId: acme/y\n' },
     '.. My Model (v2)!': {},
     link: t.fixture('symlink', 'carded'),
-    'file.txt': 'x'
+    'file.txt': 'x',
+    'Smol-Q4_1-00001-of-00002.gguf': 'x',
+    mini: { onnx: { 'model_q4.onnx': 'x' } },
+    'my voice': { 'en_US-amy.onnx': 'x' }
   }))
   mkdirSync(join(cwd, 'acme', 'x'), { recursive: true })
   writeFileSync(join(cwd, 'acme', 'x', 'card.yaml'), 'modelId: 5\n')
@@ -252,7 +277,11 @@ t.test('what is sent for a folder', async (t) => {
     [['badly'], 'local/badly', 'badly'],
     [['nested'], 'local/nested', 'nested'],
     [['acme/x'], 'local/x', 'acme/x'],
-    [['.. My Model (v2)!'], 'local/My-Model-v2', '..%20My%20Model%20(v2)!']
+    [['.. My Model (v2)!'], 'local/My-Model-v2', '..%20My%20Model%20(v2)!'],
+    [['Smol-Q4_1-00001-of-00002.gguf'], 'local/Smol-Q4_1', 'Smol-Q4_1-00001-of-00002.gguf'],
+    [['./mini/onnx/model_q4.onnx'], 'local/mini', 'mini/onnx/model_q4.onnx'],
+    [['~/my voice/en_US-amy.onnx'], 'local/en_US-amy', 'my%20voice/en_US-amy.onnx'],
+    [['mini/onnx/model_q4.onnx', '--as', 'acme/mini'], 'acme/mini', 'mini/onnx/model_q4.onnx']
   ]
   const answers = Object.fromEntries([...new Set(cases.map(([, modelId]) => modelId))].map((modelId) =>
     [`POST /store/models/${modelId}/download`, (response: Parameters<typeof sendJson>[0]) => {
@@ -277,7 +306,7 @@ t.test('what is sent for a folder', async (t) => {
 })
 
 t.test('what makes no sense is refused before anything is asked', async (t) => {
-  const cwd = t.testdir({ voice: {} })
+  const cwd = t.testdir({ voice: {}, 'm.gguf': 'x', 'm.safetensors': 'x' })
   const node = await nodeOf(t, {})
   const cases: [string[], RegExp][] = [
     [['acme'], /"acme" is not a model id: expected org\/name/],
@@ -295,11 +324,14 @@ t.test('what makes no sense is refused before anything is asked', async (t) => {
     [['ollama:../x'], /is not an Ollama model/],
     [['ollama:x', '--variant', 'q4'], /--variant is not allowed for an Ollama model/],
     [['cache:acme/x', '--from', 'attic'], /two sources: cache:acme\/x and --from attic/],
-    [['acme/x', '--as', 'acme/y'], /--as is allowed only for a folder or an Ollama model/],
+    [['acme/x', '--as', 'acme/y'], /--as is allowed only for a folder, a file or an Ollama model/],
     [['acme/x', '--from', 'attic', '--variant', 'q4'], /--variant cannot be combined with --from/],
-    [['./voice', '--variant', 'q4'], /--variant is not allowed for a folder/],
+    [['./voice', '--variant', 'q4'], /--variant is not allowed for a folder or file/],
+    [['m.gguf', '--allow', '*'], /--allow is not allowed for a file/],
+    [['m.safetensors'], /m\.safetensors is not a folder, \.gguf or \.onnx file/],
+    [['./m.gguf', '--from', 'attic'], /--from is not allowed for a folder or file/],
     [['./voice', '--as', 'acme'], /"acme" is not a model id/],
-    [['./none'], /there is no folder .*none/]
+    [['./none'], /there is no folder or file .*none/]
   ]
   for (const [words, err] of cases) {
     t.match(await node.run(['pull', ...words], { cwd }), { status: 2, out: /^$/, err }, words.join(' '))

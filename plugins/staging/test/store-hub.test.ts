@@ -282,7 +282,7 @@ t.test('the real cards refuse what nothing here runs', async (t) => {
   const store = await open(t, scratch(t), { derive: deriveCard })
   const imported = importFolder(store, source)
   await t.rejects(imported, { name: 'StoreError', reason: 'unusable_model' })
-  t.match(store.status(ID), { status: 'failed', error: /but cannot run: other\.onnx is/ })
+  t.match(store.status(ID), { status: 'failed', error: /cannot be used: other\.onnx is/ })
 })
 
 t.test('a hub that asks for a long pause is waited for without a place in the queue', async (t) => {

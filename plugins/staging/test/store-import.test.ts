@@ -3,6 +3,7 @@ import { appendFileSync, existsSync, lstatSync, rmSync, symlinkSync, writeFileSy
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import t from 'tap'
+import type { ModelCard } from '../../../kernel/index.js'
 import { manifestDigest } from '../files/record.js'
 import {
   bytes, contents, done, ended, gate, ID, importFolder, memoryLog, MIB, names, open, RoomWatch, scratch,
@@ -73,8 +74,8 @@ t.test('what cannot be a source is refused with a sentence', async (t) => {
   }
   await refused(join(source, 'absent'), 'bad_source', /cannot read .*absent/)
   await refused(source, 'bad_source', /has no model files/)
-  write(source, { 'file.onnx': 'x' })
-  await refused(join(source, 'file.onnx'), 'bad_source', /is not a folder/)
+  write(source, { 'notes.txt': 'x' })
+  await refused(join(source, 'notes.txt'), 'bad_source', /is neither a folder nor a \.gguf or \.onnx file/)
   await refused(folder, 'bad_source', /overlaps with the store/)
   await refused(join(folder, '.incoming'), 'bad_source', /overlaps with the store/)
   await refused(join(folder, '..'), 'bad_source', /overlaps with the store/)
@@ -102,7 +103,7 @@ t.test('a home of a node, a way over a link and what is no model are not read', 
     'keys/id_ed25519': 'SECRET', 'keys/known_hosts': 'x', 'keys/notes.txt': 'SECRET',
     'mixed/model.onnx': 'weights', 'mixed/id_rsa': 'SECRET', 'mixed/.ssh/config.json': 'SECRET',
     'mixed/.netrc': 'SECRET', 'mixed/data.sqlite': 'SECRET', 'mixed/server.key': 'SECRET',
-    'mixed/LICENSE': 'MIT', 'mixed/sub/tokenizer.json': '{}', 'mixed/big/more.gguf': 'more'
+    'mixed/LICENSE': 'MIT', 'mixed/sub/tokenizer.json': '{}', 'mixed/big/more.npy': 'more'
   })
   symlinkSync(join(folder, 'mixed'), join(folder, 'link'))
   symlinkSync(folder, join(folder, 'keys', 'up'))
@@ -118,25 +119,81 @@ t.test('a home of a node, a way over a link and what is no model are not read', 
   await refused('keys', /has neither GGUF nor ONNX weights, nor a card\.yaml/)
   const paths = (): string[] => store.get(ID)!.manifest.files.map(({ path }) => path)
   await importFolder(store, join(folder, 'mixed'))
-  t.same(paths(), ['LICENSE', 'big/more.gguf', 'model.onnx', 'sub/tokenizer.json'])
+  t.same(paths(), ['LICENSE', 'big/more.npy', 'model.onnx', 'sub/tokenizer.json'])
   const allow = ['*.onnx', 'sub/**', '.ssh/*']
   store.start(ID, { source: pathToFileURL(join(folder, 'mixed')).href, allow })
   t.match(await ended(store, ID), { status: 'complete' })
   t.same(paths(), ['model.onnx', 'sub/tokenizer.json'], 'what `allow` names, and of it only what is a model')
 })
 
-t.test('a folder that says nothing about itself fails, and keeps its bytes for the next try', async (t) => {
+t.test('a folder that says nothing about itself fails before a byte is copied', async (t) => {
   const source = write(scratch(t), { 'other.onnx': bytes(1000) })
   const folder = scratch(t)
   const store = await open(t, folder)
   await t.rejects(importFolder(store, source), {
     name: 'StoreError', reason: 'unusable_model', message: /cannot tell what this is: no model\.onnx/
   })
-  t.match(store.status(ID), { status: 'failed', reason: 'unusable_model', progress: 1 })
-  t.same(names(folder), ['.incoming', '.trash'], 'nothing is published')
+  t.match(store.status(ID), { status: 'failed', reason: 'unusable_model', downloadedBytes: 0 })
+  t.same(names(join(folder, '.incoming')), [], 'nothing is left')
   write(source, { 'model.onnx': 'now there is' })
   t.ok(await importFolder(store, source))
   t.same(names(folder), ['.incoming', '.trash', 'acme--voice'])
+})
+
+t.test('names decide before a byte is copied: foreign weights, and several models', async (t) => {
+  const folder = scratch(t)
+  const store = await open(t, folder)
+  const cases: [Record<string, string>, RegExp][] = [
+    [{ 'model.safetensors': 'x', 'config.json': '{}' }, /has weights only as \.safetensors; svc supports/],
+    [{ 'config.json': '{}' }, /has neither GGUF nor ONNX weights/],
+    [{ 'a-Q4_1.gguf': 'xxx', 'b.gguf': 'x', 'mmproj-a.gguf': 'x' },
+      /2 models: a-Q4_1\.gguf \(1 MiB\), b\.gguf .* Pull one of them, as in `svc pull .*\/a-Q4_1\.gguf`/],
+    [{ 'v/en.onnx': 'x', 'v/en.onnx.json': '{}', 'b.gguf': 'x', 'mini/onnx/model.onnx': 'x',
+      'mini/onnx/model_q4.onnx': 'x' }, /3 models: b\.gguf .*v\/en\.onnx .*mini\/onnx\/model\.onnx/]
+  ]
+  for (const [files, message] of cases) {
+    const source = write(scratch(t), files)
+    await t.rejects(importFolder(store, source), { name: 'StoreError', reason: 'bad_source', message })
+    t.same(names(join(folder, '.incoming')), [])
+  }
+})
+
+t.test('a file is taken with what belongs to it, whatever lies beside it', async (t) => {
+  const source = write(scratch(t), {
+    'Smol-7B-Q4_1.gguf': 'x', 'mmproj-Smol-7B-f16.gguf': 'x', 'mmproj-Smol-7B-Q8_0.gguf': 'x',
+    'mmproj-Other-f16.gguf': 'x', 'mmproj-model-f16.gguf': 'x', 'Other-Q8_0.gguf': 'x', 'notes.txt': 'SECRET',
+    'Big-00001-of-00002.gguf': 'x', 'Big-00002-of-00002.gguf': 'x', 'my paper.pdf': 'x', 'LICENSE': 'x',
+    'only/S-Q4_K_M.gguf': 'x', 'only/S-Q8_0.gguf': 'x', 'only/mmproj-f16.gguf': 'x',
+    'only/chat_template.jinja': 'x', 'only/notes.json': '{}',
+    'mini/onnx/model.onnx': 'x', 'mini/onnx/model_q4.onnx': 'x', 'mini/onnx/model_q4.onnx_data': 'x',
+    'mini/config.json': '{}', 'mini/tokenizer.json': '{}', 'mini/notes.txt': 'x',
+    'mini/1_Pooling/config.json': '{}',
+    'voices/en.onnx': 'x', 'voices/en.onnx.json': '{}', 'voices/fr.onnx': 'x', 'voices/config.json': '{}'
+  })
+  symlinkSync('/etc/hostname', join(source, 'link'))
+  symlinkSync(join(source, 'Other-Q8_0.gguf'), join(source, 'linked.gguf'))
+  const derive = async (): Promise<ModelCard> => ({ modelId: ID }) as ModelCard
+  const store = await open(t, scratch(t), { derive })
+  const cases: [string, string[]][] = [
+    ['Smol-7B-Q4_1.gguf', ['Smol-7B-Q4_1.gguf', 'mmproj-Smol-7B-f16.gguf']],
+    ['Other-Q8_0.gguf', ['Other-Q8_0.gguf', 'mmproj-Other-f16.gguf']],
+    ['Big-00002-of-00002.gguf', ['Big-00001-of-00002.gguf', 'Big-00002-of-00002.gguf']],
+    ['only/S-Q8_0.gguf', ['S-Q8_0.gguf', 'chat_template.jinja', 'mmproj-f16.gguf']],
+    ['mini/onnx/model_q4.onnx', ['1_Pooling/config.json', 'config.json', 'onnx/model_q4.onnx',
+      'onnx/model_q4.onnx_data', 'tokenizer.json']],
+    ['voices/en.onnx', ['en.onnx', 'en.onnx.json']]
+  ]
+  for (const [file, paths] of cases) {
+    const { manifest } = await importFolder(store, join(source, file))
+    t.same(manifest.files.map(({ path }) => path), paths, file)
+  }
+  const refused: [string, RegExp][] = [
+    ['mmproj-Other-f16.gguf', /is a part of a model; pull the model's own file/],
+    ['notes.txt', /is neither a folder nor a \.gguf or \.onnx file/], ['linked.gguf', /is a link/]
+  ]
+  for (const [file, message] of refused) {
+    await t.rejects(importFolder(store, join(source, file)), { reason: 'bad_source', message }, file)
+  }
 })
 
 t.test('a source that changes meanwhile is not taken', async (t) => {
@@ -276,8 +333,11 @@ t.test('removal gives the bytes back and ends what was asked before', async (t) 
   const folder = scratch(t)
   const source = write(scratch(t), FILES)
   const store = await open(t, folder)
-  const message = /acme\/voice is not in the store/
+  const message = /The store has no model acme\/voice/
   await t.rejects(store.remove(ID), { name: 'StoreError', reason: 'not_in_store', message })
+  await t.rejects(importFolder(store, join(source, 'absent')))
+  await t.rejects(store.remove(ID), { reason: 'not_in_store', message }, 'a failed download is no model')
+  t.same(store.downloads(), [], 'but its error is gone')
   await t.rejects(store.remove('../x'), { name: 'StoreError', reason: 'invalid_model_id' })
   await importFolder(store, source)
   t.equal(await store.remove(ID), TOTAL)

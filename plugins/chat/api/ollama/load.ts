@@ -4,7 +4,7 @@ import { bodyOf } from '../../../runners/service.js'
 import { parsed } from '../../../runners/language/json.js'
 import { invalidField } from '../errors.js'
 import { modelOf } from '../request-to-task.js'
-import { find } from './names.js'
+import { find, isDeleted, notFound } from './names.js'
 import { requestLocal } from './own.js'
 import type { RouteRequest } from '../../../../kernel/index.js'
 import type { ApiParts } from '../types.js'
@@ -35,6 +35,7 @@ export async function loadFor (
   parts: ApiParts, request: RouteRequest, wanted: LoadFields, tasks: readonly string[]
 ): Promise<number> {
   const startedMs = parts.clock.mono()
+  if (isDeleted(parts, wanted.model)) throw notFound(wanted.model)
   const modelId = modelOf(parts, wanted.model)
   const card = parts.runners.card(modelId)
   const seconds = keepAliveSeconds(wanted.keep_alive)

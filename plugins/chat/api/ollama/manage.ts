@@ -6,8 +6,8 @@ import { invalidField } from '../errors.js'
 import { ollamaFailure } from '../../../staging/service.js'
 import { visionSupportOf } from '../request-to-task.js'
 import { messagesOf } from './chat.js'
-import { unloadModel } from './load.js'
-import { canonical, parsePullSource, find, nameIn } from './names.js'
+import { instancesOf, unloadModel } from './load.js'
+import { canonical, parsePullSource, find, isDeleted, nameIn } from './names.js'
 import { requestLocal, storePath } from './own.js'
 import type { FromSchema, RouteRequest } from '../../../../kernel/index.js'
 import type { ApiParts } from '../types.js'
@@ -17,7 +17,7 @@ import type { PullSource, NamedModelCard } from './names.js'
 
 /** Milliseconds between two requests for the download status. */
 const POLL_MS = 250
-/** Milliseconds to wait until a downloaded model appears in the catalogue. */
+/** Milliseconds to wait until a downloaded model appears in the catalogue, or a deleted one is unloaded. */
 const CATALOGUE_MS = 10_000
 
 interface Progress { status: string, digest?: string, total?: number, completed?: number }
@@ -56,6 +56,7 @@ export async function ollamaPull (
 async function * pullSteps (parts: ApiParts, request: RouteRequest, given: string): AsyncGenerator<Progress> {
   const name = canonical(parts, given)
   const ships = parts.models?.locate(name)?.kind === 'bundled'
+  if (isDeleted(parts, name)) await parts.derivedModels.remove(name)
   if (ships || parts.models?.isVirtual(name) === true || parts.made?.(name) !== undefined) {
     yield { status: 'pulling manifest' }
     yield { status: 'success' }
@@ -111,23 +112,48 @@ async function * downloadSteps (
   }
 }
 
-/** Deletes a model. The base model of a deleted derived model stays. */
+/** Deletes a name, and the files once no name uses them. */
 export async function ollamaDelete (
   parts: ApiParts, request: RouteRequest<{ readonly body: typeof deleteBody }>
 ): Promise<object> {
   const given = nameIn(request.body as FromSchema<typeof deleteBody>)
   const name = canonical(parts, given)
-  if (parts.made?.(name) !== undefined) {
+  const made = parts.made?.(name)
+  const isMade = made !== undefined && !isDeleted(parts, name)
+  const modelId = isMade ? made.from : find(parts, given).card.modelId
+  const others = [...parts.derivedModels.all()].filter(({ key, value }) =>
+    value.from === modelId && key !== name && !isDeleted(parts, key))
+  if (isMade) {
     await parts.derivedModels.remove(name)
+    if (others.length > 0 || !isDeleted(parts, modelId)) return {}
+    await parts.derivedModels.remove(modelId)
+    if (parts.runners.card(modelId) === undefined) return {}
+  } else if (modelId !== name) {
+    throw invalidField('model', `${name} is an alias in the settings (plugins.chat.model_aliases)`)
+  } else if (others.length > 0) {
+    await parts.derivedModels.put(modelId, { from: modelId, at: now(parts) })
     return {}
   }
-  const { card: { modelId } } = find(parts, given)
-  if (modelId !== name) {
-    throw invalidField('model', `${name} is an alias in the settings (plugins.chat.model_aliases)`)
-  }
-  await requestLocal(parts, request, { method: 'DELETE', path: storePath(modelId) })
-  await unloadModel(parts, request, modelId)
+  await deleteFiles(parts, request, modelId)
   return {}
+}
+
+/** Deletes a model from the store and unloads it, then removes the copies that it has used until then. */
+async function deleteFiles (
+  parts: ApiParts, request: Pick<RouteRequest, 'caller' | 'signal'>, modelId: string
+): Promise<void> {
+  await requestLocal(parts, request, { method: 'DELETE', path: storePath(modelId) })
+  if (instancesOf(parts, modelId).length === 0) return
+  await unloadModel(parts, request, modelId)
+  interface Purged { nodes: { skippedInUse: string[] }[] }
+  const purge = async (dryRun: boolean): Promise<Purged> => await requestLocal(parts, request,
+    { method: 'POST', path: '/store/purge-staging', body: { modelId, dryRun } })
+  const end = parts.clock.mono() + CATALOGUE_MS
+  const isUsed = ({ nodes }: Purged): boolean => nodes.some(({ skippedInUse }) => skippedInUse.length > 0)
+  while (isUsed(await purge(true)) && parts.clock.mono() < end) {
+    await delay(parts.clock, POLL_MS, request.signal)
+  }
+  await purge(false)
 }
 
 export async function ollamaCopy (

@@ -1,10 +1,11 @@
 /** The models, as Ollama's clients see them. */
 import { createHash } from 'node:crypto'
 import { listRank, takesTools } from '../../../staging/service.js'
+import { present } from '../../../runners/language/json.js'
 import { parametersOf } from '../../../runners/language/sampling.js'
 import { digestOf } from '../derived-models.js'
 import { requestLocal } from './own.js'
-import { find, nameIn } from './names.js'
+import { find, isDeleted, nameIn } from './names.js'
 import { instancesOf, isReady } from './load.js'
 import type { FromSchema, ModelCard, RouteRequest } from '../../../../kernel/index.js'
 import type { ApiParts } from '../types.js'
@@ -28,10 +29,11 @@ function all (parts: ApiParts): Listed[] {
       card.tasks.some((task) => TASKS.includes(task)))
     .map(({ card }) => card)
   const own = [...new Map([...stored, ...here].map((card) => [card.modelId, card])).values()]
+    .filter(({ modelId }) => !isDeleted(parts, modelId))
     .map((card) => ({ name: card.modelId, card, made: undefined }))
   const others = [...derivedModels.all()].flatMap(({ key: name, value: made }) => {
     const card = runners.card(made.from)
-    return card === undefined ? [] : [{ name, card, made }]
+    return card === undefined || isDeleted(parts, name) ? [] : [{ name, card, made }]
   })
   const rank = ({ card }: Listed): number => listRank(card, isReady(parts, card.modelId))
   return [...own, ...others].sort((a, b) => rank(a) - rank(b))
@@ -98,10 +100,22 @@ export async function ollamaShow (
   return shown(found, listed(parts, found, await timesOf(parts, request)))
 }
 
-const detailsOf = ({ engine, family, quantization }: ModelCard, made: DerivedModel | undefined): object => ({
+const detailsOf = (
+  { engine, family, quantization, parameters }: ModelCard, made: DerivedModel | undefined
+): object => ({
   parent_model: made?.from ?? '', format: engine === 'llama-server' ? 'gguf' : 'onnx', family,
-  families: [family], parameter_size: '', quantization_level: quantization ?? ''
+  families: [family], parameter_size: parameters === undefined ? '' : shortCount(parameters),
+  quantization_level: quantization ?? ''
 })
+
+const SCALES = [['B', 1e9], ['M', 1e6], ['K', 1e3]] as const
+
+/** A count with three digits: `135M`, `8.03B`. */
+function shortCount (count: number): string {
+  const rounded = Number(count.toPrecision(3))
+  const [unit, scale] = SCALES.find(([, scale]) => rounded >= scale) ?? ['', 1]
+  return `${Number((rounded / scale).toPrecision(3))}${unit}`
+}
 
 /** SHA-256 of a model's content, or of its id and revision if the content digest is unknown. */
 function contentDigest (
@@ -135,7 +149,7 @@ function parameterLines (parameters: object): string[][] {
 function shown (
   { card, made }: Listed, { modified_at, details }: { modified_at: string, details: object }
 ): object {
-  const { family, contextLength, licence, support, hiddenSize, nLayers, heads, kvHeads } = card
+  const { family, contextLength, licence, support, hiddenSize, nLayers, heads, kvHeads, parameters } = card
   const task = card.tasks.includes('embeddings') ? 'embedding' : 'completion'
   const named = parametersOf('ollama').map(({ parameter, name }) => [name, card.defaults[parameter]])
   const lines = parameterLines(made?.parameters ?? Object.fromEntries(named) as object)
@@ -150,7 +164,8 @@ function shown (
     ...system === undefined ? {} : { system }, ...messages.length === 0 ? {} : { messages },
     modified_at, details,
     model_info: {
-      'general.architecture': family, [`${family}.context_length`]: contextLength,
+      'general.architecture': family, ...present({ 'general.parameter_count': parameters }),
+      [`${family}.context_length`]: contextLength,
       [`${family}.embedding_length`]: hiddenSize, [`${family}.block_count`]: nLayers,
       [`${family}.attention.head_count`]: heads, [`${family}.attention.head_count_kv`]: kvHeads
     },

@@ -28,6 +28,11 @@ const isKnown = (parts: Known, name: string): boolean => {
   return made !== undefined || modelId !== name || parts.runners.card(name) !== undefined
 }
 
+/**
+ * Whether a model was deleted while derived models use its files: its definition names itself as base.
+ */
+export const isDeleted = ({ made }: Pick<Known, 'made'>, name: string): boolean => made?.(name)?.from === name
+
 export interface NamedModelCard { name: string, card: ModelCard, made: DerivedModel | undefined }
 
 /** Finds a model by name. Throws `no_instance` with Ollama's message for an unknown model. */
@@ -35,7 +40,7 @@ export function find (parts: Known, given: string): NamedModelCard {
   const name = canonical(parts, given)
   const { modelId, made } = resolveName(parts, name)
   const card = parts.runners.card(modelId)
-  if (card !== undefined) return { name, card, made }
+  if (card !== undefined && !isDeleted(parts, name)) return { name, card, made }
   throw notFound(given)
 }
 

@@ -38,7 +38,7 @@ export function rowsOf (entries: readonly Entry[], copies: readonly Copied[], li
       sizeBytes: whole[0]?.sizeBytes ??
         (entry === undefined || entry.virtual ? null : entry.storage_size_megabytes * 1024 ** 2),
       quantization: entry?.quantization ?? null, contextLength: entry?.context_length ?? 0,
-      virtual: entry?.virtual === true, instances: instances.length,
+      virtual: entry?.virtual === true, placeable: entry?.virtual === false, instances: instances.length,
       nodes: [...new Set(whole.map(({ nodeName }) => nodeName))].sort(),
       ...stateOf(id, entry, instances, live, whole)
     }

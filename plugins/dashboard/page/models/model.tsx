@@ -64,11 +64,11 @@ function Unknown ({ id }: { id: string }) {
   )
 }
 
-function Actions ({ row: { id, tasks, state, virtual } }: { row: Row }) {
+function Actions ({ row: { id, tasks, state, placeable } }: { row: Row }) {
   return (
     <>
       {state === 'ready' && <a class="button" href={linkTo('playground', playFor(tasks), id)}>Try it</a>}
-      {!virtual && (
+      {placeable && (
         <Opens kind="main" dialog={(close) => <PlaceDialog modelId={id} onClose={close} />}>Place</Opens>
       )}
     </>

@@ -75,7 +75,7 @@ function CatalogueSection ({ rows }: { rows: readonly Row[] }) {
 }
 
 function ModelRow ({ row }: { row: Row }) {
-  const { id, title, tasks, sizeBytes, quantization, state, level, remedy, virtual } = row
+  const { id, title, tasks, sizeBytes, quantization, state, level, remedy, placeable } = row
   const about = joined([
     title === id ? null : title, tasks.join(', '), sizeBytes === null ? null : bytes(sizeBytes), quantization,
     row.contextLength > 0 ? `${row.contextLength} tokens of context` : null,
@@ -93,7 +93,7 @@ function ModelRow ({ row }: { row: Row }) {
         {remedy !== null && level !== 'ok' && <p class="hint">{remedy}</p>}
       </div>
       {state === 'ready' && <a class="button" href={linkTo('playground', playFor(tasks), id)}>Try it</a>}
-      {!virtual && (
+      {placeable && (
         <Opens label={`Place ${id}`} dialog={(close) => <PlaceDialog modelId={id} onClose={close} />}>
           Place
         </Opens>
