@@ -55,8 +55,8 @@ export interface SpeechUnit {
   ids: number[]
   /** Number of phoneme symbols, including unknown ones. */
   symbols: number
-  /** Whether the unit ends a sentence, so a pause may follow. */
-  sentenceEnd: boolean
+  /** Seconds of silence before the next unit, at normal speed. */
+  pauseSeconds: number
   /** Position of the unit in the answer, from 0. */
   index: number
 }
@@ -68,8 +68,6 @@ export interface Family {
   limits: Limits
   /** False if the graph draws noise that cannot be replaced; then a `seed` is refused. */
   seeded: boolean
-  /** Seconds of silence between sentences. */
-  pauseSeconds: number
   /** Whether single sentences are returned in pieces. */
   streams: boolean
   /** Resolves a voice id or a mix of ids; undefined if unknown. */

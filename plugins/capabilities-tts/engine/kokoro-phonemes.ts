@@ -20,7 +20,7 @@ const ENGLISH: readonly Rule[] = [
 ]
 
 const AMERICAN: readonly Rule[] = [
-  [/oʊ/g, 'O'], ...LETTERS, ...ENGLISH, [/ɚ/g, 'əɹ'], [/ɜːɹ?/g, 'ɜɹ'], [/ɪə/g, 'iə'], [/e/g, 'A'],
+  [/oʊ/g, 'O'], ...LETTERS, ...ENGLISH, [/ɚɹ?/g, 'əɹ'], [/ɜːɹ?/g, 'ɜɹ'], [/ɪə/g, 'iə'], [/e/g, 'A'],
   [/ː/g, ''], [/o/g, 'ɔ']
 ]
 const BRITISH: readonly Rule[] = [

@@ -6,7 +6,8 @@ import { Tensor, type InferenceSession } from 'onnxruntime-node'
 import { EngineError, type CardVoice } from '../../../kernel/api/engine.js'
 import type { Family, SpeechRequest, SpeechUnit } from './family.js'
 import {
-  capSymbols, englishFront, espeakFront, phonemizerMissing, plainFront, type Espeak, type UnitSource
+  capSymbols, englishFront, espeakFront, pauseAfter, phonemizerMissing, plainFront, type Espeak,
+  type UnitSource
 } from './phonemes.js'
 import { isEnglish, KOKORO_LANGUAGES, languageCode } from '../languages.js'
 import { STYLE_WIDTH } from '../style-packs.js'
@@ -82,7 +83,6 @@ export function kokoroFamily (parts: KokoroParts, sessions: Sessions): Family {
       temperature: undefined
     },
     seeded: parts.seeded,
-    pauseSeconds: 0,
     streams: false,
     findVoice: (id) => known(id) ? id.split(',').map((name) => name.trim()).join(',') : undefined,
     findLanguage: (code, voice) => findLanguage(code ?? voice.slice(0, 1), offered),
@@ -121,9 +121,10 @@ function findLanguage (code: string, offered: string[]): string | undefined {
 function * prepare (parts: KokoroParts, text: string, request: SpeechRequest): Generator<SpeechUnit> {
   const front = frontOf(parts, request.language)
   let index = 0
-  for (const { phonemes, sentenceEnd } of capSymbols(front(text, SIZES), request.maxSymbols)) {
-    const symbols = [...kokoroPhonemes(phonemes, request.language)]
+  for (const unit of capSymbols(front(text, SIZES), request.maxSymbols)) {
+    const symbols = [...kokoroPhonemes(unit.phonemes, request.language)]
     const ids = symbols.map((symbol) => parts.vocab.get(symbol)).filter((id) => id !== undefined)
-    yield { ids: [0, ...ids.slice(0, MAX_TOKENS), 0], symbols: symbols.length, sentenceEnd, index: index++ }
+    const sized = { ids: [0, ...ids.slice(0, MAX_TOKENS), 0], symbols: symbols.length }
+    yield { ...sized, pauseSeconds: pauseAfter(unit), index: index++ }
   }
 }

@@ -96,7 +96,6 @@ async function loadVits (spec: ModelSpec, tools: LoadTools): Promise<Family> {
     warmFront: english ? warmUp : () => {},
     // The bundled voice inserts pauses itself, so it needs no pad symbols.
     pads: !bundled,
-    pauseSeconds: bundled ? 0 : 0.2,
     sizes: { maxSymbols: 200, firstSymbols: bundled ? 120 : 60 },
     defaultVoice: String(spec.card.defaults['voice'] ?? voices[0]?.id)
   }, sessions)

@@ -146,6 +146,12 @@ export function * capSymbols (units: Iterable<Unit>, max: number): Generator<Uni
   }
 }
 
+/** Seconds of silence after a unit: the pause of its last mark, or none within a phrase. */
+export function pauseAfter ({ phonemes, sentenceEnd }: Unit): number {
+  if (sentenceEnd || /[.?!…]$/u.test(phonemes)) return 0.36
+  return /[,;:—–]$/u.test(phonemes) ? 0.2 : 0
+}
+
 interface EspeakModule { phonemizeToString?: Espeak }
 
 /** Loads the optional phonemizer; undefined if it is not installed. Tests replace `load`. */

@@ -10,7 +10,41 @@ import {
 import { nothingToSpeak } from './phonemes.js'
 import type { SpeechTask } from './request.js'
 
-/** Yields the samples of all units, with the voice family's pause between sentences. */
+/** Samples below this level, -48 dBFS, are silence: voices start and end with up to 0.5 s of it. */
+const SILENCE = 0.004
+/** Seconds of silence that stay at both ends of a unit. */
+const MARGIN_SECONDS = 0.02
+
+const isSound = (sample: number): boolean => Math.abs(sample) >= SILENCE
+
+function joined (a: Float32Array, b: Float32Array): Float32Array {
+  if (a.length === 0) return b
+  const all = new Float32Array(a.length + b.length)
+  all.set(a)
+  all.set(b, a.length)
+  return all
+}
+
+/** Trims the silence at both ends of a unit to the margin. A unit without any sound stays as it is. */
+async function * trimmed (
+  pieces: AsyncIterable<Float32Array>, sampleRate: number
+): AsyncGenerator<Float32Array> {
+  const margin = Math.round(MARGIN_SECONDS * sampleRate)
+  let silence: Float32Array = new Float32Array(0)
+  let sounded = false
+  for await (const piece of pieces) {
+    const first = piece.findIndex(isSound)
+    const samples = joined(silence, piece)
+    const end = first < 0 ? 0 : samples.findLastIndex(isSound) + 1
+    const from = sounded ? 0 : Math.max(0, silence.length + first - margin)
+    silence = samples.subarray(end)
+    sounded ||= first >= 0
+    if (end > 0) yield samples.subarray(from, end)
+  }
+  yield sounded ? silence.subarray(0, margin) : silence
+}
+
+/** Yields the samples of all units, with the pauses between them. */
 async function * samplesOf (
   family: Family, request: SpeechRequest, signal: AbortSignal, trace?: SpanSink
 ): AsyncGenerator<Float32Array> {
@@ -21,13 +55,13 @@ async function * samplesOf (
     if (pause > 0) yield new Float32Array(pause)
     const pieces = family.synth(unit, request, signal)
     const noted = trace === undefined ? pieces : timedPieces(pieces, family.sampleRate, trace)
-    for await (const samples of noted) {
+    for await (const samples of trimmed(noted, family.sampleRate)) {
       yield samples
       // Native runs block this thread, so a cancellation arrives only between them.
       await nextTurn()
       if (signal.aborted) return
     }
-    pause = unit.sentenceEnd ? Math.round(family.pauseSeconds * family.sampleRate) : 0
+    pause = Math.round(unit.pauseSeconds / request.speed * family.sampleRate)
     units++
   }
   if (units === 0) throw nothingToSpeak()
@@ -157,10 +191,13 @@ async function * encoded (
   const { sampleRate } = family
   const writer = new ChunkWriter({ model, format: task.encoding, sampleRate }, encoder, trace)
   const slicer = new Slicer(new PieceLengths(FIRST_PIECE_SECONDS, task.interval), sampleRate)
+  let started = false
   for await (const samples of samplesOf(family, task.request, signal, trace)) {
     for (const { part, full } of slicer.slice(samples)) {
       await writer.push(part)
-      if (!full || !writer.ready) continue
+      // The first chunk leaves with the first sound, even if trimmed silence made it shorter.
+      if ((started && !full) || !writer.ready) continue
+      started = true
       yield writer.chunk(true)
       await nextTurn()
       if (signal.aborted) return

@@ -11,7 +11,7 @@ import {
 import type { Family, SpeechRequest, SpeechUnit } from './family.js'
 import { decodeLocal, findLocalTail } from './local-tail.js'
 import type { UnitSizes } from '../text/front-end.js'
-import { capSymbols, plainFront, type UnitSource } from './phonemes.js'
+import { capSymbols, pauseAfter, plainFront, type UnitSource } from './phonemes.js'
 import { seedNoise, createNoiseInputs } from './seeded-noise.js'
 import { languageCode } from '../languages.js'
 import { columns, float32, floats, int64, type Feeds, type Sessions } from './sessions.js'
@@ -44,7 +44,6 @@ export interface VitsVoice {
   warmFront: () => void
   sizes: UnitSizes
   pads: boolean
-  pauseSeconds: number
   voices: CardVoice[]
   defaultVoice: string
 }
@@ -149,10 +148,10 @@ export async function openFlite (
 }
 
 export function vitsFamily (voice: VitsVoice, sessions: Sessions): Family {
-  const { config, graph, voices, defaultVoice, pauseSeconds, warmFront } = voice
+  const { config, graph, voices, defaultVoice, warmFront } = voice
   const codes = [...config.languages, 'ipa']
   return {
-    voices, defaultVoice, pauseSeconds, warmFront,
+    voices, defaultVoice, warmFront,
     sampleRate: config.sampleRate,
     // Quality suffers outside these speeds; more than twice the voice's noise level is audible as hiss.
     limits: { speed: { min: 0.25, max: 4 }, temperature: { min: 0, max: 2 } },
@@ -170,9 +169,9 @@ export function vitsFamily (voice: VitsVoice, sessions: Sessions): Family {
 function * prepare (voice: VitsVoice, text: string, request: SpeechRequest): Generator<SpeechUnit> {
   const front = request.language === 'ipa' ? plainFront : voice.front
   let index = 0
-  for (const { phonemes, sentenceEnd } of capSymbols(front(text, voice.sizes), request.maxSymbols)) {
-    const ids = phonemeIds(voice.config, phonemes, voice.pads)
-    yield { ids, symbols: [...phonemes].length, sentenceEnd, index: index++ }
+  for (const unit of capSymbols(front(text, voice.sizes), request.maxSymbols)) {
+    const ids = phonemeIds(voice.config, unit.phonemes, voice.pads)
+    yield { ids, symbols: [...unit.phonemes].length, pauseSeconds: pauseAfter(unit), index: index++ }
   }
 }
 

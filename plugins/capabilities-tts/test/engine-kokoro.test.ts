@@ -107,6 +107,7 @@ t.test('espeak\'s IPA becomes the symbols that misaki gives Kokoro', (t) => {
   check('hi', 'nəmˈʌsteː', 'nəmˈʌsteː')
   check('en-us', 'ðə lˈɪɾəl wˈɔːɾɚ, ænd dʒˈoʊ sˈɛd həlˈoʊ.', 'ðə lˈɪTᵊl wˈɔTəɹ, ænd ʤˈO sˈɛd həlˈO.')
   check('en-us', 'aɪ dʒˈɔɪnd ɐ bˈɔɪ baɪ ðə tʃˈɜːtʃ bˈʌʔn\u0329', 'I ʤˈYnd ə bˈY bI ðə ʧˈɜɹʧ bˈʌtn')
+  check('en-us', 'mˈɛmɚɹi hˈɜːɹi ˈæftɚɹ ˈɔːl', 'mˈɛməɹi hˈɜɹi ˈæftəɹ ˈɔl')
   check('en-gb', 'dʒˈəʊ sˈɛd həlˈəʊ baɪ ðə tʃˈeə hˈiə kˈæt', 'ʤˈQ sˈɛd həlˈQ bI ðə ʧˈɛː hˈɪə kˈat')
   check('ipa', 'rex aɪ', 'rex aɪ')
   t.end()

@@ -89,6 +89,38 @@ check('letters and acronyms', [
   ['TCP/IP', 'tee see pee eye pee']
 ])
 
+check('constants, lower-case acronyms', [
+  ['MAX_SIZE', 'max size'], ['MIN_AGE, LOG_LEVEL', 'min age, log level'], ['API_KEY', 'ay pee eye key'],
+  ['USER_ID and GPU_COUNT', 'user eye dee and gee pee you count'], ['DB_URL', 'dee bee you are ell'],
+  ['SQLITE_MAX_LENGTH', 'sqlite max length'], ['node_id', 'node id'],
+  ['the svc and npm tools', 'the ess vee see and en pee em tools'], ['Kubernetes, KUBERNETES, NGINX',
+    'Kubernetes, KUBERNETES, NGINX'],
+  ['hmm, shh, the nth rhythm', 'hmm, shh, the nth rhythm'], ["we'll and he'd", "we'll and he'd"]
+])
+
+check('Roman numerals', [
+  ['see chapter IV', 'see chapter four'], ['CHAPTER IX', 'CHAPTER nine'],
+  ['act V, scene ii', 'act five, scene two'],
+  ['page xii', 'page twelve'], ['type II diabetes', 'type two diabetes'],
+  ['a stage IV cancer', 'a stage four cancer'],
+  ['appendix V', 'appendix five'], ['world war I.', 'world war one.'],
+  ['part I and part II', 'part one and part two'],
+  ['the part I like', 'the part I like'], ['the class I took', 'the class I took'], ['item x', 'item ex'],
+  ['a part v the whole', 'a part vee the whole'], ['Mark I know', 'Mark I know'],
+  ['the table mix', 'the table mix']
+])
+
+check('service numbers and codes', [
+  ['dial 911', 'dial nine one one'], ['Call 112 or 999', 'Call one one two or nine nine nine'],
+  ['she called 911.', 'she called nine one one.'], ['text 988', 'text nine eight eight'],
+  ['the 911 call', 'the nine one one call'], ['a 911 operator', 'a nine one one operator'],
+  ['dial 0', 'dial zero'], ['dialing 5000', 'dialing five zero zero zero'],
+  ['zip code 90210', 'zip code nine zero two one zero'], ['area code: 212', 'area code: two one two'],
+  ['The PIN is 1234', 'The PIN is one two three four'], ['extension 204', 'extension two zero four'],
+  ['call 300 people', 'call three hundred people'], ['a Porsche 911', 'a Porsche nine hundred eleven'],
+  ['text 9 friends', 'text nine friends'], ['911 people', 'nine hundred eleven people']
+])
+
 check('addresses, codes and versions', [
   ['https://example.com/docs?a=1.', 'example dot com slash docs question mark a equals one.'],
   ['mail bob.smith@example.org, please', 'mail bob dot smith at example dot org, please'],

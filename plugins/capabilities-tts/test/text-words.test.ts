@@ -3,6 +3,7 @@ import t from 'tap'
 import { dictionary } from 'cmu-pronouncing-dictionary'
 import { lookUp, readData } from '../text/dictionary.js'
 import { readLetters } from '../text/letter-to-sound.js'
+import { prepareEnglish } from '../text/front-end.js'
 import { ipa, phones } from '../text/phones.js'
 import { homograph, pronounce, UNSTRESSED_WORDS } from '../text/pronounce.js'
 
@@ -44,6 +45,38 @@ t.test('IPA as the voice was trained on', async (t) => {
   t.same(new Map(Array.from(weak.matchAll(/(\w+): "([^"]+)"/g), ([, word, ipa]) => [word, ipa])),
     UNSTRESSED_WORDS)
   t.throws(() => phones('XX'), /"XX"/)
+})
+
+t.test('t is no d: endings of numbers and other words', async (t) => {
+  const words = 'twenty thirty forty fifty sixty seventy eighty ninety thirtieth thirties punctuating party'
+  for (const word of words.split(' ')) t.notMatch(pronounce(word).map(arpabet).join(' '), /\bD\b/, word)
+})
+
+t.test('names that are spelled as in Irish, and names of software', async () => {
+  // As the second pronunciations of the CMU dictionary, where it has the name.
+  check('siobhan', 'SH AH0 V AO1 N')
+  check("niamh's", 'N IY1 V Z')
+  check('saoirse', 'S IH1 R SH AH0')
+  check('sinead', 'SH IH0 N EY1 D')
+  check('nginx', 'EH2 N JH IH0 N EH1 K S')
+  check('kubectl', 'K Y UW1 B K AH2 T AH0 L')
+})
+
+t.test('function words: weak within a clause, strong at its end; other vowels before vowels', async (t) => {
+  const sizes = { maxSymbols: 200, firstSymbols: 200 }
+  const spoken = (text: string): string =>
+    [...prepareEnglish(text, sizes)].map(({ phonemes }) => phonemes).join(' ')
+  const rows: Array<[string, string]> = [
+    ['the answer', 'ðɪ ˈænsɚ'], ['the hour', 'ðɪ ˈaʊɚ'], ['the FBI', 'ðɪ ˈɛf bˈiː ˈaɪ'],
+    ['the book', 'ðə bˈʊk'], ['the one', 'ðə wˈʌn'], ['the user', 'ðə jˈuːzɚ'],
+    ['to ask', 'tʊ ˈæsk'], ['to be', 'tə bˈiː'], ['the, apple', 'ðə, ˈæpəl'],
+    ['if it will be', 'ɪf ɪt wɪl bˈiː'],
+    ['his and their cats', 'hɪz ænd ðɛɹ kˈæts'],
+    ['what had been there', 'wʌt hæd bɪn ðˈɛɹ'], ['under the table', 'ˌʌndɚ ðə tˈeɪbəl'],
+    ['go under', 'ɡˈoʊ ˈʌndɚ'], ['not now', 'nˌɑːt nˈaʊ'], ['I can', 'aɪ kˈæn'], ['I can go', 'aɪ kæn ɡˈoʊ'],
+    ['come in, sir', 'kˈʌm ˈɪn, sˈɜː'], ['turn it on', 'tˈɜːn ɪt ˈɔn'], ['I think so', 'aɪ θˈɪŋk sˈoʊ']
+  ]
+  for (const [text, expected] of rows) t.equal(spoken(text), expected, text)
 })
 
 t.test('derived words', async () => {

@@ -1,6 +1,6 @@
-import { lookUp } from './dictionary.js'
-import type { Rule } from './rule.js'
 import { cardinal, ordinalOf } from './numbers.js'
+import { lookUp } from './pronounce.js'
+import type { Rule } from './rule.js'
 
 /** Titles, which never end a sentence because a name follows. */
 const TITLES: Record<string, string> = {
@@ -53,6 +53,12 @@ const REGNAL =
   'Ivan|Otto|Haakon|Harald|Olaf|Alfonso|Ferdinand|Innocent|Clement|Urban|Boniface|Julius|Sixtus|David'
 const NUMBERED =
   'Chapter|Part|Act|Scene|Volume|Book|Section|War|Title|Phase|Type|Class|Level|Stage|Article|Super Bowl'
+/** The same and further words in any case, after which "I" is often a word ("the part I like"). */
+const NUMBERED_ANY =
+  `${NUMBERED}|Appendix|Figure|Table|Grade|Mark|Unit|Lesson|Canto|Page|Paragraph|Clause|Round`
+    .split('|').flatMap((name) => [name, name.toLowerCase(), name.toUpperCase()]).join('|')
+/** A numeral that is no other word in its place. */
+const NUMERAL = '[IVXL]{2,}|[VX]|I(?= ?(?:[.,;:)]|and\\b|$))|[ivx]{2,}|v(?= ?[.,;:)])'
 
 const ROMAN: Record<string, number> = { I: 1, V: 5, X: 10, L: 50 }
 
@@ -110,6 +116,8 @@ export const ABBREVIATIONS: readonly Rule[] = [
     atEnd(c === 'a' ? 'ay em' : 'pee em', at, all, text)],
   [new RegExp(`\\b(${REGNAL}) ([IVX]+)\\b(?!')`, 'g'), regnal],
   [new RegExp(`\\b(${NUMBERED}) ([IVXL]+)\\b(?!')`, 'g'), roman],
+  [new RegExp(`\\b(${NUMBERED_ANY}) (${NUMERAL})\\b(?!')`, 'g'),
+    (all, name: string, numeral: string) => roman(all, name, numeral.toUpperCase())],
   [/\b([A-Z][a-z]+) ([IVX]{2,})\b/g, roman]
 ]
 
@@ -141,6 +149,9 @@ const SHOUTED = new Set((
   'help this that must only ever hate love'
 ).split(' '))
 
+/** Words and sounds without a vowel letter. */
+const SOUNDS = new Set('nth hm hmm mm mmm sh shh brr grr pfft psst tsk zzz'.split(' '))
+
 /** "GPU" -> "gee pee you". */
 export function spell (letters: string): string {
   const names = Array.from(letters.toUpperCase(), (c) => LETTERS[c.charCodeAt(0) - 65] ?? '')
@@ -169,6 +180,12 @@ function single (letter: string, before: string, after: string): string {
   return article ? letter : spell(letter)
 }
 
+/** "MAX_SIZE" -> "max size", "HTTP_PORT" -> "HTTP port": known words of a constant are words. */
+const constant = (name: string): string => name.split('_').map((part) => {
+  const lower = part.toLowerCase()
+  return part.length > 2 && !SPELLED.has(part) && lookUp(lower) ? lower : part
+}).join(' ')
+
 /** Whether a sentence is all capitals, and long enough to judge. */
 function isShouting (sentence: string): boolean {
   return !/[a-z]/.test(sentence) && (sentence.match(/[A-Z]{2,}/g)?.length ?? 0) >= 3
@@ -185,7 +202,10 @@ export function spellAcronyms (sentence: string): string {
       spell(all) + (end === undefined ? ' ' : '.'))
     .replace(/\b([A-Z])\. (?=[A-Z])/g, (_, c: string) => spell(c) + ' ')
     .replace(/([A-Za-z])(?=\d)|(\d)(?=[A-Za-z]{2}|[A-Z]\b)/g, '$1$2 ')
+    .replace(/\b[A-Z]+(?:_+[A-Z]+)+\b/g, constant)
     .replace(/_/g, ' ')
+    .replace(/(?<![\w'])[b-df-hj-np-tv-xz]{2,5}(?![\w'])/g, (word) =>
+      SOUNDS.has(word) || lookUp(word) ? word : spell(word))
     .replace(/[A-Za-z]+/g, splitCase)
     .replace(/\b([A-Z]{2,})('?s)?\b/g, (_, word: string, plural = '') => capitals(word, plural, shouting))
     .replace(/(?<![A-Za-z'])([A-Z])(?![A-Za-z'])/g, (_, c: string, at: number, text: string) =>

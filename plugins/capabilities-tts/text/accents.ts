@@ -16,12 +16,21 @@ const ENDINGS: readonly Rule[] = [
 ]
 
 const AMERICAN: readonly Rule[] = [
-  // "button", "mountain": t becomes a glottal stop before a syllabic n
-  [new RegExp(`(?<=[${VOWEL}n]ː?)t[əɪ]n(?![${VOWEL}ˈˌ])`, 'g'), 'ʔn\u0329'],
+  // "button", "mountain", not "sentence": t becomes a glottal stop before a syllabic n
+  [new RegExp(`(?<=[${VOWEL}]ː?)t[əɪ]n(?![${VOWEL}ˈˌ])|(?<=n)t[əɪ]n(?!\\p{L})`, 'gu'), 'ʔn\u0329'],
   // "water", "city", "party": t becomes a tap before an unstressed vowel
   [new RegExp(`(?<=[${VOWEL}ɹ]ː?)t(?=[${VOWEL}])`, 'g'), 'ɾ'],
+  // "it is", "at a": t becomes a tap between words without stress
+  [new RegExp(`(?<![\\p{L}ˈˌ])([æɪ])t(?= [${VOWEL}])`, 'gu'), '$1ɾ'],
+  // "memory", "hurry", "after all": r is spoken before a vowel
+  [new RegExp(`(ɚ|ɜː)(?= ?[ˈˌ]?[${VOWEL}])`, 'g'), '$1ɹ'],
   // "zero": the vowel before r becomes a diphthong if o or a schwa follows
   [/ɪɹ(?=[oə])/g, 'iəɹ'],
+  // "remove", "before"; "until"; "again": weak vowels at the start of a word
+  [new RegExp(`(?<![\\p{L}ˈˌ])([bdɹ])[əɪi](?=[^${VOWEL}ːˈˌ ]{1,3}[ˈˌ])`, 'gu'), '$1ᵻ'],
+  [new RegExp(`(?<![\\p{L}ˈˌ])ən(?=[^${VOWEL}ˈˌ ])`, 'gu'), 'ʌn'], [/(?<![\p{L}ˈˌ])ə(?=\p{L})/gu, 'ɐ'],
+  // "lost", "long", "off": a short vowel
+  [/ɔː(?=[fsŋɡθ])/g, 'ɔ'],
   ...ENDINGS.map(([ending]): Rule => [ending, 'ᵻ'])
 ]
 
@@ -35,12 +44,14 @@ const BRITISH: readonly Rule[] = [
   [/(?<![\p{L}ˈˌ])(fɹ|w|)ʌ(m|z|v)(?![\p{L}ˈˌ])/gu, '$1ɒ$2'],
   // "lot": the dictionary does not separate this vowel from that in "palm", which is rarer without r
   [/ɑː(?!ɹ)/g, 'ɒ'], [/ɔ(?![ːɪ])/g, 'ɒ'],
-  // "near", "square", "cure": r is silent unless a vowel follows
-  [new RegExp(`ɪɹ(?!ˈ?ˌ?[${VOWEL}])`, 'g'), 'iə'], [new RegExp(`ɛɹ(?!ˈ?ˌ?[${VOWEL}])`, 'g'), 'eə'],
-  [new RegExp(`ʊɹ(?!ˈ?ˌ?[${VOWEL}])`, 'g'), 'ʊə'],
-  [new RegExp(`(?<=[ɑɔɜ]ː)ɹ(?!ˈ?ˌ?[${VOWEL}])`, 'g'), ''],
+  // "near", "square", "cure": r is silent unless a vowel follows, also that of the next word
+  [new RegExp(`ɪɹ(?! ?ˈ?ˌ?[${VOWEL}])`, 'g'), 'iə'], [new RegExp(`ɛɹ(?! ?ˈ?ˌ?[${VOWEL}])`, 'g'), 'eə'],
+  [new RegExp(`ʊɹ(?! ?ˈ?ˌ?[${VOWEL}])`, 'g'), 'ʊə'],
+  [new RegExp(`(?<=[ɑɔ]ː)ɹ(?! ?ˈ?ˌ?[${VOWEL}])`, 'g'), ''],
+  // "memory", "hurry", "after all": r is spoken before a vowel
+  [new RegExp(`ɜː(?= ?[ˈˌ]?[${VOWEL}])`, 'g'), 'ɜːɹ'], [new RegExp(`ɚ(?= ?[ˈˌ]?[${VOWEL}])`, 'g'), 'əɹ'],
   // "over": the vowel is more open at the end of a word than inside ("hours")
-  [new RegExp(`ɚ(?=[${VOWEL}ˈˌ])`, 'g'), 'əɹ'], [/ɚ(?!\p{L})/gu, 'ɐ'], [/ɚ/g, 'ə'],
+  [/ɚ(?!\p{L})/gu, 'ɐ'], [/ɚ/g, 'ə'],
   // "happy": a short final vowel
   [/i(?![ːə])/g, 'ɪ']
 ]

@@ -9,7 +9,10 @@ export interface Unit {
   sentenceEnd: boolean
 }
 
-/** Maximum phoneme symbols per unit; at least 40. The first unit is shorter, so that sound starts sooner. */
+/**
+ * Maximum phoneme symbols per unit; at least 40. The first unit is shorter, so that sound starts sooner,
+ * unless its first phrase is longer.
+ */
 export interface UnitSizes { maxSymbols: number, firstSymbols: number }
 
 /** A word, its pronunciation (or a part of it), and the punctuation mark after it, if any. */
@@ -18,10 +21,15 @@ interface Token { word: string, ipa: string, mark: string }
 const MIN_SYMBOLS = 40
 /** Shortest unit in symbols that may end after a clause, because "So," alone would sound cut off. */
 const SHORT_CLAUSE = 12
-/** Words before which a break is least audible. */
-const BREAK_BEFORE = new Set([
-  'and', 'or', 'but', 'that', 'which', 'who', 'because', 'if', 'when', 'while', 'where', 'in',
-  'on', 'at', 'to', 'for', 'with', 'from', 'by', 'of', 'as'])
+/** Conjunctions and prepositions: a phrase ends before them. */
+const PHRASE_STARTS = new Set((
+  'and or but nor that which who because if when while where than though although unless until since ' +
+  'whether in on at to for with from by of as into about after before through over under between without ' +
+  'during'
+).split(' '))
+
+/** Words with another vowel before a vowel: "the answer", "to ask". */
+const BEFORE_VOWEL: Record<string, string | undefined> = { the: 'ðɪ', to: 'tʊ' }
 
 function tokenise (normalised: string): Token[] {
   const parts = normalised.toLowerCase().match(/[a-z']+|[,.;:?!]/g) ?? []
@@ -32,7 +40,11 @@ function tokenise (normalised: string): Token[] {
     const last = tokens.at(-1)
     if (word === '' && last !== undefined) last.mark = part
     if (word === '') return
-    tokens.push(...soundsOf(word, wordAt(i - 1), wordAt(i + 1)).map((ipa) => ({ word, ipa, mark: '' })))
+    const sounds = soundsOf(word, wordAt(i - 1), wordAt(i + 1)).map((ipa) => ({ word, ipa, mark: '' }))
+    if (last?.mark === '' && /^[ˈˌ]?[aeiouæɐɑɔəɚɛɜɪʊʌ]/u.test(sounds[0]?.ipa ?? '')) {
+      last.ipa = BEFORE_VOWEL[last.word] ?? last.ipa
+    }
+    tokens.push(...sounds)
   })
   return tokens
 }
@@ -55,19 +67,29 @@ function size (tokens: readonly Token[], start: number, end: number): number {
   return sum
 }
 
+const endsClause = (tokens: readonly Token[], end: number): boolean => tokens[end - 1]!.mark !== ''
+
+/** Whether a phrase ends before the token at `end`; two joining words ("in which") stay together. */
+const endsPhrase = (tokens: readonly Token[], end: number): boolean =>
+  PHRASE_STARTS.has(tokens[end]!.word) && !PHRASE_STARTS.has(tokens[end - 1]!.word)
+
 /**
- * End of the next unit: all that is left, else after the last clause that fits, else before a conjunction.
+ * End of the next unit: all that is left, else after the last clause within `limit` symbols, else after the
+ * last phrase, else after the first clause or phrase beyond the limit, at most `most` symbols.
  */
-function unitEnd (tokens: readonly Token[], start: number, limit: number): number {
+function unitEnd (tokens: readonly Token[], start: number, limit: number, most: number): number {
   const full = start + fitting(tokens, start, limit)
   if (full >= tokens.length) return tokens.length
-  for (let end = full; end > start; end--) {
-    if (tokens[end - 1]!.mark !== '' && size(tokens, start, end) >= SHORT_CLAUSE) return end
+  for (const ends of [endsClause, endsPhrase]) {
+    for (let end = full; end > start && size(tokens, start, end) >= SHORT_CLAUSE; end--) {
+      if (ends(tokens, end)) return end
+    }
   }
-  for (let end = full; end > start + (full - start) / 2; end--) {
-    if (BREAK_BEFORE.has(tokens[end]!.word)) return end
+  const last = start + fitting(tokens, start, most)
+  for (let end = full + 1; end < last; end++) {
+    if (endsClause(tokens, end) || endsPhrase(tokens, end)) return end
   }
-  return full
+  return last
 }
 
 /**
@@ -75,15 +97,16 @@ function unitEnd (tokens: readonly Token[], start: number, limit: number): numbe
  * no unit. Never throws. Skips letters of other scripts (`skippedScripts` in fold.ts names them).
  */
 export function * prepareEnglish (text: string, sizes: UnitSizes): Generator<Unit, void, void> {
-  let limit = Math.max(MIN_SYMBOLS, Math.min(sizes.firstSymbols, sizes.maxSymbols))
+  const most = Math.max(MIN_SYMBOLS, sizes.maxSymbols)
+  let limit = Math.max(MIN_SYMBOLS, Math.min(sizes.firstSymbols, most))
   for (const sentence of sentences(text)) {
     const tokens = tokenise(normaliseSentence(sentence))
     for (let start = 0; start < tokens.length;) {
-      const end = unitEnd(tokens, start, limit)
+      const end = unitEnd(tokens, start, limit, most)
       const phonemes = tokens.slice(start, end).map(({ ipa, mark }) => ipa + mark).join(' ')
       yield { phonemes, sentenceEnd: end === tokens.length }
       start = end
-      limit = Math.max(MIN_SYMBOLS, sizes.maxSymbols)
+      limit = most
     }
   }
 }

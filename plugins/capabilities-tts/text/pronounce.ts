@@ -13,8 +13,33 @@ export const UNSTRESSED_WORDS: ReadonlyMap<string, string> = new Map(Object.entr
   us: 'ʌs', them: 'ðɛm', my: 'maɪ', your: 'jʊɹ', her: 'hɜː'
 }))
 
-/** Computing terms that the CMU dictionary lacks, in ARPABET. */
+const set = (words: string): Set<string> => new Set(words.split(' '))
+
+/** Words of UNSTRESSED_WORDS that are stressed at the end of a clause ("as soon as I can"). */
+const STRESSED_LAST = set('in on by has have is am are was were can could would this that so')
+/** Further function words, which lose their stress within a clause, entirely or to secondary stress. */
+const LIGHT = set('be been his him if its will there their these those when what had than through')
+const HALF_LIGHT = set('which where who how why shall should might not up down while any before over under ' +
+  'about without between into within behind near across among')
+
+/**
+ * Words that the CMU dictionary lacks or transcribes unusually, in ARPABET: computing terms, and names that
+ * are spelled as in Irish.
+ */
 const EXTRA: ReadonlyMap<string, string> = new Map(Object.entries({
+  thirty: 'TH ER1 T IY0', punctuating: 'P AH1 NG K CH UW0 EY2 T IH0 NG', every: 'EH1 V R IY0',
+  different: 'D IH1 F R AH0 N T', several: 'S EH1 V R AH0 L',
+  aisling: 'AE1 SH L IH0 NG', aoife: 'IY1 F AH0', caoimhe: 'K W IY1 V AH0', ciara: 'K IH1 R AH0',
+  ciaran: 'K IH1 R AH0 N', cillian: 'K IH1 L IY0 AH0 N', eilidh: 'EY1 L IY0', eoin: 'OW1 AH0 N',
+  grainne: 'G R AO1 N Y AH0', maeve: 'M EY1 V', niamh: 'N IY1 V', oisin: 'AH0 SH IY1 N',
+  padraig: 'P AO1 D R IH0 G', roisin: 'R OW0 SH IY1 N', saoirse: 'S IH1 R SH AH0', sinead: 'SH IH0 N EY1 D',
+  siobhan: 'SH AH0 V AO1 N', tadhg: 'T AY1 G',
+  ansible: 'AE1 N S AH0 B AH0 L', dir: 'D IH1 R', env: 'EH1 N V', gitlab: 'G IH1 T L AE2 B',
+  jupyter: 'JH UW1 P IH0 T ER0', kubectl: 'K Y UW1 B K AH2 T AH0 L', mysql: 'M AY2 EH2 S K Y UW2 EH1 L',
+  nginx: 'EH2 N JH IH0 N EH1 K S', numpy: 'N AH1 M P AY2', ollama: 'OW0 L AA1 M AH0',
+  postgres: 'P OW1 S T G R EH2 S', pytorch: 'P AY1 T AO2 R CH', redis: 'R EH1 D IH0 S', scipy: 'S AY1 P AY2',
+  sqlite: 'S IY1 K W AH0 L AY2 T', stderr: 'S T AE2 N D ER0 D EH1 R ER0', stdin: 'S T AE2 N D ER0 D IH1 N',
+  stdout: 'S T AE2 N D ER0 D AW1 T', systemd: 'S IH2 S T AH0 M D IY1',
   aitch: 'EY1 CH', eff: 'EH1 F',
   ascii: 'AE1 S K IY0', async: 'EY1 S IH2 NG K', chatbot: 'CH AE1 T B AA2 T',
   config: 'K AH0 N F IH1 G', configs: 'K AH0 N F IH1 G Z', cuda: 'K UW1 D AH0', emoji: 'IH0 M OW1 JH IY0',
@@ -77,7 +102,6 @@ const READ_THEN = phones('R EH1 D')
 const BY_USE = new Map(HOMOGRAPHS.map(([word, noun, verb, usual]) =>
   [word, { noun: phones(noun), verb: phones(verb), usual }]))
 
-const set = (words: string): Set<string> => new Set(words.split(' '))
 const BEFORE_NOUN = set(
   'a an the this that these those my your his her its our their some any no each every of in with by ' +
   'new old good first last next one another very so too is was are were be more most for as on from')
@@ -173,7 +197,8 @@ const CLITICS: ReadonlyArray<readonly [string, Sound]> = [
   ["'m", 'M']
 ]
 
-function lookUp (word: string): number[] | undefined {
+/** The pronunciation of a known word as phone codes, or undefined. */
+export function lookUp (word: string): number[] | undefined {
   const extra = EXTRA.get(word)
   return extra === undefined ? lookUpDictionary(word) : phones(extra)
 }
@@ -202,10 +227,18 @@ export function pronounce (word: string): number[][] {
   return pieces.map(plainOrClitic)
 }
 
-/** IPA for a word between `before` and `after` (see `homograph`); a long word gives several parts. */
+/**
+ * IPA for a word between `before` and `after`, which are '' at the ends of a clause (see `homograph`); a long
+ * word gives several parts.
+ */
 export function soundsOf (word: string, before: string, after: string): string[] {
+  const last = after === ''
   const fixed = UNSTRESSED_WORDS.get(word)
-  if (fixed !== undefined) return [fixed]
+  if (fixed !== undefined) {
+    return [last && STRESSED_LAST.has(word) ? fixed.replace(/ˌ?(?=[aæoɑɔɜɪʊʌ])/, 'ˈ') : fixed]
+  }
   const codes = homograph(word, before, after)
-  return (codes ? [codes] : pronounce(word)).map(ipa).filter((sound) => sound !== '')
+  const sounds = (codes ? [codes] : pronounce(word)).map(ipa).filter((sound) => sound !== '')
+  if (last || !(LIGHT.has(word) || HALF_LIGHT.has(word))) return sounds
+  return sounds.map((sound) => sound.replace('ˈ', LIGHT.has(word) ? '' : 'ˌ'))
 }

@@ -128,10 +128,21 @@ function inches (all: string, n: string, word: string | undefined, at: number, t
 const power = (exponent: string): string =>
   ({ 2: ' squared', 3: ' cubed' })[exponent] ?? ` to the power of ${exponent} `
 
+/** Words before codes that are read digit by digit ("zip code 90210"). */
+const CODE_NAMES = '[Dd]ial(?:l?ed|l?ing|s)?|(?:[Aa]rea|[Zz]ip|[Pp]ost(?:al)?|[Pp]in|[Ss]ecurity) code|' +
+  'PIN|ZIP|[Ee]xtension|[Ee]xt\\.?'
+/** Short telephone numbers of emergency and information services in many countries. */
+const SERVICE = '(?:[2-9]11|000|10[15]|11[1-9]|988|999)(?![.,:/-]?\\d)'
+const CALLS = '[Cc]all(?:ed|ing|s)?|[Pp]hon(?:ed?|es|ing)|[Rr](?:ing|ang)|[Tt]ext(?:ed|ing|s)?'
+const CALLED = '(?:emergency )?(?:call|caller|operator|dispatch|dispatcher|service|center|centre|hotline)s?'
+
 /** Rules for telephone numbers, versions, powers and sizes, which must come before dates and ranges. */
 export const CODES: readonly Rule[] = [
   [/(?<![\w-])(?:\+\d{1,3}[ .-]?|1[ .-])?(?:\(\d{3}\)[ .-]?|\d{3}[ .-])\d{3}[ .-]\d{4}\b(?!-\d)/g,
     phoneNumber],
+  [new RegExp(`(?<=\\b(?:${CODE_NAMES})(?: is|:)? )\\d{1,10}\\b(?![.,:/-]?\\d| ?%)`, 'g'), digits],
+  [new RegExp(`(?<=\\b(?:${CALLS}) (?:\\d{3} or )?)${SERVICE}\\b|` +
+    `(?<![\\w.,$-])${SERVICE}(?= ${CALLED}\\b)`, 'g'), digits],
   [/\b1-(8\d\d)[- ](?=[A-Za-z])/g, (_, n: string) => `one, ${digits(n)}, `],
   [/(?<=\b(?:GMT|UTC) ?)[-–](?=\d)/g, ' minus '], [/(?<=\d) ?fl\.? ?oz\b/g, ' fluid ounces'],
   [/(?<=\d) ?yo\b/g, ' year old'],
