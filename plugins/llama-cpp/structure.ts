@@ -37,6 +37,11 @@ export const warmCompiler = (): void => { compileSchema({}, { strict: true }) }
 export const requiresCall = ({ tools, tool_choice: choice }: Fields): boolean =>
   Array.isArray(tools) && tools.length > 0 && (choice === 'required' || isObject(choice))
 
+/** The warning that offered tools were left out, because their descriptions exceed the model's context. */
+export const TOOLS_LEFT_OUT = 'tools: not offered to the model, whose context is too small for them'
+
+export const withoutTools = ({ tools: _, tool_choice: __, ...rest }: Fields): Fields => rest
+
 export function notEnforced (compiled: readonly Compiled[]): string[] {
   const unenforced = compiled.flatMap((each) => each.unenforced)
   if (unenforced.length === 0) return []

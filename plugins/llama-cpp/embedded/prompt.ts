@@ -23,6 +23,8 @@ export interface Prompt {
   ids: number[]
   /** The format of tool calls in the answer; null if the request has no tools. */
   tools: ToolFormatName | null
+  /** Whether the template has no place for tools, so that the messages describe them. */
+  describesTools?: boolean
   reasoning: ReasoningName | null
   thoughts: ReasoningState
 }
@@ -86,6 +88,7 @@ export class Prompts {
     return {
       ids: this.vocabulary.encodeRendered(text),
       tools: tools.length === 0 ? null : showsTools ? this.template.tools.format : 'hermes',
+      describesTools: tools.length > 0 && !showsTools,
       ...rest
     }
   }

@@ -8,7 +8,7 @@ import { reasoningMarkers, reasonings } from '../text/reasoning.js'
 import { decodeAll, textStream } from '../text/stream.js'
 import { markersOf, toolFormats } from '../text/tools/index.js'
 import { withSchemaCheck } from '../check.js'
-import { warmCompiler } from '../structure.js'
+import { requiresCall, TOOLS_LEFT_OUT, warmCompiler, withoutTools } from '../structure.js'
 import { Answer, newCallId, Outbox } from './answer.js'
 import { constraintOf, type Constraint } from './constraint.js'
 import type { Decoder } from './decoder.js'
@@ -65,7 +65,12 @@ export class TextSession implements EngineSession {
   async close (): Promise<void> { await this.parts.close() }
 
   private chat (payload: Fields): Asked {
-    const prompt = this.parts.prompts.read(payload)
+    const { prompts, sizes: { contextLength } } = this.parts
+    const prompt = prompts.read(payload)
+    if (prompt.describesTools === true && prompt.ids.length >= contextLength && !requiresCall(payload)) {
+      const { constraint, ...rest } = this.chat(withoutTools(payload))
+      return { ...rest, constraint: { ...constraint, warnings: [...constraint.warnings, TOOLS_LEFT_OUT] } }
+    }
     return { prompt, constraint: constraintOf(payload, prompt), isChat: true, payload }
   }
 

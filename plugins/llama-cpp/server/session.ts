@@ -7,7 +7,7 @@ import { unknownTask } from '../../runners/language/refusals.js'
 import { withSchemaCheck } from '../check.js'
 import { newCallId } from '../embedded/answer.js'
 import { constraintOf } from '../embedded/constraint.js'
-import { warmCompiler } from '../structure.js'
+import { TOOLS_LEFT_OUT, warmCompiler, withoutTools } from '../structure.js'
 import { OutputReader } from '../text/parse/output.js'
 import { reasoningOf, reasonings, reasoningStateAfter } from '../text/reasoning.js'
 import { CallReader } from './calls.js'
@@ -128,7 +128,16 @@ export class LlamaSession implements EngineSession {
       const reader: Asked['reader'] = (...of) => readsCalls
         ? new CallReader(new ChatReader(...of), new OutputReader(output)) : new ChatReader(...of)
       const bodies = chatBodies(payload, facts)
-      yield * this.write({ path: '/v1/chat/completions', payload, ...bodies, reader }, signal, trace)
+      try {
+        yield * this.write({ path: '/v1/chat/completions', payload, ...bodies, reader }, signal, trace)
+      } catch (error) {
+        const { reason, details } = error as Partial<EngineError>
+        // Only an error before the first event has the number of the prompt's tokens.
+        const isTooLong = reason === 'context_length_exceeded' && details?.['prompt_tokens'] !== undefined
+        if (!readsCalls || !isTooLong) throw error
+        yield { payload: { choices: [], warnings: [TOOLS_LEFT_OUT] } }
+        yield * this.chat(withoutTools(payload), signal, trace)
+      }
       return
     }
     // The server accepts no grammar together with tools, enforces calls only for some chat templates, and

@@ -159,6 +159,17 @@ t.test('a template without tools is told of them in the system message', async (
   t.match(text, /<tool_response>\nseen\n<\/tool_response>/)
 })
 
+t.test('offered tools that do not fit into the context are left out, with a warning', async (t) => {
+  const { ask, refusal } = await loadTiny(t)
+  const long = { ...LOOK, function: { ...LOOK.function, description: 'x'.repeat(600) } }
+  const plain = await ask({ seed: 1, temperature: 0, max_tokens: 4 })
+  const offered = await ask({ tools: [long], seed: 1, temperature: 0, max_tokens: 4 })
+  t.equal(offered.text, plain.text)
+  t.match(offered.chunks[0]?.['warnings'], [/^tools: not offered/])
+  t.match(await refusal('chat', { messages: HELLO, tools: [long], tool_choice: 'required' }),
+    { reason: 'context_length_exceeded' }, 'a call that is required needs them')
+})
+
 t.test('odd biases and ends, as the server has them', async (t) => {
   const { ask, chunks, refusal } = await loadTiny(t)
   const biased = await ask({ max_tokens: 3, logit_bias: { 122: 100, 99999: 100 } })

@@ -236,6 +236,12 @@ t.test('a template without tools: they are told, and calls are read', async (t) 
   t.match([said.text, said.done], ['a b c', { finish_reason: 'stop' }], 'an offer')
   const must = ask(session, 'chat', talk('go', { tools: [tool], tool_choice: 'required' }))
   await t.rejects(must, { message: /made no tool call/ })
+  const long = [{ ...tool, function: { ...tool.function, description: 'x'.repeat(3000) } }]
+  const chunks = await chunksOf(session, 'chat', talk('go', { tools: long }))
+  t.match(chunks[0]?.payload, { warnings: [/^tools: not offered/] }, 'they exceed the context')
+  t.equal((await ask(session, 'chat', talk('go', { tools: long }))).text, 'a b c')
+  const hopeless = ask(session, 'chat', talk('go'.repeat(2000), { tools: long }))
+  await t.rejects(hopeless, { message: /^context_length_exceeded/ })
   const other = { type: 'function', function: { name: 'add', parameters: { required: ['b'] } } }
   const wrong = ask(session, 'chat', talk('tagged', { tools: [other] }))
   await t.rejects(wrong, { message: /must have required property 'b'/ })

@@ -1,0 +1,1 @@
+export function openWebui (): { program: string, missing?: undefined } | { program?: undefined, missing: string }
