@@ -358,6 +358,7 @@ export interface components {
                 }[];
                 totalBytes: number;
                 nLayers: number;
+                parameters?: number;
                 hiddenSize: number;
                 heads: number;
                 kvHeads: number;

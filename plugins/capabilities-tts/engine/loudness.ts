@@ -37,8 +37,9 @@ const gainOf = (dbfs: number, level: number): number =>
 async function levelOf (family: Family, request: SpeechRequest): Promise<number> {
   const levels = measured.get(family) ?? new Map<string, Promise<number>>()
   measured.set(family, levels)
-  // A mix of voices has the level of its first, so that clients cannot fill the memory.
-  const voice = request.voice.split(',')[0]!
+  // A mix of voices has the level of its first, so that clients cannot fill the memory. Where a phrase takes
+  // seconds, all voices have the level of the default, which was measured when the model started.
+  const voice = family.streams ? request.voice.split(',')[0]! : family.defaultVoice
   const level = levels.get(voice) ?? rms(family, { ...request, voice })
   levels.set(voice, level)
   try {

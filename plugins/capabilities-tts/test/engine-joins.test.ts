@@ -31,7 +31,7 @@ function voiceOf (sounds: Float32Array[], pauses: number[], length: number): Fam
 }
 
 async function spoken (voice: Family, speed = 1): Promise<{ samples: Int16Array, firstSeconds: number }> {
-  const task = { request: { ...request, speed }, encoding: 'pcm' as const, interval: 1 }
+  const task = { request: { ...request, speed }, encoding: 'pcm' as const, interval: 1, loudness: null }
   const parts: Buffer[] = []
   let firstSeconds = 0
   for await (const { media, timing } of speak(voice, task, 'm', new AbortController().signal)) {
