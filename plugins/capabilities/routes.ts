@@ -32,11 +32,12 @@ const listQuery = {
   properties: { node_id: { type: 'string', minLength: 1, maxLength: 256 } }
 } as const
 
-const CALL_ERRORS = ['invalid_request', 'node_not_found', 'capability_not_found', 'version_mismatch',
-  'revision_mismatch', 'overloaded', 'payload_too_large', 'invalid_payload', 'no_instance', 'wrong_task', 'instance_lost',
-  'session_changed', 'invalid_result',
-  'timeout', 'provider_error', 'unreachable', 'shutting_down', 'cancelled',
-  'approval_denied', 'approval_timeout'] as const
+const CALL_ERRORS = [
+  'invalid_request', 'node_not_found', 'capability_not_found', 'version_mismatch', 'revision_mismatch',
+  'overloaded', 'payload_too_large', 'invalid_payload', 'no_instance', 'wrong_task', 'instance_lost',
+  'session_changed', 'invalid_result', 'timeout', 'provider_error', 'unreachable', 'shutting_down',
+  'cancelled', 'approval_denied', 'approval_timeout'
+] as const
 
 const open = { type: 'object', additionalProperties: true } as const
 const descriptorReply = {

@@ -89,7 +89,8 @@ t.test('nor before the first line of a script', { skip }, async (t) => {
     const pid = child.pid!
     // Node blocks the signal until its inspector can handle it. The shell of ./svc also blocks it while it
     // starts a command, but would be killed by it, so the test waits until the process runs Node.
-    await until(`${kind} starts`, () => !alive(pid) || (masks(pid, 'SigBlk') && runsNode(pid)), { everyMs: 0 })
+    await until(`${kind} starts`, () => !alive(pid) || (masks(pid, 'SigBlk') && runsNode(pid)),
+      { everyMs: 0 })
     process.kill(pid, 'SIGUSR1')
     await until(`${kind} has started`, () => masks(pid, 'SigCgt'))
     const inspected = (): boolean => portsOf(pid).includes(9229)

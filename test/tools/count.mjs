@@ -23,7 +23,7 @@ const BUDGET = {
   'plugins/access': 379,
   'plugins/approvals': 638,
   'plugins/audit': 1431,
-  'plugins/capabilities': 3580,
+  'plugins/capabilities': 3581,
   'plugins/capabilities-tts': 5621,
   'plugins/chat': 7409,
   'plugins/cluster': 9293,
