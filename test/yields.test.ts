@@ -55,6 +55,9 @@ const places: Readonly<Record<string, string[]>> = {
     POST /v1/completions
     POST /v1/detokenize
     POST /v1/embeddings
+    POST /ollama/v1/chat/completions
+    POST /ollama/v1/completions
+    POST /ollama/v1/embeddings
     POST /v1/rerank
     POST /v1/messages
     POST /v1/messages/count_tokens
@@ -89,7 +92,9 @@ const places: Readonly<Record<string, string[]>> = {
     POST /cluster/touch
     GET /config
     GET /events
+    GET /health
     GET /healthz
+    GET /ollama/v1/models
     GET /instance/:instance_id
     GET /instance/await
     GET /instance/placement

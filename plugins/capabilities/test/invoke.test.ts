@@ -145,6 +145,7 @@ t.test('what a handler throws', async (t) => {
   await check(own, { status: 422, reason: 'no_speech', message: 'Nothing to say.',
     details: { remedy: 'Say more.' } }, 0)
   await check(kernelError('no_instance'), { status: 404, reason: 'no_instance' }, 0)
+  await check(kernelError('wrong_task'), { status: 400, reason: 'wrong_task' }, 0)
   await check(kernelError('instance_lost'), { status: 500, reason: 'instance_lost', retryable: true }, 0)
   await check(new EngineError('constructor', 'No reason.'), { status: 502, reason: 'provider_error' }, 1)
   await check(new EngineError('voice_unknown', 'No voice x.', { param: 'voice' }),

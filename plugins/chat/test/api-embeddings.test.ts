@@ -121,7 +121,7 @@ t.test('a text that does not fit is truncated on request, by Ollama\'s routes un
   const older = await post('/ollama/api/embeddings', { model: MODEL, prompt: long })
   t.same(older.json<{ embedding: number[] }>().embedding, cut)
   const refused = await post('/ollama/api/embed', { model: MODEL, input: long, truncate: false })
-  t.match(refused.json(), { code: 400, reason: 'context_length_exceeded', error: /maximum context length/ })
+  t.match(refused.json(), { code: 'context_length_exceeded', error: /maximum context length/ })
 })
 
 t.test('the closing token of a model stays when its text is truncated', (t) => {
