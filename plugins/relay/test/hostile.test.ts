@@ -253,7 +253,7 @@ t.test('a relay cannot be the node, and a stranger cannot be a device', async (t
   await t.rejects(callNode(stranger, {
     clock: systemClock, random: randomBytes, route: routeAt(meeting!), own: agreementOf(randomBytes(32)),
     nodeKey: Buffer.from(meeting!.agreementKey, 'base64url')
-  }), /did not answer/)
+  }), /did not respond to the handshake/)
   t.same([done, (await view())['connections']], [[], 0])
 })
 
