@@ -10,7 +10,7 @@ export interface StreamHead {
 
 /** Writer for streamed responses; every write waits for the reader. */
 export interface StreamWriter {
-  /** Undefined if accepted at once; else resolves once accepted, or rejects if the reader left or stalls. */
+  /** Resolves once accepted, or rejects if the reader leaves or stalls; undefined if accepted at once. */
   write (bytes: Uint8Array | string): Promise<void> | undefined
   end (): Promise<void>
   /** Cuts the connection: the client sees an incomplete response, never a clean end. */

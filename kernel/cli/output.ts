@@ -149,7 +149,7 @@ export async function readPipe (
 
 export interface AdmittedMember { readonly installId: string, readonly name: string }
 
-/** Lists the members that an ended credential admitted, each with the command that removes it. */
+/** Lists members that a revoked credential or removed member admitted, with the commands that remove them. */
 export function offerRemoval (err: Progress, admitted: readonly AdmittedMember[] = []): void {
   for (const { installId, name } of admitted) {
     err.line(`it admitted ${plain(name)}, which stays a member; remove it: svc members remove ${installId}`)

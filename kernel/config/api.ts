@@ -41,7 +41,7 @@ export interface ConfigApi {
    */
   write (change: ConfigChange, caller: Caller): Saved
   value (path: Path): unknown
-  /** Records that the file's values at and below these paths, resolved in `config`, are now in effect. */
+  /** Records that the file's values at and below these paths are in effect, as resolved into `config`. */
   took (paths: readonly string[], config: ResolvedConfig): void
   /** Adds declarations of plugins that were loaded after the node started. */
   know (owners: readonly ConfigOwner[], authorities: readonly string[]): void

@@ -27,7 +27,7 @@ export class AppliedConfig {
     return this.#taken.findLast(({ under }) => isUnder(parts, under))?.config ?? this.#first
   }
 
-  /** Applies the file's values at and below these paths, as resolved in `config`. */
+  /** Applies the values in `written` at and below these paths; `config` is the resolved configuration. */
   take (paths: readonly string[], config: ResolvedConfig, written: unknown): void {
     for (const path of paths) {
       const under = parsePath(path)!

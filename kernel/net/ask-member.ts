@@ -73,7 +73,7 @@ export async function askMember (
   }
 }
 
-/** One node's answer or error, with the wall time of the request and its duration in ms. */
+/** One node's answer or error, the Unix time in ms of the request, and the request's duration in ms. */
 export type MemberAnswer<T> =
   { readonly node: NodeView, readonly sentAt: number, readonly tookMs: number } &
   ({ readonly value: T, readonly error: null } |

@@ -88,7 +88,7 @@ interface Reader { budget: TokenBucket, pings: number, asked: boolean }
 interface Written {
   source: unknown
   text: string
-  /** For a part of the topology: its JSON without link times, to detect all other changes. */
+  /** A part of the topology as text without link times, to detect other changes; null for other values. */
   links: string | null
   /** Number of the last write that included the key. */
   round: number

@@ -57,7 +57,7 @@ export interface TestContext { teardown? (fn: () => unknown): unknown, after? (f
 export interface StartOptions {
   /** Fakes for services that the plugin consumes; a fake may also replace a kernel service. */
   fakes?: readonly Fake[]
-  /** Authorities of the test's requests; all of them when absent. */
+  /** Authorities that the test's requests have; every known authority when absent. */
   allow?: readonly string[]
   /** The plugin's settings in svc.yaml; validated and filled with defaults as in a real boot. */
   config?: Record<string, unknown>

@@ -196,7 +196,7 @@ function singlePacks (folder: Folder, packs: readonly string[]): string[] {
 }
 
 /**
- * Names of the voices in ZIP archives, from their directories only. @throws CardError for an invalid archive
+ * Names of the voices that ZIP archives list, without unpacking them. @throws CardError for an invalid one
  */
 async function archivedPacks (folder: Folder, archives: readonly string[]): Promise<string[]> {
   const voices: string[] = []

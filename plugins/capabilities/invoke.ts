@@ -137,7 +137,7 @@ export class Invoker {
     return await deliver(call, buffer, target, { clock, graceMs: limits.graceMs, headHoldMs })
   }
 
-  /** Finds the requested capability, opens the call while `work` runs, and reports its outcome. */
+  /** Finds the requested capability, keeps a call open while `work` runs, and reports the call's outcome. */
   async #during<A, T> (
     request: CallRequest, origin: CallOrigin, accept: (c: Capability) => A,
     work: (call: Call, accepted: A) => Promise<{ answer: T, terminal: StreamEnd }>
@@ -156,7 +156,7 @@ export class Invoker {
       async (call) => await work(call, accepted))
   }
 
-  /** Opens the call while `work` runs, and reports its outcome. */
+  /** Keeps a call open while `work` runs, and reports the call's outcome. */
   async #opened<T> (
     fields: Parameters<CallTable['open']>[0],
     work: (call: Call) => Promise<{ answer: T, terminal: StreamEnd }>

@@ -19,7 +19,7 @@ export interface DriverOptions extends ElectionOptions, Pick<Io, 'persist' | 'ra
   events: ElectionEvents
 }
 
-/** Maximum election steps that a lone node runs at its start; it becomes master in fewer. */
+/** Maximum election steps that a lone node runs at startup; it needs fewer to become master. */
 const STEPS_TO_MASTER = 8
 
 /** Runs the election core in real time; sends messages and reports events after each step. */

@@ -28,7 +28,7 @@ const SILENT_SECONDS = 30
 
 type Working = Pick<RunnerReport, 'inProgressTasks' | 'secondsInStatus' | 'secondsSinceForward'>
 
-/** Seconds since a runner with tasks had output; null up to SILENT_SECONDS, or without tasks. */
+/** Seconds without output, if more than SILENT_SECONDS and the runner has tasks; otherwise null. */
 export function stalledSeconds (runner: Working): number | null {
   const { inProgressTasks, secondsInStatus, secondsSinceForward } = runner
   // The status changes when a task begins, so output before that does not count.

@@ -228,7 +228,7 @@ export interface MissingReason {
   code: string
   problem: string
   remedy: string
-  /** True if the model will be placed as soon as possible. */
+  /** True if the model waits for a node, so a later request may succeed. */
   waits: boolean
 }
 
@@ -288,11 +288,11 @@ export interface TaskRequest extends Pick<RouteQuery, 'modelId' | 'capability'> 
 
 /**
  * Serves a capability call with a runner: routes it as a task, sets the response header with the task's id,
- * and yields its chunks as the reader pulls; the call's signal cancels. If the instance is lost before the
- * first chunk and the call allows a retry, one other instance gets the task; if there is none, the loss is
- * thrown. Without that permission, a task refused before any work on it goes to each other instance, and a
- * task too long for the context to instances with a larger one. Throws like `Runners.route` and
- * `Runners.open`.
+ * and yields its chunks as the reader pulls. The call's signal cancels the task. If the instance is lost
+ * before the first chunk and the call allows a retry, one other instance gets the task; if there is none,
+ * the loss is thrown. Even without that permission, other instances are tried for a task that was refused
+ * before any work on it, and those with a larger context for a task that is too long. Throws like
+ * `Runners.route` and `Runners.open`.
  */
 export async function * runTask (
   runners: Pick<Runners, 'route' | 'open'>, { modelId, capability, task }: TaskRequest, call: CapabilityCall

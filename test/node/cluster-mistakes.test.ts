@@ -11,7 +11,7 @@ import type { Child } from './kit.js'
 
 interface Check { name: string, result: string, message: string, remedy: string | null, code?: string }
 
-/** The checks of `svc doctor` on a node whose result is not `ok`. */
+/** Runs `svc doctor` on a node; resolves to the checks that are not `ok`. */
 async function doctor ({ home, node }: Member): Promise<Check[]> {
   const args = ['doctor', '--json', '--home', home, '--url', node.url]
   const { stdout } = await svc(args, { env: { HOME: home } })

@@ -10,7 +10,7 @@ import type { Member } from './cluster-kit.js'
 /** The previous release, which must be able to form a cluster with nodes of the current source. */
 const PREVIOUS = { version: '0.1.0', commit: 'b7c9e087c89340d06b94302a83d4339917eeb843' }
 
-/** Path of the previous release's main file, built once under .tap with this source's packages. */
+/** Builds the previous release once, with the current packages; returns the path of its main file. */
 function previousRelease (): string {
   const folder = join(root, `.tap/release-${PREVIOUS.version}`)
   if (!existsSync(folder)) {

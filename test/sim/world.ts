@@ -31,7 +31,7 @@ export interface Changes {
 
 const listed: MakeLog = (disk, first, write, changed) => new LogTwin(disk, first, write, changed)
 
-/** Whether a worker carries out a directive: it follows that master, and its disk has stored that promise. */
+/** Whether a worker follows a directive's master and has stored its promise for the master's term on disk. */
 const follows = ({ leader, promised }: SimNode, { token: { term, master } }: Directive): boolean =>
   leader !== null && leader.term === term && leader.master === master && promised === term
 

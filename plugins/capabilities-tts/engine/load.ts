@@ -160,7 +160,7 @@ async function loadKokoro (spec: ModelSpec, tools: LoadTools): Promise<Family> {
   }, sessions)
 }
 
-/** The card's voices; logs those that need more. @throws EngineError phonemizer_missing if all do */
+/** The model's voices; logs unusable ones. @throws EngineError phonemizer_missing if none works without it */
 function kokoroVoices (
   { card }: ModelSpec, ids: Iterable<string>, espeak: boolean, env: EngineEnv
 ): CardVoice[] {

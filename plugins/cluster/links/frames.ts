@@ -140,7 +140,7 @@ const helloSchema = record({
   version: text,
   clusterId: text,
   apiUrl: orNull(text),
-  /** Address at which the sender advertises its members' listener, host:port. */
+  /** The host:port that the sender advertises for other members to connect to; null if it has none. */
   address: orNull(text)
 }, {
   protocol: count,

@@ -11,7 +11,7 @@ import type { EngineEnv } from '../../../kernel/api/engine.js'
 /** Logit biases for the bytes " and }, which make JSON strings and objects end early. */
 const ENDING = { 34: 6, 125: 8 }
 const LOOK = { type: 'function', function: { name: 'look', parameters: { type: 'object' } } }
-/** A chat template that renders tools, and calls in the Hermes format. */
+/** A chat template that renders tools as JSON and tool calls in the Hermes format. */
 const TOOLS = '{% if tools %}<|im_start|>system\n{% for x in tools %}{{ x | tojson }}{% endfor %}' +
   '<|im_end|>\n{% endif %}' +
   '{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}' +

@@ -76,7 +76,7 @@ export function dice (seed: number): Dice {
 }
 
 export interface Call { name: string, arguments: string }
-/** A completely parsed answer. */
+/** A parsed model output, with the pieces of each field joined. */
 export interface Whole { content: string, reasoning: string, calls: Call[] }
 
 /** Parses a model output that arrives in the given parts. */

@@ -30,7 +30,7 @@ function keptOf (facts: Facts, systemRole: string, models: readonly string[]): R
   const waits = Object.values(facts.waitingInstances).find(({ intent }) => intent.systemRole === systemRole)
   if (own === undefined && waits !== undefined) {
     const { instanceId, modelId, reason, message } = waits
-    // Before the first placement attempt, an entry has the role as its reason.
+    // Until the first attempt to place it, an entry's reason is the name of the role.
     const problem = reason === systemRole ? {} : { problem: message }
     return { instanceId, modelId, own: true, state: 'waiting', ...problem }
   }

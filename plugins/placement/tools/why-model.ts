@@ -90,7 +90,7 @@ async function pluginsOff ({ read }: ToolReads): Promise<string[]> {
 /** Codes of availability problems that a download or an unreachable store may explain. */
 const CODES_OF_FILES: ReadonlySet<string> = new Set(['model_unknown', 'files_missing', 'files_coming'])
 
-/** Facts from the downloads tool, and about the model store. */
+/** Facts from the `downloads` tool about the model, and whether the store is missing or unreachable. */
 async function files (ctx: ToolContext, modelId: string): Promise<Fact[]> {
   const { manifests } = await ctx.declared()
   const declared = manifests.flatMap(({ tools = {} }) => tools['downloads'] ?? [])[0]

@@ -33,7 +33,7 @@ export function lost (
 export const LOAD_ERROR_CODES = ['load_failed', 'chat_template_unreadable'] as const
 export type UnloadableCode = (typeof LOAD_ERROR_CODES)[number]
 
-/** The kind of failure, by which the plugin `placement` decides what to do next. */
+/** The kind of failure; if `placement` moves the instance, it gives this as the reason. */
 export type FailureCode =
   'insufficient_memory' | 'download_failed' | 'no_backend' | 'warmup_timeout' | 'runner_failed' |
   'insufficient_storage' | UnloadableCode

@@ -102,7 +102,7 @@ export class RunnerProcess {
   }
 
   get exited (): boolean { return this.#exit !== null }
-  /** False once the end of the process is certain, so it must not get any more tasks. */
+  /** False once the process has exited or is sure to exit; it must then get no more tasks. */
   get usable (): boolean {
     return !this.exited && !this.#stopping && this.#failure === null && !this.#link.closed
   }

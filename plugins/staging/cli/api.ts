@@ -19,10 +19,10 @@ export function exitFor (reason: string | null | undefined): ExitCode {
   return byReason[reason ?? ''] ?? 1
 }
 
-/** Seconds of retries if a node becomes unreachable during a wait. */
+/** Seconds for which a command that waits for a transfer retries if its node becomes unreachable. */
 const RETURN_SECONDS = 60
 
-/** Fetches a path during a long wait; retries for a minute if the node is unreachable. */
+/** Fetches a path while a command waits for a transfer; retries if the node is unreachable or not ready. */
 export async function retryUntil<T> (ctx: VerbContext, path: string): Promise<T> {
   return await ctx.retry({
     seconds: RETURN_SECONDS,

@@ -169,8 +169,8 @@ export async function parentOf<T> (
 export type ShouldRemove = (path: string, entry: Dirent) => boolean
 
 /**
- * Removes the entries below a folder that `doomed` selects, and selected folders that are then empty. Removes
- * symbolic links, not their targets. Resolves with whether the folder is empty or missing.
+ * Removes the entries below `root` that `doomed` accepts; folders among them only once they are empty.
+ * Removes symbolic links, not their targets. Resolves to true if `root` is then empty or missing.
  */
 export async function removeBelow (root: string, doomed: ShouldRemove): Promise<boolean> {
   return await inFolder(root, [], false, async (folder) => await removeIn(folder, '', doomed))

@@ -8,7 +8,7 @@ export interface When {
   readonly to: string
   /** The named moment, or the beginning of a time span. */
   readonly at: string
-  /** The words that name the time, in one or two places of the text. */
+  /** The phrases that name the time: two for "between 14:00 and 15:00", none for "recently", else one. */
   readonly said: readonly string[]
 }
 

@@ -55,7 +55,7 @@ const settled = (client) => until('the log to be at rest', async () => {
   return mode === 'normal' && queued === 0 && waiting === 0
 })
 
-/** Every condition once, each after a measurement at rest; skips those whose separate disk is missing. */
+/** Measures each condition with events once, after one at rest; without a separate disk, only `busy`. */
 async function round (client, disk, counts, results) {
   const take = async (key) => {
     const rest = results.rest.at(-1)

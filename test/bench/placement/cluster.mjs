@@ -42,7 +42,7 @@ export async function openVoice (node) {
   }
 }
 
-/** Waits for the end of a stream from openVoice; the reason is `hangs` after `seconds` without an end. */
+/** Waits for a stream from openVoice to end; gives `hangs` as the reason if it has not after `seconds`. */
 export async function ended (opened, seconds = 15) {
   let timer
   const late = new Promise((resolve) => {
