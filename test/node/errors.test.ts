@@ -13,7 +13,7 @@ const FIELDS = ['message', 'type', 'param', 'code', 'reason', 'retryable', 'requ
 function fieldsOf (what: string): string[] {
   if (/: dots$/.test(what)) return ['error', 'detail']
   if (/^[A-Z]+ \/v1\/messages(\/\S*)?: /.test(what)) return ['type', 'error', 'request_id', 'detail']
-  if (/^[A-Z]+ \/ollama\S*: /.test(what)) return ['error', ...FIELDS.slice(1), 'detail']
+  if (/^[A-Z]+ \/ollama(?!\/v1\/)\S*: /.test(what)) return ['error', ...FIELDS.slice(1), 'detail']
   if (/^[A-Z]+ \/mcp: /.test(what)) return ['jsonrpc', 'id', 'error', 'detail']
   return ['error', 'detail']
 }
