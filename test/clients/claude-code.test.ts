@@ -40,7 +40,7 @@ t.test('@anthropic-ai/claude-code 2.1.197', { skip: withoutClaudeCode }, async (
   await svc('pull', path, '--as', 'acme/long')
   await svc('place', 'acme/long', '--ctx', '65536', '--wait')
   await svc('pull', path, '--as', 'acme/short')
-  await svc('place', 'acme/short', '--wait')
+  await svc('place', 'acme/short', '--ctx', '8192', '--wait')
   const said = await claude(t, node.url, 'acme/long')
   t.match(said, { num_turns: 1 }, said.result)
   t.ok(said.usage.output_tokens > 0, 'the model has written')
