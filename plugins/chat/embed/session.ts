@@ -16,8 +16,6 @@ import { pool, type Pooling } from './vectors.js'
 const CALL_TOKENS = 512
 const CALL_ROWS = 32
 
-const NEVER = new AbortController().signal
-
 const fail = (message: string): EngineError => new EngineError('model_invalid', message)
 
 /** Groups text indexes into batches of at most `most` rows of similar length, to minimize padding. */
@@ -123,14 +121,14 @@ export class EncoderSession implements EngineSession {
     const all = inputs.map((each, i) => typeof each === 'string'
       ? read.next().value as number[]
       : this.given(each, inputs.length === 1 ? 'input' : `input.${i}`))
-    const texts = truncate === undefined ? all : await this.cut(all, truncate)
+    const texts = truncate === undefined ? all : await this.cut(all, truncate, signal)
     texts.forEach((ids, i) => { this.check(ids, i) })
     return { texts, shape }
   }
 
-  private async cut (texts: number[][], most: number): Promise<number[][]> {
+  private async cut (texts: number[][], most: number, signal: AbortSignal): Promise<number[][]> {
     const { reader, contextLength } = this.loaded
-    const [empty = []] = await reader.read({ texts: [''], special: true }, NEVER)
+    const [empty = []] = await reader.read({ texts: [''], special: true }, signal)
     return texts.map((ids) => truncated(ids, Math.min(most, contextLength), empty))
   }
 

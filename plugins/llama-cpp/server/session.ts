@@ -249,9 +249,13 @@ export class LlamaSession implements EngineSession {
       (typeof input === 'string' ? Buffer.byteLength(input) + 2 : input.length) <= most
     if (inputs.every(fits)) return inputs
     const empty = await this.tokens('', true, signal)
-    return await Promise.all(inputs.map(async (input) => fits(input)
-      ? input
-      : truncated(typeof input === 'string' ? await this.tokens(input, true, signal) : input, most, empty)))
+    const all: (string | number[])[] = []
+    // One after the other, since a request may have thousands of texts.
+    for (const input of inputs) {
+      const ids = fits(input) || typeof input !== 'string' ? input : await this.tokens(input, true, signal)
+      all.push(typeof ids === 'string' ? ids : truncated(ids, most, empty))
+    }
+    return all
   }
 
   private async * rank (payload: Fields, signal: AbortSignal): AsyncGenerator<EngineChunk> {

@@ -282,6 +282,12 @@ t.test('an embedding model', async (t) => {
   const [raw] = await chunksOf(session, 'embed', { input: 'abc', normalize: false, dimensions: 2 })
   t.same([...new Float32Array(raw?.media?.slice().buffer ?? new ArrayBuffer(0))], [3, 4])
   t.match(bodies('/v1/embeddings').at(-1), { input: ['abc'], embd_normalize: -1 })
+  await chunksOf(session, 'embed', { input: ['abcdefgh', 'ab', [1, 2, 3, 4, 5, 6]], truncate: 4 })
+  const { input: cut } = bodies('/v1/embeddings').at(-1) as { input: [number[], string, number[]] }
+  t.equal(cut[0].length, 4, 'token ids of the long text')
+  t.same(cut.slice(1), ['ab', [1, 2, 3, 4]])
+  t.same(bodies('/tokenize').map((body) => (body as { content: string }).content), ['', 'abcdefgh'],
+    'a text that fits is not tokenized')
   await t.rejects(chunksOf(session, 'chat', talk('go')), { message: /serves embed/ })
 })
 

@@ -55,8 +55,9 @@ const TASK_ORDER = ['chat', 'completions', 'embeddings', 'rerank', 'tts']
 
 /** Position of a model in lists: ready chat models first, because clients preselect the first model. */
 export function listRank ({ tasks }: Pick<ModelCard, 'tasks'>, ready: boolean): number {
-  if (ready && tasks.includes('chat')) return -1
-  return TASK_ORDER.findIndex((task) => tasks.includes(task)) + (ready ? 0 : TASK_ORDER.length)
+  const at = TASK_ORDER.findIndex((task) => tasks.includes(task))
+  // Tasks of other plugins come last.
+  return (at < 0 ? TASK_ORDER.length : at) + (ready ? 0 : TASK_ORDER.length + 1)
 }
 
 export function takesTools ({ tasks, support }: Pick<ModelCard, 'tasks' | 'support'>): boolean {

@@ -294,6 +294,8 @@ t.test('the list begins with ready chat models, since clients preselect the firs
   t.strictSame(await order(), ['acme/writer', 'acme/base', 'acme/encoder', 'acme/voice'])
   t.ok(listRank({ tasks: ['chat'] }, true) < listRank({ tasks: ['completions'] }, true))
   t.ok(listRank({ tasks: ['tts'] }, true) < listRank({ tasks: ['chat'] }, false), 'ready ones first')
+  t.ok(listRank({ tasks: ['acme'] }, true) > listRank({ tasks: ['tts'] }, true), 'an unknown task last')
+  t.ok(listRank({ tasks: ['acme'] }, false) > listRank({ tasks: ['tts'] }, false))
 })
 
 t.test('further names of models are listed as models are, by those who know them', async (t) => {
