@@ -1,88 +1,18 @@
-/** Starts Open WebUI against a node, with a proxy in between that records the requests. */
-import { createServer, request } from 'node:http'
+/** Starts Open WebUI against a node. */
 import { copyFileSync, mkdirSync } from 'node:fs'
-import { createServer as createSocket } from 'node:net'
 import { dirname, join } from 'node:path'
 import { folder, run, svc, until, type TestNode } from '../../node/kit.js'
 import { skip as withoutBrowser } from '../../page/kit.js'
 import { fromPyPI } from '../../tools/pypi.js'
+import { freePort } from '../recorder.js'
 import { openWebui } from './install.mjs'
-import type { AddressInfo } from 'node:net'
-import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Exchange, Recorder } from '../recorder.js'
 import type { Page } from 'playwright-core'
 import type { Test } from 'tap'
 
 export const EMBEDDER = 'acme/minilm'
 /** Time in ms to wait for a step of the page; the machine may be busy. */
 export const STEP_MS = 90_000
-
-/** A request of Open WebUI and svc's answer. `ended` is undefined until the answer or the client ended it. */
-export interface Exchange {
-  method: string, path: string, sent: string
-  status?: number, headers?: IncomingMessage['headers'], got: string
-  ended?: 'answered' | 'client left'
-}
-
-export interface Recorder {
-  url: string
-  exchanges: Exchange[]
-  /** Withholds the rest of chats that start from now on, after their first words, until the client leaves. */
-  hold (on: boolean): void
-}
-
-/** Passes requests on to the node and records them. */
-export async function recorder (t: Test, { url }: TestNode): Promise<Recorder> {
-  const target = new URL(url)
-  const exchanges: Exchange[] = []
-  let holds = false
-  const pass = (from: IncomingMessage, to: ServerResponse): void => {
-    const exchange: Exchange = { method: from.method ?? '', path: from.url ?? '', sent: '', got: '' }
-    exchanges.push(exchange)
-    const onward = request({
-      host: target.hostname, port: target.port, path: from.url, method: from.method,
-      // Nodes serve only names that they know.
-      headers: { ...from.headers, host: target.host }
-    }, (answer) => {
-      const { statusCode: status = 0, headers } = answer
-      Object.assign(exchange, { status, headers })
-      const held = holds && headers['content-type']?.startsWith('text/event-stream') === true
-      to.writeHead(status, headers)
-      answer.on('data', (bytes: Buffer) => {
-        if (held && textOf(exchange) !== '') return
-        exchange.got += bytes.toString()
-        to.write(bytes)
-      })
-      answer.on('end', () => {
-        if (held) return
-        exchange.ended = 'answered'
-        to.end()
-      })
-    })
-    onward.on('error', () => { to.destroy() })
-    to.on('close', () => {
-      exchange.ended ??= 'client left'
-      onward.destroy()
-    })
-    from.on('data', (bytes: Buffer) => {
-      exchange.sent += bytes.toString()
-      onward.write(bytes)
-    })
-    from.on('end', () => { onward.end() })
-  }
-  const server = createServer(pass).listen(0, '127.0.0.1')
-  t.teardown(() => { server.close(); server.closeAllConnections() })
-  await until('the recorder', () => server.listening)
-  const { port } = server.address() as AddressInfo
-  return { url: `http://127.0.0.1:${port}`, exchanges, hold: (on) => { holds = on } }
-}
-
-async function freePort (): Promise<number> {
-  const socket = createSocket().listen(0, '127.0.0.1')
-  await until('a free port', () => socket.listening)
-  const { port } = socket.address() as AddressInfo
-  await new Promise((done) => socket.close(done))
-  return port
-}
 
 const { program, missing = false } = withoutBrowser === false ? openWebui() : { missing: withoutBrowser }
 /** Skip reason; false if Open WebUI and Chromium are there. */
@@ -204,10 +134,3 @@ const WATCH_NOTES = `new MutationObserver(() => {
     console.log('note: ' + note.innerText)
   }
 }).observe(document.body, { childList: true, subtree: true })`
-
-/** The text of a streamed answer. */
-export function textOf ({ got }: Exchange): string {
-  const events = got.split('\n').filter((line) => line.startsWith('data: {'))
-    .map((line) => JSON.parse(line.slice(6)) as { choices: { delta: { content?: string } }[] })
-  return events.map(({ choices }) => choices[0]?.delta.content ?? '').join('')
-}

@@ -7,12 +7,13 @@ import { join } from 'node:path'
 import t from 'tap'
 import { folder, startNode, until } from '../../node/kit.js'
 import { openBrowser } from '../../page/kit.js'
-import { EMBEDDER, placeEmbedder, recorder, skip, STEP_MS, startWebui, textOf, View } from './kit.js'
-import type { Exchange } from './kit.js'
+import { recorder, reportClient, textOf } from '../recorder.js'
+import { EMBEDDER, placeEmbedder, skip, STEP_MS, startWebui, View } from './kit.js'
+import type { Exchange, Expected } from '../recorder.js'
 import type { Test } from 'tap'
 
 /** Answers of 400 and more that are right, each with the reason. All others are faults. */
-const EXPECTED: { path: string, status: number, sent: RegExp, got: RegExp, why: string }[] = [
+const EXPECTED: Expected[] = [
   {
     path: '/v1/chat/completions', status: 400, sent: /^\{"model":"svc\/guide".*### Task:/,
     got: /context_length_exceeded.*maximum context length is 512 tokens/,
@@ -49,13 +50,14 @@ t.test('Open WebUI 0.12.4', { skip, timeout: 900_000 }, async (t) => {
   const withoutModel = !embeds && 'needs PyPI'
   await t.test('documents', { skip: withoutModel }, async (t) => { await reads(t, view) })
 
-  const failed = recorded.exchanges.filter(({ status = 0 }) => status >= 400)
-  t.same(failed.filter((one) => !isExpected(one)), [], 'no other answer of svc is an error')
+  const { unexpected } = reportClient({
+    client: 'Open WebUI', version: '0.12.4',
+    set: 'OpenAI: `URL/v1`; Ollama: `URL/ollama`; speech and embeddings: OpenAI, `URL/v1`',
+    works: ['chat', 'stop', 'regenerate', 'titles', 'tools offered', 'read aloud', 'documents', 'connections']
+  }, recorded.exchanges, EXPECTED)
+  t.same(unexpected, [], 'no other answer of svc is an error')
   t.same(view.problems, [], 'no exception and no red note on the page')
 })
-
-const isExpected = (one: Exchange): boolean => EXPECTED.some(({ path, status, sent, got }) =>
-  one.path === path && one.status === status && sent.test(one.sent) && got.test(one.got))
 
 async function chats (t: Test, view: View): Promise<void> {
   const { page } = view
