@@ -4,6 +4,7 @@ import { createContext, Script } from 'node:vm'
 import { EngineError } from '../../kernel/api/engine.js'
 import type { AnswerChunk, CallDelta, Choice } from '../runners/language/chunks.js'
 import { fieldsOf, listOf, type Fields } from '../runners/language/json.js'
+import { fromDraft7 } from './grammar/draft7.js'
 import { answerSchema, requiresCall } from './structure.js'
 
 /** Limit per check in ms, because a client's regular expression may take exponential time. */
@@ -102,7 +103,7 @@ function validatorOf (schema: unknown): ValidateFunction | null {
   if (validate === undefined) {
     try {
       validate = new Ajv2020({ strict: false, logger: false, meta: false, validateSchema: false,
-        validateFormats: false }).compile(schema as object)
+        validateFormats: false }).compile(fromDraft7(schema) as object)
     } catch {
       validate = null
     }

@@ -22,6 +22,11 @@ const PARTS = {
   llama: ['test/llama', [[process.execPath, 'test/llama/run.mjs']]],
   onnx: ['test/models', [install('test/models'), [process.execPath, 'test/models/run.mjs']]],
   clients: ['test/clients', [install('test/clients'), tests('test/clients')]],
+  suites: ['test/real/suites', [
+    // None of the programs needs its install script.
+    [...install('test/real/suites'), '--ignore-scripts'], [process.execPath, 'test/llama/build.mjs'],
+    tests('--timeout', '1800', 'test/real/suites')
+  ]],
   webui: ['test/real/webui', [tests('--timeout', '1800', 'test/real/webui')]]
 }
 

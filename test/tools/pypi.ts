@@ -14,7 +14,8 @@ export function fromPyPI (requirement: string, path: string, { source = false } 
   mkdirSync(folder, { recursive: true })
   const python = (...args: string[]): boolean =>
     spawnSync('python3', ['-m', ...args], { cwd: folder, stdio: 'ignore', timeout: 300_000 }).status === 0
-  const kind = source ? ['--no-binary', ':all:'] : ['--only-binary', ':all:']
+  // With `:all:`, pip would build the tools that build the package from source too, which takes minutes.
+  const kind = source ? ['--no-binary', requirement.split('==')[0]!] : ['--only-binary', ':all:']
   python('pip', 'download', '--no-deps', ...kind, '-d', '.', requirement)
   const [archive] = readdirSync(folder).filter((name) => /\.(whl|tar\.gz)$/.test(name))
   if (archive !== undefined) python(archive.endsWith('.whl') ? 'zipfile' : 'tarfile', '-e', archive, '.')

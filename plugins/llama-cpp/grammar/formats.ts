@@ -19,14 +19,22 @@ const URI = `(?:(?:https?|ftp|wss?)://${HOST}(?::\\d{1,4})?|(?:urn|mailto|tel|da
 const [MINUTES, MONTHS] = ['\\d{1,4}M(?:\\d{1,4}S)?', '\\d{1,4}M(?:\\d{1,4}D)?']
 const CLOCK = `T(?:\\d{1,4}H(?:${MINUTES})?|${MINUTES}|\\d{1,4}S)`
 
+const EMAIL = `[0-9A-Za-z](?:[._+-]?[0-9A-Za-z]){0,30}@${LABEL}(?:\\.${LABEL}){1,3}`
+const POINTER = '(?:/(?:[^~/]|~[01])*)*'
+const TIMES = '(?:[*+?]|\\{[1-9]\\d?\\})?'
+const ATOM = '(?:[0-9A-Za-z _:;=@#-]|\\\\[dDsSwW.^$*+?()|/{}[\\]\\\\]|\\.|' +
+  `\\[\\^?(?:a-z|A-Z|0-9|[0-9A-Za-z_ ]|\\\\[dsw])+\\])${TIMES}`
+
 const FORMATS: Readonly<Record<string, string>> = {
   date: DATE, time: TIME, 'date-time': `${DATE}[tT]${TIME}`, hostname: HOST, uri: URI, 'uri-reference': URI,
+  'idn-hostname': HOST, 'idn-email': EMAIL, iri: URI, 'iri-reference': URI, 'uri-template': URI,
   duration: `P(?:\\d{1,4}W|(?:\\d{1,4}Y(?:${MONTHS})?|${MONTHS}|\\d{1,4}D)(?:${CLOCK})?|${CLOCK})`,
   uuid: '[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}',
   ipv4: `(?:${BYTE}\\.){3}${BYTE}`,
   ipv6: `(?:${HEX}:){7}${HEX}|${SHORTENED.join('|')}`,
-  email: `[0-9A-Za-z](?:[._+-]?[0-9A-Za-z]){0,30}@${LABEL}(?:\\.${LABEL}){1,3}`,
-  'json-pointer': '(?:/(?:[^~/]|~[01])*)*'
+  email: EMAIL, 'json-pointer': POINTER,
+  'relative-json-pointer': `(?:0|[1-9]\\d{0,3})(?:#|${POINTER})`,
+  regex: `\\^?(?:${ATOM}|\\((?:\\?:)?(?:${ATOM})+(?:\\|(?:${ATOM})+)*\\)${TIMES})*\\$?`
 }
 
 /** The anchored regular expression for a format; undefined for formats that are only annotations. */

@@ -1,6 +1,7 @@
 /** Compiles JSON Schema (2020-12) to GBNF, llama.cpp's grammar notation, in the runner process. */
 import { fieldsOf } from '../../runners/language/json.js'
 import type { ToolCallFormat } from '../embedded/formats.js'
+import { fromDraft7 } from './draft7.js'
 import { Grammar, invalid, literal, ref } from './gbnf.js'
 import { Values } from './schema-rules.js'
 
@@ -14,9 +15,10 @@ export interface Compiled { grammar: string, unenforced: string[] }
  * unsatisfiable, and, if `strict`, for a keyword that GBNF cannot express.
  */
 export function compileSchema (
-  schema: unknown, { strict, path = '' }: { strict: boolean, path?: string }
+  given: unknown, { strict, path = '' }: { strict: boolean, path?: string }
 ): Compiled {
   const grammar = new Grammar()
+  const schema = fromDraft7(given)
   const values = new Values(schema, path, grammar, strict)
   const text = grammar.toText(values.rule(schema))
   if (text === undefined) throw invalid(path, 'allows no value')
@@ -39,9 +41,10 @@ export function compileTools (
     const { name, parameters = {}, strict } = fieldsOf(fieldsOf(tool)['function'])
     if (typeof name !== 'string' || name === '') throw invalid(`tools.${i}.function.name`, 'must be a string')
     if (wanted !== undefined && wanted !== name) return []
-    const values = new Values(parameters, `tools.${i}.function.parameters`, grammar, strict === true)
+    const schema = fromDraft7(parameters)
+    const values = new Values(schema, `tools.${i}.function.parameters`, grammar, strict === true)
     all.push(values)
-    const object = ref(values.rule({ allOf: [parameters, { type: 'object' }] }))
+    const object = ref(values.rule({ allOf: [schema, { type: 'object' }] }))
     const [before = '', after = ''] = form.replace('{{name}}', () => JSON.stringify(name).slice(1, -1))
       .split('{{arguments}}')
     return [[literal(before), object, literal(after)]]

@@ -37,6 +37,7 @@ t.test('an answer ends if its JSON fulfils the schema', async (t) => {
     [{ pattern }, `"${'a'.repeat(60)}c"`, { message: /more than 250 ms/, details: { keyword: 'pattern' } }],
     [{ items: { pattern: '^y' } }, '["x"]',
       { message: /at \/0/ }],
+    [{ items: [{ multipleOf: 2 }] }, '[3]', { message: /at \/0/ }],
     [{ $ref: 'https://example.org/x' }, '1', null]
   ]
   for (const [schema, text, wanted] of rows) {

@@ -59,6 +59,13 @@ const TABLE: readonly [schema: unknown, admitted: readonly unknown[], refused: r
   [text({ format: 'email' }), ['ada.l@example.org'], ['ada', '@x.org', 'a@b@c.org']],
   [text({ format: 'hostname' }), ['example.org', 'a-b.c'], ['-a.b', 'a..b', 'a_b']],
   [text({ format: 'uri' }), ['https://example.org/a?b=c#d', 'urn:isbn:1'], ['example.org', 'http://']],
+  [text({ format: 'idn-hostname' }), ['example.org'], ['-a.b', '']],
+  [text({ format: 'idn-email' }), ['ada@example.org'], ['2962']],
+  [text({ format: 'iri' }), ['https://example.org/a'], ['/abc', '']],
+  [text({ format: 'iri-reference' }), ['https://example.org/a'], ['\\\\WINDOWS\\a']],
+  [text({ format: 'uri-template' }), ['https://example.org/a'], ['http://a/{term']],
+  [text({ format: 'relative-json-pointer' }), ['0', '1#', '12/a/b~0'], ['', '/a', '-1/a', '01#', '0##']],
+  [text({ format: 'regex' }), ['^[a-z]+(?:x|\\d{2})*$', '\\.a?'], ['^(abc]', '\\a', 'a**', '[]', 'a)']],
   [text({ format: 'of-our-own' }), ['x'], [1]],
   [{ type: 'array', items: { type: 'integer' } }, [[], [1], [1, 2, 3]], [['a'], {}]],
   [{ type: 'array', items: { type: 'null' }, minItems: 2, maxItems: 3 }, [[null, null], [null, null, null]],
@@ -130,7 +137,7 @@ const REFUSED: readonly [schema: unknown, message: RegExp][] = [
   [1, /the schema must be object,boolean/],
   [{ type: 'text' }, /^\/type must be/],
   [object({ a: { minLength: -1 } }), /^\/properties\/a\/minLength must be >= 0/],
-  [{ items: [] }, /^\/items must be object/],
+  [{ items: 1 }, /^\/items must be object/],
   [{ anyOf: [] }, /^\/anyOf must NOT have fewer/],
   [{ enum: [] }, /allows no value/],
   [{ allOf: [{ type: 'null' }, { type: 'string' }] }, /allows no value/],
@@ -166,6 +173,29 @@ t.test('each keyword admits what it should and nothing else', (t) => {
     for (const value of refused) t.notOk(admits(gbnf, JSON.stringify(value)),
       `${name}: not ${JSON.stringify(value)}`)
   }
+  t.end()
+})
+
+t.test('tuples of draft 7 compile as those of 2020-12', (t) => {
+  const [number, text] = [{ type: 'integer' }, { type: 'string' }]
+  for (const [old, now] of [
+    [{ items: [number, text], additionalItems: false }, { prefixItems: [number, text], items: false }],
+    [{ items: [number], additionalItems: text }, { prefixItems: [number], items: text }],
+    [{ items: [], additionalItems: text }, { items: text }],
+    [{ items: text, additionalItems: false }, { items: text }],
+    [object({ items: { items: [number] } }), object({ items: { prefixItems: [number] } })],
+    [{ anyOf: [{ items: [{ items: [text] }] }] }, { anyOf: [{ prefixItems: [{ prefixItems: [text] }] }] }]
+  ]) {
+    const grammarOf = (schema: unknown): string => compileSchema(schema, { strict: true }).grammar
+    t.equal(grammarOf(old), grammarOf(now), JSON.stringify(old))
+    const callOf = (parameters: unknown): string => compileTools(
+      [{ type: 'function', function: { name: 'f', parameters: object({ a: parameters }) } }], 'required',
+      HERMES).grammar
+    t.equal(callOf(old), callOf(now), `a call with ${JSON.stringify(old)}`)
+  }
+  const value = { const: { items: [1] } }
+  t.match(compileSchema(value, { strict: true }).grammar, /items/, 'a value is no schema')
+  t.notMatch(compileSchema(value, { strict: true }).grammar, /prefixItems/)
   t.end()
 })
 
