@@ -35,7 +35,7 @@ export const allowed: Partial<Record<Rule, Readonly<Record<string, string>>>> = 
     'plugins/llama-cpp/server/http.ts': 'a runner asks the program that it started itself',
     'plugins/llama-cpp/server/donor.ts': 'a runner looks whether the program that it started listens',
     'plugins/runners/donors/donor.ts': 'to the program of a runner of this node',
-    'plugins/runners/process/link.ts': 'the pipe to a runner',
+    'plugins/runners/process/node-link.ts': 'the pipe to a runner',
     'plugins/relay/device/': 'requests within a channel; the channel itself is dialled through the guard',
     'plugins/llama-cpp/builds/release.ts': 'hands the guard\'s dispatcher to fetch, which follows redirects'
   },

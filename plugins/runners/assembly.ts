@@ -8,11 +8,10 @@ import { PlacedInstances } from './instances/document.js'
 import { InstanceShutdown } from './instances/shutdown.js'
 import { RunnerSet } from './instances/runner-set.js'
 import {
-  assignedRole, backendOf, launchOptions, memoryTraits, prepareLaunch, pruneScratch, runnersFolder
+  backendOf, instanceOf, launchOptions, memoryTraits, prepareLaunch, pruneScratch, runnersFolder
 } from './instances/launch.js'
 import type { LaunchParts } from './instances/launch.js'
 import { createReconciler } from './instances/reconcile.js'
-import { shardOf } from './instances/shapes.js'
 import type { Instance } from './instances/sections.js'
 import { createFailures, createStatuses } from './instances/statuses.js'
 import type { Failures, RunnerStatuses } from './instances/statuses.js'
@@ -163,7 +162,7 @@ function openFleet (
     clock, log, statuses,
     create: (options) => machine.createSupervisor(options),
     prepare: (assignment, waits) => prepareLaunch(launch, assignment, waits),
-    isDonor: (assignment) => assignedRole(launch, assignment)?.kind === 'donor',
+    isDonor: (assignment) => instanceOf(launch, assignment)?.role?.kind === 'donor',
     launch: (assignment) => launchOptions(launch, assignment),
     admit: createFit({
       machine: machine.reader,
@@ -171,10 +170,7 @@ function openFleet (
         const engine = launch.bundle.engine(name)
         return engine === undefined ? {} : memoryTraits(launch, engine)
       },
-      shard ({ instanceId }) {
-        const instance = launch.instances.get(instanceId)
-        return instance === undefined ? null : shardOf(instance, nodeId)
-      }
+      shard: (assignment) => instanceOf(launch, assignment)?.shard ?? null
     }),
     onMoved: (assignment, status) => {
       if ('RunnerConnecting' in status) launch.drivers.begins(assignment.runnerId)

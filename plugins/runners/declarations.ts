@@ -11,6 +11,11 @@ export const exactly = <const P extends object, const O extends object = object>
   properties: { ...properties, ...optional } as { -readonly [K in keyof (P & O)]: (P & O)[K] }
 } as const)
 
+/** Like `exactly`, with further properties, such as those from a newer version. */
+export const atLeast = <const P extends object, const O extends object = object>(
+  properties: P, optional = {} as O
+) => ({ ...exactly(properties, optional), additionalProperties: true } as const)
+
 /** Schema of `plugins.runners` in svc.yaml. */
 export const config = {
   type: 'object',

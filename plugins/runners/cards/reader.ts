@@ -13,12 +13,12 @@ const TEXT_BYTES = 4 * 1024 * 1024
 const WINDOW = 32 * 1024
 
 /**
- * Opens a regular file for reading. `follow` allows a symbolic link as the last path segment. @throws
- * CardError if the path is not a regular file or cannot be opened
+ * Opens a regular file, passes it to `use`, and always closes it. `follow` allows a symbolic link as the last
+ * path segment. @throws CardError if the path is not a regular file or cannot be opened
  */
-export async function openRegular (
-  path: string, follow = false
-): Promise<{ file: FileHandle, size: number }> {
+async function withFile<T> (
+  path: string, use: (file: FileHandle, size: number) => Promise<T>, follow = false
+): Promise<T> {
   // Opening a FIFO must not wait for a writer.
   const flags = constants.O_RDONLY | constants.O_NONBLOCK | (follow ? 0 : constants.O_NOFOLLOW)
   let file: FileHandle
@@ -30,10 +30,9 @@ export async function openRegular (
   try {
     const stat = await file.stat()
     if (!stat.isFile()) throw new CardError(`${basename(path)} is not a regular file`)
-    return { file, size: stat.size }
-  } catch (error) {
+    return await use(file, stat.size)
+  } finally {
     await file.close()
-    throw error
   }
 }
 
@@ -42,16 +41,12 @@ export async function openRegular (
  * @throws CardError if the file is missing or larger than `limit` bytes
  */
 export async function readText (path: string, limit = TEXT_BYTES, follow = false): Promise<string> {
-  const { file, size } = await openRegular(path, follow)
-  try {
+  return await withFile(path, async (file, size) => {
     if (size > limit) throw new CardError(`${basename(path)} has ${size} bytes, more than ${limit}`)
-    return (await file.readFile()).toString('utf8')
-  } catch (error) {
-    if (error instanceof CardError) throw error
-    throw new CardError(`${basename(path)} cannot be read: ${(error as Error).message}`, { cause: error })
-  } finally {
-    await file.close()
-  }
+    return await file.readFile('utf8').catch((error: unknown) => {
+      throw new CardError(`${basename(path)} cannot be read: ${(error as Error).message}`, { cause: error })
+    })
+  }, follow)
 }
 
 /** A position in a file and the values read there. Numbers are little-endian. */
@@ -141,10 +136,5 @@ export class HeaderReader {
 
 /** Opens a file, passes a reader to `read`, and always closes it. @throws CardError */
 export async function withReader<T> (path: string, read: (r: HeaderReader) => Promise<T>): Promise<T> {
-  const { file, size } = await openRegular(path)
-  try {
-    return await read(new HeaderReader(file, basename(path), size))
-  } finally {
-    await file.close()
-  }
+  return await withFile(path, async (file, size) => await read(new HeaderReader(file, basename(path), size)))
 }

@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import { connect } from 'node:net'
 import type { Socket } from 'node:net'
 import { kernelError, whileLive } from '../../../kernel/index.js'
@@ -100,10 +101,7 @@ async function reach (
 
 async function connected (port: number, signal: AbortSignal): Promise<Socket> {
   const socket = connect({ host: LOOPBACK, port, noDelay: true, signal })
-  await new Promise<void>((resolve, reject) => {
-    socket.once('connect', resolve)
-    socket.once('error', reject)
-  })
+  await once(socket, 'connect')
   socket.on('error', () => {})
   return socket
 }

@@ -1,5 +1,6 @@
+import { once } from 'node:events'
 import { createServer } from 'node:net'
-import type { AddressInfo, Server, Socket } from 'node:net'
+import type { AddressInfo, Socket } from 'node:net'
 import { isOwnServer, kernelError, waitForCallback, whileLive } from '../../../kernel/index.js'
 import type { Logger, MemberParts, RouteRequest, Section } from '../../../kernel/index.js'
 import { kindOf, serves } from '../process/states.js'
@@ -69,15 +70,15 @@ export function createDrivers (parts: DriverParts) {
       }
       release(runnerId)
       entries.set(runnerId, entry)
-      await untilReady(parts, donors, signal, waits)
+      await whileDonors(parts, donors, signal, isWaiting(waits))
       for (const donor of donors) {
         if (signal.aborted) return
         const port = await openPort({ ...parts, entry, feeds, broke: lost }, instanceId, donor)
         if (signal.aborted) port.close()
         else entry.ports.push(port)
       }
-      void untilLost(parts, donors, signal)
-        .then((donor) => { if (donor !== null) lost(notReadyText([donor])) })
+      void whileDonors(parts, donors, signal, (missing) => missing.length === 0)
+        .then((missing) => { lost(notReadyText(missing.slice(0, 1))) })
     },
     /** The shares and addresses of the donors as engine options; null before `prepare`. */
     plan (runnerId: string, { kind: _, donors, ...own }: Driver): Record<string, unknown> | null {
@@ -109,30 +110,25 @@ export function createDrivers (parts: DriverParts) {
   }
 }
 
-/** Resolves when every donor reports that it is ready, or when the signal aborts. */
-async function untilReady (
-  { runners }: Pick<DriverParts, 'runners'>, donors: readonly DonorRank[], signal: AbortSignal,
-  waits: (message: string) => void
-): Promise<void> {
+/** True while donors are missing; calls `waits` each time their list changes. */
+function isWaiting (waits: (message: string) => void): (missing: readonly DonorRank[]) => boolean {
   let lastMessage = ''
-  for (;;) {
-    const missing = donors.filter((donor) => !isReady(runners, donor))
-    if (signal.aborted || missing.length === 0) return
+  return (missing) => {
     const message = notReadyText(missing)
-    if (message !== lastMessage) waits(message)
+    if (missing.length > 0 && message !== lastMessage) waits(message)
     lastMessage = message
-    await waitForCallback((callback) => runners.observe(callback), signal)
+    return missing.length > 0
   }
 }
 
-/** Resolves with the first donor that is no longer ready, or with null when the signal aborts. */
-async function untilLost (
-  { runners }: Pick<DriverParts, 'runners'>, donors: readonly DonorRank[], signal: AbortSignal
-): Promise<DonorRank | null> {
+/** Waits while `holds` is true for the donors that are not ready; returns them, also if the signal aborts. */
+async function whileDonors (
+  { runners }: Pick<DriverParts, 'runners'>, donors: readonly DonorRank[], signal: AbortSignal,
+  holds: (missing: readonly DonorRank[]) => boolean
+): Promise<readonly DonorRank[]> {
   for (;;) {
-    if (signal.aborted) return null
-    const missing = donors.find((donor) => !isReady(runners, donor))
-    if (missing !== undefined) return missing
+    const missing = donors.filter((donor) => !isReady(runners, donor))
+    if (signal.aborted || !holds(missing)) return missing
     await waitForCallback((callback) => runners.observe(callback), signal)
   }
 }
@@ -161,7 +157,8 @@ async function openPort (parts: PortParts, instanceId: string, donor: DonorRank)
     void pass(parts, instanceId, donor, socket)
   }))
   server.maxConnections = TUNNELS_MAX
-  const port = await listen(server)
+  await once(server.listen(0, LOOPBACK), 'listening')
+  const { port } = server.address() as AddressInfo
   return {
     endpoint: `${LOOPBACK}:${port}`,
     close () {
@@ -169,14 +166,6 @@ async function openPort (parts: PortParts, instanceId: string, donor: DonorRank)
       for (const socket of sockets) socket.destroy()
     }
   }
-}
-
-async function listen (server: Server): Promise<number> {
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', reject)
-    server.listen(0, LOOPBACK, resolve)
-  })
-  return (server.address() as AddressInfo).port
 }
 
 /**

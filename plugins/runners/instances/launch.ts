@@ -45,19 +45,13 @@ export interface LaunchParts {
   logs: Pick<LogRing, 'output'>
 }
 
-export function assignedRole ({ instances, node }: LaunchParts, { instanceId }: Assignment): Role | null {
+/** The instance of an assignment, and this node's role and part in it; undefined if it was removed. */
+export function instanceOf (
+  { instances, node: { nodeId } }: Pick<LaunchParts, 'instances' | 'node'>, { instanceId }: Assignment
+): { ring: RingInstance, role: Role | null, shard: ShardBody | null } | undefined {
   const instance = instances.get(instanceId)
-  return instance === undefined ? null : roleOf(instance, node.nodeId)
-}
-
-const bodyIn = ({ instances }: LaunchParts, { instanceId }: Assignment): RingInstance | undefined => {
-  const instance = instances.get(instanceId)
-  return instance === undefined ? undefined : bodyOf(instance)
-}
-
-function shardIn ({ instances, node }: LaunchParts, { instanceId }: Assignment): ShardBody | null {
-  const instance = instances.get(instanceId)
-  return instance === undefined ? null : shardOf(instance, node.nodeId)
+  return instance &&
+    { ring: bodyOf(instance), role: roleOf(instance, nodeId), shard: shardOf(instance, nodeId) }
 }
 
 /** The backend on which a model runs on this node; null if no enabled plugin provides its engine. */
@@ -93,11 +87,11 @@ export function prepareLaunch (
 ): Promise<unknown> | undefined {
   const { bundle, models, drivers, leases } = parts
   const { modelId } = assignment
-  const role = assignedRole(parts, assignment)
+  const { ring, role = null } = instanceOf(parts, assignment) ?? {}
   if (role?.kind === 'donor') return undefined
   // The launch will be refused, so fetch no files and open no ports.
   if (opensPorts(role) && !parts.config.rpc_for_every_user) return undefined
-  const digest = bodyIn(parts, assignment)?.modelDigest
+  const digest = ring?.modelDigest
   leases.take(assignment, digest)
   // A staged copy may have been deleted by hand; bundled files are always present.
   const staged = (models?.locate(modelId, digest)?.kind ?? 'bundled') !== 'bundled'
@@ -111,12 +105,12 @@ export function prepareLaunch (
 export function launchOptions (parts: LaunchParts, assignment: Assignment): LaunchOptions {
   const { instanceId, runnerId, modelId } = assignment
   const { bundle, clock, log, node, config, models } = parts
-  const role = assignedRole(parts, assignment)
+  const { ring, role = null, shard = null } = instanceOf(parts, assignment) ?? {}
   mayOpenPorts(config, role)
   const scratch = join(runnersFolder(node.home), runnerId)
   // A donor needs no model files.
   const model = role?.kind === 'donor' ? { card: role.card, directory: join(scratch, 'work') }
-    : modelOf(bundle, models, modelId, bodyIn(parts, assignment)?.modelDigest)
+    : modelOf(bundle, models, modelId, ring?.modelDigest)
   if (model === undefined) throw new LaunchError('runner_failed', `model ${modelId} is not on this node`)
   const engine = bundle.engine(model.card.engine)
   const choice = backendOf(parts, model.card)
@@ -126,13 +120,12 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
   if (choice.backend === null) throw new LaunchError('no_backend', choice.problem)
   const module = moduleOf(parts, engine, role)
   const traits = memoryTraits(parts, engine)
-  const { contextTokenLimit, slots, placement } = bodyIn(parts, assignment) ?? {}
+  const { contextTokenLimit, slots, placement } = ring ?? {}
   const context: Pick<DeviceTarget, 'context' | 'slots'> = { context: contextTokenLimit, slots }
-  const shard = shardIn(parts, assignment)
   const gpu = choice.backend !== 'cpu'
   const options = {
     ...optionsOf(config, engine.name), ...programs(parts, { engine, role }),
-    ...planned(parts, assignment, role),
+    ...planned(parts, assignment, { role, shard }),
     // An object, because a runner may read any file whose path is passed as a string option.
     ...placement?.chatTemplate === undefined ? {} : { chatTemplate: { source: placement.chatTemplate } }
   }
@@ -250,9 +243,11 @@ function usable ({ variable, path, problem }: BinaryOverride): string {
 }
 
 /** Engine options for this node's part of an instance that spans nodes or several devices of the node. */
-function planned (parts: LaunchParts, assignment: Assignment, role: Role | null): Record<string, unknown> {
-  if (role?.kind === 'driver') return { rpc: parts.drivers.plan(assignment.runnerId, role) }
-  const shard = shardIn(parts, assignment)
+function planned (
+  { drivers }: LaunchParts, { runnerId }: Assignment,
+  { role, shard }: { role: Role | null, shard: ShardBody | null }
+): Record<string, unknown> {
+  if (role?.kind === 'driver') return { rpc: drivers.plan(runnerId, role) }
   const split = (shard?.gpuLayers ?? []).length === 0 ? {} : { split: shareOf(shard!) }
   return role === null ? split : { lends: true, ...split }
 }

@@ -1,5 +1,7 @@
+import type { FromSchema } from '../../../kernel/index.js'
 import { fail, isVerbError, modelInPath, ok, plain, showBytes, warn } from '../../../kernel/cli/index.js'
 import type { Check, CheckContext, Checker, ClusterState, StatusPart } from '../../../kernel/cli/index.js'
+import type { routes } from '../routes.js'
 
 /** The parts of GET /state about instances; a node without a cluster or with an older svc may omit some. */
 export interface ModelState extends ClusterState {
@@ -68,11 +70,8 @@ function unservedModels (state: ModelState): string[] {
   return [...new Set([...unready, ...waitingModels(state)])].sort()
 }
 
-/** The body of GET /models/{id}/availability; the last three fields are null for an available model. */
-interface Availability {
-  model_id: string, available: boolean, broken_link: string | null, message: string | null
-  remedy: string | null
-}
+/** All fields but the first two and the links are null for an available model. */
+type Availability = FromSchema<typeof routes.availability.reply>
 
 interface Unavailable { modelId: string, brokenLink: string, message: string, remedy: string }
 

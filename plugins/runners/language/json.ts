@@ -1,9 +1,9 @@
 /** Reads values from untrusted JSON: model files, requests, and program output. Pure. */
+import { isObject } from '../../../kernel/api/schema.js'
+
+export { isObject, parseJson as parsed } from '../../../kernel/api/schema.js'
 
 export type Fields = Readonly<Record<string, unknown>>
-
-export const isObject = (value: unknown): value is Record<string, unknown> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
 
 /** The value if it is an object; otherwise an empty object. */
 export const fieldsOf = (value: unknown): Fields => isObject(value) ? value : {}
@@ -27,15 +27,6 @@ type Present<T> = { [K in keyof T]?: NonNullable<T[K]> }
 /** The object without the fields that are null or undefined. */
 export function present<T extends object> (fields: T): Present<T> {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value != null)) as Present<T>
-}
-
-/** Parses JSON; undefined if it is invalid. */
-export function parsed (text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return undefined
-  }
 }
 
 export const child = (json: Fields, key: string): Fields => fieldsOf(json[key])

@@ -48,18 +48,15 @@ export function truncated (ids: number[], most: number, empty: readonly number[]
   return [...ids.slice(0, most - closing.length), ...closing]
 }
 
-/** The vector as requested. @throws EngineError invalid_request if it has fewer dimensions */
-function shapedVector (vector: Float32Array, { dimensions, normalize }: VectorShape): Float32Array {
+/** The chunk for one text. @throws EngineError invalid_request if its vector has fewer dimensions */
+export function vectorChunk (
+  index: number, vector: Float32Array, { dimensions, normalize }: VectorShape
+): EngineChunk {
   if (dimensions !== undefined && dimensions > vector.length) {
     throw invalid(`dimensions is ${dimensions}, but vectors of this model have ${vector.length}`,
       'dimensions')
   }
-  return normalize ? normalised(vector, dimensions) : vector.slice(0, dimensions)
-}
-
-/** The chunk for one text. @throws EngineError invalid_request if its vector has fewer dimensions */
-export function vectorChunk (index: number, vector: Float32Array, shape: VectorShape): EngineChunk {
-  const numbers = shapedVector(vector, shape)
+  const numbers = normalize ? normalised(vector, dimensions) : vector.slice(0, dimensions)
   const media = new Uint8Array(numbers.buffer, numbers.byteOffset, numbers.byteLength)
   return { payload: { kind: 'embedding', index, dimensions: numbers.length }, media }
 }

@@ -115,10 +115,8 @@ export function startDetection (parts: DetectionParts): Detection {
     without: (engine) => whyNone(libraries.get(engine)),
     devices,
     notes: () => notesOf(offers(), programs(), seen),
-    backends: () => Object.fromEntries(engines.map((engine) => {
-      const { name } = engine
-      return [name, usableBackends(engine, programs()[name], devices(name), seen)]
-    })),
+    backends: () => Object.fromEntries(engines.map((engine) =>
+      [engine.name, usableBackends(engine, programs()[engine.name], devices(engine.name), seen)])),
     stop () {
       stopped = true
       cancel()
@@ -216,20 +214,14 @@ const devicesOf = ({ backend, devices }: Build): string[] | null =>
   devices.length === 0 && backend === 'cuda' ? null : devices
 
 function usableBackends (
-  engine: EngineOffer, driver: Found, devices: readonly string[] | null, seen: Observation
+  { name: engine, backends, external }: EngineOffer, driver: Found, devices: readonly string[] | null,
+  { declared, runtimes, gpus }: Observation
 ): string[] {
   if (isLibrary(driver)) return [...driver.library.backends]
-  const wanted = declaredBackend(seen.declared, engine.name)
-  const usable = offered(engine, devices, seen)
-  return wanted === undefined || usable.includes(wanted) ? usable : [wanted, ...usable]
-}
-
-function offered (
-  engine: EngineOffer, devices: readonly string[] | null, { runtimes, gpus }: Observation
-): string[] {
-  const { external } = engine
-  return offersOf(engine.backends, devices).filter((name) => name === 'webgpu'
+  const wanted = declaredBackend(declared, engine)
+  const usable = offersOf(backends, devices).filter((name) => name === 'webgpu'
     ? runtimes.webgpu && gpus.length > 0 : isFound(name, { external, devices }, runtimes))
+  return wanted === undefined || usable.includes(wanted) ? usable : [wanted, ...usable]
 }
 
 /** Drivers of the engines that declare a program; an override is included even if it is unusable. */

@@ -1,11 +1,11 @@
 import { execFile, spawn } from 'node:child_process'
-import { readFileSync } from 'node:fs'
 import { readdir, readFile, statfs } from 'node:fs/promises'
 import os from 'node:os'
 import { promisify } from 'node:util'
 import type { ChildProcess } from 'node:child_process'
 import { noInspector } from '../../../kernel/index.js'
 import type { Clock } from '../../../kernel/index.js'
+import { read } from '../process/proc.js'
 
 /** Access to the files and programs that describe the machine; tests replace it. */
 export interface MachineIo {
@@ -32,9 +32,7 @@ const TOOLS = {
   PATH: '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/run/current-system/sw/bin', LANG: 'C'
 }
 
-const readNow = (path: string): string => {
-  try { return readFileSync(path, 'utf8') } catch { return '' }
-}
+const readNow = (path: string): string => read(path) ?? ''
 
 /** CPU times of all processors; os.cpus() would also read each clock rate, which wakes the processors. */
 function processorTimes (): os.CpuInfo {

@@ -1,9 +1,12 @@
 import { execFile } from 'node:child_process'
-import { accessSync, constants, readdirSync, readFileSync } from 'node:fs'
+import { accessSync, constants, readdirSync } from 'node:fs'
 import { delimiter, isAbsolute, join } from 'node:path'
 import { promisify } from 'node:util'
 import type { LibraryDecl, ModelCard, ProgramDecl } from '../../../kernel/index.js'
+import { parseJson } from '../../../kernel/index.js'
 import { runsOn } from '../cards/backends.js'
+import { fieldsOf } from '../language/json.js'
+import { attempt, read } from '../process/proc.js'
 import type { RuntimeFiles } from './runtimes.js'
 
 /** A build below `<home>/engines`, as described by its `build.json`. */
@@ -37,25 +40,16 @@ export function buildText ({ tag, backend, usedSince, digests, devices }: Build)
   return `${JSON.stringify({ format: FORMAT, tag, backend, usedSince, digests, devices }, null, 2)}\n`
 }
 
-function namesIn (folder: string): string[] {
-  try {
-    return readdirSync(folder).filter((name) => !name.startsWith('.'))
-  } catch {
-    return []
-  }
-}
+const namesIn = (folder: string): string[] =>
+  attempt(() => readdirSync(folder), []).filter((name) => !name.startsWith('.'))
 
 function readBuild (folder: string, name: string): Build | null {
-  try {
-    const { format, tag, backend, usedSince, digests, devices } =
-      JSON.parse(readFileSync(join(folder, BUILD_FILE), 'utf8')) as Partial<Build> & { format?: unknown }
-    const areStrings = [tag, backend, usedSince].every((word) => typeof word === 'string')
-    if (format !== FORMAT || !areStrings || !Array.isArray(digests) || !Array.isArray(devices)) return null
-    return {
-      name, folder, tag: String(tag), backend: String(backend), usedSince: String(usedSince), digests, devices
-    }
-  } catch {
-    return null
+  const { format, tag, backend, usedSince, digests, devices } =
+    fieldsOf(parseJson(read(join(folder, BUILD_FILE)) ?? '')) as Partial<Build> & { format?: unknown }
+  const areStrings = [tag, backend, usedSince].every((word) => typeof word === 'string')
+  if (format !== FORMAT || !areStrings || !Array.isArray(digests) || !Array.isArray(devices)) return null
+  return {
+    name, folder, tag: String(tag), backend: String(backend), usedSince: String(usedSince), digests, devices
   }
 }
 
@@ -125,11 +119,7 @@ export const listsBackend = (devices: readonly string[], backend: string): boole
   devices.some((device) => device.toLowerCase().replace(/^mtl/, 'metal').startsWith(backend))
 
 /** True if the file exists and this user may run it. */
-export function runnable (path: string): boolean {
-  try {
-    accessSync(path, constants.X_OK)
-    return true
-  } catch {
-    return false
-  }
-}
+export const runnable = (path: string): boolean => attempt(() => {
+  accessSync(path, constants.X_OK)
+  return true
+}, false)

@@ -1,6 +1,7 @@
 import { readdir, stat } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
+import { attempt } from '../process/proc.js'
 
 export interface Runtimes {
   /** True if the CUDA provider is installed with the ONNX runtime. */
@@ -69,20 +70,13 @@ export function runtimeFiles (env: RuntimeFiles['env'] = process.env): RuntimeFi
   }
 }
 
-function hasPackage (name: string): boolean {
-  try {
-    return createRequire(import.meta.url).resolve(name) !== ''
-  } catch {
-    return false
-  }
-}
+const resolved = (name: string): string | null =>
+  attempt(() => createRequire(import.meta.url).resolve(name), null)
+
+const hasPackage = (name: string): boolean => resolved(name) !== null
 
 /** Resolves the package path without loading the native library into the node process. */
 function runtimeFolder (): string | null {
-  try {
-    const manifest = createRequire(import.meta.url).resolve('onnxruntime-node/package.json')
-    return join(dirname(manifest), 'bin', 'napi-v6', process.platform, process.arch)
-  } catch {
-    return null
-  }
+  const manifest = resolved('onnxruntime-node/package.json')
+  return manifest && join(dirname(manifest), 'bin', 'napi-v6', process.platform, process.arch)
 }

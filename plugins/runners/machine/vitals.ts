@@ -1,4 +1,5 @@
 import os from 'node:os'
+import { delay } from '../../../kernel/index.js'
 import type { Clock, InterfaceReading, Logger, MachineStats, VitalsSource } from '../../../kernel/index.js'
 import { readGpus, readProcessorHeat, summarize, usableGpus } from './gpu.js'
 import type { GpuReading, GpuReport } from './gpu.js'
@@ -132,14 +133,12 @@ function bounded<T> (
   return async () => {
     pending ??= Promise.resolve().then(read).catch((error: unknown) => { failed(error); return null })
       .finally(() => { pending = undefined })
-    let cancel = (): void => {}
-    const late = new Promise<null>((resolve) => {
-      cancel = clock.after(ms, () => {
-        failed(new Error(`no answer in ${ms} ms`))
-        resolve(null)
-      })
+    const answered = new AbortController()
+    const late = delay(clock, ms, answered.signal).then(() => {
+      failed(new Error(`no answer in ${ms} ms`))
+      return null
     })
-    return await Promise.race([pending, late]).finally(cancel)
+    return await Promise.race([pending, late]).finally(() => { answered.abort() })
   }
 }
 

@@ -1,5 +1,6 @@
 /** Headers of ONNX files, read without their weights. Field numbers are from onnx.proto (ONNX 1.16). */
-import { ProtoWalker, type Field, type FileReader } from './walker.js'
+import { ProtoWalker, type Field } from './walker.js'
+import type { HeaderReader } from '../cards/reader.js'
 
 /** Limit on inputs, outputs, operators and external files, each; a file with more is rejected. */
 const ENTRIES = 4096
@@ -45,7 +46,7 @@ type PathCheck = (path: string) => string | null
  * Reads an ONNX file by its structure and skips raw weights, so that a file of gigabytes costs a few reads.
  * @throws the reader's error if the file is broken or `pathProblem` rejects the path of external weights
  */
-export async function readHeader (r: FileReader, pathProblem: PathCheck): Promise<OnnxHeader> {
+export async function readHeader (r: HeaderReader, pathProblem: PathCheck): Promise<OnnxHeader> {
   const scan = new OnnxScan(new ProtoWalker(r), pathProblem)
   await scan.model(r.size)
   return scan.header
@@ -69,40 +70,31 @@ class OnnxScan {
 
   async model (length: number): Promise<void> {
     let graphs = 0
-    await this.#walk.each(length, (field) => {
-      switch (field.number) {
-        case 1: this.header.irVersion = field.value; break
-        case 7: graphs++; return this.#graph(field, true)
-        case 8: return this.#opset(field)
-        case 25: return this.#function(field)
-      }
+    await this.#walk.read({ number: 0, wire: 2, length }, {
+      1: ({ value }) => { this.header.irVersion = value },
+      7: async (field) => { graphs++; await this.#graph(field, true) },
+      8: this.#opset,
+      25: this.#function
     })
     if (graphs !== 1) this.#walk.r.fail(`it holds ${graphs} graphs, not one`)
     if (this.header.outputs.length === 0) this.#walk.r.fail('its graph has no outputs')
     this.header.inputs = this.header.inputs.filter(({ name }) => !this.#weights.has(name))
   }
 
-  async #graph (graph: Field, main: boolean): Promise<void> {
+  readonly #text = async (field: Field): Promise<string> => await this.#walk.text(field)
+
+  readonly #graph = async (graph: Field, main = false): Promise<void> => {
     const { inputs, outputs } = this.header
-    await this.#walk.message(graph, (field) => {
-      if (field.number === 1) return this.#node(field)
-      if (field.number === 5) return this.#tensor(field)
-      if (field.number === 15) return this.#sparse(field)
-      if (main && field.number === 11) return this.#port(field, inputs)
-      if (main && field.number === 12) return this.#port(field, outputs)
-    })
+    const ports = {
+      11: async (field: Field) => { await this.#port(field, inputs) },
+      12: async (field: Field) => { await this.#port(field, outputs) }
+    }
+    await this.#walk.read(graph, { 1: this.#node, 5: this.#tensor, 15: this.#sparse, ...main ? ports : {} })
   }
 
-  async #function (fn: Field): Promise<void> {
-    let [name, domain] = ['', '']
-    await this.#walk.message(fn, async (field) => {
-      switch (field.number) {
-        case 1: name = await this.#walk.text(field); break
-        case 7: await this.#node(field); break
-        case 10: domain = await this.#walk.text(field); break
-        case 11: await this.#attribute(field, () => {}); break
-      }
-    })
+  readonly #function = async (fn: Field): Promise<void> => {
+    const { 1: name = '', 10: domain = '' } = await this.#walk.read(fn,
+      { 1: this.#text, 7: this.#node, 10: this.#text, 11: this.#attribute })
     this.#note(this.header.functions, name, domain)
   }
 
@@ -111,56 +103,46 @@ class OnnxScan {
     if (into.size > ENTRIES) this.#walk.r.fail(`it has more than ${ENTRIES} operators`)
   }
 
-  async #node (node: Field): Promise<void> {
-    let [type, domain, bits] = ['', '', null as number | null]
-    await this.#walk.message(node, async (field) => {
-      if (field.number === 4) type = await this.#walk.text(field)
-      if (field.number === 7) domain = await this.#walk.text(field)
-      if (field.number === 5) {
-        await this.#attribute(field, (name, value) => { if (name === 'bits') bits = value })
-      }
+  readonly #node = async (node: Field): Promise<void> => {
+    let bits: number | null = null
+    const { 4: type = '', 7: domain = '' } = await this.#walk.read(node, {
+      4: this.#text, 7: this.#text, 5: async (field) => { bits = await this.#attribute(field) ?? bits }
     })
     if (type === 'MatMulNBits') this.header.weightBits ??= bits
     this.#note(this.header.opTypes, type, domain)
   }
 
-  async #attribute (attribute: Field, integer: (name: string, value: number) => void): Promise<void> {
-    let [name, value] = ['', null as number | null]
-    await this.#walk.message(attribute, async (field) => {
-      switch (field.number) {
-        case 1: name = await this.#walk.text(field); break
-        case 3: value = field.value; break
-        case 5: case 10: await this.#tensor(field); break
-        case 6: case 11: await this.#graph(field, false); break
-        case 22: case 23: await this.#sparse(field); break
-      }
+  /** The value of an attribute `bits`; null for any other attribute. */
+  readonly #attribute = async (attribute: Field): Promise<number | null> => {
+    const graph = async (field: Field): Promise<void> => { await this.#graph(field) }
+    const { 1: name, 3: value = null } = await this.#walk.read(attribute, {
+      1: this.#text, 3: valueOf, 5: this.#tensor, 10: this.#tensor, 6: graph, 11: graph,
+      22: this.#sparse, 23: this.#sparse
     })
-    if (value !== null) integer(name, value)
+    return name === 'bits' ? value : null
   }
 
-  async #sparse (sparse: Field): Promise<void> {
-    await this.#walk.message(sparse, (field) => {
-      if (field.number === 1 || field.number === 2) return this.#tensor(field)
-    })
+  readonly #sparse = async (sparse: Field): Promise<void> => {
+    await this.#walk.read(sparse, { 1: this.#tensor, 2: this.#tensor })
   }
 
-  async #tensor (tensor: Field): Promise<void> {
-    const at = { values: 1, type: 0, stored: 0, external: false, place: new Map<string, string>() }
-    await this.#walk.message(tensor, async (field) => {
-      switch (field.number) {
-        case 1: at.values *= await this.#product(field); break
-        case 2: at.type = field.value; break
-        case 4: case 5: case 6: case 7: case 9: case 10: case 11: at.stored += field.length; break
-        case 8: if (this.header.irVersion < LISTED_IR) await this.#weight(field); break
-        case 13: await this.#place(field, at.place); break
-        case 14: at.external ||= field.value === 1; break
-      }
+  readonly #tensor = async (tensor: Field): Promise<void> => {
+    let [values, stored] = [1, 0]
+    const place = new Map<string, string>()
+    const store = ({ length }: Field): void => { stored += length }
+    const { 2: type = 0, 14: location = 0 } = await this.#walk.read(tensor, {
+      1: async (field) => { values *= await this.#product(field) },
+      2: valueOf,
+      4: store, 5: store, 6: store, 7: store, 9: store, 10: store, 11: store,
+      8: async (field) => { if (this.header.irVersion < LISTED_IR) await this.#weight(field) },
+      13: async (field) => { await this.#place(field, place) },
+      14: valueOf
     })
-    const bytes = at.external || at.place.size > 0
-      ? this.#external(at.place, at.values * (VALUE_BYTES[at.type] ?? 1))
-      : at.stored
+    const bytes = location === 1 || place.size > 0
+      ? this.#external(place, values * (VALUE_BYTES[type] ?? 1))
+      : stored
     const { bytesByType } = this.header
-    bytesByType.set(at.type, (bytesByType.get(at.type) ?? 0) + bytes)
+    bytesByType.set(type, (bytesByType.get(type) ?? 0) + bytes)
   }
 
   async #weight (name: Field): Promise<void> {
@@ -201,57 +183,47 @@ class OnnxScan {
   }
 
   async #place (entry: Field, into: Map<string, string>): Promise<void> {
-    let [key, value] = ['', '']
-    await this.#walk.message(entry, async (field) => {
-      if (field.number === 1) key = await this.#walk.text(field)
-      if (field.number === 2 && field.length <= PLACE_BYTES) {
-        value = await this.#walk.text(field, PLACE_BYTES)
-      }
+    const { 1: key = '', 2: value = '' } = await this.#walk.read(entry, {
+      1: this.#text,
+      2: async (field) => field.length <= PLACE_BYTES ? await this.#walk.text(field, PLACE_BYTES) : ''
     })
     if (PLACE.has(key)) into.set(key, value)
   }
 
-  async #opset (opset: Field): Promise<void> {
-    let [domain, version] = ['', 0]
-    await this.#walk.message(opset, async (field) => {
-      if (field.number === 1) domain = await this.#walk.text(field)
-      if (field.number === 2) version = field.value
-    })
+  readonly #opset = async (opset: Field): Promise<void> => {
+    const { 1: domain = '', 2: version = 0 } = await this.#walk.read(opset, { 1: this.#text, 2: valueOf })
     this.header.opsets.set(domain, version)
     if (this.header.opsets.size > ENTRIES) this.#walk.r.fail(`it has more than ${ENTRIES} operator sets`)
   }
 
+  /** Reads a ValueInfoProto; types other than tensors have no element type and dimensions. */
   async #port (port: Field, into: HeaderPort[]): Promise<void> {
     const found: HeaderPort = { name: '', elemType: 0, dims: [] }
-    await this.#walk.message(port, async (field) => {
-      if (field.number === 1) found.name = await this.#walk.text(field)
-      if (field.number === 2) await this.#type(field, found)
+    const dim = async (field: Field): Promise<void> => {
+      found.dims.push(await this.#dim(field))
+      if (found.dims.length > 64) this.#walk.r.fail(`${found.name} has more than 64 dimensions`)
+    }
+    const tensor = {
+      1: ({ value }: Field) => { found.elemType = value },
+      2: async (shape: Field) => await this.#walk.read(shape, { 1: dim })
+    }
+    await this.#walk.read(port, {
+      1: async (field) => { found.name = await this.#walk.text(field) },
+      2: async (type) => await this.#walk.read(type, {
+        1: async (field: Field) => await this.#walk.read(field, tensor)
+      })
     })
     into.push(found)
     if (into.length > ENTRIES) this.#walk.r.fail(`it has more than ${ENTRIES} inputs or outputs`)
   }
 
-  /** Reads the element type and dimensions of a TypeProto; skips types other than tensors. */
-  async #type (type: Field, into: HeaderPort): Promise<void> {
-    await this.#walk.message(type, async (tensor) => {
-      if (tensor.number !== 1) return
-      await this.#walk.message(tensor, async (field) => {
-        if (field.number === 1) into.elemType = field.value
-        if (field.number !== 2) return
-        await this.#walk.message(field, async (dim) => {
-          if (dim.number === 1) into.dims.push(await this.#dim(dim))
-          if (into.dims.length > 64) this.#walk.r.fail(`${into.name} has more than 64 dimensions`)
-        })
-      })
-    })
-  }
-
   async #dim (dim: Field): Promise<number | string | null> {
-    let size: number | string | null = null
-    await this.#walk.message(dim, async (field) => {
-      if (field.number === 1) size = Number.isSafeInteger(field.value) ? field.value : null
-      if (field.number === 2 && field.length <= DIM_BYTES) size = await this.#walk.text(field)
+    const { 1: size, 2: name } = await this.#walk.read(dim, {
+      1: ({ value }) => Number.isSafeInteger(value) ? value : null,
+      2: async (field) => field.length <= DIM_BYTES ? await this.#walk.text(field) : null
     })
-    return size
+    return name ?? size ?? null
   }
 }
+
+const valueOf = ({ value }: Field): number => value

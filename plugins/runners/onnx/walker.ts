@@ -1,22 +1,10 @@
 /** Reads protobuf messages from a file. Unwanted fields are skipped without loading them. */
+import type { HeaderReader } from '../cards/reader.js'
 
 const HEAD_BYTES = 20
 const DEPTH = 96
 /** Limit on the fields read from a file, which bounds the time for a file of tiny fields. */
 const FIELDS = 8_000_000
-
-/** A file read through a small window. Throws for broken content and for reads outside the window. */
-export interface FileReader {
-  readonly size: number
-  readonly position: number
-  /** Waits until `u8` can read this many bytes; returns undefined if it already can. */
-  ready: (bytes: number) => Promise<void> | undefined
-  seek: (position: number) => void
-  u8: () => number
-  bytes: (count: number) => Promise<Buffer>
-  text: (count: number) => Promise<string>
-  fail: (what: string) => never
-}
 
 export interface Field {
   number: number
@@ -28,33 +16,42 @@ export interface Field {
   length: number
 }
 
-/** Walks messages with a reader. Content that a visitor does not read is skipped. */
+/** By field number, what to do with the content of a field. Content that is not read is skipped. */
+type Readers = Readonly<Record<number, (field: Field) => unknown>>
+type Results<R> = { [N in keyof R]?: R[N] extends (field: Field) => infer T ? Awaited<T> : never }
+
 export class ProtoWalker {
-  readonly r: FileReader
+  readonly r: HeaderReader
   #depth = 0
   #fields = 0
 
-  constructor (r: FileReader) { this.r = r }
+  constructor (r: HeaderReader) { this.r = r }
 
   /**
-   * Calls `visit` for each field of the message of `length` bytes at the reader's position, with the reader
-   * moved to the field's content.
+   * Reads the message whose content is at the reader's position; each function is called with the reader at
+   * the content of its field. Returns the results by field number, of a repeated field the last one.
    * @throws the reader's error for content outside the message
    */
-  async each (length: number, visit: (field: Field) => Promise<void> | void): Promise<void> {
+  async read<const R extends Readers> (
+    { wire, number, length }: Pick<Field, 'wire' | 'number' | 'length'>, readers: R
+  ): Promise<Results<R>> {
     const { r } = this
+    if (wire !== 2) r.fail(`field ${number} should be a message`)
     const end = r.position + length
+    const results: Record<number, unknown> = {}
     if (++this.#depth > DEPTH) r.fail(`messages are nested deeper than ${DEPTH}`)
     while (r.position < end) {
       const wait = r.ready(HEAD_BYTES)
       if (wait !== undefined) await wait
       const field = this.#head(end)
       const next = r.position + field.length
-      const done = visit(field)
-      if (done !== undefined) await done
+      const reader = readers[field.number]
+      const result = reader?.(field)
+      if (reader !== undefined) results[field.number] = result instanceof Promise ? await result : result
       r.seek(next)
     }
     this.#depth--
+    return results as Results<R>
   }
 
   /** Content of a field as text. @throws the reader's error above `limit` bytes */
@@ -62,11 +59,6 @@ export class ProtoWalker {
     if (field.wire !== 2) this.r.fail(`field ${field.number} should be text`)
     if (field.length > limit) this.r.fail(`a text of ${field.length} bytes is longer than ${limit}`)
     return await this.r.text(field.length)
-  }
-
-  async message (field: Field, visit: (field: Field) => Promise<void> | void): Promise<void> {
-    if (field.wire !== 2) this.r.fail(`field ${field.number} should be a message`)
-    await this.each(field.length, visit)
   }
 
   #head (end: number): Field {

@@ -1,39 +1,31 @@
+import type { EngineEnv } from '../../../kernel/api/engine.js'
 import { FROM_RUNNER } from './protocol.js'
-import type { OpenWork, WorkMessage } from './protocol.js'
+import type { WorkMessage } from './messages.js'
 import { SLOT } from './watchdog.js'
-import type { NodeLink } from './link.js'
+import type { NodeLink } from './node-link.js'
 
 const LABEL_CHARS = 64
 
-export class Activity {
-  readonly #link: NodeLink
-  readonly #state: Int32Array
-  readonly #announcer: Announcer
-
-  constructor (link: NodeLink, state: Int32Array) {
-    this.#link = link
-    this.#state = state
-    this.#announcer = new Announcer({
-      now: () => performance.now(),
-      after: (ms, fn) => { setTimeout(fn, ms).unref() },
-      send: (message) => { link.send(FROM_RUNNER.work, 0, message) }
-    })
-  }
-
-  /** Implements EngineEnv.work. Throws RangeError if `units` is not a number above 0. */
-  async work<T> (label: string, units: number, call: () => T | Promise<T>): Promise<T> {
+/** Implements EngineEnv.work, which throws RangeError if `units` is not a number above 0. */
+export function createWork (link: NodeLink, state: Int32Array): EngineEnv['work'] {
+  const announcer = new Announcer({
+    now: () => performance.now(),
+    after: (ms, fn) => { setTimeout(fn, ms).unref() },
+    send: (message) => { link.send(FROM_RUNNER.work, 0, message) }
+  })
+  return async <T>(label: string, units: number, call: () => T | Promise<T>): Promise<T> => {
     if (!(units > 0 && Number.isFinite(units))) {
       throw new RangeError(`work units must be a number above 0, got ${units}`)
     }
-    const handle = this.#announcer.begin(String(label).slice(0, LABEL_CHARS), units)
-    Atomics.add(this.#state, SLOT.announced, 1)
+    const handle = announcer.begin(String(label).slice(0, LABEL_CHARS), units)
+    Atomics.add(state, SLOT.announced, 1)
     try {
       // Flush first, because the call may block this thread while the announcement is still in the buffer.
-      if (this.#link.behind) await this.#link.flushed()
+      if (link.behind) await link.flushed()
       return await call()
     } finally {
-      Atomics.sub(this.#state, SLOT.announced, 1)
-      this.#announcer.end(handle)
+      Atomics.sub(state, SLOT.announced, 1)
+      announcer.end(handle)
     }
   }
 }
@@ -48,7 +40,8 @@ const SHORT_MS = 100
 
 type Sums = Map<string, { units: number, ms: number }>
 
-interface Parked extends OpenWork { announcedAt: number }
+type OpenWork = WorkMessage['open'][number]
+type Parked = OpenWork & { announcedAt: number }
 
 interface Handle { label: string, units: number, startedAt: number, announced: Parked }
 

@@ -1,6 +1,7 @@
 import { existsSync, readdirSync, realpathSync, statSync } from 'node:fs'
 import { delimiter, dirname, isAbsolute, join, sep } from 'node:path'
 import { packageRoot } from '../../../kernel/index.js'
+import { attempt } from './proc.js'
 
 /** Rights that Landlock restricts. Executing and listing stay allowed, because secrets are file contents. */
 const OF_FILES = 'read-file,write-file,truncate'
@@ -86,20 +87,9 @@ function outside (path: string, home: string): string[] {
   return below(target, /^/).flatMap((found) => outside(found, home))
 }
 
-function below (folder: string, names: RegExp): string[] {
-  try {
-    return readdirSync(folder).filter((name) => names.test(name)).map((name) => join(folder, name))
-  } catch {
-    return []
-  }
-}
+const below = (folder: string, names: RegExp): string[] =>
+  attempt(() => readdirSync(folder), []).filter((name) => names.test(name)).map((name) => join(folder, name))
 
 const isFolder = (path: string): boolean => statSync(path, { throwIfNoEntry: false })?.isDirectory() === true
 
-function real (path: string): string {
-  try {
-    return realpathSync(path)
-  } catch {
-    return path
-  }
-}
+const real = (path: string): string => attempt(() => realpathSync(path), path)

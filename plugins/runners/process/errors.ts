@@ -1,16 +1,11 @@
+import { EngineError } from '../../../kernel/api/engine.js'
+
 /**
  * Why a task failed. `reason` is `overloaded` (details.retryAfterSeconds), `instance_lost`, `cancelled`,
  * `timeout`, `provider_error`, or the reason in an EngineError.
  */
-export class RunnerError extends Error {
-  readonly reason: string
-  readonly details: Record<string, unknown>
-  constructor (reason: string, message: string, details: Record<string, unknown> = {}) {
-    super(message)
-    this.name = 'RunnerError'
-    this.reason = reason
-    this.details = details
-  }
+export class RunnerError extends EngineError {
+  override readonly name = 'RunnerError'
 }
 
 /** Details of an `instance_lost` error if no work on the task had begun, so another runner may take it. */

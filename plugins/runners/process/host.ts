@@ -4,13 +4,13 @@
  */
 import { spawn } from 'node:child_process'
 import { Worker } from 'node:worker_threads'
-import { Activity } from './activity.js'
+import { createWork } from './activity.js'
 import { reasonOf } from './errors.js'
 import { FROM_RUNNER, TO_RUNNER } from './protocol.js'
 import type { Frame, SpecMessage } from './protocol.js'
 import { RateMeter } from './limits.js'
 import type { HostLimits } from './limits.js'
-import { NodeLink } from './link.js'
+import { NodeLink } from './node-link.js'
 import { isEngineError, TaskServer } from './serve.js'
 import { BEAT_MS, PHASE, SLOT, SLOT_COUNT } from './watchdog.js'
 import type { WatchdogData } from './watchdog.js'
@@ -33,7 +33,7 @@ process.umask(0o077)
 
 const state = new Int32Array(new SharedArrayBuffer(SLOT_COUNT * Int32Array.BYTES_PER_ELEMENT))
 const link = new NodeLink(onFrame, endGroup)
-const activity = new Activity(link, state)
+const work = createWork(link, state)
 const logMeter = new RateMeter(LOGS_PER_SECOND)
 let server: TaskServer | null = null
 let session: EngineSession | null = null
@@ -110,7 +110,7 @@ function engineEnv (): EngineEnv {
       sentAt = now
       link.send(FROM_RUNNER.progress, 0, { loaded, total })
     },
-    work: (label, units, call) => activity.work(label, units, call),
+    work,
     log
   }
 }

@@ -1,11 +1,12 @@
 import { ProtocolError, reasonOf } from './errors.js'
-import { encodeFrame, FrameParser, readMessage } from './protocol.js'
-import type { Frame, RunnerMessage } from './protocol.js'
+import { readMessage } from './messages.js'
+import type { RunnerMessage } from './messages.js'
+import { encodeFrame, FrameParser } from './protocol.js'
+import type { Frame } from './protocol.js'
 import { RateMeter } from './limits.js'
 import type { RunnerLimits } from './limits.js'
 import type { Clock } from '../../../kernel/index.js'
 import type { Duplex } from 'node:stream'
-import { Socket } from 'node:net'
 
 /** Limit on frames handled before other event-loop work gets a turn. */
 const FRAMES_PER_TURN = 256
@@ -96,54 +97,5 @@ export class Link {
     this.#closed = true
     if (!this.#broken) this.#handleFrames(Infinity)
     this.#handlers.closed(this.#broken ? 0 : this.#parser.pending)
-  }
-}
-
-const FRAMES_FD = 3
-
-export class NodeLink {
-  readonly #socket = new Socket({ fd: FRAMES_FD, readable: true, writable: true })
-  #parser = new FrameParser(0xffff_ffff)
-  /** True while later frames of this event-loop turn are corked until its end. */
-  #gathers = false
-
-  /** `onClose` is called when the node closes its end of the socket or violates the protocol. */
-  constructor (onFrame: (frame: Frame) => void, onClose: () => void) {
-    this.#socket.on('data', (bytes: Buffer) => {
-      this.#parser.push(bytes)
-      for (let frame = this.#parser.next(); frame !== undefined; frame = this.#parser.next()) onFrame(frame)
-    })
-    this.#socket.on('error', onClose)
-    this.#socket.on('end', onClose)
-    this.#socket.on('close', onClose)
-  }
-
-  send (kind: number, task: number, header: object, media?: Uint8Array): void {
-    this.sendEncoded(encodeFrame(kind, task, header, media))
-  }
-
-  /**
-   * Sends one frame immediately, unless a frame with `gathers` was sent earlier in this event-loop turn:
-   * later frames of such a turn are sent together at its end.
-   */
-  sendEncoded (pieces: Uint8Array[], gathers = false): void {
-    this.#socket.cork()
-    for (const piece of pieces) this.#socket.write(piece)
-    this.#socket.uncork()
-    if (!gathers || this.#gathers) return
-    this.#gathers = true
-    this.#socket.cork()
-    setImmediate(() => {
-      this.#gathers = false
-      this.#socket.uncork()
-    })
-  }
-
-  /** True while sent data is still buffered in this process. */
-  get behind (): boolean { return this.#socket.writableLength > 0 }
-
-  /** Resolves when everything sent so far has left this process. */
-  flushed (): Promise<void> {
-    return new Promise((resolve) => { this.#socket.write('', () => { resolve() }) })
   }
 }

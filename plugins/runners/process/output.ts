@@ -24,7 +24,7 @@ export interface Listening {
  */
 export function drain (
   stream: Readable, name: string, ring: RingFile, clock: Clock,
-  limits: Pick<RunnerLimits, 'lineBytes' | 'linesPerSecond'>, listener: Listening
+  limits: Pick<RunnerLimits, 'lineChars' | 'linesPerSecond'>, listener: Listening
 ): () => void {
   const limiter = new LineLimiter(limits)
   const write = (text: string): void => {
@@ -51,22 +51,20 @@ export function drain (
   return () => { stop(); report() }
 }
 
-const NEWLINE = 10
-
 /**
- * Splits raw output into lines: cuts lines at `lineBytes` and keeps at most `linesPerSecond`; lines beyond
+ * Splits raw output into lines: cuts lines at `lineChars` and keeps at most `linesPerSecond`; lines beyond
  * that are only counted. Times are monotonic ms. The cost is linear in the bytes.
  */
 export class LineLimiter {
-  readonly #lineBytes: number
+  readonly #lineChars: number
   readonly #meter: RateMeter
-  #decoder = new StringDecoder('utf8')
-  #held: Buffer[] = []
-  #heldBytes = 0
+  readonly #decoder = new StringDecoder('utf8')
+  /** The start of a line whose end has not arrived. */
+  #rest = ''
   #dropped = 0
 
-  constructor (limits: { lineBytes: number, linesPerSecond: number }) {
-    this.#lineBytes = limits.lineBytes
+  constructor (limits: { lineChars: number, linesPerSecond: number }) {
+    this.#lineChars = limits.lineChars
     this.#meter = new RateMeter(limits.linesPerSecond)
   }
 
@@ -80,57 +78,32 @@ export class LineLimiter {
   flooded (nowMs: number): boolean { return this.#meter.full(nowMs) }
 
   push (bytes: Buffer, nowMs: number): string[] {
-    const lines: string[] = []
-    let start = 0
-    while (start < bytes.length) {
-      if (this.#meter.full(nowMs)) {
-        this.#drop(bytes, start)
-        break
-      }
-      const free = this.#lineBytes - this.#heldBytes
-      const newline = bytes.indexOf(NEWLINE, start)
-      const complete = newline !== -1 && newline - start <= free
-      if (!complete && bytes.length - start <= free) {
-        this.#hold(bytes.subarray(start))
-        break
-      }
-      const end = complete ? newline : start + free
-      this.#emit(bytes.subarray(start, end), nowMs, lines)
-      start = complete ? end + 1 : end
+    const lines = (this.#rest + this.#decoder.write(bytes)).split('\n')
+    const rest = lines.pop()!
+    // Keep no part of a line that may be dropped, so that a flood costs little.
+    if (this.#meter.full(nowMs)) {
+      this.#dropped += lines.length
+      this.#rest = ''
+      return []
     }
-    return lines
+    const cut = Math.floor(Math.max(rest.length - 1, 0) / this.#lineChars) * this.#lineChars
+    this.#rest = rest.slice(cut)
+    return this.#admit(cut === 0 ? lines : [...lines, rest.slice(0, cut)], nowMs)
   }
 
   end (nowMs: number): string[] {
-    const lines: string[] = []
-    if (this.#heldBytes > 0) this.#emit(Buffer.alloc(0), nowMs, lines)
-    return lines
+    const rest = this.#rest + this.#decoder.end()
+    this.#rest = ''
+    return this.#admit(rest === '' ? [] : [rest], nowMs)
   }
 
-  #hold (bytes: Buffer): void {
-    // Copied, so that a partial line does not keep the whole read buffer alive.
-    this.#held.push(Buffer.from(bytes))
-    this.#heldBytes += bytes.length
-  }
-
-  /** Above the rate limit only counts newlines, which costs a tenth of splitting the output into lines. */
-  #drop (bytes: Buffer, start: number): void {
-    for (let i = start; i < bytes.length; i++) {
-      if (bytes[i] === NEWLINE) this.#dropped += 1
-    }
-    this.#held = []
-    this.#heldBytes = 0
-  }
-
-  #emit (last: Buffer, nowMs: number, lines: string[]): void {
-    if (this.#meter.admit(nowMs)) {
-      const text = this.#held.map((piece) => this.#decoder.write(piece)).join('') + this.#decoder.write(last)
-      lines.push(text + this.#decoder.end())
-    } else {
-      this.#dropped += 1
-    }
-    this.#held = []
-    this.#heldBytes = 0
+  #admit (lines: readonly string[], nowMs: number): string[] {
+    const pieces = lines.flatMap((line) => Array.from(
+      { length: Math.max(1, Math.ceil(line.length / this.#lineChars)) },
+      (_, i) => line.slice(i * this.#lineChars, (i + 1) * this.#lineChars)))
+    const admitted = pieces.filter(() => this.#meter.admit(nowMs))
+    this.#dropped += pieces.length - admitted.length
+    return admitted
   }
 }
 

@@ -1,6 +1,6 @@
 /** Recognises, from /proc, connections to this node that come from runners sharing the node's network. */
 import { readdirSync, readlinkSync } from 'node:fs'
-import { processIds, read } from './proc.js'
+import { attempt, processIds, read } from './proc.js'
 import type { Arrival } from '../../../kernel/index.js'
 
 /** Stays true once a runner has shared the network, because its descendants may outlive the runner. */
@@ -37,18 +37,6 @@ function holdsOtherEnd ({ remotePort = 0, localPort = 0 }: Connection): boolean 
   return owner === undefined || MARKED.test(read(`/proc/${owner}/limits`) ?? 'Max msgqueue size 0 0 ')
 }
 
-function holds (pid: number, links: ReadonlySet<string>): boolean {
-  try {
-    return readdirSync(`/proc/${pid}/fd`).some((fd) => links.has(linkOf(`/proc/${pid}/fd/${fd}`)))
-  } catch {
-    return false
-  }
-}
-
-function linkOf (path: string): string {
-  try {
-    return readlinkSync(path)
-  } catch {
-    return ''
-  }
-}
+const holds = (pid: number, links: ReadonlySet<string>): boolean =>
+  attempt(() => readdirSync(`/proc/${pid}/fd`), [])
+    .some((fd) => links.has(attempt(() => readlinkSync(`/proc/${pid}/fd/${fd}`), '')))

@@ -1,7 +1,7 @@
-import { readdirSync, readFileSync, rmSync } from 'node:fs'
+import { readdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
-import { writeWhole } from '../../../kernel/index.js'
-import { bootId, environmentOf, processGroup, processIds, startTime } from './proc.js'
+import { parseJson, writeWhole } from '../../../kernel/index.js'
+import { attempt, bootId, environmentOf, processGroup, processIds, read, startTime } from './proc.js'
 
 export const PIDFILE = 'runner.pid'
 /** Environment variable that marks a runner and its descendants. */
@@ -26,15 +26,11 @@ export function removePidfile (scratch: string): void {
 
 /** The record in a pidfile; null if it is missing or invalid. */
 export function readPidfile (scratch: string): PidRecord | null {
-  try {
-    const value = JSON.parse(readFileSync(join(scratch, PIDFILE), 'utf8')) as Partial<PidRecord>
-    const texts = [value.startTime, value.bootId, value.mark]
-    const valid = value.format === FORMAT && Number.isSafeInteger(value.pid) && (value.pid ?? 0) > 1 &&
-      texts.every((text) => typeof text === 'string')
-    return valid ? value as PidRecord : null
-  } catch {
-    return null
-  }
+  const value = (parseJson(read(join(scratch, PIDFILE)) ?? '') ?? {}) as Partial<PidRecord>
+  const texts = [value.startTime, value.bootId, value.mark]
+  const valid = value.format === FORMAT && Number.isSafeInteger(value.pid) && (value.pid ?? 0) > 1 &&
+    texts.every((text) => typeof text === 'string')
+  return valid ? value as PidRecord : null
 }
 
 /**
@@ -52,14 +48,8 @@ export function sweepOrphans (dir: string): number[] {
   return killed
 }
 
-function subfolders (dir: string): string[] {
-  try {
-    const entries = readdirSync(dir, { withFileTypes: true })
-    return entries.filter((entry) => entry.isDirectory()).map((entry) => join(dir, entry.name))
-  } catch {
-    return []
-  }
-}
+const subfolders = (dir: string): string[] => attempt(() => readdirSync(dir, { withFileTypes: true }), [])
+  .filter((entry) => entry.isDirectory()).map((entry) => join(dir, entry.name))
 
 function killMatches (record: PidRecord): number[] {
   const leader = startTime(record.pid) === record.startTime ? [record.pid] : []
@@ -69,11 +59,4 @@ function killMatches (record: PidRecord): number[] {
   return [...leader, ...members].filter(killOne)
 }
 
-function killOne (pid: number): boolean {
-  try {
-    process.kill(pid, 'SIGKILL')
-    return true
-  } catch {
-    return false
-  }
-}
+const killOne = (pid: number): boolean => attempt(() => process.kill(pid, 'SIGKILL'), false)

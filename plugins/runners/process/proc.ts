@@ -2,13 +2,16 @@ import { readdirSync, readFileSync } from 'node:fs'
 
 /** Facts from /proc; functions return null or empty if there are none (macOS, process ended). */
 
-export function read (path: string): string | null {
+/** The result of a synchronous call, or `otherwise` if it throws. */
+export function attempt<T, O> (call: () => T, otherwise: O): T | O {
   try {
-    return readFileSync(path, 'utf8')
+    return call()
   } catch {
-    return null
+    return otherwise
   }
 }
+
+export const read = (path: string): string | null => attempt(() => readFileSync(path, 'utf8'), null)
 
 /** Fields of /proc/<pid>/stat after the command name, which may itself contain spaces and parentheses. */
 function statFields (pid: number): string[] | null {
@@ -36,13 +39,8 @@ export function environmentOf (pid: number): string[] {
   return read(`/proc/${pid}/environ`)?.split('\0') ?? []
 }
 
-export function processIds (): number[] {
-  try {
-    return readdirSync('/proc').filter((name) => /^\d+$/.test(name)).map(Number)
-  } catch {
-    return []
-  }
-}
+export const processIds = (): number[] =>
+  attempt(() => readdirSync('/proc'), []).filter((name) => /^\d+$/.test(name)).map(Number)
 
 export function residentBytes (pid: number): number | null {
   const found = /^VmRSS:\s+(\d+) kB$/m.exec(read(`/proc/${pid}/status`) ?? '')

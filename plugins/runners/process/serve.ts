@@ -1,9 +1,10 @@
+import { isObject } from '../../../kernel/api/schema.js'
 import { CreditWindow, encodeFrame, FROM_RUNNER } from './protocol.js'
 import { partOf, SpanRecorder } from './span-recorder.js'
 import type { EngineChunk, EngineSession, EngineTask } from '../../../kernel/api/engine.js'
 import type { SpanPart } from './span-recorder.js'
 import type { HostLimits } from './limits.js'
-import type { NodeLink } from './link.js'
+import type { NodeLink } from './node-link.js'
 
 const MAX_MESSAGE = 4_096
 const MAX_DETAILS_BYTES = 65_536
@@ -146,9 +147,6 @@ export class TaskServer {
     return { reason: 'provider_error', message: 'The engine failed while serving the task.', details: {} }
   }
 }
-
-const isObject = (value: unknown): value is Record<string, unknown> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
 
 export function isEngineError (
   error: unknown

@@ -55,7 +55,6 @@ export const SPANS_MAX = 4096
 const SINGLE_MAX = 2048
 const SERIES_MAX = 4
 const POINTS_MAX = 128
-const POINTS_FIRST = 32
 
 export class SpanRecorder implements SpanSink {
   readonly #now: () => number
@@ -77,8 +76,18 @@ export class SpanRecorder implements SpanSink {
 
   series (name: string, category: string): SpanSeries { return this.seriesOf(ROOT, name, category) }
 
-  open (name: string, category: string, startMs = this.#now()): RecordedPart {
-    return new RecordedPart(this, ROOT, name, category, startMs)
+  /** Opens a span below `parent`; further spans can be recorded below it. */
+  open (name: string, category: string, startMs = this.#now(), parent = ROOT): OpenSpan & { id: number } {
+    const span = this.record(parent, name, category, startMs, Number.NaN)
+    const { id } = span
+    return {
+      id,
+      now: () => this.now(),
+      span: (...about) => { this.record(id, ...about) },
+      series: (...about) => this.seriesOf(id, ...about),
+      open: (childName, childCategory, childStartMs) => this.open(childName, childCategory, childStartMs, id),
+      end: (attrs, endMs = this.now()) => { Object.assign(span, { attrs, endMs }) }
+    }
   }
 
   /** Records a span below `parent`. The returned span is not stored if the recorder is full. */
@@ -112,43 +121,12 @@ export class SpanRecorder implements SpanSink {
   }
 }
 
-export class RecordedPart implements OpenSpan {
-  readonly #recorder: SpanRecorder
-  readonly #span: RecordedSpan
-
-  constructor (recorder: SpanRecorder, parent: number, name: string, category: string, startMs: number) {
-    this.#recorder = recorder
-    this.#span = recorder.record(parent, name, category, startMs, Number.NaN)
-  }
-
-  get id (): number { return this.#span.id }
-
-  now (): number { return this.#recorder.now() }
-
-  span (name: string, category: string, startMs: number, endMs: number, attrs?: SpanAttrs): void {
-    this.#recorder.record(this.id, name, category, startMs, endMs, attrs)
-  }
-
-  series (name: string, category: string): SpanSeries {
-    return this.#recorder.seriesOf(this.id, name, category)
-  }
-
-  open (name: string, category: string, startMs = this.now()): RecordedPart {
-    return new RecordedPart(this.#recorder, this.id, name, category, startMs)
-  }
-
-  end (attrs?: SpanAttrs, endMs = this.now()): void {
-    this.#span.attrs = attrs
-    this.#span.endMs = endMs
-  }
-}
-
 class Series implements SpanSeries {
   readonly #parent: number
   readonly #name: string
   readonly #category: string
-  #starts = new Float64Array(POINTS_FIRST)
-  #ends = new Float64Array(POINTS_FIRST)
+  readonly #starts = new Float64Array(POINTS_MAX)
+  readonly #ends = new Float64Array(POINTS_MAX)
   #count = 0
   /** Number of steps that a full point combines, and number of steps in the point being filled. */
   #stride = 1
@@ -162,7 +140,7 @@ class Series implements SpanSeries {
 
   add (startMs: number, endMs: number): void {
     if (this.#filled === 0) {
-      if (this.#count === this.#starts.length) this.#compact()
+      if (this.#count === POINTS_MAX) this.#compact()
       this.#starts[this.#count] = startMs
     }
     this.#ends[this.#count] = endMs
@@ -181,27 +159,15 @@ class Series implements SpanSeries {
     }))
   }
 
-  /** Makes space for more points: doubles the capacity, or halves the number of points. */
+  /** Makes space for more points: joins them in pairs. */
   #compact (): void {
-    const length = this.#starts.length
-    if (length < POINTS_MAX) {
-      this.#starts = longer(this.#starts)
-      this.#ends = longer(this.#ends)
-      return
-    }
-    for (let i = 0; i < length / 2; i++) {
+    this.#count = POINTS_MAX / 2
+    for (let i = 0; i < this.#count; i++) {
       this.#starts[i] = this.#starts[2 * i]!
       this.#ends[i] = this.#ends[2 * i + 1]!
     }
-    this.#count = length / 2
     this.#stride *= 2
   }
-}
-
-function longer (numbers: Float64Array<ArrayBuffer>): Float64Array<ArrayBuffer> {
-  const twice = new Float64Array(numbers.length * 2)
-  twice.set(numbers)
-  return twice
 }
 
 const micros = (ms: number): number => Math.round(ms * 1000)

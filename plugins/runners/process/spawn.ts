@@ -8,6 +8,7 @@ import { noInspector } from '../../../kernel/index.js'
 import type { Files } from './confine.js'
 import { networkSharing } from './peers.js'
 import { MARK, writePidfile } from './pidfile.js'
+import { attempt } from './proc.js'
 import { heldCommand, probeSandboxLevel, OOM_SCORE_ADJ, sharesNetwork } from './sandbox.js'
 import type { SandboxLevel } from './sandbox.js'
 import type { Duplex, Readable } from 'node:stream'
@@ -130,12 +131,9 @@ export function endOf (
   return name === undefined ? { code, signal } : { code: null, signal: name }
 }
 
+/** Does nothing if the system is not Linux, or if the process has already ended. */
 function preferAsVictim (pid: number): void {
-  try {
-    writeFileSync(`/proc/${pid}/oom_score_adj`, String(OOM_SCORE_ADJ))
-  } catch {
-    // The system is not Linux, or the process has already ended and its exit is reported elsewhere.
-  }
+  attempt(() => { writeFileSync(`/proc/${pid}/oom_score_adj`, String(OOM_SCORE_ADJ)) }, undefined)
 }
 
 /**
@@ -144,9 +142,5 @@ function preferAsVictim (pid: number): void {
  */
 export function signalGroup (pid: number, signal: NodeJS.Signals): void {
   if (!(pid > 1)) throw new RangeError(`${pid} leads no process group of a runner`)
-  try {
-    process.kill(-pid, signal)
-  } catch {
-    // The group has already ended.
-  }
+  attempt(() => process.kill(-pid, signal), false)
 }

@@ -30,7 +30,7 @@ const TELL_MS = 1_000
 /** Caller id for the node's own tasks, such as its canary. */
 const NODE = 'node'
 
-/** Creates a stopped supervisor. Throws RangeError naming a limit that is not positive. */
+/** Creates a stopped supervisor. */
 export function createSupervisor (options: RunnerOptions): Supervisor {
   return new RunnerSupervisor(options)
 }

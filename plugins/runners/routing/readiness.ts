@@ -61,10 +61,7 @@ function canaryTask (card: ModelCard): EngineTask | undefined {
 /** Seconds since the runner's last real result; null if there was none. */
 const proofAge = ({ supervisor }: Member): number | null => supervisor?.report().secondsSinceForward ?? null
 
-function proven (member: Member): boolean {
-  const age = proofAge(member)
-  return age !== null && age <= FORWARD_FRESH_SECONDS
-}
+const proven = (member: Member): boolean => (proofAge(member) ?? Infinity) <= FORWARD_FRESH_SECONDS
 
 interface CanaryParts {
   clock: Clock
@@ -80,9 +77,8 @@ export function createCanary (parts: CanaryParts): (member: Member, task: Engine
   const running = new Map<string, Promise<boolean>>()
   return async (member, task) => {
     const { runnerId } = member.assignment
-    const shared = running.get(runnerId)
-    if (shared !== undefined) return await shared
-    const run = tryOnce(parts, member, task).finally(() => { running.delete(runnerId) })
+    const run = running.get(runnerId) ??
+      tryOnce(parts, member, task).finally(() => { running.delete(runnerId) })
     running.set(runnerId, run)
     return await run
   }

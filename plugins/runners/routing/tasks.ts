@@ -1,4 +1,5 @@
-import type { Caller, Clock, EngineChunk } from '../../../kernel/index.js'
+import type { Caller, Clock, EngineChunk, FromSchema } from '../../../kernel/index.js'
+import { atLeast } from '../declarations.js'
 import type { RunnerSet } from '../instances/runner-set.js'
 import type { EndedTask, Route, RunnerWork, TerminalStatus } from '../service.js'
 
@@ -8,18 +9,19 @@ export const TASKS_FINISHED_MAX = 64
 /** Milliseconds after which a task that was never opened times out. */
 export const TASK_PENDING_MS = 60_000
 
-export type TaskStatus = 'Pending' | 'Running' | TerminalStatus
-
+const text = { type: 'string', maxLength: 256 } as const
 /** A task in /state; it contains no part of the request itself. */
-export interface Task {
-  taskId: string
-  commandId: string
-  instanceId: string
-  modelId: string
-  capability: string
-  status: TaskStatus
-  createdAt: string
-}
+export const taskSchema = atLeast({
+  taskId: text,
+  commandId: text,
+  instanceId: text,
+  modelId: text,
+  capability: text,
+  status: { enum: ['Pending', 'Running', 'Complete', 'TimedOut', 'Failed', 'Cancelled'] },
+  createdAt: text
+})
+export type Task = FromSchema<typeof taskSchema>
+export type TaskStatus = Task['status']
 
 export interface TaskRequester {
   caller: Caller | null
@@ -41,8 +43,6 @@ interface Entry {
 }
 
 const NOBODY: TaskRequester = { caller: null, member: null }
-/** Represents this node in the map of requesting nodes. */
-const HERE = ''
 
 /**
  * Tasks in memory: either those that this node serves or those routed to other nodes. A task gets exactly one
@@ -55,8 +55,6 @@ export class TaskTable {
   /** Tasks without a terminal status, and tasks with one, each in the order of their last change. */
   readonly #live = new Map<string, Entry>()
   readonly #ended = new Map<string, Entry>()
-  /** Number of tasks without a terminal status, by runner and requesting node. */
-  readonly #open = new Map<string, Map<string, number>>()
   #changes = 0
 
   constructor (mono: () => number, changed: (task: Task, runnerId: string) => void = () => {}) {
@@ -66,7 +64,6 @@ export class TaskTable {
 
   add (task: Omit<Task, 'status'>, runnerId: string, requester: TaskRequester = NOBODY): void {
     this.#sweep()
-    this.#count(runnerId, requester, 1)
     this.#enter(this.#live, { runnerId, requester, opened: false }, { ...task, status: 'Pending' })
   }
 
@@ -94,7 +91,6 @@ export class TaskTable {
     const entry = this.#live.get(taskId)
     if (entry === undefined) return false
     this.#live.delete(taskId)
-    this.#count(entry.runnerId, entry.requester, -1)
     this.#enter(this.#ended, entry, { ...entry.task, status })
     return true
   }
@@ -108,14 +104,18 @@ export class TaskTable {
   /** Number of a runner's tasks without a terminal status. */
   outstanding (runnerId: string): number {
     this.#sweep()
-    return sum(this.#open.get(runnerId)?.values() ?? [])
+    let open = 0
+    for (const entry of this.#live.values()) if (entry.runnerId === runnerId) open += 1
+    return open
   }
 
   /** Number of open tasks by runner, without those requested by node `member`, which counts them itself. */
   loads (member: string): Record<string, number> {
-    const loads = [...this.#open].map(([runnerId, byRequester]): [string, number] =>
-      [runnerId, sum(byRequester.values()) - (byRequester.get(member) ?? 0)])
-    return Object.fromEntries(loads.filter(([, open]) => open > 0))
+    const loads: Record<string, number> = {}
+    for (const { runnerId, requester } of this.#live.values()) {
+      if (requester.member !== member) loads[runnerId] = (loads[runnerId] ?? 0) + 1
+    }
+    return loads
   }
 
   all (): Task[] {
@@ -154,16 +154,6 @@ export class TaskTable {
     this.#changed(task, runnerId)
   }
 
-  #count (runnerId: string, requester: TaskRequester, by: number): void {
-    const byRequester = this.#open.get(runnerId) ?? new Map<string, number>()
-    const who = requester.member ?? HERE
-    const open = (byRequester.get(who) ?? 0) + by
-    if (open > 0) byRequester.set(who, open)
-    else byRequester.delete(who)
-    if (byRequester.size > 0) this.#open.set(runnerId, byRequester)
-    else this.#open.delete(runnerId)
-  }
-
   #sweep (): void {
     const now = this.#mono()
     for (const [taskId, { task, changedMono, opened }] of this.#live) {
@@ -175,12 +165,6 @@ export class TaskTable {
       this.#ended.delete(taskId)
     }
   }
-}
-
-function sum (numbers: Iterable<number>): number {
-  let total = 0
-  for (const number of numbers) total += number
-  return total
 }
 
 export class TaskWatchers {
@@ -199,7 +183,7 @@ export class TaskWatchers {
     const capability = tasks.get(taskId)?.capability ?? ''
     const entered = tasks.requesterOf(taskId).member === null
     const about = { taskId, modelId, capability, entered, served: nodeId === this.#nodeId }
-    return new TaskWatch(about, this.#clock, (ended) => { for (const fn of this.#listeners) fn(ended) })
+    return watchTask(about, this.#clock, (ended) => { for (const fn of this.#listeners) fn(ended) })
   }
 
   onTask (fn: (task: EndedTask) => void): () => void {
@@ -230,52 +214,35 @@ interface Usage {
 
 type About = Pick<EndedTask, 'taskId' | 'modelId' | 'capability' | 'entered' | 'served'>
 
+interface TaskWatch { see (chunk: EngineChunk): void, end (status: TerminalStatus): void }
+
 /** Measures one task by its chunks: times, tokens and seconds of sound, but never their content. */
-class TaskWatch {
-  readonly #about: About
-  readonly #clock: Clock
-  readonly #report: (task: EndedTask) => void
-  readonly #since: number
-  #firstMs: number | null = null
-  #tokens: EndedTask['tokens'] = null
-  #audioSeconds = 0
-
-  constructor (about: About, clock: Clock, report: (task: EndedTask) => void) {
-    this.#about = about
-    this.#clock = clock
-    this.#report = report
-    this.#since = clock.mono()
-  }
-
-  see ({ payload, media, timing }: EngineChunk): void {
-    // A chunk without choices only says that the engine accepted the request; it is not part of the answer.
-    const { choices } = payload
-    if (this.#firstMs === null && !(Array.isArray(choices) && choices.length === 0)) {
-      this.#firstMs = this.#clock.mono() - this.#since
+function watchTask (about: About, clock: Clock, report: (task: EndedTask) => void): TaskWatch {
+  const since = clock.mono()
+  const secondsSince = (): number => (clock.mono() - since) / 1000
+  let firstSeconds: number | null = null
+  let tokens: EndedTask['tokens'] = null
+  let audioSeconds = 0
+  return {
+    see ({ payload: { choices, usage }, media, timing }) {
+      // A chunk without choices only says that the engine accepted the request; it is not part of the answer.
+      if (!(Array.isArray(choices) && choices.length === 0)) firstSeconds ??= secondsSince()
+      if (media !== undefined) audioSeconds += timing?.durationSeconds ?? 0
+      if (usage !== undefined) tokens = addUsage(tokens, usage as Usage)
+    },
+    end (status) {
+      report({ ...about, status, seconds: secondsSince(), firstSeconds, tokens, audioSeconds })
     }
-    if (media !== undefined) this.#audioSeconds += timing?.durationSeconds ?? 0
-    if (payload['usage'] !== undefined) this.#count(payload['usage'] as Usage)
   }
+}
 
-  end (status: TerminalStatus): void {
-    this.#report({
-      ...this.#about,
-      status,
-      seconds: (this.#clock.mono() - this.#since) / 1000,
-      firstSeconds: this.#firstMs === null ? null : this.#firstMs / 1000,
-      tokens: this.#tokens,
-      audioSeconds: this.#audioSeconds
-    })
-  }
-
-  /** Counts prompt tokens once, although several answers to one prompt each report them. */
-  #count (usage: Usage): void {
-    const { prompt, cached, generated } = this.#tokens ?? { prompt: 0, cached: 0, generated: 0 }
-    this.#tokens = {
-      prompt: Math.max(prompt, countOf(usage.prompt_tokens)),
-      cached: Math.max(cached, countOf(usage.prompt_tokens_details?.cached_tokens)),
-      generated: generated + countOf(usage.completion_tokens)
-    }
+/** Counts prompt tokens once, although several answers to one prompt each report them. */
+function addUsage (tokens: EndedTask['tokens'], usage: Usage): EndedTask['tokens'] {
+  const { prompt, cached, generated } = tokens ?? { prompt: 0, cached: 0, generated: 0 }
+  return {
+    prompt: Math.max(prompt, countOf(usage.prompt_tokens)),
+    cached: Math.max(cached, countOf(usage.prompt_tokens_details?.cached_tokens)),
+    generated: generated + countOf(usage.completion_tokens)
   }
 }
 

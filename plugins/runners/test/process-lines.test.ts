@@ -5,9 +5,9 @@ import { LineLimiter, RingFile } from '../process/output.js'
 import { RateMeter } from '../process/limits.js'
 
 t.test('lines are cut, whatever the pieces', (t) => {
-  const check = (name: string, text: string, expected: string[], lineBytes = 8): void => {
+  const check = (name: string, text: string, expected: string[], lineChars = 8): void => {
     for (const pieceBytes of [1, 3, 1_000]) {
-      const limiter = new LineLimiter({ lineBytes, linesPerSecond: 1_000 })
+      const limiter = new LineLimiter({ lineChars, linesPerSecond: 1_000 })
       const bytes = Buffer.from(text)
       const lines: string[] = []
       for (let at = 0; at < bytes.length; at += pieceBytes) {
@@ -27,7 +27,7 @@ t.test('lines are cut, whatever the pieces', (t) => {
 })
 
 t.test('more lines per second than allowed are counted', (t) => {
-  const limiter = new LineLimiter({ lineBytes: 100, linesPerSecond: 3 })
+  const limiter = new LineLimiter({ lineChars: 100, linesPerSecond: 3 })
   t.strictSame(limiter.push(Buffer.from('a\nb\nc\nd\ne\nf'), 0), ['a', 'b', 'c'])
   t.equal(limiter.takeDropped(), 2)
   t.equal(limiter.takeDropped(), 0)

@@ -5,7 +5,7 @@ import {
 } from '../process/deadlines.js'
 import type { Watch, ExitFacts } from '../process/deadlines.js'
 import { DEFAULT_LIMITS } from '../process/limits.js'
-import type { WorkMessage } from '../process/protocol.js'
+import type { WorkMessage } from '../process/messages.js'
 
 t.test('how long work and loading may take', (t) => {
   const check = (units: number, msPerUnit: number, expected: number): void => {

@@ -1,6 +1,7 @@
 import type { EngineChunk } from '../../../../kernel/index.js'
 import { ProtocolError, RunnerError } from '../../process/errors.js'
-import { chunkOf, encodeFrame, FrameParser, FROM_RUNNER, readMessage } from '../../process/protocol.js'
+import { chunkOf, readMessage } from '../../process/messages.js'
+import { encodeFrame, FrameParser, FROM_RUNNER } from '../../process/protocol.js'
 import type { Frame } from '../../process/protocol.js'
 import { DEFAULT_LIMITS } from '../../process/limits.js'
 

@@ -1,6 +1,8 @@
-import type { Channel, Clock, Cluster } from '../../../../kernel/index.js'
+import { compileStrict } from '../../../../kernel/api/validate.js'
+import type { Channel, Clock, Cluster, FromSchema } from '../../../../kernel/index.js'
+import { atLeast } from '../../declarations.js'
 import type { OpenTask } from '../lost-tasks.js'
-import { hasEnded, TASK_LINGER_MS } from '../tasks.js'
+import { hasEnded, TASK_LINGER_MS, taskSchema } from '../tasks.js'
 import type { Task, TaskTable } from '../tasks.js'
 
 /** Minimum ms between two sends of changes. */
@@ -12,18 +14,29 @@ export const MESSAGE_TASKS_MAX = 128
 /** Limit on tasks stored per other node. */
 export const KEPT_MAX = 1024
 
+const text = { type: 'string', maxLength: 256 } as const
+const listOf = <const I extends object>(items: I) =>
+  ({ type: 'array', items, maxItems: MESSAGE_TASKS_MAX } as const)
+/** Schema of a map by runner or task. */
+const mapOf = <const V extends object>(value: V) => ({
+  type: 'object', propertyNames: text, maxProperties: MESSAGE_TASKS_MAX, additionalProperties: value
+} as const)
+
 /** A message from one node to another. It contains no prompts, texts or media. */
-export interface GossipMessage {
+const messageSchema = atLeast({
   /** True if the receiver must discard its earlier state, all of which follows in one or more messages. */
-  whole: boolean
+  whole: { type: 'boolean' },
   /** Open tasks by runner, without those that the receiver requested; a missing runner has none. */
-  loads: Record<string, number>
-  tasks: Task[]
+  loads: mapOf({ type: 'integer', minimum: 0 }),
+  tasks: listOf(taskSchema),
   /** Ids of tasks that were sent as open and no longer exist. */
-  ended: string[]
+  ended: listOf(text)
+}, {
   /** By task id, the install id of the node that requested the task; absent if the sender requested it. */
-  given?: Record<string, string>
-}
+  given: mapOf(text)
+})
+export type GossipMessage = Omit<FromSchema<typeof messageSchema>, 'loads' | 'given'> &
+  { loads: Record<string, number>, given?: Record<string, string> }
 
 /** Requests the complete state, for a node that has just started. */
 interface Question { whole: 'please' }
@@ -192,28 +205,4 @@ export function mergeTasks (
   return Object.fromEntries([...all].map(([taskId, task]) => [taskId, { Inference: task }]))
 }
 
-const STATUSES: ReadonlySet<unknown> =
-  new Set(['Pending', 'Running', 'Complete', 'TimedOut', 'Failed', 'Cancelled'])
-const TEXTS = ['taskId', 'commandId', 'instanceId', 'modelId', 'capability', 'createdAt'] as const
-const TEXT_CHARS = 256
-
-const isText = (value: unknown): boolean => typeof value === 'string' && value.length <= TEXT_CHARS
-
-function isTask (value: unknown): value is Task {
-  if (typeof value !== 'object' || value === null) return false
-  const task = value as Record<string, unknown>
-  return STATUSES.has(task['status']) && TEXTS.every((key) => isText(task[key]))
-}
-
-export function isGossip (value: unknown): value is GossipMessage {
-  if (typeof value !== 'object' || value === null) return false
-  const { whole, loads, tasks, ended, given = {} } = value as Partial<Record<keyof GossipMessage, unknown>>
-  const list = (all: unknown, fits: (one: unknown) => boolean): boolean =>
-    Array.isArray(all) && all.length <= MESSAGE_TASKS_MAX && all.every(fits)
-  return typeof whole === 'boolean' && list(tasks, isTask) && list(ended, isText) &&
-    typeof loads === 'object' && loads !== null &&
-    list(Object.keys(loads), isText) && list(Object.values(loads), isCount) &&
-    typeof given === 'object' && given !== null && list(Object.values(given), isText)
-}
-
-const isCount = (value: unknown): boolean => Number.isSafeInteger(value) && (value as number) >= 0
+export const isGossip = (value: unknown): value is GossipMessage => compileStrict(messageSchema)(value)

@@ -11,16 +11,10 @@ import type { Failure, Recorded } from './frames.js'
 /** Milliseconds without reads after which the answer is cut off; the other node limits slow clients. */
 const STALL_MS = 3_600_000
 
-export interface Assigned {
-  taskId: string
-  commandId: string
-  modelId: string
-  instanceId: string
-  runnerId: string
-  capability: string
-  /** Records this node's spans if the other node traces the request. */
-  trace?: Trace | undefined
-}
+type TaskRequest = RouteRequest<typeof routes.task>
+
+/** A task from another node; `trace` records this node's spans if the other node traces the request. */
+export type Assigned = Omit<TaskRequest['body'], 'task'> & { trace?: Trace | undefined }
 
 interface ReceiveParts {
   cluster: Pick<Cluster, 'resolve'>
@@ -33,8 +27,6 @@ interface ReceiveParts {
     open (route: Route, task: EngineTask, signal: AbortSignal): AsyncIterable<EngineChunk>
   }
 }
-
-type TaskRequest = RouteRequest<typeof routes.task>
 
 /**
  * Handler of POST /runners/tasks: runs a task for another node on a local runner. The response starts at once
