@@ -68,7 +68,7 @@ export default definePlugin({
   return {
     invoke: { tts: (input, call) => speak({ runners, loudness }, input, call) },
     routes: {
-      speech: speechHandler({ runners, invocations, aliases, loudness }),
+      speech: speechHandler({ runners, invocations, aliases, loudness, clock: ctx.clock }),
       voices: ({ query }) => {
         const speakers = runners.models('tts')
         const wanted = query.model === undefined ? undefined : modelFor(query.model, aliases, speakers)

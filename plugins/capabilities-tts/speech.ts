@@ -1,5 +1,6 @@
+import { beating } from '../../kernel/index.js'
 import type {
-  CapabilityCall, CapabilityChunk, EngineChunk, FromSchema, ModelCard, RouteRequest
+  CapabilityCall, CapabilityChunk, Clock, EngineChunk, FromSchema, ModelCard, RouteRequest
 } from '../../kernel/index.js'
 import type { Invocations, ServedFrame } from '../capabilities/service.js'
 import { runTask } from '../runners/service.js'
@@ -58,6 +59,7 @@ interface SpeechParts {
   runners: Runners
   invocations: Invocations
   aliases: Aliases
+  clock: Clock
   /** RMS in dBFS; null for each voice's own. */
   loudness: number | null
 }
@@ -70,6 +72,7 @@ const SAME = [
 
 /** Answers texts without words, such as an emoji: clients show an error for each, and stop reading aloud. */
 const SILENCE_SECONDS = 0.2
+const BEAT_MS = 10_000
 
 export function toTask (
   body: SpeechBody, aliases: Aliases, speakers: readonly Speaker[]
@@ -133,7 +136,8 @@ export function speechHandler (parts: SpeechParts): SpeechHandler {
       handler: (call) => {
         call.setHeader('x-svc-model', task.model)
         call.setHeader('x-svc-voice', String(task['voice'] ?? ownVoice(task.model, speakers)))
-        return speak(parts, task, call)
+        // A sentence may take minutes on a slow machine; empty chunks reset the call's deadline.
+        return beating(speak(parts, task, call), parts.clock, BEAT_MS, { payload: {} })
       }
     })
   }

@@ -1,6 +1,6 @@
 /**
  * Records answers from the real llama-server, which the stand-in server of the short tests replays:
- * npm run test:llama -- --record
+ * npm run test:real -- record
  */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -104,6 +104,8 @@ const clock = { type: 'function', function: { name: 'clock', parameters: {
   type: 'object', properties: { zone: { type: 'string' } }, required: ['zone']
 } } }
 const CHAT = '/v1/chat/completions'
+/** GGUF pooling type: reranker. */
+const RANK = 4
 const chat = (more: Json = {}): Json => ({
   messages: [{ role: 'user', content: 'Hi' }], temperature: 0, max_tokens: 50,
   stream_options: { include_usage: true }, ...more
@@ -156,6 +158,9 @@ export async function record (programs: string): Promise<Recorded> {
   const encoder = { vocabulary: file('bert-bge'), encoder: true, shape: { context: 512, width: 32 } }
   await served(programs, encoder, ['--embeddings'], async ({ answer }) => {
     recorded.answers['embeddings'] = await answer('/v1/embeddings', { input: ['a', 'rain'] })
+  })
+  await served(programs, { ...encoder, pooling: RANK }, ['--reranking'], async ({ answer }) => {
+    recorded.answers['rerank'] = await answer('/v1/rerank', { query: 'Hi', documents: ['a', 'rain'] })
   })
   recorded.build = String((recorded.answers['props']!.body as Json)['build_info'])
   return recorded

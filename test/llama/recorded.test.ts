@@ -8,5 +8,5 @@ t.test('the recordings', { skip: skipGenerated }, async (t) => {
   const now = await record(programs)
   const before = JSON.parse(readFileSync(FILE, 'utf8')) as typeof now
   // The answers must match even if SVC_TEST_LLAMA names a build other than the recorded one.
-  t.same(now, before, 'npm run test:llama -- --record writes them anew')
+  t.same(now, before, 'npm run test:real -- record writes them anew')
 })

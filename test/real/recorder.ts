@@ -8,9 +8,12 @@ import type { AddressInfo } from 'node:net'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Test } from 'tap'
 
-/** A request of a client and svc's answer. `ended` is undefined until the answer or the client ended it. */
+/**
+ * A request of a client with its headers `asked`, and svc's answer. `ended` is undefined until the answer or
+ * the client ended it.
+ */
 export interface Exchange {
-  method: string, path: string, sent: string
+  method: string, path: string, asked: IncomingMessage['headers'], sent: string
   status?: number, headers?: IncomingMessage['headers'], got: string
   ended?: 'answered' | 'client left'
 }
@@ -28,7 +31,8 @@ export async function recorder (t: Test, { url }: { url: string }): Promise<Reco
   const exchanges: Exchange[] = []
   let holds = false
   const pass = (from: IncomingMessage, to: ServerResponse): void => {
-    const exchange: Exchange = { method: from.method ?? '', path: from.url ?? '', sent: '', got: '' }
+    const exchange: Exchange =
+      { method: from.method ?? '', path: from.url ?? '', asked: from.headers, sent: '', got: '' }
     exchanges.push(exchange)
     const onward = request({
       host: target.hostname, port: target.port, path: from.url, method: from.method,

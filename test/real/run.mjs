@@ -1,6 +1,6 @@
 // npm run test:real [-- PART ...]: runs svc against real weights, programs and clients, which it downloads
-// into $XDG_CACHE_HOME/svc-test. The parts run one after the other, without names all of them; words after
-// the name of a single part are passed to that part. Prints a table, and updates .tap/real.json.
+// into $XDG_CACHE_HOME/svc-test. The parts run one after the other, without names all of them but `record`;
+// words after the name of a single part are passed to that part. Prints a table, and updates .tap/real.json.
 import { spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
@@ -19,6 +19,8 @@ const PARTS = {
     install('test/models'), [process.execPath, 'test/llama/build.mjs'],
     tests('--timeout', '1800', 'test/real/weights.test.ts')
   ]],
+  speech: ['test/real/speech', [tests('--timeout', '1800', 'test/real/speech.test.ts')]],
+  recorded: ['test/real/recorded', [tests('--timeout', '900', 'test/real/recorded.test.ts')]],
   llama: ['test/llama', [[process.execPath, 'test/llama/run.mjs']]],
   onnx: ['test/models', [install('test/models'), [process.execPath, 'test/models/run.mjs']]],
   clients: ['test/clients', [install('test/clients'), tests('test/clients')]],
@@ -27,8 +29,14 @@ const PARTS = {
     [...install('test/real/suites'), '--ignore-scripts'], [process.execPath, 'test/llama/build.mjs'],
     tests('--timeout', '1800', 'test/real/suites')
   ]],
-  webui: ['test/real/webui', [tests('--timeout', '1800', 'test/real/webui')]]
+  webui: ['test/real/webui', [tests('--timeout', '1800', 'test/real/webui')]],
+  record: ['test/real', [
+    [process.execPath, 'test/llama/run.mjs', '--record'], tests('--timeout', '900', 'test/real/recorded.test.ts'),
+    tests('--timeout', '1800', 'test/real/webui')
+  ]]
 }
+/** Writes the recordings that the short tests replay, so it runs only if it is named. */
+const RECORD = 'record'
 
 const isOnline = () => spawnSync('npm', ['ping'], { stdio: 'ignore', timeout: 60_000 }).status === 0
 
@@ -79,7 +87,8 @@ if (words.length > 0 && names.length !== 1) {
 }
 
 const ran = {}
-for (const name of names.length > 0 ? names : Object.keys(PARTS)) {
+if (names.includes(RECORD)) process.env['SVC_TEST_RECORD'] = '1'
+for (const name of names.length > 0 ? names : Object.keys(PARTS).filter((name) => name !== RECORD)) {
   console.log(`\n== ${name}`)
   ran[name] = run(PARTS[name], words)
 }

@@ -24,11 +24,11 @@ const COSINE = 0.9999
 const MIB = 64
 const SHARE = 0.1
 
+const MODELS = ['smollm2', 'gemma3']
 const program = serverProgram()
-const skip = 'missing' in program ? program.missing : withoutWeights()
+const skip = 'missing' in program ? program.missing : withoutWeights([...MODELS, 'minilm'])
 const server = 'path' in program ? program.path : ''
 
-const MODELS = ['smollm2', 'gemma3']
 const PROMPT = 'The capital of France is'
 const QUESTION = [{ role: 'user', content: 'How many legs does a cat have?' }]
 

@@ -97,14 +97,21 @@ function installLibrary (folder: string): void {
     `node-llama-cpp@${version}`, `${addon}@${version}`], folder)
 }
 
-/** Downloads what is missing; returns why the tests cannot run, or false. */
-export function withoutWeights (): string | false {
-  try {
+/** Downloads missing models; returns why they are unavailable, or false. */
+export function withoutModels (models: readonly string[]): string | false {
+  return unavailable(() => {
     mkdirSync(cache, { recursive: true })
-    for (const [name, pinned] of Object.entries(MODELS)) {
-      make(folderOf(name), (folder) => { writeModel(folder, pinned) })
-    }
-    make(library, installLibrary)
+    for (const name of models) make(folderOf(name), (folder) => { writeModel(folder, MODELS[name]!) })
+  })
+}
+
+/** Downloads missing models and node-llama-cpp; returns why they are unavailable, or false. */
+export const withoutWeights = (models: readonly string[]): string | false =>
+  withoutModels(models) || unavailable(() => { make(library, installLibrary) })
+
+function unavailable (download: () => void): string | false {
+  try {
+    download()
     return false
   } catch (error) {
     if (error instanceof Unavailable) return error.message

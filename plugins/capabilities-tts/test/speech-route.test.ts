@@ -1,6 +1,8 @@
 import t from 'tap'
-import { systemClock } from '../../../kernel/api/clock.js'
-import { fake, startPlugin } from '../../../kernel/testing/index.js'
+import { systemClock, type Clock } from '../../../kernel/api/clock.js'
+import { kernelError } from '../../../kernel/index.js'
+import { fake, manualClock, startPlugin } from '../../../kernel/testing/index.js'
+import { recordingOf } from '../../chat/test/recordings.js'
 import { RunnersService } from '../../runners/service.js'
 import plugin from '../index.js'
 import type { EngineChunk, EngineTask, ModelCard } from '../../../kernel/index.js'
@@ -10,8 +12,9 @@ const VOICE = 'acme/voice'
 
 /** A node with one voice, whose engine answers `chunks`; `post` sends a speech request. */
 async function start (
-  test: Parameters<typeof startPlugin>[0], chunks: Partial<EngineChunk>[],
-  { defaults = {}, config = {} }: { defaults?: object, config?: Record<string, unknown> } = {}
+  test: Parameters<typeof startPlugin>[0], chunks: Partial<EngineChunk>[] | Promise<Partial<EngineChunk>[]>,
+  { defaults = {}, config = {}, clock = systemClock }:
+  { defaults?: object, config?: Record<string, unknown>, clock?: Clock } = {}
 ) {
   const tasks: EngineTask[] = []
   const card = { modelId: VOICE, voices: [{ id: 'one', name: 'One', language: 'en' }], defaults } as ModelCard
@@ -20,11 +23,11 @@ async function start (
       ({ taskId: 't', nodeId: 'n', installId: 'i-n', instanceId: 'i', runnerId: 'r', modelId }),
     async * open (_route: unknown, task: EngineTask) {
       tasks.push(task)
-      yield * chunks as EngineChunk[]
+      yield * await chunks as EngineChunk[]
     },
     models: () => [{ card, ready: true }]
   } as unknown as Partial<Runners>)
-  const rig = await startPlugin(test, plugin, { clock: systemClock, fakes: [runners], config })
+  const rig = await startPlugin(test, plugin, { clock, fakes: [runners], config })
   const post = async (body: object) => await rig.inject({
     method: 'POST', url: '/v1/audio/speech', payload: { model: VOICE, input: 'Hi', ...body }
   })
@@ -49,11 +52,20 @@ t.test('warnings of the engine are a header, and no sound', async (t) => {
   }
 })
 
-t.test('Open WebUI lists voices and models', async (t) => {
-  const { rig } = await start(t, SPOKEN)
+t.test('Open WebUI reads aloud, and lists voices and models', async (t) => {
+  const { rig, tasks } = await start(t, SPOKEN)
+  const audio = recordingOf('open-webui').requests.filter(({ path }) => path.startsWith('/v1/audio/'))
   const listed = { id: 'one', name: 'One', model: VOICE }
-  t.match((await rig.inject({ url: '/v1/audio/voices' })).json(), { voices: [listed] })
-  t.match((await rig.inject({ url: '/v1/audio/models' })).json(), { models: [{ id: VOICE }] })
+  const answers: Record<string, object> =
+    { voices: { voices: [listed] }, models: { models: [{ id: VOICE }] } }
+  for (const { method, path: url, headers, body, answer } of audio) {
+    const payload = body === undefined ? {} : { payload: JSON.stringify(body) }
+    const got = await rig.inject({ method: method as 'POST', url, headers, ...payload })
+    t.match(got, { statusCode: answer.status, headers: { 'content-type': answer.type } }, url)
+    if (body === undefined) t.match(got.json(), answers[url.slice('/v1/audio/'.length)]!)
+    else t.match(tasks, [{ payload: { text: (body as { input: string }).input } }])
+  }
+  t.equal(audio.length, 3)
 })
 
 t.test('loudness: of the request, else of the card, else of the settings', async (t) => {
@@ -69,4 +81,26 @@ t.test('loudness: of the request, else of the card, else of the settings', async
   await check({ loudness: -23 }, { loudness: -18 }, { loudness: -16 }, -16)
   await check({}, { loudness: -18 }, { loudness: null }, null)
   await check({}, {}, { loudness: 0 }, 400)
+})
+
+t.test('a sentence that takes longer than a call may be silent', async (t) => {
+  const lost = kernelError('instance_lost', 'The instance was lost.')
+  const rows: [format: string, chunks: object[] | Error, status: number, expected: RegExp][] = [
+    ['audio', SPOKEN, 200, /^mp3$/], ['sse', SPOKEN, 200, /bXAz.*\n\ndata: .*done/],
+    ['audio', lost, 500, /instance_lost/], ['sse', lost, 200, /instance_lost/]
+  ]
+  for (const [format, chunks, status, expected] of rows) {
+    const clock = manualClock()
+    let finish = (): void => {}
+    const { post, tasks } = await start(t, new Promise((resolve, reject) => {
+      finish = () => { if (chunks instanceof Error) reject(chunks); else resolve(chunks) }
+    }), { clock })
+    const answer = post({ stream_format: format })
+    while (tasks.length === 0) await new Promise((resolve) => { setImmediate(resolve) })
+    for (let second = 0; second < 62; second++) await clock.advance(1000)
+    finish()
+    const { statusCode, body } = await answer
+    t.equal(statusCode, status, format)
+    t.match(body, expected, format)
+  }
 })

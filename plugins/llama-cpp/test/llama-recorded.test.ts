@@ -11,7 +11,7 @@ const answers = recorded['answers'] as Record<string, { status: number, body: un
 t.test('the recordings are of the pinned build', async (t) => {
   const { release, build } = read('../../../test/llama/pin.json')
   t.same([recorded['release'], recorded['build']], [release, build],
-    'they are older: npm run test:llama -- --record')
+    'they are older: npm run test:real -- record')
 })
 
 t.test('errors of the real server', async (t) => {

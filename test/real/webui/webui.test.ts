@@ -7,6 +7,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { folder, startNode, until } from '../../node/kit.js'
 import { openBrowser } from '../../page/kit.js'
+import { sameAsRecorded } from '../recorded-kit.js'
 import { recorder, reportClient, textOf } from '../recorder.js'
 import { EMBEDDER, placeEmbedder, skip, STEP_MS, startWebui, View } from './kit.js'
 import type { Exchange, Expected } from '../recorder.js'
@@ -50,6 +51,8 @@ t.test('Open WebUI 0.12.4', { skip, timeout: 900_000 }, async (t) => {
   const withoutModel = !embeds && 'needs PyPI'
   await t.test('documents', { skip: withoutModel }, async (t) => { await reads(t, view) })
 
+  const models = ['svc/guide', 'svc/steward', EMBEDDER]
+  sameAsRecorded(t, 'open-webui', '0.12.4', recorded.exchanges, { models })
   const { unexpected } = reportClient({
     client: 'Open WebUI', version: '0.12.4',
     set: 'OpenAI: `URL/v1`; Ollama: `URL/ollama`; speech and embeddings: OpenAI, `URL/v1`',
