@@ -3,7 +3,7 @@ import { dirname, join } from 'node:path'
 import { makeFolder } from '../boot/home.js'
 import { changeFile } from '../config/edit.js'
 import { saveConfigFile } from '../config/file.js'
-import { parsePath } from '../config/paths.js'
+import { getIn, parsePath } from '../config/paths.js'
 import { findSetting, resolveConfig } from '../config/resolve.js'
 import { nearest } from '../config/nearest.js'
 import { sortByDependency } from '../plugins/graph.js'
@@ -132,8 +132,12 @@ export async function apply (
     const unapplied = { file, inEffect: false, why: null, restart: true }
     const owner = reloadedBy(installation, key)
     if (owner === undefined || !nodeRuns(ctx, configFlag)) return unapplied
-    // The setting is written, so a node that does not answer applies it at its next start.
-    return await turn(ctx, owner, true).then((effect) => ({ file, ...effect }), () => unapplied)
+    return await turn(ctx, owner, true).then((effect) => ({ file, ...effect }), (error: CliError) => {
+      // The setting is written, so a node that does not answer applies it at its next start.
+      if (error.api?.reason !== 'plugin_failed') return { ...unapplied, why: error.message }
+      changeSetting(ctx, installation, key, getIn(installation.raw.value, parsePath(key) ?? []))
+      throw error
+    })
   }
   const file = installation.file ?? join(ctx.home, 'svc.yaml')
   return { file, ...await turn(ctx, plugin, value !== false) }

@@ -3,7 +3,7 @@ import type { ErrorFormat } from './server.js'
 
 /** Returns a function that lists the methods allowed at a path, for 405 answers. */
 export function methodFinder (routes: readonly RouteDecl[]): (path: string) => string[] {
-  const table = routes.map(({ method, url }) => ({ method, url, pattern: pathPattern(url) }))
+  const table = routes.map((route) => ({ ...route, pattern: pathPattern(route) }))
   return (path) => {
     const found = table.filter(({ pattern }) => pattern.test(path))
     const named = found.filter(({ url }) => url === path)
@@ -40,10 +40,14 @@ function beginnings (path: string): string[] {
   return parts.map((_, i) => parts.slice(0, parts.length - i).join('/'))
 }
 
-function pathPattern (url: string): RegExp {
+/** Matches the paths of a route whose parameters match their patterns, of those that match whole values. */
+function pathPattern ({ url, params }: RouteDecl): RegExp {
+  const { properties = {} } = (params ?? {}) as { properties?: Record<string, { pattern?: string }> }
   const parts = url.split('/').map((part) => {
     if (part === '*') return '.*'
-    return part.startsWith(':') ? '[^/]+' : part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
+    if (!part.startsWith(':')) return part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
+    const [, whole = '[^/]+'] = /^\^(.*)\$$/.exec(properties[part.slice(1)]?.pattern ?? '') ?? []
+    return `(?:${whole})`
   })
-  return new RegExp(`^${parts.join('/')}$`)
+  return new RegExp(`^${parts.join('/')}$`, 'u')
 }

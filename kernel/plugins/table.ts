@@ -87,13 +87,18 @@ function mountOptions (kernel: Assembly, work: OpenRequests): MountOptions {
 function disabledRoutes ({ kernel: { present, started }, routes }: TableParts): MountedRoute[] {
   const at = ({ decl: { method, url } }: MountedRoute): string => `${method} ${url}`
   const taken = new Set([...routes, ...started.flatMap((running) => running.routes)].map(at))
-  return present.off.flatMap(({ plugin: { manifest }, message }) =>
-    Object.entries(manifest.routes ?? {}).map(([name, route]) => ({
+  return present.off.flatMap(({ plugin: { manifest }, message }) => {
+    // The message names the plugin to enable, which may be one that this one requires.
+    const [command] = /`svc plugin enable [^`]+`/.exec(message) ?? []
+    const remedy = command === undefined ? {} : { remedy: `Enable it: ${command}.` }
+    const details = { plugin: manifest.name, ...remedy }
+    return Object.entries(manifest.routes ?? {}).map(([name, route]) => ({
       owner: manifest.name,
       name,
       decl: withoutSchemas(route),
-      handler: () => { throw kernelError('plugin_disabled', message, { plugin: manifest.name }) }
-    }))).filter((route) => !taken.has(at(route)))
+      handler: () => { throw kernelError('plugin_disabled', message, details) }
+    }))
+  }).filter((route) => !taken.has(at(route)))
 }
 
 /** Query schema that all route tables share, so that it is compiled only once. */

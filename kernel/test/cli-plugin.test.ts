@@ -207,6 +207,30 @@ t.test('config get shows the file if the node does not answer GET /config', asyn
   }
 })
 
+t.test('config set says why the node does not apply a setting', async (t) => {
+  const radio = definePlugin({ ...base, name: 'radio', summary: 'Plays.', reloads: true, settings: {
+    radio: { type: 'object', description: 'R.', properties: { tone: { type: 'string', description: 'T.' } } }
+  } }, () => ({}))
+  const rows: [reason: string, status: number, code: number, text: RegExp, kept: string][] = [
+    ['plugin_failed', 409, 1, /svc: it is plugin_failed \(409/, 'low'],
+    ['missing_grant', 403, 0, /is set in [^]*it is missing_grant \(403[^]*at the next restart/, 'high']
+  ]
+  for (const [reason, status, code, text, kept] of rows) {
+    const { url } = await standIn(t, { 'POST /v1/plugins/radio': (response) => {
+      sendError(response, status, reason)
+    } })
+    const processes = [{ pid: process.pid, startTicks: startTicks(process.pid) }]
+    const before = '# mine\nradio:\n  tone: low\n'
+    const home = t.testdir({
+      'svc.yaml': before, 'run': { 'node.json': JSON.stringify({ format: 1, url, processes }) }
+    })
+    const ran = await cli(['config', 'set', 'radio.tone', 'high', '--home', home], { plugins: [radio] })
+    t.equal(ran.status, code, reason)
+    t.match(ran.out + ran.err, text)
+    t.equal(readFileSync(join(home, 'svc.yaml'), 'utf8'), before.replace('low', kept))
+  }
+})
+
 t.test('config check finds what a start refuses', async (t) => {
   const { default: capabilities } = await import('../../plugins/capabilities/index.js')
   const capability = (more: string): string => `export default { start () {}, manifest: { name: 'demo',

@@ -184,7 +184,9 @@ t.test('a route of a disabled plugin names the line that enables it', async (t) 
   const rig = await startPlugin(t, probe, { off: [off] })
   const answer = await rig.inject({ url: '/sleep/1' })
   t.equal(answer.statusCode, 404)
-  t.match(answer.json(), { error: { reason: 'plugin_disabled', details: { plugin: 'sleeper' } } })
+  t.match(answer.json(), { error: { reason: 'plugin_disabled', details: {
+    plugin: 'sleeper', remedy: 'Enable it: `svc plugin enable sleeper`.'
+  } } })
 })
 
 t.test('a change of settings tells which plugins it switched', async (t) => {

@@ -7,7 +7,7 @@ import { sortByDependency } from '../plugins/graph.js'
 import { prepareHome } from '../boot/home.js'
 import { loneCluster } from '../boot/lone-cluster.js'
 import { createKernel } from '../plugins/kernel.js'
-import { schemaFaults } from '../plugins/load.js'
+import { disabledMessage, schemaFaults } from '../plugins/load.js'
 import { kernelManifest, kernelServices } from '../plugins/kernel-manifest.js'
 import { createLogRing } from '../observe/log-ring.js'
 import { checkManifests } from '../plugins/registry.js'
@@ -180,8 +180,7 @@ function kernelParts (plugin: Plugin, options: StartOptions, made: Made): Omit<K
     vitals: createVitals(),
     clock: made.clock,
     log: (name) => recorder(name, made.logged),
-    off: (options.off ?? []).map((p) =>
-      ({ plugin: p, message: `The plugin "${p.manifest.name}" is disabled.` })),
+    off: (options.off ?? []).map((p) => ({ plugin: p, message: disabledMessage(p) })),
     config: config.plugin,
     settings: config.settings,
     services: new Map([

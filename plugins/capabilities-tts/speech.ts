@@ -24,7 +24,7 @@ export async function * speak (
   payload: Record<string, unknown> & { model: string }, call: CapabilityCall
 ): AsyncGenerator<CapabilityChunk<SpokenChunk>> {
   const modelId = payload.model
-  const usual = cardOf(modelId, runners.models('tts'))?.defaults?.['loudness'] ?? loudness
+  const usual = runners.card(modelId)?.defaults?.['loudness'] ?? loudness
   const task = { kind: 'tts', payload: { loudness: usual, ...payload } }
   const warnings: unknown[] = []
   for await (const chunk of runTask(runners, { modelId, capability: 'tts', task }, call)) {

@@ -19,12 +19,12 @@ function openAiType (status: number): string {
   return status < 500 ? 'invalid_request_error' : 'server_error'
 }
 
-const isLoading = ({ reason, code, retryable }: ErrorBody['error']): boolean =>
-  reason === 'no_instance' && code === 503 && retryable
-
 export function openAiFailure ({ error, detail }: ErrorBody): object {
-  const known = isLoading(error) ? 'model_loading' : CODES[error.reason] ?? error.reason
-  const code = error.reason === 'invalid_request' ? fieldCode(error) : known
+  const { reason, retryable } = error
+  const known = reason === 'no_instance' && error.code === 503
+    ? retryable ? 'model_loading' : 'server_error'
+    : CODES[reason] ?? reason
+  const code = reason === 'invalid_request' ? fieldCode(error) : known
   return { error: { ...error, type: openAiType(error.code), code }, detail }
 }
 

@@ -37,15 +37,24 @@ function notReady ({ ready, state, steward_model: model }: StatusBody): SvcError
     { remedy: 'Try again shortly. `svc ask` answers meanwhile, without the model.' })
 }
 
+/** Open WebUI puts documents, and what to do with them, before a question. */
+const DOCUMENTS = /^### Task:[^]*<\/context>\s*/
+/** Open WebUI's prompts for titles, tags and the like of a chat. */
+const JSON_PROMPT = /^### Task:[^]*\bJSON\b/
+/** For clients, an answer without any of the fields that they read. */
+const NO_FIELDS = [{ type: 'text', text: '{}' }] as const
+
 async function * answer (
   desk: Desk, task: EngineTask, { caller }: RouteQuery, signal: AbortSignal
 ): AsyncGenerator<EngineChunk> {
   const question = questionOf(task)
-  if (offersTools(task)) yield { payload: { choices: [], warnings: [`tools: ${STEWARD} has its own`] } }
+  const warnings = offersTools(task) ? [`tools: ${STEWARD} has its own`] : []
+  if (question === null) warnings.push(`messages: ${STEWARD} answers questions about the cluster only`)
+  if (warnings.length > 0) yield { payload: { choices: [], warnings } }
   // Report zero tokens, because the answer may not come from a language model.
   const usage = { prompt_tokens: 0, completion_tokens: 0, prompt_tokens_details: { cached_tokens: 0 } }
   let admitted = false
-  for await (const event of desk.turn(question, { caller, signal })) {
+  for await (const event of question === null ? NO_FIELDS : desk.turn(question, { caller, signal })) {
     if (!admitted) yield { payload: { choices: [], usage } }
     admitted = true
     if (event.type === 'text') yield { payload: { choices: [{ index: 0, delta: { content: event.text } }] } }
@@ -65,9 +74,10 @@ const offersTools = ({ payload }: EngineTask): boolean => ((payload as ChatPaylo
 
 /**
  * The user's last message as a question, with the earlier conversation, but without system messages and tool
- * results. Throws `invalid_request` for fields that the steward could only ignore.
+ * results; null for a client's request for JSON about the chat. Throws `invalid_request` for fields that the
+ * steward could only ignore.
  */
-export function questionOf ({ kind, payload }: EngineTask): Question {
+export function questionOf ({ kind, payload }: EngineTask): Question | null {
   const { messages = [], tool_choice: choice, n = 1, response_format: format } = payload as ChatPayload
   if (kind !== 'chat') throw refused('model', `${STEWARD} has no tokens; it answers questions only`)
   if (choice !== undefined && choice !== 'auto') {
@@ -77,12 +87,15 @@ export function questionOf ({ kind, payload }: EngineTask): Question {
   if (format !== undefined) {
     throw refused('response_format', `is not kept to by ${STEWARD}; leave it out`)
   }
-  const said = messages.flatMap(({ role, content }): Turn[] =>
-    (role === 'user' || role === 'assistant') && content !== null && content.trim() !== ''
-      ? [{ role, text: content.slice(0, TURN_MAX) }] : [])
+  const said = messages.flatMap(({ role, content }): Turn[] => {
+    const text = content?.replace(DOCUMENTS, '') ?? ''
+    return (role === 'user' || role === 'assistant') && text.trim() !== ''
+      ? [{ role, text: text.slice(0, TURN_MAX) }] : []
+  })
   const last = said.findLastIndex(({ role }) => role === 'user')
   if (last < 0) throw refused('messages', 'have no text of the user')
   const { text } = said[last]!
+  if (JSON_PROMPT.test(text)) return null
   if (text.length > QUESTION_MAX) {
     throw refused('messages', `end with a question of over ${QUESTION_MAX} characters; ask a shorter one`)
   }

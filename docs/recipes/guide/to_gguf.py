@@ -99,7 +99,7 @@ CARD = """\
 modelId: svc/guide
 revision: "{revision}"
 title: The guide that ships with svc, a demo
-description: A demo of {parameters} million parameters that shows chat without a download. It knows only svc, answers
+description: A demo of {millions} million parameters that shows chat without a download. It knows only svc, answers
   with the sheets of `svc help`, and can be wrong.
 tasks:
   - chat
@@ -114,6 +114,7 @@ files:
     bytes: {bytes}
     sha256: {digest}
 totalBytes: {bytes}
+parameters: {parameters}
 nLayers: {num_hidden_layers}
 hiddenSize: {hidden_size}
 heads: {num_attention_heads}
@@ -144,7 +145,8 @@ def write_card(path, config, constants, f16):
     parameters = sum(array.size for name, array in constants.items() if name.endswith('.weight'))
     with open(os.path.join(os.path.dirname(path), 'card.yaml'), 'w') as f:
         f.write(CARD.format(**config, bytes=len(data), digest=digest, revision=digest[:12],
-                            quantization='F16' if f16 else 'Q8_0', parameters=round(parameters / 1e6, 1)))
+                            quantization='F16' if f16 else 'Q8_0', parameters=parameters,
+                            millions=round(parameters / 1e6, 1)))
 
 
 def main():

@@ -62,7 +62,8 @@ function amount ({ format, bytes, seconds }: Heard): string {
 /** The format in `--format`, else of the output's extension, else MP3. Throws CliError (2). */
 function formatOf (ctx: VerbContext, { output, format, node }: Record<string, unknown>): string {
   const given = String(format ?? extname(String(output ?? '')).slice(1)).toLowerCase()
-  const found = given === '' ? 'mp3' : given
+  // Opus is sent in an Ogg container.
+  const found = given === '' ? 'mp3' : given === 'ogg' ? 'opus' : given
   const from = format === undefined ? `-o ${String(output)}` : `--format ${String(format)}`
   if (!Object.hasOwn(MEDIA_TYPES, found)) {
     const names = Object.keys(MEDIA_TYPES).join(', ')

@@ -38,6 +38,7 @@ function runners (asked: Asked, open: typeof spoken = spoken): Fake {
       return { taskId: 'task-1', nodeId: 'n', installId: 'i-n', instanceId: 'i', runnerId: 'r', modelId }
     },
     open: (_route, task) => { asked.tasks.push(task); return open(task) },
+    card: (modelId) => modelId === VOICE ? card : undefined,
     models: () => [{ card, ready: true }]
   })
 }
@@ -265,6 +266,7 @@ function flaky ({ excepted, ends }: Tries): Fake {
       if (end !== 'spoken') throw LOST()
       yield * spoken(task)
     },
+    card: () => undefined,
     models: () => []
   })
 }

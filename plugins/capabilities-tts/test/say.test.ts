@@ -66,6 +66,7 @@ t.test('the extension of the file decides the format, unless --format does', asy
   const rows: [words: string, status: number, err: RegExp, text?: string][] = [
     ['-o x.wav', 0, /x\.wav: 12 bytes of WAV/, 'sound in wav'],
     ['-o X.FLAC', 0, /bytes of FLAC/, 'sound in flac'],
+    ['-o x.ogg', 0, /bytes of OPUS/, 'sound in opus'],
     ['-o x.mp3', 0, /3\.0 s of MP3/, 'MP3-one MP3-two'],
     ['-o plain', 0, /3\.0 s of MP3/, 'MP3-one MP3-two'],
     ['-o y.wav --format mp3', 0, /3\.0 s of MP3/, 'MP3-one MP3-two'],

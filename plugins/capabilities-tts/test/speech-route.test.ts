@@ -18,6 +18,7 @@ async function start (
 ) {
   const tasks: EngineTask[] = []
   const card = { modelId: VOICE, voices: [{ id: 'one', name: 'One', language: 'en' }], defaults } as ModelCard
+  let lists = 0
   const runners = fake(RunnersService, {
     route: async ({ modelId }: { modelId: string }) =>
       ({ taskId: 't', nodeId: 'n', installId: 'i-n', instanceId: 'i', runnerId: 'r', modelId }),
@@ -25,13 +26,17 @@ async function start (
       tasks.push(task)
       yield * await chunks as EngineChunk[]
     },
-    models: () => [{ card, ready: true }]
+    card: () => card,
+    models: () => {
+      lists++
+      return [{ card, ready: true }]
+    }
   } as unknown as Partial<Runners>)
   const rig = await startPlugin(test, plugin, { clock, fakes: [runners], config })
   const post = async (body: object) => await rig.inject({
     method: 'POST', url: '/v1/audio/speech', payload: { model: VOICE, input: 'Hi', ...body }
   })
-  return { post, tasks, rig }
+  return { post, tasks, rig, lists: () => lists }
 }
 
 const SPOKEN = [{
@@ -70,8 +75,9 @@ t.test('Open WebUI reads aloud, and lists voices and models', async (t) => {
 
 t.test('loudness: of the request, else of the card, else of the settings', async (t) => {
   const check = async (config: object, defaults: object, body: object, expected: unknown): Promise<void> => {
-    const { post, tasks } = await start(t, SPOKEN, { config: { ...config }, defaults })
+    const { post, tasks, lists } = await start(t, SPOKEN, { config: { ...config }, defaults })
     const { statusCode } = await post(body)
+    t.ok(lists() <= 1, 'the models are listed at most once for a request')
     t.equal(statusCode === 200 ? tasks[0]!.payload['loudness'] : statusCode, expected)
   }
   await check({}, {}, {}, -20)

@@ -1,5 +1,6 @@
 /** The embeddings capability, OpenAI's embeddings route, and the rerank route used by Jina and Cohere. */
 import { setImmediate as nextTurn } from 'node:timers/promises'
+import { EngineError } from '../../../kernel/index.js'
 import { idsOf, present } from '../../runners/language/json.js'
 import { answerJson, runWhole } from './answer.js'
 import { atMost, invalidField } from './errors.js'
@@ -41,7 +42,15 @@ export const EMBEDDINGS = 'embeddings@1.0.0'
 
 export async function embed (parts: ApiParts, body: EmbeddingsBody, call: CapabilityCall): Promise<object> {
   const asked = embeddingTask(body, parts)
-  return await embeddingList(await vectorsOf(parts, asked, call), asked.modelId, body.encoding_format)
+  const made = await vectorsOf(parts, asked, call).catch((error: unknown) => { throw withRemedy(error) })
+  return await embeddingList(made, asked.modelId, body.encoding_format)
+}
+
+/** Adds the remedy to the message, since clients do not show the details of an error. */
+function withRemedy (error: unknown): unknown {
+  if (!(error instanceof EngineError) || error.reason !== 'context_length_exceeded') return error
+  return new EngineError(error.reason,
+    `${error.message}; send smaller chunks, or truncate_prompt_tokens: -1`, error.details)
 }
 
 export const embeddings: Handler<typeof embeddingsBody> = async (parts, request) => {

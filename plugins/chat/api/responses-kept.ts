@@ -37,7 +37,8 @@ export function earlierItems (
 }
 
 export const responseParams = {
-  type: 'object', required: ['response_id'], properties: { response_id: { type: 'string', minLength: 1 } }
+  type: 'object', required: ['response_id'],
+  properties: { response_id: { type: 'string', pattern: '^resp_[^/]+$' } }
 } as const
 
 const include = {

@@ -43,11 +43,16 @@ t.test('refusals are ordinary error bodies, also for a stream', async (t) => {
     const decl = { status: 503, retryable: true, message: 'x', remedy: 'y', retryAfterSeconds: 1 }
     throw new SvcError('no_instance', decl, 'acme/writer is loading')
   }
+  const broken = (): never => {
+    const decl = { status: 503, retryable: false, message: 'x', remedy: 'y' }
+    throw new SvcError('no_instance', decl, 'acme/writer was given up')
+  }
   const rows: [() => void, object, number, string, string | RegExp][] = [
     [over, hello, 400, 'context_length_exceeded', /^context_length_exceeded/],
     [bias, hello, 400, 'invalid_request', /^logit_bias maps/],
     [() => { throw new EngineError('unheard_of', 'secret') }, hello, 502, 'provider_error', /node's log/],
     [loading, hello, 503, 'no_instance', /is loading/],
+    [broken, hello, 503, 'no_instance', /was given up/],
     [() => { throw kernelError('overloaded') }, hello, 429, 'overloaded', /Too many/],
     [() => {}, { ...hello, model: 'a/none' }, 404, 'no_instance', /No instance found for model a\/none/],
     [() => {}, { ...hello, messages: [] }, 400, 'invalid_request', /messages/],
@@ -59,11 +64,12 @@ t.test('refusals are ordinary error bodies, also for a stream', async (t) => {
     for (const stream of [false, true]) {
       const answer = await post(URL_, { ...body, stream })
       t.equal(answer.statusCode, status, answer.body)
-      const code = status === 503 ? 'model_loading' : CODES[reason] ?? reason
+      const down = fail === broken ? 'server_error' : 'model_loading'
+      const code = status === 503 ? down : CODES[reason] ?? reason
       t.match(answer.json(), { error: { reason, message, code }, detail: message })
       if (status === 429) t.ok(answer.headers['retry-after'])
-      const told = status === 502 ? 'false' : undefined
-      t.equal(answer.headers['x-should-retry'], told, 'official clients repeat a 502 unless told')
+      const told = status === 502 || fail === broken ? 'false' : undefined
+      t.equal(answer.headers['x-should-retry'], told, 'official clients repeat a 502 and a 503 unless told')
       if (reason !== 'invalid_request') t.match(answer.headers, { 'x-svc-command-id': UUID })
     }
   }

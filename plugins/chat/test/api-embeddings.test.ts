@@ -105,7 +105,10 @@ t.test('a text that does not fit is truncated on request, by Ollama\'s routes un
   t.same(await vector(long, { truncate_prompt_tokens: 7 }), await vector(tokens.slice(0, 7)))
   t.same(await vector('hello', { truncate_prompt_tokens: 100 }), await vector('hello'), 'one that fits')
   for (const [body, error] of [
-    [{ input: long }, { reason: 'context_length_exceeded', details: { remedy: /truncate_prompt_tokens/ } }],
+    [{ input: long }, {
+      reason: 'context_length_exceeded', details: { prompt_tokens: Number, remedy: /truncate_prompt_tokens/ },
+      message: new RegExp(`maximum context length is ${most} tokens.*chunks.*truncate_prompt_tokens: -1`)
+    }],
     [{ input: 'x', truncate_prompt_tokens: 0 }, { param: 'truncate_prompt_tokens' }],
     [{ input: 'x', truncate_prompt_tokens: -2 }, { param: 'truncate_prompt_tokens' }]
   ] as const) {
@@ -122,6 +125,7 @@ t.test('a text that does not fit is truncated on request, by Ollama\'s routes un
   t.same(older.json<{ embedding: number[] }>().embedding, cut)
   const refused = await post('/ollama/api/embed', { model: MODEL, input: long, truncate: false })
   t.match(refused.json(), { code: 'context_length_exceeded', error: /maximum context length/ })
+  t.notMatch(refused.body, /truncate_prompt_tokens: -1/, 'a field of another API')
 })
 
 t.test('the closing token of a model stays when its text is truncated', (t) => {

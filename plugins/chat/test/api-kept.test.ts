@@ -67,8 +67,13 @@ t.test('openai: responses go on, are read, listed and deleted', async (t) => {
   t.match(await failure(client.responses.retrieve(unkept.id)), { status: 404 })
   const streamed = client.responses.retrieve(second.id, { stream: true })
   t.match(await failure(streamed), { status: 400, param: 'stream' })
-  const below = await fetch(`${baseURL}/responses/x/y`)
-  t.match(await below.json(), { error: { type: 'invalid_request_error', code: 'unknown_url' } })
+  for (const [method, path] of [['GET', 'x/y'], ['POST', 'resp_1/cancel'], ['POST', 'compact']] as const) {
+    const below = await fetch(`${baseURL}/responses/${path}`, { method })
+    t.equal(below.status, 404, path)
+    t.match(await below.json(), { error: { type: 'invalid_request_error', code: 'unknown_url' } })
+  }
+  const wrong = await fetch(`${baseURL}/responses/${second.id}`, { method: 'PUT' })
+  t.match([wrong.status, wrong.headers.get('allow')], [405, 'GET, DELETE'], 'an id has methods')
 })
 
 t.test('anthropic: threads, counts, and ids of requests', async (t) => {

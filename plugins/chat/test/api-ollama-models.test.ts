@@ -184,6 +184,32 @@ t.test('a deleted model whose files another name uses', async (t) => {
   t.equal(made.size, 0)
 })
 
+t.test('a request waits for a model that starts, but not for one that was given up', async (t) => {
+  const alive = setInterval(() => undefined, 1000)
+  t.teardown(() => { clearInterval(alive) })
+  const placed = { instances: {
+    i1: { RingInstance: { instanceId: 'i1', shardAssignments: { modelId: MODEL } } },
+    i2: { RingInstance: { instanceId: 'i2', shardAssignments: { modelId: MODEL } } }
+  }, failures: [{ instanceId: 'i1', errorMessage: 'its template is broken' }] }
+  let polls = 0
+  const parts = {
+    aliases: {}, made: () => undefined, clock: systemClock, loading: new Map(),
+    runners: {
+      card: () => plainCard,
+      models: () => [{ card: plainCard, ready: ++polls > 5 && placed.failures.length < 2 }]
+    },
+    instances: { placed: () => placed }
+  } as unknown as ApiParts
+  const caller = { authorities: new Set(['cluster:write']) }
+  const request = { caller, signal: new AbortController().signal }
+  const load = async (): Promise<number> =>
+    await loadFor(parts, request as unknown as RouteRequest<never>, { model: MODEL }, ['chat'])
+  t.ok(await load() > 0, 'one instance may still start')
+  placed.failures.push({ instanceId: 'i2', errorMessage: 'its template is broken' })
+  const error = { reason: 'no_instance', status: 503, message: /cannot start: its template is broken/ }
+  await t.rejects(load(), error)
+})
+
 t.test('a model of another task is refused before it is loaded, with what it does', async (t) => {
   const [voice, encoder] = [['acme/voice', 'tts'], ['acme/encoder', 'embeddings']].map(([modelId, task]) =>
     ({ ...plainCard, modelId, tasks: [task] }) as ModelCard)

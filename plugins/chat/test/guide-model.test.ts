@@ -3,6 +3,7 @@ import { readFileSync, readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { createBundle } from '../../runners/cards/bundle.js'
+import { readGguf } from '../../llama-cpp/cards/gguf.js'
 import { load } from '../../llama-cpp/test/embedded-kit.js'
 import { manifest } from '../manifest.js'
 
@@ -26,6 +27,8 @@ t.test('the card is about the files beside it; all of it takes at most 8 MB', as
     total += bytes
   }
   t.equal(card.totalBytes, total)
+  const { tensors } = await readGguf(join(directory, 'guide.gguf'))
+  t.equal(card.parameters, tensors.reduce((sum, { shape }) => sum + shape.reduce((a, b) => a * b, 1), 0))
   const all = readdirSync(directory, { recursive: true, encoding: 'utf8' })
     .map((path) => statSync(join(directory, path))).filter((found) => found.isFile())
   t.ok(all.reduce((sum, { size }) => sum + size, 0) <= 8 * MEGABYTE)

@@ -66,7 +66,7 @@ t.test('without the plugin the answer names what brings it', async (t) => {
     start: () => ({}) }
   const rig = await startPlugin(t, other, { off: [eventLog] })
   t.match((await rig.inject({ url: '/state?at=1' })).json(), { error: { reason: 'plugin_disabled', code: 404,
-    message: 'This node does not record earlier states. The plugin "event-log" is disabled.' } })
+    message: 'This node does not record earlier states. The plugin "event-log" is disabled;' } })
   const bare = await startPlugin(t, other)
   t.match((await bare.inject({ url: '/state?at=1' })).json(), { error: { reason: 'plugin_disabled' } })
 })

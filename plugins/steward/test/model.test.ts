@@ -94,7 +94,7 @@ t.test('it is listed as a model, and nowhere as a thing with files or an instanc
 
 t.test('messages become a question with its thread', async (t) => {
   const said = (role: string, content: string | null): object => ({ role, content })
-  const of = (...messages: object[]): Question => questionOf({ kind: 'chat', payload: { messages } })
+  const of = (...messages: object[]): Question => questionOf({ kind: 'chat', payload: { messages } })!
   t.strictSame(of(said('system', 'Obey me'), said('user', 'a'), said('assistant', 'b'), said('tool', 'c'),
     said('user', 'd')),
   { text: 'd', thread: [{ role: 'user', text: 'a' }, { role: 'assistant', text: 'b' }] })
@@ -103,6 +103,32 @@ t.test('messages become a question with its thread', async (t) => {
   t.equal(of(...Array.from({ length: 300 }, () => said('user', 'x'))).thread.length, 100)
   t.throws(() => of(said('system', 'x')), /messages have no text of the user/)
   t.throws(() => of(said('user', 'x'.repeat(4001))), /messages end with a question of over 4000 characters/)
+})
+
+t.test('a prompt of a chat client for a title or the like gets an empty object', async (t) => {
+  const { voice, asked } = echo()
+  const rig = await start(t, voice)
+  const chat = `<chat_history>\nUSER: all fine?\nASSISTANT: ${'Yes. '.repeat(2000)}\n</chat_history>`
+  const shape = '### Output:\nJSON format: { "title": "your concise title here" }'
+  const title = `### Task:\nGenerate a concise title summarizing the chat history.\n${shape}\n${chat}`
+  const ask = async (content: string, more: object = {}): Promise<Awaited<ReturnType<typeof post>>> =>
+    await post(rig, '/v1/chat/completions', { messages: [{ role: 'user', content }], ...more })
+  const answer = await ask(title)
+  t.match(answer.json(), { choices: [{ message: { content: '{}' }, finish_reason: 'stop' }] })
+  t.match(answer.headers['x-svc-warning'], /^messages: svc\/steward answers questions about the cluster only/)
+  t.match((await ask(title, { stream: true })).body, /"content":"\{\}"[^]*\[DONE\]/)
+  t.same(asked, [])
+})
+
+t.test('a question about documents is read without them', async (t) => {
+  const context = `<context>\n<source id="1">${'{"format": "JSON"} '.repeat(3000)}</source>\n</context>`
+  const template = `### Task:\nRespond to the user query using the provided context.\n${context}\n`
+  const { voice, asked } = echo()
+  const rig = await start(t, voice)
+  const content = `${template}\nall fine?`
+  const answer = await post(rig, '/v1/chat/completions', { messages: [{ role: 'user', content }] })
+  t.match(answer.json(), { choices: [{ message: { content: ECHO } }] })
+  t.match(asked, [{ text: 'all fine?' }])
 })
 
 t.test('what it cannot do is refused in the words of the API', async (t) => {

@@ -79,10 +79,14 @@ async function chats (t: Test, view: View): Promise<void> {
   await page.waitForFunction('document.title.startsWith("How do I stop a node?")')
 
   await view.chatWith('svc/steward', STEWARD)
+  const before = view.recorded.exchanges.length
   const steward = await view.answered(await view.send('How many nodes are there?'))
   t.match(steward.sent, /"tools":\[\{/)
   t.match(textOf(steward), /1 of 1 node/)
   await view.shows(/1 of 1 node/)
+  const untitled = await view.exchange('the title', before, ({ sent }) => sent.includes('concise title'))
+  t.match(JSON.parse((await view.answered(untitled)).got), { choices: [{ message: { content: '{}' } }] })
+  await page.waitForFunction('document.title.startsWith("How many nodes are there?")')
 }
 
 async function regenerates (t: Test, view: View): Promise<void> {
@@ -174,7 +178,7 @@ async function upload (t: Test, view: View, { name, text }: typeof DOCUMENTS[num
 
 async function reads (t: Test, view: View): Promise<void> {
   const { page } = view
-  // Only Ollama's API truncates texts, and the steward's long answers become search texts.
+  // Only Ollama's API truncates texts without a field for it.
   await embedBy(view, 'ollama')
   for (const document of DOCUMENTS) {
     const { name, question, passage } = document
@@ -184,6 +188,8 @@ async function reads (t: Test, view: View): Promise<void> {
     t.ok(asked.sent.includes(passage), `the passage of ${name} was found`)
     await page.getByText('Retrieved 1 source').waitFor()
     t.not(textOf(asked), '')
+    const query = view.recorded.exchanges.findLast(({ path }) => path === '/ollama/api/embed')
+    t.match(JSON.parse(query?.sent ?? ''), { input: [question] }, 'the question is the search text')
   }
   await embedBy(view, 'openai')
   t.match(await upload(t, view, DOCUMENTS[0]!), { path: '/v1/embeddings', status: 200 })

@@ -1,5 +1,5 @@
 /** Loads and unloads models as Ollama does: on the first request, and by `keep_alive`. */
-import { delay, kernelError } from '../../../../kernel/index.js'
+import { delay, kernelError, SvcError } from '../../../../kernel/index.js'
 import { bodyOf } from '../../../runners/service.js'
 import { parsed } from '../../../runners/language/json.js'
 import { invalidField } from '../errors.js'
@@ -101,7 +101,7 @@ export const isReady = ({ runners }: ApiParts, modelId: string): boolean =>
   [...TEXT_TASKS, 'embeddings'].some((task) =>
     runners.models(task).some(({ card, ready }) => ready && card.modelId === modelId))
 
-/** Places the model, or waits for an instance that is starting. */
+/** Places the model, or waits for an instance that is starting. Throws `no_instance` if none can start. */
 async function load (
   parts: ApiParts, request: RouteRequest, modelId: string,
   { seconds, context }: { seconds: number | null, context: number | null }
@@ -119,9 +119,19 @@ async function load (
   }
   const { clock } = parts
   const end = clock.mono() + WAIT_SECONDS * 1000
-  while (!isReady(parts, modelId) && instancesOf(parts, modelId).length > 0 && clock.mono() < end) {
+  while (!isReady(parts, modelId) && clock.mono() < end) {
+    const failures = new Map(parts.instances?.placed().failures.map((one) => [one.instanceId, one]))
+    const all = instancesOf(parts, modelId).map(({ instanceId }) => failures.get(instanceId))
+    if (all.length === 0) return
+    if (all[0] !== undefined && !all.includes(undefined)) throw cannotStart(modelId, all[0].errorMessage)
     await delay(clock, POLL_MS, request.signal)
   }
+}
+
+function cannotStart (modelId: string, why: string): SvcError {
+  const message = `${modelId} cannot start: ${why}`
+  const remedy = `\`svc why ${modelId}\` explains it.`
+  return new SvcError('no_instance', { status: 503, retryable: false, message, remedy })
 }
 
 /** The requested context, capped at the model's; null if the request sets none. */
