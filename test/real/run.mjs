@@ -29,6 +29,7 @@ const PARTS = {
     [...install('test/real/suites'), '--ignore-scripts'], [process.execPath, 'test/llama/build.mjs'],
     tests('--timeout', '1800', 'test/real/suites')
   ]],
+  python: ['test/real/python-clients', [tests('--timeout', '1800', 'test/real/python-clients')]],
   webui: ['test/real/webui', [tests('--timeout', '1800', 'test/real/webui')]],
   record: ['test/real', [
     [process.execPath, 'test/llama/run.mjs', '--record'], tests('--timeout', '900', 'test/real/recorded.test.ts'),

@@ -1,0 +1,2 @@
+export const VERSION: string
+export function ollama (): { program: string, missing?: undefined } | { program?: undefined, missing: string }
