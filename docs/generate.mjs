@@ -6,6 +6,7 @@ import { fileURLToPath } from 'node:url'
 import '../test/tools/typescript.mjs'
 
 const { referencePages, withTables } = await import('./pages.js')
+const { CLIENT_PAGES, withClients } = await import('./clients.js')
 const { messagesPage } = await import('./messages.js')
 const { replyTypes } = await import('./replies.js')
 const { version } = await import('../kernel/boot/package.js')
@@ -22,6 +23,8 @@ for (const { manifest } of bundled) {
   const path = `plugins/${manifest.name}/README.md`
   if (existsSync(join(root, path))) pages.set(path, withTables(read(path), manifest))
 }
+const clients = JSON.parse(read('docs/operations/clients.json'))
+for (const path of Object.keys(CLIENT_PAGES)) pages.set(path, withClients(path, read(path), clients))
 const stale = [...pages].filter(([path, text]) => !existsSync(join(root, path)) || read(path) !== text)
 if (process.argv.includes('--check')) {
   for (const [path] of stale) process.stderr.write(`stale: ${path}; run npm run docs\n`)

@@ -1,9 +1,11 @@
 import { readFileSync } from 'node:fs'
 import t from 'tap'
+import { CLIENT_PAGES, withClients } from '../docs/clients.js'
 import { referencePages, withTables } from '../docs/pages.js'
 import { replyTypes } from '../docs/replies.js'
 import { version } from '../kernel/boot/package.js'
 import { bundled } from '../plugins/index.js'
+import type { TestedClient } from '../docs/clients.js'
 
 const read = (path: string): string => readFileSync(new URL(`../${path}`, import.meta.url), 'utf8')
 const STALE = 'is stale: run npm run docs'
@@ -19,6 +21,16 @@ t.test('so does the generated part of each plugin\'s README', (t) => {
     const path = `plugins/${manifest.name}/README.md`
     t.equal(read(path), withTables(read(path), manifest), `${path} ${STALE}`)
   }
+  t.end()
+})
+
+t.test('the tables of clients match the report of their tests', (t) => {
+  const clients = JSON.parse(read('docs/operations/clients.json')) as TestedClient[]
+  t.ok(clients.length > 0)
+  for (const path of Object.keys(CLIENT_PAGES) as (keyof typeof CLIENT_PAGES)[]) {
+    t.equal(read(path), withClients(path, read(path), clients), `${path} ${STALE}`)
+  }
+  t.throws(() => withClients('README.md', '# svc\n', clients), { message: /README.md lacks the markers/ })
   t.end()
 })
 

@@ -2,11 +2,20 @@
 import t from 'tap'
 import Anthropic from '@anthropic-ai/sdk'
 import { failure } from '../../plugins/chat/test/api-kit.js'
-import { MODEL, QUESTION, startClients, withoutClients } from './kit.js'
+import { MODEL, QUESTION, report, startRecorded, withoutClients } from './kit.js'
+import type { Expected } from '../real/recorder.js'
+
+const path = '/v1/messages'
+const REFUSED: Expected[] = [
+  { path, status: 404, sent: /svc\/none/, got: /not_found_error/, why: 'no such model' },
+  { path, status: 400, sent: /mcp_servers/, got: /not served/,
+    why: 'MCP servers: svc calls none for a client' },
+  { path, status: 400, sent: /"temperature":2/, got: /temperature/, why: 'a temperature above 1' }
+]
 
 t.test('@anthropic-ai/sdk 1.12.0', { skip: withoutClients }, async (t) => {
-  const node = await startClients(t)
-  const client = new Anthropic({ baseURL: node.url, apiKey: 'none', maxRetries: 0 })
+  const { url, exchanges } = await startRecorded(t)
+  const client = new Anthropic({ baseURL: url, apiKey: 'none', maxRetries: 0 })
   const messages = [{ role: 'user' as const, content: QUESTION }]
   const asked = { model: MODEL, max_tokens: 60, messages, temperature: 0 }
 
@@ -50,4 +59,9 @@ t.test('@anthropic-ai/sdk 1.12.0', { skip: withoutClients }, async (t) => {
     t.match(await failure(client.messages.create({ ...asked, ...more })),
       { status, message, error: { type: 'error', error: { type } }, requestID: /^[0-9a-f-]{36}$/ })
   }
+  report(t, {
+    client: 'anthropic (JavaScript)', packages: ['@anthropic-ai/sdk'],
+    set: "`baseURL: 'URL'`, `apiKey: 'none'`",
+    works: ['models', 'messages', 'stream', 'count of tokens', 'structured output', 'threads']
+  }, exchanges, REFUSED)
 })

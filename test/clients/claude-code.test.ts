@@ -3,7 +3,7 @@ import { mkdirSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import t from 'tap'
 import { cli, folder, run } from '../node/kit.js'
-import { claudeCode, longModel, MODEL, startClients, withoutClaudeCode } from './kit.js'
+import { claudeCode, longModel, MODEL, report, startRecorded, withoutClaudeCode } from './kit.js'
 import type { Test } from 'tap'
 
 interface Said { is_error: boolean, result: string, num_turns: number, usage: { output_tokens: number } }
@@ -26,7 +26,7 @@ async function claude (t: Test, url: string, model: string): Promise<Said> {
 }
 
 t.test('@anthropic-ai/claude-code 2.1.197', { skip: withoutClaudeCode }, async (t) => {
-  const node = await startClients(t)
+  const { node, url, exchanges } = await startRecorded(t)
   const path = join(folder(t), 'long')
   for (const [name, data] of Object.entries(longModel())) {
     const file = join(path, name)
@@ -41,12 +41,20 @@ t.test('@anthropic-ai/claude-code 2.1.197', { skip: withoutClaudeCode }, async (
   await svc('place', 'acme/long', '--ctx', '65536', '--wait')
   await svc('pull', path, '--as', 'acme/short')
   await svc('place', 'acme/short', '--ctx', '8192', '--wait')
-  const said = await claude(t, node.url, 'acme/long')
+  const said = await claude(t, url, 'acme/long')
   t.match(said, { num_turns: 1 }, said.result)
   t.ok(said.usage.output_tokens > 0, 'the model has written')
   t.notMatch(said.result, /API Error: 4/)
-  const short = await claude(t, node.url, 'acme/short')
+  const short = await claude(t, url, 'acme/short')
   t.match(short, { is_error: true, result: /Prompt is too long.*limit 8192/ }, 'it reads why it is refused')
-  const toolless = await claude(t, node.url, MODEL)
+  const toolless = await claude(t, url, MODEL)
   t.match(toolless, { is_error: true, result: /Prompt is too long/ })
+  report(t, {
+    client: 'Claude Code', packages: ['@anthropic-ai/claude-code'],
+    set: '`ANTHROPIC_BASE_URL=URL`, `ANTHROPIC_AUTH_TOKEN=none`, `ANTHROPIC_MODEL`; a context of 65,536',
+    works: ['prompts with tools', 'stream', 'the error of a prompt that is too long']
+  }, exchanges, [{
+    path: '/v1/messages', status: 400, sent: /"model":"(acme\/short|svc\/guide)"/, got: /prompt is too long/i,
+    why: 'its first prompt does not fit a model with a shorter context'
+  }])
 })

@@ -1,6 +1,6 @@
 /** Agent frameworks, and the client libraries of LibreChat and Continue, against a node. */
 import t from 'tap'
-import { MODEL, QUESTION, script, startClients, withoutClients, withoutNode22 } from './kit.js'
+import { MODEL, QUESTION, report, script, startRecorded, withoutClients, withoutNode22 } from './kit.js'
 
 /** Parses the JSON that a script prints. */
 const said = async (...args: Parameters<typeof script>): Promise<Record<string, unknown>> =>
@@ -9,7 +9,7 @@ const said = async (...args: Parameters<typeof script>): Promise<Record<string, 
 t.test('ai 6.0.325 with @ai-sdk/openai 3.0.141 and @ai-sdk/anthropic 3.0.140', {
   skip: withoutClients
 }, async (t) => {
-  const { url } = await startClients(t)
+  const { url, exchanges } = await startRecorded(t)
   const answers = await said(t, 'ai-providers', `
     import { createAnthropic } from '@ai-sdk/anthropic'
     import { createOpenAI } from '@ai-sdk/openai'
@@ -31,10 +31,14 @@ t.test('ai 6.0.325 with @ai-sdk/openai 3.0.141 and @ai-sdk/anthropic 3.0.140', {
   `, [url, MODEL, QUESTION])
   const right = { text: /svc stop/, same: true, tokens: 9 }
   t.match(answers, { responses: right, chat: right, messages: right, sound: 'audio/mpeg' })
+  report(t, {
+    client: 'AI SDK, OpenAI and Anthropic', packages: ['ai', '@ai-sdk/openai', '@ai-sdk/anthropic'],
+    set: "`baseURL: 'URL/v1'`, `apiKey: 'none'`", works: ['responses', 'chat', 'messages', 'stream', 'speech']
+  }, exchanges)
 })
 
 t.test('@langchain/anthropic 1.5.11 and @langchain/ollama 1.3.0', { skip: withoutClients }, async (t) => {
-  const { url } = await startClients(t)
+  const { url, exchanges } = await startRecorded(t)
   const answers = await said(t, 'langchain-others', `
     import { ChatAnthropic } from '@langchain/anthropic'
     import { ChatOllama } from '@langchain/ollama'
@@ -55,10 +59,15 @@ t.test('@langchain/anthropic 1.5.11 and @langchain/ollama 1.3.0', { skip: withou
   `, [url, MODEL, QUESTION])
   const right = { content: /svc stop/, same: true }
   t.match(answers, { messages: right, ollama: right })
+  report(t, {
+    client: 'LangChain (JavaScript), Anthropic and Ollama',
+    packages: ['@langchain/anthropic', '@langchain/ollama'],
+    set: "`anthropicApiUrl: 'URL'`, `apiKey: 'none'`; `baseUrl: 'URL/ollama'`", works: ['chat', 'stream']
+  }, exchanges)
 })
 
 t.test('@librechat/agents 3.2.21', { skip: withoutNode22 }, async (t) => {
-  const { url } = await startClients(t)
+  const { url, exchanges } = await startRecorded(t)
   const answers = await said(t, 'librechat', `
     import { Providers, Run } from '@librechat/agents'
     import { HumanMessage } from '@langchain/core/messages'
@@ -78,10 +87,14 @@ t.test('@librechat/agents 3.2.21', { skip: withoutNode22 }, async (t) => {
   `, [url, MODEL, QUESTION], { newer: true })
   const right = [{ type: 'text', text: /svc stop/ }]
   t.match(answers['answers'], [right, right], 'as its endpoints "custom" and "anthropic" ask')
+  report(t, {
+    client: 'LibreChat (its library; the program is not run)', packages: ['@librechat/agents'],
+    set: 'endpoint `custom`: `baseURL: URL/v1`, `apiKey: none`', works: ['chat', 'stream', 'messages']
+  }, exchanges)
 })
 
 t.test('@continuedev/openai-adapters 1.37.0', { skip: withoutClients }, async (t) => {
-  const { url } = await startClients(t)
+  const { url, exchanges } = await startRecorded(t)
   const answers = await said(t, 'continue', `
     import { constructLlmApi } from '@continuedev/openai-adapters'
     const [url, model, question] = process.argv.slice(2)
@@ -101,4 +114,8 @@ t.test('@continuedev/openai-adapters 1.37.0', { skip: withoutClients }, async (t
   `, [url, MODEL, QUESTION])
   const right = { content: /svc stop/, same: true }
   t.match(answers, { openai: right, anthropic: right })
+  report(t, {
+    client: 'Continue (its library; the extension is not run)', packages: ['@continuedev/openai-adapters'],
+    set: 'provider `openai` or `anthropic`: `apiBase: URL/v1`', works: ['chat', 'stream', 'messages']
+  }, exchanges)
 })

@@ -3,8 +3,10 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { tinyModel } from '../../plugins/llama-cpp/test/gguf-kit.js'
 import { cleanEnv, root, run, sparing, startNode } from '../node/kit.js'
+import { recorder, reportClient } from '../real/recorder.js'
 import type { Test } from 'tap'
 import type { TestNode } from '../node/kit.js'
+import type { Client, Exchange, Expected, Recorder } from '../real/recorder.js'
 
 export const MODEL = 'svc/guide'
 export const QUESTION = 'how do i stop a model'
@@ -42,6 +44,38 @@ export function longModel (): Record<string, Uint8Array> {
 
 export async function startClients (t: Test, config: Record<string, unknown> = {}): Promise<TestNode> {
   return await startNode(t, { config, env: sparing(0) })
+}
+
+/** Starts a node behind a recorder. */
+export async function startRecorded (t: Test): Promise<Recorder & { node: TestNode }> {
+  const node = await startClients(t)
+  return { ...await recorder(t, node), node }
+}
+
+/** The pinned versions of packages. */
+function versionOf (names: readonly string[]): string {
+  const { dependencies } = JSON.parse(readFileSync(join(root, 'test/clients/package.json'), 'utf8')) as
+    { dependencies: Record<string, string> }
+  const versions = names.map((name) => dependencies[name]!)
+  return names.length === 1 ? versions[0]! : names.map((name, i) => `${name} ${versions[i]}`).join(', ')
+}
+
+/**
+ * Reports a client, unless its test has failed. Fails if svc refused a request that is not in `expected`, or
+ * gave an answer that breaks a published schema.
+ */
+export function report (
+  t: Test, { packages, ...client }: Omit<Client, 'version'> & { packages: string[] },
+  exchanges: Exchange[], expected: Expected[] = []
+): void {
+  t.ok(exchanges.length > 0, 'requests were recorded')
+  // The table of clients must not claim what a failed test did not show.
+  if (!t.passing()) return
+  const { unexpected, broken } =
+    reportClient({ ...client, version: versionOf(packages) }, exchanges, expected)
+  t.same(unexpected.map(({ method, path, status, sent, got }) =>
+    `${method} ${path} ${status}: ${sent.slice(0, 200)} ${got.slice(0, 300)}`), [])
+  t.same(broken, [])
 }
 
 /**

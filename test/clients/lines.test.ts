@@ -16,17 +16,6 @@ function examples (): { title: string, language: string, text: string }[] {
   })
 }
 
-t.test('the versions that the page names are those that are installed', (t) => {
-  const page = readFileSync(join(root, 'docs/operations/clients.md'), 'utf8')
-  const { dependencies } = JSON.parse(readFileSync(join(root, 'test/clients/package.json'), 'utf8')) as {
-    dependencies: Record<string, string>
-  }
-  const told = [...page.matchAll(/`([@a-z][\w@/-]*)` (\d+\.\d+\.\d+)/g)]
-  t.ok(told.length > 10)
-  for (const [, name = '', version] of told) t.equal(dependencies[name], version, name)
-  t.end()
-})
-
 t.test('each line works as written', { skip: withoutClients }, async (t) => {
   const node = await startClients(t)
   const here = (text: string): string => text.replaceAll('http://127.0.0.1:52415', node.url)

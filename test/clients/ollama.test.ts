@@ -9,7 +9,8 @@ import { startHub } from '../../plugins/staging/test/hub-kit.js'
 import { dial } from '../node/http.js'
 import { until } from '../node/kit.js'
 import { freePorts } from '../node/ports.js'
-import { MODEL, QUESTION, startClients, withoutClients } from './kit.js'
+import { recorder } from '../real/recorder.js'
+import { MODEL, QUESTION, report, startClients, withoutClients } from './kit.js'
 import type { Test } from 'tap'
 
 const TINY = 'acme/tiny'
@@ -30,7 +31,8 @@ async function startOllama (t: Test): Promise<Place> {
 }
 
 t.test('ollama 0.6.4: pull, load, ask, create, unload, remove', { skip: withoutClients }, async (t) => {
-  const { host, token } = await startOllama(t)
+  const { host: at, token } = await startOllama(t)
+  const { url: host, exchanges } = await recorder(t, { url: at })
   const client = new Ollama({ host, headers: { authorization: `Bearer ${token}` } })
   const statuses: string[] = []
   let far = 0
@@ -78,6 +80,16 @@ t.test('ollama 0.6.4: pull, load, ask, create, unload, remove', { skip: withoutC
     { status_code: 404, error: `model '${TINY}' not found` })
   const unallowed = new Ollama({ host })
   t.match(await failure(unallowed.delete({ model: MODEL })), { status_code: 401, error: /cluster:write/ })
+  report(t, {
+    client: 'ollama (JavaScript)', packages: ['ollama'],
+    set: "`host: 'URL/ollama'`, or the address of `plugins.chat.ollama_port`",
+    works: ['pull', 'list', 'ps', 'chat', 'generate', 'create', 'show', 'delete', 'load and unload']
+  }, exchanges, [
+    { path: '/api/chat', status: 400, sent: /"num_ctx":128/, got: /num_ctx is 128/,
+      why: 'another `num_ctx` than that of the loaded model' },
+    { path: '/api/show', status: 404, sent: /acme/, got: /not found/, why: 'no such model' },
+    { path: '/api/delete', status: 401, sent: /guide/, got: /cluster:write/, why: 'no token' }
+  ])
 })
 
 /** A request from the `ollama` CLI as Go serialises it: with all fields, including empty ones. */

@@ -2,11 +2,22 @@
 import t from 'tap'
 import OpenAI from 'openai'
 import { failure } from '../../plugins/chat/test/api-kit.js'
-import { MODEL, QUESTION, script, startClients, withoutClients, withoutNode22 } from './kit.js'
+import { MODEL, QUESTION, report, script, startRecorded, withoutClients, withoutNode22 } from './kit.js'
+import type { Expected } from '../real/recorder.js'
+
+const REFUSED: Expected[] = [
+  { path: '/v1/models/svc%2Fnone', status: 404, sent: /^$/, got: /model_not_found/, why: 'no such model' },
+  { path: '/v1/chat/completions', status: 400, sent: /"temperature":9/, got: /invalid_value/,
+    why: 'a temperature above 2' },
+  { path: '/v1/chat/completions', status: 400, sent: /"functions"/, got: /unsupported_parameter/,
+    why: '`functions`, which `tools` has replaced' },
+  { path: '/v1/chat/completions', status: 400, sent: /^\{(?!.*messages)/, got: /missing_required_parameter/,
+    why: 'no messages' }
+]
 
 t.test('openai 6.49.0', { skip: withoutClients }, async (t) => {
-  const node = await startClients(t)
-  const client = new OpenAI({ baseURL: `${node.url}/v1`, apiKey: 'none', maxRetries: 0 })
+  const { url, exchanges } = await startRecorded(t)
+  const client = new OpenAI({ baseURL: `${url}/v1`, apiKey: 'none', maxRetries: 0 })
   const messages = [{ role: 'user' as const, content: QUESTION }]
   const asked = { model: MODEL, messages, temperature: 0 }
 
@@ -65,10 +76,14 @@ t.test('openai 6.49.0', { skip: withoutClients }, async (t) => {
   const spoken = { model: 'svc/voice-en', voice: 'slt', input: 'Hello.' }
   const sound = await client.audio.speech.create(spoken as never)
   t.ok((await sound.arrayBuffer()).byteLength > 1000, 'and speech')
+  report(t, {
+    client: 'openai (JavaScript)', packages: ['openai'], set: "`baseURL: 'URL/v1'`, `apiKey: 'none'`",
+    works: ['models', 'chat', 'stream', 'log probabilities', 'completions', 'responses', 'speech']
+  }, exchanges, REFUSED)
 })
 
 t.test('ai 6.0.325 with @ai-sdk/openai-compatible 2.0.92', { skip: withoutClients }, async (t) => {
-  const node = await startClients(t)
+  const { url, exchanges } = await startRecorded(t)
   const said = JSON.parse(await script(t, 'ai', `
     import { createOpenAICompatible } from '@ai-sdk/openai-compatible'
     import { generateText, streamText } from 'ai'
@@ -79,13 +94,17 @@ t.test('ai 6.0.325 with @ai-sdk/openai-compatible 2.0.92', { skip: withoutClient
     let streamed = ''
     for await (const piece of stream.textStream) streamed += piece
     console.log(JSON.stringify({ text, usage, streamed, tokens: await stream.usage }))
-  `, [node.url, MODEL, QUESTION])) as Record<string, unknown>
+  `, [url, MODEL, QUESTION])) as Record<string, unknown>
   t.match(said, { text: /svc stop/, usage: { inputTokens: 9 }, tokens: { inputTokens: 9 } })
   t.equal(said['streamed'], said['text'])
+  report(t, {
+    client: 'AI SDK, compatible provider', packages: ['ai', '@ai-sdk/openai-compatible'],
+    set: "`baseURL: 'URL/v1'`", works: ['chat', 'stream', 'usage']
+  }, exchanges)
 })
 
 t.test('@langchain/openai 1.5.8', { skip: withoutClients }, async (t) => {
-  const node = await startClients(t)
+  const { url, exchanges } = await startRecorded(t)
   const said = JSON.parse(await script(t, 'langchain', `
     import { ChatOpenAI } from '@langchain/openai'
     const [url, model, question] = process.argv.slice(2)
@@ -97,14 +116,18 @@ t.test('@langchain/openai 1.5.8', { skip: withoutClients }, async (t) => {
     const responses = new ChatOpenAI({ model, apiKey: 'none', useResponsesApi: true, configuration })
     const { content: other } = await responses.invoke(question)
     console.log(JSON.stringify({ content, usage, streamed, other }))
-  `, [node.url, MODEL, QUESTION])) as Record<string, unknown>
+  `, [url, MODEL, QUESTION])) as Record<string, unknown>
   const other = [{ type: 'text', text: /svc stop/ }]
   t.match(said, { content: /svc stop/, usage: { input_tokens: 9 }, other })
   t.equal(said['streamed'], said['content'])
+  report(t, {
+    client: 'LangChain (JavaScript), OpenAI', packages: ['@langchain/openai'],
+    set: "`configuration: { baseURL: 'URL/v1' }`, `apiKey: 'none'`", works: ['chat', 'stream', 'responses']
+  }, exchanges)
 })
 
 t.test('@openai/agents 0.20.0', { skip: withoutNode22 }, async (t) => {
-  const node = await startClients(t)
+  const { url, exchanges } = await startRecorded(t)
   const said = await script(t, 'agents', `
     import { Agent, OpenAIProvider, Runner, setTracingDisabled } from '@openai/agents'
     const [url, model, question] = process.argv.slice(2)
@@ -115,6 +138,10 @@ t.test('@openai/agents 0.20.0', { skip: withoutNode22 }, async (t) => {
       const { finalOutput } = await runner.run(new Agent({ name: 'a', model }), question)
       console.log(finalOutput)
     }
-  `, [node.url, MODEL, QUESTION], { newer: true })
+  `, [url, MODEL, QUESTION], { newer: true })
   t.equal(said.match(/svc stop/g)?.length, 2)
+  report(t, {
+    client: 'OpenAI Agents SDK (JavaScript)', packages: ['@openai/agents'],
+    set: "`new OpenAIProvider({ baseURL: 'URL/v1', apiKey: 'none' })`", works: ['chat', 'responses']
+  }, exchanges)
 })

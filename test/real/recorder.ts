@@ -3,7 +3,9 @@ import { mkdirSync, writeFileSync } from 'node:fs'
 import { createServer, request } from 'node:http'
 import { createServer as createSocket } from 'node:net'
 import { join } from 'node:path'
+import { StringDecoder } from 'node:string_decoder'
 import { root, until } from '../node/kit.js'
+import { check } from './published.js'
 import type { AddressInfo } from 'node:net'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Test } from 'tap'
@@ -33,6 +35,8 @@ export async function recorder (t: Test, { url }: { url: string }): Promise<Reco
   const pass = (from: IncomingMessage, to: ServerResponse): void => {
     const exchange: Exchange =
       { method: from.method ?? '', path: from.url ?? '', asked: from.headers, sent: '', got: '' }
+    // A character may be divided between two chunks.
+    const [sent, got] = [new StringDecoder(), new StringDecoder()]
     exchanges.push(exchange)
     const onward = request({
       host: target.hostname, port: target.port, path: from.url, method: from.method,
@@ -45,7 +49,7 @@ export async function recorder (t: Test, { url }: { url: string }): Promise<Reco
       to.writeHead(status, headers)
       answer.on('data', (bytes: Buffer) => {
         if (held && textOf(exchange) !== '') return
-        exchange.got += bytes.toString()
+        exchange.got += got.write(bytes)
         to.write(bytes)
       })
       answer.on('end', () => {
@@ -60,7 +64,7 @@ export async function recorder (t: Test, { url }: { url: string }): Promise<Reco
       onward.destroy()
     })
     from.on('data', (bytes: Buffer) => {
-      exchange.sent += bytes.toString()
+      exchange.sent += sent.write(bytes)
       onward.write(bytes)
     })
     from.on('end', () => { onward.end() })
@@ -95,11 +99,12 @@ export interface Client { client: string, version: string, set: string, works: s
 
 /**
  * Writes .tap/real/clients/CLIENT.json: the client, and svc's answers of 400 and more with their reasons.
- * Returns the answers that `expected` does not list.
+ * Returns the answers that `expected` does not list, and what breaks the published schemas, where those are
+ * available.
  */
 export function reportClient (
   client: Client, exchanges: Exchange[], expected: Expected[] = []
-): { unexpected: Exchange[] } {
+): { unexpected: Exchange[], broken: string[] } {
   const errors = new Map<string, { path: string, status: number, why: string, count: number }>()
   const unexpected: Exchange[] = []
   for (const exchange of exchanges) {
@@ -116,11 +121,12 @@ export function reportClient (
     const error = errors.get(`${path} ${status} ${why}`) ?? { path, status, why, count: 0 }
     errors.set(`${path} ${status} ${why}`, { ...error, count: error.count + 1 })
   }
+  const broken = [...check(exchanges)?.broken.keys() ?? []]
   const folder = join(root, '.tap/real/clients')
   mkdirSync(folder, { recursive: true })
   const report = { ...client, date: new Date().toISOString().slice(0, 10), requests: exchanges.length,
-    errors: [...errors.values()], faults: unexpected.length }
+    errors: [...errors.values()], faults: unexpected.length + broken.length }
   const name = client.client.toLowerCase().replace(/[^a-z0-9]+/g, '-')
   writeFileSync(join(folder, `${name}.json`), `${JSON.stringify(report, null, 2)}\n`)
-  return { unexpected }
+  return { unexpected, broken }
 }

@@ -23,13 +23,16 @@ const PARTS = {
   recorded: ['test/real/recorded', [tests('--timeout', '900', 'test/real/recorded.test.ts')]],
   llama: ['test/llama', [[process.execPath, 'test/llama/run.mjs']]],
   onnx: ['test/models', [install('test/models'), [process.execPath, 'test/models/run.mjs']]],
-  clients: ['test/clients', [install('test/clients'), tests('test/clients')]],
+  clients: ['test/clients', [install('test/clients'), tests('--timeout', '900', 'test/clients')]],
   suites: ['test/real/suites', [
     // None of the programs needs its install script.
     [...install('test/real/suites'), '--ignore-scripts'], [process.execPath, 'test/llama/build.mjs'],
     tests('--timeout', '1800', 'test/real/suites')
   ]],
   python: ['test/real/python-clients', [tests('--timeout', '1800', 'test/real/python-clients')]],
+  published: ['test/real/published', [
+    tests('--timeout', '900', 'test/real/published.test.ts')
+  ]],
   webui: ['test/real/webui', [tests('--timeout', '1800', 'test/real/webui')]],
   record: ['test/real', [
     [process.execPath, 'test/llama/run.mjs', '--record'], tests('--timeout', '900', 'test/real/recorded.test.ts'),

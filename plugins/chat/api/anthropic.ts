@@ -192,21 +192,24 @@ const endOf = ({ finish, stop }: Pick<EndPiece, 'finish' | 'stop'>): object =>
 /** Fields that Anthropic's schema of an answer requires; svc has no containers and no refusals. */
 const NO_DETAILS = { container: null, stop_details: null }
 
-const usageOf = (
-  { promptTokens, cachedTokens, completionTokens }:
-  Pick<Totals, 'promptTokens' | 'cachedTokens' | 'completionTokens'>
-): object => ({
+type Counts = Pick<Totals, 'promptTokens' | 'cachedTokens' | 'completionTokens'>
+
+/** The usage that ends a stream. */
+const countsOf = ({ promptTokens, cachedTokens, completionTokens }: Counts): object => ({
   input_tokens: promptTokens - cachedTokens,
   cache_creation_input_tokens: 0,
   cache_read_input_tokens: cachedTokens,
   output_tokens: completionTokens,
-  cache_creation: null,
   output_tokens_details: null,
-  server_tool_use: null,
-  inference_geo: null,
-  service_tier: 'standard',
-  speed: null
+  server_tool_use: null
 })
+
+const usageOf = (counts: Counts): object => ({
+  ...countsOf(counts), cache_creation: null, inference_geo: null, service_tier: 'standard', speed: null
+})
+
+const toolBlock = (id: string | undefined, name: string | undefined, input: object): object =>
+  ({ type: 'tool_use', id, name, input, caller: { type: 'direct' } })
 
 const messageOf = ({ id, model }: AnswerMetadata, more: object): object =>
   ({ id: `msg_${id}`, type: 'message', role: 'assistant', model, diagnostics: null, ...more })
@@ -244,14 +247,14 @@ class MessageFormatter implements Formatter {
       values.push(this.#delta({ type: 'text_delta', text: content }))
     }
     for (const { index, id, name, arguments: json = '' } of calls) {
-      values.push(...this.#opened(index, { type: 'tool_use', id, name, input: {} }))
+      values.push(...this.#opened(index, toolBlock(id, name, {})))
       values.push(this.#delta({ type: 'input_json_delta', partial_json: json }))
     }
     return values
   }
 
   end (totals: Totals): Value[] {
-    return [{ type: 'message_delta', delta: this.#end, usage: usageOf(totals) }, { type: 'message_stop' }]
+    return [{ type: 'message_delta', delta: this.#end, usage: countsOf(totals) }, { type: 'message_stop' }]
   }
 
   #opened (what: string | number, block: object): Value[] {
@@ -277,7 +280,7 @@ function wholeMessage ({ only: choice, totals }: Collector, facts: AnswerMetadat
   if (choice.reasoning !== '') content.push({ type: 'thinking', thinking: choice.reasoning, signature: '' })
   if (choice.content !== '') content.push({ type: 'text', text: choice.content })
   for (const { id, name, arguments: json } of choice.calls) {
-    content.push({ type: 'tool_use', id, name, input: fieldsOf(parsed(json)) })
+    content.push(toolBlock(id, name, fieldsOf(parsed(json))))
   }
   return messageOf(facts, { content, ...endOf(choice), usage: usageOf(totals) })
 }

@@ -7,8 +7,11 @@ import type { Response, ResponsesBody } from './responses-body.js'
 
 type Value = { type: string } & Record<string, unknown>
 
+/** Numbers the events of one stream. */
+type Sequence = () => number
+
 /** Named events; a failure is an `error` event with the error body. */
-const framing: Framing = {
+const framingOf = (sequence: Sequence): Framing => ({
   contentType: 'text/event-stream',
   begin: (commandId) => `: keep-alive\n\n: command_id ${commandId}\n\n`,
   value: namedEvent,
@@ -17,9 +20,9 @@ const framing: Framing = {
   failed: (body) => {
     const failure = openAiFailure(body) as { error: { code: string, message: string, param: string | null } }
     const { code, message, param } = failure.error
-    return namedEvent({ type: 'error', code, message, param, ...failure })
+    return namedEvent({ type: 'error', sequence_number: sequence(), code, message, param, ...failure })
   }
-}
+})
 
 /** An output item in progress; `text` grows with each delta. */
 interface OutputItem {
@@ -53,17 +56,18 @@ class ResponseFormatter implements Formatter {
   readonly #facts: AnswerMetadata
   readonly #body: ResponsesBody
   readonly #keep: Keep
+  readonly #sequence: Sequence
   readonly #done: object[] = []
   #open: OutputItem | null = null
   /** Index of the current tool call in the answer. */
   #call = -1
   #finish: Finish = 'stop'
-  #sequence = 0
 
-  constructor (facts: AnswerMetadata, body: ResponsesBody, keep: Keep) {
+  constructor (facts: AnswerMetadata, body: ResponsesBody, keep: Keep, sequence: Sequence) {
     this.#facts = facts
     this.#body = body
     this.#keep = keep
+    this.#sequence = sequence
   }
 
   begin (): Value[] {
@@ -137,7 +141,7 @@ class ResponseFormatter implements Formatter {
     return this.#open?.kind === 'call' ? place : { ...place, content_index: 0 }
   }
 
-  #event (type: string, more: object): Value { return { type, sequence_number: this.#sequence++, ...more } }
+  #event (type: string, more: object): Value { return { type, sequence_number: this.#sequence(), ...more } }
 
   #response (status: string, totals: Totals | null): Response {
     const { id, created, model } = this.#facts
@@ -152,14 +156,21 @@ class ResponseFormatter implements Formatter {
       previous_response_id: this.#body.previous_response_id ?? null,
       reasoning: { effort: this.#body.reasoning?.effort ?? null, summary: null },
       temperature: this.#body.temperature ?? null, top_p: this.#body.top_p ?? null,
-      text: this.#body.text ?? { format: { type: 'text' } }, tool_choice: this.#body.tool_choice ?? 'auto',
-      tools: this.#body.tools ?? [], truncation: 'disabled', metadata: metadata ?? {},
+      text: { format: this.#body.text?.format ?? { type: 'text' } }, truncation: 'disabled',
+      tool_choice: this.#body.tool_choice ?? 'auto', tools: (this.#body.tools ?? []).map(toolOf),
+      metadata: metadata ?? {},
       presence_penalty: 0, frequency_penalty: 0, top_logprobs: 0, max_tool_calls: null,
       service_tier: 'default', prompt_cache_key: null, safety_identifier: null,
       usage: totals === null ? null : usageOf(totals)
     }
   }
 }
+
+const toolOf = (
+  { type, name, description, parameters, strict }: NonNullable<ResponsesBody['tools']>[number]
+): object => ({
+  type, name, description: description ?? null, parameters: parameters ?? null, strict: strict ?? null
+})
 
 const usageOf = ({ promptTokens, completionTokens, cachedTokens }: Totals): object => ({
   input_tokens: promptTokens,
@@ -173,7 +184,7 @@ const usageOf = ({ promptTokens, completionTokens, cachedTokens }: Totals): obje
 function wholeResponse (
   { only: choice, totals }: Collector, facts: AnswerMetadata, body: ResponsesBody, keep: Keep
 ): object {
-  const formatter = new ResponseFormatter(facts, body, keep)
+  const formatter = new ResponseFormatter(facts, body, keep, () => 0)
   const calls = choice.calls.map((call, index) => ({ index, ...call }))
   formatter.piece({ ...choice, kind: 'text', calls })
   formatter.piece({ kind: 'end', index: 0, finish: choice.finish } as EndPiece)
@@ -181,8 +192,12 @@ function wholeResponse (
 }
 
 /** The format of POST /v1/responses; `keep` gets each complete answer. */
-export const formatOf = (body: ResponsesBody, keep: Keep): AnswerFormat => ({
-  framing,
-  formatter: (facts) => new ResponseFormatter(facts, body, keep),
-  whole: (answer, facts) => wholeResponse(answer, facts, body, keep)
-})
+export function formatOf (body: ResponsesBody, keep: Keep): AnswerFormat {
+  let next = 0
+  const sequence = (): number => next++
+  return {
+    framing: framingOf(sequence),
+    formatter: (facts) => new ResponseFormatter(facts, body, keep, sequence),
+    whole: (answer, facts) => wholeResponse(answer, facts, body, keep)
+  }
+}

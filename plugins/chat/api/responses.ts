@@ -1,6 +1,6 @@
 /** OpenAI's Responses API: POST /v1/responses. */
 import { isObject, present } from '../../runners/language/json.js'
-import { samplingOf } from '../../runners/language/sampling.js'
+import { SAMPLING, samplingOf } from '../../runners/language/sampling.js'
 import { answer, answerJson } from './answer.js'
 import { withApiFieldNames, invalidField, stringAt } from './errors.js'
 import { imagePart, textUnlessImages } from './images.js'
@@ -9,7 +9,7 @@ import { earlierItems, keepResponse } from './responses-kept.js'
 import { chatTask, visionSupportOf, functionCall, functionTool, partText, textOf } from './request-to-task.js'
 import { countTokens } from './tokens.js'
 import type { FromSchema } from '../../../kernel/index.js'
-import type { TextRequest, Handler } from './types.js'
+import type { ApiParts, TextRequest, Handler } from './types.js'
 import type { Fields } from '../../runners/language/json.js'
 import type { Rules } from './errors.js'
 import type { VisionSupport } from './images.js'
@@ -23,7 +23,18 @@ export const responses: Handler<typeof responsesBody> = async (parts, request) =
   const { body, caller: { id: owner } } = request
   const asked = asTask(body, parts, earlierItems(parts.responses, owner, body.previous_response_id))
   const keep = keepResponse(parts, owner, body)
-  await answer(parts, request, asked, body.stream === true, formatOf(body, keep))
+  const format = formatOf({ ...body, ...samplingUsed(parts, asked) }, keep)
+  await answer(parts, request, asked, body.stream === true, format)
+}
+
+/** Sampling as Open Responses requires it in each answer: the request's, else the model's. */
+function samplingUsed (
+  { runners }: Pick<ApiParts, 'runners'>, { modelId, task: { payload } }: TextRequest
+): Pick<ResponsesBody, 'temperature' | 'top_p'> {
+  const defaults = runners.card(modelId)?.defaults
+  const used = (key: 'temperature' | 'top_p'): number =>
+    Number(payload[key] ?? defaults?.[key] ?? SAMPLING[key].default)
+  return { temperature: used('temperature'), top_p: used('top_p') }
 }
 
 export const inputTokens: Handler<typeof inputTokensBody> = async (parts, request) => {

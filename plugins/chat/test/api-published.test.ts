@@ -1,7 +1,7 @@
 /** Answers have every field that the types of the official clients declare as always present. */
 import { readFileSync } from 'node:fs'
 import t from 'tap'
-import { answering, calling, delta, done, hello, MODEL, startChat, values } from './api-kit.js'
+import { answering, calling, card, delta, done, hello, MODEL, startChat, values } from './api-kit.js'
 
 const files = {
   anthropic: '@anthropic-ai/sdk/resources/messages/messages.d.ts',
@@ -63,6 +63,46 @@ t.test('every field that the clients\' types require', async (t) => {
   has(of('message_start').message.usage, 'anthropic', 'Usage')
   has(of('message_delta').usage, 'anthropic', 'MessageDeltaUsage')
   has(of('message_delta').delta, 'anthropic', 'Delta')
+  t.strictSame(Object.keys(of('message_delta').usage).sort(),
+    required('anthropic', 'MessageDeltaUsage').sort(), 'and no others')
+})
+
+t.test('every field of the blocks of a message', async (t) => {
+  const { post } = await startChat(t, { open: calling() })
+  const asked = { ...hello, max_tokens: 9, tools: [{ name: 'f', input_schema: { type: 'object' } }] }
+  const { content } = (await post('/v1/messages', asked)).json<{ content: { type: string }[] }>()
+  const { body } = await post('/v1/messages', { ...asked, stream: true })
+  const begun = (values(body) as unknown as { type: string, content_block: { type: string } }[])
+    .filter(({ type }) => type === 'content_block_start').map((event) => event.content_block)
+  for (const blocks of [content, begun]) {
+    t.strictSame(blocks.map(({ type }) => type), ['thinking', 'text', 'tool_use'])
+    for (const [i, name] of ['ThinkingBlock', 'TextBlock', 'ToolUseBlock'].entries()) {
+      // @ai-sdk/anthropic refuses an answer in which `citations` is null.
+      const wanted = required('anthropic', name).filter((key) => key !== 'citations')
+      t.strictSame(Object.keys(blocks[i]!).sort(), wanted.sort(), name)
+    }
+  }
+})
+
+t.test('a response shows the sampling that was used, complete tools, and the format', async (t) => {
+  const defaults = { temperature: 0.3 }
+  const { post } = await startChat(t, { cards: [{ ...card, defaults }] })
+  const rows: [object, object][] = [
+    [{}, { temperature: 0.3, top_p: 0.95 }],
+    [{ text: { verbosity: 'low' } }, { text: { format: { type: 'text' } } }],
+    [{ text: { format: { type: 'json_object' } } }, { text: { format: { type: 'json_object' } } }],
+    [{ temperature: 0, top_p: 0.5 }, { temperature: 0, top_p: 0.5 }],
+    [{ tools: [{ type: 'function', name: 'f' }] },
+      { tools: [{ type: 'function', name: 'f', description: null, parameters: null, strict: null }] }],
+    [{ tools: [{ type: 'function', name: 'f', parameters: { type: 'object' }, strict: true }] },
+      { tools: [{ type: 'function', parameters: { type: 'object' }, strict: true }] }]
+  ]
+  for (const [more, shown] of rows) {
+    const answer = await post('/v1/responses', { model: MODEL, input: 'Hi', ...more })
+    t.match(answer.json(), shown, answer.body)
+    const { body } = await post('/v1/responses', { model: MODEL, input: 'Hi', ...more, stream: true })
+    for (const { response } of values(body)) if (response !== undefined) t.match(response, shown)
+  }
 })
 
 t.test('a path that no API has is refused in the form of OpenAI', async (t) => {

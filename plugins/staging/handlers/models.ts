@@ -67,7 +67,7 @@ type Entry = ModelList['data'][number]
 
 const anthropicModel = ({ id, name, created, context_length: most }: Entry): object => ({
   type: 'model', id, display_name: name, created_at: new Date(created * 1000).toISOString(),
-  max_input_tokens: most, max_tokens: most
+  max_input_tokens: most, max_tokens: most, capabilities: null
 })
 
 /** A page in Anthropic's format: the first 20 models by default, or the models after or before an id. */

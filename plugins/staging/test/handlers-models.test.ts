@@ -49,7 +49,8 @@ t.test('custom cards: add, see, replace, remove', async (t) => {
     body: { error: { type: 'invalid_request_error', code: 'model_not_found' } } })
   const theirs = async (url: string): Promise<object> =>
     (await rig.inject({ url, headers: { 'anthropic-version': '2023-06-01' } })).json()
-  const shown = { type: 'model', id: 'acme/mine', display_name: 'Mine', created_at: /^20\d\d-/ }
+  const shown = { type: 'model', id: 'acme/mine', display_name: 'Mine', created_at: /^20\d\d-/,
+    capabilities: null }
   t.match(await theirs('/v1/models/acme/mine?beta=true'), shown)
   t.match(await theirs('/v1/models?beta=true'), { data: [shown] })
   t.match(await theirs('/v1/models?limit=1'),

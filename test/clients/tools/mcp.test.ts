@@ -2,6 +2,8 @@ import { dirname, join } from 'node:path'
 import t from 'tap'
 import { ask } from '../../node/http.js'
 import { cli, root, run, startNode, until } from '../../node/kit.js'
+import { recorder } from '../../real/recorder.js'
+import { report } from '../kit.js'
 import type { TestNode } from '../../node/kit.js'
 
 interface Saw {
@@ -37,13 +39,14 @@ const idle = async (node: TestNode): Promise<void> => {
 }
 
 const node = await startNode(t)
+const { url, exchanges } = await recorder(t, node)
 
 const command = ['--', process.execPath, cli, 'mcp', '--home', node.home]
 
 for (const [name, words, version] of [
-  ['library 1 over HTTP', ['1', 'http', '--url', node.url], '2025-11-25'],
-  ['library 2 as it comes over HTTP', ['2', 'http', '--url', node.url], '2025-11-25'],
-  ['library 2 in its own revision over HTTP', ['2', 'http', '--mode', 'auto', '--url', node.url],
+  ['library 1 over HTTP', ['1', 'http', '--url', url], '2025-11-25'],
+  ['library 2 as it comes over HTTP', ['2', 'http', '--url', url], '2025-11-25'],
+  ['library 2 in its own revision over HTTP', ['2', 'http', '--mode', 'auto', '--url', url],
     '2026-07-28'],
   ['library 1 over stdio', ['1', 'stdio', ...command], null],
   ['library 2 in its own revision over stdio', ['2', 'stdio', '--mode', 'auto', ...command], '2026-07-28']
@@ -66,6 +69,19 @@ for (const [name, words, version] of [
     await idle(node)
   })
 }
+
+t.test('what svc refused them', (t) => {
+  report(t, {
+    client: 'MCP clients (JavaScript)',
+    packages: ['@modelcontextprotocol/sdk', '@modelcontextprotocol/client'],
+    set: '`URL/mcp`, or the command `svc mcp`',
+    works: ['tools', 'sound', 'resources', 'progress', 'cancellation', 'HTTP and stdio']
+  }, exchanges, [{
+    path: '/mcp', status: 405, sent: /^$/, got: /method_not_allowed/,
+    why: 'svc opens no stream of its own, and the protocol allows this answer'
+  }])
+  t.end()
+})
 
 t.test('a token determines the offered tools; without one a remote client gets none', async (t) => {
   const make = async (...authorities: string[]): Promise<string> => {

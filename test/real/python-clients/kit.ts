@@ -30,7 +30,7 @@ export function versionOf (name: string, packageName: string): string {
 }
 
 /** Skip reason; false if the models are there. */
-export const skip = withoutWeights()
+export const skip = withoutWeights(['smollm2', 'minilm'])
 
 /** Starts a node with the bundled models, SmolLM2 with a template for tools, and MiniLM. */
 export async function startModels (
