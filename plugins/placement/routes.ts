@@ -148,9 +148,9 @@ const change = (kind: string, properties: Record<string, object>) =>
 const suggestion = {
   description: 'a change after which the same request fits', anyOf: [
     change('sharding', { sharding }), change('instance_meta', { instanceMeta: text }),
-    change('context_length', { contextLength: bytes }), change('min_nodes', { minNodes: bytes }),
-    change('free', { nodeId: text, bytes }), change('stop', { instanceId: text }),
-    change('include', { nodeIds }), change('undrain', { nodeIds })
+    change('context_length', { contextLength: bytes }), change('slots', { slots: bytes }),
+    change('min_nodes', { minNodes: bytes }), change('free', { nodeId: text, bytes }),
+    change('stop', { instanceId: text }), change('include', { nodeIds }), change('undrain', { nodeIds })
   ]
 } as const
 const details = {

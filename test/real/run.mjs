@@ -33,6 +33,10 @@ const PARTS = {
   published: ['test/real/published', [
     tests('--timeout', '900', 'test/real/published.test.ts')
   ]],
+  faults: ['test/real/faults', [
+    install('test/clients'), [process.execPath, 'test/llama/build.mjs'],
+    tests('--timeout', '1800', 'test/real/faults')
+  ]],
   webui: ['test/real/webui', [tests('--timeout', '1800', 'test/real/webui')]],
   record: ['test/real', [
     [process.execPath, 'test/llama/run.mjs', '--record'], tests('--timeout', '900', 'test/real/recorded.test.ts'),

@@ -57,6 +57,7 @@ function commandOf (modelId: string, change: Suggestion): string | null {
   switch (change.kind) {
     case 'stop': return `svc stop ${change.instanceId}`
     case 'context_length': return `svc place ${modelId} --ctx ${change.contextLength}`
+    case 'slots': return `svc place ${modelId} --slots ${change.slots}`
     case 'min_nodes': return `svc place ${modelId} --min-nodes ${change.minNodes}`
     case 'sharding': return `svc place ${modelId} --sharding ${change.sharding.toLowerCase()}`
     case 'instance_meta': return `svc place ${modelId} --meta ${change.instanceMeta}`

@@ -20,6 +20,7 @@ export function withChange (
     case 'sharding': return { request: { ...request, sharding: change.sharding }, view }
     case 'instance_meta': return { request: { ...request, instanceMeta: change.instanceMeta }, view }
     case 'context_length': return { request: { ...request, contextLength: change.contextLength }, view }
+    case 'slots': return { request: { ...request, slots: change.slots }, view }
     case 'min_nodes': return { request: { ...request, minNodes: change.minNodes }, view }
     case 'include': return { request: including(request, view, change.nodeIds), view }
     case 'undrain': return { request, view: { ...view, nodes: view.nodes.map((node) =>
@@ -46,6 +47,7 @@ export function suggest (
   if (reason === 'info_pending') return []
   const kinds: [Suggestion[], number][] = [
     [shortage === undefined ? [] : smallerContext(request), 1],
+    [shortage === undefined ? [] : fewerSlots(request), 1],
     [otherShape(request, view), 1],
     [fewerNodes(request, view), 1],
     [fewerExclusions(request, view), 1],
@@ -64,6 +66,12 @@ export function suggest (
 
 const smallerContext = (request: PlanRequest): Suggestion[] => smallerContexts(request).map((contextLength) =>
   ({ kind: 'context_length', contextLength, text: `set context_length to ${contextLength}` }))
+
+function fewerSlots ({ slots = 1 }: PlanRequest): Suggestion[] {
+  const counts = Array.from({ length: TRIED_MAX }, (_, i) => Math.floor(slots / 2 ** (i + 1)))
+  return counts.filter((each) => each > 0).map((each) =>
+    ({ kind: 'slots', slots: each, text: `set slots to ${each}` }))
+}
 
 /** Suggests the `instance_meta` that the engine supports if it differs, then the other sharding. */
 function otherShape (

@@ -143,6 +143,7 @@ export type Change =
   | { kind: 'sharding', sharding: Sharding }
   | { kind: 'instance_meta', instanceMeta: InstanceMeta }
   | { kind: 'context_length', contextLength: number }
+  | { kind: 'slots', slots: number }
   | { kind: 'min_nodes', minNodes: number }
   | { kind: 'free', nodeId: string, backend: string, bytes: number }
   | { kind: 'stop', instanceId: string }

@@ -72,6 +72,13 @@ t.test('the context follows the free memory, if none was asked for', async (t) =
   t.match(planned(planOn(nodes, { card: long })), { contextLength: 8192, ranks: [{}, {}] }, 'more nodes')
 })
 
+t.test('a refusal offers fewer slots than the requested ones', async (t) => {
+  const on = node('a', 4 + 5.1 * each / GIB)
+  t.match(refused(planOn([on], { slots: 16, contextLength: 8192 })).details.suggestions, [
+    { kind: 'context_length', contextLength: 2048 }, { kind: 'slots', slots: 4, text: 'set slots to 4' }
+  ])
+})
+
 t.test('over nodes each has its part of every slot', async (t) => {
   const nodes = ['a', 'b'].map((name) => node(name, 2 + each / GIB * 20.6))
   const { slots, ranks } = planned(planOn(nodes, { minNodes: 2 }))

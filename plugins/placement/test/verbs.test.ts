@@ -100,6 +100,7 @@ const details = {
     { kind: 'stop', instanceId: B, text: `stop instance ${B} (acme/x)` },
     { kind: 'min_nodes', minNodes: 2, text: 'set min_nodes to 2' },
     { kind: 'sharding', sharding: 'Tensor', text: 'set sharding to Tensor' },
+    { kind: 'slots', slots: 4, text: 'set slots to 4' },
     { kind: 'free', nodeId: 'id-n1', bytes: 1, text: 'free 5.80 GiB of memory on n1' }
   ]
 }
@@ -116,10 +117,11 @@ t.test('svc place shows the arithmetic of what does not fit, and the ways out', 
     t.equal(ran.status, 6)
     t.match(ran.err, 'n1 (cpu, layers 0 to 10): needs 13.8 GiB = weights 10.0 GiB + KV cache 512 MiB + ' +
     'buffers 3.0 GiB + process 256 MiB, can use 8.0 GiB (the lesser of 9.0 GiB free and ' +
-    '12.0 GiB allowed, less 1.0 GiB of models that load): 5.8 GiB too little\n4 ways to make it fit:\n' +
+    '12.0 GiB allowed, less 1.0 GiB of models that load): 5.8 GiB too little\n5 ways to make it fit:\n' +
     `  stop instance ${B} (acme/x): svc stop ${B}\n` +
     '  set min_nodes to 2: svc place acme/chat --min-nodes 2\n' +
     '  set sharding to Tensor: svc place acme/chat --sharding tensor\n' +
+    '  set slots to 4: svc place acme/chat --slots 4\n' +
     '  free 5.80 GiB of memory on n1\n')
   }
   const cases: [number, string, number][] = [

@@ -279,7 +279,8 @@ export class ModelManager {
   }
 
   async partialBytes (): Promise<number> {
-    const pending = await Promise.all(Object.values(this.roots).map(async (root) => await root.pending()))
+    const roots = [...Object.values(this.roots), ...this.store === null ? [] : [this.store.root]]
+    const pending = await Promise.all(roots.map(async (root) => await root.pending()))
     return pending.flat().reduce((sum, { sizeBytes }) => sum + sizeBytes, 0)
   }
 

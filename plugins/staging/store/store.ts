@@ -5,7 +5,7 @@ import { download, NO_HUB } from './fetch.js'
 import { MOST_ATTEMPTS, StoreIndex } from './store-index.js'
 import { parseSource } from './types.js'
 import { StoreError } from '../types.js'
-import type { SweepOptions } from '../files/root.js'
+import type { ModelRoot, SweepOptions } from '../files/root.js'
 import type { LocalCopy } from '../types.js'
 import type { Failure, JobParts, Stop } from '../transfer/job.js'
 import type { Download, DownloadRecord, DownloadRequest, DownloadStatus } from './download.js'
@@ -40,6 +40,7 @@ export class Store {
     this.checkedAt = this.#index.importExisting()
   }
 
+  get root (): ModelRoot { return this.#options.root }
   entries (): readonly LocalCopy[] { return [...this.#options.root.copies.values()] }
   get (modelId: string): LocalCopy | undefined { return this.#options.root.copies.get(modelId) }
   /** Models that other nodes can fetch: the bundled ones and the store's, which take precedence. */

@@ -66,9 +66,13 @@ t.test('a plain start goes on with what was paused, with the options it had', as
   await call(rig, 'POST', URL_OF, { revision: 'main' })
   await until(() => hub.fetches('m.gguf').length > 0)
   await call(rig, 'POST', `${URL_OF}/pause`)
+  const partial = async (): Promise<unknown> =>
+    (await call(rig, 'GET', '/store/storage')).body['partialBytes']
+  t.ok(Number(await partial()) >= 100, 'what arrived is counted')
   hub.faults = {}
   hub.reset()
   t.match(await pull(rig, ID), { status: 'complete' })
+  t.equal(await partial(), 0)
   t.equal(hub.requests.filter(({ kind }) => kind === 'api').length, 0, 'the commit was chosen before')
 })
 
