@@ -228,6 +228,11 @@ export interface components {
                         contextLength: number;
                     } | {
                         /** @constant */
+                        kind: "slots";
+                        text: string;
+                        slots: number;
+                    } | {
+                        /** @constant */
                         kind: "min_nodes";
                         text: string;
                         minNodes: number;

@@ -116,7 +116,9 @@ const ROWS: Row[] = [
   { path: RESPONSES, body: { ...response, previous_response_id: 'resp_none' }, status: 404 }
 ]
 
-t.test('a node with real models', { skip: skip || withoutWeights(['smollm2', 'minilm']), timeout: 600_000 }, async (t) => {
+const withoutModels = skip || withoutWeights(['smollm2', 'minilm'])
+
+t.test('a node with real models', { skip: withoutModels, timeout: 600_000 }, async (t) => {
   const node = await startNode(t, {
     config: {
       cluster: { discovery: false }, plugins: { runners: { threads: 1 } },

@@ -39,7 +39,8 @@ const PARTS = {
   ]],
   webui: ['test/real/webui', [tests('--timeout', '1800', 'test/real/webui')]],
   record: ['test/real', [
-    [process.execPath, 'test/llama/run.mjs', '--record'], tests('--timeout', '900', 'test/real/recorded.test.ts'),
+    [process.execPath, 'test/llama/run.mjs', '--record'],
+    tests('--timeout', '900', 'test/real/recorded.test.ts'),
     tests('--timeout', '1800', 'test/real/webui')
   ]]
 }

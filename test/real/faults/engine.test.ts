@@ -17,7 +17,7 @@ import type { Test } from 'tap'
 import type { TestNode } from '../../node/kit.js'
 
 const program = serverProgram()
-const skip = 'missing' in program ? program.missing : withoutWeights()
+const skip = 'missing' in program ? program.missing : withoutWeights(['smollm2', 'gemma3'])
 const server = 'path' in program ? program.path : ''
 const SLOTS = 8
 /** Seconds within which an engine stops for clients that left, and streams of a dead one end. */

@@ -16,7 +16,7 @@ import type { Test } from 'tap'
 import type { Cluster, ClusterOptions, Member } from '../../node/cluster-kit.js'
 
 const program = serverProgram()
-const skip = 'missing' in program ? program.missing : withoutWeights()
+const skip = 'missing' in program ? program.missing : withoutWeights(['smollm2', 'gemma3'])
 const server = 'path' in program ? program.path : ''
 const clock = skip === false ? faketime() : { missing: skip }
 

@@ -27,7 +27,8 @@ const program = serverProgram()
 const python = pythonEnvironment('llamacpp-tests', here('llamacpp.txt'))
 const skip = 'missing' in program
   ? program.missing
-  : python.missing ?? (existsSync(stories) ? withoutWeights(['smollm2', 'minilm']) : `needs ${stories}, which is absent`)
+  : python.missing ??
+    (existsSync(stories) ? withoutWeights(['smollm2', 'minilm']) : `needs ${stories}, which is absent`)
 const server = 'path' in program ? program.path : ''
 
 t.test('the server tests of llama.cpp', { skip, timeout: 1_200_000 }, async (t) => {

@@ -32,7 +32,8 @@ const suite = withoutPrograms === false
   ? fromPyPI('jsonschema==4.26.0', 'jsonschema-4.26.0/json/tests', { source: true }) : null
 const skipPure = withoutPrograms !== false ? withoutPrograms : suite === null && 'needs PyPI'
 const program = skipPure === false ? serverProgram() : { missing: '' }
-const skip = skipPure !== false ? skipPure : 'missing' in program ? program.missing : withoutWeights(['smollm2'])
+const skip = skipPure !== false ? skipPure
+  : 'missing' in program ? program.missing : withoutWeights(['smollm2'])
 const server = 'path' in program ? program.path : ''
 
 interface Example { description: string, data: unknown, valid: boolean }
