@@ -1,7 +1,7 @@
 /** The tables of clients, from what `npm run test:real` reported. */
 import { table } from './pages.js'
 
-/** A client as it was tested last. `set` says URL for the address of a node. */
+/** A client as it was tested last. In the code of `set`, URL is the address of a node. */
 export interface TestedClient {
   client: string, version: string, set: string, works: string[], date: string
   /** Answers of 400 and more in the test, with the reasons. */
@@ -12,7 +12,8 @@ const BEGIN = '<!-- clients -->'
 const END = '<!-- /clients -->'
 const ADDRESS = 'http://127.0.0.1:52415'
 
-const setting = ({ set }: TestedClient): string => set.replace(/\bURL\b/g, ADDRESS)
+const setting = ({ set }: TestedClient): string =>
+  set.replace(/`[^`]+`/g, (code) => code.replace(/\bURL\b/g, ADDRESS))
 
 function whole (clients: readonly TestedClient[]): string {
   return table(['Client', 'Version', 'What works', 'What to set', 'Refused', 'Tested'],
