@@ -37,7 +37,7 @@ const BUDGET = {
   'plugins/packages': 745,
   'plugins/placement': 7124,
   'plugins/relay': 2781,
-  'plugins/runners': 12132,
+  'plugins/runners': 12144,
   'plugins/staging': 11880,
   'plugins/steward': 3563,
   'plugins/tracing': 1933
