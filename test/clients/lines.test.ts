@@ -20,7 +20,7 @@ t.test('each line works as written', { skip: withoutClients }, async (t) => {
   const node = await startClients(t)
   const here = (text: string): string => text.replaceAll('http://127.0.0.1:52415', node.url)
   const all = examples()
-  t.same(all.map(({ title }) => title), ['curl', 'openai', 'anthropic', 'ollama', 'ollama',
+  t.same(all.map(({ title }) => title), ['curl', 'openai', 'anthropic', 'ollama', 'ollama', 'ollama',
     'ai (Vercel AI SDK)', 'LangChain', 'Open WebUI', 'LibreChat', 'Continue', 'Claude Code'])
   for (const { title, language, text } of all) {
     if (language === 'js') {
@@ -37,6 +37,8 @@ t.test('each line works as written', { skip: withoutClients }, async (t) => {
       t.match(said, /svc\/guide/)
     }
   }
-  const webUi = /=(\S+)/.exec(here(all.find(({ title }) => title === 'Open WebUI')!.text))![1]!
-  t.equal((await fetch(`${webUi}/api/version`)).status, 200, 'what Open WebUI verifies a connection by')
+  // Open WebUI and the program `ollama` ask for the version first.
+  const hosts = all.flatMap(({ text }) => /\bOLLAMA_\w+=(\S+)/.exec(here(text))?.[1] ?? [])
+  t.equal(hosts.length, 2)
+  for (const host of hosts) t.equal((await fetch(`${host}/api/version`)).status, 200, host)
 })
