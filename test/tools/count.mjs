@@ -25,7 +25,7 @@ const BUDGET = {
   'plugins/audit': 1431,
   'plugins/capabilities': 3581,
   'plugins/capabilities-tts': 5626,
-  'plugins/chat': 7456,
+  'plugins/chat': 7467,
   'plugins/cluster': 9293,
   'plugins/dashboard': 10193,
   'plugins/devices': 2778,

@@ -3,7 +3,7 @@ import { createServer } from 'node:net'
 import t from 'tap'
 import { Ollama } from 'ollama'
 import { systemClock } from '../../../kernel/index.js'
-import { keepAliveSeconds, loadFor } from '../api/ollama/load.js'
+import { keepAliveSeconds, loadFor, loadOnly } from '../api/ollama/load.js'
 import { ollamaCopy, ollamaDelete } from '../api/ollama/manage.js'
 import { ollamaShow, ollamaTags } from '../api/ollama/models.js'
 import { otherNames } from '../api/derived-models.js'
@@ -208,6 +208,10 @@ t.test('a request waits for a model that starts, but not for one that was given 
   placed.failures.push({ instanceId: 'i2', errorMessage: 'its template is broken' })
   const error = { reason: 'no_instance', status: 503, message: /cannot start: its template is broken/ }
   await t.rejects(load(), error)
+  const reader = { ...request, caller: { authorities: new Set() }, body: { model: MODEL } }
+  placed.instances = {} as never
+  await t.rejects(loadOnly(parts, reader as unknown as RouteRequest<never>, { model: MODEL }, ['chat'], {}),
+    { reason: 'no_instance', message: /only with the authority cluster:write$/ })
 })
 
 t.test('a model of another task is refused before it is loaded, with what it does', async (t) => {

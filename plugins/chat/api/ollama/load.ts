@@ -56,14 +56,25 @@ export async function loadFor (
   return parts.clock.mono() - startedMs
 }
 
-/** Answers a request without input, which only loads or unloads the model. */
+/**
+ * Answers a request without input, which only loads or unloads the model. Throws `no_instance` if the caller
+ * may not load it.
+ */
 export async function loadOnly (
   parts: ApiParts, request: RouteRequest, wanted: LoadFields, tasks: readonly string[], nothing: object
 ): Promise<object> {
   const { card: { modelId } } = find(parts, wanted.model)
   const unload = keepAliveSeconds(wanted.keep_alive) === 0
   if (unload) await unloadModel(parts, request, modelId)
-  else await loadFor(parts, request, wanted, tasks)
+  else {
+    await loadFor(parts, request, wanted, tasks)
+    const isAbsent = parts.instances !== undefined && instancesOf(parts, modelId).length === 0
+    if (isAbsent && !isReady(parts, modelId) && parts.models?.isVirtual(modelId) !== true) {
+      throw kernelError('no_instance',
+        `${modelId} is not loaded; a request loads it only with the authority cluster:write`,
+        { model: modelId })
+    }
+  }
   const created_at = new Date(parts.clock.now()).toISOString()
   const { model } = request.body as { model: string }
   return { model, created_at, ...nothing, done: true, done_reason: unload ? 'unload' : 'load' }
