@@ -152,7 +152,7 @@ export class Published {
     return [pointer, ...inner.flatMap((each) => this.#applied(publisher, each, value))]
   }
 
-  /** Paths of the fields of a value that none of the schemas names. */
+  /** Paths of a value's fields that are missing from all the schemas. */
   extras (publisher: Publisher, pointers: readonly string[], value: unknown, path = ''): string[] {
     if (typeof value !== 'object' || value === null) return []
     const applied = pointers.flatMap((pointer) => this.#applied(publisher, pointer, value))

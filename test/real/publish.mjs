@@ -1,6 +1,6 @@
-// node test/real/publish.mjs: merges the reports of clients in .tap/real/clients into
-// docs/operations/clients.json, from which `npm run docs` writes the tables. A client that did not run keeps
-// its line. Reports with faults are left out, and the exit code is 1.
+// Merges the reports of clients in .tap/real/clients into
+// docs/operations/clients.json. `npm run docs` writes the tables from that file. A client that did not run
+// keeps its line. Reports with faults are left out, and the exit code is 1.
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'

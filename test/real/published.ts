@@ -49,13 +49,13 @@ export const DEVIATIONS: Extra[] = [
 export interface Checked {
   /** Answers and events that were checked. */
   values: number
-  /** What breaks a document or is in none, and in none of the lists above, with the body of a request. */
+  /** Deviations from the documents that the lists above do not contain, each with the body of a request. */
   broken: Map<string, string>
   /** The entries of the lists that were found. */
   found: Set<Extra>
 }
 
-/** Events of a stream. An event that the client's leaving cut is left out. */
+/** The complete events of a stream; the last one may be cut off if the client left. */
 function events (got: string): { event: string | undefined, data: string }[] {
   return got.split('\n\n').slice(0, -1).flatMap((block) => {
     const lines = block.split('\n')

@@ -228,6 +228,7 @@ t.test('nonsense is not heard', async (t) => {
   const wrong: unknown[] = [
     null, 7, 'news', [], {}, { ...good, whole: 'yes' }, { ...good, loads: null },
     { ...good, loads: { r: -1 } }, { ...good, loads: { r: 1.5 } }, { ...good, loads: { r: '1' } },
+    { ...good, loads: { r: 2 ** 53 } },
     { ...good, tasks: [{ ...task, status: 'Done' }] },
     { ...good, tasks: [{ ...task, modelId: 'x'.repeat(257) }] }, { ...good, tasks: [null] },
     { ...good, tasks: {} }, { ...good, tasks: many }, { ...good, ended: [1] },

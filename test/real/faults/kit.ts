@@ -13,7 +13,7 @@ export const CONTEXT = 1024
 const COUNT = '1, 2, 3, 4, 5,'
 const HZ = 100
 
-/** How a stream ended. `whole`: a finish reason, then `[DONE]`. */
+/** The end of a stream. `whole` is true if a finish reason and then `[DONE]` arrived. */
 export interface End {
   text: string
   finish: string | null

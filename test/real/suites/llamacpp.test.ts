@@ -11,7 +11,7 @@ import { pythonEnvironment } from '../python.mjs'
 import { pullAndPlace, serverProgram } from '../weights-kit.js'
 import { folderOf, withoutWeights } from '../weights.js'
 
-/** Why tests fail. A test without parameters stands for all of its; `at` is in the text of each failure. */
+/** Tests that fail for one reason. A name without parameters covers all parameters; each failure has `at`. */
 interface Listed { why: string, at: string, tests: string[] }
 /** `notRun` has files, and tests that would pass without meaning it. */
 interface List { notRun: Record<string, string>, fails: Listed[] }

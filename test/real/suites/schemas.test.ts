@@ -71,7 +71,7 @@ function invalid (answered: readonly { one: Case, value: unknown }[]): string[] 
     ({ draft, schema, values: [value] })))
   return verdicts.flatMap((verdict, i) => {
     const { one: { name, schema }, value } = answered[i]!
-    // Schemas with a file: address or a metaschema of their own are not for this validator.
+    // This validator cannot load schemas with a file: address or with a custom metaschema.
     if (!Array.isArray(verdict)) {
       return /'file:' URI|unknown dialect/.test(verdict.error) ? [] : [verdict.error]
     }

@@ -27,7 +27,7 @@ const messageSchema = atLeast({
   /** True if the receiver must discard its earlier state, all of which follows in one or more messages. */
   whole: { type: 'boolean' },
   /** Open tasks by runner, without those that the receiver requested; a missing runner has none. */
-  loads: mapOf({ type: 'integer', minimum: 0 }),
+  loads: mapOf({ type: 'integer', minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
   tasks: listOf(taskSchema),
   /** Ids of tasks that were sent as open and no longer exist. */
   ended: listOf(text)
