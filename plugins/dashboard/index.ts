@@ -1,6 +1,6 @@
 import { DeclarationService, definePlugin, kernelError, Reply } from '../../kernel/index.js'
 import { encodingFor, pageFiles } from './files.js'
-import { moduleOf, panelDocument, panelsOf } from './panels.js'
+import { moduleOf, panelDocument, panelSchema, panelsOf } from './panels.js'
 import type { PageFile } from './files.js'
 
 /**
@@ -26,22 +26,6 @@ type Headers = Readonly<Record<string, string | undefined>>
 /** Cache-Control for files whose names contain a hash of their contents. */
 const FOR_EVER = 'public, max-age=31536000, immutable'
 const ASK_EACH_TIME = 'no-cache'
-
-const strings = { type: 'array', items: { type: 'string' } } as const
-const panelsReply = {
-  type: 'object', additionalProperties: false, required: ['panels'],
-  properties: {
-    panels: {
-      type: 'array',
-      items: {
-        type: 'object', additionalProperties: false, required: ['plugin', 'name', 'title', 'routes'],
-        properties: {
-          plugin: { type: 'string' }, name: { type: 'string' }, title: { type: 'string' }, routes: strings
-        }
-      }
-    }
-  }
-} as const
 
 export default definePlugin({
   name: 'dashboard',
@@ -70,7 +54,10 @@ export default definePlugin({
     panels: {
       method: 'GET', url: '/panels', authority: 'read',
       summary: 'The panels that plugins add to the web page.',
-      reply: panelsReply
+      reply: {
+        type: 'object', additionalProperties: false, required: ['panels'],
+        properties: { panels: { type: 'array', items: panelSchema } }
+      }
     },
     panel: {
       method: 'GET', url: '/panels/:plugin/:name', authority: null,

@@ -1,16 +1,18 @@
 // Panels that other plugins add to the page, each a script in its own sandboxed frame.
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
-import type { Manifest } from '../../kernel/index.js'
+import type { FromSchema, Manifest } from '../../kernel/index.js'
 
-/** A panel as GET /panels lists it. */
-export interface Panel {
-  plugin: string
-  name: string
-  title: string
-  /** The plugin's own GET routes that the panel may request through the page, with `:name` for parameters. */
-  routes: string[]
-}
+/** A panel as GET /panels lists it; `routes`: the plugin's own GET routes, which the panel may request. */
+export const panelSchema = {
+  type: 'object', additionalProperties: false, required: ['plugin', 'name', 'title', 'routes'],
+  properties: {
+    plugin: { type: 'string' }, name: { type: 'string' }, title: { type: 'string' },
+    routes: { type: 'array', items: { type: 'string' } }
+  }
+} as const
+
+type Panel = FromSchema<typeof panelSchema>
 
 /** The panels of the enabled plugins, in the order of the plugins. */
 export function panelsOf (manifests: readonly Manifest[]): Panel[] {

@@ -1,15 +1,10 @@
 import { isSignedBy, KEY_BYTES, purposeBytes, sha256 } from '../../kernel/index.js'
 import { deviceIdOf, GRANT, grantBytes } from './signing/protocol.js'
+import type { FromSchema } from '../../kernel/index.js'
 import type { Grant } from './signing/protocol.js'
 
 /** The record of a revoked device, kept until its grant would have expired. Times are ISO-8601. */
-export interface Revocation {
-  readonly deviceId: string
-  readonly name: string
-  readonly at: string
-  readonly by: string
-  readonly expires: string
-}
+export type Revocation = Readonly<FromSchema<typeof revocationSchema>>
 
 /** A device's grant, or its revocation, which always wins. */
 export interface Entry { readonly grant: Grant | null, readonly revoked: Revocation | null }

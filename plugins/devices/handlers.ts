@@ -146,8 +146,8 @@ function createViews (ctx: DevicesContext, { book, notes, standing }: Parts) {
     const found = standing.of(deviceId)
     const { authorities } = typeof found === 'string' ? grant : found
     return {
-      deviceId, name, authorities, viaRelay, created, expires, maxOfflineSeconds, by,
-      state: typeof found !== 'string' || found === 'unknown' ? 'active' : found
+      deviceId, name, authorities: [...authorities], viaRelay: [...viaRelay], created, expires,
+      maxOfflineSeconds, by, state: typeof found !== 'string' || found === 'unknown' ? 'active' : found
     }
   }
   const ofRevoked = ({ deviceId, name, expires, by }: Revocation): Omit<DeviceView, 'lastUsedDay'> => ({

@@ -1,17 +1,17 @@
 import { definePlugin } from '../../kernel/index.js'
 import { Bearers } from './bearers.js'
 import { DeviceStore } from './store.js'
-import { deviceCommands } from './cluster.js'
-import { entrySchema } from './grants.js'
+import { deviceCommands, entriesToPublish } from './cluster.js'
+import { entrySchema, hasExpired } from './grants.js'
 import { createHandlers } from './handlers.js'
 import { manifest } from './manifest.js'
 import { DeviceNotes } from './notes.js'
 import { Pairing } from './pairing.js'
 import { DeviceScheme } from './scheme.js'
 import { DeviceValidity, CHECK_MS } from './validity.js'
-import { createSync } from './sync.js'
-import type { Entry } from './grants.js'
 import type { Section } from '../../kernel/index.js'
+import type { Entry } from './grants.js'
+import type { DevicesContext } from './manifest.js'
 
 const COLLECT_MS = 3_600_000
 const WRITE_MS = 5000
@@ -38,10 +38,7 @@ export default definePlugin(manifest, (ctx) => {
     clock, nodeId: node.nodeId, identity, standing, bearers, used: noteUse, error: ctx.error
   })
   ctx.effect('credentials of devices', callers.register(scheme))
-  const sync = createSync({
-    section, book, log, clock, masterKnown: () => session.masterNodeId !== null,
-    keep: async (entries) => { await ctx.command('keepDevices', { entries: entries as never }) }
-  })
+  const sync = createSync(ctx, section, book)
   ctx.effect('devices of the document', section.observe(sync.hear))
   const look = (): void => {
     standing.look()
@@ -61,7 +58,7 @@ export default definePlugin(manifest, (ctx) => {
       notes.forget(id)
       ctx.sections.deviceUse.remove(id)
     }
-    sync.collect(session.isMaster)
+    sync.collect()
   })
   ctx.every('notes on devices', WRITE_MS, () => { notes.write() })
   ctx.effect('notes on devices', () => { notes.write() })
@@ -82,3 +79,38 @@ export default definePlugin(manifest, (ctx) => {
     }
   }
 })
+
+/** Synchronises a node's list of devices with the cluster's document. */
+function createSync (ctx: DevicesContext, section: Section<Entry>, book: DeviceStore) {
+  const { clock, log, deps: { session } } = ctx
+  let telling = false
+  const inDocument = (): Map<string, Entry> =>
+    new Map([...section.entries()].map(({ key, value }) => [key, value]))
+  /** Sends the master any entries that the cluster's document lacks. */
+  const keep = async (entries: readonly Entry[]): Promise<void> => {
+    await ctx.command('keepDevices', { entries: entries as never })
+  }
+  const tell = async (): Promise<void> => {
+    if (telling || session.masterNodeId === null) return
+    const known = inDocument()
+    telling = true
+    try {
+      for (const part of entriesToPublish(book.entries(), (id) => known.get(id))) await keep(part)
+    } catch (err) {
+      // Without a master this fails; it is retried with the next session and every ten seconds.
+      log.debug({ err }, 'the device entries of this node could not be stored in the cluster yet')
+    } finally {
+      telling = false
+    }
+  }
+  return {
+    hear: () => { book.merge(inDocument().values()) },
+    tell: () => { void tell() },
+    /** On the master: removes expired entries from the document. */
+    collect () {
+      const over = [...section.entries()].some(({ value }) => hasExpired(value, clock.now()))
+      if (!over || !session.isMaster) return
+      keep([]).catch((err: unknown) => { log.debug({ err }, 'expired devices could not be removed yet') })
+    }
+  }
+}

@@ -48,7 +48,7 @@ export class Nonces {
   add (device: string, ts: number, nonce: string, nowMs: number): boolean {
     const buckets: Buckets = this.#byDevice.get(device) ?? new Map<number, Set<string>>()
     if (this.#isFull(buckets)) {
-      this.#forget(nowMs)
+      this.forget(nowMs)
       if (this.#isFull(buckets)) return false
     }
     const bucket = buckets.get(bucketOf(ts)) ?? new Set<string>()
@@ -60,7 +60,7 @@ export class Nonces {
   }
 
   /** Drops buckets outside the window; called periodically, and when the store is full. */
-  #forget (nowMs: number): void {
+  forget (nowMs: number): void {
     const oldest = bucketOf(nowMs - WINDOW_MS)
     this.#forgottenMs = Math.max(this.#forgottenMs, oldest * BUCKET_MS)
     for (const [device, buckets] of this.#byDevice) {
@@ -72,8 +72,6 @@ export class Nonces {
       if (buckets.size === 0) this.#byDevice.delete(device)
     }
   }
-
-  forget (nowMs: number): void { this.#forget(nowMs) }
 
   #isFull (buckets: Buckets): boolean {
     let held = 0

@@ -1,14 +1,13 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { definePlugin, monitorLoop, Reply } from '../../kernel/index.js'
-import type { Context, LoopMonitor, Manifest } from '../../kernel/index.js'
+import type { Context, Manifest } from '../../kernel/index.js'
 import { capture } from './capture/index.js'
 import { cancelRunner, clusterDiagnostics } from './handlers.js'
 import type { HandlerParts } from './handlers.js'
 import { manifest } from './manifest.js'
 import type { Metrics } from './metrics/index.js'
-import { nodeDiagnostics, processFacts } from './report.js'
-import type { NodeDiagnostics } from './report.js'
+import { nodeDiagnostics } from './report.js'
 
 type DiagnosticsContext = Context<typeof manifest>
 
@@ -19,7 +18,7 @@ export default definePlugin(manifest, async (ctx) => {
   ctx.effect('metrics', metrics.stop)
   const parts: HandlerParts = {
     ctx, metrics,
-    own: () => ownReport(ctx, loop),
+    own: () => nodeDiagnostics(ctx, loop),
     secrets: () => knownSecrets(ctx.node.home)
   }
   return {
@@ -48,24 +47,6 @@ function openApiBytes ({ deps: { declared, inspection }, node }: DiagnosticsCont
     return document = import('./openapi.js')
       .then(({ openApi }) => Buffer.from(JSON.stringify(openApi(manifests, node.version, scheme))))
   }
-}
-
-function ownReport (ctx: DiagnosticsContext, loop: LoopMonitor): NodeDiagnostics {
-  const { session, inspection, runners, calls, tracing, eventLog, ship, gossip } = ctx.deps
-  return nodeDiagnostics({
-    node: ctx.node,
-    session,
-    inspection,
-    runners: runners?.reports() ?? [],
-    queues: calls?.queues() ?? [],
-    now: new Date(ctx.clock.now()).toISOString(),
-    process: processFacts(),
-    loopDelayMs: loop.read(),
-    tracingEnabled: tracing?.enabled ?? false,
-    stores: {
-      eventLog: eventLog?.status() ?? null, shipping: ship?.shipping ?? null, gossip: gossip.counters()
-    }
-  })
 }
 
 async function openMetrics (ctx: DiagnosticsContext): Promise<Metrics> {

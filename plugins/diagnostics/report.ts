@@ -1,27 +1,11 @@
 import { readdirSync } from 'node:fs'
 import os from 'node:os'
 import { getHeapStatistics } from 'node:v8'
-import type { DialReport, Inspection, NodeInfo, PluginReport, Session } from '../../kernel/index.js'
+import type { Context, DialReport, Inspection, LoopMonitor, PluginReport } from '../../kernel/index.js'
 import type { CallQueue } from '../capabilities/service.js'
 import type { RunnerReport } from '../runners/service.js'
+import type { manifest } from './manifest.js'
 import { warningsOf } from './warnings.js'
-import type { Stores } from './warnings.js'
-
-export interface DiagnosticsInput {
-  node: NodeInfo
-  session: Session
-  inspection: Inspection
-  runners: readonly RunnerReport[]
-  /** Running and queued capability calls. */
-  queues: readonly CallQueue[]
-  /** ISO-8601. */
-  now: string
-  process: ProcessFacts
-  loopDelayMs: { p50: number, p99: number, max: number }
-  tracingEnabled: boolean
-  /** State of the event log, the traces and log shipping; null for disabled ones. */
-  stores: Stores
-}
 
 /** One of this node's processes. Sizes in bytes; null if the system does not report them. */
 export interface ProcessReport {
@@ -45,16 +29,53 @@ export interface NodeDiagnostics {
   warningCodes: string[]
 }
 
-export function nodeDiagnostics (input: DiagnosticsInput): NodeDiagnostics {
-  const { inspection, runners, process: { pid, memory } } = input
+/** This node's own report. */
+export function nodeDiagnostics (ctx: Context<typeof manifest>, loop: LoopMonitor): NodeDiagnostics {
+  const { node, deps: { session, inspection, calls, tracing, eventLog, ship, gossip } } = ctx
+  const runners = ctx.deps.runners?.reports() ?? []
+  const facts = processFacts()
+  const { pid, memory } = facts
+  const loopDelayMs = loop.read()
+  const stores = {
+    eventLog: eventLog?.status() ?? null, shipping: ship?.shipping ?? null, gossip: gossip.counters()
+  }
   const warnings = [
-    ...inspection.warnings().map((text) => ({ code: 'node_warning', text })), ...warningsOf(input)
+    ...inspection.warnings().map((text) => ({ code: 'node_warning', text })),
+    ...warningsOf({ runners, loopDelayMs, stores })
   ]
   const alive = runners.filter((r) => r.pid !== null && r.processAlive)
   return {
-    generatedAt: input.now,
-    runtime: runtimeOf(input),
-    resources: resourcesOf(input),
+    generatedAt: new Date(ctx.clock.now()).toISOString(),
+    runtime: {
+      nodeId: node.nodeId,
+      nodeInstallId: node.installId,
+      name: node.name,
+      hostname: facts.hostname,
+      pid,
+      isMaster: session.isMaster,
+      masterNodeId: session.masterNodeId,
+      sessionId: session.sessionId,
+      svcVersion: node.version,
+      nodeVersion: facts.nodeVersion,
+      configPath: node.configPath,
+      tracingEnabled: tracing?.enabled ?? false,
+      apiUrl: inspection.url(),
+      uptimeSeconds: facts.uptimeSeconds
+    },
+    resources: {
+      eventLoopDelayMs: loopDelayMs,
+      rssBytes: memory.rss,
+      heapUsedBytes: memory.heapUsed,
+      heapTotalBytes: memory.heapTotal,
+      heapLimitBytes: facts.heapLimitBytes,
+      externalBytes: memory.external,
+      arrayBuffersBytes: memory.arrayBuffers,
+      openFiles: facts.openFiles,
+      handles: facts.handles,
+      openCommands: inspection.openCommands(),
+      openStreams: inspection.openStreams(),
+      dataPlane: dataPlane({ inspection, runners, queues: calls?.queues() ?? [] })
+    },
     processes: [
       { pid, role: 'node', runnerId: null, rssBytes: memory.rss },
       ...alive.map(({ pid, runnerId, rssBytes }): ProcessReport =>
@@ -66,45 +87,6 @@ export function nodeDiagnostics (input: DiagnosticsInput): NodeDiagnostics {
     plugins: inspection.plugins(),
     warnings: warnings.map(({ text }) => text),
     warningCodes: warnings.map(({ code }) => code)
-  }
-}
-
-function runtimeOf (input: DiagnosticsInput): Record<string, unknown> {
-  const { node, session, inspection, process, tracingEnabled } = input
-  return {
-    nodeId: node.nodeId,
-    nodeInstallId: node.installId,
-    name: node.name,
-    hostname: process.hostname,
-    pid: process.pid,
-    isMaster: session.isMaster,
-    masterNodeId: session.masterNodeId,
-    sessionId: session.sessionId,
-    svcVersion: node.version,
-    nodeVersion: process.nodeVersion,
-    configPath: node.configPath,
-    tracingEnabled,
-    apiUrl: inspection.url(),
-    uptimeSeconds: process.uptimeSeconds
-  }
-}
-
-function resourcesOf ({ process, loopDelayMs, inspection, runners, queues }: DiagnosticsInput):
-Record<string, unknown> {
-  const { memory } = process
-  return {
-    eventLoopDelayMs: loopDelayMs,
-    rssBytes: memory.rss,
-    heapUsedBytes: memory.heapUsed,
-    heapTotalBytes: memory.heapTotal,
-    heapLimitBytes: process.heapLimitBytes,
-    externalBytes: memory.external,
-    arrayBuffersBytes: memory.arrayBuffers,
-    openFiles: process.openFiles,
-    handles: process.handles,
-    openCommands: inspection.openCommands(),
-    openStreams: inspection.openStreams(),
-    dataPlane: dataPlane({ inspection, runners, queues })
   }
 }
 

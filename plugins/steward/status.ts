@@ -3,9 +3,6 @@ import type { RoleStatus } from '../placement/service.js'
 import type { routes } from './routes.js'
 import { AUTO } from './voice/choice.js'
 
-export const stewardStates = ['disabled', 'downloading', 'starting', 'ready', 'degraded'] as const
-export type StewardState = (typeof stewardStates)[number]
-
 export interface StatusFacts {
   readonly enabled: boolean
   readonly model: string | null
@@ -18,7 +15,7 @@ export interface StatusFacts {
 export type StatusBody = FromSchema<(typeof routes.status)['reply']>
 
 /** The steward's state. If there is no model, it is ready at once, because the reader answers. */
-export function stateOf ({ enabled, model, kept, failed }: StatusFacts): StewardState {
+export function stateOf ({ enabled, model, kept, failed }: StatusFacts): StatusBody['state'] {
   if (!enabled) return 'disabled'
   if (kept === null) return model === null || model === AUTO ? 'ready' : 'starting'
   if (kept.state === 'downloading') return 'downloading'

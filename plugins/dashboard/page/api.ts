@@ -1,4 +1,5 @@
 // Requests to the node that the page is connected to.
+import { serverEvents as parseEvents } from '../../../kernel/http/event-stream-parser.js'
 import { ApiError } from './api-error.js'
 
 export { ApiError }
@@ -59,31 +60,19 @@ export interface ServerEvent { type: string, data: string, id: string | null, co
 
 /** Yields a stream's events, including comments, until the stream ends; throws if the connection breaks. */
 export async function * serverEvents (response: Response): AsyncGenerator<ServerEvent> {
-  const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader()
-  let held = ''
-  for (;;) {
-    const { done, value } = await reader.read()
-    held += value ?? ''
-    const blocks = held.split(/\r?\n\r?\n/)
-    held = done ? '' : blocks.pop()!
-    for (const block of blocks) {
-      const event = eventOf(block)
-      if (event !== null) yield event
-    }
-    if (done) return
+  for await (const part of parseEvents(chunksOf(response))) {
+    yield part.kind === 'event' ? { ...part, comment: null } : { ...COMMENT, comment: part.text }
   }
 }
 
-function eventOf (block: string): ServerEvent | null {
-  let type = 'message'
-  let comment: string | null = null
-  let id: string | null = null
-  const data: string[] = []
-  for (const line of block.split(/\r?\n/)) {
-    if (line.startsWith(':')) comment = line.slice(1).trim()
-    else if (line.startsWith('id:')) id = line.slice(3).trim()
-    else if (line.startsWith('event:')) type = line.slice(6).trim()
-    else if (line.startsWith('data:')) data.push(line.slice(5).replace(/^ /, ''))
+const COMMENT = { type: 'message', data: '', id: null }
+
+/** The bytes of a response as they arrive. */
+export async function * chunksOf (response: Response): AsyncGenerator<Uint8Array<ArrayBuffer>> {
+  const reader = response.body!.getReader()
+  for (;;) {
+    const { done, value } = await reader.read()
+    if (done) return
+    yield value
   }
-  return data.length === 0 && comment === null ? null : { type, data: data.join('\n'), id, comment }
 }

@@ -6,13 +6,11 @@ import { arrivals, home, notice, origin, past, state, status, typed } from './li
 import { linkTo, route } from './route.js'
 import { nodes as all } from './known.js'
 import { AccessForm, TokenDialog } from './ui/token.js'
-import { Badge, Button, Empty, Guard, Opens, Quoting, Select } from './ui/parts.js'
+import { Badge, Button, Empty, Guard, Opens, Quoting } from './ui/parts.js'
 import { count } from './ui/text.js'
 import { dismiss, toasts } from './ui/toast.js'
-import { theme, themes } from './ui/theme.js'
 import { loadAll, pages } from './pages.js'
 import { loadPanels, PanelPage, panels } from './panel.js'
-import type { Theme } from './ui/theme.js'
 
 export function App () {
   const { page } = route.value
@@ -54,8 +52,6 @@ function skipToContent (event: Event): void {
   document.getElementById('content')?.focus()
 }
 
-const tokenDialog = (close: () => void) => <TokenDialog onClose={close} />
-
 function Header ({ page }: { page: string }) {
   return (
     <header class="header">
@@ -69,13 +65,9 @@ function Header ({ page }: { page: string }) {
         ))}
       </nav>
       <Pulse />
-      <Opens kind="quiet" dialog={tokenDialog}>
+      <Opens kind="quiet" dialog={<TokenDialog />}>
         {typed.value !== null ? 'Token in use' : signs() ? 'Paired device' : 'Enter a token'}
       </Opens>
-      <Select
-        label="Colours" unseen options={themes.map((one) => [one, one] as const)} value={theme.value}
-        onText={(one) => { theme.value = one as Theme }}
-      />
     </header>
   )
 }
@@ -135,10 +127,8 @@ function Banners () {
               ? `${origin.value} wants a token of its own.`
               : `${ended.value} It may be paired anew.`}
           </span>
-          {arrivals.value > 0 && (
-            <Opens dialog={(close) => <PairDialog onClose={close} />}>Pair this device</Opens>
-          )}
-          {refused && <Opens dialog={tokenDialog}>Enter a token</Opens>}
+          {arrivals.value > 0 && <Opens dialog={<PairDialog />}>Pair this device</Opens>}
+          {refused && <Opens dialog={<TokenDialog />}>Enter a token</Opens>}
         </div>
       )}
     </div>

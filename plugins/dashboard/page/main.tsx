@@ -2,7 +2,6 @@ import { render } from 'preact'
 import { App } from './app.js'
 import { find } from './device/own.js'
 import { connect } from './link.js'
-import './ui/theme.js'
 
 const root = document.getElementById('page')!
 root.replaceChildren()

@@ -21,5 +21,3 @@ function readPart (part: string): string {
 export function linkTo (page: string, ...parts: string[]): string {
   return `#/${[page, ...parts.map(encodeURIComponent)].join('/')}`
 }
-
-export function goTo (page: string, ...parts: string[]): void { location.hash = linkTo(page, ...parts) }

@@ -1,19 +1,13 @@
 import { plain } from '../../../kernel/cli/index.js'
+import type { FromSchema } from '../../../kernel/index.js'
+import type { routes } from '../routes.js'
+import type { Grant } from '../signing/protocol.js'
 
-export interface DeviceView {
-  readonly deviceId: string
-  readonly name: string
-  readonly authorities: readonly string[]
-  readonly viaRelay: readonly string[]
-  readonly created: string | null
-  readonly expires: string
-  readonly maxOfflineSeconds: number | null
-  readonly by: string
-  readonly lastUsedDay: string | null
-  readonly state: 'active' | 'expired' | 'revoked' | 'node_removed' | 'unheard'
-}
+export type DeviceView = FromSchema<(typeof routes)['show']['reply']>
 
-export function describe ({ authorities, deviceId, expires, name }: DeviceView): string {
+type Described = Pick<Grant, 'authorities' | 'deviceId' | 'expires' | 'name'>
+
+export function describe ({ authorities, deviceId, expires, name }: Described): string {
   const may = authorities.length === 0 ? 'has no authority' : `may ${authorities.join(', ')}`
   return `${deviceId} "${plain(name)}" ${may} until ${expires.slice(0, 10)}`
 }

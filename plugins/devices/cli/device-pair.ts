@@ -39,7 +39,7 @@ export default {
       out.value({ deviceId, name: grant.name, authorities, viaRelay, expires, url: client.url })
       return
     }
-    out.line(describe({ ...grant, lastUsedDay: null, state: 'active' }))
+    out.line(describe(grant))
     err.line(`svc --url ${client.url} status (and every other verb) now signs its requests with this key`)
     for (const line of news) err.line(line)
   }

@@ -1,10 +1,13 @@
-import type { LogLine, LogRing, RouteRequest } from '../../../kernel/index.js'
+import { readFileSync } from 'node:fs'
+import { statfs } from 'node:fs/promises'
+import os from 'node:os'
 import { clusterDiagnostics } from '../handlers.js'
-import type { HandlerParts } from '../handlers.js'
 import { processFacts } from '../report.js'
 import { makeBundle } from './bundle.js'
-import { machineFacts } from './facts.js'
+import type { LogLine, LogRing, RouteRequest } from '../../../kernel/index.js'
+import type { HandlerParts } from '../handlers.js'
 import type { Part } from './bundle.js'
+import type { ProcessFacts } from '../report.js'
 
 /** Maximum control events in a bundle, and maximum log lines. */
 const EVENTS = 1000
@@ -61,3 +64,47 @@ function logText (log: Pick<LogRing, 'lines'>): string {
 }
 
 const lineOf = ({ seq: _seq, source: _source, ...line }: LogLine): string => `${JSON.stringify(line)}\n`
+
+/** Process limits that often explain failures. */
+const LIMITS = ['Max open files', 'Max processes', 'Max address space', 'Max locked memory']
+
+/** Basic facts about the machine for `svc doctor` and bug reports. Sizes in bytes. */
+export async function machineFacts (home: string, process: ProcessFacts): Promise<Record<string, unknown>> {
+  const disk = await statfs(home).catch(() => null)
+  const cpus = os.cpus()
+  return {
+    platform: os.platform(),
+    architecture: os.arch(),
+    system: `${os.type()} ${os.release()}`,
+    distribution: fieldOf(textOf('/etc/os-release'), /^PRETTY_NAME="?([^"\n]+)/m),
+    processors: cpus.length,
+    processor: cpus[0]?.model ?? null,
+    loadAverage: os.loadavg(),
+    machineUptimeSeconds: os.uptime(),
+    memoryTotalBytes: os.totalmem(),
+    memoryFreeBytes: os.freemem(),
+    memoryLimitOfControlGroup: textOf('/sys/fs/cgroup/memory.max')?.trim() ?? null,
+    homeDiskTotalBytes: disk === null ? null : disk.blocks * disk.bsize,
+    homeDiskFreeBytes: disk === null ? null : disk.bavail * disk.bsize,
+    timeZone: Intl.DateTimeFormat().resolvedOptions().timeZone,
+    process: { ...process, hostname: undefined },
+    limits: limitsOf(textOf('/proc/self/limits') ?? '')
+  }
+}
+
+export function limitsOf (text: string): Record<string, string> {
+  return Object.fromEntries(LIMITS.flatMap((name) => {
+    const soft = fieldOf(text, new RegExp(`^${name}\\s+(\\S+)`, 'm'))
+    return soft === null ? [] : [[name, soft]]
+  }))
+}
+
+const fieldOf = (text: string | null, pattern: RegExp): string | null => pattern.exec(text ?? '')?.[1] ?? null
+
+function textOf (path: string): string | null {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch {
+    return null
+  }
+}

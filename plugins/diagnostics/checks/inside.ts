@@ -1,18 +1,12 @@
 import { count, fail, isVerbError, ok, plain, showBytes, warn } from '../../../kernel/cli/index.js'
 import type { Check, Checker } from '../../../kernel/cli/index.js'
+import type { RunnerReport } from '../../runners/service.js'
 import { SLOW_LOOP_MS, stalledSeconds } from '../warnings.js'
 import { checkClocks } from './cluster.js'
 import type { ClockReading } from './cluster.js'
 
-interface Runner {
-  runnerId: string
-  modelId: string
-  statusKind: string
-  restarts: number
-  inProgressTasks: string[]
-  secondsInStatus: number
-  secondsSinceForward: number | null
-}
+type Runner = Pick<RunnerReport, 'runnerId' | 'modelId' | 'statusKind' | 'restarts' | 'inProgressTasks' |
+  'secondsInStatus' | 'secondsSinceForward'>
 
 export interface DiagnosedNode {
   name: string

@@ -1,15 +1,8 @@
-import type { Cluster, EventTap, Inspection, LinkReport, Session } from '../../../kernel/index.js'
+import type { LinkReport } from '../../../kernel/index.js'
 import { samplesBy, counter, gauge } from './meters.js'
-import type { Sample, Meters, Row } from './meters.js'
+import type { Meters, MetricsParts, Row, Sample } from './meters.js'
 
-export interface ClusterMetricsParts {
-  session: Session
-  cluster: Pick<Cluster, 'nodes' | 'self'>
-  tap: Pick<EventTap, 'onDurable'>
-  inspection: Pick<Inspection, 'links'>
-}
-
-export function clusterMetrics (meters: Meters, parts: ClusterMetricsParts): void {
+export function clusterMetrics (meters: Meters, parts: MetricsParts): void {
   const { session, cluster, tap } = parts
   meters.table(() => parts, TABLE)
   const sessions = meters.counter('svc_cluster_session_changes_total',
@@ -31,11 +24,11 @@ export function clusterMetrics (meters: Meters, parts: ClusterMetricsParts): voi
 }
 
 const perLink = (
-  { inspection }: ClusterMetricsParts, of: (link: LinkReport) => Record<'in' | 'out', number>
+  { inspection }: MetricsParts, of: (link: LinkReport) => Record<'in' | 'out', number>
 ): Sample[] => [...samplesBy('direction', { in: 0, out: 0 }), ...inspection.links().flatMap((link) =>
   samplesBy('direction', of(link)).map((figure) => ({ ...figure, source: link.installId })))]
 
-const TABLE: readonly Row<ClusterMetricsParts>[] = [
+const TABLE: readonly Row<MetricsParts>[] = [
   gauge('svc_cluster_nodes', 'Members of the cluster as seen by this node: live or gone.',
     ({ cluster }) => {
       const live = cluster.nodes().filter((node) => node.live).length

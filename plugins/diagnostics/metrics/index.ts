@@ -1,21 +1,12 @@
 import { collectDefaultMetrics, Gauge, Registry } from 'prom-client'
 import { monitorLoop } from '../../../kernel/index.js'
 import { clusterMetrics } from './cluster.js'
-import { gpuMetrics } from './gpus.js'
 import { Meters } from './meters.js'
 import { requestMetrics } from './requests.js'
 import { runnerMetrics } from './runners.js'
 import { storeMetrics } from './stores.js'
 import type { LoopMonitor } from '../../../kernel/index.js'
-import type { ClusterMetricsParts } from './cluster.js'
-import type { GpuMetricsParts } from './gpus.js'
-import type { RequestMetricsParts } from './requests.js'
-import type { RunnerMetricsParts } from './runners.js'
-import type { StoreMetricsParts } from './stores.js'
-
-export type MetricsParts =
-  RequestMetricsParts & ClusterMetricsParts & GpuMetricsParts & RunnerMetricsParts & StoreMetricsParts &
-  { version: string }
+import type { MetricsParts } from './meters.js'
 
 export interface Metrics {
   text (): Promise<string>
@@ -36,7 +27,6 @@ export function startMetrics (parts: MetricsParts): Metrics {
   runnerMetrics(meters, parts)
   clusterMetrics(meters, parts)
   storeMetrics(meters, parts)
-  gpuMetrics(meters, parts)
   return {
     async text () {
       await meters.sample()

@@ -1,42 +1,30 @@
-import type { CapabilityDecl, Inspection, Traffic } from '../../../kernel/index.js'
-import type { CallQueue, Calls } from '../../capabilities/service.js'
-import type { EndedTask, RunnerReport, RunnerWork, TerminalStatus } from '../../runners/service.js'
+import type { Traffic } from '../../../kernel/index.js'
+import type { CallQueue } from '../../capabilities/service.js'
+import type { EndedTask, TerminalStatus } from '../../runners/service.js'
 import { gauge } from './meters.js'
-import type { Sample, Meters, Row } from './meters.js'
-
-export interface RequestMetricsParts {
-  traffic: Traffic
-  /** Undefined if the plugin `capabilities` is disabled. */
-  calls: Calls | undefined
-  /** Undefined if the plugin `runners` is disabled. */
-  work: Pick<RunnerWork, 'onTask'> | undefined
-  inspection: Pick<Inspection, 'openStreams' | 'openCommands'>
-  runners: () => readonly RunnerReport[]
-  /** Declarations of this node's capabilities; their series exist at 0 before the first call. */
-  capabilities: ReadonlyArray<Pick<CapabilityDecl, 'id' | 'version'>>
-}
+import type { Meters, MetricsParts, Row, Sample } from './meters.js'
 
 /** Histogram buckets in seconds; a token may take 10 ms and a long answer minutes. */
 const SHORT = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]
 const LONG = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600]
 
 /** Metrics of requests, capability calls and tasks, which are counted when they end. */
-export function requestMetrics (meters: Meters, parts: RequestMetricsParts): void {
+export function requestMetrics (meters: Meters, parts: MetricsParts): void {
   meters.table(() => parts, QUEUES)
   countAnswers(meters, parts.traffic)
   countCalls(meters, parts)
   countTasks(meters, parts)
 }
 
-const nameOf = ({ id, version }: RequestMetricsParts['capabilities'][number]): string => `${id}@${version}`
+const nameOf = ({ id, version }: MetricsParts['capabilities'][number]): string => `${id}@${version}`
 
-function perCapability (parts: RequestMetricsParts, of: (queue: CallQueue) => number): Sample[] {
+function perCapability (parts: MetricsParts, of: (queue: CallQueue) => number): Sample[] {
   const idle = parts.capabilities.map((one) => ({ capability: nameOf(one), running: 0, waiting: 0 }))
   return [...idle, ...parts.calls?.queues() ?? []]
     .map((queue) => ({ labels: { capability: queue.capability }, value: of(queue) }))
 }
 
-const QUEUES: readonly Row<RequestMetricsParts>[] = [
+const QUEUES: readonly Row<MetricsParts>[] = [
   gauge('svc_calls_running', 'Capability calls in progress.',
     (parts) => perCapability(parts, ({ running }) => running), ['capability']),
   gauge('svc_calls_waiting', 'Queued capability calls.',
@@ -57,7 +45,7 @@ function countAnswers (meters: Meters, traffic: Traffic): void {
   }))
 }
 
-function countCalls (meters: Meters, { calls, capabilities }: RequestMetricsParts): void {
+function countCalls (meters: Meters, { calls, capabilities }: MetricsParts): void {
   const ended = meters.counter('svc_calls_total',
     'Ended capability calls, and requests served instead of one, by outcome.',
     ['capability', 'outcome'])
@@ -77,7 +65,7 @@ function countCalls (meters: Meters, { calls, capabilities }: RequestMetricsPart
   }) ?? (() => {}))
 }
 
-function countTasks (meters: Meters, { work, runners, capabilities }: RequestMetricsParts): void {
+function countTasks (meters: Meters, { work, runners, capabilities }: MetricsParts): void {
   const tasks = meters.counter('svc_tasks_total',
     'Ended tasks of requests to this node, served by any node, by status.',
     ['capability', 'status'])
@@ -104,7 +92,7 @@ function countTasks (meters: Meters, { work, runners, capabilities }: RequestMet
 
 const STATUSES: readonly TerminalStatus[] = ['Complete', 'TimedOut', 'Failed', 'Cancelled']
 
-function countWork (meters: Meters, runners: RequestMetricsParts['runners']): (task: EndedTask) => void {
+function countWork (meters: Meters, runners: MetricsParts['runners']): (task: EndedTask) => void {
   const byModel = (name: string, help: string) => meters.counter(name, help, ['model'])
   const prompt = byModel('svc_prompt_tokens_total',
     'Prompt tokens of this node\'s runners, including those found in a cache.')

@@ -1,10 +1,9 @@
+import type { Gpu } from '../../../kernel/index.js'
 import type { RunnerReport } from '../../runners/service.js'
 import { gauge } from './meters.js'
-import type { Meters, Row } from './meters.js'
+import type { Meters, MetricsParts, Row } from './meters.js'
 
-export interface RunnerMetricsParts { runners: () => readonly RunnerReport[] }
-
-type RunnerRow = Row<RunnerMetricsParts['runners']>
+type RunnerRow = Row<MetricsParts['runners']>
 
 function byModel (
   kind: 'gauge' | 'counter', name: string, help: string, of: (runner: RunnerReport) => number
@@ -42,6 +41,24 @@ const TABLE: readonly RunnerRow[] = [
     (r) => r.chunks.dropped)
 ]
 
-export function runnerMetrics (meters: Meters, { runners }: RunnerMetricsParts): void {
-  meters.table(() => runners, TABLE)
+const each = (name: string, help: string, of: (gpu: Gpu) => number | null): Row<MetricsParts> =>
+  gauge(name, help, ({ machine }) => (machine?.lastGpus().gpus ?? []).flatMap((gpu, i) => {
+    const value = of(gpu)
+    return value === null ? [] : [{ value, labels: { gpu: String(i), name: gpu.name } }]
+  }), ['gpu', 'name'])
+
+/** This node's last GPU reading, taken every 30 s and at each placement, load and unload. */
+const GPUS: readonly Row<MetricsParts>[] = [
+  each('svc_gpu_memory_bytes', 'Memory of a GPU that this node can use.',
+    (gpu) => gpu.vramTotalBytes),
+  each('svc_gpu_memory_used_bytes', 'Memory in use on the GPU, by any program.',
+    (gpu) => gpu.vramUsedBytes),
+  each('svc_gpu_utilization_ratio', 'Busy share of the GPU, 0 to 1.', (gpu) => gpu.utilizationRatio),
+  each('svc_gpu_temperature_celsius', 'Temperature of the GPU.', (gpu) => gpu.temperatureCelsius),
+  each('svc_gpu_power_watts', 'Power consumption of the GPU.', (gpu) => gpu.powerWatts)
+]
+
+export function runnerMetrics (meters: Meters, parts: MetricsParts): void {
+  meters.table(() => parts.runners, TABLE)
+  meters.table(() => parts, GPUS)
 }

@@ -1,25 +1,9 @@
 import { statfs } from 'node:fs/promises'
-import type { EventTap, LogRing, GossipCounters } from '../../../kernel/index.js'
 import type { EventLogView } from '../../event-log/service.js'
-import type { ShippingStats } from '../../logs/service.js'
-import type { Models } from '../../staging/service.js'
-import type { Tracing } from '../../tracing/service.js'
 import { samplesBy, counter, gauge } from './meters.js'
-import type { Meters, Row } from './meters.js'
+import type { Meters, MetricsParts, Row } from './meters.js'
 
-export interface StoreMetricsParts {
-  home: string
-  tap: Pick<EventTap, 'onDurable'>
-  gossip: { counters (): GossipCounters }
-  log: Pick<LogRing, 'nextSeq'> | undefined
-  ship: { readonly shipping: Pick<ShippingStats, 'sent' | 'dropped'> | null } | undefined
-  /** Undefined if the event log plugin is disabled. */
-  eventLog: EventLogView | undefined
-  models: Pick<Models, 'located'> | undefined
-  tracing: Pick<Tracing, 'enabled' | 'counters'> | undefined
-}
-
-export function storeMetrics (meters: Meters, parts: StoreMetricsParts): void {
+export function storeMetrics (meters: Meters, parts: MetricsParts): void {
   meters.table(() => parts, STAGED)
   countTransfers(meters, parts.tap)
   meters.table(() => parts.gossip, GOSSIP)
@@ -31,7 +15,7 @@ export function storeMetrics (meters: Meters, parts: StoreMetricsParts): void {
 
 const sizeOf = (value: unknown): number => typeof value === 'number' && value > 0 ? value : 0
 
-function countTransfers (meters: Meters, tap: StoreMetricsParts['tap']): void {
+function countTransfers (meters: Meters, tap: MetricsParts['tap']): void {
   const downloads = meters.counter('svc_downloads_total',
     'Transfers of models to this node: started, completed and failed ones.', ['result'])
   const downloaded = meters.counter('svc_downloaded_bytes_total',
@@ -49,10 +33,10 @@ function countTransfers (meters: Meters, tap: StoreMetricsParts['tap']): void {
   }))
 }
 
-const stagedBytes = ({ models }: StoreMetricsParts): number[] => (models?.located() ?? [])
+const stagedBytes = ({ models }: MetricsParts): number[] => (models?.located() ?? [])
   .filter(({ kind }) => kind === 'staged').map(({ card }) => card.totalBytes)
 
-const STAGED: readonly Row<StoreMetricsParts>[] = [
+const STAGED: readonly Row<MetricsParts>[] = [
   gauge('svc_staged_models', 'Staged copies of models on this node.', (parts) => stagedBytes(parts).length),
   gauge('svc_staged_bytes', 'Size of the staged copies on this node, by their cards.',
     (parts) => stagedBytes(parts).reduce((sum, bytes) => sum + bytes, 0)),
@@ -61,7 +45,7 @@ const STAGED: readonly Row<StoreMetricsParts>[] = [
     async ({ home }) => await statfs(home).then(({ bavail, bsize }) => bavail * bsize, () => null))
 ]
 
-const GOSSIP: readonly Row<StoreMetricsParts['gossip']>[] = [
+const GOSSIP: readonly Row<MetricsParts['gossip']>[] = [
   gauge('svc_telemetry_queue_length', 'Readings queued for other nodes.',
     (gossip) => gossip.counters().queueDepth),
   gauge('svc_telemetry_last_publish_age_seconds',
@@ -95,18 +79,18 @@ const EVENT_LOG: readonly Row<EventLogView>[] = [
     (log) => log.status().dropped)
 ]
 
-const LOG: readonly Row<NonNullable<StoreMetricsParts['log']>>[] = [
+const LOG: readonly Row<NonNullable<MetricsParts['log']>>[] = [
   counter('svc_log_lines_total', 'Lines of the log, including those of runners.', (log) => log.nextSeq - 1)
 ]
 
-const SHIPPING: readonly Row<NonNullable<StoreMetricsParts['ship']>>[] = [
+const SHIPPING: readonly Row<NonNullable<MetricsParts['ship']>>[] = [
   counter('svc_log_lines_shipped_total',
     'Lines for logging.ingest_url: sent, and dropped because it did not accept them.',
     ({ shipping }) => samplesBy('result', { sent: shipping?.sent ?? 0, dropped: shipping?.dropped ?? 0 }),
     ['result'])
 ]
 
-const TRACING: readonly Row<NonNullable<StoreMetricsParts['tracing']>>[] = [
+const TRACING: readonly Row<NonNullable<MetricsParts['tracing']>>[] = [
   gauge('svc_tracing_enabled', '1 while new requests are traced.', (tracing) => tracing.enabled ? 1 : 0),
   counter('svc_traces_total', 'Traces by result; recorded counts all.',
     (tracing) => {

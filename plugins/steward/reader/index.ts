@@ -1,13 +1,14 @@
-import type { TurnTools } from '../toolbox.js'
-import type { Answer, Question, ToolCall, TurnEvent } from '../types.js'
+import { isVerbError } from '../../../kernel/cli/index.js'
+import type { ClusterState } from '../../../kernel/cli/index.js'
 import { answerOf, leadOf, moreOf } from './answer.js'
-import type { Found } from './answer.js'
 import { planOf } from './plan.js'
 import { restWords } from './say.js'
 import { understand } from './understand.js'
+import type { TurnTools } from '../toolbox.js'
+import type { Answer, Question, ToolCall, TurnEvent } from '../types.js'
+import type { Found } from './answer.js'
 import type { Understood } from './thread.js'
 import type { World } from './entities.js'
-import { withCatalogue, worldOf } from './world.js'
 
 /**
  * Answers without a language model: understands the question, calls the relevant tools and words their facts.
@@ -46,4 +47,36 @@ async function understood ({ context, plugins }: TurnTools, { text, thread }: Qu
   if (known || !/model|fit|slow|logs|other|health|help/.test(asked.intent)) return { asked, world: placed }
   const world = await withCatalogue(placed, context.look)
   return { asked: understand(text, thread, world), world }
+}
+
+type Look = TurnTools['context']['look']
+
+/** An instance as in /state: an object whose only key is the kind of the instance. */
+type SeenInstance = Record<string, { shardAssignments?: { modelId?: unknown } } | undefined>
+
+interface SeenState extends ClusterState { instances?: Record<string, SeenInstance> }
+
+/** The names that a question may contain: nodes, instances and placed models. */
+async function worldOf (look: Look, nowMs: number, plugins: readonly string[]): Promise<World> {
+  const state = await look<SeenState>('/state')
+  const zoneMin = -new Date(nowMs).getTimezoneOffset()
+  const empty = { models: [], nodes: [], instances: {}, master: null, local: null, nowMs, zoneMin, plugins }
+  if (isVerbError(state)) return empty
+  const instances = Object.fromEntries(Object.entries(state.instances ?? {}).flatMap(([id, instance]) => {
+    const modelId = Object.values(instance)[0]?.shardAssignments?.modelId
+    return typeof modelId === 'string' ? [[id, modelId]] : []
+  }))
+  return {
+    ...empty, instances, models: [...new Set(Object.values(instances))], master: state.masterNodeId,
+    local: state.localNodeId,
+    nodes: Object.entries(state.nodeIdentities)
+      .map(([nodeId, { friendlyName }]) => ({ nodeId, name: friendlyName ?? nodeId }))
+  }
+}
+
+/** Adds the names of all models in the catalogue. */
+async function withCatalogue (world: World, look: Look): Promise<World> {
+  const list = await look<{ data: { id: string }[] }>('/v1/models')
+  if (isVerbError(list)) return world
+  return { ...world, models: [...new Set([...world.models, ...list.data.map(({ id }) => id)])] }
 }

@@ -1,8 +1,8 @@
 import { fact, quoted, createToolReads, formatDuration, showTime } from '../../../kernel/cli/index.js'
-import { joinNodes, startOrRemove } from '../../cluster/cli/nodes.js'
+import { joinNodes } from '../../cluster/cli/nodes.js'
 import type { ClusterState, Evidence, Fact, Tool } from '../../../kernel/cli/index.js'
-import type { MemberList, NodeRow } from '../../cluster/cli/nodes.js'
-import { removals } from './removed.js'
+import type { NodeRow } from '../../cluster/cli/nodes.js'
+import { lostFact, membersOf, nameOf, removals, STATE } from './nodes.js'
 
 interface Election {
   idx: number, at: string, event: Record<string, { masterNodeId?: string, sessionId?: string, term?: number }>
@@ -17,10 +17,7 @@ export default {
     const state = await look.read<ClusterState>('The state of the cluster', '/state')
     if (state === null) return { facts: [], unknown: look.unknown }
     const [members, page, gone] = await Promise.all([
-
-      // /state has all nodes seen in this session; the member list adds the other nodes.
-      look.read<MemberList>('The members', '/cluster/members', 'plugin_disabled', 'unauthenticated',
-        'missing_grant'),
+      membersOf(look),
       look.read<{ events: Election[] }>('The time of the last election', ELECTIONS),
       removals(look, ctx.nowMs)
     ])
@@ -28,7 +25,7 @@ export default {
     return {
       facts: [
         ...quorumOf(state, nodes), ...masterOf(state, nodes, page?.events ?? [], ctx.nowMs),
-        ...nodesOf(state, nodes), ...partitionOf(state), ...nodes.filter(({ live }) => !live).map(lost),
+        ...nodesOf(state, nodes), ...partitionOf(state), ...nodes.filter(({ live }) => !live).map(lostFact),
         ...gone
       ].sort((a, b) => RANKS[a.level] - RANKS[b.level]),
       unknown: [...look.unknown, ...sinceOf(state, page?.events)]
@@ -37,10 +34,6 @@ export default {
 } satisfies Tool
 
 const RANKS = { fail: 0, warn: 1, ok: 2, info: 2 } as const
-const STATE: Evidence = { kind: 'path', path: '/state' }
-
-const nameOf = ({ name, nodeId }: Pick<NodeRow, 'name' | 'nodeId'>): string =>
-  quoted(name ?? nodeId ?? 'a node', 80)
 
 /** The fact that this node has lost the quorum of a cluster that decides by majority. */
 function quorumOf ({ cluster }: ClusterState, nodes: readonly NodeRow[]): Fact[] {
@@ -119,15 +112,4 @@ function partitionOf ({ cluster }: ClusterState): Fact[] {
     evidence: [STATE],
     remedy: 'See which address does not answer and why with `svc doctor`; then mend the network there.'
   })]
-}
-
-function lost (node: NodeRow): Fact {
-  const { lostForSeconds: seconds, installId, nodeId } = node
-  const since =
-    seconds === null ? 'has not been seen in this session' : `is lost for ${formatDuration(seconds)}`
-  return fact('fail', 'node_lost', `${nameOf(node)} ${since}.`, {
-    about: [nameOf(node)],
-    evidence: nodeId === null ? [STATE] : [{ kind: 'node', nodeId, name: nameOf(node) }],
-    remedy: startOrRemove(installId ?? nameOf(node))
-  })
 }

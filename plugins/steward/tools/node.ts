@@ -1,10 +1,10 @@
 import {
-  fact, nearest, quoted, createToolReads, showBytes, formatDuration, withoutFullStop
+  fact, nearest, quoted, createToolReads, showBytes, withoutFullStop
 } from '../../../kernel/cli/index.js'
-import { joinNodes, startOrRemove } from '../../cluster/cli/nodes.js'
-import type { ClusterState, Evidence, Fact, ToolReads, Tool } from '../../../kernel/cli/index.js'
-import type { MemberList, NodeRow } from '../../cluster/cli/nodes.js'
-import { removals } from './removed.js'
+import { joinNodes } from '../../cluster/cli/nodes.js'
+import type { ClusterState, Fact, ToolReads, Tool } from '../../../kernel/cli/index.js'
+import type { NodeRow } from '../../cluster/cli/nodes.js'
+import { evidenceOf, lostFact, membersOf, nameOf, removals, STATE } from './nodes.js'
 
 /** The parts of GET /state about one node and what runs there. */
 interface State extends ClusterState {
@@ -21,10 +21,7 @@ export default {
     const look = createToolReads(ctx)
     const state = await look.read<State>('The state of the cluster', '/state')
     if (state === null) return { facts: [], unknown: look.unknown }
-    // The member list adds install ids, and nodes that were never present in this session.
-    const members = await look.read<MemberList>(
-      'The members', '/cluster/members', 'plugin_disabled', 'unauthenticated', 'missing_grant')
-    const nodes = joinNodes(state, members)
+    const nodes = joinNodes(state, await membersOf(look))
     const row = find(nodes, asked)
     const facts = row === undefined
       ? [...await removed(look, asked, ctx.nowMs), stranger(nodes, asked)]
@@ -38,9 +35,6 @@ async function removed (look: ToolReads, asked: string, nowMs: number): Promise<
     about.some((one) => one.toLowerCase() === asked.toLowerCase()))
   return gone.slice(0, 1).map((one) => ({ ...one, level: 'warn' }))
 }
-
-const nameOf = ({ name, nodeId }: NodeRow): string => quoted(name ?? nodeId ?? 'a node', 80)
-const STATE: Evidence = { kind: 'path', path: '/state' }
 
 /** The node with that name or id; for `local` the node that receives the question. */
 function find (nodes: readonly NodeRow[], asked: string): NodeRow | undefined {
@@ -59,24 +53,16 @@ function stranger (nodes: readonly NodeRow[], asked: string): Fact {
 }
 
 function presence (row: NodeRow): Fact[] {
-  const { nodeId, isMaster, isLocal, live, lostForSeconds, version, installId } = row
+  const { isMaster, isLocal, live, version } = row
   const name = nameOf(row)
-  const told = { about: [name], evidence: nodeId === null ? [STATE] : [nodeEvidence(nodeId, name)] }
-  if (!live) {
-    const since = lostForSeconds === null
-      ? 'has not been seen in this session'
-      : `is lost for ${formatDuration(lostForSeconds)}`
-    return [fact('fail', 'node_lost', `${name} ${since}.`,
-      { ...told, remedy: startOrRemove(installId ?? name) })]
-  }
+  if (!live) return [lostFact(row)]
   const what = [isMaster ? 'the master' : null, isLocal ? 'the node that is asked' : null]
     .filter((one) => one !== null)
   return [fact('ok', 'node_live',
     `${name} is live${version === null ? '' : `, version ${quoted(version, 40)}`}` +
-    `${what.length === 0 ? '' : `, ${what.join(' and ')}`}.`, told)]
+    `${what.length === 0 ? '' : `, ${what.join(' and ')}`}.`,
+    { about: [name], evidence: evidenceOf(row) })]
 }
-
-const nodeEvidence = (nodeId: string, name: string): Evidence => ({ kind: 'node', nodeId, name })
 
 /** More facts about a node; if the node is lost, they are the last known ones. */
 function more (state: State, nodes: readonly NodeRow[], row: NodeRow): Fact[] {
@@ -84,7 +70,7 @@ function more (state: State, nodes: readonly NodeRow[], row: NodeRow): Fact[] {
   if (nodeId === null) return []
   const name = nameOf(row)
   const info = (code: string, text: string, about: string[] = []): Fact => fact('info', code, text,
-    { about: [name, ...about], evidence: [nodeEvidence(nodeId, name)] })
+    { about: [name, ...about], evidence: evidenceOf(row) })
   const then = row.live ? '' : ', when it was last heard'
   return [
     ...unwell(row, name),
@@ -96,12 +82,13 @@ function more (state: State, nodes: readonly NodeRow[], row: NodeRow): Fact[] {
   ]
 }
 
-function unwell ({ health, live, nodeId }: NodeRow, name: string): Fact[] {
-  if (!live || nodeId === null) return []
+function unwell (row: NodeRow, name: string): Fact[] {
+  const { health, live } = row
+  if (!live) return []
   return health.reasons.map(({ code, severity, message, remediation }) =>
     fact((severity ?? health.level) === 'error' ? 'fail' : 'warn', code,
       `${name} reports ${quoted(code, 60)}: ${withoutFullStop(message, 300)}.`,
-      { about: [name], evidence: [nodeEvidence(nodeId, name)], remedy: remediation }))
+      { about: [name], evidence: evidenceOf(row), remedy: remediation }))
 }
 
 /** Memory, disk and load as the machine reports them. */

@@ -1,17 +1,20 @@
+import { renderSVG } from 'uqr'
 import { ask } from '../link.js'
-import { Confirm } from '../ui/parts.js'
-import { count } from '../ui/text.js'
+import { ConfirmButton, Dialog, Sentence, Snippet, Trouble, useAsk, useNow } from '../ui/parts.js'
+import { count, span } from '../ui/text.js'
 import { done, ended } from '../ui/toast.js'
-import type { ClusterNode } from '../state.js'
+import { nodes } from '../known.js'
+import type { ClusterNode, HealthReason } from '../state.js'
+import type { ConfirmButtonProps } from '../ui/parts.js'
 
-interface NodeDialogProps { node: ClusterNode, onClose: () => void }
+interface NodeProps { node: ClusterNode }
 
-export function DrainDialog ({ node, running, onClose }: NodeDialogProps & { running: number }) {
+export function DrainButton ({ node, running }: NodeProps & { running: number }) {
   const drain = async (): Promise<void> => {
     done((await ask('PUT /nodes/{node}/drain', { params: [node.id] })).message)
   }
   return (
-    <Confirm title={`Drain ${node.name}?`} action="Drain it" onConfirm={drain} onClose={onClose}>
+    <ConfirmButton words="Drain" title={`Drain ${node.name}?`} action="Drain it" onConfirm={drain}>
       <p>Nothing is placed there any more, and it stays a member.</p>
       <p>
         {running === 0
@@ -19,7 +22,7 @@ export function DrainDialog ({ node, running, onClose }: NodeDialogProps & { run
           : `It runs ${count(running, 'instance')}: each ends when another node serves in its place. ` +
             'What fits nowhere else goes on here.'}
       </p>
-    </Confirm>
+    </ConfirmButton>
   )
 }
 
@@ -27,31 +30,86 @@ export async function undrain (node: ClusterNode): Promise<void> {
   done((await ask('DELETE /nodes/{node}/drain', { params: [node.id] })).message)
 }
 
-export function RestartDialog ({ node, onClose }: NodeDialogProps) {
+export function RestartButton ({ node, words }: NodeProps & { words: string }) {
   const restart = async (): Promise<void> => {
     await ask('POST /admin/restart', { query: { node_id: node.id } })
     done(`${node.name} restarts.`)
   }
   return (
-    <Confirm title={`Restart ${node.name}?`} action="Restart it" onConfirm={restart} onClose={onClose}>
+    <ConfirmButton words={words} title={`Restart ${node.name}?`} action="Restart it" onConfirm={restart}>
       <p>It lets open requests end, then replaces its process and joins again by itself.</p>
       {node.master && <p>It is the master: another node takes over meanwhile.</p>}
-    </Confirm>
+    </ConfirmButton>
   )
 }
 
-export function RemoveDialog ({ node, onClose }: NodeDialogProps) {
+type Words = Pick<ConfirmButtonProps, 'kind' | 'label' | 'onClosed' | 'words'>
+
+interface RemoveProps extends Words {
+  name: string
+  /** The install id of the member. */
+  id: string
+}
+
+export function RemoveButton ({ name, id, ...button }: RemoveProps) {
   const remove = async (): Promise<void> => {
-    const id = node.identity?.nodeInstallId ?? node.id
-    const answer = await ask('DELETE /cluster/members/{id}', { params: [id] })
-    ended(`${node.name} is no member any more.`, answer)
+    ended(`${name} is no member any more.`, await ask('DELETE /cluster/members/{id}', { params: [id] }))
   }
   return (
-    <Confirm
-      title={`Remove ${node.name} from the cluster?`} action="Remove it for good" danger
-      onConfirm={remove} onClose={onClose}
+    <ConfirmButton
+      {...button} title={`Remove ${name} from the cluster?`} action="Remove it for good" danger
+      onConfirm={remove}
     >
       <p>Its key is refused from then on. To come back it has to join anew, with a new token.</p>
-    </Confirm>
+    </ConfirmButton>
+  )
+}
+
+/** Problems that a restart of the node fixes. */
+const RESTART = new Set(['event_loop_lag', 'state_not_durable', 'version_mismatch', 'event_log_unavailable'])
+
+export function Remedy ({ node, reason: { code, remediation } }: NodeProps & { reason: HealthReason }) {
+  return (
+    <>
+      {remediation !== null && <p class="remedy"><Sentence text={remediation} /></p>}
+      {code === 'unreachable' && <RemoveButton words="Remove it" name={node.name} id={refOf(node)} />}
+      {RESTART.has(code) && <RestartButton node={node} words="Restart it" />}
+    </>
+  )
+}
+
+/** The install id of a node, which survives a restart. */
+export const refOf = (node: ClusterNode): string => node.identity?.nodeInstallId ?? node.id
+
+export function RestartNotice () {
+  const node = nodes.value.find(({ local }) => local)
+  return (
+    <div class="banner warn" role="status">
+      <span>svc.yaml says something else than what is in force: this node has to restart.</span>
+      {node && <RestartButton node={node} words="Restart it" />}
+    </div>
+  )
+}
+
+export function JoinDialog () {
+  const { value, error } = useAsk('POST /cluster/join-tokens', [], { body: {} })
+  const now = useNow()
+  return (
+    <Dialog title="Connect a machine">
+      <div class="dialog-body">
+        {error !== null && <Trouble error={error} />}
+        {value !== null && (
+          <>
+            <p>Install svc there, then run:</p>
+            <Snippet label="The command for the new machine" code={value.command} />
+            <img
+              class="qr" alt="The same token as a QR code" width={220} height={220}
+              src={`data:image/svg+xml,${encodeURIComponent(renderSVG(value.token, { border: 2 }))}`}
+            />
+            <p class="hint">It lets one node in, for {span(Math.max(0, Date.parse(value.expires) - now))}.</p>
+          </>
+        )}
+      </div>
+    </Dialog>
   )
 }

@@ -2,12 +2,11 @@ import { instances, nameOf, nodes } from '../known.js'
 import { state } from '../link.js'
 import { linkTo } from '../route.js'
 import {
-  Badge, Button, Copy, DiskMeter, Empty, Facts, MemoryMeter, Meter, Opens, Section, useNow
+  Badge, Button, Copy, DiskMeter, Empty, Facts, MemoryMeter, Meter, Section, useNow
 } from '../ui/parts.js'
 import { ago, bytes, joined, percent, rate } from '../ui/text.js'
-import { InstanceRow } from './instance.js'
-import { DrainDialog, RemoveDialog, RestartDialog, undrain } from './node-actions.js'
-import { Remedy } from './remedy.js'
+import { InstanceList } from './instance.js'
+import { DrainButton, refOf, Remedy, RemoveButton, RestartButton, undrain } from './node-actions.js'
 import type { Accelerator, ClusterNode } from '../state.js'
 
 export function NodePage ({ id }: { id: string }) {
@@ -30,15 +29,9 @@ export function NodePage ({ id }: { id: string }) {
           <>
             {node.drained
               ? <Button onClick={async () => { await undrain(node) }}>Let it run models again</Button>
-              : (
-                  <Opens dialog={(close) => <DrainDialog node={node} running={own.length} onClose={close} />}>
-                    Drain
-                  </Opens>
-                )}
-            <Opens dialog={(close) => <RestartDialog node={node} onClose={close} />}>Restart</Opens>
-            <Opens kind="danger" dialog={(close) => <RemoveDialog node={node} onClose={close} />}>
-              Remove
-            </Opens>
+              : <DrainButton node={node} running={own.length} />}
+            <RestartButton node={node} words="Restart" />
+            <RemoveButton kind="danger" words="Remove" name={node.name} id={refOf(node)} />
           </>
         )}
       >
@@ -60,13 +53,7 @@ export function NodePage ({ id }: { id: string }) {
       <Section title="What it runs">
         {own.length === 0
           ? <Empty title="Nothing is placed here." />
-          : (
-              <ul class="rows">
-                {own.map((one) => (
-                  <li key={one.instanceId} class="row"><InstanceRow instance={one} /></li>
-                ))}
-              </ul>
-            )}
+          : <InstanceList list={own} />}
       </Section>
       <Links node={node} />
     </>

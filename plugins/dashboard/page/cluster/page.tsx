@@ -1,13 +1,12 @@
 import { instances, nodes, transfers, waiting } from '../known.js'
 import { state } from '../link.js'
 import { linkTo, route } from '../route.js'
-import { Badge, DiskMeter, Empty, MemoryMeter, Opens, Section } from '../ui/parts.js'
-import { LongList } from '../ui/list.js'
+import { Badge, DiskMeter, Empty, MemoryMeter, Opens, RowText, Section } from '../ui/parts.js'
+import { Rows } from '../ui/list.js'
 import { count, joined, percent } from '../ui/text.js'
-import { InstanceRow, WaitingRow } from './instance.js'
-import { JoinDialog } from './join.js'
+import { InstanceList, WaitingRow } from './instance.js'
 import { NodePage } from './node.js'
-import { Remedy } from './remedy.js'
+import { JoinDialog, Remedy } from './node-actions.js'
 import { Topology } from './topology.js'
 import { TransferList } from './transfer.js'
 import type { ClusterNode } from '../state.js'
@@ -27,9 +26,9 @@ export function ClusterPage () {
       <Running />
       {waiting.value.length > 0 && (
         <Section title="Waiting">
-          <ul class="rows">
-            {waiting.value.map(([id, one]) => <li key={id} class="row"><WaitingRow id={id} one={one} /></li>)}
-          </ul>
+          <Rows
+            items={waiting.value} keyOf={([id]) => id} row={([id, one]) => <WaitingRow id={id} one={one} />}
+          />
         </Section>
       )}
       {transfers.value.length > 0 && (
@@ -75,12 +74,9 @@ function Attention () {
 
 function Nodes () {
   return (
-    <Section
-      title="Nodes"
-      aside={<Opens dialog={(close) => <JoinDialog onClose={close} />}>Connect a machine</Opens>}
-    >
+    <Section title="Nodes" aside={<Opens dialog={<JoinDialog />}>Connect a machine</Opens>}>
       <Topology nodes={nodes.value} state={state.value} instances={instances.value} />
-      <LongList
+      <Rows
         label="Nodes" items={nodes.value} keyOf={({ id }) => id} rowHeight={92}
         row={(node) => <NodeRow node={node} />}
       />
@@ -88,36 +84,27 @@ function Nodes () {
   )
 }
 
-/** Names of a node's accelerators, with `2 × NAME` for two of the same model. */
-function acceleratorNames (system: ClusterNode['system']): string {
-  const counts = new Map<string, number>()
-  for (const { name } of system?.accelerators ?? []) counts.set(name, (counts.get(name) ?? 0) + 1)
-  return [...counts].map(([name, n]) => n === 1 ? name : `${n} × ${name}`).join(', ')
-}
-
 function NodeRow ({ node }: { node: ClusterNode }) {
   const { memory, disk, system, health } = node
   const level = node.live ? health.level : 'error'
   return (
     <>
-      <div class="grow">
-        <p class="row-title">
-          <a href={linkTo('cluster', node.id)}>{node.name}</a>
-          {node.master && <Badge>master</Badge>}
-          {node.local && <Badge>this page</Badge>}
-          {node.drained && <Badge level="warn">drained</Badge>}
-          {node.participation === 'management' && <Badge>no models</Badge>}
-          <Badge level={level}>{node.live ? level === 'ok' ? 'healthy' : level : 'lost'}</Badge>
-        </p>
-        <p class="hint">
-          {joined([
-            node.identity?.chipId, acceleratorNames(system), node.backends.join(', '),
-            system?.pcpuUsage == null ? null : `CPU ${percent(system.pcpuUsage)}`,
-            system?.temp == null ? null : `${Math.round(system.temp)} °C`,
-            system?.sysPower == null ? null : `${Math.round(system.sysPower)} W`
-          ])}
-        </p>
-      </div>
+      <RowText
+        hint={joined([
+          node.identity?.chipId, system?.accelerators?.map(({ name }) => name).join(', '),
+          node.backends.join(', '),
+          system?.pcpuUsage == null ? null : `CPU ${percent(system.pcpuUsage)}`,
+          system?.temp == null ? null : `${Math.round(system.temp)} °C`,
+          system?.sysPower == null ? null : `${Math.round(system.sysPower)} W`
+        ])}
+      >
+        <a href={linkTo('cluster', node.id)}>{node.name}</a>
+        {node.master && <Badge>master</Badge>}
+        {node.local && <Badge>this page</Badge>}
+        {node.drained && <Badge level="warn">drained</Badge>}
+        {node.participation === 'management' && <Badge>no models</Badge>}
+        <Badge level={level}>{node.live ? level === 'ok' ? 'healthy' : level : 'lost'}</Badge>
+      </RowText>
       <div class="meters">
         <MemoryMeter of={memory} />
         <DiskMeter of={disk} />
@@ -132,12 +119,7 @@ function Running () {
     <Section title="Running" aside={<a class="button" href={linkTo('models')}>Place a model</a>}>
       {list.length === 0
         ? <Empty title="No model is placed."><a href={linkTo('models')}>Choose one</a></Empty>
-        : (
-            <LongList
-              label="Instances" items={list} keyOf={({ instanceId }) => instanceId} rowHeight={72}
-              row={(instance) => <InstanceRow instance={instance} />}
-            />
-          )}
+        : <InstanceList list={list} />}
     </Section>
   )
 }

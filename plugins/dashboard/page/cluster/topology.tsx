@@ -1,13 +1,11 @@
 // Draws nodes and links: memory and accelerator as rings, the master in the middle, one line per live link.
 import { memo } from 'preact/compat'
 import { linkTo } from '../route.js'
-import { bytes, percent, rate } from '../ui/text.js'
+import { bytes, percent, shortened } from '../ui/text.js'
 import type { ClusterNode, Instance, State } from '../state.js'
 
 /** Up to this many nodes every link is drawn; in larger clusters only those of the master. */
 const ALL_LINKS = 12
-/** Up to this many nodes each link is labelled with its round trip and traffic. */
-const WITH_WORDS = 5
 /** Width of the drawing, narrower on a small screen, so that its text stays readable. */
 const drawingWidth = (): number => innerWidth < 620 ? 440 : 960
 
@@ -32,39 +30,23 @@ function layout (count: number, width: number): { places: Place[], height: numbe
   return { places, height, size: count <= 8 ? 42 : 28 }
 }
 
-interface Link { from: number, to: number, rttMs: number | null, bytesPerSecond: number | null }
-
-const better = (of: typeof Math.min, ...readings: (number | null | undefined)[]): number | null => {
-  const known = readings.filter((one) => one != null)
-  return known.length === 0 ? null : of(...known)
-}
-
-/** The links to draw: one per pair of connected nodes, with the shorter of the two reported round trips. */
-function linksOf (nodes: readonly ClusterNode[], connections: State['topology']['connections']): Link[] {
+/** The pairs of nodes with a link to draw, by their indices. */
+function linksOf (
+  nodes: readonly ClusterNode[], connections: State['topology']['connections']
+): Map<string, readonly [number, number]> {
   const index = new Map(nodes.map(({ id }, i) => [id, i]))
-  const links = new Map<string, Link>()
+  const links = new Map<string, readonly [number, number]>()
   for (const [source, sinks] of Object.entries(connections)) {
     for (const [sink, edges] of Object.entries(sinks)) {
       const [a, b] = [index.get(source), index.get(sink)]
-      const edge = edges.find(({ session }) => session)
-      if (a === undefined || b === undefined || edge === undefined) continue
+      if (a === undefined || b === undefined || !edges.some(({ session }) => session)) continue
       if (nodes.length > ALL_LINKS && !nodes[a]!.master && !nodes[b]!.master) continue
-      const [from, to] = a < b ? [a, b] : [b, a]
-      const key = `${from}-${to}`
-      const had = links.get(key)
-      links.set(key, {
-        from, to, rttMs: better(Math.min, had?.rttMs, edge.rttMs),
-        bytesPerSecond: better(Math.max, had?.bytesPerSecond, edge.bytesPerSecond)
-      })
+      const pair = a < b ? [a, b] as const : [b, a] as const
+      links.set(pair.join(), pair)
     }
   }
-  return [...links.values()]
+  return links
 }
-
-const wordsOf = ({ rttMs, bytesPerSecond }: Link): string => [
-  rttMs === null ? null : `${rttMs.toFixed(rttMs < 10 ? 1 : 0)} ms`,
-  bytesPerSecond === null ? null : rate(bytesPerSecond)
-].filter((word) => word !== null).join(' · ')
 
 export function Topology (
   { nodes, state, instances }: { nodes: readonly ClusterNode[], state: State, instances: readonly Instance[] }
@@ -79,16 +61,9 @@ export function Topology (
       class="topology" viewBox={`0 0 ${width} ${height}`} role="group"
       aria-label="Nodes and the links between them"
     >
-      {links.map((link) => {
-        const [a, b] = [places[link.from]!, places[link.to]!]
-        return (
-          <g key={`${link.from}-${link.to}`} class="link">
-            <line x1={a.x} y1={a.y} x2={b.x} y2={b.y} />
-            {nodes.length <= WITH_WORDS && width > 600 && (
-              <text x={(a.x + b.x) / 2} y={(a.y + b.y) / 2 - 5} text-anchor="middle">{wordsOf(link)}</text>
-            )}
-          </g>
-        )
+      {[...links].map(([key, [from, to]]) => {
+        const [a, b] = [places[from]!, places[to]!]
+        return <line key={key} x1={a.x} y1={a.y} x2={b.x} y2={b.y} />
       })}
       {nodes.map((node, i) => (
         <NodeMark
@@ -142,16 +117,13 @@ const NodeMark = memo(function NodeMark (props: NodeMarkProps) {
         {master && <text x={x} y={y - size - 6} text-anchor="middle" class="crown">master</text>}
         {props.named && (
           <text x={x} y={y + size + 18} text-anchor="middle" class="name">
-            {shorten(name, size < 30 ? 10 : 22)}
+            {shortened(name, size < 30 ? 10 : 22)}
           </text>
         )}
       </g>
     </g>
   )
 })
-
-const shorten = (text: string, most: number): string =>
-  text.length > most ? `${text.slice(0, most - 1)}…` : text
 
 function Ring (
   { x, y, radius, ratio, kind }: Place & { radius: number, ratio: number | null, kind: string }

@@ -1,6 +1,7 @@
 import { nameOf } from '../known.js'
 import { linkTo } from '../route.js'
-import { Badge, Progress } from '../ui/parts.js'
+import { Rows } from '../ui/list.js'
+import { Badge, Progress, RowText } from '../ui/parts.js'
 import { bytes, joined, percent, rate, span } from '../ui/text.js'
 import { Bars } from '../state.js'
 import type { Transfer } from '../state.js'
@@ -8,7 +9,7 @@ import type { Transfer } from '../state.js'
 export const bars = new Bars()
 
 export function amounts (
-  done: number, total: number | null, speed: number | null, etaMs: number | null
+  done: number, total: number | null, speed: number | null = null, etaMs: number | null = null
 ): string {
   return joined([
     total === null ? (done > 0 ? bytes(done) : 'waiting') : `${bytes(done)} of ${bytes(total)}`,
@@ -19,11 +20,10 @@ export function amounts (
 }
 
 export const TransferList = ({ list }: { list: readonly Transfer[] }) => (
-  <ul class="rows">
-    {list.map((one) => (
-      <li key={`${one.nodeId} ${one.modelId}`} class="row"><TransferRow one={one} /></li>
-    ))}
-  </ul>
+  <Rows
+    items={list} keyOf={({ nodeId, modelId }) => `${nodeId} ${modelId}`}
+    row={(one) => <TransferRow one={one} />}
+  />
 )
 
 export function TransferRow ({ one }: { one: Transfer }) {
@@ -32,12 +32,9 @@ export function TransferRow ({ one }: { one: Transfer }) {
   const { done, total } = bars.at(`${nodeId} ${modelId}`, attemptId, one.done, one.total)
   return (
     <>
-      <div class="grow">
-        <p class="row-title">
-          <a href={linkTo('models', modelId)}>{modelId}</a> to <a href={linkTo('cluster', nodeId)}>{name}</a>
-        </p>
-        <p class="hint">{error ?? amounts(done, total, one.bytesPerSecond, one.etaMs)}</p>
-      </div>
+      <RowText hint={error ?? amounts(done, total, one.bytesPerSecond, one.etaMs)}>
+        <a href={linkTo('models', modelId)}>{modelId}</a> to <a href={linkTo('cluster', nodeId)}>{name}</a>
+      </RowText>
       {status === 'failed'
         ? <Badge level="error">failed</Badge>
         : <Progress label={`Copy of ${modelId} to ${name}`} done={done} total={total} />}

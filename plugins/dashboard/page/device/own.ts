@@ -2,9 +2,13 @@ import { batch, signal } from '@preact/signals'
 import { RequestSigner } from '../../../devices/signing/signer.js'
 import { ApiError, send } from '../api.js'
 import { Bearers, isForGood, refusalOf, SESSION, SESSION_BODY, signedSession } from './bearers.js'
-import { load, remove, save, selfOf } from './kept.js'
+import { deviceIdOf } from '../../../devices/signing/protocol.js'
+import { newWebPair, sha256, signedWith } from '../../../devices/signing/web.js'
+import { within } from '../ui/database.js'
 import type { Session } from './bearers.js'
-import type { Kept } from './kept.js'
+import type { Paired } from '../../../devices/signing/pair.js'
+import type { DeviceIdentity } from '../../../devices/signing/signer.js'
+import type { WebPair } from '../../../devices/signing/web.js'
 
 const ANSWER_MS = 5000
 
@@ -124,3 +128,35 @@ const signerFor = (kept: Kept, origin: string): RequestSigner => new RequestSign
   keys: selfOf(kept), seen: kept.seen[origin], now: Date.now,
   fingerprints: new Set(kept.nodes.map(({ fingerprint }) => fingerprint))
 })
+
+/** Private keys are non-extractable in the browser's store: even this page can only use them. */
+interface Keys { deviceId: string, key: WebPair, agreement: WebPair }
+type Kept = Keys & Paired
+
+/** Generates the key pairs. Throws if the browser does not support their curves. */
+export async function newKeys (): Promise<Keys> {
+  const [key, agreement] = await Promise.all([newWebPair('Ed25519'), newWebPair('X25519')])
+  return { deviceId: deviceIdOf(await sha256(key.publicKey)), key, agreement }
+}
+
+export const selfOf = (keys: Keys): DeviceIdentity =>
+  ({ ...keys, sign: async (message) => await signedWith(keys.key.privateKey, message) })
+
+const PLACE = { database: 'svc', store: 'device' }
+const OWN = 'own'
+
+/** The device paired at this origin; null if there is none or the browser refuses storage. */
+async function load (): Promise<Kept | null> {
+  try {
+    return await within<Kept | undefined>(PLACE, 'readonly', (store) => store.get(OWN)) ?? null
+  } catch {
+    return null
+  }
+}
+
+const save = async (kept: Kept): Promise<unknown> =>
+  await within(PLACE, 'readwrite', (store) => store.put(kept, OWN))
+
+const remove = async (): Promise<void> => {
+  await within(PLACE, 'readwrite', (store) => store.delete(OWN))
+}

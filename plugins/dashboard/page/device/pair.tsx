@@ -2,10 +2,9 @@ import { useEffect, useRef, useState } from 'preact/hooks'
 import { pairWith } from '../../../devices/signing/pair.js'
 import { send } from '../api.js'
 import { origin, useToken } from '../link.js'
-import { Button, Dialog, Field, Snippet, Trouble } from '../ui/parts.js'
+import { Button, Dialog, Field, Snippet, Trouble, useClose } from '../ui/parts.js'
 import { done } from '../ui/toast.js'
-import { newKeys, selfOf } from './kept.js'
-import { keep } from './own.js'
+import { keep, newKeys, selfOf } from './own.js'
 import { browserName, spaced } from './words.js'
 
 const MOST_LETTERS = 60
@@ -13,15 +12,12 @@ const MOST_LETTERS = 60
 /** `answer` takes the user's reply: whether the node shows the same digits. */
 interface Shown { digits: string, node: string, answer: (same: boolean) => void }
 
-export function PairDialog ({ onClose }: { onClose: () => void }) {
-  return (
-    <Dialog title="Pair this device" onClose={onClose}>
-      <div class="dialog-body"><PairThis onDone={onClose} /></div>
-    </Dialog>
-  )
-}
+export const PairDialog = () => (
+  <Dialog title="Pair this device"><div class="dialog-body"><PairThis /></div></Dialog>
+)
 
-export function PairThis ({ onDone }: { onDone?: () => void }) {
+export function PairThis () {
+  const close = useClose()
   const [name, setName] = useState(browserName(navigator.userAgent))
   const [stage, setStage] = useState<'idle' | 'asking' | Shown>('idle')
   const [error, setError] = useState<Error | null>(null)
@@ -35,7 +31,7 @@ export function PairThis ({ onDone }: { onDone?: () => void }) {
     try {
       await pairHere(name.trim(), signal, (shown) => { setStage(shown) })
       done('This device is paired.')
-      onDone?.()
+      close()
     } catch (cause) {
       if (!signal.aborted) setError(asSentence(cause as Error))
     }

@@ -1,15 +1,18 @@
-import { Suspense, lazy } from 'preact/compat'
-import { useEffect, useRef, useState } from 'preact/hooks'
-import { ApiError } from '../api.js'
-import { Button, Copy, Field, Guard, Section, Select, Trouble } from '../ui/parts.js'
-import { Frames } from './frames-view.js'
-import { callOnce, callStream, openSession } from './run.js'
+import { lazy, Suspense } from 'preact/compat'
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
+import { ApiError, chunksOf, serverEvents } from '../api.js'
+import { JsonField } from '../ui/json.js'
+import { Badge, Button, Copy, Guard, Section, Select, Trouble } from '../ui/parts.js'
 import { problemsOf } from './schema.js'
-import type { Arrived } from './frames-view.js'
+import { endingOf, frameOfEvent, FrameReader, isLast, mediaOf } from './frames.js'
+import { nodeId, request, target } from './target.js'
+import { playInto } from '../ui/player.js'
+import { bytes, count, span } from '../ui/text.js'
+import { save } from '../happened/parts.js'
 import type { Frame } from './frames.js'
-import type { Framing, Session } from './run.js'
 import type { Problem, Schema } from './schema.js'
 import type { Descriptor } from './target.js'
+import type { Player } from '../ui/player.js'
 
 const SchemaForm = lazy(async () => (await import('./form.js')).SchemaForm)
 
@@ -118,49 +121,24 @@ interface PayloadProps { schema: Schema, value: unknown, onChange: (value: unkno
 
 /** A payload input, as a form or as JSON; switching keeps the value. */
 function Payload ({ schema, value, onChange, name }: PayloadProps) {
-  const [text, setText] = useState<string | null>(null)
-  const [problem, setProblem] = useState<string | null>(null)
-  const [note, setNote] = useState<string | null>(null)
-  const asJson = text !== null
-  const show = (): void => { setText(JSON.stringify(value, null, 2)) }
-  const read = (typed: string): void => {
-    setText(typed)
-    try {
-      onChange(JSON.parse(typed))
-      setProblem(null)
-    } catch (error) {
-      setProblem((error as Error).message)
-    }
-  }
+  const [asJson, setAsJson] = useState(false)
+  const [formFails, setFormFails] = useState(false)
   return (
     <div class="form">
       <div class="inline">
         <strong>{name}</strong>
-        <Button
-          kind="quiet" disabled={problem !== null || note !== null}
-          onClick={asJson ? () => { setText(null) } : show}
-        >
-          {asJson ? 'As a form' : 'As JSON'}
-        </Button>
-        {note !== null && <span class="hint">{note}</span>}
+        {formFails
+          ? <span class="hint">The form cannot show this schema.</span>
+          : (
+              <Button kind="quiet" onClick={() => { setAsJson(!asJson) }}>
+                {asJson ? 'As a form' : 'As JSON'}
+              </Button>
+            )}
       </div>
-      {asJson
-        ? (
-            <>
-              <Field
-                label={`${name} as JSON`} unseen class="mono" rows={10} spellcheck={false} value={text}
-                onText={read}
-              />
-              {problem !== null && <p class="problem" role="alert">{problem}</p>}
-            </>
-          )
+      {asJson || formFails
+        ? <JsonField label={`${name} as JSON`} unseen rows={10} value={value} onValue={onChange} />
         : (
-            <Guard
-              onFail={() => {
-                setNote('The form cannot show this schema.')
-                show()
-              }}
-            >
+            <Guard onFail={() => { setFormFails(true) }}>
               <Suspense fallback={<p class="waiting">Loading the form…</p>}>
                 <SchemaForm id={name.toLowerCase()} schema={schema} value={value} onChange={onChange} />
               </Suspense>
@@ -181,4 +159,186 @@ function Chunks ({ schema, session }: { schema: Schema, session: Session }) {
       </div>
     </div>
   )
+}
+
+type Framing = 'frames' | 'events'
+
+/** The body of a call, pinned to the discovered revision. */
+function bodyOf (descriptor: Descriptor, payload: unknown): object {
+  return {
+    capability_id: descriptor.id, version: descriptor.version, descriptor_revision: descriptor.revision,
+    ...(nodeId.value === '' ? {} : { target_node: nodeId.value }), payload
+  }
+}
+
+async function callOnce (
+  descriptor: Descriptor, payload: unknown, signal: AbortSignal
+): Promise<unknown> {
+  const response = await request('/v1/capabilities/call', { body: bodyOf(descriptor, payload), signal })
+  return (await response.json() as { result: unknown }).result
+}
+
+/** Calls a streaming capability; ends with the last frame, throws if the stream breaks off. */
+async function * callStream (
+  descriptor: Descriptor, payload: unknown, framing: Framing, signal: AbortSignal
+): AsyncGenerator<Frame> {
+  const accept = framing === 'frames' ? 'application/vnd.svc.frames' : 'text/event-stream'
+  const response = await request('/v1/capabilities/stream',
+    { body: bodyOf(descriptor, payload), signal, headers: { accept } })
+  for await (const frame of framing === 'frames' ? binary(response) : events(response)) {
+    yield frame
+    if (isLast(frame)) return
+  }
+  throw new Error('The stream ended without its last frame: the connection broke off.')
+}
+
+async function * binary (response: Response): AsyncGenerator<Frame> {
+  const reader = new FrameReader()
+  for await (const chunk of chunksOf(response)) yield * reader.push(chunk)
+}
+
+async function * events (response: Response): AsyncGenerator<Frame> {
+  for await (const { data } of serverEvents(response)) if (data !== '') yield frameOfEvent(data)
+}
+
+/** A call over a WebSocket, to which chunks can be sent while it answers. */
+interface Session { send: (chunk: unknown) => void, end: () => void, cancel: () => void }
+
+interface SessionEvents { frame: (frame: Frame) => void, over: (why: string | null) => void }
+
+/** Opens a session and begins the call; calls `over` once at the end, with the error or null. */
+function openSession (descriptor: Descriptor, payload: unknown, heard: SessionEvents): Session {
+  const { origin, token } = target.value
+  const socket = new WebSocket(`${origin.replace(/^http/, 'ws')}/v1/capabilities/session`,
+    token === null ? [] : ['svc', `svc.bearer.${token}`])
+  socket.binaryType = 'arraybuffer'
+  // randomUUID is unavailable on a page that came over http from another machine.
+  const callId = [...crypto.getRandomValues(new Uint8Array(16))].map((one) => one.toString(16)).join('')
+  const say = (message: object): void => { socket.send(JSON.stringify({ ...message, call_id: callId })) }
+  let ended = false
+  const over = (why: string | null): void => {
+    if (ended) return
+    ended = true
+    heard.over(why)
+    socket.close()
+  }
+  socket.onopen = () => { say({ kind: 'call', ...bodyOf(descriptor, payload) }) }
+  socket.onmessage = ({ data }: MessageEvent<ArrayBuffer>) => {
+    try {
+      for (const frame of new FrameReader().push(new Uint8Array(data))) {
+        heard.frame(frame)
+        if (isLast(frame)) over(null)
+      }
+    } catch (error) {
+      over((error as Error).message)
+    }
+  }
+  socket.onclose = ({ code, reason }) => {
+    over(`The session was closed (${code}${reason === '' ? '' : `: ${reason}`}).`)
+  }
+  return {
+    send: (chunk) => { say({ kind: 'chunk', payload: chunk }) },
+    end: () => { say({ kind: 'end' }) },
+    cancel () {
+      if (socket.readyState === WebSocket.OPEN) say({ kind: 'cancel' })
+      else over(null)
+    }
+  }
+}
+
+interface Arrived { frame: Frame, afterMs: number }
+
+const LISTED = 200
+
+function Frames ({ frames, running }: { frames: readonly Arrived[], running: boolean }) {
+  if (frames.length === 0) return running ? <p role="status" class="hint">No frame yet.</p> : null
+  const media = mediaOf(frames.map(({ frame }) => frame))
+  const last = frames.at(-1)!
+  return (
+    <>
+      {media.map((piece) => <Media key={piece.type} {...piece} running={running} />)}
+      <p class="hint" role="status">
+        {count(frames.length, 'frame')}{running ? ' so far' : ` in ${span(last.afterMs)}`}
+        {frames.length > LISTED && `; the newest ${LISTED} are shown`}
+      </p>
+      <ol class="rows" aria-label="Frames">
+        {frames.slice(-LISTED).map(({ frame, afterMs }, index) => (
+          <li key={frames.length - Math.min(LISTED, frames.length) + index} class="row">
+            <div class="when">{span(afterMs)}</div>
+            <FrameWords frame={frame} />
+          </li>
+        ))}
+      </ol>
+    </>
+  )
+}
+
+function FrameWords ({ frame }: { frame: Frame }) {
+  const { kind, sequence, payload, media, error } = frame.header
+  const level = kind === 'failed' || kind === 'error' ? 'error' : isLast(frame) ? 'ok' : 'plain'
+  return (
+    <div class="grow">
+      <p class="row-title">
+        <Badge level={level}>{kind}</Badge> <span class="hint">{sequence}</span>
+        {media !== null && (
+          <span class="hint">
+            {media.media_type}, {bytes(media.size)}, {span(media.duration_seconds * 1000)} from
+            {' '}{span(media.timestamp_seconds * 1000)}
+          </span>
+        )}
+      </p>
+      {payload !== null && payload !== undefined && (
+        <p><code class="payload">{JSON.stringify(payload)}</code></p>
+      )}
+      {error !== null && <p class="problem">{error.message} ({error.reason})</p>}
+    </div>
+  )
+}
+
+interface MediaProps { type: string, bytes: Uint8Array[], size: number, running: boolean }
+
+/** The media of one type: shown or played if the browser supports the type, and offered as a download. */
+function Media ({ type, bytes: parts, size, running }: MediaProps) {
+  const blob = useMemo(() => running ? null : new Blob(parts as BlobPart[], { type }), [size, type, running])
+  return (
+    <div class="inline media">
+      {type.startsWith('audio/') && <Sound type={type} parts={parts} blob={blob} />}
+      {blob !== null && /^(video|image)\//.test(type) && <Picture type={type} blob={blob} />}
+      {blob !== null && (
+        <Button onClick={() => { save(blob, `answer.${endingOf(type)}`) }}>
+          Save {bytes(size)} of {type}
+        </Button>
+      )}
+    </div>
+  )
+}
+
+/** Plays sound while its frames arrive; `blob` is null until the sound is complete. */
+function Sound ({ type, parts, blob }: { type: string, parts: Uint8Array[], blob: Blob | null }) {
+  const audio = useRef<HTMLAudioElement>(null)
+  const player = useRef<Player | null>(null)
+  const given = useRef(0)
+  useEffect(() => {
+    player.current = playInto(audio.current!, type)
+    return () => { player.current?.close() }
+  }, [type])
+  useEffect(() => {
+    for (const part of parts.slice(given.current)) player.current!.push(part as Uint8Array<ArrayBuffer>)
+    given.current = parts.length
+    if (blob !== null) player.current!.end(blob)
+  }, [parts.length, blob])
+  return <audio ref={audio} controls aria-label={type} />
+}
+
+function Picture ({ type, blob }: { type: string, blob: Blob }) {
+  const [url, setUrl] = useState<string | null>(null)
+  useEffect(() => {
+    const made = URL.createObjectURL(blob)
+    setUrl(made)
+    return () => { URL.revokeObjectURL(made) }
+  }, [blob])
+  if (url === null) return null
+  return type.startsWith('video/')
+    ? <video controls src={url} aria-label={type} />
+    : <img src={url} alt={`Picture of the answer: ${type}`} />
 }

@@ -3,8 +3,7 @@
 import Form from '@rjsf/core/lib/components/Form.js'
 import SchemaField from '@rjsf/core/lib/components/fields/SchemaField.js'
 import { toErrorSchema } from '@rjsf/utils'
-import { useState } from 'preact/hooks'
-import { Field } from '../ui/parts.js'
+import { JsonField } from '../ui/json.js'
 import { fits, isOpen, problemsOf } from './schema.js'
 import type { FieldProps, IconButtonProps, RJSFValidationError, ValidatorType } from '@rjsf/utils'
 import type { Schema } from './schema.js'
@@ -22,29 +21,15 @@ const validator: ValidatorType = {
   rawValidation: (schema, data) => ({ errors: problemsOf(schema, data) as never[] })
 }
 
-function JsonField ({ fieldPathId, formData, onChange, schema, name }: FieldProps) {
-  const [text, setText] = useState(formData === undefined ? '' : JSON.stringify(formData, null, 2))
-  const [problem, setProblem] = useState<string | null>(null)
-  const read = (typed: string): void => {
-    setText(typed)
-    try {
-      onChange(typed.trim() === '' ? undefined : JSON.parse(typed), fieldPathId.path)
-      setProblem(null)
-    } catch (error) {
-      setProblem((error as Error).message)
-    }
-  }
-  return (
-    <div class="form-group">
-      <Field
-        label={`${schema.title ?? name} (JSON)`} rows={4} id={fieldPathId.$id} spellcheck={false} value={text}
-        onText={read}
-      />
-      {schema.description !== undefined && <p class="hint">{schema.description}</p>}
-      {problem !== null && <p class="problem" role="alert">{problem}</p>}
-    </div>
-  )
-}
+const OpenField = ({ fieldPathId, formData, onChange, schema, name }: FieldProps) => (
+  <div class="form-group">
+    <JsonField
+      label={`${schema.title ?? name} (JSON)`} rows={4} id={fieldPathId.$id} value={formData}
+      onValue={(value) => { onChange(value, fieldPathId.path) }}
+    />
+    {schema.description !== undefined && <p class="hint">{schema.description}</p>}
+  </div>
+)
 
 const button = (words: string) => function WordButton ({ onClick, disabled, id }: IconButtonProps) {
   return (
@@ -62,7 +47,7 @@ const TEMPLATES = {
 }
 const FIELDS = {
   SchemaField: (props: FieldProps) =>
-    isOpen(props.schema) ? <JsonField {...props} /> : <SchemaField {...props} />
+    isOpen(props.schema) ? <OpenField {...props} /> : <SchemaField {...props} />
 }
 
 interface SchemaFormProps {

@@ -1,12 +1,16 @@
 // Lists every capability with its input and output, and generates a form to call it from its schema.
 import { lazy } from 'preact/compat'
+import { useState } from 'preact/hooks'
 import { ApiError } from '../api.js'
-import { caller } from '../link.js'
+import { caller, home } from '../link.js'
 import { linkTo, route } from '../route.js'
-import { Badge, Button, Empty, Section, Trouble, useLoaded } from '../ui/parts.js'
-import { DescriptorView, modeWords } from './descriptor.js'
-import { list, nodeId, other, target } from './target.js'
-import { NoAnswer, Where } from './where.js'
+import {
+  Badge, Button, Copy, Empty, Facts, Field, Section, Snippet, Trouble, useLoaded
+} from '../ui/parts.js'
+import { list, nodeId, other, target, useOther } from './target.js'
+import { nameOf } from '../known.js'
+import { NodeFilter } from '../happened/parts.js'
+import { noAnswer, originOf } from './origins.js'
 import type { Descriptor } from './target.js'
 
 const CallView = lazy(async () => (await import('./call.js')).CallView)
@@ -16,7 +20,7 @@ export function DiscoveryPage () {
   const { value, error, again } = useLoaded(list, [target.value.origin, who, nodeId.value])
   const [name] = route.value.parts
   const unread = error instanceof ApiError && error.status === 0 && other.value !== null
-  const chosen = value?.find((one) => nameOf(one) === name) ?? null
+  const chosen = value?.find((one) => keyOf(one) === name) ?? null
   return (
     <>
       <Where />
@@ -26,7 +30,7 @@ export function DiscoveryPage () {
         <Section title="Capabilities" aside={<Button onClick={again}>Read again</Button>}>
           {value.length === 0 && <Empty title="This node serves no capability. A plugin brings them." />}
           <ul class="rows" aria-label="Capabilities">
-            {value.map((one) => <Row key={nameOf(one)} one={one} shown={one === chosen} />)}
+            {value.map((one) => <Row key={keyOf(one)} one={one} shown={one === chosen} />)}
           </ul>
         </Section>
       )}
@@ -37,7 +41,7 @@ export function DiscoveryPage () {
         <>
           <DescriptorView descriptor={chosen} />
           <CallView
-            key={`${origin} ${nameOf(chosen)} ${chosen.node_id}`} descriptor={chosen} onStale={again}
+            key={`${origin} ${keyOf(chosen)} ${chosen.node_id}`} descriptor={chosen} onStale={again}
           />
         </>
       )}
@@ -45,15 +49,15 @@ export function DiscoveryPage () {
   )
 }
 
-const nameOf = ({ id, version }: Descriptor): string => `${id}@${version}`
+const keyOf = ({ id, version }: Descriptor): string => `${id}@${version}`
 
 function Row ({ one, shown }: { one: Descriptor, shown: boolean }) {
   return (
     <li class="row">
       <div class="grow">
         <p class="row-title">
-          <a href={linkTo('discovery', nameOf(one))} aria-current={shown ? 'true' : undefined}>
-            {nameOf(one)}
+          <a href={linkTo('discovery', keyOf(one))} aria-current={shown ? 'true' : undefined}>
+            {keyOf(one)}
           </a>
           <Badge>{modeWords(one.io_mode)}</Badge>
         </p>
@@ -61,5 +65,111 @@ function Row ({ one, shown }: { one: Descriptor, shown: boolean }) {
       </div>
       <span>{one.title}</span>
     </li>
+  )
+}
+
+const MODES = {
+  unary: 'one answer', server_streaming: 'streams its answer', client_streaming: 'takes a stream',
+  bidirectional: 'streams both ways'
+}
+
+const modeWords = (mode: Descriptor['io_mode']): string => MODES[mode]
+
+function DescriptorView ({ descriptor }: { descriptor: Descriptor }) {
+  const { id, version, title, description, annotations, revision } = descriptor
+  const { io_mode: mode, node_id: node } = descriptor
+  const schemas = [
+    ['What it takes', descriptor.input_schema], ['Each chunk it takes', descriptor.input_chunk_schema],
+    ['What it answers', descriptor.output_schema],
+    ['Each chunk of its answer', descriptor.output_chunk_schema]
+  ] as const
+  return (
+    <Section title={title}>
+      <p>{description}</p>
+      <Facts
+        list={[
+          ['Id and version', <Copy key="id" text={`${id}@${version}`} />],
+          ['Kind', <>{modeWords(mode)} (<code>{mode}</code>)</>],
+          ['Revision', <Copy key="revision" text={revision} />],
+          ['Node', <Copy key="node" text={node} shown={nameOf(node)} />],
+          ...Object.entries(annotations).map(([key, value]) =>
+            [key, <Badge key={key}>{value}</Badge>] as const)
+        ]}
+      />
+      {schemas.map(([words, schema]) => schema !== null && (
+        <details key={words} class="group">
+          <summary><h3>{words}</h3></summary>
+          <Snippet label={`${words}: JSON Schema`} code={JSON.stringify(schema, null, 2)} />
+        </details>
+      ))}
+    </Section>
+  )
+}
+
+function Where () {
+  const [types, setTypes] = useState(false)
+  const away = other.value
+  return (
+    <Section
+      title="Where"
+      aside={away === null
+        ? <Button onClick={() => { setTypes(!types) }}>{types ? 'This cluster' : 'Another origin'}</Button>
+        : <Button onClick={() => { useOther(null) }}>Back to this cluster</Button>}
+    >
+      {away !== null && (
+        <p>
+          At <strong>{away.origin}</strong>,
+          {away.token === null ? ' without a token.' : ' with the token you typed.'}
+        </p>
+      )}
+      {away === null && (types
+        ? <OriginForm onDone={() => { setTypes(false) }} />
+        : <NodeFilter all="the one the page is at" value={nodeId.value} onChange={chooseNode} />)}
+    </Section>
+  )
+}
+
+const chooseNode = (id: string): void => { nodeId.value = id }
+
+function OriginForm ({ onDone }: { onDone: () => void }) {
+  const [address, setAddress] = useState('')
+  const [token, setToken] = useState('')
+  const [asked, setAsked] = useState(false)
+  const read = originOf(address)
+  const problem = asked && 'problem' in read ? read.problem : null
+  return (
+    <form
+      class="form" onSubmit={(event) => {
+        event.preventDefault()
+        setAsked(true)
+        if ('problem' in read) return
+        useOther({ origin: read.origin, token: token.trim() === '' ? null : token.trim() })
+        onDone()
+      }}
+    >
+      <Field
+        label="Origin" spellcheck={false} placeholder="http://192.168.1.7:52415" value={address}
+        onText={setAddress}
+      />
+      {problem !== null && <p class="problem" role="alert">{problem}</p>}
+      <Field
+        label="Token, if it wants one" type="password" spellcheck={false} value={token} onText={setToken}
+      />
+      <p class="hint">
+        It is not stored: it stays in the memory of this page, and goes to
+        {' '}{'origin' in read ? read.origin : 'the origin above'} only.
+      </p>
+      <div class="inline"><button type="submit" class="button main">Look there</button></div>
+    </form>
+  )
+}
+
+function NoAnswer () {
+  const { why, command } = noAnswer(target.value.origin, home)
+  return (
+    <div class="trouble" role="alert">
+      <p>{why}</p>
+      {command !== null && <Copy text={command} />}
+    </div>
   )
 }

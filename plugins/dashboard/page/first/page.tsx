@@ -1,14 +1,14 @@
 import { useState } from 'preact/hooks'
-import { JoinDialog } from '../cluster/join.js'
 import { nodes } from '../known.js'
 import { ask, call, origin, state } from '../link.js'
 import { linkTo } from '../route.js'
-import { RestartNotice } from '../settings/restart.js'
+import { JoinDialog, RestartNotice } from '../cluster/node-actions.js'
 import { Badge, Button, CodeChoice, Field, Opens, Section, Snippet, useAsk } from '../ui/parts.js'
 import { bytes } from '../ui/text.js'
-import { clients } from './clients.js'
+import { chatLines } from '../playground/request.js'
 import type { ComponentChildren } from 'preact'
 import type { FieldProps } from '../ui/parts.js'
+import type { Lines } from '../ui/text.js'
 
 export function FirstPage () {
   return (
@@ -132,7 +132,7 @@ function StoreStep () {
 function MachineStep () {
   return (
     <Step title="Connect a second machine" done={state.value.cluster.knownNodes > 1}>
-      <div class="inline"><Opens dialog={(close) => <JoinDialog onClose={close} />}>Show me how</Opens></div>
+      <div class="inline"><Opens dialog={<JoinDialog />}>Show me how</Opens></div>
     </Step>
   )
 }
@@ -140,3 +140,22 @@ function MachineStep () {
 function ClientStep () {
   return <Step title="Use it from a client"><CodeChoice label="Client" lines={clients(origin.value)} /></Step>
 }
+
+const KEY = 'From another machine the key is a token: svc token create NAME --authority read invoke'
+const messages = [{ role: 'user', content: 'What is a runner?' }]
+const body = { model: 'svc/guide', messages, stream: true }
+
+const clients = (origin: string): Lines[] => [
+  ...chatLines({ origin, path: '/v1/chat/completions', withToken: false, body }),
+  {
+    name: 'Anthropic (Python)', code: `from anthropic import Anthropic
+
+client = Anthropic(base_url="${origin}", api_key="none")
+answer = client.messages.create(model="svc/guide", max_tokens=100,
+                                messages=[{"role": "user", "content": "What is a runner?"}])`
+  },
+  {
+    name: 'Ollama clients', note: 'Name this as the address of Ollama, also in Open WebUI.',
+    code: `OLLAMA_HOST=${origin}/ollama`
+  }
+].map((one) => ({ note: KEY, ...one }))

@@ -28,7 +28,7 @@ async function put (question: string): Promise<void> {
     const body = { question: turn.question, thread, stream: true }
     const response = await call('/v1/steward/ask', { body })
     for await (const { data, comment } of serverEvents(response)) {
-      if (comment === null || data !== '') show(withEvent(turn, data))
+      if (comment === null) show(withEvent(turn, data))
     }
   } catch (error) {
     show({ ...turn, error: (error as Error).message })

@@ -96,7 +96,6 @@ export function Events ({ asked: at }: { asked: string | null }) {
 }
 
 function EventRow ({ one, sought }: { one: ControlEvent, sought: boolean }) {
-  const [opens, setOpens] = useState(false)
   const kind = kindOf(one)
   const { taskId, modelId, nodeId } = fieldsOf(one)
   return (
@@ -105,26 +104,18 @@ function EventRow ({ one, sought }: { one: ControlEvent, sought: boolean }) {
       <div class="grow">
         <p class="row-title"><Badge level={levelOf(kind)}>{kindWords(kind)}</Badge></p>
         <p class="hint">{summaryOf(one, nameOf)} · told by {nameOf(one.origin)}</p>
-        {opens && (
-          <>
-            <pre tabIndex={0} aria-label={`Event ${one.idx}`}>{JSON.stringify(one, null, 2)}</pre>
-            <p class="inline">
-              <Copy text={one.id} />
-              <a href={linkTo('happened', 'past', String(one.idx))}>The cluster at this moment</a>
-              {typeof taskId === 'string' && <a href={linkTo('happened', 'traces', taskId)}>Its trace</a>}
-              {typeof modelId === 'string' && <a href={linkTo('models', modelId)}>{modelId}</a>}
-              {typeof nodeId === 'string' && <a href={linkTo('cluster', nodeId)}>{nameOf(nodeId)}</a>}
-            </p>
-          </>
-        )}
+        <details>
+          <summary aria-label={`More about event ${one.idx}`}>More</summary>
+          <pre tabIndex={0} aria-label={`Event ${one.idx}`}>{JSON.stringify(one, null, 2)}</pre>
+          <p class="inline">
+            <Copy text={one.id} />
+            <a href={linkTo('happened', 'past', String(one.idx))}>The cluster at this moment</a>
+            {typeof taskId === 'string' && <a href={linkTo('happened', 'traces', taskId)}>Its trace</a>}
+            {typeof modelId === 'string' && <a href={linkTo('models', modelId)}>{modelId}</a>}
+            {typeof nodeId === 'string' && <a href={linkTo('cluster', nodeId)}>{nameOf(nodeId)}</a>}
+          </p>
+        </details>
       </div>
-      <button
-        type="button" class="button quiet" aria-expanded={opens}
-        aria-label={`${opens ? 'Less' : 'More'} about event ${one.idx}`}
-        onClick={() => { setOpens(!opens) }}
-      >
-        {opens ? 'Less' : 'More'}
-      </button>
     </li>
   )
 }

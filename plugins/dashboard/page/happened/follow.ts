@@ -29,65 +29,47 @@ export function useFollow (path: string | null, take: (events: ServerEvent[]) =>
     const abort = new AbortController()
     setStatus('connecting')
     setError(null)
-    void follow(path, abort.signal, {
-      take: (events) => { taker.current(events) },
-      is (now, why) {
-        setStatus(now)
-        setError(why ?? null)
-      }
+    void follow(path, abort.signal, (events) => { taker.current(events) }, (now, why) => {
+      setStatus(now)
+      setError(why ?? null)
     })
     return () => { abort.abort() }
   }, [path, origin.value, caller.value, round])
   return { status, error, again: () => { setRound((n) => n + 1) } }
 }
 
-interface Follower {
-  take: (events: ServerEvent[]) => void
+async function follow (
+  path: string, signal: AbortSignal, take: (events: ServerEvent[]) => void,
   is: (status: Following['status'], error?: Error) => void
-}
-
-async function follow (path: string, signal: AbortSignal, follower: Follower): Promise<void> {
-  const batch = batched(follower.take)
+): Promise<void> {
+  const waiting: ServerEvent[] = []
+  let timer: ReturnType<typeof setTimeout> | undefined
+  signal.addEventListener('abort', () => { clearTimeout(timer) })
   let last: string | null = null
-  while (!signal.aborted) {
+  for (;;) {
     try {
       const headers = { accept: 'text/event-stream', ...(last === null ? {} : { 'last-event-id': last }) }
       const response = await call(path, { signal, headers })
-      follower.is('live')
+      is('live')
       for await (const event of serverEvents(response)) {
         last = event.id ?? last
-        if (event.comment === null || event.data !== '') batch.add(event)
+        if (event.comment !== null) continue
+        waiting.push(event)
+        timer ??= setTimeout(() => {
+          timer = undefined
+          take(waiting.splice(0))
+        }, GATHER_MS)
       }
     } catch (error) {
-      if (signal.aborted) break
+      if (signal.aborted) return
       if (error instanceof ApiError && error.status >= 400 && error.status < 500) {
-        follower.is('refused', error)
+        is('refused', error)
         return
       }
     }
-    if (signal.aborted) break
-    follower.is('lost')
+    if (signal.aborted) return
+    is('lost')
     await new Promise((resolve) => setTimeout(resolve, AGAIN_MS))
-  }
-  batch.drop()
-}
-
-function batched (
-  take: (events: ServerEvent[]) => void
-): { add: (event: ServerEvent) => void, drop: () => void } {
-  let waiting: ServerEvent[] = []
-  let timer: ReturnType<typeof setTimeout> | undefined
-  return {
-    add (event) {
-      waiting.push(event)
-      timer ??= setTimeout(() => {
-        timer = undefined
-        take(waiting.splice(0))
-      }, GATHER_MS)
-    },
-    drop () {
-      clearTimeout(timer)
-      waiting = []
-    }
+    if (signal.aborted) return
   }
 }

@@ -1,13 +1,14 @@
-import { useEffect, useRef, useState } from 'preact/hooks'
+import { useEffect, useState } from 'preact/hooks'
 import { route } from '../route.js'
-import { Badge, Button, Empty, Section, useEnd } from '../ui/parts.js'
+import { useEnd } from '../ui/list.js'
+import { Badge, Empty, Section } from '../ui/parts.js'
 import { clock, count } from '../ui/text.js'
 import { useFollow } from './follow.js'
 import { Filter, Live, NodeFilter, Refused, Search } from './parts.js'
 import type { Replies } from '../../../../docs/reference/replies.js'
 
 type Reply = Replies['GET /v1/logs/cluster']
-export type Line = Reply['lines'][number]
+type Line = Reply['lines'][number]
 type Word = Reply['nodes'][number]
 
 const LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal'].map((one) => [one, one] as const)
@@ -33,6 +34,24 @@ function pathOf ({ node, level, plugin, model }: Wanted, since: string | null): 
   return `/v1/logs/cluster?${query}`
 }
 
+/** Follows log lines and keeps the newest `most`; also returns nodes that could not be asked. */
+export function useLines (path: string | null, most = MOST) {
+  const [lines, setLines] = useState<readonly Line[]>([])
+  const [nodes, setNodes] = useState<ReadonlyMap<string, Word>>(new Map())
+  useEffect(() => {
+    setLines([])
+    setNodes(new Map())
+  }, [path])
+  const following = useFollow(path, (batch) => {
+    const of = (kind: string): unknown[] =>
+      batch.filter(({ type }) => type === kind).map(({ data }) => JSON.parse(data) as unknown)
+    setLines((had) => [...had, ...of('message') as Line[]].slice(-most))
+    const words = (of('node') as Word[]).map((one) => [one.nodeId, one] as const)
+    if (words.length > 0) setNodes((had) => new Map([...had, ...words]))
+  })
+  return { lines, following, silent: [...nodes.values()].filter(({ error }) => error !== null) }
+}
+
 export function Logs () {
   const { query } = route.value
   const [wanted, setWanted] = useState<Wanted>({
@@ -40,47 +59,10 @@ export function Logs () {
     model: query.get('model') ?? ''
   })
   const [text, setText] = useState('')
-  const [lines, setLines] = useState<readonly Line[]>([])
-  const [away, setAway] = useState<ReadonlyMap<string, Word>>(new Map())
-  const held = useRef<Line[] | null>(null)
-  const [waiting, setWaiting] = useState<number | null>(null)
-  const path = pathOf(wanted, query.get('since'))
-  useEffect(() => {
-    setLines([])
-    setAway(new Map())
-    held.current = null
-    setWaiting(null)
-  }, [path])
-  const following = useFollow(path, (batch) => {
-    const more = batch.filter(({ type }) => type === 'message').map(({ data }) => JSON.parse(data) as Line)
-    const words = batch.filter(({ type }) => type === 'node').map(({ data }) => JSON.parse(data) as Word)
-    if (words.length > 0) {
-      setAway((had) => new Map([...had, ...words.map((one) => [one.nodeId, one] as const)]))
-    }
-    if (held.current === null) setLines((had) => [...had, ...more].slice(-MOST))
-    else {
-      held.current = [...held.current, ...more].slice(-MOST)
-      setWaiting(held.current.length)
-    }
-  })
-  const hold = (): void => {
-    const kept = held.current
-    held.current = kept === null ? [] : null
-    setWaiting(kept === null ? 0 : null)
-    if (kept !== null) setLines((had) => [...had, ...kept].slice(-MOST))
-  }
+  const { lines, following, silent } = useLines(pathOf(wanted, query.get('since')))
   const shown = lines.filter((line) => has(line, text))
-  const silent = [...away.values()].filter(({ error }) => error !== null)
   return (
-    <Section
-      title="Logs"
-      aside={(
-        <>
-          <Live following={following} held={waiting ?? 0} />
-          <Button onClick={hold}>{waiting === null ? 'Hold' : 'Go on'}</Button>
-        </>
-      )}
-    >
+    <Section title="Logs" aside={<Live following={following} />}>
       <Refused following={following} what="The logs" />
       {following.status !== 'refused' && (
         <>

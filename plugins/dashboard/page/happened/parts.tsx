@@ -2,13 +2,12 @@ import { nodesNow } from '../known.js'
 import { Badge, Field, Select, Trouble } from '../ui/parts.js'
 import type { Following } from './follow.js'
 
-export function Live ({ following, held = 0 }: { following: Following, held?: number }) {
-  const { status } = following
+export function Live ({ following: { status } }: { following: Following }) {
   if (status === 'refused') return null
   const words = { connecting: 'connecting', live: 'live', lost: 'trying again' }[status]
   return (
     <span role="status">
-      <Badge level={status === 'live' ? 'ok' : 'warn'}>{held > 0 ? `held, ${held} wait` : words}</Badge>
+      <Badge level={status === 'live' ? 'ok' : 'warn'}>{words}</Badge>
     </span>
   )
 }
@@ -36,10 +35,12 @@ export const Search = ({ label, value, onChange }: Pick<FilterProps, 'label' | '
   </div>
 )
 
-export function NodeFilter (props: Pick<FilterProps, 'value' | 'onChange'>) {
+type NodeFilterProps = Pick<FilterProps, 'value' | 'onChange'> & { all?: string }
+
+export function NodeFilter ({ all = 'all nodes', ...props }: NodeFilterProps) {
   const options = nodesNow.value.map(({ id, name }) => [id, name] as const)
     .sort(([, a], [, b]) => a < b ? -1 : 1)
-  return <Filter label="Node" all="all nodes" options={options} {...props} />
+  return <Filter label="Node" all={all} options={options} {...props} />
 }
 
 export function save (contents: Blob, name: string): void {

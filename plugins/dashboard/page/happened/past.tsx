@@ -3,10 +3,9 @@ import { batch } from '@preact/signals'
 import { ApiError } from '../api.js'
 import { ask, latest, past } from '../link.js'
 import { linkTo } from '../route.js'
-import { Badge, Button, Empty, Facts, Field, Section, Tick, Trouble, useLoaded } from '../ui/parts.js'
+import { Badge, Button, Empty, Facts, Field, Section, Trouble, useLoaded } from '../ui/parts.js'
 import { clock, count } from '../ui/text.js'
 import { differenceOf } from './difference.js'
-import { kindOf, kindWords, summaryOf } from './events.js'
 import { momentOf, pastState } from './moment.js'
 import { nameOf } from '../known.js'
 import type { Change } from './difference.js'
@@ -30,15 +29,14 @@ async function rangeOf (signal: AbortSignal): Promise<Range> {
   }
 }
 
-function useMoment (at: string | null): ReturnType<typeof useLoaded<PastAnswer | null>> {
+function useMoment (at: string): ReturnType<typeof useLoaded<PastAnswer>> {
   const [rested, setRested] = useState(at)
   useEffect(() => {
     const timer = setTimeout(() => { setRested(at) }, REST_MS)
     return () => { clearTimeout(timer) }
   }, [at])
-  return useLoaded(async (signal) => rested === null
-    ? null
-    : await ask('GET /state', { query: { at: rested }, signal }) as unknown as PastAnswer, [rested])
+  return useLoaded(async (signal) =>
+    await ask('GET /state', { query: { at: rested }, signal }) as unknown as PastAnswer, [rested])
 }
 
 export function Past ({ asked: named }: { asked: string | null }) {
@@ -51,68 +49,43 @@ export function Past ({ asked: named }: { asked: string | null }) {
 function Moments ({ range, named }: { range: Range, named: string | null }) {
   const last = Math.max(range.last, latest.value.lastEventAppliedIdx)
   const [from, setFrom] = useState<string>(named ?? String(last))
-  const [until, setUntil] = useState<string | null>(null)
-  const one = useMoment(from)
-  const other = useMoment(until)
-  const at = one.value === null ? null : momentOf(one.value)
+  const { value, error, again } = useMoment(from)
+  const then = value === null ? null : pastState(value)
   const whole = (): void => {
-    if (one.value === null || at === null) return
-    const shown = pastState(one.value)
-    batch(() => { past.value = { at: `${clock(at.at)} (event ${at.idx})`, state: shown } })
+    const { idx, at } = momentOf(value!)
+    batch(() => { past.value = { at: `${clock(at)} (event ${idx})`, state: then! } })
   }
-  const then = one.value === null ? null : pastState(one.value)
-  const later = until === null ? latest.value : other.value === null ? null : pastState(other.value)
   return (
     <>
       <Section
         title="A moment"
-        aside={(
-          <Button kind="main" onClick={whole} disabled={one.value === null}>Show the page as it was</Button>
-        )}
+        aside={<Button kind="main" onClick={whole} disabled={value === null}>Show the page as it was</Button>}
       >
-        <Slider id="past-from" label="Moment" range={{ ...range, last }} value={from} onChange={setFrom} />
-        {one.error !== null && <Trouble error={one.error} again={one.again} />}
-        {one.value !== null && at !== null && <MomentFacts answer={one.value} />}
+        <Slider range={{ ...range, last }} value={from} onChange={setFrom} />
+        {error !== null && <Trouble error={error} again={again} />}
+        {value !== null && <MomentFacts answer={value} />}
       </Section>
-      <Section title="What is different">
-        <div class="inline">
-          <Tick checked={until === null} onChange={(now) => { setUntil(now ? null : String(last)) }}>
-            compared with now
-          </Tick>
-        </div>
-        {until !== null && (
-          <Slider
-            id="past-until" label="Compared with" range={{ ...range, last }} value={until} onChange={setUntil}
-          />
-        )}
-        {other.error !== null && until !== null && <Trouble error={other.error} again={other.again} />}
-        {then !== null && later !== null && <Changes list={differenceOf(then, later)} />}
+      <Section title="What has changed since">
+        {then !== null && <Changes list={differenceOf(then, latest.value)} />}
       </Section>
     </>
   )
 }
 
-interface SliderProps {
-  id: string, label: string, range: Range, value: string, onChange: (value: string) => void
-}
+interface SliderProps { range: Range, value: string, onChange: (value: string) => void }
 
-function Slider ({ id, label, range, value, onChange }: SliderProps) {
+function Slider ({ range, value, onChange }: SliderProps) {
   const idx = /^\d+$/.test(value) ? Number(value) : range.last
-  const step = (by: number): void => {
-    onChange(String(Math.min(range.last, Math.max(range.first, idx + by))))
-  }
   return (
     <div class="moment">
       <Field
-        label={`${label}: ${/^\d+$/.test(value) ? `event ${value} of ${range.last}` : clock(value)}`}
+        label={`Moment: ${/^\d+$/.test(value) ? `event ${value} of ${range.last}` : clock(value)}`}
         type="range" min={range.first} max={range.last} value={String(idx)} onText={onChange}
       />
       <div class="inline">
-        <Button onClick={() => { step(-1) }} disabled={idx <= range.first}>One event back</Button>
-        <Button onClick={() => { step(1) }} disabled={idx >= range.last}>One event on</Button>
-        <label for={`${id}-time`}>or at</label>
+        <label for="past-time">or at</label>
         <input
-          id={`${id}-time`} class="time" type="datetime-local" step="1"
+          id="past-time" class="time" type="datetime-local" step="1"
           onChange={({ currentTarget }) => {
             const time = new Date(currentTarget.value)
             if (!Number.isNaN(time.getTime())) onChange(time.toISOString())
@@ -123,10 +96,8 @@ function Slider ({ id, label, range, value, onChange }: SliderProps) {
   )
 }
 
-const LISTED = 5
-
 function MomentFacts ({ answer }: { answer: PastAnswer }) {
-  const { snapshot, events } = answer
+  const { snapshot } = answer
   const { idx, at } = momentOf(answer)
   const { instances, topology, masterNodeId } = pastState(answer)
   return (
@@ -144,18 +115,6 @@ function MomentFacts ({ answer }: { answer: PastAnswer }) {
         <p class="hint">Too large to be recorded, so not shown: {snapshot.omitted.join(', ')}.</p>
       )}
       {snapshot.stale && <p class="hint">The node knew no master then: it is its own view.</p>}
-      {events.length > 0 && (
-        <ul class="rows" aria-label="The last events before it">
-          {events.slice(-LISTED).reverse().map((one) => (
-            <li key={one.id} class="row">
-              <div class="when">{clock(one.at)} <span class="hint">{one.idx}</span></div>
-              <div class="grow">
-                <p>{kindWords(kindOf(one))}</p><p class="hint">{summaryOf(one, nameOf)}</p>
-              </div>
-            </li>
-          ))}
-        </ul>
-      )}
     </>
   )
 }

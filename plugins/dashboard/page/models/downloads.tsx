@@ -1,11 +1,16 @@
+import { useState } from 'preact/hooks'
 import { amounts, bars, TransferRow } from '../cluster/transfer.js'
 import { transfers } from '../known.js'
 import { linkTo } from '../route.js'
-import { Badge, Button, Confirm, Opens, Progress, Section, Trouble } from '../ui/parts.js'
-import { bytes, clock } from '../ui/text.js'
+import {
+  Badge, Button, Confirm, ConfirmButton, Facts, Progress, RowText, Section, Tick, Trouble, useLoaded
+} from '../ui/parts.js'
+import { bytes, clock, count, joined } from '../ui/text.js'
 import { isRunning, isStopped } from './data.js'
 import { downloads, downloadsError, halt, pull, readDownloads } from './live.js'
-import type { Download } from './data.js'
+import { ask } from '../link.js'
+import type { Download, Wanted } from './data.js'
+import type { Replies } from '../../../../docs/reference/replies.js'
 
 const ENDED = 5
 
@@ -43,16 +48,10 @@ export function DownloadRow ({ one }: { one: Download }) {
   const again = async (): Promise<void> => { await pull({ modelId, variant: null, revision: null }) }
   return (
     <>
-      <div class="grow">
-        <p class="row-title">
-          <a href={linkTo('models', modelId)}>{modelId}</a>
-          <Badge level={status === 'failed' ? 'error' : moving ? 'plain' : 'warn'}>{status}</Badge>
-        </p>
-        <p class="hint">
-          {amounts(done, total, moving ? one.bytesPerSecond : null, moving ? one.etaMs : null)}
-        </p>
-        {error !== null && <p class="hint">{error}</p>}
-      </div>
+      <RowText hint={joined([amounts(done, total, ...moving ? [one.bytesPerSecond, one.etaMs] : []), error])}>
+        <a href={linkTo('models', modelId)}>{modelId}</a>
+        <Badge level={status === 'failed' ? 'error' : moving ? 'plain' : 'warn'}>{status}</Badge>
+      </RowText>
       {(moving || total !== null) && <Progress label={`Download of ${modelId}`} done={done} total={total} />}
       {moving && (
         <Button label={`Pause ${modelId}`} onClick={async () => { await halt(modelId, 'pause') }}>
@@ -61,20 +60,101 @@ export function DownloadRow ({ one }: { one: Download }) {
       )}
       {isStopped(one) && <Button label={`Resume ${modelId}`} onClick={again}>Resume</Button>}
       {status !== 'cancelled' && (
-        <Opens
-          label={`Cancel ${modelId}`}
-          dialog={(close) => (
-            <Confirm
-              title={`Cancel the download of ${modelId}?`} action="Cancel the download" danger
-              onConfirm={async () => { await halt(modelId, 'cancel') }} onClose={close}
-            >
-              <p>The {bytes(done)} that have come are kept for a while; Resume goes on from there.</p>
-            </Confirm>
-          )}
+        <ConfirmButton
+          words="Cancel" label={`Cancel ${modelId}`} title={`Cancel the download of ${modelId}?`}
+          action="Cancel the download" danger onConfirm={async () => { await halt(modelId, 'cancel') }}
         >
-          Cancel
-        </Opens>
+          <p>The {bytes(done)} that have come are kept for a while; Resume goes on from there.</p>
+        </ConfirmButton>
       )}
     </>
+  )
+}
+
+type Plan = Replies['GET /store/models/{model_id}/download/plan']
+
+export function PullDialog ({ wanted }: { wanted: Wanted }) {
+  const [variant, setVariant] = useState(wanted.variant)
+  const { modelId, revision } = wanted
+  const { value, error, again } = useLoaded(async (signal) => {
+    const query = { ...variant === null ? {} : { variant }, ...revision === null ? {} : { revision } }
+    const route = 'GET /store/models/{model_id}/download/plan'
+    const plan = await ask(route, { params: [modelId], query, signal })
+    return { variant, plan }
+  }, [modelId, variant, revision])
+  const plan = value?.plan ?? null
+  const stale = value !== null && value.variant !== variant
+  return (
+    <Confirm
+      title={`Pull ${modelId}`} onConfirm={() => pull({ modelId, variant, revision })}
+      action={plan === null || stale ? 'Pull it' : `Pull ${bytes(plan.totalBytes)}`}
+      disabled={plan === null || stale || error !== null || plan.disk.problem !== null}
+    >
+      {plan === null && error === null && <p class="waiting" role="status">Asking the hub…</p>}
+      {error !== null && <Trouble error={error} again={again} />}
+      {plan !== null && (
+        <>
+          <Sums plan={plan} />
+          <Weights plan={plan} chosen={variant ?? plan.variant} onChoose={setVariant} />
+        </>
+      )}
+    </Confirm>
+  )
+}
+
+function Sums ({ plan }: { plan: Plan }) {
+  const { hub, commit, files, totalBytes, weightsBytes, disk, memory } = plan
+  return (
+    <Facts
+      list={[
+        ['From', `${hub} at ${commit.slice(0, 12)}`],
+        ['To fetch', `${count(files, 'file')}, ${bytes(totalBytes)}`],
+        [`Room on the disk of ${disk.node}`, (
+          <>
+            {bytes(disk.roomBytes)}{' '}
+            <Badge level={disk.problem === null ? 'ok' : 'error'}>
+              {disk.problem === null ? 'it fits' : 'it does not fit'}
+            </Badge>
+          </>
+        )],
+        ['Memory of the cluster', (
+          <>
+            at least {bytes(memory?.neededBytes ?? weightsBytes)}{' '}
+            {memory !== null && (
+              <Badge level={memory.problem === null ? 'ok' : 'warn'}>
+                {memory.problem === null
+                  ? `it fits on ${memory.nodes.map(({ name }) => name).join(', ')}` : 'it does not fit now'}
+              </Badge>
+            )}
+          </>
+        )],
+        ['Too large', memory?.problem, 'whole'],
+        ['Not yet runnable', memory?.engineMissing != null && (
+          <>
+            It runs on {memory.engineMissing}, which no node has.{' '}
+            <code>svc engine add {memory.engineMissing}</code> brings it.
+          </>
+        ), 'whole'],
+        ['Why not', disk.problem, 'whole']
+      ]}
+    />
+  )
+}
+
+interface WeightsProps { plan: Plan, chosen: string | null, onChoose: (name: string) => void }
+
+function Weights ({ plan, chosen, onChoose }: WeightsProps) {
+  const { variants, engine } = plan
+  if (variants.length < 2) return null
+  return (
+    <fieldset class="options">
+      <legend>Which weights{engine === null ? '' : ` (${engine.toUpperCase()})`}</legend>
+      {variants.map(({ name, bytes: size }) => (
+        <Tick key={name} group="weights" checked={name === chosen} onChange={() => { onChoose(name) }}>
+          <span>{name}</span><span class="hint">{bytes(size)}</span>
+        </Tick>
+      ))}
+      <p class="hint">Smaller ones are quicker and need less memory; larger ones answer better.</p>
+    </fieldset>
   )
 }

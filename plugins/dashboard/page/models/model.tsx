@@ -1,20 +1,22 @@
-import { InstanceRow, playFor, WaitingRow } from '../cluster/instance.js'
+import { useState } from 'preact/hooks'
+import { InstanceList, playFor, WaitingRow } from '../cluster/instance.js'
 import { TransferList } from '../cluster/transfer.js'
-import { instances, transfers, waiting } from '../known.js'
+import { Lines, useLines } from '../happened/logs.js'
+import { Live, Refused } from '../happened/parts.js'
+import { instances, nameOf, nodes, transfers, waiting } from '../known.js'
 import { ask } from '../link.js'
-import { goTo, linkTo } from '../route.js'
-import { Badge, Confirm, Copy, Empty, Facts, Opens, Section, Trouble, useLoaded } from '../ui/parts.js'
-import { bytes, count } from '../ui/text.js'
-import { done } from '../ui/toast.js'
-import { ChainSection } from './chain.js'
-import { CopyList } from './disk.js'
-import { DownloadRow } from './downloads.js'
+import { linkTo } from '../route.js'
+import { Rows } from '../ui/list.js'
+import {
+  Badge, Button, Confirm, ConfirmButton, Copy, Empty, Facts, Opens, Section, Sentence, Tick, Trouble, useAsk,
+  useLoaded
+} from '../ui/parts.js'
+import { bytes, count, toggled } from '../ui/text.js'
+import { done, failed } from '../ui/toast.js'
+import { CopyList, PurgeDialog } from './disk.js'
+import { DownloadRow, PullDialog } from './downloads.js'
 import { changes, downloads } from './live.js'
-import { LogsSection } from './logs.js'
 import { PlaceDialog } from './place.js'
-import { PullDialog } from './pull.js'
-import { PurgeDialog } from './purge.js'
-import { StageDialog } from './stage.js'
 import type { Replies } from '../../../../docs/reference/replies.js'
 import type { Copied, Row } from './data.js'
 
@@ -52,8 +54,7 @@ export function ModelPage ({ id, row, known }: { id: string, row: Row | null, kn
   )
 }
 
-const hubDialog = (modelId: string) => (close: () => void) =>
-  <PullDialog wanted={{ modelId, variant: null, revision: null }} onClose={close} />
+const hubDialog = (modelId: string) => <PullDialog wanted={{ modelId, variant: null, revision: null }} />
 
 function Unknown ({ id }: { id: string }) {
   return (
@@ -69,41 +70,24 @@ function Actions ({ row: { id, tasks, state, placeable } }: { row: Row }) {
     <>
       {state === 'ready' && <a class="button" href={linkTo('playground', playFor(tasks), id)}>Try it</a>}
       {placeable && (
-        <Opens kind="main" dialog={(close) => <PlaceDialog modelId={id} onClose={close} />}>Place</Opens>
+        <Opens kind="main" dialog={<PlaceDialog modelId={id} />}>Place</Opens>
       )}
     </>
   )
 }
 
-function CardFacts ({ card, origin }: CardAnswer) {
-  const { files } = card
-  return (
-    <>
-      <Facts
-        list={[
-          ['Engine', card.engine], ['Family', card.family], ['Weights', card.quantization],
-          ['Size', bytes(card.totalBytes)], ['Context', `${card.contextLength} tokens`],
-          ['Layers', card.nLayers], ['Licence', card.licence], ['Languages', card.languages.join(', ')],
-          ['Voices', card.voices.map((voice) => voice.id).join(', ')], ['Card from', origin],
-          ['Revision', <Copy key="revision" text={card.revision} />]
-        ]}
-      />
-      {files.length > 0 && (
-        <details>
-          <summary>{count(files.length, 'file')}</summary>
-          <ul class="copies">
-            {files.map((file) => (
-              <li key={file.path}>
-                <code>{file.path}</code><span class="hint">{file.role}, {bytes(file.bytes)}</span>
-                {file.sha256 !== undefined && <Copy text={file.sha256} shown={file.sha256.slice(0, 12)} />}
-              </li>
-            ))}
-          </ul>
-        </details>
-      )}
-    </>
-  )
-}
+const CardFacts = ({ card, origin }: CardAnswer) => (
+  <Facts
+    list={[
+      ['Engine', card.engine], ['Family', card.family], ['Weights', card.quantization],
+      ['Size', `${bytes(card.totalBytes)} in ${count(card.files.length, 'file')}`],
+      ['Context', `${card.contextLength} tokens`],
+      ['Layers', card.nLayers], ['Licence', card.licence], ['Languages', card.languages.join(', ')],
+      ['Voices', card.voices.map((voice) => voice.id).join(', ')], ['Card from', origin],
+      ['Revision', <Copy key="revision" text={card.revision} />]
+    ]}
+  />
+)
 
 function Transfers ({ id }: { id: string }) {
   const own = transfers.value.filter(({ modelId }) => modelId === id)
@@ -119,12 +103,8 @@ function Running ({ id }: { id: string }) {
   if (own.length + waits.length === 0) return null
   return (
     <Section title="Where it runs">
-      <ul class="rows">
-        {own.map((one) => (
-          <li key={one.instanceId} class="row"><InstanceRow instance={one} /></li>
-        ))}
-        {waits.map(([key, one]) => <li key={key} class="row"><WaitingRow id={key} one={one} /></li>)}
-      </ul>
+      {own.length > 0 && <InstanceList list={own} />}
+      <Rows items={waits} keyOf={([key]) => key} row={([key, one]) => <WaitingRow id={key} one={one} />} />
     </Section>
   )
 }
@@ -136,19 +116,13 @@ function Copies ({ id, copies }: { id: string, copies: readonly Copied[] }) {
       title="Copies" aside={!has('bundled') && (
         <>
           {has('store') && (
-            <Opens dialog={(close) => <StageDialog modelId={id} copies={copies} onClose={close} />}>
-              Copy to nodes
-            </Opens>
+            <Opens dialog={<StageDialog modelId={id} copies={copies} />}>Copy to nodes</Opens>
           )}
           {has('store') && <Opens dialog={hubDialog(id)}>Fetch again</Opens>}
           {(has('staged') || has('cache')) && (
-            <Opens dialog={(close) => <PurgeDialog modelId={id} onClose={close} />}>Remove copies</Opens>
+            <Opens dialog={<PurgeDialog modelId={id} />}>Remove copies</Opens>
           )}
-          {has('store') && (
-            <Opens kind="danger" dialog={(close) => <RemoveDialog id={id} onClose={close} />}>
-              Remove from the store
-            </Opens>
-          )}
+          {has('store') && <RemoveButton id={id} />}
         </>
       )}
     >
@@ -157,21 +131,117 @@ function Copies ({ id, copies }: { id: string, copies: readonly Copied[] }) {
   )
 }
 
-function RemoveDialog ({ id, onClose }: { id: string, onClose: () => void }) {
+function RemoveButton ({ id }: { id: string }) {
   const remove = async (): Promise<void> => {
     await ask('DELETE /store/models/{model_id}', { params: [id] })
     done(`${id} is no more in the store.`)
-    goTo('models')
+    location.hash = linkTo('models')
   }
   return (
-    <Confirm
-      title={`Remove ${id} from the store?`} action="Remove it for good" danger onConfirm={remove}
-      onClose={onClose}
+    <ConfirmButton
+      words="Remove from the store" kind="danger" title={`Remove ${id} from the store?`}
+      action="Remove it for good" danger onConfirm={remove}
     >
       <p>
         Its files go from the store, and from nodes that do not use it. Instances that run go on; to have it
         again it must be fetched anew.
       </p>
+    </ConfirmButton>
+  )
+}
+
+interface StageProps { modelId: string, copies: readonly Copied[] }
+
+function StageDialog ({ modelId, copies }: StageProps) {
+  const [chosen, setChosen] = useState<readonly string[]>([])
+  const there = new Set(copies.filter(({ kind }) => kind === 'staged').map(({ nodeId }) => nodeId))
+  const list = nodes.value.filter(({ live }) => live)
+  const stage = async (): Promise<void> => {
+    const { nodes: results } = await ask('POST /store/models/{model_id}/stage',
+      { params: [modelId], body: { nodeIds: chosen } })
+    for (const { nodeId, error } of results) {
+      if (error !== null) failed(new Error(`${nameOf(nodeId)}: ${error}`))
+    }
+    const goes = results.filter(({ error }) => error === null).map(({ nodeId }) => nameOf(nodeId))
+    if (goes.length > 0) done(`${modelId} is on its way to ${goes.join(', ')}.`)
+  }
+  return (
+    <Confirm
+      title={`Copy ${modelId} to nodes`} action="Copy it" disabled={chosen.length === 0} onConfirm={stage}
+    >
+      <fieldset class="options">
+        <legend>Which nodes</legend>
+        {list.map(({ id, name }) => (
+          <Tick
+            key={id} disabled={there.has(id)} checked={there.has(id) || chosen.includes(id)}
+            onChange={(on) => { setChosen(toggled(chosen, id, on)) }}
+          >
+            <span>{name}</span>{there.has(id) && <span class="hint">has it</span>}
+          </Tick>
+        ))}
+      </fieldset>
     </Confirm>
+  )
+}
+
+const WORDS = {
+  card: 'Known', copy: 'Files', backend: 'Engine', placement: 'Place', runner: 'Runner', request: 'Requests'
+}
+
+function ChainSection ({ modelId }: { modelId: string }) {
+  const { value, error, again } = useAsk('GET /models/{model_id}/availability',
+    [modelId, changes.value], { params: [modelId] })
+  return (
+    <Section
+      title="What it needs to answer"
+      aside={value !== null && (
+        <Badge level={value.available ? 'ok' : 'warn'}>
+          {value.available ? 'available' : 'not available'}
+        </Badge>
+      )}
+    >
+      {error !== null && <Trouble error={error} again={again} />}
+      {value !== null && (
+        <ol class="chain">
+          {value.links.map(({ link, ok, message, remedy, code }) => (
+            <li key={link} class={ok === null ? 'unknown' : ok ? 'whole' : 'broken'}>
+              <p>
+                <strong>{WORDS[link]}</strong>{' '}
+                {ok === false && <Badge level="error">{code ?? 'broken'}</Badge>}
+              </p>
+              <p class="hint">{message}</p>
+              {ok === false && remedy !== null && <p><Sentence text={remedy} /></p>}
+            </li>
+          ))}
+        </ol>
+      )}
+    </Section>
+  )
+}
+
+const KEPT = 500
+const BEGIN_WITH = 100
+
+function LogsSection ({ modelId }: { modelId: string }) {
+  const [open, setOpen] = useState(false)
+  const query = new URLSearchParams({ model: modelId, limit: String(BEGIN_WITH), follow: '1' })
+  const path = open ? `/v1/logs/cluster?${query}` : null
+  const { lines, following } = useLines(path, KEPT)
+  return (
+    <Section
+      title="Logs" aside={(
+        <>
+          {open && <Live following={following} />}
+          <a href={`${linkTo('happened', 'logs')}?model=${encodeURIComponent(modelId)}`}>With all filters</a>
+          <Button onClick={() => { setOpen(!open) }}>{open ? 'Stop following' : 'Follow'}</Button>
+        </>
+      )}
+    >
+      {!open && <p class="hint">What its runners and nodes write about it, from all nodes, as it comes.</p>}
+      {open && <Refused following={following} what="The logs" />}
+      {open && following.status !== 'refused' && (lines.length === 0
+        ? <Empty title="Nothing was written about it yet. What is logged from now on appears here." />
+        : <Lines lines={lines} />)}
+    </Section>
   )
 }

@@ -1,18 +1,18 @@
 import { useState } from 'preact/hooks'
 import { playFor } from '../cluster/instance.js'
 import { instances, transfers, waiting } from '../known.js'
-import { past } from '../link.js'
+import { ask, past } from '../link.js'
 import { linkTo, route } from '../route.js'
-import { Badge, Empty, Field, Opens, Section, Trouble } from '../ui/parts.js'
-import { LongList } from '../ui/list.js'
+import { Badge, Empty, Field, Opens, RowText, Section, Trouble, useLoaded } from '../ui/parts.js'
+import { Rows } from '../ui/list.js'
 import { bytes, count, joined } from '../ui/text.js'
 import { DiskSection } from './disk.js'
-import { DownloadsSection } from './downloads.js'
-import { filterRows, rowsOf } from './data.js'
+import { DownloadsSection, PullDialog } from './downloads.js'
+import { filterRows, rowsOf, wantedOf } from './data.js'
 import { downloads, useCatalogue, useDownloads } from './live.js'
 import { ModelPage } from './model.js'
 import { PlaceDialog } from './place.js'
-import { SearchSection } from './search.js'
+import type { Replies } from '../../../../docs/reference/replies.js'
 import type { Row } from './data.js'
 
 export function ModelsPage () {
@@ -65,7 +65,7 @@ function CatalogueSection ({ rows }: { rows: readonly Row[] }) {
             </Empty>
           )
         : (
-            <LongList
+            <Rows
               label="Models" items={shown} keyOf={({ id }) => id} rowHeight={84}
               row={(row) => <ModelRow row={row} />}
             />
@@ -83,21 +83,93 @@ function ModelRow ({ row }: { row: Row }) {
   ])
   return (
     <>
-      <div class="grow">
-        <p class="row-title">
-          <a href={linkTo('models', id)}>{id}</a>
-          <Badge level={level}>{state}</Badge>
-          {row.instances > 1 && <Badge>{count(row.instances, 'instance')}</Badge>}
-        </p>
-        <p class="hint">{about}</p>
-        {remedy !== null && level !== 'ok' && <p class="hint">{remedy}</p>}
-      </div>
+      <RowText hint={<>{about}{remedy !== null && level !== 'ok' && <><br />{remedy}</>}</>}>
+        <a href={linkTo('models', id)}>{id}</a>
+        <Badge level={level}>{state}</Badge>
+        {row.instances > 1 && <Badge>{count(row.instances, 'instance')}</Badge>}
+      </RowText>
       {state === 'ready' && <a class="button" href={linkTo('playground', playFor(tasks), id)}>Try it</a>}
       {placeable && (
-        <Opens label={`Place ${id}`} dialog={(close) => <PlaceDialog modelId={id} onClose={close} />}>
-          Place
-        </Opens>
+        <Opens label={`Place ${id}`} dialog={<PlaceDialog modelId={id} />}>Place</Opens>
       )}
+    </>
+  )
+}
+
+type Answer = Replies['GET /store/search']
+
+function SearchSection () {
+  const [text, setText] = useState('')
+  const [query, setQuery] = useState<string | null>(null)
+  const { value: answer, error, again } = useLoaded(async (signal) =>
+    query === null ? null : await ask('GET /store/search', { query: { query }, signal }), [query])
+  const named = wantedOf(text)
+  return (
+    <Section title="Get a model from the hub">
+      <form
+        class="search" role="search" onSubmit={(event) => {
+          event.preventDefault()
+          setQuery(named?.modelId ?? text.trim())
+          again()
+        }}
+      >
+        <Field
+          label="Words of a model's name, or org/name" unseen type="search" spellcheck={false}
+          placeholder="Words of its name, or org/name:VARIANT" value={text} onText={setText}
+        />
+        <button type="submit" class="button main" disabled={text.trim() === ''}>Search</button>
+        {named !== null && <Opens dialog={<PullDialog wanted={named} />}>Pull {named.modelId}</Opens>}
+      </form>
+      {error !== null && <Trouble error={error} again={again} />}
+      {answer !== null && error === null && <Results answer={answer} />}
+    </Section>
+  )
+}
+
+function Results ({ answer: { hub, query, models } }: { answer: Answer }) {
+  if (models.length === 0) {
+    return (
+      <Empty title={`${hub} has no model with “${query}” in its name.`}>
+        <p>Fewer words find more; `org/name` is pulled as it is.</p>
+      </Empty>
+    )
+  }
+  return (
+    <Rows
+      label={`Found at ${hub}`} items={models} keyOf={({ modelId }) => modelId}
+      row={(one) => <FoundRow one={one} />}
+    />
+  )
+}
+
+function FoundRow ({ one }: { one: Answer['models'][number] }) {
+  const { modelId, engine, task, downloads, likes, updatedAt, gated, here } = one
+  const about = joined([
+    task, downloads === null ? null : `${downloads.toLocaleString()} downloads`,
+    likes === null ? null : `${likes.toLocaleString()} ${likes === 1 ? 'like' : 'likes'}`,
+    updatedAt === null ? null : `changed ${new Date(updatedAt).toLocaleDateString()}`
+  ])
+  return (
+    <>
+      <RowText
+        hint={<>{about}{engine === null && <><br />Look for a conversion of it to GGUF or ONNX.</>}</>}
+      >
+        <span>{modelId}</span>
+        {engine === null
+          ? <Badge level="warn">runs nowhere here</Badge>
+          : <Badge>{engine.toUpperCase()}</Badge>}
+        {gated && <Badge level="warn">terms to accept</Badge>}
+      </RowText>
+      {here
+        ? <a class="button" href={linkTo('models', modelId)}>It is here</a>
+        : engine !== null && (
+          <Opens
+            label={`Pull ${modelId}`}
+            dialog={<PullDialog wanted={{ modelId, variant: null, revision: null }} />}
+          >
+            Pull
+          </Opens>
+        )}
     </>
   )
 }

@@ -1,13 +1,15 @@
-import { useEffect, useState } from 'preact/hooks'
+import { useEffect, useRef, useState } from 'preact/hooks'
 import { linkTo } from '../route.js'
-import { Button, Confirm, Opens, Section, Select } from '../ui/parts.js'
+import { Button, ConfirmButton, Field, Section, Select } from '../ui/parts.js'
 import { ModelChoice, WithModels } from './catalogue.js'
-import { Composer } from './composer.js'
-import { Thread } from './thread.js'
+import { Pictures, Thread } from './thread.js'
 import {
   answering, begin, compare, conversation, list, load, notKept, open, remove, removeAll, useModel, useSettings
 } from './session.js'
 import { SettingsFields } from './settings-fields.js'
+import { failed } from '../ui/toast.js'
+import { ask, stop } from './answering.js'
+import { openCalls, pathOf } from './conversation.js'
 import type { Model } from './catalogue.js'
 
 export const Chat = ({ asked }: { asked: string | null }) => (
@@ -50,10 +52,10 @@ function takeModel (asked: string | null, preset: string): void {
 function Conversations () {
   const { id, changedAt } = conversation.value
   const options = list.value.map((one) => [one.id, one.title] as const)
-  const deletes = (title: string, act: () => Promise<void>) => (close: () => void) => (
-    <Confirm title={title} action="Delete" danger onConfirm={act} onClose={close}>
+  const deletes = (words: string, title: string, act: () => Promise<void>) => (
+    <ConfirmButton words={words} kind="quiet" title={title} action="Delete" danger onConfirm={act}>
       <p>They are kept in this browser only, so nobody has another copy.</p>
-    </Confirm>
+    </ConfirmButton>
   )
   return (
     <>
@@ -62,12 +64,8 @@ function Conversations () {
         options={changedAt === 0 ? [[id, 'New conversation'], ...options] : options}
       />
       <Button onClick={() => { begin(undefined, conversation.value.settings) }}>New</Button>
-      {changedAt > 0 && (
-        <Opens kind="quiet" dialog={deletes('Delete this conversation?', remove)}>Delete</Opens>
-      )}
-      {list.value.length > 1 && (
-        <Opens kind="quiet" dialog={deletes('Delete all conversations?', removeAll)}>Delete all</Opens>
-      )}
+      {changedAt > 0 && deletes('Delete', 'Delete this conversation?', remove)}
+      {list.value.length > 1 && deletes('Delete all', 'Delete all conversations?', removeAll)}
     </>
   )
 }
@@ -109,4 +107,105 @@ function Options ({ models }: { models: Model[] }) {
       <SettingsFields key={id} settings={settings} onChange={useSettings} withoutTools={deaf} />
     </details>
   )
+}
+
+const MOST_IMAGES = 4
+
+/** Whether a key sends the message: Enter, except with Shift or while an input method is composing. */
+const sends = (event: KeyboardEvent): boolean =>
+  event.key === 'Enter' && !event.shiftKey && !event.isComposing
+
+function Composer ({ models }: { models: Model[] }) {
+  const [text, setText] = useState('')
+  const [images, setImages] = useState<string[]>([])
+  const { lanes } = conversation.value
+  const blind = lanes.find(({ model }) =>
+    models.find((one) => one.id === model)?.resolved_capabilities['vision'] !== true)?.model
+  const waits = lanes.some((lane) => openCalls(pathOf(lane)).length > 0)
+  const said = text.trim() !== '' || images.length > 0
+  const may = said && !answering.value && !waits && lanes[0]!.model !== ''
+  const send = (): void => {
+    if (!may) return
+    ask(text, blind === undefined ? images : [])
+    setText('')
+    setImages([])
+  }
+  const take = async (files: Iterable<File>): Promise<void> => {
+    const pictures = [...files].filter(({ type }) => type.startsWith('image/'))
+    if (pictures.length === 0 || blind !== undefined) return
+    const read = await Promise.all(pictures.map(readImage))
+    setImages((had) => [...had, ...read].slice(0, MOST_IMAGES))
+  }
+  return (
+    <div class="composer">
+      {blind === undefined && <Pictures images={images} onChange={setImages} />}
+      <Field
+        label="Message" unseen rows={2} value={text} onText={setText}
+        placeholder="Write a message: Enter sends, Shift and Enter make a line"
+        onKeyDown={(event) => {
+          if (!sends(event)) return
+          event.preventDefault()
+          send()
+        }}
+        onPaste={({ clipboardData }) => { void take(clipboardData?.files ?? []).catch(failed) }}
+      />
+      <div class="inline">
+        {answering.value
+          ? <Button kind="main" onClick={() => { stop() }}>Stop</Button>
+          : <Button kind="main" disabled={!may} onClick={send}>Send</Button>}
+        <AttachButton blind={blind} onFiles={take} />
+        {waits && <span class="hint">The model waits for the results of its calls.</span>}
+      </div>
+    </div>
+  )
+}
+
+function AttachButton (
+  { blind, onFiles }: { blind: string | undefined, onFiles: (files: File[]) => Promise<void> }
+) {
+  const ref = useRef<HTMLInputElement>(null)
+  if (blind !== undefined) return <span class="hint">{blind} reads no images.</span>
+  return (
+    <>
+      <input
+        ref={ref} class="visually-hidden" type="file" accept="image/*" multiple tabIndex={-1}
+        aria-label="Images for the message"
+        onChange={({ currentTarget }) => {
+          onFiles([...currentTarget.files ?? []]).catch(failed)
+          currentTarget.value = ''
+        }}
+      />
+      <Button onClick={() => { ref.current?.click() }}>Attach images</Button>
+    </>
+  )
+}
+
+// Prepares images for messages: small enough for a request, and in a format that the API accepts.
+
+/** Image formats of the API; other formats are converted. */
+const READ = ['image/png', 'image/jpeg', 'image/gif', 'image/bmp']
+/** Limit in bytes per image: a request may have 4 MiB, and base64 makes an image a third larger. */
+const MOST_BYTES = 700 * 1024
+const LONGEST_SIDE = 1536
+
+async function readImage (file: Blob): Promise<string> {
+  if (READ.includes(file.type) && file.size <= MOST_BYTES) return await dataUrl(file)
+  const bitmap = await createImageBitmap(file).catch(() => null)
+  if (bitmap === null) throw new Error('This is not an image that the browser can read.')
+  const scale = Math.min(1, LONGEST_SIDE / Math.max(bitmap.width, bitmap.height))
+  const canvas = document.createElement('canvas')
+  canvas.width = Math.max(1, Math.round(bitmap.width * scale))
+  canvas.height = Math.max(1, Math.round(bitmap.height * scale))
+  canvas.getContext('2d')!.drawImage(bitmap, 0, 0, canvas.width, canvas.height)
+  bitmap.close()
+  return canvas.toDataURL('image/jpeg', 0.85)
+}
+
+function dataUrl (file: Blob): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const reader = new FileReader()
+    reader.onload = () => { resolve(reader.result as string) }
+    reader.onerror = () => { reject(reader.error ?? new Error('The image cannot be read.')) }
+    reader.readAsDataURL(file)
+  })
 }

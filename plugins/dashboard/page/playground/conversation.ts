@@ -1,5 +1,6 @@
 // A conversation as a tree: each message has a parent, and of several children the chosen one is shown.
 // Immutable: functions return new values.
+import { shortened } from '../ui/text.js'
 import type { Sampling } from './sampling.js'
 
 export interface ToolCall { id: string, name: string, arguments: string }
@@ -107,12 +108,7 @@ export function choose (lane: Lane, { parent, id }: Message): Lane {
   return { ...lane, chosen: { ...lane.chosen, [under(parent)]: id } }
 }
 
-const TITLE = 48
-
-export function titleOf (text: string): string {
-  const line = text.trim().split('\n')[0] ?? ''
-  return line.length > TITLE ? `${line.slice(0, TITLE - 1)}…` : line === '' ? 'An image' : line
-}
+export const titleOf = (text: string): string => shortened(text.trim().split('\n')[0]!) || 'An image'
 
 /** The tool calls in the path's last answer that have no result yet. */
 export function openCalls (path: readonly Message[]): ToolCall[] {

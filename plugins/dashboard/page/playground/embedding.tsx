@@ -1,8 +1,9 @@
 import { useState } from 'preact/hooks'
 import { ask } from '../link.js'
 import { Button, Field, Section } from '../ui/parts.js'
+import { shortened } from '../ui/text.js'
 import { ModelChoice, WithModels } from './catalogue.js'
-import { plainLines, shortened } from './request.js'
+import { plainLines } from './request.js'
 import { RequestButton } from './shown-request.js'
 import { likeness } from './likeness.js'
 

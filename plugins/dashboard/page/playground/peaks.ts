@@ -10,5 +10,3 @@ export function peaksOf (samples: Float32Array, count: number): number[] {
     return Math.min(1, peak)
   })
 }
-
-export const barsIn = (width: number): number => Math.max(20, Math.floor(width / 4))

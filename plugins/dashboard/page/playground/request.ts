@@ -61,7 +61,6 @@ export function readTools (text: string): Tool[] | string {
 export interface Shown { origin: string, path: string, body: Json, withToken: boolean }
 
 const PICTURE = /^data:(image\/[a-z]+);base64,.{64,}/
-const MOST_SHOWN = 48
 
 /** The body with image bytes left out. */
 const forReading = (body: Json): Json => JSON.parse(JSON.stringify(body, (_, value: unknown) =>
@@ -185,6 +184,3 @@ await writeFile('speech.mp3', Buffer.from(await answer.arrayBuffer()))` }
 }
 
 export const plainLines = (shown: Shown): Lines[] => [curl(shown, '')]
-
-export const shortened = (text: string): string =>
-  text.length > MOST_SHOWN ? `${text.slice(0, MOST_SHOWN - 1)}…` : text

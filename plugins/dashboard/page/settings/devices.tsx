@@ -1,10 +1,10 @@
 import { ApiError } from '../api.js'
-import { device } from '../device/own.js'
-import { ask, caller, origin } from '../link.js'
-import { Badge, Confirm, Copy, Empty, Opens, Trouble, useAsk } from '../ui/parts.js'
+import { device, ended as deviceEnded, forget } from '../device/own.js'
+import { PairDialog } from '../device/pair.js'
+import { ask, caller, connect, origin, typed } from '../link.js'
+import { Badge, ConfirmButton, Copy, Empty, Opens, Trouble, useAsk } from '../ui/parts.js'
 import { day } from '../ui/text.js'
-import { ended } from '../ui/toast.js'
-import { OwnDevice } from './own-device.js'
+import { done, ended } from '../ui/toast.js'
 import { PairingDialog } from './pairing.js'
 import type { Replies } from '../../../../docs/reference/replies.js'
 
@@ -31,6 +31,54 @@ export function Devices () {
   )
 }
 
+function OwnDevice () {
+  const kept = device.value
+  return (
+    <>
+      <h3>This device</h3>
+      {kept === null
+        ? (
+            <div class="row">
+              <p class="grow hint">
+                Paired, it needs no token: it has a key that never leaves this browser, and any node of the
+                cluster knows it.
+              </p>
+              <Opens dialog={<PairDialog />}>Pair this device</Opens>
+            </div>
+          )
+        : (
+            <div class="row">
+              <div class="grow">
+                <p class="row-title">
+                  {kept.grant.name}
+                  {deviceEnded.value === null
+                    ? kept.grant.authorities.map((one) => <Badge key={one}>{one}</Badge>)
+                    : <Badge level="error">ended</Badge>}
+                </p>
+                <p class="hint">
+                  {deviceEnded.value ?? `Until ${new Date(kept.grant.expires).toLocaleString()}.`}
+                  {typed.value !== null && ' The token that you typed counts here in its place.'}
+                </p>
+              </div>
+              {deviceEnded.value !== null && <Opens dialog={<PairDialog />}>Pair it anew</Opens>}
+              <ConfirmButton
+                words="Forget this device" title="Forget this device?" action="Forget it" danger
+                onConfirm={async () => {
+                  await forget(origin.value)
+                  done('This device is revoked, and its key is gone.')
+                  connect()
+                }}
+              >
+                <p>
+                  It is revoked for good at every node, and this browser drops its key. It may be paired anew.
+                </p>
+              </ConfirmButton>
+            </div>
+          )}
+    </>
+  )
+}
+
 /** Whether the node refused a request that had no credential, or one without the required authority. */
 const isRefused = (error: Error): boolean =>
   error instanceof ApiError && (error.status === 401 || error.status === 403)
@@ -39,11 +87,7 @@ function All ({ list, again }: { list: Device[] | null, again: () => void }) {
   return (
     <>
       <div class="inline">
-        <Opens
-          kind="main" onClosed={again} dialog={(close) => <PairingDialog onClose={close} />}
-        >
-          Let a device in
-        </Opens>
+        <Opens kind="main" onClosed={again} dialog={<PairingDialog />}>Let a device in</Opens>
       </div>
       {list?.length === 0 && <Empty title="No device is paired." />}
       <ul class="rows" aria-label="Devices">
@@ -74,23 +118,17 @@ function Row ({ one, again }: { one: Device, again: () => void }) {
         </p>
       </div>
       {state !== 'revoked' && (
-        <Opens
-          label={`Revoke ${name}`} onClosed={again} dialog={(close) => (
-            <Confirm
-              title={`Revoke ${name}?`} action="Revoke it" danger onClose={close}
-              onConfirm={async () => {
-                ended(`${name} is revoked.`, await ask('DELETE /v1/devices/{id}', { params: [deviceId] }))
-              }}
-            >
-              <p>
-                Its key never counts again, at any node. What it has open ends within seconds, and so does
-                what it has let in.
-              </p>
-            </Confirm>
-          )}
+        <ConfirmButton
+          words="Revoke" label={`Revoke ${name}`} onClosed={again} danger
+          title={`Revoke ${name}?`} action="Revoke it" onConfirm={async () => {
+            ended(`${name} is revoked.`, await ask('DELETE /v1/devices/{id}', { params: [deviceId] }))
+          }}
         >
-          Revoke
-        </Opens>
+          <p>
+            Its key never counts again, at any node. What it has open ends within seconds, and so does what it
+            has let in.
+          </p>
+        </ConfirmButton>
       )}
     </li>
   )

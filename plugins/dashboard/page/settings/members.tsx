@@ -1,6 +1,5 @@
 import { useState } from 'preact/hooks'
-import { JoinDialog } from '../cluster/join.js'
-import { RemoveDialog } from '../cluster/node-actions.js'
+import { JoinDialog, RemoveButton } from '../cluster/node-actions.js'
 import { nodes } from '../known.js'
 import { ask } from '../link.js'
 import { linkTo } from '../route.js'
@@ -16,10 +15,7 @@ export function Members () {
   return (
     <>
       <div class="inline">
-        <Opens
-          kind="main" onClosed={() => { setRound(round + 1) }}
-          dialog={(close) => <JoinDialog onClose={close} />}
-        >
+        <Opens kind="main" onClosed={() => { setRound(round + 1) }} dialog={<JoinDialog />}>
           Connect a machine
         </Opens>
       </div>
@@ -39,15 +35,10 @@ export function Members () {
               </p>
             </div>
             {!member.self && (
-              <Opens
-                label={`Remove ${member.name}`} onClosed={again} dialog={(close) => {
-                  const node = nodes.value.find(({ identity }) =>
-                    identity?.nodeInstallId === member.installId)
-                  return node && <RemoveDialog node={node} onClose={close} />
-                }}
-              >
-                Remove
-              </Opens>
+              <RemoveButton
+                words="Remove" label={`Remove ${member.name}`} onClosed={again} name={member.name}
+                id={member.installId}
+              />
             )}
           </li>
         ))}

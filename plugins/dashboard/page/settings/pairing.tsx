@@ -2,7 +2,7 @@
 import { useEffect, useState } from 'preact/hooks'
 import { chosenWith, spaced } from '../device/words.js'
 import { ask, origin } from '../link.js'
-import { Button, Dialog, Trouble, useLoaded, useNow } from '../ui/parts.js'
+import { Button, Dialog, Trouble, useClose, useLoaded, useNow } from '../ui/parts.js'
 import { done } from '../ui/toast.js'
 import { authorities as known, AuthorityChoice, endAfter, HowLong } from './authorities.js'
 import type { Replies } from '../../../../docs/reference/replies.js'
@@ -13,12 +13,13 @@ const LOOK_MS = 500
 type View = Replies['GET /v1/devices/pairing']
 type Waiting = NonNullable<View['device']>
 
-export function PairingDialog ({ onClose }: { onClose: () => void }) {
+export function PairingDialog () {
+  const done = useClose()
   const { view, error, again } = usePairing()
   const close = (): void => {
     // Pairing must end when the operator leaves. If the request fails, pairing times out.
     if (view?.open === true) void ask('DELETE /v1/devices/pairing').catch(() => {})
-    onClose()
+    done()
   }
   return (
     <Dialog title="Let a device in" onClose={close}>
@@ -33,7 +34,7 @@ export function PairingDialog ({ onClose }: { onClose: () => void }) {
           <div class="dialog-foot"><Button kind="main" onClick={again}>Open it again</Button></div>
         </>
       )}
-      {view?.open === true && <Open view={view} onDone={onClose} />}
+      {view?.open === true && <Open view={view} onDone={done} />}
     </Dialog>
   )
 }

@@ -1,8 +1,8 @@
 import { useState } from 'preact/hooks'
 import { ask } from '../link.js'
-import { Badge, Button, Trouble, useAsk } from '../ui/parts.js'
+import { Badge, Button, RowText, Trouble, useAsk } from '../ui/parts.js'
 import { done } from '../ui/toast.js'
-import { RestartNotice } from './restart.js'
+import { RestartNotice } from '../cluster/node-actions.js'
 
 export function Plugins () {
   const [written, setWritten] = useState(false)
@@ -19,14 +19,10 @@ export function Plugins () {
       <ul class="rows">
         {value?.plugins.map((plugin) => (
           <li key={plugin.name} class="row">
-            <div class="grow">
-              <p class="row-title">
-                {plugin.name} <span class="hint">{plugin.version}</span>
-                <Badge level={plugin.enabled ? 'ok' : 'plain'}>{plugin.enabled ? 'on' : 'off'}</Badge>
-              </p>
-              <p class="hint">{plugin.summary}</p>
-              {plugin.why !== null && <p class="hint">{plugin.why}</p>}
-            </div>
+            <RowText hint={<>{plugin.summary}{plugin.why !== null && <><br />{plugin.why}</>}</>}>
+              {plugin.name} <span class="hint">{plugin.version}</span>
+              <Badge level={plugin.enabled ? 'ok' : 'plain'}>{plugin.enabled ? 'on' : 'off'}</Badge>
+            </RowText>
             <Button
               label={`Switch ${plugin.enabled ? 'off' : 'on'} ${plugin.name}`}
               onClick={async () => { await change(plugin.name, !plugin.enabled) }}

@@ -1,7 +1,8 @@
 import { useState } from 'preact/hooks'
 import { ask } from '../link.js'
 import {
-  Badge, Button, Confirm, Copy, Dialog, Empty, Field, Opens, Snippet, Trouble, useAsk, useLoaded
+  Badge, Button, ConfirmButton, Copy, Dialog, Empty, Field, Opens, RowText, Snippet, Trouble, useAsk,
+  useLoaded
 } from '../ui/parts.js'
 import { day } from '../ui/text.js'
 import { ended } from '../ui/toast.js'
@@ -15,41 +16,32 @@ export function Tokens () {
     <>
       <p class="hint">A token is good at this node only.</p>
       <div class="inline">
-        <Opens
-          kind="main" onClosed={again} dialog={(close) => <MakeDialog onClose={close} />}
-        >
-          Make a token
-        </Opens>
+        <Opens kind="main" onClosed={again} dialog={<MakeDialog />}>Make a token</Opens>
       </div>
       {value !== null && list.length === 0 && <Empty title="There is no token besides the operator's." />}
       <ul class="rows">
         {list.map((token) => (
           <li key={token.id} class="row">
-            <div class="grow">
-              <p class="row-title">
-                {token.label} {token.authorities.map((one) => <Badge key={one}>{one}</Badge>)}
-              </p>
-              <p class="hint">
-                <Copy text={token.id} /> · made {day(token.created)} by {token.by}
-                {' · '}{token.expires === null ? 'does not end' : `ends ${day(token.expires)}`}
-                {' · '}{token.lastUsedDay === null ? 'never used' : `last used ${token.lastUsedDay}`}
-              </p>
-            </div>
-            <Opens
-              label={`Revoke ${token.label}`} onClosed={again} dialog={(close) => (
-                <Confirm
-                  title={`Revoke ${token.label}?`} action="Revoke it" danger onClose={close}
-                  onConfirm={async () => {
-                    ended(`${token.label} is revoked.`,
-                      await ask('DELETE /v1/tokens/{id}', { params: [token.id] }))
-                  }}
-                >
-                  <p>Whoever holds it is refused at once, and so is what was made with it.</p>
-                </Confirm>
+            <RowText
+              hint={(
+                <>
+                  <Copy text={token.id} /> · made {day(token.created)} by {token.by}
+                  {' · '}{token.expires === null ? 'does not end' : `ends ${day(token.expires)}`}
+                  {' · '}{token.lastUsedDay === null ? 'never used' : `last used ${token.lastUsedDay}`}
+                </>
               )}
             >
-              Revoke
-            </Opens>
+              {token.label} {token.authorities.map((one) => <Badge key={one}>{one}</Badge>)}
+            </RowText>
+            <ConfirmButton
+              words="Revoke" label={`Revoke ${token.label}`} onClosed={again} danger
+              title={`Revoke ${token.label}?`} action="Revoke it" onConfirm={async () => {
+                ended(`${token.label} is revoked.`,
+                  await ask('DELETE /v1/tokens/{id}', { params: [token.id] }))
+              }}
+            >
+              <p>Whoever holds it is refused at once, and so is what was made with it.</p>
+            </ConfirmButton>
           </li>
         ))}
       </ul>
@@ -57,7 +49,7 @@ export function Tokens () {
   )
 }
 
-function MakeDialog ({ onClose }: { onClose: () => void }) {
+function MakeDialog () {
   const { value: known } = useLoaded(authorities, [])
   const [label, setLabel] = useState('')
   const [chosen, setChosen] = useState<readonly string[]>(['read', 'invoke'])
@@ -69,13 +61,13 @@ function MakeDialog ({ onClose }: { onClose: () => void }) {
   }
   if (made !== null) {
     return (
-      <Dialog title={`The token for ${label}`} onClose={onClose}>
+      <Dialog title={`The token for ${label}`}>
         <div class="dialog-body"><p>It is shown this once.</p><Snippet label="The token" code={made} /></div>
       </Dialog>
     )
   }
   return (
-    <Dialog title="Make a token" onClose={onClose}>
+    <Dialog title="Make a token">
       <div class="dialog-body form">
         <Field label="What is it for?" value={label} onText={setLabel} />
         <AuthorityChoice

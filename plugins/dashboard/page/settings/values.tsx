@@ -3,7 +3,7 @@ import { ask } from '../link.js'
 import { Badge, Button, Empty, Field, Select, Trouble, useAsk } from '../ui/parts.js'
 import { done } from '../ui/toast.js'
 import { fixedBy, grouped, kindOf, originText, readText, textOf } from './editor.js'
-import { RestartNotice } from './restart.js'
+import { RestartNotice } from '../cluster/node-actions.js'
 import type { Setting } from './editor.js'
 
 export function Values () {

@@ -1,12 +1,12 @@
 import { useLayoutEffect, useRef, useState } from 'preact/hooks'
 import type { ComponentChildren } from 'preact'
 
-interface LongListProps<T> {
-  label: string
+interface RowsProps<T> {
+  label?: string
   items: readonly T[]
   keyOf: (item: T) => string
-  /** Height of each row in px. */
-  rowHeight: number
+  /** Height of each row in px; a long list renders only the visible rows, if this is given. */
+  rowHeight?: number
   row: (item: T) => ComponentChildren
 }
 
@@ -15,10 +15,10 @@ const BEYOND = 6
 /** Lists up to this length are rendered completely. */
 const SHORT = 60
 
-export function LongList<T> ({ label, items, keyOf, rowHeight, row }: LongListProps<T>) {
+export function Rows<T> ({ label, items, keyOf, rowHeight = 0, row }: RowsProps<T>) {
   const ref = useRef<HTMLUListElement>(null)
   const [seen, setSeen] = useState({ first: 0, last: SHORT })
-  const short = items.length <= SHORT
+  const short = rowHeight === 0 || items.length <= SHORT
   useLayoutEffect(() => {
     const element = ref.current
     if (short || element === null) return
@@ -50,4 +50,22 @@ export function LongList<T> ({ label, items, keyOf, rowHeight, row }: LongListPr
       ))}
     </ul>
   )
+}
+
+/** An element counts as scrolled to its end if it is at most this far from it, in px. */
+const NEAR = 40
+
+/** Keeps a scrolled element at its end, unless the user has scrolled up. */
+export function useEnd (keys?: readonly unknown[]) {
+  const ref = useRef<HTMLDivElement>(null)
+  const follows = useRef(true)
+  useLayoutEffect(() => {
+    const element = ref.current
+    if (element !== null && follows.current) element.scrollTop = element.scrollHeight
+  }, keys)
+  const onScroll = (): void => {
+    const { scrollTop, clientHeight, scrollHeight } = ref.current!
+    follows.current = scrollHeight - scrollTop - clientHeight < NEAR
+  }
+  return { ref, onScroll }
 }

@@ -1,5 +1,5 @@
-import { Component } from 'preact'
-import { useEffect, useId, useLayoutEffect, useRef, useState } from 'preact/hooks'
+import { Component, createContext } from 'preact'
+import { useContext, useEffect, useId, useRef, useState } from 'preact/hooks'
 import { ApiError } from '../api.js'
 import { ask } from '../link.js'
 import { copyText } from './copy.js'
@@ -14,10 +14,10 @@ interface ButtonProps {
   children: ComponentChildren
   /** If this returns a promise, the button is busy until it settles, and shows its error. */
   onClick: () => unknown
-  kind?: 'plain' | 'main' | 'danger' | 'quiet'
+  kind?: 'plain' | 'main' | 'danger' | 'quiet' | undefined
   disabled?: boolean
   title?: string
-  label?: string
+  label?: string | undefined
 }
 
 /** A button that shows its progress and its error. */
@@ -44,10 +44,15 @@ export function Button ({ children, onClick, kind = 'plain', disabled, title, la
 }
 
 interface OpensProps extends Omit<ButtonProps, 'onClick'> {
-  dialog: (close: () => void) => ComponentChildren
-  onClosed?: () => void
+  dialog: ComponentChildren
+  onClosed?: (() => void) | undefined
 }
 
+const Close = createContext(() => {})
+/** A function that closes the dialog around a component. */
+export const useClose = (): () => void => useContext(Close)
+
+/** A button that opens a dialog. */
 export function Opens ({ dialog, onClosed, ...button }: OpensProps) {
   const [open, setOpen] = useState(false)
   const close = (): void => {
@@ -57,7 +62,7 @@ export function Opens ({ dialog, onClosed, ...button }: OpensProps) {
   return (
     <>
       <Button {...button} onClick={() => { setOpen(true) }} />
-      {open && dialog(close)}
+      {open && <Close.Provider value={close}>{dialog}</Close.Provider>}
     </>
   )
 }
@@ -160,18 +165,19 @@ export function Progress ({ label, done, total }: { label: string, done: number,
     : <progress aria-label={label} value={done} max={total} />
 }
 
-export function Copy ({ text, shown }: { text: string, shown?: string }) {
+function useCopy (text: string): readonly [copied: boolean, copy: () => Promise<void>] {
   const [copied, setCopied] = useState(false)
-  const copy = async (): Promise<void> => {
+  return [copied, async () => {
     await copyText(text)
     setCopied(true)
     setTimeout(() => { setCopied(false) }, 1500)
-  }
+  }]
+}
+
+export function Copy ({ text, shown }: { text: string, shown?: string }) {
+  const [copied, copy] = useCopy(text)
   return (
-    <button
-      type="button" class="copy" title={`Copy ${text}`}
-      onClick={() => { copy().catch(failed) }}
-    >
+    <button type="button" class="copy" title={`Copy ${text}`} onClick={() => { copy().catch(failed) }}>
       <code>{shown ?? text}</code>
       {' '}<span class="copy-word">{copied ? 'copied' : 'copy'}</span>
     </button>
@@ -187,11 +193,7 @@ export const Quoting = ({ text }: { text: string }) =>
   <>{commandsIn(text).map(({ text: part, command }) => command ? <code>{part}</code> : part)}</>
 
 export function CopyButton ({ text, label }: { text: string, label: string }) {
-  const [copied, setCopied] = useState(false)
-  const copy = async (): Promise<void> => {
-    await copyText(text)
-    setCopied(true)
-  }
+  const [copied, copy] = useCopy(text)
   return (
     <Button kind="quiet" label={label} disabled={text === ''} onClick={copy}>
       {copied ? 'Copied' : 'Copy'}
@@ -234,13 +236,18 @@ export function Section (
   )
 }
 
-interface DialogProps { title: string, onClose: () => void, children: ComponentChildren }
+interface DialogProps {
+  title: string, children: ComponentChildren
+  /** Replaces the closing of the dialog. */
+  onClose?: () => void
+}
 
 export function Dialog ({ title, onClose, children }: DialogProps) {
   const ref = useRef<HTMLDialogElement>(null)
+  const close = useClose()
   useEffect(() => { ref.current?.showModal() }, [])
   return (
-    <dialog ref={ref} class="dialog" aria-label={title} onClose={onClose}>
+    <dialog ref={ref} class="dialog" aria-label={title} onClose={onClose ?? close}>
       <div class="dialog-head">
         <h2>{title}</h2>
         <button type="button" class="button quiet" aria-label="Close" onClick={() => ref.current?.close()}>
@@ -252,7 +259,7 @@ export function Dialog ({ title, onClose, children }: DialogProps) {
   )
 }
 
-interface ConfirmProps extends DialogProps {
+interface ConfirmProps extends Pick<DialogProps, 'title' | 'children'> {
   action: string, cancel?: string, danger?: boolean, disabled?: boolean
   /** If this returns false, the dialog stays open. */
   onConfirm: () => unknown
@@ -260,16 +267,17 @@ interface ConfirmProps extends DialogProps {
 
 /** A confirmation dialog; it closes once the action is done. */
 export function Confirm (
-  { title, action, cancel = 'Cancel', danger, disabled, onConfirm, onClose, children }: ConfirmProps
+  { title, action, cancel = 'Cancel', danger, disabled, onConfirm, children }: ConfirmProps
 ) {
+  const close = useClose()
   return (
-    <Dialog title={title} onClose={onClose}>
+    <Dialog title={title}>
       <div class="dialog-body">{children}</div>
       <div class="dialog-foot">
-        <Button kind="quiet" onClick={onClose}>{cancel}</Button>
+        <Button kind="quiet" onClick={close}>{cancel}</Button>
         <Button
           kind={danger === true ? 'danger' : 'main'} disabled={disabled === true}
-          onClick={async () => { if (await onConfirm() !== false) onClose() }}
+          onClick={async () => { if (await onConfirm() !== false) close() }}
         >
           {action}
         </Button>
@@ -277,6 +285,23 @@ export function Confirm (
     </Dialog>
   )
 }
+
+export interface ConfirmButtonProps extends ConfirmProps, Pick<OpensProps, 'kind' | 'label' | 'onClosed'> {
+  words: string
+}
+
+/** A button that acts after a confirmation. */
+export const ConfirmButton = ({ words, kind, label, onClosed, ...confirm }: ConfirmButtonProps) => (
+  <Opens kind={kind} label={label} onClosed={onClosed} dialog={<Confirm {...confirm} />}>{words}</Opens>
+)
+
+/** The text of a row in a list: its title, and a hint below. */
+export const RowText = ({ hint, children }: { hint?: ComponentChildren, children: ComponentChildren }) => (
+  <div class="grow">
+    <p class="row-title">{children}</p>
+    {Boolean(hint) && <p class="hint">{hint}</p>}
+  </div>
+)
 
 interface TickProps {
   checked: boolean, disabled?: boolean, onChange: (checked: boolean) => void, children: ComponentChildren
@@ -293,24 +318,6 @@ export const Tick = ({ checked, disabled = false, onChange, group, children }: T
     {children}
   </label>
 )
-
-/** An element counts as scrolled to its end if it is at most this far from it, in px. */
-const NEAR = 40
-
-/** Keeps a scrolled element at its end, unless the user has scrolled up. */
-export function useEnd (keys?: readonly unknown[]) {
-  const ref = useRef<HTMLDivElement>(null)
-  const follows = useRef(true)
-  useLayoutEffect(() => {
-    const element = ref.current
-    if (element !== null && follows.current) element.scrollTop = element.scrollHeight
-  }, keys)
-  const onScroll = (): void => {
-    const { scrollTop, clientHeight, scrollHeight } = ref.current!
-    follows.current = scrollHeight - scrollTop - clientHeight < NEAR
-  }
-  return { ref, onScroll }
-}
 
 /** The time, updated every `ms`, for text such as "3 s ago". */
 export function useNow (ms = 1000): number {

@@ -67,6 +67,10 @@ export const toggled = <T>(list: readonly T[], one: T, on: boolean): T[] =>
 export const joined = (words: readonly (string | null | undefined)[]): string =>
   words.filter((word) => word != null && word !== '').join(' · ')
 
+/** At most `most` characters of a text, with `…` in place of the rest. */
+export const shortened = (text: string, most = 48): string =>
+  text.length > most ? `${text.slice(0, most - 1)}…` : text
+
 /** A code example with a title and an optional note. */
 export interface Lines { name: string, code: string, note?: string }
 

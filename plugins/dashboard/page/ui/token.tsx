@@ -4,7 +4,7 @@ import { device, signs } from '../device/own.js'
 import { PairThis } from '../device/pair.js'
 import { origin, typed, useToken } from '../link.js'
 import { linkTo } from '../route.js'
-import { Button, Dialog, Field, Snippet } from './parts.js'
+import { Button, Dialog, Field, Snippet, useClose } from './parts.js'
 
 const MAKE_TOKEN = 'svc token create page --authority read invoke cluster:write operator'
 
@@ -29,9 +29,10 @@ function Fields ({ onDone }: { onDone: () => void }) {
   )
 }
 
-export function TokenDialog ({ onClose }: { onClose: () => void }) {
+export function TokenDialog () {
+  const close = useClose()
   return (
-    <Dialog title="Token" onClose={onClose}>
+    <Dialog title="Token">
       <div class="dialog-body">
         {signs()
           ? <p>This page goes as the device {device.value!.grant.name}. A token counts in its place.</p>
@@ -42,15 +43,15 @@ export function TokenDialog ({ onClose }: { onClose: () => void }) {
               </p>
             )}
         <p class="hint">
-          A <a href={linkTo('settings', 'devices')} onClick={onClose}>paired device</a> needs no token.
+          A <a href={linkTo('settings', 'devices')} onClick={close}>paired device</a> needs no token.
         </p>
-        <Fields onDone={onClose} />
+        <Fields onDone={close} />
         <Snippet label="A token for this page" code={MAKE_TOKEN} />
         {typed.value !== null && (
           <Button
             onClick={() => {
               useToken('')
-              onClose()
+              close()
             }}
           >
             Forget the token
