@@ -47,18 +47,11 @@ function refuse ({ why, unless = [] }: RefusedField, value: unknown): boolean {
 }
 refuse.errors = [] as Partial<ErrorObject>[]
 
-const compiled = new WeakMap<JsonSchema, ValidateFunction>()
-const compiledText = new WeakMap<JsonSchema, ValidateFunction>()
-
-/** Compiles once per schema object. Throws when the schema itself is wrong. */
-export function compileStrict (schema: JsonSchema): ValidateFunction {
-  return once(compiled, strictAjv, schema)
-}
+/** Compiles once per schema object, since Ajv caches the result. Throws when the schema itself is wrong. */
+export const compileStrict = (schema: JsonSchema): ValidateFunction => strictAjv.compile(schema)
 
 /** Like compileStrict, for values that arrive as text. */
-export function compileText (schema: JsonSchema): ValidateFunction {
-  return once(compiledText, textAjv, schema)
-}
+export const compileText = (schema: JsonSchema): ValidateFunction => textAjv.compile(schema)
 
 /** A check that compiles its schema on first use: compiling for every route would slow the boot. */
 export function compileLater (compile: (schema: JsonSchema) => ValidateFunction, schema: JsonSchema):
@@ -71,17 +64,6 @@ export function compileLater (compile: (schema: JsonSchema) => ValidateFunction,
   }
   check.errors = null as ErrorObject[] | null
   return check
-}
-
-function once (
-  cache: WeakMap<JsonSchema, ValidateFunction>, ajv: Ajv2020, schema: JsonSchema
-): ValidateFunction {
-  let validate = cache.get(schema)
-  if (validate === undefined) {
-    validate = ajv.compile(schema)
-    cache.set(schema, validate)
-  }
-  return validate
 }
 
 /** Null for a valid value, else a sentence that names the field. */

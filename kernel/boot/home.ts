@@ -1,7 +1,7 @@
 import { createHash, randomUUID } from 'node:crypto'
 import {
-  chmodSync, closeSync, existsSync, fsyncSync, linkSync, mkdirSync, openSync, readFileSync, renameSync,
-  rmSync, statSync, writeFileSync
+  chmodSync, closeSync, existsSync, fstatSync, fsyncSync, linkSync, mkdirSync, openSync, readFileSync,
+  renameSync, rmSync, statSync, writeFileSync
 } from 'node:fs'
 import { rm, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
@@ -51,17 +51,37 @@ export function prepareHome (home: string, folders: readonly string[] = FOLDERS)
 }
 
 /**
- * Reads a JSON file that has a `format` field. Undefined if the file is missing. Throws HomeError for a
- * newer format (written by a later svc) and for invalid contents.
+ * Reads a file; undefined if it is missing. Throws HomeError if it is unreadable or, for a secret, if
+ * users other than the owner could read or write it.
  */
-export function readVersioned<T extends object> (path: string, format: number): T | undefined {
-  let text: string
+export function readText (path: string, kind: 'secret' | 'public'): string | undefined {
+  let file: number
   try {
-    text = readFileSync(path, 'utf8')
+    file = openSync(path, 'r')
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
     throw new HomeError(`cannot read ${path}: ${(error as Error).message}`)
   }
+  try {
+    if (kind === 'secret' && (fstatSync(file).mode & 0o077) !== 0) {
+      throw new HomeError(`${path} can be read by others; run: chmod 600 ${path}`)
+    }
+    return readFileSync(file, 'utf8')
+  } catch (error) {
+    if (error instanceof HomeError) throw error
+    throw new HomeError(`cannot read ${path}: ${(error as Error).message}`)
+  } finally {
+    closeSync(file)
+  }
+}
+
+/**
+ * Reads a JSON file that has a `format` field. Undefined if the file is missing. Throws HomeError for a
+ * newer format (written by a later svc) and for invalid contents.
+ */
+export function readVersioned<T extends object> (path: string, format: number): T | undefined {
+  const text = readText(path, 'public')
+  if (text === undefined) return undefined
   const broken = (why: string): HomeError =>
     new HomeError(`${path} ${why}; restore it from a backup or move it away`)
   let value: (T & { format?: unknown }) | null

@@ -1,9 +1,8 @@
 import {
   createHash, createPrivateKey, createPublicKey, generateKeyPairSync, X509Certificate
 } from 'node:crypto'
-import { closeSync, fstatSync, openSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { HomeError, writeWhole } from './home.js'
+import { HomeError, readText, writeWhole } from './home.js'
 import { makeCertificate } from '../http/tls/x509.js'
 import type { KeyObject } from 'node:crypto'
 
@@ -13,31 +12,6 @@ export const identityFile = {
   members: 'state/members.json',
   joinTokens: 'state/join-tokens.json'
 } as const
-
-/**
- * Reads a file; undefined if it is missing. Throws HomeError if it is unreadable or, for a secret, if
- * users other than the owner could read or write it.
- */
-export function readText (path: string, kind: 'secret' | 'public'): string | undefined {
-  let file: number
-  try {
-    file = openSync(path, 'r')
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
-    throw new HomeError(`cannot read ${path}: ${(error as Error).message}`)
-  }
-  try {
-    if (kind === 'secret' && (fstatSync(file).mode & 0o077) !== 0) {
-      throw new HomeError(`${path} can be read by others; run: chmod 600 ${path}`)
-    }
-    return readFileSync(file, 'utf8')
-  } catch (error) {
-    if (error instanceof HomeError) throw error
-    throw new HomeError(`cannot read ${path}: ${(error as Error).message}`)
-  } finally {
-    closeSync(file)
-  }
-}
 
 /** The key that identifies this node to other nodes, and the certificate that carries it. */
 export interface NodeKey {

@@ -13,26 +13,26 @@ import {
 import { secondLoopback } from './launcher.js'
 import { missingHomeFile } from './lost-files.js'
 import { newNodeId } from './node-id.js'
-import { createEventQueue, openCluster } from './open-cluster.js'
 import { CallerSchemes } from '../http/callers.js'
 import { operatorToken, openTokens } from '../http/tokens.js'
 import { showIdentity } from '../http/tls/port.js'
 import { watchIdentity } from '../http/tls/watch.js'
-import { limitsOf } from '../plugins/assembly.js'
+import { limitsOf } from '../http/limits.js'
 import { createKernel } from '../plugins/kernel.js'
 import { loadPlugins } from '../plugins/load.js'
 import { createLog } from '../observe/log.js'
 import { LogRingService } from '../api/services.js'
 import { watchSelf } from '../observe/self-watch.js'
 import { createVitals } from '../state/vitals.js'
+import { BootError } from '../api/errors.js'
+import { openLoneCluster } from './lone-cluster.js'
 import type { SvcError } from '../api/errors.js'
 import type { Audit } from '../api/audit.js'
-import type { ClusterHost } from '../api/cluster.js'
+import type { ClusterHost, ClusterOpening } from '../api/cluster.js'
 import type { KernelConfig } from '../config/kernel-settings.js'
 import type { NodeInfo, Plugin } from '../api/plugin.js'
 import type { ServedNames } from '../http/origin.js'
-import type { KernelOptions } from '../plugins/assembly.js'
-import type { Kernel } from '../plugins/kernel.js'
+import type { Kernel, KernelOptions } from '../plugins/kernel.js'
 import type { Setup } from '../plugins/load.js'
 import type { NodeLog } from '../observe/log.js'
 import type { ApiTls } from './api-tls.js'
@@ -128,7 +128,6 @@ async function boot (options: NodeOptions, release: () => void): Promise<SvcNode
   })
   const restart = createRestart()
   const vitals = createVitals(options.home)
-  const events = createEventQueue()
   const schemes = new CallerSchemes()
   const tokens = openTokens({
     home: options.home, clock: systemClock, known: () => setup.authorities,
@@ -139,6 +138,8 @@ async function boot (options: NodeOptions, release: () => void): Promise<SvcNode
     for (const authority of now.authorities) setup.authorities.add(authority)
     return now
   }
+  let started!: (kernel: Kernel) => void
+  const start = new Promise<Kernel>((resolve) => { started = resolve })
   let refuse!: (why: SvcError) => void
   const refused = new Promise<SvcError>((resolve) => { refuse = resolve })
   const cluster = await openCluster(setup, log, {
@@ -150,13 +151,13 @@ async function boot (options: NodeOptions, release: () => void): Promise<SvcNode
     join: options.join,
     gossip: options.env['SVC_TELEMETRY_DISABLE'] !== '1',
     clock: systemClock,
-    emit: events.emit
+    emit: (kind, payload) => { void start.then(({ bus }) => bus.emit('kernel', kind, payload)) }
   })
   const made: Made =
     { node, log, address, restart, refused, cluster, vitals, tokens, schemes, served, tls, reload }
   try {
     const kernel = await createKernel(kernelOptions(options, setup, made))
-    events.open((kind, payload) => { kernel.bus.emit('kernel', kind, payload) })
+    started(kernel)
     for (const warning of setup.warnings) log.root.warn({}, warning)
     const unwatch = watchSelf({
       health: kernel.health, home: options.home, clock: systemClock,
@@ -375,4 +376,15 @@ function createRestart (): { ask: () => boolean, onAsk: (fn: () => void) => void
     },
     onAsk (fn) { listener = fn }
   }
+}
+
+/** Opens the cluster plugin; without one, opens a single-node cluster or, to join, throws BootError. */
+async function openCluster (
+  { order, off }: Setup, log: NodeLog, opening: Omit<ClusterOpening, 'log'>
+): Promise<ClusterHost> {
+  const plugin = order.find(isClusterPlugin)
+  if (plugin !== undefined) return await plugin.open({ ...opening, log: log.child(plugin.manifest.name) })
+  if (opening.join === undefined) return await openLoneCluster({ ...opening, log: log.child('kernel') })
+  const why = off.find((one) => isClusterPlugin(one.plugin))?.message ?? 'The cluster plugin is missing.'
+  throw new BootError([`this node cannot join a cluster. ${why}`])
 }

@@ -164,9 +164,7 @@ export async function turn ({ client }: VerbContext, name: string, enabled: bool
   return { inEffect, why, restart }
 }
 
-export interface PluginAtNode {
-  name: string, version: string, summary: string, enabled: boolean, why: string | null
-}
+export type PluginAtNode = FromSchema<typeof systemRoutes.plugins.reply>['plugins'][number]
 
 /** Plugins of a remote node, or of this home's running node; undefined if none runs. Throws CliError. */
 export async function pluginsAtNode (

@@ -76,13 +76,9 @@ function saysExactly (text: string, wanted: Tree): boolean {
   return problems.length === 0 && isDeepStrictEqual(withoutGaps(value), withoutGaps(wanted))
 }
 
-/** Removes empty sections, which mean the same as absent ones. */
-function withoutGaps (value: unknown): unknown {
-  if (!isTree(value)) return value
-  const kept = Object.entries(value).map(([key, inner]) => [key, withoutGaps(inner)] as const)
-    .filter(([, inner]) => inner !== null && !(isTree(inner) && Object.keys(inner).length === 0))
-  return Object.fromEntries(kept)
-}
+/** Copies settings without empty sections, which mean the same as absent ones. */
+export const withoutGaps = (value: unknown): unknown => JSON.parse(JSON.stringify(value ?? null),
+  (_, inner: unknown) => isTree(inner) && Object.keys(inner).length === 0 ? undefined : inner)
 
 /** Replaces only the characters of one value; fails if that is not possible. */
 function inPlace (text: string, document: Document, keys: Path, value: unknown): string | undefined {

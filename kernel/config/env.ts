@@ -1,4 +1,3 @@
-import type { JsonSchema } from '../api/schema.js'
 import { formatPath } from './paths.js'
 import { nearest } from './nearest.js'
 import { isSecret } from './config-schemas.js'
@@ -30,13 +29,18 @@ export interface Overlay {
   readonly source: string
 }
 
-interface Target { readonly path: Path, readonly schema: JsonSchema }
+type Target = ConfigSchemas['leaves'][number]
 
 /** Reads the `SVC_*` variables that override settings; an unknown variable causes a warning. */
 export function readEnv (
   known: ConfigSchemas, env: Env
 ): { overlays: Overlay[], problems: Problem[], warnings: Problem[] } {
-  const targets = targetsByName(known)
+  // Settings that each variable name may mean; using an ambiguous name is an error.
+  const targets = new Map<string, Target[]>()
+  for (const leaf of known.leaves) {
+    const name = envName(leaf.path)
+    targets.set(name, [...targets.get(name) ?? [], leaf])
+  }
   const others = [...specials, ...known.owners.flatMap(({ variables = {} }) => Object.keys(variables))]
   const overlays: Overlay[] = []
   const problems: Problem[] = []
@@ -57,18 +61,6 @@ export function readEnv (
     }
   }
   return { overlays, problems, warnings }
-}
-
-/** Settings that each variable name may mean; using an ambiguous name is an error. */
-function targetsByName (known: ConfigSchemas): Map<string, Target[]> {
-  const targets = new Map<string, Target[]>()
-  const add = (name: string, target: Target): void => {
-    const same = targets.get(name)
-    if (same === undefined) targets.set(name, [target])
-    else same.push(target)
-  }
-  for (const { path, schema } of known.leaves) add(envName(path), { path, schema })
-  return targets
 }
 
 function at (source: string, path: string, message: string): Problem {

@@ -1,5 +1,5 @@
 import {
-  closeSync, constants, existsSync, fstatSync, lstatSync, openSync, readSync, realpathSync, statSync
+  closeSync, constants, existsSync, fstatSync, lstatSync, openSync, readFileSync, realpathSync, statSync
 } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { writeWhole } from '../boot/home.js'
@@ -69,7 +69,8 @@ function readSafely (file: string): string | { text: string } {
     if (untrusted !== null) {
       return `${untrusted}, though it can name code to load; run: chown ${ownId()} '${file}'`
     }
-    return size > maxFileBytes ? tooLarge(size) : decode(readUpTo(handle, maxFileBytes + 1))
+    if (size > maxFileBytes) return `is too large: ${size} bytes, at most ${maxFileBytes} are allowed`
+    return decode(readFileSync(handle))
   } catch (error) {
     return `cannot be read (${String((error as NodeJS.ErrnoException).code)})`
   } finally {
@@ -77,22 +78,7 @@ function readSafely (file: string): string | { text: string } {
   }
 }
 
-function tooLarge (bytes: number): string {
-  return `is too large: ${bytes} bytes, at most ${maxFileBytes} are allowed`
-}
-
-function readUpTo (handle: number, most: number): Buffer {
-  const buffer = Buffer.alloc(most)
-  let length = 0
-  for (;;) {
-    const count = readSync(handle, buffer, length, most - length, null)
-    if (count === 0 || length + count === most) return buffer.subarray(0, length + count)
-    length += count
-  }
-}
-
 function decode (bytes: Buffer): string | { text: string } {
-  if (bytes.length > maxFileBytes) return tooLarge(bytes.length)
   try {
     return { text: new TextDecoder('utf-8', { fatal: true }).decode(bytes) }
   } catch {

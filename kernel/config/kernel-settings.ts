@@ -2,21 +2,13 @@ import type { FromSchema, JsonSchema } from '../api/schema.js'
 import { getIn } from './paths.js'
 import type { Path } from './paths.js'
 
-const whole = <D extends number> (description: string, value: D, minimum: number, maximum: number): {
-  type: 'integer', description: string, default: D, minimum: number, maximum: number
-} => ({ type: 'integer', description, default: value, minimum, maximum })
+const whole = <D extends number>(description: string, value: D, minimum: number, maximum: number) =>
+  ({ type: 'integer', description, default: value, minimum, maximum }) as const
 
-const list = (description: string, format: string, remote: string): {
-  'type': 'array'
-  'description': string
-  'items': { type: 'string', format: string }
-  'uniqueItems': true
-  'default': never[]
-  'x-remote': string
-} => ({
+const list = (description: string, format: string, remote: string) => ({
   'type': 'array', description, 'items': { type: 'string', format }, 'uniqueItems': true, 'default': [],
   'x-remote': remote
-})
+}) as const
 
 const pemFile = {
   'type': 'string', 'minLength': 1, 'maxLength': 4096, 'x-expected': 'a path', 'x-local': true

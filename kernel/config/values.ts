@@ -1,5 +1,6 @@
 import { isIP } from 'node:net'
 import { isOpenBound } from '../api/bounds.js'
+import { parseJson } from '../api/schema.js'
 import { hostProblem } from '../net/addresses.js'
 import type { JsonSchema } from '../api/schema.js'
 import { cleanCopy, isTree, printable } from './paths.js'
@@ -172,7 +173,7 @@ export function parseTyped (text: string, schema: JsonSchema): unknown {
   if (allows('boolean') && Object.hasOwn(booleans, trimmed)) return booleans[trimmed]
   if (allows('array') && isListOfText(schema) && !trimmed.startsWith('[')) return splitList(trimmed)
   if (allows('array') || allows('object') || types.length === 0) {
-    const value = parseJson(trimmed)
+    const value = parseClean(trimmed)
     if (value !== undefined) return value
   }
   return allows('string') || types.length === 0 ? text : undefined
@@ -195,12 +196,9 @@ function splitList (text: string): string[] {
   return text === '' ? [] : text.split(',').map((item) => item.trim())
 }
 
-function parseJson (text: string): unknown {
-  try {
-    let refused = false
-    const value = cleanCopy(JSON.parse(text), () => { refused = true })
-    return refused ? undefined : value
-  } catch {
-    return undefined
-  }
+/** Parses JSON; undefined for invalid JSON and for forbidden keys. */
+function parseClean (text: string): unknown {
+  let refused = false
+  const value = cleanCopy(parseJson(text), () => { refused = true })
+  return refused ? undefined : value
 }

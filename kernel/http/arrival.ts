@@ -1,6 +1,7 @@
-import { BlockList, isIPv4 } from 'node:net'
+import { isIPv4 } from 'node:net'
 import type { IncomingMessage } from 'node:http'
 import type { FastifyRequest } from 'fastify'
+import { listOf } from '../net/addresses.js'
 import { invalid } from './error-body.js'
 import { offeredToken } from './sockets.js'
 
@@ -19,13 +20,7 @@ export function credentialOf ({ raw, headers }: Pick<FastifyRequest, 'raw' | 'he
 
 /** Returns a function that tests whether an address is in `api.trust_proxy`. */
 export function proxyList (entries: readonly string[]): (address: string) => boolean {
-  const list = new BlockList()
-  for (const entry of entries) {
-    const [address = '', bits] = entry.split('/')
-    const family = isIPv4(address) ? 'ipv4' : 'ipv6'
-    if (bits === undefined) list.addAddress(address, family)
-    else list.addSubnet(address, Number(bits), family)
-  }
+  const list = listOf(...entries)
   return (address) => entries.length > 0 && list.check(address, isIPv4(address) ? 'ipv4' : 'ipv6')
 }
 

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto'
 import type { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import { kernelError, withHeaders } from '../api/errors.js'
-import { countParts, oneBodyPerTick } from './json-complexity.js'
+import { countParts, turnFor } from './json-complexity.js'
 import { invalid, printable } from './error-body.js'
 import type { SvcError } from '../api/errors.js'
 import type { RouteDecl } from '../api/route.js'
@@ -19,58 +19,53 @@ const HALF = /\p{Surrogate}/u
 /** Accepts only complete JSON bodies in UTF-8, and refuses those that two parsers could read differently. */
 export function readJsonOnly (app: FastifyInstance): void {
   app.removeAllContentTypeParsers()
-  const read: ContentTypeParser = (request, payload, done) => {
+  const read = async (request: FastifyRequest, payload: Readable): Promise<unknown> => {
     const { 'content-encoding': encoding = 'identity' } = request.headers
     if (encoding.toLowerCase() !== 'identity') {
       const packed = `The content-encoding ${printable(encoding)} is not supported; send plain JSON.`
-      done(withHeaders(kernelError('unsupported_media_type', packed), { 'accept-encoding': 'identity' }))
-      return
+      throw withHeaders(kernelError('unsupported_media_type', packed), { 'accept-encoding': 'identity' })
     }
     const charset = /;\s*charset\s*=\s*"?([^";\s]+)/i.exec(request.headers['content-type'] ?? '')?.[1]
     if (charset !== undefined && !/^utf-?8$/i.test(charset)) {
-      done(kernelError('unsupported_media_type', `Bodies must be UTF-8, not ${printable(charset)}.`))
-      return
+      throw kernelError('unsupported_media_type', `Bodies must be UTF-8, not ${printable(charset)}.`)
     }
     const limit = request.routeOptions.bodyLimit ?? app.initialConfig.bodyLimit!
-    if (Number(request.headers['content-length']) > limit) {
-      done(kernelError('payload_too_large', `The body is larger than ${limit} bytes.`,
-        { limit_bytes: limit }))
-      return
-    }
-    collectBody(payload, limit, oneBodyPerTick((error, body) => {
-      const { keys = 0, excess = null } = body === undefined ? {} : countParts(body)
-      if (error !== null || body === undefined) done(error)
-      else if (!isExpected(request, body)) done(otherBody())
-      else if (body.byteLength === 0) done(wantsBody(request) ? emptyBody() : null, undefined)
-      else if (excess !== null) done(invalid([{ path: '', message: excess }], 'body'))
-      else if (!isUtf8(body)) done(invalid([{ path: '', message: 'is not valid UTF-8' }], 'body'))
-      else {
-        const { value, fault } = readJson(body.toString(), keys)
-        done(fault === null ? null : invalid([fault], 'body'), value)
-      }
-    }))
+    if (Number(request.headers['content-length']) > limit) throw tooLarge(limit)
+    const body = await collectBody(payload, limit)
+    await turnFor(body)
+    return readJson(request, body)
   }
   app.addContentTypeParser('application/json', read)
-  app.addContentTypeParser('*', (request, payload, done) => {
+  app.addContentTypeParser('*', async (request: FastifyRequest, payload: Readable) => {
     const { anyContentType } = request.routeOptions.config as Pick<RouteDecl, 'anyContentType'>
-    if (anyContentType === true) read(request, payload, done)
-    else done(request.is404 ? null : kernelError('unsupported_media_type'))
+    if (anyContentType === true) return await read(request, payload)
+    if (!request.is404) throw kernelError('unsupported_media_type')
+    return undefined
   })
 }
 
-type ContentTypeParser =
-  (request: FastifyRequest, payload: Readable, done: (error: Error | null, body?: unknown) => void) => void
-
-/** Parses JSON text that contains `keys` keys; `fault` is the reason for refusing the text. */
-function readJson (text: string, keys: number): { value?: unknown, fault: Fault | null } {
+/** Parses a body; undefined if it is empty and the route needs none. Throws the reason for refusing it. */
+function readJson (request: FastifyRequest, body: Buffer): unknown {
+  const { keys, excess } = countParts(body)
+  if (!isExpected(request, body)) throw otherBody()
+  if (body.byteLength === 0) {
+    if (wantsBody(request)) throw emptyBody()
+    return undefined
+  }
+  if (excess !== null) throw invalid([{ path: '', message: excess }], 'body')
+  if (!isUtf8(body)) throw invalid([{ path: '', message: 'is not valid UTF-8' }], 'body')
+  const text = body.toString()
   // Some programs write a byte order mark, which RFC 8259 allows a reader to ignore.
   const json = text.startsWith('\ufeff') ? text.slice(1) : text
+  let value: unknown
   try {
-    const value: unknown = JSON.parse(json)
-    return { value, fault: faultOf(json, keys, value) }
+    value = JSON.parse(json)
   } catch {
-    return { fault: { path: '', message: 'is not valid JSON' } }
+    throw invalid([{ path: '', message: 'is not valid JSON' }], 'body')
   }
+  const fault = faultOf(json, keys, value)
+  if (fault !== null) throw invalid([fault], 'body')
+  return value
 }
 
 /** Expected SHA-256 of signed bodies, kept until the body has arrived. */
@@ -106,49 +101,38 @@ const wantsBody = ({ routeOptions }: FastifyRequest): boolean => routeOptions.sc
 const emptyBody = (): SvcError => kernelError('invalid_request', 'The body is empty; send a JSON object.',
   { issues: [{ path: '', message: 'the body is empty' }] })
 
+const tooLarge = (limit: number): SvcError =>
+  kernelError('payload_too_large', `The body is larger than ${limit} bytes.`, { limit_bytes: limit })
+
 /**
  * Reads a body into one growing buffer, since storing tiny chunks separately would cost a hundred times their
- * size. Calls `done` with `payload_too_large` after `limit` bytes (the rest is discarded), or with
- * `invalid_request` if the client breaks off.
+ * size. Throws `payload_too_large` after `limit` bytes (the rest is discarded), or `invalid_request` if the
+ * client breaks off.
  */
-export function collectBody (
-  source: Readable, limit: number, done: (error: Error | null, body?: Buffer) => void
-): void {
+async function collectBody (source: Readable, limit: number): Promise<Buffer> {
+  // A finished request may still emit an error, which would otherwise be unhandled.
+  source.on('error', () => {})
   let body = Buffer.allocUnsafe(Math.min(FIRST_BYTES, limit))
   let length = 0
-  const finish = (error: Error | null): void => {
-    source.off('data', onData).off('end', onEnd).off('error', onError)
-    // A finished request may still emit an error, which would otherwise be unhandled.
-    source.on('error', () => {})
-    if (error === null) done(null, body.subarray(0, length))
-    else done(error)
-  }
-  const onData = (piece: Buffer): void => {
-    const needed = length + piece.byteLength
-    if (needed > limit) {
-      finish(kernelError('payload_too_large', `The body is larger than ${limit} bytes.`,
-        { limit_bytes: limit }))
-      return
+  try {
+    for await (const piece of source.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
+      const needed = length + piece.byteLength
+      if (needed > limit) break
+      if (needed > body.byteLength) {
+        const larger = Buffer.allocUnsafe(Math.min(limit, Math.max(needed, 2 * body.byteLength)))
+        body.copy(larger, 0, 0, length)
+        body = larger
+      }
+      piece.copy(body, length)
+      length = needed
     }
-    if (needed > body.byteLength) {
-      const wanted = Math.max(needed, 2 * body.byteLength)
-      body = grown(body, length, Math.min(limit, wanted))
-    }
-    piece.copy(body, length)
-    length = needed
+  } catch {
+    throw kernelError('invalid_request', 'The body ended early.',
+      { issues: [{ path: '', message: 'the body ended early' }] })
   }
-  const onEnd = (): void => { finish(null) }
-  const onError = (): void => {
-    finish(kernelError('invalid_request', 'The body ended early.',
-      { issues: [{ path: '', message: 'the body ended early' }] }))
-  }
-  source.on('data', onData).on('end', onEnd).on('error', onError)
-}
-
-function grown (body: Buffer, length: number, size: number): Buffer<ArrayBuffer> {
-  const larger = Buffer.allocUnsafe(size)
-  body.copy(larger, 0, 0, length)
-  return larger
+  if (source.readableEnded) return body.subarray(0, length)
+  source.resume()
+  throw tooLarge(limit)
 }
 
 /** Why a valid JSON text is refused, and where. */

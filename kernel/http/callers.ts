@@ -36,11 +36,7 @@ export class CallerSchemes implements CallerRegistry {
 
   /** Whether a caller's credential is still valid; undefined if the caller belongs to no scheme. */
   stands (callerId: string): boolean | undefined {
-    for (const scheme of this.#schemes) {
-      const stands = scheme.stands(callerId)
-      if (stands !== undefined) return stands
-    }
-    return undefined
+    return [...this.#schemes].map((scheme) => scheme.stands(callerId)).find((stands) => stands !== undefined)
   }
 
   makerOf (callerId: string): string | undefined {

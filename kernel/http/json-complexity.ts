@@ -36,16 +36,12 @@ function endOfText (body: Buffer, from: number): number {
 const waiting: (() => void)[] = []
 
 /**
- * Allows one large body per turn of the event loop; otherwise libuv would deliver all bodies that end
- * simultaneously before any timers run, including heartbeats.
+ * Waits until a large body may be parsed: one in each turn of the event loop; otherwise libuv would deliver
+ * all bodies that end simultaneously before any timers run, including heartbeats.
  */
-export function oneBodyPerTick (
-  done: (error: Error | null, body?: Buffer) => void
-): (error: Error | null, body?: Buffer) => void {
-  return (error, body) => {
-    if (body === undefined || body.byteLength < SMALL_BYTES) { done(error, body); return }
-    if (waiting.push(() => { done(error, body) }) === 1) setImmediate(nextTurn)
-  }
+export async function turnFor (body: Buffer): Promise<void> {
+  if (body.byteLength < SMALL_BYTES) return
+  await new Promise<void>((resolve) => { if (waiting.push(resolve) === 1) setImmediate(nextTurn) })
 }
 
 function nextTurn (): void {

@@ -1,4 +1,4 @@
-import { kernelError } from '../api/errors.js'
+import { invalid } from './error-body.js'
 import type { RouteDecl } from '../api/plugin.js'
 
 /** Route parameter for a model id, which contains a slash. */
@@ -14,8 +14,7 @@ export function refuseOddModel (id: string): void {
   const odd = id.startsWith('/') || /[\0\\]/.test(id) || id.split('/').some((part) => part === '..')
   if (!odd) return
   const message = 'is not a model id: "..", a leading slash, a backslash and NUL are not allowed'
-  throw kernelError('invalid_request', `model_id ${message}`,
-    { param: 'model_id', issues: [{ path: 'model_id', message }] })
+  throw invalid([{ path: 'model_id', message }], 'params')
 }
 
 interface Pattern { method: string, before: string, expression: RegExp, tail: number }

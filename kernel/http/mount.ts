@@ -1,20 +1,23 @@
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import { kernelError } from '../api/errors.js'
+import type { FastifyInstance, FastifyReply, FastifyRequest, RouteShorthandOptions } from 'fastify'
+import { kernelError, toSvcError } from '../api/errors.js'
 import { bounded } from '../api/bounds.js'
 import { authorize } from './access.js'
-import { audited, isAudited } from './audited.js'
-import { refusalHook } from './refusal-hook.js'
+import { audited, isAudited, nameOf } from './audited.js'
 import { LAST_WORDS_MS } from './credential-watch.js'
 import { memberOf } from './forwarded.js'
 import { namesModel, refuseOddModel } from './model-path.js'
 import { RequestContext } from './request-context.js'
 import { callerOf, factsOf } from './server.js'
-import { ignoreUnknown } from './unknown-fields.js'
+import { remoteOf } from './arrival.js'
+import { relayedDevice } from './callers.js'
+import { isObject } from '../api/schema.js'
+import { invalid, printable } from './error-body.js'
 import type { WebSocket } from 'ws'
-import type { RouteRequest, SocketRequest } from '../api/plugin.js'
+import type { RouteRequest, SocketRequest, RouteDecl } from '../api/plugin.js'
 import type { JsonSchema } from '../api/schema.js'
 import type { OpenRequest } from './open-requests.js'
 import type { MountedRoute, MountOptions } from './request-context.js'
+import type { Audit, Change } from '../api/audit.js'
 
 /** For routes that declare no query: refuses every parameter, so that a misspelt one is an error. */
 const NO_QUERY: JsonSchema = { type: 'object', additionalProperties: false }
@@ -94,4 +97,67 @@ export function mountSocket (
 function checkModel (request: FastifyRequest, _reply: FastifyReply, done: () => void): void {
   refuseOddModel((request.params as { model_id: string }).model_id)
   done()
+}
+
+/** Reports to the audit the requests that were refused before their handler ran. */
+function refusalHook (
+  decl: RouteDecl, audit: () => Audit | undefined
+): Pick<RouteShorthandOptions, 'onError'> {
+  return {
+    onError: (request, _reply, error: Error, done) => {
+      const { status, reason } = toSvcError(error)
+      const mine = memberOf(request.raw.socket) === undefined
+      if (mine && (status === 401 || status === 403)) {
+        audit()?.refused(changeOf(decl, request), { status, reason, detail: {} })
+      }
+      done()
+    }
+  }
+}
+
+function changeOf (decl: RouteDecl, request: FastifyRequest): Change {
+  const caller = factsOf(request).svcCaller
+  const device = relayedDevice(request.raw.socket)
+  const from = device ?? remoteOf(request)
+  return {
+    who: caller?.id ?? 'anonymous', how: caller?.mode ?? (device === undefined ? 'direct' : 'relay'),
+    what: nameOf(decl),
+    detail: { from }, parts: [['params', decl.params, request.params]]
+  }
+}
+
+/** Response header that lists the ignored fields in a body, separated by commas. */
+const IGNORED_HEADER = 'x-svc-ignored'
+/** Maximum number of names in the header. */
+const NAMED_MOST = 16
+
+/**
+ * Removes fields that a foreign API's schema lacks and lists them in a header: its clients also send fields
+ * meant for other servers and would fail if one were refused.
+ */
+const ignoreUnknown = (schema: JsonSchema): Pick<RouteShorthandOptions, 'preHandler'> => ({
+  preHandler: (request, reply, done) => {
+    const names = unknownIn(schema, request.body)
+    // `target_node` names the node that answers, so ignoring it would change the answer.
+    if (names.includes('target_node')) {
+      done(invalid([{ path: 'target_node', message: 'only works with /v1/capabilities/call and stream' }],
+        'body'))
+      return
+    }
+    const named = names.slice(0, NAMED_MOST).map(printable)
+    if (named.length > 0) void reply.header(IGNORED_HEADER, named.join(', '))
+    done()
+  }
+})
+
+/** Removes fields that a schema lacks, except in list items, where clients send earlier answers back. */
+function unknownIn ({ properties }: JsonSchema, value: unknown, path = ''): string[] {
+  if (!isObject(properties) || !isObject(value)) return []
+  return Object.keys(value).flatMap((key) => {
+    if (Object.hasOwn(properties, key)) {
+      return unknownIn(properties[key] as JsonSchema, value[key], `${path}${key}.`)
+    }
+    Reflect.deleteProperty(value, key)
+    return [path + key]
+  })
 }

@@ -12,10 +12,10 @@ import { expectBody, readJsonOnly } from './body.js'
 import { relayedDevice } from './callers.js'
 import { errorBody, errorHeaders, invalid, printable } from './error-body.js'
 import { foreignPage, hostAllowed } from './origin.js'
-import { allowCors } from './pages.js'
 import { CALLER_HEADER, memberOf, readCaller } from './forwarded.js'
 import { closeUnupgraded, limitStall } from './sockets.js'
 import { isUnencrypted, isToken } from './tls/in-clear.js'
+import cors from '@fastify/cors'
 import type { ConnectionLimiter } from './connection-limiter.js'
 import type { HttpListener } from './http-listener.js'
 import type { ExtraPorts } from './extra-ports.js'
@@ -25,8 +25,8 @@ import type { KernelReason } from '../api/errors.js'
 import type { Arrival, Proof } from './access.js'
 import type { HttpLimits } from './limits.js'
 import type { Rewrite } from './model-path.js'
+import type { PageOf } from '../api/cluster.js'
 import type { ServedNames } from './origin.js'
-import type { PageSources } from './pages.js'
 
 /** A route's error body format and request id header. */
 export type ErrorFormat = Pick<RouteDecl, 'failure' | 'idHeader'>
@@ -142,7 +142,6 @@ function addHooks (app: FastifyInstance, options: TableOptions): void {
 }
 
 function guardSource (app: FastifyInstance, options: TableOptions): void {
-  const hostKnown = rememberHost()
   const { begins } = options.front
   // Uses a callback, since one promise per hook and request costs more than all the checks.
   app.addHook('onRequest', (request, reply, done) => {
@@ -168,7 +167,7 @@ function guardSource (app: FastifyInstance, options: TableOptions): void {
     if (relayedDevice(socket) !== undefined) { done(); return }
     const host = hostOf(request)
     if (host === undefined) throw invalid([{ path: '', message: 'has no Host header' }], 'request')
-    if (!hostKnown(host, served)) {
+    if (!hostAllowed(host, served)) {
       throw kernelError('misdirected', `The Host "${printable(host)}" is not served here; ` +
         'use the address that the node prints, or list the name under api.allowed_hosts.')
     }
@@ -218,17 +217,6 @@ function identify (app: FastifyInstance, options: TableOptions): void {
   })
 }
 
-/** `hostAllowed` with a cache of the last accepted Host header, since clients keep sending the same one. */
-function rememberHost (): typeof hostAllowed {
-  let last: { header: string | undefined, served: ServedNames } | undefined
-  return (header, served) => {
-    if (last !== undefined && last.header === header && last.served === served) return true
-    if (!hostAllowed(header, served)) return false
-    last = { header, served }
-    return true
-  }
-}
-
 /** Refuses requests without a credential from an address that holds too many connections. */
 function refuseCrowd (
   limiter: ConnectionLimiter, socket: Socket, { connectionsPerAddress }: HttpLimits
@@ -246,29 +234,17 @@ function endStalled (this: ServerResponse): void {
 }
 
 const BY_CODE: Readonly<Record<string, KernelReason>> = {
-  FST_ERR_CTP_BODY_TOO_LARGE: 'payload_too_large',
   FST_ERR_CTP_INVALID_MEDIA_TYPE: 'unsupported_media_type',
-  FST_ERR_CTP_INVALID_CONTENT_LENGTH: 'invalid_request',
-  FST_ERR_CTP_EMPTY_JSON_BODY: 'invalid_request',
-  FST_ERR_CTP_INVALID_JSON_BODY: 'invalid_request',
   FST_ERR_MAX_PARAM_LENGTH: 'uri_too_long',
-  FST_ERR_MAX_LIMIT_OVERRIDE: 'uri_too_long',
-  FST_ERR_BAD_URL: 'invalid_request',
-  FST_ERR_ASYNC_CONSTRAINT: 'invalid_request'
+  FST_ERR_MAX_LIMIT_OVERRIDE: 'uri_too_long'
 }
 
 /** Converts Fastify's errors to SvcError; an unknown one becomes `internal` without its message. */
 function fromFastify (error: FastifyError | Error): SvcError {
   if (error instanceof SvcError) return error
-  const { code, statusCode } = error as FastifyError
-  const reason = BY_CODE[code]
-  if (reason === 'invalid_request') {
-    const message = code === 'FST_ERR_BAD_URL' ? 'is not a valid path' : 'is not valid JSON'
-    return invalid([{ path: '', message }], code === 'FST_ERR_BAD_URL' ? 'url' : 'body')
-  }
-  if (reason !== undefined) return kernelError(reason)
-  if (statusCode === 400) return invalid([{ path: '', message: 'is not valid JSON' }], 'body')
-  return kernelError('internal')
+  const { code } = error as FastifyError
+  if (code === 'FST_ERR_BAD_URL') return invalid([{ path: '', message: 'is not a valid path' }], 'url')
+  return kernelError(BY_CODE[code] ?? 'internal')
 }
 
 export function sendError (
@@ -299,4 +275,31 @@ function notFound (options: TableOptions, request: FastifyRequest): SvcError {
   }
   return kernelError('not_found',
     `There is no route ${request.method} ${printable(path)}; GET /openapi.json lists all.`)
+}
+
+interface PageSources {
+  served: () => ServedNames
+  /** Whether the member that serves an origin runs on this machine; null if no member serves it. */
+  pageOf?: (origin: string) => PageOf | null
+}
+
+/** Response headers that pages may read, in addition to those that browsers always expose. */
+const READ = [
+  'x-svc-request-id', 'x-request-id', 'request-id', 'x-svc-command-id', 'x-svc-task-id', 'x-svc-model',
+  'x-svc-voice', 'x-svc-retried', 'x-svc-media-types', 'x-svc-transfers', 'x-svc-store-delete',
+  'x-svc-warning', 'x-svc-ignored', 'content-disposition', 'etag', 'retry-after', 'mcp-session-id'
+]
+
+/** CORS: only pages from `api.allowed_origins` and from members may read answers. */
+function allowCors (app: FastifyInstance, { served, pageOf = () => null }: PageSources): void {
+  const mayRead = (origin: string): boolean =>
+    served().allowedOrigins.includes(origin) || pageOf(origin) !== null
+  void app.register(cors, {
+    origin: (origin, answer) => { answer(null, origin !== undefined && mayRead(origin)) },
+    methods: ['GET', 'HEAD', 'POST', 'PUT', 'DELETE'],
+    // Allows any request header, since SDKs send their own and none grants anything without a token.
+    credentials: false,
+    maxAge: 600,
+    exposedHeaders: READ
+  })
 }

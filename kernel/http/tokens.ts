@@ -1,9 +1,9 @@
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
-import { chmodSync, existsSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { chmodSync, existsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { crc32 } from 'node:zlib'
 import { kernelError } from '../api/errors.js'
-import { HomeError, homeFile, readVersioned, writeVersioned } from '../boot/home.js'
+import { HomeError, homeFile, readText, readVersioned, writeVersioned } from '../boot/home.js'
 import { requireAuthority } from './access.js'
 import type { Clock } from '../api/clock.js'
 import type { CallerScheme } from '../api/callers.js'
@@ -25,12 +25,9 @@ function base62 (bytes: Uint8Array, width: number): string {
 /** The checksum of a token's other parts, which forms its last part. */
 export function checksum (body: string): string {
   const sum = Buffer.alloc(4)
-  sum.writeUInt32BE(crc(body))
+  sum.writeUInt32BE(crc32(body) >>> 0)
   return base62(sum, 6)
 }
-
-/** CRC-32 (IEEE 802.3), which node:zlib provides from 20.15 on. */
-function crc (body: string): number { return crc32(body) >>> 0 }
 
 /** Creates a token: prefix of its kind for secret scanners, 256 random bits, checksum to detect typos. */
 export function newToken (kind: 'op' | 'app' | 'dev'): string {
@@ -70,10 +67,7 @@ export function operatorToken (home: string): string {
     writeFileSync(path, `${newToken('op')}\n`, { mode: 0o600, flag: 'wx' })
     chmodSync(path, 0o600)
   }
-  if ((statSync(path).mode & 0o077) !== 0) {
-    throw new HomeError(`${path} can be read by others; run: chmod 600 ${path}`)
-  }
-  const token = readFileSync(path, 'utf8').trim()
+  const token = readText(path, 'secret')!.trim()
   if (wellFormed(token)) return token
   throw new HomeError(`${path} is damaged: it has no token; remove it, and the next start creates a new one`)
 }

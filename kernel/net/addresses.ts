@@ -27,11 +27,13 @@ const EMBEDDED = listOf('::/96', '::ffff:0:0/96', '::ffff:0:0:0/96')
 const METADATA_NAME = /^(metadata|instance-data)(\.(google|ec2))?(\.internal)?$/
 const LOCAL_NAME = /^[^.]*$|\.(localhost|local|internal|lan|home\.arpa)$/
 
-function listOf (...subnets: string[]): BlockList {
+/** A list of networks in CIDR notation, and of single addresses. */
+export function listOf (...subnets: readonly string[]): BlockList {
   const list = new BlockList()
   for (const subnet of subnets) {
-    const [address, bits] = subnet.split('/') as [string, string]
-    list.addSubnet(address, Number(bits), familyOf(address))
+    const [address = '', bits] = subnet.split('/')
+    if (bits === undefined) list.addAddress(address, familyOf(address))
+    else list.addSubnet(address, Number(bits), familyOf(address))
   }
   return list
 }

@@ -1,4 +1,3 @@
-import { Writable } from 'node:stream'
 import { multistream, pino, stdSerializers } from 'pino'
 import type { DestinationStream, StreamEntry } from 'pino'
 import pretty from 'pino-pretty'
@@ -42,7 +41,7 @@ export function createLog (options: LogOptions): NodeLog {
   const level = options.level as 'info'
   const ring = createLogRing({ clock: options.clock, ingestUrl: options.ingestUrl })
   const streams: StreamEntry[] = [
-    { level, stream: readable() }, { level, stream: lineStream((line) => { ring.push(line) }) }
+    { level, stream: readable() }, { level, stream: { write: (line) => { ring.push(line) } } }
   ]
   if (options.json) streams.push({ level, stream: process.stdout })
   const all = multistream(streams)
@@ -72,16 +71,6 @@ function readable (): DestinationStream {
     translateTime: 'SYS:HH:MM:ss',
     sync: true,
     singleLine: true
-  })
-}
-
-function lineStream (push: (line: string) => void): DestinationStream {
-  return new Writable({
-    decodeStrings: false,
-    write (chunk: string, _encoding, done) {
-      push(chunk)
-      done()
-    }
   })
 }
 

@@ -9,14 +9,12 @@ import { createCommands } from './commands.js'
 import { createBus } from './events.js'
 import { createHealth, createReadiness } from './health.js'
 import { kernelManifest } from './kernel-manifest.js'
-import { PluginSet } from './plugin-set.js'
 import type { Clock } from '../api/clock.js'
 import type { ClusterHost } from '../api/cluster.js'
 import type { Logger, NodeInfo, Plugin, Refs } from '../api/plugin.js'
 import type { CallLimits } from '../api/services.js'
 import type { ConfigApi } from '../config/api.js'
 import type { ResolvedConfig } from '../config/resolve.js'
-import type { KernelConfig } from '../config/kernel-settings.js'
 import type { MountedRoute } from '../http/request-context.js'
 import type { ServedNames } from '../http/origin.js'
 import type { HttpLimits } from '../http/limits.js'
@@ -25,8 +23,7 @@ import type { TokenStore } from '../http/tokens.js'
 import type { StateView } from '../state/state.js'
 import type { NodeVitals } from '../state/vitals.js'
 import type { Bus, BusEvent } from './events.js'
-import type { Loaded } from './load.js'
-import type { OffPlugin } from './plugin-set.js'
+import type { Loaded, OffPlugin } from './load.js'
 
 export interface KernelOptions {
   node: NodeInfo
@@ -91,7 +88,9 @@ export function assemble (options: KernelOptions) {
   const commands = createCommands((id, end) => cluster.openStream(id, end))
   const changes = createChanges()
   bus.on('*', changes.notify)
-  const present = new PluginSet(options.plugins, options.off)
+  /** The plugins that are on and off; a change replaces the lists, so that readers see a consistent state. */
+  const present: Pick<KernelOptions, 'off'> & { on: readonly Plugin[] } =
+    { on: options.plugins, off: options.off }
   const schemes = options.schemes ?? new CallerSchemes()
   const credentials = new CredentialWatch(clock,
     (id) => options.tokens.stands(id) && schemes.stands(id) !== false)
@@ -114,32 +113,6 @@ export function assemble (options: KernelOptions) {
     streams: createStreamCount(options.limits.streamsPerToken),
     /** `on` is true while the node drains and refuses new work. */
     drain: { on: false }
-  }
-}
-
-/** Limits on the listener and on calls, from svc.yaml, in ms and bytes. */
-export function limitsOf (keys: KernelConfig): Pick<KernelOptions, 'limits' | 'callLimits'> {
-  const { limits: l } = keys
-  return {
-    limits: {
-      connections: l.connections,
-      connectionsPerAddress: l.connections_per_address,
-      streamsPerToken: l.streams_per_token,
-      headersTimeoutMs: l.headers_timeout_seconds * 1000,
-      requestTimeoutMs: l.request_timeout_seconds * 1000,
-      keepAliveMs: l.keep_alive_seconds * 1000,
-      handlerTimeoutMs: l.handler_timeout_seconds * 1000,
-      bodyBytes: l.body_kib * 1024,
-      streamStallMs: l.stream_stall_seconds * 1000
-    },
-    callLimits: {
-      concurrency: l.calls_at_once,
-      queue: l.calls_queued,
-      streamBytes: l.stream_buffer_kib * 1024,
-      streamStallMs: l.stream_stall_seconds * 1000,
-      mediaBytes: l.media_buffer_kib * 1024,
-      mediaStallMs: l.media_stall_seconds * 1000
-    }
   }
 }
 

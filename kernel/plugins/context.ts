@@ -3,7 +3,7 @@ import { schemaChecker } from '../api/validate.js'
 import type { ClusterHost } from '../api/cluster.js'
 import type { MountedRoute } from '../http/request-context.js'
 import type {
-  Context, ErrorDecl, Logger, Manifest, Plugin, ReadyCheck, Refs, Section, SectionDecl, ServiceRef
+  Context, Logger, Manifest, Plugin, ReadyCheck, Refs, Section, SectionDecl, ServiceRef
 } from '../api/plugin.js'
 import type { CapabilityHandler } from '../api/services.js'
 import type { Assembly, KernelOptions } from './assembly.js'
@@ -89,9 +89,9 @@ export function createContext ({ manifest }: Plugin, kernel: Assembly): LiveCont
     settings: ownSettings(manifest, settings ?? options),
     deps, log, clock, node: options.node,
     sections: Object.fromEntries(Object.entries(manifest.sections ?? {}).map(([name, decl]) =>
-      [name, tracked(sectionFor(kernel, name, decl, effect), name, effect)])),
+      [name, sectionFor(kernel, name, decl, effect)])),
     command: async (name: string, args: unknown, id?: string) => {
-      const problem = ownCommand(manifest, name)(args)
+      const problem = schemaChecker(declOf(manifest, 'command', manifest.commands, name).args)(args)
       if (problem !== null) throw new TypeError(`command "${name}" of "${manifest.name}": ${problem}`)
       return (await cluster.commands.run(commandName(manifest.name, name), args, id)).result
     },
@@ -102,11 +102,11 @@ export function createContext ({ manifest }: Plugin, kernel: Assembly): LiveCont
       effect(`on ${kind}`, bus.on(kind, (event) => { fn(event.payload) }))
     },
     raise: (code: string, observed: string) => {
-      if (!over) health.raise(ownConflict(manifest, code), observed)
+      if (!over) health.raise(conflictOf(manifest, code), observed)
     },
-    clear: (code: string) => { health.clear(ownConflict(manifest, code)) },
-    error: (reason: string, message?: string, details?: Record<string, unknown>) =>
-      new SvcError(reason, ownError(manifest, reason), message, details),
+    clear: (code: string) => { health.clear(conflictOf(manifest, code)) },
+    error: (reason: string, message?: string, details?: Record<string, unknown>) => new SvcError(reason,
+      kernelErrorDecl(reason) ?? declOf(manifest, 'error', manifest.errors, reason), message, details),
     effect,
     every (label: string, ms: number, fn: () => void) {
       effect(`every ${label}`, clock.every(ms, guarded(fn, log, label)))
@@ -138,11 +138,18 @@ export function createContext ({ manifest }: Plugin, kernel: Assembly): LiveCont
 
 export function commandName (plugin: string, name: string): string { return `${plugin}.${name}` }
 
-/** Returns the validator for the arguments of a command that the manifest declares. */
-function ownCommand (manifest: Manifest, name: string): (args: unknown) => string | null {
-  const decl = manifest.commands?.[name]
-  if (decl === undefined) throw new Error(`plugin "${manifest.name}" has not declared the command "${name}"`)
-  return schemaChecker(decl.args)
+/** The declaration with this name; throws if the plugin has none. */
+function declOf<T> (
+  { name: plugin }: Manifest, what: string, decls: Readonly<Record<string, T>> | undefined, name: string
+): T {
+  const decl = decls?.[name]
+  if (decl === undefined) throw new Error(`plugin "${plugin}" has not declared the ${what} "${name}"`)
+  return decl
+}
+
+function conflictOf (manifest: Manifest, code: string): string {
+  declOf(manifest, 'conflict code', manifest.conflicts, code)
+  return code
 }
 
 function dependencies (
@@ -170,18 +177,12 @@ export function ownSettings (
   return Object.fromEntries(Object.keys(manifest.settings ?? {}).map((key) => [key, settings(key)]))
 }
 
+/** A section whose observers are removed when the plugin stops. */
 function sectionFor (
   { options: { cluster }, changes }: Assembly, name: string, decl: SectionDecl, effect: AddEffect
 ): Section<unknown> {
   const section = cluster.sections.section<unknown>(name, decl)
   effect(`changes of ${name}`, section.observe(changes.notify))
-  return section
-}
-
-/** Wraps a section so that its observers are removed when the plugin stops. */
-function tracked (
-  section: Section<unknown>, name: string, effect: AddEffect
-): Section<unknown> {
   return {
     ...section,
     observe (fn) {
@@ -196,17 +197,4 @@ function guarded (fn: () => void, log: Logger, label: string): () => void {
   return () => {
     try { fn() } catch (error) { log.error({ err: error, timer: label }, 'a timer failed') }
   }
-}
-
-function ownConflict (manifest: Manifest, code: string): string {
-  if (manifest.conflicts?.[code] === undefined) {
-    throw new Error(`plugin "${manifest.name}" has not declared the conflict code "${code}"`)
-  }
-  return code
-}
-
-function ownError (manifest: Manifest, reason: string): ErrorDecl {
-  const decl = manifest.errors?.[reason] ?? kernelErrorDecl(reason)
-  if (decl === undefined) throw new Error(`plugin "${manifest.name}" has not declared the error "${reason}"`)
-  return decl
 }

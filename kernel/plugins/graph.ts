@@ -134,13 +134,9 @@ function closedPath (rest: readonly string[], before: ReadonlyMap<string, Readon
 
 /** Direct and indirect requirements of a plugin. */
 export function transitive (name: string, byName: ReadonlyMap<string, Manifest>): Set<string> {
-  const seen = new Set<string>()
-  const visit = (at: string): void => {
-    const manifest = byName.get(at)
-    for (const next of manifest === undefined ? [] : neededBy(manifest)) {
-      if (!seen.has(next)) { seen.add(next); visit(next) }
-    }
-  }
-  visit(name)
-  return seen
+  const needs = (one: string): string[] => [byName.get(one) ?? []].flat().flatMap(neededBy)
+  const found = new Set(needs(name))
+  // The loop also visits the requirements that it adds.
+  for (const one of found) for (const need of needs(one)) found.add(need)
+  return found
 }

@@ -1,18 +1,10 @@
-import { CallerService } from '../api/callers.js'
+import { AuditService } from '../api/audit.js'
 import { COPIED_HOME_REMEDY } from '../api/cluster.js'
 import { kernelErrors } from '../api/errors.js'
-import { IdentityService } from '../api/identity.js'
-import {
-  CapabilityHostService, ClusterService, CommandService, ConfigService, DeclarationService,
-  EventTapService, InspectionService, ListenerService, LogRingService, OwnApiService,
-  SessionService, StateService, GossipService, TokenService
-} from '../api/services.js'
-import { VitalsService } from '../api/vitals.js'
+import { durableEvent } from '../api/plugin.js'
+import { StateHistoryService } from '../api/services.js'
 import { systemRoutes } from '../http/system-routes.js'
-import { TracerService } from '../observe/tracer.js'
-import { TrafficService } from '../http/traffic.js'
 import type { ConflictDecl, EventDecl, Manifest } from '../api/plugin.js'
-import type { JsonSchema } from '../api/schema.js'
 
 export const authorities = {
   read: 'See models, capabilities, instances and the state of the cluster.',
@@ -105,81 +97,44 @@ const conflicts = {
 } as const satisfies Record<string, ConflictDecl>
 
 const text = { type: 'string' } as const
+const term = { type: 'integer', minimum: 0 } as const
 
-function textsOf (...names: string[]): JsonSchema {
-  return {
-    type: 'object',
-    required: names,
-    additionalProperties: false,
-    properties: Object.fromEntries(names.map((name) => [name, text]))
-  }
-}
-
-const nodeEvent = textsOf('nodeId')
-const pluginEvent = textsOf('nodeId', 'plugin')
 const sessionEvent = {
   type: 'object',
   required: ['sessionId', 'term', 'masterNodeId'],
   additionalProperties: false,
   properties: {
     sessionId: text,
-    term: { type: 'integer', minimum: 0 },
+    term,
     masterNodeId: text,
     previousSessionId: { type: ['string', 'null'] }
   }
 } as const
 
 const events = {
-  NodeJoined: { plane: 'durable', summary: 'A node joined the cluster.', payload: nodeEvent },
-  NodeTimedOut: {
-    plane: 'durable',
-    summary: 'The master lost a node; `evidence` describes its last signs of life.',
-    payload: textsOf('nodeId', 'evidence')
-  },
-  ProtocolViolation: {
-    plane: 'durable',
-    summary: 'A node closed its link to one that violated the protocol; `reason` names the close code.',
-    payload: textsOf('nodeId', 'reason')
-  },
-  NodeRemoved: {
-    plane: 'durable',
-    summary: 'A node was permanently removed from the cluster; `name` is its name.',
-    payload: textsOf('nodeId', 'name')
-  },
+  NodeJoined: durableEvent('A node joined the cluster.', { nodeId: text }),
+  NodeTimedOut: durableEvent('The master lost a node; `evidence` describes its last signs of life.',
+    { nodeId: text, evidence: text }),
+  ProtocolViolation: durableEvent(
+    'A node closed its link to one that violated the protocol; `reason` names the close code.',
+    { nodeId: text, reason: text }),
+  NodeRemoved: durableEvent('A node was permanently removed from the cluster; `name` is its name.',
+    { nodeId: text, name: text }),
   MasterElected: { plane: 'durable', summary: 'A node became master.', payload: sessionEvent },
   SessionChanged: {
     plane: 'durable', summary: 'The cluster started a new session.', payload: sessionEvent
   },
-  StaleDirectiveRefused: {
-    plane: 'durable',
-    summary: 'A node refused a directive of an outdated master, since it has voted in a later term.',
-    payload: {
-      type: 'object',
-      required: ['nodeId', 'masterNodeId', 'sessionId', 'term', 'promisedTerm'],
-      additionalProperties: false,
-      properties: {
-        nodeId: text, masterNodeId: text, sessionId: text,
-        term: { type: 'integer', minimum: 0 }, promisedTerm: { type: 'integer', minimum: 0 }
-      }
-    }
-  },
-  StateDiverged: {
-    plane: 'durable',
-    summary: 'Two nodes had different data under the same number; it was reloaded.',
-    payload: textsOf('nodeId', 'document')
-  },
-  NodeRestarted: { plane: 'durable', summary: 'A restart of a node was requested.', payload: nodeEvent },
-  PluginEnabled: {
-    plane: 'durable', summary: 'A plugin was enabled in svc.yaml.', payload: pluginEvent
-  },
-  PluginDisabled: {
-    plane: 'durable', summary: 'A plugin was disabled in svc.yaml.', payload: pluginEvent
-  },
-  PluginChanged: {
-    plane: 'durable',
-    summary: 'An installed plugin was not loaded, since one of its files differs from the accepted one.',
-    payload: textsOf('nodeId', 'plugin', 'file')
-  }
+  StaleDirectiveRefused: durableEvent(
+    'A node refused a directive of an outdated master, since it has voted in a later term.',
+    { nodeId: text, masterNodeId: text, sessionId: text, term, promisedTerm: term }),
+  StateDiverged: durableEvent('Two nodes had different data under the same number; it was reloaded.',
+    { nodeId: text, document: text }),
+  NodeRestarted: durableEvent('A restart of a node was requested.', { nodeId: text }),
+  PluginEnabled: durableEvent('A plugin was enabled in svc.yaml.', { nodeId: text, plugin: text }),
+  PluginDisabled: durableEvent('A plugin was disabled in svc.yaml.', { nodeId: text, plugin: text }),
+  PluginChanged: durableEvent(
+    'An installed plugin was not loaded, since one of its files differs from the accepted one.',
+    { nodeId: text, plugin: text, file: text })
 } as const satisfies Record<string, EventDecl>
 
 /** The kernel's contributions as a manifest, so that checks and docs treat it like a plugin. */
@@ -221,10 +176,6 @@ export const kernelManifest = {
   }
 } as const satisfies Manifest
 
-/** Ids of the services the kernel provides to every plugin. */
-export const kernelServices: ReadonlySet<string> = new Set([
-  CapabilityHostService, ClusterService, CommandService, ConfigService, DeclarationService,
-  EventTapService, InspectionService, ListenerService, LogRingService, OwnApiService,
-  SessionService, StateService, GossipService, TokenService, TracerService, TrafficService, CallerService,
-  IdentityService, VitalsService
-].map((ref) => ref.id))
+/** Whether the kernel itself provides a service; plugins provide two of those that it declares. */
+export const isKernelService = (id: string): boolean =>
+  id.startsWith('kernel.') && id !== AuditService.id && id !== StateHistoryService.id

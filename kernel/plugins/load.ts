@@ -14,6 +14,8 @@ import type { ResolvedConfig } from '../config/resolve.js'
 import type { RawConfig } from '../config/text.js'
 import type { Installation, InstallationOptions } from './installation.js'
 
+export interface OffPlugin { readonly plugin: Plugin, readonly message: string }
+
 /** svc.yaml and its plugins in start order, before any plugin has started. */
 export interface Setup {
   config: ResolvedConfig
@@ -21,7 +23,7 @@ export interface Setup {
   written: unknown
   owners: readonly ConfigOwner[]
   order: readonly Plugin[]
-  off: readonly { plugin: Plugin, message: string }[]
+  off: readonly OffPlugin[]
   authorities: Set<string>
   warnings: readonly string[]
   /** Installed plugins whose files were changed, so they are off. */

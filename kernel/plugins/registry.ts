@@ -1,7 +1,7 @@
 import { neededBy, transitive } from './graph.js'
 import { kernelErrors } from '../api/errors.js'
 import { nearest } from '../config/nearest.js'
-import { kernelManifest, kernelServices } from './kernel-manifest.js'
+import { isKernelService, kernelManifest } from './kernel-manifest.js'
 import type { Manifest } from '../api/plugin.js'
 
 export interface RegistryEntry { owner: string, kind: string, key: string }
@@ -134,7 +134,7 @@ function badServices (m: Manifest, byName: ReadonlyMap<string, Manifest>): strin
   const providers = new Set([...transitive(m.name, byName)].flatMap((n) =>
     Object.values(byName.get(n)?.provides ?? {}).map((s) => s.id)))
   return Object.entries(m.consumes ?? {})
-    .filter(([, ref]) => !providers.has(ref.id) && !kernelServices.has(ref.id))
+    .filter(([, ref]) => !providers.has(ref.id) && !isKernelService(ref.id))
     .map(([key, ref]) => `plugin "${m.name}" consumes the service "${ref.id}" (${key}), ` +
       `but no required plugin (${needs(m)}) provides it`)
 }

@@ -1,43 +1,35 @@
 import { isDeepStrictEqual } from 'node:util'
 import { BootError, kernelError } from '../api/errors.js'
 import { isClusterPlugin } from '../api/cluster.js'
-import { formatPath, isTree } from '../config/paths.js'
+import { formatPath, isTree, parsePath } from '../config/paths.js'
 import { namedBy } from '../state/source.js'
-import { ChangedPlugins } from './changed.js'
 import { restartReason } from './cold.js'
 import { ownSettings } from './context.js'
 import { startPlugins } from './lifecycle.js'
 import { stopOne } from './running.js'
-import { dependantsOf, inOrder, findDisabled, runningOf, samePlugin, switchesPlugins } from './steps.js'
+import { transitive } from './graph.js'
 import type { Caller, Plugin } from '../api/plugin.js'
+import type { FromSchema } from '../api/schema.js'
 import type { ConfigChange, Saved } from '../config/api.js'
 import type { ResolvedConfig } from '../config/resolve.js'
+import type { systemRoutes } from '../http/system-routes.js'
 import type { Assembly } from './assembly.js'
-import type { OffPlugin } from './plugin-set.js'
-import type { Loaded } from './load.js'
-import type { PluginChange } from './steps.js'
+import type { Bus } from './events.js'
+import type { Health } from './health.js'
+import type { Installation } from './installation.js'
+import type { Loaded, OffPlugin } from './load.js'
 
-interface Effect {
-  in_effect: boolean
-  why: string | null
-}
-
-interface Changed {
-  revision: string
-  /** True if svc.yaml has a change that needs a restart. */
-  restart_needed: boolean
-}
-
-export type Switched = Changed & Effect
-
-export type Written = Changed & { plugins: (Effect & { name: string, enabled: boolean })[] }
+type Switched = FromSchema<typeof systemRoutes.switchPlugin.reply>
+type Written = FromSchema<typeof systemRoutes.setConfig.reply>
+type Effect = Pick<Switched, 'in_effect' | 'why'>
 
 /** Result of one plugin's change: the reason why it has no effect yet, or how to undo it. */
 type Stepped = { why: string } | { why: null, taken: readonly string[], back?: () => Promise<void> }
 
 /** Changes svc.yaml and switches plugins without a restart if possible. Changes run one after another. */
 export class PluginSwitch {
-  readonly changed: ChangedPlugins
+  /** Reports installed plugins with unaccepted file changes. */
+  readonly tellChanged: ReturnType<typeof changeReporter>
   readonly #kernel: Assembly
   /** Rebuilds the server's routes for the plugins that run. */
   readonly #show: () => Promise<void>
@@ -49,7 +41,7 @@ export class PluginSwitch {
     this.#kernel = kernel
     this.#show = show
     this.#named = new Set([...namedBy(kernel, 'stateWhereabouts'), ...namedBy(kernel, 'stateReadings')])
-    this.changed = new ChangedPlugins({ health, bus, nodeId: node.nodeId })
+    this.tellChanged = changeReporter({ health, bus, nodeId: node.nodeId })
   }
 
   /**
@@ -103,7 +95,7 @@ export class PluginSwitch {
   async #forget (name: string, now: Loaded): Promise<boolean> {
     const { present, config } = this.#kernel
     if (findDisabled(present, name) === undefined) return false
-    present.change(present.on, present.off.filter(({ plugin }) => plugin.manifest.name !== name))
+    present.off = present.off.filter(({ plugin }) => plugin.manifest.name !== name)
     await this.#show()
     config.took([formatPath(['plugins', name])], now.config)
     return true
@@ -154,7 +146,7 @@ export class PluginSwitch {
     const effects = new Map<string, Effect>()
     if (names.length === 0) return effects
     const now = await this.#load(names)
-    this.changed.tell(now.changed)
+    this.tellChanged(now.changed)
     const done: Stepped[] = []
     for (const step of inOrder(names, this.#kernel.present.on, now)) {
       try {
@@ -229,7 +221,7 @@ export class PluginSwitch {
     const taken = [formatPath(['plugins', name, 'enabled'])]
     if (from !== undefined || off === undefined) return { why: null, taken }
     if (findDisabled(present, name)?.message !== off.message) {
-      present.change(present.on, [...present.off.filter((one) => one.plugin.manifest.name !== name), off])
+      present.off = [...present.off.filter((one) => one.plugin.manifest.name !== name), off]
       await this.#show()
     }
     return this.#enabled(name) ? { why: off.message } : { why: null, taken }
@@ -256,8 +248,8 @@ export class PluginSwitch {
     const { name } = plugin.manifest
     const message = off?.message ?? `The plugin "${name}" is being replaced.`
     const running = started.splice(started.findIndex((one) => one.plugin === plugin), 1)[0]!
-    present.change(present.on.filter((one) => one !== plugin),
-      [...present.off, off ?? { plugin, message }])
+    present.on = present.on.filter((one) => one !== plugin)
+    present.off = [...present.off, off ?? { plugin, message }]
     await this.#show()
     await stopOne(running, this.#kernel, () => kernelError('plugin_disabled', message, { plugin: name }))
   }
@@ -272,13 +264,14 @@ export class PluginSwitch {
     try {
       const { problems } = await startPlugins([plugin], this.#kernel)
       if (problems.length > 0) throw new BootError(problems)
-      present.change([...on, plugin], off.filter((one) => one.plugin.manifest.name !== name))
+      present.on = [...on, plugin]
+      present.off = off.filter((one) => one.plugin.manifest.name !== name)
       await this.#show()
     } catch (error) {
       const at = started.findIndex((one) => one.plugin === plugin)
       const running = at < 0 ? undefined : started.splice(at, 1)[0]
       await running?.dispose()
-      present.change(on, off)
+      Object.assign(present, { on, off })
       adopt(adopted, name, earlier)
       throw failed([name], error)
     }
@@ -291,6 +284,21 @@ export class PluginSwitch {
     } catch (error) {
       throw failed(names, error)
     }
+  }
+}
+
+/** Raises one conflict for all current faults of installed plugins, and emits an event for each new one. */
+export function changeReporter (
+  { health, bus, nodeId }: { health: Health, bus: Bus, nodeId: string }
+): (changed: Installation['changed']) => void {
+  let told: ReadonlySet<string> = new Set()
+  return (changed) => {
+    if (changed.length === 0) health.clear('plugin_changed')
+    else health.raise('plugin_changed', changed.map(({ message }) => message).join(' '))
+    for (const { name, file, message } of changed) {
+      if (!told.has(message)) bus.emit('kernel', 'PluginChanged', { nodeId, plugin: name, file })
+    }
+    told = new Set(changed.map(({ message }) => message))
   }
 }
 
@@ -308,3 +316,51 @@ function failed (plugins: readonly string[], error: unknown): Error {
   return kernelError('plugin_failed', `${problems.join('; ')}. ${named}svc.yaml are unchanged.`,
     { plugin: plugins[0] ?? null, problems })
 }
+
+/** Plugins that svc.yaml enables, in start order, and the disabled ones. */
+interface Arranged { readonly order: readonly Plugin[], readonly off: readonly OffPlugin[] }
+
+/** A plugin as it runs now (`from`) and as svc.yaml requires it (`to`); undefined means off. */
+interface PluginChange {
+  readonly name: string
+  readonly from: Plugin | undefined
+  readonly to: Plugin | undefined
+  /** Why the plugin is off; undefined if it is on. */
+  readonly off: OffPlugin | undefined
+}
+
+function switchesPlugins ({ set }: ConfigChange): boolean {
+  return Object.keys(set).some((path) => {
+    const [top, , key = 'enabled'] = parsePath(path) ?? []
+    return top === 'plugins' && key === 'enabled'
+  })
+}
+
+/** Orders changes: stops before starts; requirements start before their dependants and stop after them. */
+function inOrder (names: readonly string[], on: readonly Plugin[], now: Arranged): PluginChange[] {
+  const steps = names.map((name) => ({
+    name, from: runningOf(on, name), to: runningOf(now.order, name), off: findDisabled(now, name)
+  }))
+  const stops = on.toReversed().flatMap((plugin) =>
+    steps.filter(({ from, to }) => from === plugin && to === undefined))
+  const starts = now.order.flatMap((plugin) => steps.filter(({ to }) => to === plugin))
+  return [...stops, ...starts, ...steps.filter(({ from, to }) => from === undefined && to === undefined)]
+}
+
+/** Names of plugins that require this one, directly or indirectly. */
+function dependantsOf (name: string, { order, off }: Arranged): Set<string> {
+  const all = [...order, ...off.map(({ plugin }) => plugin)].map(({ manifest }) => manifest)
+  const byName = new Map(all.map((manifest) => [manifest.name, manifest]))
+  return new Set([...byName.keys()].filter((one) => one !== name && transitive(one, byName).has(name)))
+}
+
+const runningOf = (plugins: readonly Plugin[], name: string): Plugin | undefined =>
+  plugins.find(({ manifest }) => manifest.name === name)
+
+const findDisabled =
+  ({ off }: { readonly off: readonly OffPlugin[] }, name: string): OffPlugin | undefined =>
+    off.find(({ plugin }) => plugin.manifest.name === name)
+
+/** Compares `start`, since rereading svc.yaml creates new Plugin objects with the same `start` function. */
+const samePlugin = (one: Plugin | undefined, other: Plugin | undefined): boolean =>
+  one?.start === other?.start

@@ -1,3 +1,5 @@
+import { systemClock, waitForCallback } from '../api/clock.js'
+
 /** Milliseconds without changes after which `next` resolves, so that its caller can send a keep-alive. */
 const QUIET_MS = 10_000
 
@@ -10,35 +12,23 @@ export interface Changes {
 }
 
 export function createChanges (): Changes {
-  const waiting = new Set<() => void>()
   const listeners = new Set<() => void>()
   let queued = false
   const tell = (): void => {
     queued = false
     for (const fn of [...listeners]) fn()
   }
+  const listen = (fn: () => void): (() => void) => {
+    listeners.add(fn)
+    return () => { listeners.delete(fn) }
+  }
   return {
     notify () {
-      for (const wake of [...waiting]) wake()
       if (queued || listeners.size === 0) return
       queued = true
       queueMicrotask(tell)
     },
-    listen (fn) {
-      listeners.add(fn)
-      return () => { listeners.delete(fn) }
-    },
-    next: (signal) => new Promise((resolve) => {
-      const done = (): void => {
-        waiting.delete(done)
-        signal.removeEventListener('abort', done)
-        clearTimeout(timer)
-        resolve()
-      }
-      const timer = setTimeout(done, QUIET_MS)
-      waiting.add(done)
-      signal.addEventListener('abort', done)
-      if (signal.aborted) done()
-    })
+    listen,
+    next: async (signal) => { await waitForCallback(listen, signal, { clock: systemClock, ms: QUIET_MS }) }
   }
 }

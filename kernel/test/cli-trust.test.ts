@@ -9,7 +9,7 @@ import {
   addKnownNode, forgetKnownNodes, knownNodesFile, placeOf, readKnownNodes
 } from '../cli/known-nodes.js'
 import { verifyPeer } from '../cli/trust.js'
-import { ownIdentity } from '../http/tls/local-authority.js'
+import { ownIdentity } from '../boot/api-tls.js'
 import { tlsOf } from '../http/tls/port.js'
 import { tempHome } from '../../plugins/cluster/test/identity-kit.js'
 import type { AddressInfo } from 'node:net'

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { limitsOf } from '../plugins/assembly.js'
+import { limitsOf } from '../http/limits.js'
 import { brief, guest, owners, resolveText } from './config-fixture.js'
 import type { Given } from './config-fixture.js'
 

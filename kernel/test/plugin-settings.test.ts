@@ -1,6 +1,6 @@
 import t from 'tap'
 import { definePlugin } from '../index.js'
-import { ChangedPlugins } from '../plugins/changed.js'
+import { changeReporter } from '../plugins/switch.js'
 import { createBus } from '../plugins/events.js'
 import { createHealth } from '../plugins/health.js'
 import { kernelManifest } from '../plugins/kernel-manifest.js'
@@ -96,20 +96,20 @@ t.test('every plugin of which a file was changed is named, and told once', (t) =
   bus.open()
   const told: unknown[] = []
   bus.on('PluginChanged', ({ payload }) => { told.push(payload['plugin']) })
-  const changed = new ChangedPlugins({ health, bus, nodeId: 'n1' })
+  const tell = changeReporter({ health, bus, nodeId: 'n1' })
   const of = (name: string): { name: string, file: string, message: string } =>
     ({ name, file: 'index.js', message: `"${name}": index.js has changed.` })
   const shown = (): string => health.snapshot().reasons.map(({ message }) => message).join()
-  changed.tell([of('a'), of('b')])
+  tell([of('a'), of('b')])
   t.match(shown(), /"a": index\.js has changed\. "b": index\.js has changed\./)
-  changed.tell([of('a'), of('b'), of('c')])
+  tell([of('a'), of('b'), of('c')])
   t.match(shown(), /"c"/)
-  changed.tell([of('b')])
+  tell([of('b')])
   t.notMatch(shown(), /"a"/)
   t.same(told, ['a', 'b', 'c'])
-  changed.tell([])
+  tell([])
   t.equal(shown(), '')
-  changed.tell([of('a')])
+  tell([of('a')])
   t.same(told, ['a', 'b', 'c', 'a'], 'changed once more')
   t.end()
 })

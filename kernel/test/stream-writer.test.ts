@@ -1,6 +1,6 @@
 import { EventEmitter } from 'node:events'
 import t from 'tap'
-import { openStream } from '../http/stream-writer.js'
+import { openStream } from '../http/request-context.js'
 import { manualClock } from '../testing/index.js'
 import type { ServerResponse } from 'node:http'
 

@@ -8,7 +8,7 @@ import { prepareHome } from '../boot/home.js'
 import { loneCluster } from '../boot/lone-cluster.js'
 import { createKernel } from '../plugins/kernel.js'
 import { disabledMessage, schemaFaults } from '../plugins/load.js'
-import { kernelManifest, kernelServices } from '../plugins/kernel-manifest.js'
+import { isKernelService, kernelManifest } from '../plugins/kernel-manifest.js'
 import { createLogRing } from '../observe/log-ring.js'
 import { checkManifests } from '../plugins/registry.js'
 import { LogRingService } from '../api/services.js'
@@ -17,7 +17,7 @@ import { formatProblems } from '../config/problems.js'
 import { resolveConfig } from '../config/resolve.js'
 import { parsePath } from '../config/paths.js'
 import { readConfigText } from '../config/text.js'
-import { limitsOf } from '../plugins/assembly.js'
+import { limitsOf } from '../http/limits.js'
 import { ownerOf } from '../plugins/installation.js'
 import { createVitals } from '../state/vitals.js'
 import { fingerprintOfRaw, newKeyPair } from '../net/keys.js'
@@ -26,9 +26,8 @@ import type { Clock } from '../api/clock.js'
 import type { ClusterHost } from '../api/cluster.js'
 import type { Logger, Manifest, NodeInfo, Plugin, ServiceRef } from '../api/plugin.js'
 import type { HealthReason } from '../plugins/health.js'
-import type { KernelOptions } from '../plugins/assembly.js'
 import type { HttpListener } from '../http/http-listener.js'
-import type { Kernel } from '../plugins/kernel.js'
+import type { Kernel, KernelOptions } from '../plugins/kernel.js'
 import type { ResolvedConfig } from '../config/resolve.js'
 import type { TokenStore } from '../http/tokens.js'
 import type { ManualClock } from './manual-clock.js'
@@ -282,7 +281,7 @@ function standIns (plugin: Plugin, { plugins = [], ...options }: StartOptions): 
   const provided = plugins.flatMap(({ manifest: { provides = {} } }) =>
     Object.values(provides).map(({ id }) => id))
   const missing = Object.values(plugin.manifest.consumes ?? {})
-    .filter((ref) => !kernelServices.has(ref.id) && !provided.includes(ref.id))
+    .filter((ref) => !isKernelService(ref.id) && !provided.includes(ref.id))
     .map((ref) => fake<object>(ref as ServiceRef<object>, {}))
   return new Map([...missing, ...options.fakes ?? []].map((f) => [f.id, f.instance]))
 }

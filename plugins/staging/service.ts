@@ -3,6 +3,7 @@ import { errors } from './declarations.js'
 import type { fetchModel } from './cli/pull.js'
 import type { ModelCard, NodeView, SvcError } from '../../kernel/index.js'
 import type { Availability } from './cards/model-list.js'
+import type { Answers } from './routes.js'
 import type { DownloadView } from './transfer/job.js'
 import type { ClusterCopy, LocalCopy } from './types.js'
 
@@ -29,16 +30,11 @@ export interface ModelAlias { id: string, root: string, madeMs: number | null }
 /** Takes a snapshot of the cluster; the returned function uses it to tell whether a model can run. */
 export type AvailabilityReader = () => Promise<(modelId: string) => Availability>
 
-/** Whether a model fits in the cluster's memory. Counts context memory only for a downloaded model. */
-export interface MemoryFit {
-  neededBytes: number
-  /** Nodes that would run the model; empty if the model does not fit. */
-  nodes: { name: string, neededBytes: number, usableBytes: number }[]
-  /** Reason why the model does not fit, with the numbers. */
-  problem: string | null
-  /** The program, as named by `svc engine add`, that is missing to run the model; null if none is. */
-  engineMissing: string | null
-}
+/**
+ * Whether a model fits in the cluster's memory. Counts context memory only for a downloaded model. `nodes`
+ * would run it, `problem` says why it does not fit, `engineMissing` is a program for `svc engine add`.
+ */
+export type MemoryFit = NonNullable<Answers['plan']['memory']>
 
 export interface NodeProblem { nodeId: string, message: string }
 

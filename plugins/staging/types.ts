@@ -65,17 +65,9 @@ export interface LocalCopy extends ModelContent, Pick<CopyRecord, 'source' | 'ch
 
 export type CopyEntry = FromSchema<typeof sections.modelCopies.value>
 
-export interface StoreEntryFact {
-  digest: string
-  revision: string
-  totalBytes: number
-  source: string
-  choice?: HubChoice
-  downloadedAt: string
-  bundled: boolean
-  /** The card, without the list of files. */
-  card: ModelCard
-}
+/** The card is without the list of files. */
+export type StoreEntryFact = Omit<FromSchema<typeof sections.storeModels.value>, 'choice' | 'card'> &
+  { choice?: HubChoice, card: ModelCard }
 
 export type ClusterCopy = Answers['copies']['copies'][number]
 

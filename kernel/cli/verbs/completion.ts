@@ -58,15 +58,8 @@ export const completeWords: Verb = {
 }
 
 /** Names for completion from a running node or svc.yaml, read on demand. */
-export interface Names {
-  plugins: () => Promise<string[]>
-  capabilities: () => Promise<string[]>
-  models: () => Promise<string[]>
-  nodes: () => Promise<string[]>
-  instances: () => Promise<string[]>
-  settings: () => Promise<string[]>
-  topics: () => string[]
-}
+export type Names = { topics: () => string[] } & Record<
+  'plugins' | 'capabilities' | 'models' | 'nodes' | 'instances' | 'settings', () => Promise<string[]>>
 
 type Options = readonly (readonly [flags: string, description: string])[]
 

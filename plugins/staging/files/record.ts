@@ -102,14 +102,8 @@ export function manifestDigest (manifest: ModelManifest): string {
   return hash.digest('hex')
 }
 
-/** Cached index of a manifest's files by path, since a transfer looks files up thousands of times. */
-const byPath = new WeakMap<ModelManifest, Map<string, ManifestFile>>()
-
-export function fileOf (manifest: ModelManifest, path: string): ManifestFile | undefined {
-  let files = byPath.get(manifest)
-  if (files === undefined) byPath.set(manifest, files = new Map(manifest.files.map((one) => [one.path, one])))
-  return files.get(path)
-}
+export const fileOf = ({ files }: ModelManifest, path: string): ManifestFile | undefined =>
+  files.find((file) => file.path === path)
 
 export const RECORD_FILE = '.svc-record.json'
 const FORMAT = 1

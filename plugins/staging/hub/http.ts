@@ -168,21 +168,13 @@ const WIRE: Readonly<Record<string, [HubReason, string]>> = {
 function wireError (error: unknown, what: string, signal: AbortSignal | undefined): Error {
   if (signal?.aborted === true) return signal.reason as Error
   if (error instanceof HubError) return error
-  const code = codeOf(error)
+  const { code = '' } = error as NodeJS.ErrnoException
   // HTTPParserError may have no code, so recognise it by its name.
   const unparsable = error instanceof Error && error.name === 'HTTPParserError'
   const known = WIRE[unparsable ? 'UND_ERR_HEADERS_OVERFLOW' : code]
   if (known !== undefined) return new HubError(known[0], `${known[1]}: ${what}`, { cause: error })
   const why = code === '' ? String(error) : code
   return new HubError('unavailable', `connection failed (${why}): ${what}`, { cause: error })
-}
-
-/** Error code; if all addresses of a host failed (AggregateError), that of the first failure. */
-function codeOf (error: unknown): string {
-  if (!(error instanceof Error)) return ''
-  const { code } = error as NodeJS.ErrnoException
-  if (typeof code === 'string') return code
-  return error instanceof AggregateError ? codeOf(error.errors[0]) : ''
 }
 
 export class HostRules {

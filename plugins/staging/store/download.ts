@@ -9,13 +9,8 @@ import type { Answers } from '../routes.js'
 import type { Failure, Job } from '../transfer/job.js'
 import type { LocalCopy } from '../types.js'
 
-export interface DownloadRequest {
-  /** Source: `hub`, `file:///…`, `node:<installId>`, `cache` or `ollama:NAME`. */
-  source: string
-  revision: string | null
-  allow: string[] | null
-  variant: string | null
-}
+/** `source`: `hub`, `file:///…`, `node:<installId>`, `cache` or `ollama:NAME`. */
+export type DownloadRequest = Pick<DownloadRecord, 'source' | 'revision' | 'allow' | 'variant'>
 
 /** `selection` lists the hub's files once they are chosen. */
 export type Download = Job<{

@@ -1,29 +1,36 @@
+import { createHash } from 'node:crypto'
+import type { Hash } from 'node:crypto'
 import { bringFiles } from '../files/bring.js'
 import { overlap } from '../files/folders.js'
-import { manifestDigest } from '../files/record.js'
+import { manifestDigest, EMPTY_SHA256 } from '../files/record.js'
 import { keepOnly } from '../files/seal.js'
-import { downloadFromHub, inTurn } from '../hub/download.js'
 import { checkSelected } from '../hub/listing.js'
 import { cachedFiles } from '../nearby/hub-cache.js'
 import { findNearby } from '../nearby/find.js'
-import { folderSource } from '../peers/sources.js'
+import { folderSource, diskSource } from '../peers/sources.js'
 import { fetchModel } from '../transfer/fetch.js'
 import { failureOf } from '../transfer/job.js'
 import { checkUnchanged, hashTree, makeReadOnly, makeWritable, openSource } from './folder.js'
 import { parseSource } from './types.js'
-import { StoreError } from '../types.js'
+import { StoreError, CHUNK_BYTES } from '../types.js'
 import { writeDownload } from './download.js'
-import type { ModelCard } from '../../../kernel/index.js'
+import { delay } from '../../../kernel/index.js'
+import { ChunkedHash } from '../files/hash.js'
+import { LONG_WAIT_MS } from '../transfer/types.js'
+import { chunkTable } from '../transfer/chunks.js'
+import { HubError } from '../hub/types.js'
+import type { ModelCard, Clock } from '../../../kernel/index.js'
 import type { DeriveOptions } from '../cards/found.js'
 import type { LocalFile } from '../files/bring.js'
-import type { DownloadOptions } from '../hub/download.js'
 import type { HubClient } from '../hub/client.js'
-import type { HubSelection } from '../hub/types.js'
+import type { HubSelection, HubFile, LocalHubFile } from '../hub/types.js'
 import type { LocalModelFiles } from '../nearby/find.js'
 import type { Job } from '../transfer/job.js'
-import type { HubChoice, LocalCopy, ModelManifest } from '../types.js'
+import type { HubChoice, LocalCopy, ModelManifest, ManifestFile } from '../types.js'
 import type { Download } from './download.js'
 import type { Derive, StoreOptions } from './types.js'
+import type { ChunkSource, FetchOptions, TransferLimits } from '../transfer/types.js'
+import type { Verifier } from '../transfer/chunks.js'
 
 interface Fetched {
   manifest: ModelManifest
@@ -267,5 +274,111 @@ async function cardOf (
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error)
     throw new StoreError('unusable_model', `${modelId} ${what}: ${why}`, { cause: error })
+  }
+}
+
+/** Maximum number of consecutive waits longer than LONG_WAIT_MS. */
+const MOST_WAITS = 5
+
+/** One hub file per request, three at a time. The timeouts cover a chain of redirects. */
+const LIMITS: Partial<TransferLimits> = {
+  parallel: 3, perSource: 3, connectMs: 60_000, idleMs: 30_000, backoffMs: 1000
+}
+
+export interface DownloadOptions extends Pick<FetchOptions,
+'folder' | 'clock' | 'random' | 'signal' | 'space' | 'spaceEveryBytes' | 'onProgress' | 'limits'> {
+  client: HubClient | null
+  selection: Pick<HubSelection, 'modelId' | 'commit' | 'files' | 'totalBytes'>
+  near?: readonly LocalHubFile[]
+}
+
+/**
+ * Downloads exactly the selected files to a folder and verifies every hash; removes other files there. After
+ * a failure the downloaded bytes stay, and the next call resumes. Throws HubError, StoreError, PathError,
+ * errors of `space`, or the signal's reason.
+ */
+export async function downloadFromHub (options: DownloadOptions): Promise<ModelManifest> {
+  const { client, selection, near = [], limits, ...rest } = options
+  const { modelId, commit, totalBytes, files } = selection
+  const hashers = new Map(files.map((file) => [file.path, new FileHasher(file)]))
+  // Each file is one chunk, since the hub has hashes only of complete files. Small files come first.
+  const chunks = chunkTable(files.toSorted((a, b) => a.size - b.size), (file) => file.size === 0 ? [] : [{
+    file, index: 0, start: 0, end: file.size,
+    verifier () {
+      const hasher = new FileHasher(file)
+      hashers.set(file.path, hasher)
+      return hasher
+    }
+  }])
+  const places = new Map(near.map((file) => [file.path, file]))
+  const disk: ChunkSource = {
+    ...diskSource((path) => places.get(path)!), kind: 'peer',
+    has: (chunk) => places.has(chunks.at(chunk).file.path)
+  }
+  const sources = [
+    ...near.length === 0 ? [] : [disk], ...client === null ? [] : [hubSource(client, selection)]
+  ]
+  await fetchModel({
+    ...rest,
+    manifest: { modelId, totalBytes, files, chunks },
+    sources: () => sources,
+    // Without a client, the source is a local disk; a retry would only read the same bytes again.
+    limits: { ...LIMITS, ...client === null ? { retries: 0, hashRetries: 1 } : {}, ...limits }
+  })
+  const hashed = [...hashers.values()].map((hasher) => hasher.file())
+    .sort((a, b) => a.path < b.path ? -1 : 1)
+  return { modelId, revision: commit, totalBytes, chunkBytes: CHUNK_BYTES, files: hashed }
+}
+
+function hubSource (client: HubClient, selection: DownloadOptions['selection']): ChunkSource {
+  const files = new Map(selection.files.map((file) => [file.path, file]))
+  return {
+    id: 'hub', kind: 'store', has: () => true,
+    read: async (path, { start }, signal) => await client.open(selection, files.get(path)!, { start, signal })
+  }
+}
+
+/** Hashes a file as it arrives, also as a git blob if the hub has no SHA-256. */
+class FileHasher implements Verifier {
+  readonly #file: HubFile
+  readonly #hash = new ChunkedHash()
+  readonly #blob: Hash | undefined
+  #found: ReturnType<ChunkedHash['end']> = { sha256: EMPTY_SHA256, chunkSha256: [] }
+
+  constructor (file: HubFile) {
+    this.#file = file
+    if (file.sha256 === null) this.#blob = createHash('sha1').update(`blob ${file.size}\0`)
+  }
+
+  update (bytes: Uint8Array): void {
+    this.#hash.update(bytes)
+    this.#blob?.update(bytes)
+  }
+
+  right (): boolean {
+    const { sha256, gitSha1 } = this.#file
+    this.#found = this.#hash.end()
+    return this.#blob === undefined ? this.#found.sha256 === sha256 : this.#blob.digest('hex') === gitSha1
+  }
+
+  file (): ManifestFile {
+    const { path, size } = this.#file
+    return { path, size, ...this.#found }
+  }
+}
+
+/**
+ * Repeats `turn` if the hub requests a long wait. `turn` queues for the disk, so the wait comes after it,
+ * when others can use the disk. Throws the last error after MOST_WAITS, or the signal's reason.
+ */
+async function inTurn<T> (clock: Clock, signal: AbortSignal, turn: () => Promise<T>): Promise<T> {
+  for (let waits = 0; ; waits++) {
+    try {
+      return await turn()
+    } catch (error) {
+      const waitMs = error instanceof HubError ? error.retryAfterMs ?? 0 : 0
+      if (waitMs <= LONG_WAIT_MS || waits >= MOST_WAITS) throw error
+      await delay(clock, waitMs, signal)
+    }
   }
 }

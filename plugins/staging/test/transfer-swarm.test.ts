@@ -1,6 +1,7 @@
 import t from 'tap'
 import { ChunkBits, Swarm } from '../transfer/swarm.js'
-import { pauseMs, RateFloor } from '../transfer/source-reader.js'
+import { RateMeter } from '../transfer/progress.js'
+import { pauseMs } from '../transfer/source-reader.js'
 import type { Supplier } from '../transfer/swarm.js'
 
 const store: Supplier = { id: 'store', kind: 'store', has: () => true }
@@ -86,14 +87,14 @@ t.test('from a peer: the rarest it has', async (t) => {
   t.equal(changes, 3, 'no more told')
 })
 
-t.test('rate floor', async (t) => {
-  const floor = new RateFloor(1000, 60_000)
-  t.notOk(floor.below(59_999), 'no full window yet')
-  floor.add(59_999)
-  t.ok(floor.below(60_000))
-  floor.add(60_000)
-  t.notOk(floor.below(120_000), 'a window of its own')
-  t.ok(floor.below(180_000), 'nothing came')
+t.test('the rate of a source over the time spent waiting for it', async (t) => {
+  const meter = new RateMeter(60_000)
+  meter.add(0, 0)
+  meter.add(59_999, 30_000)
+  t.ok(meter.rate(60_000) < 1000)
+  meter.add(119_999, 90_000)
+  t.equal(meter.rate(120_000), 1000, 'a window of its own')
+  t.equal(meter.rate(180_000), 0, 'nothing came')
 })
 
 t.test('backoff doubles up to the most, and is jittered', async (t) => {

@@ -26,49 +26,35 @@ export interface ChunkTable {
   of (path: string): { first: number, count: number }
 }
 
-/** The chunks of a checked manifest. A lookup takes time logarithmic in the number of files. */
-export function chunksOf (manifest: ModelManifest): ChunkTable {
-  const { files, chunkBytes } = manifest
-  /** firsts[i] is the first chunk of file i; the last entry is the total. */
-  const firsts = new Float64Array(files.length + 1)
-  const byPath = new Map<string, number>()
-  files.forEach((file, i) => {
-    firsts[i + 1] = firsts[i]! + file.chunkSha256.length
-    byPath.set(file.path, i)
-  })
-  const count = firsts[files.length]!
+/** Numbers the chunks of files in order; `cut` returns the chunks of a file. */
+export function chunkTable<F extends { path: string }> (
+  files: readonly F[], cut: (file: F) => readonly Chunk[]
+): ChunkTable {
+  const chunks: Chunk[] = []
+  const places = new Map<string, { first: number, count: number }>()
+  for (const file of files) {
+    const first = chunks.length
+    for (const chunk of cut(file)) chunks.push(chunk)
+    places.set(file.path, { first, count: chunks.length - first })
+  }
   return {
-    count,
-    at (chunk) {
-      if (!Number.isInteger(chunk) || chunk < 0 || chunk >= count) {
-        throw new RangeError(`there is no chunk ${chunk}; the manifest has ${count}`)
-      }
-      const at = lastNotAbove(firsts, chunk)
-      const file = files[at]!
-      const index = chunk - firsts[at]!
-      const start = index * chunkBytes
-      const end = Math.min(start + chunkBytes, file.size)
-      return { file, index, start, end, verifier: () => sha256Verifier(file.chunkSha256[index]!) }
-    },
-    of (path) {
-      const at = byPath.get(path)
-      if (at === undefined) throw new RangeError(`the manifest has no file ${shown(path)}`)
-      return { first: firsts[at]!, count: firsts[at + 1]! - firsts[at]! }
-    }
+    count: chunks.length,
+    at: (chunk) => chunks[chunk] ?? missing(`there is no chunk ${chunk}; the manifest has ${chunks.length}`),
+    of: (path) => places.get(path) ?? missing(`the manifest has no file ${shown(path)}`)
   }
 }
 
-/** The last index with a value of at most `value`; earlier indices with the same value are empty files. */
-function lastNotAbove (sorted: Float64Array, value: number): number {
-  let low = 0
-  let high = sorted.length - 1
-  while (low < high) {
-    const middle = Math.ceil((low + high) / 2)
-    if (sorted[middle]! <= value) low = middle
-    else high = middle - 1
-  }
-  return low
+function missing (message: string): never {
+  throw new RangeError(message)
 }
+
+/** The chunks of a checked manifest. */
+export const chunksOf = ({ files, chunkBytes }: ModelManifest): ChunkTable => chunkTable(files, (file) =>
+  file.chunkSha256.map((sha256, index) => {
+    const start = index * chunkBytes
+    const end = Math.min(start + chunkBytes, file.size)
+    return { file, index, start, end, verifier: () => sha256Verifier(sha256) }
+  }))
 
 function sha256Verifier (wanted: string): Verifier {
   const hash = createHash('sha256')

@@ -122,12 +122,11 @@ export async function readJournal (folder: string): Promise<JournalState | undef
   return state
 }
 
-/** Records the bytes on disk, so that a killed transfer can resume. Batches lines while one is written. */
+/** Records the bytes on disk, so that a killed transfer can resume. */
 export class Journal {
   readonly #file: FileHandle
   readonly #failed: (error: unknown) => void
-  #lines: string[] = []
-  #writing: Promise<void> | undefined
+  #written: Promise<void> = Promise.resolve()
 
   private constructor (file: FileHandle, failed: (error: unknown) => void) {
     this.#file = file
@@ -152,26 +151,11 @@ export class Journal {
   partial (chunk: number, bytes: number): void { this.#note(`p ${chunk} ${bytes}\n`) }
 
   async close (): Promise<void> {
-    await this.#writing
+    await this.#written
     await this.#file.close()
   }
 
   #note (line: string): void {
-    this.#lines.push(line)
-    this.#writing ??= this.#write()
-  }
-
-  async #write (): Promise<void> {
-    try {
-      while (this.#lines.length > 0) {
-        const text = this.#lines.join('')
-        this.#lines = []
-        await this.#file.writeFile(text)
-      }
-    } catch (error) {
-      this.#failed(error)
-    } finally {
-      this.#writing = undefined
-    }
+    this.#written = this.#written.then(async () => { await this.#file.writeFile(line) }).catch(this.#failed)
   }
 }

@@ -1,4 +1,5 @@
 import { backoffMs } from '../../../kernel/index.js'
+import { RateMeter } from './progress.js'
 import { SourceFault } from './types.js'
 import type { Clock } from '../../../kernel/index.js'
 import type { ByteRange, ChunkSource, TransferLimits } from './types.js'
@@ -9,7 +10,8 @@ const CHECK_MS = 1000
 export class SourceReader {
   readonly #clock: Clock
   readonly #limits: TransferLimits
-  readonly #floor: RateFloor
+  /** Measured over the time spent waiting for the source, so that a slow local disk does not matter. */
+  readonly #rate: RateMeter
   readonly #abort = new AbortController()
   #limitMs: number
   #waitedMs = 0
@@ -20,7 +22,8 @@ export class SourceReader {
     this.#clock = clock
     this.#limits = limits
     this.#limitMs = limits.connectMs
-    this.#floor = new RateFloor(limits.floorBytesPerSecond, limits.floorWindowMs)
+    this.#rate = new RateMeter(limits.floorWindowMs)
+    this.#rate.add(0, 0)
   }
 
   stop (error: Error): void {
@@ -57,7 +60,7 @@ export class SourceReader {
       const piece = next.value
       if (piece.length > length - got) throw new SourceFault(`sent more than the requested ${length} bytes`)
       got += piece.length
-      this.#floor.add(piece.length)
+      this.#rate.add(got, this.#waitedMs)
       await take(piece)
     }
     if (got < length) throw new SourceFault(`ended after ${got} of ${length} bytes`)
@@ -84,10 +87,11 @@ export class SourceReader {
   #check (): void {
     if (this.#since === undefined) return
     const waiting = this.#clock.mono() - this.#since
+    const waited = this.#waitedMs + waiting
     const { floorBytesPerSecond: floor, floorWindowMs } = this.#limits
     if (waiting >= this.#limitMs) {
       this.stop(new SourceFault(`sent nothing for ${Math.round(waiting / 1000)} s`))
-    } else if (this.#floor.below(this.#waitedMs + waiting)) {
+    } else if (waited >= floorWindowMs && this.#rate.rate(waited) < floor) {
       this.stop(new SourceFault(`sent less than ${floor / 1024} KiB/s for ${floorWindowMs / 1000} s`))
     }
   }
@@ -96,31 +100,6 @@ export class SourceReader {
   #discard (pieces: AsyncIterator<Uint8Array> | undefined): void {
     this.#abort.abort(new Error('the transfer reads no further'))
     Promise.resolve(pieces?.return?.()).catch(() => {})
-  }
-}
-
-/** Counts only time spent waiting for the source, so that a slow local disk does not matter. */
-export class RateFloor {
-  readonly #bytesPerSecond: number
-  readonly #windowMs: number
-  #since = 0
-  #bytes = 0
-
-  constructor (bytesPerSecond: number, windowMs: number) {
-    this.#bytesPerSecond = bytesPerSecond
-    this.#windowMs = windowMs
-  }
-
-  add (bytes: number): void { this.#bytes += bytes }
-
-  /** At the end of a window, starts a new one and returns whether the rate was below the minimum. */
-  below (waitedMs: number): boolean {
-    const elapsed = waitedMs - this.#since
-    if (elapsed < this.#windowMs) return false
-    const slow = this.#bytes * 1000 < this.#bytesPerSecond * elapsed
-    this.#since = waitedMs
-    this.#bytes = 0
-    return slow
   }
 }
 
