@@ -1,10 +1,11 @@
 import { askMembers, MemberFault } from '../../kernel/index.js'
-import type { Caller, Clock, Cluster, Context } from '../../kernel/index.js'
+import { span, stored } from './routes.js'
+import type { Caller, Clock, Cluster, Context, FromSchema } from '../../kernel/index.js'
+import type { entry, failedPeer } from './routes.js'
 import type { TraceEntry } from './store.js'
 import type { ShownSpan } from './trace-file.js'
 
-/** A node that did not answer, or whose answer is invalid. */
-export interface FailedPeer { nodeId: string, name: string, reason: string, message: string }
+export type FailedPeer = FromSchema<typeof failedPeer>
 
 export interface NodeTraces<T> { nodeId: string, value: T }
 
@@ -16,7 +17,7 @@ export interface PeersParts {
   clock: Clock
 }
 
-export interface ListedTrace extends TraceEntry { sourceNodes: string[] }
+export type ListedTrace = FromSchema<typeof entry>
 
 /** Deadline in ms for a node's complete answer. */
 const PEER_MS = 3000
@@ -66,17 +67,8 @@ export function mergeSpans (lists: readonly NodeTraces<readonly ShownSpan[]>[]):
   return [...all.values()].sort((a, b) => a.startUs - b.startUs)
 }
 
-const text = { type: 'string', maxLength: 512 } as const
-const count = { type: 'integer', minimum: 0, maximum: Number.MAX_SAFE_INTEGER } as const
-
-const listed = {
-  taskId: text, createdAt: text, modelId: text, commandId: text, taskKind: text, outcome: text,
-  durationUs: count, fileSize: count
-}
-const span = {
-  name: text, startUs: { type: 'integer' }, durationUs: count, rank: count, category: text, nodeId: text,
-  attrs: { type: 'object' }
-}
+/** Limits for the texts and numbers in other nodes' answers. */
+const LIMITS = { maxLength: 512, maximum: Number.MAX_SAFE_INTEGER }
 
 /** Validators for other nodes' answers; they drop unknown fields and return null for invalid data. */
 export interface PeerReaders {
@@ -86,8 +78,10 @@ export interface PeerReaders {
 
 export function peerReaders ({ checker }: Pick<Context, 'checker'>): PeerReaders {
   /** Creates a validator for the list under `traces` in a node's answer. */
-  const listReader = <T>(most: number, properties: Record<keyof T & string, object>) => {
-    const keys = Object.keys(properties)
+  const listReader = <T>(most: number, declared: { properties: Record<string, object> }) => {
+    const keys = Object.keys(declared.properties)
+    const properties = Object.fromEntries(Object.entries(declared.properties).map(([key, schema]) =>
+      [key, { ...LIMITS, ...schema }]))
     const item = { type: 'object', required: keys, properties } as const
     const problemOf = checker({
       type: 'object', required: ['traces'],
@@ -100,11 +94,11 @@ export function peerReaders ({ checker }: Pick<Context, 'checker'>): PeerReaders
   }
   const readSpanList = listReader<ShownSpan>(8192, span)
   return {
-    readList: listReader<TraceEntry>(10_000, listed),
+    readList: listReader<TraceEntry>(10_000, stored),
     readTrace (body) {
       const spans = readSpanList(body)
       const taskId = (body as { taskId?: unknown } | null)?.taskId
-      return spans === null || typeof taskId !== 'string' || taskId.length > text.maxLength
+      return spans === null || typeof taskId !== 'string' || taskId.length > LIMITS.maxLength
         ? null
         : { taskId, spans }
     }

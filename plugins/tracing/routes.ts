@@ -17,38 +17,23 @@ const page = {
   properties: { limit: { type: 'integer', minimum: 1, maximum: 10_000, default: 1000 } }
 } as const
 
-const entry = {
-  type: 'object', additionalProperties: false,
-  required: [
-    'taskId', 'createdAt', 'modelId', 'commandId', 'taskKind', 'outcome', 'durationUs', 'fileSize',
-    'sourceNodes'
-  ],
-  properties: {
-    taskId: text, createdAt: text, modelId: text, commandId: text, taskKind: text, outcome: text,
-    durationUs: count, fileSize: count, sourceNodes: { type: 'array', items: text }
-  }
-} as const
-
-const span = {
-  type: 'object', additionalProperties: false,
-  required: ['name', 'startUs', 'durationUs', 'rank', 'category', 'nodeId', 'attrs'],
-  properties: {
-    name: text, startUs: { type: 'integer' }, durationUs: count, rank: count, category: text, nodeId: text,
-    attrs: { type: 'object' }
-  }
-} as const
-
-const failed = {
-  type: 'array',
-  items: {
-    type: 'object', additionalProperties: false, required: ['nodeId', 'name', 'reason', 'message'],
-    properties: { nodeId: text, name: text, reason: text, message: text }
-  }
-} as const
-
 const reply = <const P extends Record<string, unknown>>(properties: P) => ({
   type: 'object', additionalProperties: false, required: Object.keys(properties) as (keyof P)[], properties
 }) as const
+
+/** A trace as a node lists its own; `fileSize` is 0 until it is written. */
+export const stored = reply({
+  taskId: text, createdAt: text, modelId: text, commandId: text, taskKind: text, outcome: text,
+  durationUs: count, fileSize: count
+})
+export const entry = reply({ ...stored.properties, sourceNodes: { type: 'array', items: text } as const })
+export const span = reply({
+  name: text, startUs: { type: 'integer' }, durationUs: count, rank: count, category: text, nodeId: text,
+  attrs: { type: 'object' }
+})
+/** A node that did not answer, or whose answer is invalid. */
+export const failedPeer = reply({ nodeId: text, name: text, reason: text, message: text })
+const failed = { type: 'array', items: failedPeer } as const
 
 const object = { type: 'object' } as const
 const stats = { taskId: text, totalWallTimeUs: count, byCategory: object, byRank: object } as const

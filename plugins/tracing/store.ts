@@ -1,21 +1,12 @@
 import { mkdir, open, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { chromeText, readHead, TRACE_ID } from './trace-file.js'
-import type { Clock, Logger } from '../../kernel/index.js'
+import type { Clock, FromSchema, Logger } from '../../kernel/index.js'
+import type { stored } from './routes.js'
 import type { TraceHead, TraceRecord } from './trace-file.js'
 import type { TraceCounters } from './service.js'
 
-export interface TraceEntry {
-  taskId: string
-  createdAt: string
-  modelId: string
-  commandId: string
-  taskKind: string
-  outcome: string
-  durationUs: number
-  /** Bytes on disk; 0 until the trace is written. */
-  fileSize: number
-}
+export type TraceEntry = FromSchema<typeof stored>
 
 export interface TraceStoreParts {
   /** Absolute path of the trace folder, which is created with the first trace. */

@@ -23,8 +23,6 @@ export const PAGE_BYTES = 256 * 1024
 export interface Page {
   readonly base: Position
   readonly entries: string
-  /** Position of the last entry, or `base` if there is none. */
-  readonly end: Position
 }
 
 /**
@@ -137,7 +135,7 @@ export class EventLog {
     if (!samePosition(this.#texts[from - 1] ?? this.oldest, after)) return null
     const texts = fitting(this.#texts.slice(from, from + PAGE_ENTRIES), ({ text }) => text.length)
     const entries = `[${texts.map(({ text }) => text).join(',')}]`
-    const page = { base: positionOf(after), entries, end: positionOf(texts.at(-1) ?? after) }
+    const page = { base: positionOf(after), entries }
     this.#made = { page, last }
     return page
   }

@@ -6,12 +6,12 @@ import type { Entry, Position, Submission } from '../log/entries.js'
 export type Message =
   /** Master to follower: the position of the last entry in the master's log. */
   | { readonly type: 'head', readonly sid: string, readonly last: Position }
-  /** Master to follower: the next entries, and the log's last position (absent in older versions). */
+  /** Master of an older version to follower: the next entries, and the log's last position if known. */
   | {
     readonly type: 'append', readonly sid: string, readonly entries: readonly Entry[]
     readonly last?: Position
   }
-  /** Follower to master: acknowledges everything up to `last`, so that the master may send more. */
+  /** Follower of an older version to master: acknowledges everything up to `last`. */
   | { readonly type: 'took', readonly sid: string, readonly last: Position }
   /**
    * Requests the entries after the newest position in `have` that the receiver also has. `learn`: any node
@@ -53,10 +53,8 @@ export type Input =
 /** A search of the store for entries that a peer lacks and that are no longer in memory. */
 export interface Search {
   readonly to: string
-  /** The search finds the newest of these positions (newest first) and the page after it. */
-  readonly have: readonly Position[]
-  /** The request to answer; null to continue sending to a follower. */
-  readonly want: Of<'want'> | null
+  /** The request to answer: finds the newest of its positions (newest first) and the page after it. */
+  readonly want: Of<'want'>
 }
 
 /** The page after `base`, the newest requested position in the store; null if the store has none of them. */

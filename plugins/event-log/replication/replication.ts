@@ -8,21 +8,15 @@ import type { EventLog } from '../log/log.js'
 import type { Host } from './sender.js'
 import type { Input, Of, ReplicationHost } from './messages.js'
 
-/** Number of indices after which a follower acknowledges. */
-const TOOK_IDX = 500
-
 /** Time in ms after which an unanswered `want` or `submit` is sent again. */
 const RESEND_MS = 1_000
-
-/** Interval in ms of `head` messages from the master, in case a message was lost. */
-const HEAD_MS = 5_000
 
 /** A pending `want`: its number, its time, and this log's last position at that time. */
 interface Question { readonly n: number, readonly at: number, readonly last: Position }
 
 /**
- * Keeps the logs of all nodes equal. The master assigns indices; followers submit events, append the master's
- * entries and request missing ones. Deterministic: no clock, no sockets, no random numbers.
+ * Keeps the logs of all nodes equal. The master assigns indices and announces where its log ends; followers
+ * submit events and request missing entries. Deterministic: no clock, no sockets, no random numbers.
  * Two logs that share a position (index and digest) are equal up to it. A follower sends some positions, and
  * the master answers with the entries after the newest one that it has. The follower removes its other
  * entries after that position and submits them again.
@@ -35,7 +29,7 @@ export class Replication implements Host {
   garbled = 0
   now = 0
   readonly #outbox = new Outbox()
-  readonly #feeding = new LogSender(this)
+  readonly #sender = new LogSender(this)
   #isMaster = false
   #master: string | null = null
   /** The pending request to each peer. A follower has one at a time, a new master one to each peer. */
@@ -49,13 +43,10 @@ export class Replication implements Host {
   #gaveUp = false
   /** Highest index in any message; new indices must be above it. */
   #highestSeen: number
-  /** True if the master's last page had no new entries, which means that it lacks this log's tail. */
-  #lastPageEmpty = false
+  /** End of the master's last page if more pages follow; null otherwise. */
+  #pageEnd: Position | null = null
   /** The unanswered `submit`: its events that are not in the log yet, and the time when it was sent. */
   #sent: { ids: Set<string>, at: number } | null = null
-  #headAt = 0
-  /** Newest index that this node, as a follower, has acknowledged to the master. */
-  #acknowledged = 0
   /** True on a follower whose log has equalled the master's since it connected to that master. */
   #synced = false
 
@@ -94,7 +85,7 @@ export class Replication implements Host {
       case 'peerUp': this.#peerUp(input.peer); break
       case 'peerDown': this.#peerDown(input.peer); break
       case 'session': this.#session(input); break
-      case 'found': this.#feeding.found(input); break
+      case 'found': this.#sender.found(input); break
       case 'tick': this.#tick()
     }
     const dropped = this.#outbox.takeDropped()
@@ -118,25 +109,22 @@ export class Replication implements Host {
     this.world.send(master, { type: 'submit', sid: this.sid, events })
   }
 
-  /** Assigns an index to each event that is not in the log yet, and schedules sending the new entries. */
+  /** Assigns an index to each event that is not in the log yet, and schedules an announcement. */
   #assign (submissions: readonly Submission[]): void {
     const fresh = submissions.filter(({ id }) => !this.log.has(id))
     for (const submission of fresh) this.log.extend(this.highest + 1, this.sid, submission)
-    this.#feeding.added(fresh.length)
+    if (fresh.length > 0) this.#sender.added()
   }
 
   #peerUp (peer: string): void {
     this.peers.add(peer)
     if (this.#learning !== null) this.#want(peer, true)
-    else if (this.#isMaster) {
-      this.#feeding.begin(peer)
-      this.#feeding.announce([peer])
-    } else if (peer === this.#master) this.#connectToMaster()
+    else if (this.#isMaster) this.#sender.announce([peer])
+    else if (peer === this.#master) this.#connectToMaster()
   }
 
   #peerDown (peer: string): void {
     this.peers.delete(peer)
-    this.#feeding.end(peer)
     this.#questions.delete(peer)
     if (this.#fetching !== null) {
       this.#fetching.untried = this.#fetching.untried.filter((one) => one !== peer)
@@ -151,8 +139,6 @@ export class Replication implements Host {
     this.#isMaster = isMaster
     this.#master = master
     this.#learning = null
-    // Stop sending to all peers; those that lack entries will request them.
-    this.#feeding.clear()
     if (!isMaster) {
       this.#connectToMaster()
       return
@@ -174,7 +160,7 @@ export class Replication implements Host {
     this.#forgetQuestions()
     this.#synced = false
     this.#gaveUp = false
-    this.#lastPageEmpty = false
+    this.#pageEnd = null
     this.#ask()
     this.#forward()
   }
@@ -183,7 +169,7 @@ export class Replication implements Host {
   #want (peer: string, learn: boolean): void {
     const n = this.#questions.get(peer)?.n ?? ++this.#asked
     this.#questions.set(peer, { n, at: this.now, last: this.log.last })
-    const have = this.#lastPageEmpty && !learn ? [positionOf(this.log.last)] : this.log.locator()
+    const have = this.#pageEnd === null || learn ? this.log.locator() : [this.#pageEnd]
     this.world.send(peer, { type: 'want', sid: this.sid, n, learn, have, above: this.highest })
   }
 
@@ -196,25 +182,16 @@ export class Replication implements Host {
     if (this.#questions.size > 0 && !isOver) return
     this.#learning = null
     this.#questions.clear()
-    for (const peer of this.peers) this.#feeding.begin(peer)
-    this.#announce()
+    this.#sender.announce()
     this.#forward()
-  }
-
-  #announce (): void {
-    this.#headAt = this.now
-    this.#feeding.announce([...this.peers].filter((peer) => this.#feeding.ends(peer)))
   }
 
   #tick (): void {
     if (this.#learning !== null) {
       this.world.wake(PEER_WAIT_MS)
       this.#settleWhenLearned()
-    } else if (this.#isMaster) {
-      this.#feeding.flush()
-      if (this.now - this.#headAt >= HEAD_MS) this.#announce()
-      this.#feeding.giveUpStalled()
-    } else {
+    } else if (this.#isMaster) this.#sender.tick()
+    else {
       if (this.#fetching !== null) this.#fetch()
       if (this.#master !== null && this.#questions.has(this.#master)) this.#askIfIdle()
       if (this.#sent !== null && this.now - this.#sent.at >= RESEND_MS) this.#sent = null
@@ -234,21 +211,27 @@ export class Replication implements Host {
     switch (message.type) {
       case 'want':
         this.#noteIndex(Math.max(message.have[0]?.idx ?? 0, message.above ?? 0))
-        this.#feeding.asked(from, message)
+        this.#sender.asked(from, message)
         break
       case 'submit': if (isForMaster) this.#onSubmit(from, message); break
-      case 'took': if (isForMaster) this.#feeding.took(from, message.last.idx); break
+      case 'took':
+        // An older version waits for more entries after a page; the announcement makes it request them.
+        if (isForMaster && message.last.idx < this.log.last.idx) this.#sender.announce([from])
+        break
       case 'page':
         this.#noteIndex(Math.max(message.last.idx, message.above ?? 0))
         this.#onPage(from, message)
         break
       case 'head':
-        this.#noteIndex(message.last.idx)
-        if (isOfMaster) this.#onHead(message.last)
-        break
-      case 'append':
-        this.#noteIndex((message.last ?? message.entries.at(-1))?.idx ?? 0)
-        if (isOfMaster) this.#onAppend(message)
+      case 'append': {
+        const last = message.type === 'head' ? message.last : message.last ?? message.entries.at(-1)
+        if (last === undefined) break
+        this.#noteIndex(last.idx)
+        if (!isOfMaster) break
+        // An older version sends entries unasked; those that do not fit are requested.
+        if (message.type === 'append') extend(this.log, message.entries, this.#append)
+        this.#onHead(last)
+      }
     }
   }
 
@@ -258,7 +241,7 @@ export class Replication implements Host {
     const known = events.some((e) => this.log.has(e.id))
     this.#assign(events)
     // A follower that submits events already in the log lacks entries, so send it the log's last position.
-    if (known) this.#feeding.announce([from])
+    if (known) this.#sender.announce([from])
   }
 
   #onHead (last: Position): void {
@@ -271,20 +254,6 @@ export class Replication implements Host {
       this.#askIfIdle()
     }
     this.#forward()
-  }
-
-  #onAppend ({ entries, last }: Of<'append'>): void {
-    const fits = entries.every((entry) => this.log.holds(entry) || this.#append(entry))
-    if (!fits) this.#askIfIdle()
-    if (last !== undefined && samePosition(this.log.last, last)) this.#synced = true
-    if (fits && this.log.last.idx - this.#acknowledged >= TOOK_IDX) this.#acknowledge()
-    this.#forward()
-  }
-
-  #acknowledge (): void {
-    const last = positionOf(this.log.last)
-    this.#acknowledged = last.idx
-    this.world.send(this.#master!, { type: 'took', sid: this.sid, last })
   }
 
   readonly #append = (entry: Entry): boolean => {
@@ -364,14 +333,12 @@ export class Replication implements Host {
 
   /** Makes this log identical to the master's up to the page's end; other events return to the outbox. */
   #follow (page: Of<'page'>): void {
-    const { last } = this.log
     const { state, removed } = applyPage(this.log, page, this.#append)
-    this.#lastPageEmpty = state === 'more' && samePosition(last, this.log.last)
+    this.#pageEnd = state === 'more' ? positionOf(page.entries.at(-1) ?? page.base) : null
     // The new tail may contain some of the removed events.
     const missing = removed.filter((entry) => !this.log.has(entry.id))
     this.#outbox.takeBack(missing.map(submissionOf), this.log.last.idx)
-    // Acknowledge each page, which makes the master send more entries without being asked.
-    if (state !== 'broken') this.#acknowledge()
+    if (state === 'more' && page.entries.length > 0) this.#ask()
     if (state === 'whole') {
       this.#synced = true
       this.#gaveUp = false

@@ -48,14 +48,13 @@ export function startReplication (
   const waking = earliest(clock, () => { push({ type: 'tick' }) })
   const world: ReplicationHost = {
     send (to, message) {
-      const asks = message.type === 'want' || message.type === 'took'
-      const pause = asks ? waitForQueue(store, clock) : null
+      const pause = message.type === 'want' ? waitForQueue(store, clock) : null
       if (pause === null) return channel.send(to, message)
       void pause.then(() => { channel.send(to, message) })
       return true
     },
     find (search) {
-      void findInStore(store, search.have).catch(() => NOTHING)
+      void findInStore(store, search.want.have).catch(() => NOTHING)
         .then((found) => { push({ type: 'found', search, found }) })
     },
     wake: waking.within,

@@ -104,11 +104,11 @@ class Cluster {
     if (peer === undefined) return
     peer.machine.step(input, this.#now)
     for (const { to, message } of this.#sent.splice(0)) {
-      if (['want', 'took'].includes(message.type)) await waitForQueue(peer.store, systemClock)
+      if (message.type === 'want') await waitForQueue(peer.store, systemClock)
       this.#send(id, to, message)
     }
     for (const search of this.#searches.splice(0)) {
-      this.give(id, { type: 'found', search, found: await findInStore(peer.store, search.have) })
+      this.give(id, { type: 'found', search, found: await findInStore(peer.store, search.want.have) })
     }
   }
 

@@ -25,8 +25,6 @@ export class ClusterTwin {
   readonly nodes = new Map<string, TwinNode>()
   now = 0
   readonly full = new Set<string>()
-  /** Nodes whose acknowledgements are lost. */
-  readonly mute = new Set<string>()
   /** Delays in ms of the copies of a message; [] loses the message, two delays duplicate it. */
   fate: () => number[] = () => [1]
   readonly stored = new Map<string, Find>()
@@ -47,7 +45,7 @@ export class ClusterTwin {
   start (id: string, log = new EventLog()): TwinNode {
     const machine = new Replication(log, {
       send: (to, message) => {
-        const isFull = this.full.has(to) && (message.type === 'append' || message.type === 'page')
+        const isFull = this.full.has(to) && message.type === 'page'
         if (!isFull) this.#post(id, to, message)
         return !isFull
       },
@@ -117,7 +115,6 @@ export class ClusterTwin {
     const { type, entries } = message as { type: string, entries?: string }
     this.posted.push({ to, type,
       ...entries === undefined ? {} : { entries: JSON.parse(entries) as unknown[] } })
-    if (this.mute.has(from) && type === 'took') return
     const epoch = this.#links.get([from, to].sort().join('|'))
     if (from === to || epoch === undefined) return
     const copy = JSON.parse(JSON.stringify(message)) as unknown
@@ -132,7 +129,7 @@ export class ClusterTwin {
     let nextTick = this.now + 100
     while (this.now < until) {
       for (const { id, search, find } of this.#looking.splice(0)) {
-        this.step(id, { type: 'found', search, found: find(search.have) })
+        this.step(id, { type: 'found', search, found: find(search.want.have) })
       }
       const next = Math.min(until, nextTick, ...this.#flying.map((f) => f.at), ...this.#wakes.values())
       this.now = Math.max(this.now, next)

@@ -1,11 +1,12 @@
 import { once } from 'node:events'
-import { kernelError, KEY_BYTES } from '../../../kernel/index.js'
+import { WebSocket } from 'ws'
+import { kernelError, KEY_BYTES, outgoingAgent } from '../../../kernel/index.js'
 import { Mux } from './mux.js'
 import { Initiator, MESSAGE_BYTES, Responder } from './noise.js'
 import { PeerTimeout, pulseTimes } from './peer-timeout.js'
 import { agreementOf } from './suite.js'
 import { Transport } from './transport.js'
-import type { WebSocket } from 'ws'
+import { socketUrl } from '../wire.js'
 import type { Clock } from '../../../kernel/index.js'
 import type { Session } from './noise.js'
 import type { PulseTimes } from './peer-timeout.js'
@@ -35,6 +36,13 @@ export interface Channel {
 }
 
 export const socketOptions = { maxPayload: MESSAGE_BYTES, perMessageDeflate: false } as const
+
+/** Dials a relay by its http(s) or ws(s) URL; the WebSocket handshake may take `handshakeTimeout` ms. */
+export function dialRelay (url: string, path: string, handshakeTimeout: number): WebSocket {
+  const at = socketUrl(url, path)
+  const agent = outgoingAgent(at, 'named')
+  return new WebSocket(at, { ...socketOptions, agent, handshakeTimeout, followRedirects: false })
+}
 
 const prologueOf = (route: string): Uint8Array => Buffer.from(`svc relay 1\n${route}`)
 

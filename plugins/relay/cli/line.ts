@@ -30,6 +30,19 @@ export async function openLine (
   return { device, line }
 }
 
+/** Opens a listener. Throws CliError (1) if that fails. */
+export async function listening<T> (
+  ctx: VerbContext, { host, port }: { host: string, port: number }, open: () => Promise<T>
+): Promise<T> {
+  try {
+    return await open()
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException
+    const why = code === 'EADDRINUSE' ? 'the port is in use; choose another with --port' : message
+    throw ctx.fail(1, `cannot listen at ${host} port ${port}: ${why}`)
+  }
+}
+
 /** Resolves when the process gets a stop signal. */
 export async function stopped ({ signal }: VerbContext): Promise<void> {
   await new Promise<void>((resolve) => {

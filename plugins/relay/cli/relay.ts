@@ -2,14 +2,12 @@ import { randomBytes } from 'node:crypto'
 import { systemClock } from '../../../kernel/index.js'
 import { relayLimits } from '../server/limits.js'
 import { startRelay } from '../server/relay.js'
-import { stopped } from './line.js'
+import { listening, stopped } from './line.js'
 import { tlsOptions } from './tls.js'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
-import type { Relay, RelayOptions } from '../server/relay.js'
 import type { RelayLimits } from '../server/limits.js'
 
 const USAGE = 2
-const FAILED = 1
 const PORT = 52420
 const MIB = 1024 * 1024
 
@@ -17,12 +15,12 @@ export default {
   async run (ctx, _args, options) {
     const host = String(options['host'] ?? '127.0.0.1')
     const tls = tlsOptions(ctx, options)
-    const relay = await started(ctx, {
-      host, port: wholeNumber(ctx, options, 'port', PORT, 0, 65_535),
-      ...tls === undefined ? {} : { tls: tls.first },
-      proxied: options['behindProxy'] === true, limits: limitsOf(ctx, options),
-      clock: systemClock, random: randomBytes
-    })
+    const port = wholeNumber(ctx, options, 'port', PORT, 0, 65_535)
+    const limits = limitsOf(ctx, options)
+    const relay = await listening(ctx, { host, port }, () => startRelay({
+      host, port, ...tls === undefined ? {} : { tls: tls.first },
+      proxied: options['behindProxy'] === true, limits, clock: systemClock, random: randomBytes
+    }))
     const name = host.includes(':') ? `[${host}]` : host
     const url = `${tls === undefined ? 'http' : 'https'}://${name}:${relay.port}`
     if (ctx.out.json) ctx.out.value({ url, pid: process.pid })
@@ -36,16 +34,6 @@ export default {
     await relay.close()
   }
 } satisfies Verb
-
-async function started (ctx: VerbContext, options: RelayOptions): Promise<Relay> {
-  try {
-    return await startRelay(options)
-  } catch (error) {
-    const { code, message } = error as NodeJS.ErrnoException
-    const why = code === 'EADDRINUSE' ? 'the port is in use; choose another with --port' : message
-    throw ctx.fail(FAILED, `cannot listen at ${options.host} port ${options.port}: ${why}`)
-  }
-}
 
 function limitsOf (ctx: VerbContext, options: Record<string, unknown>): RelayLimits {
   const { connections, devicesPerRoute, bytesPerSecond } = relayLimits

@@ -1,8 +1,7 @@
 import { randomBytes } from 'node:crypto'
-import { openLine, stopped } from './line.js'
+import { listening, openLine, stopped } from './line.js'
 import { openForwarder } from '../device/forwarder.js'
-import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
-import type { Forwarder } from '../device/forwarder.js'
+import type { Verb } from '../../../kernel/cli/index.js'
 
 const PORT = 52430
 /** Authorities that local programs have without a token, as they do at a node's own port. */
@@ -19,7 +18,8 @@ export default {
     // Require a token for any other authority, because every program on this machine can use the port.
     const more = viaRelay.filter((authority) => !USUAL.includes(authority))
     const token = options['token'] === true || more.length > 0 ? randomBytes(32).toString('base64url') : null
-    const forwarder = await opened(ctx, { line, port, token })
+    const forwarder = await listening(ctx, { host: '127.0.0.1', port },
+      () => openForwarder({ line, port, token }))
     const url = `http://127.0.0.1:${forwarder.port}`
     if (ctx.out.json) ctx.out.value({ url, token, device: device.deviceId, pid: process.pid })
     else {
@@ -32,14 +32,3 @@ export default {
     await forwarder.close()
   }
 } satisfies Verb
-
-async function opened (ctx: VerbContext, options: Parameters<typeof openForwarder>[0]): Promise<Forwarder> {
-  try {
-    return await openForwarder(options)
-  } catch (error) {
-    const { code, message } = error as NodeJS.ErrnoException
-    throw ctx.fail(1, `cannot listen at 127.0.0.1 port ${options.port}: ${code === 'EADDRINUSE'
-      ? 'the port is in use; choose another with --port'
-      : message}`)
-  }
-}

@@ -1,13 +1,12 @@
 import { once } from 'node:events'
 import { request } from 'node:http'
 import { text } from 'node:stream/consumers'
-import { WebSocket } from 'ws'
-import { x25519, kernelError, outgoingAgent } from '../../../kernel/index.js'
+import { x25519, kernelError } from '../../../kernel/index.js'
 import { RequestSigner } from '../../devices/signing/signer.js'
-import { callNode, socketOptions } from '../channel/secure.js'
+import { callNode, dialRelay } from '../channel/secure.js'
 import { routeAt } from '../relay-address.js'
-import { closes, paths, readHello, socketUrl } from '../wire.js'
-import type { IncomingMessage } from 'node:http'
+import { closes, paths, readHello } from '../wire.js'
+import type { IncomingMessage, RequestOptions } from 'node:http'
 import type { Clock } from '../../../kernel/index.js'
 import type { DeviceKeys } from '../../devices/signing/device.js'
 import type { PulseTimes } from '../channel/peer-timeout.js'
@@ -81,10 +80,7 @@ export class RelayConnection {
 
   async #dial (meeting: RelayAddress): Promise<RelayTransport> {
     const { clock, keys: { agreement }, pulse, random } = this.#options
-    const at = socketUrl(meeting.url, paths.device)
-    const ws = new WebSocket(at, {
-      ...socketOptions, agent: outgoingAgent(at, 'named'), handshakeTimeout: DIAL_MS, followRedirects: false
-    })
+    const ws = dialRelay(meeting.url, paths.device, DIAL_MS)
     ws.on('error', () => {})
     await once(ws, 'open')
     let closed: number | undefined
@@ -142,17 +138,9 @@ const SESSION = '/v1/devices/session'
 async function session (channel: Channel, signer: RequestSigner): Promise<Session> {
   const body = Buffer.from('{}')
   for (let attempt = 0; ; attempt++) {
-    const call = request({
-      method: 'POST', path: SESSION, createConnection: carrier(await channel.mux.open()),
-      headers: {
-        'host': 'relay', 'content-type': 'application/json', 'content-length': body.length,
-        'authorization': await signer.authorization('POST', SESSION, body)
-      }
-    })
-    // Ignores the extra `error` event that is emitted if the connection is lost during the response.
-    call.on('error', () => {}).end(body)
-    const [response] = await once(call, 'response') as [IncomingMessage]
-    const said = JSON.parse(await text(response)) as Session & Refusal
+    const authorization = await signer.authorization('POST', SESSION, body)
+    const headers = { 'content-type': 'application/json', 'content-length': body.length, authorization }
+    const said = await exchange<Session>(channel, { method: 'POST', path: SESSION, headers }, body)
     if (said.error === undefined) return said
     if (attempt > 0 || !await signer.correct(said.error.details)) {
       throw kernelError('unauthenticated', said.error.message)
@@ -162,15 +150,21 @@ async function session (channel: Channel, signer: RequestSigner): Promise<Sessio
 
 export const carrier = (stream: MuxStream): () => MuxStream => () => stream
 
+async function exchange<T> (
+  { mux }: Channel, { headers, ...options }: RequestOptions, body?: Uint8Array
+): Promise<T & Refusal> {
+  const createConnection = carrier(await mux.open())
+  const call = request({ ...options, createConnection, headers: { host: 'relay', ...headers as object } })
+  // Ignores the extra `error` event that is emitted if the connection is lost during the response.
+  call.on('error', () => {}).end(body)
+  const [response] = await once(call, 'response') as [IncomingMessage]
+  return JSON.parse(await text(response)) as T & Refusal
+}
+
 /** Sends a GET request to the connected node. */
 async function askOver<T> ({ bearer, channel }: RelayTransport, path: string): Promise<T> {
   const authorization = `Bearer ${await bearer()}`
-  const call = request({
-    path, createConnection: carrier(await channel.mux.open()), headers: { host: 'relay', authorization }
-  })
-  call.on('error', () => {}).end()
-  const [response] = await once(call, 'response') as [IncomingMessage]
-  const said = JSON.parse(await text(response)) as T & Refusal
+  const said = await exchange<T>(channel, { path, headers: { authorization } })
   if (said.error !== undefined) throw kernelError('unreachable', said.error.message)
   return said
 }

@@ -1,8 +1,7 @@
-import { WebSocket } from 'ws'
-import { outgoingAgent } from '../../../kernel/index.js'
-import { answerDevice, socketOptions } from '../channel/secure.js'
-import { paths, socketUrl, writeHello } from '../wire.js'
+import { answerDevice, dialRelay } from '../channel/secure.js'
+import { paths, writeHello } from '../wire.js'
 import type { Duplex } from 'node:stream'
+import type { WebSocket } from 'ws'
 import type { Clock, Logger } from '../../../kernel/index.js'
 import type { Agreement } from '../channel/suite.js'
 import type { Channel } from '../channel/secure.js'
@@ -51,10 +50,7 @@ export class Inbound {
 
   take (ticket: string): void {
     if (this.#sockets.size >= IN_ALL || this.#sockets.size - this.#open.size >= UNPROVEN) return
-    const at = socketUrl(this.#options.url, paths.accept)
-    const ws = new WebSocket(at, {
-      ...socketOptions, agent: outgoingAgent(at, 'named'), handshakeTimeout: 10_000, followRedirects: false
-    })
+    const ws = dialRelay(this.#options.url, paths.accept, 10_000)
     this.#sockets.add(ws)
     ws.on('error', () => {})
     ws.once('close', () => { this.#sockets.delete(ws) })

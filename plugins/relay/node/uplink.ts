@@ -1,7 +1,7 @@
-import { WebSocket } from 'ws'
-import { backoffMs, outgoingAgent } from '../../../kernel/index.js'
-import { socketOptions } from '../channel/secure.js'
-import { claimBytes, closes, paths, purposes, readTexts, routeOf, socketUrl } from '../wire.js'
+import { backoffMs } from '../../../kernel/index.js'
+import { dialRelay } from '../channel/secure.js'
+import { claimBytes, closes, paths, purposes, readTexts, routeOf } from '../wire.js'
+import type { WebSocket } from 'ws'
 import type { Clock, Identity, Logger } from '../../../kernel/index.js'
 
 /** Backoff between dials, doubled after each failure and randomised so that nodes do not dial in step. */
@@ -61,11 +61,7 @@ export class Uplink {
 
   #dial (): void {
     const { clock, url } = this.#options
-    const at = socketUrl(url, paths.node)
-    const ws = new WebSocket(at, {
-      ...socketOptions, agent: outgoingAgent(at, 'named'), handshakeTimeout: CLAIM_MS, followRedirects: false
-    })
-    this.#ws = ws
+    const ws = this.#ws = dialRelay(url, paths.node, CLAIM_MS)
     let why: string | undefined
     let claimedMs: number | undefined
     const watch = (ms: number, said: string): void => {
@@ -83,7 +79,7 @@ export class Uplink {
     ws.on('ping', alive)
     ws.on('message', (data: Buffer, binary: boolean) => {
       const [first] = [readTexts(data, binary, ['challenge'])]
-      if (claimedMs === undefined && first !== undefined) this.#claim(ws, at.host, first.challenge)
+      if (claimedMs === undefined && first !== undefined) this.#claim(ws, new URL(url).host, first.challenge)
       else if (claimedMs === undefined && readTexts(data, binary, ['route'])?.route === this.route) {
         claimedMs = clock.mono()
         this.#become({ connected: true, since: this.#now(), reason: null })
