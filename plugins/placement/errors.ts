@@ -1,7 +1,7 @@
 import { becauseOff, kernelError, SvcError, switchOn } from '../../kernel/index.js'
 import type { ErrorDecl, OffPlugin } from '../../kernel/index.js'
 import { runnerErrors } from '../runners/service.js'
-import type { Refusal } from './planner/index.js'
+import type { Refusal } from './planner/types.js'
 
 const refused = (message: string, remedy: string): ErrorDecl =>
   ({ status: 400, retryable: false, message, remedy })

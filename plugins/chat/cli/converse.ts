@@ -11,8 +11,8 @@ const FENCE = '"""'
 export interface Conversation {
   /** The model name, shown in the line above the first prompt. */
   readonly about: string
-  /** Additional commands, by their name without the slash. */
-  readonly commands?: Readonly<Record<string, PromptCommand>>
+  /** Sets the system message, or removes it for an empty text; returns the line to show. */
+  system? (text: string): string
   /**
    * Answers the user's input; resolves to true if the signal ended the answer. The prompt prints a VerbError
    * and continues.
@@ -20,9 +20,6 @@ export interface Conversation {
   answer (text: string, signal: AbortSignal): Promise<boolean>
   forget (): void
 }
-
-/** `run` gets the text after the command's name and returns the line to show. */
-interface PromptCommand { readonly usage: string, readonly help: string, run (rest: string): string }
 
 const help = (usage: string, words: string): string => `${usage.padEnd(14)}${words}`
 
@@ -131,20 +128,21 @@ class Repl {
 
   #command (name: string, rest: string): void {
     const { err } = this.#ctx
-    const { commands = {}, forget } = this.#conversation
+    const { system, forget } = this.#conversation
     if (name === 'help') for (const line of this.#help()) err.line(line)
     else if (name === 'exit' || name === 'bye') this.#end(0)
     else if (name === 'clear') {
       forget()
       err.line('the conversation is cleared')
-    } else if (Object.hasOwn(commands, name)) err.line(commands[name]!.run(rest))
+    } else if (name === 'system' && system !== undefined) err.line(system(rest))
     else err.line(`unknown command /${name}; /help shows the commands`)
   }
 
   #help (): string[] {
     return [
       help('/clear', 'clear the conversation'),
-      ...Object.values(this.#conversation.commands ?? {}).map((own) => help(own.usage, own.help)),
+      ...this.#conversation.system === undefined ? []
+        : [help('/system TEXT', 'set the system message; without TEXT remove it')],
       help('/help', 'show this'),
       help('/exit, /bye', 'end the conversation, like Ctrl-D'),
       help(FENCE, 'begin and end a text of several lines'),

@@ -1,12 +1,14 @@
-import { readPipe, realPace } from '../../../kernel/cli/index.js'
+import { readPipe, realPace, retryUntil, visible } from '../../../kernel/cli/index.js'
+import type { WaitClock, Verb, VerbContext } from '../../../kernel/cli/index.js'
 import { parametersOf, samplingOf } from '../../runners/language/sampling.js'
-import { serveModel, checkWeights, isAbsent, isReady, namedModel } from './serve-model.js'
+import { serveModel, checkWeights, isAbsent, isReady, namedModel, isOfAnotherTask } from './serve-model.js'
 import { converse } from './converse.js'
 import { COUNT, readNumber } from './input.js'
-import { takeTurn } from './turn.js'
-import type { WaitClock, Verb, VerbContext } from '../../../kernel/cli/index.js'
-import type { ChatMessage } from './answer.js'
-import type { Settings, Turn } from './turn.js'
+import { answerOf, readDelta } from './answer.js'
+import type { ChatMessage, AnswerPart, ModelRequest } from './answer.js'
+import { numberOf } from '../../runners/language/json.js'
+import type { Fields } from '../../runners/language/json.js'
+import { loopFinder } from '../repetition.js'
 
 /** Default of --max-tokens; without the option, an answer that repeats itself is stopped earlier. */
 const USUAL_TOKENS = 4096
@@ -51,16 +53,11 @@ export default createRun(realPace)
 async function talk (ctx: VerbContext, given: Settings): Promise<number> {
   let settings = given
   let messages: ChatMessage[] = []
-  const system = (rest: string): string => {
-    settings = { ...settings, system: rest }
-    return rest === '' ? 'the system message is removed' : 'the system message is set'
-  }
   return await converse(ctx, {
     about: settings.request.model,
-    commands: {
-      system: {
-        usage: '/system TEXT', help: 'set the system message; without TEXT remove it', run: system
-      }
+    system (text) {
+      settings = { ...settings, system: text }
+      return text === '' ? 'the system message is removed' : 'the system message is set'
     },
     async answer (content, signal) {
       const asked: ChatMessage[] = [...messages, { role: 'user', content }]
@@ -94,4 +91,141 @@ async function promptOf (ctx: VerbContext, words: string): Promise<string> {
   if (bytes.length > STDIN_MAX) throw ctx.fail(2, `the piped text is over ${STDIN_MAX} bytes`)
   const piped = bytes.toString('utf8').replace(/(?<![\r\n])[\r\n]+$/, '')
   return [words === '-' ? '' : words, piped].filter((text) => text !== '').join('\n\n')
+}
+
+/** Settings that apply to each turn of a conversation. */
+interface Settings {
+  request: ModelRequest
+  /** The system message; empty for none. */
+  system: string
+  /** Whether to stop an answer that repeats itself; only without --max-tokens. */
+  endsLoops: boolean
+  /** Whether to show the speed. */
+  stats: boolean
+}
+
+interface Turn { text: string, cancelled: boolean }
+
+/**
+ * Requests the next answer of a conversation and streams its text (with `--json` its chunks) to stdout. The
+ * signal ends only this answer. Throws VerbError, possibly after some output. With `atOnce`, a missing model
+ * is an error even if --wait is set.
+ */
+async function takeTurn (
+  ctx: VerbContext, settings: Settings, conversation: readonly ChatMessage[], signal: AbortSignal,
+  atOnce = false
+): Promise<Turn> {
+  const { request, system } = settings
+  const first: ChatMessage[] = system === '' ? [] : [{ role: 'system', content: system }]
+  const asked = { ...request, messages: [...first, ...conversation] }
+  const printer = new Printer(ctx, settings)
+  let cancelled = false
+  let absent = false
+  try {
+    await retryUntil(ctx, () => signal.aborted || absent, async () => {
+      try {
+        for await (const part of answerOf(ctx, asked, signal)) {
+          await printer.take(part)
+          if (printer.looped) break
+        }
+      } catch (error) {
+        absent = isOfAnotherTask(error) || (atOnce && ctx.wait !== undefined && isAbsent(error))
+        throw error
+      }
+    })
+  } catch (error) {
+    if (!signal.aborted) throw error
+    cancelled = true
+  } finally {
+    ctx.err.end()
+    await printer.endLine()
+  }
+  if (!cancelled) printer.printEnd()
+  return { text: printer.text, cancelled }
+}
+
+/** Prints text on stdout, reasoning and statistics on stderr. */
+class Printer {
+  text = ''
+  /** Whether the answer repeats itself and must be stopped. */
+  looped = false
+  readonly #ctx: VerbContext
+  readonly #settings: Settings
+  readonly #isLoop = loopFinder()
+  #stats: Fields | null = null
+  #finish: string | null = null
+  /** Kind of the unfinished line on the terminal; other output first starts a new line. */
+  #open: 'text' | 'thought' | null = null
+
+  constructor (ctx: VerbContext, settings: Settings) {
+    this.#ctx = ctx
+    this.#settings = settings
+  }
+
+  async take (part: AnswerPart): Promise<void> {
+    this.#ctx.err.end()
+    if (part.kind === 'stats') {
+      this.#stats = part.stats
+      return
+    }
+    const { text, thought, finish } = readDelta(part.chunk)
+    this.text += text
+    this.#finish = finish ?? this.#finish
+    this.looped = this.#isLoop(thought + text) && this.#settings.endsLoops
+    if (this.#ctx.out.json) this.#line(part.chunk)
+    else {
+      await this.#printThought(thought)
+      await this.#printText(text)
+    }
+  }
+
+  /** Prints a chunk as a JSON line, escaping C1 control characters, which some terminals obey. */
+  #line (chunk: Fields): void {
+    this.#ctx.out.line(JSON.stringify(chunk).replace(/[\x7f-\x9f]/g,
+      (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`))
+  }
+
+  async #printText (text: string): Promise<void> {
+    const { out } = this.#ctx
+    const shown = out.terminal ? visible(text) : text
+    if (shown === '') return
+    if (this.#open === 'thought') await this.endLine()
+    await out.bytes(Buffer.from(shown))
+    this.#open = shown.endsWith('\n') ? null : 'text'
+  }
+
+  /** Reasoning is printed on a terminal only. */
+  async #printThought (thought: string): Promise<void> {
+    const { err, io: { stderr } } = this.#ctx
+    if (thought === '' || stderr.isTTY !== true) return
+    if (this.#open === 'text') await this.endLine()
+    stderr.write(err.paint('dim', visible(thought)))
+    this.#open = 'thought'
+  }
+
+  async endLine (): Promise<void> {
+    const { out, io: { stderr } } = this.#ctx
+    if (this.#open === 'text') await out.bytes(Buffer.from('\n'))
+    if (this.#open === 'thought') stderr.write('\n')
+    this.#open = null
+  }
+
+  /** Prints a note if the answer was stopped, empty or cut off, and the statistics. */
+  printEnd (): void {
+    const { err } = this.#ctx
+    if (this.looped) err.line('stopped: the answer repeats itself; --max-tokens continues up to that limit')
+    else if (this.text === '') err.line('the answer has no text')
+    else if (this.#finish === 'length') err.line('cut off at the token limit (--max-tokens)')
+    if (!this.#settings.stats || this.looped) return
+    err.line(this.#stats === null ? 'the node sent no statistics' : statsText(this.#stats))
+  }
+}
+
+function statsText (stats: Fields): string {
+  const figure = (name: string): string => {
+    const value = numberOf(stats[name])
+    return value === undefined ? '?' : String(Math.round(value * 10) / 10)
+  }
+  return `${figure('generation_tps')} tokens/s, ${figure('generation_tokens')} tokens; ` +
+    `prompt ${figure('prompt_tps')} tokens/s, ${figure('prompt_tokens')} tokens`
 }

@@ -39,8 +39,6 @@ export class Vocabulary {
   readonly #phrases = new Map<string, string>()
   /** Matches any phrase; never matches if there are none. */
   readonly #anyPhrase: RegExp
-  /** Cache of `of`: the counted form of each word. */
-  readonly #known = new Map<string, string>()
 
   /** `groups` are lists of synonyms, each named by its first word; `throw+away` is a two-word phrase. */
   constructor (groups: readonly (readonly string[])[]) {
@@ -73,13 +71,7 @@ export class Vocabulary {
   }
 
   /** The form under which a word is counted: its stem, or the head of its synonym group. */
-  of (word: string): string {
-    const known = this.#known.get(word)
-    if (known !== undefined) return known
-    const counted = this.#heads.get(stem(word)) ?? stem(word)
-    this.#known.set(word, counted)
-    return counted
-  }
+  of (word: string): string { return this.#heads.get(stem(word)) ?? stem(word) }
 }
 
 /** The trigrams of a word; its beginning and end are marked. */

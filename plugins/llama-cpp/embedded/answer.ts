@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto'
 import type { SpanSink } from '../../../kernel/api/engine.js'
 import type { AnswerChunk } from '../../runners/language/chunks.js'
 import { AnswerSpans } from '../../runners/language/spans.js'
-import { deltaOf, type OutputDelta, type OutputReader } from '../text/parse/output.js'
+import type { OutputDelta, OutputReader } from '../text/parse/output.js'
 import type { TextStream } from '../text/stream.js'
 import type { Job } from './decoder.js'
 import type { Report, TokenSampler } from './sampler.js'
@@ -78,7 +78,6 @@ export class Answer implements Job {
   private firstAt = 0
   /** Logprobs that wait for the next chunk with text. */
   private reports: Report[] = []
-  private called = 0
 
   constructor (parts: AnswerParts) {
     this.parts = parts
@@ -96,7 +95,7 @@ export class Answer implements Job {
   }
 
   async next (at: number): Promise<number | null> {
-    const { sampler, stream, isEnd, maxTokens, calls, now } = this.parts
+    const { sampler, stream, isEnd, maxTokens, reader, calls, now } = this.parts
     const { token, report } = await sampler.choose(at)
     if (this.written++ === 0) this.firstAt = now()
     this.spans?.token(this.written, this.prompt.length - this.cached)
@@ -104,7 +103,7 @@ export class Answer implements Job {
     if (report !== null) this.reports.push(report)
     const { text, stopped } = stream.push(token)
     this.send(text)
-    if (stopped || this.called > calls) return this.end('stop')
+    if (stopped || (reader?.calls ?? 0) > calls) return this.end('stop')
     return this.written >= maxTokens ? this.end('length') : token
   }
 
@@ -117,7 +116,7 @@ export class Answer implements Job {
     const { index, sampler, stream, reader, outbox } = this.parts
     this.send(stream.end().text, true)
     sampler.dispose()
-    const finish: Finish = reason === 'stop' && this.called > 0 ? 'tool_calls' : reason
+    const finish: Finish = reason === 'stop' && (reader?.calls ?? 0) > 0 ? 'tool_calls' : reason
     const last = reader === null ? { text: '' } : { delta: {} }
     outbox.push({
       choices: [{ index, ...last, finish_reason: finish, stop_text: stream.stop }],
@@ -152,7 +151,7 @@ export class Answer implements Job {
       if (text === '' && this.reports.length === 0) return
       outbox.push({ choices: [{ index, text, ...logprobs }] })
     } else {
-      const deltas = [reader.push(text), ...isLast ? [reader.end()] : []].map((delta) => this.deltaOf(delta))
+      const deltas = [reader.push(text), ...isLast ? [reader.end()] : []].map((delta) => this.limited(delta))
       const delta = deltas.find((each) => Object.keys(each).length > 0) ?? {}
       const further = deltas.filter((each) => each !== delta && Object.keys(each).length > 0)
       if (Object.keys(delta).length === 0 && this.reports.length === 0) return
@@ -162,9 +161,10 @@ export class Answer implements Job {
     this.reports = []
   }
 
-  private deltaOf (delta: OutputDelta): ReturnType<typeof deltaOf> {
-    for (const { index } of delta.toolCalls) this.called = Math.max(this.called, index + 1)
-    return deltaOf({ ...delta, toolCalls: delta.toolCalls.filter(({ index }) => index < this.parts.calls) })
+  /** The delta without calls beyond the limit. */
+  private limited ({ tool_calls: calls = [], ...delta }: OutputDelta): OutputDelta {
+    const allowed = calls.filter(({ index }) => index < this.parts.calls)
+    return allowed.length === 0 ? delta : { ...delta, tool_calls: allowed }
   }
 }
 

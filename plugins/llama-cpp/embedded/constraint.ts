@@ -5,6 +5,7 @@ import type { Fields } from '../../runners/language/json.js'
 import { answerGrammar, callGrammar, notEnforced, requiresCall } from '../structure.js'
 import { enforcedFormat } from './formats.js'
 
+/** Formats of an answer; `tools` is null if the request has no tools. */
 export interface AnswerFormats {
   tools: ToolFormatName | null
   reasoning: ReasoningName | null

@@ -1,16 +1,15 @@
 /** Renders and tokenizes a chat request. */
 import { TokenSplitter } from '../text/verbatim.js'
 import { MARKERS } from '../text/parse/output.js'
-import {
-  reasonings, reasoningStateAfter, type ReasoningName, type ReasoningState
-} from '../text/reasoning.js'
+import { reasonings, reasoningStateAfter } from '../text/reasoning.js'
 import { ChatTemplate, EndlessTemplate } from '../text/template.js'
-import type { ToolFormatName } from '../text/tools/index.js'
+import type { AnswerFormats } from './constraint.js'
 import type { ChatMessage } from '../../runners/language/chunks.js'
 import { fieldsOf, isObject, textOf, type Fields } from '../../runners/language/json.js'
 import { prefilledAnswer } from '../server/request.js'
 import { toHermesFormat, withoutSystem } from './formats.js'
-import { invalid, needsServer } from './refusals.js'
+import { needsServer } from './refusals.js'
+import { invalid } from '../../runners/language/refusals.js'
 import type { Vocabulary } from './vocabulary.js'
 
 /** llama.cpp's default chat template, for files without one. */
@@ -19,14 +18,10 @@ const CHATML = '{% for m in messages %}{{ "<|im_start|>" + m.role + "\\n" + m.co
 /** Number of characters at the prompt's end to search for reasoning markers. */
 const END_CHARS = 200
 
-export interface Prompt {
+export interface Prompt extends AnswerFormats {
   ids: number[]
-  /** The format of tool calls in the answer; null if the request has no tools. */
-  tools: ToolFormatName | null
   /** Whether the template has no place for tools, so that the messages describe them. */
   describesTools?: boolean
-  reasoning: ReasoningName | null
-  thoughts: ReasoningState
 }
 
 export class Prompts {

@@ -4,7 +4,8 @@ import { numberOf, type Fields } from '../../runners/language/json.js'
 import { SAMPLING, type Parameter } from '../../runners/language/sampling.js'
 import type { SamplerConfig } from './binding.js'
 import { biasOf, numberAt } from '../server/request.js'
-import { invalid, needsServer } from './refusals.js'
+import { needsServer } from './refusals.js'
+import { invalid } from '../../runners/language/refusals.js'
 
 type Named = Exclude<Parameter, 'seed'>
 const SEEDS = 2 ** 32

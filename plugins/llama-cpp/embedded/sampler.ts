@@ -1,8 +1,8 @@
 /** Chooses one answer's tokens, and reports their log probabilities. */
 import { EngineError } from '../../../kernel/api/engine.js'
-import { bytesOf, type TokenTable } from '../text/tokens.js'
+import type { TokenTable } from '../text/stream.js'
 import type { Binding, NativeContext, NativeModel, NativeSampler, SamplerConfig } from './binding.js'
-import { invalid } from './refusals.js'
+import { invalid } from '../../runners/language/refusals.js'
 
 interface TokenLogprob { token: string, logprob: number, bytes: number[] }
 export interface Report extends TokenLogprob { top_logprobs: TokenLogprob[] }
@@ -73,7 +73,7 @@ export class TokenSampler {
   }
 
   private named (id: number, probability: number): TokenLogprob {
-    const bytes = [...bytesOf(this.parts.table, id)]
+    const bytes = [...this.parts.table.bytesOf(id)]
     const logprob = Math.max(LEAST, Math.log(probability))
     return { token: Buffer.from(bytes).toString(), logprob, bytes }
   }

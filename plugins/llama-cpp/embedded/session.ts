@@ -2,7 +2,7 @@
 import type { EngineChunk, EngineSession, EngineTask, SpanSink } from '../../../kernel/api/engine.js'
 import type { Sizes } from '../server/command-line.js'
 import { fieldsOf, listOf, type Fields } from '../../runners/language/json.js'
-import { contextExceeded, unknownTask } from '../../runners/language/refusals.js'
+import { contextExceeded, unknownTask, invalid } from '../../runners/language/refusals.js'
 import { OutputReader, MARKERS } from '../text/parse/output.js'
 import { reasoningMarkers, reasonings } from '../text/reasoning.js'
 import { decodeAll, textStream } from '../text/stream.js'
@@ -13,7 +13,6 @@ import { Answer, newCallId, Outbox } from './answer.js'
 import { constraintOf, type Constraint } from './constraint.js'
 import type { Decoder } from './decoder.js'
 import type { Prompt, Prompts } from './prompt.js'
-import { invalid } from './refusals.js'
 import { readParameters, type Parameters } from './request.js'
 import { TokenSampler, type SamplerParts } from './sampler.js'
 import type { Vocabulary } from './vocabulary.js'
@@ -157,6 +156,6 @@ export class TextSession implements EngineSession {
   private detokenized ({ tokens }: Fields): Record<string, unknown> {
     if (!Array.isArray(tokens)) throw invalid('tokens must be a list of token ids', 'tokens')
     const { vocabulary } = this.parts
-    return { kind: 'text', text: decodeAll(vocabulary.table, vocabulary.read(tokens, 'tokens'), false) }
+    return { kind: 'text', text: decodeAll(vocabulary.table, vocabulary.read(tokens, 'tokens')) }
   }
 }

@@ -4,10 +4,9 @@ import type {
 } from '../../../kernel/api/engine.js'
 import { readEmbed, scoresChunk, truncated, vectorChunk } from '../../runners/language/vectors.js'
 import type { Fields } from '../../runners/language/json.js'
-import { contextExceeded, unknownTask } from '../../runners/language/refusals.js'
+import { contextExceeded, unknownTask, invalid } from '../../runners/language/refusals.js'
 import { decodeAll } from '../text/stream.js'
 import type { NativeContext } from './binding.js'
-import { invalid } from './refusals.js'
 import type { Vocabulary } from './vocabulary.js'
 
 interface VectorParts {
@@ -36,7 +35,7 @@ export class VectorSession implements EngineSession {
       yield { payload: { kind: 'tokens', tokens, count: tokens.length, context_length: contextLength } }
     } else if (kind === 'detokenize') {
       const tokens = this.idsOf(payload['tokens'])
-      yield { payload: { kind: 'text', text: decodeAll(vocabulary.table, tokens, false) } }
+      yield { payload: { kind: 'text', text: decodeAll(vocabulary.table, tokens) } }
     } else if (kind === 'rerank') yield * this.rank(payload, signal)
     else if (kind === 'embed' || kind === 'embeddings') yield * this.embed(payload, signal)
     else throw unknownTask(kind, 'embed, rerank, tokenize and detokenize')

@@ -1,9 +1,9 @@
 /** A loaded model's vocabulary: the bytes of its tokens, and tokenization. */
 import { idsOf } from '../../runners/language/json.js'
 import { CUT } from '../text/verbatim.js'
-import type { TokenTable } from '../text/tokens.js'
+import type { TokenTable } from '../text/stream.js'
 import { ATTRIBUTE, type NativeModel } from './binding.js'
-import { invalid } from './refusals.js'
+import { invalid } from '../../runners/language/refusals.js'
 
 const SENTENCE_PIECE = 1
 const BYTE_LEVEL = 2
@@ -43,22 +43,19 @@ export class Vocabulary {
     const size = (tokens as { length: number } | undefined)?.length ?? 0
     const addsSpace = metadata.get('tokenizer.ggml.add_space_prefix') !== false
     const type = model.getVocabularyType()
-    const parts: Uint8Array[] = []
-    const offsets = new Uint32Array(size + 1)
     const special = new Set<number>()
     const added = new Map<string, number>()
     for (let id = 0; id < size; id++) {
-      const text = model.getTokenString(id) ?? ''
       const attributes = model.getTokenAttributes(id)
-      const bytes = bytesOf(text, attributes, type)
-      parts.push(bytes)
-      offsets[id + 1] = offsets[id]! + bytes.length
       const isControl = (attributes & (ATTRIBUTE.control | ATTRIBUTE.unknown)) !== 0
       if (isControl) special.add(id)
-      if (isControl || (attributes & ATTRIBUTE.userDefined) !== 0) added.set(text, id)
+      const isAdded = isControl || (attributes & ATTRIBUTE.userDefined) !== 0
+      if (isAdded) added.set(model.getTokenString(id) ?? '', id)
     }
     this.table = {
-      size, bytes: Buffer.concat(parts), offsets, special, added,
+      size, special, added,
+      bytesOf: (id) => id < 0 || id >= size ? new Uint8Array()
+        : bytesOf(model.getTokenString(id) ?? '', model.getTokenAttributes(id), type),
       strip: type === SENTENCE_PIECE && addsSpace ? 1 : 0
     }
   }

@@ -5,6 +5,7 @@ import type {
 } from '../../runners/language/chunks.js'
 import { AnswerSpans } from '../../runners/language/spans.js'
 import { fieldsOf, idsOf, listOf, numberOf, textOf, type Fields } from '../../runners/language/json.js'
+import type { OutputReader } from '../text/parse/output.js'
 
 const MIN_LOGPROB = -9_999
 
@@ -62,52 +63,42 @@ function usageOf (usage: Fields, timings: Fields): Usage {
   }
 }
 
-export abstract class AnswerReader {
-  protected readonly index: number
-  protected readonly tops: number
-
-  /** `tops` is the number of alternatives to report with each token. */
-  constructor (index: number, tops: number) {
-    this.index = index
-    this.tops = tops
-  }
-
-  abstract read (event: Fields): AnswerChunk[]
+/** Reads the events of one answer. */
+export interface AnswerReader {
+  read (event: Fields): AnswerChunk[]
   /** The answer's last chunk; null if the answer is incomplete. `peakBytes`: the server's peak memory. */
-  abstract end (peakBytes: number): AnswerChunk | null
+  end (peakBytes: number): AnswerChunk | null
 }
+
+/** Creates the reader of answer `index`; `tops` is the number of alternatives to report with each token. */
+export type ReaderFactory = (index: number, tops: number) => AnswerReader
 
 const FINISHES: Readonly<Record<string, Finish>> = {
   stop: 'stop', length: 'length', tool_calls: 'tool_calls'
 }
 
-/** Reads answers from `/v1/chat/completions`; passes deltas through without empty fields. */
-export class ChatReader extends AnswerReader {
-  private finish: Finish | null = null
-  private usage: Fields = {}
-  private timings: Fields = {}
-
-  read (event: Fields): AnswerChunk[] {
-    const { usage, timings } = event
-    if (usage != null) this.usage = { ...this.usage, ...fieldsOf(usage) }
-    if (timings != null) this.timings = { ...this.timings, ...fieldsOf(timings) }
-    const choice = listOf(event['choices'])[0] ?? {}
-    const tokens = reportsOf(fieldsOf(choice['logprobs'])['content'], this.tops)
-    const finish = textOf(choice['finish_reason'])
-    if (finish !== '') this.finish = FINISHES[finish] ?? 'stop'
-    const delta = deltaOf(fieldsOf(choice['delta']))
-    return [...admittedOf(event), ...newsOf(this.index, { delta }, tokens)]
-  }
-
-  end (peakBytes: number): AnswerChunk | null {
-    const { index, finish, usage, timings } = this
+/** Reads an answer from `/v1/chat/completions`; passes deltas through without empty fields. */
+export const chatReader: ReaderFactory = (index, tops) => {
+  let finish: Finish | null = null
+  let usage: Fields = {}
+  let timings: Fields = {}
+  return {
+    read (event) {
+      usage = { ...usage, ...fieldsOf(event['usage']) }
+      timings = { ...timings, ...fieldsOf(event['timings']) }
+      const choice = listOf(event['choices'])[0] ?? {}
+      const tokens = reportsOf(fieldsOf(choice['logprobs'])['content'], tops)
+      const why = textOf(choice['finish_reason'])
+      if (why !== '') finish = FINISHES[why] ?? 'stop'
+      return [...admittedOf(event), ...newsOf(index, { delta: toDelta(fieldsOf(choice['delta'])) }, tokens)]
+    },
     // `stop` is null, because the chat route does not report which stop string ended the answer.
-    if (finish === null) return null
-    return endOf({ index, delta: {} }, { finish, stop: null, usage, timings, peakBytes })
+    end: (peakBytes) => finish === null ? null
+      : endOf({ index, delta: {} }, { finish, stop: null, usage, timings, peakBytes })
   }
 }
 
-function deltaOf (delta: Fields): NonNullable<Choice['delta']> {
+function toDelta (delta: Fields): NonNullable<Choice['delta']> {
   const [content, reasoning] = [textOf(delta['content']), textOf(delta['reasoning_content'])]
   const calls = listOf(delta['tool_calls']).map((call) => {
     const { name, arguments: text } = fieldsOf(call['function'])
@@ -124,27 +115,44 @@ function deltaOf (delta: Fields): NonNullable<Choice['delta']> {
   }
 }
 
-/** Reads answers from `/completion`. */
-export class CompletionReader extends AnswerReader {
-  private last: Fields | null = null
-
-  read (event: Fields): AnswerChunk[] {
-    if (event['stop'] === true) this.last = event
-    const tokens = reportsOf(event['completion_probabilities'], this.tops)
-    return [...admittedOf(event), ...newsOf(this.index, { text: textOf(event['content']) }, tokens)]
-  }
-
-  end (peakBytes: number): AnswerChunk | null {
-    const { index, last } = this
-    if (last === null) return null
-    const cut = last['stop_type'] === 'limit' || last['stopped_limit'] === true || last['truncated'] === true
-    const usage = { prompt_tokens: last['tokens_evaluated'], completion_tokens: last['tokens_predicted'] }
-    return endOf({ index, text: '' }, {
-      finish: cut ? 'length' : 'stop', stop: textOf(last['stopping_word']) || null, usage,
-      timings: fieldsOf(last['timings']), peakBytes
-    })
+/** Reads an answer from `/completion`. */
+export const completionReader: ReaderFactory = (index, tops) => {
+  let last: Fields | null = null
+  return {
+    read (event) {
+      if (event['stop'] === true) last = event
+      const tokens = reportsOf(event['completion_probabilities'], tops)
+      return [...admittedOf(event), ...newsOf(index, { text: textOf(event['content']) }, tokens)]
+    },
+    end (peakBytes) {
+      if (last === null) return null
+      const { stop_type: type, stopped_limit: limited, truncated } = last
+      const cut = type === 'limit' || limited === true || truncated === true
+      const usage = { prompt_tokens: last['tokens_evaluated'], completion_tokens: last['tokens_predicted'] }
+      return endOf({ index, text: '' }, {
+        finish: cut ? 'length' : 'stop', stop: textOf(last['stopping_word']) || null, usage,
+        timings: fieldsOf(last['timings']), peakBytes
+      })
+    }
   }
 }
+
+/** Parses tool calls and reasoning in grammar-constrained answers, which the server returns as text. */
+export const withCalls = (inner: AnswerReader, output: OutputReader): AnswerReader => ({
+  read: (event) => inner.read(event).map((chunk) => ({
+    ...chunk,
+    choices: chunk.choices.map(({ delta: { content = '', ...rest } = {}, text = '', ...choice }) =>
+      ({ ...choice, delta: { ...rest, ...output.push(content + text) } }))
+  })),
+  end (peakBytes) {
+    const last = inner.end(peakBytes)
+    const delta = output.end()
+    if (last?.choices[0] === undefined) return last
+    const { text: _, ...choice } = last.choices[0]
+    const isCall = choice.finish_reason === 'stop' && output.calls > 0
+    return { ...last, choices: [{ ...choice, delta, ...isCall ? { finish_reason: 'tool_calls' } : {} }] }
+  }
+})
 
 /**
  * Records trace spans for one answer, counting each chunk with content as a token. If the server does not

@@ -3,8 +3,7 @@ import { EngineError, type CacheType, type ModelSpec } from '../../../kernel/api
 import {
   cacheOf, CHECKPOINTS, contextOf, keptBytes, MAX_EMBEDDED
 } from '../../runners/cards/memory-forecast.js'
-import { fieldsOf, listOf, textOf, type Fields } from '../../runners/language/json.js'
-import type { Drafter } from './drafter.js'
+import type { GgufHeader } from '../cards/gguf.js'
 import type { Address } from './http.js'
 
 const MIB = 2 ** 20
@@ -67,35 +66,18 @@ export interface RpcPlan extends LayerShare {
 }
 
 const RPC_FLAGS = ['--rpc', '--tensor-split', '--split-mode', '--n-gpu-layers']
-const ADDRESS = /^127\.0\.0\.1:[1-9]\d{0,4}$/
-const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0
 const sum = (numbers: readonly number[]): number => numbers.reduce((a, b) => a + b, 0)
 
-/** Validates one node's share of a model. @throws EngineError */
-function shareOf (said: Fields, name: string): LayerShare {
-  const { layers, gpus } = said
-  const whole = isCount(layers) && layers > 0
-  if (whole && gpus === undefined) return { layers }
-  if (whole && Array.isArray(gpus) && gpus.every(isCount) && sum(gpus) > 0 && sum(gpus) <= layers) {
-    return { layers, gpus }
-  }
-  throw new EngineError('provider_error', `the option ${name} must name layers, and how many each GPU has`)
-}
-
 /** How this node's layers are divided among its devices; null if one device has all of them. */
-export function splitOf ({ split }: Readonly<Record<string, unknown>>): LayerShare | null {
-  return split === undefined ? null : shareOf(fieldsOf(split), 'split')
-}
+export const splitOf = ({ split }: Readonly<Record<string, unknown>>): LayerShare | null =>
+  split as LayerShare | undefined ?? null
 
-/** How the model is split over nodes; null for one node. @throws EngineError for an invalid plan */
+/** How the model is split over nodes; null for one node. @throws EngineError if the plan has no donors */
 export function rpcOf ({ rpc }: Readonly<Record<string, unknown>>): RpcPlan | null {
   if (rpc === undefined) return null
-  const donors = listOf(fieldsOf(rpc)['donors']).map((donor) =>
-    ({ address: textOf(donor['address']), ...shareOf(donor, 'rpc') }))
-  const fine = donors.every(({ address }) => ADDRESS.test(address))
-  if (donors.length > 0 && fine) {
-    return { tensor: fieldsOf(rpc)['tensor'] === true, ...shareOf(fieldsOf(rpc), 'rpc'), donors }
-  }
+  const plan = rpc as RpcPlan | null
+  // Without donors the model would not fit.
+  if (plan !== null && plan.donors.length > 0) return plan
   throw new EngineError('provider_error', 'the option rpc must name the layers of driver and donors')
 }
 
@@ -152,6 +134,17 @@ function tensorShares (ranks: readonly (readonly number[])[], backend: string): 
   const devices = shares.map((_, i) => i < shares.length - own.length ? `RPC${i}`
     : deviceName(backend, i - shares.length + own.length))
   return ['--device', devices.join(','), '--tensor-split', shares.join(','), '--n-gpu-layers', ALL_LAYERS]
+}
+
+/** `way` is the draft method to pass as an option; null if llama.cpp detects it. */
+export interface Drafter { path: string, way: string | null }
+
+/** A drafter's draft method, which llama.cpp detects for DFlash drafters and multi-token prediction heads. */
+export function draftMethodOf ({ metadata, tensors }: Omit<GgufHeader, 'weightBytes'>): string | null {
+  const architecture = String(metadata.get('general.architecture'))
+  if (architecture.includes('eagle3')) return 'draft-eagle3'
+  const isHead = tensors.some(({ name }) => name.includes('.nextn.eh_proj.'))
+  return isHead || architecture.includes('dflash') ? null : 'draft-simple'
 }
 
 export interface StartOptions {

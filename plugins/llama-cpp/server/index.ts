@@ -9,11 +9,11 @@ import { setTimeout as delay } from 'node:timers/promises'
 import {
   EngineError, type EngineEnv, type EngineModule, type EngineSession, type ModelCard, type ModelSpec
 } from '../../../kernel/api/engine.js'
+import { readGguf } from '../cards/gguf.js'
 import { templateOf } from '../text/source.js'
 import { findServer } from './binary.js'
-import { rpcOf, sizesOf, splitOf, type RpcPlan } from './command-line.js'
+import { draftMethodOf, rpcOf, sizesOf, splitOf, type RpcPlan } from './command-line.js'
 import { startDonor } from './donor.js'
-import { drafterAt } from './drafter.js'
 import { LOOPBACK, type EngineParts, type Clock } from './program.js'
 import { LlamaServer } from './server.js'
 import { LlamaSession } from './session.js'
@@ -75,7 +75,8 @@ export function llamaEngine (parts: EngineParts): EngineModule {
       const drafter = beside('assistant')
       const server = await LlamaServer.start({
         mmproj: beside('vision_weights'),
-        drafter: drafter === undefined ? undefined : await drafterAt(drafter),
+        drafter: drafter === undefined ? undefined
+          : { path: drafter, way: draftMethodOf(await readGguf(drafter)) },
         own, split: splitOf(options), binary, model, template, modelId, modelBytes, threads,
         backend: spec.backend, sizes, embeds, ranks, rpc, env, ...parts
       })

@@ -10,8 +10,7 @@ import { constraintOf } from '../embedded/constraint.js'
 import { TOOLS_LEFT_OUT, warmCompiler, withoutTools } from '../structure.js'
 import { OutputReader } from '../text/parse/output.js'
 import { reasoningOf, reasonings, reasoningStateAfter } from '../text/reasoning.js'
-import { CallReader } from './calls.js'
-import { ChatReader, ChunkSpans, CompletionReader, type AnswerReader } from './answer.js'
+import { chatReader, ChunkSpans, completionReader, withCalls, type ReaderFactory } from './answer.js'
 import type { Sizes } from './command-line.js'
 import { BrokenAnswer } from './errors.js'
 import type { Client } from './http.js'
@@ -42,7 +41,7 @@ export interface SessionParts {
 interface Asked extends Bodies {
   path: string
   payload: Fields
-  reader: (index: number, tops: number) => Pick<AnswerReader, 'read' | 'end'>
+  reader: ReaderFactory
 }
 
 export class LlamaSession implements EngineSession {
@@ -111,7 +110,7 @@ export class LlamaSession implements EngineSession {
     if (kind === 'chat') return this.chat(payload, signal, trace)
     if (kind === 'completion' || kind === 'completions') {
       const asked = { path: '/completion', payload, ...completionBodies(payload, facts) }
-      return this.write({ ...asked, reader: (...of) => new CompletionReader(...of) }, signal, trace)
+      return this.write({ ...asked, reader: completionReader }, signal, trace)
     }
     throw unknownTask(kind, 'chat, completion, tokenize and detokenize')
   }
@@ -125,8 +124,8 @@ export class LlamaSession implements EngineSession {
     if (!isConstrained(payload)) {
       const readsCalls = tools !== null && !('tools' in asked)
       const output = { tools, reasoning: null, newId: newCallId } as const
-      const reader: Asked['reader'] = (...of) => readsCalls
-        ? new CallReader(new ChatReader(...of), new OutputReader(output)) : new ChatReader(...of)
+      const reader: ReaderFactory = (...of) => readsCalls
+        ? withCalls(chatReader(...of), new OutputReader(output)) : chatReader(...of)
       const bodies = chatBodies(payload, facts)
       try {
         yield * this.write({ path: '/v1/chat/completions', payload, ...bodies, reader }, signal, trace)
@@ -146,7 +145,7 @@ export class LlamaSession implements EngineSession {
     const thoughts = reasoning === null ? 'over' : reasoningStateAfter(prompt, reasonings[reasoning])
     const constraint = constraintOf(payload, { tools, reasoning, thoughts })
     const bodies = completionBodies({ ...payload, prompt }, facts, constraint)
-    const reader: Asked['reader'] = (...of) => new CallReader(new CompletionReader(...of), new OutputReader(
+    const reader: ReaderFactory = (...of) => withCalls(completionReader(...of), new OutputReader(
       { ...constraint, startsInReasoning: thoughts === 'inside', newId: newCallId }))
     yield * this.write({ path: '/completion', payload, ...bodies, reader }, signal, trace)
   }

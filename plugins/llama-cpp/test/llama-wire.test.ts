@@ -1,8 +1,7 @@
 import t from 'tap'
-import { ChatReader, CompletionReader } from '../server/answer.js'
+import { chatReader, completionReader } from '../server/answer.js'
 import { readHelp } from '../server/binary.js'
-import { serverArguments, sizesOf } from '../server/command-line.js'
-import { draftMethodOf } from '../server/drafter.js'
+import { draftMethodOf, serverArguments, sizesOf } from '../server/command-line.js'
 import { serverError } from '../server/errors.js'
 import { modelFile } from '../server/index.js'
 import { merged } from '../../runners/language/merged.js'
@@ -50,8 +49,11 @@ t.test('the command line', (t) => {
     '--mmproj /v --model-draft /d --spec-type draft-simple --no-mmproj-offload --device-draft none')
   t.equal(beside('draft-eagle3', 'cuda', ...newer), '--mmproj /v --model-draft /d', 'a way it does not know')
   t.equal(beside(null, 'cuda', ...newer), '--mmproj /v --model-draft /d', 'found out by the server')
-  const arch = (name: string): Buffer => Buffer.from(`GGUF....general.architecture....${name}`)
-  t.same(['llama', 'eagle3', 'dflash', 'glm4moe.. blk.46.nextn.eh_proj.weight'].map(arch).map(draftMethodOf),
+  const way = (architecture: string, ...names: string[]): string | null => draftMethodOf({
+    metadata: new Map([['general.architecture', architecture]]),
+    tensors: names.map((name) => ({ name, shape: [], type: 'fp32', bytes: 0 }))
+  })
+  t.same([way('llama'), way('eagle3'), way('dflash'), way('glm4moe', 'blk.46.nextn.eh_proj.weight')],
     ['draft-simple', 'draft-eagle3', null, null])
   const help = '-m,    --model FNAME  x\n--no-ui, --host HOST  bind to a UNIX socket none,draft-simple'
   const { flags: read, sockets } = readHelp(help)
@@ -222,7 +224,7 @@ t.test('bodies of completions and embeddings', (t) => {
 })
 
 t.test('answers of other servers', (t) => {
-  const reader = new ChatReader(2, 0)
+  const reader = chatReader(2, 0)
   t.same(reader.read({ choices: [{ delta: { role: 'assistant', content: null } }] }), [])
   t.equal(reader.end(0), null, 'not complete')
   const usage = { prompt_tokens: 9, completion_tokens: 2, prompt_tokens_details: { cached_tokens: 4 } }
@@ -232,26 +234,26 @@ t.test('answers of other servers', (t) => {
     choices: [{ index: 2, delta: {}, finish_reason: 'stop', stop_text: null }], usage,
     timings: { prompt_per_second: null, predicted_per_second: null, peak_memory_bytes: 5 }
   })
-  const cut = new ChatReader(0, 0)
+  const cut = chatReader(0, 0)
   t.same(cut.read({ choices: [{ delta: { reasoning_content: 'so' }, finish_reason: 'length' }] }),
     [{ choices: [{ index: 0, delta: { reasoning_content: 'so' } }] }])
   t.match(cut.end(0), { choices: [{ finish_reason: 'length' }] })
-  const called = new ChatReader(0, 0)
+  const called = chatReader(0, 0)
   const call = (fn: object, id?: string): object => ({ tool_calls: [{ index: 1, id, function: fn }] })
   t.same([call({ name: 'f', arguments: '{' }, 'c1'), call({ arguments: '}' })].flatMap((delta) =>
     called.read({ choices: [{ delta }] })).map(({ choices: [choice] }) => choice?.delta?.tool_calls), [
     [{ index: 1, id: 'c1', function: { name: 'f', arguments: '{' } }],
     [{ index: 1, function: { arguments: '}' } }]
   ])
-  const old = new CompletionReader(0, 0)
+  const old = completionReader(0, 0)
   const last = { content: 'x', stop: true, stopped_limit: true, tokens_evaluated: 3, tokens_predicted: 1 }
   t.same(old.read(last), [{ choices: [{ index: 0, text: 'x' }] }])
   t.match(old.end(0), { choices: [{ finish_reason: 'length' }], usage: { prompt_tokens: 3 } })
-  const stopped = new CompletionReader(0, 0)
+  const stopped = completionReader(0, 0)
   stopped.read({ content: 'x', stop: true, stop_type: 'word', stopping_word: 'END' })
   t.match(stopped.end(0), { choices: [{ finish_reason: 'stop', stop_text: 'END' }] })
   for (const event of [{}, { choices: 3 }, { choices: [null] }, { usage: [], timings: 'x' }]) {
-    t.same(new ChatReader(0, 0).read(event), [], JSON.stringify(event))
+    t.same(chatReader(0, 0).read(event), [], JSON.stringify(event))
   }
   t.end()
 })

@@ -1,6 +1,6 @@
 /** Chat templates for every tool call format. */
 import { readFileSync } from 'node:fs'
-import { OutputReader, type OutputOptions, type ToolCallDelta } from '../text/parse/output.js'
+import { OutputReader, type OutputDelta, type OutputOptions } from '../text/parse/output.js'
 import type { ReasoningName } from '../text/reasoning.js'
 import type { ToolFormatName } from '../text/tools/index.js'
 import { seededRandom } from './random.js'
@@ -84,22 +84,23 @@ export function read (parts: readonly string[], options: Omit<OutputOptions, 'ne
   let ids = 0
   const reader = new OutputReader({ ...options, newId: () => `call_${ids++}` })
   const whole: Whole = { content: '', reasoning: '', calls: [] }
-  const take = (delta: ToolCallDelta): void => {
+  const take = (delta: NonNullable<OutputDelta['tool_calls']>[number]): void => {
     if (delta.id !== undefined) {
-      if (whole.calls.push({ name: delta.name ?? '', arguments: '' }) - 1 !== delta.index) {
+      if (whole.calls.push({ name: delta.function.name ?? '', arguments: '' }) - 1 !== delta.index) {
         throw new Error(`call ${delta.index} came as another one`)
       }
     }
     const call = whole.calls[delta.index]
     if (call === undefined) throw new Error('arguments before the name')
-    call.arguments += delta.arguments ?? ''
+    call.arguments += delta.function.arguments ?? ''
   }
   for (const piece of [...parts.map((p) => reader.push(p)), reader.end()]) {
-    whole.content += piece.content
-    whole.reasoning += piece.reasoning
-    const numbers = piece.toolCalls.map(({ index }) => index)
+    const { content = '', reasoning_content: reasoning = '', tool_calls: calls = [] } = piece
+    whole.content += content
+    whole.reasoning += reasoning
+    const numbers = calls.map(({ index }) => index)
     if (new Set(numbers).size < numbers.length) throw new Error('two pieces of one call at once')
-    piece.toolCalls.forEach(take)
+    calls.forEach(take)
   }
   if (reader.calls !== whole.calls.length) throw new Error('other calls were counted')
   return whole

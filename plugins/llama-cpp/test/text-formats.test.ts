@@ -247,7 +247,7 @@ t.test('a call that is cut has no arguments that could be taken for whole ones',
 t.test('a text comes while it is written, not at its end', async (t) => {
   const reader = new OutputReader({ tools: 'qwen_coder', parameters, newId: () => 'id' })
   const args = (text: string): string =>
-    reader.push(text).toolCalls.map((each) => each.arguments ?? '').join('')
+    (reader.push(text).tool_calls ?? []).map((each) => each.function.arguments ?? '').join('')
   t.equal(args('<tool_call>\n<function=f>\n<parameter=city>\nab'), '{"city": "ab')
   t.equal(args('c "d'), 'c \\"d')
   t.equal(args('\n</para'), '', 'what may be the end is held back')
@@ -256,9 +256,9 @@ t.test('a text comes while it is written, not at its end', async (t) => {
 
 t.test('arguments come before the call is over', async (t) => {
   const reader = new OutputReader({ tools: 'hermes', newId: () => 'id' })
-  t.strictSame(reader.push('<tool_call>{"name": "a", "arguments": {"x').toolCalls.map((d) =>
-    d.arguments ?? '').join(''), '{"x')
-  t.strictSame(reader.push('": 1').toolCalls.map((d) => d.arguments).join(''), '": 1')
+  t.strictSame(reader.push('<tool_call>{"name": "a", "arguments": {"x').tool_calls?.map((d) =>
+    d.function.arguments ?? '').join(''), '{"x')
+  t.strictSame(reader.push('": 1').tool_calls?.map((d) => d.function.arguments).join(''), '": 1')
 })
 
 t.test('the types of a value are looked for in so many places only', (t) => {

@@ -106,9 +106,9 @@ function reads (name: ToolFormatName, text: string, reasoning: ReasoningName | n
     tools: name, reasoning: name === 'harmony' ? 'harmony' : reasoning, newId: () => '',
     parameters: () => TOOL.function.parameters
   })
-  const found = [reader.push(text), reader.end()].flatMap(({ toolCalls }) => toolCalls)
-  const given = found.map((call) => call.arguments ?? '').join('')
-  return found[0]?.name === NAME && sameArguments(given)
+  const found = [reader.push(text), reader.end()].flatMap(({ tool_calls: calls = [] }) => calls)
+  const given = found.map((call) => call.function.arguments ?? '').join('')
+  return found[0]?.function.name === NAME && sameArguments(given)
 }
 
 function sameArguments (text: string): boolean {

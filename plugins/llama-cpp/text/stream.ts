@@ -1,8 +1,17 @@
 import { beginningOf } from './parse/input.js'
-import { bytesOf } from './tokens.js'
-import type { TokenTable } from './tokens.js'
 
 const SPACE = 0x20
+
+/** A model's tokens. `strip` is the number of leading spaces that the decoder removes from its output. */
+export interface TokenTable {
+  size: number
+  /** The bytes of a token; empty for an id without a token. */
+  bytesOf (id: number): Uint8Array
+  special: ReadonlySet<number>
+  /** Added tokens (special or not) by text. */
+  added: ReadonlyMap<string, number>
+  strip: number
+}
 
 /**
  * Decodes token ids to text: holds back incomplete UTF-8 characters and possible beginnings of stop strings.
@@ -41,15 +50,15 @@ function detokeniser (
   return {
     push (id) {
       if (!shown(id)) return ''
-      return decoder.decode(stripped(bytesOf(table, id)), { stream: true })
+      return decoder.decode(stripped(table.bytesOf(id)), { stream: true })
     },
     end: () => decoder.decode()
   }
 }
 
-/** Decodes all ids, with the same result as a stream without stop strings. */
-export function decodeAll (table: TokenTable, ids: readonly number[], skipSpecial: boolean): string {
-  const text = detokeniser(table, table.strip, (id) => !skipSpecial || !table.special.has(id))
+/** Decodes all ids, special tokens included. */
+export function decodeAll (table: TokenTable, ids: readonly number[]): string {
+  const text = detokeniser(table, table.strip, () => true)
   let out = ''
   for (const id of ids) out += text.push(id)
   return out + text.end()

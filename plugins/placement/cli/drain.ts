@@ -24,3 +24,12 @@ export function createDrain (pace: WaitClock): Verb {
 }
 
 export default createDrain(realPace)
+
+export const undrain: Verb = {
+  async run ({ client, out }, [node]) {
+    const path = `/nodes/${encodeURIComponent(node!)}/drain`
+    const answer = await client.json<{ message: string }>(path, { method: 'DELETE' })
+    if (out.json) out.value(answer)
+    else out.line(plain(answer.message))
+  }
+}

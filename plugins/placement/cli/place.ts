@@ -198,7 +198,7 @@ const isMissing = (error: unknown): error is VerbError =>
 async function request (
   ctx: VerbContext, { excluded, ...shape }: Ask, options: Record<string, unknown>
 ): Promise<Placed> {
-  const ttl = ttlOf(ctx, options['ttl'])
+  const ttl = wholeOf(ctx, 'ttl', options, 'seconds', 1)
   const placed = await withEngine(ctx, options['yes'] === true, async () =>
     await ctx.client.json<Placed>('/place_instance', {
       method: 'POST',
@@ -287,13 +287,6 @@ function progressText (state: SeenState, progress: Progress): string {
     case 'ready': return 'ready'
     case 'gone': return 'waiting for the cluster'
   }
-}
-
-function ttlOf (ctx: VerbContext, given: unknown): number | undefined {
-  if (given === undefined) return undefined
-  const seconds = Number(given)
-  if (Number.isInteger(seconds) && seconds >= 1) return seconds
-  throw ctx.fail(2, `--ttl ${String(given)}: expected a number of seconds, at least 1`)
 }
 
 function interrupted (ctx: VerbContext): 130 {

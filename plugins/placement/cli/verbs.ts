@@ -59,7 +59,7 @@ export const verbs = {
     summary: 'let a drained node run models again',
     args: '<node>',
     examples: ['svc undrain attic'],
-    load: () => import('./undrain.js')
+    load: async () => ({ default: (await import('./drain.js')).undrain })
   },
   why: {
     heading: 'Watch it',

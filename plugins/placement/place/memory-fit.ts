@@ -1,6 +1,7 @@
 import type { ModelCard } from '../../../kernel/index.js'
 import { needOf } from '../../runners/cards/memory-forecast.js'
-import { LEAST_CHOSEN, planWithoutSuggestions } from '../planner/index.js'
+import { planWithoutSuggestions } from '../planner/index.js'
+import { LEAST_CHOSEN } from '../planner/solve.js'
 import type { MemoryFit, MemoryPlanner } from '../../staging/service.js'
 import { ENGINES } from './planning.js'
 import type { Planning } from './planning.js'

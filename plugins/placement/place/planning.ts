@@ -1,7 +1,7 @@
 import { delay, offPlugin, SvcError } from '../../../kernel/index.js'
 import type { ModelCard, NodeView } from '../../../kernel/index.js'
 import { plan } from '../planner/index.js'
-import type { ClusterView, InstanceMeta, Plan, PlanRequest, Refusal } from '../planner/index.js'
+import type { ClusterView, InstanceMeta, Plan, PlanRequest, Refusal } from '../planner/types.js'
 import { invalid, modelUnknown, refusalError, refuse } from '../errors.js'
 import type { Facts, FactsReader } from '../facts.js'
 import type { PlacementContext } from '../manifest.js'

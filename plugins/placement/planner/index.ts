@@ -1,17 +1,9 @@
 import type { ModelCard } from '../../../kernel/index.js'
 import type { Unplanned } from './refusals.js'
-import { LEAST_CHOSEN, solve } from './solve.js'
+import { solve } from './solve.js'
 import { suggest } from './suggest.js'
 import type {
   ClusterView, InstanceMeta, NodeFacts, PlanRequest, PlanResult, Sharding, Suggestion
-} from './types.js'
-
-export { LEAST_CHOSEN }
-export { withChange } from './suggest.js'
-export { REFUSALS } from './types.js'
-export type {
-  Change, ClusterView, EngineTraits, InstanceMemory, InstanceMeta, MemoryClaim, MemoryPart, NodeFacts, Plan,
-  PlanRank, PlanRequest, PlanResult, Planned, Refusal, RefusalReason, Sharding, Suggestion
 } from './types.js'
 
 /** Chooses nodes for a model and each node's part, or explains the refusal and suggests changes. Pure. */

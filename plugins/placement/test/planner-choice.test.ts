@@ -1,6 +1,6 @@
 import t from 'tap'
 import { plan } from '../planner/index.js'
-import type { ClusterView, NodeFacts, PlanRequest } from '../planner/index.js'
+import type { ClusterView, NodeFacts, PlanRequest } from '../planner/types.js'
 import { GIB, card, links, lm, node, planned, request, view } from './planner-kit.js'
 
 const vram = { total: 40 * GIB, used: 0 }

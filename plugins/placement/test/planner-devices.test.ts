@@ -3,7 +3,7 @@ import t from 'tap'
 import { plan } from '../planner/index.js'
 import type {
   ClusterView, EngineTraits, MemoryClaim, NodeFacts, PlanRequest, PlanResult
-} from '../planner/index.js'
+} from '../planner/types.js'
 import { card, GIB, MASK, node } from './planner-kit.js'
 
 const gguf: EngineTraits = {

@@ -1,7 +1,7 @@
 import type { ModelCard } from '../../../kernel/index.js'
 import type {
   ClusterView, EngineTraits, MemoryClaim, NodeFacts, Plan, PlanRequest, PlanResult
-} from '../planner/index.js'
+} from '../planner/types.js'
 
 export const MIB = 1024 ** 2
 /** Size in bytes of the attention mask for the whole context on a GPU. */

@@ -1,7 +1,7 @@
 /** Slow links between a plan's nodes are named in its explanation. */
 import t from 'tap'
 import { plan } from '../planner/index.js'
-import type { ClusterView, EngineTraits } from '../planner/index.js'
+import type { ClusterView, EngineTraits } from '../planner/types.js'
 import { card, node } from './planner-kit.js'
 
 const traits: EngineTraits = {

@@ -1,6 +1,8 @@
 import t from 'tap'
-import { REFUSALS, plan, withChange } from '../planner/index.js'
-import type { ClusterView, NodeFacts, PlanRequest, RefusalReason } from '../planner/index.js'
+import { plan } from '../planner/index.js'
+import { REFUSALS } from '../planner/types.js'
+import type { ClusterView, NodeFacts, PlanRequest, RefusalReason } from '../planner/types.js'
+import { withChange } from '../planner/suggest.js'
 import { GIB, lm, mesh, node, seeded, shuffled, someCase } from './planner-kit.js'
 import { breaches, fewestNodes } from './planner-rules.js'
 

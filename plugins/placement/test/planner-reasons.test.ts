@@ -1,7 +1,7 @@
 import t from 'tap'
 import { USUAL_CONTEXT } from '../../runners/cards/memory-forecast.js'
 import { plan } from '../planner/index.js'
-import type { ClusterView, MemoryClaim, NodeFacts, PlanRequest, RefusalReason } from '../planner/index.js'
+import type { ClusterView, MemoryClaim, NodeFacts, PlanRequest, RefusalReason } from '../planner/types.js'
 import { GIB, MASK, card, links, lm, mesh, node, planned, refused, request, view } from './planner-kit.js'
 
 const rpc = { ...lm, meta: 'LlamaRpc', overhead: 1.1 } as const

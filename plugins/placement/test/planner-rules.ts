@@ -3,7 +3,7 @@
  * and tries every group of nodes, so it suits small clusters only.
  */
 import { cacheOf } from '../../runners/cards/memory-forecast.js'
-import type { ClusterView, MemoryClaim, NodeFacts, Plan, PlanRequest } from '../planner/index.js'
+import type { ClusterView, MemoryClaim, NodeFacts, Plan, PlanRequest } from '../planner/types.js'
 
 /** Bytes of memory that a backend may use on the node. */
 export function usableBytes (view: ClusterView, node: NodeFacts, backend: string): bigint {

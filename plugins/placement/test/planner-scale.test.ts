@@ -1,6 +1,6 @@
 import t from 'tap'
 import { plan, previews } from '../planner/index.js'
-import type { ClusterView, NodeFacts } from '../planner/index.js'
+import type { ClusterView, NodeFacts } from '../planner/types.js'
 import type { Neighbours } from '../planner/candidates.js'
 import { findGroup } from '../planner/search.js'
 import { card, links, mesh, node, planned, refused, request, seeded, view } from './planner-kit.js'

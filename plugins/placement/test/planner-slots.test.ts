@@ -2,8 +2,8 @@
 import t from 'tap'
 import { cacheOf } from '../../runners/cards/memory-forecast.js'
 import { plan } from '../planner/index.js'
+import type { EngineTraits, NodeFacts, PlanRequest } from '../planner/types.js'
 import { card, GIB, node, planned, refused, request, view } from './planner-kit.js'
-import type { EngineTraits, NodeFacts, PlanRequest } from '../planner/index.js'
 
 const traits: EngineTraits = {
   multiNode: true, meta: 'LlamaRpc', tensor: true, unevenTensor: true, manyDevices: true, overhead: 1,

@@ -4,21 +4,9 @@ import { markersOf, toolFormats, type ToolFormatName } from '../tools/index.js'
 import type { OutputSink, ToolFormat } from '../tools/format.js'
 import { Input, type Reading } from './input.js'
 import type { Choice } from '../../../runners/language/chunks.js'
-import { present } from '../../../runners/language/json.js'
 
-/** A part of a tool call as in OpenAI's stream: first id and name, then arguments. */
-export interface ToolCallDelta { index: number, id?: string, name?: string, arguments?: string }
-
-export interface OutputDelta { content: string, reasoning: string, toolCalls: ToolCallDelta[] }
-
-/** Converts parsed output to an OpenAI delta without empty fields. */
-export const deltaOf = ({ content, reasoning, toolCalls }: OutputDelta): NonNullable<Choice['delta']> => ({
-  ...content === '' ? {} : { content },
-  ...reasoning === '' ? {} : { reasoning_content: reasoning },
-  ...toolCalls.length === 0 ? {} : { tool_calls: toolCalls.map(({ index, id, name, arguments: text }) => ({
-    index, ...id === undefined ? {} : { id, type: 'function' }, function: present({ name, arguments: text })
-  })) }
-})
+/** Parsed output as an OpenAI delta without empty fields. */
+export type OutputDelta = NonNullable<Choice['delta']>
 
 export interface OutputOptions {
   /** The tool call format; null if the request has no tools. */
@@ -128,12 +116,12 @@ class DeltaCollector implements OutputSink {
   /** Whether content other than white space has been emitted. */
   begun = false
   private readonly options: OutputOptions
-  private delta: OutputDelta = nothing()
+  private delta: OutputDelta = {}
   /** White space that is emitted only if more text follows. */
   private held = ''
   /** Whether leading white space must be dropped, because content or reasoning begins here. */
   private fresh: boolean
-  private last: 'content' | 'reasoning' = 'content'
+  private last: 'content' | 'reasoning_content' = 'content'
 
   constructor (options: OutputOptions) {
     this.options = options
@@ -145,7 +133,7 @@ class DeltaCollector implements OutputSink {
     this.emit('content', text)
   }
 
-  reasoning (text: string): void { this.emit('reasoning', text) }
+  reasoning (text: string): void { this.emit('reasoning_content', text) }
 
   turn (): void {
     this.held = ''
@@ -153,34 +141,34 @@ class DeltaCollector implements OutputSink {
   }
 
   call (name: string): void {
-    const index = this.calls++
-    this.delta.toolCalls.push({ index, id: this.options.newId(), name })
+    const calls = this.delta.tool_calls ??= []
+    calls.push({ index: this.calls++, id: this.options.newId(), type: 'function', function: { name } })
   }
 
   args (json: string): void {
     if (json === '') return
-    const { toolCalls } = this.delta
+    const calls = this.delta.tool_calls ??= []
     const index = this.calls - 1
-    const open = toolCalls.at(-1)
-    if (open?.index === index) open.arguments = (open.arguments ?? '') + json
-    else toolCalls.push({ index, arguments: json })
+    const open = calls.at(-1)?.function
+    if (open === undefined) calls.push({ index, function: { arguments: json } })
+    else open.arguments = (open.arguments ?? '') + json
   }
 
   parameters (name: string): unknown { return this.options.parameters?.(name) }
 
   taken (): OutputDelta {
     const { delta } = this
-    this.delta = nothing()
+    this.delta = {}
     return delta
   }
 
   flush (): void {
-    this.delta[this.last] += this.held
+    if (this.held !== '') this.add(this.last, this.held)
     this.held = ''
   }
 
   /** Emits text, but drops white space at the beginning and end of content and reasoning. */
-  private emit (kind: 'content' | 'reasoning', text: string): void {
+  private emit (kind: 'content' | 'reasoning_content', text: string): void {
     const body = this.fresh ? text.trimStart() : text
     const end = body.trimEnd()
     this.last = kind
@@ -188,10 +176,12 @@ class DeltaCollector implements OutputSink {
       this.held += body
       return
     }
-    this.delta[kind] += this.held + end
+    this.add(kind, this.held + end)
     this.held = body.slice(end.length)
     this.fresh = false
   }
-}
 
-const nothing = (): OutputDelta => ({ content: '', reasoning: '', toolCalls: [] })
+  private add (kind: 'content' | 'reasoning_content', text: string): void {
+    this.delta[kind] = (this.delta[kind] ?? '') + text
+  }
+}

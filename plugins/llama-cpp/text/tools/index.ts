@@ -1,14 +1,11 @@
-/** All tool call formats. To support a new format, add a file to this folder and a row here. */
-import { apertus } from './apertus.js'
-import { deepseek } from './deepseek.js'
-import { gemma } from './gemma.js'
-import { glm } from './glm.js'
-import { harmony } from './harmony.js'
-import { command, granite, hermes, llama, nemotron } from './json-calls.js'
-import { mistral, mistralNamed } from './mistral.js'
-import { lfm } from './python.js'
-import { qwenCoder } from './qwen-coder.js'
+/** All tool call formats. To support a new format, add a reader to a file of this folder and a row here. */
+import {
+  apertus, command, deepseek, granite, hermes, llama, mistral, mistralNamed, nemotron
+} from './json-calls.js'
 import type { ToolFormat } from './format.js'
+import { harmony } from './harmony.js'
+import { gemma, lfm } from './literal-calls.js'
+import { glm, qwenCoder } from './tagged-calls.js'
 
 /** Formats in the order of detection, those with more markers first. */
 const FORMATS = {

@@ -1,7 +1,8 @@
-/** Reads arguments that the model writes one by one, with strings unquoted. */
+/** Reads calls whose arguments are written one by one between tags, with strings unquoted. */
 import { isObject, parsed } from '../../../runners/language/json.js'
 import type { Input, Reading } from '../parse/input.js'
-import type { CallSink } from './format.js'
+import { NAME_ONLY, type CallSink, type ToolFormat } from './format.js'
+import { skipPast } from './json-calls.js'
 
 const WORDS = new Map([['True', 'true'], ['False', 'false'], ['None', 'null']])
 /** Limits for following a schema's references and alternatives: depth, and number of subschemas. */
@@ -9,7 +10,7 @@ const MAX_DEPTH = 8
 const MAX_PLACES = 1000
 
 /** Builds the JSON object of one call's arguments. */
-export class Arguments {
+class Arguments {
   private readonly out: CallSink
   private readonly schema: unknown
   private before = '{'
@@ -105,4 +106,84 @@ function kindsOf (
   if (parts === undefined) return null
   const all = parts.map((part) => kindsOf(part, root, depth + 1, places))
   return all.includes(null) ? null : new Set(all.flatMap((kinds) => [...kinds as Set<string>]))
+}
+
+const [OPEN, END, KEY, KEY_END] = ['<tool_call>', '</tool_call>', '<arg_key>', '</arg_key>']
+const [VALUE, VALUE_END] = ['<arg_value>', '</arg_value>']
+
+/** Format of GLM since 4.5: `<tool_call>name<arg_key>…</arg_key><arg_value>…</arg_value></tool_call>`. */
+export const glm: ToolFormat = {
+  shows: [OPEN, KEY, VALUE],
+  hints: [KEY],
+  opens: [OPEN],
+  inner: [END, KEY, KEY_END, VALUE, VALUE_END],
+  * read (input, out) {
+    let name = yield * input.space()
+    const first = yield * input.until([KEY, END, '\n'], (text) => { name += text })
+    if (!NAME_ONLY.test(name.trim())) {
+      input.put(name + first)
+      yield * input.until([END], (text) => { out.content(text) })
+      return
+    }
+    const values = new Arguments(out, name.trim())
+    let marker = first === '\n' ? yield * input.until([KEY, END], () => {}) : first
+    while (marker === KEY) {
+      let key = ''
+      yield * input.until([KEY_END], (text) => { key += text })
+      yield * skipPast(input, VALUE)
+      if ((yield * values.read(input, key.trim(), [VALUE_END])) === '') return
+      marker = yield * input.until([KEY, END], () => {})
+    }
+    if (marker === END) values.end()
+  }
+}
+
+const [FUNCTION, FUNCTION_END, PARAMETER, PARAMETER_END] =
+  ['<function=', '</function>', '<parameter=', '</parameter>']
+
+/** Reads the rest of a function after `<function=`; false if the output ends before the function does. */
+function * readFunction (input: Input, out: CallSink): Reading<boolean> {
+  let name = ''
+  if ((yield * input.until(['>'], (text) => { name += text })) === '') {
+    out.content(FUNCTION + name)
+    return false
+  }
+  const values = new Arguments(out, name.trim())
+  let marker = yield * input.until([PARAMETER, FUNCTION_END, END], () => {})
+  while (marker === PARAMETER) {
+    let key = ''
+    yield * input.until(['>'], (text) => { key += text })
+    yield * input.take('\n')
+    // Some models omit a parameter's closing tag, so the function's closing tag ends the value too.
+    const ended = yield * values.read(input, key.trim(), [PARAMETER_END, FUNCTION_END], '\n')
+    if (ended === '') return false
+    marker = ended === PARAMETER_END ? yield * input.until([PARAMETER, FUNCTION_END, END], () => {}) : ended
+  }
+  if (marker === '') return false
+  values.end()
+  if (marker === END) input.put(END)
+  return true
+}
+
+/** `<tool_call><function=…><parameter=…>…</parameter></function></tool_call>`: Qwen3-Coder, Nemotron 3. */
+export const qwenCoder: ToolFormat = {
+  shows: [FUNCTION, PARAMETER],
+  hints: [FUNCTION],
+  opens: [OPEN, FUNCTION],
+  inner: [END],
+  * read (input, out, opened) {
+    if (opened === OPEN) {
+      const space = yield * input.space()
+      if (!(yield * input.take(FUNCTION))) {
+        out.content(space)
+        yield * input.until([END], (text) => { out.content(text) })
+        return
+      }
+    }
+    while (yield * readFunction(input, out)) {
+      yield * input.space()
+      if (!(yield * input.take(FUNCTION))) break
+    }
+    yield * input.take(END)
+  }
 }
