@@ -61,6 +61,11 @@ export interface EngineTask {
   kind: string
   payload: Record<string, unknown>
   trace?: SpanSink | undefined
+  /**
+   * Bytes that the client sends while the task runs; an engine that reads slowly slows the client. Read them
+   * once. Throws an error with a reason if the client breaks off or the task is cancelled.
+   */
+  input?: AsyncIterable<Uint8Array> | undefined
 }
 
 /**

@@ -210,6 +210,11 @@ export interface RouteRequest<D = unknown> {
   readonly params: SchemaAt<D, 'params'>
   readonly query: SchemaAt<D, 'query', true>
   readonly body: SchemaAt<D, 'body'>
+  /**
+   * The body's bytes if its media type is one of the route's `uploads`, and `body` is then undefined. Throws
+   * if the client breaks off.
+   */
+  readonly upload?: AsyncIterable<Uint8Array> | null | undefined
   readonly headers: Readonly<Record<string, string | undefined>>
   readonly caller: Caller
   readonly requestId: string
@@ -244,6 +249,9 @@ export interface ChunkMedia {
 /** `payload` matches the capability's `output_chunk_schema`. */
 export interface CapabilityChunk<T = Record<string, unknown>> { payload: T, media?: ChunkMedia }
 
+/** A chunk from the client: `payload` matches the capability's `input_chunk_schema`. */
+export interface ClientChunk<C = unknown> { payload: C, media?: Uint8Array }
+
 export interface CapabilityCall<C = unknown> {
   readonly callId: string
   readonly commandId: string
@@ -254,7 +262,12 @@ export interface CapabilityCall<C = unknown> {
   readonly retry: boolean
   /** True if the caller chose this node, so no other node may do the work. */
   readonly pinned?: boolean
-  /** Chunks from the client (client_streaming and bidirectional only; otherwise empty). */
+  /**
+   * Chunks from the client (client_streaming and bidirectional only; otherwise empty). A handler that reads
+   * slowly slows the client. Read `chunks` or `input`, not both.
+   */
+  readonly chunks: AsyncIterable<ClientChunk<C>>
+  /** The payloads of `chunks`. */
   readonly input: AsyncIterable<C>
   /** Sets a response header, e.g. `x-svc-task-id`; has an effect only before the first chunk. */
   setHeader (name: string, value: string): void

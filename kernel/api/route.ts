@@ -52,6 +52,11 @@ export interface RouteDecl {
   readonly idHeader?: string
   /** Body size limit in bytes; 256 KiB when absent. */
   readonly bodyLimit?: number
+  /**
+   * Media types of bodies that the handler reads as a stream (`request.upload`), with schemas for the OpenAPI
+   * document. They are neither limited nor checked, and signed requests may not send them.
+   */
+  readonly uploads?: Readonly<Record<string, JsonSchema>>
   /** True to parse the body as JSON whatever its content type, since some APIs' clients send none. */
   readonly anyContentType?: boolean
   /** True if the handler may open a stream. For HEAD requests the stream's writer is closed immediately. */

@@ -55,6 +55,8 @@ export interface MemberRequest {
   readonly path: string
   readonly headers?: Readonly<Record<string, string>>
   readonly body?: unknown
+  /** A body of any media type instead of JSON, sent while it is read. */
+  readonly upload?: { readonly type: string, readonly bytes: AsyncIterable<Uint8Array> }
   /** Caller on whose behalf the other node acts, with the authorities that this node may vouch for. */
   readonly caller: Caller
   /** Aborts the request, even while its answer is being read. */

@@ -20,11 +20,7 @@ const HALF = /\p{Surrogate}/u
 export function readJsonOnly (app: FastifyInstance): void {
   app.removeAllContentTypeParsers()
   const read = async (request: FastifyRequest, payload: Readable): Promise<unknown> => {
-    const { 'content-encoding': encoding = 'identity' } = request.headers
-    if (encoding.toLowerCase() !== 'identity') {
-      const packed = `The content-encoding ${printable(encoding)} is not supported; send plain JSON.`
-      throw withHeaders(kernelError('unsupported_media_type', packed), { 'accept-encoding': 'identity' })
-    }
+    checkEncoding(request)
     const charset = /;\s*charset\s*=\s*"?([^";\s]+)/i.exec(request.headers['content-type'] ?? '')?.[1]
     if (charset !== undefined && !/^utf-?8$/i.test(charset)) {
       throw kernelError('unsupported_media_type', `Bodies must be UTF-8, not ${printable(charset)}.`)
@@ -37,11 +33,32 @@ export function readJsonOnly (app: FastifyInstance): void {
   }
   app.addContentTypeParser('application/json', read)
   app.addContentTypeParser('*', async (request: FastifyRequest, payload: Readable) => {
-    const { anyContentType } = request.routeOptions.config as Pick<RouteDecl, 'anyContentType'>
+    const { anyContentType, uploads = {} } =
+      request.routeOptions.config as Pick<RouteDecl, 'anyContentType' | 'uploads'>
     if (anyContentType === true) return await read(request, payload)
+    if (Object.hasOwn(uploads, request.mediaType ?? '')) return openUpload(request, payload)
     if (!request.is404) throw kernelError('unsupported_media_type')
     return undefined
   })
+}
+
+/** Passes the body on unread, without Node's time limit for whole requests. */
+function openUpload (request: FastifyRequest, payload: Readable): Readable {
+  checkEncoding(request)
+  if (expected.has(request)) {
+    throw kernelError('unsupported_media_type', 'A signed request cannot stream its body; send JSON.')
+  }
+  // Undocumented field: the parser returns to the list of timed connections after the request.
+  const { parser } = request.raw.socket as { parser?: { remove?: () => void } | null }
+  parser?.remove?.()
+  return payload
+}
+
+function checkEncoding ({ headers }: FastifyRequest): void {
+  const { 'content-encoding': encoding = 'identity' } = headers
+  if (encoding.toLowerCase() === 'identity') return
+  const packed = `The content-encoding ${printable(encoding)} is not supported; send the plain body.`
+  throw withHeaders(kernelError('unsupported_media_type', packed), { 'accept-encoding': 'identity' })
 }
 
 /** Parses a body; undefined if it is empty and the route needs none. Throws the reason for refusing it. */

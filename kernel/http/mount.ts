@@ -32,7 +32,8 @@ export function mount (app: FastifyInstance, route: MountedRoute, options: Mount
     url: decl.url,
     exposeHeadRoute: decl.method === 'GET',
     config: {
-      failure: decl.failure, idHeader: decl.idHeader, owner: route.owner, anyContentType: decl.anyContentType
+      failure: decl.failure, idHeader: decl.idHeader, owner: route.owner, anyContentType: decl.anyContentType,
+      uploads: decl.uploads
     },
     schema: {
       querystring: bounded(decl.query ?? NO_QUERY),

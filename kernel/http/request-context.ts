@@ -1,4 +1,5 @@
 import type { ServerResponse } from 'node:http'
+import { Readable } from 'node:stream'
 import { Reply } from '../api/plugin.js'
 import { kernelError, SvcError, toSvcError } from '../api/errors.js'
 import { schemaChecker } from '../api/validate.js'
@@ -47,6 +48,9 @@ export interface MountOptions {
 /** Time limit in ms for a reader to receive the end of its stream. */
 const TELL_MS = 2000
 
+/** Time limit in ms for a client to end its body after the answer. */
+const LINGER_MS = 2000
+
 /**
  * One request as its handler sees it, and its answer. A class, and synchronous if the handler is: closures
  * and promises per request would cost more than most handlers.
@@ -55,6 +59,7 @@ export class RequestContext implements RouteRequest, OpenRequest {
   readonly params: RouteRequest['params']
   readonly query: RouteRequest['query']
   readonly body: RouteRequest['body']
+  readonly upload: RouteRequest['upload']
   readonly headers: RouteRequest['headers']
   readonly caller: Caller
   readonly requestId: string
@@ -76,7 +81,12 @@ export class RequestContext implements RouteRequest, OpenRequest {
   constructor (route: MountedRoute, request: FastifyRequest, reply: FastifyReply, options: MountOptions) {
     this.params = request.params
     this.query = request.query
-    this.body = request.body
+    const { body } = request
+    const streams = body instanceof Readable
+    this.body = streams ? undefined : body
+    // Destroying the body would destroy the connection, so a handler that stops reading leaves it open.
+    this.upload = streams ? body.iterator({ destroyOnReturn: false }) : null
+    if (streams) endUpload(body, reply.raw, options.clock)
     this.headers = request.headers as RouteRequest['headers']
     this.caller = callerOf(request)
     this.requestId = request.id
@@ -228,6 +238,15 @@ export class RequestContext implements RouteRequest, OpenRequest {
       void this.#endStream(this.#stream, ending)
     } else if (!this.#stream.closed) this.#stream.cut()
   }
+}
+
+/** After the answer, drops the rest of the body, so that its sender can still read the answer. */
+function endUpload (body: Readable, answer: FastifyReply['raw'], clock: Clock): void {
+  answer.once('finish', () => {
+    if (body.readableEnded) return
+    body.removeAllListeners('readable').resume()
+    body.once('close', clock.after(LINGER_MS, () => { body.destroy() }))
+  })
 }
 
 const isThenable = (value: unknown): boolean =>

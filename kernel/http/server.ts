@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { Server } from 'node:http'
+import { Readable } from 'node:stream'
 import type { ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { fastify } from 'fastify'
@@ -98,8 +99,9 @@ export function createTable (options: TableOptions): FastifyInstance {
   app.addHttpMethod('QUERY', { overrideExisting: true })
   readJsonOnly(app)
   app.setValidatorCompiler(({ schema, httpPart }) => {
-    const compile = httpPart === 'body' ? compileStrict : compileText
-    return compileLater(compile, schema as Record<string, unknown>)
+    if (httpPart !== 'body') return compileLater(compileText, schema as Record<string, unknown>)
+    const check = compileLater(compileStrict, schema as Record<string, unknown>)
+    return (value: unknown) => value instanceof Readable || check(value) || { error: check.errors! }
   })
   app.setSerializerCompiler(() => JSON.stringify)
   app.setSchemaErrorFormatter((errors, part) =>

@@ -1,5 +1,6 @@
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
+import { Readable } from 'node:stream'
 import { join } from 'node:path'
 import type { LightMyRequestResponse } from 'fastify'
 import { newNodeId } from '../boot/node-id.js'
@@ -24,7 +25,7 @@ import { fingerprintOfRaw, newKeyPair } from '../net/keys.js'
 import { manualClock } from './manual-clock.js'
 import type { Clock } from '../api/clock.js'
 import type { ClusterHost } from '../api/cluster.js'
-import type { Logger, Manifest, NodeInfo, Plugin, ServiceRef } from '../api/plugin.js'
+import type { ClientChunk, Logger, Manifest, NodeInfo, Plugin, ServiceRef } from '../api/plugin.js'
 import type { HealthReason } from '../plugins/health.js'
 import type { HttpListener } from '../http/http-listener.js'
 import type { Kernel, KernelOptions } from '../plugins/kernel.js'
@@ -76,6 +77,12 @@ export interface StartOptions {
   strict?: boolean
 }
 
+/** A frame of a capability's answer; `kind` is started, chunk, completed, failed or cancelled. */
+export interface AnswerFrame {
+  header: { kind: string, payload: unknown, error: { reason: string, message: string } | null }
+  media: Uint8Array | null
+}
+
 export interface Rig {
   app: HttpListener
   kernel: Kernel
@@ -83,6 +90,11 @@ export interface Rig {
   inject (
     options: { method?: string, url: string, payload?: unknown, headers?: Record<string, string> }
   ): Promise<LightMyRequestResponse>
+  /**
+   * Calls a streaming capability (`id@version`) with chunks from a client, whose media are raw bytes;
+   * resolves to the frames of the answer. Throws an Error with the error body of a refused call.
+   */
+  call (name: string, payload: unknown, chunks?: readonly ClientChunk[]): Promise<AnswerFrame[]>
   /** All events emitted so far. */
   events: { kind: string, payload: Record<string, unknown> }[]
   /** Conflicts that are currently raised. */
@@ -123,13 +135,14 @@ export async function startPlugin (t: TestContext, plugin: Plugin, given: StartO
     rmSync(home, { recursive: true, force: true })
   })
   ;(t.teardown ?? t.after)?.call(t, stop)
+  const inject: Rig['inject'] = async (request) => {
+    const headers = { host: `127.0.0.1:${where.port}`, ...request.headers }
+    const sent = { method: 'GET', ...request, headers } as never
+    return await kernel.app.inject(sent)
+  }
   return {
-    app: kernel.app, kernel, events, logged, clock, home, stop,
-    inject: async (request) => {
-      const headers = { host: `127.0.0.1:${where.port}`, ...request.headers }
-      const sent = { method: 'GET', ...request, headers } as never
-      return await kernel.app.inject(sent)
-    },
+    app: kernel.app, kernel, events, logged, clock, home, stop, inject,
+    call: async (name, payload, chunks = []) => await callCapability(inject, name, payload, chunks),
     conflicts: () => kernel.health.snapshot().reasons,
     service: <T>(ref: ServiceRef<T>) => kernel.service(ref.id) as T,
     async listen () {
@@ -138,6 +151,30 @@ export async function startPlugin (t: TestContext, plugin: Plugin, given: StartO
       return url
     }
   }
+}
+
+async function callCapability (
+  inject: Rig['inject'], name: string, payload: unknown, chunks: readonly ClientChunk[]
+): Promise<AnswerFrame[]> {
+  const { framedBody } = await import('../../plugins/capabilities/framed-body.js')
+  const { decodeFrames, FRAMES_TYPE } = await import('../../plugins/capabilities/frames/frames.js')
+  const [id, version] = name.split('@')
+  const { revisions } = (await inject({ url: '/v1/capabilities' })).json<{ revisions: object }>()
+  const revision: unknown = Object.entries(revisions).find(([known]) => known === name)?.[1] ?? 'none'
+  const call = { capability_id: id, version, descriptor_revision: revision, payload }
+  const body = await collect(framedBody(call, Readable.from(chunks)))
+  const { statusCode, rawPayload, body: text } = await inject({
+    method: 'POST', url: '/v1/capabilities/stream', payload: Buffer.concat(body),
+    headers: { 'content-type': FRAMES_TYPE }
+  })
+  if (statusCode !== 200) throw new Error(text)
+  return await collect(decodeFrames(Readable.from([rawPayload])))
+}
+
+async function collect<T> (source: AsyncIterable<T>): Promise<T[]> {
+  const all: T[] = []
+  for await (const one of source) all.push(one)
+  return all
 }
 
 /** The additional plugins, preceded by the bundled capability server if any plugin has capabilities. */

@@ -1,3 +1,5 @@
+import type { ClientChunk } from '../../kernel/index.js'
+
 /** Counts the buffered bytes of all raw streams against one limit. */
 export class BytePool {
   readonly #limit: number
@@ -124,8 +126,8 @@ export class ChunkBuffer<T> {
  * Client chunks for a handler. `full` asks the transport to pause reading; chunks already received are still
  * accepted.
  */
-export class ClientInput implements AsyncIterable<unknown> {
-  readonly #buffer: ChunkBuffer<unknown>
+export class ClientInput implements AsyncIterable<ClientChunk> {
+  readonly #buffer: ChunkBuffer<ClientChunk>
   readonly #onChange: () => void
   #ended = false
 
@@ -139,7 +141,7 @@ export class ClientInput implements AsyncIterable<unknown> {
   get bytes (): number { return this.#buffer.bytes }
   get ended (): boolean { return this.#ended }
 
-  push (value: unknown, bytes: number): void {
+  push (value: ClientChunk, bytes: number): void {
     if (this.#ended) return
     this.#buffer.push(value, bytes)
     this.#onChange()
@@ -158,7 +160,7 @@ export class ClientInput implements AsyncIterable<unknown> {
     this.end()
   }
 
-  async * [Symbol.asyncIterator] (): AsyncGenerator {
+  async * [Symbol.asyncIterator] (): AsyncGenerator<ClientChunk> {
     for (let taken = await this.#buffer.take(); !taken.done; taken = await this.#buffer.take()) {
       this.#onChange()
       yield taken.value

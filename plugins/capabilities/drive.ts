@@ -1,9 +1,9 @@
 import {
-  AbortableWaits, EngineError, kernelError, kernelErrorDecl, raceAbort, SvcError
+  AbortableWaits, EngineError, kernelError, kernelErrorDecl, raceAbort, SvcError, toSvcError
 } from '../../kernel/index.js'
 import { mediaOf } from './frames/frames.js'
 import type {
-  CapabilityCall, CapabilityChunk, Check, Clock, ErrorDecl, Issue, Logger
+  CapabilityCall, CapabilityChunk, Check, ClientChunk, Clock, ErrorDecl, Issue, Logger
 } from '../../kernel/index.js'
 import type { Call } from './calls.js'
 import type { FrameMedia } from './frames/frames.js'
@@ -104,6 +104,7 @@ function openIterator (made: unknown): AsyncIterator<unknown> {
 }
 
 function handlerView (call: Call): CapabilityCall {
+  const chunks = checkedChunks(call)
   return {
     callId: call.callId,
     commandId: call.commandId,
@@ -111,7 +112,8 @@ function handlerView (call: Call): CapabilityCall {
     signal: call.signal,
     retry: call.retry,
     pinned: call.origin.pinned === true,
-    input: checkedInput(call),
+    chunks,
+    input: payloadsOf(chunks),
     setHeader: (name, value) => { call.setHeader(name, value) },
     trace: call.trace
   }
@@ -121,19 +123,25 @@ function logFields (call: Call): Record<string, unknown> {
   return { requestId: call.origin.requestId, commandId: call.commandId, plugin: call.capability.owner }
 }
 
+async function * payloadsOf (chunks: AsyncIterable<ClientChunk>): AsyncGenerator {
+  for await (const { payload } of chunks) yield payload
+}
+
 /** Client chunks, each checked; an invalid one ends the call with `invalid_payload`. */
-async function * checkedInput (call: Call): AsyncGenerator {
+async function * checkedChunks (call: Call): AsyncGenerator<ClientChunk> {
   const { origin, capability } = call
   if (origin.input === undefined || capability.inputChunk === null) return
   const iterator = origin.input[Symbol.asyncIterator]()
+  const failed = (error: unknown): Error => {
+    call.fail(toSvcError(error))
+    return call.signal.reason as Error
+  }
   for (;;) {
     const step = await raceAbort(iterator.next(), call.signal)
+      .catch((error: unknown) => { throw failed(error) })
     if (step.done === true) return
-    const issues = capability.inputChunk(step.value)
-    if (issues !== null) {
-      call.fail(invalidPayload(issues, 'chunk'))
-      throw call.signal.reason as Error
-    }
+    const issues = capability.inputChunk(step.value.payload)
+    if (issues !== null) throw failed(invalidPayload(issues, 'chunk'))
     call.touch()
     yield step.value
   }

@@ -1,5 +1,6 @@
 import { kernelError, Reply } from '../../kernel/index.js'
 import { encodeFrame, FRAMES_TYPE } from './frames/frames.js'
+import { readFramed } from './framed-body.js'
 import { chooseType, encodedSink, eventSink, rawSink } from './framing.js'
 import { originOf, wantsRetry, withCommandId } from './origin.js'
 import { clientStreams } from './registry.js'
@@ -72,9 +73,18 @@ async function callUnary (host: RoutesHost, request: CallRouteRequest): Promise<
 
 async function callStream (host: RoutesHost, request: CallRouteRequest): Promise<void> {
   const origin = originOf(request)
+  const { clock, limits, invoker } = host
+  const { upload = null, signal } = request
   try {
-    await host.invoker.stream(requestOf(request), origin, (capability) =>
-      httpTarget(host, request, capability))
+    const { request: call, ...input } = upload === null
+      ? { request: requestOf(request) }
+      : await readFramed(upload, signal, clock, limits)
+    await invoker.stream(call, { ...origin, ...input }, (capability) => {
+      const { io_mode: mode } = capability.descriptor
+      if (mode === 'unary') throw wrongRoute(capability, CALL_URL)
+      if (upload === null && clientStreams(mode)) throw wrongRoute(capability, SESSION_URL)
+      return httpTarget(host, request, capability)
+    })
   } catch (error) {
     throw withCommandId(error, origin.commandId)
   }
@@ -99,8 +109,6 @@ function wrongRoute (capability: Capability, right: string): Error {
 }
 
 function httpTarget (host: RoutesHost, request: CallRouteRequest, capability: Capability): StreamTarget {
-  const mode = capability.descriptor.io_mode
-  if (mode !== 'server_streaming') throw wrongRoute(capability, clientStreams(mode) ? SESSION_URL : CALL_URL)
   const offers = [FRAMES_TYPE, EVENTS_TYPE, ...capability.mediaType === null ? [] : [capability.mediaType]]
   const type = chooseType(request.headers['accept'], offers)
   if (type === null) {

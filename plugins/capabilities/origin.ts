@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { SvcError, TRACE_HEADER, withHeaders } from '../../kernel/index.js'
-import type { Caller, RouteRequest } from '../../kernel/index.js'
+import type { Caller, ClientChunk, RouteRequest } from '../../kernel/index.js'
 
 /** `x-svc-retry: 1` requests one retry on another instance after a loss. */
 export const RETRY_HEADER = 'x-svc-retry'
@@ -19,7 +19,7 @@ export interface CallOrigin {
   readonly viaMember?: boolean
   /** Whether the caller chose this node; see `CapabilityCall`. */
   readonly pinned?: boolean
-  readonly input?: AsyncIterable<unknown>
+  readonly input?: AsyncIterable<ClientChunk>
   /** For the trace: arrival time in monotonic ms, and the W3C `traceparent` header. */
   readonly arrivedMs?: number | undefined
   readonly traceparent?: string | undefined

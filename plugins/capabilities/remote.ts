@@ -6,7 +6,8 @@ import { Admission } from './admission.js'
 import { readCost } from './cost.js'
 import { decodeFrames, FRAMES_TYPE, isTerminal } from './frames/frames.js'
 import { RETRY_HEADER } from './origin.js'
-import { chooseVersion, clientStreams } from './registry.js'
+import { framedBody } from './framed-body.js'
+import { chooseVersion, clientStreams, serverStreams } from './registry.js'
 import type {
   Caller, CapabilityCall, CapabilityChunk, Clock, Cluster, Hop, MemberRequest, MemberResponse, NodeInfo,
   NodeView
@@ -100,7 +101,7 @@ export class Remote {
     const versions = new Map(listing.capabilities.filter((c) => c.id === id).map((c) => [c.version, c]))
     const listed = chooseVersion(versions, { id, version, revision: wanted }, 'The node')
     const { revision, node_id: _, ...descriptor } = listed
-    if (clientStreams(descriptor.io_mode)) throw takesStream(node, listed)
+    const { io_mode: mode } = descriptor
     const name = `${id}@${version}`
     const mediaType = Object.hasOwn(mediaTypes, name) ? mediaTypes[name] : null
     return {
@@ -110,12 +111,14 @@ export class Remote {
       revision,
       mediaType: typeof mediaType === 'string' ? mediaType : null,
       cost: costThere(node, listed),
-      handler: (input, call) => descriptor.io_mode === 'unary'
-        ? this.#unary(node, request, input, call)
-        : this.#stream(node, request, input, call),
+      handler: (input, call) => {
+        if (mode === 'unary') return this.#unary(node, request, input, call)
+        const answer = this.#stream(node, request, input, call, clientStreams(mode))
+        return serverStreams(mode) ? answer : resultOf(answer)
+      },
       input: () => null,
       output: null,
-      inputChunk: null,
+      inputChunk: clientStreams(mode) ? () => null : null,
       outputChunk: null,
       remote: { slots: this.#slotsOf(node), headHoldMs: this.#options.limits.headHoldMs * HEAD_FACTOR }
     }
@@ -177,11 +180,16 @@ export class Remote {
     }
   }
 
+  /** Yields the chunks and returns the result. `sends`: the client's chunks go with the request. */
   async * #stream (
-    node: NodeView, request: CallRequest, input: unknown, call: CapabilityCall
-  ): AsyncGenerator<CapabilityChunk<unknown>> {
+    node: NodeView, request: CallRequest, input: unknown, call: CapabilityCall, sends: boolean
+  ): AsyncGenerator<CapabilityChunk<unknown>, unknown> {
     const hop = call.trace?.hop('network', node, { node: node.name })
-    const question = this.#question(node, FRAMES_TYPE, request, input, call, hop)
+    const { body: fields, ...rest } = this.#question(node, FRAMES_TYPE, request, input, call, hop)
+    const question = sends
+      ? { ...rest, upload: { type: FRAMES_TYPE, bytes: framedBody(fields as object, call.chunks) } }
+      : { ...rest, body: fields }
+    let result: unknown
     const link = whileLive(this.#parts, node.installId, call.signal)
     let any = false
     try {
@@ -194,10 +202,12 @@ export class Remote {
           throw kernelError('cancelled', `The call was cancelled on ${nodeName(node)}.`)
         }
         if (kind === 'failed') throw errorFrom(refusalIn(error), node) ?? new Error('failed without a reason')
+        if (kind === 'completed') result = frame.header.payload
         if (kind !== 'chunk') continue
         any = true
         yield chunkOf(frame)
       }
+      return result
     } catch (error) {
       throw failure(node, error, call.signal, link.signal, any ? null : 'disconnected')
     } finally {
@@ -298,12 +308,11 @@ function costThere (node: NodeView, { annotations, id }: Listed): Capability['co
   return cost
 }
 
-function takesStream (node: NodeView, { id, version, io_mode: mode }: Listed): SvcError {
-  const at = node.apiUrl === null ? '' : ` at ${node.apiUrl}`
-  return kernelError('invalid_request',
-    `${id}@${version} is ${mode}: a client stream is not forwarded to another node. Open the WebSocket ` +
-    `/v1/capabilities/session of ${nodeName(node)}${at} directly.`,
-    { param: 'target_node', io_mode: mode, node_id: node.nodeId, route: '/v1/capabilities/session' })
+async function resultOf (answer: AsyncGenerator<unknown, unknown>): Promise<unknown> {
+  for (;;) {
+    const { done, value } = await answer.next()
+    if (done === true) return value
+  }
 }
 
 function isListing (value: unknown): value is Listing {

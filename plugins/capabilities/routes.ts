@@ -99,10 +99,21 @@ export const routes = {
   stream: {
     method: 'POST',
     url: '/v1/capabilities/stream',
-    summary: 'Calls a server-streaming capability; the response is the stream, framed as Accept requests.',
+    summary: 'Calls a streaming capability; the response is the stream, framed as Accept requests. A body ' +
+      'of frames also carries the client\'s chunks.',
     members: true,
     authority: 'invoke',
     body: callSchema,
+    uploads: {
+      [FRAMES_TYPE]: {
+        type: 'string',
+        format: 'binary',
+        description:
+          'Frames: a header length (4 bytes, big-endian), a JSON header, then `media.size` raw bytes. ' +
+          'The first header is the body of a call; each further one is {kind: "chunk", payload, media: ' +
+          '{size} or null}, or {kind: "end"}. A frame has at most 1 MiB, the body has no limit.'
+      }
+    },
     produces: FRAMES_TYPE,
     streams: ['text/event-stream'],
     errors: [...CALL_ERRORS, 'slow_consumer'],

@@ -1,12 +1,11 @@
 import { randomUUID } from 'node:crypto'
-import { checkOf } from '../../kernel/api/validate.js'
 import { errorBody, isObject, kernelError, SvcError, toSvcError } from '../../kernel/index.js'
 import { closeCodes, BoundedSocket } from './bounded-socket.js'
 import { ClientInput } from './chunk-buffer.js'
 import { decodeFrame, encodeFrame } from './frames/frames.js'
+import { badField, callOf, clientChunk } from './framed-body.js'
 import { clientStreams } from './registry.js'
-import { callSchema } from './routes.js'
-import type { Caller, Clock, FromSchema, RouteSocket, SocketRequest } from '../../kernel/index.js'
+import type { Caller, ClientChunk, Clock, RouteSocket, SocketRequest } from '../../kernel/index.js'
 import type { StreamTarget } from './deliver.js'
 import type { FrameHeader } from './frames/frames.js'
 import type { Invoker } from './invoke.js'
@@ -82,21 +81,22 @@ export class CapabilitySession {
     if (this.#socket.closed) return
     this.#socket.alive()
     let message: Message
+    let media: Uint8Array | null
     try {
-      message = parse(data, isBinary)
+      ({ message, media } = parse(data, isBinary))
     } catch (error) {
       this.#socket.close(closeCodes.malformed, (error as Error).message)
       return
     }
     const callId = typeof message.call_id === 'string' ? message.call_id : null
     try {
-      this.#handle(message, callId, data.byteLength)
+      this.#handle(message, media, callId, data.byteLength)
     } catch (error) {
       this.#refuse(callId, toSvcError(error))
     }
   }
 
-  #handle (message: Message, callId: string | null, bytes: number): void {
+  #handle (message: Message, media: Uint8Array | null, callId: string | null, bytes: number): void {
     if (message.kind === 'call') {
       this.#begin(message, bytes)
       return
@@ -110,13 +110,18 @@ export class CapabilitySession {
     else if (call.takesInput === false) throw badField('kind', 'requires a capability with input')
     else if (call.input.ended) throw badField('kind', 'the input of this call has ended')
     else if (message.kind === 'end') call.input.end()
-    else this.#chunk(call, message, bytes)
+    else this.#chunk(call, clientChunk(message, media), bytes)
   }
 
-  #chunk (call: SessionCall, message: Message, bytes: number): void {
-    if (!('payload' in message)) throw badField('payload', 'is required')
-    call.input.push(message['payload'], bytes)
-    if (call.input.bytes > this.#options.limits.inputBytes + OVERSHOOT_BYTES) {
+  #chunk (call: SessionCall, chunk: ClientChunk, bytes: number): void {
+    const { inputBytes, payloadBytes } = this.#options.limits
+    if (bytes > payloadBytes) {
+      call.controller.abort(kernelError('payload_too_large',
+        `A chunk has ${bytes} bytes; at most ${payloadBytes} are accepted.`))
+      return
+    }
+    call.input.push(chunk, bytes)
+    if (call.input.bytes > inputBytes + OVERSHOOT_BYTES) {
       call.controller.abort(kernelError('overloaded',
         'The client sent far more than the capability read.'))
     }
@@ -125,7 +130,7 @@ export class CapabilitySession {
   #begin (message: Message, bytes: number): void {
     const { kind: _, media: _media, ...fields } = message
     const { limits } = this.#options
-    const request = checked(fields)
+    const request = callOf(fields)
     const callId = request.call_id ?? randomUUID()
     if (this.#calls.has(callId)) throw badField('call_id', 'is in use by an open call on this socket')
     if (this.#calls.size >= limits.sessionCalls) {
@@ -214,28 +219,18 @@ export class CapabilitySession {
 }
 
 /** Parses a text message (JSON) or a binary one (a frame). Throws Error. */
-function parse (data: Buffer, isBinary: boolean): Message {
-  const message: unknown = isBinary ? decodeFrame(data).header : JSON.parse(data.toString())
+function parse (data: Buffer, isBinary: boolean): { message: Message, media: Uint8Array | null } {
+  const { header: message, media: bytes }: { header: unknown, media: Uint8Array | null } =
+    isBinary ? decodeFrame(data) : { header: JSON.parse(data.toString()), media: null }
   if (!isObject(message)) throw new Error('not a JSON object')
   const { kind, media } = message as Message
   if (typeof kind !== 'string' || !KINDS.includes(kind)) {
     throw new Error(`kind must be one of ${KINDS.join(', ')}`)
   }
-  if (media !== undefined && media !== null) {
-    throw new Error('media from clients is not accepted; put it in the payload')
+  if ((media ?? null) !== null && (kind !== 'chunk' || bytes === null)) {
+    throw new Error('media must be in a chunk that is a binary message')
   }
-  return message as Message
-}
-
-function checked (fields: Record<string, unknown>): FromSchema<typeof callSchema> {
-  const [issue] = checkOf(callSchema)(fields) ?? []
-  if (issue === undefined) return fields as unknown as FromSchema<typeof callSchema>
-  throw badField(issue.path, issue.message)
-}
-
-function badField (path: string, message: string): SvcError {
-  return kernelError('invalid_request', `${path || 'message'} ${message}`,
-    { param: path, issues: [{ path, message }] })
+  return { message: message as Message, media: bytes }
 }
 
 function toBuffer (data: Buffer | ArrayBuffer | Buffer[]): Buffer {

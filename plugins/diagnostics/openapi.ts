@@ -109,7 +109,7 @@ function operation (
   { owner, name, decl }: OwnedRoute, reasons: ReadonlyMap<string, ErrorDecl>, error: string
 ): object {
   const errors = [...new Set([
-    ...COMMON, ...decl.body === undefined ? [] : OF_BODIES,
+    ...COMMON, ...decl.body === undefined && decl.uploads === undefined ? [] : OF_BODIES,
     ...decl.params === undefined && decl.query === undefined ? [] : OF_ADDRESSES, ...decl.errors ?? [],
     ...isAudited(decl) ? ['audit_unavailable'] : []
   ])]
@@ -127,11 +127,13 @@ function operation (
   }
 }
 
-function requestBody ({ body }: RouteDecl): { requestBody?: object } {
-  if (body === undefined) return {}
+function requestBody ({ body, uploads = {} }: RouteDecl): { requestBody?: object } {
+  const types = Object.entries({ ...body === undefined ? {} : { 'application/json': body }, ...uploads })
+  if (types.length === 0) return {}
   // A route whose body may be null accepts a request without one.
-  const required = ![body['type']].flat().includes('null')
-  return { requestBody: { required, content: { 'application/json': { schema: bounded(body) } } } }
+  const required = ![body?.['type']].flat().includes('null')
+  const content = types.map(([type, schema]) => [type, { schema: bounded(schema) }] as const)
+  return { requestBody: { required, content: Object.fromEntries(content) } }
 }
 
 function parameters (decl: RouteDecl): { parameters?: object[] } {

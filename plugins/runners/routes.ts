@@ -48,6 +48,7 @@ export const routes = {
     stream: true,
     bodyLimit: 8 * 1024 * 1024,
     produces: 'application/vnd.svc.task',
+    uploads: { 'application/vnd.svc.task': { type: 'string', format: 'binary' } },
     body: exactly({
       taskId: uuid,
       commandId: id,

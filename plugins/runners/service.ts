@@ -286,16 +286,20 @@ export const InstanceService = defineService<Instances>('instances')
 
 export interface TaskRequest extends Pick<RouteQuery, 'modelId' | 'capability'> { task: EngineTask }
 
+/** A task with input may be a function that makes it anew for each attempt. */
+type RepeatableRequest = Omit<TaskRequest, 'task'> & { task: EngineTask | (() => EngineTask) }
+
 /**
  * Serves a capability call with a runner: routes it as a task, sets the response header with the task's id,
  * and yields its chunks as the reader pulls. The call's signal cancels the task. If the instance is lost
  * before the first chunk and the call allows a retry, one other instance gets the task; if there is none,
  * the loss is thrown. Even without that permission, other instances are tried for a task that was refused
- * before any work on it, and those with a larger context for a task that is too long. Throws like
- * `Runners.route` and `Runners.open`.
+ * before any work on it, and those with a larger context for a task that is too long. A task whose input was
+ * read is not tried again, unless `task` is a function. Throws like `Runners.route` and `Runners.open`.
  */
 export async function * runTask (
-  runners: Pick<Runners, 'route' | 'open'>, { modelId, capability, task }: TaskRequest, call: CapabilityCall
+  runners: Pick<Runners, 'route' | 'open'>, { modelId, capability, task }: RepeatableRequest,
+  call: CapabilityCall
 ): AsyncGenerator<EngineChunk> {
   const { commandId, caller, signal, pinned = false, trace } = call
   const query: RouteQuery = {
@@ -304,6 +308,7 @@ export async function * runTask (
   const except: string[] = []
   let tooShort: string | undefined
   let retried = false
+  let spent = false
   let last: unknown
   for (;;) {
     const route = await timed(trace, 'route', 'route', () => runners.route({ ...query, except, tooShort }))
@@ -315,8 +320,9 @@ export async function * runTask (
       call.setHeader('x-svc-retried', '1')
     }
     let answered = false
+    const attempt = typeof task === 'function' ? task() : withInput(task, () => { spent = true })
     try {
-      for await (const chunk of runners.open(route, task, signal)) {
+      for await (const chunk of runners.open(route, attempt, signal)) {
         answered ||= chunk.payload['queue'] === undefined
         yield chunk
       }
@@ -324,7 +330,7 @@ export async function * runTask (
     } catch (error) {
       const { instanceId } = route
       const tooLong = error instanceof EngineError && error.reason === 'context_length_exceeded'
-      if (answered || signal.aborted || !(tooLong || isLoss(error))) throw error
+      if (answered || spent || signal.aborted || !(tooLong || isLoss(error))) throw error
       const started = !tooLong && error.details['begun'] !== NOT_STARTED.begun
       // A router without another instance returns the same instance again; a virtual model has only one.
       const again = except.includes(instanceId) || except.length >= MOST_TRIES ||
@@ -336,6 +342,17 @@ export async function * runTask (
       except.push(instanceId)
     }
   }
+}
+
+/** The task with an input that calls `onRead` when its first byte is requested. */
+function withInput (task: EngineTask, onRead: () => void): EngineTask {
+  const { input } = task
+  if (input === undefined) return task
+  const noted = async function * (): AsyncGenerator<Uint8Array> {
+    onRead()
+    yield * input
+  }
+  return { ...task, input: noted() }
 }
 
 const MOST_TRIES = 16

@@ -1,8 +1,8 @@
-import { FrameError, FrameParser, LENGTH_BYTES } from './parser.js'
+import { FrameError, FrameParser, FrameTooLargeError, LENGTH_BYTES } from './parser.js'
 import type { ChunkMedia, ErrorBody } from '../../../kernel/index.js'
 import type { RawFrame } from './parser.js'
 
-export { FrameError }
+export { FrameError, FrameParser, FrameTooLargeError }
 export type { RawFrame }
 
 export const FRAMES_TYPE = 'application/vnd.svc.frames'
@@ -75,30 +75,36 @@ export function decodeFrame (message: Uint8Array): RawFrame {
   return frame
 }
 
+/** Yields the frames of a byte stream. Throws FrameError if the bytes are not frames, or end inside one. */
+export async function * rawFrames (
+  source: AsyncIterable<Uint8Array>, parser = new FrameParser()
+): AsyncGenerator<RawFrame> {
+  for await (const bytes of source) {
+    parser.push(bytes)
+    for (let frame = parser.next(); frame !== null; frame = parser.next()) yield frame
+  }
+  if (parser.pending > 0) {
+    throw new FrameError(`the stream ended inside a frame (${parser.pending} bytes of it had arrived)`)
+  }
+}
+
 /**
- * Parses a stream of frames. Ends after the terminal frame, but reads the source to its end, so that the
- * connection can be reused. Throws FrameError if the bytes are not frames, or end before a terminal frame (a
- * broken connection).
+ * Parses the frames of a call's answer. Ends after the terminal frame, but reads the source to its end, so
+ * that the connection can be reused. Throws FrameError if the bytes are not frames, or end before a terminal
+ * frame (a broken connection).
  */
 export async function * decodeFrames (source: AsyncIterable<Uint8Array>): AsyncGenerator<Frame> {
-  const parser = new FrameParser()
   let ended = false
   try {
-    for await (const bytes of source) {
+    for await (const raw of rawFrames(source)) {
       if (ended) return
-      parser.push(bytes)
-      for (let raw = parser.next(); raw !== null && !ended; raw = parser.next()) {
-        const frame = raw as unknown as Frame
-        ended = isTerminal(frame.header.kind)
-        yield frame
-      }
+      const frame = raw as unknown as Frame
+      ended = isTerminal(frame.header.kind)
+      yield frame
     }
   } catch (error) {
     // After the terminal frame, a broken connection is harmless.
     if (!ended) throw error
   }
-  if (ended) return
-  throw new FrameError(parser.pending > 0
-    ? `the stream ended inside a frame (${parser.pending} bytes of it had arrived)`
-    : 'the stream ended without a terminal frame')
+  if (!ended) throw new FrameError('the stream ended without a terminal frame')
 }

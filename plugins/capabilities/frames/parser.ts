@@ -13,13 +13,19 @@ export class FrameError extends Error {
   override readonly name = 'FrameError'
 }
 
+export class FrameTooLargeError extends FrameError {}
+
 /** A parsed frame; only `media.size` has been checked. */
 export interface RawFrame { header: Record<string, unknown>, media: Uint8Array<ArrayBuffer> | null }
 
 export class FrameParser {
+  /** Limit on the header and the media of a frame together. */
+  maxBytes: number
   readonly #bytes = new ByteQueue()
   #header: { fields: Record<string, unknown>, size: number } | null = null
   #headerLength: number | null = null
+
+  constructor (maxBytes = Infinity) { this.maxBytes = maxBytes }
 
   /** Number of buffered bytes in an incomplete frame. */
   get pending (): number {
@@ -35,17 +41,24 @@ export class FrameParser {
       if (length < 2 || length > MAX_HEADER_BYTES) {
         throw new FrameError(`a frame header of ${length} bytes; expected 2 to ${MAX_HEADER_BYTES}`)
       }
+      this.#limit(length)
       this.#headerLength = length
     }
     if (this.#header === null) {
       if (this.#bytes.length < this.#headerLength) return null
       this.#header = parseHeader(this.#bytes.take(this.#headerLength))
+      this.#limit(this.#headerLength + this.#header.size)
     }
     const { fields, size } = this.#header
     if (this.#bytes.length < size) return null
     this.#header = this.#headerLength = null
     const none = (fields['media'] ?? null) === null
     return { header: fields, media: none ? null : this.#bytes.take(size) }
+  }
+
+  #limit (bytes: number): void {
+    if (bytes <= this.maxBytes) return
+    throw new FrameTooLargeError(`a frame of ${bytes} bytes; at most ${this.maxBytes} are accepted`)
   }
 }
 

@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
 import t from 'tap'
 import { WebSocket, WebSocketServer } from 'ws'
-import { decodeFrame } from '../frames/frames.js'
+import { decodeFrame, encodeFrame } from '../frames/frames.js'
 import { caller, eventually, NODE, piece, probe } from './kit.js'
 import { at, callsOf, pair } from './remote-kit.js'
 import type { Frame } from '../frames/frames.js'
@@ -14,6 +14,7 @@ type Tap = { teardown: (fn: () => void) => void }
 
 interface Client {
   say: (message: object) => void
+  send: (header: object, media: Uint8Array) => void
   of: (callId: string) => Frame[]
   /** Waits for the call's terminal frame; resolves to all its frames. */
   whole: (callId: string) => Promise<Frame[]>
@@ -33,6 +34,9 @@ async function connect (t: Tap, node: Bench): Promise<Client> {
   const of = (callId: string): Frame[] => frames.filter((f) => f.header.call_id === callId)
   return {
     say: (message) => { ws.send(JSON.stringify(message)) },
+    send: (header, media) => {
+      ws.send(encodeFrame({ header: { ...header, media: { size: media.byteLength } }, media }))
+    },
     of,
     async whole (callId) {
       await eventually(() => ENDS.includes(of(callId).at(-1)?.header.kind ?? ''), `the end of ${callId}`)
@@ -75,8 +79,6 @@ t.test('calls of another node over one socket', async (t) => {
   await check('nobody', at(unary, { target_node: 'nobody' }), 'node_not_found', 404)
   await check('gone', at(unary, { target_node: 'gamma' }), 'unreachable', 502)
   await check('old', at(unary, { descriptor_revision: 'old' }), 'revision_mismatch', 409)
-  const bidi = probe(nodes.there, 'bidirectional', async function * () { yield piece(0) })
-  await check('both', at(bidi), 'invalid_request', 400)
 
   const bad = at(unary, { payload: { n: -1 } })
   call('bad', bad)
@@ -120,4 +122,51 @@ t.test('a session passes on what only another node serves', async (t) => {
   client.say({ kind: 'call', ...body, call_id: 'z' })
   t.same((await client.whole('z'))[1]!.header.payload, { sum: 1 })
   t.equal(callsOf(nodes)[0]!.to, NODE.installId)
+})
+
+t.test('chunks of the client, with media, go to the node that serves the call', async (t) => {
+  const nodes = await pair(t)
+  const ends: string[] = []
+  const echo = probe(nodes.there, 'bidirectional', async function * (_input: unknown, call: View) {
+    try {
+      for await (const { media } of call.chunks) {
+        yield { ...piece(media!.byteLength), media: { ...piece(0, 1).media!, bytes: media! } }
+      }
+    } finally {
+      ends.push(call.signal.aborted ? 'aborted' : 'end')
+    }
+  })
+  const count = probe(nodes.there, 'client_streaming', async (_input: unknown, call: View) => {
+    let sum = 0
+    for await (const { media } of call.chunks) sum += media?.byteLength ?? 0
+    return { sum }
+  })
+  const client = await connect(t, nodes.here)
+  const chunk = (call_id: string, size: number): void => {
+    client.send({ kind: 'chunk', call_id, payload: { i: 1 } }, new Uint8Array(size).fill(size % 256))
+  }
+  client.say({ kind: 'call', ...at(echo), call_id: 'echo' })
+  for (const size of [10, 900_000]) {
+    chunk('echo', size)
+    await eventually(() => client.of('echo').at(-1)?.media?.byteLength === size, `${size} bytes`)
+    t.same(client.of('echo').at(-1)!.header.payload, { i: size }, 'back before the next is sent')
+  }
+  client.say({ kind: 'end', call_id: 'echo' })
+  t.same(kinds(await client.whole('echo')), ['started:0', 'chunk:1', 'chunk:2', 'completed:3'])
+  t.same(ends, ['end'])
+
+  client.say({ kind: 'call', ...at(count), call_id: 'count' })
+  for (let n = 0; n < 8; n++) chunk('count', 900_000)
+  client.say({ kind: 'end', call_id: 'count' })
+  t.same((await client.whole('count')).at(-1)!.header.payload, { sum: 7_200_000 })
+
+  client.say({ kind: 'call', ...at(echo), call_id: 'stop' })
+  chunk('stop', 5)
+  await eventually(() => client.of('stop').length === 2, 'an answer')
+  client.say({ kind: 'cancel', call_id: 'stop' })
+  t.equal((await client.whole('stop')).at(-1)!.header.kind, 'cancelled')
+  await eventually(() => ends.length === 2, 'the end over there')
+  client.say({ kind: 'call', ...at(echo), call_id: 'bad' })
+  client.say({ kind: 'chunk', call_id: 'bad', payload: { i: 'x' } })
+  t.match((await client.whole('bad')).at(-1)!.header.error, { reason: 'invalid_payload' })
 })

@@ -141,8 +141,8 @@ t.test('the other node decides', async (t) => {
   await check('stream', at(unary), { status: 400, reason: 'invalid_request', details: { io_mode: 'unary' } })
   await check('call', at(stream), { status: 400, details: { io_mode: 'server_streaming' } })
   for (const body of [bidi, upload]) {
-    await check('stream', at(body), { status: 400, reason: 'invalid_request', param: 'target_node',
-      message: /session of node beta \(node-2\) at http:\/\/192\.0\.2\.2:8080 directly/ })
+    await check('stream', at(body), { status: 400, reason: 'invalid_request', param: 'capability_id',
+      details: { route: '/v1/capabilities/session' } })
   }
   await check('call', at(unary, { payload: { n: 1 } }),
     { status: 502, reason: 'provider_error', message: /log has the cause/ })

@@ -180,8 +180,9 @@ t.test('what is no message closes the socket', async (t) => {
   await check('{}', /kind must be one of/)
   await check(new Uint8Array([1, 2, 3]), /not exactly one frame/)
   await check(new Uint8Array([255, 0, 0, 0, 1]), /header of/)
-  await check(encodeFrame({ header: { kind: 'chunk', call_id: 'u', payload: {}, media: { size: 3 } },
-    media: new Uint8Array(3) }), /media from clients/)
+  await check('{"kind":"chunk","call_id":"u","payload":{},"media":{"size":3}}', /media must be in a chunk/)
+  await check(encodeFrame({ header: { kind: 'cancel', call_id: 'u', media: { size: 3 } },
+    media: new Uint8Array(3) }), /media must be in a chunk/)
 })
 
 t.test('ends of calls', async (t) => {

@@ -3,6 +3,7 @@ import { CALLER_HEADER, kernelError, writeCaller } from '../../../kernel/cluster
 import { readAddress } from '../identity/addresses.js'
 import { dial } from '../identity/tls.js'
 import { dialReason, MEMBERS_HOST } from './dialler.js'
+import { pipeline } from 'node:stream'
 import type { ClientRequest, IncomingMessage } from 'node:http'
 import type { Duplex } from 'node:stream'
 import type { TLSSocket } from 'node:tls'
@@ -117,6 +118,7 @@ function headersOf (request: MemberRequest, body: string | undefined): Record<st
   delete headers['connection']
   delete headers['transfer-encoding']
   delete headers['content-length']
+  if (request.upload !== undefined) headers['content-type'] = request.upload.type
   if (body === undefined) return headers
   headers['content-type'] = 'application/json'
   headers['content-length'] = String(Buffer.byteLength(body))
@@ -153,9 +155,11 @@ function exchange (
       response = head
       // Without this, a connection that breaks after the caller stops reading would crash the process.
       head.on('error', () => {})
+      head.once('close', () => { if (!call.writableEnded) call.destroy() })
       resolve({ status: head.statusCode!, headers: plainHeaders(head), body: head })
     })
-    call.end(body)
+    if (request.upload === undefined) call.end(body)
+    else pipeline(request.upload.bytes, call, () => {})
   })
 }
 

@@ -1,4 +1,5 @@
 import { cancelled, lost, ProtocolError, RunnerError } from './errors.js'
+import { InputSender } from './input.js'
 import { chunkOf } from './messages.js'
 import type { RunnerMessage } from './messages.js'
 import { CreditReturn, CreditWindow, TO_RUNNER } from './protocol.js'
@@ -18,7 +19,8 @@ type Outcome = { readonly error: RunnerError | null }
  */
 export class TaskChannel {
   readonly taskId: string
-  readonly #send: (kind: number, header: object) => void
+  readonly input: InputSender | undefined
+  readonly #send: (kind: number, header: object, media?: Uint8Array) => void
   readonly #window: CreditWindow
   readonly #returns: CreditReturn
   readonly #queue: { chunk: EngineChunk, bytes: number }[] = []
@@ -28,8 +30,12 @@ export class TaskChannel {
   #lastChunkAt: number | null = null
   #cancelledAt: number | null = null
 
-  constructor (taskId: string, limits: RunnerLimits, send: (kind: number, header: object) => void) {
+  constructor (
+    taskId: string, limits: RunnerLimits, send: (kind: number, header: object, media?: Uint8Array) => void,
+    input?: InputSender
+  ) {
     this.taskId = taskId
+    this.input = input
     this.#send = send
     this.#window = new CreditWindow(limits.windowChunks, limits.windowBytes)
     this.#returns = new CreditReturn(limits.windowChunks, limits.windowBytes)
@@ -39,9 +45,16 @@ export class TaskChannel {
   get waiting (): number { return this.#queue.length }
   get cancelledAt (): number | null { return this.#cancelledAt }
 
-  /** Arrival time of the last chunk if the reader has read it and may get more; otherwise null. */
+  /**
+   * Time since which the runner could have sent a chunk or read input; null if it has to wait for the reader
+   * or the client, or has done neither so far.
+   */
   get idleSince (): number | null {
-    return this.settled || !this.#window.open || this.#queue.length > 0 ? null : this.#lastChunkAt
+    if (this.settled || !this.#window.open || this.#queue.length > 0 || this.input?.starved === true) {
+      return null
+    }
+    const since = Math.max(this.#lastChunkAt ?? -Infinity, this.input?.movedAt ?? -Infinity)
+    return since === -Infinity ? null : since
   }
 
   /**
@@ -68,6 +81,7 @@ export class TaskChannel {
   settle (error: RunnerError | null): boolean {
     if (this.#outcome !== null) return false
     this.#outcome = { error }
+    this.input?.stop()
     this.#wake()
     return true
   }
@@ -102,7 +116,7 @@ export class TaskChannel {
   }
 }
 
-type TaskMessage = Extract<RunnerMessage, { type: 'chunk' | 'end' | 'fail' }>
+type TaskMessage = Extract<RunnerMessage, { type: 'chunk' | 'read' | 'end' | 'fail' }>
 
 interface Entered {
   channel: TaskChannel
@@ -145,15 +159,20 @@ export class TaskChannels {
 
   /** Hands a task to the runner. Throws TypeError for a payload that is not JSON. */
   open (
-    taskId: string, { kind, payload }: EngineTask, released: Released, trace: Trace | undefined
+    taskId: string, { kind, payload, input }: EngineTask, released: Released, trace: Trace | undefined
   ): TaskChannel {
     const number = ++this.#lastNumber
-    const channel = new TaskChannel(taskId, this.#limits, (kind, header) => {
-      this.#link.send(kind, number, header)
-    })
+    const send = (kind: number, header: object, media?: Uint8Array): void => {
+      this.#link.send(kind, number, header, media)
+    }
+    const sender = input === undefined ? undefined : new InputSender(input, send, () => this.#clock.mono())
+    const channel = new TaskChannel(taskId, this.#limits, send, sender)
     const hop = trace?.hop('runner', { nodeId: null, installId: null })
     // Send before registering the task, because this throws if the payload is not JSON.
-    this.#link.send(TO_RUNNER.task, number, { kind, payload, ...(hop === undefined ? {} : { trace: true }) })
+    send(TO_RUNNER.task, {
+      kind, payload,
+      ...hop === undefined ? {} : { trace: true }, ...input === undefined ? {} : { input: true }
+    })
     this.#entered.set(number, { channel, hop, released })
     this.#record.note(`task ${taskId} (${kind}) started`)
     return channel
@@ -198,10 +217,14 @@ export class TaskChannels {
     if (entered === undefined) {
       const known = number >= 1 && number <= this.#lastNumber
       if (!known) throw new ProtocolError(`a frame for unknown task ${number}`)
+      if (message.type === 'read') return
       if (message.type === 'chunk') this.#record.chunksDropped += 1
       this.#record.note(`a second terminal or late chunk of task number ${number} was dropped`)
     } else if (message.type === 'chunk') {
       this.#onChunk(entered.channel, message, frame)
+    } else if (message.type === 'read') {
+      if (entered.channel.input === undefined) throw new ProtocolError('a read of a task without input')
+      entered.channel.input.onRead(message.total)
     } else {
       this.#onTerminal(number, entered, message)
     }

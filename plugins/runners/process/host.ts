@@ -12,10 +12,11 @@ import { RateMeter } from './limits.js'
 import type { HostLimits } from './limits.js'
 import { NodeLink } from './node-link.js'
 import { isEngineError, TaskServer } from './serve.js'
+import type { StartedTask } from './serve.js'
 import { BEAT_MS, PHASE, SLOT, SLOT_COUNT } from './watchdog.js'
 import type { WatchdogData } from './watchdog.js'
 import type {
-  EngineEnv, EngineModule, EngineSession, EngineTask, ModelSpec
+  EngineEnv, EngineModule, EngineSession, ModelSpec
 } from '../../../kernel/api/engine.js'
 
 const EXIT_ENGINE = 70
@@ -42,13 +43,14 @@ let stopping = false
 
 process.on('uncaughtException', (error) => { void fail(error) })
 
-function onFrame ({ kind, task, header }: Frame): void {
+function onFrame (frame: Frame): void {
+  const { kind, task, header } = frame
   if (kind === TO_RUNNER.spec) void boot(header as unknown as SpecMessage)
-  else if (kind === TO_RUNNER.task) {
-    server?.start(task, header as unknown as EngineTask, header['trace'] === true)
-  } else if (kind === TO_RUNNER.credit) server?.grant(task, Number(header['chunks']), Number(header['bytes']))
+  else if (kind === TO_RUNNER.task) server?.start(task, header as unknown as StartedTask)
+  else if (kind === TO_RUNNER.credit) server?.grant(task, Number(header['chunks']), Number(header['bytes']))
   else if (kind === TO_RUNNER.cancel) server?.cancel(task)
   else if (kind === TO_RUNNER.stop) void stop()
+  else server?.onInput(task, frame)
 }
 
 async function boot ({ spec, engineModule, limits }: SpecMessage): Promise<void> {

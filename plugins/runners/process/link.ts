@@ -43,9 +43,9 @@ export class Link {
 
   get closed (): boolean { return this.#closed }
 
-  send (kind: number, task: number, header: object): void {
+  send (kind: number, task: number, header: object, media?: Uint8Array): void {
     if (this.#closed || !this.#socket.writable) return
-    for (const piece of encodeFrame(kind, task, header)) this.#socket.write(piece)
+    for (const piece of encodeFrame(kind, task, header, media)) this.#socket.write(piece)
   }
 
   finish (): void {
@@ -80,7 +80,8 @@ export class Link {
 
   #handle (frame: Frame): void {
     const message = readMessage(frame)
-    if (message.type !== 'chunk' && !this.#control.admit(this.#clock.mono())) {
+    // Chunks and reads of input are limited by credit.
+    if (!['chunk', 'read'].includes(message.type) && !this.#control.admit(this.#clock.mono())) {
       throw new ProtocolError('too many control frames in one second')
     }
     this.#handlers.message(message, frame)

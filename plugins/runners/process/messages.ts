@@ -31,6 +31,8 @@ const MESSAGES = {
   }),
   chunk: atLeast({ index: count, payload: object },
     { timing: atLeast({ timestampSeconds: amount, durationSeconds: amount }) }),
+  /** The input that the task has read so far, in bytes as the sender counts them. */
+  read: atLeast({ total: count }),
   end: atLeast({}, recorded),
   fail: atLeast({ reason, message: text, details: object }, recorded),
   log: atLeast({ level: { enum: ['info', 'warn', 'error'] }, message: text, fields: object }),

@@ -92,7 +92,9 @@ function parse (bytes: Buffer, end: number): Record<string, unknown> {
   return value
 }
 
-export const TO_RUNNER = { spec: 1, task: 2, credit: 3, cancel: 4, stop: 5 } as const
+export const TO_RUNNER = {
+  spec: 1, task: 2, credit: 3, cancel: 4, stop: 5, input: 6, inputEnd: 7, inputFail: 8
+} as const
 
 export const FROM_RUNNER = {
   hello: 16,
@@ -105,7 +107,8 @@ export const FROM_RUNNER = {
   end: 23,
   fail: 24,
   log: 25,
-  fatal: 26
+  fatal: 26,
+  read: 27
 } as const
 
 export interface SpecMessage { spec: ModelSpec, engineModule: string, limits: HostLimits }

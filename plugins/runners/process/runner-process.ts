@@ -35,6 +35,7 @@ const EXPECTED: Partial<Record<RunnerMessage['type'], Phase>> = {
   warming: 'loading',
   ready: 'warmup',
   chunk: 'serving',
+  read: 'serving',
   end: 'serving',
   fail: 'serving'
 }

@@ -1,7 +1,9 @@
 import { isObject } from '../../../kernel/api/schema.js'
+import { TaskInput } from './input.js'
 import { CreditWindow, encodeFrame, FROM_RUNNER } from './protocol.js'
 import { partOf, SpanRecorder } from './span-recorder.js'
 import type { EngineChunk, EngineSession, EngineTask } from '../../../kernel/api/engine.js'
+import type { Frame } from './protocol.js'
 import type { SpanPart } from './span-recorder.js'
 import type { HostLimits } from './limits.js'
 import type { NodeLink } from './node-link.js'
@@ -23,7 +25,11 @@ interface Running {
   wake: () => void
   done: Promise<void>
   trace: SpanRecorder | undefined
+  input: TaskInput | undefined
 }
+
+/** The header of a task frame. */
+export type StartedTask = Pick<EngineTask, 'kind' | 'payload'> & { trace?: boolean, input?: boolean }
 
 /** The tasks that a runner is serving. Each ends with exactly one `end` or `fail` frame. */
 export class TaskServer {
@@ -36,16 +42,22 @@ export class TaskServer {
     this.#env = env
   }
 
-  /** Starts a task. With `traced` the terminal frame carries the recorded spans. */
-  start (number: number, { kind, payload }: EngineTask, traced = false): void {
-    const { limits: { windowChunks, windowBytes }, now } = this.#env
+  /** Starts a task. With `trace` the terminal frame carries the recorded spans. */
+  start (number: number, header: StartedTask): void {
+    const { limits: { windowChunks, windowBytes }, link, now } = this.#env
     const window = new CreditWindow(windowChunks, windowBytes)
-    const trace = traced ? new SpanRecorder(now) : undefined
+    const trace = header.trace === true ? new SpanRecorder(now) : undefined
+    const input = header.input === true
+      ? new TaskInput((total) => { link.send(FROM_RUNNER.read, number, { total }) })
+      : undefined
     const running: Running = {
-      abort: new AbortController(), window, wake: () => {}, done: Promise.resolve(), trace
+      abort: new AbortController(), window, wake: () => {}, done: Promise.resolve(), trace, input
     }
     this.#running.set(number, running)
-    const task = trace === undefined ? { kind, payload } : { kind, payload, trace }
+    const { kind, payload } = header
+    const task = {
+      kind, payload, ...trace === undefined ? {} : { trace }, ...input === undefined ? {} : { input }
+    }
     running.done = this.#serve(number, task, running).finally(() => { this.#running.delete(number) })
   }
 
@@ -55,9 +67,13 @@ export class TaskServer {
     running?.wake()
   }
 
+  /** Takes a frame of a task's input; ignores it if the task has ended. */
+  onInput (number: number, frame: Frame): void { this.#running.get(number)?.input?.onFrame(frame) }
+
   cancel (number: number): void {
     const running = this.#running.get(number)
     running?.abort.abort()
+    running?.input?.cancel()
     running?.wake()
   }
 

@@ -72,7 +72,9 @@ export interface Bench {
   pid (): number
   ready (): Promise<void>
   failed (): Promise<string>
-  open (payload: Record<string, unknown>, signal?: AbortSignal): AsyncIterable<EngineChunk>
+  open (
+    payload: Record<string, unknown>, signal?: AbortSignal, input?: AsyncIterable<Uint8Array>
+  ): AsyncIterable<EngineChunk>
 }
 
 /** A supervisor with a real runner process behind it, stopped at the end of the test. */
@@ -120,8 +122,8 @@ export function bench (
       await until('failed', () => 'RunnerFailed' in supervisor.status)
       return failures[0]?.errorMessage ?? ''
     },
-    open: (payload, signal = new AbortController().signal) =>
-      supervisor.open(`task-${++tasks}`, { kind: 'test', payload }, signal)
+    open: (payload, signal = new AbortController().signal, input) =>
+      supervisor.open(`task-${++tasks}`, { kind: 'test', payload, input }, signal)
   }
 }
 

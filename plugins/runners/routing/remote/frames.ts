@@ -31,56 +31,52 @@ export function failFrame (
   return encodeFrame(FROM_RUNNER.fail, 0, body)
 }
 
+/** Yields the frames of a byte stream. Throws ProtocolError if it is malformed or ends inside a frame. */
+export async function * framesOf (
+  source: AsyncIterable<Uint8Array>, maxFrameBytes: number
+): AsyncGenerator<Frame> {
+  const parser = new FrameParser(maxFrameBytes)
+  for await (const bytes of source) {
+    parser.push(bytes)
+    for (let frame = parser.next(); frame !== undefined; frame = parser.next()) yield frame
+  }
+  if (parser.pending > 0) throw new ProtocolError(`the stream ended ${parser.pending} bytes into a frame`)
+}
+
+/** `ended` gets the other node's trace of the task, `read` how much of the task's input has been read. */
+interface TaskListener { ended? (recorded: unknown): void, read? (total: number): void }
+
 /**
  * Yields the chunks of a task's answer; the bytes may be split anywhere and are read as the caller pulls.
  * Throws RemoteTaskError if the task failed, ProtocolError if the bytes are malformed or end before the
- * terminal frame, and errors from the source. Bytes after the terminal frame are ignored. `ended` gets the
- * other node's trace of the task.
+ * terminal frame, and errors from the source. Bytes after the terminal frame are ignored.
  */
 export async function * readTask (
-  source: AsyncIterable<Uint8Array>, ended: (recorded: unknown) => void = () => {}
+  source: AsyncIterable<Uint8Array>, listener: TaskListener = {}
 ): AsyncGenerator<EngineChunk> {
-  const parser = new FrameParser(DEFAULT_LIMITS.maxFrameBytes)
   let index = 0
   let end: RemoteTaskError | 'clean' | undefined
   try {
-    for await (const bytes of source) {
+    for await (const frame of framesOf(source, DEFAULT_LIMITS.maxFrameBytes)) {
       if (end !== undefined) break
-      parser.push(bytes)
-      for (let frame = parser.next(); frame !== undefined; frame = parser.next()) {
-        const read = readFrame(frame, index++)
-        if ('payload' in read) yield read
-        else {
-          end = read.end
-          ended(read.trace)
-          break
+      const message = readMessage(frame)
+      if (message.type === 'chunk') {
+        if (message.index !== index) {
+          throw new ProtocolError(`chunk ${message.index} came in place of ${index}`)
         }
-      }
+        index += 1
+        yield chunkOf(message, frame)
+      } else if (message.type === 'read') listener.read?.(message.total)
+      else if (message.type === 'end' || message.type === 'fail') {
+        end = message.type === 'end'
+          ? 'clean' : new RemoteTaskError(message.reason, message.message, message.details)
+        listener.ended?.(message.trace)
+      } else throw new ProtocolError(`"${message.type}" does not belong to a task`)
     }
   } catch (error) {
     // After the terminal frame, a broken connection does not matter.
     if (end === undefined) throw error
   }
-  if (end === undefined) {
-    throw new ProtocolError(`the answer ended without a terminal, ${parser.pending} bytes into a frame`)
-  }
+  if (end === undefined) throw new ProtocolError('the answer ended without a terminal')
   if (end !== 'clean') throw end
-}
-
-type Ended = { end: RemoteTaskError | 'clean', trace: unknown }
-
-function readFrame (frame: Frame, index: number): EngineChunk | Ended {
-  const message = readMessage(frame)
-  switch (message.type) {
-    case 'chunk': {
-      if (message.index !== index) throw new ProtocolError(`chunk ${message.index} came in place of ${index}`)
-      return chunkOf(message, frame)
-    }
-    case 'end': return { end: 'clean', trace: message.trace }
-    case 'fail':
-      return {
-        end: new RemoteTaskError(message.reason, message.message, message.details), trace: message.trace
-      }
-    default: throw new ProtocolError(`"${message.type}" does not belong to a task`)
-  }
 }

@@ -2,10 +2,15 @@ import { EngineError, kernelError, SvcError, TRACE_HEADER, whileLive } from '../
 import type {
   Clock, Cluster, Commands, EngineChunk, EngineTask, RouteRequest, StreamWriter, Trace, Tracers
 } from '../../../../kernel/index.js'
-import type { routes } from '../../routes.js'
+import { checkOf } from '../../../../kernel/api/validate.js'
+import { reasonOf } from '../../process/errors.js'
+import { TaskInput } from '../../process/input.js'
+import { encodeFrame, FROM_RUNNER, TO_RUNNER } from '../../process/protocol.js'
+import type { Frame } from '../../process/protocol.js'
+import { routes } from '../../routes.js'
 import type { Route } from '../../service.js'
 import type { TaskRequester } from '../tasks.js'
-import { chunkFrame, endFrame, failFrame, TASK_TYPE } from './frames.js'
+import { chunkFrame, endFrame, failFrame, framesOf, TASK_TYPE } from './frames.js'
 import type { Failure, Recorded } from './frames.js'
 
 /** Milliseconds without reads after which the answer is cut off; the other node limits slow clients. */
@@ -34,8 +39,10 @@ interface ReceiveParts {
  */
 export function taskHandler (parts: ReceiveParts): (request: TaskRequest) => Promise<void> {
   return async (request) => {
-    const { member, caller, body } = request
+    const { member, caller, upload = null } = request
     if (member === null) throw kernelError('not_found')
+    const frames = upload === null ? null : framesOf(upload, routes.task.bodyLimit)
+    const body = frames === null ? request.body : await firstOf(frames)
     const stream = request.open({ contentType: TASK_TYPE, stallMs: STALL_MS })
     const end = new AbortController()
     // Tracked by task id, because the command id is already in use if the request came through this node.
@@ -47,19 +54,40 @@ export function taskHandler (parts: ReceiveParts): (request: TaskRequest) => Pro
     })
     const link = whileLive(parts, member, AbortSignal.any([request.signal, end.signal]),
       () => { stream.cut() })
-    const trace = traceOf(parts, request)
+    const trace = traceOf(parts, request, body)
     try {
-      await answer(parts, stream, { ...body, requester: { caller, member }, trace }, link.signal)
+      await answer(parts, stream, { ...body, requester: { caller, member }, trace }, frames, link.signal)
     } finally {
+      void frames?.return(undefined)
       link.end()
       untrack()
     }
   }
 }
 
+/** The task in the first frame of a body with input. Throws `invalid_request`. */
+async function firstOf (frames: AsyncIterator<Frame>): Promise<TaskRequest['body']> {
+  const { value } = await frames.next().catch((error: unknown) => {
+    throw kernelError('invalid_request', `The body is not a task: ${reasonOf(error, 200)}.`)
+  }) as { value: Frame | undefined }
+  const [issue] = checkOf(routes.task.body)(value?.header) ?? []
+  if (issue === undefined && value?.kind === TO_RUNNER.task) return value.header as TaskRequest['body']
+  throw kernelError('invalid_request', `${issue?.path || 'body'} ${issue?.message ?? 'is not a task'}`)
+}
+
+/** Passes the frames after the first one on to the task. */
+async function receiveInput (frames: AsyncIterable<Frame>, input: TaskInput): Promise<void> {
+  try {
+    for await (const frame of frames) input.onFrame(frame)
+    throw kernelError('cancelled', 'The input of the task ended early.')
+  } catch (error) {
+    input.end(error as Error)
+  }
+}
+
 /** The trace for this node's spans; undefined if the other node does not request one. */
 function traceOf (
-  { tracers }: ReceiveParts, { headers, body, arrivedMs }: TaskRequest
+  { tracers }: ReceiveParts, { headers, arrivedMs }: TaskRequest, body: TaskRequest['body']
 ): Trace | undefined {
   if (headers[TRACE_HEADER] !== '1') return undefined
   const { commandId, capability, taskId, modelId } = body
@@ -72,12 +100,13 @@ function traceOf (
 
 async function answer (
   { routing }: ReceiveParts, stream: StreamWriter,
-  asked: TaskRequest['body'] & { requester: TaskRequester, trace: Trace | undefined }, signal: AbortSignal
+  asked: TaskRequest['body'] & { requester: TaskRequester, trace: Trace | undefined },
+  frames: AsyncIterable<Frame> | null, signal: AbortSignal
 ): Promise<void> {
   const { task, requester, ...assigned } = asked
   const { trace } = asked
   const sends = trace?.series('send', 'network')
-  const write = async (pieces: Uint8Array[]): Promise<void> => {
+  const send = async (pieces: Uint8Array[]): Promise<void> => {
     const startMs = trace?.now() ?? 0
     try {
       for (const piece of pieces) await stream.write(piece)
@@ -87,10 +116,18 @@ async function answer (
       throw error
     }
   }
+  // Frames about the input must not come between the pieces of a chunk.
+  let line: Promise<void> = Promise.resolve()
+  const write = (pieces: Uint8Array[]): Promise<void> => line = line.then(async () => { await send(pieces) })
+  const input = new TaskInput((total) => {
+    write(encodeFrame(FROM_RUNNER.read, 0, { total })).catch(() => {})
+  })
+  if (frames !== null) void receiveInput(frames, input)
+  const work = frames === null ? task : { ...task, input }
   const recorded = (): Recorded => trace === undefined ? {} : { trace: trace.part() }
   let index = 0
   try {
-    for await (const chunk of routing.open(routing.take(assigned, requester), task, signal)) {
+    for await (const chunk of routing.open(routing.take(assigned, requester), work, signal)) {
       await write(chunkFrame(index++, chunk))
     }
     await write(endFrame(recorded()))

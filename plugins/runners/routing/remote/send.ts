@@ -1,8 +1,11 @@
+import { Readable } from 'node:stream'
 import { readRefusal, SvcError, traceHeaders, whileLive } from '../../../../kernel/index.js'
 import type {
   Caller, EngineChunk, EngineTask, Hop, MemberParts, MemberResponse
 } from '../../../../kernel/index.js'
 import { NOT_STARTED, ProtocolError, reasonOf, RunnerError } from '../../process/errors.js'
+import { InputSender } from '../../process/input.js'
+import { encodeFrame, TO_RUNNER } from '../../process/protocol.js'
 import type { Route } from '../../service.js'
 import type { Task } from '../tasks.js'
 import { readTask, TASK_TYPE, RemoteTaskError } from './frames.js'
@@ -29,15 +32,26 @@ export async function * openRemote (
   const node = nameOf(parts, route)
   const hop = route.trace?.hop('network', route, { node })
   const link = whileLive(parts, route.installId, signal)
+  const upload = new Readable({ read () {} })
+  const { input } = remote.task
+  const sender = input === undefined ? undefined : new InputSender(input, (kind, header, media) => {
+    for (const piece of encodeFrame(kind, 0, header, media)) upload.push(piece)
+    if (kind !== TO_RUNNER.input) upload.push(null)
+  }, () => parts.clock.mono())
   try {
-    const response = await ask(parts, route, remote, hop, link.signal)
+    const response = await ask(parts, route, remote, hop, link.signal, upload)
     if (response.status !== 200) throw await refusal(response)
-    yield * readTask(response.body, (recorded) => { hop?.done(recorded) })
+    yield * readTask(response.body, {
+      ended: (recorded) => { hop?.done(recorded) },
+      read: (total) => { sender?.onRead(total) }
+    })
   } catch (error) {
     throw error instanceof RemoteTaskError
       ? new RemoteTaskError(error.reason, error.message, { node, ...error.details })
       : lost(parts, route, error, link.signal.aborted)
   } finally {
+    sender?.stop()
+    upload.destroy()
     hop?.done()
     link.end()
   }
@@ -45,18 +59,22 @@ export async function * openRemote (
 
 async function ask (
   parts: MemberParts, route: Route, { task, about, caller }: RemoteTask, hop: Hop | undefined,
-  signal: AbortSignal
+  signal: AbortSignal, upload: Readable
 ): Promise<MemberResponse> {
   const { taskId, modelId, instanceId, runnerId, installId } = route
   const { commandId, capability } = about
+  const body = {
+    taskId, commandId, modelId, instanceId, runnerId, capability,
+    task: { kind: task.kind, payload: task.payload }
+  }
+  const streams = task.input !== undefined
+  // A task with input is the first frame of a body that goes on while the answer arrives.
+  if (streams) upload.push(Buffer.concat(encodeFrame(TO_RUNNER.task, 0, body)))
   return await parts.cluster.request(installId, {
     method: 'POST',
     path: TASKS_PATH,
     headers: { accept: TASK_TYPE, ...traceHeaders(hop) },
-    body: {
-      taskId, commandId, modelId, instanceId, runnerId, capability,
-      task: { kind: task.kind, payload: task.payload }
-    },
+    ...streams ? { upload: { type: TASK_TYPE, bytes: upload } } : { body },
     caller,
     signal,
     timeoutMs: HEAD_MS

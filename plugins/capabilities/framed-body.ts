@@ -1,0 +1,86 @@
+import { checkOf } from '../../kernel/api/validate.js'
+import { kernelError, raceAbort, SvcError } from '../../kernel/index.js'
+import { encodeFrame, FrameError, FrameParser, FrameTooLargeError, rawFrames } from './frames/frames.js'
+import { READ_LIMIT_BYTES } from './limits.js'
+import { callSchema } from './routes.js'
+import type { ClientChunk, Clock } from '../../kernel/index.js'
+import type { RawFrame } from './frames/frames.js'
+import type { CapabilityLimits } from './limits.js'
+import type { CallRequest } from './request.js'
+
+/** A call whose chunks follow it in the body of the same request. */
+export interface FramedCall { request: CallRequest, input: AsyncIterable<ClientChunk> }
+
+/**
+ * Reads the call in the first frame of a body; the rest is read as `input` is. Throws `invalid_request`,
+ * `payload_too_large`, `timeout` (no call within the default timeout) and the signal's reason.
+ */
+export async function readFramed (
+  body: AsyncIterable<Uint8Array>, signal: AbortSignal, clock: Clock, limits: CapabilityLimits
+): Promise<FramedCall> {
+  const parser = new FrameParser(READ_LIMIT_BYTES)
+  const frames = refusing(rawFrames(body, parser))
+  const late = new AbortController()
+  const stop = clock.after(limits.timeoutSeconds * 1000, () => {
+    late.abort(kernelError('timeout', `No call arrived within ${limits.timeoutSeconds} s.`))
+  })
+  const first = await raceAbort(frames.next(), AbortSignal.any([signal, late.signal])).finally(stop)
+  if (first.done === true) throw badField('', 'is empty; the first frame must be the call')
+  const { header: { kind = 'call', media: _, ...fields }, media } = first.value
+  if (kind !== 'call' || media !== null) {
+    throw badField('kind', 'of the first frame must be call, without media')
+  }
+  parser.maxBytes = limits.payloadBytes
+  return { request: callOf(fields), input: chunksOf(frames) }
+}
+
+async function * chunksOf (frames: AsyncIterable<RawFrame>): AsyncGenerator<ClientChunk> {
+  for await (const { header, media } of frames) {
+    if (header['kind'] === 'end') return
+    if (header['kind'] !== 'chunk') throw badField('kind', 'must be chunk or end')
+    yield clientChunk(header, media)
+  }
+}
+
+/** Throws `invalid_request` if the header of a chunk has no payload. */
+export function clientChunk (header: Record<string, unknown>, media: Uint8Array | null): ClientChunk {
+  if (!('payload' in header)) throw badField('payload', 'is required')
+  return { payload: header['payload'], ...media === null ? {} : { media } }
+}
+
+/** The frames, with errors that a client can use. */
+async function * refusing (frames: AsyncIterable<RawFrame>): AsyncGenerator<RawFrame> {
+  try {
+    yield * frames
+  } catch (error) {
+    if (error instanceof FrameTooLargeError) {
+      throw kernelError('payload_too_large', `The body has ${error.message}.`)
+    }
+    throw error instanceof FrameError
+      ? kernelError('invalid_request', `The body is not a stream of frames: ${error.message}.`)
+      : kernelError('cancelled', 'The client disconnected.')
+  }
+}
+
+/** The body of a call with chunks, for the node that serves it. */
+export async function * framedBody (
+  call: object, chunks: AsyncIterable<ClientChunk>
+): AsyncGenerator<Uint8Array> {
+  yield encodeFrame({ header: call, media: null })
+  for await (const { payload, media = null } of chunks) {
+    const described = media === null ? null : { size: media.byteLength }
+    yield encodeFrame({ header: { kind: 'chunk', payload, media: described }, media })
+  }
+}
+
+/** Checks the fields of a call. Throws `invalid_request`. */
+export function callOf (fields: Record<string, unknown>): CallRequest {
+  const [issue] = checkOf(callSchema)(fields) ?? []
+  if (issue === undefined) return fields as unknown as CallRequest
+  throw badField(issue.path, issue.message)
+}
+
+export function badField (path: string, message: string): SvcError {
+  return kernelError('invalid_request', `${path || 'message'} ${message}`,
+    { param: path, issues: [{ path, message }] })
+}
