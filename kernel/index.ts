@@ -79,7 +79,9 @@ export { foreignPage, hostAllowed } from './http/origin.js'
 export { requireAuthority } from './http/access.js'
 export { newToken, wellFormed } from './http/tokens.js'
 export { DiskReserve } from './boot/reserve.js'
-export { HomeError, readVersioned, START_BYTES, tryWrite, writeVersioned, writeWhole } from './boot/home.js'
+export {
+  HomeError, makeFolder, readVersioned, START_BYTES, tryWrite, writeVersioned, writeWhole
+} from './boot/home.js'
 export { noInspector } from './boot/inspector.js'
 export { missingHomeFile } from './boot/lost-files.js'
 export { nodeRange, packageRoot } from './boot/package.js'

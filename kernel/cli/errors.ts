@@ -2,32 +2,26 @@ import type { IncomingHttpHeaders } from 'node:http'
 import { parseJson } from '../api/schema.js'
 import { plain } from './output.js'
 
-/** Exit statuses of `svc`, as printed by `svc help exit-codes`. */
-export const exitCodes = {
-  ok: 0,
-  failed: 1,
-  usage: 2,
-  notFound: 3,
-  notReady: 4,
-  auth: 5,
-  doesNotFit: 6,
-  unreachable: 7,
-  interrupted: 130
+/** Exit statuses of `svc` with their meanings, as printed by `svc help exit-codes`. */
+const EXITS = {
+  ok: [0, 'ok'],
+  failed: [1, 'failed: the command was valid but did not succeed'],
+  usage: [2, 'usage: unknown verb or option, or invalid value'],
+  notFound: [3, 'not found: no such model, capability, plugin, node or token'],
+  notReady: [4, 'not ready: busy or still starting, try again (HTTP 503 and 429)'],
+  auth: [5, 'not allowed: no token, or one without the authority (HTTP 401 and 403)'],
+  doesNotFit: [6, 'does not fit: not enough memory or disk space'],
+  unreachable: [7, 'unreachable: no node answers at that address'],
+  interrupted: [130, 'interrupted (Ctrl-C)']
 } as const
 
-export type ExitCode = (typeof exitCodes)[keyof typeof exitCodes]
+type Exits = typeof EXITS
+export type ExitCode = Exits[keyof Exits][0]
 
-export const exitCodeMeanings: readonly (readonly [code: ExitCode, meaning: string])[] = [
-  [0, 'ok'],
-  [1, 'failed: the command was valid but did not succeed'],
-  [2, 'usage: unknown verb or option, or invalid value'],
-  [3, 'not found: no such model, capability, plugin, node or token'],
-  [4, 'not ready: busy or still starting, try again (HTTP 503 and 429)'],
-  [5, 'not allowed: no token, or one without the authority (HTTP 401 and 403)'],
-  [6, 'does not fit: not enough memory or disk space'],
-  [7, 'unreachable: no node answers at that address'],
-  [130, 'interrupted (Ctrl-C)']
-]
+export const exitCodes = Object.fromEntries(Object.entries(EXITS).map(([name, [code]]) => [name, code])) as
+  { readonly [name in keyof Exits]: Exits[name][0] }
+
+export const exitCodeMeanings: readonly (readonly [code: ExitCode, meaning: string])[] = Object.values(EXITS)
 
 /** Reasons whose exit status does not follow from their HTTP status. */
 const byReason: Readonly<Record<string, ExitCode>> = {

@@ -7,12 +7,11 @@ import { createClient, ownFingerprint, ownHome, ownToken, runningUrl } from './c
 import { credentialFor, failuresOf, homePlugins } from './contributed.js'
 import { CliError, exitCodes, interrupted, usageError } from './errors.js'
 import { globalOptions, helpTopics } from './help.js'
-import { loaders } from './loaders.js'
 import { canAsk, confirm, createOut, createProgress } from './output.js'
 import { openSink } from './sink.js'
 import { isRetryable, retryFor } from './waiting.js'
 import { verbHeadings } from '../api/plugin.js'
-import type { Plugin } from '../api/plugin.js'
+import type { Plugin, VerbDecl } from '../api/plugin.js'
 import type { KnownVerb } from './builtin.js'
 import type { Client, ClientOptions, Signing } from './client.js'
 import type { Io, Progress } from './output.js'
@@ -22,6 +21,23 @@ import type { CredentialHelper, Verb, VerbContext } from './verb.js'
 const DEFAULT_WAIT_SECONDS = 60
 /** The verb under which a plugin can answer questions that no page of `svc help` covers. */
 const HELP = 'help'
+
+/** Module loaders of the built-in verbs; a module is loaded only when its verb is used. */
+const loaders: Readonly<Record<string, VerbDecl['load']>> = {
+  up: () => import('./verbs/up.js'),
+  restart: () => import('./verbs/restart.js'),
+  state: () => import('./verbs/state.js'),
+  'plugin ls': async () => ({ default: (await import('./verbs/plugins.js')).ls }),
+  'plugin enable': async () => ({ default: (await import('./verbs/plugins.js')).enable }),
+  'plugin disable': async () => ({ default: (await import('./verbs/plugins.js')).disable }),
+  'config check': async () => ({ default: (await import('./verbs/config.js')).check }),
+  'config get': async () => ({ default: (await import('./verbs/config.js')).get }),
+  'config set': async () => ({ default: (await import('./verbs/config.js')).set }),
+  'known ls': async () => ({ default: (await import('./verbs/known.js')).ls }),
+  'known rm': async () => ({ default: (await import('./verbs/known.js')).rm }),
+  completion: async () => ({ default: (await import('./verbs/completion.js')).completion }),
+  'complete-words': async () => ({ default: (await import('./verbs/completion.js')).completeWords })
+}
 
 export interface CliOptions {
   io: Io

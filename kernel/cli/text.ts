@@ -69,6 +69,20 @@ export function readModelId (ctx: Pick<VerbContext, 'fail'>, text: string): stri
   throw ctx.fail(2, `"${text.slice(0, 200)}" is not a model id: expected org/name, such as acme/voice`)
 }
 
+/** An option as a number; undefined if absent. Throws VerbError (2) if it is not valid. */
+export function readNumber (
+  ctx: VerbContext, flag: string, given: unknown,
+  { min, max = Number.MAX_SAFE_INTEGER, whole = true }: { min: number, max?: number, whole?: boolean }
+): number | undefined {
+  if (given === undefined) return undefined
+  const text = String(given).trim()
+  const value = text === '' ? NaN : Number(text)
+  if (value >= min && value <= max && (!whole || Number.isSafeInteger(value))) return value
+  const kind = whole ? 'a whole number' : 'a number'
+  const range = max === Number.MAX_SAFE_INTEGER ? `of at least ${min}` : `from ${min} to ${max}`
+  throw ctx.fail(2, `${flag} ${text.slice(0, 200)}: expected ${kind} ${range}`)
+}
+
 export const modelInPath = (modelId: string): string => modelId.split('/').map(encodeURIComponent).join('/')
 
 const SPAN_MS: Readonly<Record<string, number>> = { h: 3_600_000, d: 86_400_000, w: 604_800_000 }

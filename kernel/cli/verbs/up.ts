@@ -6,6 +6,7 @@ import { isLoopbackUrl } from '../client.js'
 import { exitCodeFor } from '../errors.js'
 import { holderOf } from '../ports.js'
 import { homeOption, programIn, shellWord } from '../shell.js'
+import { readNumber } from '../text.js'
 import type { Plugin } from '../../api/plugin.js'
 import type { Address, LaunchOptions } from '../../boot/launcher.js'
 import type { SvcNode } from '../../boot/node.js'
@@ -46,12 +47,9 @@ export async function launched (ctx: VerbContext, options: LaunchOptions): Promi
 function readFlags (ctx: VerbContext, options: Record<string, unknown>): Flags {
   const { port, host, config, name, join = ctx.io.env['SVC_JOIN'] } =
     options as Record<string, string | undefined>
-  if (port !== undefined && !(/^\d{1,5}$/.test(port) && Number(port) <= 65535)) {
-    throw ctx.fail(2, `--port ${port}: expected a whole number from 0 to 65535`)
-  }
   return {
     host, config, name,
-    port: port === undefined ? undefined : Number(port),
+    port: readNumber(ctx, '--port', port, { min: 0, max: 65535 }),
     join: join === '' ? undefined : join,
     discovery: options['discovery'] === false ? false : undefined
   }

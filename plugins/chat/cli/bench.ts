@@ -1,8 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import {
-  isVerbError, modelInPath, nameOf, plain, readModelId, realPace, retryUntil
+  isVerbError, modelInPath, nameOf, plain, readModelId, readNumber, realPace, retryUntil
 } from '../../../kernel/cli/index.js'
-import { COUNT, readNumber } from './input.js'
 import { amount, chat, speech } from './measures.js'
 import { instancesOf } from './state-view.js'
 import type { ModelCard } from '../../../kernel/index.js'
@@ -73,8 +72,8 @@ export function createBench (pace: WaitClock, nonce: () => string): Verb {
 export default createBench(realPace, () => randomBytes(3).toString('hex'))
 
 function readPlan (ctx: VerbContext, options: Record<string, unknown>): Plan {
-  const read = (flag: string, field: string, max = COUNT.max): number | undefined =>
-    readNumber(ctx, flag, options[field], { ...COUNT, max })
+  const read = (flag: string, field: string, max = Number.MAX_SAFE_INTEGER): number | undefined =>
+    readNumber(ctx, flag, options[field], { min: 1, max })
   return {
     requests: read('--requests', 'requests') ?? REQUESTS,
     concurrency: read('--concurrency', 'concurrency', MAX_CONCURRENCY) ?? 1,

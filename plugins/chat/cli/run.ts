@@ -1,9 +1,8 @@
-import { readPipe, realPace, retryUntil, visible } from '../../../kernel/cli/index.js'
+import { readNumber, readPipe, realPace, retryUntil, visible } from '../../../kernel/cli/index.js'
 import type { WaitClock, Verb, VerbContext } from '../../../kernel/cli/index.js'
 import { parametersOf, samplingOf } from '../../runners/language/sampling.js'
 import { serveModel, checkWeights, isAbsent, isReady, namedModel, isOfAnotherTask } from './serve-model.js'
 import { converse } from './converse.js'
-import { COUNT, readNumber } from './input.js'
 import { answerOf, readDelta } from './answer.js'
 import type { ChatMessage, AnswerPart, ModelRequest } from './answer.js'
 import { numberOf } from '../../runners/language/json.js'
@@ -73,7 +72,7 @@ async function talk (ctx: VerbContext, given: Settings): Promise<number> {
 function readSettings (ctx: VerbContext, model: string, options: Record<string, unknown>): Settings {
   const given = parametersOf('cli').map(({ name, parameter, flag, min, max, whole = false }) =>
     [name, readNumber(ctx, flag, options[parameter], { min, max, whole })])
-  const most = readNumber(ctx, '--max-tokens', options['maxTokens'], COUNT)
+  const most = readNumber(ctx, '--max-tokens', options['maxTokens'], { min: 1 })
   return {
     request: {
       model, ...samplingOf('cli', Object.fromEntries(given) as object), max_tokens: most ?? USUAL_TOKENS

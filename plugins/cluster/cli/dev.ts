@@ -1,5 +1,5 @@
 import { join } from 'node:path'
-import { homeOption, launched, programIn } from '../../../kernel/cli/index.js'
+import { homeOption, launched, programIn, readNumber } from '../../../kernel/cli/index.js'
 import { waitForOneMaster, startDev } from './dev-cluster.js'
 import { describeEnding, devArgs, devEnv, keptNode } from './dev-node.js'
 import { devPorts } from './dev-ports.js'
@@ -15,8 +15,9 @@ export default {
   async run (ctx, [action, node], options) {
     if (action === 'start' && node !== undefined) return await startAgain(ctx, node)
     if (action !== undefined) throw ctx.fail(2, 'expected `svc dev` or `svc dev start NODE`')
-    const count = whole(ctx, '--nodes', options['nodes'], DEFAULT_NODES, 1, MAX_NODES)
-    const base = whole(ctx, '--base-port', options['basePort'], DEFAULT_BASE_PORT, 0, 65535 - 2 * count + 1)
+    const count = readNumber(ctx, '--nodes', options['nodes'], { min: 1, max: MAX_NODES }) ?? DEFAULT_NODES
+    const range = { min: 0, max: 65535 - 2 * count + 1 }
+    const base = readNumber(ctx, '--base-port', options['basePort'], range) ?? DEFAULT_BASE_PORT
     const ports = await devPorts(ctx, count, base)
     const homes = ports.map((pair, i) =>
       ({ name: `node${i + 1}`, home: join(ctx.home, 'dev', `node${i + 1}`), ports: pair }))
@@ -57,15 +58,6 @@ async function startAgain (ctx: VerbContext, name: string): Promise<number> {
     args: devArgs(process.argv[1]!, home, ports), env: devEnv(ctx.io.env, settings),
     address: async () => ({ host: '127.0.0.1', port: ports.api })
   })
-}
-
-function whole (
-  ctx: VerbContext, flag: string, given: unknown, fallback: number, minimum: number, maximum: number
-): number {
-  if (given === undefined) return fallback
-  const value = Number(given)
-  if (/^\d{1,5}$/.test(String(given)) && value >= minimum && value <= maximum) return value
-  throw ctx.fail(2, `${flag} ${String(given)}: expected a whole number from ${minimum} to ${maximum}`)
 }
 
 function stopping (

@@ -8,7 +8,7 @@ import type { Instance, StateCard } from '../../runners/service.js'
 import { cardOf, ranksOf } from '../place/instance.js'
 import { REFUSALS } from '../planner/types.js'
 import {
-  engineHelp, isVerbError, plain, readModelId, realPace, showBytes, stallDetector
+  engineHelp, isVerbError, plain, readModelId, readNumber, realPace, showBytes, stallDetector
 } from '../../../kernel/cli/index.js'
 import { findNodes } from '../../cluster/cli/nodes.js'
 import type { WaitClock, Verb, VerbContext, VerbError } from '../../../kernel/cli/index.js'
@@ -51,19 +51,16 @@ export function createPlace (pace: WaitClock): Verb {
 export default createPlace(realPace)
 
 function askOf (ctx: VerbContext, model_id: string, options: Record<string, unknown>): Ask {
-  const { minNodes = '1', sharding = 'pipeline', meta = '', exclude = [] } = options as
-    { minNodes?: string, sharding?: string, meta?: string, exclude?: string[] }
-  const min = Number(minNodes)
-  if (!Number.isInteger(min) || min < 1) {
-    throw ctx.fail(2, `--min-nodes ${minNodes}: expected a whole number of at least 1`)
-  }
+  const { sharding = 'pipeline', meta = '', exclude = [] } = options as
+    { sharding?: string, meta?: string, exclude?: string[] }
   const known = named(['Pipeline', 'Tensor'], sharding)
   if (known === undefined) throw ctx.fail(2, `--sharding ${sharding}: expected pipeline or tensor`)
   const spread = meta === '' ? null : named(['Ring', 'LlamaRpc'], meta)
   if (spread === undefined) throw ctx.fail(2, `--meta ${meta}: expected Ring or LlamaRpc`)
   const instance = spread === null ? {} : { instance_meta: spread }
   return {
-    model_id, sharding: known, ...instance, min_nodes: min, excluded: exclude,
+    model_id, sharding: known, ...instance, excluded: exclude,
+    min_nodes: readNumber(ctx, '--min-nodes', options['minNodes'], { min: 1 }) ?? 1,
     context_length: wholeOf(ctx, 'ctx', options, 'tokens', 2),
     slots: wholeOf(ctx, 'slots', options, 'concurrent requests', 1),
     ...templateOf(ctx, options['chatTemplate'])

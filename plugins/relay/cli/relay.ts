@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto'
+import { readNumber } from '../../../kernel/cli/index.js'
 import { systemClock } from '../../../kernel/index.js'
 import { relayLimits } from '../server/limits.js'
 import { startRelay } from '../server/relay.js'
@@ -7,7 +8,6 @@ import { tlsOptions } from './tls.js'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 import type { RelayLimits } from '../server/limits.js'
 
-const USAGE = 2
 const PORT = 52420
 const MIB = 1024 * 1024
 
@@ -15,7 +15,7 @@ export default {
   async run (ctx, _args, options) {
     const host = String(options['host'] ?? '127.0.0.1')
     const tls = tlsOptions(ctx, options)
-    const port = wholeNumber(ctx, options, 'port', PORT, 0, 65_535)
+    const port = readNumber(ctx, '--port', options['port'], { min: 0, max: 65_535 }) ?? PORT
     const limits = limitsOf(ctx, options)
     const relay = await listening(ctx, { host, port }, () => startRelay({
       host, port, ...tls === undefined ? {} : { tls: tls.first },
@@ -37,20 +37,12 @@ export default {
 
 function limitsOf (ctx: VerbContext, options: Record<string, unknown>): RelayLimits {
   const { connections, devicesPerRoute, bytesPerSecond } = relayLimits
+  const read = (name: string, min: number, max: number): number | undefined =>
+    readNumber(ctx, `--${name}`, options[name], { min, max })
   return {
     ...relayLimits,
-    connections: wholeNumber(ctx, options, 'connections', connections, 2, 1_000_000),
-    devicesPerRoute: wholeNumber(ctx, options, 'devices', devicesPerRoute, 1, 100_000),
-    bytesPerSecond: MIB * wholeNumber(ctx, options, 'rate', bytesPerSecond / MIB, 1, 100_000)
+    connections: read('connections', 2, 1_000_000) ?? connections,
+    devicesPerRoute: read('devices', 1, 100_000) ?? devicesPerRoute,
+    bytesPerSecond: MIB * (read('rate', 1, 100_000) ?? bytesPerSecond / MIB)
   }
-}
-
-function wholeNumber (
-  ctx: VerbContext, options: Record<string, unknown>, name: string, usual: number, least: number, most: number
-): number {
-  if (options[name] === undefined) return usual
-  const number = Number(options[name])
-  if (Number.isInteger(number) && number >= least && number <= most) return number
-  const asked = String(options[name])
-  throw ctx.fail(USAGE, `--${name} ${asked}: expected a whole number from ${least} to ${most}`)
 }

@@ -1,4 +1,4 @@
-import { lstat, mkdir, open, realpath, stat, statfs } from 'node:fs/promises'
+import { lstat, open, realpath, stat, statfs } from 'node:fs/promises'
 import { basename, dirname, join, sep, resolve } from 'node:path'
 import { PathError, errnoOf } from './names.js'
 
@@ -11,23 +11,6 @@ export async function isRealFolder (path: string): Promise<boolean> {
   if (stats === undefined) return false
   if (stats.isDirectory()) return true
   throw new PathError(`${path} is ${stats.isSymbolicLink() ? 'a link' : 'a file'}, not a folder`)
-}
-
-/**
- * Like `mkdir -p` with mode 0700; an existing symbolic link to a folder is fine. Node's own recursive mkdir
- * loops forever below a folder that cannot hold files, such as /proc.
- */
-export async function makeFolders (path: string): Promise<void> {
-  const make = async (): Promise<void> => { await mkdir(path, { mode: 0o700 }) }
-  try {
-    await make().catch(async (error: unknown) => {
-      if (errnoOf(error) !== 'ENOENT' || dirname(path) === path) throw error
-      await makeFolders(dirname(path))
-      await make()
-    })
-  } catch (error) {
-    if (errnoOf(error) !== 'EEXIST' || !(await stat(path)).isDirectory()) throw error
-  }
 }
 
 /** fsync for a file, or for a folder and its entries. */

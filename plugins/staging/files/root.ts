@@ -5,13 +5,14 @@ import { access, lstat, mkdir, readdir, rename } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { openSvcFile } from './open.js'
 import { PathError, errnoOf, folderOf, modelOf } from './names.js'
-import { isRealFolder, makeFolders, sync } from './folders.js'
+import { isRealFolder, sync } from './folders.js'
 import { KeyedLock } from './queues.js'
 import { checkRecord, localCopy, manifestDigest, RECORD_FILE, readRecord, writeRecord } from './record.js'
 import {
   isSealed, isTransfer, missingFile, notOurs, removeAll, removeCopy, requireFiles, finalizeCopy, foreignFileIn
 } from './seal.js'
 import { bytesOf, findFiles, freeable, newest } from './walk.js'
+import { makeFolder } from '../../../kernel/index.js'
 import type { Clock } from '../../../kernel/index.js'
 import type { Copy, CopyRecord, LocalCopy, Role } from '../types.js'
 
@@ -63,7 +64,7 @@ export class ModelRoot {
   /** Prepares the folder and completes publications that a crash interrupted. */
   async prepare (): Promise<void> {
     try {
-      await makeFolders(this.root)
+      makeFolder(this.root)
       for (const name of [INCOMING, TRASH]) await this.#inner(name)
       await access(this.root, constants.W_OK | constants.X_OK)
       await this.#recover()

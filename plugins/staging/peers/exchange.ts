@@ -1,5 +1,4 @@
 import { kernelError } from '../../../kernel/index.js'
-import type { Channel } from '../../../kernel/index.js'
 import type { StagingContext } from '../manifest.js'
 import { askManifest } from './finder.js'
 import { lanSource } from './sources.js'
@@ -11,7 +10,6 @@ import { ChunkBits, Swarm } from '../transfer/swarm.js'
 import { chunksOf } from '../transfer/chunks.js'
 import { ChunkAnnouncements } from '../transfer/holdings.js'
 import type { ChunkTable } from '../transfer/chunks.js'
-import type { HoldingsMessage } from '../transfer/holdings.js'
 import type { LocalCopy, ModelContent } from '../types.js'
 
 /** A model of which this node sends chunks without having a complete copy. */
@@ -27,23 +25,14 @@ type Arriving = ModelContent & { modelId: string, directory: string }
 export class Exchange {
   readonly #ctx: Pick<StagingContext, 'clock' | 'deps'>
   readonly #access: StoreAccess
-  readonly #channel: Channel<HoldingsMessage>
   readonly #holdings: ChunkAnnouncements
-  readonly #stops: (() => void)[] = []
   readonly #offers = new Map<string, () => void>()
   readonly #partial = new Map<string, PartialCopy>()
 
   constructor (ctx: Pick<StagingContext, 'clock' | 'deps'>, access: StoreAccess) {
     this.#ctx = ctx
     this.#access = access
-    const { clock, deps: { cluster } } = ctx
-    this.#channel = cluster.channel('staging.chunks', (from, message) =>
-      this.#holdings.receive(from, message))
-    this.#holdings = new ChunkAnnouncements(this.#channel, clock)
-    this.#stops.push(cluster.onPeers(({ installId, up }) => {
-      if (up) this.#holdings.peerUp(installId)
-      else this.#holdings.peerDown(installId)
-    }))
+    this.#holdings = new ChunkAnnouncements(ctx)
   }
 
   offer (copies: readonly LocalCopy[]): void {
@@ -126,8 +115,8 @@ export class Exchange {
   }
 
   close (): void {
-    for (const stop of [...this.#stops, ...this.#offers.values()]) stop()
-    this.#channel.close()
+    for (const stop of this.#offers.values()) stop()
+    this.#holdings.close()
   }
 }
 

@@ -14,7 +14,6 @@ export class StoreIndex {
   readonly #problems = new Map<string, string>()
   #adoption: { modelId: string, abort: AbortController } | null = null
   #closed = false
-  #importing: Promise<void> = Promise.resolve()
 
   constructor (options: StoreOptions, turns: KeyedLock) {
     this.#options = options
@@ -28,23 +27,19 @@ export class StoreIndex {
 
   drop (modelId: string): void { if (this.#problems.delete(modelId)) this.#options.onChange(modelId) }
 
-  async importExisting (): Promise<void> {
-    this.#importing = this.#importAll()
-    await this.#importing
-  }
-
   interrupt (modelId: string): void {
     if (this.#adoption?.modelId !== modelId) return
     this.#adoption.abort.abort(new StoreError('cancelled', 'the folder is being removed'))
   }
 
-  async close (): Promise<void> {
+  /** Ends the import; its promise resolves soon. */
+  close (): void {
     this.#closed = true
     this.#adoption?.abort.abort(new StoreError('closed', 'the store is closing'))
-    await this.#importing
   }
 
-  async #importAll (): Promise<void> {
+  /** Imports all folders without a record. Never rejects. */
+  async importExisting (): Promise<void> {
     const { root, log } = this.#options
     try {
       for (const { modelId, record } of await root.list()) {

@@ -130,7 +130,8 @@ export class Store {
 
   /** Stops all downloads, which resume when the store opens again. */
   async close (): Promise<void> {
-    await Promise.all([this.#index.close(), this.#jobs.close()])
+    this.#index.close()
+    await Promise.all([this.checkedAt, this.#jobs.close()])
   }
 
   #check (modelId: string): void {

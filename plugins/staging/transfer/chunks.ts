@@ -89,45 +89,35 @@ export function beginWork (number: number, chunk: Chunk, kept?: { verifier: Veri
 /** Bytes to gather before hashing and writing, so that one event loop turn takes about 1 ms. */
 export const GATHER_BYTES = 1024 * 1024
 
-export class ChunkWriter {
-  readonly #work: Work
-  readonly #file: FileHandle
-  readonly #written: (bytes: number) => Promise<void> | undefined
-  readonly #buffer: Buffer
-  #filled = 0
-
-  /** `written` receives the number of bytes written; the next write waits for the promise it returns. */
-  constructor (work: Work, file: FileHandle, written: (bytes: number) => Promise<void> | undefined) {
-    this.#work = work
-    this.#file = file
-    this.#written = written
-    this.#buffer = Buffer.allocUnsafeSlow(Math.min(GATHER_BYTES, work.size - work.done))
-  }
-
-  /** Adds at most the missing bytes of the chunk. Throws write errors. */
-  async add (bytes: Uint8Array): Promise<void> {
+/**
+ * Writes the missing bytes of a chunk: `add` takes at most those, `flush` writes the gathered ones. Both
+ * throw write errors. `written` receives the number of bytes written; the next write waits for its promise.
+ */
+export function chunkWriter (
+  work: Work, file: FileHandle, written: (bytes: number) => Promise<void> | undefined
+) {
+  const buffer = Buffer.allocUnsafeSlow(Math.min(GATHER_BYTES, work.size - work.done))
+  let filled = 0
+  const flush = async (): Promise<void> => {
+    const bytes = buffer.subarray(0, filled)
+    const start = work.chunk.start + work.done
+    filled = 0
     for (let at = 0; at < bytes.length;) {
-      const part = bytes.subarray(at, at + this.#buffer.length - this.#filled)
-      this.#buffer.set(part, this.#filled)
-      this.#filled += part.length
-      at += part.length
-      if (this.#filled === this.#buffer.length) await this.flush()
-    }
-  }
-
-  /** Writes the gathered bytes. Throws write errors. */
-  async flush (): Promise<void> {
-    const { chunk, verifier, done } = this.#work
-    const bytes = this.#buffer.subarray(0, this.#filled)
-    this.#filled = 0
-    for (let at = 0; at < bytes.length;) {
-      const { bytesWritten } =
-        await this.#file.write(bytes, at, bytes.length - at, chunk.start + done + at)
-      at += bytesWritten
+      at += (await file.write(bytes, at, bytes.length - at, start + at)).bytesWritten
     }
     if (bytes.length === 0) return
-    verifier.update(bytes)
-    this.#work.done += bytes.length
-    await this.#written(bytes.length)
+    work.verifier.update(bytes)
+    work.done += bytes.length
+    await written(bytes.length)
   }
+  const add = async (bytes: Uint8Array): Promise<void> => {
+    for (let at = 0; at < bytes.length;) {
+      const part = bytes.subarray(at, at + buffer.length - filled)
+      buffer.set(part, filled)
+      filled += part.length
+      at += part.length
+      if (filled === buffer.length) await flush()
+    }
+  }
+  return { add, flush }
 }

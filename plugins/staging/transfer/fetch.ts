@@ -7,7 +7,7 @@ import { ChunkBits, Swarm } from './swarm.js'
 import { Journal, readJournal, findKept } from './journal.js'
 import { pauseMs, SourceReader, SourceScores } from './source-reader.js'
 import { Tally } from './progress.js'
-import { beginWork, chunksOf, ChunkWriter } from './chunks.js'
+import { beginWork, chunksOf, chunkWriter } from './chunks.js'
 import type { ChunkTable, Work } from './chunks.js'
 import type { Supplier } from './swarm.js'
 import type { ChunkSource, FetchOptions, TransferLimits } from './types.js'
@@ -227,7 +227,7 @@ class Transfer {
     source: ChunkSource, work: Work, reader: SourceReader, file: FileHandle
   ): Promise<SourceFault | undefined> {
     const { file: { path }, start, end } = work.chunk
-    const writer = new ChunkWriter(work, file, (bytes) => this.#wrote(work, bytes))
+    const writer = chunkWriter(work, file, (bytes) => this.#wrote(work, bytes))
     try {
       await reader.read(source, path, { start: start + work.done, end }, async (piece) => {
         work.givers.add(source.id)

@@ -1,5 +1,6 @@
 import { schemaChecker } from '../../../kernel/api/validate.js'
-import type { Channel, Clock } from '../../../kernel/index.js'
+import type { Channel } from '../../../kernel/index.js'
+import type { StagingContext } from '../manifest.js'
 import type { Swarm } from './swarm.js'
 
 /** Milliseconds to gather received chunks before announcing them. */
@@ -9,15 +10,27 @@ type Held = 'all' | (() => Uint8Array | 'all')
 
 /** Announces this node's chunks and tracks those of other nodes. A manifest's digest identifies a model. */
 export class ChunkAnnouncements {
-  readonly #channel: Pick<Channel<HoldingsMessage>, 'send' | 'broadcast'>
-  readonly #clock: Clock
+  readonly #channel: Channel<HoldingsMessage>
+  readonly #clock: StagingContext['clock']
+  readonly #unwatch: () => void
   readonly #offers = new Map<string, { held: Held }>()
   readonly #followed = new Map<string, Set<Swarm>>()
   readonly #news = new Map<string, number[]>()
 
-  constructor (channel: Pick<Channel<HoldingsMessage>, 'send' | 'broadcast'>, clock: Clock) {
-    this.#channel = channel
+  constructor ({ clock, deps: { cluster } }: Pick<StagingContext, 'clock' | 'deps'>) {
     this.#clock = clock
+    this.#channel = cluster.channel('staging.chunks', (from, message) => this.#receive(from, message))
+    this.#unwatch = cluster.onPeers(({ installId, up }) => {
+      for (const [m, swarms] of this.#followed) {
+        if (up) this.#channel.send(installId, { t: 'ask', m })
+        else for (const swarm of swarms) swarm.dropPeer(installId)
+      }
+    })
+  }
+
+  close (): void {
+    this.#unwatch()
+    this.#channel.close()
   }
 
   /** Announces the chunks that this node can send (`held`). Returns a function that ends it. */
@@ -47,7 +60,7 @@ export class ChunkAnnouncements {
   }
 
   /** Handles a message from another node; returns false if its shape is unknown. */
-  receive (from: string, unknown: unknown): boolean {
+  #receive (from: string, unknown: unknown): boolean {
     if (problemOf(unknown) !== null) return false
     const message = unknown as HoldingsMessage
     if (message.t !== 'ask') {
@@ -57,14 +70,6 @@ export class ChunkAnnouncements {
     const have = this.#state(message.m)
     if (have !== undefined) this.#channel.send(from, have)
     return true
-  }
-
-  peerUp (id: string): void {
-    for (const digest of this.#followed.keys()) this.#channel.send(id, { t: 'ask', m: digest })
-  }
-
-  peerDown (id: string): void {
-    for (const set of this.#followed.values()) for (const swarm of set) swarm.dropPeer(id)
   }
 
   announce (digest: string, chunk: number): void {
