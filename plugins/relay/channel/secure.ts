@@ -40,8 +40,9 @@ export const socketOptions = { maxPayload: MESSAGE_BYTES, perMessageDeflate: fal
 /** Dials a relay by its http(s) or ws(s) URL; the WebSocket handshake may take `handshakeTimeout` ms. */
 export function dialRelay (url: string, path: string, handshakeTimeout: number): WebSocket {
   const at = socketUrl(url, path)
-  const agent = outgoingAgent(at, 'named')
-  return new WebSocket(at, { ...socketOptions, agent, handshakeTimeout, followRedirects: false })
+  return new WebSocket(at, {
+    ...socketOptions, agent: outgoingAgent(at, 'named'), handshakeTimeout, followRedirects: false
+  })
 }
 
 const prologueOf = (route: string): Uint8Array => Buffer.from(`svc relay 1\n${route}`)
