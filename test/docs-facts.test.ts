@@ -8,7 +8,7 @@ import { findSetting } from '../kernel/config/resolve.js'
 import { table } from '../docs/pages.js'
 import { allRoutes } from '../kernel/cli/declared.js'
 import { kernelManifest } from '../kernel/plugins/kernel-manifest.js'
-import { supportOf } from '../plugins/capabilities-tts/support.js'
+import { supportOf } from '../plugins/capabilities-tts/card-reader.js'
 import { bundled } from '../plugins/index.js'
 import type { Manifest } from '../kernel/index.js'
 

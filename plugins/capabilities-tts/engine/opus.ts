@@ -1,8 +1,6 @@
 /** Opus (libopus in WebAssembly) in Ogg (RFC 7845); each piece ends with a complete page. */
 import { Application, createEncoder, Signal, type OpusEncoderHandle, type SampleRate } from 'libopus-wasm'
 import { clipped, type AudioEncoder, type Encoded } from './samples.js'
-import { OggWriter, type Packet } from './ogg.js'
-import { Resampler } from './resample.js'
 
 /** Granule positions count samples at this rate, whatever the encoder's rate. */
 const CLOCK = 48_000
@@ -119,4 +117,148 @@ function opusTags (): Uint8Array {
   tags.writeUInt32LE(vendor.length, 8)
   vendor.copy(tags, 12)
   return tags
+}
+
+/** Maximum number of lacing values in a page. */
+const SEGMENTS = 255
+const FIRST_PAGE = 2
+const LAST_PAGE = 4
+
+/** Ogg's CRC: polynomial 0x04c11db7, most significant bit first, without inversion. */
+const CRC = Uint32Array.from({ length: 256 }, (_, byte) => {
+  let value = byte << 24
+  for (let bit = 0; bit < 8; bit++) value = (value << 1) ^ (value < 0 ? 0x04c11db7 : 0)
+  return value
+})
+
+function checksum (bytes: Uint8Array): number {
+  let value = 0
+  for (const byte of bytes) value = (value << 8) ^ CRC[(value >>> 24) ^ byte]!
+  return value >>> 0
+}
+
+/** `granule`: position after the packet, in samples. */
+interface Packet { bytes: Uint8Array, granule: number }
+
+/** Writes packets as pages; never splits a packet of less than 65,025 bytes. */
+class OggWriter {
+  private readonly serial: number
+  private sequence = 0
+
+  constructor (serial: number) {
+    this.serial = serial
+  }
+
+  /** Uses as few pages as possible; `last` marks the end of the stream. */
+  pages (packets: readonly Packet[], last = false): Uint8Array {
+    const pages: Uint8Array[] = []
+    for (let at = 0; at < packets.length;) {
+      const end = this.fitting(packets, at)
+      pages.push(this.page(packets.slice(at, end), last && end === packets.length))
+      at = end
+    }
+    return Buffer.concat(pages)
+  }
+
+  private fitting (packets: readonly Packet[], from: number): number {
+    let segments = 0
+    let end = from
+    while (end < packets.length) {
+      segments += lacing(packets[end]!.bytes)
+      if (segments > SEGMENTS && end > from) break
+      end++
+    }
+    return end
+  }
+
+  private page (packets: readonly Packet[], last: boolean): Uint8Array {
+    const lengths = packets.flatMap(({ bytes }) =>
+      Array.from({ length: lacing(bytes) }, (_, i) => Math.min(255, bytes.length - i * 255)))
+    const header = Buffer.alloc(27)
+    header.write('OggS', 0, 'latin1')
+    header[5] = (this.sequence === 0 ? FIRST_PAGE : 0) | (last ? LAST_PAGE : 0)
+    header.writeBigUInt64LE(BigInt(packets.at(-1)!.granule), 6)
+    header.writeUInt32LE(this.serial, 14)
+    header.writeUInt32LE(this.sequence++, 18)
+    header[26] = lengths.length
+    const page = Buffer.concat([header, Uint8Array.from(lengths), ...packets.map(({ bytes }) => bytes)])
+    page.writeUInt32LE(checksum(page), 22)
+    return page
+  }
+}
+
+/** Number of lacing values: one per 255 bytes, and a last one below 255. */
+const lacing = (bytes: Uint8Array): number => Math.floor(bytes.length / 255) + 1
+
+/** Input samples on each side of an output sample. */
+const REACH = 24
+/** Pass band as a fraction of the lower rate's bandwidth; the rest is the transition band. */
+const KEPT = 0.94
+
+const gcd = (a: number, b: number): number => b === 0 ? a : gcd(b, a % b)
+
+const sinc = (x: number): number => x === 0 ? 1 : Math.sin(Math.PI * x) / (Math.PI * x)
+/** Blackman window over -1 to 1. */
+const blackman = (x: number): number => 0.42 + 0.5 * Math.cos(Math.PI * x) + 0.08 * Math.cos(2 * Math.PI * x)
+
+/** Rates in whole Hz. Output sample n is at time n / `to`. */
+export class Resampler {
+  private readonly up: number
+  private readonly down: number
+  /** `up` filters of 2 * REACH taps, one per phase between two input samples. */
+  private readonly filters: Float32Array
+  /** The last input samples; the first one has index `start`. */
+  private held: Float32Array
+  private start = -REACH
+  private next = 0
+  private length = 0
+
+  constructor (from: number, to: number) {
+    const common = gcd(from, to)
+    this.up = to / common
+    this.down = from / common
+    this.held = new Float32Array(REACH)
+    const band = KEPT * Math.min(1, to / from)
+    this.filters = new Float32Array(this.up * 2 * REACH)
+    for (let phase = 0; phase < this.up; phase++) {
+      for (let tap = 0; tap < 2 * REACH; tap++) {
+        const distance = tap - REACH + 1 - phase / this.up
+        const weight = Math.abs(distance) < REACH ? blackman(distance / REACH) : 0
+        this.filters[phase * 2 * REACH + tap] = band * sinc(band * distance) * weight
+      }
+    }
+  }
+
+  push (samples: Float32Array): Float32Array {
+    this.length += samples.length
+    return this.run(samples, Math.floor(Math.max(0, this.length - REACH) * this.up / this.down))
+  }
+
+  /** The remaining samples; the total is input samples * to / from, rounded up. */
+  finish (): Float32Array {
+    return this.run(new Float32Array(REACH + 1), Math.ceil(this.length * this.up / this.down))
+  }
+
+  /** Appends input, and computes outputs up to index `end`. */
+  private run (samples: Float32Array, end: number): Float32Array {
+    const input = new Float32Array(this.held.length + samples.length)
+    input.set(this.held)
+    input.set(samples, this.held.length)
+    const out = new Float32Array(Math.max(0, end - this.next))
+    for (let i = 0; i < out.length; i++) {
+      const at = this.next + i
+      const whole = Math.floor(at * this.down / this.up)
+      const filter = (at * this.down - whole * this.up) * 2 * REACH
+      const first = whole - REACH + 1 - this.start
+      let sum = 0
+      for (let tap = 0; tap < 2 * REACH; tap++) sum += this.filters[filter + tap]! * input[first + tap]!
+      out[i] = sum
+    }
+    this.next += out.length
+    const needed = Math.floor(this.next * this.down / this.up) - REACH + 1 - this.start
+    const dropped = Math.min(Math.max(0, needed), input.length)
+    this.held = input.slice(dropped)
+    this.start += dropped
+    return out
+  }
 }

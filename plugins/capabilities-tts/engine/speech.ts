@@ -88,31 +88,21 @@ async function * timedPieces (
   }
 }
 
-/** Splits a stream of samples at the ends of paced chunks. */
-class Slicer {
-  private readonly pace: PieceLengths
-  private readonly sampleRate: number
-  private left: number
-
-  constructor (pace: PieceLengths, sampleRate: number) {
-    this.pace = pace
-    this.sampleRate = sampleRate
-    this.left = this.next()
-  }
-
-  * slice (samples: Float32Array): Generator<{ part: Float32Array, full: boolean }> {
+/** Splits a stream of samples at the ends of paced chunks; `full` is true for the last part of a chunk. */
+async function * sliced (
+  pieces: AsyncIterable<Float32Array>, pace: PieceLengths, sampleRate: number
+): AsyncGenerator<{ part: Float32Array, full: boolean }> {
+  const next = (): number => Math.max(1, Math.round(pace.next() * sampleRate))
+  let left = next()
+  for await (const samples of pieces) {
     for (let at = 0; at < samples.length;) {
-      const part = samples.subarray(at, at + this.left)
+      const part = samples.subarray(at, at + left)
       at += part.length
-      this.left -= part.length
-      const full = this.left <= 0
-      if (full) this.left = this.next()
+      left -= part.length
+      const full = left <= 0
+      if (full) left = next()
       yield { part, full }
     }
-  }
-
-  private next (): number {
-    return Math.max(1, Math.round(this.pace.next() * this.sampleRate))
   }
 }
 
@@ -190,18 +180,17 @@ async function * encoded (
 ): AsyncGenerator<EngineChunk> {
   const { sampleRate } = family
   const writer = new ChunkWriter({ model, format: task.encoding, sampleRate }, encoder, trace)
-  const slicer = new Slicer(new PieceLengths(FIRST_PIECE_SECONDS, task.interval), sampleRate)
+  const samples = samplesOf(family, task.request, signal, trace)
+  const pace = new PieceLengths(FIRST_PIECE_SECONDS, task.interval)
   let started = false
-  for await (const samples of samplesOf(family, task.request, signal, trace)) {
-    for (const { part, full } of slicer.slice(samples)) {
-      await writer.push(part)
-      // The first chunk leaves with the first sound, even if trimmed silence made it shorter.
-      if ((started && !full) || !writer.ready) continue
-      started = true
-      yield writer.chunk(true)
-      await nextTurn()
-      if (signal.aborted) return
-    }
+  for await (const { part, full } of sliced(samples, pace, sampleRate)) {
+    await writer.push(part)
+    // The first chunk leaves with the first sound, even if trimmed silence made it shorter.
+    if ((started && !full) || !writer.ready) continue
+    started = true
+    yield writer.chunk(true)
+    await nextTurn()
+    if (signal.aborted) return
   }
   if (signal.aborted) return
   await writer.finish()

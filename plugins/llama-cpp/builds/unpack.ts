@@ -4,8 +4,7 @@ import { symlink } from 'node:fs/promises'
 import { join, posix } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import * as tar from 'tar'
-import { diskError } from './download.js'
-import { BuildError } from './release.js'
+import { diskError, BuildError } from './release.js'
 
 /** Limit on entries in an archive, ten times the number in a release. */
 const MOST_ENTRIES = 10_000

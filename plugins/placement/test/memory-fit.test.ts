@@ -1,6 +1,6 @@
 import t from 'tap'
 import { Planning } from '../place/planning.js'
-import { memoryFit } from '../place/memory-fit.js'
+import { memoryFit } from '../place/check.js'
 import { card, GIB, stateOf } from './kit.js'
 import type { Facts } from '../facts.js'
 import type { EngineDecl, NodeReport } from '../../../kernel/index.js'

@@ -1,9 +1,9 @@
 import { basename } from 'node:path'
 import type { Caller, Context, Logger, ProgramDecl } from '../../../kernel/index.js'
-import { binaryProblem, declaredBackend, isFound, offersOf, overrideVariable } from './backends.js'
-import type { BinaryOverride } from './backends.js'
-import { findConflict, whyGpuUnused } from './conflicts.js'
-import type { ConflictCode, EngineOffer, Observation } from './conflicts.js'
+import {
+  binaryProblem, declaredBackend, isFound, offersOf, overrideVariable, findConflict, whyGpuUnused
+} from './backends.js'
+import type { BinaryOverride, ConflictCode, EngineOffer, Observation } from './backends.js'
 import { findLibrary, findProgram, outputOf, readDevices } from './programs.js'
 import type { Build, Library, Program } from './programs.js'
 import { conflicts } from '../declarations.js'

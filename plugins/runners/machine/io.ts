@@ -23,8 +23,6 @@ export interface MachineIo {
 }
 
 const TIMEOUT_MS = 15_000
-/** Milliseconds for which the address list is cached, because each reading opens a socket. */
-const ADDRESSES_MS = 10_000
 /** Kernel files that are cheap to read; memory.stat of a large control group is not. */
 const AT_HAND = /^\/(proc|sys\/fs\/cgroup)\/(?!.*memory\.stat$)/
 /** Folders with system tools, so that programs from the user's PATH are not run. */
@@ -46,8 +44,6 @@ function processorTimes (): os.CpuInfo {
  * than a thread. Programs run asynchronously.
  */
 export function thisMachine (clock: Clock): MachineIo {
-  let addresses: ReturnType<MachineIo['addresses']> = {}
-  let addressesDue = -Infinity
   return {
     platform: process.platform,
     read: async (path) => AT_HAND.test(path) ? readNow(path) : await readFile(path, 'utf8').catch(() => ''),
@@ -61,13 +57,7 @@ export function thisMachine (clock: Clock): MachineIo {
       return { total: blocks * bsize, available: bavail * bsize }
     },
     cpus: () => process.platform === 'linux' ? [processorTimes()] : os.cpus(),
-    addresses: () => {
-      if (clock.mono() >= addressesDue) {
-        addresses = os.networkInterfaces()
-        addressesDue = clock.mono() + ADDRESSES_MS
-      }
-      return addresses
-    }
+    addresses: () => os.networkInterfaces()
   }
 }
 

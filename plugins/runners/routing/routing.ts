@@ -2,7 +2,7 @@ import { delay, kernelError, SESSION_GRACE_MS, SvcError } from '../../../kernel/
 import type { Clock, EngineChunk, EngineTask, MemberParts, ModelCard } from '../../../kernel/index.js'
 import { Availability, contextOf } from './availability.js'
 import type { AvailabilityParts } from './availability.js'
-import { explainRefusal, noInstance } from './explain.js'
+import { explainRefusal, noInstance, brokenLink, follow, intactLink, requestLink } from './explain.js'
 import type { BrokenLink, ModelChain, ReadChains } from './explain.js'
 import type { RunnerSet, Member } from '../instances/runner-set.js'
 import { NOT_STARTED, RunnerError } from '../process/errors.js'
@@ -17,7 +17,6 @@ import type { ServeParts } from './serve.js'
 import type { Instances, Route, RouteQuery, RunnerReport, Runners, VirtualModel } from '../service.js'
 import { TaskTable } from './tasks.js'
 import type { TaskRequester, Task } from './tasks.js'
-import { VirtualModels } from './virtual.js'
 
 export interface RoutingParts extends
   ServeParts, Omit<AvailabilityParts, 'remoteTasks' | 'cluster' | 'fleet' | 'tasks'> {
@@ -207,3 +206,68 @@ const ON_ITS_WAY: readonly unknown[] = ['placement', 'runner']
 
 /** Milliseconds between routing attempts while this node receives the placements. */
 const LEARN_MS = 100
+
+class VirtualModels {
+  readonly #models = new Map<string, VirtualModel>()
+  readonly #queries = new WeakMap<Route, RouteQuery>()
+
+  /** Implements `Runners.virtual`. */
+  add (modelId: string, model: VirtualModel): () => void {
+    this.#models.set(modelId, model)
+    return () => { this.#models.delete(modelId) }
+  }
+
+  cards (): ModelCard[] { return [...this.#models.values()].flatMap((model) => model.card() ?? []) }
+
+  card (modelId: string): ModelCard | undefined { return this.#models.get(modelId)?.card() }
+
+  ready (modelId: string): boolean { return this.#models.get(modelId)?.refusal() === null }
+
+  /**
+   * The route to a virtual model, which has no runner; undefined for any other model. Throws the model's
+   * refusal, or `no_instance` for a task that the model does not support.
+   */
+  route (
+    query: RouteQuery,
+    { clock, newId, self: { nodeId, installId } }:
+    { clock: Clock, newId: () => string, self: Pick<Route, 'nodeId' | 'installId'> }
+  ): Route | undefined {
+    const { modelId, capability, trace } = query
+    const model = this.#models.get(modelId)
+    if (model === undefined) return undefined
+    const refusal = model.refusal()
+    if (refusal !== null) throw refusal
+    const { broken } = chainOf(modelId, model, capability)
+    if (broken !== null) throw noInstance(modelId, broken, clock.now())
+    const route: Route = {
+      taskId: newId(), nodeId, installId, instanceId: '', runnerId: '', modelId, trace
+    }
+    this.#queries.set(route, query)
+    return route
+  }
+
+  /** Like `Runners.open`; undefined for a route to a runner. */
+  open (route: Route, task: EngineTask, signal: AbortSignal): AsyncIterable<EngineChunk> | undefined {
+    const query = this.#queries.get(route)
+    return query && this.#models.get(route.modelId)?.open(task, query, signal)
+  }
+
+  /** The availability chain of a virtual model, which needs no instance; undefined for other models. */
+  chain (modelId: string, capability: string | null): ModelChain | undefined {
+    const model = this.#models.get(modelId)
+    return model && chainOf(modelId, model, capability)
+  }
+}
+
+function chainOf (modelId: string, model: VirtualModel, capability: string | null): ModelChain {
+  const [refusal, card] = [model.refusal(), model.card()]
+  const refuses = card === undefined ? 'card' : 'runner'
+  return follow((link) => {
+    if (refusal !== null && link === refuses) {
+      return brokenLink(refusal.reason, refusal.message.replace(/\.$/, ''),
+        String(refusal.details['remedy'] ?? ''))
+    }
+    if (link === 'request') return requestLink({ capability, card: card ?? null, modelId })
+    return intactLink('answered by the node itself')
+  }, (link) => link === 'runner')
+}

@@ -1,8 +1,8 @@
-/** Compares plugins/runners/onnx/operators.ts with the installed onnxruntime. */
+/** Compares plugins/runners/onnx/facts.ts with the installed onnxruntime. */
 import { InferenceSession } from 'onnxruntime-node'
 import t from 'tap'
 import { encodeMessage, encodeModel, tensorInfo } from '../onnx/engine.js'
-import { CONTRIB, NEWEST } from '../onnx/operators.js'
+import { CONTRIB, NEWEST } from '../onnx/facts.js'
 
 /** onnxruntime's error for a graph with one operator without inputs, which is never valid. */
 async function answerTo (opType: string, domain: string, { ir = 10, opset = 21 } = {}): Promise<string> {

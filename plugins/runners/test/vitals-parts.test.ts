@@ -7,15 +7,14 @@ import { systemClock } from '../../../kernel/index.js'
 import { manualClock } from '../../../kernel/testing/index.js'
 import { gpusOf, parseSmi, readGpus, readProcessorHeat, summarize, usableGpus } from '../machine/gpu.js'
 import { systemInformation } from '../machine/io.js'
-import { parseNetDev, ratesOf, trafficOf } from '../machine/network.js'
 import {
-  cgroupFolders, limitByCgroup, memoryOf, parseCgroup, parseMeminfo, readLinuxMemory
-} from '../machine/ram.js'
-import { busyShare } from '../machine/vitals.js'
+  parseNetDev, ratesOf, trafficOf, cgroupFolders, limitByCgroup, memoryOf, parseCgroup, parseMeminfo,
+  readLinuxMemory, busyShare
+} from '../machine/vitals.js'
 import type os from 'node:os'
 import type { Gpu } from '../../../kernel/index.js'
 import type { MachineIo } from '../machine/io.js'
-import type { CgroupMemory } from '../machine/ram.js'
+import type { CgroupMemory } from '../machine/vitals.js'
 import type { Test } from 'tap'
 
 const GIB = 1024 ** 3

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { stringify } from 'yaml'
-import { supportOf } from '../../capabilities-tts/support.js'
+import { supportOf } from '../../capabilities-tts/card-reader.js'
 import { cacheOf } from '../../runners/cards/memory-forecast.js'
 import {
   config, decoder, derive, external, filesOf, gguf, llama, onnx, put, sharedData, tensor
