@@ -11,7 +11,7 @@ import { bundled } from '../plugins/index.js'
 const ALLOWED: Readonly<Record<string, string>> = {
   'plugins/chat/cli/measures.ts -> plugins/capabilities-tts/service.ts': 'svc bench counts seconds of MP3',
   'plugins/dashboard/page/playground/incoming.ts -> plugins/chat/repetition.ts': 'the page has no services',
-  ...Object.fromEntries(['part', 'recording', 'tools/nodes', 'tools/slow'].map((file) =>
+  ...Object.fromEntries(['recording', 'tools/slow'].map((file) =>
     [`plugins/tracing/${file}.ts -> plugins/runners/service.ts`, 'it stays on where runners are off']))
 }
 /** Kernel modules that only the named plugin may import. */

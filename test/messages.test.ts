@@ -1,6 +1,6 @@
 import t from 'tap'
 import { mkdirSync, writeFileSync } from 'node:fs'
-import { readHead } from '../plugins/audit/peers/heads.js'
+import { readHead } from '../plugins/audit/peers/witness.js'
 import { readMessage as readEvents } from '../plugins/event-log/replication/messages.js'
 import { isGossip } from '../plugins/runners/routing/remote/gossip.js'
 import { problemOf as downloadsProblem } from '../plugins/staging/peers/progress-gossip.js'

@@ -1,14 +1,5 @@
+import type { FromSchema } from '../../kernel/index.js'
 import type { Amount } from '../capabilities/service.js'
-
-/** A caller's daily (UTC) allowance for calls without approval, and today's spending, in 1e-9 units. */
-export interface Budget {
-  readonly caller: string
-  readonly unit: string
-  readonly perDay: number
-  readonly spent: number
-}
-
-export interface StoredBudgets { readonly day: string, readonly budgets: readonly Budget[] }
 
 export const BUDGETS_MOST = 1000
 /** Maximum writes per budget per day; the file may overstate the spending by 1/STEPS of the budget. */
@@ -31,6 +22,11 @@ export const keptSchema = {
     }
   }
 } as const
+
+export type StoredBudgets = FromSchema<typeof keptSchema>
+
+/** A caller's daily (UTC) allowance for calls without approval, and today's spending, in 1e-9 units. */
+export type Budget = StoredBudgets['budgets'][number]
 
 interface Row extends Budget { spent: number, onDisk: number }
 

@@ -1,20 +1,12 @@
 import { randomBytes } from 'node:crypto'
 import { kernelError } from '../../kernel/index.js'
 import { showAmount } from './money.js'
-import type { Clock } from '../../kernel/index.js'
+import type { Clock, FromSchema } from '../../kernel/index.js'
 import type { Expense } from '../capabilities/service.js'
+import type { routes } from './routes.js'
 
-export interface Approval {
-  readonly id: string
-  readonly capability: string
-  readonly command_id: string
-  readonly by: string
-  /** Formatted amount, for example `0.02 EUR`. */
-  readonly cost: string
-  readonly asked: string
-  /** Time at which the approval request expires. */
-  readonly until: string
-}
+/** `cost`: formatted, such as `0.02 EUR`; `until`: time at which the approval request expires. */
+export type Approval = Omit<FromSchema<typeof routes.decide.reply>['approval'], 'node'>
 
 export interface Decision {
   readonly decision: 'approve' | 'deny'

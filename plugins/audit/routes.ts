@@ -7,6 +7,10 @@ const node = {
   type: 'string', minLength: 1, maxLength: 100, description: 'Only this node: id, name or local.'
 } as const
 
+/**
+ * `node`: install id of the recording node. `status`: null while the request is in progress, or if the node
+ * stopped before it ended.
+ */
 const entry = {
   type: 'object', additionalProperties: false,
   required: ['seq', 'at', 'node', 'who', 'how', 'what', 'detail', 'status', 'reason'],

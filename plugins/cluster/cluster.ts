@@ -1,7 +1,6 @@
 import { join } from 'node:path'
 import { kernelError, Listeners } from '../../kernel/cluster.js'
-import { Channels } from './links/channels.js'
-import { DroppedMessages } from './links/dropped.js'
+import { Channels, DroppedMessages } from './links/channels.js'
 import { CommandRouter } from './commands.js'
 import { Directory } from './members/directory.js'
 import { ControlLog } from './log/log.js'

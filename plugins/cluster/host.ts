@@ -1,15 +1,18 @@
+import os from 'node:os'
 import { createIdentity } from '../../kernel/cluster.js'
 import { clusterHandlers } from './handlers.js'
 import { memberKeys, grantableAuthorities } from './identity/admission.js'
-import { apisOf, pageOf } from './members/pages.js'
 import { NodeLinks } from './open.js'
-import { clusterProblems } from './problems.js'
-import type { ClusterHost, ClusterOpening, Identity, NodeInfo } from '../../kernel/cluster.js'
+import { isLoopbackHost, readAddress } from './identity/addresses.js'
+import type {
+  ClusterHost, ClusterOpening, Identity, NodeInfo, ClusterProblems, PageOf
+} from '../../kernel/cluster.js'
 import type { ClusterCore } from './cluster.js'
 import type { Gossip } from './gossip.js'
 import type { Handlers, Network } from './handlers.js'
+import type { Members } from './members/file.js'
 
-export interface HostParts {
+interface HostParts {
   readonly node: NodeInfo
   readonly cluster: ClusterCore
   readonly network: Network
@@ -53,4 +56,67 @@ export function hostOf ({ node, cluster, network, gossip, identity, life }: Host
     onStoring: (fn) => cluster.disk.changed.add(fn),
     leave: () => { cluster.leave() }
   }
+}
+
+export function clusterProblems (
+  { node, cluster, network }: { node: NodeInfo, cluster: ClusterCore, network: Network }
+): ClusterProblems {
+  const peers = network.peers().map((peer) =>
+    ({ ...peer, kinds: [...cluster.dropped.of(peer.installId).keys()] }))
+  const strange = peers.find(({ version, kinds }) => version !== node.version || kinds.length > 0)
+  // Release 0.1.0 does not send its quorum setting.
+  const other = peers.find(({ quorum }) => quorum !== undefined && quorum !== network.quorum)
+  const removedBy = network.dials().find(({ reason }) => reason === 'removed')
+  const removed = network.members.current().removed.some(({ installId }) => installId === node.installId)
+  const copies = network.copies()
+  return {
+    version_mismatch: strange === undefined ? null
+      : `${node.version} here, ${strange.version} on ${strange.name}.` +
+        (strange.kinds.length === 0 ? '' : ` Unknown messages: ${strange.kinds.join(', ')}.`),
+    quorum_mismatch: other === undefined ? null : `${network.quorum} here, ${other.quorum} on ${other.name}.`,
+    node_removed: removedBy !== undefined ? `Reported by the member at ${removedBy.address}.`
+      : removed ? 'Reported by its own member list.' : null,
+    node_copied: copies.length === 0 ? null : copies.join(' ')
+  }
+}
+
+export interface KnownApi { readonly apiUrl: unknown, readonly address: string | undefined }
+
+interface ApiSources {
+  cluster: Pick<ClusterCore, 'replicas' | 'directory' | 'service'>
+  network: { readonly members: Pick<Members, 'find'> }
+}
+
+function * apisOf ({ cluster, network }: ApiSources): Iterable<KnownApi> {
+  for (const { installId, key, value } of cluster.replicas.entries()) {
+    if (key !== 'node/identity' || installId === cluster.service.self.installId) continue
+    if (network.members.find(installId) === undefined) continue
+    const { apiUrl } = value as { apiUrl?: unknown }
+    yield { apiUrl, address: cluster.directory.addressOf(installId) }
+  }
+}
+
+/**
+ * Finds the member whose API has this origin (scheme, host and port); null if there is none. A loopback
+ * origin matches members on this machine only.
+ */
+export function pageOf (
+  origin: string, members: Iterable<KnownApi>, isOwn: (host: string) => boolean = isOwnAddress
+): PageOf | null {
+  let found: PageOf | null = null
+  for (const { apiUrl, address } of members) {
+    if (typeof apiUrl !== 'string' || !URL.canParse(apiUrl)) continue
+    const url = new URL(apiUrl)
+    if (url.origin !== origin || (url.protocol !== 'http:' && url.protocol !== 'https:')) continue
+    const from = address === undefined ? undefined : readAddress(address)?.host
+    if (from !== undefined && (isLoopbackHost(from) || isOwn(from))) return 'here'
+    if (!isLoopbackHost(url.hostname.replace(/^\[|\]$/g, ''))) found = 'elsewhere'
+  }
+  return found
+}
+
+/** Whether the address belongs to this machine, so a connection from it is local. */
+function isOwnAddress (host: string): boolean {
+  const plain = host.replace(/^::ffff:/, '')
+  return Object.values(os.networkInterfaces()).some((list) => list?.some(({ address }) => address === plain))
 }

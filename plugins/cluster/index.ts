@@ -1,7 +1,18 @@
-import { defineCluster } from '../../kernel/index.js'
-import { manifest } from './manifest.js'
-import { TOUCH_COMMAND } from './routes.js'
+import { defineCluster, DeclarationService } from '../../kernel/index.js'
+import { TOUCH_COMMAND, clusterRoutes } from './routes.js'
+import { verbs } from './cli/verbs.js'
 import type { Host } from './host.js'
+import type { Manifest } from '../../kernel/index.js'
+
+const manifest = {
+  name: 'cluster',
+  version: '1.0.0',
+  kernel: '^1.0.0',
+  summary: 'Joins nodes into one cluster: members, links, election and shared documents.',
+  consumes: { declared: DeclarationService },
+  routes: clusterRoutes,
+  verbs
+} as const satisfies Manifest
 
 /** Joins nodes to one cluster; its settings are the kernel's `cluster.*`. */
 export default defineCluster(manifest, (ctx, host: Host) => {

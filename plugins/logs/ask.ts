@@ -2,8 +2,7 @@ import { MemberFault, openMember, serverEvents, SvcError } from '../../kernel/in
 import type { Caller, Clock, Cluster, NodeView, ServerEvent } from '../../kernel/index.js'
 import { EVENT_CHARS, PAGE_MS, NODE_TIMEOUT_MS } from './limits.js'
 import { readLine } from './lines.js'
-import type { Gap, NodeRef, NodeStatus } from './lines.js'
-import type { Step } from './steps.js'
+import type { Gap, NodeRef, NodeStatus, Step } from './lines.js'
 
 export interface AskParts { cluster: Pick<Cluster, 'request'>, clock: Clock }
 

@@ -1,9 +1,8 @@
 import type { Clock, LogRing, StreamWriter } from '../../kernel/index.js'
-import { pageOf } from './lines.js'
+import { pageOf, localSteps } from './lines.js'
 import type { Gap, NodeRef, ShownLine } from './lines.js'
 import { seqAt, wantOf } from './query.js'
 import type { Query } from './query.js'
-import { localSteps } from './steps.js'
 
 export interface FollowParts { ring: LogRing, self: NodeRef, clock: Clock }
 

@@ -1,25 +1,15 @@
-import { logLevels } from '../../kernel/index.js'
-import type { LogLine, LogRing, LogFilter } from '../../kernel/index.js'
+import { logLevels, waitForCallback } from '../../kernel/index.js'
+import { BATCH_LINES, COMMENT_MS } from './limits.js'
+import type { FromSchema, LogLine, LogRing, LogFilter, Clock } from '../../kernel/index.js'
+import type { routes } from './routes.js'
 
 export interface NodeRef { readonly nodeId: string, readonly node: string }
 
 export interface ShownLine extends LogLine, NodeRef {}
 
-export interface LogPage extends NodeRef {
-  /** `seq` of the oldest line in memory, and of the next line to be written. */
-  firstSeq: number
-  nextSeq: number
-  /** Lines of the page, oldest first. */
-  lines: ShownLine[]
-}
-
-/** Whether a node's log could be read; `error` is null for a node that answered. */
-export interface NodeStatus extends NodeRef { error: { reason: string, message: string } | null }
-
-export interface ClusterPage {
-  nodes: NodeStatus[]
-  lines: ShownLine[]
-}
+export type LogPage = FromSchema<typeof routes.here.reply>
+export type ClusterPage = FromSchema<typeof routes.cluster.reply>
+export type NodeStatus = ClusterPage['nodes'][number]
 
 export interface Gap extends NodeRef { lost: number }
 
@@ -72,5 +62,40 @@ export function readPage (text: string, self: NodeRef): LogPage | null {
   if (lines.includes(null)) return null
   return {
     ...self, firstSeq: Number(page.firstSeq), nextSeq: page.nextSeq!, lines: lines as ShownLine[]
+  }
+}
+
+/** The next lines from a node's log; an empty list serves as a keep-alive. */
+export interface Step {
+  readonly lines: readonly ShownLine[]
+  readonly lost: number
+}
+
+interface LocalParts {
+  ring: LogRing
+  self: NodeRef
+  clock: Clock
+  want: Pick<LogFilter, 'level' | 'modelId' | 'plugin'>
+  afterSeq: number
+  signal: AbortSignal
+}
+
+/** Follows this node's log from a position until the signal aborts. */
+export async function * localSteps (parts: LocalParts): AsyncGenerator<Step> {
+  const { ring, self, want, signal, clock } = parts
+  let yieldedAt = clock.mono()
+  let position = Math.min(parts.afterSeq, ring.nextSeq - 1)
+  while (!signal.aborted) {
+    const lost = Math.max(0, ring.firstSeq - 1 - position)
+    const { nextSeq } = ring
+    const found = ring.lines({ ...want, afterSeq: position, limit: BATCH_LINES })
+    position = found.length < BATCH_LINES ? nextSeq - 1 : found.at(-1)!.seq
+    const quiet = found.length === 0 && lost === 0
+    if (quiet && clock.mono() - yieldedAt < COMMENT_MS) {
+      await waitForCallback((fn) => ring.onLine(fn), signal, { clock, ms: COMMENT_MS })
+      continue
+    }
+    yield { lines: found.map((line) => ({ ...self, ...line })), lost }
+    yieldedAt = clock.mono()
   }
 }

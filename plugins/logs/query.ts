@@ -1,15 +1,9 @@
 import { kernelError } from '../../kernel/index.js'
-import type { LogLevel, LogFilter, SvcError } from '../../kernel/index.js'
+import type { FromSchema, LogFilter, SvcError } from '../../kernel/index.js'
 import { LIMIT, LIMIT_MOST } from './limits.js'
+import type { routes } from './routes.js'
 
-export interface RawQuery {
-  since?: string
-  limit?: number
-  level?: LogLevel
-  model?: string
-  plugin?: string
-  follow?: '0' | '1'
-}
+export type RawQuery = FromSchema<typeof routes.here.query>
 
 /** The position after line `seq`. `nodeId` identifies a node process and changes with each start. */
 export interface Position { readonly nodeId: string, readonly seq: number }

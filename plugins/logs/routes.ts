@@ -36,6 +36,7 @@ const line = {
 } as const
 const lines = { type: 'array', items: line } as const
 
+/** Whether a node's log could be read; `error` is null for a node that answered. */
 const status = {
   type: 'object', additionalProperties: false, required: ['nodeId', 'node', 'error'],
   properties: {
@@ -47,6 +48,7 @@ const status = {
 } as const
 
 export const routes = {
+  /** `firstSeq`, `nextSeq`: `seq` of the oldest line in memory, and of the next line to be written. */
   here: {
     method: 'GET', url: '/v1/logs', members: true, authority: 'operator', stream: true,
     summary: 'The newest lines of this node\'s log and of its runners\' output, as a page or a stream.',

@@ -1,19 +1,9 @@
 import { own, readRecord } from './record.js'
+import type { FromSchema } from '../../../kernel/index.js'
+import type { routes } from '../routes.js'
 import type { AuditRecord } from './record.js'
 
-export interface Entry {
-  readonly seq: number
-  readonly at: string
-  /** Install id of the recording node. */
-  readonly node: string
-  readonly who: string
-  readonly how: string
-  readonly what: string
-  readonly detail: Readonly<Record<string, unknown>>
-  /** HTTP status; null while the request is in progress, or if the node stopped before it ended. */
-  readonly status: number | null
-  readonly reason: string | null
-}
+export type Entry = FromSchema<typeof routes.list.reply>['entries'][number]
 
 export interface EntryFilter {
   /** Earliest time of returned entries, ISO 8601. */

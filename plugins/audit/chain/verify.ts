@@ -1,14 +1,12 @@
 import { GENESIS, hashOf, own, readRecord } from './record.js'
+import type { FromSchema } from '../../../kernel/index.js'
+import type { routes } from '../routes.js'
 import type { AuditRecord } from './record.js'
 
+type Checked = FromSchema<typeof routes.verify.reply>['nodes'][number]
 /** The newest record of a chain at some time. */
-export interface Head { readonly seq: number, readonly hash: string }
-
-export interface Fault {
-  readonly seq: number
-  readonly kind: 'altered' | 'removed' | 'reordered'
-  readonly message: string
-}
+export type Head = Readonly<NonNullable<Checked['last']>>
+export type Fault = NonNullable<Checked['fault']>
 
 export interface Verdict {
   readonly records: number

@@ -3,7 +3,7 @@ import { appendFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { newestEntries } from '../chain/entries.js'
-import { Refusals } from '../refusals.js'
+import { Refusals } from '../index.js'
 import { noSmallDisk, smallDisk } from '../../../test/tools/small-disk.js'
 import { edit, everyLine, fields, filesIn, linesOf, openChain, tempFolder, verified } from './kit.js'
 

@@ -1,23 +1,19 @@
 /** Rows that describe nodes and members; verbs, checks and tools of other plugins use them too. */
 import { isVerbError, nameOf } from '../../../kernel/cli/index.js'
 import type { ClusterState, NamedNodes, VerbContext } from '../../../kernel/cli/index.js'
-import type { Gpu } from '../../../kernel/index.js'
+import type { DialReport, FromSchema, Gpu } from '../../../kernel/index.js'
+import type { clusterRoutes } from '../routes.js'
 
-export interface MemberRow {
-  installId: string, nodeId: string | null, name: string, fingerprint: string, addresses: string[]
-  live: boolean, master: boolean, self: boolean, version: string | null, rttMs: number | null
-  joinedAt: string
+type Listed = FromSchema<typeof clusterRoutes.members.reply>['members'][number]
+
+export interface MemberRow extends Listed {
+  rttMs: number | null
   /** Who admitted the member; null for the first member and for members that an older release admitted. */
   admitted?: { node: string, by: string[], authorities?: string[] } | null
 }
 
-export interface DialRow {
-  address: string, installId: string | null, state: 'connected' | 'waiting' | 'dialling'
-  reason: string | null, attempts: number, nextInMs: number | null
-}
-
 export interface MemberList {
-  clusterId: string, members: MemberRow[], dials: DialRow[]
+  clusterId: string, members: MemberRow[], dials: DialReport[]
   removed: { installId: string, fingerprint?: string, at?: string }[]
 }
 

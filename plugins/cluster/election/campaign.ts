@@ -3,7 +3,7 @@ import { setLeader } from './follower.js'
 import { startSession } from './master.js'
 import { greatest } from './rules.js'
 import type { Campaigning, RequestingVotes, Elector, PreVoting } from './elector.js'
-import type { MessageOf, NodeId, SessionId } from './protocol.js'
+import type { Leader, MessageOf, NodeId, SessionId } from './protocol.js'
 
 /** Whether an election is due: there is no master, or it is silent. */
 export function suspects (e: Elector, now: number): boolean {
@@ -63,7 +63,7 @@ function stayDetached (e: Elector, { denied }: PreVoting, now: number): void {
 }
 
 /** Starts or joins the campaign for a term: exchanges ballots with the live peers. */
-export function startCampaign (e: Elector, term: number, now: number): void {
+function startCampaign (e: Elector, term: number, now: number): void {
   e.noteTerm(term)
   const ballot = e.ballot(now)
   const phase: Campaigning = {
@@ -113,7 +113,7 @@ export function advanceCampaign (e: Elector, phase: Campaigning, now: number): v
 }
 
 /** Writes the vote for itself to disk, then requests votes from the live peers. */
-export function requestVotes (e: Elector, term: number, now: number): void {
+function requestVotes (e: Elector, term: number, now: number): void {
   const stored = e.hardState.grant({ term, master: e.id })
   e.noteStorage()
   if (!stored) return e.toFollower(now + e.timing.heartbeat)
@@ -130,6 +130,31 @@ export function requestVotes (e: Elector, term: number, now: number): void {
   e.enter(phase)
   e.sendTo(peers, { kind: 'claim', leader: phase.leader, fresh: e.log.last() })
   tally(e, phase, now)
+}
+
+/** Answers a vote request. The vote is on disk before the answer is sent. */
+export function onVoteRequest (e: Elector, from: NodeId, request: MessageOf<'claim'>, now: number): void {
+  const { leader } = request
+  e.noteTerm(leader.term)
+  const answer = leader.master === from && mayVoteFor(e, request, now) ? vote(e, leader, now) : 'no'
+  e.send(from, { kind: 'claim-answer', sid: leader.sid, vote: answer, promised: e.hardState.voted.term })
+}
+
+function mayVoteFor (e: Elector, { leader, fresh }: MessageOf<'claim'>, now: number): boolean {
+  if (e.phase.role === 'master') return false
+  if (e.hasLiveMaster(now) && e.leader?.sid !== leader.sid) return false
+  if (!e.rules.mayVote(e.hardState.voted, leader)) return false
+  // In available mode an ineligible voter accepts any log, so as not to block the election.
+  const counts = e.options.quorum.mode === 'majority' || e.eligible(now)
+  return !counts || e.rules.upToDate(fresh, e.log.last())
+}
+
+function vote (e: Elector, leader: Leader, now: number): 'yes' | 'abstain' {
+  const stored = e.hardState.grant(leader)
+  e.noteStorage()
+  if (!stored) return 'abstain'
+  e.toFollower(now + e.timing.vote + e.timing.preVote)
+  return 'yes'
 }
 
 export function onVote (

@@ -1,6 +1,6 @@
 import {
-  advanceCampaign, tally, advancePreVote, onBallot, onVote, onPreVote, onPreVoteAnswer, onStale, startPreVote,
-  suspects
+  advanceCampaign, tally, advancePreVote, onBallot, onVote, onVoteRequest, onPreVote, onPreVoteAnswer,
+  onStale, startPreVote, suspects
 } from './campaign.js'
 import { Elector } from './elector.js'
 import { finish, onAppend, openStream, stepDown } from './follower.js'
@@ -11,7 +11,6 @@ import {
 import { RULES, readQuorum } from './rules.js'
 import { readMessage } from './protocol.js'
 import { TICK, timingWith } from './timing.js'
-import { onVoteRequest } from './voting.js'
 import type { Waiting } from './elector.js'
 import type {
   Change, CommandId, HardStateRecord, Io, Leader, Log, Message, MessageKind, MessageOf, NodeId, Role,

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto'
+import { once } from 'node:events'
 import { request } from 'node:http'
 import {
   delay, errorBody, errorHeaders, kernelError, kernelErrors, toSvcError, unsafe
@@ -52,7 +53,7 @@ async function readBody (response: IncomingMessage): Promise<unknown> {
   return JSON.parse(Buffer.concat(parts).toString())
 }
 
-function post (socket: TLSSocket, body: JoinRequest, clock: Clock): Promise<Answer> {
+async function post (socket: TLSSocket, body: JoinRequest, clock: Clock): Promise<Answer> {
   const text = JSON.stringify(body)
   const headers = {
     host: 'svc-members',
@@ -60,24 +61,22 @@ function post (socket: TLSSocket, body: JoinRequest, clock: Clock): Promise<Answ
     'content-length': Buffer.byteLength(text),
     connection: 'close'
   }
-  return new Promise<Answer>((resolve, reject) => {
-    const call = request({ createConnection: () => socket, method: 'POST', path: JOIN_PATH, headers })
-    const stopTimer = clock.after(ANSWER_MS, () => {
-      call.destroy(new Error(`no response within ${ANSWER_MS} ms`))
-    })
-    const settle = (act: () => void): void => {
-      stopTimer()
-      act()
-      call.destroy()
-    }
-    call.on('error', (error) => { settle(() => { reject(error) }) })
-    call.on('response', (response) => {
-      readBody(response).then(
-        (answer) => { settle(() => { resolve({ status: response.statusCode ?? 0, body: answer }) }) },
-        (error: unknown) => { settle(() => { reject(error) }) })
-    })
-    call.end(text)
+  const late = new AbortController()
+  const stopTimer = clock.after(ANSWER_MS, () => { late.abort() })
+  const call = request({
+    createConnection: () => socket, method: 'POST', path: JOIN_PATH, headers, signal: late.signal
   })
+  // The connection may break again while or after the response is read.
+  call.on('error', () => {}).end(text)
+  try {
+    const [response] = await once(call, 'response') as [IncomingMessage]
+    return { status: response.statusCode ?? 0, body: await readBody(response) }
+  } catch (error) {
+    throw late.signal.aborted ? new Error(`no response within ${ANSWER_MS} ms`) : error
+  } finally {
+    stopTimer()
+    call.destroy()
+  }
 }
 
 const isReason = (reason: unknown): reason is KernelReason =>

@@ -2,6 +2,7 @@ import { createSocket } from 'node:dgram'
 import { isIP } from 'node:net'
 import { delay, joinGroup, SERVICE_TYPE, setUpMulticast, systemClock } from '../../../kernel/cluster.js'
 import type { EventEmitter } from 'node:events'
+import type { Bonjour, Browser } from 'bonjour-service'
 import type { Clock, Logger } from '../../../kernel/cluster.js'
 
 const TXT_VERSION = '1'
@@ -21,21 +22,7 @@ export interface SeenService {
   readonly referer?: { readonly address?: unknown } | undefined
 }
 
-export interface PublishedService { name: string, type: string, port: number, host: string, probe: boolean
-  txt: Record<string, string>, disableIPv6: boolean }
-
-export interface Responder {
-  publish (service: PublishedService): unknown
-  find (query: { type: string, txt: Record<string, string> }, up: (service: SeenService) => void): Search
-  unpublishAll (done: () => void): void
-  destroy (done: () => void): void
-}
-export interface Search {
-  on (event: 'txt-update' | 'srv-update', fn: (service: SeenService) => void): unknown
-  update (): void
-  stop (): void
-  readonly services: readonly unknown[]
-}
+type Responder = Pick<Bonjour, 'publish' | 'find' | 'unpublishAll'>
 
 /** An open mDNS responder; `broken` is called, possibly more than once, if multicast does not work. */
 export interface OpenedResponder { responder: Responder, repeat (): void, close (): void }
@@ -66,7 +53,7 @@ export function createDiscovery (options: DiscoveryOptions): { stop (): Promise<
   const { log, clock = systemClock, open = openResponder } = options
   let opened: OpenedResponder | undefined
   let stopped = false
-  let search: Search | undefined
+  let search: Browser | undefined
   const undo: (() => void)[] = []
   const end = (): void => {
     for (const fn of undo.splice(0)) fn()
@@ -110,7 +97,7 @@ function guarded (broken: (error: unknown) => void, fn: () => void): void {
 
 function begin (
   { port, ipv6, installId, clusterHash, found }: DiscoveryOptions, responder: Responder
-): Search {
+): Browser {
   const txt = { v: TXT_VERSION, c: clusterHash, i: installId }
   responder.publish({
     name: installId, host: `${installId}.local`, type: SERVICE_TYPE, port, txt, probe: false,
@@ -169,7 +156,7 @@ async function openResponder (broken: (error: Error) => void): Promise<OpenedRes
   mdns.on('error', broken)
   mdns.on('warning', () => {})
   return {
-    responder: bonjour as unknown as Responder,
+    responder: bonjour,
     repeat: () => { joinGroup(socket, joined) },
     close: () => { guarded(() => {}, () => { bonjour.destroy() }) }
   }

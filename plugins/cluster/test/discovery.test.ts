@@ -8,7 +8,8 @@ import { createDiscovery, hintsOf } from '../links/discovery.js'
 import { systemClock } from '../../../kernel/api/clock.js'
 import { manualClock } from '../../../kernel/testing/index.js'
 import type { Logger } from '../../../kernel/api/plugin.js'
-import type { OpenedResponder, PublishedService, SeenService } from '../links/discovery.js'
+import type { ServiceConfig } from 'bonjour-service'
+import type { OpenedResponder, SeenService } from '../links/discovery.js'
 
 interface Said { level: string, message: string }
 
@@ -46,9 +47,9 @@ t.test('only usable addresses of other nodes of this cluster are hints', async (
 
 /** A network in memory: published services and their listeners. */
 function twin (): { open: (broken: (error: Error) => void) => Promise<OpenedResponder>,
-  published: PublishedService[]
+  published: ServiceConfig[]
   calls: string[], up (service: SeenService): void, fail (error: Error): void } {
-  const published: PublishedService[] = []
+  const published: ServiceConfig[] = []
   const calls: string[] = []
   let up = (_: SeenService): void => { throw new Error('nobody looks') }
   let fail = (_: Error): void => {}
@@ -61,15 +62,14 @@ function twin (): { open: (broken: (error: Error) => void) => Promise<OpenedResp
       fail = broken
       return {
         responder: {
-          publish: (service) => { published.push(service) },
-          find: (_, fn) => {
+          publish: (service: ServiceConfig) => { published.push(service) },
+          find: (_: unknown, fn: typeof up) => {
             up = fn
             return { on: () => {}, update: () => { calls.push('update') },
               stop: () => { calls.push('stop') }, services: [] }
           },
-          unpublishAll: (done) => { calls.push('goodbye'); done() },
-          destroy: () => {}
-        },
+          unpublishAll: (done: () => void) => { calls.push('goodbye'); done() }
+        } as unknown as OpenedResponder['responder'],
         repeat: () => { calls.push('repeat') },
         close: () => { calls.push('close') }
       }

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { clusterProblems } from '../problems.js'
+import { clusterProblems } from '../host.js'
 
 type Given = Parameters<typeof clusterProblems>[0]
 

@@ -1,9 +1,9 @@
 import { count, fail, isVerbError, ok, formatDuration, warn } from '../../../kernel/cli/index.js'
 import { joinNodes, startOrRemove } from '../../cluster/cli/nodes.js'
 import { clusterWarnings, splitOf } from './split.js'
-import type { Manifest } from '../../../kernel/index.js'
+import type { DialReport, Manifest } from '../../../kernel/index.js'
 import type { Check, CheckContext, ClusterState, CheckData, VerbError } from '../../../kernel/cli/index.js'
-import type { DialRow, MemberList, NodeRow } from '../../cluster/cli/nodes.js'
+import type { MemberList, NodeRow } from '../../cluster/cli/nodes.js'
 
 export interface ClusterChecksInput extends CheckContext {
   manifests: readonly Pick<Manifest, 'checks'>[]
@@ -165,7 +165,7 @@ export function lostNodeChecks (nodes: readonly NodeRow[]): Check[] {
   })
 }
 
-function describeDial ({ address, reason, attempts }: DialRow): string {
+function describeDial ({ address, reason, attempts }: DialReport): string {
   return `${address}: ${reason ?? 'no answer yet'} (${attempts} attempts)`
 }
 

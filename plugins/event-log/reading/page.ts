@@ -1,11 +1,13 @@
 import { kindOf } from '../log/entries.js'
 import { firstAfter } from '../log/log.js'
 import { merged, within } from '../store/gaps.js'
+import type { FromSchema } from '../../../kernel/index.js'
 import type { Entry } from '../log/entries.js'
 import type { EventLog } from '../log/log.js'
+import type { routes } from '../routes.js'
 import type { Range } from '../store/gaps.js'
 import type { EventStore } from '../store/store.js'
-import type { StoreQuery, StoreStatus } from '../store/types.js'
+import type { StoreQuery } from '../store/types.js'
 import type { Query } from './query.js'
 
 /** Sources of events: the newest from memory, older ones from the disk. */
@@ -54,16 +56,8 @@ export function missingOf ({ log, store }: Source): Range[] {
 
 export type ShownEvent = Pick<Entry, 'idx' | 'at' | 'origin' | 'id' | 'event'> & { sessionId: string }
 
-export interface EventsPage {
-  sessionId: string
-  mode: StoreStatus['mode']
-  counted: number
-  firstIdx: number
-  nextIdx: number
-  events: ShownEvent[]
-  gaps?: Range[]
-  degraded?: true
-}
+export type EventsPage = Omit<FromSchema<typeof routes.list.reply>, 'events' | 'gaps'> &
+  { events: ShownEvent[], gaps?: Range[] }
 
 export function shown ({ idx, at, origin, sid, id, event }: Entry): ShownEvent {
   return { idx, at, origin, sessionId: sid, id, event }

@@ -9,10 +9,9 @@ import { rowsOf, sizeOf } from './queue.js'
 import { DbError } from './sqlite-driver.js'
 import type { Contents } from './segment.js'
 import type { Range } from './gaps.js'
-import type { StoreLimits } from './limits.js'
+import type { StoreLimits, Damaged, Snapshot } from './types.js'
 import type { Op } from './queue.js'
 import type { Db, OpenDb } from './sqlite-driver.js'
-import type { Damaged, Snapshot } from './types.js'
 
 export interface LogFile extends Contents {
   readonly path: string

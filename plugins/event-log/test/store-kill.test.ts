@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url'
 import { diskTest, everything, full, openRig, tempFolder } from './store-kit.js'
 import { within } from '../store/gaps.js'
 import type { Test } from 'tap'
-import type { StoreLimits } from '../store/limits.js'
+import type { StoreLimits } from '../store/types.js'
 
 const RATE = 2000
 

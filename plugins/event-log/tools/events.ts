@@ -1,9 +1,8 @@
 import {
   fact, MOMENTS, quoted, parseTimeOrIndex, createToolReads, showTime
 } from '../../../kernel/cli/index.js'
-import type { Fact, ToolReads, Tool } from '../../../kernel/cli/index.js'
+import type { ClusterState, Fact, ToolReads, Tool } from '../../../kernel/cli/index.js'
 import type { EventsPage } from '../reading/page.js'
-import { namesOf } from './names.js'
 import { nodesIn, rankOf, describeEvent } from './descriptions.js'
 import type { NameOf, Payload } from './descriptions.js'
 
@@ -16,6 +15,8 @@ const SKEW_MS = 60_000
 /** More events of one kind about the same subject than this are shown as one fact. */
 const ALIKE_MOST = 3
 const FACTS_MOST = 40
+/** Maximum number of recorded states to search for names of nodes that have since restarted. */
+const EARLIER_MOST = 6
 
 interface Happened { idx: number, at: string, ms: number, kind: string, payload: Payload, nodes: string[] }
 
@@ -51,6 +52,26 @@ function rangeOf (nowMs: number, from?: string, to?: string): Range | string {
   const toMs = last == null || /^\d+$/.test(last) ? nowMs + SKEW_MS : Date.parse(last)
   const fromMs = byIndex ? 0 : first == null ? Math.min(toMs, nowMs) - LAST_MS : Date.parse(first)
   return { since: byIndex ? first! : new Date(fromMs).toISOString(), fromMs, toMs }
+}
+
+type Identities = ClusterState['nodeIdentities']
+
+/**
+ * Resolves node ids to names. A node has a new id after each start, so an old id is looked up in a state that
+ * was recorded while it was in use; an id without a name is shortened.
+ */
+async function namesOf (look: ToolReads, used: readonly { nodeId: string, at: string }[]): Promise<NameOf> {
+  const now = await look.read<ClusterState>('The names of the nodes', '/state')
+  const known: Record<string, Identities[string]> = { ...now?.nodeIdentities }
+  for (let looks = 0; looks < EARLIER_MOST; looks++) {
+    const gone = used.findLast(({ nodeId }) => !Object.hasOwn(known, nodeId))
+    if (gone === undefined) break
+    const then = await look.read<{ state: { nodeIdentities?: Identities } }>(
+      'The names that nodes had', `/state?at=${encodeURIComponent(gone.at)}`, 'not_recorded')
+    for (const [id, one] of Object.entries(then?.state.nodeIdentities ?? {})) known[id] ??= one
+    known[gone.nodeId] ??= { friendlyName: null, svcVersion: '', apiUrl: null }
+  }
+  return (nodeId) => quoted(known[nodeId]?.friendlyName ?? `node ${nodeId.slice(0, 8)}`, 80)
 }
 
 interface Read { events: Happened[], mode: EventsPage['mode'] }

@@ -1,8 +1,8 @@
 import t from 'tap'
 import { manualClock } from '../../../kernel/testing/index.js'
-import { createLineText, gapText, statusText } from '../cli/show.js'
+import { createLineText, gapText, statusText } from '../cli/logs.js'
 import { inOrder, readLine, readPage } from '../lines.js'
-import { LogMerger } from '../merger.js'
+import { LogMerger } from '../cluster-follow.js'
 import { pathFor, readQuery, wantOf } from '../query.js'
 import { lineAt } from './kit.js'
 

@@ -1,14 +1,20 @@
 import { randomBytes } from 'node:crypto'
 import { meetingOf } from '../relay-address.js'
-import { Inbound } from './inbound.js'
 import { Uplink } from './uplink.js'
+import { answerDevice, dialRelay } from '../channel/secure.js'
+import { paths, writeHello } from '../wire.js'
 import type { RelayContext } from '../manifest.js'
 import type { UplinkState } from './uplink.js'
+import type { Duplex } from 'node:stream'
+import type { WebSocket } from 'ws'
+import type { Clock, Logger } from '../../../kernel/index.js'
+import type { Agreement } from '../channel/suite.js'
+import type { Channel } from '../channel/secure.js'
 
 /** Time in ms without the relay after which the node raises a conflict. */
-export const ABSENT_CONFLICT_MS = 60_000
+const ABSENT_CONFLICT_MS = 60_000
 
-export interface RelayNode { view (): object }
+interface RelayNode { view (): object }
 
 const NOWHERE = {
   url: null, route: null, connected: false, since: null, reason: null, connections: 0, streams: 0
@@ -57,5 +63,87 @@ function watchAway ({ clear, clock, emit, raise }: RelayContext, url: string): (
       raise('relay_unreachable',
         `${url}, for more than ${ABSENT_CONFLICT_MS / 1000} s: ${reason ?? 'no response'}`)
     })
+  }
+}
+
+/** Maximum connections from one device; a new one closes the oldest. */
+const PER_DEVICE = 8
+/** Maximum connections in total, and from unproven devices, because a relay could open any number. */
+const IN_ALL = 256
+const UNPROVEN = 32
+const CHECK_MS = 1000
+
+interface InboundOptions {
+  readonly url: string
+  readonly route: () => string
+  readonly own: Agreement
+  readonly clock: Clock
+  readonly log: Logger
+  readonly random: (bytes: number) => Uint8Array
+  /** Id of this process start, which devices include in the requests that they sign. */
+  readonly nodeId: string
+  /** Returns the id of the device with this X25519 key; undefined if it has no valid grant. */
+  readonly deviceWith: (key: Uint8Array) => string | undefined
+  readonly stands: (device: string) => boolean
+  /** Serves HTTP on a stream. */
+  readonly accept: (connection: Duplex, from: { device: string }) => void
+}
+
+class Inbound {
+  readonly #options: InboundOptions
+  /** Device ids of open connections, oldest first. */
+  readonly #open = new Map<Channel, string>()
+  readonly #sockets = new Set<WebSocket>()
+  readonly #stopChecks: () => void
+
+  constructor (options: InboundOptions) {
+    this.#options = options
+    this.#stopChecks = options.clock.every(CHECK_MS, () => { this.#checkGrants() })
+  }
+
+  get counts (): { connections: number, streams: number } {
+    return {
+      connections: this.#open.size,
+      streams: [...this.#open.keys()].reduce((sum, { mux }) => sum + mux.size, 0)
+    }
+  }
+
+  take (ticket: string): void {
+    if (this.#sockets.size >= IN_ALL || this.#sockets.size - this.#open.size >= UNPROVEN) return
+    const ws = dialRelay(this.#options.url, paths.accept, 10_000)
+    this.#sockets.add(ws)
+    ws.on('error', () => {})
+    ws.once('close', () => { this.#sockets.delete(ws) })
+    ws.once('open', () => {
+      ws.send(JSON.stringify({ ticket }))
+      // Log at debug level only, because connections without a valid device must not fill the log.
+      this.#answer(ws).catch((err: unknown) => {
+        this.#options.log.debug({ err }, 'a connection through the relay had no valid device')
+      })
+    })
+  }
+
+  stop (): void {
+    this.#stopChecks()
+    for (const ws of this.#sockets) ws.terminate()
+  }
+
+  async #answer (ws: WebSocket): Promise<void> {
+    const { accept, clock, deviceWith, nodeId, own, random, route } = this.#options
+    const channel = await answerDevice(ws, {
+      clock, own, random, route: route(), admit: deviceWith, hello: () => writeHello(nodeId, clock.now()),
+      accept: (stream, device) => { accept(stream, { device }) }
+    })
+    this.#open.set(channel, channel.device)
+    const mine = [...this.#open].filter(([, device]) => device === channel.device)
+    if (mine.length > PER_DEVICE) mine[0]![0].close(new Error('the device has opened newer connections'))
+    await channel.ended
+    this.#open.delete(channel)
+  }
+
+  #checkGrants (): void {
+    for (const [channel, device] of this.#open) {
+      if (!this.#options.stands(device)) channel.close(new Error('the grant of the device has ended'))
+    }
   }
 }

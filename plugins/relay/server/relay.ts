@@ -1,3 +1,4 @@
+import { Counter, Gauge, Registry } from 'prom-client'
 import { createServer as createPlain } from 'node:http'
 import { createServer as createTls } from 'node:https'
 import { once } from 'node:events'
@@ -6,7 +7,6 @@ import { isLoopback, showIdentity, tlsOf } from '../../../kernel/index.js'
 import { socketOptions } from '../channel/secure.js'
 import { paths } from '../wire.js'
 import { Visitors } from './limits.js'
-import { relayMetrics } from './metrics.js'
 import { RelayRouter } from './router.js'
 import type { IncomingMessage, RequestListener, Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -28,7 +28,7 @@ export interface RelayOptions {
   readonly random: (bytes: number) => Uint8Array
 }
 
-export interface Relay {
+interface Relay {
   readonly port: number
   readonly router: RelayRouter
   show (identity: ServerIdentity): void
@@ -141,4 +141,37 @@ function addressOf (request: IncomingMessage, { proxied }: RelayOptions): string
   const own = request.socket.remoteAddress ?? ''
   if (proxied !== true) return own
   return String(request.headers['x-forwarded-for'] ?? own).split(',').at(-1)!.trim()
+}
+
+/** Metrics in the Prometheus text format; they contain no routes and no addresses. */
+function relayMetrics (router: RelayRouter, connections: () => number): () => Promise<string> {
+  const registers = [new Registry()]
+  const gauge = (name: string, help: string, read: () => number): void => {
+    new Gauge({ name: `svc_relay_${name}`, help, registers, collect () { this.set(read()) } })
+  }
+  gauge('connections', 'Open connections of every kind.', connections)
+  gauge('nodes', 'Nodes that have claimed their route.', () => router.counts.nodes)
+  gauge('devices', 'Devices that are connected with a node.', () => router.counts.devices)
+  gauge('waiting', 'Devices that wait for their node.', () => router.counts.waiting)
+  gauge('queued_bytes', 'Queued bytes.', () => router.traffic.queued)
+  const counter = (name: string, help: string, read: () => number): void => {
+    new Counter({
+      name: `svc_relay_${name}_total`, help, registers,
+      collect () {
+        this.reset()
+        this.inc(read())
+      }
+    })
+  }
+  counter('messages', 'Forwarded messages, both directions.', () => router.traffic.messages)
+  counter('bytes', 'Forwarded bytes, both directions.', () => router.traffic.bytes)
+  new Counter({
+    name: 'svc_relay_refused_total', help: 'Connections that the relay closed, by reason.',
+    labelNames: ['why'], registers,
+    collect () {
+      this.reset()
+      for (const [why, count] of Object.entries(router.refused)) this.inc({ why }, count)
+    }
+  })
+  return async () => await registers[0]!.metrics()
 }

@@ -4,10 +4,9 @@ import type { IncomingMessage } from 'node:http'
 import { text } from 'node:stream/consumers'
 import t from 'tap'
 import { manualClock } from '../../../kernel/testing/index.js'
-import { DATA_BYTES, readFrame, writeFrame } from '../channel/frames.js'
-import { Mux, STREAMS } from '../channel/mux.js'
+import { DATA_BYTES, readFrame, writeFrame, Mux, STREAMS } from '../channel/mux.js'
 import { WINDOW_BYTES } from '../channel/stream.js'
-import type { Frame } from '../channel/frames.js'
+import type { Frame } from '../channel/mux.js'
 import type { MuxStream } from '../channel/stream.js'
 
 /** Two connected ends in memory. Frames are delivered in a later event-loop turn; `hold` delays them. */

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { systemClock, TracerService } from '../../../kernel/index.js'
 import { schemaChecker } from '../../../kernel/api/validate.js'
-import { partReader } from '../../tracing/part.js'
+import { partReader } from '../../tracing/recording.js'
 import { partOf, SpanRecorder } from '../process/span-recorder.js'
 import { RunnerError } from '../process/errors.js'
 import { DEFAULT_LIMITS } from '../process/limits.js'

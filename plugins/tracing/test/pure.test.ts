@@ -6,7 +6,7 @@ import { genAiAttributes } from '../otlp.js'
 import { mergeLists, mergeSpans, peerReaders } from '../peers.js'
 import { statsOf } from '../stats.js'
 import { readTraceparent, writeTraceparent } from '../traceparent.js'
-import { showMicros, waterfall } from '../cli/waterfall.js'
+import { showMicros, waterfall } from '../cli/traces.js'
 import { record, shown, traceSpan } from './samples.js'
 import type { TraceEntry } from '../store.js'
 

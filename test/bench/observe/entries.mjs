@@ -10,7 +10,7 @@ const { entryAfter, START } = await source('plugins/event-log/log/entries.ts')
 const { openStore } = await source('plugins/event-log/store/store.ts')
 const { loadSqlite } = await source('plugins/event-log/store/sqlite-driver.ts')
 export const { rowOf } = await source('plugins/event-log/store/queue.ts')
-export const { STORE_LIMITS } = await source('plugins/event-log/store/limits.ts')
+export const { STORE_LIMITS } = await source('plugins/event-log/store/types.ts')
 const { systemClock } = await source('kernel/index.ts')
 
 const SECOND_MS = 1000
