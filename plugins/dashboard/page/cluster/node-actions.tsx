@@ -1,4 +1,3 @@
-import { renderSVG } from 'uqr'
 import { ask } from '../link.js'
 import { ConfirmButton, Dialog, Sentence, Snippet, Trouble, useAsk, useNow } from '../ui/parts.js'
 import { count, span } from '../ui/text.js'
@@ -102,10 +101,6 @@ export function JoinDialog () {
           <>
             <p>Install svc there, then run:</p>
             <Snippet label="The command for the new machine" code={value.command} />
-            <img
-              class="qr" alt="The same token as a QR code" width={220} height={220}
-              src={`data:image/svg+xml,${encodeURIComponent(renderSVG(value.token, { border: 2 }))}`}
-            />
             <p class="hint">It lets one node in, for {span(Math.max(0, Date.parse(value.expires) - now))}.</p>
           </>
         )}

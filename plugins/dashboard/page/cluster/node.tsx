@@ -1,10 +1,9 @@
-import { instances, nameOf, nodes } from '../known.js'
-import { state } from '../link.js'
+import { instances, nodes } from '../known.js'
 import { linkTo } from '../route.js'
 import {
   Badge, Button, Copy, DiskMeter, Empty, Facts, MemoryMeter, Meter, Section, useNow
 } from '../ui/parts.js'
-import { ago, bytes, joined, percent, rate } from '../ui/text.js'
+import { ago, bytes, joined, percent } from '../ui/text.js'
 import { InstanceList } from './instance.js'
 import { DrainButton, refOf, Remedy, RemoveButton, RestartButton, undrain } from './node-actions.js'
 import type { Accelerator, ClusterNode } from '../state.js'
@@ -55,7 +54,6 @@ export function NodePage ({ id }: { id: string }) {
           ? <Empty title="Nothing is placed here." />
           : <InstanceList list={own} />}
       </Section>
-      <Links node={node} />
     </>
   )
 }
@@ -97,27 +95,4 @@ function AcceleratorMeter ({ one }: { one: Accelerator }) {
     powerWatts === null ? null : `${Math.round(powerWatts)} W`
   ])
   return <Meter label={name} used={used ?? 0} total={total ?? 0} text={text} />
-}
-
-function Links ({ node }: { node: ClusterNode }) {
-  const sinks = Object.entries(state.value.topology.connections[node.id] ?? {})
-  if (sinks.length === 0) return null
-  return (
-    <Section title="Links">
-      <table>
-        <thead>
-          <tr><th scope="col">To</th><th scope="col">Round trip</th><th scope="col">Measured</th></tr>
-        </thead>
-        <tbody>
-          {sinks.map(([id, [edge]]) => (
-            <tr key={id}>
-              <td><a href={linkTo('cluster', id)}>{nameOf(id)}</a></td>
-              <td>{edge?.rttMs == null ? 'not measured' : `${edge.rttMs.toFixed(1)} ms`}</td>
-              <td>{edge?.bytesPerSecond == null ? 'not measured' : rate(edge.bytesPerSecond)}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </Section>
-  )
 }
