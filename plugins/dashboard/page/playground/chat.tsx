@@ -4,7 +4,7 @@ import { Button, ConfirmButton, Field, Section, Select } from '../ui/parts.js'
 import { ModelChoice, WithModels } from './catalogue.js'
 import { Pictures, Thread } from './thread.js'
 import {
-  answering, begin, compare, conversation, list, load, notKept, open, remove, removeAll, useModel, useSettings
+  answering, begin, compare, conversation, list, load, notKept, open, remove, useModel, useSettings
 } from './session.js'
 import { SettingsFields } from './settings-fields.js'
 import { failed } from '../ui/toast.js'
@@ -52,11 +52,6 @@ function takeModel (asked: string | null, preset: string): void {
 function Conversations () {
   const { id, changedAt } = conversation.value
   const options = list.value.map((one) => [one.id, one.title] as const)
-  const deletes = (words: string, title: string, act: () => Promise<void>) => (
-    <ConfirmButton words={words} kind="quiet" title={title} action="Delete" danger onConfirm={act}>
-      <p>They are kept in this browser only, so nobody has another copy.</p>
-    </ConfirmButton>
-  )
   return (
     <>
       <Select
@@ -64,8 +59,14 @@ function Conversations () {
         options={changedAt === 0 ? [[id, 'New conversation'], ...options] : options}
       />
       <Button onClick={() => { begin(undefined, conversation.value.settings) }}>New</Button>
-      {changedAt > 0 && deletes('Delete', 'Delete this conversation?', remove)}
-      {list.value.length > 1 && deletes('Delete all', 'Delete all conversations?', removeAll)}
+      {changedAt > 0 && (
+        <ConfirmButton
+          words="Delete" kind="quiet" title="Delete this conversation?" action="Delete" danger
+          onConfirm={remove}
+        >
+          <p>It is kept in this browser only, so nobody has another copy.</p>
+        </ConfirmButton>
+      )}
     </>
   )
 }

@@ -113,13 +113,6 @@ export async function remove (): Promise<void> {
   else open(next.id)
 }
 
-export async function removeAll (): Promise<void> {
-  const { model } = conversation.value.lanes[0]!
-  all.value = new Map()
-  begin(model)
-  await forgetAll()
-}
-
 /** Changes the shown conversation. An empty one is not saved yet. */
 function alter (how: (had: Conversation) => Partial<Conversation>): void {
   const had = conversation.value
@@ -170,6 +163,3 @@ export async function keep (conversation: Conversation, all: Iterable<Conversati
 
 export const forget = async (id: string): Promise<void> =>
   await within(PLACE, 'readwrite', (store) => store.delete(id))
-
-export const forgetAll = async (): Promise<void> =>
-  await within(PLACE, 'readwrite', (store) => store.clear())
