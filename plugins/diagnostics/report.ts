@@ -1,36 +1,16 @@
 import { readdirSync } from 'node:fs'
 import os from 'node:os'
 import { getHeapStatistics } from 'node:v8'
-import type { Context, DialReport, Inspection, LoopMonitor, PluginReport } from '../../kernel/index.js'
+import type { Context, Inspection, LoopMonitor } from '../../kernel/index.js'
 import type { CallQueue } from '../capabilities/service.js'
 import type { RunnerReport } from '../runners/service.js'
 import type { manifest } from './manifest.js'
 import { warningsOf } from './warnings.js'
 
-/** One of this node's processes. Sizes in bytes; null if the system does not report them. */
-export interface ProcessReport {
-  pid: number
-  role: 'node' | 'runner'
-  runnerId: string | null
-  rssBytes: number | null
-}
+export type NodeDiagnostics = ReturnType<typeof nodeDiagnostics>
 
-export interface NodeDiagnostics {
-  generatedAt: string
-  runtime: Record<string, unknown>
-  resources: Record<string, unknown>
-  processes: ProcessReport[]
-  supervisorRunners: RunnerReport[]
-  placements: { instanceId: string, runnerId: string, modelId: string }[]
-  /** Member addresses that this node dials, each with its last failure. */
-  dials: readonly DialReport[]
-  plugins: PluginReport[]
-  warnings: string[]
-  warningCodes: string[]
-}
-
-/** This node's own report. */
-export function nodeDiagnostics (ctx: Context<typeof manifest>, loop: LoopMonitor): NodeDiagnostics {
+/** This node's own report. Sizes in bytes; null if the system does not report them. */
+export function nodeDiagnostics (ctx: Context<typeof manifest>, loop: LoopMonitor) {
   const { node, deps: { session, inspection, calls, tracing, eventLog, ship, gossip } } = ctx
   const runners = ctx.deps.runners?.reports() ?? []
   const facts = processFacts()
@@ -78,8 +58,7 @@ export function nodeDiagnostics (ctx: Context<typeof manifest>, loop: LoopMonito
     },
     processes: [
       { pid, role: 'node', runnerId: null, rssBytes: memory.rss },
-      ...alive.map(({ pid, runnerId, rssBytes }): ProcessReport =>
-        ({ pid: pid!, role: 'runner', runnerId, rssBytes }))
+      ...alive.map(({ pid, runnerId, rssBytes }) => ({ pid: pid!, role: 'runner', runnerId, rssBytes }))
     ],
     supervisorRunners: [...runners],
     placements: runners.map(({ instanceId, runnerId, modelId }) => ({ instanceId, runnerId, modelId })),

@@ -28,19 +28,13 @@ export interface EndpointParts {
   readonly version: string
 }
 
-/** The handlers of the route /mcp. */
-export interface Endpoint {
-  message (request: RouteRequest): Promise<unknown>
-  end (request: RouteRequest): unknown
-}
-
 interface Message { id?: unknown, method?: unknown, params?: { requestId?: unknown } }
 
 /**
- * A new server serves every request, so a node stores nothing about its clients and any node can answer. A
- * session is only a label on its open requests, for cancellation.
+ * The handlers of the route /mcp. A new server serves every request, so a node stores nothing about its
+ * clients and any node can answer. A session is only a label on its open requests, for cancellation.
  */
-export function createEndpoint ({ api, declarations, clock, log, version }: EndpointParts): Endpoint {
+export function createEndpoint ({ api, declarations, clock, log, version }: EndpointParts) {
   const shared: Shared = {
     clock, version, media: new MediaCache(clock), toolAdmission: createToolAdmission(clock),
     checker: schemaChecker, manifests: () => declarations.manifests, declared: () => declarations.whole()
@@ -56,7 +50,7 @@ export function createEndpoint ({ api, declarations, clock, log, version }: Endp
   })
   const sessions = new Sessions()
   return {
-    async message (request) {
+    async message (request: RouteRequest): Promise<unknown> {
       const { caller, headers } = request
       const message = request.body as Message
       const session = sessions.check(caller, headers[SESSION])
@@ -74,7 +68,7 @@ export function createEndpoint ({ api, declarations, clock, log, version }: Endp
         tracked.end()
       }
     },
-    end ({ caller, headers }) {
+    end ({ caller, headers }: RouteRequest) {
       sessions.finish(sessions.check(caller, headers[SESSION]))
       return {}
     }
