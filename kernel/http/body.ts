@@ -20,7 +20,7 @@ const HALF = /\p{Surrogate}/u
 export function readJsonOnly (app: FastifyInstance): void {
   app.removeAllContentTypeParsers()
   const read = async (request: FastifyRequest, payload: Readable): Promise<unknown> => {
-    checkEncoding(request)
+    checkEncoding(request, 'plain JSON')
     const charset = /;\s*charset\s*=\s*"?([^";\s]+)/i.exec(request.headers['content-type'] ?? '')?.[1]
     if (charset !== undefined && !/^utf-?8$/i.test(charset)) {
       throw kernelError('unsupported_media_type', `Bodies must be UTF-8, not ${printable(charset)}.`)
@@ -44,7 +44,7 @@ export function readJsonOnly (app: FastifyInstance): void {
 
 /** Passes the body on unread, without Node's time limit for whole requests. */
 function openUpload (request: FastifyRequest, payload: Readable): Readable {
-  checkEncoding(request)
+  checkEncoding(request, 'the plain body')
   if (expected.has(request)) {
     throw kernelError('unsupported_media_type', 'A signed request cannot stream its body; send JSON.')
   }
@@ -54,10 +54,10 @@ function openUpload (request: FastifyRequest, payload: Readable): Readable {
   return payload
 }
 
-function checkEncoding ({ headers }: FastifyRequest): void {
+function checkEncoding ({ headers }: FastifyRequest, instead: string): void {
   const { 'content-encoding': encoding = 'identity' } = headers
   if (encoding.toLowerCase() === 'identity') return
-  const packed = `The content-encoding ${printable(encoding)} is not supported; send the plain body.`
+  const packed = `The content-encoding ${printable(encoding)} is not supported; send ${instead}.`
   throw withHeaders(kernelError('unsupported_media_type', packed), { 'accept-encoding': 'identity' })
 }
 

@@ -1,5 +1,4 @@
 import { readFileSync } from 'node:fs'
-import ipaddr from 'ipaddr.js'
 import type { Socket } from 'node:net'
 
 interface Unproven { socket: Socket, network: string, leave: () => void }
@@ -95,5 +94,9 @@ const keyOf = (socket: Socket): string => `${socket.remoteAddress ?? ''} ${socke
 /** The IPv4 address or the IPv6 /64 network, in which one host can use any number of addresses. */
 export function networkOf (address: string): string {
   if (!address.includes(':') || address.includes('.')) return address
-  return ipaddr.parse(address).toNormalizedString().split(':').slice(0, 4).join(':')
+  const [head = '', tail] = address.split('%')[0]!.split('::')
+  const left = head === '' ? [] : head.split(':')
+  const right = tail === undefined || tail === '' ? [] : tail.split(':')
+  const zeros = tail === undefined ? 0 : 8 - left.length - right.length
+  return [...left, ...Array<string>(Math.max(0, zeros)).fill('0'), ...right].slice(0, 4).join(':')
 }

@@ -12,7 +12,7 @@ const BUDGET = {
   'kernel/build': 390,
   'kernel/cli': 3126,
   'kernel/config': 2071,
-  'kernel/http': 3232,
+  'kernel/http': 3235,
   'kernel/net': 703,
   'kernel/observe': 528,
   'kernel/plugins': 2434,
