@@ -130,10 +130,16 @@ export async function startPlugin (t: TestContext, plugin: Plugin, given: StartO
     onEvent: ({ kind, payload }) => { events.push({ kind, payload }) }
   })
   let stopped: Promise<void> | undefined
-  const stop = (): Promise<void> => stopped ??= kernel.close(0).finally(() => {
-    void parts.cluster.stop()
-    rmSync(home, { recursive: true, force: true })
-  })
+  const close = async (): Promise<void> => {
+    // The kernel's own timers do not keep the process alive, and a test may have no other handle.
+    const hold = setInterval(() => {}, 1000)
+    await kernel.close(0).finally(() => {
+      clearInterval(hold)
+      void parts.cluster.stop()
+      rmSync(home, { recursive: true, force: true })
+    })
+  }
+  const stop = (): Promise<void> => stopped ??= close()
   ;(t.teardown ?? t.after)?.call(t, stop)
   const inject: Rig['inject'] = async (request) => {
     const headers = { host: `127.0.0.1:${where.port}`, ...request.headers }

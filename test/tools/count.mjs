@@ -17,7 +17,7 @@ const BUDGET = {
   'kernel/observe': 528,
   'kernel/plugins': 2434,
   'kernel/state': 1410,
-  'kernel/testing': 424,
+  'kernel/testing': 430,
   'kernel/untrusted': 220,
   plugins: 32,
   'plugins/access': 378,
