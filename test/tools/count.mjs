@@ -31,7 +31,7 @@ const BUDGET = {
   'plugins/devices': 2745,
   'plugins/diagnostics': 2548,
   'plugins/event-log': 4187,
-  'plugins/llama-cpp': 7537,
+  'plugins/llama-cpp': 7549,
   'plugins/logs': 1268,
   'plugins/mcp': 681,
   'plugins/packages': 742,

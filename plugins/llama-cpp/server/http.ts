@@ -1,7 +1,6 @@
 /** HTTP client for a llama.cpp server on this machine. */
 import { once } from 'node:events'
 import { Agent, request, type ClientRequest, type IncomingMessage } from 'node:http'
-import { text } from 'node:stream/consumers'
 import { EventParser } from '../../../kernel/api/engine.js'
 import { BrokenAnswer, serverError } from './errors.js'
 import { fieldsOf, parsed, type Fields } from '../../runners/language/json.js'
@@ -9,6 +8,8 @@ import { fieldsOf, parsed, type Fields } from '../../runners/language/json.js'
 /** A Unix socket, or a port on loopback. */
 export type Address = { socketPath: string } | { host: string, port: number }
 
+/** Limit in bytes on a response that is not a stream. */
+const MAX_BYTES = 64 * 2 ** 20
 /** Limit in characters on one event, which normally contains a few tokens. */
 const MAX_EVENT_CHARS = 4 * 2 ** 20
 const OK = 200
@@ -84,7 +85,18 @@ export class Client {
 
   /** Reads the body and parses it as JSON. @throws EngineError if the status reports an error */
   private async bodyOf (answer: IncomingMessage): Promise<unknown> {
-    const value = parsed(await text(answer).catch((error: unknown) => { throw broken(error) }))
+    const pieces: Uint8Array[] = []
+    let bytes = 0
+    try {
+      for await (const piece of answer as AsyncIterable<Uint8Array>) {
+        bytes += piece.byteLength
+        if (bytes > MAX_BYTES) throw new BrokenAnswer(`a response of llama-server exceeds ${MAX_BYTES} bytes`)
+        pieces.push(piece)
+      }
+    } catch (error) {
+      throw broken(error)
+    }
+    const value = parsed(Buffer.concat(pieces).toString())
     if (answer.statusCode !== OK) throw serverError(value, this.modelId, answer.statusCode)
     if (value === undefined) throw new BrokenAnswer('a response of llama-server is not JSON')
     return value
@@ -106,21 +118,21 @@ export class Client {
   }
 
   private send ({ path, body, signal }: Call): ClientRequest {
-    const json = body === undefined ? undefined : JSON.stringify(body)
+    const text = body === undefined ? undefined : JSON.stringify(body)
     const sent = request({
       ...this.address,
       path,
       agent: this.agent,
-      method: json === undefined ? 'GET' : 'POST',
+      method: text === undefined ? 'GET' : 'POST',
       headers: {
         authorization: `Bearer ${this.key}`,
-        ...json === undefined
+        ...text === undefined
           ? {}
-          : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(json) }
+          : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(text) }
       },
       ...signal === undefined ? {} : { signal }
     })
-    sent.end(json)
+    sent.end(text)
     return sent
   }
 }
