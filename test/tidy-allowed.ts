@@ -44,6 +44,7 @@ export const allowed: Partial<Record<Rule, Readonly<Record<string, string>>>> = 
     'kernel/plugins/kernel.ts': 'open work at a stop and pushes of /state: a test\'s clock may stand',
     'kernel/cli/verbs/up.ts': 'a program on its own; its last resort against a stop that hangs',
     'kernel/cli/waiting.ts': 'the command line waits in real time',
+    'kernel/testing/start-plugin.ts': 'keeps a test\'s process alive while the kernel stops',
     'plugins/staging/index.ts': 'the entry: chance goes on as an argument',
     'plugins/relay/index.ts': 'the entry: chance goes on as an argument',
     'plugins/access/cli/create.ts': 'the command line: when a token is to end',

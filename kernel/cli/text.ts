@@ -76,7 +76,9 @@ export function readNumber (
 ): number | undefined {
   if (given === undefined) return undefined
   const text = String(given).trim()
-  const value = text === '' ? NaN : Number(text)
+  // Number also reads `0x50` and `1e3`, which are more likely mistakes.
+  const readable = whole ? /^-?\d+$/.test(text) : text !== ''
+  const value = readable ? Number(text) : NaN
   if (value >= min && value <= max && (!whole || Number.isSafeInteger(value))) return value
   const kind = whole ? 'a whole number' : 'a number'
   const range = max === Number.MAX_SAFE_INTEGER ? `of at least ${min}` : `from ${min} to ${max}`

@@ -10,7 +10,7 @@ const BUDGET = {
   'kernel/api': 2074,
   'kernel/boot': 1632,
   'kernel/build': 390,
-  'kernel/cli': 3126,
+  'kernel/cli': 3128,
   'kernel/config': 2071,
   'kernel/http': 3235,
   'kernel/net': 703,
