@@ -3,11 +3,10 @@ import { effect } from '@preact/signals'
 import { ApiError, serverEvents } from '../api.js'
 import { nodes } from '../known.js'
 import { call, origin, state, status } from '../link.js'
-import { openCalls, pathOf, pathTo } from './conversation.js'
+import { openCalls, pathOf, pathTo, type Answer, type Message } from './conversation.js'
 import { Incoming } from './incoming.js'
 import { chatBody } from './request.js'
 import { conversation, say, update } from './session.js'
-import type { Answer, Message } from './conversation.js'
 
 /** Silence in ms after which a node counts as lost; nodes send data at least every 10 s. */
 const SILENCE_MS = 30_000

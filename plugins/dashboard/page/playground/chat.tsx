@@ -1,16 +1,16 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { linkTo } from '../route.js'
 import { Button, ConfirmButton, Field, Section, Select } from '../ui/parts.js'
-import { ModelChoice, WithModels } from './catalogue.js'
+import { ModelChoice, WithModels, type Model } from './catalogue.js'
 import { Pictures, Thread } from './thread.js'
 import {
   answering, begin, compare, conversation, list, load, notKept, open, remove, useModel, useSettings
 } from './session.js'
+import { TalkButton, transcribe } from './microphone.js'
 import { SettingsFields } from './settings-fields.js'
 import { failed } from '../ui/toast.js'
 import { ask, stop } from './answering.js'
 import { openCalls, pathOf } from './conversation.js'
-import type { Model } from './catalogue.js'
 
 export const Chat = ({ asked }: { asked: string | null }) => (
   <WithModels task="chat" asked={asked} none="There is no chat model in this cluster.">
@@ -154,6 +154,12 @@ function Composer ({ models }: { models: Model[] }) {
         {answering.value
           ? <Button kind="main" onClick={() => { stop() }}>Stop</Button>
           : <Button kind="main" disabled={!may} onClick={send}>Send</Button>}
+        <TalkButton
+          onSound={async (sound) => {
+            const said = await transcribe(sound, { model: 'whisper-1', response_format: 'text' })
+            setText((had) => `${had} ${said}`.trim())
+          }}
+        />
         <AttachButton blind={blind} onFiles={take} />
         {waits && <span class="hint">The model waits for the results of its calls.</span>}
       </div>

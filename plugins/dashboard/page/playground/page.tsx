@@ -2,11 +2,15 @@ import { Tabs } from '../ui/tabs.js'
 import { Chat } from './chat.js'
 import { Completion } from './completion.js'
 import { Embedding } from './embedding.js'
+import { Listening } from './listening.js'
+import { Live } from './live.js'
 import { Speech } from './speech.js'
 
 const MODES = {
   chat: { title: 'Chat', component: Chat },
+  live: { title: 'Talk', component: Live },
   speech: { title: 'Speech', component: Speech },
+  listening: { title: 'Speech to text', component: Listening },
   completions: { title: 'Text', component: Completion },
   embeddings: { title: 'Vectors', component: Embedding }
 }

@@ -1,12 +1,11 @@
 import { computed, signal } from '@preact/signals'
 import { failed } from '../ui/toast.js'
 import {
-  add, afterReload, choose, isOpen, newConversation, newLane, noSettings, pathOf, replace, titleOf
+  add, afterReload, choose, isOpen, newConversation, newLane, noSettings, pathOf, replace, titleOf,
+  type Conversation, type Lane, type Message, type Settings
 } from './conversation.js'
 import { within } from '../ui/database.js'
-import { tooMany } from './bounds.js'
-import type { Conversation, Lane, Message, Settings } from './conversation.js'
-import type { Size } from './bounds.js'
+import { tooMany, type Size } from './bounds.js'
 
 /** Milliseconds after which a changed conversation is saved. */
 const KEEP_AFTER_MS = 1000
@@ -134,8 +133,7 @@ export function compare (model: string | null): void {
 
 const PLACE = { database: 'svc-playground', store: 'conversations', keyPath: 'id' }
 
-const sizeOf = (one: Conversation): Size =>
-  ({ id: one.id, changedAt: one.changedAt, bytes: bytesOf(one) })
+const sizeOf = (one: Conversation): Size => ({ id: one.id, changedAt: one.changedAt, bytes: bytesOf(one) })
 
 export async function readKept (): Promise<Conversation[]> {
   const all = await within<Conversation[]>(PLACE, 'readonly', (store) => store.getAll())

@@ -1,9 +1,8 @@
 import { useId, useState } from 'preact/hooks'
 import { Button, Field } from '../ui/parts.js'
 import { readTools } from './request.js'
-import { fields, readFigure, withFigure } from './sampling.js'
+import { fields, readFigure, withFigure, type Sampling, type SamplingName } from './sampling.js'
 import type { Settings } from './conversation.js'
-import type { Sampling, SamplingName } from './sampling.js'
 
 interface SettingsProps {
   settings: Settings

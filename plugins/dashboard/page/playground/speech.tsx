@@ -1,7 +1,7 @@
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { Button, Facts, Field, Section, Select, Trouble } from '../ui/parts.js'
 import { bytes, span } from '../ui/text.js'
-import { ModelChoice, WithModels } from './catalogue.js'
+import { ModelChoice, WithModels, type Model } from './catalogue.js'
 import { speechLines } from './request.js'
 import { RequestButton, TraceLink } from './shown-request.js'
 import { ApiError, chunksOf } from '../api.js'
@@ -9,7 +9,6 @@ import { call, state as cluster } from '../link.js'
 import { canStream, playInto } from '../ui/player.js'
 import { nodeName } from './answering.js'
 import { peaksOf } from './peaks.js'
-import type { Model } from './catalogue.js'
 import type { RefObject } from 'preact'
 
 const FIRST_TEXT =

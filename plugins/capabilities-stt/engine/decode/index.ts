@@ -1,0 +1,162 @@
+/** Any sound as mono blocks at 16 kHz, with bounds on its length, channels and rate. */
+import type { FileHandle } from 'node:fs/promises'
+import { EngineError } from '../../../../kernel/api/engine.js'
+import { Resampler } from '../../../runners/onnx/resample.js'
+import { decodeContainer } from './container.js'
+import { decodeMp3, isMp3 } from './mp3.js'
+import { readAt, undecodable, type Sound } from './sound.js'
+import { spool } from './spool.js'
+import { decodeWav, isWav } from './wav.js'
+
+/** Samples per second of all blocks. */
+const RATE = 16_000
+const CHANNELS = 8
+/** 3 hours of WAV in stereo at 48 kHz. */
+const MAX_BYTES = 2 * 1024 ** 3
+const ID3_HEADER = 10
+/** Bounds in Hz on the rate of a recording; below, one packet could become hours of blocks. */
+const RATES = [4_000, 192_000] as const
+
+export interface DecodeLimits {
+  /** Maximum duration of the sound after decoding. */
+  maxSeconds: number
+  /** Maximum size of the file, which lies in `folder` while it is decoded. Default: MAX_BYTES. */
+  maxBytes?: number
+  folder: string
+}
+
+/**
+ * Decodes a sound file, whose type follows from its content, to blocks of at most one second. The file is
+ * read to its end first, since an index may be there. A damaged file gives what comes before the damage.
+ * Throws EngineError `audio_undecodable`, `audio_too_long` or `audio_unsupported`.
+ */
+export async function * decodeFile (
+  input: AsyncIterable<Uint8Array>, { maxSeconds, maxBytes = MAX_BYTES, folder }: DecodeLimits,
+  signal: AbortSignal
+): AsyncGenerator<Float32Array> {
+  const { file, size } = await spool(input, folder, maxBytes, () =>
+    new EngineError('audio_too_long', `The file is larger than ${maxBytes} bytes.`))
+  try {
+    const sounds = untilDamage(await openSounds(file, size))
+    for await (const block of toBlocks(sounds, maxSeconds, true)) {
+      signal.throwIfAborted()
+      yield block
+    }
+  } finally {
+    await file.close()
+  }
+}
+
+/** Chooses the decoder by the first bytes, after an ID3v2 tag if the file has one. */
+async function openSounds (file: FileHandle, size: number): Promise<AsyncIterable<Sound>> {
+  const tag = await readAt(file, 0, ID3_HEADER)
+  // The tag's size has 7 bits per byte.
+  const start = tag.toString('latin1', 0, 3) === 'ID3'
+    ? tag.subarray(6).reduce((sum, byte) => sum * 128 + (byte & 127), 0) + ID3_HEADER
+    : 0
+  const head = await readAt(file, start, 12)
+  if (isWav(head)) return decodeWav(file, size)
+  // Only FLAC and MP3 have such tags; mpg123 skips padding after them.
+  const tagged = start > 0 && !head.toString('latin1').startsWith('fLaC')
+  return tagged || isMp3(head) ? decodeMp3(file, start) : decodeContainer(file, start, size)
+}
+
+/** Ends at the first error of a decoder. Throws `audio_undecodable` if there is nothing before it. */
+async function * untilDamage (sounds: AsyncIterable<Sound>): AsyncGenerator<Sound> {
+  let any = false
+  try {
+    for await (const sound of sounds) {
+      any ||= sound.channels.some(({ length }) => length > 0)
+      yield sound
+    }
+  } catch (error) {
+    if (error instanceof EngineError) throw error
+  }
+  if (!any) throw undecodable('The file has no sound that can be decoded.')
+}
+
+/**
+ * 16-bit little-endian mono samples at `rate` Hz as blocks, each as soon as its input is there. Throws
+ * EngineError `audio_too_long`.
+ */
+export async function * decodePcm (
+  input: AsyncIterable<Uint8Array>, rate: number, maxSeconds = Infinity
+): AsyncGenerator<Float32Array> {
+  yield * toBlocks(readPcm(input, rate), maxSeconds, false)
+}
+
+async function * readPcm (input: AsyncIterable<Uint8Array>, rate: number): AsyncGenerator<Sound> {
+  let odd = Buffer.alloc(0)
+  for await (const piece of input) {
+    const bytes = Buffer.concat([odd, piece])
+    const samples = new Float32Array(bytes.length >> 1)
+    for (let i = 0; i < samples.length; i++) samples[i] = bytes.readInt16LE(2 * i) / 32_768
+    odd = bytes.subarray(2 * samples.length)
+    yield { channels: [samples], rate }
+  }
+}
+
+/** Blocks of at most one second; if `whole`, only the last one is shorter. */
+async function * toBlocks (
+  sounds: AsyncIterable<Sound>, maxSeconds: number, whole: boolean
+): AsyncGenerator<Float32Array> {
+  const block = new Float32Array(RATE)
+  let filled = 0
+  let total = 0
+  for await (const piece of resampled(sounds)) {
+    total += piece.length
+    if (total > maxSeconds * RATE) {
+      throw new EngineError('audio_too_long', `The sound is longer than ${maxSeconds} seconds.`)
+    }
+    for (let at = 0; at < piece.length;) {
+      const part = piece.subarray(at, at + RATE - filled)
+      block.set(part, filled)
+      at += part.length
+      filled += part.length
+      if (whole && filled < RATE) continue
+      yield block.slice(0, filled)
+      filled = 0
+    }
+  }
+  if (filled > 0) yield block.slice(0, filled)
+}
+
+/** Mono at 16 kHz. The rate of a recording may change on its way. */
+async function * resampled (sounds: AsyncIterable<Sound>): AsyncGenerator<Float32Array> {
+  let rate = RATE
+  let resampler: Resampler | undefined
+  for await (const sound of sounds) {
+    checkSound(sound)
+    if (sound.rate !== rate) {
+      if (resampler !== undefined) yield resampler.finish()
+      rate = sound.rate
+      resampler = rate === RATE ? undefined : new Resampler(rate, RATE)
+    }
+    const mono = toMono(sound.channels)
+    yield resampler?.push(mono) ?? mono
+  }
+  if (resampler !== undefined) yield resampler.finish()
+}
+
+function checkSound ({ channels, rate }: Sound): void {
+  if (channels.length > CHANNELS) {
+    throw new EngineError('audio_unsupported',
+      `The sound has ${channels.length} channels; at most ${CHANNELS} are supported.`)
+  }
+  if (rate < RATES[0] || rate > RATES[1]) {
+    throw new EngineError('audio_unsupported',
+      `The sound has ${rate} samples per second; ${RATES[0]} to ${RATES[1]} are supported.`)
+  }
+}
+
+/** The mean of the channels. Samples that are no numbers, which float files can hold, become silence. */
+function toMono (channels: readonly Float32Array[]): Float32Array {
+  const mono = new Float32Array(channels[0]?.length ?? 0)
+  for (let i = 0; i < mono.length; i++) {
+    let sum = 0
+    for (const channel of channels) sum += channel[i]!
+    const mean = sum / channels.length
+    mono[i] = mean >= -1 && mean <= 1 ? mean : Math.max(-1, Math.min(1, mean || 0))
+  }
+  return mono
+}
