@@ -1,5 +1,4 @@
-import openapiTS, { astToString } from 'openapi-typescript'
-import type { OpenAPI3 } from 'openapi-typescript'
+import openapiTS, { astToString, type OpenAPI3 } from 'openapi-typescript'
 
 type Operation = Record<'responses', Record<string, { content?: Record<string, { schema: object }> }>>
 

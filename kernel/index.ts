@@ -46,10 +46,9 @@ export type { Traffic } from './http/traffic.js'
 export {
   askMember, askMembers, errorFrom, MemberFault, openMember, readRefusal, refusalIn, textOf, whileLive
 } from './net/ask-member.js'
-export type {
-  AskMemberParts, MemberAnswer, MemberParts, MemberFetch
-} from './net/ask-member.js'
+export type { AskMemberParts, MemberAnswer, MemberParts, MemberFetch } from './net/ask-member.js'
 export { multicastProblem } from './net/multicast.js'
+export { openResponder } from './net/responder.js'
 export { boundsOf, clockOffset } from './observe/clocks.js'
 export type { Bounds, ClockOffset } from './observe/clocks.js'
 export { editDistance } from './config/nearest.js'

@@ -10,11 +10,7 @@ export type {
   EngineChunk, EngineEnv, EngineModule, EngineSession, EngineTask, ModelCard, ModelSpec
 } from './api/engine.js'
 export { kernelError, SvcError } from './api/errors.js'
-export {
-  ClusterService, EventTapService, SessionService, StateService
-} from './api/services.js'
-export type {
-  Channel, Cluster, EventTap, NodeView, Session, StateReader
-} from './api/services.js'
+export { ClusterService, EventTapService, SessionService, StateService } from './api/services.js'
+export type { Channel, Cluster, EventTap, NodeView, Session, StateReader } from './api/services.js'
 export type { Clock } from './api/clock.js'
 export type { FromSchema, JsonSchema } from './api/schema.js'

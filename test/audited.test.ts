@@ -3,10 +3,9 @@ import { allRoutes } from '../kernel/cli/declared.js'
 import { isAudited } from '../kernel/http/audited.js'
 import { redactedParts } from '../plugins/audit/redacted.js'
 import { HIDDEN } from '../kernel/net/urls.js'
-import { isObject } from '../kernel/api/schema.js'
+import { isObject, type JsonSchema } from '../kernel/api/schema.js'
 import { bundled } from '../plugins/index.js'
 import type { RouteDecl } from '../kernel/index.js'
-import type { JsonSchema } from '../kernel/api/schema.js'
 
 const nameOf = ({ method, url }: RouteDecl): string => `${method} ${url}`
 const changing = allRoutes(bundled.map(({ manifest }) => manifest)).map(({ decl }) => decl)

@@ -1,16 +1,14 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { networkInterfaces, tmpdir } from 'node:os'
 import { join } from 'node:path'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { BootError } from '../kernel/api/errors.js'
-import { createNode } from '../kernel/boot/node.js'
+import { createNode, type SvcNode } from '../kernel/boot/node.js'
 import { neededBy } from '../kernel/plugins/graph.js'
 import { schemaFaults } from '../kernel/plugins/load.js'
 import { bundled } from '../plugins/index.js'
 import { full } from './node/kit.js'
-import type { Test } from 'tap'
 import type { Plugin } from '../kernel/index.js'
-import type { SvcNode } from '../kernel/boot/node.js'
 
 const hasIpv6 = Object.values(networkInterfaces()).flat().some((one) => one?.address === '::1')
 
@@ -61,26 +59,29 @@ async function problems (t: Test, given: Given): Promise<readonly string[]> {
   return (first as BootError).problems
 }
 
-/** Every set of plugins that contains the requirements of its members. */
-function closedSubsets (plugins: readonly Plugin[]): Plugin[][] {
-  const subsets = Array.from({ length: 2 ** plugins.length }, (_, bits) =>
-    plugins.filter((_, i) => (bits & 2 ** i) !== 0))
-  return subsets.filter((subset) => subset.every(({ manifest }) =>
-    neededBy(manifest).every((need) => subset.some((p) => p.manifest.name === need))))
+/** The plugins that some of them need, and those themselves, in the order of `bundled`. */
+function closed (some: readonly Plugin[]): Plugin[] {
+  const names = new Set(some.map(({ manifest }) => manifest.name))
+  for (const name of names) {
+    const { manifest } = bundled.find((one) => one.manifest.name === name)!
+    for (const need of neededBy(manifest)) names.add(need)
+  }
+  return bundled.filter(({ manifest }) => names.has(manifest.name))
 }
 
 /** Sets of plugins: none, all, and for each plugin the smallest set with it and the largest without it. */
-function extremes (subsets: readonly Plugin[][], plugins: readonly Plugin[]): Plugin[][] {
-  const bySize = subsets.toSorted((a, b) => a.length - b.length)
-  return [...new Set([bySize[0]!, bySize.at(-1)!, ...plugins.flatMap((plugin) => [
-    bySize.find((subset) => subset.includes(plugin))!, bySize.findLast((subset) => !subset.includes(plugin))!
-  ])])]
-}
+const extremes = (): Plugin[][] => [[], [...bundled], ...bundled.flatMap((plugin) =>
+  [closed([plugin]), bundled.filter((one) => !closed([one]).includes(plugin))])]
+
+/** Sets of plugins with their needs, spread over all of them. */
+const others = (count: number): Plugin[][] => Array.from({ length: count }, (_, i) =>
+  closed(bundled.filter((_, at) => (Math.imul(i + 1, 2654435761) >>> at & 1) === 1)))
 
 t.test('closed subsets of the bundled plugins boot, answer and stop', async (t) => {
-  // The number of sets doubles with each plugin, so only `npm run test:faults` tries all of them.
-  const closed = closedSubsets(bundled)
-  const subsets = full ? closed : extremes(closed, bundled)
+  // The number of sets doubles with each plugin, so `npm run test:faults` tries some more of them.
+  const all = [...extremes(), ...full ? others(300) : []]
+  const nameOf = (plugins: readonly Plugin[]): string => plugins.map((p) => p.manifest.name).join()
+  const subsets = [...new Map(all.map((plugins) => [nameOf(plugins), plugins])).values()]
   t.ok(subsets.length > bundled.length, 'more than the plugins one by one')
   for (const plugins of subsets) {
     const names = plugins.map((p) => p.manifest.name)
@@ -169,7 +170,9 @@ t.test('a svc.yaml with ten mistakes lists all ten, with their lines', async (t)
 
 t.test('a disabled plugin disables its dependants; its routes name the remedy', async (t) => {
   const node = await up(t, { yaml: 'plugins: { runners: { enabled: false } }' })
-  const down = ['placement', 'capabilities-tts', 'llama-cpp', 'chat'].map((name) =>
+  const names =
+    ['placement', 'capabilities-tts', 'capabilities-stt', 'llama-cpp', 'chat', 'realtime', 'wyoming']
+  const down = names.map((name) =>
     `plugin "${name}" is off because it requires "runners", which is disabled; ` +
     '`svc plugin enable runners` enables it')
   t.same(node.warnings, down)

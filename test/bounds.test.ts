@@ -1,12 +1,11 @@
 import t from 'tap'
 import { bounded } from '../kernel/api/bounds.js'
-import { isObject } from '../kernel/api/schema.js'
+import { isObject, type JsonSchema } from '../kernel/api/schema.js'
 import { gatherKnown } from '../kernel/config/config-schemas.js'
 import { kernelManifest } from '../kernel/plugins/kernel-manifest.js'
 import { openApi } from '../plugins/diagnostics/openapi.js'
 import { bundled } from '../plugins/index.js'
 import type { Manifest, RouteDecl } from '../kernel/index.js'
-import type { JsonSchema } from '../kernel/api/schema.js'
 
 const manifests: readonly Manifest[] = [kernelManifest, ...bundled.map(({ manifest }) => manifest)]
 const BOUND = { string: 'maxLength', array: 'maxItems', object: 'maxProperties' } as const

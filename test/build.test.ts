@@ -6,8 +6,7 @@ import { createInterface } from 'node:readline'
 import { once } from 'node:events'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import t from 'tap'
-import type { Test } from 'tap'
+import t, { type Test } from 'tap'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const { NODE_OPTIONS: _, ...env } = process.env

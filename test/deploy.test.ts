@@ -2,9 +2,8 @@
 import { spawnSync } from 'node:child_process'
 import { readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { cli, folder, root, until } from './node/kit.js'
-import type { Test } from 'tap'
 
 const ran = (command: string, ...words: string[]): { status: number | null, out: string } => {
   const { status, stdout, stderr } = spawnSync(command, words, { encoding: 'utf8' })

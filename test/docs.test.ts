@@ -1,9 +1,8 @@
 import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import ts from 'typescript'
 import { folder, root, run, sparing, startNode, svc } from './node/kit.js'
-import type { Test } from 'tap'
 
 const read = (path: string): string => readFileSync(join(root, path), 'utf8')
 const EXAMPLES = ['words', 'beep']

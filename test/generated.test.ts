@@ -1,11 +1,10 @@
 import { readFileSync } from 'node:fs'
 import t from 'tap'
-import { CLIENT_PAGES, withClients } from '../docs/clients.js'
+import { CLIENT_PAGES, withClients, type TestedClient } from '../docs/clients.js'
 import { referencePages, withTables } from '../docs/pages.js'
 import { replyTypes } from '../docs/replies.js'
 import { version } from '../kernel/boot/package.js'
 import { bundled } from '../plugins/index.js'
-import type { TestedClient } from '../docs/clients.js'
 
 const read = (path: string): string => readFileSync(new URL(`../${path}`, import.meta.url), 'utf8')
 const STALE = 'is stale: run npm run docs'

@@ -9,7 +9,6 @@ import { bundled } from '../plugins/index.js'
 
 /** Allowed imports between plugins, each with its reason. This list may only shrink. */
 const ALLOWED: Readonly<Record<string, string>> = {
-  'plugins/chat/cli/measures.ts -> plugins/capabilities-tts/service.ts': 'svc bench counts seconds of MP3',
   'plugins/dashboard/page/playground/incoming.ts -> plugins/chat/repetition.ts': 'the page has no services',
   ...Object.fromEntries(['recording', 'tools/slow'].map((file) =>
     [`plugins/tracing/${file}.ts -> plugins/runners/service.ts`, 'it stays on where runners are off']))
@@ -68,7 +67,7 @@ t.same(wrong.sort(), Object.keys(ALLOWED).sort(), 'plugins import by entry point
 const outside = all.filter(({ from, to }) => from.startsWith('kernel/') && to.startsWith('plugins/'))
 t.same(outside.map(({ arrow }) => arrow), [
   'kernel/cli/main.ts -> plugins/index.ts',
-  ...['framed-body', 'frames/frames', 'index'].map((file) =>
+  ...['frames/frames', 'index'].map((file) =>
     `kernel/testing/start-plugin.ts -> plugins/capabilities/${file}.ts`)
 ], 'the kernel imports the list of plugins when it runs, its test kit what serves capabilities: nothing else')
 const shared = [...files].filter((file) => {

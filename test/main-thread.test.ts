@@ -1,9 +1,8 @@
 /** Fails if the main thread of a node can reach code that evaluates untrusted input. */
-import { build } from 'esbuild'
+import { build, type BuildOptions, type Metafile } from 'esbuild'
 import t from 'tap'
 // @ts-expect-error -- a script without types
 import { options } from '../kernel/build/bundle.mjs'
-import type { BuildOptions, Metafile } from 'esbuild'
 
 /** Entry points of a node's main thread. */
 const NODE = ['kernel/cli/verbs/up.ts', 'kernel/boot/launcher.ts', 'kernel/boot/node.ts', 'plugins/index.ts']
@@ -12,16 +11,19 @@ const ELSEWHERE = [
   'plugins/staging/cards/derive.ts', 'plugins/llama-cpp/cards/index.ts',
   'plugins/capabilities-tts/card-reader.ts', 'plugins/chat/embed/card-reader.ts',
   'plugins/chat/embed/index.ts', 'plugins/llama-cpp/server/index.ts',
-  'plugins/capabilities-tts/engine/index.ts',
+  'plugins/capabilities-tts/engine/index.ts', 'plugins/capabilities-stt/engine/index.ts',
+  'plugins/capabilities-stt/card-reader.ts',
   'plugins/llama-cpp/embedded/index.ts', 'plugins/llama-cpp/cli/engine.ts'
 ]
 const EVALUATES = [
   /^node_modules\/(@huggingface\/(jinja|tokenizers|gguf)|protobufjs|tar|minizlib)\//,
   /^(onnxruntime-node|piper-phonemize)$/,
-  /^plugins\/runners\/onnx\//,
+  // The resampler only computes.
+  /^plugins\/runners\/onnx\/(?!resample\.ts)/,
   /^plugins\/staging\/cards\/(derive|folder)\.ts$/,
   /^plugins\/llama-cpp\/cards\//,
-  /^plugins\/capabilities-tts\/card-reader\.ts$/,
+  /^plugins\/capabilities-(tts|stt)\/card-reader\.ts$/,
+  /^plugins\/capabilities-stt\/engine\//,
   /^plugins\/chat\/embed\//,
   /^plugins\/llama-cpp\/text\//
 ]

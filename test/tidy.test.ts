@@ -5,9 +5,8 @@ import t from 'tap'
 import ts from 'typescript'
 import { kernelManifest } from '../kernel/plugins/kernel-manifest.js'
 import { bundled } from '../plugins/index.js'
-import { allowed } from './tidy-allowed.js'
+import { allowed, type Rule } from './tidy-allowed.js'
 import type { Manifest } from '../kernel/index.js'
-import type { Rule } from './tidy-allowed.js'
 
 const LINE_COLUMNS = 110
 const FILE_LINES = 400

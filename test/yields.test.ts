@@ -18,6 +18,7 @@ const places: Readonly<Record<string, string[]>> = {
     POST /v1/devices/pair/:attempt
     GET /v1/devices/pair/:attempt
     POST /v1/devices/session
+    POST /v1/realtime/client_secrets
     POST /cluster/join-tokens`),
   'a setting': ['PUT /config'],
   'a plugin, on or off': ['POST /v1/plugins/:name'],
@@ -32,10 +33,8 @@ const places: Readonly<Record<string, string[]>> = {
     DELETE /cluster/join-tokens/:id
     DELETE /cluster/members/:id
     DELETE /mcp
-    DELETE /v1/responses/:response_id
     POST /v1/cancel/:command_id
-    POST /v1/capabilities/stream/cancel
-    POST /v1/diagnostics/node/runners/:runner_id/cancel`),
+    POST /v1/capabilities/stream/cancel`),
   'work in the caller\'s name': lines(`
     POST /mcp
     POST /v1/steward/ask`),
@@ -48,6 +47,9 @@ const places: Readonly<Record<string, string[]>> = {
     POST /runners/donors
     POST /runners/tasks
     POST /v1/audio/speech
+    POST /v1/audio/transcriptions
+    POST /v1/audio/translations
+    GET /v1/realtime
     POST /v1/capabilities/call
     GET /v1/capabilities/session
     POST /v1/capabilities/stream
@@ -71,8 +73,6 @@ const places: Readonly<Record<string, string[]>> = {
     DELETE /models/custom/:model_id
     PUT /nodes/:node/drain
     DELETE /nodes/:node/drain
-    POST /ollama/api/copy
-    POST /ollama/api/create
     DELETE /ollama/api/delete
     POST /ollama/api/pull
     POST /place_instance
@@ -115,8 +115,6 @@ const places: Readonly<Record<string, string[]>> = {
     GET /ollama/api/version
     GET /openapi.json
     GET /page/:name
-    GET /panels
-    GET /panels/:plugin/:name
     GET /readyz
     GET /runners/donors/:feed_id
     GET /state
@@ -151,10 +149,10 @@ const places: Readonly<Record<string, string[]>> = {
     GET /v1/models
     GET /v1/models/:model_id
     GET /v1/plugins
+    POST /v1/realtime/calls
+    POST /v1/realtime/sessions
     GET /v1/relay
     GET /v1/relay/routes
-    GET /v1/responses/:response_id
-    GET /v1/responses/:response_id/input_items
     GET /v1/steward
     GET /v1/tokens
     GET /v1/traces
@@ -165,7 +163,8 @@ const places: Readonly<Record<string, string[]>> = {
     GET /v1/traces/cluster/:id
     GET /v1/traces/cluster/:id/raw
     GET /v1/traces/cluster/:id/stats
-    GET /v1/tracing`)
+    GET /v1/tracing
+    GET /v1/wyoming`)
 }
 
 t.test('every route is listed by its yields', (t) => {

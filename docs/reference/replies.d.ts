@@ -450,10 +450,6 @@ export interface components {
             };
             done: boolean;
         };
-        "POST /ollama/api/copy": Record<string, unknown>;
-        "POST /ollama/api/create": {
-            status: string;
-        };
         "DELETE /ollama/api/delete": Record<string, unknown>;
         "POST /ollama/api/embed": {
             model: string;
@@ -545,14 +541,6 @@ export interface components {
         "GET /ollama/v1/models": {
             object: string;
             data: Record<string, unknown>[];
-        };
-        "GET /panels": {
-            panels: {
-                plugin: string;
-                name: string;
-                title: string;
-                routes: string[];
-            }[];
         };
         "POST /place_instance": {
             message: string;
@@ -784,7 +772,7 @@ export interface components {
                 /** @description over the last 10 seconds */
                 bytesPerSecond?: number;
                 etaMs?: number | null;
-                /** @description `hub`, `file:…`, `node:INSTALL_ID`, `cache`, `ollama:NAME` */
+                /** @description `hub`, `file:…`, `node:INSTALL_ID`, `ollama:NAME` */
                 source?: string | null;
                 /** @description the commit once it is known, before that the requested revision */
                 revision?: string | null;
@@ -816,7 +804,7 @@ export interface components {
             /** @description over the last 10 seconds */
             bytesPerSecond?: number;
             etaMs?: number | null;
-            /** @description `hub`, `file:…`, `node:INSTALL_ID`, `cache`, `ollama:NAME` */
+            /** @description `hub`, `file:…`, `node:INSTALL_ID`, `ollama:NAME` */
             source?: string | null;
             /** @description the commit once it is known, before that the requested revision */
             revision?: string | null;
@@ -838,7 +826,7 @@ export interface components {
             /** @description over the last 10 seconds */
             bytesPerSecond?: number;
             etaMs?: number | null;
-            /** @description `hub`, `file:…`, `node:INSTALL_ID`, `cache`, `ollama:NAME` */
+            /** @description `hub`, `file:…`, `node:INSTALL_ID`, `ollama:NAME` */
             source?: string | null;
             /** @description the commit once it is known, before that the requested revision */
             revision?: string | null;
@@ -858,7 +846,7 @@ export interface components {
             /** @description over the last 10 seconds */
             bytesPerSecond?: number;
             etaMs?: number | null;
-            /** @description `hub`, `file:…`, `node:INSTALL_ID`, `cache`, `ollama:NAME` */
+            /** @description `hub`, `file:…`, `node:INSTALL_ID`, `ollama:NAME` */
             source?: string | null;
             /** @description the commit once it is known, before that the requested revision */
             revision?: string | null;
@@ -917,7 +905,7 @@ export interface components {
             /** @description over the last 10 seconds */
             bytesPerSecond?: number;
             etaMs?: number | null;
-            /** @description `hub`, `file:…`, `node:INSTALL_ID`, `cache`, `ollama:NAME` */
+            /** @description `hub`, `file:…`, `node:INSTALL_ID`, `ollama:NAME` */
             source?: string | null;
             /** @description the commit once it is known, before that the requested revision */
             revision?: string | null;
@@ -1058,6 +1046,8 @@ export interface components {
                 id: string;
             }[];
         };
+        "POST /v1/audio/transcriptions": Record<string, unknown>;
+        "POST /v1/audio/translations": Record<string, unknown>;
         "GET /v1/audio/voices": {
             /** @constant */
             object: "list";
@@ -1386,12 +1376,6 @@ export interface components {
             /** @description the code of each warning */
             warningCodes?: string[];
         };
-        "POST /v1/diagnostics/node/runners/{runner_id}/cancel": {
-            runnerId: string;
-            cancelledTasks: string[];
-            restarted: boolean;
-            message: string;
-        };
         "GET /v1/diagnostics/telemetry": {
             enabled: boolean;
             transport: string;
@@ -1561,6 +1545,13 @@ export interface components {
             /** @description why it does not take effect at once */
             why: string | null;
         };
+        "POST /v1/realtime/calls": Record<string, unknown>;
+        "POST /v1/realtime/client_secrets": {
+            value: string;
+            expires_at: number;
+            session: Record<string, unknown>;
+        };
+        "POST /v1/realtime/sessions": Record<string, unknown>;
         "GET /v1/relay": {
             url: string | null;
             route: string | null;
@@ -1610,21 +1601,6 @@ export interface components {
         "POST /v1/responses/input_tokens": {
             object: string;
             input_tokens: number;
-        };
-        "GET /v1/responses/{response_id}": {
-            id: string;
-            object: string;
-            status: string;
-        };
-        "DELETE /v1/responses/{response_id}": {
-            id: string;
-            object: string;
-            deleted: boolean;
-        };
-        "GET /v1/responses/{response_id}/input_items": {
-            object: string;
-            data: Record<string, unknown>[];
-            has_more: boolean;
         };
         "GET /v1/steward": {
             enabled: boolean;
@@ -1853,6 +1829,12 @@ export interface components {
         };
         "PUT /v1/tracing": {
             enabled: boolean;
+        };
+        "GET /v1/wyoming": {
+            port: number | null;
+            allow: string[];
+            /** @description why the port cannot be opened */
+            reason: string | null;
         };
     };
     responses: never;

@@ -1,5 +1,4 @@
-import { defineService } from './plugin.js'
-import type { Caller } from './plugin.js'
+import { defineService, type Caller } from './plugin.js'
 import type { JsonSchema } from './schema.js'
 
 export interface Change {

@@ -1,5 +1,4 @@
-import { isObject } from './schema.js'
-import type { JsonSchema } from './schema.js'
+import { isObject, type JsonSchema } from './schema.js'
 
 /** Limits for schemas that declare none: characters in a string, items in a list, fields in an object. */
 const BOUNDS = {

@@ -126,12 +126,6 @@ export interface ToolDecl {
   readonly load: () => Promise<{ default: unknown }>
 }
 
-export interface PanelDecl {
-  readonly title: string
-  /** URL of the script relative to `import.meta.url`; the script must be an ES module without imports. */
-  readonly module: URL
-}
-
 /** Everything a plugin declares: data without side effects. */
 export interface Manifest {
   /** kebab-case, unique; also the key under `plugins` in svc.yaml and the name in logs. */
@@ -178,7 +172,6 @@ export interface Manifest {
   readonly checks?: Readonly<Record<string, CheckDecl>>
   /** Read-only tools for the steward, by tool name (snake_case, unique over all plugins). */
   readonly tools?: Readonly<Record<string, ToolDecl>>
-  readonly panels?: Readonly<Record<string, PanelDecl>>
   /** Sections in the output of `svc status`; the module's default export is a `StatusPart`. */
   readonly status?: Readonly<Record<string, CheckDecl>>
   /** Signers for command-line requests without a token; the default export is a `CredentialHelper`. */
@@ -233,7 +226,8 @@ export interface RouteRequest<D = unknown> {
 }
 
 /** The request that opened a WebSocket; its signal aborts when the plugin or the node stops. */
-export type SocketRequest = Pick<RouteRequest, 'caller' | 'signal'>
+export type SocketRequest<D = unknown> = Pick<RouteRequest, 'caller' | 'signal'> &
+  (D extends { readonly query: unknown } ? Pick<RouteRequest<D>, 'query'> : unknown)
 
 /** Raw bytes that accompany a capability's chunk. */
 export interface ChunkMedia {
@@ -340,7 +334,7 @@ export interface Context<M extends Manifest = Manifest> {
 export interface ReadyCheck { ok: boolean | null, detail: string }
 
 type RouteHandler<D> = D extends { readonly socket: true }
-  ? (ws: RouteSocket, request: SocketRequest) => unknown
+  ? (ws: RouteSocket, request: SocketRequest<D>) => unknown
   : (req: RouteRequest<D>) => unknown
 type RouteHandlers<M> = { [K in Keys<M, 'routes'>]: RouteHandler<Field<M, 'routes'>[K]> }
 type Invokers<M> = { [K in Keys<M, 'capabilities'>]: CapabilityHandler<Field<M, 'capabilities'>[K]> }

@@ -132,6 +132,8 @@ export interface Tokens {
     options: { label: string, authorities: string[], expiresAt: string | null, by: Caller }
   ): Promise<{ token: string, record: TokenRecord }>
   list (): TokenRecord[]
+  /** Whether a caller's credential is still valid; a token's end also ends the tokens created with it. */
+  stands (callerId: string): boolean
   /** False when there is no such token. */
   revoke (id: string): Promise<boolean>
   /** Tokens that were themselves revoked, without those that ended because their creator's was revoked. */

@@ -1,19 +1,18 @@
 import { dirname, resolve, join } from 'node:path'
 import {
-  createPrivateKey, createPublicKey, generateKeyPairSync, randomBytes, X509Certificate
+  createPrivateKey, createPublicKey, generateKeyPairSync, randomBytes, X509Certificate, type KeyObject
 } from 'node:crypto'
 import { isIP } from 'node:net'
-import type { KeyObject } from 'node:crypto'
 import { BootError } from '../api/errors.js'
-import { parseHost } from '../http/origin.js'
+import { parseHost, type ServedNames } from '../http/origin.js'
 import { identityInFiles } from '../http/tls/files.js'
-import { IdentityError, identityFrom } from '../http/tls/identity.js'
+import {
+  IdentityError, identityFrom, type IdentitySource, type ServerIdentity
+} from '../http/tls/identity.js'
 import ipaddr from 'ipaddr.js'
 import { readText, writeWhole } from './home.js'
 import { authorityExtensions, makeCertificate, nameConstraints, serverExtensions } from '../http/tls/x509.js'
 import type { KernelConfig } from '../config/kernel-settings.js'
-import type { ServedNames } from '../http/origin.js'
-import type { IdentitySource, ServerIdentity } from '../http/tls/identity.js'
 
 /** The TLS state of the API; `current` is the certificate in use. */
 export interface ApiTls { readonly source: IdentitySource, current: ServerIdentity }
@@ -131,9 +130,7 @@ function certify (
 }
 
 /** Opens the key and its authority; creates them if missing or if the authority may not sign for a name. */
-function openAuthority (
-  { home, installId }: OwnOptions, path: string, names: readonly string[]
-): Authority {
+function openAuthority ({ home, installId }: OwnOptions, path: string, names: readonly string[]): Authority {
   const keyPath = join(home, ownFile.key)
   const keyPem = readText(keyPath, 'secret') ?? makeKey(keyPath)
   const key = keyFrom(keyPem, keyPath)

@@ -5,12 +5,11 @@
  * loopback has two sockets, since `localhost` may be 127.0.0.1 or ::1. Imports little, since this process
  * should use hardly any memory.
  */
-import { spawn, spawnSync } from 'node:child_process'
+import { spawn, spawnSync, type ChildProcess } from 'node:child_process'
 import { lookup } from 'node:dns/promises'
 import net from 'node:net'
 import { availableParallelism, constants } from 'node:os'
 import { noInspector } from './inspector.js'
-import type { ChildProcess } from 'node:child_process'
 
 /** Exit status with which a node asks its launcher for a restart (EX_TEMPFAIL of sysexits.h). */
 export const RESTART_STATUS = 75

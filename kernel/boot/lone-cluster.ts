@@ -7,11 +7,10 @@ import { fingerprintOfRaw } from '../net/keys.js'
 import { Listeners, onPrefix } from '../state/listeners.js'
 import { homeFile, readVersioned, writeVersioned } from './home.js'
 import { newNodeId } from './node-id.js'
-import { openNodeKey } from './node-key.js'
+import { openNodeKey, type NodeKey } from './node-key.js'
 import type { ClusterCommands, ClusterHost, ClusterOpening } from '../api/cluster.js'
 import type { Logger, NodeInfo, Section, SectionDecl } from '../api/plugin.js'
 import type { Cluster, NodeView } from '../api/services.js'
-import type { NodeKey } from './node-key.js'
 
 export interface LoneOptions extends Pick<ClusterOpening, 'node' | 'apiUrl' | 'clock' | 'log' | 'emit'> {
   readonly key: Pick<NodeKey, 'privateKeyPem' | 'fingerprint'>

@@ -72,8 +72,7 @@ export function isHardState (
   value: unknown
 ): value is { readonly term: number, readonly votedFor: string | null, readonly boot: number } {
   const { term, votedFor, boot } = (value ?? {}) as Record<string, unknown>
-  return isCount(term) && isCount(boot) &&
-    (votedFor === null || typeof votedFor === 'string')
+  return isCount(term) && isCount(boot) && (votedFor === null || typeof votedFor === 'string')
 }
 
 const isCount = (value: unknown): boolean => Number.isSafeInteger(value) && (value as number) >= 0

@@ -1,10 +1,9 @@
 import {
-  createHash, createPrivateKey, createPublicKey, generateKeyPairSync, X509Certificate
+  createHash, createPrivateKey, createPublicKey, generateKeyPairSync, X509Certificate, type KeyObject
 } from 'node:crypto'
 import { join } from 'node:path'
 import { HomeError, readText, writeWhole } from './home.js'
 import { makeCertificate } from '../http/tls/x509.js'
-import type { KeyObject } from 'node:crypto'
 
 export const identityFile = {
   key: 'node.key',

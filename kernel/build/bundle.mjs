@@ -15,11 +15,13 @@ export const ENTRIES = [
   'plugins/chat/guide/thread', 'kernel/untrusted/process', 'plugins/staging/cards/derive',
   'plugins/chat/embed/card-reader', 'plugins/llama-cpp/cards/index', 'plugins/capabilities-tts/card-reader',
   'plugins/chat/embed/index', 'plugins/llama-cpp/server/index',
-  'plugins/llama-cpp/embedded/index', 'plugins/capabilities-tts/engine/index'
+  'plugins/llama-cpp/embedded/index', 'plugins/capabilities-tts/engine/index',
+  'plugins/capabilities-stt/card-reader', 'plugins/capabilities-stt/engine/index'
 ]
 /** Not bundled: native code, packages found by path, and LGPL and MPL packages, as those licences require. */
 const EXTERNAL = ['onnxruntime-node', 'sqlite3', 'piper-phonemize', 'systeminformation', 'lamejs',
-  'libflacjs', 'libopus-wasm', 'mediabunny', '@mediabunny/aac-encoder']
+  'libflacjs', 'libopus-wasm', 'mediabunny', '@mediabunny/aac-encoder',
+  '@libav.js/variant-fat', 'mpg123-decoder']
 const BANNER = `import { createRequire as createRequireOfBundle } from 'node:module'
 const require = createRequireOfBundle(import.meta.url)
 const builtUrl = import.meta.url.replace(/(.*\\/dist\\/[^/]+\\/).*/, '$1')`

@@ -11,8 +11,8 @@ import { dist, linkAt, linkBin, root, sources } from './paths.mjs'
 /** Files to copy unchanged, such as models, cards and data. */
 const DATA =
   /\.(onnx|onnx\.json|gguf|yaml|bin|dat|gz|NOTICE\.txt)$|LICENCE\.txt$|^(kernel\/cli|plugins\/packages)\/data/
-/** Names of build folders: finished, from `npm run dev`, or left by a killed build. */
-const BUILD = /^([0-9a-f]{16}|dev-\d+-\d+|\.making-\d+)$/
+/** Names of build folders: finished, or left by a killed build. */
+const BUILD = /^([0-9a-f]{16}|\.making-\d+)$/
 /** Number of earlier builds to keep in addition to those in use. */
 const KEPT = process.platform === 'linux' ? 2 : 8
 

@@ -76,10 +76,7 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner' | 'load'>>
     options: [['--config <file>', 'svc.yaml to change']],
     examples: ['svc config set api.port 8080', 'svc config set access.local \'[read, invoke]\'']
   },
-  'known ls': {
-    heading: 'Set it up',
-    summary: 'list the known keys of nodes at https addresses'
-  },
+  'known ls': { heading: 'Set it up', summary: 'list the known keys of nodes at https addresses' },
   'known rm': {
     heading: 'Set it up',
     summary: 'remove the known key of a node, so that the next connection asks again',

@@ -1,6 +1,7 @@
 import { request as httpRequest } from 'node:http'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { pipeline } from 'node:stream/promises'
 import type { IncomingHttpHeaders, IncomingMessage, RequestOptions } from 'node:http'
 import type { TrustingAgent, TrustOptions } from './trust.js'
 import { startTicks } from '../boot/home.js'
@@ -17,6 +18,8 @@ export interface ClientRequest {
   method?: 'GET' | 'POST' | 'PUT' | 'DELETE'
   /** Request body, sent as JSON. */
   body?: unknown
+  /** Request body of a media type, sent as it arrives, so the request cannot be repeated or signed. */
+  upload?: { type: string, bytes: AsyncIterable<Uint8Array> }
   accept?: string
   signal?: AbortSignal
 }
@@ -73,14 +76,13 @@ export function createClient (options: ClientOptions): Client {
     : await (made ??= import('./trust.js').then(({ TrustingAgent }) => new TrustingAgent(base, trust)))
   let signer: Promise<Signing | undefined> | undefined
   const signing = async (): Promise<Signing | undefined> => await (signer ??= options.signing?.())
-  const authorize = async (method: string, target: string, body?: Buffer<ArrayBuffer>) => token === undefined
-    ? await (await signing())?.authorization(method, target, body)
-    : `Bearer ${token}`
+  const authorize = async (method: string, target: string, body?: Buffer<ArrayBuffer>) =>
+    token === undefined ? await (await signing())?.authorization(method, target, body) : `Bearer ${token}`
   const attempt = async (path: string, ask: ClientRequest): Promise<ClientResponse> => {
     const signal = ask.signal === undefined ? outer : AbortSignal.any([outer, ask.signal])
     const body = ask.body === undefined ? undefined : Buffer.from(JSON.stringify(ask.body))
     const to = addressOf(path)
-    const method = ask.method ?? (body === undefined ? 'GET' : 'POST')
+    const { upload, method = body === undefined && upload === undefined ? 'GET' : 'POST' } = ask
     const through = await agent()
     const authorization = await authorize(method, to.pathname + to.search, body)
     const response = await send(to, {
@@ -90,9 +92,10 @@ export function createClient (options: ClientOptions): Client {
         ...(body === undefined
           ? {}
           : { 'content-type': 'application/json', 'content-length': body.byteLength }),
+        ...(upload === undefined ? {} : { 'content-type': upload.type }),
         ...(authorization === undefined ? {} : { authorization })
       }
-    }, body, () => isThere(addressOf('/healthz'), through, Math.min(quiet, SIGN_MS)))
+    }, upload?.bytes ?? body, () => isThere(addressOf('/healthz'), through, Math.min(quiet, SIGN_MS)))
       .catch((error: unknown) => { throw noAnswer(error, base, outer) })
     const status = response.statusCode ?? 0
     const bytes = guarded(response, base, outer)
@@ -110,7 +113,8 @@ export function createClient (options: ClientOptions): Client {
     } catch (error) {
       // The refusal contains the node's current id and time, with which a second attempt may succeed.
       const { api } = error as Partial<CliError>
-      if (token !== undefined || await (await signing())?.correct(api?.details) !== true) throw error
+      const final = token !== undefined || ask.upload !== undefined
+      if (final || await (await signing())?.correct(api?.details) !== true) throw error
       return await attempt(path, ask)
     }
   }
@@ -144,7 +148,8 @@ function parseBase (url: string): URL {
 
 /** Has no time limit while the node is alive, since the node itself limits how long each answer takes. */
 async function send (
-  url: URL, options: RequestOptions, body: Buffer | undefined, isThere: () => Promise<boolean>
+  url: URL, options: RequestOptions, body: Buffer | AsyncIterable<Uint8Array> | undefined,
+  isThere: () => Promise<boolean>
 ): Promise<IncomingMessage> {
   const request = url.protocol === 'https:' ? (await import('node:https')).request : httpRequest
   return await new Promise((resolve, reject) => {
@@ -164,7 +169,9 @@ async function send (
       socket.on('timeout', ask)
       outgoing.on('close', () => { socket.off('timeout', ask) })
     })
-    outgoing.end(body)
+    if (body === undefined || Buffer.isBuffer(body)) outgoing.end(body)
+    // A server that refuses the body closes the connection; its answer, if any, tells why.
+    else pipeline(body, outgoing).catch(() => {})
   })
 }
 

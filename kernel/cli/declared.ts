@@ -1,12 +1,11 @@
 import { kernelKeys } from '../config/kernel-settings.js'
-import { routesOf } from '../plugins/catalogue.js'
+import { routesOf, type OwnedRoute } from '../plugins/catalogue.js'
 import { kernelManifest } from '../plugins/kernel-manifest.js'
 import { builtIn } from './builtin.js'
 import { exitCodeMeanings } from './errors.js'
 import { installationOf } from './installed.js'
 import type { DeclarationSet } from '../api/declared.js'
 import type { Manifest } from '../api/plugin.js'
-import type { OwnedRoute } from '../plugins/catalogue.js'
 import type { VerbContext } from './verb.js'
 
 export function allRoutes (manifests: readonly Manifest[]): OwnedRoute[] {

@@ -1,8 +1,7 @@
 import { createInterface } from 'node:readline'
-import { addAbortSignal } from 'node:stream'
+import { addAbortSignal, type Readable, type Writable } from 'node:stream'
 import { styleText } from 'node:util'
 import { unsafe } from '../config/paths.js'
-import type { Readable, Writable } from 'node:stream'
 
 /** Streams, environment and terminal of one `svc` command; tests pass their own. */
 export interface Io {
@@ -107,9 +106,7 @@ export function canAsk ({ io }: Pick<Asker, 'io'>): boolean {
 /**
  * Asks a question: true for a yes, or for an empty line if `yes` is set. Throws VerbError (130) on Ctrl-C.
  */
-export async function confirm (
-  ctx: Asker, question: string, { yes = false } = {}
-): Promise<boolean> {
+export async function confirm (ctx: Asker, question: string, { yes = false } = {}): Promise<boolean> {
   const { stderr } = ctx.io
   stderr.write(`${question} ${yes ? '[Y/n]' : '[y/N]'} `)
   const line = await readLine(ctx)

@@ -2,19 +2,17 @@ import { homedir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { Command, CommanderError } from 'commander'
 import { version } from '../boot/package.js'
-import { builtIn, collectVerbs, groups, inGroup, topNames } from './builtin.js'
-import { createClient, ownFingerprint, ownHome, ownToken, runningUrl } from './client.js'
+import { builtIn, collectVerbs, groups, inGroup, topNames, type KnownVerb } from './builtin.js'
+import {
+  createClient, ownFingerprint, ownHome, ownToken, runningUrl, type Client, type ClientOptions, type Signing
+} from './client.js'
 import { credentialFor, failuresOf, homePlugins } from './contributed.js'
 import { CliError, exitCodes, interrupted, usageError } from './errors.js'
 import { globalOptions, helpTopics } from './help.js'
-import { canAsk, confirm, createOut, createProgress } from './output.js'
+import { canAsk, confirm, createOut, createProgress, type Io, type Progress } from './output.js'
 import { openSink } from './sink.js'
 import { isRetryable, retryFor } from './waiting.js'
-import { verbHeadings } from '../api/plugin.js'
-import type { Plugin, VerbDecl } from '../api/plugin.js'
-import type { KnownVerb } from './builtin.js'
-import type { Client, ClientOptions, Signing } from './client.js'
-import type { Io, Progress } from './output.js'
+import { verbHeadings, type Plugin, type VerbDecl } from '../api/plugin.js'
 import type { CredentialHelper, Verb, VerbContext } from './verb.js'
 
 /** Seconds to wait for `--wait` without a value. */
@@ -233,9 +231,7 @@ async function explanation (error: unknown, { plugins }: CliOptions): Promise<st
 }
 
 /** Prints an error on stderr: a sentence, or with `--json` the node's error body. */
-function report (
-  error: unknown, err: Progress, json: boolean, debug: boolean, more: string
-): number {
+function report (error: unknown, err: Progress, json: boolean, debug: boolean, more: string): number {
   const known = error instanceof CliError ? error : undefined
   const message = error instanceof Error ? error.message : String(error)
   err.end()

@@ -1,12 +1,11 @@
 import { X509Certificate } from 'node:crypto'
 import { Agent } from 'node:https'
 import { isIP } from 'node:net'
-import { connect } from 'node:tls'
+import { connect, type TLSSocket } from 'node:tls'
 import { pinOf, readPin } from '../http/tls/pin.js'
 import { CliError, exitCodes, usageError } from './errors.js'
 import { addKnownNode, knownNodesFile, placeOf, readKnownNodes } from './known-nodes.js'
 import type { Duplex } from 'node:stream'
-import type { TLSSocket } from 'node:tls'
 
 export interface PresentedIdentity {
   readonly fingerprint: string

@@ -1,8 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { systemClock } from '../api/clock.js'
-import { serverEvents } from '../http/event-stream-parser.js'
+import { serverEvents, type ServerEvent } from '../http/event-stream-parser.js'
 import { CliError, exitCodes, interrupted } from './errors.js'
-import type { ServerEvent } from '../http/event-stream-parser.js'
 import type { VerbContext, WaitOptions } from './verb.js'
 
 /** Milliseconds between two attempts. */

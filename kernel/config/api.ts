@@ -30,9 +30,7 @@ export interface ConfigApi {
    * Applied settings with origins and schemas, settings without a value, the file's revision, and whether the
    * file differs from the applied settings.
    */
-  read (): {
-    revision: string, file: string, entries: unknown[], unset: unknown[], restart_needed: boolean
-  }
+  read (): { revision: string, file: string, entries: unknown[], unset: unknown[], restart_needed: boolean }
   /**
    * Changes only svc.yaml. Throws without writing: `config_changed` if the file has another revision,
    * `invalid_request` for an invalid result, `missing_grant` if the caller lacks the authority or would

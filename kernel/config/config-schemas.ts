@@ -1,9 +1,8 @@
 import { bounded } from '../api/bounds.js'
 import type { JsonSchema } from '../api/schema.js'
 import { kernelKeys } from './kernel-settings.js'
-import { formatPath, isTree, isUnder, pathKey } from './paths.js'
+import { formatPath, isTree, isUnder, pathKey, type Path } from './paths.js'
 import { nearest } from './nearest.js'
-import type { Path } from './paths.js'
 import type { ConfigOwner } from './owner.js'
 
 /** A schema and its path in svc.yaml; each schema is compiled separately. */
@@ -53,11 +52,7 @@ export function pluginSchema (owner: ConfigOwner): JsonSchema {
     ...config,
     type: 'object',
     properties: {
-      enabled: {
-        type: 'boolean',
-        default: true,
-        description: 'Whether the plugin starts.'
-      },
+      enabled: { type: 'boolean', default: true, description: 'Whether the plugin starts.' },
       ...(owner.bundled ? {} : { module: moduleSchema }),
       ...properties
     }

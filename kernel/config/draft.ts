@@ -1,12 +1,10 @@
-import { expandEnv, looksLikeReference, readEnv } from './env.js'
-import type { Env, Overlay } from './env.js'
-import { schemaAt } from './config-schemas.js'
-import type { ConfigSchemas } from './config-schemas.js'
+import { expandEnv, looksLikeReference, readEnv, type Env, type Overlay } from './env.js'
+import { schemaAt, type ConfigSchemas } from './config-schemas.js'
 import {
-  cleanCopy, emptyTree, formatPath, getIn, isForbiddenKey, isTree, isUnder, parsePath, pathKey, setIn
+  cleanCopy, emptyTree, formatPath, getIn, isForbiddenKey, isTree, isUnder, parsePath, pathKey, setIn,
+  type Path, type Tree
 } from './paths.js'
 import { parseTyped } from './values.js'
-import type { Path, Tree } from './paths.js'
 import type { Problem } from './problems.js'
 import type { Position, RawConfig } from './text.js'
 

@@ -1,14 +1,10 @@
 import { isDeepStrictEqual } from 'node:util'
-import { isMap, isScalar, parseDocument, stringify } from 'yaml'
-import type { Document } from 'yaml'
-import { cleanCopy, deleteIn, isTree, parsePath, setIn } from './paths.js'
-import type { Path, Tree } from './paths.js'
-import { ConfigError, formatProblems } from './problems.js'
-import { resolveConfig } from './resolve.js'
+import { isMap, isScalar, parseDocument, stringify, type Document } from 'yaml'
+import { cleanCopy, deleteIn, isTree, parsePath, setIn, type Path, type Tree } from './paths.js'
+import { ConfigError, formatProblems, type Problem } from './problems.js'
+import { resolveConfig, type ResolveInput } from './resolve.js'
 import { readConfigText, yamlOptions } from './text.js'
 import type { Env } from './env.js'
-import type { Problem } from './problems.js'
-import type { ResolveInput } from './resolve.js'
 
 /** A problem with a change; `path` is dotted, `report` is the message with the expected value. */
 export interface ChangeIssue { path: string, message: string, report: string }

@@ -1,9 +1,7 @@
-import { formatPath } from './paths.js'
+import { formatPath, type Path } from './paths.js'
 import { nearest } from './nearest.js'
-import { isSecret } from './config-schemas.js'
-import type { ConfigSchemas } from './config-schemas.js'
+import { isSecret, type ConfigSchemas } from './config-schemas.js'
 import { describe, parseTyped, show } from './values.js'
-import type { Path } from './paths.js'
 import type { Problem } from './problems.js'
 
 export type Env = Readonly<Record<string, string | undefined>>

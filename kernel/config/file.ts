@@ -4,11 +4,10 @@ import {
 import { join, resolve } from 'node:path'
 import { writeWhole } from '../boot/home.js'
 import { isTree } from './paths.js'
-import { readConfigText } from './text.js'
+import { readConfigText, type RawConfig } from './text.js'
 import { formats, isModulePath } from './values.js'
 import type { Env } from './env.js'
 import type { Problem } from './problems.js'
-import type { RawConfig } from './text.js'
 
 /** Maximum size of svc.yaml in bytes. */
 export const maxFileBytes = 1024 * 1024

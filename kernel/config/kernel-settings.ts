@@ -1,6 +1,5 @@
 import type { FromSchema, JsonSchema } from '../api/schema.js'
-import { getIn } from './paths.js'
-import type { Path } from './paths.js'
+import { getIn, type Path } from './paths.js'
 
 const whole = <D extends number>(description: string, value: D, minimum: number, maximum: number) =>
   ({ type: 'integer', description, default: value, minimum, maximum }) as const
@@ -15,15 +14,10 @@ const pemFile = {
 } as const
 
 const api = {
-  type: 'object',
-  description: 'The HTTP API of this node.',
-  additionalProperties: false,
-  default: {},
+  type: 'object', description: 'The HTTP API of this node.', additionalProperties: false, default: {},
   properties: {
     host: {
-      'type': 'string',
-      'format': 'host',
-      'default': '127.0.0.1',
+      'type': 'string', 'format': 'host', 'default': '127.0.0.1',
       'x-remote': 'is used on this machine only, and a request from elsewhere needs a credential',
       'description': 'Address to listen on; 0.0.0.0 or :: for every address of the machine.'
     },
@@ -36,53 +30,39 @@ const api = {
     trust_proxy: list('Addresses of proxies whose X-Forwarded-For header is trusted.', 'cidr',
       'is compared with the source address of requests, and receives no request'),
     tls: {
-      type: 'string',
-      enum: ['off', 'self', 'files'],
-      default: 'off',
+      type: 'string', enum: ['off', 'self', 'files'], default: 'off',
       description: 'TLS of the API. off: plain HTTP. self: TLS with a key and a certificate authority ' +
         'that this node creates. files: TLS with the files in tls_cert and tls_key.'
     },
     tls_cert: {
-      ...pemFile,
-      examples: ['/etc/letsencrypt/live/attic.example.net/fullchain.pem'],
+      ...pemFile, examples: ['/etc/letsencrypt/live/attic.example.net/fullchain.pem'],
       description: 'Certificate file in PEM, the server\'s own certificate first; relative to svc.yaml. ' +
         'The node reloads it when it changes.'
     },
     tls_key: {
-      ...pemFile,
-      examples: ['/etc/letsencrypt/live/attic.example.net/privkey.pem'],
+      ...pemFile, examples: ['/etc/letsencrypt/live/attic.example.net/privkey.pem'],
       description: 'Private key file of the first certificate, in PEM and without a passphrase.'
     }
   }
 } as const
 
 const access = {
-  type: 'object',
-  description: 'What a request may do without a token.',
-  additionalProperties: false,
+  type: 'object', description: 'What a request may do without a token.', additionalProperties: false,
   default: {},
   properties: {
     local: {
-      type: 'array',
-      items: { type: 'string' },
-      uniqueItems: true,
-      default: ['read', 'invoke'],
+      type: 'array', items: { type: 'string' }, uniqueItems: true, default: ['read', 'invoke'],
       description: 'Authorities of a request from this machine without a token.'
     },
     remote: {
-      type: 'array',
-      items: { type: 'string' },
-      default: [],
+      type: 'array', items: { type: 'string' }, default: [],
       description: 'Must stay empty: a request from elsewhere always needs a token.'
     }
   }
 } as const
 
 const limits = {
-  type: 'object',
-  description: 'Limits of the HTTP API.',
-  additionalProperties: false,
-  default: {},
+  type: 'object', description: 'Limits of the HTTP API.', additionalProperties: false, default: {},
   properties: {
     connections: whole('Open connections in total.', 1024, 1, 65536),
     connections_per_address: whole('Open connections of one remote address without a token.', 64, 1, 65536),
@@ -102,23 +82,16 @@ const limits = {
 } as const
 
 const logging = {
-  type: 'object',
-  description: 'Logs. The readable log is on stderr.',
-  additionalProperties: false,
+  type: 'object', description: 'Logs. The readable log is on stderr.', additionalProperties: false,
   default: {},
   properties: {
     enabled: { type: 'boolean', default: false, description: 'Also writes the log to stdout as JSON lines.' },
     level: {
-      type: 'string',
-      enum: ['trace', 'debug', 'info', 'warn', 'error', 'fatal'],
-      default: 'info',
+      type: 'string', enum: ['trace', 'debug', 'info', 'warn', 'error', 'fatal'], default: 'info',
       description: 'Lowest level in the log.'
     },
     ingest_url: {
-      'type': 'string',
-      'format': 'http-url',
-      'x-secret': true,
-      'x-local': true,
+      'type': 'string', 'format': 'http-url', 'x-secret': true, 'x-local': true,
       'examples': ['https://logs.example.net/ingest'],
       'description': 'URL to which log lines are also sent.'
     }
@@ -126,30 +99,21 @@ const logging = {
 } as const
 
 const cluster = {
-  type: 'object',
-  description: 'The other nodes: how to find them, and how many must agree.',
-  additionalProperties: false,
-  default: {},
+  type: 'object', description: 'The other nodes: how to find them, and how many must agree.',
+  additionalProperties: false, default: {},
   properties: {
     host: {
-      'type': 'string',
-      'format': 'host',
-      'examples': ['192.168.1.20'],
+      'type': 'string', 'format': 'host', 'examples': ['192.168.1.20'],
       'x-remote': 'is used on this machine only, and members authenticate with their keys there',
       'description': 'Address to listen on for members. When absent, that of the API; if that is ' +
         'loopback, every address (0.0.0.0) as soon as another machine is to join or has joined.'
     },
     port: {
-      type: 'integer',
-      minimum: 0,
-      maximum: 65535,
-      examples: [52416],
+      type: 'integer', minimum: 0, maximum: 65535, examples: [52416],
       description: 'Port to listen on for members; the API\'s port + 1 when absent.'
     },
     advertise: {
-      'type': 'string',
-      'format': 'host-port',
-      'examples': ['attic.lan:52416'],
+      'type': 'string', 'format': 'host-port', 'examples': ['attic.lan:52416'],
       'x-remote': 'is dialled by members, which check the key of the server',
       'description': 'Address at which other nodes reach this node\'s listener for members, if it differs ' +
         'from the bound one.'
@@ -157,19 +121,13 @@ const cluster = {
     peers: list('Additional addresses (host:port) of members.', 'host-port',
       'receives no data before the server has proved the key of a member'),
     quorum: {
-      type: ['integer', 'string'],
-      minimum: 1,
-      maximum: 99,
-      pattern: '^majority$',
-      default: 1,
+      type: ['integer', 'string'], minimum: 1, maximum: 99, pattern: '^majority$', default: 1,
       'x-expected': '1, majority, or a number above half of the members',
       description: '1: after a split, every part of the cluster continues by itself. majority: only the ' +
         'larger part decides, and no acknowledged decision is lost.'
     },
     discovery: {
-      type: 'boolean',
-      default: true,
-      description: 'Searches the local network for members (mDNS).'
+      type: 'boolean', default: true, description: 'Searches the local network for members (mDNS).'
     },
     heartbeat_ms: whole('Time between heartbeats; a node is lost after three missed ones.', 2000, 100, 60000),
     election_timeout_ms: whole('Longest time to collect votes for a master.', 3000, 150, 60000)
@@ -178,19 +136,11 @@ const cluster = {
 
 export const kernelKeys = {
   name: {
-    type: 'string',
-    minLength: 1,
-    maxLength: 64,
-    pattern: '^[^\\p{Cc}]+$',
-    'x-expected': 'text of 1 to 64 characters on one line',
-    examples: ['attic'],
+    type: 'string', minLength: 1, maxLength: 64, pattern: '^[^\\p{Cc}]+$',
+    'x-expected': 'text of 1 to 64 characters on one line', examples: ['attic'],
     description: 'Display name of this node. The host name when absent.'
   },
-  api,
-  cluster,
-  access,
-  limits,
-  logging
+  api, cluster, access, limits, logging
 } as const satisfies Record<string, JsonSchema>
 
 export type KernelConfig = FromSchema<{ type: 'object', properties: typeof kernelKeys }, true>

@@ -5,17 +5,14 @@
  */
 import type { JsonSchema } from '../api/schema.js'
 import { HIDDEN, withoutUrlSecrets } from '../net/urls.js'
-import { makeDraft, openSections, overlayOf, problemAt } from './draft.js'
-import type { Draft } from './draft.js'
-import { kernelKeys, kernelRules } from './kernel-settings.js'
-import type { KernelConfig } from './kernel-settings.js'
+import { makeDraft, openSections, overlayOf, problemAt, type Draft } from './draft.js'
+import { kernelKeys, kernelRules, type KernelConfig } from './kernel-settings.js'
 import { gatherKnown, isLocal, schemaAt, suggestKey } from './config-schemas.js'
 import { nearest } from './nearest.js'
-import { cleanCopy, deepFreeze, formatPath, getIn, isTree, isUnder, parsePath } from './paths.js'
+import { cleanCopy, deepFreeze, formatPath, getIn, isTree, isUnder, parsePath, type Path } from './paths.js'
 import { isHidden, unknownKey, validateDraft } from './validate.js'
 import type { Env } from './env.js'
 import type { ConfigOwner } from './owner.js'
-import type { Path } from './paths.js'
 import type { Problem } from './problems.js'
 import type { RawConfig } from './text.js'
 
@@ -80,8 +77,7 @@ function notLoaded (raw: RawConfig, owners: readonly ConfigOwner[]): ConfigOwner
   const plugins = raw.value['plugins']
   const names = isTree(plugins) ? Object.keys(plugins) : []
   const unknown = names.filter((name) => !owners.some((owner) => owner.name === name))
-  return unknown
-    .filter((name) => getIn(plugins, [name, 'module']) !== undefined)
+  return unknown.filter((name) => getIn(plugins, [name, 'module']) !== undefined)
     .map((name) => ({ name, bundled: false, config: { type: 'object', additionalProperties: true } }))
 }
 

@@ -1,9 +1,8 @@
 import {
-  isAlias, isCollection, isMap, isScalar, isSeq, Lexer, LineCounter, parseDocument, Parser
+  isAlias, isCollection, isMap, isScalar, isSeq, Lexer, LineCounter, parseDocument, Parser, type Document,
+  type Node, type Pair
 } from 'yaml'
-import type { Document, Node, Pair } from 'yaml'
-import { emptyTree, formatPath, isForbiddenKey, isTree, pathKey } from './paths.js'
-import type { Path, Tree } from './paths.js'
+import { emptyTree, formatPath, isForbiddenKey, isTree, pathKey, type Path, type Tree } from './paths.js'
 import type { Problem } from './problems.js'
 
 export interface Position { readonly line: number, readonly column: number }

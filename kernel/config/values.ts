@@ -1,8 +1,7 @@
 import { isIP } from 'node:net'
 import { isOpenBound } from '../api/bounds.js'
-import { parseJson } from '../api/schema.js'
+import { parseJson, type JsonSchema } from '../api/schema.js'
 import { hostProblem } from '../net/addresses.js'
-import type { JsonSchema } from '../api/schema.js'
 import { cleanCopy, isTree, printable } from './paths.js'
 
 /** Describes in words what a schema expects: `a whole number from 0 to 65535`. */

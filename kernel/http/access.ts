@@ -1,10 +1,9 @@
 import { kernelError } from '../api/errors.js'
 import { isLoopback } from '../net/addresses.js'
-import { relayedOnly } from './callers.js'
+import { relayedOnly, type CallerSchemes } from './callers.js'
 import type { Caller, RouteDecl } from '../api/plugin.js'
 import type { Clock } from '../api/clock.js'
 import type { Arrival, Proof } from '../api/callers.js'
-import type { CallerSchemes } from './callers.js'
 export type { Arrival, Proof } from '../api/callers.js'
 
 export interface AccessOptions {

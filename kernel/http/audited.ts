@@ -1,7 +1,6 @@
 import { toSvcError } from '../api/errors.js'
-import { Reply } from '../api/plugin.js'
+import { Reply, type RouteDecl, type RouteRequest } from '../api/plugin.js'
 import type { Audit } from '../api/audit.js'
-import type { RouteDecl, RouteRequest } from '../api/plugin.js'
 
 /** Authorities that allow using the cluster but not changing it. */
 const USES: ReadonlySet<string | null> = new Set([null, 'read', 'invoke'])

@@ -2,10 +2,9 @@ import { isUtf8 } from 'node:buffer'
 import { createHash } from 'node:crypto'
 import type { Readable } from 'node:stream'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
-import { kernelError, withHeaders } from '../api/errors.js'
+import { kernelError, withHeaders, type SvcError } from '../api/errors.js'
 import { countParts, turnFor } from './json-complexity.js'
 import { invalid, printable } from './error-body.js'
-import type { SvcError } from '../api/errors.js'
 import type { RouteDecl } from '../api/route.js'
 
 /** Initial size of a body's buffer in bytes. */

@@ -1,5 +1,4 @@
-import { kernelError } from '../api/errors.js'
-import type { SvcError } from '../api/errors.js'
+import { kernelError, type SvcError } from '../api/errors.js'
 import type { Clock } from '../api/clock.js'
 
 /** Milliseconds between checks of the credentials in use. */

@@ -1,6 +1,5 @@
 import { STATUS_CODES } from 'node:http'
-import { kernelError } from '../api/errors.js'
-import type { SvcError } from '../api/errors.js'
+import { kernelError, type SvcError } from '../api/errors.js'
 
 export interface ErrorBody {
   error: {
@@ -20,14 +19,8 @@ export interface ErrorBody {
 export function errorBody (error: SvcError, requestId: string): ErrorBody {
   return {
     error: {
-      message: error.message,
-      type: STATUS_CODES[error.status] ?? 'Error',
-      param: error.param,
-      code: error.status,
-      reason: error.reason,
-      retryable: error.retryable,
-      requestId,
-      details: error.details
+      message: error.message, type: STATUS_CODES[error.status] ?? 'Error', param: error.param,
+      code: error.status, reason: error.reason, retryable: error.retryable, requestId, details: error.details
     },
     detail: error.message
   }

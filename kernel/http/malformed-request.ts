@@ -1,9 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import type { ServerResponse } from 'node:http'
 import type { Duplex } from 'node:stream'
-import { kernelError } from '../api/errors.js'
+import { kernelError, type KernelReason, type SvcError } from '../api/errors.js'
 import { errorBody, errorHeaders } from './error-body.js'
-import type { KernelReason, SvcError } from '../api/errors.js'
 
 const BROKEN: Readonly<Record<string, KernelReason>> = {
   HPE_HEADER_OVERFLOW: 'header_too_large',

@@ -25,8 +25,7 @@ interface Pattern { method: string, before: string, expression: RegExp, tail: nu
  * `a/b`.
  */
 export function modelPaths (routes: readonly RouteDecl[]): Rewrite {
-  const patterns = routes.filter(({ url }) => namesModel(url)).map(patternOf)
-    .sort((a, b) => b.tail - a.tail)
+  const patterns = routes.filter(({ url }) => namesModel(url)).map(patternOf).sort((a, b) => b.tail - a.tail)
   return (method, url) => {
     const query = url.indexOf('?')
     const path = query < 0 ? url : url.slice(0, query)

@@ -6,17 +6,15 @@ import { audited, isAudited, nameOf } from './audited.js'
 import { LAST_WORDS_MS } from './credential-watch.js'
 import { memberOf } from './forwarded.js'
 import { namesModel, refuseOddModel } from './model-path.js'
-import { RequestContext } from './request-context.js'
+import { RequestContext, type MountedRoute, type MountOptions } from './request-context.js'
 import { callerOf, factsOf } from './server.js'
 import { remoteOf } from './arrival.js'
 import { relayedDevice } from './callers.js'
-import { isObject } from '../api/schema.js'
+import { isObject, type JsonSchema } from '../api/schema.js'
 import { invalid, printable } from './error-body.js'
 import type { WebSocket } from 'ws'
 import type { RouteRequest, SocketRequest, RouteDecl } from '../api/plugin.js'
-import type { JsonSchema } from '../api/schema.js'
 import type { OpenRequest } from './open-requests.js'
-import type { MountedRoute, MountOptions } from './request-context.js'
 import type { Audit, Change } from '../api/audit.js'
 
 /** For routes that declare no query: refuses every parameter, so that a misspelt one is an error. */
@@ -62,10 +60,12 @@ export function mountSocket (
   scope: FastifyInstance, { decl, handler }: MountedRoute,
   { clock, credentials, draining, streams, work }: MountOptions
 ): void {
-  const serve = handler as (ws: WebSocket | RouteRequest, request?: SocketRequest) => unknown
+  const serve = handler as
+    (ws: WebSocket | RouteRequest, request?: SocketRequest & { query: unknown }) => unknown
   scope.route({
     method: 'GET',
     url: decl.url,
+    ...decl.query === undefined ? {} : { schema: { querystring: bounded(decl.query) } },
     onRequest: async (request) => {
       if (draining()) throw kernelError('shutting_down')
       authorize(callerOf(request), decl, memberOf(request.raw.socket))
@@ -90,7 +90,7 @@ export function mountSocket (
           clock.after(LAST_WORDS_MS, () => { socket.terminate() })
         }))
       }
-      serve(socket, { caller, signal: ending.signal })
+      serve(socket, { caller, signal: ending.signal, query: request.query })
     }
   })
 }

@@ -1,5 +1,4 @@
-import { kernelError } from '../api/errors.js'
-import type { SvcError } from '../api/errors.js'
+import { kernelError, type SvcError } from '../api/errors.js'
 import type { Caller } from '../api/plugin.js'
 import type { Clock } from '../api/clock.js'
 

@@ -1,22 +1,19 @@
-import { IncomingMessage } from 'node:http'
+import { IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import websocket from '@fastify/websocket'
 import { plainEvent } from './tls/port.js'
-import type { Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 
 /** Maximum size of a message, a little above a call's, so that a larger call gets its typed error. */
 const SOCKET_PAYLOAD_BYTES = 1088 * 1024
 
-/** Subprotocol that the server selects, since browsers close a connection whose offer is not answered. */
-const PROTOCOL = 'svc'
-/** Prefix of the offered subprotocol that carries the token; web pages cannot set an Authorization header. */
-const BEARER = 'svc.bearer.'
+/** Prefixes of subprotocols that carry the token, since web pages cannot set an Authorization header. */
+const BEARER = /^(?:svc\.bearer|openai-insecure-api-key)\./
 
 /** The token among the offered subprotocols, in the form of an Authorization header. */
 export function offeredToken (protocols: string | undefined): string | undefined {
-  const offer = protocols?.split(',').find((one) => one.trim().startsWith(BEARER))
-  return offer === undefined ? undefined : `Bearer ${offer.trim().slice(BEARER.length)}`
+  const offer = protocols?.split(',').map((one) => one.trim()).find((one) => BEARER.test(one))
+  return offer?.replace(BEARER, 'Bearer ')
 }
 
 /**
@@ -27,8 +24,9 @@ export function socketScope (app: FastifyInstance, declare: (scope: FastifyInsta
   void app.register(async (scope) => {
     await scope.register(websocket, { options: {
       maxPayload: SOCKET_PAYLOAD_BYTES, perMessageDeflate: false, clientTracking: true,
-      // Without this, ws selects the first offered subprotocol, even if that contains the token.
-      handleProtocols: (offered: ReadonlySet<string>) => offered.has(PROTOCOL) && PROTOCOL,
+      // Browsers close a connection whose offer is not answered. Without this, ws might select the token.
+      handleProtocols: (offered: ReadonlySet<string>) =>
+        [...offered].find((one) => !BEARER.test(one)) ?? false,
       // Missing in ws's types. Limits fragments, since many tiny ones cost memory out of proportion.
       ...{ maxFragments: 64, maxBufferedChunks: 1024 }
     } })

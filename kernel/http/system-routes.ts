@@ -17,8 +17,7 @@ const settings = {
   }
 } as const
 const effect = {
-  in_effect: flag,
-  why: { type: ['string', 'null'], description: 'why it does not take effect at once' }
+  in_effect: flag, why: { type: ['string', 'null'], description: 'why it does not take effect at once' }
 } as const
 const written = object({
   revision: text, restart_needed: flag,
@@ -67,15 +66,13 @@ export const systemRoutes = {
   readyz: {
     method: 'GET', url: '/readyz', authority: null,
     summary: 'Whether all configured parts are ready; with `model` (needs `read`), if it answers requests.',
-    query: closed({ model: { type: 'string', minLength: 1, maxLength: 200 } }),
-    reply: ready,
+    query: closed({ model: { type: 'string', minLength: 1, maxLength: 200 } }), reply: ready,
     errors: ['not_ready']
   },
   state: {
     method: 'GET', url: '/state', authority: 'read', stream: true,
     summary: 'The state of the cluster: now, or with `at` the recorded state of an earlier time.',
-    query: stateQuery,
-    errors: ['not_recorded', 'not_ready', 'plugin_disabled']
+    query: stateQuery, errors: ['not_recorded', 'not_ready', 'plugin_disabled']
   },
   stateSync: {
     method: 'GET', url: '/state/sync', authority: 'read', stream: true, socket: true,
@@ -84,16 +81,13 @@ export const systemRoutes = {
       'its own entry KEY/MEMBER.'
   },
   nodeId: {
-    method: 'GET', url: '/node_id', authority: 'read',
-    summary: 'The id of this node, a JSON string.',
+    method: 'GET', url: '/node_id', authority: 'read', summary: 'The id of this node, a JSON string.',
     reply: { type: 'string' }
   },
   identity: {
     method: 'GET', url: '/node/identity', authority: 'read',
     summary: 'Identity of this node; host name and address for `operator` only.',
-    reply: object({
-      nodeId: text, nodeInstallId: text, hostname: operatorsText, ipAddress: operatorsText
-    })
+    reply: object({ nodeId: text, nodeInstallId: text, hostname: operatorsText, ipAddress: operatorsText })
   },
   restart: {
     method: 'POST', url: '/admin/restart', members: true, authority: 'operator', audit: 'best-effort',
@@ -105,22 +99,17 @@ export const systemRoutes = {
   config: {
     method: 'GET', url: '/config', authority: 'operator',
     summary: 'The settings in effect with their origins, secrets masked; whether svc.yaml has changed since.',
-    reply: object({
-      revision: text, file: text, entries: settings, unset: settings, restart_needed: flag
-    })
+    reply: object({ revision: text, file: text, entries: settings, unset: settings, restart_needed: flag })
   },
   setConfig: {
     method: 'PUT', url: '/config', authority: 'operator',
     summary: 'Changes svc.yaml at the given revision. Plugins are enabled or disabled at once if possible; ' +
       'other changes take effect at the next restart.',
-    body: configChange,
-    reply: written,
-    errors: ['config_changed', 'missing_grant', 'plugin_failed']
+    body: configChange, reply: written, errors: ['config_changed', 'missing_grant', 'plugin_failed']
   },
   plugins: {
     method: 'GET', url: '/v1/plugins', authority: 'plugin:read',
-    summary: 'The plugins of this node, with the reason for each disabled one.',
-    reply: object({ plugins })
+    summary: 'The plugins of this node, with the reason for each disabled one.', reply: object({ plugins })
   },
   switchPlugin: {
     method: 'POST', url: '/v1/plugins/:name', authority: 'plugin:manage',

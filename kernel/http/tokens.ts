@@ -2,13 +2,12 @@ import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
 import { chmodSync, existsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { crc32 } from 'node:zlib'
-import { kernelError } from '../api/errors.js'
+import { kernelError, type SvcError } from '../api/errors.js'
 import { HomeError, homeFile, readText, readVersioned, writeVersioned } from '../boot/home.js'
 import { requireAuthority } from './access.js'
 import type { Clock } from '../api/clock.js'
 import type { CallerScheme } from '../api/callers.js'
 import type { Caller } from '../api/plugin.js'
-import type { SvcError } from '../api/errors.js'
 import type { TokenRecord, Tokens } from '../api/services.js'
 
 const DIGITS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
@@ -54,8 +53,6 @@ export interface TokenHolder { id: string, authorities: ReadonlySet<string> }
 export interface TokenStore extends Tokens {
   /** The token's holder; undefined if it is unknown, expired or revoked. */
   check (token: string): TokenHolder | undefined
-  /** Whether a caller's credential is still valid; a token's end also ends the tokens created with it. */
-  stands (callerId: string): boolean
   /** The caller's id, then the id of the credential that created the caller's, and so on. */
   makers (callerId: string): string[]
 }

@@ -1,6 +1,5 @@
-import { BlockList, isIP, isIPv4 } from 'node:net'
+import { BlockList, isIP, isIPv4, type Server } from 'node:net'
 import { networkInterfaces } from 'node:os'
-import type { Server } from 'node:net'
 
 /**
  * Where a host name comes from. `named`: from svc.yaml or a local user, so it may be in the local network.

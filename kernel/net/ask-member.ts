@@ -1,7 +1,6 @@
-import { raceAbort } from '../api/clock.js'
+import { raceAbort, type Clock } from '../api/clock.js'
 import { SvcError } from '../api/errors.js'
 import { isObject, parseJson } from '../api/schema.js'
-import type { Clock } from '../api/clock.js'
 import type { Cluster, MemberRequest, NodeView } from '../api/services.js'
 
 /**

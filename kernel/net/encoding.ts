@@ -53,9 +53,7 @@ export function base32 (bytes: Uint8Array): string {
 export function canonicalJson (value: unknown): string {
   if (Array.isArray(value)) return `[${value.map(canonicalJson).join(',')}]`
   if (typeof value === 'object' && value !== null) {
-    const fields = Object.entries(value)
-      .filter(([, v]) => v !== undefined)
-      .sort(([a], [b]) => a < b ? -1 : 1)
+    const fields = Object.entries(value).filter(([, v]) => v !== undefined).sort(([a], [b]) => a < b ? -1 : 1)
       .map(([key, v]) => `${ascii(key)}:${canonicalJson(v)}`)
     return `{${fields.join(',')}}`
   }

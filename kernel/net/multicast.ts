@@ -1,8 +1,6 @@
-import { createSocket } from 'node:dgram'
+import { createSocket, type Socket } from 'node:dgram'
 import { networkInterfaces } from 'node:os'
-import { delay } from '../api/clock.js'
-import type { Socket } from 'node:dgram'
-import type { Clock } from '../api/clock.js'
+import { delay, type Clock } from '../api/clock.js'
 
 /** DNS-SD service type (RFC 6763): `_svc._tcp.local`. */
 export const SERVICE_TYPE = 'svc'

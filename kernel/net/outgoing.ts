@@ -2,11 +2,10 @@
 import { lookup as systemLookup } from 'node:dns/promises'
 import { Agent as PlainAgent } from 'node:http'
 import { Agent as TlsAgent } from 'node:https'
-import { addressProblem, hostProblem, isOwnPort } from './addresses.js'
+import { addressProblem, hostProblem, isOwnPort, type Trust } from './addresses.js'
 import type { LookupAddress } from 'node:dns'
 import type { LookupFunction } from 'node:net'
 import type { Agent, Dispatcher } from 'undici'
-import type { Trust } from './addresses.js'
 
 export type Lookup = (hostname: string) => Promise<LookupAddress[]>
 
@@ -29,8 +28,7 @@ export class AddressRefused extends Error {
 const lookupAll: Lookup = (hostname) => systemLookup(hostname, { all: true, verbatim: true })
 
 const bare = (hostname: string): string => hostname.replace(/^\[|\]$/g, '')
-const trustIn = (trust: TrustOf, host: string): Trust =>
-  typeof trust === 'string' ? trust : trust(bare(host))
+const trustIn = (trust: TrustOf, host: string): Trust => typeof trust === 'string' ? trust : trust(bare(host))
 
 /**
  * A DNS lookup that checks each address, so that a name cannot resolve to one address for the

@@ -1,12 +1,10 @@
-import { multistream, pino, stdSerializers } from 'pino'
-import type { DestinationStream, StreamEntry } from 'pino'
+import { multistream, pino, stdSerializers, type DestinationStream, type StreamEntry } from 'pino'
 import pretty from 'pino-pretty'
 import { withoutUrlSecrets } from '../net/urls.js'
 import { unsafe } from '../config/paths.js'
-import { createLogRing } from './log-ring.js'
+import { createLogRing, type LogRing } from './log-ring.js'
 import type { Clock } from '../api/clock.js'
 import type { Logger } from '../api/plugin.js'
-import type { LogRing } from './log-ring.js'
 
 export interface LogOptions {
   /** The `logging.level` setting. */
@@ -55,12 +53,7 @@ export function createLog (options: LogOptions): NodeLog {
     serializers: { err: shortError },
     formatters: { log: cutFields }
   }, all)
-  return {
-    root: logger,
-    child: (plugin) => logger.child({ plugin }),
-    ring,
-    close: ring.close
-  }
+  return { root: logger, child: (plugin) => logger.child({ plugin }), ring, close: ring.close }
 }
 
 function readable (): DestinationStream {

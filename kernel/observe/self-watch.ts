@@ -2,10 +2,9 @@ import { accessSync, constants } from 'node:fs'
 import { statfs } from 'node:fs/promises'
 import { join } from 'node:path'
 import { createHistogram } from 'node:perf_hooks'
-import { systemClock } from '../api/clock.js'
+import { systemClock, type Clock } from '../api/clock.js'
 import { homeFile } from '../boot/home.js'
 import { DiskReserve } from '../boot/reserve.js'
-import type { Clock } from '../api/clock.js'
 import type { Health } from '../plugins/health.js'
 
 const GiB = 1024 ** 3

@@ -31,9 +31,7 @@ export interface Contributed {
 }
 
 /** The result of `start`, not yet compared with the manifest. */
-type Returned = {
-  [K in keyof Contributed]?: Record<string, Contributed[K][number][1]>
-}
+type Returned = { [K in keyof Contributed]?: Record<string, Contributed[K][number][1]> }
 
 /** Runs a plugin's `start`. Throws its errors, and an Error if the result does not match the manifest. */
 export async function startOne (

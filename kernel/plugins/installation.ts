@@ -115,7 +115,7 @@ function standInFor (
     return undefined
   }
   const message = `The plugin "${name}" is not started: ${fault.message} in ${folder} since it was ` +
-    `installed; fix it with \`svc plugin install\` of a good copy, or \`svc plugin verify ${name} --accept\`.`
+    'installed; fix it with `svc plugin install` of a good copy.'
   changed.push({ name, file: fault.file, message })
   return { manifest: record.manifest, start: () => { throw new Error(message) } }
 }

@@ -1,10 +1,9 @@
 import avvio from 'avvio'
-import { createContext } from './context.js'
+import { createContext, type LiveContext } from './context.js'
 import { neededBy } from './graph.js'
 import { run } from './running.js'
 import type { Plugin } from '../api/plugin.js'
 import type { Assembly } from './assembly.js'
-import type { LiveContext } from './context.js'
 
 /** Time limit in ms for a plugin's `start`, long enough for a dozen nodes that start at the same time. */
 const START_LIMIT_MS = 30_000

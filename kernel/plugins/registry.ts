@@ -12,7 +12,7 @@ const EVENT = /^[A-Z][A-Za-z0-9]*$/
 
 const FIELDS = ('name version kernel summary requires after config settings consumes consumesOptional ' +
   'provides authorities routes events errors conflicts capabilities sections commands state ' +
-  'stateWhereabouts stateReadings engines models verbs checks tools panels status credentials deviceNews ' +
+  'stateWhereabouts stateReadings engines models verbs checks tools status credentials deviceNews ' +
   'variables devSettings firstSteps reloads').split(' ')
 
 /** Everything in a manifest that must be unique among all plugins. */
@@ -73,13 +73,6 @@ function badShape (m: Manifest): string[] {
   for (const [id, e] of Object.entries(m.errors ?? {})) {
     if (!e.remedy) bad(`error "${id}" needs a remedy: what to do next`)
     if (!(e.status >= 400 && e.status <= 599)) bad(`error "${id}" needs an HTTP status from 400 to 599`)
-  }
-  for (const [name, { title, module }] of Object.entries(m.panels ?? {})) {
-    if (!NAME.test(name)) bad(`panel "${name}" must be lower-case words joined by "-"`)
-    if (typeof title !== 'string' || title === '') bad(`panel "${name}" needs a title`)
-    if (!(module instanceof URL) || module.protocol !== 'file:') {
-      bad(`panel "${name}" needs a module: a file URL, relative to import.meta.url`)
-    }
   }
   for (const [id, c] of Object.entries(m.conflicts ?? {})) {
     if (!c.remediation) bad(`conflict "${id}" needs a remediation`)

@@ -1,11 +1,9 @@
-import { kernelError } from '../api/errors.js'
+import { kernelError, type SvcError } from '../api/errors.js'
 import { schemaChecker } from '../api/validate.js'
 import { OpenRequests } from '../http/open-requests.js'
-import { commandName, startOne } from './context.js'
+import { commandName, startOne, type Contributed, type LiveContext } from './context.js'
 import type { Plugin } from '../api/plugin.js'
-import type { SvcError } from '../api/errors.js'
 import type { Assembly, RunningPlugin } from './assembly.js'
-import type { Contributed, LiveContext } from './context.js'
 
 /** Grace period in ms for open requests and calls when their plugin stops. */
 const END_MS = 1000

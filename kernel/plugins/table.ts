@@ -1,19 +1,17 @@
-import { AuditService } from '../api/audit.js'
+import { AuditService, type Audit } from '../api/audit.js'
 import { kernelError } from '../api/errors.js'
 import { modelPaths } from '../http/model-path.js'
 import { mount, mountSocket } from '../http/mount.js'
-import { createTable } from '../http/server.js'
+import { createTable, type TableOptions } from '../http/server.js'
 import { socketScope } from '../http/sockets.js'
 import { errorFormatFinder, methodFinder } from '../http/unmatched.js'
 import type { FastifyInstance } from 'fastify'
-import type { Audit } from '../api/audit.js'
 import type { RouteDecl } from '../api/plugin.js'
 import type { HttpListener } from '../http/http-listener.js'
 import type { ExtraPorts } from '../http/extra-ports.js'
 import type { MountedRoute, MountOptions } from '../http/request-context.js'
 import type { OpenRequests } from '../http/open-requests.js'
 import type { LocalRequests } from '../http/local-api.js'
-import type { TableOptions } from '../http/server.js'
 import type { Assembly } from './assembly.js'
 
 export interface TableParts {
@@ -106,9 +104,7 @@ const ANY_QUERY = { type: 'object' } as const
 const ANY_BODY = {}
 
 /** Makes a route accept any query and body, since its answer is always the same. */
-function withoutSchemas (
-  { method, url, summary, authority, members = false, params }: RouteDecl
-): RouteDecl {
+function withoutSchemas ({ method, url, summary, authority, members = false, params }: RouteDecl): RouteDecl {
   return {
     method, url, summary, authority, members, audit: false, query: ANY_QUERY,
     ...(params === undefined ? {} : { params }),

@@ -28,9 +28,7 @@ export class Listeners<T> {
  * Calls `fn` once after a burst of changes below a key prefix, deferred because `fn` may change documents.
  * An exception is logged.
  */
-export function onPrefix (
-  prefix: string, fn: () => void, log: Logger
-): (keys: ReadonlySet<string>) => void {
+export function onPrefix (prefix: string, fn: () => void, log: Logger): (keys: ReadonlySet<string>) => void {
   let waiting = false
   return (keys) => {
     if (waiting || ![...keys].some((key) => key.startsWith(prefix))) return

@@ -3,13 +3,12 @@ import * as decoding from 'lib0/decoding'
 import * as encoding from 'lib0/encoding'
 import { messageYjsSyncStep1, messageYjsSyncStep2, messageYjsUpdate } from 'y-protocols/sync'
 import { decodeStateVector, mergeUpdates } from 'yjs'
-import { delay } from '../api/clock.js'
+import { delay, type Clock } from '../api/clock.js'
 import { isObject } from '../api/schema.js'
 import { KvDoc } from './documents/kv-doc.js'
 import { TokenBucket } from '../net/token-bucket.js'
 import { entryKey, partsOf, withoutTimes } from './entries.js'
 import type { WebSocket } from 'ws'
-import type { Clock } from '../api/clock.js'
 import type { Caller, Logger, SocketRequest } from '../api/plugin.js'
 
 /** The outer message kind of the y-websocket protocol that carries a sync message. */
@@ -142,9 +141,7 @@ class Replica {
   }
 
   /** Answers the reader's query; ignores writes by the reader. */
-  async #answer (
-    socket: WebSocket, reader: Reader, data: Buffer, binary: boolean
-  ): Promise<void> {
+  async #answer (socket: WebSocket, reader: Reader, data: Buffer, binary: boolean): Promise<void> {
     try {
       if (!binary || data.byteLength > MOST_INCOMING) throw new Error('not a small binary message')
       const decoder = decoding.createDecoder(data)

@@ -41,8 +41,7 @@ async function plainVitals (home: string): Promise<MachineStats> {
 export function createVitals (home?: string): NodeVitals {
   let source: VitalsSource | undefined
   return {
-    vitals: async () =>
-      await source?.vitals() ?? (home === undefined ? UNKNOWN : await plainVitals(home)),
+    vitals: async () => await source?.vitals() ?? (home === undefined ? UNKNOWN : await plainVitals(home)),
     load: () => source?.load() ?? null,
     offer (next) {
       source = next

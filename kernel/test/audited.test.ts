@@ -1,15 +1,13 @@
 import { once } from 'node:events'
 import t from 'tap'
 import { CallerService } from '../api/callers.js'
-import { AuditService } from '../api/audit.js'
+import { AuditService, type Change, type ChangeEnd } from '../api/audit.js'
 import { kernelError } from '../api/errors.js'
-import { definePlugin } from '../api/plugin.js'
+import { definePlugin, type RouteDecl } from '../api/plugin.js'
 import { ListenerService } from '../api/services.js'
 import { isAudited } from '../http/audited.js'
 import { fake, startPlugin } from '../testing/index.js'
 import { duplexPair } from './duplex-pair.js'
-import type { Change, ChangeEnd } from '../api/audit.js'
-import type { RouteDecl } from '../api/plugin.js'
 
 const kept: [boolean, RouteDecl['method'], authority: string | null, Partial<RouteDecl>?][] = [
   [true, 'POST', 'cluster:write'], [true, 'PUT', 'operator'], [true, 'DELETE', 'plugin:manage'],

@@ -1,15 +1,12 @@
 import { createHash } from 'node:crypto'
 import { once } from 'node:events'
-import { request } from 'node:http'
+import { request, type IncomingMessage } from 'node:http'
 import { duplexPair } from './duplex-pair.js'
 import t from 'tap'
 import WebSocket from 'ws'
-import { CallerService, definePlugin, ListenerService } from '../index.js'
-import { startPlugin } from '../testing/index.js'
+import { CallerService, definePlugin, ListenerService, type Arrival, type CallerScheme } from '../index.js'
+import { startPlugin, type Rig, type TestContext } from '../testing/index.js'
 import type { Duplex } from 'node:stream'
-import type { IncomingMessage } from 'node:http'
-import type { Arrival, CallerScheme } from '../index.js'
-import type { Rig, TestContext } from '../testing/index.js'
 
 const body = { type: 'object', additionalProperties: false, properties: { n: { type: 'integer' } } } as const
 const sha256 = (text: string): Buffer => createHash('sha256').update(text).digest()

@@ -1,6 +1,5 @@
 import t from 'tap'
-import { createServer } from 'node:net'
-import type { AddressInfo } from 'node:net'
+import { createServer, type AddressInfo } from 'node:net'
 import { exitCodeFor, exitCodeMeanings, exitCodes } from '../cli/errors.js'
 import { definePlugin } from '../api/plugin.js'
 import { cli, sendError, standIn } from './cli-helpers.js'

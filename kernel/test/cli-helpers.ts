@@ -1,7 +1,6 @@
-import { createServer } from 'node:http'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import { PassThrough, Readable, Writable } from 'node:stream'
 import type { AddressInfo } from 'node:net'
-import type { IncomingMessage, ServerResponse } from 'node:http'
 import { encodeFrame } from '../../plugins/capabilities/frames/frames.js'
 import { runCli } from '../cli/program.js'
 import type { Plugin } from '../api/plugin.js'

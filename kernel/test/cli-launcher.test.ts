@@ -1,16 +1,13 @@
-import t from 'tap'
-import { spawn } from 'node:child_process'
+import t, { type Test } from 'tap'
+import { spawn, type ChildProcess } from 'node:child_process'
 import { copyFileSync, readdirSync, readFileSync, readlinkSync, writeFileSync } from 'node:fs'
-import { createServer, connect } from 'node:net'
+import { createServer, connect, type AddressInfo } from 'node:net'
 import { createInterface } from 'node:readline'
 import { networkInterfaces } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { once } from 'node:events'
 import ts from 'typescript'
-import type { AddressInfo } from 'node:net'
-import type { ChildProcess } from 'node:child_process'
-import type { Test } from 'tap'
 
 const HAS_IPV6 = Object.values(networkInterfaces()).flat().some((one) => one?.address === '::1')
 

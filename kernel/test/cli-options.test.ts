@@ -2,12 +2,11 @@ import t from 'tap'
 import { writeFileSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { join } from 'node:path'
-import { definePlugin } from '../api/plugin.js'
+import { definePlugin, type Plugin } from '../api/plugin.js'
 import { startTicks } from '../boot/home.js'
 import { builtIn, collectVerbs } from '../cli/builtin.js'
 import { isLoopbackUrl, ownToken, runningUrl } from '../cli/client.js'
 import { cli, sendError, sendJson, standIn } from './cli-helpers.js'
-import type { Plugin } from '../api/plugin.js'
 import type { Verb, VerbContext } from '../cli/verb.js'
 
 interface Seen { args: string[], options: Record<string, unknown>, ctx: VerbContext }

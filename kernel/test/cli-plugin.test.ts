@@ -1,12 +1,10 @@
 import t from 'tap'
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { definePlugin } from '../api/plugin.js'
+import { definePlugin, type Plugin } from '../api/plugin.js'
 import { startTicks } from '../boot/home.js'
 import { loadPlugins } from '../plugins/load.js'
-import { cli, sendError, sendJson, standIn } from './cli-helpers.js'
-import type { Plugin } from '../api/plugin.js'
-import type { Ran } from './cli-helpers.js'
+import { cli, sendError, sendJson, standIn, type Ran } from './cli-helpers.js'
 
 const base = { version: '1.0.0', kernel: '^1.0.0' } as const
 const plugins: Plugin[] = [

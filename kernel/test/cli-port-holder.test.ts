@@ -1,8 +1,7 @@
 import t from 'tap'
-import { createServer } from 'node:net'
+import { createServer, type AddressInfo } from 'node:net'
 import { once } from 'node:events'
 import { listeningInodes, portHolder } from '../cli/ports.js'
-import type { AddressInfo } from 'node:net'
 
 const table = `  sl  local_address rem st queue tr retr uid timeout inode
    0: 0100007F:CCBC 00000000:0000 0A 0:0 00:0 0 0 0 111 1 0 100 0

@@ -1,12 +1,10 @@
-import t from 'tap'
-import { createServer } from 'node:http'
+import t, { type Test } from 'tap'
+import { createServer, type ServerResponse } from 'node:http'
 import { Writable } from 'node:stream'
 import { changesBetween, describeChange } from '../cli/verbs/state.js'
 import { runCli } from '../cli/program.js'
 import { cli } from './cli-helpers.js'
 import type { AddressInfo } from 'node:net'
-import type { ServerResponse } from 'node:http'
-import type { Test } from 'tap'
 
 t.test('what changed between two states', (t) => {
   const check = (before: object, after: object, expected: object): void => {

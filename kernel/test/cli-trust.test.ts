@@ -2,19 +2,17 @@ import { mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { createServer as plain } from 'node:http'
 import { createServer } from 'node:https'
 import { join } from 'node:path'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { WebSocketServer } from 'ws'
 import { createClient } from '../cli/client.js'
 import {
   addKnownNode, forgetKnownNodes, knownNodesFile, placeOf, readKnownNodes
 } from '../cli/known-nodes.js'
-import { verifyPeer } from '../cli/trust.js'
+import { verifyPeer, type PresentedIdentity, type TrustOptions } from '../cli/trust.js'
 import { ownIdentity } from '../boot/api-tls.js'
 import { tlsOf } from '../http/tls/port.js'
 import { tempHome } from '../../plugins/cluster/test/identity-kit.js'
 import type { AddressInfo } from 'node:net'
-import type { Test } from 'tap'
-import type { PresentedIdentity, TrustOptions } from '../cli/trust.js'
 
 const PIN = `sha256//${'A'.repeat(43)}=`
 const OTHER = `sha256//${'B'.repeat(43)}=`

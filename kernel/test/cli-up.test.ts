@@ -1,13 +1,11 @@
-import t from 'tap'
-import { spawn, spawnSync } from 'node:child_process'
+import t, { type Test } from 'tap'
+import { spawn, spawnSync, type ChildProcess } from 'node:child_process'
 import { createInterface } from 'node:readline'
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { once } from 'node:events'
 import { join } from 'node:path'
 import { tmpdir } from 'node:os'
 import { packageRoot } from '../boot/package.js'
-import type { ChildProcess } from 'node:child_process'
-import type { Test } from 'tap'
 
 /** The compiled command line, as users start it. */
 const main = join(packageRoot(), 'dist/kernel/cli/main.js')

@@ -1,12 +1,10 @@
 // Checks that every wait of the command line ends with a result or a message about the state.
-import { createServer } from 'node:http'
-import t from 'tap'
+import { createServer, type RequestListener } from 'node:http'
+import t, { type Test } from 'tap'
 import { createClient } from '../cli/client.js'
 import { stallDetector, NO_PROGRESS_MS } from '../cli/waiting.js'
 import { cli, sendError, sendJson, standIn } from './cli-helpers.js'
 import type { AddressInfo } from 'node:net'
-import type { RequestListener } from 'node:http'
-import type { Test } from 'tap'
 
 async function clientOf (t: Test, handler: RequestListener): Promise<ReturnType<typeof createClient>> {
   const server = createServer(handler).listen(0, '127.0.0.1')

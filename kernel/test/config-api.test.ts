@@ -2,11 +2,10 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
-import { createConfigApi } from '../config/api.js'
+import { createConfigApi, type ConfigApi } from '../config/api.js'
 import { kernelManifest } from '../plugins/kernel-manifest.js'
 import { resolveConfig } from '../config/resolve.js'
 import { readConfigText } from '../config/text.js'
-import type { ConfigApi } from '../config/api.js'
 import type { Caller } from '../api/plugin.js'
 
 const callerWith = (...authorities: string[]): Caller => ({

@@ -1,8 +1,7 @@
 import t from 'tap'
 import { chmodSync, mkdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { untrustedOwner } from '../config/file.js'
-import { findConfig, pluginModules, readConfigFile, saveConfigFile } from '../config/file.js'
+import { untrustedOwner, findConfig, pluginModules, readConfigFile, saveConfigFile } from '../config/file.js'
 import { readConfigText } from '../config/text.js'
 import { brief } from './config-fixture.js'
 

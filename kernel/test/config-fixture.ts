@@ -1,8 +1,7 @@
-import { resolveConfig } from '../config/resolve.js'
+import { resolveConfig, type ResolvedConfig } from '../config/resolve.js'
 import { readConfigText } from '../config/text.js'
 import type { ConfigOwner } from '../config/owner.js'
 import type { Problem } from '../config/problems.js'
-import type { ResolvedConfig } from '../config/resolve.js'
 import type { JsonSchema } from '../api/schema.js'
 
 const section = (properties: Record<string, JsonSchema>, more: JsonSchema = {}): JsonSchema =>

@@ -2,8 +2,7 @@ import t from 'tap'
 import { formatProblems } from '../config/problems.js'
 import { resolveConfig } from '../config/resolve.js'
 import { readConfigText } from '../config/text.js'
-import { brief, guest, owners, resolveText } from './config-fixture.js'
-import type { Given } from './config-fixture.js'
+import { brief, guest, owners, resolveText, type Given } from './config-fixture.js'
 
 t.test('ten mistakes give ten lines, each with its place', async (t) => {
   const text = `# a file with ten mistakes

@@ -1,7 +1,6 @@
 import t from 'tap'
 import { limitsOf } from '../http/limits.js'
-import { brief, guest, owners, resolveText } from './config-fixture.js'
-import type { Given } from './config-fixture.js'
+import { brief, guest, owners, resolveText, type Given } from './config-fixture.js'
 
 const plain = (value: unknown): unknown => value === undefined ? undefined : JSON.parse(JSON.stringify(value))
 

@@ -1,6 +1,5 @@
 import { EventEmitter, once } from 'node:events'
-import { connect } from 'node:net'
-import type { Socket } from 'node:net'
+import { connect, type Socket } from 'node:net'
 import t from 'tap'
 import { systemClock } from '../api/clock.js'
 import { ConnectionLimiter, networkOf } from '../http/connection-limiter.js'
@@ -9,12 +8,10 @@ import { createTable } from '../http/server.js'
 import { readJoinToken } from '../../plugins/cluster/identity/join-tokens.js'
 import { join } from '../../plugins/cluster/identity/join.js'
 import { dial } from '../../plugins/cluster/identity/tls.js'
-import { definePlugin } from '../index.js'
+import { definePlugin, type RouteRequest } from '../index.js'
 import { InspectionService } from '../api/services.js'
-import { startPlugin } from '../testing/index.js'
+import { startPlugin, type Rig } from '../testing/index.js'
 import { peerOf, tempKey, testNode, unite, until } from '../../plugins/cluster/test/links-kit.js'
-import type { RouteRequest } from '../index.js'
-import type { Rig } from '../testing/index.js'
 
 const table: [string, string][] = [
   ['10.0.0.7', '10.0.0.7'], ['::ffff:10.0.0.7', '::ffff:10.0.0.7'],

@@ -1,10 +1,9 @@
 import t from 'tap'
 import * as Y from 'yjs'
-import { checkUpdate } from '../state/documents/guard.js'
+import { checkUpdate, type UpdateCheck } from '../state/documents/guard.js'
 import { KvDoc } from '../state/documents/kv-doc.js'
 import { checkKey, checkValue, hashOf } from '../state/documents/values.js'
 import { seeded } from '../../test/sim/random.js'
-import type { UpdateCheck } from '../state/documents/guard.js'
 
 const ROOT = 'entries'
 

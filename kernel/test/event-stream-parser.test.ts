@@ -1,6 +1,5 @@
 import t from 'tap'
-import { serverEvents } from '../http/event-stream-parser.js'
-import type { ServerEvent } from '../http/event-stream-parser.js'
+import { serverEvents, type ServerEvent } from '../http/event-stream-parser.js'
 
 async function read (parts: readonly Uint8Array[], longest?: number): Promise<ServerEvent[]> {
   const seen: ServerEvent[] = []

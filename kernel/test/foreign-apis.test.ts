@@ -2,13 +2,12 @@
 import { createServer } from 'node:net'
 import { networkInterfaces } from 'node:os'
 import t from 'tap'
-import { definePlugin, ListenerService } from '../index.js'
+import { definePlugin, ListenerService, type ErrorBody, type RouteDecl } from '../index.js'
 import { compileStrict, issuesOf } from '../api/validate.js'
 import { errorFormatFinder } from '../http/unmatched.js'
 import { startPlugin } from '../testing/index.js'
 import { systemClock } from '../api/clock.js'
 import type { ExtraListener } from '../api/services.js'
-import type { ErrorBody, RouteDecl } from '../index.js'
 
 const base = { name: 'probe', version: '1.0.0', kernel: '^1.0.0', summary: 'A probe.' } as const
 const foreign = ({ error }: ErrorBody): object => ({ oops: error.message })

@@ -1,9 +1,8 @@
 import t from 'tap'
-import { request } from 'node:http'
+import { request, type IncomingHttpHeaders } from 'node:http'
 import { gzipSync, gunzipSync } from 'node:zlib'
 import { definePlugin, Reply } from '../index.js'
 import { startPlugin } from '../testing/index.js'
-import type { IncomingHttpHeaders } from 'node:http'
 
 const PAGE = gzipSync('<p>A page.</p>')
 const routes = {

@@ -1,9 +1,8 @@
 import http from 'node:http'
 import { once } from 'node:events'
 import t from 'tap'
-import { definePlugin, kernelError, systemClock } from '../index.js'
+import { definePlugin, kernelError, systemClock, type RouteRequest } from '../index.js'
 import { startPlugin } from '../testing/index.js'
-import type { RouteRequest } from '../index.js'
 
 const BYTES = 'application/octet-stream'
 

@@ -1,7 +1,6 @@
 import t from 'tap'
-import { definePlugin, defineService } from '../index.js'
+import { definePlugin, defineService, type Context, type Manifest, type Section } from '../index.js'
 import { fake, startPlugin } from '../testing/index.js'
-import type { Context, Manifest, Section } from '../index.js'
 
 const base = { name: 'probe', version: '1.0.0', kernel: '^1.0.0', summary: 'A probe.' } as const
 const get = (url: string) => ({ method: 'GET', url, summary: 's', authority: 'read' }) as const

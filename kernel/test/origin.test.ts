@@ -9,9 +9,8 @@ import { resolveConfig } from '../config/resolve.js'
 import { readConfigText } from '../config/text.js'
 import type { Logger } from '../api/plugin.js'
 import type { TokenStore } from '../http/tokens.js'
-import { pageOf } from '../../plugins/cluster/host.js'
+import { pageOf, type KnownApi } from '../../plugins/cluster/host.js'
 import { foreignPage, hostAllowed, parseHost } from '../http/origin.js'
-import type { KnownApi } from '../../plugins/cluster/host.js'
 
 const served = {
   addresses: new Set(['127.0.0.1']),

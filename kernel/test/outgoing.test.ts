@@ -1,12 +1,10 @@
-import { createServer } from 'node:http'
+import { createServer, type RequestListener, type Server } from 'node:http'
 import { once } from 'node:events'
 import t from 'tap'
 import { WebSocket } from 'ws'
-import { addressProblem, hostProblem, isOwnServer } from '../net/addresses.js'
+import { addressProblem, hostProblem, isOwnServer, type Trust } from '../net/addresses.js'
 import { AddressRefused, outgoingAgent, outgoingDispatcher } from '../net/outgoing.js'
 import type { AddressInfo } from 'node:net'
-import type { RequestListener, Server } from 'node:http'
-import type { Trust } from '../net/addresses.js'
 
 const publicOnes = ['8.8.8.8', '99.84.1.1', '172.32.0.1', '100.128.0.1', '2606:4700::1',
   '2a00:1450:4001::8a', '64:ff9b::808:808']

@@ -1,8 +1,7 @@
 import t from 'tap'
 import { getEventListeners, once } from 'node:events'
-import { definePlugin, OwnApiService } from '../index.js'
+import { definePlugin, OwnApiService, type Caller, type LocalApi } from '../index.js'
 import { startPlugin } from '../testing/index.js'
-import type { Caller, LocalApi } from '../index.js'
 
 const caller: Caller = { id: 'probe', mode: 'direct', authorities: new Set(['read']) }
 let begun = (): void => {}

@@ -1,12 +1,10 @@
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { chmodSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { isClusterPlugin } from '../api/cluster.js'
-import { loadPlugins } from '../plugins/load.js'
+import { loadPlugins, type Setup } from '../plugins/load.js'
 import { writeVersioned } from '../boot/home.js'
 import { faultOf, folderOf, hashFolder, readRecord, recordPath } from '../plugins/packages.js'
-import type { Test } from 'tap'
-import type { Setup } from '../plugins/load.js'
 
 const code = 'export default { manifest: { name: "demo", version: "1.0.0", kernel: "^1.0.0", ' +
   'summary: "S." }, start: () => ({}) }\n'
@@ -52,7 +50,7 @@ for (const [title, change, message] of changes) {
     const { order, off, changed } = await load(home)
     t.same(order, [])
     t.match(off, [{ plugin: { manifest: { name: 'demo' } }, message }])
-    t.match(changed, [{ name: 'demo', message: /svc plugin verify demo --accept/ }])
+    t.match(changed, [{ name: 'demo', message: /svc plugin install/ }])
     t.throws(() => off[0]!.plugin.start({} as never), 'its code is not there')
   })
 }

@@ -1,12 +1,10 @@
 import t from 'tap'
-import { definePlugin } from '../index.js'
+import { definePlugin, type Plugin } from '../index.js'
 import { changeReporter } from '../plugins/switch.js'
 import { createBus } from '../plugins/events.js'
 import { createHealth } from '../plugins/health.js'
 import { kernelManifest } from '../plugins/kernel-manifest.js'
-import { startPlugin } from '../testing/index.js'
-import type { Plugin } from '../index.js'
-import type { Rig } from '../testing/index.js'
+import { startPlugin, type Rig } from '../testing/index.js'
 
 const base = { version: '1.0.0', kernel: '^1.0.0', summary: 'A probe.' } as const
 const bystander = definePlugin({ ...base, name: 'bystander' }, () => ({}))

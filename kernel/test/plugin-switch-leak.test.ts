@@ -2,8 +2,7 @@ import t from 'tap'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { definePlugin, defineService } from '../index.js'
-import { startPlugin } from '../testing/index.js'
-import type { Rig } from '../testing/index.js'
+import { startPlugin, type Rig } from '../testing/index.js'
 
 setFlagsFromString('--expose-gc')
 const collect = runInNewContext('gc') as () => void

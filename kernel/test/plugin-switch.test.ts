@@ -1,11 +1,9 @@
 import t from 'tap'
 import { once } from 'node:events'
 import WebSocket from 'ws'
-import { definePlugin, defineService, systemClock } from '../index.js'
-import { startPlugin } from '../testing/index.js'
+import { definePlugin, defineService, systemClock, type Manifest, type Plugin } from '../index.js'
+import { startPlugin, type Rig } from '../testing/index.js'
 import { restartReason } from '../plugins/cold.js'
-import type { Manifest, Plugin } from '../index.js'
-import type { Rig } from '../testing/index.js'
 
 const base = { version: '1.0.0', kernel: '^1.0.0', summary: 'A probe.' } as const
 const read = { summary: 's', authority: 'read' } as const

@@ -1,13 +1,11 @@
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import t from 'tap'
-import { createHealth } from '../plugins/health.js'
+import t, { type Test } from 'tap'
+import { createHealth, type Health } from '../plugins/health.js'
 import { kernelManifest } from '../plugins/kernel-manifest.js'
 import { diskFault, watchSelf } from '../observe/self-watch.js'
 import { manualClock } from '../testing/index.js'
-import type { Test } from 'tap'
-import type { Health } from '../plugins/health.js'
 
 const pause = (ms: number): Promise<void> => new Promise((resolve) => { setTimeout(resolve, ms) })
 const codes = (health: Health): string[] => health.snapshot().reasons.map((r) => r.code)

@@ -1,5 +1,4 @@
-import { entryKey, partsOf } from '../state/entries.js'
-import type { Entry } from '../state/entries.js'
+import { entryKey, partsOf, type Entry } from '../state/entries.js'
 
 /** All entries that a replica holds for a state. */
 export const entriesOf = (state: Record<string, unknown>): Entry[] =>

@@ -2,14 +2,12 @@ import { EventEmitter } from 'node:events'
 import * as decoding from 'lib0/decoding'
 import t from 'tap'
 import { applyUpdate, Doc } from 'yjs'
-import { stateOf } from '../state/entries.js'
+import { stateOf, type Entry } from '../state/entries.js'
 import { entriesOf } from './state-entries.js'
 import { createStateSync } from '../state/sync.js'
-import { manualClock } from '../testing/index.js'
+import { manualClock, type ManualClock } from '../testing/index.js'
 import { log } from '../../plugins/cluster/test/links-kit.js'
 import type { WebSocket } from 'ws'
-import type { Entry } from '../state/entries.js'
-import type { ManualClock } from '../testing/index.js'
 
 type State = Record<string, unknown>
 

@@ -1,17 +1,14 @@
 /** Tests clients that leave a TLS API in different ways, and a node that closes while clients stay. */
 import { once } from 'node:events'
-import { connect } from 'node:net'
+import { connect, type Socket } from 'node:net'
 import { text } from 'node:stream/consumers'
-import { connect as connectTls } from 'node:tls'
-import t from 'tap'
+import { connect as connectTls, type TLSSocket } from 'node:tls'
+import t, { type Test } from 'tap'
 import { HttpListener } from '../http/http-listener.js'
 import { ownIdentity } from '../boot/api-tls.js'
 import { tempHome } from '../../plugins/cluster/test/identity-kit.js'
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import type { Socket } from 'node:net'
-import type { TLSSocket } from 'node:tls'
 import type { FastifyInstance } from 'fastify'
-import type { Test } from 'tap'
 import type { HttpLimits } from '../http/limits.js'
 
 const limits: HttpLimits = {

@@ -1,17 +1,13 @@
 import { readFileSync } from 'node:fs'
 import { createServer as createHttp } from 'node:http'
-import { createServer, request } from 'node:https'
-import { connect, createServer as createTcp } from 'node:net'
-import { connect as connectTls } from 'node:tls'
-import t from 'tap'
+import { createServer, request, type Server } from 'node:https'
+import { connect, createServer as createTcp, type AddressInfo, type Socket } from 'node:net'
+import { connect as connectTls, type ConnectionOptions } from 'node:tls'
+import t, { type Test } from 'tap'
 import { ownIdentity } from '../boot/api-tls.js'
 import { pinOf } from '../http/tls/pin.js'
 import { answerInClear, isTls, plainEvent, showIdentity, tlsOf } from '../http/tls/port.js'
 import { tempHome } from '../../plugins/cluster/test/identity-kit.js'
-import type { Server } from 'node:https'
-import type { AddressInfo, Socket } from 'node:net'
-import type { ConnectionOptions } from 'node:tls'
-import type { Test } from 'tap'
 
 interface Rig { port: number, server: Server, ca: string, seen: string[], show: () => string }
 

@@ -3,11 +3,10 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
 import { homeFile, prepareHome } from '../boot/home.js'
-import { checksum, openTokens, wellFormed } from '../http/tokens.js'
+import { checksum, openTokens, wellFormed, type TokenStore } from '../http/tokens.js'
 import { kernelManifest } from '../plugins/kernel-manifest.js'
 import { manualClock } from '../testing/index.js'
 import type { Caller } from '../api/plugin.js'
-import type { TokenStore } from '../http/tokens.js'
 import { requireAuthority } from '../http/access.js'
 
 const known = new Set(Object.keys(kernelManifest.authorities))

@@ -1,6 +1,5 @@
 import t from 'tap'
-import { createTracers, timed, traceHeaders } from '../observe/tracer.js'
-import type { Hop, Trace } from '../observe/tracer.js'
+import { createTracers, timed, traceHeaders, type Hop, type Trace } from '../observe/tracer.js'
 
 t.test('without a tracer, and while it is off, nothing begins', async (t) => {
   const tracers = createTracers()

@@ -1,10 +1,8 @@
 import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
-import t from 'tap'
-import { UntrustedJobs } from '../untrusted/jobs.js'
-import type { JobBounds, JobProblem } from '../untrusted/jobs.js'
-import type { Test } from 'tap'
+import t, { type Test } from 'tap'
+import { UntrustedJobs, type JobBounds, type JobProblem } from '../untrusted/jobs.js'
 
 const module = new URL('fixtures/jobs.mjs', import.meta.url).href
 const BOUNDS: JobBounds = {

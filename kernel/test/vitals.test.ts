@@ -1,10 +1,8 @@
 import t from 'tap'
 import { definePlugin } from '../api/plugin.js'
-import { VitalsService } from '../api/vitals.js'
+import { VitalsService, type MachineStats, type VitalsSource } from '../api/vitals.js'
 import { createVitals } from '../state/vitals.js'
-import { startPlugin } from '../testing/index.js'
-import type { MachineStats, VitalsSource } from '../api/vitals.js'
-import type { Rig } from '../testing/index.js'
+import { startPlugin, type Rig } from '../testing/index.js'
 
 const inBytes = (n: number): { inBytes: number } => ({ inBytes: n })
 const load = { gpuUsage: null, temp: 40, sysPower: null, accelerator: null, accelerators: [] }

@@ -7,7 +7,7 @@ import { newNodeId } from '../boot/node-id.js'
 import { sortByDependency } from '../plugins/graph.js'
 import { prepareHome } from '../boot/home.js'
 import { loneCluster } from '../boot/lone-cluster.js'
-import { createKernel } from '../plugins/kernel.js'
+import { createKernel, type Kernel, type KernelOptions } from '../plugins/kernel.js'
 import { disabledMessage, schemaFaults } from '../plugins/load.js'
 import { isKernelService, kernelManifest } from '../plugins/kernel-manifest.js'
 import { createLogRing } from '../observe/log-ring.js'
@@ -15,23 +15,20 @@ import { checkManifests } from '../plugins/registry.js'
 import { LogRingService } from '../api/services.js'
 import { BootError } from '../api/errors.js'
 import { formatProblems } from '../config/problems.js'
-import { resolveConfig } from '../config/resolve.js'
+import { resolveConfig, type ResolvedConfig } from '../config/resolve.js'
 import { parsePath } from '../config/paths.js'
 import { readConfigText } from '../config/text.js'
 import { limitsOf } from '../http/limits.js'
 import { ownerOf } from '../plugins/installation.js'
 import { createVitals } from '../state/vitals.js'
 import { fingerprintOfRaw, newKeyPair } from '../net/keys.js'
-import { manualClock } from './manual-clock.js'
+import { manualClock, type ManualClock } from './manual-clock.js'
 import type { Clock } from '../api/clock.js'
 import type { ClusterHost } from '../api/cluster.js'
 import type { ClientChunk, Logger, Manifest, NodeInfo, Plugin, ServiceRef } from '../api/plugin.js'
 import type { HealthReason } from '../plugins/health.js'
 import type { HttpListener } from '../http/http-listener.js'
-import type { Kernel, KernelOptions } from '../plugins/kernel.js'
-import type { ResolvedConfig } from '../config/resolve.js'
 import type { TokenStore } from '../http/tokens.js'
-import type { ManualClock } from './manual-clock.js'
 
 export interface Fake { id: string, instance: unknown }
 
@@ -162,8 +159,8 @@ export async function startPlugin (t: TestContext, plugin: Plugin, given: StartO
 async function callCapability (
   inject: Rig['inject'], name: string, payload: unknown, chunks: readonly ClientChunk[]
 ): Promise<AnswerFrame[]> {
-  const { framedBody } = await import('../../plugins/capabilities/framed-body.js')
-  const { decodeFrames, FRAMES_TYPE } = await import('../../plugins/capabilities/frames/frames.js')
+  const { decodeFrames, framedBody, FRAMES_TYPE } =
+    await import('../../plugins/capabilities/frames/frames.js')
   const [id, version] = name.split('@')
   const { revisions } = (await inject({ url: '/v1/capabilities' })).json<{ revisions: object }>()
   const revision: unknown = Object.entries(revisions).find(([known]) => known === name)?.[1] ?? 'none'

@@ -1,5 +1,4 @@
-import { apiFailure } from '../cli/errors.js'
-import type { CliError } from '../cli/errors.js'
+import { apiFailure, type CliError } from '../cli/errors.js'
 import type { ToolContext } from '../cli/tool.js'
 
 /** An error for `toolContext`, worded like a node's refusal. */

@@ -2,10 +2,9 @@
  * Runs jobs on untrusted input (model files, request schemas) in a child process. A worker thread is not
  * enough: V8 aborts the whole process if a thread at its heap limit needs one more large allocation.
  */
-import { spawn } from 'node:child_process'
+import { spawn, type ChildProcess } from 'node:child_process'
 import { systemClock } from '../api/clock.js'
 import { noInspector } from '../boot/inspector.js'
-import type { ChildProcess } from 'node:child_process'
 
 export interface JobBounds {
   /** Time limit of one job in ms of wall time. */

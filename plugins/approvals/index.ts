@@ -1,17 +1,13 @@
 import { join } from 'node:path'
 import {
-  definePlugin, kernelError, readVersioned, writeVersioned, askMembers, MemberFault
+  definePlugin, kernelError, readVersioned, writeVersioned, askMembers, MemberFault, type Clock,
+  type SvcError, type AskMemberParts, type Caller, type Cluster, type FromSchema, type NodeView
 } from '../../kernel/index.js'
-import { Budgets, BUDGETS_MOST, keptSchema } from './budgets.js'
+import { Budgets, BUDGETS_MOST, keptSchema, type Budget, type StoredBudgets } from './budgets.js'
 import { manifest } from './manifest.js'
 import { readAmount, showAmount } from './money.js'
-import { PendingCalls } from './waiting.js'
-import type {
-  Clock, SvcError, AskMemberParts, Caller, Cluster, FromSchema, NodeView
-} from '../../kernel/index.js'
-import type { Budget, StoredBudgets } from './budgets.js'
+import { PendingCalls, type Decision } from './waiting.js'
 import type { routes } from './routes.js'
-import type { Decision } from './waiting.js'
 
 export default definePlugin(manifest, (ctx) => {
   const { deps: { cluster }, clock, node } = ctx
@@ -80,9 +76,7 @@ export default definePlugin(manifest, (ctx) => {
 })
 
 /** Reads the budget file. Throws HomeError if it is unreadable, Error if a budget is invalid. */
-function openBudgets (
-  path: string, clock: Clock, problemOf: (value: unknown) => string | null
-): Budgets {
+function openBudgets (path: string, clock: Clock, problemOf: (value: unknown) => string | null): Budgets {
   const kept = readVersioned<StoredBudgets>(path, 1) ?? null
   const problem = kept === null ? null : problemOf(kept)
   if (problem !== null) throw new Error(`${path}: ${problem}; restore it from a backup or move it away`)

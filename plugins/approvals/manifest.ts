@@ -1,18 +1,13 @@
-import { ClusterService, durableEvent } from '../../kernel/index.js'
+import { ClusterService, durableEvent, type Manifest } from '../../kernel/index.js'
 import { MAX_APPROVAL_SECONDS, SpendingService } from '../capabilities/service.js'
 import { routes } from './routes.js'
-import type { Manifest } from '../../kernel/index.js'
 
 const text = { type: 'string' } as const
 
 export const manifest = {
-  name: 'approvals',
-  version: '1.0.0',
-  kernel: '^1.0.0',
+  name: 'approvals', version: '1.0.0', kernel: '^1.0.0',
   summary: 'Holds calls that cost more than their caller may spend until they are approved.',
-  requires: ['capabilities'],
-  consumes: { cluster: ClusterService },
-  provides: { spending: SpendingService },
+  requires: ['capabilities'], consumes: { cluster: ClusterService }, provides: { spending: SpendingService },
   config: {
     type: 'object', additionalProperties: false,
     properties: {
@@ -25,9 +20,7 @@ export const manifest = {
   routes,
   errors: {
     approval_not_found: {
-      status: 404,
-      retryable: false,
-      message: 'No call waits for that approval.',
+      status: 404, retryable: false, message: 'No call waits for that approval.',
       remedy: '`svc approve` lists the pending approvals; this one may have been decided, cancelled ' +
         'or timed out.'
     }
@@ -44,10 +37,7 @@ export const manifest = {
       heading: 'Run a cluster',
       summary: 'list the calls that wait for approval of their cost; approve or deny one; set a budget',
       args: '[id|ls|budget] [caller] [amount]',
-      options: [
-        ['--deny', 'deny it'],
-        ['--reason <text>', 'reason of a denial, sent to the caller']
-      ],
+      options: [['--deny', 'deny it'], ['--reason <text>', 'reason of a denial, sent to the caller']],
       examples: [
         'svc approve', 'svc approve apr_0123456789ab',
         'svc approve --deny apr_0123456789ab --reason "too dear"',

@@ -23,8 +23,7 @@ export const routes = {
     reply: {
       type: 'object', additionalProperties: false, required: ['approvals', 'budgets', 'failed'],
       properties: {
-        approvals: { type: 'array', items: approval },
-        budgets: { type: 'array', items: budget },
+        approvals: { type: 'array', items: approval }, budgets: { type: 'array', items: budget },
         failed: {
           type: 'array', description: 'Nodes that did not answer.',
           items: {

@@ -1,7 +1,6 @@
 import { randomBytes } from 'node:crypto'
-import { kernelError } from '../../kernel/index.js'
+import { kernelError, type Clock, type FromSchema } from '../../kernel/index.js'
 import { showAmount } from './money.js'
-import type { Clock, FromSchema } from '../../kernel/index.js'
 import type { Expense } from '../capabilities/service.js'
 import type { routes } from './routes.js'
 

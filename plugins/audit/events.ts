@@ -1,7 +1,6 @@
-import { readRecord } from './chain/record.js'
+import { readRecord, type AuditRecord } from './chain/record.js'
 import type { Caller, Clock, Logger, LocalApi } from '../../kernel/index.js'
 import type { Chain } from './chain/chain.js'
-import type { AuditRecord } from './chain/record.js'
 
 export interface RetellParts {
   readonly chain: Chain

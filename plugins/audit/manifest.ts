@@ -5,13 +5,9 @@ import type { Manifest } from '../../kernel/index.js'
 const text = { type: 'string' } as const
 
 export const manifest = {
-  name: 'audit',
-  version: '1.0.0',
-  kernel: '^1.0.0',
+  name: 'audit', version: '1.0.0', kernel: '^1.0.0',
   summary: 'Records who changed what, in a hash chain on every node that reveals tampering.',
-  consumes: { cluster: ClusterService, own: OwnApiService },
-  provides: { audit: AuditService },
-  routes,
+  consumes: { cluster: ClusterService, own: OwnApiService }, provides: { audit: AuditService }, routes,
   events: {
     AuditRecorded: durableEvent(
       'An audit record, as in the chain of the node with the install id `node`.',
@@ -22,8 +18,7 @@ export const manifest = {
   },
   conflicts: {
     audit_unavailable: {
-      severity: 'error',
-      meaning: 'Changes cannot be recorded on this node, so it refuses them.',
+      severity: 'error', meaning: 'Changes cannot be recorded on this node, so it refuses them.',
       remediation: 'Free disk space on the volume of the home, or check the folder audit in it. The ' +
         'next change retries.'
     },
@@ -36,8 +31,7 @@ export const manifest = {
   },
   verbs: {
     audit: {
-      heading: 'Run a cluster',
-      summary: 'show who changed what; verify the records; export them',
+      heading: 'Run a cluster', summary: 'show who changed what; verify the records; export them',
       args: '[verify|export] [file]',
       options: [
         ['--since <when>', 'changes since then: a duration such as 2d, or a time'],

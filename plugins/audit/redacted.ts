@@ -1,5 +1,4 @@
-import { HIDDEN, isObject, withoutUrlSecrets } from '../../kernel/index.js'
-import type { Change, JsonSchema } from '../../kernel/index.js'
+import { HIDDEN, isObject, withoutUrlSecrets, type Change, type JsonSchema } from '../../kernel/index.js'
 
 const TEXT_MOST = 256
 const ITEMS_MOST = 16

@@ -54,8 +54,7 @@ export const routes = {
       properties: {
         since: { type: 'string', format: 'date-time', maxLength: 40, description: 'Earliest time.' },
         who: { type: 'string', minLength: 1, maxLength: 200, description: 'Only changes by this caller.' },
-        limit: { type: 'integer', minimum: 1, maximum: 1000, default: 100 },
-        node
+        limit: { type: 'integer', minimum: 1, maximum: 1000, default: 100 }, node
       }
     },
     reply: {
@@ -85,7 +84,6 @@ export const routes = {
     method: 'GET', url: '/v1/audit/export', authority: 'operator', members: true, stream: true,
     summary: 'Streams the raw chain of one node, one record per line.',
     query: { type: 'object', additionalProperties: false, properties: { node } },
-    produces: 'application/x-ndjson',
-    errors: ['node_not_found', 'unreachable']
+    produces: 'application/x-ndjson', errors: ['node_not_found', 'unreachable']
   }
 } as const satisfies Record<string, RouteDecl>

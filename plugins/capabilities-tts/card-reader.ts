@@ -1,9 +1,8 @@
 /** Reads model cards of speech models: Piper voices and Kokoro. */
 import type { CardVoice } from '../../kernel/index.js'
 import { CardError } from '../runners/cards/reader.js'
-import { chooseGraph, readGraph, suffixOf, weightsOf } from '../runners/onnx/facts.js'
+import { chooseGraph, readGraph, suffixOf, weightsOf, type OnnxHeader } from '../runners/onnx/facts.js'
 import { child, count, isObject, text, type Fields } from '../runners/language/json.js'
-import type { OnnxHeader } from '../runners/onnx/facts.js'
 import type { CardReader, Folder, ModelFacts } from '../staging/service.js'
 import { isEnglish, kokoroLanguage, languageCode, PHONEME_TYPES } from './languages.js'
 import { archiveVoices, ARCHIVE_TAIL, isArchive, PACK_ARCHIVE, PACK_FILE, STYLE_ROW } from './style-packs.js'

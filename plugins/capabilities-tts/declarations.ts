@@ -1,5 +1,4 @@
-import { bounded } from '../../kernel/index.js'
-import type { CapabilityDecl, ErrorDecl, RouteDecl } from '../../kernel/index.js'
+import { bounded, type CapabilityDecl, type ErrorDecl, type RouteDecl } from '../../kernel/index.js'
 import { LOUDNESS, LOUDNESS_RANGE } from './engine/loudness.js'
 
 const name = { type: 'string', minLength: 1 } as const
@@ -15,23 +14,12 @@ const TEXT_LENGTH = 100_000
 
 export const inputSchema = {
   $schema: 'https://json-schema.org/draft/2020-12/schema',
-  type: 'object',
-  additionalProperties: false,
-  required: ['model', 'text'],
+  type: 'object', additionalProperties: false, required: ['model', 'text'],
   properties: {
-    model: name,
-    text: name,
-    voice: name,
-    response_format: { const: 'mp3' },
-    streaming_interval: positive,
-    speed: positive,
-    instruct: { type: 'string' },
-    lang_code: { type: 'string' },
-    temperature: { type: 'number' },
-    top_p: { type: 'number' },
-    top_k: { type: 'integer', minimum: 0 },
-    repetition_penalty: positive,
-    max_tokens: { type: 'integer', minimum: 1 },
+    model: name, text: name, voice: name, response_format: { const: 'mp3' }, streaming_interval: positive,
+    speed: positive, instruct: { type: 'string' }, lang_code: { type: 'string' },
+    temperature: { type: 'number' }, top_p: { type: 'number' }, top_k: { type: 'integer', minimum: 0 },
+    repetition_penalty: positive, max_tokens: { type: 'integer', minimum: 1 },
     seed: { type: 'integer', minimum: 0, maximum: 4294967295 }
   }
 } as const
@@ -39,30 +27,21 @@ export const inputSchema = {
 /** Schema of the fields that a streamed chunk has in addition to its audio bytes. */
 export const outputChunkSchema = {
   $schema: 'https://json-schema.org/draft/2020-12/schema',
-  type: 'object',
-  additionalProperties: false,
-  required: ['model', 'format', 'chunk_index', 'is_partial'],
+  type: 'object', additionalProperties: false, required: ['model', 'format', 'chunk_index', 'is_partial'],
   properties: {
-    model: { type: 'string' },
-    format: { const: 'mp3' },
-    chunk_index: { type: 'integer', minimum: 0 },
-    sample_rate: { type: 'integer', minimum: 1 },
-    is_partial: { type: 'boolean' }
+    model: { type: 'string' }, format: { const: 'mp3' }, chunk_index: { type: 'integer', minimum: 0 },
+    sample_rate: { type: 'integer', minimum: 1 }, is_partial: { type: 'boolean' }
   }
 } as const
 
 export const tts = {
-  id: 'tts',
-  version: '1.0.0',
-  title: 'Text to speech',
+  id: 'tts', version: '1.0.0', title: 'Text to speech',
   description: 'Speaks a text with a placed text-to-speech model and streams MP3 while it is being spoken.',
   input_schema: inputSchema,
   input_bounds: bounded({
     type: 'object', properties: { ...inputSchema.properties, text: { ...name, maxLength: TEXT_LENGTH } }
   }),
-  output_schema: null,
-  io_mode: 'server_streaming',
-  input_chunk_schema: null,
+  output_schema: null, io_mode: 'server_streaming', input_chunk_schema: null,
   output_chunk_schema: outputChunkSchema,
   annotations: {
     modality: 'audio', latency: 'interactive', runtime: 'onnxruntime', stability: 'experimental'
@@ -79,8 +58,7 @@ const loudness = {
 const BY_CARD = 'only for models whose card supports it: `support` in GET /models/{id}/card'
 
 export const speechBody = {
-  type: 'object',
-  required: ['model', 'input'],
+  type: 'object', required: ['model', 'input'],
   properties: {
     model: { type: 'string', minLength: 1 },
     input: {
@@ -95,16 +73,13 @@ export const speechBody = {
       type: 'string', description: 'only for models whose card supports them; Piper and Kokoro do not'
     },
     response_format: { enum: ['mp3', 'wav', 'pcm', 'flac', 'opus', 'aac'] },
-    speed: { type: 'number', exclusiveMinimum: 0 },
-    stream_format: { enum: ['audio', 'sse'] },
-    streaming_interval: { type: 'number', exclusiveMinimum: 0 },
-    lang_code: { type: 'string' },
+    speed: { type: 'number', exclusiveMinimum: 0 }, stream_format: { enum: ['audio', 'sse'] },
+    streaming_interval: { type: 'number', exclusiveMinimum: 0 }, lang_code: { type: 'string' },
     loudness: {
       ...loudness,
       description: 'RMS in dBFS; null for the voice\'s own; default: the card\'s, else the setting\'s'
     },
-    temperature: { type: 'number', description: BY_CARD },
-    top_p: { type: 'number', description: BY_CARD },
+    temperature: { type: 'number', description: BY_CARD }, top_p: { type: 'number', description: BY_CARD },
     top_k: { type: 'integer', minimum: 0, description: BY_CARD },
     repetition_penalty: { type: 'number', exclusiveMinimum: 0, description: BY_CARD },
     max_tokens: { type: 'integer', minimum: 1, description: BY_CARD },
@@ -119,12 +94,9 @@ const listedVoice = {
 
 export const routes = {
   speech: {
-    method: 'POST', url: '/v1/audio/speech', authority: 'invoke', stream: true, bodyLimit: MiB,
-    api: 'OpenAI',
+    method: 'POST', url: '/v1/audio/speech', authority: 'invoke', stream: true, bodyLimit: MiB, api: 'OpenAI',
     summary: 'Speaks a text (OpenAI\'s route): mp3, opus, aac, flac, wav or pcm, raw or as events.',
-    body: speechBody,
-    produces: 'audio/mpeg',
-    streams: [...Object.values(MEDIA_TYPES), 'text/event-stream'],
+    body: speechBody, produces: 'audio/mpeg', streams: [...Object.values(MEDIA_TYPES), 'text/event-stream'],
     errors: [
       'no_instance', 'wrong_task', 'invalid_payload', 'text_unspeakable', 'phonemizer_missing',
       'language_unsupported', 'format_unsupported',
@@ -135,8 +107,7 @@ export const routes = {
     method: 'GET', url: '/v1/audio/voices', authority: 'read',
     summary: 'The voices of one speech model, or of all.',
     query: {
-      type: 'object', additionalProperties: false,
-      properties: { model: { type: 'string', minLength: 1 } }
+      type: 'object', additionalProperties: false, properties: { model: { type: 'string', minLength: 1 } }
     },
     reply: {
       type: 'object', required: ['object', 'data', 'voices'],
@@ -162,8 +133,7 @@ export const routes = {
 } as const satisfies Record<string, RouteDecl>
 
 export const config = {
-  type: 'object',
-  additionalProperties: false,
+  type: 'object', additionalProperties: false,
   properties: {
     model_aliases: {
       type: 'object', default: {}, additionalProperties: { type: 'string', minLength: 1 },

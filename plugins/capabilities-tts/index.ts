@@ -4,7 +4,8 @@ import { RunnersService } from '../runners/service.js'
 import { ModelsService } from '../staging/service.js'
 import { config, errors, routes, tts } from './declarations.js'
 import { modelFor, type Aliases } from './openai-names.js'
-import { speak, speechHandler } from './speech.js'
+import { SpeechService } from './service.js'
+import { speak, speechHandler, toTask } from './speech.js'
 
 export default definePlugin({
   name: 'capabilities-tts',
@@ -14,6 +15,7 @@ export default definePlugin({
   requires: ['capabilities', 'runners'],
   consumes: { runners: RunnersService, invocations: InvocationService },
   consumesOptional: { models: ModelsService },
+  provides: { speech: SpeechService },
   config, errors, routes,
   capabilities: { tts },
   engines: {
@@ -63,9 +65,15 @@ export default definePlugin({
   const { models } = ctx.deps
   if (models !== undefined) {
     ctx.effect('names of models', models.names(() => Object.entries(aliases.models)
-      .map(([id, root]) => ({ id, root, madeMs: null }))))
+      .map(([id, root]) => ({ id, root }))))
   }
   return {
+    services: {
+      speech: {
+        speak: (body, call) =>
+          speak({ runners, loudness }, toTask(body, aliases, runners.models('tts')), call)
+      }
+    },
     invoke: { tts: (input, call) => speak({ runners, loudness }, input, call) },
     routes: {
       speech: speechHandler({ runners, invocations, aliases, loudness, clock: ctx.clock }),

@@ -23,18 +23,12 @@ export function renamed (aliases: Readonly<Record<string, string>>, name: string
   return Object.hasOwn(aliases, name) ? aliases[name]! : name
 }
 
-/** Sorts ready models first and the bundled model last, then by id, so that all nodes choose the same one. */
-const order = (a: Speaker, b: Speaker): number =>
-  Number(b.ready) - Number(a.ready) ||
-  Number(a.card.modelId.startsWith('svc/')) - Number(b.card.modelId.startsWith('svc/')) ||
-  (a.card.modelId < b.card.modelId ? -1 : 1)
-
-/** Resolves a model name: an alias, an existing model, or OpenAI's name for the preferred speech model. */
+/** Resolves a name: an alias, an existing model, or OpenAI's name for the first of `speakers`. */
 export function modelFor (name: string, aliases: Aliases, speakers: readonly Speaker[]): string {
   const asked = renamed(aliases.models, name)
   const real = asked !== name || speakers.some(({ card }) => card.modelId === asked)
   if (real || !aliases.openai || !MODELS.test(asked)) return asked
-  return [...speakers].sort(order)[0]?.card.modelId ?? asked
+  return speakers[0]?.card.modelId ?? asked
 }
 
 /**

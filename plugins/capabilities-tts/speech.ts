@@ -1,14 +1,11 @@
-import { beating } from '../../kernel/index.js'
-import type {
-  CapabilityCall, CapabilityChunk, Clock, EngineChunk, FromSchema, ModelCard, RouteRequest
+import {
+  beating, type CapabilityCall, type CapabilityChunk, type Clock, type EngineChunk, type FromSchema,
+  type ModelCard, type RouteRequest
 } from '../../kernel/index.js'
 import type { Invocations, ServedFrame } from '../capabilities/service.js'
-import { runTask } from '../runners/service.js'
-import type { Runners } from '../runners/service.js'
-import { MEDIA_TYPES } from './declarations.js'
-import { modelFor, voiceFor } from './openai-names.js'
-import type { speechBody } from './declarations.js'
-import type { Aliases, Speaker } from './openai-names.js'
+import { runTask, type Runners } from '../runners/service.js'
+import { MEDIA_TYPES, type speechBody } from './declarations.js'
+import { modelFor, voiceFor, type Aliases, type Speaker } from './openai-names.js'
 
 type SpokenChunk = {
   model: string, format: 'mp3', chunk_index: number, sample_rate: number, is_partial: boolean

@@ -1,5 +1,4 @@
-import { kernelError } from '../../kernel/index.js'
-import type { Clock } from '../../kernel/index.js'
+import { kernelError, type Clock } from '../../kernel/index.js'
 
 /**
  * Releases a slot; repeated calls have no effect. `measured: false` excludes the call from the mean duration.

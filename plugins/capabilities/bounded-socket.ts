@@ -1,5 +1,4 @@
-import { kernelError } from '../../kernel/index.js'
-import type { Clock, RouteSocket } from '../../kernel/index.js'
+import { kernelError, type Clock, type RouteSocket } from '../../kernel/index.js'
 
 /** Close codes of the capability session. */
 export const closeCodes = {
@@ -56,7 +55,7 @@ export class BoundedSocket {
   alive (): void { this.#lastSeenMs = this.#clock.mono() }
 
   /** Resolves once the message has left this process. Rejects when the socket closes. */
-  async send (bytes: Uint8Array): Promise<void> {
+  async send (bytes: Uint8Array, binary = true): Promise<void> {
     const fits = (): boolean => {
       const waiting = this.#ws.bufferedAmount
       return waiting === 0 || waiting + bytes.byteLength <= this.#limits.bufferBytes
@@ -64,7 +63,7 @@ export class BoundedSocket {
     while (!this.#closed && !fits()) {
       await new Promise<void>((resolve) => { this.#waiting.push(resolve) })
     }
-    await this.#sendNow(bytes)
+    await this.#sendNow(bytes, binary)
   }
 
   /** Sends the message if the buffer has space; otherwise drops it and returns false. */
@@ -94,7 +93,7 @@ export class BoundedSocket {
     this.#end()
   }
 
-  #sendNow (bytes: Uint8Array): Promise<void> {
+  #sendNow (bytes: Uint8Array, binary = true): Promise<void> {
     return new Promise((resolve, reject) => {
       if (this.#closed || this.#ws.readyState !== OPEN) {
         reject(gone())
@@ -103,7 +102,7 @@ export class BoundedSocket {
       this.#failing.add(reject)
       this.#sending++
       if (this.#sending === 1) this.#watchStall()
-      this.#ws.send(bytes, { binary: true }, (error) => {
+      this.#ws.send(bytes, { binary }, (error) => {
         this.#failing.delete(reject)
         this.#sending--
         this.#progress()

@@ -1,11 +1,10 @@
 import { BytePool } from './chunk-buffer.js'
 import { createInvocations, routeHandlers } from './handlers.js'
 import { Invoker, type InvokerOptions } from './invoke.js'
-import { defaultLimits } from './limits.js'
+import { defaultLimits, type CapabilityLimits } from './limits.js'
 import { Registry } from './registry.js'
 import { Remote, type RemoteOptions } from './remote.js'
 import type { CapabilityServer, OffPlugin } from '../../kernel/index.js'
-import type { CapabilityLimits } from './limits.js'
 import type { Invocations } from './service.js'
 
 export interface CapabilitiesOptions extends

@@ -1,5 +1,4 @@
-import { isObject } from '../../kernel/index.js'
-import type { CapabilityDecl } from '../../kernel/index.js'
+import { isObject, type CapabilityDecl } from '../../kernel/index.js'
 import type { Amount } from './service.js'
 
 const NANO = 1_000_000_000

@@ -1,12 +1,10 @@
 import {
-  AbortableWaits, EngineError, kernelError, kernelErrorDecl, raceAbort, SvcError, toSvcError
+  AbortableWaits, EngineError, kernelError, kernelErrorDecl, raceAbort, SvcError, toSvcError,
+  type CapabilityCall, type CapabilityChunk, type Check, type ClientChunk, type Clock, type ErrorDecl,
+  type Issue, type Logger
 } from '../../kernel/index.js'
-import { mediaOf } from './frames/frames.js'
-import type {
-  CapabilityCall, CapabilityChunk, Check, ClientChunk, Clock, ErrorDecl, Issue, Logger
-} from '../../kernel/index.js'
+import { mediaOf, type FrameMedia } from './frames/frames.js'
 import type { Call } from './calls.js'
-import type { FrameMedia } from './frames/frames.js'
 import type { ChunkBuffer } from './chunk-buffer.js'
 
 export interface CheckedChunk { payload: unknown, media: FrameMedia | null, bytes: Uint8Array | null }

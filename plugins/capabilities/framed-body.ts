@@ -1,11 +1,8 @@
 import { checkOf } from '../../kernel/api/validate.js'
-import { kernelError, raceAbort, SvcError } from '../../kernel/index.js'
-import { encodeFrame, FrameError, FrameParser, FrameTooLargeError, rawFrames } from './frames/frames.js'
-import { READ_LIMIT_BYTES } from './limits.js'
+import { kernelError, raceAbort, SvcError, type ClientChunk, type Clock } from '../../kernel/index.js'
+import { FrameError, FrameParser, FrameTooLargeError, rawFrames, type RawFrame } from './frames/frames.js'
+import { READ_LIMIT_BYTES, type CapabilityLimits } from './limits.js'
 import { callSchema } from './routes.js'
-import type { ClientChunk, Clock } from '../../kernel/index.js'
-import type { RawFrame } from './frames/frames.js'
-import type { CapabilityLimits } from './limits.js'
 import type { CallRequest } from './request.js'
 
 /** A call whose chunks follow it in the body of the same request. */
@@ -59,17 +56,6 @@ async function * refusing (frames: AsyncIterable<RawFrame>): AsyncGenerator<RawF
     throw error instanceof FrameError
       ? kernelError('invalid_request', `The body is not a stream of frames: ${error.message}.`)
       : kernelError('cancelled', 'The client disconnected.')
-  }
-}
-
-/** The body of a call with chunks, for the node that serves it. */
-export async function * framedBody (
-  call: object, chunks: AsyncIterable<ClientChunk>
-): AsyncGenerator<Uint8Array> {
-  yield encodeFrame({ header: call, media: null })
-  for await (const { payload, media = null } of chunks) {
-    const described = media === null ? null : { size: media.byteLength }
-    yield encodeFrame({ header: { kind: 'chunk', payload, media: described }, media })
   }
 }
 

@@ -1,6 +1,5 @@
-import { encodeEvent } from './frames/frames.js'
+import { encodeEvent, type Frame } from './frames/frames.js'
 import type { Clock, StreamWriter } from '../../kernel/index.js'
-import type { Frame } from './frames/frames.js'
 
 /** Destination of one call's frames, which are written sequentially. */
 export interface FrameSink {

@@ -1,25 +1,20 @@
-import { kernelError, Reply } from '../../kernel/index.js'
-import { encodeFrame, FRAMES_TYPE } from './frames/frames.js'
-import { readFramed } from './framed-body.js'
-import { chooseType, encodedSink, eventSink, rawSink } from './framing.js'
-import { originOf, wantsRetry, withCommandId } from './origin.js'
-import { clientStreams } from './registry.js'
-import { MEDIA_TYPES_HEADER } from './remote.js'
-import { routes } from './routes.js'
-import { CapabilitySession } from './session.js'
-import type {
-  Clock, NodeInfo, RouteRequest, RouteSocket, SocketRequest, StreamHead, StreamWriter
+import {
+  kernelError, Reply, type Clock, type NodeInfo, type RouteRequest, type RouteSocket, type SocketRequest,
+  type StreamHead, type StreamWriter
 } from '../../kernel/index.js'
+import { encodeFrame, FRAMES_TYPE, type Frame } from './frames/frames.js'
+import { readFramed } from './framed-body.js'
+import { chooseType, encodedSink, eventSink, rawSink, type FrameSink } from './framing.js'
+import { originOf, wantsRetry, withCommandId } from './origin.js'
+import { clientStreams, type Capability, type Registry } from './registry.js'
+import { MEDIA_TYPES_HEADER, type Remote } from './remote.js'
+import { routes, type callSchema } from './routes.js'
+import { CapabilitySession } from './session.js'
 import type { StreamTarget } from './deliver.js'
-import type { Frame } from './frames/frames.js'
-import type { FrameSink } from './framing.js'
 import type { Invoker } from './invoke.js'
 import type { CallRequest } from './request.js'
 import type { CapabilityLimits } from './limits.js'
 import type { BytePool } from './chunk-buffer.js'
-import type { callSchema } from './routes.js'
-import type { Capability, Registry } from './registry.js'
-import type { Remote } from './remote.js'
 import type { Invocations, ServedFrame, ServeOptions } from './service.js'
 
 export interface RoutesHost {

@@ -1,6 +1,5 @@
-import { definePlugin, offPlugin } from '../../kernel/index.js'
+import { definePlugin, offPlugin, type Plugin } from '../../kernel/index.js'
 import { manifest } from './manifest.js'
-import type { Plugin } from '../../kernel/index.js'
 import type { CallOutcome } from './service.js'
 
 const plugin = definePlugin(manifest, async ({ clock, log, node, deps, effect }) => {

@@ -1,23 +1,16 @@
-import { kernelError, timed } from '../../kernel/index.js'
-import { Admission } from './admission.js'
-import { CallTable } from './calls.js'
-import { costOf } from './cost.js'
-import { deliver, delaysHeaders } from './deliver.js'
-import { invalidPayload, runStream, runUnary } from './drive.js'
-import { ChunkBuffer } from './chunk-buffer.js'
-import { withTaskId } from './origin.js'
-import { serverStreams } from './registry.js'
-import type {
-  Clock, Commands, ErrorDecl, Logger, SvcError, Trace, Tracers
+import {
+  kernelError, timed, type Clock, type Commands, type ErrorDecl, type Logger, type SvcError, type Trace,
+  type Tracers
 } from '../../kernel/index.js'
-import type { Cost } from './cost.js'
-import type { Release } from './admission.js'
-import type { Call } from './calls.js'
-import type { StreamTarget, StreamEnd } from './deliver.js'
-import type { CheckedChunk, DriveOptions } from './drive.js'
+import { Admission, type Release } from './admission.js'
+import { CallTable, type Call } from './calls.js'
+import { costOf, type Cost } from './cost.js'
+import { deliver, delaysHeaders, type StreamTarget, type StreamEnd } from './deliver.js'
+import { invalidPayload, runStream, runUnary, type CheckedChunk, type DriveOptions } from './drive.js'
+import { ChunkBuffer } from './chunk-buffer.js'
+import { withTaskId, type CallOrigin } from './origin.js'
+import { serverStreams, type Capability, type Registry } from './registry.js'
 import type { CapabilityLimits } from './limits.js'
-import type { CallOrigin } from './origin.js'
-import type { Capability, Registry } from './registry.js'
 import type { Remote } from './remote.js'
 import type { CallRequest } from './request.js'
 import type { CallOutcome, CallQueue, Spending } from './service.js'
@@ -152,8 +145,7 @@ export class Invoker {
     const timeoutMs = (request.timeout_seconds ?? this.#options.limits.timeoutSeconds) * 1000
     const pinned = node === null && (request.target_node ?? null) !== null
     const fields = { callId: request.call_id ?? null, capability, origin: { ...origin, pinned }, timeoutMs }
-    return await this.#opened(fields,
-      async (call) => await work(call, accepted))
+    return await this.#opened(fields, async (call) => await work(call, accepted))
   }
 
   /** Keeps a call open while `work` runs, and reports the call's outcome. */

@@ -1,13 +1,11 @@
 import { checkOf } from '../../kernel/api/validate.js'
-import { becauseOff, kernelError, switchOn, cacheJson } from '../../kernel/index.js'
-import { costProblems, declaredCost } from './cost.js'
-import { descriptorOf, revisionOf } from './revision.js'
-import { schemaProblems } from './schema-check.js'
-import type {
-  CapabilityCall, CapabilityDecl, CapabilityHandler, Check, IoMode, OffPlugin
+import {
+  becauseOff, kernelError, switchOn, cacheJson, type CapabilityCall, type CapabilityDecl,
+  type CapabilityHandler, type Check, type IoMode, type OffPlugin
 } from '../../kernel/index.js'
-import type { Cost } from './cost.js'
-import type { Descriptor } from './revision.js'
+import { costProblems, declaredCost, type Cost } from './cost.js'
+import { descriptorOf, revisionOf, type Descriptor } from './revision.js'
+import { schemaProblems } from './schema-check.js'
 import type { Admission } from './admission.js'
 
 export interface Capability {

@@ -1,6 +1,5 @@
 import { createHash } from 'node:crypto'
-import { canonicalJson } from '../../kernel/index.js'
-import type { CapabilityDecl, IoMode, JsonSchema } from '../../kernel/index.js'
+import { canonicalJson, type CapabilityDecl, type IoMode, type JsonSchema } from '../../kernel/index.js'
 
 export interface Descriptor {
   id: string

@@ -5,8 +5,7 @@ import type { RouteDecl } from '../../kernel/index.js'
 
 /** Body schema of a call; unknown fields are refused. */
 export const callSchema = {
-  type: 'object',
-  additionalProperties: false,
+  type: 'object', additionalProperties: false,
   required: ['capability_id', 'version', 'descriptor_revision', 'payload'],
   properties: {
     call_id: { type: ['string', 'null'], minLength: 1, maxLength: MAX_CALL_ID },
@@ -14,21 +13,17 @@ export const callSchema = {
     version: { type: 'string', minLength: 1, maxLength: 64 },
     descriptor_revision: { type: 'string', minLength: 1, maxLength: 64 },
     target_node: { type: ['string', 'null'], minLength: 1, maxLength: 256 },
-    timeout_seconds: { type: 'number', exclusiveMinimum: 0, maximum: MAX_TIMEOUT_SECONDS },
-    payload: {}
+    timeout_seconds: { type: 'number', exclusiveMinimum: 0, maximum: MAX_TIMEOUT_SECONDS }, payload: {}
   }
 } as const
 
 const cancelSchema = {
-  type: 'object',
-  additionalProperties: false,
-  required: ['call_id'],
+  type: 'object', additionalProperties: false, required: ['call_id'],
   properties: { call_id: { type: 'string', minLength: 1, maxLength: MAX_CALL_ID } }
 } as const
 
 const listQuery = {
-  type: 'object',
-  additionalProperties: false,
+  type: 'object', additionalProperties: false,
   properties: { node_id: { type: 'string', minLength: 1, maxLength: 256 } }
 } as const
 
@@ -46,100 +41,68 @@ const descriptorReply = {
     'input_chunk_schema',
     'output_chunk_schema', 'annotations', 'revision', 'node_id'],
   properties: {
-    id: { type: 'string' },
-    version: { type: 'string' },
-    title: { type: 'string' },
-    description: { type: 'string' },
-    input_schema: open,
-    output_schema: { type: ['object', 'null'] },
+    id: { type: 'string' }, version: { type: 'string' }, title: { type: 'string' },
+    description: { type: 'string' }, input_schema: open, output_schema: { type: ['object', 'null'] },
     io_mode: { enum: ['unary', 'server_streaming', 'client_streaming', 'bidirectional'] },
-    input_chunk_schema: { type: ['object', 'null'] },
-    output_chunk_schema: { type: ['object', 'null'] },
+    input_chunk_schema: { type: ['object', 'null'] }, output_chunk_schema: { type: ['object', 'null'] },
     annotations: { type: 'object', additionalProperties: { type: 'string' } },
-    revision: { type: 'string', pattern: '^[0-9a-f]{16}$' },
-    node_id: { type: 'string' }
+    revision: { type: 'string', pattern: '^[0-9a-f]{16}$' }, node_id: { type: 'string' }
   }
 } as const
 
 export const routes = {
   list: {
-    method: 'GET',
-    url: '/v1/capabilities',
-    summary: 'Lists the capabilities a node serves, with their schemas and revisions.',
-    members: true,
-    authority: 'read',
-    query: listQuery,
+    method: 'GET', url: '/v1/capabilities',
+    summary: 'Lists the capabilities a node serves, with their schemas and revisions.', members: true,
+    authority: 'read', query: listQuery,
     reply: {
-      type: 'object',
-      required: ['node_id', 'capabilities', 'revisions'],
+      type: 'object', required: ['node_id', 'capabilities', 'revisions'],
       properties: {
-        node_id: { type: 'string' },
-        capabilities: { type: 'array', items: descriptorReply },
+        node_id: { type: 'string' }, capabilities: { type: 'array', items: descriptorReply },
         revisions: { type: 'object', additionalProperties: { type: 'string' } }
       }
     },
     errors: ['node_not_found', 'unreachable']
   },
   call: {
-    method: 'POST',
-    url: '/v1/capabilities/call',
-    summary: 'Calls a unary capability and returns its result.',
-    members: true,
-    authority: 'invoke',
-    body: callSchema,
+    method: 'POST', url: '/v1/capabilities/call', summary: 'Calls a unary capability and returns its result.',
+    members: true, authority: 'invoke', body: callSchema,
     reply: {
-      type: 'object',
-      required: ['call_id', 'ok', 'result'],
+      type: 'object', required: ['call_id', 'ok', 'result'],
       properties: { call_id: { type: 'string' }, ok: { const: true }, result: {} }
     },
-    errors: CALL_ERRORS,
-    bodyLimit: READ_LIMIT_BYTES,
+    errors: CALL_ERRORS, bodyLimit: READ_LIMIT_BYTES,
     deadlineMs: (MAX_APPROVAL_SECONDS + MAX_TIMEOUT_SECONDS + 10) * 1000
   },
   stream: {
-    method: 'POST',
-    url: '/v1/capabilities/stream',
+    method: 'POST', url: '/v1/capabilities/stream',
     summary: 'Calls a streaming capability; the response is the stream, framed as Accept requests. A body ' +
       'of frames also carries the client\'s chunks.',
-    members: true,
-    authority: 'invoke',
-    body: callSchema,
+    members: true, authority: 'invoke', body: callSchema,
     uploads: {
       [FRAMES_TYPE]: {
-        type: 'string',
-        format: 'binary',
+        type: 'string', format: 'binary',
         description:
           'Frames: a header length (4 bytes, big-endian), a JSON header, then `media.size` raw bytes. ' +
           'The first header is the body of a call; each further one is {kind: "chunk", payload, media: ' +
           '{size} or null}, or {kind: "end"}. A frame has at most 1 MiB, the body has no limit.'
       }
     },
-    produces: FRAMES_TYPE,
-    streams: ['text/event-stream'],
-    errors: [...CALL_ERRORS, 'slow_consumer'],
-    bodyLimit: READ_LIMIT_BYTES,
-    stream: true
+    produces: FRAMES_TYPE, streams: ['text/event-stream'], errors: [...CALL_ERRORS, 'slow_consumer'],
+    bodyLimit: READ_LIMIT_BYTES, stream: true
   },
   cancel: {
-    method: 'POST',
-    url: '/v1/capabilities/stream/cancel',
-    summary: 'Cancels an open call by its call id.',
-    authority: 'invoke',
-    body: cancelSchema,
+    method: 'POST', url: '/v1/capabilities/stream/cancel', summary: 'Cancels an open call by its call id.',
+    authority: 'invoke', body: cancelSchema,
     reply: {
-      type: 'object',
-      required: ['cancelled'],
-      additionalProperties: false,
+      type: 'object', required: ['cancelled'], additionalProperties: false,
       properties: { cancelled: { type: 'boolean' } }
     },
     errors: ['missing_grant']
   },
   session: {
-    method: 'GET',
-    url: '/v1/capabilities/session',
-    summary: 'WebSocket for concurrent calls of every kind, as binary frames.',
-    authority: 'invoke',
-    stream: true,
-    socket: true
+    method: 'GET', url: '/v1/capabilities/session',
+    summary: 'WebSocket for concurrent calls of every kind, as binary frames.', authority: 'invoke',
+    stream: true, socket: true
   }
 } as const satisfies Record<string, RouteDecl>

@@ -3,6 +3,7 @@ import { defineService } from '../../kernel/index.js'
 import type { Caller, CapabilityCall, CapabilityChunk, RouteRequest } from '../../kernel/index.js'
 
 export { Admission } from './admission.js'
+export { BoundedSocket } from './bounded-socket.js'
 export type { Release } from './admission.js'
 
 export interface ServedFrame {

@@ -122,8 +122,7 @@ export class CapabilitySession {
     }
     call.input.push(chunk, bytes)
     if (call.input.bytes > inputBytes + OVERSHOOT_BYTES) {
-      call.controller.abort(kernelError('overloaded',
-        'The client sent far more than the capability read.'))
+      call.controller.abort(kernelError('overloaded', 'The client sent far more than the capability read.'))
     }
   }
 

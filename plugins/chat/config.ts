@@ -8,8 +8,7 @@ const atMost = (most: number, description: string) =>
   ({ ...count(most, description), maximum: most }) as const
 
 export const config = {
-  type: 'object',
-  additionalProperties: false,
+  type: 'object', additionalProperties: false,
   properties: {
     model_aliases: {
       type: 'object', default: {}, additionalProperties: { type: 'string', minLength: 1 },
@@ -26,8 +25,7 @@ export const config = {
     max_tools: count(128, 'Most tools in one request.'),
     max_inputs: count(2048, 'Most texts in one embeddings request.'),
     kept_mib: {
-      ...count(64, 'Memory for conversations and answers that this node stores for clients, MiB.'),
-      maximum: 4096
+      ...count(64, 'Memory for conversations that this node stores for clients, MiB.'), maximum: 4096
     },
     schema_kib: atMost(64, 'Largest JSON Schema of a response_format or a tool, KiB.'),
     schema_depth: atMost(32, 'Deepest nesting of such a schema, in objects and lists.')

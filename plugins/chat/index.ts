@@ -1,43 +1,33 @@
 import { randomUUID } from 'node:crypto'
-import { definePlugin } from '../../kernel/index.js'
+import { definePlugin, type CapabilityCall, type CapabilityChunk, type Context } from '../../kernel/index.js'
 import { countMessages, messages } from './api/anthropic.js'
 import { formatted } from './api/answer.js'
 import { embed, embeddings, rerank } from './api/embeddings.js'
 import { ResponseStore } from './api/response-store.js'
 import { ollamaChat, ollamaGenerate } from './api/ollama/chat.js'
 import { ollamaEmbed, ollamaEmbeddings } from './api/ollama/embed.js'
-import { ollamaCopy, ollamaCreate, ollamaDelete, ollamaPull, RUNNING } from './api/ollama/manage.js'
-import { otherNames } from './api/derived-models.js'
+import { ollamaDelete, ollamaPull, RUNNING } from './api/ollama/manage.js'
 import { ollamaPs, ollamaShow, ollamaTags, ollamaV1Models } from './api/ollama/models.js'
 import { chat, chatFormat, completion } from './api/openai.js'
 import { inputTokens, responses } from './api/responses.js'
-import { deleteResponse, getResponse, inputItems } from './api/responses-kept.js'
-import { chatTask } from './api/request-to-task.js'
+import { chatTask, modelOf } from './api/request-to-task.js'
 import { detokenize, tokenize } from './api/tokens.js'
 import { manifest } from './manifest.js'
-import type { CapabilityCall, CapabilityChunk, Context } from '../../kernel/index.js'
 import type { ApiParts } from './api/types.js'
 import type { ChatBody } from './api/schema.js'
 
 /** Chat: the engine for embeddings, and APIs compatible with OpenAI, Anthropic and Ollama. */
 export default definePlugin(manifest, (ctx) => {
   const parts = partsOf(ctx)
-  const { made } = ctx.sections
   openOllamaPort(ctx)
   const { models } = ctx.deps
-  if (models !== undefined) ctx.effect('names of models', models.names(() => otherNames(parts)))
+  if (models !== undefined) ctx.effect('names of models', models.names(() =>
+    Object.entries(parts.aliases).map(([id, root]) => ({ id, root }))))
   return {
-    commands: {
-      make: ({ name, made: value }) => {
-        made.put(name, value)
-        return { name }
-      },
-      unmake: ({ name }) => {
-        const removed = made.get(name) !== undefined
-        made.remove(name)
-        return { removed }
-      }
-    },
+    services: { chat: {
+      answer: (body, call) => payloads(chatChunks(parts, body, call)),
+      modelOf: (name) => modelOf(parts, name)
+    } },
     invoke: {
       chat: (input, call) => chatChunks(parts, input, call),
       embeddings: async (input, call) => await embed(parts, input, call) as never
@@ -45,9 +35,9 @@ export default definePlugin(manifest, (ctx) => {
     routes: {
       ...bound(parts, {
         chat, completions: completion, tokenize, detokenize, embeddings, rerank, messages, countMessages,
-        responses, inputTokens, getResponse, deleteResponse, inputItems, ollamaChat, ollamaGenerate,
+        responses, inputTokens, ollamaChat, ollamaGenerate,
         ollamaEmbed, ollamaEmbeddings, ollamaTags, ollamaPs, ollamaShow, ollamaPull, ollamaDelete,
-        ollamaCopy, ollamaCreate, ollamaV1Chat: chat, ollamaV1Completions: completion,
+        ollamaV1Chat: chat, ollamaV1Completions: completion,
         ollamaV1Embeddings: embeddings, ollamaV1Models
       }),
       ollama: () => RUNNING,
@@ -84,23 +74,14 @@ const MIB = 2 ** 20
 function partsOf (ctx: Context<typeof manifest>): ApiParts {
   const { runners, invocations, own, instances, models } = ctx.deps
   const { model_aliases: aliases, kept_mib: kept, ollama_port: _, ...limits } = ctx.config
-  const { made } = ctx.sections
   return {
     runners, invocations, own, instances, models, limits,
     aliases: aliases as Record<string, string>,
-    made: (name) => made.get(name),
-    derivedModels: {
-      all: () => made.entries(),
-      put: async (name, value) => await ctx.command('make', { name, made: value }),
-      remove: async (name) => await ctx.command('unmake', { name })
-    },
     readsImages: (modelId) => {
       const card = runners.card(modelId)
       return card === undefined || card.support['images'] !== undefined
     },
-    // Anthropic and OpenAI conversations get half the limit each, so that neither evicts the other.
-    threads: new ResponseStore(kept * MIB / 2),
-    responses: new ResponseStore(kept * MIB / 2),
+    threads: new ResponseStore(kept * MIB),
     loading: new Map(),
     startedMs: ctx.clock.now(),
     clock: ctx.clock,
@@ -117,4 +98,8 @@ async function * chatChunks (
   for await (const chunks of formatted(parts, chatTask(body, parts), call, format, (values) => values)) {
     for (const chunk of chunks) yield { payload: chunk as never }
   }
+}
+
+async function * payloads<T> (chunks: AsyncIterable<CapabilityChunk<T>>): AsyncGenerator<T> {
+  for await (const { payload } of chunks) yield payload
 }

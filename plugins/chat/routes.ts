@@ -5,7 +5,6 @@ import { BODY_BYTES } from './api/fields.js'
 import { anthropicFailure, ollamaFailure, openAiFailure } from '../staging/service.js'
 import * as ollamaBodies from './api/ollama/body.js'
 import { inputTokensBody, responsesBody } from './api/responses-body.js'
-import { itemsQuery, responseParams, responseQuery } from './api/responses-kept.js'
 import { chatBody, completionBody } from './api/schema.js'
 import { detokenizeBody, tokenizeBody } from './api/tokens.js'
 import type { RouteDecl } from '../../kernel/index.js'
@@ -32,16 +31,13 @@ const anthropic = {
     properties: { beta: { type: 'string', description: 'its clients send it; it has no effect' } }
   }
 } as const
-const kept = {
-  authority: 'invoke', failure: openAiFailure, params: responseParams, errors: ['not_kept']
-} as const
 
 const ollama = {
   ...served, api: 'Ollama', failure: ollamaFailure, streams: ['application/x-ndjson'], anyContentType: true,
   asks: ['POST /place_instance', 'DELETE /instance/:instance_id']
 } as const
 const ollamaGet = { method: 'GET', authority: 'read', failure: ollamaFailure } as const
-/** Ollama's routes that pull, create, copy and delete models; some stream their progress as lines. */
+/** Ollama's routes that pull and delete models; a pull streams its progress as lines. */
 const ollamaManage = {
   ...ollama, authority: 'cluster:write',
   errors: ['invalid_request', 'no_instance', 'no_master', 'no_quorum', 'session_changed'],
@@ -96,27 +92,14 @@ export const routes = {
     summary: 'Counts the tokens of a conversation (Anthropic\'s route).', ...reply('input_tokens')
   },
   responses: {
-    ...openAi, url: '/v1/responses', body: responsesBody, errors: [...served.errors, 'not_kept'],
+    ...openAi, url: '/v1/responses', body: responsesBody,
     summary: 'Answers a conversation (OpenAI\'s Responses route), whole or as server-sent events.',
     ...reply('id', 'object', 'created_at', 'status', 'model', 'output', 'usage')
   },
   inputTokens: {
     ...openAi, url: '/v1/responses/input_tokens', body: inputTokensBody,
-    errors: [...served.errors, 'not_kept'],
     summary: 'Counts the tokens of a conversation (OpenAI\'s Responses route).',
     ...reply('object', 'input_tokens')
-  },
-  getResponse: {
-    ...kept, method: 'GET', url: '/v1/responses/:response_id', query: responseQuery,
-    summary: 'An answer of POST /v1/responses that this node stores.', ...reply('id', 'object', 'status')
-  },
-  deleteResponse: {
-    ...kept, method: 'DELETE', url: '/v1/responses/:response_id',
-    summary: 'Deletes an answer that this node stores.', ...reply('id', 'object', 'deleted')
-  },
-  inputItems: {
-    ...kept, method: 'GET', url: '/v1/responses/:response_id/input_items', query: itemsQuery,
-    summary: 'The input items of an answer that this node stores.', ...reply('object', 'data', 'has_more')
   },
   // Clients of Ollama's own OpenAI routes append /v1 to the address of its API.
   ollamaV1Chat: { ...v1.chat, url: '/ollama/v1/chat/completions' },
@@ -167,17 +150,7 @@ export const routes = {
   },
   ollamaDelete: {
     ...ollamaManage, method: 'DELETE', stream: false, url: '/ollama/api/delete', audit: 'best-effort',
-    body: ollamaBodies.deleteBody,
-    summary: 'Removes a model from the store, or a derived model (Ollama\'s route).'
-  },
-  ollamaCopy: {
-    ...ollamaManage, stream: false, url: '/ollama/api/copy', body: ollamaBodies.copyBody,
-    summary: 'Gives a model another name (Ollama\'s route).'
-  },
-  ollamaCreate: {
-    ...ollamaManage, url: '/ollama/api/create', body: ollamaBodies.createBody,
-    summary: 'Creates a derived model with its own parameters and messages (Ollama\'s route).',
-    ...reply('status')
+    body: ollamaBodies.deleteBody, summary: 'Removes a model from the store (Ollama\'s route).'
   },
   ollamaVersion: {
     ...ollamaGet, url: '/ollama/api/version',

@@ -1,5 +1,4 @@
-import { Listeners } from '../../kernel/cluster.js'
-import type { Clock, Logger } from '../../kernel/cluster.js'
+import { Listeners, type Clock, type Logger } from '../../kernel/cluster.js'
 
 export interface DiskWatchOptions {
   clock: Clock

@@ -1,14 +1,10 @@
-import { HomeError, isHardState, readVersioned, writeVersioned } from '../../kernel/cluster.js'
-import { Election } from './election/core.js'
-import { DEFAULT_TIMING, TICK } from './election/timing.js'
-import type { Clock } from '../../kernel/cluster.js'
-import type { ElectionOptions, Status } from './election/core.js'
+import { HomeError, isHardState, readVersioned, writeVersioned, type Clock } from '../../kernel/cluster.js'
+import { Election, type ElectionOptions, type Status } from './election/core.js'
+import { DEFAULT_TIMING, TICK, type Timing } from './election/timing.js'
 import type { HardStateRecord, Io, Leader, Log, Message, Outcome } from './election/protocol.js'
-import type { Timing } from './election/timing.js'
 
 /** Events of the election, each emitted after the step that caused it. */
-export type ElectionEvents =
-  Pick<Io, 'sessionChanged' | 'becameMaster' | 'storageChanged' | 'staleRefused'>
+export type ElectionEvents = Pick<Io, 'sessionChanged' | 'becameMaster' | 'storageChanged' | 'staleRefused'>
 
 export interface DriverOptions extends ElectionOptions, Pick<Io, 'persist' | 'random'> {
   /** A `lazy` message may be delayed briefly, so that it shares a write with other frames. */

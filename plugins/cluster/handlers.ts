@@ -1,14 +1,12 @@
 import { randomUUID } from 'node:crypto'
-import { kernelError, noSuchNode, Reply } from '../../kernel/cluster.js'
+import { kernelError, noSuchNode, Reply, type RouteRequest } from '../../kernel/cluster.js'
 import { probeBody } from './links/bandwidth.js'
 import { isRemote } from './identity/addresses.js'
 import { admitterOf } from './identity/admission.js'
-import { TOUCH_COMMAND } from './routes.js'
-import type { RouteRequest } from '../../kernel/cluster.js'
+import { TOUCH_COMMAND, type clusterRoutes } from './routes.js'
 import type { ClusterCore } from './cluster.js'
 import type { JoinTokens, Maker } from './identity/join-tokens.js'
 import type { NodeLinks } from './open.js'
-import type { clusterRoutes } from './routes.js'
 
 export interface Network extends Pick<
   NodeLinks,

@@ -1,15 +1,14 @@
 import os from 'node:os'
-import { createIdentity } from '../../kernel/cluster.js'
-import { clusterHandlers } from './handlers.js'
+import {
+  createIdentity, type ClusterHost, type ClusterOpening, type Identity, type NodeInfo, type ClusterProblems,
+  type PageOf
+} from '../../kernel/cluster.js'
+import { clusterHandlers, type Handlers, type Network } from './handlers.js'
 import { memberKeys, grantableAuthorities } from './identity/admission.js'
 import { NodeLinks } from './open.js'
 import { isLoopbackHost, readAddress } from './identity/addresses.js'
-import type {
-  ClusterHost, ClusterOpening, Identity, NodeInfo, ClusterProblems, PageOf
-} from '../../kernel/cluster.js'
 import type { ClusterCore } from './cluster.js'
 import type { Gossip } from './gossip.js'
-import type { Handlers, Network } from './handlers.js'
 import type { Members } from './members/file.js'
 
 interface HostParts {

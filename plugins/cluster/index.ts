@@ -1,8 +1,7 @@
-import { defineCluster, DeclarationService } from '../../kernel/index.js'
+import { defineCluster, DeclarationService, type Manifest } from '../../kernel/index.js'
 import { TOUCH_COMMAND, clusterRoutes } from './routes.js'
 import { verbs } from './cli/verbs.js'
 import type { Host } from './host.js'
-import type { Manifest } from '../../kernel/index.js'
 
 const manifest = {
   name: 'cluster',
@@ -18,7 +17,6 @@ const manifest = {
 export default defineCluster(manifest, (ctx, host: Host) => {
   ctx.effect('touch', host.commands.handle(TOUCH_COMMAND, () => null))
   const { declared } = ctx.deps
-  const authorities = (): string[] =>
-    declared.manifests.flatMap((one) => Object.keys(one.authorities ?? {}))
+  const authorities = (): string[] => declared.manifests.flatMap((one) => Object.keys(one.authorities ?? {}))
   return { routes: host.handlers(authorities) }
 }, async (opening) => await (await import('./host.js')).openHost(opening))

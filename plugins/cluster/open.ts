@@ -2,32 +2,27 @@ import { randomInt } from 'node:crypto'
 import { rmSync } from 'node:fs'
 import { join as joinPath } from 'node:path'
 import {
-  BootError, COPIED_HOME_REMEDY, kernelError, openNodeKey, tryWrite, writeVersioned
+  BootError, COPIED_HOME_REMEDY, kernelError, openNodeKey, tryWrite, writeVersioned, type Audit,
+  type ClusterHost, type ClusterOpening, type DialReport, type LinkReport, type NodeKey, type SvcError
 } from '../../kernel/cluster.js'
 import { ClusterCore } from './cluster.js'
 import { NO_VOTE } from './election/hard-state.js'
 import { clusterTiming } from './election/timing.js'
 import { Gossip } from './gossip.js'
-import { addressesOf, ANY_IPV4, isRemote, mayOpen, readAddress } from './identity/addresses.js'
-import { JoinTokens, readJoinToken } from './identity/join-tokens.js'
+import {
+  addressesOf, ANY_IPV4, isRemote, mayOpen, readAddress, type BindAddress
+} from './identity/addresses.js'
+import { JoinTokens, readJoinToken, type Maker } from './identity/join-tokens.js'
 import { join } from './identity/join.js'
 import { Bandwidth } from './links/bandwidth.js'
 import { PROTOCOL } from './links/frames.js'
 import { createDiscovery } from './links/discovery.js'
-import { Links } from './links/links.js'
-import { openMembers } from './members/file.js'
-import { MAX_ADMITTING_CREDENTIALS } from './members/member.js'
-import type {
-  Audit, ClusterHost, ClusterOpening, DialReport, LinkReport, NodeKey, SvcError
-} from '../../kernel/cluster.js'
-import type { Members } from './members/file.js'
+import { Links, type LinkEvents } from './links/links.js'
+import { openMembers, type Members } from './members/file.js'
+import { MAX_ADMITTING_CREDENTIALS, type Applicant } from './members/member.js'
 import type { LinkPeer } from './options.js'
 import type { QuorumSetting } from './election/rules.js'
-import type { BindAddress } from './identity/addresses.js'
-import type { Maker } from './identity/join-tokens.js'
 import type { Peer } from './links/link.js'
-import type { LinkEvents } from './links/links.js'
-import type { Applicant } from './members/member.js'
 
 /** A node stops if a member refuses it as a copied home within this many ms after its start. */
 const YOUNG_MS = 60_000

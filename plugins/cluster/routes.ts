@@ -1,5 +1,4 @@
-import { admittedMembers } from '../../kernel/index.js'
-import type { RouteDecl } from '../../kernel/index.js'
+import { admittedMembers, type RouteDecl } from '../../kernel/index.js'
 
 const text = { type: 'string' } as const
 const rows = { type: 'array', items: { type: 'object' } } as const
@@ -16,13 +15,11 @@ const memberRow = {
 const nodeRef = { type: 'string', minLength: 1, maxLength: 128 } as const
 
 const joinTokenBody = {
-  type: 'object',
-  additionalProperties: false,
+  type: 'object', additionalProperties: false,
   properties: {
     ttl_seconds: { type: 'integer', minimum: 10, maximum: 86400, description: 'time until it expires' },
     local: {
-      type: 'boolean',
-      description: 'for a node on this machine: other machines need not reach this one'
+      type: 'boolean', description: 'for a node on this machine: other machines need not reach this one'
     }
   }
 } as const
@@ -33,8 +30,7 @@ const joinTokenRecord = {
 } as const
 
 const receipt = {
-  type: 'object',
-  required: ['sid', 'term', 'seq'],
+  type: 'object', required: ['sid', 'term', 'seq'],
   properties: { sid: text, term: { type: 'integer' }, seq: { type: 'integer' }, command_id: text }
 } as const
 
@@ -54,8 +50,7 @@ export const clusterRoutes = {
     method: 'GET', url: '/cluster/join-tokens', authority: 'operator',
     summary: 'The open join tokens of this node, without their secrets.',
     reply: {
-      type: 'object', required: ['tokens'],
-      properties: { tokens: { type: 'array', items: joinTokenRecord } }
+      type: 'object', required: ['tokens'], properties: { tokens: { type: 'array', items: joinTokenRecord } }
     }
   },
   revokeJoinToken: {
@@ -90,14 +85,12 @@ export const clusterRoutes = {
   touch: {
     method: 'POST', url: '/cluster/touch', authority: 'operator', audit: false,
     summary: 'A command without effect, to test whether the cluster can decide, and how fast.',
-    reply: receipt,
-    errors: ['no_master', 'no_quorum', 'session_changed']
+    reply: receipt, errors: ['no_master', 'no_quorum', 'session_changed']
   },
   probe: {
     method: 'GET', url: '/cluster/probe', members: true, authority: 'operator', stream: true,
     summary: 'Random bytes with which a member measures the bandwidth of the link.',
-    produces: 'application/octet-stream',
-    errors: ['not_found']
+    produces: 'application/octet-stream', errors: ['not_found']
   }
 } as const satisfies Record<string, RouteDecl>
 

@@ -1,5 +1,4 @@
-import { Listeners } from '../../kernel/cluster.js'
-import type { Logger, Session } from '../../kernel/cluster.js'
+import { Listeners, type Logger, type Session } from '../../kernel/cluster.js'
 import type { ElectionDriver } from './driver.js'
 import type { Leader } from './election/protocol.js'
 

@@ -1,9 +1,7 @@
-import { _ } from 'ajv'
+import { _, type ErrorObject, type ValidateFunction } from 'ajv'
 import { Ajv2020 } from 'ajv/dist/2020.js'
-import { checkValue, kernelError } from '../../kernel/cluster.js'
+import { checkValue, kernelError, type JsonSchema, type SvcError } from '../../kernel/cluster.js'
 import { readAddress } from './identity/addresses.js'
-import type { ErrorObject, ValidateFunction } from 'ajv'
-import type { JsonSchema, SvcError } from '../../kernel/cluster.js'
 
 declare const type: unique symbol
 

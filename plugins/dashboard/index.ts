@@ -1,7 +1,5 @@
-import { DeclarationService, definePlugin, kernelError, Reply } from '../../kernel/index.js'
-import { encodingFor, pageFiles } from './files.js'
-import { moduleOf, panelDocument, panelSchema, panelsOf } from './panels.js'
-import type { PageFile } from './files.js'
+import { definePlugin, kernelError, Reply } from '../../kernel/index.js'
+import { encodingFor, pageFiles, type PageFile } from './files.js'
 
 /**
  * The page's Content-Security-Policy: only the node's own scripts and styles, no inline code, no eval. The
@@ -9,7 +7,7 @@ import type { PageFile } from './files.js'
  */
 const POLICY = [
   "default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self' data: blob:",
-  "media-src 'self' blob: data:", "connect-src 'self' http: https: ws: wss:", "frame-src 'self'",
+  "media-src 'self' blob: data:", "connect-src 'self' http: https: ws: wss:",
   "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'"
 ].join('; ')
 
@@ -32,7 +30,6 @@ export default definePlugin({
   version: '1.0.0',
   kernel: '^1.0.0',
   summary: 'Serves the web page of the cluster at / of every node.',
-  consumes: { declarations: DeclarationService },
   errors: {
     page_not_built: {
       status: 503, message: 'The web page was not built.',
@@ -50,23 +47,6 @@ export default definePlugin({
         type: 'object', required: ['name'], properties: { name: { type: 'string', maxLength: 200 } }
       },
       produces: 'text/javascript', errors: ['page_not_built', 'not_found']
-    },
-    panels: {
-      method: 'GET', url: '/panels', authority: 'read',
-      summary: 'The panels that plugins add to the web page.',
-      reply: {
-        type: 'object', additionalProperties: false, required: ['panels'],
-        properties: { panels: { type: 'array', items: panelSchema } }
-      }
-    },
-    panel: {
-      method: 'GET', url: '/panels/:plugin/:name', authority: null,
-      summary: 'The document of a panel, for a frame of the web page.',
-      params: {
-        type: 'object', required: ['plugin', 'name'],
-        properties: { plugin: { type: 'string', maxLength: 200 }, name: { type: 'string', maxLength: 200 } }
-      },
-      produces: 'text/html', errors: ['not_found']
     }
   },
   firstSteps: ['open the cluster page in a browser: {url}']
@@ -83,17 +63,7 @@ export default definePlugin({
   return {
     routes: {
       page: ({ headers }) => answer('index.html', headers, ASK_EACH_TIME),
-      file: ({ params, headers }) => answer(params.name, headers, FOR_EVER),
-      panels: () => ({ panels: panelsOf(ctx.deps.declarations.manifests) }),
-      panel: ({ params: { plugin, name } }) => {
-        const module = moduleOf(ctx.deps.declarations.manifests, plugin, name)
-        if (module === undefined) throw kernelError('not_found', 'No plugin that is on brings this panel.')
-        const { html, policy } = panelDocument(module)
-        return new Reply(html, 200, {
-          ...HEADERS, 'content-security-policy': policy, 'content-type': 'text/html; charset=utf-8',
-          'cache-control': ASK_EACH_TIME
-        })
-      }
+      file: ({ params, headers }) => answer(params.name, headers, FOR_EVER)
     }
   }
 })

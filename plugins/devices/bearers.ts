@@ -1,6 +1,5 @@
 import { createHash } from 'node:crypto'
-import { newToken, wellFormed } from '../../kernel/index.js'
-import type { Clock } from '../../kernel/index.js'
+import { newToken, wellFormed, type Clock } from '../../kernel/index.js'
 
 /** Lifetime of a bearer token in seconds. */
 export const BEARER_SECONDS = 600

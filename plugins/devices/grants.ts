@@ -1,7 +1,5 @@
-import { isSignedBy, KEY_BYTES, purposeBytes, sha256 } from '../../kernel/index.js'
-import { deviceIdOf, GRANT, grantBytes } from './signing/protocol.js'
-import type { FromSchema } from '../../kernel/index.js'
-import type { Grant } from './signing/protocol.js'
+import { isSignedBy, KEY_BYTES, purposeBytes, sha256, type FromSchema } from '../../kernel/index.js'
+import { deviceIdOf, GRANT, grantBytes, type Grant } from './signing/protocol.js'
 
 /** The record of a revoked device, kept until its grant would have expired. Times are ISO-8601. */
 export type Revocation = Readonly<FromSchema<typeof revocationSchema>>

@@ -1,17 +1,14 @@
-import { definePlugin } from '../../kernel/index.js'
+import { definePlugin, type Section } from '../../kernel/index.js'
 import { Bearers } from './bearers.js'
 import { DeviceStore } from './store.js'
 import { deviceCommands, entriesToPublish } from './cluster.js'
-import { entrySchema, hasExpired } from './grants.js'
+import { entrySchema, hasExpired, type Entry } from './grants.js'
 import { createHandlers } from './handlers.js'
-import { manifest } from './manifest.js'
+import { manifest, type DevicesContext } from './manifest.js'
 import { DeviceNotes } from './notes.js'
 import { Pairing } from './pairing.js'
 import { DeviceScheme } from './scheme.js'
 import { DeviceValidity, CHECK_MS } from './validity.js'
-import type { Section } from '../../kernel/index.js'
-import type { Entry } from './grants.js'
-import type { DevicesContext } from './manifest.js'
 
 const COLLECT_MS = 3_600_000
 const WRITE_MS = 5000

@@ -1,11 +1,10 @@
 import {
   CallerService, ClusterService, DeclarationService, durableEvent, IdentityService, SessionService,
-  StateService, TokenService
+  StateService, TokenService, type Context, type ErrorDecl, type EventDecl, type Manifest, type VerbDecl
 } from '../../kernel/index.js'
 import { entrySchema, grantSchema, revocationSchema } from './grants.js'
 import { routes } from './routes.js'
 import { DevicesService } from './service.js'
-import type { Context, ErrorDecl, EventDecl, Manifest, VerbDecl } from '../../kernel/index.js'
 
 const refused = (status: number, message: string, remedy: string, retryable = false): ErrorDecl =>
   ({ status, retryable, message, remedy })
@@ -53,45 +52,32 @@ const choiceOptions = [
 
 const verbs = {
   pair: {
-    heading: 'Set it up',
-    summary: 'pair one device: compare six digits, then confirm',
+    heading: 'Set it up', summary: 'pair one device: compare six digits, then confirm',
     options: [...choiceOptions, digitsOption],
     examples: ['svc pair', 'svc pair --name tablet --authorities read --expires 30d'],
     load: () => import('./cli/pair.js')
   },
   'devices ls': {
-    heading: 'Set it up',
-    summary: 'list the paired devices of the cluster',
-    load: () => import('./cli/ls.js')
+    heading: 'Set it up', summary: 'list the paired devices of the cluster', load: () => import('./cli/ls.js')
   },
   'devices show': {
-    heading: 'Set it up',
-    summary: 'show a paired device: its authorities, expiry and last use',
-    args: '<id>',
+    heading: 'Set it up', summary: 'show a paired device: its authorities, expiry and last use', args: '<id>',
     load: () => import('./cli/show.js')
   },
   'devices revoke': {
-    heading: 'Set it up',
-    summary: 'permanently revoke a device; its open requests end within seconds',
-    args: '<id>',
-    load: () => import('./cli/revoke.js')
+    heading: 'Set it up', summary: 'permanently revoke a device; its open requests end within seconds',
+    args: '<id>', load: () => import('./cli/revoke.js')
   },
   'device pair': {
-    heading: 'Set it up',
-    summary: 'pair this machine as a device with the node at an address',
-    args: '<url>',
-    options: [
-      ['--name <name>', 'name of the device (default: the name of this machine)'], digitsOption
-    ],
+    heading: 'Set it up', summary: 'pair this machine as a device with the node at an address', args: '<url>',
+    options: [['--name <name>', 'name of the device (default: the name of this machine)'], digitsOption],
     examples: ['svc device pair http://192.168.1.20:52415'],
     load: () => import('./cli/device-pair.js')
   }
 } as const satisfies Record<string, VerbDecl>
 
 export const manifest = {
-  name: 'devices',
-  version: '1.0.0',
-  kernel: '^1.0.0',
+  name: 'devices', version: '1.0.0', kernel: '^1.0.0',
   summary: 'Pairs other machines as devices of the cluster, and revokes them.',
   consumes: {
     callers: CallerService, cluster: ClusterService, declarations: DeclarationService,
@@ -112,8 +98,7 @@ export const manifest = {
       value: entrySchema
     },
     deviceUse: {
-      writer: 'node',
-      summary: 'The day on which each device last used a node.',
+      writer: 'node', summary: 'The day on which each device last used a node.',
       value: { type: 'string', maxLength: 10 }
     }
   },

@@ -1,6 +1,5 @@
 import { join } from 'node:path'
-import { readVersioned, writeVersioned } from '../../kernel/index.js'
-import type { Clock, Logger } from '../../kernel/index.js'
+import { readVersioned, writeVersioned, type Clock, type Logger } from '../../kernel/index.js'
 
 interface Stored { used: Record<string, string>, inTouch: string | null }
 

@@ -1,5 +1,4 @@
-import { admittedMembers } from '../../kernel/index.js'
-import type { RouteDecl } from '../../kernel/index.js'
+import { admittedMembers, type RouteDecl } from '../../kernel/index.js'
 
 const text = { type: 'string' } as const
 const key = { type: 'string', pattern: '^[A-Za-z0-9_-]{43}$' } as const
@@ -38,8 +37,7 @@ const choice = {
 } as const
 
 const device = {
-  type: 'object',
-  additionalProperties: false,
+  type: 'object', additionalProperties: false,
   required: [
     'deviceId', 'name', 'authorities', 'viaRelay', 'created', 'expires', 'maxOfflineSeconds', 'by',
     'lastUsedDay', 'state'
@@ -52,15 +50,12 @@ const device = {
 } as const
 
 const compared = {
-  type: ['object', 'null'],
-  additionalProperties: false,
-  required: ['attempt', 'deviceId', 'name', 'digits'],
+  type: ['object', 'null'], additionalProperties: false, required: ['attempt', 'deviceId', 'name', 'digits'],
   properties: { attempt: text, deviceId: text, name: text, digits: text }
 } as const
 
 const pairing = {
-  type: 'object',
-  additionalProperties: false,
+  type: 'object', additionalProperties: false,
   required: ['open', 'ends', 'triesLeft', 'authorities', 'viaRelay', 'expires', 'device'],
   properties: {
     open: { type: 'boolean' }, ends: textOrNull, triesLeft: { type: 'integer' },
@@ -70,9 +65,7 @@ const pairing = {
 } as const
 
 const half = {
-  type: 'object',
-  additionalProperties: false,
-  required: ['key', 'agreementKey', 'ephemeral', 'nonce'],
+  type: 'object', additionalProperties: false, required: ['key', 'agreementKey', 'ephemeral', 'nonce'],
   properties: { key, agreementKey: key, ephemeral: key, nonce }
 } as const
 
@@ -90,8 +83,7 @@ const nothing = { type: 'object', additionalProperties: false, properties: {} } 
 
 export const routes = {
   list: {
-    method: 'GET',
-    url: '/v1/devices',
+    method: 'GET', url: '/v1/devices',
     summary: 'Lists the devices of the cluster with their authorities, expiry and day of last use.',
     authority: 'operator',
     reply: {
@@ -100,46 +92,26 @@ export const routes = {
     }
   },
   show: {
-    method: 'GET',
-    url: '/v1/devices/:id',
-    summary: 'One device of the cluster.',
-    authority: 'operator',
-    params: one,
-    reply: device,
-    errors: ['device_not_found']
+    method: 'GET', url: '/v1/devices/:id', summary: 'One device of the cluster.', authority: 'operator',
+    params: one, reply: device, errors: ['device_not_found']
   },
   revoke: {
-    method: 'DELETE',
-    url: '/v1/devices/:id',
-    summary: 'Permanently revokes a device, at every node.',
-    authority: 'operator',
-    params: one,
-    reply: ended,
-    errors: ['device_not_found']
+    method: 'DELETE', url: '/v1/devices/:id', summary: 'Permanently revokes a device, at every node.',
+    authority: 'operator', params: one, reply: ended, errors: ['device_not_found']
   },
   leave: {
-    method: 'DELETE',
-    url: '/v1/devices/self',
-    summary: 'Permanently revokes the calling device.',
-    authority: null,
-    audit: true,
-    reply: ended,
-    errors: ['device_not_found']
+    method: 'DELETE', url: '/v1/devices/self', summary: 'Permanently revokes the calling device.',
+    authority: null, audit: true, reply: ended, errors: ['device_not_found']
   },
   self: {
-    method: 'GET',
-    url: '/v1/devices/self',
-    summary: 'The authorities of the calling device, and the nodes of its cluster.',
-    authority: null,
-    reply: { type: 'object' },
-    errors: ['device_not_found']
+    method: 'GET', url: '/v1/devices/self',
+    summary: 'The authorities of the calling device, and the nodes of its cluster.', authority: null,
+    reply: { type: 'object' }, errors: ['device_not_found']
   },
   session: {
-    method: 'POST',
-    url: SESSION_PATH,
+    method: 'POST', url: SESSION_PATH,
     summary: 'Returns a bearer token for this node, valid for 10 minutes; a device must sign the request.',
-    authority: null,
-    body: nothing,
+    authority: null, body: nothing,
     reply: {
       type: 'object', additionalProperties: false, required: ['token', 'expiresInSeconds', 'nodeId'],
       properties: { token: text, expiresInSeconds: { type: 'integer' }, nodeId: text }
@@ -147,39 +119,29 @@ export const routes = {
     errors: ['bearer_in_clear', 'device_not_found', 'unauthenticated']
   },
   open: {
-    method: 'POST',
-    url: '/v1/devices/pairing',
-    summary: 'Opens the pairing of one device at this node for 120 seconds.',
-    authority: 'operator',
-    body: { type: 'object', additionalProperties: false, properties: choice },
-    reply: pairing,
+    method: 'POST', url: '/v1/devices/pairing',
+    summary: 'Opens the pairing of one device at this node for 120 seconds.', authority: 'operator',
+    body: { type: 'object', additionalProperties: false, properties: choice }, reply: pairing,
     errors: ['pairing_open', 'missing_grant', 'invalid_request']
   },
   view: {
-    method: 'GET',
-    url: '/v1/devices/pairing',
-    summary: 'The open pairing, and the device whose six digits are to be compared.',
-    authority: 'operator',
+    method: 'GET', url: '/v1/devices/pairing',
+    summary: 'The open pairing, and the device whose six digits are to be compared.', authority: 'operator',
     reply: pairing
   },
   close: {
-    method: 'DELETE',
-    url: '/v1/devices/pairing',
-    summary: 'Closes the open pairing and refuses a waiting device.',
-    authority: 'operator',
-    reply: pairing
+    method: 'DELETE', url: '/v1/devices/pairing',
+    summary: 'Closes the open pairing and refuses a waiting device.', authority: 'operator', reply: pairing
   },
   confirm: {
-    method: 'POST',
-    url: '/v1/devices/pairing/confirm',
+    method: 'POST', url: '/v1/devices/pairing/confirm',
     summary: 'The digits are the same on both sides: grants the device access to the whole cluster, ' +
       'once the device has confirmed them, too.',
     authority: 'operator',
     body: {
       type: 'object', additionalProperties: false, required: ['attempt', 'digits'],
       properties: {
-        attempt,
-        digits: { type: 'string', pattern: '^\\d{6}$', description: 'The compared digits.' },
+        attempt, digits: { type: 'string', pattern: '^\\d{6}$', description: 'The compared digits.' },
         ...choice
       }
     },
@@ -191,17 +153,12 @@ export const routes = {
     ]
   },
   refuse: {
-    method: 'POST',
-    url: '/v1/devices/pairing/refuse',
-    summary: 'The digits differ: refuses the device; another one may try.',
-    authority: 'operator',
-    body: { ...ofAttempt },
-    reply: pairing,
-    errors: ['pairing_closed']
+    method: 'POST', url: '/v1/devices/pairing/refuse',
+    summary: 'The digits differ: refuses the device; another one may try.', authority: 'operator',
+    body: { ...ofAttempt }, reply: pairing, errors: ['pairing_closed']
   },
   begin: {
-    method: 'POST',
-    url: '/v1/devices/pair',
+    method: 'POST', url: '/v1/devices/pair',
     summary: 'A device starts the pairing: it commits to its keys and gets those of the node.',
     authority: null,
     body: {
@@ -215,11 +172,9 @@ export const routes = {
     errors: ['pairing_closed', 'pairing_busy', 'pairing_failed']
   },
   reveal: {
-    method: 'POST',
-    url: '/v1/devices/pair/:attempt',
+    method: 'POST', url: '/v1/devices/pair/:attempt',
     summary: 'The device reveals its keys and its name; both sides can then show the six digits.',
-    authority: null,
-    params: ofAttempt,
+    authority: null, params: ofAttempt,
     body: {
       type: 'object', additionalProperties: false,
       required: ['key', 'agreementKey', 'ephemeral', 'nonce', 'name', 'proof'],
@@ -237,18 +192,12 @@ export const routes = {
     errors: ['pairing_closed', 'pairing_failed']
   },
   withdraw: {
-    method: 'POST',
-    url: '/v1/devices/pair/:attempt/refuse',
-    summary: 'The device reports that the digits differ: its attempt ends without a grant.',
-    authority: null,
-    params: ofAttempt,
-    body: nothing,
-    reply: nothing,
-    errors: ['pairing_closed']
+    method: 'POST', url: '/v1/devices/pair/:attempt/refuse',
+    summary: 'The device reports that the digits differ: its attempt ends without a grant.', authority: null,
+    params: ofAttempt, body: nothing, reply: nothing, errors: ['pairing_closed']
   },
   outcome: {
-    method: 'GET',
-    url: '/v1/devices/pair/:attempt',
+    method: 'GET', url: '/v1/devices/pair/:attempt',
     summary: 'Whether the operator has confirmed; the device asks after it has confirmed the digits. ' +
       'Keys from the pairing authenticate the answer.',
     authority: null,

@@ -1,9 +1,7 @@
 import { join } from 'node:path'
-import { HomeError, readVersioned, writeVersioned } from '../../kernel/index.js'
-import { idOf, isSignedByNode, hasExpired, mergeEntries } from './grants.js'
-import type { Clock, Logger } from '../../kernel/index.js'
+import { HomeError, readVersioned, writeVersioned, type Clock, type Logger } from '../../kernel/index.js'
+import { idOf, isSignedByNode, hasExpired, mergeEntries, type Entry, type Revocation } from './grants.js'
 import type { Grant } from './signing/protocol.js'
-import type { Entry, Revocation } from './grants.js'
 
 interface Stored { entries: Entry[] }
 

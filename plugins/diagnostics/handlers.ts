@@ -1,7 +1,5 @@
-import { kernelError } from '../../kernel/index.js'
 import type { Context, RouteRequest } from '../../kernel/index.js'
-import { askAll } from './fan-out.js'
-import type { PeerAnswer } from './fan-out.js'
+import { askAll, type PeerAnswer } from './fan-out.js'
 import type { manifest } from './manifest.js'
 import type { Metrics } from './metrics/index.js'
 import type { NodeDiagnostics } from './report.js'
@@ -15,9 +13,6 @@ export interface HandlerParts {
 }
 
 type Asker = Pick<RouteRequest, 'caller' | 'signal'>
-
-/** Seconds for a runner to release its tasks, unless the request sets another time. */
-const GRACE_SECONDS = 5
 
 export async function clusterDiagnostics (parts: HandlerParts, { caller, signal }: Asker): Promise<object> {
   const { ctx } = parts
@@ -48,24 +43,4 @@ function readDiagnostics (sent: unknown): NodeDiagnostics | null {
   const { generatedAt, runtime, supervisorRunners } = sent as Partial<NodeDiagnostics>
   const isReport = typeof runtime === 'object' && runtime !== null && Array.isArray(supervisorRunners)
   return isReport && typeof generatedAt === 'string' ? sent as NodeDiagnostics : null
-}
-
-/** Cancels the tasks in a runner on this node. Throws `not_found` for an unknown runner. */
-export async function cancelRunner (
-  { ctx }: HandlerParts, runnerId: string, graceSeconds: number = GRACE_SECONDS
-): Promise<object> {
-  const done = await ctx.deps.work?.cancel(runnerId, graceSeconds * 1000) ?? null
-  if (done === null) {
-    throw kernelError('not_found', `There is no runner ${runnerId} on this node; GET /v1/diagnostics/node ` +
-      'lists its runners, GET /v1/diagnostics/cluster those of all nodes.')
-  }
-  const { taskIds, restarted } = done
-  ctx.log.warn({ runnerId, tasks: taskIds.length, restarted }, 'an operator cancelled the tasks of a runner')
-  const count = `${taskIds.length} task${taskIds.length === 1 ? '' : 's'}`
-  const message = taskIds.length === 0
-    ? 'The runner has no tasks.'
-    : restarted
-      ? `${count} cancelled; the runner did not release them within ${graceSeconds} s and is restarted.`
-      : `${count} cancelled; the runner continues.`
-  return { runnerId, cancelledTasks: taskIds, restarted, message }
 }

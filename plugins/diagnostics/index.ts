@@ -1,10 +1,8 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { definePlugin, monitorLoop, Reply } from '../../kernel/index.js'
-import type { Context, Manifest } from '../../kernel/index.js'
+import { definePlugin, monitorLoop, Reply, type Context, type Manifest } from '../../kernel/index.js'
 import { capture } from './capture/index.js'
-import { cancelRunner, clusterDiagnostics } from './handlers.js'
-import type { HandlerParts } from './handlers.js'
+import { clusterDiagnostics, type HandlerParts } from './handlers.js'
 import { manifest } from './manifest.js'
 import type { Metrics } from './metrics/index.js'
 import { nodeDiagnostics } from './report.js'
@@ -26,7 +24,6 @@ export default definePlugin(manifest, async (ctx) => {
       gossip: () => ctx.deps.gossip.counters(),
       node: parts.own,
       cluster: (request) => clusterDiagnostics(parts, request),
-      cancelRunner: ({ params, body }) => cancelRunner(parts, params.runner_id, body?.graceSeconds),
       capture: (request) => capture(parts, request),
       metrics: async () => new Reply(await metrics.text()),
       openapi: openApiBytes(ctx)

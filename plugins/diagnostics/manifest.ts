@@ -1,8 +1,7 @@
 import {
   ClusterService, DeclarationService, EventTapService, InspectionService, LogRingService, SessionService,
-  StateService, GossipService, TrafficService
+  StateService, GossipService, TrafficService, type Manifest
 } from '../../kernel/index.js'
-import type { Manifest } from '../../kernel/index.js'
 import { CallsService } from '../capabilities/service.js'
 import { EventLogService } from '../event-log/service.js'
 import { ShippingService } from '../logs/service.js'
@@ -12,9 +11,7 @@ import { TracingService } from '../tracing/service.js'
 import { routes } from './routes.js'
 
 export const manifest = {
-  name: 'diagnostics',
-  version: '1.0.0',
-  kernel: '^1.0.0',
+  name: 'diagnostics', version: '1.0.0', kernel: '^1.0.0',
   summary: 'Shows the inside of the nodes: processes, runners, metrics, a bundle for bug reports.',
   after: ['capabilities', 'runners', 'staging', 'event-log', 'tracing', 'logs'],
   consumes: {
@@ -29,9 +26,7 @@ export const manifest = {
   },
   routes,
   checks: {
-    diagnostics: {
-      summary: 'Diagnostics that the nodes report.', load: () => import('./checks/inside.js')
-    }
+    diagnostics: { summary: 'Diagnostics that the nodes report.', load: () => import('./checks/inside.js') }
   },
   tools: {
     doctor: {
@@ -42,8 +37,7 @@ export const manifest = {
   },
   verbs: {
     status: {
-      heading: 'Run a cluster',
-      summary: 'show the cluster: master, quorum, nodes, readiness and problems',
+      heading: 'Run a cluster', summary: 'show the cluster: master, quorum, nodes, readiness and problems',
       options: [['--wait [seconds]', 'wait until the node is ready (60 s by default), else exit 4']],
       examples: ['svc status', 'svc status --wait=30 && echo ready', 'svc status --json'],
       load: () => import('./cli/status.js')
@@ -51,15 +45,12 @@ export const manifest = {
     doctor: {
       heading: 'Run a cluster',
       summary: 'check this machine, the node and its cluster, with remedies; exit 1 if a check fails',
-      examples: ['svc doctor', 'svc doctor --json'],
-      load: () => import('./cli/doctor.js')
+      examples: ['svc doctor', 'svc doctor --json'], load: () => import('./cli/doctor.js')
     },
     capture: {
-      heading: 'Watch it',
-      summary: 'save a bundle for a bug report: state, events, log, runners, settings',
+      heading: 'Watch it', summary: 'save a bundle for a bug report: state, events, log, runners, settings',
       options: [['-o, --output <file>', 'output file (svc-capture-NODE-TIME.tar.gz)']],
-      examples: ['svc capture', 'svc capture -o bug.tar.gz'],
-      load: () => import('./cli/capture.js')
+      examples: ['svc capture', 'svc capture -o bug.tar.gz'], load: () => import('./cli/capture.js')
     }
   }
 } as const satisfies Manifest

@@ -33,11 +33,7 @@ const node = {
         type: 'object', required: ['eventLoopDelayMs', 'handles', 'dataPlane'],
         properties: { eventLoopDelayMs: {}, handles: {}, dataPlane: {} }
       },
-      processes: list,
-      supervisorRunners: list,
-      placements: list,
-      dials: list,
-      plugins: list,
+      processes: list, supervisorRunners: list, placements: list, dials: list, plugins: list,
       warnings: { type: 'array', items: text },
       warningCodes: { type: 'array', items: text, description: 'the code of each warning' }
     }
@@ -52,41 +48,13 @@ const capture = {
   body: { type: ['object', 'null'], additionalProperties: false, properties: {} }
 } as const
 
-const cancelRunner = {
-  method: 'POST', url: '/v1/diagnostics/node/runners/:runner_id/cancel', authority: 'operator',
-  summary: 'Ends the tasks of a runner on this node; if it does not release them, its process too.',
-  params: {
-    type: 'object', additionalProperties: false, required: ['runner_id'],
-    properties: { runner_id: { type: 'string', minLength: 1, maxLength: 128 } }
-  },
-  body: {
-    type: ['object', 'null'], additionalProperties: false,
-    properties: {
-      graceSeconds: {
-        type: 'number', minimum: 0, maximum: 10,
-        description: 'how long the runner may take to release them before its process is ended; 5 when absent'
-      }
-    }
-  },
-  reply: {
-    type: 'object', additionalProperties: false,
-    required: ['runnerId', 'cancelledTasks', 'restarted', 'message'],
-    properties: {
-      runnerId: text, cancelledTasks: { type: 'array', items: text }, restarted: { type: 'boolean' },
-      message: text
-    }
-  },
-  errors: ['not_found']
-} as const
-
 const cluster = {
   method: 'GET', url: '/v1/diagnostics/cluster', authority: 'operator',
   summary: 'The diagnostics of every node; one that does not answer within 3 s is listed with the error.',
   reply: {
     type: 'object', additionalProperties: false, required: ['generatedAt', 'localNodeId', 'nodes'],
     properties: {
-      generatedAt: text,
-      localNodeId: text,
+      generatedAt: text, localNodeId: text,
       nodes: {
         type: 'array',
         items: {
@@ -124,31 +92,19 @@ const gossip = {
       'noPeerPublishes', 'bytesPublished', 'lastSuccessfulPublishAgeSeconds'
     ],
     properties: {
-      enabled: { type: 'boolean' },
-      transport: text,
-      admissionCapacity: count,
-      pendingReadings: count,
-      queueDepth: count,
-      maxQueueDepth: count,
-      readingsOffered: count,
-      readingsCoalesced: count,
-      readingsDropped: count,
-      readingsPublished: count,
-      publishFailures: count,
-      noPeerPublishes: count,
-      bytesPublished: count,
-      lastSuccessfulPublishAgeSeconds: { type: ['number', 'null'], minimum: 0 }
+      enabled: { type: 'boolean' }, transport: text, admissionCapacity: count, pendingReadings: count,
+      queueDepth: count, maxQueueDepth: count, readingsOffered: count, readingsCoalesced: count,
+      readingsDropped: count, readingsPublished: count, publishFailures: count, noPeerPublishes: count,
+      bytesPublished: count, lastSuccessfulPublishAgeSeconds: { type: ['number', 'null'], minimum: 0 }
     }
   }
 } as const
 
 const openapi = {
-  method: 'GET', url: '/openapi.json', authority: null,
-  summary: 'This API as OpenAPI 3.1.',
-  produces: 'application/json; charset=utf-8',
-  reply: { type: 'object' }
+  method: 'GET', url: '/openapi.json', authority: null, summary: 'This API as OpenAPI 3.1.',
+  produces: 'application/json; charset=utf-8', reply: { type: 'object' }
 } as const
 
 export const routes = {
-  node, capture, cancelRunner, cluster, metrics, gossip, openapi
+  node, capture, cluster, metrics, gossip, openapi
 } as const satisfies Record<string, RouteDecl>

@@ -44,23 +44,14 @@ const failure = object({
 
 /** Schemas of the kernel's state keys. Tagged records, whose only key is the tag, are declared as maps. */
 const values: Readonly<Record<string, JsonSchema>> = {
-  sessionId: text,
-  masterNodeId: nullableText,
-  localNodeId: text,
-  instances: mapOf(mapOf(instance)),
-  runners: mapOf(mapOf(anything)),
-  downloads: mapOf({ type: 'array', items: mapOf(anything) }),
-  tasks: mapOf(mapOf(task)),
-  lastSeen: mapOf({ ...text, format: 'date-time' }),
+  sessionId: text, masterNodeId: nullableText, localNodeId: text, instances: mapOf(mapOf(instance)),
+  runners: mapOf(mapOf(anything)), downloads: mapOf({ type: 'array', items: mapOf(anything) }),
+  tasks: mapOf(mapOf(task)), lastSeen: mapOf({ ...text, format: 'date-time' }),
   topology: object({ nodes: { type: 'array', items: text }, connections: mapOf(mapOf(edges)) }),
-  tracingEnabled: { type: 'boolean' },
-  lastEventAppliedIdx: { type: 'integer' },
-  nodeIdentities: mapOf(identity),
-  node_identities: mapOf(identity),
-  nodeMemory: mapOf(object({ ramTotal: bytes, ramAvailable: bytes })),
-  nodeSystem: mapOf(system),
-  nodeDisk: mapOf(object({ total: bytes, available: bytes })),
-  nodeNetwork: mapOf({}),
+  tracingEnabled: { type: 'boolean' }, lastEventAppliedIdx: { type: 'integer' },
+  nodeIdentities: mapOf(identity), node_identities: mapOf(identity),
+  nodeMemory: mapOf(object({ ramTotal: bytes, ramAvailable: bytes })), nodeSystem: mapOf(system),
+  nodeDisk: mapOf(object({ total: bytes, available: bytes })), nodeNetwork: mapOf({}),
   nodeHealth: mapOf(object({
     level: { enum: ['ok', 'warn', 'error'] }, reasons: { type: 'array', items: reason }
   })),

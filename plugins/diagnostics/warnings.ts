@@ -58,7 +58,7 @@ function aboutRunner (runner: RunnerReport): Warning[] {
       `${who} was restarted ${restarts} time(s); its flight recorder has the reason.`],
     ['runner_silent', silent !== null,
       `${who} works on ${inProgressTasks.length} task(s), without output for ${silent} s. ` +
-      `POST /v1/diagnostics/node/runners/${runnerId}/cancel ends them.`],
+      `\`svc stop ${modelId} --now\` ends them.`],
     ['chunks_dropped', chunks.dropped > 0, `${who} sent ${chunks.dropped} chunk(s) that were dropped.`]
   ]
   return applying(said)

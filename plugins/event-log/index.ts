@@ -1,16 +1,13 @@
-import { definePlugin } from '../../kernel/index.js'
+import { definePlugin, type Cluster, type Plugin } from '../../kernel/index.js'
 import { Snapshots, stateAt } from './history/lookup.js'
 import { startRecorder } from './history/recorder.js'
 import { manifest } from './manifest.js'
 import { follow } from './reading/follow.js'
-import { firstIdx, pageOf, readLog, shown, startOf } from './reading/page.js'
+import { firstIdx, pageOf, readLog, shown, startOf, type Source } from './reading/page.js'
 import { readQuery } from './reading/query.js'
 import { startReplication } from './replication/start.js'
-import { openLog, defaultParts } from './store/opening.js'
-import type { Cluster, Plugin } from '../../kernel/index.js'
-import type { Source } from './reading/page.js'
+import { openLog, defaultParts, type StoreParts } from './store/opening.js'
 import type { Gap } from './store/gaps.js'
-import type { StoreParts } from './store/opening.js'
 import type { Damaged } from './store/types.js'
 
 /** The event log; tests replace `parts` (SQLite, free space and limits). */
@@ -81,9 +78,7 @@ export function createEventLogPlugin (parts: StoreParts): Plugin {
 export default createEventLogPlugin(defaultParts(process.env['SVC_EVENTLOG_FLOOR_BYTES']))
 
 /** Resolves a node reference to ids; null if unknown. An id from an earlier start is looked up in the log. */
-async function nodeIds (
-  ref: string, cluster: Cluster, source: Source
-): Promise<readonly string[] | null> {
+async function nodeIds (ref: string, cluster: Cluster, source: Source): Promise<readonly string[] | null> {
   const node = cluster.resolve(ref)
   if (node !== undefined) return [node.nodeId]
   const search = { after: 0, limit: 1, origins: [ref], newest: true }

@@ -23,8 +23,7 @@ const events = {
 
 const conflicts = {
   event_log_unavailable: {
-    severity: 'warn',
-    meaning: 'This node cannot store events: the newest are in memory only.',
+    severity: 'warn', meaning: 'This node cannot store events: the newest are in memory only.',
     remediation: 'Install the package sqlite3 (`npm install sqlite3`), or fix the ' +
       'folder events in the home; then restart the node.'
   },
@@ -36,17 +35,10 @@ const conflicts = {
 } as const satisfies Record<string, ConflictDecl>
 
 export const manifest = {
-  name: 'event-log',
-  version: '1.0.0',
-  kernel: '^1.0.0',
+  name: 'event-log', version: '1.0.0', kernel: '^1.0.0',
   summary: 'Stores the control events of the whole cluster in one order on every node, and shows them.',
-  consumes: {
-    tap: EventTapService, cluster: ClusterService, session: SessionService, state: StateService
-  },
-  provides: { history: StateHistoryService, view: EventLogService },
-  routes,
-  events,
-  conflicts,
+  consumes: { tap: EventTapService, cluster: ClusterService, session: SessionService, state: StateService },
+  provides: { history: StateHistoryService, view: EventLogService }, routes, events, conflicts,
   state: { lastEventAppliedIdx: 'Index of the newest control event in the log of this node.' },
   variables: { SVC_EVENTLOG_FLOOR_BYTES: 'Free bytes below which no event is written, for tests.' },
   checks: { eventLog: { summary: 'Whether events are stored.', load: () => import('./cli/doctor.js') } },
@@ -74,8 +66,7 @@ export const manifest = {
   },
   verbs: {
     events: {
-      heading: 'Watch it',
-      summary: 'show the events of the cluster, or follow them',
+      heading: 'Watch it', summary: 'show the events of the cluster, or follow them',
       options: [
         ['-f, --follow', 'follow new events'],
         ['--since <when>', 'a duration such as 10m, a time, or the index to start after'],

@@ -40,10 +40,8 @@ export const routes = {
       type: 'object', additionalProperties: false,
       required: ['sessionId', 'mode', 'counted', 'firstIdx', 'nextIdx', 'events'],
       properties: {
-        sessionId: text,
-        mode: { enum: ['normal', 'counting-only', 'memory'] },
-        counted: idx, firstIdx: idx, nextIdx: idx,
-        events: { type: 'array', items: entry },
+        sessionId: text, mode: { enum: ['normal', 'counting-only', 'memory'] },
+        counted: idx, firstIdx: idx, nextIdx: idx, events: { type: 'array', items: entry },
         gaps: { type: 'array', items: { type: 'array', items: idx, minItems: 2, maxItems: 2 } },
         degraded: { const: true }
       }

@@ -5,14 +5,12 @@ import type { Manifest, VerbDecl } from '../../kernel/index.js'
 const verbs = {
   'engine ls': {
     heading: 'Keep models', local: true,
-    summary: 'list the builds of llama.cpp in this home, and the program in use',
-    examples: ['svc engine ls'],
+    summary: 'list the builds of llama.cpp in this home, and the program in use', examples: ['svc engine ls'],
     load: async () => ({ default: (await import('./cli/engine.js')).ls })
   },
   'engine add': {
     heading: 'Keep models', local: true,
-    summary: 'install a build of llama.cpp for GGUF models, or select an installed one',
-    args: '<engine>',
+    summary: 'install a build of llama.cpp for GGUF models, or select an installed one', args: '<engine>',
     options: [
       ['--build <tag>', 'release of llama.cpp (the one that svc is tested with)'],
       ['--backend <name>', 'cpu, metal, vulkan or cuda (the best for this machine)'],
@@ -27,21 +25,15 @@ const verbs = {
     load: async () => ({ default: (await import('./cli/engine.js')).add })
   },
   'engine rm': {
-    heading: 'Keep models', local: true,
-    summary: 'remove a build of llama.cpp that no runner uses',
-    args: '<engine> <build>',
-    examples: ['svc engine rm llama.cpp b11146-cpu'],
+    heading: 'Keep models', local: true, summary: 'remove a build of llama.cpp that no runner uses',
+    args: '<engine> <build>', examples: ['svc engine rm llama.cpp b11146-cpu'],
     load: async () => ({ default: (await import('./cli/engine.js')).rm })
   }
 } satisfies Record<string, VerbDecl>
 
 export const manifest = {
-  name: 'llama-cpp',
-  version: '1.0.0',
-  kernel: '^1.0.0',
-  summary: 'Runs GGUF models with llama.cpp.',
-  requires: ['runners'],
-  consumes: { runners: RunnersService },
+  name: 'llama-cpp', version: '1.0.0', kernel: '^1.0.0', summary: 'Runs GGUF models with llama.cpp.',
+  requires: ['runners'], consumes: { runners: RunnersService },
   settings: {
     engines: {
       type: 'object', additionalProperties: false, default: {},
@@ -61,22 +53,11 @@ export const manifest = {
     [GGUF_ENGINE]: {
       summary: 'GGUF models on llama.cpp: llama-server if it is installed, else the llama.cpp in svc.',
       module: new URL('./server/index.js', import.meta.url).href,
-      cards: new URL('./cards/index.js', import.meta.url).href,
-      help: () => import('./cli/help.js'),
-      backends: ['cuda', 'rocm', 'vulkan', 'metal', 'cpu'],
-      external: true,
-      program: LLAMA_SERVER,
-      slots: { cpu: 16, gpu: 64 },
-      overhead: 1.1,
-      fixedBytes: 64 * 2 ** 20,
-      gpuBytes: 500 * 2 ** 20,
-      keepsPrompts: true,
-      multiNode: true,
-      meta: 'LlamaRpc',
-      tensor: true,
-      unevenTensor: true,
-      manyDevices: true,
-      donor: 'llama-rpc-server'
+      cards: new URL('./cards/index.js', import.meta.url).href, help: () => import('./cli/help.js'),
+      backends: ['cuda', 'rocm', 'vulkan', 'metal', 'cpu'], external: true, program: LLAMA_SERVER,
+      slots: { cpu: 16, gpu: 64 }, overhead: 1.1, fixedBytes: 64 * 2 ** 20, gpuBytes: 500 * 2 ** 20,
+      keepsPrompts: true, multiNode: true, meta: 'LlamaRpc', tensor: true, unevenTensor: true,
+      manyDevices: true, donor: 'llama-rpc-server'
     }
   },
   verbs

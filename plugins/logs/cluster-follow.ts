@@ -1,17 +1,12 @@
-import { delay, waitForCallback } from '../../kernel/index.js'
-import type { NodeView, StreamWriter, Clock } from '../../kernel/index.js'
-import { refOf, remoteSteps, statusOf } from './ask.js'
-import type { LogRequester } from './ask.js'
-import { gather } from './cluster.js'
-import type { ClusterParts } from './cluster.js'
+import { delay, waitForCallback, type NodeView, type StreamWriter, type Clock } from '../../kernel/index.js'
+import { refOf, remoteSteps, statusOf, type LogRequester } from './ask.js'
+import { gather, type ClusterParts } from './cluster.js'
 import { gapFrame, lineFrame } from './follow.js'
 import {
   FIRST_RETRY_MS, LAST_RETRY_MS, COMMENT_MS, GATHER_MS, POLL_MS, MAX_BUFFERED_LINES
 } from './limits.js'
-import { inOrder, localSteps } from './lines.js'
-import type { NodeStatus, Gap, ShownLine, Step } from './lines.js'
-import { pathFor } from './query.js'
-import type { Query } from './query.js'
+import { inOrder, localSteps, type NodeStatus, type Gap, type ShownLine, type Step } from './lines.js'
+import { pathFor, type Query } from './query.js'
 
 interface ClusterFollow extends ClusterParts {
   /** Returns the currently selected nodes. */

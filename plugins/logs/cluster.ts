@@ -1,12 +1,10 @@
-import { askMembers } from '../../kernel/index.js'
-import type { Clock, Cluster, LogRing, NodeView } from '../../kernel/index.js'
-import { refOf, statusOf } from './ask.js'
-import type { LogRequester } from './ask.js'
+import { askMembers, type Clock, type Cluster, type LogRing, type NodeView } from '../../kernel/index.js'
+import { refOf, statusOf, type LogRequester } from './ask.js'
 import { PAGE_BYTES, PAGE_MS } from './limits.js'
-import { inOrder, pageOf, readPage } from './lines.js'
-import type { ClusterPage, LogPage, NodeRef, NodeStatus, ShownLine } from './lines.js'
-import { pathFor, wantOf } from './query.js'
-import type { Query } from './query.js'
+import {
+  inOrder, pageOf, readPage, type ClusterPage, type LogPage, type NodeRef, type NodeStatus, type ShownLine
+} from './lines.js'
+import { pathFor, wantOf, type Query } from './query.js'
 
 export interface ClusterParts {
   ring: LogRing

@@ -1,8 +1,6 @@
 import type { Clock, LogRing, StreamWriter } from '../../kernel/index.js'
-import { pageOf, localSteps } from './lines.js'
-import type { Gap, NodeRef, ShownLine } from './lines.js'
-import { seqAt, wantOf } from './query.js'
-import type { Query } from './query.js'
+import { pageOf, localSteps, type Gap, type NodeRef, type ShownLine } from './lines.js'
+import { seqAt, wantOf, type Query } from './query.js'
 
 export interface FollowParts { ring: LogRing, self: NodeRef, clock: Clock }
 

@@ -8,7 +8,7 @@ import { pageOf } from './lines.js'
 import { badSince, readQuery, wantOf } from './query.js'
 import { routes } from './routes.js'
 import { ShippingService } from './service.js'
-import { LogShipper, logChange } from './ship.js'
+import { LogShipper } from './ship.js'
 
 const EVENTS = { contentType: 'text/event-stream' }
 
@@ -94,7 +94,7 @@ function shipperFor (
 ): LogShipper | null {
   if (url === undefined) return null
   const random = (): number => randomInt(2 ** 32) / 2 ** 32
-  return new LogShipper({ url, clock, random, onChange: (news) => { logChange(log, news) } })
+  return new LogShipper({ url, clock, random, log })
 }
 
 /** Returns a function that lists the named node, or all nodes. Throws `node_not_found`. */

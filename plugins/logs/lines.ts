@@ -60,9 +60,7 @@ export function readPage (text: string, self: NodeRef): LogPage | null {
   if (!Array.isArray(page?.lines) || !Number.isSafeInteger(page.nextSeq)) return null
   const lines = page.lines.map((line) => readLine(line, self))
   if (lines.includes(null)) return null
-  return {
-    ...self, firstSeq: Number(page.firstSeq), nextSeq: page.nextSeq!, lines: lines as ShownLine[]
-  }
+  return { ...self, firstSeq: Number(page.firstSeq), nextSeq: page.nextSeq!, lines: lines as ShownLine[] }
 }
 
 /** The next lines from a node's log; an empty list serves as a keep-alive. */

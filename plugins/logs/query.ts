@@ -1,5 +1,4 @@
-import { kernelError } from '../../kernel/index.js'
-import type { FromSchema, LogFilter, SvcError } from '../../kernel/index.js'
+import { kernelError, type FromSchema, type LogFilter, type SvcError } from '../../kernel/index.js'
 import { LIMIT, LIMIT_MOST } from './limits.js'
 import type { routes } from './routes.js'
 

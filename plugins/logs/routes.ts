@@ -1,5 +1,4 @@
-import { logLevels } from '../../kernel/index.js'
-import type { RouteDecl } from '../../kernel/index.js'
+import { logLevels, type RouteDecl } from '../../kernel/index.js'
 import { LIMIT_MOST } from './limits.js'
 
 const text = { type: 'string' } as const

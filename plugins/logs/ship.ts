@@ -1,14 +1,11 @@
-import { promisify } from 'node:util'
-import { gzip } from 'node:zlib'
 import type { Dispatcher } from 'undici'
-import { delay, outgoingDispatcher } from '../../kernel/index.js'
-import type { Clock, Logger } from '../../kernel/index.js'
+import { delay, outgoingDispatcher, type Clock, type Logger } from '../../kernel/index.js'
 import type { ShippingStats } from './service.js'
 
 /** Limits on the queue, beyond which the oldest lines are dropped. */
 const MAX_QUEUED_LINES = 10_000
 const MAX_QUEUED_BYTES = 4 * 1024 ** 2
-/** Limits on the lines and bytes of one request, before compression. */
+/** Limits on the lines and bytes of one request. */
 const MAX_BATCH_LINES = 500
 const MAX_BATCH_BYTES = 512 * 1024
 /** A longer line is dropped, because receivers would refuse it. */
@@ -25,18 +22,12 @@ const CLOSE_MS = 2000
 /** Limit on the bytes read from a response body, whose content is ignored. */
 const MAX_ANSWER = 16 * 1024
 
-/** A change that is reported once: shipping fails, recovers, or continues without compression. */
-export type ShippingChange =
-  | { readonly kind: 'failing', readonly problem: string }
-  | { readonly kind: 'going', readonly failures: number, readonly dropped: number }
-  | { readonly kind: 'uncompressed' }
-
 export interface ShipperOptions {
   url: string
   clock: Clock
   /** Random number, uniform in [0, 1). */
   random: () => number
-  onChange: (news: ShippingChange) => void
+  log: Pick<Logger, 'warn'>
   limits?: Partial<ShipLimits>
 }
 
@@ -49,20 +40,14 @@ export interface ShipLimits {
 
 export type Answer = { readonly status: number, readonly retryAfter?: string } | { readonly error: string }
 
-/**
- * What happens to a batch after the response: delivered (`taken`), resent without compression (`plain`),
- * resent as two batches (`smaller`) or after a pause (`later`), or dropped (`refused`).
- */
-export type Verdict = 'taken' | 'plain' | 'smaller' | 'refused' | 'later'
+/** What happens to a batch after the response: delivered, dropped (`refused`) or resent after a pause. */
+export type Verdict = 'taken' | 'refused' | 'later'
 
-export function classifyResponse (answer: Answer, sent: { lines: number, compressed: boolean }): Verdict {
+export function classifyResponse (answer: Answer): Verdict {
   if ('error' in answer) return 'later'
   const { status } = answer
   if (status >= 200 && status < 300) return 'taken'
-  // Some receivers answer 400 instead of 415 when they cannot decompress.
-  if (sent.compressed && (status === 415 || status === 400)) return 'plain'
-  if (status === 413) return sent.lines > 1 ? 'smaller' : 'refused'
-  return status === 400 || status === 422 ? 'refused' : 'later'
+  return status === 400 || status === 413 || status === 422 ? 'refused' : 'later'
 }
 
 /**
@@ -81,9 +66,7 @@ function retryAfterMs (retryAfter: string | undefined, nowMs: number): number {
   return Number.isNaN(date) ? 0 : Math.max(0, date - nowMs)
 }
 
-const compress = promisify(gzip)
-
-/** Posts JSON lines, compressed, without delaying the node; retries with growing pauses. */
+/** Posts JSON lines without delaying the node; retries with growing pauses. */
 export class LogShipper {
   readonly #options: ShipperOptions
   readonly #limits: ShipLimits
@@ -95,8 +78,6 @@ export class LogShipper {
   readonly #cut = new AbortController()
   #queue: string[] = []
   #bytes = 0
-  #batchBytes = MAX_BATCH_BYTES
-  #compressed = true
   #running: Promise<void> | null = null
   #closing: Promise<void> | null = null
   #sent = 0
@@ -175,15 +156,12 @@ export class LogShipper {
 
   async #step (): Promise<number> {
     const batch = this.#take()
-    const compressed = this.#compressed
-    const answer = await this.#send(batch.join(''), compressed)
-    const verdict = classifyResponse(answer, { lines: batch.length, compressed })
+    const answer = await this.#send(batch.join(''))
+    const verdict = classifyResponse(answer)
     if (verdict === 'taken') return this.#taken(batch.length)
     if (verdict === 'refused') this.#dropped += batch.length
     else this.#putBack(batch)
-    if (verdict === 'plain') this.#plain()
-    if (verdict === 'smaller') this.#batchBytes = Math.floor(Buffer.byteLength(batch.join('')) / 2)
-    return verdict === 'refused' || verdict === 'later' ? this.#failed(answer) : 0
+    return this.#failed(answer)
   }
 
   #take (): string[] {
@@ -191,7 +169,7 @@ export class LogShipper {
     let bytes = 0
     while (count < Math.min(MAX_BATCH_LINES, this.#queue.length)) {
       const size = Buffer.byteLength(this.#queue[count]!)
-      if (count > 0 && bytes + size > this.#batchBytes) break
+      if (count > 0 && bytes + size > MAX_BATCH_BYTES) break
       bytes += size
       count += 1
     }
@@ -206,7 +184,7 @@ export class LogShipper {
   }
 
   #taken (lines: number): number {
-    const { clock, onChange } = this.#options
+    const { clock, log } = this.#options
     const failures = this.#failures
     this.#sent += lines
     this.#failures = 0
@@ -216,31 +194,29 @@ export class LogShipper {
     // While lines keep overflowing the queue, report the drops once at the end, not with every batch.
     if (failures > 0 || (dropped > 0 && this.#queue.length === 0)) {
       this.#reportedDropped = this.#dropped
-      onChange({ kind: 'going', failures, dropped })
+      log.warn({ failures, dropped }, 'log lines are shipped again')
     }
     return 0
   }
 
   #failed (answer: Answer): number {
-    const { clock, random, onChange } = this.#options
+    const { clock, random, log } = this.#options
     this.#failures += 1
     this.#problem = 'error' in answer ? answer.error : problemOf(answer.status)
-    if (this.#failures === 1) onChange({ kind: 'failing', problem: this.#problem })
+    if (this.#failures === 1) {
+      log.warn({ problem: this.#problem },
+        'cannot ship log lines to logging.ingest_url; a full queue drops the oldest lines')
+    }
     const retryAfter = 'error' in answer ? undefined : answer.retryAfter
     return pauseMs(this.#failures, random(), retryAfter, clock.now())
   }
 
-  #plain (): void {
-    this.#compressed = false
-    this.#options.onChange({ kind: 'uncompressed' })
-  }
-
-  async #send (text: string, compressed: boolean): Promise<Answer> {
+  async #send (text: string): Promise<Answer> {
     const { clock } = this.#options
     const timeout = new AbortController()
     const cancel = clock.after(this.#limits.sendTimeoutMs, () => { timeout.abort() })
     try {
-      return await this.#post(text, compressed, AbortSignal.any([timeout.signal, this.#cut.signal]))
+      return await this.#post(text, AbortSignal.any([timeout.signal, this.#cut.signal]))
     } catch (error) {
       if (timeout.signal.aborted) return { error: `no response within ${this.#limits.sendTimeoutMs} ms` }
       return { error: this.#cut.signal.aborted ? 'the node is stopping' : reasonOf(error) }
@@ -249,34 +225,20 @@ export class LogShipper {
     }
   }
 
-  async #post (text: string, compressed: boolean, signal: AbortSignal): Promise<Answer> {
+  async #post (text: string, signal: AbortSignal): Promise<Answer> {
     const { origin, pathname, search } = new URL(this.#options.url)
     const { statusCode, headers, body } = await (await this.#agent).request({
       origin,
       path: `${pathname}${search}`,
       method: 'POST',
-      headers: {
-        'content-type': 'application/x-ndjson', ...compressed ? { 'content-encoding': 'gzip' } : {}
-      },
-      body: compressed ? await compress(text) : text,
+      headers: { 'content-type': 'application/x-ndjson' },
+      body: text,
       signal
     })
     // Ignore errors while reading the body, because only the status matters.
     await body.dump({ limit: MAX_ANSWER }).catch(() => {})
     const retryAfter = headers['retry-after']
     return typeof retryAfter === 'string' ? { status: statusCode, retryAfter } : { status: statusCode }
-  }
-}
-
-export function logChange (log: Logger, news: ShippingChange): void {
-  if (news.kind === 'failing') {
-    log.warn({ problem: news.problem },
-      'cannot ship log lines to logging.ingest_url; a full queue drops the oldest lines')
-  } else if (news.kind === 'going') {
-    const { failures, dropped } = news
-    log.warn({ failures, dropped }, 'log lines are shipped again')
-  } else {
-    log.info({}, 'the log receiver does not accept gzip; log lines are shipped uncompressed')
   }
 }
 

@@ -6,9 +6,7 @@ import { MediaCache } from './media.js'
 import { ownApi } from './own.js'
 import { createToolAdmission, createServer } from './server.js'
 import type { McpRequestContext } from '@modelcontextprotocol/server'
-import type {
-  Caller, Clock, Declarations, Logger, LocalApi, RouteRequest
-} from '../../kernel/index.js'
+import type { Caller, Clock, Declarations, Logger, LocalApi, RouteRequest } from '../../kernel/index.js'
 import type { Shared } from './server.js'
 
 /** Limit on open subscription streams, which stay silent because svc sends no notifications on them. */

@@ -1,6 +1,5 @@
 import { text } from 'node:stream/consumers'
-import { isVerbError, lookedAt } from '../../kernel/cli/index.js'
-import type { ClientRequest, Client } from '../../kernel/cli/index.js'
+import { isVerbError, lookedAt, type ClientRequest, type Client } from '../../kernel/cli/index.js'
 import type { Caller, LocalApi, LocalRequest } from '../../kernel/index.js'
 
 /** The client methods that the MCP server uses. */

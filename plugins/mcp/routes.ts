@@ -8,9 +8,7 @@ const failure = ({ error, detail }: ErrorBody): object => ({
   jsonrpc: '2.0', id: null, error: { code: INVALID_REQUEST, message: error.message, data: error }, detail
 })
 
-const session = {
-  url: '/mcp', authority: 'read', failure
-} as const
+const session = { url: '/mcp', authority: 'read', failure } as const
 
 export const routes = {
   message: {
@@ -26,9 +24,7 @@ export const routes = {
     errors: ['overloaded', 'payload_too_large']
   },
   end: {
-    ...session, method: 'DELETE',
-    summary: 'Ends an MCP session and cancels its open requests.',
-    reply: { type: 'object', additionalProperties: false, properties: {} },
-    errors: ['not_found']
+    ...session, method: 'DELETE', summary: 'Ends an MCP session and cancels its open requests.',
+    reply: { type: 'object', additionalProperties: false, properties: {} }, errors: ['not_found']
   }
 } as const satisfies Record<string, RouteDecl>

@@ -1,20 +1,15 @@
 import {
-  ProtocolError, ProtocolErrorCode, ResourceNotFoundError, Server
+  ProtocolError, ProtocolErrorCode, ResourceNotFoundError, Server, type CallToolResult, type ServerContext,
+  type Tool as McpTool
 } from '@modelcontextprotocol/server'
-import { isVerbError, createGet } from '../../kernel/cli/index.js'
-import { raceAbort } from '../../kernel/index.js'
-import { invocationBody, listingPath, stream } from '../capabilities/cli/invoke.js'
+import { isVerbError, createGet, type DeclarationSet, type Tool } from '../../kernel/cli/index.js'
+import { raceAbort, type Clock, type JsonSchema, type Manifest, type ToolDecl } from '../../kernel/index.js'
+import { invocationBody, listingPath, stream, type Listed, type Listing } from '../capabilities/cli/invoke.js'
 import { Admission } from '../capabilities/service.js'
-import { collected, refused, textResult } from './result.js'
-import { described, resultSchema, targets } from './tools.js'
-import type { CallToolResult, ServerContext, Tool as McpTool } from '@modelcontextprotocol/server'
-import type { DeclarationSet, Tool } from '../../kernel/cli/index.js'
-import type { Clock, JsonSchema, Manifest, ToolDecl } from '../../kernel/index.js'
-import type { Listed, Listing } from '../capabilities/cli/invoke.js'
+import { collected, refused, textResult, type Progress } from './result.js'
+import { described, resultSchema, targets, type Target } from './tools.js'
 import type { MediaCache } from './media.js'
 import type { Api } from './own.js'
-import type { Progress } from './result.js'
-import type { Target } from './tools.js'
 
 /** Limits on concurrent and queued calls to read-only tools; capabilities have their own limits. */
 const TOOL_LIMITS = { concurrency: 8, queue: 16 }

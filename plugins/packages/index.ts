@@ -5,7 +5,7 @@ export default definePlugin({
   name: 'packages',
   version: '1.0.0',
   kernel: '^1.0.0',
-  summary: 'Shows, creates, installs, checks and removes plugins, on the command line.',
+  summary: 'Shows, creates, installs and removes plugins, on the command line.',
   verbs: {
     'plugin new': {
       heading: 'Set it up',
@@ -42,13 +42,6 @@ export default definePlugin({
       args: '<name>',
       options: [['--yes', 'do not ask']],
       load: async () => ({ default: (await import('./cli/install.js')).remove })
-    },
-    'plugin verify': {
-      heading: 'Set it up', local: true,
-      summary: 'compare installed plugins with their accepted state',
-      args: '[name]',
-      options: [['--accept', 'accept the current files of the plugin']],
-      load: async () => ({ default: (await import('./cli/install.js')).verify })
     }
   }
 }, () => ({}))

@@ -1,8 +1,7 @@
 import type { NodeReport } from '../../kernel/index.js'
 import type { PlacementContext } from './manifest.js'
 import type { InstanceStates } from './progress/progress.js'
-import { waitingView } from './waitlist.js'
-import type { WaitingInstance } from './waitlist.js'
+import { waitingView, type WaitingInstance } from './waitlist.js'
 
 export interface Facts extends InstanceStates {
   /** All nodes, including those that are not live; this node comes first. */

@@ -10,12 +10,10 @@ import { PlacementService } from './service.js'
 import { commands, sections } from './waitlist.js'
 
 const config = {
-  type: 'object',
-  additionalProperties: false,
+  type: 'object', additionalProperties: false,
   properties: {
     autoplace: {
-      type: 'array',
-      items: { type: 'string', minLength: 3, maxLength: 200, pattern: '^[^/\\s]+/[^/\\s]+$' },
+      type: 'array', items: { type: 'string', minLength: 3, maxLength: 200, pattern: '^[^/\\s]+/[^/\\s]+$' },
       uniqueItems: true,
       description:
         'Models that the cluster places automatically, one instance each, wherever they fit. ' +
@@ -23,22 +21,15 @@ const config = {
         'the master counts.'
     },
     drain_seconds: {
-      type: 'integer',
-      minimum: 0,
-      maximum: 3600,
-      default: 0,
+      type: 'integer', minimum: 0, maximum: 3600, default: 0,
       description: 'Default grace period for the open requests of an instance that DELETE stops, seconds.'
     },
     on_demand: {
-      type: 'boolean',
-      default: false,
+      type: 'boolean', default: false,
       description: 'A request for a known model that is not placed places it and waits for it.'
     },
     on_demand_ttl_seconds: {
-      type: 'integer',
-      minimum: 1,
-      maximum: 2_592_000,
-      default: 300,
+      type: 'integer', minimum: 1, maximum: 2_592_000, default: 300,
       description: 'Idle time after which a model that a request placed is unloaded, seconds.'
     }
   }
@@ -68,14 +59,12 @@ const model = word('A model, such as acme/voice.')
 
 const tools = {
   running: {
-    summary: 'Which models are placed and in which state; which are on disk but not placed.',
-    args: args({}),
+    summary: 'Which models are placed and in which state; which are on disk but not placed.', args: args({}),
     load: () => import('./tools/running.js')
   },
   why_model: {
     summary: 'Why a model does not answer: the cause and the fix, or where it answers and since when.',
-    args: args({ model }),
-    load: () => import('./tools/why-model.js')
+    args: args({ model }), load: () => import('./tools/why-model.js')
   },
   why_request: {
     summary: 'What happened to a request and why it failed: where it ran, how long each step took, ' +
@@ -90,15 +79,13 @@ const tools = {
   },
   what_if: {
     summary: 'What would happen if a node died: instances and files lost, quorum, master, store.',
-    args: args({ node: word('Name or id of the node.') }),
-    load: () => import('./tools/what-if.js')
+    args: args({ node: word('Name or id of the node.') }), load: () => import('./tools/what-if.js')
   }
 } as const satisfies Record<string, ToolDecl>
 
 export const verbs = {
   place: {
-    heading: 'Keep models',
-    summary: 'place a model on nodes with enough memory, and wait until it is ready',
+    heading: 'Keep models', summary: 'place a model on nodes with enough memory, and wait until it is ready',
     args: '<model>',
     options: [
       ['--min-nodes <n>', 'spread it over at least this many nodes'],
@@ -124,8 +111,7 @@ export const verbs = {
     load: () => import('./cli/place.js')
   },
   ps: {
-    heading: 'Keep models',
-    summary: 'list placed and waiting instances: model, nodes, state, memory',
+    heading: 'Keep models', summary: 'list placed and waiting instances: model, nodes, state, memory',
     examples: ['svc ps', 'svc ps --json | jq -r \'.instances[] | select(.state == "ready") | .instanceId\''],
     load: () => import('./cli/ps.js')
   },
@@ -144,23 +130,18 @@ export const verbs = {
   drain: {
     heading: 'Run a cluster',
     summary: 'stop running models on a node: its instances move to other nodes, and it gets no new ones',
-    args: '<node>',
-    options: [['--wait [seconds]', 'wait until it runs nothing; exit 4 on timeout']],
+    args: '<node>', options: [['--wait [seconds]', 'wait until it runs nothing; exit 4 on timeout']],
     examples: ['svc drain attic', 'svc drain attic --wait=600 && ssh attic sudo reboot'],
     load: () => import('./cli/drain.js')
   },
   undrain: {
-    heading: 'Run a cluster',
-    summary: 'let a drained node run models again',
-    args: '<node>',
-    examples: ['svc undrain attic'],
-    load: async () => ({ default: (await import('./cli/drain.js')).undrain })
+    heading: 'Run a cluster', summary: 'let a drained node run models again', args: '<node>',
+    examples: ['svc undrain attic'], load: async () => ({ default: (await import('./cli/drain.js')).undrain })
   },
   why: {
     heading: 'Watch it',
     summary: 'explain why a model does not answer, or what happened to a request (command or task id)',
-    args: '<model-or-id>',
-    explainsCommands: true,
+    args: '<model-or-id>', explainsCommands: true,
     examples: [
       'svc why acme/chat', 'svc why svc/voice-en --json', 'svc why 6f0d5f9e-8f1c-4a52-9a39-0f3d5a1c2b44'
     ],
@@ -169,16 +150,12 @@ export const verbs = {
 } satisfies Record<string, VerbDecl>
 
 export const manifest = {
-  name: 'placement',
-  version: '1.0.0',
-  kernel: '^1.0.0',
-  summary: 'Decides which nodes run a model, and replaces lost instances.',
-  requires: ['runners'],
+  name: 'placement', version: '1.0.0', kernel: '^1.0.0',
+  summary: 'Decides which nodes run a model, and replaces lost instances.', requires: ['runners'],
   after: ['staging'],
   consumes: {
     bundle: BundleService, cluster: ClusterService, declarations: DeclarationService, session: SessionService,
-    state: StateService,
-    instances: InstanceService, machine: MachineService
+    state: StateService, instances: InstanceService, machine: MachineService
   },
   consumesOptional: { models: ModelsService },
   provides: { keeping: PlacementService },

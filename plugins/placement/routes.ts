@@ -33,8 +33,7 @@ const nodeRefs = {
 /** Node references in a query; a value may contain several, separated by commas. */
 const listedRefs = { ...nodeRefs, items: { ...nodeRefs.items, maxLength: 8192 } } as const
 const excluded = {
-  ...listedRefs,
-  description: 'node ids, install ids or names, also comma-separated; unknown ones are ignored'
+  ...listedRefs, description: 'node ids, install ids or names, also comma-separated; unknown ones are ignored'
 } as const
 const tagged = { type: 'object', minProperties: 1, maxProperties: 1 } as const
 
@@ -57,9 +56,7 @@ const place = {
       type: 'string', minLength: 1, maxLength: 65_536,
       description: 'a Jinja chat template, instead of the one in a GGUF model'
     },
-    excluded_nodes: {
-      ...nodeRefs, description: 'node ids, install ids or names; unknown ones are ignored'
-    },
+    excluded_nodes: { ...nodeRefs, description: 'node ids, install ids or names; unknown ones are ignored' },
     excluded_node_ids: { ...nodeRefs, description: 'alias of excluded_nodes' },
     ttl_seconds: {
       type: ['integer', 'null'], minimum: 1, maximum: 604_800,
@@ -82,11 +79,7 @@ const shardBody = object(
   })
 const someOf = { type: 'object', minProperties: 1, maxProperties: 1024 } as const
 const ringFields = {
-  instanceId: uuid,
-  contextTokenLimit: count,
-  slots,
-  systemRole: textOrNull,
-  engine: filled,
+  instanceId: uuid, contextTokenLimit: count, slots, systemRole: textOrNull, engine: filled,
   shardAssignments: object(['modelId', 'runnerToShard', 'nodeToRunner'], {
     modelId,
     runnerToShard: {
@@ -104,9 +97,7 @@ const ringRequired = [
   'instanceId', 'contextTokenLimit', 'systemRole', 'engine', 'shardAssignments', 'hostsByNode'
 ] as const
 const star = object([...ringRequired, 'driverNode', 'donorEndpoints'], {
-  ...ringFields,
-  driverNode: filled,
-  donorEndpoints: { ...objectOrNull, description: 'filled in by the node' }
+  ...ringFields, driverNode: filled, donorEndpoints: { ...objectOrNull, description: 'filled in by the node' }
 })
 
 const create = {
@@ -166,11 +157,7 @@ const preview = object([
   'details'
 ], {
   model_id: text, sharding, instance_meta: { enum: instanceMeta.enum }, min_nodes: minNodes,
-  instance: objectOrNull,
-  memory_delta_by_node: objectOrNull,
-  error: textOrNull,
-  reason: textOrNull,
-  details
+  instance: objectOrNull, memory_delta_by_node: objectOrNull, error: textOrNull, reason: textOrNull, details
 })
 
 const previews = {
@@ -191,15 +178,13 @@ const previews = {
 const params = object(['instance_id'], { instance_id: { type: 'string', minLength: 1, maxLength: 128 } })
 
 const get = {
-  method: 'GET', url: '/instance/:instance_id', authority: 'read',
-  summary: 'Returns an instance.',
+  method: 'GET', url: '/instance/:instance_id', authority: 'read', summary: 'Returns an instance.',
   params, reply: tagged, errors: ['instance_not_found']
 } as const satisfies RouteDecl
 
 const remove = {
   method: 'DELETE', url: '/instance/:instance_id', authority: 'cluster:write', audit: 'best-effort',
-  summary: 'Stops an instance immediately, or with drain_seconds after its open requests.',
-  params,
+  summary: 'Stops an instance immediately, or with drain_seconds after its open requests.', params,
   query: object([], {
     drain_seconds: {
       type: 'integer', minimum: 0, maximum: 3600,

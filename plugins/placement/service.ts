@@ -1,6 +1,5 @@
-import { defineService } from '../../kernel/index.js'
+import { defineService, type SvcError } from '../../kernel/index.js'
 import type { makeReady } from './cli/place.js'
-import type { SvcError } from '../../kernel/index.js'
 
 export interface RoleModels {
   /** Ids of acceptable models, best first; empty if the role needs no instance now. */

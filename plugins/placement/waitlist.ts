@@ -1,6 +1,5 @@
 import type { CommandDecl, Section, SectionDecl } from '../../kernel/index.js'
-import { placement } from '../runners/service.js'
-import type { PlacementIntent } from '../runners/service.js'
+import { placement, type PlacementIntent } from '../runners/service.js'
 
 /** An instance that waits to be placed. Its key is the id of the lost instance, or a new id. */
 export type WaitingEntry = {

@@ -1,7 +1,6 @@
-import { definePlugin } from '../../kernel/index.js'
+import { definePlugin, type Caller } from '../../kernel/index.js'
 import { manifest } from './manifest.js'
 import { startNode } from './node/node.js'
-import type { Caller } from '../../kernel/index.js'
 
 const isOperator = ({ authorities }: Caller): boolean => authorities.has('operator')
 

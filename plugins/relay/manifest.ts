@@ -7,24 +7,17 @@ const text = { type: 'string' } as const
 const asDevice = ['--device <name>', 'device of this machine to act as (default: the newest)'] as const
 
 export const manifest = {
-  name: 'relay',
-  version: '1.0.0',
-  kernel: '^1.0.0',
+  name: 'relay', version: '1.0.0', kernel: '^1.0.0',
   summary: 'Lets paired devices reach nodes from other networks, by a relay that cannot read the traffic.',
   requires: ['devices'],
   consumes: { devices: DevicesService, identity: IdentityService, listeners: ListenerService },
   settings: {
     relay: {
-      type: 'object',
-      additionalProperties: false,
+      type: 'object', additionalProperties: false,
       description: 'The relay through which paired devices reach this node from other networks.',
       properties: {
         url: {
-          'type': ['string', 'null'],
-          'default': null,
-          'minLength': 8,
-          'maxLength': 500,
-          'format': 'http-url',
+          'type': ['string', 'null'], 'default': null, 'minLength': 8, 'maxLength': 500, 'format': 'http-url',
           'pattern': '^https?://[^/?#@\\s]+/?$',
           'x-local': true,
           'description': 'Address of a relay (`svc relay`), such as https://relay.example. Null: no relay.'
@@ -35,8 +28,7 @@ export const manifest = {
   routes,
   sections: {
     relayMeetings: {
-      writer: 'node',
-      summary: 'The relay address and keys of the node, signed by the node.',
+      writer: 'node', summary: 'The relay address and keys of the node, signed by the node.',
       value: meetingSchema
     }
   },
@@ -79,17 +71,13 @@ export const manifest = {
         ['--port <port>', 'port to listen on (default: 52420; 0: any free port)'],
         ['--tls-key <file>', 'PEM file of the key; the relay then serves TLS itself'],
         ['--tls-cert <file>', 'PEM file of the certificate and its chain'],
-        ['--behind-proxy', 'the address of a client is the last one in X-Forwarded-For'],
-        ['--connections <count>', 'maximum connections (default: 4096)'],
-        ['--devices <count>', 'maximum devices per node (default: 64)'],
-        ['--rate <MiB>', 'MiB per second per node, both directions together (default: 64)']
+        ['--behind-proxy', 'the address of a client is the last one in X-Forwarded-For']
       ],
       examples: ['svc relay --host 0.0.0.0 --tls-key relay.key --tls-cert relay.crt'],
       load: () => import('./cli/relay.js')
     },
     'device serve': {
-      heading: 'Set it up',
-      summary: 'open a local port to the cluster through the relay, for any client',
+      heading: 'Set it up', summary: 'open a local port to the cluster through the relay, for any client',
       options: [
         ['--port <port>', 'port on 127.0.0.1 (default: 52430; 0: any free port)'],
         asDevice,
@@ -99,16 +87,13 @@ export const manifest = {
       load: () => import('./cli/serve.js')
     },
     'device run': {
-      heading: 'Set it up',
-      summary: 'run another verb on the cluster, through the relay',
-      args: '<words...>',
+      heading: 'Set it up', summary: 'run another verb on the cluster, through the relay', args: '<words...>',
       options: [asDevice],
       examples: ['svc device run -- status', 'svc device run -- say "hello" -o hello.mp3'],
       load: () => import('./cli/run.js')
     },
     'device routes': {
-      heading: 'Set it up',
-      summary: 'fetch the relay addresses of the cluster from the node again',
+      heading: 'Set it up', summary: 'fetch the relay addresses of the cluster from the node again',
       options: [asDevice],
       examples: ['svc --url http://192.168.1.20:52415 device routes'],
       load: () => import('./cli/routes.js')

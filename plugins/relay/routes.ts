@@ -5,8 +5,7 @@ const key = { type: 'string', pattern: '^[\\w-]{43}$' } as const
 
 /** The relay address of a node, signed with the node's key. Keys and signatures are raw, base64url. */
 export const meetingSchema = {
-  type: 'object',
-  additionalProperties: false,
+  type: 'object', additionalProperties: false,
   required: ['installId', 'name', 'url', 'key', 'agreementKey', 'signature'],
   properties: {
     installId: { type: 'string', minLength: 1, maxLength: 64 },

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
-import { createSettlingCheck, kernelError, offPlugin } from '../../kernel/index.js'
-import type { Context, Section } from '../../kernel/index.js'
+import {
+  createSettlingCheck, kernelError, offPlugin, type Context, type Section
+} from '../../kernel/index.js'
 import type { Bundle } from './cards/bundle.js'
 import { createDrivers } from './donors/driver.js'
 import { createSetDiff, createLeases, withCopies } from './instances/copies.js'
@@ -8,29 +9,25 @@ import { PlacedInstances } from './instances/document.js'
 import { InstanceShutdown } from './instances/shutdown.js'
 import { RunnerSet } from './instances/runner-set.js'
 import {
-  backendOf, instanceOf, launchOptions, memoryTraits, prepareLaunch, pruneScratch, runnersFolder
+  backendOf, instanceOf, launchOptions, memoryTraits, prepareLaunch, pruneScratch, runnersFolder,
+  type LaunchParts
 } from './instances/launch.js'
-import type { LaunchParts } from './instances/launch.js'
 import { createReconciler } from './instances/reconcile.js'
 import type { Instance } from './instances/sections.js'
-import { createFailures, createStatuses } from './instances/statuses.js'
-import type { Failures, RunnerStatuses } from './instances/statuses.js'
+import { createFailures, createStatuses, type Failures, type RunnerStatuses } from './instances/statuses.js'
 import { checkOverrides } from './machine/backends.js'
-import { startDetection } from './machine/detection.js'
-import type { Detection } from './machine/detection.js'
+import { startDetection, type Detection } from './machine/detection.js'
 import { createFit } from './machine/memory.js'
 import type { MachineReader } from './machine/vitals.js'
 import type { RuntimeFiles } from './machine/runtimes.js'
 import type { manifest } from './manifest.js'
-import { kindOf } from './process/states.js'
-import type { StatusKind } from './process/states.js'
+import { kindOf, type StatusKind } from './process/states.js'
 import type { RunnerOptions, Supervisor } from './process/supervisor.js'
 import { LostTasks } from './routing/lost-tasks.js'
 import { createCanary, createReadiness } from './routing/readiness.js'
 import { TaskGossip } from './routing/remote/gossip.js'
-import { Routing } from './routing/routing.js'
-import type { RoutingParts } from './routing/routing.js'
-import { hasEnded, runnerWork, TaskTable, TaskWatchers } from './routing/tasks.js'
+import { Routing, type RoutingParts } from './routing/routing.js'
+import { hasEnded, TaskTable, TaskWatchers } from './routing/tasks.js'
 import type { MissingReason, Instances, RunnerStatus } from './service.js'
 
 export type RunnersContext = Context<typeof manifest>
@@ -199,7 +196,7 @@ interface RoutingNeeds extends Pick<RoutingParts, 'sections' | 'placed' | 'fleet
 }
 
 function openRouting (ctx: RunnersContext, { launch, losses, ...needs }: RoutingNeeds) {
-  const { fleet, tasks } = needs
+  const { tasks } = needs
   const { clock, log, node, deps: { cluster, models, state } } = ctx
   const absent = new Set<(modelId: string) => MissingReason | null>()
   const watchers = new TaskWatchers(clock, node.nodeId)
@@ -214,7 +211,7 @@ function openRouting (ctx: RunnersContext, { launch, losses, ...needs }: Routing
   })
   return {
     routing,
-    work: runnerWork(watchers, fleet),
+    work: watchers,
     onAbsent (tell: (modelId: string) => MissingReason | null): () => void {
       absent.add(tell)
       return () => { absent.delete(tell) }

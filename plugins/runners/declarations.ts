@@ -5,9 +5,7 @@ import type { ConflictDecl, ErrorDecl, EventDecl, FromSchema } from '../../kerne
 export const exactly = <const P extends object, const O extends object = object>(
   properties: P, optional = {} as O
 ) => ({
-  type: 'object',
-  additionalProperties: false,
-  required: Object.keys(properties) as (keyof P)[],
+  type: 'object', additionalProperties: false, required: Object.keys(properties) as (keyof P)[],
   properties: { ...properties, ...optional } as { -readonly [K in keyof (P & O)]: (P & O)[K] }
 } as const)
 
@@ -18,8 +16,7 @@ export const atLeast = <const P extends object, const O extends object = object>
 
 /** Schema of `plugins.runners` in svc.yaml. */
 export const config = {
-  type: 'object',
-  additionalProperties: false,
+  type: 'object', additionalProperties: false,
   properties: {
     backends: {
       type: 'object',
@@ -29,30 +26,17 @@ export const config = {
       additionalProperties: { enum: ['cpu', 'cuda', 'rocm', 'vulkan', 'metal', 'webgpu'] },
       default: {}
     },
-    threads: {
-      type: 'integer',
-      minimum: 1,
-      maximum: 256,
-      default: 1,
-      description: 'Threads per inference.'
-    },
+    threads: { type: 'integer', minimum: 1, maximum: 256, default: 1, description: 'Threads per inference.' },
     max_concurrent: {
-      type: 'integer',
-      minimum: 1,
-      maximum: 1024,
-      default: 8,
+      type: 'integer', minimum: 1, maximum: 1024, default: 8,
       description: 'Concurrent requests per runner, if its engine has no slots.'
     },
     max_queued: {
-      type: 'integer',
-      minimum: 0,
-      maximum: 10_000,
-      default: 32,
+      type: 'integer', minimum: 0, maximum: 10_000, default: 32,
       description: 'Requests that queue at one runner; further ones get 429.'
     },
     engine_options: {
-      'type': 'object',
-      'x-local': true,
+      'type': 'object', 'x-local': true,
       'description':
         'Options by engine, passed to it when it loads a model, e.g. {llama-server: {max_batch: 4}}. ' +
         'The README of the plugin that provides the engine lists them.',
@@ -60,25 +44,20 @@ export const config = {
       'default': {}
     },
     confine: {
-      'type': 'boolean',
-      'x-local': true,
-      'default': true,
+      'type': 'boolean', 'x-local': true, 'default': true,
       'description':
         'Limits runners to the files of the system, svc, the engine and the model, without other ' +
         'processes, network and capabilities, as far as the system supports it. `svc doctor` says what ' +
         'is missing.'
     },
     rpc_for_every_user: {
-      'type': 'boolean',
-      'x-local': true,
-      'default': false,
+      'type': 'boolean', 'x-local': true, 'default': false,
       'description':
         'Allows models that llama.cpp spreads over this and other nodes. Its RPC has no authentication: ' +
         'while such a model runs, every user of this machine can access its memory.'
     },
     memory_limit_mb: {
-      type: 'integer',
-      minimum: 64,
+      type: 'integer', minimum: 64,
       description:
         'Resident memory in MiB above which a runner is killed. By default derived from the size of ' +
         'the model, at least 1024.'
@@ -89,21 +68,15 @@ export type RunnerConfig = FromSchema<typeof config, true>
 
 export const errors = {
   model_unknown: {
-    status: 400,
-    retryable: false,
-    message: 'The model is unknown.',
+    status: 400, retryable: false, message: 'The model is unknown.',
     remedy: 'Use one of the names in details.known, or download the model: `svc pull MODEL`.'
   },
   no_backend: {
-    status: 400,
-    retryable: false,
-    message: 'No backend on this node can run the model.',
+    status: 400, retryable: false, message: 'No backend on this node can run the model.',
     remedy: 'Set plugins.runners.backends in svc.yaml to a backend that the engine supports.'
   },
   instance_not_found: {
-    status: 404,
-    retryable: false,
-    message: 'The instance does not exist.',
+    status: 404, retryable: false, message: 'The instance does not exist.',
     remedy: '`svc status` lists the instances.'
   }
 } as const satisfies Record<string, ErrorDecl>
@@ -140,8 +113,7 @@ export const conflicts = {
       'Correct plugins.runners.backends in svc.yaml, or make the hardware visible to svc; then restart.'
   },
   runners_unconfined: {
-    severity: 'warn',
-    meaning: 'Runners, which read untrusted files, are not fully sandboxed.',
+    severity: 'warn', meaning: 'Runners, which read untrusted files, are not fully sandboxed.',
     remediation:
       'Do what the message says and restart, or place only models that you trust; the README of the plugin ' +
       'runners lists what each system supports.'
@@ -157,11 +129,7 @@ export const events = {
     { runnerId: text, instanceId: text, modelId: text, status: { type: 'object' } }
   ),
   RunnerFailed: durableEvent('A runner failed and used up its attempts.', {
-    runnerId: text,
-    instanceId: text,
-    modelId: text,
-    errorMessage: text,
-    errorCode: text,
+    runnerId: text, instanceId: text, modelId: text, errorMessage: text, errorCode: text,
     attempts: { type: 'integer' }
   }),
   TaskFailed: durableEvent(
@@ -169,9 +137,7 @@ export const events = {
     { taskId: text, commandId: text, errorType: text, errorMessage: text }
   ),
   InstanceCreated: durableEvent('An instance of a model was placed.', {
-    instanceId: text,
-    modelId: text,
-    nodeIds: strings
+    instanceId: text, modelId: text, nodeIds: strings
   }),
   InstanceDeleted: {
     ...durableEvent(
@@ -179,9 +145,7 @@ export const events = {
     payload: exactly({ instanceId: text, modelId: text }, { reason: text })
   },
   InstanceUnloaded: durableEvent('An instance is unloaded because it was unused for its ttl.', {
-    instanceId: text,
-    modelId: text,
-    idleSeconds: { type: 'integer' }
+    instanceId: text, modelId: text, idleSeconds: { type: 'integer' }
   }),
   InstanceFailureRecorded: durableEvent(
     'An instance cannot serve; the record is in /state under instanceFailures.',

@@ -1,5 +1,4 @@
-import { definePlugin } from '../../kernel/index.js'
-import type { Plugin } from '../../kernel/index.js'
+import { definePlugin, type Plugin } from '../../kernel/index.js'
 import type { MachineParts } from './assembly.js'
 import { manifest } from './manifest.js'
 

@@ -1,8 +1,7 @@
 import {
   CallerService, ClusterService, CommandService, DeclarationService, LogRingService, SessionService,
-  StateService, TracerService, VitalsService
+  StateService, TracerService, VitalsService, type Manifest
 } from '../../kernel/index.js'
-import type { Manifest } from '../../kernel/index.js'
 import { CallsService } from '../capabilities/service.js'
 import { ModelsService } from '../staging/service.js'
 import { config, conflicts, errors, events } from './declarations.js'
@@ -14,11 +13,8 @@ import {
 } from './service.js'
 
 export const manifest = {
-  name: 'runners',
-  version: '1.0.0',
-  kernel: '^1.0.0',
-  summary: 'Runs models in child processes, one per instance, and routes requests to them.',
-  config,
+  name: 'runners', version: '1.0.0', kernel: '^1.0.0',
+  summary: 'Runs models in child processes, one per instance, and routes requests to them.', config,
   after: ['capabilities', 'staging'],
   consumesOptional: { calls: CallsService, models: ModelsService, state: StateService },
   consumes: {
@@ -54,24 +50,14 @@ export const manifest = {
       load: () => import('./tools/last-failure.js')
     }
   },
-  variables: {
-    SVC_WARMUP_DEADLINE_SECONDS: 'Deadline of a warmup, seconds; 300 by default.'
-  },
-  routes,
-  events,
-  errors,
-  conflicts,
-  sections,
-  commands,
-  stateWhereabouts: ['hostsByNode', 'donorEndpoints'],
+  variables: { SVC_WARMUP_DEADLINE_SECONDS: 'Deadline of a warmup, seconds; 300 by default.' },
+  routes, events, errors, conflicts, sections, commands, stateWhereabouts: ['hostsByNode', 'donorEndpoints'],
   stateReadings: ['tasks'],
   state: {
-    instances: 'Instances by id: which model runs where.',
-    runners: 'Status of each runner of an instance.',
+    instances: 'Instances by id: which model runs where.', runners: 'Status of each runner of an instance.',
     tasks: 'Requests in progress on any node, and those that ended in the last 30 seconds; without content.',
     instanceFailures: 'Why instances could not serve, newest first, at most 64.',
     nodeSystem: 'Adds the memory of each runner: in use, and as placement counts it.',
-    nodeResources:
-      'Adds the backends detected or declared, also by engine, and the program of each engine.'
+    nodeResources: 'Adds the backends detected or declared, also by engine, and the program of each engine.'
   }
 } as const satisfies Manifest

@@ -9,26 +9,17 @@ const id = { type: 'string', minLength: 1, maxLength: 128 } as const
 
 export const routes = {
   cancel: {
-    method: 'POST',
-    url: '/v1/cancel/:command_id',
-    summary: 'Cancels a running command of any node by the id in its x-svc-command-id header.',
-    members: true,
-    authority: 'invoke',
-    params: exactly({ command_id: id }),
-    reply: exactly({ message: text, command_id: text }),
-    errors: ['command_unknown', 'missing_grant']
+    method: 'POST', url: '/v1/cancel/:command_id',
+    summary: 'Cancels a running command of any node by the id in its x-svc-command-id header.', members: true,
+    authority: 'invoke', params: exactly({ command_id: id }),
+    reply: exactly({ message: text, command_id: text }), errors: ['command_unknown', 'missing_grant']
   },
   availability: {
-    method: 'GET',
-    url: '/models/:model_id/availability',
+    method: 'GET', url: '/models/:model_id/availability',
     summary: 'Checks each link that a model needs to answer; the first broken one has a remedy.',
-    authority: 'read',
-    params: exactly({ model_id: { type: 'string', minLength: 1, maxLength: 512 } }),
+    authority: 'read', params: exactly({ model_id: { type: 'string', minLength: 1, maxLength: 512 } }),
     reply: exactly({
-      model_id: text,
-      available: { type: 'boolean' },
-      broken_link: textOrNull,
-      message: textOrNull,
+      model_id: text, available: { type: 'boolean' }, broken_link: textOrNull, message: textOrNull,
       remedy: textOrNull,
       links: {
         type: 'array',
@@ -40,46 +31,27 @@ export const routes = {
     })
   },
   task: {
-    method: 'POST',
-    url: '/runners/tasks',
-    summary: 'Runs a task of another node on a runner of this node; for cluster members only.',
-    members: true,
-    authority: 'invoke',
-    stream: true,
-    bodyLimit: 8 * 1024 * 1024,
-    produces: 'application/vnd.svc.task',
+    method: 'POST', url: '/runners/tasks',
+    summary: 'Runs a task of another node on a runner of this node; for cluster members only.', members: true,
+    authority: 'invoke', stream: true, bodyLimit: 8 * 1024 * 1024, produces: 'application/vnd.svc.task',
     uploads: { 'application/vnd.svc.task': { type: 'string', format: 'binary' } },
     body: exactly({
-      taskId: uuid,
-      commandId: id,
-      modelId: { type: 'string', minLength: 1, maxLength: 256 },
-      instanceId: id,
-      runnerId: id,
-      capability: id,
-      task: exactly({ kind: id, payload: { type: 'object' } })
+      taskId: uuid, commandId: id, modelId: { type: 'string', minLength: 1, maxLength: 256 }, instanceId: id,
+      runnerId: id, capability: id, task: exactly({ kind: id, payload: { type: 'object' } })
     }),
     errors: ['not_found', 'overloaded']
   },
   donor: {
-    method: 'POST',
-    url: '/runners/donors',
+    method: 'POST', url: '/runners/donors',
     summary: 'Tunnels a connection to the donor of an instance on this node; for its driver only.',
-    members: true,
-    authority: 'invoke',
-    stream: true,
-    produces: 'application/octet-stream',
+    members: true, authority: 'invoke', stream: true, produces: 'application/octet-stream',
     body: exactly({ instanceId: id, runnerId: id, feedId: uuid, run: uuid }),
     errors: ['not_found', 'instance_lost', 'overloaded']
   },
   feed: {
-    method: 'GET',
-    url: '/runners/donors/:feed_id',
-    summary: 'The bytes that the driver of an instance sends to a donor; for that donor only.',
-    members: true,
-    authority: 'invoke',
-    stream: true,
-    produces: 'application/octet-stream',
-    params: exactly({ feed_id: uuid }),
-    errors: ['not_found']
+    method: 'GET', url: '/runners/donors/:feed_id',
+    summary: 'The bytes that the driver of an instance sends to a donor; for that donor only.', members: true,
+    authority: 'invoke', stream: true, produces: 'application/octet-stream',
+    params: exactly({ feed_id: uuid }), errors: ['not_found']
   }
 } as const satisfies Record<string, RouteDecl>

@@ -135,20 +135,9 @@ export interface EndedTask {
   audioSeconds: number
 }
 
-export interface RunnerCancel {
-  taskIds: string[]
-  /** True if a task did not stop in time, so the process was killed and restarts. */
-  restarted: boolean
-}
-
 export interface RunnerWork {
   /** Calls `fn` when a task that this node received or served has ended. */
   onTask (fn: (task: EndedTask) => void): () => void
-  /**
-   * Ends the tasks inside a runner with `cancelled`; a runner that still works on one after `graceMs` is
-   * killed and restarted. Null if the runner is not on this node.
-   */
-  cancel (runnerId: string, graceMs: number): Promise<RunnerCancel | null>
 }
 export const RunnerWorkService = defineService<RunnerWork>('runners.work')
 
@@ -209,7 +198,10 @@ export interface Runners {
   open (route: Route, task: EngineTask, signal: AbortSignal): AsyncIterable<EngineChunk>
   /** The card of a model that this node or a serving node has, ready or not. */
   card (modelId: string): ModelCard | undefined
-  /** Models for a task, on all nodes: card, and whether a ready runner serves it. */
+  /**
+   * Models for a task, on all nodes: card, and whether a ready runner serves it. Ready models come first and
+   * bundled ones last, then by id, so that all nodes prefer the same one.
+   */
   models (task: string): { card: ModelCard, ready: boolean }[]
   reports (): RunnerReport[]
   /**

@@ -45,13 +45,11 @@ export const errors = {
 
 export const conflicts = {
   download_failed: {
-    severity: 'error',
-    meaning: 'The last transfer of a model to this node failed.',
+    severity: 'error', meaning: 'The last transfer of a model to this node failed.',
     remediation: 'Fix the cause that the message names, then run `svc stage MODEL --node NODE`.'
   },
   models_not_published: {
-    severity: 'warn',
-    meaning: 'This node has more models than it can publish to the other nodes.',
+    severity: 'warn', meaning: 'This node has more models than it can publish to the other nodes.',
     remediation: 'Remove unneeded models: `svc ls`, then `svc rm MODEL` or `svc purge`.'
   },
   second_store: {
@@ -60,8 +58,7 @@ export const conflicts = {
     remediation: 'Remove model_store.store_path from svc.yaml on all nodes but one, then restart them.'
   },
   staging_unusable: {
-    severity: 'error',
-    meaning: 'The folder of staged copies or of the store is unusable.',
+    severity: 'error', meaning: 'The folder of staged copies or of the store is unusable.',
     remediation: 'Set node_cache_path and model_store.store_path to separate writable folders, ' +
       'then restart the node.'
   }
@@ -108,8 +105,7 @@ export const sections = {
     })
   },
   storeModels: {
-    writer: 'node',
-    summary: 'The models in the node\'s store by model id; cards are without their files.',
+    writer: 'node', summary: 'The models in the node\'s store by model id; cards are without their files.',
     value: {
       type: 'object', additionalProperties: false,
       required: ['digest', 'revision', 'totalBytes', 'source', 'downloadedAt', 'bundled', 'card'],
@@ -131,20 +127,9 @@ export const sections = {
     value: exact({ since: text })
   },
   storeHosts: {
-    writer: 'node',
-    summary: '`store` if the node is a store host.',
-    value: exact({ since: text })
+    writer: 'node', summary: '`store` if the node is a store host.', value: exact({ since: text })
   },
-  homeCards: {
-    writer: 'node',
-    summary: 'Cards in the folder `cards` of the node\'s home by model id, without their files.',
-    value: card
-  },
-  customCards: {
-    writer: 'master',
-    summary: 'Cards added over the API by model id.',
-    value: card
-  }
+  customCards: { writer: 'master', summary: 'Cards added over the API by model id.', value: card }
 } as const satisfies Record<string, SectionDecl>
 
 export const commands = {
@@ -157,8 +142,7 @@ export const commands = {
     args: exact({ installId: text }), result: object({ host: text })
   },
   addCard: {
-    summary: 'Adds or replaces a custom card.',
-    args: exact({ card }), result: object({ modelId: text })
+    summary: 'Adds or replaces a custom card.', args: exact({ card }), result: object({ modelId: text })
   },
   removeCard: {
     summary: 'Removes a custom card, if it exists.',

@@ -1,5 +1,4 @@
-import { definePlugin } from '../../kernel/index.js'
-import type { Plugin } from '../../kernel/index.js'
+import { definePlugin, type Plugin } from '../../kernel/index.js'
 import { manifest } from './manifest.js'
 import type { StagingParts } from './manager/start.js'
 
@@ -13,8 +12,4 @@ export function createStaging (parts: StagingParts): Plugin {
 
 const GIB = 1024 ** 3
 
-export default createStaging({
-  env: process.env,
-  random: Math.random,
-  headroomBytes: 10 * GIB
-})
+export default createStaging({ env: process.env, random: Math.random, headroomBytes: 10 * GIB })

@@ -11,17 +11,14 @@ import { settings } from './settings.js'
 import type { CopyEntry, StoreEntryFact } from './types.js'
 
 export const manifest = {
-  name: 'staging',
-  version: '1.0.0',
-  kernel: '^1.0.0',
+  name: 'staging', version: '1.0.0', kernel: '^1.0.0',
   summary: 'Keeps models in a store, copies them to the nodes that need them, and frees disk space.',
   after: ['event-log'],
   consumes: {
     cluster: ClusterService, config: ConfigService, declarations: DeclarationService,
     session: SessionService, state: StateService
   },
-  consumesOptional: { eventLog: EventLogService },
-  provides: { models: ModelsService },
+  consumesOptional: { eventLog: EventLogService }, provides: { models: ModelsService },
   checks: { rooms: { summary: 'Disk space for models.', load: () => import('./doctor.js') } },
   tools: {
     disks: {
@@ -39,8 +36,7 @@ export const manifest = {
     }
   },
   variables: {
-    SVC_HUB_TOKEN: 'Token for the hub.',
-    SVC_HUB_TOKEN_HOST: 'The host that the token is sent to.'
+    SVC_HUB_TOKEN: 'Token for the hub.', SVC_HUB_TOKEN_HOST: 'The host that the token is sent to.'
   },
   settings, routes, events, errors, conflicts, sections, commands, verbs,
   state: { downloads: 'Transfers of models, by node.' },
@@ -55,7 +51,6 @@ export type StagingContext = Omit<Context<typeof manifest>, 'sections'> & {
   readonly sections: {
     readonly modelCopies: Section<CopyEntry>
     readonly storeModels: Section<StoreEntryFact>
-    readonly homeCards: Section<ModelCard>
     readonly customCards: Section<ModelCard>
     readonly modelLists: Section<{ version: number, count: number }>
     readonly stores: Section<{ since: string }>

@@ -14,18 +14,16 @@ const nodeRefs = {
 const downloadStatus = object({
   modelId: text,
   status: { enum: ['pending', 'downloading', 'paused', 'complete', 'failed', 'cancelled', 'not_found'] },
-  progress: { type: 'number', minimum: 0, maximum: 1 },
-  error: nullable
+  progress: { type: 'number', minimum: 0, maximum: 1 }, error: nullable
 })
 const wholeStatus = {
   ...downloadStatus,
   properties: {
-    ...downloadStatus.properties,
-    reason: { ...nullable, description: 'reason of a failure, one word' },
+    ...downloadStatus.properties, reason: { ...nullable, description: 'reason of a failure, one word' },
     downloadedBytes: bytes, totalBytes: { ...bytes, description: '0 until it is known' },
     bytesPerSecond: { ...bytes, description: 'over the last 10 seconds' },
     etaMs: { type: ['integer', 'null'] },
-    source: { ...nullable, description: '`hub`, `file:…`, `node:INSTALL_ID`, `cache`, `ollama:NAME`' },
+    source: { ...nullable, description: '`hub`, `file:…`, `node:INSTALL_ID`, `ollama:NAME`' },
     revision: { ...nullable, description: 'the commit once it is known, before that the requested revision' },
     startedAt: nullable
   }
@@ -44,9 +42,7 @@ const purgeResult = {
         modelId: text, sizeBytes: bytes,
         freeableBytes: { ...bytes, description: 'bytes that a removal frees; hard links count 0' },
         lastUsedEpochSeconds: bytes, inUse: { type: 'boolean' },
-        overBudget: {
-          type: 'boolean', description: 'idle and beyond staging_keep_recent_gb: evicted next'
-        }
+        overBudget: { type: 'boolean', description: 'idle and beyond staging_keep_recent_gb: evicted next' }
       }))
     }
   }
@@ -59,8 +55,7 @@ const dryRun = {
 } as const
 
 const from = {
-  enum: ['store', 'self'],
-  description: '`self`: the copy of this node, even an incomplete one'
+  enum: ['store', 'self'], description: '`self`: the copy of this node, even an incomplete one'
 } as const
 
 const digest = {
@@ -100,7 +95,7 @@ const downloadBody = optionalFields({
     description: '`hub` (the default); `node:REF` for the copy of another node; for operators only ' +
       '`file:///PATH` of a folder, or of a .gguf or .onnx file, on the node that receives the request ' +
       '(with its operator.token, or below one of its model_store.import_roots), and on the store host ' +
-      '`cache` (the cache of the hub\'s own tools) or `ollama:NAME:TAG`'
+      '`ollama:NAME:TAG`'
   },
   revision: { type: 'string', minLength: 1, maxLength: 256, pattern: '^[A-Za-z0-9][A-Za-z0-9._/-]*$' },
   allow: { type: 'array', maxItems: 64, items: { type: 'string', minLength: 1, maxLength: 256 } },
@@ -112,8 +107,7 @@ export const routes = {
     method: 'GET', url: '/store/storage', authority: 'read',
     summary: 'Disk use of this node: staged models, event log, free space.',
     reply: exact({
-      nodeId: text,
-      stagingRoot: nullable,
+      nodeId: text, stagingRoot: nullable,
       stagedModels: listOf(object({
         modelId: text, directory: nullable, sizeBytes: bytes, lastUsedEpochSeconds: { type: 'number' },
         inUse: { type: 'boolean' }, in_use: { type: 'boolean' }
@@ -123,8 +117,7 @@ export const routes = {
       partialBytes: bytes,
       eventLogBytes: bytes,
       // Null if the event-log plugin is off.
-      eventLogMode: { enum: ['normal', 'counting-only', 'memory', null] },
-      diskTotalBytes: bytes,
+      eventLogMode: { enum: ['normal', 'counting-only', 'memory', null] }, diskTotalBytes: bytes,
       diskFreeBytes: bytes
     })
   },
@@ -168,7 +161,7 @@ export const routes = {
     query: optionalFields({
       ...downloadBody.properties,
       source: {
-        type: 'string', pattern: '^(hub|cache|ollama:.+|file:///.+)$', maxLength: 4096,
+        type: 'string', pattern: '^(hub|ollama:.+|file:///.+)$', maxLength: 4096,
         description: 'default: `hub`'
       }
     }),
@@ -217,12 +210,9 @@ export const routes = {
       hub: text, query: text,
       models: listOf(exact({
         modelId: text,
-        engine: {
-          enum: ['gguf', 'onnx', null], description: 'the runnable format; null if there is none'
-        },
+        engine: { enum: ['gguf', 'onnx', null], description: 'the runnable format; null if there is none' },
         task: { ...nullable, description: 'the task according to the hub, such as `text-generation`' },
-        downloads: { type: ['integer', 'null'] }, likes: { type: ['integer', 'null'] },
-        updatedAt: nullable,
+        downloads: { type: ['integer', 'null'] }, likes: { type: ['integer', 'null'] }, updatedAt: nullable,
         gated: { type: 'boolean', description: 'the user must accept its terms on the hub first' },
         here: { type: 'boolean', description: 'whether the cluster already has it' }
       }))
@@ -241,8 +231,7 @@ export const routes = {
   },
   cancelDownload: {
     method: 'DELETE', url: '/store/models/:model_id/download', members: true, authority: 'cluster:write',
-    audit: 'best-effort',
-    summary: 'Cancels a download; downloaded bytes are kept for the next one.',
+    audit: 'best-effort', summary: 'Cancels a download; downloaded bytes are kept for the next one.',
     params: modelParam, reply: wholeStatus, errors: [...storeErrors, 'download_not_found']
   },
   stage: {
@@ -264,30 +253,24 @@ export const routes = {
   },
   room: {
     method: 'GET', url: '/store/models/:model_id/room', members: true, authority: 'read',
-    summary: 'Whether copies of a model fit on the disk of this node; copies nothing.',
-    params: modelParam,
+    summary: 'Whether copies of a model fit on the disk of this node; copies nothing.', params: modelParam,
     reply: exact({ problem: nullable })
   },
   purge: {
     method: 'POST', url: '/store/purge-staging', members: true, authority: 'cluster:write',
-    audit: 'best-effort',
-    summary: 'Removes unused staged copies from every node: of all models, or of one.',
+    audit: 'best-effort', summary: 'Removes unused staged copies from every node: of all models, or of one.',
     body: optionalFields({ modelId, model_id: modelId, dryRun, dry_run: dryRun }),
-    reply: exact({ commandId: text, message: text, nodes: listOf(purgeResult) }),
-    errors: ['invalid_request']
+    reply: exact({ commandId: text, message: text, nodes: listOf(purgeResult) }), errors: ['invalid_request']
   },
   remove: {
     method: 'DELETE', url: '/store/models/:model_id', members: true, authority: 'cluster:write',
-    audit: 'best-effort',
-    summary: 'Deletes a model from the store, and its unused staged copies.',
-    params: modelParam,
-    reply: object({ modelId: text, deleted: { const: true } }),
+    audit: 'best-effort', summary: 'Deletes a model from the store, and its unused staged copies.',
+    params: modelParam, reply: object({ modelId: text, deleted: { const: true } }),
     errors: [...storeErrors, 'model_not_found', 'model_bundled']
   },
   manifest: {
     method: 'GET', url: '/store/models/:model_id/manifest', members: true, authority: 'read',
-    summary: 'Every file of a model with its size and the hashes of its chunks.',
-    params: modelParam,
+    summary: 'Every file of a model with its size and the hashes of its chunks.', params: modelParam,
     query: optionalFields({ from, digest }),
     reply: object({
       modelId: text, revision: text, totalBytes: bytes, chunkBytes: bytes, files: { type: 'array' }
@@ -298,8 +281,7 @@ export const routes = {
     method: 'GET', url: '/store/models/:model_id/files/*', members: true, authority: 'read', stream: true,
     summary: 'The bytes of a file. Supports a single Range; the ETag is the SHA-256.',
     params: object({ 'model_id': { type: 'string', minLength: 1 }, '*': text }),
-    query: optionalFields({ from, digest }),
-    produces: 'application/octet-stream',
+    query: optionalFields({ from, digest }), produces: 'application/octet-stream',
     errors: [...storeErrors, 'model_not_found', 'range_not_satisfiable', 'chunk_not_here']
   },
   models: {
@@ -313,15 +295,13 @@ export const routes = {
       }
     },
     reply: {
-      type: 'object', required: ['data'],
-      properties: { object: { const: 'list' }, data: listOf(entry) }
+      type: 'object', required: ['data'], properties: { object: { const: 'list' }, data: listOf(entry) }
     }
   },
   model: {
     method: 'GET', url: '/v1/models/:model_id', authority: 'read',
     failure: eitherFailure, idHeader: 'request-id',
-    summary: 'A model of the catalogue, as in the list.', params: modelParam,
-    query: optionalFields(beta),
+    summary: 'A model of the catalogue, as in the list.', params: modelParam, query: optionalFields(beta),
     reply: entry, errors: ['model_not_found']
   },
   modelsShort: {
@@ -341,8 +321,7 @@ export const routes = {
   },
   card: {
     method: 'GET', url: '/models/:model_id/card', members: true, authority: 'read',
-    summary: 'The card of a model, its origin and the copies of the model.',
-    params: modelParam,
+    summary: 'The card of a model, its origin and the copies of the model.', params: modelParam,
     reply: object({ model_id: text, origin: text, card: cardSchema, copies: copyList }),
     errors: ['model_not_found']
   },
@@ -358,10 +337,8 @@ export const routes = {
   },
   removeCustom: {
     method: 'DELETE', url: '/models/custom/:model_id', authority: 'cluster:write', audit: 'best-effort',
-    summary: 'Removes a custom card.',
-    params: modelParam,
-    reply: object({ model_id: text, deleted: { const: true } }),
-    errors: ['model_not_found', 'model_in_use']
+    summary: 'Removes a custom card.', params: modelParam,
+    reply: object({ model_id: text, deleted: { const: true } }), errors: ['model_not_found', 'model_in_use']
   }
 } as const satisfies Record<string, RouteDecl>
 

@@ -24,8 +24,8 @@ export type LocatedModel = Pick<LocalCopy, 'card' | 'directory' | 'kind'>
 
 export type ModelCopy = Pick<ClusterCopy, 'nodeId' | 'nodeName' | 'kind' | 'live'>
 
-/** An alias for a model. `madeMs` is its creation time in Unix ms; null stands for that of the model. */
-export interface ModelAlias { id: string, root: string, madeMs: number | null }
+/** An alias for a model. */
+export interface ModelAlias { id: string, root: string }
 
 /** Takes a snapshot of the cluster; the returned function uses it to tell whether a model can run. */
 export type AvailabilityReader = () => Promise<(modelId: string) => Availability>
@@ -39,8 +39,7 @@ export type MemoryFit = NonNullable<Answers['plan']['memory']>
 export interface NodeProblem { nodeId: string, message: string }
 
 /** Checks whether a model fits in the memory that is free now; null if that is unknown. */
-export type MemoryPlanner =
-  (format: 'gguf' | 'onnx', totalBytes: number, modelId: string) => MemoryFit | null
+export type MemoryPlanner = (format: 'gguf' | 'onnx', totalBytes: number, modelId: string) => MemoryFit | null
 
 /** The error for downloading or placing a virtual model. */
 export function virtualModel (modelId: string): SvcError {
@@ -97,5 +96,4 @@ export interface Models {
 export const ModelsService = defineService<Models>('models')
 
 /** Loads the function that other plugins' commands use to download a model. */
-export const modelFetcher = async (): Promise<typeof fetchModel> =>
-  (await import('./cli/pull.js')).fetchModel
+export const modelFetcher = async (): Promise<typeof fetchModel> => (await import('./cli/pull.js')).fetchModel

@@ -1,8 +1,7 @@
 const folder = { 'type': 'string', 'minLength': 1, 'x-local': true } as const
 
 const cachePath = {
-  ...folder,
-  description: 'Folder of staged copies, one subfolder <org>--<name> each; default <home>/staging.'
+  ...folder, description: 'Folder of staged copies, one subfolder <org>--<name> each; default <home>/staging.'
 } as const
 
 const staging = {
@@ -48,9 +47,7 @@ export const settings = {
   model_store: {
     type: 'object', additionalProperties: false, default: {}, description: 'Store, hub and staged copies.',
     properties: {
-      staging,
-      hub,
-      store_path: { ...folder, description: 'Folder of the LAN store, on a store host.' },
+      staging, hub, store_path: { ...folder, description: 'Folder of the LAN store, on a store host.' },
       import_roots: {
         'type': 'array', 'uniqueItems': true, 'items': { type: 'string', minLength: 1 }, 'default': [],
         'x-local': true,
@@ -70,8 +67,7 @@ export const settings = {
     additionalProperties: {
       type: 'object', additionalProperties: false,
       properties: {
-        cleanup_on_deactivate: { type: 'boolean' },
-        staging_keep_recent_gb: { type: 'number', minimum: 0 },
+        cleanup_on_deactivate: { type: 'boolean' }, staging_keep_recent_gb: { type: 'number', minimum: 0 },
         node_cache_path: folder
       }
     }

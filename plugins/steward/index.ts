@@ -1,7 +1,5 @@
-import { definePlugin } from '../../kernel/index.js'
-import type { Plugin } from '../../kernel/index.js'
-import { createDesk } from './ask.js'
-import type { Voice } from './ask.js'
+import { definePlugin, type Plugin } from '../../kernel/index.js'
+import { createDesk, type Voice } from './ask.js'
 import { manifest } from './manifest.js'
 import { STEWARD, stewardModel } from './model.js'
 import { keepModel } from './voice/keep.js'
@@ -18,12 +16,7 @@ export function createSteward (voice: Voice): Plugin {
     if (runners !== undefined) {
       ctx.effect('virtual model', runners.virtual(STEWARD, stewardModel(desk, () => model.status())))
     }
-    return {
-      routes: {
-        status: () => model.status(),
-        ask: async (request) => await desk.ask(request)
-      }
-    }
+    return { routes: { status: () => model.status(), ask: async (request) => await desk.ask(request) } }
   })
 }
 

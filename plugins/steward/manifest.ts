@@ -1,5 +1,4 @@
-import { DeclarationService, OwnApiService, SessionService } from '../../kernel/index.js'
-import type { Manifest } from '../../kernel/index.js'
+import { DeclarationService, OwnApiService, SessionService, type Manifest } from '../../kernel/index.js'
 import { PlacementService } from '../placement/service.js'
 import { RunnersService, RunnerWorkService } from '../runners/service.js'
 import { ModelsService } from '../staging/service.js'
@@ -8,28 +7,21 @@ import { routes } from './routes.js'
 const nothing = { type: 'object', additionalProperties: false, properties: {} } as const
 
 export const manifest = {
-  name: 'steward',
-  version: '1.0.0',
-  kernel: '^1.0.0',
+  name: 'steward', version: '1.0.0', kernel: '^1.0.0',
   summary: 'Answers questions about the cluster from what its plugins know, with the evidence.',
-  requires: ['capabilities'],
-  after: ['placement', 'runners', 'staging'],
+  requires: ['capabilities'], after: ['placement', 'runners', 'staging'],
   consumes: { api: OwnApiService, declarations: DeclarationService, session: SessionService },
   consumesOptional: {
     keeping: PlacementService, models: ModelsService, runners: RunnersService, work: RunnerWorkService
   },
   settings: {
     steward: {
-      type: 'object',
-      additionalProperties: false,
+      type: 'object', additionalProperties: false,
       description: 'The steward, which answers questions about the cluster.',
       properties: {
         enabled: { type: 'boolean', default: true, description: 'False: questions are answered with 404.' },
         model: {
-          type: ['string', 'null'],
-          default: null,
-          minLength: 3,
-          maxLength: 200,
+          type: ['string', 'null'], default: null, minLength: 3, maxLength: 200,
           pattern: '^(auto|(?!svc/steward$)[^/\\s]+/[^/\\s]+)$',
           description:
             'The chat model that words the answers, which the cluster then keeps placed. auto: the largest ' +
@@ -42,15 +34,11 @@ export const manifest = {
   routes,
   errors: {
     steward_disabled: {
-      status: 404,
-      retryable: false,
-      message: 'The steward is switched off.',
+      status: 404, retryable: false, message: 'The steward is switched off.',
       remedy: 'Set steward.enabled to true in svc.yaml and restart: `svc config set steward.enabled true`.'
     },
     steward_instance: {
-      status: 409,
-      retryable: false,
-      message: 'The instance is the steward\'s, which is on.',
+      status: 409, retryable: false, message: 'The instance is the steward\'s, which is on.',
       remedy: 'Choose another model with `svc config set steward.model`, or switch the steward off with ' +
         '`svc config set steward.enabled false`, and restart: then it goes by itself.'
     }
@@ -86,8 +74,7 @@ export const manifest = {
   },
   tools: {
     cluster_now: {
-      summary: 'Who is master and since when, which nodes are live or lost, quorum, session.',
-      args: nothing,
+      summary: 'Who is master and since when, which nodes are live or lost, quorum, session.', args: nothing,
       load: () => import('./tools/cluster-now.js')
     },
     node: {
@@ -114,8 +101,7 @@ export const manifest = {
       load: () => import('./tools/settings.js')
     },
     plugins: {
-      summary: 'Which plugins of the node that is asked are on, and why the others are off.',
-      args: nothing,
+      summary: 'Which plugins of the node that is asked are on, and why the others are off.', args: nothing,
       load: () => import('./tools/plugins.js')
     }
   }

@@ -1,9 +1,8 @@
-import { raceAbort } from '../../kernel/index.js'
-import type {
-  Caller, Clock, Declarations, JsonSchema, Manifest, LocalApi, ToolDecl
+import {
+  raceAbort, type Caller, type Clock, type Declarations, type JsonSchema, type Manifest, type LocalApi,
+  type ToolDecl
 } from '../../kernel/index.js'
-import { lookedAt } from '../../kernel/cli/index.js'
-import type { Fact, Finding, Tool, ToolContext } from '../../kernel/cli/index.js'
+import { lookedAt, type Fact, type Finding, type Tool, type ToolContext } from '../../kernel/cli/index.js'
 import type { MadeCall, ToolCall } from './types.js'
 
 /** Limit on tool calls per turn. */

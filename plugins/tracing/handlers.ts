@@ -1,11 +1,10 @@
-import { Reply } from '../../kernel/index.js'
-import type { Caller, SvcError } from '../../kernel/index.js'
-import { askPeers, mergeLists, mergeSpans } from './peers.js'
+import { Reply, type Caller, type SvcError } from '../../kernel/index.js'
+import {
+  askPeers, mergeLists, mergeSpans, type FailedPeer, type ListedTrace, type PeerReaders, type PeersParts
+} from './peers.js'
 import { statsOf } from './stats.js'
-import { readSpans, TRACE_ID } from './trace-file.js'
-import type { FailedPeer, ListedTrace, PeerReaders, PeersParts } from './peers.js'
+import { readSpans, TRACE_ID, type ShownSpan } from './trace-file.js'
 import type { TraceStore } from './store.js'
-import type { ShownSpan } from './trace-file.js'
 
 export interface HandlerParts extends PeersParts, PeerReaders {
   store: TraceStore

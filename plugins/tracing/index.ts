@@ -1,23 +1,18 @@
 import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
-import { definePlugin } from '../../kernel/index.js'
-import type { Context, Plugin, TraceStart } from '../../kernel/index.js'
+import { definePlugin, type Context, type Plugin, type TraceStart } from '../../kernel/index.js'
 import { traceHandlers } from './handlers.js'
 import { manifest } from './manifest.js'
-import { createOtlp } from './otlp.js'
+import { createOtlp, type Otlp } from './otlp.js'
 import { partReader, Recording } from './recording.js'
-import { PeerClocks } from './peer-clocks.js'
 import { peerReaders } from './peers.js'
 import { TraceStore } from './store.js'
-import type { Otlp } from './otlp.js'
 import type { TraceRecord } from './trace-file.js'
 import type { TraceCounters } from './service.js'
 
 type TracingContext = Context<typeof manifest>
 
 const HOUR_MS = 3_600_000
-/** Interval in ms of clock measurements while requests are traced. */
-const CLOCKS_MS = 10_000
 const MIB = 1024 * 1024
 const SWITCH = 'requests'
 
@@ -28,15 +23,12 @@ export default definePlugin(manifest, (ctx) => {
   }
   const store = openStore(ctx, counters)
   const otlp = openOtlp(ctx, counters)
-  const clocks = new PeerClocks({ clock: ctx.clock, cluster })
-  ctx.effect('clocks of other nodes', () => { clocks.close() })
   const recording = {
     readPart: partReader(ctx),
     clock: ctx.clock,
     randomHex: (bytes: number) => randomBytes(bytes).toString('hex'),
     nodeId: ctx.node.nodeId,
     nameOf: (nodeId: string) => cluster.resolve(nodeId)?.name ?? nodeId,
-    bounds: (installId: string, nodeId: string) => clocks.bounds(installId, nodeId),
     finished: (record: TraceRecord) => {
       store.put(record)
       otlp?.push(record)
@@ -44,14 +36,9 @@ export default definePlugin(manifest, (ctx) => {
   }
   const tracer = { enabled: false, begin: (start: TraceStart) => new Recording(recording, start) }
   const isOn = (): boolean => ctx.sections.switch.get(SWITCH)?.enabled === true
-  const applySwitch = (): void => {
-    const enabled = isOn()
-    if (enabled && !tracer.enabled) clocks.ask()
-    tracer.enabled = enabled
-  }
+  const applySwitch = (): void => { tracer.enabled = isOn() }
   applySwitch()
   ctx.sections.switch.observe(applySwitch)
-  ctx.every('clocks of other nodes', CLOCKS_MS, () => { if (tracer.enabled) clocks.ask() })
   ctx.effect('recording of requests', tracers.use(tracer))
   const { error, clock, node } = ctx
   return {

@@ -1,15 +1,11 @@
-import { ClusterService, TracerService } from '../../kernel/index.js'
-import type { Manifest } from '../../kernel/index.js'
+import { ClusterService, TracerService, type Manifest } from '../../kernel/index.js'
 import { routes, setting } from './routes.js'
 import { TracingService } from './service.js'
 
 export const manifest = {
-  name: 'tracing',
-  version: '1.0.0',
-  kernel: '^1.0.0',
+  name: 'tracing', version: '1.0.0', kernel: '^1.0.0',
   summary: 'Traces single requests across nodes; stores, shows and exports the traces.',
-  consumes: { tracers: TracerService, cluster: ClusterService },
-  provides: { tracing: TracingService },
+  consumes: { tracers: TracerService, cluster: ClusterService }, provides: { tracing: TracingService },
   settings: {
     tracing: {
       type: 'object', additionalProperties: false, default: {}, description: 'Traces of single requests.',
@@ -38,15 +34,11 @@ export const manifest = {
   routes,
   errors: {
     trace_not_found: {
-      status: 404,
-      retryable: false,
-      message: 'There is no such trace.',
+      status: 404, retryable: false, message: 'There is no such trace.',
       remedy: 'GET /v1/traces/cluster lists the saved traces; PUT /v1/tracing turns tracing on.'
     },
     trace_damaged: {
-      status: 500,
-      retryable: false,
-      message: 'The trace file is damaged.',
+      status: 500, retryable: false, message: 'The trace file is damaged.',
       remedy: 'POST /v1/traces/delete removes it.'
     }
   },
@@ -54,9 +46,7 @@ export const manifest = {
   commands: { set: { summary: 'Turns tracing of new requests on or off.', args: setting, result: setting } },
   events: {
     TracingStateChanged: {
-      plane: 'durable',
-      summary: 'Tracing of new requests was turned on or off.',
-      payload: setting
+      plane: 'durable', summary: 'Tracing of new requests was turned on or off.', payload: setting
     }
   },
   state: { tracingEnabled: 'Whether new requests are traced.' },
@@ -74,8 +64,7 @@ export const manifest = {
   },
   verbs: {
     traces: {
-      heading: 'Watch it',
-      summary: 'show where the time of single requests went, or turn tracing on or off',
+      heading: 'Watch it', summary: 'show where the time of single requests went, or turn tracing on or off',
       args: '[id]',
       options: [
         ['-o, --output <file>', 'write the trace to this file, for ui.perfetto.dev'],

@@ -1,7 +1,6 @@
 import type { Attributes, HrTime } from '@opentelemetry/api'
 import type { ReadableSpan } from '@opentelemetry/sdk-trace-base'
-import { delay, outgoingAgent } from '../../kernel/index.js'
-import type { Clock, Logger } from '../../kernel/index.js'
+import { delay, outgoingAgent, type Clock, type Logger } from '../../kernel/index.js'
 import { spanIdOf } from './traceparent.js'
 import type { TraceRecord } from './trace-file.js'
 import type { TraceCounters } from './service.js'
@@ -47,8 +46,7 @@ export function createOtlp (parts: OtlpParts): Otlp {
     if (clock.mono() - warnedMs < WARN_INTERVAL_MS) return
     warnedMs = clock.mono()
     const why = error instanceof Error ? error.message : String(error)
-    log.warn({ error: why, dropped: counters.exportDropped },
-      'cannot export traces to tracing.otlp_url')
+    log.warn({ error: why, dropped: counters.exportDropped }, 'cannot export traces to tracing.otlp_url')
   }
   const sendAll = async (): Promise<void> => {
     for (let next = waiting.shift(); next !== undefined && !closed; next = waiting.shift()) {
@@ -121,11 +119,10 @@ const timeOf = (us: number): HrTime => [Math.floor(us / 1e6), us % 1e6 * 1000]
 /** OpenTelemetry operation names by task kind; other kinds keep their name. */
 const OPERATIONS: Readonly<Record<string, string>> = {
   chat: 'chat', completion: 'text_completion', completions: 'text_completion', embedding: 'embeddings',
-  embeddings: 'embeddings', tts: 'text_to_speech'
+  embeddings: 'embeddings', tts: 'text_to_speech', stt: 'speech_to_text'
 }
 
-const operationOf = ({ taskKind }: Pick<TraceRecord, 'taskKind'>): string =>
-  OPERATIONS[taskKind] ?? taskKind
+const operationOf = ({ taskKind }: Pick<TraceRecord, 'taskKind'>): string => OPERATIONS[taskKind] ?? taskKind
 
 /** Attributes of the root span, with names of OpenTelemetry's gen_ai conventions if they have one. Pure. */
 export function genAiAttributes (record: TraceRecord): Attributes {

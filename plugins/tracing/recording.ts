@@ -1,6 +1,6 @@
 import { boundsOf, clockOffset } from '../../kernel/index.js'
 import type {
-  Bounds, Clock, Hop, HopTarget, SpanAttrs, TracedTask, Trace, TraceEnd, TraceStart, Context
+  Clock, Hop, HopTarget, SpanAttrs, TracedTask, Trace, TraceEnd, TraceStart, Context
 } from '../../kernel/index.js'
 import { ROOT, toSentSpan, SpanRecorder, SPANS_MAX } from '../runners/service.js'
 import { readTraceparent, spanIdOf, writeTraceparent } from './traceparent.js'
@@ -71,8 +71,6 @@ export interface RecordingParts {
   randomHex (bytes: number): string
   nodeId: string
   nameOf (nodeId: string): string
-  /** Bounds of another node's clock offset. */
-  bounds (installId: string, nodeId: string): Bounds | undefined
   /** Called with the complete trace, after the spans of other processes have arrived or are overdue. */
   finished (record: TraceRecord): void
 }
@@ -165,10 +163,7 @@ export class Recording extends SpanRecorder implements Trace {
   /** Adds the spans of another process; returns the attributes with its clock offset. */
   #adopt (part: SpanPart, { id, to, sentMs, backMs }: HopTimes): SpanAttrs {
     const own = boundsOf({ sentMs, arrivedMs: part.receivedMs, leftMs: part.sentMs, backMs })
-    const known = to.installId === null || to.nodeId === null
-      ? undefined
-      : this.#parts.bounds(to.installId, to.nodeId)
-    const { offsetMs, uncertaintyMs } = clockOffset(own, known)
+    const { offsetMs, uncertaintyMs } = clockOffset(own)
     const first = this.#places.length
     this.#places.push(...part.places.map((place) => ({ ...place, nodeId: place.nodeId ?? to.nodeId })))
     const slackMs = uncertaintyMs + TOLERANCE_MS

@@ -1,10 +1,9 @@
 /** Runs Claude Code from its package, with a model whose context fits its prompt of some 35,000 tokens. */
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { cli, folder, run } from '../node/kit.js'
 import { claudeCode, longModel, MODEL, report, startRecorded, withoutClaudeCode } from './kit.js'
-import type { Test } from 'tap'
 
 interface Said { is_error: boolean, result: string, num_turns: number, usage: { output_tokens: number } }
 

@@ -1,8 +1,6 @@
 /** Ollama's client library and CLI, and Open WebUI, against Ollama's API at the root of a separate port. */
-import t from 'tap'
-import Anthropic from '@anthropic-ai/sdk'
+import t, { type Test } from 'tap'
 import { Ollama } from 'ollama'
-import OpenAI from 'openai'
 import { failure } from '../../plugins/chat/test/api-kit.js'
 import { tinyModel } from '../../plugins/llama-cpp/test/gguf-kit.js'
 import { startHub } from '../../plugins/staging/test/hub-kit.js'
@@ -11,7 +9,6 @@ import { until } from '../node/kit.js'
 import { freePorts } from '../node/ports.js'
 import { recorder } from '../real/recorder.js'
 import { MODEL, QUESTION, report, startClients, withoutClients } from './kit.js'
-import type { Test } from 'tap'
 
 const TINY = 'acme/tiny'
 const files = { 'tiny-F32.gguf': tinyModel() }
@@ -30,7 +27,7 @@ async function startOllama (t: Test): Promise<Place> {
   return { host: `http://127.0.0.1:${port}`, port, token }
 }
 
-t.test('ollama 0.6.4: pull, load, ask, create, unload, remove', { skip: withoutClients }, async (t) => {
+t.test('ollama 0.6.4: pull, load, ask, unload, remove', { skip: withoutClients }, async (t) => {
   const { host: at, token } = await startOllama(t)
   const { url: host, exchanges } = await recorder(t, { url: at })
   const client = new Ollama({ host, headers: { authorization: `Bearer ${token}` } })
@@ -59,20 +56,8 @@ t.test('ollama 0.6.4: pull, load, ask, create, unload, remove', { skip: withoutC
   t.match((await client.ps()).models.find(({ name }) => name === asked.model), { context_length: 64 })
   t.match(await failure(client.chat({ ...asked, options: { num_ctx: 128 } })),
     { status_code: 400, error: /^options.num_ctx is 128, and acme\/tiny is loaded with a context of 64/ })
-  const brief = { model: 'brief', from: TINY, parameters: { num_predict: 1 } }
-  t.match(await client.create(brief), { status: 'success' })
-  t.match(await client.generate({ model: 'brief', prompt: 'hi' }), { eval_count: 1, model: 'brief' })
-  const openai = new OpenAI({ baseURL: `${host}/v1`, apiKey: token, maxRetries: 0 })
-  t.ok(Math.abs((await openai.models.retrieve('brief')).created * 1000 - Date.now()) < 600_000)
-  t.match(await openai.chat.completions.create({ model: 'brief', messages: messages as never }),
-    { usage: { completion_tokens: 1 } }, 'what is made for one API is there in the others')
-  const anthropic = new Anthropic({ baseURL: host, authToken: token, apiKey: null, maxRetries: 0 })
-  t.match(await anthropic.models.retrieve('brief'), { id: 'brief', created_at: /^20/ })
-  t.match(await anthropic.messages.create({ model: 'brief', max_tokens: 2, messages: messages as never }),
-    { usage: { output_tokens: 2 } }, 'what the request says counts more')
-  await client.generate({ model: 'brief', prompt: '', keep_alive: 0 })
+  await client.generate({ model: TINY, prompt: '', keep_alive: 0 })
   await until('it to be unloaded', async () => !(await running()).includes(asked.model))
-  await client.delete({ model: 'brief' })
   await client.delete({ model: TINY })
   const names = async (): Promise<string[]> => (await client.list()).models.map(({ name }) => name)
   await until('it to be gone', async () => !(await names()).includes(asked.model))
@@ -83,7 +68,7 @@ t.test('ollama 0.6.4: pull, load, ask, create, unload, remove', { skip: withoutC
   report(t, {
     client: 'ollama (JavaScript)', packages: ['ollama'],
     set: "`host: 'URL/ollama'`, or the address of `plugins.chat.ollama_port`",
-    works: ['pull', 'list', 'ps', 'chat', 'generate', 'create', 'show', 'delete', 'load and unload']
+    works: ['pull', 'list', 'ps', 'chat', 'generate', 'show', 'delete', 'load and unload']
   }, exchanges, [
     { path: '/api/chat', status: 400, sent: /"num_ctx":128/, got: /num_ctx is 128/,
       why: 'another `num_ctx` than that of the loaded model' },
@@ -99,7 +84,7 @@ t.test('the requests of the program ollama, byte by byte', { skip: withoutClient
   const { port, token } = await startOllama(t)
   const ask = async ([method, path, body]: Sent): Promise<{ status: number, type: string, text: string }> => {
     const json = body === null ? '' : JSON.stringify(body)
-    const accept = /chat|generate|pull|create/.test(path) ? 'application/x-ndjson' : 'application/json'
+    const accept = /chat|generate|pull/.test(path) ? 'application/x-ndjson' : 'application/json'
     const { socket, text, closed } = await dial(port)
     socket.write(`${method} ${path} HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\n` +
       'User-Agent: ollama/0.13.5 (amd64 linux) Go/go1.24.1\r\nConnection: close\r\n' +
@@ -126,10 +111,6 @@ t.test('the requests of the program ollama, byte by byte', { skip: withoutClient
       200, /"response":".*"done":true,"done_reason":"stop"/s],
     ['ollama run, a conversation', ['POST', '/api/chat', { model: MODEL,
       messages: [{ role: 'user', content: QUESTION }], options: {} }], 200, /"done":true/],
-    ['ollama cp', ['POST', '/api/copy', { source: MODEL, destination: 'copied' }], 200, /^\{\}$/],
-    ['/save', ['POST', '/api/create', { model: 'saved', from: 'copied', system: 'Be brief.', name: '' }],
-      200, /\{"status":"success"\}/],
-    ['ollama rm', ['DELETE', '/api/delete', { model: 'copied', name: '' }], 200, /^\{\}$/],
     ['ollama rm of what is not there', ['DELETE', '/api/delete', { model: 'copied', name: '' }],
       404, /^\{"error":"model 'copied' not found"/],
     ['ollama pull', ['POST', '/api/pull',
@@ -188,10 +169,6 @@ t.test('the requests of Open WebUI', { skip: withoutClients }, async (t) => {
   t.ok(steps.some((step) => 'digest' in step && 'total' in step), 'progress that it can show')
   t.match(await json(ask('POST', '/api/chat', { model, messages: [{ role: 'user', content: 'x' }],
     options: { mirostat: 1 } })), { error: /^options.mirostat is not served/ })
-  const helper = { model: 'helper', from: model, stream: false, system: 'Hi.' }
-  t.match(await json(ask('POST', '/api/create', helper)), { status: 'success' })
-  t.equal((await ask('POST', '/api/copy', { source: 'helper', destination: 'other' })).status, 200)
-  t.equal((await ask('DELETE', '/api/delete', { name: 'other', model: 'other' })).status, 200)
   const unload = { model, keep_alive: 0, prompt: '' }
   t.match(await json(ask('POST', '/api/generate', { ...unload, stream: false })), { done_reason: 'unload' })
   t.match(await json(ask('POST', '/api/embed', { model, input: ['x'] })), { error: String })

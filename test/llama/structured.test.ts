@@ -6,16 +6,14 @@ import { Ajv2020 } from 'ajv/dist/2020.js'
 import formats from 'ajv-formats'
 import { copyFileSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { load } from '../../plugins/llama-cpp/test/embedded-kit.js'
 import { ask, cardOf, structured } from '../../plugins/llama-cpp/test/llama-kit.js'
 import { compileSchema } from '../../plugins/llama-cpp/grammar/json-schema-to-grammar.js'
 import { ask as fetchFrom } from '../node/http.js'
-import { folder, placeOn, startNode, until } from '../node/kit.js'
+import { folder, placeOn, startNode, until, type TestNode } from '../node/kit.js'
 import { fromPyPI } from '../tools/pypi.js'
 import { loaded, programs, skipGenerated, template, type Model } from './kit.js'
-import type { Test } from 'tap'
-import type { TestNode } from '../node/kit.js'
 
 type Fields = Record<string, unknown>
 interface Answered {

@@ -4,11 +4,9 @@ import { WebSocket } from 'ws'
 import { WebsocketProvider } from 'y-websocket'
 import { Doc } from 'yjs'
 import { prepareHome } from '../../kernel/boot/home.js'
-import { ask, refusal } from './http.js'
+import { ask, refusal, type Answer } from './http.js'
 import { faultsConfig, figure, folder, startNode, until } from './kit.js'
-import { AUTHORITIES, joinAsMember, probe, routesOf, tokenWith } from './routes.js'
-import type { Answer } from './http.js'
-import type { Route } from './routes.js'
+import { AUTHORITIES, joinAsMember, probe, routesOf, tokenWith, type Route } from './routes.js'
 
 /** Operator routes that nodes call on each other; members may use no other operator route. */
 const BETWEEN_NODES = ['GET /cluster/probe', 'GET /v1/audit', 'GET /v1/audit/export',

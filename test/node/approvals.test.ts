@@ -1,9 +1,8 @@
 import t from 'tap'
 import { request } from 'node:http'
 import { quiet, startCluster } from './cluster-kit.js'
-import { ask, refusal } from './http.js'
+import { ask, refusal, type Answer, type At } from './http.js'
 import { fixture, svc, until } from './kit.js'
-import type { Answer, At } from './http.js'
 
 interface Approval { id: string, by: string, cost: string, node: string }
 

@@ -3,10 +3,9 @@ import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { readRecord } from '../../plugins/audit/chain/record.js'
 import { quiet, startCluster } from './cluster-kit.js'
-import { ask } from './http.js'
+import { ask, type At } from './http.js'
 import { figure, folder, pick, sleep, startNode, svc, until } from './kit.js'
 import type { Entry } from '../../plugins/audit/chain/entries.js'
-import type { At } from './http.js'
 
 interface Checked { name: string, ok: boolean | null, fault: { seq: number, kind: string } | null }
 

@@ -5,18 +5,17 @@
 import { readFileSync } from 'node:fs'
 import { networkInterfaces } from 'node:os'
 import { join } from 'node:path'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { gatherKnown } from '../../kernel/config/config-schemas.js'
 import { definePlugin } from '../../kernel/index.js'
 import { ownerOf } from '../../kernel/plugins/installation.js'
 import { bundled } from '../../plugins/index.js'
 import {
   admitsMember, ALL, changesSettings, fromElsewhere, getsBearer, joinWith, makesToken, mayDo, paired,
-  pairsDevice, spends, startNode, switchesPlugins, withDevice, withToken
+  pairsDevice, spends, startNode, switchesPlugins, withDevice, withToken, type ClosureNode, type Edge,
+  type Holder
 } from './closure-kit.js'
 import { root, until } from './kit.js'
-import type { Test } from 'tap'
-import type { ClosureNode, Edge, Holder } from './closure-kit.js'
 
 // Some thousand requests take minutes on a loaded machine.
 t.setTimeout(480_000)

@@ -1,9 +1,8 @@
 import t from 'tap'
-import { openSpeech, sameState, startCluster } from './cluster-kit.js'
+import { openSpeech, sameState, startCluster, type Member } from './cluster-kit.js'
 import { does, ready, report, TTS } from './engine.js'
 import { ask, call, refusal, streamed } from './http.js'
 import { faultsConfig, placeOn, until } from './kit.js'
-import type { Member } from './cluster-kit.js'
 
 /** Number of requests that a node's runners are processing. */
 const working = async ({ node }: Member): Promise<number> =>

@@ -4,8 +4,7 @@ import t from 'tap'
 import { available, createLan } from '../tools/netns.js'
 import { ELECTION_MS, HEARTBEAT_MS, quiet } from './cluster-kit.js'
 import { ask } from './http.js'
-import { folder, startNode, until } from './kit.js'
-import type { TestNode } from './kit.js'
+import { folder, startNode, until, type TestNode } from './kit.js'
 
 const live = async (node: TestNode): Promise<number> =>
   ((await ask(node, '/state')).json as { cluster: { liveNodes: number } }).cluster.liveNodes

@@ -1,13 +1,11 @@
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { join } from 'node:path'
 import { chaosProxy } from '../tools/chaosproxy.js'
-import { quiet, skewed, startCluster } from './cluster-kit.js'
+import { quiet, skewed, startCluster, type Member } from './cluster-kit.js'
 import { freePorts } from './ports.js'
 import { ask, refusal } from './http.js'
 import { cli, figure, folder, run, sleep, startNode, until, writeConfig } from './kit.js'
 import { hardKill } from './proc.js'
-import type { Test } from 'tap'
-import type { Member } from './cluster-kit.js'
 
 interface MemberRow { installId: string, name: string, live: boolean, self: boolean }
 const rows = async (m: Member): Promise<MemberRow[]> =>

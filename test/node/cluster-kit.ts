@@ -2,17 +2,14 @@
 import { randomUUID } from 'node:crypto'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { chaosProxy } from '../tools/chaosproxy.js'
-import { ask, stream } from './http.js'
-import { fixture, folder, pick, sleep, startNode, until } from './kit.js'
+import { chaosProxy, type ChaosProxy } from '../tools/chaosproxy.js'
+import { ask, stream, type Answer, type Ask, type Stream } from './http.js'
+import { fixture, folder, pick, sleep, startNode, until, type TestNode } from './kit.js'
 import { does, TTS } from './engine.js'
 import { freePorts } from './ports.js'
 import { alive, hardKill, holderOf } from './proc.js'
 import type { Test } from 'tap'
-import type { ChaosProxy } from '../tools/chaosproxy.js'
 import type { Lan } from '../tools/netns.js'
-import type { Answer, Ask, Stream } from './http.js'
-import type { TestNode } from './kit.js'
 
 /** Heartbeat interval in ms: a short one, or the product's own when tests run in long form. */
 export const HEARTBEAT_MS = pick(400, 2000)

@@ -1,16 +1,15 @@
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { randomUUID } from 'node:crypto'
 import { available, createLan } from '../tools/netns.js'
 import {
-  acknowledged, HEARTBEAT_MS, quiet, receiptOf, SILENCE_MS, startCluster
+  acknowledged, HEARTBEAT_MS, quiet, receiptOf, SILENCE_MS, startCluster, type Cluster, type Member,
+  type Receipt
 } from './cluster-kit.js'
 import { does, TTS } from './engine.js'
 import { refusal, streamed } from './http.js'
 import {
   faultsConfig, figure, full, inTime, pick, placeOn, secondsSince, svc, until, writeConfig
 } from './kit.js'
-import type { Test } from 'tap'
-import type { Cluster, Member, Receipt } from './cluster-kit.js'
 
 /** Sends sequential commands through one node; `acked` are the acknowledged ones. */
 function load (member: Member): { acked: Map<string, Receipt>, refused: Map<string, number>,

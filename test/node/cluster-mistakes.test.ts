@@ -1,13 +1,10 @@
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { cpSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { ask } from './http.js'
-import { quiet, sameState, SILENCE_MS, startCluster } from './cluster-kit.js'
-import { cli, folder, run, sleep, svc, until, writeConfig } from './kit.js'
+import { quiet, sameState, SILENCE_MS, startCluster, type Member } from './cluster-kit.js'
+import { cli, folder, run, sleep, svc, until, writeConfig, type Child } from './kit.js'
 import { hardKill } from './proc.js'
-import type { Test } from 'tap'
-import type { Member } from './cluster-kit.js'
-import type { Child } from './kit.js'
 
 interface Check { name: string, result: string, message: string, remedy: string | null, code?: string }
 

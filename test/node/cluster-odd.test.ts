@@ -1,4 +1,4 @@
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { spawnSync } from 'node:child_process'
 import { join } from 'node:path'
 import { heapOf, inspectable } from '../tools/heap.js'
@@ -8,7 +8,6 @@ import {
 import { freePorts } from './ports.js'
 import { figure, pick, sleep, until } from './kit.js'
 import { rss } from './proc.js'
-import type { Test } from 'tap'
 
 const HOUR_MS = 3_600_000
 

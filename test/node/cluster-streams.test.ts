@@ -5,9 +5,8 @@ import { decodeFrame } from '../../plugins/capabilities/frames/frames.js'
 import { startCluster, openSpeech } from './cluster-kit.js'
 import { does, TTS } from './engine.js'
 import { ask, call, readStream, open, refusal, stream, streamed } from './http.js'
-import { faultsConfig, figure, pick, placeOn, secondsSince, sleep, until } from './kit.js'
+import { faultsConfig, figure, pick, placeOn, secondsSince, sleep, until, type TestNode } from './kit.js'
 import type { IncomingMessage } from 'node:http'
-import type { TestNode } from './kit.js'
 
 /** How a stream ended for its client. `cut`: the connection broke off. */
 interface End { terminals: number, reason: string | null, retryable: boolean | null, cut: boolean }

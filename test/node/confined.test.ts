@@ -1,11 +1,9 @@
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { existsSync, mkdirSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import { ask, streamed } from './http.js'
 import { does, ready, TTS } from './engine.js'
-import { faultsConfig, folder, startNode, svc } from './kit.js'
-import type { TestNode } from './kit.js'
-import type { Test } from 'tap'
+import { faultsConfig, folder, startNode, svc, type TestNode } from './kit.js'
 
 const skip = !existsSync('/usr/bin/setpriv') && 'no setpriv here'
 

@@ -1,9 +1,8 @@
 import t from 'tap'
 import { networkInterfaces } from 'node:os'
-import { ask, call, dial, readStream, open, refusal, stream } from './http.js'
+import { ask, call, dial, readStream, open, refusal, stream, type Stream } from './http.js'
 import { faultsConfig, figure, startNode, until } from './kit.js'
 import { does, TTS } from './engine.js'
-import type { Stream } from './http.js'
 
 const endless = does('test/ok', 'count', { bytes: 10, delayMs: 50 })
 

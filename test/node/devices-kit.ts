@@ -1,7 +1,6 @@
 /** Pairs devices with complete nodes through the command line. */
-import { cli, folder, run, until } from './kit.js'
+import { cli, folder, run, until, type Child, type TestNode } from './kit.js'
 import type { Test } from 'tap'
-import type { Child, TestNode } from './kit.js'
 
 type Where = Pick<TestNode, 'home' | 'url'>
 

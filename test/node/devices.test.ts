@@ -1,14 +1,12 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { deviceFor, deviceKeysOf } from '../../plugins/devices/signing/device.js'
+import { deviceFor, deviceKeysOf, type DeviceFile } from '../../plugins/devices/signing/device.js'
 import { RequestSigner } from '../../plugins/devices/signing/signer.js'
-import { quiet, startCluster } from './cluster-kit.js'
+import { quiet, startCluster, type Member } from './cluster-kit.js'
 import { devicePair, openPairingAt, pairAt, typeDigits } from './devices-kit.js'
 import { ask, open } from './http.js'
 import { figure, folder, secondsSince, startNode, svc, until } from './kit.js'
-import type { DeviceFile } from '../../plugins/devices/signing/device.js'
-import type { Member } from './cluster-kit.js'
 
 const deviceAt = (home: string, { node }: Member): DeviceFile => deviceFor(home, node.url)!
 

@@ -5,10 +5,9 @@ import { join } from 'node:path'
 import { parse } from 'yaml'
 import { noSmallDisk, smallDisk } from '../tools/small-disk.js'
 import { ask, refusal } from './http.js'
-import { cli, faultsConfig, placeOn, run, sparing, startNode, svc, until } from './kit.js'
+import { cli, faultsConfig, placeOn, run, sparing, startNode, svc, until, type TestNode } from './kit.js'
 import { routesOf } from './routes.js'
 import { cardText, makeModel } from './staging-kit.js'
-import type { TestNode } from './kit.js'
 
 const SMALL = '/store/models/acme%2Fsmall'
 
@@ -55,11 +54,7 @@ async function furnish (
     'DELETE /instance/{instance_id}': { path: `/instance/${instance}`, status: 200 },
     'PUT /nodes/{node}/drain': { path: '/nodes/local/drain' },
     'DELETE /nodes/{node}/drain': { path: '/nodes/local/drain' },
-    'DELETE /store/models/{model_id}': { path: SMALL, status: 200 },
-    'POST /ollama/api/create': { path: '/ollama/api/create',
-      body: { model: 'me/made', from: 'svc/guide', system: 'x', stream: false } },
-    'POST /ollama/api/copy':
-      { path: '/ollama/api/copy', body: { source: 'svc/guide', destination: 'me/copy' } }
+    'DELETE /store/models/{model_id}': { path: SMALL, status: 200 }
   }
 }
 

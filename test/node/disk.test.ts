@@ -1,4 +1,4 @@
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { spawnSync } from 'node:child_process'
 import { tmpdir } from 'node:os'
@@ -8,7 +8,6 @@ import { acknowledged, sameState, startCluster } from './cluster-kit.js'
 import { does, TTS } from './engine.js'
 import { cli, faultsConfig, run, startNode, svc, until } from './kit.js'
 import { hardKill } from './proc.js'
-import type { Test } from 'tap'
 
 const root = process.getuid?.() === 0 && process.platform === 'linux'
 const skip = root ? false : 'mounting a small disk needs root on Linux'

@@ -2,9 +2,8 @@
 import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { ask } from './http.js'
-import { until } from './kit.js'
+import { until, type TestNode } from './kit.js'
 import { alive } from './proc.js'
-import type { TestNode } from './kit.js'
 
 export const TTS = 'tts@1.0.0'
 

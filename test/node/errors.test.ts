@@ -1,9 +1,7 @@
 import t from 'tap'
-import { ask, call, refusal } from './http.js'
-import { faultsConfig, figure, startNode } from './kit.js'
+import { ask, call, refusal, type Answer, type Ask } from './http.js'
+import { faultsConfig, figure, startNode, type TestNode } from './kit.js'
 import { harmless, routesOf } from './routes.js'
-import type { Answer, Ask } from './http.js'
-import type { TestNode } from './kit.js'
 
 const TTS = 'tts@1.0.0'
 

@@ -1,17 +1,14 @@
 /** The first model of a new cluster, on complete nodes without a store and with a stub hub. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { parse } from 'yaml'
 import { config as llamaConfig, decoder, gguf, llama, onnx } from '../../plugins/staging/test/cards-kit.js'
-import { startHub } from '../../plugins/staging/test/hub-kit.js'
+import { startHub, type FakeHub } from '../../plugins/staging/test/hub-kit.js'
 import { tinyModel } from '../../plugins/llama-cpp/test/gguf-kit.js'
-import { startCluster } from './cluster-kit.js'
+import { startCluster, type Member } from './cluster-kit.js'
 import { ask } from './http.js'
 import { sparing, startNode, svc, until } from './kit.js'
-import type { FakeHub } from '../../plugins/staging/test/hub-kit.js'
-import type { Member } from './cluster-kit.js'
-import type { Test } from 'tap'
 
 const MODEL = 'acme/tiny'
 const env = sparing(0)

@@ -6,12 +6,11 @@ import { seededRandom } from '../../plugins/llama-cpp/test/random.js'
 import {
   config, decoder, field, gguf, graph, hostileArray, llama, onnx, u64, varint
 } from '../../plugins/staging/test/cards-kit.js'
-import { refusal } from './http.js'
+import { refusal, type Answer } from './http.js'
 import { alive } from './proc.js'
 import { folder, until } from './kit.js'
 import type { Test } from 'tap'
 import type { Member } from './cluster-kit.js'
-import type { Answer } from './http.js'
 
 export type Files = Record<string, string | Buffer>
 export interface Body { path: string, raw: string }

@@ -1,11 +1,10 @@
 /** Sends hostile models and bodies to the master of three nodes, and watches the cluster. */
 import t from 'tap'
 import { join } from 'node:path'
-import { startCluster } from './cluster-kit.js'
+import { startCluster, type Member } from './cluster-kit.js'
 import { attack } from './hostile-kit.js'
 import { figure, folder, pick, sleep } from './kit.js'
 import { alive } from './proc.js'
-import type { Member } from './cluster-kit.js'
 
 /** Event kinds of an election, a lost node or a broken link, which must not occur. */
 const MISSED =

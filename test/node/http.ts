@@ -1,11 +1,8 @@
 /** HTTP client for tests: any header, one connection per request, streams that can be aborted. */
-import { request } from 'node:http'
+import { request, type IncomingHttpHeaders, type IncomingMessage, type RequestOptions } from 'node:http'
 import { request as requestTls } from 'node:https'
-import { connect } from 'node:net'
-import { decodeFrames } from '../../plugins/capabilities/frames/frames.js'
-import type { IncomingHttpHeaders, IncomingMessage, RequestOptions } from 'node:http'
-import type { Socket } from 'node:net'
-import type { Frame } from '../../plugins/capabilities/frames/frames.js'
+import { connect, type Socket } from 'node:net'
+import { decodeFrames, type Frame } from '../../plugins/capabilities/frames/frames.js'
 
 /** Address of a node, and the operator's token, which a request may replace. */
 export interface At {

@@ -1,4 +1,4 @@
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { spawn } from 'node:child_process'
 import { existsSync, readdirSync, readFileSync, readlinkSync, writeFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
@@ -7,7 +7,6 @@ import { noInspector } from '../../kernel/boot/inspector.js'
 import { systemInformation } from '../../plugins/runners/machine/io.js'
 import { cleanEnv, cli, faultsConfig, folder, root, run, sleep, startNode, svc, until } from './kit.js'
 import { alive, cmdline, descendants, portsOf } from './proc.js'
-import type { Test } from 'tap'
 
 const USR1 = 1n << 9n
 const skip = !existsSync('/proc/self/status') && 'needs /proc'

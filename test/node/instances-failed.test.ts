@@ -1,12 +1,10 @@
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { figure, fixture, pick, secondsSince, sleep, until } from './kit.js'
 import {
-  answersAt, eventsOf, instancesCluster, instancesOf, placeOn, placing, removing, settled, view
+  answersAt, eventsOf, instancesCluster, instancesOf, placeOn, placing, removing, settled, view, type View
 } from './instances-kit.js'
 import { refusal } from './http.js'
 import type { Cluster } from './cluster-kit.js'
-import type { Test } from 'tap'
-import type { View } from './instances-kit.js'
 
 const WARMUP_SECONDS = 2
 /** Names of the nodes on which placement tries a model; each node makes its own attempts. */

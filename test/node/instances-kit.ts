@@ -1,13 +1,12 @@
 /** Helpers for tests of model instances in a cluster of real processes, seen through any node's API. */
-import { startCluster } from './cluster-kit.js'
+import { startCluster, type Cluster, type Member } from './cluster-kit.js'
 import { does, TTS } from './engine.js'
-import { ask, readStream, open, refusal, stream, streamed, readBody } from './http.js'
-import { fixture, sleep, until } from './kit.js'
+import {
+  ask, readStream, open, refusal, stream, streamed, readBody, type Answer, type Ask, type Refusal
+} from './http.js'
+import { fixture, sleep, until, type TestNode } from './kit.js'
 import type { Test } from 'tap'
 import type { RingInstance } from '../../plugins/runners/service.js'
-import type { Cluster, Member } from './cluster-kit.js'
-import type { Answer, Ask, Refusal } from './http.js'
-import type { TestNode } from './kit.js'
 
 /** Plugin settings by plugin name, as in svc.yaml. */
 export type Plugins = Record<string, Record<string, unknown>>

@@ -1,15 +1,12 @@
-import t from 'tap'
-import { percentiles } from './cluster-kit.js'
+import t, { type Test } from 'tap'
+import { percentiles, type Cluster, type Member } from './cluster-kit.js'
 import { refusal } from './http.js'
 import { figure, inTime, pick, secondsSince, until } from './kit.js'
 import {
   answersAt, endWithin, ENDLESS, heldRequest, homeOf, instance, instancesCluster, instancesOf, nodesOf,
-  openEvents, openFrames, place, placeOn, removing, settled, tasksOn, view, working
+  openEvents, openFrames, place, placeOn, removing, settled, tasksOn, view, working, type Open
 } from './instances-kit.js'
 import { alive, descendants } from './proc.js'
-import type { Cluster, Member } from './cluster-kit.js'
-import type { Open } from './instances-kit.js'
-import type { Test } from 'tap'
 
 /** Skip reason for subtests that only `npm run test:faults` runs. */
 const SHORT = pick<string | false>('only in the long form: npm run test:faults', false)

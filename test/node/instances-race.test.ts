@@ -1,14 +1,11 @@
-import t from 'tap'
-import { sameState } from './cluster-kit.js'
-import { refusal } from './http.js'
+import t, { type Test } from 'tap'
+import { sameState, type Cluster } from './cluster-kit.js'
+import { refusal, type Answer } from './http.js'
 import { figure, pick, secondsSince } from './kit.js'
 import {
   answersAt, instancesCluster, nodesOf, place, placeOn, placing, removing, settled, view
 } from './instances-kit.js'
-import type { Cluster } from './cluster-kit.js'
-import type { Answer } from './http.js'
 import type { RingInstance } from '../../plugins/runners/service.js'
-import type { Test } from 'tap'
 
 /** Checks that no node has two instances of a model, except draining instances. */
 function apart (t: Test, rings: readonly RingInstance[]): void {

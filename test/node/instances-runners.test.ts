@@ -1,13 +1,10 @@
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { does, ready, report, TTS } from './engine.js'
-import { call, dial, headOf, stream, streamed } from './http.js'
-import { figure, inTime, pick, secondsSince, sleep, until } from './kit.js'
+import { call, dial, headOf, stream, streamed, type StreamResult } from './http.js'
+import { figure, inTime, pick, secondsSince, sleep, until, type TestNode } from './kit.js'
 import { askWithin, endWithin, instancesCluster, openEvents, openFrames, placeOn, outcomeOf, settled } from
   './instances-kit.js'
 import { rss, sockets } from './proc.js'
-import type { StreamResult } from './http.js'
-import type { TestNode } from './kit.js'
-import type { Test } from 'tap'
 
 const STALL_SECONDS = pick(2, 30)
 

@@ -6,8 +6,7 @@ import { quiet } from './cluster-kit.js'
 import { freePorts } from './ports.js'
 import { readJoinToken } from '../../plugins/cluster/identity/join-tokens.js'
 import { ask } from './http.js'
-import { folder, startNode, until } from './kit.js'
-import type { TestNode } from './kit.js'
+import { folder, startNode, until, type TestNode } from './kit.js'
 
 const outside = Object.values(networkInterfaces()).flat().find((i) => i?.family === 'IPv4' &&
   !i.internal)?.address

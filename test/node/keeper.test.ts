@@ -1,8 +1,7 @@
 import t from 'tap'
-import { openSpeech, startCluster } from './cluster-kit.js'
+import { openSpeech, startCluster, type Cluster, type Member } from './cluster-kit.js'
 import { ask } from './http.js'
 import { faultsConfig, sleep, until } from './kit.js'
-import type { Cluster, Member } from './cluster-kit.js'
 
 const MODEL = 'test/ok'
 const config = faultsConfig({}, { autoplace: [] })

@@ -3,9 +3,8 @@ import { existsSync, readdirSync, symlinkSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import { readStream, stream, streamed } from './http.js'
 import { does, TTS } from './engine.js'
-import { faultsConfig, figure, folder, full, pick, startNode, until } from './kit.js'
+import { faultsConfig, figure, folder, full, pick, startNode, until, type TestNode } from './kit.js'
 import { alive, cmdline, descendants } from './proc.js'
-import type { TestNode } from './kit.js'
 
 t.test('T-R02: kill -9 leaves nothing behind', async (t) => {
   const rows: [string, NodeJS.ProcessEnv['PATH'], (node: TestNode) => number][] = [

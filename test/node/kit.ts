@@ -1,5 +1,5 @@
 /** Complete nodes as real processes on loopback, and requests to them. */
-import { spawn } from 'node:child_process'
+import { spawn, type ChildProcess } from 'node:child_process'
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -7,7 +7,6 @@ import { fileURLToPath, pathToFileURL } from 'node:url'
 import { stringify } from 'yaml'
 import { ask } from './http.js'
 import { alive, hardKill, runnersOf } from './proc.js'
-import type { ChildProcess } from 'node:child_process'
 import type { Test } from 'tap'
 
 /** Repository root, found by its package.json, even if this file was compiled into a subfolder. */

@@ -2,10 +2,9 @@
 import t from 'tap'
 import { fileURLToPath } from 'node:url'
 import { donorIn, entries, folder, lives, standIn } from '../../plugins/llama-cpp/test/llama-kit.js'
-import { startCluster } from './cluster-kit.js'
+import { startCluster, type Cluster, type Member } from './cluster-kit.js'
 import { ask } from './http.js'
 import { fixture, until } from './kit.js'
-import type { Cluster, Member } from './cluster-kit.js'
 
 const MODEL = 'test/gguf'
 const config = { plugins: {

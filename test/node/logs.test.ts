@@ -1,10 +1,8 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import { gunzipSync } from 'node:zlib'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { quiet, startCluster } from './cluster-kit.js'
 import { cli, run, svc, until } from './kit.js'
-import type { Test } from 'tap'
 
 interface Line { nodeId: string, node: string, seq: number, at: string, message: string }
 
@@ -15,7 +13,7 @@ async function receiver (t: Test): Promise<{ url: string, lines: { node: string,
     const parts: Buffer[] = []
     request.on('data', (part: Buffer) => { parts.push(part) })
     request.on('end', () => {
-      const text = gunzipSync(Buffer.concat(parts)).toString()
+      const text = Buffer.concat(parts).toString()
       lines.push(...text.trimEnd().split('\n').map((line) => JSON.parse(line) as typeof lines[0]))
       response.writeHead(204).end()
     })

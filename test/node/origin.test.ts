@@ -6,9 +6,8 @@ import { join } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
 import { quiet, startCluster } from './cluster-kit.js'
 import { ask, dial, refusal } from './http.js'
-import { faultsConfig, figure, folder, startNode, svc, until, writeConfig } from './kit.js'
+import { faultsConfig, figure, folder, startNode, svc, until, writeConfig, type TestNode } from './kit.js'
 import { SESSION } from './routes.js'
-import type { TestNode } from './kit.js'
 
 /** Sends a request with any Host header; the connection always goes to loopback. */
 function hosted (node: TestNode, method: string, path: string, headers: Record<string,

@@ -1,10 +1,7 @@
-import t from 'tap'
-import { ask, call, refusal } from './http.js'
-import { faultsConfig, figure, startNode } from './kit.js'
+import t, { type Test } from 'tap'
+import { ask, call, refusal, type Answer } from './http.js'
+import { faultsConfig, figure, startNode, type TestNode } from './kit.js'
 import { harmless, routesOf } from './routes.js'
-import type { Answer } from './http.js'
-import type { TestNode } from './kit.js'
-import type { Test } from 'tap'
 
 const TTS = 'tts@1.0.0'
 const GOOD = { model: 'test/ok', text: 'hello' }
@@ -115,10 +112,10 @@ t.test('valid and invalid calls', async (t) => {
     const good = call(node, TTS, GOOD) as Record<string, unknown>
     const table: [string, Record<string, unknown>, number, string][] = [
       ['an unknown node', { target_node: 'nobody' }, 404, 'node_not_found'],
-      ['an unknown id', { capability_id: 'stt' }, 404, 'capability_not_found'],
+      ['an unknown id', { capability_id: 'ocr' }, 404, 'capability_not_found'],
       ['another version', { version: '2.0.0' }, 409, 'version_mismatch'],
       ['another revision', { descriptor_revision: '0123456789abcdef' }, 409, 'revision_mismatch'],
-      ['node before id', { target_node: 'nobody', capability_id: 'stt' }, 404, 'node_not_found'],
+      ['node before id', { target_node: 'nobody', capability_id: 'ocr' }, 404, 'node_not_found'],
       ['id before revision', { version: '9.9.9', descriptor_revision: 'x' }, 409, 'version_mismatch'],
       ['revision before payload', { descriptor_revision: 'x', payload: null }, 409, 'revision_mismatch'],
       ['a model nobody has', { payload: { ...GOOD, model: 'no/model' } }, 404, 'no_instance'],

@@ -1,9 +1,8 @@
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { appendFileSync, existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { ask } from './http.js'
 import { cli, folder, run, sleep, startNode, svc, until } from './kit.js'
-import type { Test } from 'tap'
 
 /** A plugin with one route, in its own folder, like those that `svc plugin new` creates. */
 async function project (t: Test): Promise<string> {
@@ -63,7 +62,6 @@ t.test('a plugin is installed, replaced, switched and removed while a stream run
   t.match((await ask(node, '/state')).text, /plugin_changed/)
   const told = async (): Promise<string> => (await ask(node, '/events?kinds=PluginChanged&limit=10')).text
   await until('the event', async () => /index\.js/.test(await told()))
-  t.equal((await svc(['plugin', 'verify', '--home', home])).status, 1)
   writeFileSync(file, good)
 
   writeFileSync(join(dir, 'index.js'), 'throw new Error("a broken plugin")\n')
@@ -86,8 +84,8 @@ t.test('an install that is killed leaves the old one or the new one', async (t) 
     await sleep(ms)
     child.process.kill('SIGKILL')
     await child.ended
-    const checked = await svc(['plugin', 'verify', 'demo', '--json', '--home', home])
-    t.equal(checked.status, 0, `after ${ms} ms: ${checked.stdout}${checked.stderr}`)
+    const checked = await svc(['plugin', 'ls', '--home', home])
+    t.match(checked.stdout, /demo +\S+ +(?!changed)/, `after ${ms} ms: ${checked.stdout}${checked.stderr}`)
     const module = /module: (\S+)/.exec(readFileSync(join(home, 'svc.yaml'), 'utf8'))![1]!
     t.ok(existsSync(join(home, module)))
   }

@@ -1,12 +1,9 @@
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { appendFileSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { startCluster } from './cluster-kit.js'
-import { ask, readStream, open, stream } from './http.js'
-import { folder, startNode, svc, until } from './kit.js'
-import type { Test } from 'tap'
-import type { Stream } from './http.js'
-import type { TestNode } from './kit.js'
+import { ask, readStream, open, stream, type Stream } from './http.js'
+import { folder, startNode, svc, until, type TestNode } from './kit.js'
 
 const manifest = (name: string, more = ''): string =>
   `{ name: '${name}', version: '1.0.0', kernel: '^1.0.0', summary: 'x'${more} }`
@@ -131,8 +128,8 @@ t.test('modified installed plugins do not start, and each is named', async (t) =
   t.match((await ask(node, '/tick')).json, { error: { reason: 'plugin_disabled' } })
   const ls = await svc(['plugin', 'ls', '--home', home])
   for (const name of names) t.match(ls.stdout, new RegExp(`${name} +1\\.0\\.0 +changed`))
-  t.match(ls.stderr, /svc plugin verify ticker --accept/)
-  t.match(await svc(['plugin', 'verify', 'ticker', '--accept', '--home', home]), { status: 0 })
+  t.match(ls.stderr, /`svc plugin install` of a good copy/)
+  t.match(await svc(['plugin', 'install', join(where, 'ticker'), '--yes', '--home', home]), { status: 0 })
   t.match(await turn(node, 'ticker', true), { in_effect: true })
   t.match((await ask(node, '/tick')).json, { n: 1 })
 })

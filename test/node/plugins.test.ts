@@ -1,10 +1,9 @@
 import t from 'tap'
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { ask, call, refusal, stream, readStream } from './http.js'
+import { ask, call, refusal, stream, readStream, type Answer } from './http.js'
 import { faultsConfig, fixture, folder, full, root, run, sleep, startNode, svc, until,
   writeConfig } from './kit.js'
-import type { Answer } from './http.js'
 
 const seen = (answer: Answer): string => `${answer.status} ${refusal(answer)?.reason ?? 'fine'}`
 

@@ -1,10 +1,8 @@
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
-import { cli, folder, root, run, svc, until } from './kit.js'
-import type { Child } from './kit.js'
-import type { Test } from 'tap'
+import { cli, folder, root, run, svc, until, type Child } from './kit.js'
 
 /** Starts a node as users do, in a home whose path needs shell quoting. */
 async function up (t: Test, home: string, words: string[], env: Record<string, string> = {}): Promise<Child> {

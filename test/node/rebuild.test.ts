@@ -4,10 +4,9 @@ import {
   appendFileSync, cpSync, existsSync, mkdirSync, readdirSync, readlinkSync, symlinkSync
 } from 'node:fs'
 import { basename, join } from 'node:path'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { ask } from './http.js'
 import { cleanEnv, folder, root, run, until, writeConfig } from './kit.js'
-import type { Test } from 'tap'
 
 /** Copies the sources of this checkout and links its packages. */
 function checkout (t: Test): string {

@@ -1,12 +1,11 @@
 /** An npm registry on loopback: one document per package, and the package tarballs. */
 import { createHash } from 'node:crypto'
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
-import { createServer } from 'node:http'
+import { createServer, type ServerResponse } from 'node:http'
 import { dirname, join } from 'node:path'
 import semver from 'semver'
 import { create } from 'tar'
 import { folder } from './kit.js'
-import type { ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { Test } from 'tap'
 

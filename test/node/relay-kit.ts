@@ -1,10 +1,8 @@
 /** Relays and remote devices as real processes. */
-import { ask } from './http.js'
-import { cli, folder, run, until } from './kit.js'
+import { ask, type At } from './http.js'
+import { cli, folder, run, until, type Child, type TestNode } from './kit.js'
 import { hardKill } from './proc.js'
 import type { Test } from 'tap'
-import type { At } from './http.js'
-import type { Child, TestNode } from './kit.js'
 
 /** A running process that has printed its address. */
 export interface Listening { url: string, port: number, pid: number, child: Child, bearer: string | null }

@@ -1,12 +1,9 @@
-import t from 'tap'
-import { startCluster } from './cluster-kit.js'
+import t, { type Test } from 'tap'
+import { startCluster, type Member } from './cluster-kit.js'
 import { devicePair, typeDigits } from './devices-kit.js'
 import { ask, open } from './http.js'
 import { figure, inTime, secondsSince, until } from './kit.js'
-import { atRelay, relayView, serveDevice, startRelay } from './relay-kit.js'
-import type { Test } from 'tap'
-import type { Member } from './cluster-kit.js'
-import type { Listening } from './relay-kit.js'
+import { atRelay, relayView, serveDevice, startRelay, type Listening } from './relay-kit.js'
 
 /** Seconds within which a node must end a device's open requests after it has learned of the revocation. */
 const ENDS_SECONDS = 5

@@ -2,13 +2,12 @@ import { spawnSync } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { connect } from 'node:tls'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { quiet } from './cluster-kit.js'
 import { pairAt } from './devices-kit.js'
 import { ask } from './http.js'
 import { cli, folder, root, run, startNode, svc, until } from './kit.js'
 import { atRelay, relayView, serveDevice, startRelay } from './relay-kit.js'
-import type { Test } from 'tap'
 
 /** Creates a key and a self-signed certificate with `openssl`. */
 function made (t: Test, name: string, to = folder(t)): { key: string, cert: string, options: string[] } {

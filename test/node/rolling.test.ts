@@ -1,15 +1,12 @@
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { pathToFileURL } from 'node:url'
 import { join } from 'node:path'
 import { startHub } from '../../plugins/staging/test/hub-kit.js'
-import { startCluster } from './cluster-kit.js'
+import { startCluster, type Cluster, type Member, type State } from './cluster-kit.js'
 import { askWithin, nodesOf, place, placeOn, view } from './instances-kit.js'
 import { figure, folder, pick, until } from './kit.js'
-import { mixedLoad, describeAttempt, wrong } from './rolling-kit.js'
+import { mixedLoad, describeAttempt, wrong, type Outage } from './rolling-kit.js'
 import { voiceFolder } from './staging-kit.js'
-import type { Test } from 'tap'
-import type { Cluster, Member, State } from './cluster-kit.js'
-import type { Outage } from './rolling-kit.js'
 
 /** A voice that exists only in this cluster's store. */
 const PRIVATE = 'local/board-room-voice'

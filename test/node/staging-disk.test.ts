@@ -7,10 +7,8 @@ import { startHub } from '../../plugins/staging/test/hub-kit.js'
 import { figure, folder, pick, sparing, until } from './kit.js'
 import {
   events, folderOf, hashesOf, healthOf, incoming, isCopy, listing, makeModel, MIB, pull, put, stage,
-  startSite, svcAt,
-  together, transferOf, voiceFiles
+  startSite, svcAt, together, transferOf, voiceFiles, type Place
 } from './staging-kit.js'
-import type { Place } from './staging-kit.js'
 
 /** Environment in which a node requires more free space than any disk has. */
 const TOO_MUCH = sparing(2 ** 50)

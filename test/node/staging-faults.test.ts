@@ -2,10 +2,9 @@ import t from 'tap'
 import { join } from 'node:path'
 import { figure, pick, until } from './kit.js'
 import {
-  CHUNK, copiesOf, events, flip, folderOf, healthOf, incoming, isCopy, listing, makeModel, MIB, put,
-  received, stage, startSite, together, transferOf
+  CHUNK, copiesOf, events, flip, folderOf, healthOf, incoming, isCopy, listing, makeModel, MIB, put, received,
+  stage, startSite, together, transferOf, type Place
 } from './staging-kit.js'
-import type { Place } from './staging-kit.js'
 
 /** Limit in bytes of the traffic on the links during a test, without model data. */
 const TALK = 3 * MIB

@@ -6,9 +6,8 @@ import { ask, refusal } from './http.js'
 import { pick, until } from './kit.js'
 import {
   CHUNK, copiesOf, folderOf, incoming, isCopy, listing, makeModel, MIB, pull, put, sha, stage, startSite,
-  svcAt
+  svcAt, type Place
 } from './staging-kit.js'
-import type { Place } from './staging-kit.js'
 
 t.test('three nodes and a store', async (t) => {
   const site = await startSite(t, { nodes: 3 })

@@ -5,10 +5,8 @@ import { refusal } from './http.js'
 import { figure, full, inTime, pick, secondsSince, until } from './kit.js'
 import {
   copiesOf, folderOf, hashesOf, isCopy, listing, makeModel, MIB, pull, put, received, stage, startSite,
-  together,
-  transferOf, voiceFiles
+  together, transferOf, voiceFiles, type CreatedModel, type Place, type Staged
 } from './staging-kit.js'
-import type { CreatedModel, Place, Staged } from './staging-kit.js'
 
 const VOICE = hashesOf(voiceFiles())
 /** Skip reason for subtests that only `npm run test:faults` runs. */

@@ -1,15 +1,13 @@
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import { dial, headOf, refusal } from './http.js'
+import { dial, headOf, refusal, type Answer } from './http.js'
 import { figure, pick, until } from './kit.js'
 import {
-  copiesOf, events, folderOf, incoming, isCopy, listing, makeModel, MIB, pull, put, stage, startSite
+  copiesOf, events, folderOf, incoming, isCopy, listing, makeModel, MIB, pull, put, stage, startSite,
+  type CreatedModel, type Place
 } from './staging-kit.js'
-import type { Test } from 'tap'
-import type { Answer } from './http.js'
-import type { CreatedModel, Place } from './staging-kit.js'
 
 const LONG = 'a'.repeat(10_000)
 /** Hostile model ids as they occur in an address: raw, and encoded once and twice. */

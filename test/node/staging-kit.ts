@@ -8,15 +8,12 @@ import { dirname, join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { stringify } from 'yaml'
 import { freePorts } from './ports.js'
-import { ask } from './http.js'
-import { folder, root, sleep, startNode, svc, until } from './kit.js'
+import { ask, type Answer, type Ask } from './http.js'
+import { folder, root, sleep, startNode, svc, until, type TestNode } from './kit.js'
 import { alive, hardKill } from './proc.js'
-import { chaosProxy } from '../tools/chaosproxy.js'
+import { chaosProxy, type ChaosProxy } from '../tools/chaosproxy.js'
 import type { Test } from 'tap'
-import type { ChaosProxy } from '../tools/chaosproxy.js'
-import type { Answer, Ask } from './http.js'
 import type { State } from './cluster-kit.js'
-import type { TestNode } from './kit.js'
 
 export const MIB = 1024 * 1024
 /** Documented chunk size of transfers in bytes. */

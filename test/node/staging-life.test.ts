@@ -6,10 +6,8 @@ import { skewed } from './cluster-kit.js'
 import { pick, placeOn, until } from './kit.js'
 import {
   cardText, copiesOf, folderOf, hashesOf, isCopy, join1, makeModel, MIB, pull, put, sha, stage, startSite,
-  svcAt,
-  together, transferOf, voiceFiles, voiceFolder
+  svcAt, together, transferOf, voiceFiles, voiceFolder, type Place
 } from './staging-kit.js'
-import type { Place } from './staging-kit.js'
 
 /** Skip reason for subtests that only `npm run test:faults` runs. */
 const SHORT = pick<string | false>('only in the long form: npm run test:faults', false)

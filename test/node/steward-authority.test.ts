@@ -3,11 +3,9 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { does, TTS } from './engine.js'
-import { ask, call, refusal } from './http.js'
-import { faultsConfig, startNode, svc, until } from './kit.js'
+import { ask, call, refusal, type Answer } from './http.js'
+import { faultsConfig, startNode, svc, until, type TestNode } from './kit.js'
 import { tokenWith } from './routes.js'
-import type { Answer } from './http.js'
-import type { TestNode } from './kit.js'
 
 /** Secrets in the node's environment, which no answer may contain. */
 const env = { CANARY_HEADER: 'canaryheader0123456789', SVC_HUB_TOKEN: 'canaryhubtoken0123456789' }

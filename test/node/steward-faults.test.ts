@@ -2,14 +2,13 @@
  * The quick scenarios of test/steward: every question is answered correctly, and the command in the answer
  * fixes the fault. `npm run test:steward` runs all scenarios.
  */
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { play } from '../steward/harness.js'
 import { majority } from '../steward/majority.js'
 import { models } from '../steward/models.js'
 import { nodes } from '../steward/nodes.js'
 import { startRig } from '../steward/rig.js'
 import { solo } from '../steward/solo.js'
-import type { Test } from 'tap'
 import type { Group } from '../steward/types.js'
 
 /** Plays these scenarios of a group in sequence. */

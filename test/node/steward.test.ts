@@ -1,9 +1,8 @@
 import t from 'tap'
 import { ask, refusal } from './http.js'
 import { homeOf, instancesCluster, instancesOf } from './instances-kit.js'
-import { fixture, folder, startNode, svc, until } from './kit.js'
+import { fixture, folder, startNode, svc, until, type TestNode } from './kit.js'
 import type { Member } from './cluster-kit.js'
-import type { TestNode } from './kit.js'
 
 const MODEL = 'test/planner'
 const settings = (steward: object): Record<string, unknown> => ({

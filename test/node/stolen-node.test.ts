@@ -1,19 +1,16 @@
 /** After a node's key is stolen, removing the member revokes the thief's access. */
 import { once } from 'node:events'
-import { request } from 'node:http'
+import { request, type IncomingMessage } from 'node:http'
 import t from 'tap'
-import { quiet, startCluster } from './cluster-kit.js'
+import { quiet, startCluster, type Member } from './cluster-kit.js'
 import { pairAt } from './devices-kit.js'
 import { ask } from './http.js'
 import { svc, until } from './kit.js'
 import { tokenWith } from './routes.js'
 import { systemClock } from '../../kernel/api/clock.js'
-import { openNodeKey } from '../../kernel/boot/node-key.js'
+import { openNodeKey, type NodeKey } from '../../kernel/boot/node-key.js'
 import { dial } from '../../plugins/cluster/identity/tls.js'
 import { CALLER_HEADER, writeCaller } from '../../kernel/http/forwarded.js'
-import type { IncomingMessage } from 'node:http'
-import type { Member } from './cluster-kit.js'
-import type { NodeKey } from '../../kernel/boot/node-key.js'
 
 /** A member's response to a client that uses another member's key: a status, or a closed connection. */
 async function knock (key: NodeKey, { config, node }: Member): Promise<string> {

@@ -2,11 +2,10 @@ import t from 'tap'
 import { readFileSync } from 'node:fs'
 import { Agent, request } from 'node:http'
 import { join } from 'node:path'
-import { ask, readStream, refusal, stream, streamed } from './http.js'
+import { ask, readStream, refusal, stream, streamed, type StreamResult, type Host } from './http.js'
 import { does, TTS } from './engine.js'
 import { faultsConfig, figure, inTime, pick, secondsSince, sleep, startNode, until } from './kit.js'
 import { alive, descendants } from './proc.js'
-import type { StreamResult, Host } from './http.js'
 
 /** Keeps load on a node until stopped: streams of about a second, and short keep-alive requests. */
 function load (host: Host, streams: number): { stop: () => Promise<{ heard: StreamResult[], refused: number[],

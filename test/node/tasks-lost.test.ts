@@ -1,4 +1,4 @@
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { ask, call, open, refusal, readBody } from './http.js'
 import { does, TTS } from './engine.js'
 import {
@@ -6,7 +6,6 @@ import {
 } from './instances-kit.js'
 import { until } from './kit.js'
 import type { IncomingMessage } from 'node:http'
-import type { Test } from 'tap'
 import type { Cluster, Member } from './cluster-kit.js'
 
 /** Opens a stream that one node forwards to another; resolves when the stream runs there. */

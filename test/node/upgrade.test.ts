@@ -3,9 +3,8 @@ import { spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, renameSync, rmSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import { ask } from './http.js'
-import { acknowledged, quiet, startCluster } from './cluster-kit.js'
+import { acknowledged, quiet, startCluster, type Member } from './cluster-kit.js'
 import { cli, placeOn, root, sleep, until } from './kit.js'
-import type { Member } from './cluster-kit.js'
 
 /** The previous release, which must be able to form a cluster with nodes of the current source. */
 const PREVIOUS = { version: '0.1.0', commit: 'b7c9e087c89340d06b94302a83d4339917eeb843' }

@@ -1,12 +1,11 @@
 // Every page meets WCAG AA (axe) and works by keyboard, at 360 and 1,600 px, in light and dark colours.
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { quiet } from '../node/cluster-kit.js'
 import { startNode } from '../node/kit.js'
 import { openBrowser, openPage, skip } from './kit.js'
 import type { Page } from 'playwright-core'
-import type { Test } from 'tap'
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
 const RULES = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa']

@@ -1,14 +1,11 @@
 // A browser is paired as a device and works as one, at every node over TLS, until it is revoked.
 import { networkInterfaces } from 'node:os'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { quiet, startCluster } from '../node/cluster-kit.js'
 import { ask } from '../node/http.js'
-import { startNode, until } from '../node/kit.js'
-import { openBrowser, openPage, skip } from './kit.js'
+import { startNode, until, type TestNode } from '../node/kit.js'
+import { openBrowser, openPage, skip, type View, type ViewOptions } from './kit.js'
 import type { Browser } from 'playwright-core'
-import type { Test } from 'tap'
-import type { TestNode } from '../node/kit.js'
-import type { View, ViewOptions } from './kit.js'
 
 /** Settings that grant no access without a credential, so a local browser is treated as remote. */
 const closed = { ...quiet, access: { local: [] } }

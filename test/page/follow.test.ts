@@ -4,8 +4,7 @@ import t from 'tap'
 import { startCluster } from '../node/cluster-kit.js'
 import { ask } from '../node/http.js'
 import { figure, inTime, pick, sleep, until } from '../node/kit.js'
-import { openBrowser, openPage, skip } from './kit.js'
-import type { View } from './kit.js'
+import { openBrowser, openPage, skip, type View } from './kit.js'
 
 const CHANGES = pick(12, 300)
 /** Time in ms between two changes, longer than a change takes to arrive. */

@@ -1,8 +1,7 @@
 /** Opens the web page of real nodes in a real Chromium. */
 import { accessSync, constants } from 'node:fs'
 import { delimiter, join } from 'node:path'
-import { chromium } from 'playwright-core'
-import type { Browser, Page } from 'playwright-core'
+import { chromium, type Browser, type Page } from 'playwright-core'
 import type { Test } from 'tap'
 import type { TestNode } from '../node/kit.js'
 

@@ -1,8 +1,8 @@
 // The page stays responsive with 200 nodes, 2,000 instances and 50 changes a second.
 import { createServer } from 'node:http'
 import { once } from 'node:events'
-import t from 'tap'
-import { WebSocketServer } from 'ws'
+import t, { type Test } from 'tap'
+import { WebSocketServer, type WebSocket } from 'ws'
 import * as decoding from 'lib0/decoding'
 import * as encoding from 'lib0/encoding'
 import { messageYjsSyncStep1, messageYjsSyncStep2, messageYjsUpdate } from 'y-protocols/sync'
@@ -12,8 +12,6 @@ import { pageFiles } from '../../plugins/dashboard/files.js'
 import { figure, inTime, sleep } from '../node/kit.js'
 import { openBrowser, openPage, skip } from './kit.js'
 import type { AddressInfo } from 'node:net'
-import type { WebSocket } from 'ws'
-import type { Test } from 'tap'
 
 const NODES = 200
 const INSTANCES = 2000

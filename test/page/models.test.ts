@@ -1,7 +1,7 @@
 // The models page, from a search on the hub to an answer, with real nodes and a stub hub.
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { tinyModel } from '../../plugins/llama-cpp/test/gguf-kit.js'
 import { gguf, llama } from '../../plugins/staging/test/cards-kit.js'
 import { startHub } from '../../plugins/staging/test/hub-kit.js'
@@ -10,7 +10,6 @@ import { ask } from '../node/http.js'
 import { sparing, until } from '../node/kit.js'
 import { openBrowser, openPage, skip } from './kit.js'
 import type { Page } from 'playwright-core'
-import type { Test } from 'tap'
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
 const env = sparing(0)

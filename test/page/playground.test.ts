@@ -1,15 +1,12 @@
 // The playground in a real Chromium plays and shows exactly what the API answers.
 import { readFile } from 'node:fs/promises'
-import { connect, createServer } from 'node:net'
-import t from 'tap'
+import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
+import t, { type Test } from 'tap'
 import { startCluster } from '../node/cluster-kit.js'
 import { ask, open, readBody } from '../node/http.js'
-import { startNode, until } from '../node/kit.js'
+import { startNode, until, type TestNode } from '../node/kit.js'
 import { openBrowser, openPage, skip } from './kit.js'
 import type { Page } from 'playwright-core'
-import type { AddressInfo, Socket } from 'node:net'
-import type { Test } from 'tap'
-import type { TestNode } from '../node/kit.js'
 
 const QUESTION = 'What is a runner?'
 const message = (page: Page) => page.getByLabel('Message', { exact: true })

@@ -1,6 +1,5 @@
 /** Checks answers of svc against the OpenAPI documents of the APIs. */
-import { documents } from './documents.js'
-import type { Published, Publisher } from './documents.js'
+import { documents, type Published, type Publisher } from './documents.js'
 import type { Exchange } from './recorder.js'
 
 /** A field that a document does not name, and why svc adds it. `at` matches `PUBLISHER METHOD PATH FIELD`. */

@@ -1,13 +1,11 @@
 /** A proxy between a client and a node, which records the requests and answers; the report of a client. */
 import { mkdirSync, writeFileSync } from 'node:fs'
-import { createServer, request } from 'node:http'
-import { createServer as createSocket } from 'node:net'
+import { createServer, request, type IncomingMessage, type ServerResponse } from 'node:http'
+import { createServer as createSocket, type AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { StringDecoder } from 'node:string_decoder'
 import { root, until } from '../node/kit.js'
 import { check } from './published.js'
-import type { AddressInfo } from 'node:net'
-import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Test } from 'tap'
 
 /**

@@ -20,6 +20,10 @@ const PARTS = {
     tests('--timeout', '1800', 'test/real/weights.test.ts')
   ]],
   speech: ['test/real/speech', [tests('--timeout', '1800', 'test/real/speech.test.ts')]],
+  stt: ['test/real/stt', [tests('--timeout', '1800', 'test/real/stt.test.ts')]],
+  realtime: ['test/real/realtime', [
+    install('test/clients'), tests('--timeout', '900', 'test/real/realtime.test.ts')
+  ]],
   recorded: ['test/real/recorded', [tests('--timeout', '900', 'test/real/recorded.test.ts')]],
   llama: ['test/llama', [[process.execPath, 'test/llama/run.mjs']]],
   onnx: ['test/models', [install('test/models'), [process.execPath, 'test/models/run.mjs']]],

@@ -3,12 +3,11 @@ import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { archivePack, archiveVoices } from '../../plugins/capabilities-tts/style-packs.js'
-import { ask } from '../node/http.js'
+import { ask, type At } from '../node/http.js'
 import { folder, run } from '../node/kit.js'
 import { pythonEnvironment } from './python.mjs'
 import { folderOf } from './weights.js'
 import type { Test } from 'tap'
-import type { At } from '../node/http.js'
 
 const pathOf = (name: string): string => fileURLToPath(new URL(name, import.meta.url))
 const environment = (): ReturnType<typeof pythonEnvironment> =>

@@ -5,16 +5,14 @@
  */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import t from 'tap'
-import { folder, startNode } from '../node/kit.js'
+import t, { type Test } from 'tap'
+import { folder, startNode, type TestNode } from '../node/kit.js'
 import {
   englishKokoro, errorRate, heardBy, madeBy, piperAll, quietVoice, speakAll, spokenBy, withoutPrograms,
   type Made, type Run
 } from './speech-kit.js'
 import { folderOf, withoutModels } from './weights.js'
 import { pullAndPlace } from './weights-kit.js'
-import type { Test } from 'tap'
-import type { TestNode } from '../node/kit.js'
 
 /** Allowed difference of samples in -1…1. */
 const SAMPLE = 1e-3

@@ -4,14 +4,12 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { buildLlama } from '../llama/build.mjs'
-import { ask } from '../node/http.js'
+import { ask, type At } from '../node/http.js'
 import { freePorts } from '../node/ports.js'
-import { cleanEnv, run, startNode, svc, until } from '../node/kit.js'
+import { cleanEnv, run, startNode, svc, until, type TestNode } from '../node/kit.js'
 import { descendants } from '../node/proc.js'
 import { ggufOf, library } from './weights.js'
 import type { Test } from 'tap'
-import type { At } from '../node/http.js'
-import type { TestNode } from '../node/kit.js'
 
 export type Fields = Record<string, unknown>
 export const DRIVERS = ['server', 'library'] as const

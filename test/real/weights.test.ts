@@ -4,17 +4,15 @@
  */
 import { Ajv2020 } from 'ajv/dist/2020.js'
 import { existsSync, readFileSync } from 'node:fs'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { cosine, judge } from '../models/kit.js'
-import { ask } from '../node/http.js'
+import { ask, type At } from '../node/http.js'
 import { cmdline, descendants } from '../node/proc.js'
 import {
   answerOf, bareLibrary, bareServer, CONTEXT, DRIVERS, memoryOf, pullAndPlace, serverProgram, SLOTS,
   startWith, textOf, type Fields, type Text
 } from './weights-kit.js'
 import { folderOf, withoutWeights } from './weights.js'
-import type { Test } from 'tap'
-import type { At } from '../node/http.js'
 import type { TestNode } from '../node/kit.js'
 
 /** Allowed difference of log probabilities. */

@@ -1,6 +1,5 @@
 import fc from 'fast-check'
-import { FAULT_KINDS, HEALED } from './plan.js'
-import type { Fault, FaultKind, Plan, SimMode } from './plan.js'
+import { FAULT_KINDS, HEALED, type Fault, type FaultKind, type Plan, type SimMode } from './plan.js'
 import type { World } from './world.js'
 
 const APPLY: { readonly [K in FaultKind]: (world: World, fault: Fault) => void } = {

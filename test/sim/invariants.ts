@@ -1,7 +1,6 @@
-import { HEALED, QUIET, RECOVERY } from './plan.js'
+import { HEALED, QUIET, RECOVERY, type SimMode } from './plan.js'
 import type { Leader, Outcome, CommandReceipt } from '../../plugins/cluster/election/protocol.js'
 import type { Directive, SimNode } from './node.js'
-import type { SimMode } from './plan.js'
 
 interface Stream {
   readonly node: SimNode

@@ -1,10 +1,9 @@
 import t from 'tap'
 import { RULES } from '../../plugins/cluster/election/rules.js'
 import { corpus } from './corpus.js'
-import { MUTANTS } from './mutants.js'
+import { MUTANTS, type Mutant } from './mutants.js'
 import { PLAYS } from './plays.js'
 import { simulate } from './simulate.js'
-import type { Mutant } from './mutants.js'
 
 const cases = corpus()
 

@@ -1,5 +1,4 @@
-import { Scene } from './scene.js'
-import type { Play } from './scene.js'
+import { Scene, type Play } from './scene.js'
 
 /** Milliseconds that a restarting master is absent. */
 const AWAY_MS = 150

@@ -1,6 +1,5 @@
-import { Scene } from './scene.js'
+import { Scene, type Play } from './scene.js'
 import type { Message, MessageOf } from '../../plugins/cluster/election/protocol.js'
-import type { Play } from './scene.js'
 
 const FRESH = { term: 1000, seq: 1000 }
 

@@ -1,6 +1,5 @@
-import { Scene } from './scene.js'
+import { Scene, type Play } from './scene.js'
 import type { Heartbeat } from '../../plugins/cluster/election/protocol.js'
-import type { Play } from './scene.js'
 
 /** Schedules in which early drafts of the election algorithm failed. */
 export const FLAWS: readonly Play[] = [

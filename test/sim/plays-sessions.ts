@@ -1,6 +1,5 @@
-import { Scene } from './scene.js'
+import { Scene, type Play } from './scene.js'
 import type { MessageOf } from '../../plugins/cluster/election/protocol.js'
-import type { Play } from './scene.js'
 
 /** n4 stays master of three nodes or of two; the other side elects its own master; then the sides meet. */
 function meeting (withOldMaster: readonly string[], others: readonly string[]): Play['run'] {

@@ -1,9 +1,8 @@
 import { STILL } from './network.js'
-import { World } from './world.js'
+import { World, type Changes } from './world.js'
 import type { Message, MessageKind } from '../../plugins/cluster/election/protocol.js'
 import type { SimNode } from './node.js'
 import type { SimMode } from './plan.js'
-import type { Changes } from './world.js'
 
 interface Caught { readonly from: SimNode, readonly to: SimNode, readonly message: Message }
 type Which = (from: string, to: string, message: Message) => boolean

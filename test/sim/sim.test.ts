@@ -1,12 +1,11 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { corpus } from './corpus.js'
-import { failover } from './failover.js'
+import { failover, type Loss } from './failover.js'
 import { plans } from './faults.js'
 import { PLAYS } from './plays.js'
 import { simulate } from './simulate.js'
 import { pick } from '../node/kit.js'
-import type { Loss } from './failover.js'
 import type { Plan, SimMode } from './plan.js'
 
 // mutants.test.ts shows that this many runs suffice; the long form and `npm run sim` run more.

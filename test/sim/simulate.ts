@@ -2,10 +2,8 @@ import { strike } from './faults.js'
 import { END } from './invariants.js'
 import { Load } from './load.js'
 import { CALM, ROUGH } from './network.js'
-import { HEALED } from './plan.js'
-import { World } from './world.js'
-import type { Plan } from './plan.js'
-import type { Changes } from './world.js'
+import { HEALED, type Plan } from './plan.js'
+import { World, type Changes } from './world.js'
 
 export interface Result {
   readonly violations: readonly string[]

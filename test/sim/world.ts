@@ -1,14 +1,11 @@
-import { RULES } from '../../plugins/cluster/election/rules.js'
+import { RULES, type Rules } from '../../plugins/cluster/election/rules.js'
 import { Invariants } from './invariants.js'
 import { LogTwin } from './log-twin.js'
-import { Network } from './network.js'
-import { SimNode } from './node.js'
+import { Network, type Weather } from './network.js'
+import { SimNode, type Directive, type MakeLog, type Watcher } from './node.js'
 import { seeded } from './random.js'
 import { Schedule } from './schedule.js'
 import type { Message } from '../../plugins/cluster/election/protocol.js'
-import type { Rules } from '../../plugins/cluster/election/rules.js'
-import type { Directive, MakeLog, Watcher } from './node.js'
-import type { Weather } from './network.js'
 import type { Plan } from './plan.js'
 
 export interface WorldOptions extends Pick<Plan, 'mode' | 'n' | 'voters' | 'seed' | 'newer'> {

@@ -1,10 +1,8 @@
 /** Scenarios with cut or slow links and skewed clocks; nodes behind proxies. */
-import { skewed } from '../node/cluster-kit.js'
+import { skewed, type Member } from '../node/cluster-kit.js'
 import { until } from '../node/kit.js'
-import { follower, live, lostNode, stopGently, allLinked } from './rig.js'
+import { follower, live, lostNode, stopGently, allLinked, type Rig } from './rig.js'
 import type { Test } from 'tap'
-import type { Member } from '../node/cluster-kit.js'
-import type { Rig } from './rig.js'
 import type { Fault, Scenario } from './types.js'
 
 const HOUR_MS = 3_600_000

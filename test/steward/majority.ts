@@ -1,11 +1,9 @@
 /** Scenarios on three nodes with a majority quorum. */
 import { until } from '../node/kit.js'
 
-import { lostNode, startRig } from './rig.js'
-import { group } from './types.js'
+import { lostNode, startRig, type Rig } from './rig.js'
+import { group, type Cause, type Scenario } from './types.js'
 import type { Member } from '../node/cluster-kit.js'
-import type { Rig } from './rig.js'
-import type { Cause, Scenario } from './types.js'
 
 const noQuorum: Cause = { codes: ['no_quorum'], names: [], says: /quorum|majority|too few/i }
 

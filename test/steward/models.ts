@@ -5,10 +5,8 @@ import { until } from '../node/kit.js'
 import { runnersOf } from '../node/proc.js'
 import { runAt } from './harness.js'
 
-import { answers, chainAt, lostNode, placed, removeAll, startRig } from './rig.js'
-import { group } from './types.js'
-import type { Rig } from './rig.js'
-import type { Cause, Fault, ExpectedRemedy, Scenario } from './types.js'
+import { answers, chainAt, lostNode, placed, removeAll, startRig, type Rig } from './rig.js'
+import { group, type Cause, type Fault, type ExpectedRemedy, type Scenario } from './types.js'
 
 const VOICE = 'acme/voice'
 const TINY = 'acme/tiny'

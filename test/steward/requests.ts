@@ -2,13 +2,10 @@
 import { does, report, TTS } from '../node/engine.js'
 import { ask, call, open, refusal, readBody } from '../node/http.js'
 import { decodeFrames } from '../../plugins/capabilities/frames/frames.js'
-import { openFrames, placeOn } from '../node/instances-kit.js'
+import { openFrames, placeOn, type Open } from '../node/instances-kit.js'
 import { until } from '../node/kit.js'
-import { answers, removeAll, startRig } from './rig.js'
-import { group } from './types.js'
-import type { Open } from '../node/instances-kit.js'
-import type { Rig } from './rig.js'
-import type { Fault, Scenario } from './types.js'
+import { answers, removeAll, startRig, type Rig } from './rig.js'
+import { group, type Fault, type Scenario } from './types.js'
 
 const MODEL = 'acme/voice'
 /** A third failure within a minute keeps a runner from being restarted, so these models take turns. */

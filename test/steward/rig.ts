@@ -2,14 +2,12 @@
 import { copyFileSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { stringify } from 'yaml'
-import { startCluster } from '../node/cluster-kit.js'
+import { startCluster, type Cluster, type ClusterOptions, type Member } from '../node/cluster-kit.js'
 import { ask } from '../node/http.js'
 import { askWithin, instancesOf, placeOn, removing } from '../node/instances-kit.js'
-import { fixture, root, until } from '../node/kit.js'
+import { fixture, root, until, type TestNode } from '../node/kit.js'
 import { cardText } from '../node/staging-kit.js'
 import type { Test } from 'tap'
-import type { Cluster, ClusterOptions, Member } from '../node/cluster-kit.js'
-import type { TestNode } from '../node/kit.js'
 import type { Cause } from './types.js'
 
 /** A plugin with models that fail on demand. */

@@ -7,8 +7,7 @@ import { rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { root } from '../node/kit.js'
 import { groups } from './groups.js'
-import { playGroup, sumsOf, table, transcripts } from './harness.js'
-import type { Outcome } from './harness.js'
+import { playGroup, sumsOf, table, transcripts, type Outcome } from './harness.js'
 
 const words = process.argv.slice(2)
 const RIGHT_LEAST = 0.9

@@ -3,18 +3,15 @@
  */
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { startHub } from '../../plugins/staging/test/hub-kit.js'
+import { startHub, type FakeHub } from '../../plugins/staging/test/hub-kit.js'
 import { folder, sparing, until } from '../node/kit.js'
 import {
   cardText, copiesOf, flip, folderOf, healthOf, makeModel, MIB, pull, put, stage, startSite, together,
-  voiceFiles
+  voiceFiles, type Place, type Site
 } from '../node/staging-kit.js'
 import { runAt } from './harness.js'
-import { group } from './types.js'
+import { group, type Fault, type Scenario } from './types.js'
 import type { Test } from 'tap'
-import type { FakeHub } from '../../plugins/staging/test/hub-kit.js'
-import type { Place, Site } from '../node/staging-kit.js'
-import type { Fault, Scenario } from './types.js'
 
 const SANE = sparing(64 * MIB)
 /** Environment in which a node requires more free space than any disk has. */

@@ -1,11 +1,8 @@
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { once } from 'node:events'
-import { connect, createServer } from 'node:net'
+import { connect, createServer, type AddressInfo, type Socket } from 'node:net'
 import { until } from '../node/kit.js'
-import { chaosProxy } from './chaosproxy.js'
-import type { AddressInfo, Socket } from 'node:net'
-import type { Test } from 'tap'
-import type { ChaosProxy, ProxyOptions } from './chaosproxy.js'
+import { chaosProxy, type ChaosProxy, type ProxyOptions } from './chaosproxy.js'
 
 /** One end of a connection, with the bytes that it has received. */
 interface End { socket: Socket, got (): Buffer, text (): string, ended (): boolean, closed (): boolean,

@@ -1,8 +1,6 @@
 /** A TCP proxy inside the test's process that disturbs its traffic, each direction by its own rule. */
-import { connect, createServer } from 'node:net'
-import { Flow } from './flow.js'
-import type { AddressInfo, Server, Socket } from 'node:net'
-import type { Rule } from './flow.js'
+import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net'
+import { Flow, type Rule } from './flow.js'
 
 export type { Rule } from './flow.js'
 

@@ -1,9 +1,7 @@
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { spawn, spawnSync } from 'node:child_process'
 import { cleanEnv, until } from '../node/kit.js'
-import { available, createLan } from './netns.js'
-import type { Test } from 'tap'
-import type { Lan } from './netns.js'
+import { available, createLan, type Lan } from './netns.js'
 
 const why = available()
 

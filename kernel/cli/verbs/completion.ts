@@ -1,9 +1,8 @@
 import { readFileSync } from 'node:fs'
-import { builtIn, collectVerbs, longFlag, takesValue, topNames } from '../builtin.js'
+import { builtIn, collectVerbs, longFlag, takesValue, topNames, type KnownVerb } from '../builtin.js'
 import { globalOptions, helpTopics } from '../help.js'
 import { installationOf } from '../installed.js'
 import type { Installation } from '../../plugins/installation.js'
-import type { KnownVerb } from '../builtin.js'
 import type { Verb } from '../verb.js'
 
 export const completion: Verb = {
@@ -39,8 +38,7 @@ export const completeWords: Verb = {
         const { capabilities } = await ask<Pick<Live, 'capabilities'>>('/v1/capabilities')
         return capabilities.map(({ id, version }) => `${id}@${version}`)
       },
-      models: async () =>
-        (await ask<{ data: { id: string }[] }>('/v1/models')).data.map(({ id }) => id),
+      models: async () => (await ask<{ data: { id: string }[] }>('/v1/models')).data.map(({ id }) => id),
       nodes: async () => {
         const { nodeIdentities } = await state()
         return Object.entries(nodeIdentities).map(([id, { friendlyName }]) => friendlyName ?? id)

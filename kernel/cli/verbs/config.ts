@@ -1,6 +1,6 @@
 import { formatProblems } from '../../config/problems.js'
 import { isUnder, parsePath } from '../../config/paths.js'
-import { resolveConfig } from '../../config/resolve.js'
+import { resolveConfig, type Entry } from '../../config/resolve.js'
 import { readConfigText } from '../../config/text.js'
 import { describe, hasType, parseTyped } from '../../config/values.js'
 import { arrangeAll } from '../../plugins/load.js'
@@ -8,7 +8,6 @@ import { CliError, exitCodes } from '../errors.js'
 import { apply, disabledIn, installationOf, nodeRuns, settingSchema, printEffect } from '../installed.js'
 import { count } from '../text.js'
 import type { JsonSchema } from '../../api/schema.js'
-import type { Entry } from '../../config/resolve.js'
 import type { Verb, VerbContext } from '../verb.js'
 
 export const check: Verb = {

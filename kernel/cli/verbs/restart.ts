@@ -1,5 +1,4 @@
-import { nameOf } from '../cluster-state.js'
-import type { ClusterState } from '../cluster-state.js'
+import { nameOf, type ClusterState } from '../cluster-state.js'
 import type { Verb, VerbContext } from '../verb.js'
 
 /** Seconds to wait for the restart; a node drains for 10 s and starts in a few seconds. */

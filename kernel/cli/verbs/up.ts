@@ -203,9 +203,7 @@ function aboutTls ({ tls }: SvcNode): string[] {
 }
 
 /** Example commands from the bundled plugins, for the user to paste. */
-function firstSteps (
-  { home, io }: VerbContext, plugins: readonly Plugin[], { url, tls }: SvcNode
-): string[] {
+function firstSteps ({ home, io }: VerbContext, plugins: readonly Plugin[], { url, tls }: SvcNode): string[] {
   const lines = plugins.flatMap(({ manifest }) => manifest.firstSteps ?? [])
   const shown = lines.length > 0 ? lines : ['See what it can do: {svc} capabilities{home}']
   const authority = tls?.authority ?? null

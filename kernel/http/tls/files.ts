@@ -1,6 +1,5 @@
 import { readFileSync, statSync } from 'node:fs'
-import { identityFrom, IdentityError } from './identity.js'
-import type { IdentityFiles, IdentitySource } from './identity.js'
+import { identityFrom, IdentityError, type IdentityFiles, type IdentitySource } from './identity.js'
 
 /** Identity from the operator's key and certificate files, reread when a file or a link to one changes. */
 export function identityInFiles (files: IdentityFiles, now: () => number): IdentitySource {

@@ -1,8 +1,7 @@
-import { createPrivateKey, X509Certificate } from 'node:crypto'
+import { createPrivateKey, X509Certificate, type KeyObject } from 'node:crypto'
 import { isIP } from 'node:net'
 import { createSecureContext } from 'node:tls'
 import { pinOf } from './pin.js'
-import type { KeyObject } from 'node:crypto'
 
 export interface ServerIdentity {
   /** The private key as PEM. Never logged, never sent. */

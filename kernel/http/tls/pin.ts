@@ -1,5 +1,4 @@
-import { createHash } from 'node:crypto'
-import type { X509Certificate } from 'node:crypto'
+import { createHash, type X509Certificate } from 'node:crypto'
 
 /** Prefix of a fingerprint, as in curl's `--pinnedpubkey`; the key's base64 SHA-256 follows. */
 const PREFIX = 'sha256//'

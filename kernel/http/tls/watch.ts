@@ -1,8 +1,7 @@
-import { IdentityError } from './identity.js'
+import { IdentityError, type IdentitySource, type ServerIdentity } from './identity.js'
 import type { Clock } from '../../api/clock.js'
 import type { Logger } from '../../api/plugin.js'
 import type { Health } from '../../plugins/health.js'
-import type { IdentitySource, ServerIdentity } from './identity.js'
 
 /** Milliseconds between checks for a new identity. */
 const PERIOD_MS = 10_000

@@ -1,7 +1,6 @@
-import { createHash, createPublicKey, sign } from 'node:crypto'
+import { createHash, createPublicKey, sign, type KeyObject } from 'node:crypto'
 import { isIP } from 'node:net'
 import ipaddr from 'ipaddr.js'
-import type { KeyObject } from 'node:crypto'
 
 const BOOLEAN = 0x01
 const INTEGER = 0x02

@@ -1,8 +1,7 @@
 import * as Y from 'yjs'
 import { deepFreeze } from '../../config/paths.js'
-import { checkUpdate, ROOT } from './guard.js'
+import { checkUpdate, ROOT, type Pair, type UpdateCheck } from './guard.js'
 import { frozenCopy, sizeOf } from './values.js'
-import type { Pair, UpdateCheck } from './guard.js'
 
 export interface Write { readonly key: string, readonly value: unknown }
 

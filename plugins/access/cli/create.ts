@@ -1,6 +1,5 @@
-import { expiryOf } from '../../../kernel/cli/index.js'
+import { expiryOf, type Verb } from '../../../kernel/cli/index.js'
 import type { TokenRecord } from '../../../kernel/index.js'
-import type { Verb } from '../../../kernel/cli/index.js'
 
 export default {
   async run (ctx, [label], options) {

@@ -4,15 +4,12 @@ import { join } from 'node:path'
 import t from 'tap'
 import { systemClock } from '../../../kernel/api/clock.js'
 import { prepareHome } from '../../../kernel/boot/home.js'
-import { openTokens } from '../../../kernel/http/tokens.js'
-import { fake, startPlugin } from '../../../kernel/testing/index.js'
-import { TokenService } from '../../../kernel/index.js'
+import { openTokens, type TokenStore } from '../../../kernel/http/tokens.js'
+import { fake, startPlugin, type Rig } from '../../../kernel/testing/index.js'
+import { TokenService, type Tokens } from '../../../kernel/index.js'
 import { expiryOf } from '../../../kernel/cli/index.js'
 import { stateOf } from '../cli/ls.js'
 import access from '../index.js'
-import type { Rig } from '../../../kernel/testing/index.js'
-import type { TokenStore } from '../../../kernel/http/tokens.js'
-import type { Tokens } from '../../../kernel/index.js'
 
 const known = new Set(['read', 'invoke', 'cluster:write', 'operator', 'plugin:manage'])
 
@@ -125,6 +122,7 @@ t.test('an old backup revives no revoked token', async (t) => {
   let store = open()
   const tokens: Tokens = {
     create: async (options) => await store.create(options), list: () => store.list(),
+    stands: (id) => store.stands(id),
     revoke: async (id) => await store.revoke(id), revoked: () => store.revoked()
   }
   const rig = await startPlugin(t, access, { fakes: [fake(TokenService, tokens)] })

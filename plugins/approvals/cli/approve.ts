@@ -1,5 +1,4 @@
-import { plain } from '../../../kernel/cli/index.js'
-import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
+import { plain, type Verb, type VerbContext } from '../../../kernel/cli/index.js'
 import type { FromSchema } from '../../../kernel/index.js'
 import type { routes } from '../routes.js'
 

@@ -1,16 +1,13 @@
 import t from 'tap'
 import { setMaxListeners } from 'node:events'
-import { definePlugin } from '../../../kernel/index.js'
+import { definePlugin, type Caller } from '../../../kernel/index.js'
 import { SpendingService } from '../../capabilities/service.js'
 import { schemaChecker } from '../../../kernel/api/validate.js'
-import { startPlugin } from '../../../kernel/testing/index.js'
+import { startPlugin, type Rig, type StartOptions } from '../../../kernel/testing/index.js'
 import audit from '../../audit/index.js'
 import { keptSchema } from '../budgets.js'
 import approvals from '../index.js'
-import { ASKED_A_MINUTE, WAITING_MOST, MAX_PENDING_PER_CALLER } from '../waiting.js'
-import type { Rig, StartOptions } from '../../../kernel/testing/index.js'
-import type { Caller } from '../../../kernel/index.js'
-import type { Approval } from '../waiting.js'
+import { ASKED_A_MINUTE, WAITING_MOST, MAX_PENDING_PER_CALLER, type Approval } from '../waiting.js'
 
 const paint = definePlugin({
   name: 'paint', version: '1.0.0', kernel: '^1.0.0', summary: 'Paints for money.',

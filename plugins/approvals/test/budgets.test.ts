@@ -1,7 +1,6 @@
 import t from 'tap'
-import { Budgets } from '../budgets.js'
+import { Budgets, type StoredBudgets } from '../budgets.js'
 import { readAmount, showAmount } from '../money.js'
-import type { StoredBudgets } from '../budgets.js'
 
 const euro = (amount: number) => ({ unit: 'EUR', nano: Math.round(amount * 1e9) })
 

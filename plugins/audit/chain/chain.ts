@@ -1,11 +1,8 @@
-import { mkdir } from 'node:fs/promises'
+import { mkdir, type FileHandle } from 'node:fs/promises'
 import { join } from 'node:path'
 import { DiskReserve } from '../../../kernel/index.js'
-import type { FileHandle } from 'node:fs/promises'
-import { firstOf, linesOf, openParts, openToWrite, removePart } from './files.js'
-import { canonicalJson, GENESIS, own, withHash } from './record.js'
-import type { ChainFile } from './files.js'
-import type { AuditRecord, RecordFields } from './record.js'
+import { firstOf, linesOf, openParts, openToWrite, removePart, type ChainFile } from './files.js'
+import { canonicalJson, GENESIS, own, withHash, type AuditRecord, type RecordFields } from './record.js'
 import type { Head } from './verify.js'
 
 export interface ChainLimits {

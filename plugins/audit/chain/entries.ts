@@ -1,7 +1,6 @@
-import { own, readRecord } from './record.js'
+import { own, readRecord, type AuditRecord } from './record.js'
 import type { FromSchema } from '../../../kernel/index.js'
 import type { routes } from '../routes.js'
-import type { AuditRecord } from './record.js'
 
 export type Entry = FromSchema<typeof routes.list.reply>['entries'][number]
 

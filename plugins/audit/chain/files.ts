@@ -1,8 +1,6 @@
-import { open, readdir, readFile, stat, unlink } from 'node:fs/promises'
+import { open, readdir, readFile, stat, unlink, type FileHandle } from 'node:fs/promises'
 import { join } from 'node:path'
-import type { FileHandle } from 'node:fs/promises'
-import { readRecord } from './record.js'
-import type { AuditRecord } from './record.js'
+import { readRecord, type AuditRecord } from './record.js'
 
 /** `<seq of the first record>.jsonl`, one record per line. */
 const NAME = /^(\d{12})\.jsonl$/

@@ -1,7 +1,6 @@
-import { GENESIS, hashOf, own, readRecord } from './record.js'
+import { GENESIS, hashOf, own, readRecord, type AuditRecord } from './record.js'
 import type { FromSchema } from '../../../kernel/index.js'
 import type { routes } from '../routes.js'
-import type { AuditRecord } from './record.js'
 
 type Checked = FromSchema<typeof routes.verify.reply>['nodes'][number]
 /** The newest record of a chain at some time. */

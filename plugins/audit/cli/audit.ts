@@ -1,11 +1,9 @@
 import { createReadStream } from 'node:fs'
-import { systemClock } from '../../../kernel/index.js'
-import { plain, parseTimeOrIndex } from '../../../kernel/cli/index.js'
+import { systemClock, type FromSchema } from '../../../kernel/index.js'
+import { plain, parseTimeOrIndex, type Verb, type VerbContext } from '../../../kernel/cli/index.js'
 import { splitLines } from '../chain/files.js'
 import { readRecord } from '../chain/record.js'
 import { Verifier } from '../chain/verify.js'
-import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
-import type { FromSchema } from '../../../kernel/index.js'
 import type { Entry } from '../chain/entries.js'
 import type { routes } from '../routes.js'
 

@@ -1,12 +1,9 @@
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { Chain, chainLimits } from '../chain/chain.js'
-import { canonicalJson, GENESIS, withHash } from '../chain/record.js'
-import { Verifier } from '../chain/verify.js'
-import type { ChainLimits } from '../chain/chain.js'
-import type { AuditRecord, RecordFields } from '../chain/record.js'
-import type { Head, Verdict } from '../chain/verify.js'
+import { Chain, chainLimits, type ChainLimits } from '../chain/chain.js'
+import { canonicalJson, GENESIS, withHash, type AuditRecord, type RecordFields } from '../chain/record.js'
+import { Verifier, type Head, type Verdict } from '../chain/verify.js'
 
 export const NODE = '11111111-1111-4111-8111-111111111111'
 

@@ -1,7 +1,6 @@
 import t from 'tap'
-import { HIDDEN } from '../../../kernel/index.js'
+import { HIDDEN, type JsonSchema } from '../../../kernel/index.js'
 import { redacted, redactedDetails, redactedParts } from '../redacted.js'
-import type { JsonSchema } from '../../../kernel/index.js'
 
 t.test('of values is kept what their schema describes', async (t) => {
   const check = (schema: JsonSchema | null, value: unknown, expected: unknown): void => {

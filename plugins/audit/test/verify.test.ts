@@ -1,8 +1,7 @@
 import t from 'tap'
-import { canonicalJson, own, withHash } from '../chain/record.js'
+import { canonicalJson, own, withHash, type AuditRecord } from '../chain/record.js'
 import { Heads, readHead } from '../peers/witness.js'
 import { linesOf, records, verified } from './kit.js'
-import type { AuditRecord } from '../chain/record.js'
 import type { Fault, Head } from '../chain/verify.js'
 
 const whole = records(9)

@@ -1,11 +1,10 @@
 import { existsSync } from 'node:fs'
 import { extname, join } from 'node:path'
 import { text as readAll } from 'node:stream/consumers'
-import { retryUntil } from '../../../kernel/cli/index.js'
+import { retryUntil, type Verb, type VerbContext } from '../../../kernel/cli/index.js'
 import { invoke } from '../../capabilities/cli/invoke.js'
 import { MEDIA_TYPES } from '../declarations.js'
 import { findPlayer, play } from './player.js'
-import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 
 const DEFAULT_MODEL = 'svc/voice-en'
 

@@ -8,7 +8,7 @@ import { createDecoder } from 'libopus-wasm'
 import t from 'tap'
 import { createEncoder, type Encoding } from '../engine/encoder.js'
 import { toInt16 } from '../engine/samples.js'
-import { Resampler } from '../engine/opus.js'
+import { Resampler } from '../../runners/onnx/resample.js'
 import { partsOf } from './engine-kit.js'
 
 /** A rising tone, so that every position is distinct. */

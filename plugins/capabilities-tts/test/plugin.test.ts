@@ -93,8 +93,8 @@ t.test('names of OpenAI stand for what is placed, unless something has that name
   for (const name of ['tts-1', 'tts-1-hd', 'gpt-4o-mini-tts', 'gpt-4o-mini-tts-2025-12-15']) {
     check(name, [ships], VOICE)
   }
-  check('tts-1', [ships, ['b/kokoro', true], ['a/piper', true]], 'a/piper')
-  check('tts-1', [['a/piper', false], ships], VOICE)
+  check('tts-1', [['a/piper', true], ['b/kokoro', true], ships], 'a/piper')
+  check('tts-1', [ships, ['a/piper', false]], VOICE)
   check('tts-1', [['a/piper', false]], 'a/piper')
   check('tts-1', [], 'tts-1')
   check('tts-1', [ships, ['tts-1', false]], 'tts-1')

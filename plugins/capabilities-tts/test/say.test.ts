@@ -2,13 +2,12 @@ import t from 'tap'
 import { chmodSync, existsSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import {
-  cli, frames, listed, listing, sendError, sendJson, standIn
+  cli, frames, listed, listing, sendError, sendJson, standIn, type Given
 } from '../../../kernel/test/cli-helpers.js'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { findPlayer, play } from '../cli/player.js'
 import staging from '../../staging/index.js'
 import tts from '../index.js'
-import type { Given } from '../../../kernel/test/cli-helpers.js'
 
 const sound = frames({ kind: 'started' }, { kind: 'chunk', payload: {}, bytes: 'MP3-one ' },
   { kind: 'chunk', payload: {}, bytes: 'MP3-two' }, { kind: 'completed' })

@@ -1,12 +1,10 @@
 import t from 'tap'
 import { systemClock, type Clock } from '../../../kernel/api/clock.js'
-import { kernelError } from '../../../kernel/index.js'
+import { kernelError, type EngineChunk, type EngineTask, type ModelCard } from '../../../kernel/index.js'
 import { fake, manualClock, startPlugin } from '../../../kernel/testing/index.js'
 import { recordingOf } from '../../chat/test/recordings.js'
-import { RunnersService } from '../../runners/service.js'
+import { RunnersService, type Runners } from '../../runners/service.js'
 import plugin from '../index.js'
-import type { EngineChunk, EngineTask, ModelCard } from '../../../kernel/index.js'
-import type { Runners } from '../../runners/service.js'
 
 const VOICE = 'acme/voice'
 

@@ -228,8 +228,7 @@ function applyNumbers (sentence: string): string {
 }
 
 /** Matches codes of letters and digits, except amounts and ordinals ("5km", "3rd"). */
-const CODE =
-  /(?:\b|(?<=\d)(?=[A-Z]))([A-Za-z]+)-?(\d+(?:\.\d+)?)(?:(s)\b|(?=[A-Za-z]*\b|[A-Z]))(-(?=\d))?/g
+const CODE = /(?:\b|(?<=\d)(?=[A-Z]))([A-Za-z]+)-?(\d+(?:\.\d+)?)(?:(s)\b|(?=[A-Za-z]*\b|[A-Z]))(-(?=\d))?/g
 
 /** Separates letters and digits in "MP3s", "GPT-4" and "A100-80GB". */
 function splitCodes (text: string): string {

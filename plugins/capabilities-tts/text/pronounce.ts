@@ -134,8 +134,7 @@ export function homograph (word: string, before: string, after: string): number[
 const SIBILANTS = new Set(['S', 'Z', 'SH', 'ZH', 'CH', 'JH'])
 const VOICELESS = new Set(['P', 'T', 'K', 'F', 'TH'])
 
-const soundOfS = (last: string): string =>
-  SIBILANTS.has(last) ? 'IH0 Z' : VOICELESS.has(last) ? 'S' : 'Z'
+const soundOfS = (last: string): string => SIBILANTS.has(last) ? 'IH0 Z' : VOICELESS.has(last) ? 'S' : 'Z'
 
 function soundOfEd (last: string): string {
   if (last === 'T' || last === 'D') return 'IH0 D'

@@ -1,8 +1,6 @@
-import { describe, fieldsOf } from '../../../kernel/cli/index.js'
-import { listingPath, parseId, pick } from './invoke.js'
-import type { Out, Verb } from '../../../kernel/cli/index.js'
+import { describe, fieldsOf, type Out, type Verb } from '../../../kernel/cli/index.js'
+import { listingPath, parseId, pick, type Listed, type Listing } from './invoke.js'
 import type { JsonSchema } from '../../../kernel/index.js'
-import type { Listed, Listing } from './invoke.js'
 
 export default {
   async run (ctx, [wanted], options) {

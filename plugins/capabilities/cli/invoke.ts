@@ -1,9 +1,9 @@
 import {
-  apiFailure, asApiError, CliError, exitCodes, interrupted, nearest
+  apiFailure, asApiError, CliError, exitCodes, interrupted, nearest, type ClientResponse, type Client,
+  type VerbContext
 } from '../../../kernel/cli/index.js'
-import { decodeFrames, FrameError } from '../frames/frames.js'
-import type { ClientResponse, Client, VerbContext } from '../../../kernel/cli/index.js'
-import type { Frame } from '../frames/frames.js'
+import { decodeFrames, framedBody, FrameError, FRAMES_TYPE, type Frame } from '../frames/frames.js'
+import type { ClientChunk } from '../../../kernel/index.js'
 import type { Listing } from '../registry.js'
 import type { Listed } from '../remote.js'
 
@@ -75,15 +75,19 @@ export async function * invoke (ctx: VerbContext, call: Invocation): AsyncGenera
 }
 
 /**
- * Opens a stream and yields its frames up to and including `completed`. Throws CliError for a refusal, a
- * `failed` or `cancelled` frame, and a broken connection. Leaving the loop cancels the call.
+ * Opens a stream with a call, followed by chunks if given, and yields the answer's frames up to and including
+ * `completed`. Throws CliError for a refusal, a `failed` or `cancelled` frame, and a broken connection.
+ * Leaving the loop cancels the call.
  */
 export async function * stream (
-  client: Pick<Client, 'open'>, signal: AbortSignal, body: object
+  client: Pick<Client, 'open'>, signal: AbortSignal, body: object, chunks?: AsyncIterable<ClientChunk>
 ): AsyncGenerator<Frame> {
   const leave = new AbortController()
+  const call = chunks === undefined
+    ? { body }
+    : { upload: { type: FRAMES_TYPE, bytes: framedBody(body, chunks) } }
   const answer = await client.open('/v1/capabilities/stream',
-    { method: 'POST', body, accept: 'application/vnd.svc.frames', signal: leave.signal })
+    { method: 'POST', ...call, accept: FRAMES_TYPE, signal: leave.signal })
   try {
     for await (const frame of decodeFrames(answer.bytes)) {
       const { kind } = frame.header

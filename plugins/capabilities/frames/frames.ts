@@ -1,6 +1,5 @@
-import { FrameError, FrameParser, FrameTooLargeError, LENGTH_BYTES } from './parser.js'
-import type { ChunkMedia, ErrorBody } from '../../../kernel/index.js'
-import type { RawFrame } from './parser.js'
+import { FrameError, FrameParser, FrameTooLargeError, LENGTH_BYTES, type RawFrame } from './parser.js'
+import type { ChunkMedia, ClientChunk, ErrorBody } from '../../../kernel/index.js'
 
 export { FrameError, FrameParser, FrameTooLargeError }
 export type { RawFrame }
@@ -55,6 +54,17 @@ export function encodeFrame (frame: { header: object, media: Uint8Array | null }
   const length = Buffer.alloc(LENGTH_BYTES)
   length.writeUInt32BE(header.byteLength)
   return Buffer.concat(frame.media === null ? [length, header] : [length, header, frame.media])
+}
+
+/** The body of a call with chunks, for the node that serves it. */
+export async function * framedBody (
+  call: object, chunks: AsyncIterable<ClientChunk>
+): AsyncGenerator<Uint8Array> {
+  yield encodeFrame({ header: call, media: null })
+  for await (const { payload, media = null } of chunks) {
+    const described = media === null ? null : { size: media.byteLength }
+    yield encodeFrame({ header: { kind: 'chunk', payload, media: described }, media })
+  }
 }
 
 /** `text/event-stream`: the header as one event, the bytes as base64 in `media.data`. */

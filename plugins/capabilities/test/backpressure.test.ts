@@ -1,6 +1,5 @@
 import t from 'tap'
-import { ask, bench, FakeReader, piece, probe, settle, until } from './kit.js'
-import type { Source } from './kit.js'
+import { ask, bench, FakeReader, piece, probe, settle, until, type Source } from './kit.js'
 
 /** An endless source that counts its chunks. */
 function counting (size: number, upTo = Number.POSITIVE_INFINITY): { source: Source, made: () =>

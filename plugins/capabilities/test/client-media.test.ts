@@ -2,13 +2,10 @@ import http from 'node:http'
 import { once } from 'node:events'
 import t from 'tap'
 import { WebSocket } from 'ws'
-import { definePlugin, systemClock } from '../../../kernel/index.js'
-import { startPlugin } from '../../../kernel/testing/index.js'
-import { decodeFrame, decodeFrames, encodeFrame, FRAMES_TYPE } from '../frames/frames.js'
+import { definePlugin, systemClock, type Plugin } from '../../../kernel/index.js'
+import { startPlugin, type Rig } from '../../../kernel/testing/index.js'
+import { decodeFrame, decodeFrames, encodeFrame, FRAMES_TYPE, type Frame } from '../frames/frames.js'
 import { eventually } from './kit.js'
-import type { Plugin } from '../../../kernel/index.js'
-import type { Rig } from '../../../kernel/testing/index.js'
-import type { Frame } from '../frames/frames.js'
 
 const object = { type: 'object' } as const
 const chunk = { type: 'object', additionalProperties: false, required: ['i'],

@@ -1,11 +1,9 @@
 import http from 'node:http'
 import t from 'tap'
 import { decodeFrames } from '../frames/frames.js'
-import { definePlugin, systemClock } from '../../../kernel/index.js'
-import { startPlugin } from '../../../kernel/testing/index.js'
+import { definePlugin, systemClock, type Plugin } from '../../../kernel/index.js'
+import { startPlugin, type Rig } from '../../../kernel/testing/index.js'
 import { eventually } from './kit.js'
-import type { Rig } from '../../../kernel/testing/index.js'
-import type { Plugin } from '../../../kernel/index.js'
 
 const input = { type: 'object', additionalProperties: false,
   properties: { n: { type: 'integer', minimum: 0 } } } as const

@@ -1,17 +1,15 @@
-import { createCapabilities } from '../capabilities.js'
+import { createCapabilities, type Capabilities, type CapabilitiesOptions } from '../capabilities.js'
 import { createCommands } from '../../../kernel/plugins/commands.js'
 import { kernelError, SvcError } from '../../../kernel/api/errors.js'
-import { errorBody, errorHeaders } from '../../../kernel/http/error-body.js'
-import { Reply } from '../../../kernel/api/plugin.js'
-import { manualClock } from '../../../kernel/testing/manual-clock.js'
+import { errorBody, errorHeaders, type ErrorBody } from '../../../kernel/http/error-body.js'
+import {
+  Reply, type Caller, type CapabilityCall, type CapabilityChunk, type CapabilityDecl, type IoMode,
+  type Logger, type RouteRequest
+} from '../../../kernel/api/plugin.js'
+import { manualClock, type ManualClock } from '../../../kernel/testing/manual-clock.js'
 import { decodeFrames } from '../frames/frames.js'
-import type { Capabilities, CapabilitiesOptions } from '../capabilities.js'
 import type { CapabilityHandler, RouteSocket } from '../../../kernel/index.js'
 import type { CallOutcome } from '../service.js'
-import type { Caller, CapabilityCall, CapabilityChunk, CapabilityDecl, IoMode, Logger,
-  RouteRequest } from '../../../kernel/api/plugin.js'
-import type { ErrorBody } from '../../../kernel/http/error-body.js'
-import type { ManualClock } from '../../../kernel/testing/manual-clock.js'
 
 export const NODE = { nodeId: 'node-1', installId: '00000000-0000-4000-8000-000000000001' }
 

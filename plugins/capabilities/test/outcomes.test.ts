@@ -2,8 +2,7 @@ import { setImmediate as turn } from 'node:timers/promises'
 import t from 'tap'
 import { definePlugin } from '../../../kernel/index.js'
 import { startPlugin } from '../../../kernel/testing/index.js'
-import { CallsService, InvocationService } from '../service.js'
-import type { CallOutcome } from '../service.js'
+import { CallsService, InvocationService, type CallOutcome } from '../service.js'
 
 const plugin = definePlugin({
   name: 'probe', version: '1.0.0', kernel: '^1.0.0', summary: 'A probe.',

@@ -9,13 +9,12 @@ import { CredentialWatch } from '../../../kernel/http/credential-watch.js'
 import { kernelError } from '../../../kernel/api/errors.js'
 import { memberRequest } from '../../../kernel/test/member-request.js'
 import { routes } from '../routes.js'
-import { bench, NODE } from './kit.js'
+import { bench, NODE, type Bench } from './kit.js'
 import type { RouteRequest } from '../../../kernel/index.js'
 import type { AddressInfo, Socket } from 'node:net'
 import type { CapabilitiesOptions } from '../capabilities.js'
 import type { Cluster, NodeView } from '../../../kernel/api/services.js'
 import type { HttpLimits } from '../../../kernel/http/limits.js'
-import type { Bench } from './kit.js'
 
 export const OTHER = { nodeId: 'node-2', installId: '00000000-0000-4000-8000-000000000002' }
 /** A known member that is down. */

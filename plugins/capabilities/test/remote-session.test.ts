@@ -2,11 +2,9 @@ import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
 import t from 'tap'
 import { WebSocket, WebSocketServer } from 'ws'
-import { decodeFrame, encodeFrame } from '../frames/frames.js'
-import { caller, eventually, NODE, piece, probe } from './kit.js'
+import { decodeFrame, encodeFrame, type Frame } from '../frames/frames.js'
+import { caller, eventually, NODE, piece, probe, type Bench, type View } from './kit.js'
 import { at, callsOf, pair } from './remote-kit.js'
-import type { Frame } from '../frames/frames.js'
-import type { Bench, View } from './kit.js'
 
 const ENDS = ['completed', 'failed', 'cancelled']
 

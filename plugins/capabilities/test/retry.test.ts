@@ -1,7 +1,6 @@
 import t from 'tap'
-import { ask, bench, piece, probe } from './kit.js'
+import { ask, bench, piece, probe, type Piece, type View } from './kit.js'
 import { at, pair } from './remote-kit.js'
-import type { Piece, View } from './kit.js'
 
 const media = { media_type: 'audio/mpeg' }
 const headers = { 'x-svc-retry': '1' }

@@ -1,10 +1,9 @@
 /** Tests plugin routes that answer as a capability call would, with their error formats. */
 import t from 'tap'
-import { definePlugin, kernelError } from '../../../kernel/index.js'
+import { definePlugin, kernelError, type CapabilityChunk, type RouteRequest } from '../../../kernel/index.js'
 import { startPlugin } from '../../../kernel/testing/index.js'
 import { InvocationService } from '../service.js'
 import { declaration } from './kit.js'
-import type { CapabilityChunk, RouteRequest } from '../../../kernel/index.js'
 
 const route = { method: 'POST', summary: 's', authority: 'invoke', stream: true } as const
 const body = {

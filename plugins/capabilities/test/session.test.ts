@@ -2,11 +2,9 @@ import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
 import t from 'tap'
 import { WebSocket, WebSocketServer } from 'ws'
-import { decodeFrame, encodeFrame } from '../frames/frames.js'
+import { decodeFrame, encodeFrame, type Frame } from '../frames/frames.js'
 import { kernelError } from '../../../kernel/api/errors.js'
-import { bench, caller, eventually, gate, piece, probe, settle } from './kit.js'
-import type { Frame } from '../frames/frames.js'
-import type { Bench, View } from './kit.js'
+import { bench, caller, eventually, gate, piece, probe, settle, type Bench, type View } from './kit.js'
 
 interface Client {
   ws: WebSocket

@@ -4,9 +4,7 @@ const text = { type: 'string' } as const
 const integer = { type: 'integer' } as const
 const objects = { type: 'array', items: { type: 'object' } } as const
 
-const message = {
-  type: 'object', properties: { role: text, content: { type: ['string', 'null'] } }
-} as const
+const message = { type: 'object', properties: { role: text, content: { type: ['string', 'null'] } } } as const
 
 /** Schemas of response fields in all four APIs; a name has one meaning in all of them. */
 const fields: Readonly<Record<string, JsonSchema>> = {

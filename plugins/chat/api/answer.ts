@@ -1,15 +1,13 @@
 /** Runs a task and sends its answer, streamed or whole. */
-import { beating, EngineError, errorBody, kernelError } from '../../../kernel/index.js'
-import { runTask } from '../../runners/service.js'
+import {
+  beating, EngineError, errorBody, kernelError, type CapabilityCall, type CapabilityChunk, type EngineChunk,
+  type ErrorBody, type RouteRequest
+} from '../../../kernel/index.js'
+import { runTask, type Runners, type TaskRequest } from '../../runners/service.js'
 import { merged } from '../../runners/language/merged.js'
 import { asRequestError } from './errors.js'
-import { Collector, pieceReader, Totals } from './pieces.js'
-import type {
-  CapabilityCall, CapabilityChunk, EngineChunk, ErrorBody, RouteRequest
-} from '../../../kernel/index.js'
+import { Collector, pieceReader, Totals, type Piece, type QueuePiece } from './pieces.js'
 import type { ServedFrame } from '../../capabilities/service.js'
-import type { Runners, TaskRequest } from '../../runners/service.js'
-import type { Piece, QueuePiece } from './pieces.js'
 import type { AnswerFormat, ApiParts, TextRequest, AnswerMetadata, Framing } from './types.js'
 
 /** Every request for text counts against the concurrency limit of this capability. */

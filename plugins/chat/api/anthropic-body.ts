@@ -76,21 +76,16 @@ const shared = {
 export const messagesBody = {
   type: 'object', required: ['model', 'max_tokens', 'messages'],
   properties: {
-    ...shared,
-    max_tokens: { type: 'integer', minimum: 1, maximum: Number.MAX_SAFE_INTEGER },
-    stop_sequences: { type: 'array', items: name },
-    ...strictFields('anthropic'),
-    stream: { type: 'boolean' },
+    ...shared, max_tokens: { type: 'integer', minimum: 1, maximum: Number.MAX_SAFE_INTEGER },
+    stop_sequences: { type: 'array', items: name }, ...strictFields('anthropic'), stream: { type: 'boolean' },
     thread: {
       type: ['object', 'null'], required: ['type'],
       properties: { type: { enum: ['create', 'continue'] }, previous_message_id: name },
       description: 'stored in the memory of this node'
     },
     metadata: ignored('identifies the end user for abuse checks, which svc does not do'),
-    service_tier: ignored('there is only one tier'),
-    inference_geo: ignored('inference runs in this cluster'),
-    diagnostics: ignored('it only diagnoses cache misses'),
-    billing_policy: ignored('svc does not bill'),
+    service_tier: ignored('there is only one tier'), inference_geo: ignored('inference runs in this cluster'),
+    diagnostics: ignored('it only diagnoses cache misses'), billing_policy: ignored('svc does not bill'),
     fallback_credit_token: ignored('svc does not bill'),
     fallbacks: refusedField('are not served: send another request for another model', []),
     compaction: refusedField('is not served: send the messages that the model has to read'),
@@ -99,9 +94,7 @@ export const messagesBody = {
 } as const
 
 /** Body of POST /v1/messages/count_tokens. */
-export const countBody = {
-  type: 'object', required: ['model', 'messages'], properties: shared
-} as const
+export const countBody = { type: 'object', required: ['model', 'messages'], properties: shared } as const
 
 export type MessagesBody = FromSchema<typeof messagesBody>
 

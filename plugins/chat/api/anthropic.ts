@@ -2,10 +2,12 @@
 import { fieldsOf, parsed, present, type Fields } from '../../runners/language/json.js'
 import { samplingOf } from '../../runners/language/sampling.js'
 import { answer, answerJson, withStorage, namedEvent } from './answer.js'
-import { withApiFieldNames, notStored, invalidField, stringAt } from './errors.js'
+import { withApiFieldNames, notStored, invalidField, stringAt, type Rules } from './errors.js'
 import { anthropicFailure } from '../../staging/service.js'
-import { imagePart, textUnlessImages } from './images.js'
-import { chatTask, visionSupportOf, functionCall, functionTool, partText, textOf } from './request-to-task.js'
+import { imagePart, textUnlessImages, type VisionSupport } from './images.js'
+import {
+  chatTask, visionSupportOf, functionCall, functionTool, partText, textOf, type VisionRules
+} from './request-to-task.js'
 import { countTokens } from './tokens.js'
 import type { FromSchema, RouteRequest } from '../../../kernel/index.js'
 import type {
@@ -13,9 +15,6 @@ import type {
 } from './types.js'
 import type { countBody, messagesBody, MessagesBody, Thread } from './anthropic-body.js'
 import type { Collector, EndPiece, Finish, TextPiece, Totals } from './pieces.js'
-import type { Rules } from './errors.js'
-import type { VisionSupport } from './images.js'
-import type { VisionRules } from './request-to-task.js'
 import type { ChatBody, InputMessage, Tool } from './schema.js'
 
 type CountBody = FromSchema<typeof countBody>
@@ -64,9 +63,7 @@ const asTask = (body: MessagesBody | CountBody, rules: Rules): TextRequest =>
   withApiFieldNames(NAMES, () => chatTask(fromAnthropic(body, rules), rules))
 
 /** Converts a body to a chat request. Throws `invalid_request` naming the field. */
-export function fromAnthropic (
-  body: MessagesBody | CountBody, rules: VisionRules
-): ChatBody {
+export function fromAnthropic (body: MessagesBody | CountBody, rules: VisionRules): ChatBody {
   const { model, thinking, tools, tool_choice: choice, output_config: output } = body
   const { max_tokens, stop_sequences: stop } = body as Partial<MessagesBody>
   if (body.messages.at(-1)?.role === 'assistant') {

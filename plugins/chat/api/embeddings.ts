@@ -1,16 +1,14 @@
 /** The embeddings capability, OpenAI's embeddings route, and the rerank route used by Jina and Cohere. */
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import { EngineError } from '../../../kernel/index.js'
+import { EngineError, type CapabilityCall, type FromSchema } from '../../../kernel/index.js'
 import { idsOf, present } from '../../runners/language/json.js'
 import { answerJson, runWhole } from './answer.js'
-import { atMost, invalidField } from './errors.js'
+import { atMost, invalidField, type Rules } from './errors.js'
 import { longText, name, text, nullableInteger } from './fields.js'
 import { openAiExtras } from './schema.js'
 import { modelOf } from './request-to-task.js'
-import type { CapabilityCall, FromSchema } from '../../../kernel/index.js'
 import type { TaskRequest } from '../../runners/service.js'
 import type { ApiParts, Handler } from './types.js'
-import type { Rules } from './errors.js'
 
 const inputs = { type: ['string', 'array'], ...longText, minItems: 1 } as const
 const dimensions = { type: ['integer', 'null'], minimum: 1, maximum: 2 ** 31 } as const

@@ -1,15 +1,13 @@
 /** Validation errors and request limits. Pure. */
 import { EngineError, kernelError, SvcError } from '../../../kernel/index.js'
-import { present } from '../../runners/language/json.js'
+import { present, type Fields } from '../../runners/language/json.js'
 import type { ChatConfig } from '../config.js'
-import type { Fields } from '../../runners/language/json.js'
-import type { DerivedModel } from './derived-models.js'
 
 export const notKeptDecl = {
   status: 404,
   retryable: false,
-  message: 'This node stores no answer or conversation with that id.',
-  remedy: 'Send the whole conversation, to any node. A node stores its answers in memory and drops the ' +
+  message: 'This node stores no conversation with that id.',
+  remedy: 'Send the whole conversation, to any node. A node stores them in memory and drops the ' +
     'oldest first (plugins.chat.kept_mib).'
 } as const
 
@@ -21,8 +19,6 @@ export interface Rules {
   limits: Limits
   /** Maps aliases to model ids. */
   aliases: Readonly<Record<string, string>>
-  /** Looks up a derived model by its name. */
-  made?: (name: string) => DerivedModel | undefined
   /** Whether a model reads images; true if unknown. */
   readsImages: (modelId: string) => boolean
 }

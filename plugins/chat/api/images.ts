@@ -1,7 +1,6 @@
 /** Images in messages, as data URLs. Pure. */
-import { fieldsOf } from '../../runners/language/json.js'
+import { fieldsOf, type Fields } from '../../runners/language/json.js'
 import { invalidField } from './errors.js'
-import type { Fields } from '../../runners/language/json.js'
 
 export interface VisionSupport { modelId: string, readsImages: boolean }
 

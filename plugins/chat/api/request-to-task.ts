@@ -1,17 +1,11 @@
 /** Converts chat and completion requests to engine tasks; other APIs convert to these first. Pure. */
-import { idsOf, present } from '../../runners/language/json.js'
+import { idsOf, present, type Fields } from '../../runners/language/json.js'
 import { samplingOf } from '../../runners/language/sampling.js'
-import { atMost, checkSchema, invalidField } from './errors.js'
-import { imagePart, isImage } from './images.js'
-import { applyDerivedModel, chatParameters, withDefaults } from './derived-models.js'
-import { llamaFields } from './schema.js'
+import { atMost, checkSchema, invalidField, type Limits, type Rules } from './errors.js'
+import { imagePart, isImage, type VisionSupport } from './images.js'
+import { llamaFields, type ChatBody, type CompletionBody, type InputMessage, type Tool } from './schema.js'
 import type { ChatMessage } from '../../runners/language/chunks.js'
 import type { TextRequest, Prompt } from './types.js'
-import type { Fields } from '../../runners/language/json.js'
-import type { Limits, Rules } from './errors.js'
-import type { VisionSupport } from './images.js'
-import type { DerivedModel } from './derived-models.js'
-import type { ChatBody, CompletionBody, InputMessage, Tool } from './schema.js'
 
 export const functionTool = (name: string, more: Omit<Tool['function'], 'name'>): Tool =>
   ({ type: 'function', function: { name, ...present(more) } })
@@ -20,18 +14,11 @@ export const functionTool = (name: string, more: Omit<Tool['function'], 'name'>)
 export const functionCall = (id: string, name: string, input: string): object =>
   ({ id, type: 'function', function: { name, arguments: input } })
 
-export type NameRules = Pick<Rules, 'aliases' | 'made'>
+export type NameRules = Pick<Rules, 'aliases'>
 
-/** Resolves a requested name to the model that runs and, if the name is a derived model's, its definition. */
-export function resolveName (
-  { aliases, made }: NameRules, name: string
-): { modelId: string, made: DerivedModel | undefined } {
-  const known = Object.hasOwn(aliases, name) ? aliases[name]! : name
-  const found = made?.(known)
-  return { modelId: found?.from ?? known, made: found?.from === known ? undefined : found }
-}
-
-export const modelOf = (naming: NameRules, name: string): string => resolveName(naming, name).modelId
+/** Resolves a requested name to the id of the model that runs. */
+export const modelOf = ({ aliases }: NameRules, name: string): string =>
+  Object.hasOwn(aliases, name) ? aliases[name]! : name
 
 export type VisionRules = NameRules & Pick<Rules, 'readsImages'>
 
@@ -41,10 +28,8 @@ export function visionSupportOf (rules: VisionRules, name: string): VisionSuppor
 }
 
 /** Converts a chat request to a task. Throws `invalid_request` naming the field. */
-export function chatTask (given: ChatBody, rules: Rules): TextRequest {
+export function chatTask (body: ChatBody, rules: Rules): TextRequest {
   const { limits } = rules
-  const { modelId, made } = resolveName(rules, given.model)
-  const body = applyDerivedModel(given, made)
   atMost('messages', body.messages.length, limits.max_messages, 'messages')
   const tools = toolsOf(body, limits)
   const payload = {
@@ -61,7 +46,7 @@ export function chatTask (given: ChatBody, rules: Rules): TextRequest {
     })
   }
   return {
-    modelId,
+    modelId: modelOf(rules, body.model),
     capability: 'chat',
     task: { kind: 'chat', payload },
     reading: { mostCalls: body.parallel_tool_calls === false ? 1 : Infinity }
@@ -154,11 +139,8 @@ function lengthsOf (
   }
   const most = given ?? predict
   const name = given == null ? 'n_predict' : 'max_tokens'
-  if (most === 0) throw invalidField(name,
-    'is 0; it must be at least 1, or -1 for no limit')
-  return {
-    ...present({ n, [name]: most === -1 ? null : most }), ...stop.length === 0 ? {} : { stop }
-  }
+  if (most === 0) throw invalidField(name, 'is 0; it must be at least 1, or -1 for no limit')
+  return { ...present({ n, [name]: most === -1 ? null : most }), ...stop.length === 0 ? {} : { stop } }
 }
 
 /** Converts messages to the form that chat templates expect. Throws `invalid_request` with the field. */
@@ -239,10 +221,8 @@ export function partText (part: Fields, path: string): string {
 const DEFAULT_COMPLETION_TOKENS = 16
 
 /** Converts one or several plain prompts to a task. Throws `invalid_request` naming the field. */
-export function completionTask (given: CompletionBody, rules: Rules): TextRequest {
+export function completionTask (body: CompletionBody, rules: Rules): TextRequest {
   const { limits } = rules
-  const { modelId, made } = resolveName(rules, given.model)
-  const body = made === undefined ? given : withDefaults(given, chatParameters(made.parameters))
   const { echo, logprobs } = body
   if (echo === true && logprobs != null) {
     throw invalidField('echo', 'is not served with logprobs: prompts are not scored; leave out one of them')
@@ -268,7 +248,7 @@ export function completionTask (given: CompletionBody, rules: Rules): TextReques
     }
   })
   return {
-    modelId,
+    modelId: modelOf(rules, body.model),
     capability: 'completions',
     ...first!,
     ...others.length === 0 ? {} : { more: { prompts: others, answers: body.n ?? 1 } }

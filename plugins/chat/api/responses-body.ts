@@ -25,10 +25,7 @@ const shared = {
       }
     }
   },
-  tool_choice: {
-    type: ['string', 'object', 'null'], required: ['type'],
-    properties: { type: name, name }
-  },
+  tool_choice: { type: ['string', 'object', 'null'], required: ['type'], properties: { type: name, name } },
   parallel_tool_calls: optional('boolean'),
   text: {
     type: ['object', 'null'],
@@ -46,13 +43,12 @@ const shared = {
   reasoning: {
     type: ['object', 'null'],
     properties: {
-      effort: optional('string'),
-      summary: ignored('the answer contains the full reasoning'),
+      effort: optional('string'), summary: ignored('the answer contains the full reasoning'),
       generate_summary: ignored('the answer contains the full reasoning')
     }
   },
-  previous_response_id: { ...optional('string'), description: 'an answer that this node stores' },
-  conversation: refusedField('is not served: continue an answer with previous_response_id'),
+  previous_response_id: refusedField('is not served: svc stores no responses; send the whole conversation'),
+  conversation: refusedField('is not served: send the whole conversation'),
   truncation: ignored('a conversation that does not fit is a 400: svc does not truncate'),
   personality: refusedField('is not served: describe it in the instructions')
 } as const
@@ -63,9 +59,7 @@ const { user, ...extras } = openAiExtras
 export const responsesBody = {
   type: 'object', required: ['model', 'input'],
   properties: {
-    ...shared,
-    max_output_tokens: nullableInteger(1),
-    ...nullableFields('responses'),
+    ...shared, max_output_tokens: nullableInteger(1), ...nullableFields('responses'),
     stream: optional('boolean'),
     stream_options: {
       type: ['object', 'null'],
@@ -74,9 +68,7 @@ export const responsesBody = {
       }
     },
     metadata: { ...optional('object'), description: 'returned with the answer' },
-    store: {
-      ...optional('boolean'), description: 'stores the answer in the memory of this node, unless false'
-    },
+    store: ignored('svc stores no responses'),
     include: {
       type: ['array', 'null'], items: { enum: ['reasoning.encrypted_content', ...OF_OTHER_TOOLS] },
       description: 'the answer always contains the reasoning, unencrypted; the other values belong to ' +
@@ -86,22 +78,13 @@ export const responsesBody = {
     background: refusedField('is not served: keep the connection open', false),
     max_tool_calls: ignored('it limits calls of tools that are not served'),
     context_management: refusedField('is not served: send the messages that the model has to read', []),
-    prompt: refusedField('is not served: svc stores no prompts; send it as input'),
-    ...extras,
-    user
+    prompt: refusedField('is not served: svc stores no prompts; send it as input'), ...extras, user
   }
 } as const
 
 /** Body of POST /v1/responses/input_tokens. */
-export const inputTokensBody = {
-  type: 'object', required: ['model', 'input'], properties: shared
-} as const
+export const inputTokensBody = { type: 'object', required: ['model', 'input'], properties: shared } as const
 
 export type ResponsesBody = FromSchema<typeof responsesBody>
 /** An item of a conversation, from a client or from an answer. */
 export type InputItem = Record<string, unknown>
-
-export interface Response extends Record<string, unknown> { id: string, output: object[] }
-
-/** A stored answer with its input, and the id of the answer that it continues. */
-export interface KeptResponse { response: Response, input: InputItem[], previous: string | null }

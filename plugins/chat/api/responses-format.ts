@@ -3,7 +3,7 @@ import { namedEvent } from './answer.js'
 import { openAiFailure } from '../../staging/service.js'
 import type { AnswerFormat, AnswerMetadata, Formatter, Framing } from './types.js'
 import type { Collector, EndPiece, Finish, TextPiece, Totals } from './pieces.js'
-import type { Response, ResponsesBody } from './responses-body.js'
+import type { ResponsesBody } from './responses-body.js'
 
 type Value = { type: string } & Record<string, unknown>
 
@@ -49,13 +49,10 @@ function itemValue ({ kind, id, text, callId, name }: OutputItem, status: string
   return { id, type: 'message', status, role: 'assistant', content }
 }
 
-type Keep = (response: Response) => void
-
 /** The events of a stream. An item is complete before the next one begins. */
 class ResponseFormatter implements Formatter {
   readonly #facts: AnswerMetadata
   readonly #body: ResponsesBody
-  readonly #keep: Keep
   readonly #sequence: Sequence
   readonly #done: object[] = []
   #open: OutputItem | null = null
@@ -63,10 +60,9 @@ class ResponseFormatter implements Formatter {
   #call = -1
   #finish: Finish = 'stop'
 
-  constructor (facts: AnswerMetadata, body: ResponsesBody, keep: Keep, sequence: Sequence) {
+  constructor (facts: AnswerMetadata, body: ResponsesBody, sequence: Sequence) {
     this.#facts = facts
     this.#body = body
-    this.#keep = keep
     this.#sequence = sequence
   }
 
@@ -93,9 +89,7 @@ class ResponseFormatter implements Formatter {
 
   end (totals: Totals): Value[] {
     const status = this.#finish === 'length' ? 'incomplete' : 'completed'
-    const response = this.#response(status, totals)
-    this.#keep(response)
-    return [this.#event(`response.${status}`, { response })]
+    return [this.#event(`response.${status}`, { response: this.#response(status, totals) })]
   }
 
   #written (kind: OutputItem['kind'], text: string): Value[] {
@@ -143,7 +137,7 @@ class ResponseFormatter implements Formatter {
 
   #event (type: string, more: object): Value { return { type, sequence_number: this.#sequence(), ...more } }
 
-  #response (status: string, totals: Totals | null): Response {
+  #response (status: string, totals: Totals | null): object {
     const { id, created, model } = this.#facts
     const { instructions, metadata, max_output_tokens: most, parallel_tool_calls: parallel } = this.#body
     const completed = created + Math.round(this.#facts.elapsedMs() / 1000)
@@ -152,8 +146,7 @@ class ResponseFormatter implements Formatter {
       completed_at: status === 'completed' ? completed : null,
       incomplete_details: status === 'incomplete' ? { reason: 'max_output_tokens' } : null,
       instructions: instructions ?? null, max_output_tokens: most ?? null, model, output: [...this.#done],
-      parallel_tool_calls: parallel ?? true, store: this.#body.store ?? true,
-      previous_response_id: this.#body.previous_response_id ?? null,
+      parallel_tool_calls: parallel ?? true, store: false, previous_response_id: null,
       reasoning: { effort: this.#body.reasoning?.effort ?? null, summary: null },
       temperature: this.#body.temperature ?? null, top_p: this.#body.top_p ?? null,
       text: { format: this.#body.text?.format ?? { type: 'text' } }, truncation: 'disabled',
@@ -182,22 +175,22 @@ const usageOf = ({ promptTokens, completionTokens, cachedTokens }: Totals): obje
 
 /** The answer without streaming: the response object that ends the equivalent stream. */
 function wholeResponse (
-  { only: choice, totals }: Collector, facts: AnswerMetadata, body: ResponsesBody, keep: Keep
+  { only: choice, totals }: Collector, facts: AnswerMetadata, body: ResponsesBody
 ): object {
-  const formatter = new ResponseFormatter(facts, body, keep, () => 0)
+  const formatter = new ResponseFormatter(facts, body, () => 0)
   const calls = choice.calls.map((call, index) => ({ index, ...call }))
   formatter.piece({ ...choice, kind: 'text', calls })
   formatter.piece({ kind: 'end', index: 0, finish: choice.finish } as EndPiece)
   return formatter.end(totals)[0]?.['response'] as object
 }
 
-/** The format of POST /v1/responses; `keep` gets each complete answer. */
-export function formatOf (body: ResponsesBody, keep: Keep): AnswerFormat {
+/** The format of POST /v1/responses. */
+export function formatOf (body: ResponsesBody): AnswerFormat {
   let next = 0
   const sequence = (): number => next++
   return {
     framing: framingOf(sequence),
-    formatter: (facts) => new ResponseFormatter(facts, body, keep, sequence),
-    whole: (answer, facts) => wholeResponse(answer, facts, body, keep)
+    formatter: (facts) => new ResponseFormatter(facts, body, sequence),
+    whole: (answer, facts) => wholeResponse(answer, facts, body)
   }
 }

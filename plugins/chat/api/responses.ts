@@ -1,29 +1,25 @@
 /** OpenAI's Responses API: POST /v1/responses. */
-import { isObject, present } from '../../runners/language/json.js'
+import { isObject, present, type Fields } from '../../runners/language/json.js'
 import { SAMPLING, samplingOf } from '../../runners/language/sampling.js'
 import { answer, answerJson } from './answer.js'
-import { withApiFieldNames, invalidField, stringAt } from './errors.js'
-import { imagePart, textUnlessImages } from './images.js'
+import { withApiFieldNames, invalidField, stringAt, type Rules } from './errors.js'
+import { imagePart, textUnlessImages, type VisionSupport } from './images.js'
 import { formatOf } from './responses-format.js'
-import { earlierItems, keepResponse } from './responses-kept.js'
-import { chatTask, visionSupportOf, functionCall, functionTool, partText, textOf } from './request-to-task.js'
+import {
+  chatTask, visionSupportOf, functionCall, functionTool, partText, textOf, type VisionRules
+} from './request-to-task.js'
 import { countTokens } from './tokens.js'
 import type { FromSchema } from '../../../kernel/index.js'
 import type { ApiParts, TextRequest, Handler } from './types.js'
-import type { Fields } from '../../runners/language/json.js'
-import type { Rules } from './errors.js'
-import type { VisionSupport } from './images.js'
 import type { InputItem, inputTokensBody, responsesBody, ResponsesBody } from './responses-body.js'
-import type { VisionRules } from './request-to-task.js'
 import type { ChatBody, InputMessage, Tool } from './schema.js'
 
 type CountBody = FromSchema<typeof inputTokensBody>
 
 export const responses: Handler<typeof responsesBody> = async (parts, request) => {
-  const { body, caller: { id: owner } } = request
-  const asked = asTask(body, parts, earlierItems(parts.responses, owner, body.previous_response_id))
-  const keep = keepResponse(parts, owner, body)
-  const format = formatOf({ ...body, ...samplingUsed(parts, asked) }, keep)
+  const { body } = request
+  const asked = asTask(body, parts)
+  const format = formatOf({ ...body, ...samplingUsed(parts, asked) })
   await answer(parts, request, asked, body.stream === true, format)
 }
 
@@ -38,8 +34,7 @@ function samplingUsed (
 }
 
 export const inputTokens: Handler<typeof inputTokensBody> = async (parts, request) => {
-  const { body, caller: { id: owner } } = request
-  const asked = asTask(body, parts, earlierItems(parts.responses, owner, body.previous_response_id))
+  const asked = asTask(request.body, parts)
   await answerJson(parts, request, async (call) =>
     ({ object: 'response.input_tokens', input_tokens: await countTokens(parts, asked, call) }))
 }
@@ -47,20 +42,16 @@ export const inputTokens: Handler<typeof inputTokensBody> = async (parts, reques
 /** Chat request fields that have other names in the Responses API. */
 const NAMES = { response_format: 'text.format', max_tokens: 'max_output_tokens', messages: 'input' }
 
-const asTask = (body: ResponsesBody | CountBody, rules: Rules, earlier: readonly InputItem[]): TextRequest =>
-  withApiFieldNames(NAMES, () => chatTask(fromResponses(body, rules, earlier), rules))
+const asTask = (body: ResponsesBody | CountBody, rules: Rules): TextRequest =>
+  withApiFieldNames(NAMES, () => chatTask(fromResponses(body, rules), rules))
 
-/** Converts a body to a chat request; `earlier` is the continued conversation. Throws `invalid_request`. */
-export function fromResponses (
-  body: ResponsesBody | CountBody, rules: VisionRules, earlier: readonly InputItem[] = []
-): ChatBody {
+/** Converts a body to a chat request. Throws `invalid_request`. */
+export function fromResponses (body: ResponsesBody | CountBody, rules: VisionRules): ChatBody {
   const { model, instructions, input, parallel_tool_calls, reasoning } = body
   const { max_output_tokens: max_tokens } = body as ResponsesBody
-  const vision = visionSupportOf(rules, model)
-  const messages = [
-    ...messagesOf(earlier, vision, 'previous_response_id'),
-    ...typeof input === 'string' ? [{ role: 'user', content: input }] : messagesOf(input, vision, 'input')
-  ]
+  const messages = typeof input === 'string'
+    ? [{ role: 'user', content: input }]
+    : messagesOf(input, visionSupportOf(rules, model))
   return {
     model,
     messages: instructions == null ? messages : [{ role: 'system', content: instructions }, ...messages],
@@ -97,10 +88,10 @@ function responseFormat ({ text }: Pick<ResponsesBody, 'text'>): ChatBody['respo
 }
 
 /** Consecutive calls and the text before them form one assistant message. */
-function messagesOf (items: readonly InputItem[], vision: VisionSupport, field: string): InputMessage[] {
+function messagesOf (items: readonly InputItem[], vision: VisionSupport): InputMessage[] {
   const messages: InputMessage[] = []
   for (const [i, item] of items.entries()) {
-    const path = `${field}.${i}`
+    const path = `input.${i}`
     switch (item['type'] ?? 'message') {
       case 'message': messages.push(messageOf(item, path, vision)); break
       case 'function_call': {

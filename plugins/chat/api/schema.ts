@@ -25,44 +25,29 @@ export const llamaFields = {
   repeat_penalty: { ...range(0.01, 100), description: 'the same as repetition_penalty' },
   n_predict: { ...nullableInteger(-1), description: 'the same as max_tokens' },
   n_probs: { ...nullableInteger(0, 20), description: 'the same as logprobs with top_logprobs' },
-  min_keep: nullableInteger(0, MOST),
-  typical_p: range(0, 1),
-  top_n_sigma: range(-1, 100),
-  dynatemp_range: range(0, 100),
-  dynatemp_exponent: range(0, 100),
-  xtc_probability: range(0, 1),
-  xtc_threshold: range(0, 1),
-  dry_multiplier: range(0, 100),
-  dry_base: range(0, 100),
-  dry_allowed_length: nullableInteger(0, MOST),
-  dry_penalty_last_n: nullableInteger(-1, MOST),
-  dry_sequence_breakers: {
-    type: ['array', 'null'], maxItems: 64, items: { type: 'string', maxLength: 256 }
-  },
-  mirostat: nullableInteger(0, 2),
-  mirostat_tau: range(0, 100),
-  mirostat_eta: range(0, 1),
+  min_keep: nullableInteger(0, MOST), typical_p: range(0, 1), top_n_sigma: range(-1, 100),
+  dynatemp_range: range(0, 100), dynatemp_exponent: range(0, 100), xtc_probability: range(0, 1),
+  xtc_threshold: range(0, 1), dry_multiplier: range(0, 100), dry_base: range(0, 100),
+  dry_allowed_length: nullableInteger(0, MOST), dry_penalty_last_n: nullableInteger(-1, MOST),
+  dry_sequence_breakers: { type: ['array', 'null'], maxItems: 64, items: { type: 'string', maxLength: 256 } },
+  mirostat: nullableInteger(0, 2), mirostat_tau: range(0, 100), mirostat_eta: range(0, 1),
   samplers: {
     type: ['array', 'string', 'null'], maxItems: 32, maxLength: 64, items: { type: 'string', maxLength: 64 }
   },
-  ignore_eos: optional('boolean'),
-  cache_prompt: optional('boolean'),
+  ignore_eos: optional('boolean'), cache_prompt: optional('boolean'),
   grammar: { type: ['string', 'null'], maxLength: MOST_GRAMMAR_CHARS, description: 'GBNF' },
   json_schema: { ...optional('object'), description: 'a schema that the answer is held to' }
 } as const
 
 /** Fields from llama.cpp's server that are refused: placement or `max_tokens` decides instead. */
 const llamaRefused = {
-  id_slot: refusedField(OF_PLACEMENT, -1),
-  slot_id: refusedField(OF_PLACEMENT, -1),
+  id_slot: refusedField(OF_PLACEMENT, -1), slot_id: refusedField(OF_PLACEMENT, -1),
   lora: refusedField(OF_PLACEMENT, []),
   t_max_predict_ms: refusedField('is not served; max_tokens limits an answer', 0, -1)
 } as const
 
 export const sampling = {
-  max_tokens: mostTokens,
-  ...llamaFields,
-  ...nullableFields('chat'),
+  max_tokens: mostTokens, ...llamaFields, ...nullableFields('chat'),
   logit_bias: {
     type: ['object', 'null'], additionalProperties: { type: 'number', minimum: -100, maximum: 100 }
   },
@@ -76,20 +61,14 @@ export const message = {
     role: { enum: ['system', 'developer', 'user', 'assistant', 'tool'] },
     content: { type: ['string', 'array', 'null'], maxLength: BODY_BYTES, items: typed },
     refusal: { ...optionalText, description: 'the text of a message without content' },
-    name: optional('string'),
-    reasoning_content: optionalText,
-    tool_call_id: optional('string'),
+    name: optional('string'), reasoning_content: optionalText, tool_call_id: optional('string'),
     tool_calls: {
       type: ['array', 'null'],
       items: {
         type: 'object', required: ['function'],
         properties: {
-          id: { type: 'string' },
-          type: { const: 'function' },
-          function: {
-            type: 'object', required: ['name', 'arguments'],
-            properties: { name, arguments: text }
-          }
+          id: { type: 'string' }, type: { const: 'function' },
+          function: { type: 'object', required: ['name', 'arguments'], properties: { name, arguments: text } }
         }
       }
     }
@@ -124,22 +103,16 @@ const responseFormat = {
 } as const
 
 export const chatFields = {
-  ...sampling,
-  model: name,
-  messages: { type: 'array', minItems: 1, items: message },
-  max_completion_tokens: mostTokens,
-  logprobs: optional('boolean'),
-  top_logprobs: nullableInteger(0, 20),
-  response_format: responseFormat,
-  tools: { type: ['array', 'null'], items: tool },
+  ...sampling, model: name, messages: { type: 'array', minItems: 1, items: message },
+  max_completion_tokens: mostTokens, logprobs: optional('boolean'), top_logprobs: nullableInteger(0, 20),
+  response_format: responseFormat, tools: { type: ['array', 'null'], items: tool },
   tool_choice: {
     type: ['string', 'object', 'null'], required: ['type', 'function'],
     properties: {
       type: { const: 'function' }, function: { type: 'object', required: ['name'], properties: { name } }
     }
   },
-  parallel_tool_calls: optional('boolean'),
-  reasoning_effort: optional('string'),
+  parallel_tool_calls: optional('boolean'), reasoning_effort: optional('string'),
   chat_template_kwargs: optional('object')
 } as const
 
@@ -174,11 +147,7 @@ const streaming = {
 export const chatBody = {
   type: 'object', required: ['model', 'messages'],
   properties: {
-    ...chatFields,
-    ...streaming,
-    ...forms,
-    ...llamaRefused,
-    ...openAiExtras,
+    ...chatFields, ...streaming, ...forms, ...llamaRefused, ...openAiExtras,
     store: ignored('svc does not store chat completions'),
     metadata: ignored('it labels stored completions, and svc stores none'),
     prediction: ignored('it only speeds up the same answer'),
@@ -195,12 +164,7 @@ export const chatBody = {
 export const completionBody = {
   type: 'object', required: ['model', 'prompt'],
   properties: {
-    ...sampling,
-    ...streaming,
-    ...forms,
-    ...llamaRefused,
-    ...openAiExtras,
-    model: name,
+    ...sampling, ...streaming, ...forms, ...llamaRefused, ...openAiExtras, model: name,
     prompt: {
       type: ['string', 'array'], ...longText,
       description: 'a text, token ids, or a list of either; a list runs in parallel, with at most ' +
@@ -215,13 +179,8 @@ export const completionBody = {
 
 /** A message as a client sends it; null means absent. */
 export interface InputMessage {
-  role: string
-  content?: string | unknown[] | null
-  refusal?: string | null
-  name?: string | null
-  reasoning_content?: string | null
-  tool_call_id?: string | null
-  tool_calls?: unknown[] | null
+  role: string, content?: string | unknown[] | null, refusal?: string | null, name?: string | null
+  reasoning_content?: string | null, tool_call_id?: string | null, tool_calls?: unknown[] | null
 }
 
 /** The chat request that every API converts to. */

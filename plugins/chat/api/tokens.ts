@@ -1,5 +1,5 @@
 /** vLLM's token routes, and the token counts of the other APIs. */
-import { present } from '../../runners/language/json.js'
+import { present, type Fields } from '../../runners/language/json.js'
 import { answerJson, runRequest } from './answer.js'
 import { invalidField } from './errors.js'
 import { longText, name, text } from './fields.js'
@@ -8,7 +8,6 @@ import { message, tool } from './schema.js'
 import { visionSupportOf, modelOf, toMessages } from './request-to-task.js'
 import type { CapabilityCall, EngineTask } from '../../../kernel/index.js'
 import type { ApiParts, TextRequest, Handler } from './types.js'
-import type { Fields } from '../../runners/language/json.js'
 
 /** Body of POST /v1/tokenize. */
 export const tokenizeBody = {
@@ -54,8 +53,7 @@ export const detokenize: Handler<typeof detokenizeBody> = async (parts, request)
 
 function refuseImages (messages: readonly Fields[]): void {
   if (!messages.some(({ content }) => Array.isArray(content) && (content as Fields[]).some(isImage))) return
-  throw invalidField('messages',
-    'have images, which have no token ids; the usage of an answer counts them')
+  throw invalidField('messages', 'have images, which have no token ids; the usage of an answer counts them')
 }
 
 /** Model tasks that imply a tokenizer. */

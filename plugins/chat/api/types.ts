@@ -5,25 +5,20 @@ import type { Models } from '../../staging/service.js'
 import type { Thread } from './anthropic-body.js'
 import type { Rules } from './errors.js'
 import type { ResponseStore } from './response-store.js'
-import type { DerivedModels } from './derived-models.js'
 import type { Collector, EndPiece, PieceOptions, TextPiece, Totals } from './pieces.js'
-import type { KeptResponse } from './responses-body.js'
 
 /** Dependencies of the route handlers. */
 export interface ApiParts extends Rules {
   runners: Runners
   invocations: Invocations
   clock: Clock
-  /** Conversations and answers that clients can refer to later. */
+  /** Conversations that clients can refer to later. */
   threads: ResponseStore<Thread>
-  responses: ResponseStore<KeptResponse>
   /** Calls this node's own API on behalf of the caller. */
   own: LocalApi
   /** Undefined if no plugin provides instances. */
   instances: Instances | undefined
   models: Models | undefined
-  /** Derived models in the whole cluster, by name. */
-  derivedModels: DerivedModels
   /** Models that are being loaded for Ollama clients, by model id. */
   loading: Map<string, Promise<void>>
   /** Start time of the node in Unix ms. */

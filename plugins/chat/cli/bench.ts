@@ -1,26 +1,25 @@
 import { randomBytes } from 'node:crypto'
 import {
-  isVerbError, modelInPath, nameOf, plain, readModelId, readNumber, realPace, retryUntil
+  isVerbError, modelInPath, nameOf, plain, readModelId, readNumber, realPace, retryUntil, type WaitClock,
+  type Verb, type VerbContext
 } from '../../../kernel/cli/index.js'
-import { amount, chat, speech } from './measures.js'
-import { instancesOf } from './state-view.js'
+import { amount, chat, type ChatFigures, type ChatSample } from './measures.js'
+import { instancesOf, type StateView } from './state-view.js'
 import type { ModelCard } from '../../../kernel/index.js'
-import type { WaitClock, Verb, VerbContext } from '../../../kernel/cli/index.js'
-import type { Measure } from './measures.js'
-import type { StateView } from './state-view.js'
 
 const REQUESTS = 10
 const MAX_CONCURRENCY = 256
 const MAX_WORDS = 1_000_000
 const MAX_TOKENS = 64
+const PROMPT_WORDS = 64
 
 interface Plan {
   requests: number
   /** Limit on simultaneous requests. */
   concurrency: number
   maxTokens: number
-  /** Prompt length in words; undefined means the default of the model's kind. */
-  words: number | undefined
+  /** Prompt length in words. */
+  words: number
 }
 
 interface Machine {
@@ -34,15 +33,14 @@ interface Machine {
 
 /** Conditions of a run; `--json` prints them together with the measured figures. */
 interface Run {
-  task: string
+  task: 'chat'
   modelId: string
   engine: string
   machines: Machine[]
   requests: number
   concurrency: number
   promptWords: number
-  /** Value of --max-tokens; null for models without text tokens. */
-  maxTokens: number | null
+  maxTokens: number
   completed: number
   failed: number
   /** Whether Ctrl-C ended the run. */
@@ -58,13 +56,9 @@ export function createBench (pace: WaitClock, nonce: () => string): Verb {
       const modelId = readModelId(ctx, model!)
       const plan = readPlan(ctx, options)
       const { card } = await ctx.client.json<{ card: ModelCard }>(`/models/${modelInPath(modelId)}/card`)
-      if (card.tasks.includes('chat')) return await bench(ctx, pace, nonce, card, plan, chat)
-      if (!card.tasks.includes('tts')) {
-        const tasks = card.tasks.join(', ') || 'no task'
-        throw ctx.fail(2, plain(`${card.modelId} is for ${tasks}; svc bench measures chat and tts`))
-      }
-      if (options['maxTokens'] === undefined) return await bench(ctx, pace, nonce, card, plan, speech)
-      throw ctx.fail(2, `--max-tokens: ${card.modelId} is a speech model; use --prompt-tokens, in words`)
+      if (card.tasks.includes('chat')) return await bench(ctx, pace, nonce, card, plan)
+      const tasks = card.tasks.join(', ') || 'no task'
+      throw ctx.fail(2, plain(`${card.modelId} is for ${tasks}; svc bench measures chat`))
     }
   }
 }
@@ -78,20 +72,18 @@ function readPlan (ctx: VerbContext, options: Record<string, unknown>): Plan {
     requests: read('--requests', 'requests') ?? REQUESTS,
     concurrency: read('--concurrency', 'concurrency', MAX_CONCURRENCY) ?? 1,
     maxTokens: read('--max-tokens', 'maxTokens') ?? MAX_TOKENS,
-    words: read('--prompt-tokens', 'promptTokens', MAX_WORDS)
+    words: read('--prompt-tokens', 'promptTokens', MAX_WORDS) ?? PROMPT_WORDS
   }
 }
 
 /** Measures, prints the results, and resolves to the exit status. */
-async function bench<Sample, Figures extends object> (
-  ctx: VerbContext, pace: WaitClock, nonce: () => string, card: ModelCard, plan: Plan,
-  measure: Measure<Sample, Figures>
+async function bench (
+  ctx: VerbContext, pace: WaitClock, nonce: () => string, card: ModelCard, plan: Plan
 ): Promise<number> {
   const { modelId, engine } = card
-  const { requests, concurrency, maxTokens } = plan
-  const words = plan.words ?? measure.words
-  const probesOf = (nonce: string) => async (index: number): Promise<Sample> =>
-    await measure.probe(ctx, pace, { modelId, nonce, index, words, maxTokens })
+  const { requests, concurrency, maxTokens, words } = plan
+  const probesOf = (nonce: string) => async (index: number): Promise<ChatSample> =>
+    await chat.probe(ctx, pace, { modelId, nonce, index, words, maxTokens })
   await warmUp(ctx, probesOf(nonce()))
   const machines = machinesOf(await ctx.client.json<StateView>('/state'), card)
   const one = probesOf(nonce())
@@ -100,15 +92,14 @@ async function bench<Sample, Figures extends object> (
     (count) => { ctx.err.update(`${count} of ${requests} requests`) })
   const seconds = (pace.mono() - started) / 1000
   const run: Run = {
-    task: measure.task, modelId, engine, machines, requests, concurrency, promptWords: words,
-    maxTokens: measure.hasTokens ? maxTokens : null,
+    task: 'chat', modelId, engine, machines, requests, concurrency, promptWords: words, maxTokens,
     completed: samples.length, failed: failures.length, interrupted: ctx.signal.aborted, seconds,
     errors: countFailures(failures)
   }
-  const figures = measure.figures(samples, seconds)
+  const figures = chat.figures(samples, seconds)
   ctx.err.end()
   if (ctx.out.json) ctx.out.value({ ...run, ...figures })
-  else show(ctx, run, figures, measure)
+  else show(ctx, run, figures)
   if (run.interrupted) return 130
   return run.failed > 0 ? 1 : 0
 }
@@ -168,18 +159,16 @@ export function countFailures (messages: readonly string[]): Run['errors'] {
   return [...counts].map(([message, count]) => ({ message, count })).sort((a, b) => b.count - a.count)
 }
 
-function show<Figures> (
-  { out, err }: VerbContext, run: Run, figures: Figures,
-  { rows, summary }: Pick<Measure<unknown, Figures>, 'rows' | 'summary'>
-): void {
+function show ({ out, err }: VerbContext, run: Run, figures: ChatFigures): void {
   const where = run.machines.map(machineText).join('; ') || 'an unknown node'
   out.line(plain(`${run.modelId} (${run.task}, engine ${run.engine}) on ${where}`))
   out.line(`${run.completed} of ${run.requests} requests in ${amount(run.seconds)} s, ` +
     `${run.concurrency} at once, ${run.failed} failed`)
   out.line('')
-  out.table(['', 'P50', 'P99'], rows(figures).map(([what, { p50, p99 }]) => [what, amount(p50), amount(p99)]))
+  out.table(['', 'P50', 'P99'],
+    chat.rows(figures).map(([what, { p50, p99 }]) => [what, amount(p50), amount(p99)]))
   out.line('')
-  out.line(`total: ${summary(figures)}`)
+  out.line(`total: ${chat.summary(figures)}`)
   for (const { message, count } of run.errors) err.line(`${count} x ${plain(message)}`)
   if (run.interrupted) err.line('ended by Ctrl-C; the figures cover the completed requests')
 }

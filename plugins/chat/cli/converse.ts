@@ -1,7 +1,5 @@
-import { createInterface } from 'node:readline'
-import type { Interface } from 'node:readline'
-import { isVerbError } from '../../../kernel/cli/index.js'
-import type { VerbContext } from '../../../kernel/cli/index.js'
+import { createInterface, type Interface } from 'node:readline'
+import { isVerbError, type VerbContext } from '../../../kernel/cli/index.js'
 
 const PROMPT = '>>> '
 /** Prompt for continuation lines of input that began with `"""`. */

@@ -1,7 +1,5 @@
-import { plain, readPipe } from '../../../kernel/cli/index.js'
-import { guideSearch } from '../guide/index.js'
-import type { Found } from '../guide/index.js'
-import type { Verb } from '../../../kernel/cli/index.js'
+import { plain, readPipe, type Verb } from '../../../kernel/cli/index.js'
+import { guideSearch, type Found } from '../guide/index.js'
 
 /** Limit on characters read from a pipe; questions are shorter. */
 const STDIN_MAX = 4096

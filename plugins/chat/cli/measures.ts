@@ -1,5 +1,4 @@
-/** Measures of `svc bench` for chat and speech models. */
-import { Mp3Time } from '../../capabilities-tts/service.js'
+/** The measures of `svc bench`. */
 import { numberOf } from '../../runners/language/json.js'
 import { answerOf, readDelta, usedTokens } from './answer.js'
 import type { WaitClock, VerbContext } from '../../../kernel/cli/index.js'
@@ -7,25 +6,8 @@ import type { WaitClock, VerbContext } from '../../../kernel/cli/index.js'
 /** One measured request. Prompts differ from their first word on, so that no prompt cache applies. */
 export interface Probe { modelId: string, nonce: string, index: number, words: number, maxTokens: number }
 
-/** Measures one kind of model. `Sample` is the result of one request, `Figures` the summary of a run. */
-export interface Measure<Sample, Figures> {
-  task: string
-  /** Default length of a prompt in words. */
-  words: number
-  /** Whether answers are text tokens, so --max-tokens applies. */
-  hasTokens: boolean
-  /** Sends one request. Throws VerbError. */
-  probe (ctx: VerbContext, pace: WaitClock, probe: Probe): Promise<Sample>
-  /** Pure. `seconds`: duration of the whole run. */
-  figures (samples: readonly Sample[], seconds: number): Figures
-  /** Names and values of the figures that have percentiles. */
-  rows (figures: Figures): [string, Spread][]
-  /** The figures without percentiles, as a sentence. */
-  summary (figures: Figures): string
-}
-
 /** Result of a chat request; `firstTokenMs` is null if the answer had no text. */
-interface ChatSample {
+export interface ChatSample {
   firstTokenMs: number | null
   tokens: number
   promptTokens: number | null
@@ -34,7 +16,7 @@ interface ChatSample {
 }
 
 /** Rates are tokens per second. */
-interface ChatFigures {
+export interface ChatFigures {
   timeToFirstTokenMs: Spread
   /** Percentiles rank from fast to slow: 99% of the requests are at least as fast as p99. */
   tokensPerSecond: Spread & { total: number | null }
@@ -42,9 +24,9 @@ interface ChatFigures {
   promptTokens: number | null
 }
 
-export const chat: Measure<ChatSample, ChatFigures> = {
-  task: 'chat', words: 64, hasTokens: true,
-  async probe (ctx, pace, probe) {
+export const chat = {
+  /** Sends one request. Throws VerbError. */
+  async probe (ctx: VerbContext, pace: WaitClock, probe: Probe): Promise<ChatSample> {
     const start = pace.mono()
     let first: number | null = null
     let last = start
@@ -72,7 +54,8 @@ export const chat: Measure<ChatSample, ChatFigures> = {
     const rate = first === null || last <= first || tokens < 2 ? null : (tokens - 1) * 1000 / (last - first)
     return { firstTokenMs: first === null ? null : first - start, tokens, promptTokens, rate }
   },
-  figures (samples, seconds) {
+  /** Pure. `seconds`: duration of the whole run. */
+  figures (samples: readonly ChatSample[], seconds: number): ChatFigures {
     const tokens = sum(samples.map((sample) => sample.tokens))
     const prompts = samples.map(({ promptTokens }) => promptTokens).filter((count) => count !== null)
     // Negate the rates before ranking, so that p99 is the slow end: the lowest rate.
@@ -86,56 +69,12 @@ export const chat: Measure<ChatSample, ChatFigures> = {
       promptTokens: prompts.length === 0 ? null : Math.round(sum(prompts) / prompts.length)
     }
   },
-  rows: ({ timeToFirstTokenMs, tokensPerSecond }) =>
+  /** Names and values of the figures that have percentiles. */
+  rows: ({ timeToFirstTokenMs, tokensPerSecond }: ChatFigures): [string, Spread][] =>
     [['time to first token, ms', timeToFirstTokenMs], ['tokens/s per request', tokensPerSecond]],
-  summary: ({ tokensPerSecond, tokens, promptTokens }) =>
+  /** The figures without percentiles, as a sentence. */
+  summary: ({ tokensPerSecond, tokens, promptTokens }: ChatFigures): string =>
     `${amount(tokensPerSecond.total)} tokens/s, ${tokens} tokens; prompts of ${amount(promptTokens)} tokens`
-}
-
-interface SpeechSample { firstByteMs: number, audioSeconds: number, realTimeFactor: number }
-
-interface SpeechFigures {
-  timeToFirstByteMs: Spread
-  /** Generation time divided by audio duration. */
-  realTimeFactor: Spread
-  audioSeconds: number
-  /** Seconds of audio per second of the whole run. */
-  audioSecondsPerSecond: number | null
-}
-
-export const speech: Measure<SpeechSample, SpeechFigures> = {
-  task: 'tts', words: 24, hasTokens: false,
-  async probe (ctx, pace, probe) {
-    const start = pace.mono()
-    const { bytes } = await ctx.client.open('/v1/audio/speech', {
-      body: { model: probe.modelId, input: `${textOf(probe)}.`, response_format: 'mp3' }, accept: 'audio/mpeg'
-    })
-    const sound = new Mp3Time()
-    let first: number | null = null
-    for await (const part of bytes) {
-      first ??= pace.mono()
-      sound.add(part)
-    }
-    if (first === null || sound.seconds === 0) throw ctx.fail(1, 'the node sent no audio')
-    const seconds = (pace.mono() - start) / 1000
-    return {
-      firstByteMs: first - start, audioSeconds: sound.seconds, realTimeFactor: seconds / sound.seconds
-    }
-  },
-  figures (samples, seconds) {
-    const audioSeconds = sum(samples.map((sample) => sample.audioSeconds))
-    return {
-      timeToFirstByteMs: spreadOf(samples.map(({ firstByteMs }) => firstByteMs)),
-      realTimeFactor: spreadOf(samples.map(({ realTimeFactor }) => realTimeFactor)),
-      audioSeconds,
-      audioSecondsPerSecond: perSecond(audioSeconds, seconds)
-    }
-  },
-  rows: ({ timeToFirstByteMs, realTimeFactor }) =>
-    [['time to first byte, ms', timeToFirstByteMs], ['real-time factor', realTimeFactor]],
-  summary: ({ audioSecondsPerSecond, audioSeconds }) =>
-    `${amount(audioSecondsPerSecond)} s of audio per second, ${amount(audioSeconds)} s; ` +
-    'a real-time factor below 1 is faster than playback'
 }
 
 const WORDS = ('the river house light green stone walks under morning seven quiet birds open window paper ' +

@@ -1,12 +1,11 @@
-import { readNumber, readPipe, realPace, retryUntil, visible } from '../../../kernel/cli/index.js'
-import type { WaitClock, Verb, VerbContext } from '../../../kernel/cli/index.js'
+import {
+  readNumber, readPipe, realPace, retryUntil, visible, type WaitClock, type Verb, type VerbContext
+} from '../../../kernel/cli/index.js'
 import { parametersOf, samplingOf } from '../../runners/language/sampling.js'
 import { serveModel, checkWeights, isAbsent, isReady, namedModel, isOfAnotherTask } from './serve-model.js'
 import { converse } from './converse.js'
-import { answerOf, readDelta } from './answer.js'
-import type { ChatMessage, AnswerPart, ModelRequest } from './answer.js'
-import { numberOf } from '../../runners/language/json.js'
-import type { Fields } from '../../runners/language/json.js'
+import { answerOf, readDelta, type ChatMessage, type AnswerPart, type ModelRequest } from './answer.js'
+import { numberOf, type Fields } from '../../runners/language/json.js'
 import { loopFinder } from '../repetition.js'
 
 /** Default of --max-tokens; without the option, an answer that repeats itself is stopped earlier. */

@@ -67,8 +67,7 @@ function show ({ out }: VerbContext, known: Known): void {
     out.table(['FIELD', 'SUPPORT'], support.map(([field, what]) => [field, plain(String(what))]))
   }
   out.line('')
-  out.table(['FILE', 'ROLE', 'SIZE'],
-    card.files.map((file) => [file.path, file.role, showBytes(file.bytes)]))
+  out.table(['FILE', 'ROLE', 'SIZE'], card.files.map((file) => [file.path, file.role, showBytes(file.bytes)]))
 }
 
 function rowOf ({ instanceId, nodes, state, error, contextTokenLimit, slots }: InstanceView): string[] {

@@ -1,6 +1,5 @@
 import { nameOf } from '../../../kernel/cli/index.js'
-import { bodyOf, loadingText, STATUS_TEXT } from '../../runners/service.js'
-import type { Instance, LoadProgress } from '../../runners/service.js'
+import { bodyOf, loadingText, STATUS_TEXT, type Instance, type LoadProgress } from '../../runners/service.js'
 
 /** The parts of GET /state that the verbs about one model read. */
 export interface StateView {

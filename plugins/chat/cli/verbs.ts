@@ -6,9 +6,7 @@ const samplingOptions = parametersOf('cli').map(({ flag, cli }): [string, string
 
 export const verbs = {
   help: {
-    heading: 'Set it up',
-    summary: 'show help for a verb, answer a question about svc',
-    args: '[topic...]',
+    heading: 'Set it up', summary: 'show help for a verb, answer a question about svc', args: '[topic...]',
     examples: [
       'svc help place', 'svc help how do I pull a model', 'svc help no_quorum --json',
       'svc say hello 2>&1 | svc help -'
@@ -36,27 +34,21 @@ export const verbs = {
     load: () => import('./run.js')
   },
   show: {
-    heading: 'Keep models',
-    summary: 'show a model: its card, copies, instances and supported fields',
-    args: '<model>',
-    examples: ['svc show svc/voice-en', 'svc show acme/chat --json'],
+    heading: 'Keep models', summary: 'show a model: its card, copies, instances and supported fields',
+    args: '<model>', examples: ['svc show svc/voice-en', 'svc show acme/chat --json'],
     load: () => import('./show.js')
   },
   bench: {
-    heading: 'Use models',
-    summary: 'measure a chat or tts model: time to the first token or sound, speed, errors',
+    heading: 'Use models', summary: 'measure a chat model: time to the first token, speed, errors',
     args: '<model>',
     options: [
       ['--requests <n>', 'measured requests, after one to warm up (10)'],
       ['--concurrency <n>', 'parallel requests, 1 to 256 (1)'],
-      ['--max-tokens <n>', 'most tokens of a chat answer (64)'],
-      ['--prompt-tokens <n>', 'approximate length of a prompt in words (64; 24 for tts)'],
+      ['--max-tokens <n>', 'most tokens of an answer (64)'],
+      ['--prompt-tokens <n>', 'approximate length of a prompt in words (64)'],
       ['--wait [seconds]', 'wait until the model is ready']
     ],
-    examples: [
-      'svc bench acme/chat --requests 64 --concurrency 8',
-      'svc bench svc/voice-en --json | jq .realTimeFactor'
-    ],
+    examples: ['svc bench acme/chat --requests 64 --concurrency 8'],
     load: () => import('./bench.js')
   }
 } satisfies Record<string, VerbDecl>

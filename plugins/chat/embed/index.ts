@@ -73,9 +73,7 @@ async function sharesScale ({ graph }: ModelFiles, { quantization }: ModelCard):
  * model_invalid if neither has one
  */
 function contextOf ({ card, contextLength }: ModelSpec, { config }: ModelFiles): number {
-  const length = card.contextLength > 0
-    ? card.contextLength
-    : fieldsOf(config)['max_position_embeddings']
+  const length = card.contextLength > 0 ? card.contextLength : fieldsOf(config)['max_position_embeddings']
   if (typeof length === 'number' && length > 1) return cappedContext({ contextLength: length }, contextLength)
   throw new EngineError('model_invalid', `the context length of ${card.modelId} is unknown: ` +
     'looked for contextLength in the card and max_position_embeddings in config.json')

@@ -2,11 +2,9 @@
 import { readFileSync } from 'node:fs'
 import { parse } from 'yaml'
 import { declaredSheets } from './declared.js'
-import { makeSearch } from './search.js'
-import { allSheets, writtenSheets } from './entries.js'
+import { makeSearch, type Search } from './search.js'
+import { allSheets, writtenSheets, type GuideEntry } from './entries.js'
 import type { DeclarationSet } from '../../../kernel/cli/index.js'
-import type { Search } from './search.js'
-import type { GuideEntry } from './entries.js'
 
 export type { Found, Search } from './search.js'
 

@@ -2,9 +2,8 @@ import t from 'tap'
 import { EngineError, kernelError, SvcError } from '../../../kernel/index.js'
 import { manualClock } from '../../../kernel/testing/index.js'
 import {
-  admitted, delta, done, gate, hello, MODEL, saying, startChat, until, values
+  admitted, delta, done, gate, hello, MODEL, saying, startChat, until, values, type Open
 } from './api-kit.js'
-import type { Open } from './api-kit.js'
 
 const URL_ = '/v1/chat/completions'
 const UUID = /^[0-9a-f]{8}-[0-9a-f-]{27}$/

@@ -1,13 +1,12 @@
 /** Runs the official clients against the plugin's routes on a real port. */
-import t from 'tap'
+import t, { type Test } from 'tap'
 import Anthropic from '@anthropic-ai/sdk'
 import { Ollama } from 'ollama'
 import OpenAI from 'openai'
-import { EngineError, kernelError } from '../../../kernel/index.js'
-import { admitted, calling, delta, done, failure, MODEL, startChat, until } from './api-kit.js'
-import type { Test } from 'tap'
-import type { EngineChunk } from '../../../kernel/index.js'
-import type { Kit, Open } from './api-kit.js'
+import { EngineError, kernelError, type EngineChunk } from '../../../kernel/index.js'
+import {
+  admitted, calling, delta, done, failure, MODEL, startChat, until, type Kit, type Open
+} from './api-kit.js'
 
 interface Clients extends Kit { openai: OpenAI, anthropic: Anthropic, ollama: Ollama }
 

@@ -2,11 +2,10 @@
 import t from 'tap'
 import { EngineError } from '../../../kernel/index.js'
 import { fromAnthropic } from '../api/anthropic.js'
-import { asRequestError, deeperThan } from '../api/errors.js'
+import { asRequestError, deeperThan, type Limits } from '../api/errors.js'
 import { chatTask } from '../api/request-to-task.js'
 import { hello, png, startChat } from './api-kit.js'
 import type { MessagesBody } from '../api/anthropic-body.js'
-import type { Limits } from '../api/errors.js'
 
 const rules = {
   limits: { max_messages: 4 } as Limits, aliases: {}, readsImages: (modelId: string) => modelId === 'a/eyes'

@@ -1,14 +1,12 @@
-import t from 'tap'
+import t, { type Test } from 'tap'
 import OpenAI from 'openai'
 import { Ollama } from 'ollama'
 import { kernelError } from '../../../kernel/index.js'
 import { embeddingList, numbersOf } from '../api/embeddings.js'
 import { ollamaEmbedded } from '../api/ollama/embed.js'
 import { truncated } from '../../runners/language/vectors.js'
-import { card, MODEL, startChat } from './api-kit.js'
+import { card, MODEL, startChat, type Kit } from './api-kit.js'
 import { encoderSession, engineOpen } from './embed-kit.js'
-import type { Test } from 'tap'
-import type { Kit } from './api-kit.js'
 
 const URL_ = '/v1/embeddings'
 const norm = (vector: readonly number[]): number => Math.hypot(...vector)

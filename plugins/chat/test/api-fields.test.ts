@@ -31,8 +31,7 @@ const bodies: Readonly<Record<string, object>> = {
   ollamaChat: hello, ollamaGenerate: { model: MODEL, prompt: 'Hi' },
   ollamaEmbed: { model: MODEL, input: 'Hi' }, ollamaEmbeddings: { model: MODEL, prompt: 'Hi' },
   ollamaShow: { model: MODEL }, ollamaPull: { model: 'a/b' },
-  ollamaDelete: { model: 'a/b' }, ollamaCopy: { source: 'acme/none', destination: 'x' },
-  ollamaCreate: { model: 'x', from: 'acme/none', messages: [{ role: 'user' }] },
+  ollamaDelete: { model: 'a/b' },
   ollamaV1Chat: hello, ollamaV1Completions: { model: MODEL, prompt: 'Hi' },
   ollamaV1Embeddings: { model: MODEL, input: 'Hi' }
 }

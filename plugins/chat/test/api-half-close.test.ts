@@ -1,10 +1,8 @@
 /** Clients that half-close the connection after the request. */
-import { connect } from 'node:net'
+import { connect, type Socket } from 'node:net'
 import { text } from 'node:stream/consumers'
 import t from 'tap'
-import { hello, startChat, until } from './api-kit.js'
-import type { Socket } from 'node:net'
-import type { Open } from './api-kit.js'
+import { hello, startChat, until, type Open } from './api-kit.js'
 
 /** An engine that sends no output until it is aborted. */
 const silent: Open = async function * (_task, signal) {

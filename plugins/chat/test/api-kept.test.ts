@@ -1,12 +1,10 @@
-/** Answers from the Responses API and threads from Anthropic's API that a node stores. */
+/** Threads of Anthropic's API that a node stores. */
 import t from 'tap'
 import Anthropic from '@anthropic-ai/sdk'
 import { betaTool } from '@anthropic-ai/sdk/helpers/beta/json-schema'
-import OpenAI from 'openai'
 import { ResponseStore } from '../api/response-store.js'
-import { admitted, call, delta, done, failure, MODEL, startChat } from './api-kit.js'
+import { admitted, call, delta, done, failure, MODEL, startChat, type Kit, type Open } from './api-kit.js'
 import type { EngineTask } from '../../../kernel/index.js'
-import type { Kit, Open } from './api-kit.js'
 
 t.test('what is kept is its owner\'s, and the oldest goes first', (t) => {
   const kept = new ResponseStore<{ text: string }>(50)
@@ -43,39 +41,6 @@ const messagesIn = ({ asked }: Kit): unknown =>
   (asked.tasks.at(-1)?.payload as { messages: unknown }).messages
 const user = (content: string): { role: 'user', content: string } => ({ role: 'user', content })
 
-t.test('openai: responses go on, are read, listed and deleted', async (t) => {
-  const kit = await startChat(t, { open: counting })
-  const baseURL = `${await kit.rig.listen()}/v1`
-  const client = new OpenAI({ baseURL, apiKey: 'none', maxRetries: 0 })
-  const first = await client.responses.create({ model: MODEL, input: 'One?', instructions: 'Be brief.' })
-  const stream = client.responses.stream({ model: MODEL, input: 'Two?', previous_response_id: first.id })
-  const second = await stream.finalResponse()
-  t.match(second, { previous_response_id: first.id, store: true, output_text: 'I know 3.' })
-  t.same(messagesIn(kit), [user('One?'), { role: 'assistant', content: 'I know 2.' }, user('Two?')],
-    'without the instructions of before')
-  t.match(await client.responses.retrieve(second.id), { id: second.id, output_text: 'I know 3.' })
-  const items = await client.responses.inputItems.list(second.id)
-  t.match(items.data, [{ type: 'message', role: 'user', content: [{ type: 'input_text', text: 'Two?' }] }])
-  const asked = { model: MODEL, input: 'Three?', previous_response_id: second.id }
-  t.match(await client.responses.inputTokens.count(asked),
-    { object: 'response.input_tokens', input_tokens: 50 })
-  await client.responses.delete(first.id)
-  const gone = { status: 404, code: 'not_kept', param: 'previous_response_id' }
-  t.match(await failure(client.responses.create(asked)), gone, 'a conversation that is not whole any more')
-  t.match(await failure(client.responses.retrieve(first.id)), { status: 404, code: 'not_kept' })
-  const unkept = await client.responses.create({ model: MODEL, input: 'One?', store: false })
-  t.match(await failure(client.responses.retrieve(unkept.id)), { status: 404 })
-  const streamed = client.responses.retrieve(second.id, { stream: true })
-  t.match(await failure(streamed), { status: 400, param: 'stream' })
-  for (const [method, path] of [['GET', 'x/y'], ['POST', 'resp_1/cancel'], ['POST', 'compact']] as const) {
-    const below = await fetch(`${baseURL}/responses/${path}`, { method })
-    t.equal(below.status, 404, path)
-    t.match(await below.json(), { error: { type: 'invalid_request_error', code: 'unknown_url' } })
-  }
-  const wrong = await fetch(`${baseURL}/responses/${second.id}`, { method: 'PUT' })
-  t.match([wrong.status, wrong.headers.get('allow')], [405, 'GET, DELETE'], 'an id has methods')
-})
-
 t.test('anthropic: threads, counts, and ids of requests', async (t) => {
   const kit = await startChat(t, { open: counting })
   const baseURL = await kit.rig.listen()
@@ -90,7 +55,7 @@ t.test('anthropic: threads, counts, and ids of requests', async (t) => {
     model: MODEL, max_tokens: 9, messages: [user('Go on.')],
     thread: { type: 'continue', previous_message_id: id }, ...more
   })
-  const error = { type: 'not_found_error', details: { error_code: 'thread_not_found' } }
+  const error = { type: 'not_found_error', reason: 'not_kept', details: { error_code: 'thread_not_found' } }
   t.match(await failure(go('msg_none')), { status: 404, error: { error }, requestID: /^[0-9a-f-]{36}$/ })
   t.match(await failure(go(first.id, { system: 'x' })),
     { status: 400, message: /system belongs to the thread/ })

@@ -1,16 +1,12 @@
-/** Ollama's model names, `keep_alive`, and derived models. */
+/** Ollama's model names, and `keep_alive`. */
 import { createServer } from 'node:net'
 import t from 'tap'
-import { Ollama } from 'ollama'
-import { systemClock } from '../../../kernel/index.js'
+import { systemClock, type ModelCard, type RouteRequest } from '../../../kernel/index.js'
 import { keepAliveSeconds, loadFor, loadOnly } from '../api/ollama/load.js'
-import { ollamaCopy, ollamaDelete } from '../api/ollama/manage.js'
+import { ollamaDelete } from '../api/ollama/manage.js'
 import { ollamaShow, ollamaTags } from '../api/ollama/models.js'
-import { otherNames } from '../api/derived-models.js'
-import { canonical, find, parsePullSource } from '../api/ollama/names.js'
-import { card as plainCard, failure, MODEL, namesField, startChat } from './api-kit.js'
-import type { ModelCard, RouteRequest } from '../../../kernel/index.js'
-import type { DerivedModel } from '../api/derived-models.js'
+import { canonical, parsePullSource } from '../api/ollama/names.js'
+import { card as plainCard, MODEL, namesField, startChat } from './api-kit.js'
 import type { ApiParts } from '../api/types.js'
 
 t.test('how long a model is to stay', (t) => {
@@ -27,12 +23,11 @@ t.test('how long a model is to stay', (t) => {
 t.test('names', (t) => {
   const cards: Record<string, object> = { 'acme/writer': { quantization: 'Q4_K_M' }, 'acme/odd:v2': {} }
   const parts = {
-    aliases: { small: 'acme/writer' }, runners: { card: (id: string) => cards[id] },
-    made: (name: string) => /^mine(:v2)?$/.test(name) ? { from: 'acme/writer', at: '' } : undefined
+    aliases: { small: 'acme/writer' }, runners: { card: (id: string) => cards[id] }
   } as unknown as ApiParts
   const rows: [string, string][] = [
     ['acme/writer', 'acme/writer'], ['acme/writer:latest', 'acme/writer'], ['small:latest', 'small'],
-    ['mine:latest', 'mine'], ['mine:v2', 'mine:v2'], ['acme/writer:q4_k_m', 'acme/writer'],
+    ['acme/writer:q4_k_m', 'acme/writer'],
     ['hf.co/acme/writer:Q4_K_M', 'acme/writer'], ['acme/writer:Q8_0', 'acme/writer:Q8_0'],
     ['acme/odd:v2', 'acme/odd:v2'], ['none:latest', 'none'], ['none', 'none']
   ]
@@ -40,20 +35,6 @@ t.test('names', (t) => {
   t.same(parsePullSource('hf.co/acme/x:Q4_K_M'), { modelId: 'acme/x', variant: 'Q4_K_M' })
   t.same(parsePullSource('https://huggingface.co/acme/x:latest'), { modelId: 'acme/x' })
   for (const name of ['llama3.2', 'llama3.2:1b', 'a/b/c']) namesField(t, () => parsePullSource(name), 'model')
-  t.end()
-})
-
-t.test('the names that a node tells of', (t) => {
-  const at = '2024-05-06T07:08:09.000Z'
-  const parts = {
-    aliases: { 'gpt-4o': 'acme/writer', short: 'brief' },
-    derivedModels: { all: () => [{ key: 'brief', value: { from: 'acme/writer', at } }] }
-  } as unknown as ApiParts
-  const madeMs = Date.parse(at)
-  t.same(otherNames(parts), [
-    { id: 'gpt-4o', root: 'acme/writer', madeMs: null }, { id: 'short', root: 'acme/writer', madeMs },
-    { id: 'brief', root: 'acme/writer', madeMs }
-  ])
   t.end()
 })
 
@@ -74,77 +55,17 @@ t.test('what there is', async (t) => {
   t.equal((await post('/ollama/api/show', {})).statusCode, 400)
 })
 
-t.test('models that are made of others', async (t) => {
-  const { rig, asked, post } = await startChat(t)
-  const ollama = new Ollama({ host: `${await rig.listen()}/ollama` })
-  const made = { model: 'brief', from: `${MODEL}:latest`, system: 'Be brief.',
-    parameters: { temperature: 0.5, num_predict: 7, stop: ['END'] },
-    messages: [{ role: 'user', content: 'A?' }, { role: 'assistant', content: 'B.' }] }
-  t.match(await ollama.create(made), { status: 'success' })
-  const steps: string[] = []
-  const parameters = { num_predict: 3 }
-  const copied = { model: 'briefer', from: 'brief:latest', parameters, stream: true as const }
-  for await (const { status } of await ollama.create(copied)) steps.push(status)
-  t.same(steps, ['using brief', 'writing manifest', 'success'])
-  t.match(await ollama.show({ model: 'briefer' }), {
-    system: 'Be brief.', modelfile: `FROM ${MODEL}\nPARAMETER temperature 0.5\nPARAMETER num_predict 3\n` +
-      'PARAMETER stop "END"\nSYSTEM """Be brief."""', details: { parent_model: MODEL }
-  })
-  const { models } = await ollama.list()
-  t.same(models.map(({ name }) => name), [`${MODEL}:latest`, 'brief:latest', 'briefer:latest'])
-  t.equal(new Set(models.map(({ digest }) => digest)).size, 3, 'each has a digest of its own')
-
-  const before = [{ role: 'system', content: 'Be brief.' }, { role: 'user', content: 'A?' },
-    { role: 'assistant', content: 'B.' }, { role: 'user', content: 'Hi' }]
-  const messages = [{ role: 'user', content: 'Hi' }]
-  const answer = await ollama.chat({ model: 'brief', messages, options: { temperature: 1 } })
-  t.equal(answer.model, 'brief')
-  const payload = { messages: before, max_tokens: 7, stop: ['END'], temperature: 1 }
-  t.match(asked.tasks.at(-1), { payload })
-  t.equal(asked.models.at(-1), MODEL)
-  await post('/v1/chat/completions', { model: 'brief', messages, max_completion_tokens: 9 })
-  t.match(asked.tasks.at(-1), { payload: { messages: before, max_tokens: 9, temperature: 0.5 } },
-    'also by the other APIs')
-  await post('/v1/completions', { model: 'brief', prompt: 'Hi' })
-  t.match(asked.tasks.at(-1), { payload: { prompt: 'Hi', max_tokens: 7, stop: ['END'] } })
-
-  await ollama.copy({ source: 'brief', destination: 'other' })
-  await ollama.delete({ model: 'brief' })
-  t.same((await ollama.list()).models.map(({ name }) => name),
-    [`${MODEL}:latest`, 'briefer:latest', 'other:latest'])
-  t.match(await failure(ollama.delete({ model: 'brief' })),
-    { status_code: 404, error: 'model \'brief\' not found' })
-  const refused: [object, RegExp][] = [
-    [{ model: 'x' }, /^from is required/], [{ model: 'x', from: 'none' }, /model 'none' not found/],
-    [{ model: MODEL, from: MODEL }, /is the name of another model/],
-    [{ model: '../x', from: MODEL }, /^model must be letters/],
-    [{ model: 'x', from: MODEL, system: 'x'.repeat(20_000) }, /at most 16384 are allowed/],
-    [{ model: 'x', from: MODEL, template: '{{ .Prompt }}' }, /^template is not served/],
-    [{ model: 'x', from: MODEL, files: { 'a.gguf': 'sha256:0' } }, /^files is not served: `svc pull FOLDER`/],
-    [{ model: 'x', from: MODEL, parameters: { mirostat: 2 } }, /^parameters.mirostat is not served/]
-  ]
-  for (const [body, error] of refused) {
-    t.match(await failure(ollama.create(body as never)), { status_code: Number, error })
-  }
-})
-
-t.test('a deleted model whose files another name uses', async (t) => {
+t.test('deleting a model that is loaded', async (t) => {
   const alive = setInterval(() => undefined, 1000)
   t.teardown(() => { clearInterval(alive) })
   const card: ModelCard = { ...plainCard }
-  const made = new Map<string, DerivedModel>()
   const asked: string[] = []
   let [loaded, used] = [true, 2]
   const parts = {
-    aliases: { small: MODEL }, made: (name: string) => made.get(name), clock: systemClock, startedMs: 0,
+    aliases: { small: MODEL }, clock: systemClock, startedMs: 0,
     runners: {
       card: (id: string) => id === MODEL ? card : undefined,
       models: (task: string) => card.tasks.includes(task) ? [{ card, ready: true }] : []
-    },
-    derivedModels: {
-      all: () => [...made].map(([key, value]) => ({ key, value })),
-      put: async (name: string, value: DerivedModel) => { made.set(name, value) },
-      remove: async (name: string) => { made.delete(name) }
     },
     instances: { placed: () => ({ instances: loaded
       ? { i1: { RingInstance: { instanceId: 'i1', shardAssignments: { modelId: MODEL } } } } : {} }) },
@@ -160,28 +81,18 @@ t.test('a deleted model whose files another name uses', async (t) => {
   const ask = (body: object) =>
     ({ body, caller: {}, signal: new AbortController().signal }) as unknown as RouteRequest<never>
   const remove = async (model: string): Promise<object> => await ollamaDelete(parts, ask({ model }))
-  const listed = async (): Promise<string[]> =>
-    ((await ollamaTags(parts, ask({}))) as { models: { name: string }[] }).models.map(({ name }) => name)
-  for (const destination of ['copy', 'second']) await ollamaCopy(parts, ask({ source: MODEL, destination }))
   for (const [parameters, size] of [[134_515_008, '135M'], [8_030_261_312, '8.03B'], [999_600_000, '1B'],
     [260_096, '260K'], [12, '12']] as const) {
     card.parameters = parameters
     t.match(await ollamaTags(parts, ask({})), { models: [{ details: { parameter_size: size } }] })
   }
   t.match(await ollamaShow(parts, ask({ model: MODEL })), { model_info: { 'general.parameter_count': 12 } })
+  await t.rejects(remove('small'), { message: /is an alias in the settings/ })
+  await t.rejects(remove('acme/none'), { message: /not found/ })
+  t.same(asked, [])
   await remove(MODEL)
-  t.same(await listed(), ['copy:latest', 'second:latest'])
-  t.equal(find(parts, 'copy').card, card)
-  t.equal(find(parts, 'small').card, card, 'an alias of the settings too')
-  t.throws(() => find(parts, MODEL), { message: /not found/ })
-  await t.rejects(remove(MODEL), { message: /not found/ })
-  await t.rejects(loadFor(parts, ask({}), { model: MODEL }, ['chat']), { message: /not found/ })
-  await remove('copy')
-  t.same(asked, [], 'the files are in use')
-  await remove('second')
   t.same(asked, [`DELETE /store/models/${MODEL}`, 'DELETE /instance/i1', 'POST /store/purge-staging true',
-    'POST /store/purge-staging true', 'POST /store/purge-staging false'], 'the last name takes the files')
-  t.equal(made.size, 0)
+    'POST /store/purge-staging true', 'POST /store/purge-staging false'])
 })
 
 t.test('a request waits for a model that starts, but not for one that was given up', async (t) => {
@@ -193,7 +104,7 @@ t.test('a request waits for a model that starts, but not for one that was given 
   }, failures: [{ instanceId: 'i1', errorMessage: 'its template is broken' }] }
   let polls = 0
   const parts = {
-    aliases: {}, made: () => undefined, clock: systemClock, loading: new Map(),
+    aliases: {}, clock: systemClock, loading: new Map(),
     runners: {
       card: () => plainCard,
       models: () => [{ card: plainCard, ready: ++polls > 5 && placed.failures.length < 2 }]

@@ -2,9 +2,8 @@ import t from 'tap'
 import OpenAI from 'openai'
 import { EngineError } from '../../../kernel/index.js'
 import {
-  admitted, answering, call, delta, done, gate, hello, MODEL, saying, startChat, until
+  admitted, answering, call, delta, done, gate, hello, MODEL, saying, startChat, until, type Kit, type Open
 } from './api-kit.js'
-import type { Kit, Open } from './api-kit.js'
 
 const messages = [{ role: 'user' as const, content: 'Hi' }]
 

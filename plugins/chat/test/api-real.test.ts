@@ -3,9 +3,8 @@ import OpenAI from 'openai'
 import { createBundle } from '../../runners/cards/bundle.js'
 import { manifest } from '../manifest.js'
 import { values } from './api-kit.js'
-import { startReal, withoutBuild } from './real-runner-kit.js'
+import { startReal, withoutBuild, type RealRunner } from './real-runner-kit.js'
 import type { TestContext } from '../../../kernel/testing/index.js'
-import type { RealRunner } from './real-runner-kit.js'
 
 const MODEL = 'svc/guide'
 

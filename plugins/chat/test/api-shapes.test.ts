@@ -1,11 +1,9 @@
 /** What all APIs share: bodies without a content type, texts over the context, and keys of prototypes. */
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { EngineError } from '../../../kernel/index.js'
 import { contextExceeded } from '../../runners/language/refusals.js'
-import { card, hello, MODEL, startChat } from './api-kit.js'
+import { card, hello, MODEL, startChat, type Kit, type Open } from './api-kit.js'
 import { encoderSession, engineOpen } from './embed-kit.js'
-import type { Test } from 'tap'
-import type { Kit, Open } from './api-kit.js'
 
 const LONG = 'a'.repeat(200)
 const input = { model: MODEL, input: LONG }

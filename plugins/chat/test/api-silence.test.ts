@@ -2,8 +2,7 @@
 import t from 'tap'
 import { kernelError } from '../../../kernel/index.js'
 import { manualClock } from '../../../kernel/testing/index.js'
-import { admitted, gate, hello, MODEL, saying, startChat, until } from './api-kit.js'
-import type { Open } from './api-kit.js'
+import { admitted, gate, hello, MODEL, saying, startChat, until, type Open } from './api-kit.js'
 
 const ALIVE = ': keep-alive\n\n'
 const COMMENTS = /^: keep-alive\n\n: command_id [\da-f-]{36}\n\n$/

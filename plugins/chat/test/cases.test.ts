@@ -1,17 +1,15 @@
 /** Runs `cases/*.json`: requests with the resulting tasks or refusals, and engine chunks with the answers. */
 import { readdirSync, readFileSync } from 'node:fs'
 import t from 'tap'
-import { kernelError, SvcError } from '../../../kernel/index.js'
+import { kernelError, SvcError, type EngineChunk } from '../../../kernel/index.js'
 import { fromAnthropic } from '../api/anthropic.js'
 import { embeddingTask } from '../api/embeddings.js'
 import { fromOllamaChat, fromOllamaGenerate, fromOllamaRaw } from '../api/ollama/chat.js'
 import { chatTask, completionTask } from '../api/request-to-task.js'
 import { fromResponses } from '../api/responses.js'
 import {
-  answering, call, calling, delta, done, hello, MODEL, news, png, startChat, values
+  answering, call, calling, delta, done, hello, MODEL, news, png, startChat, values, type Open
 } from './api-kit.js'
-import type { EngineChunk } from '../../../kernel/index.js'
-import type { Open } from './api-kit.js'
 
 /** A request to one API, and either the resulting task or chat request or the field that is refused. */
 interface Request {

@@ -3,13 +3,12 @@ import type { ServerResponse } from 'node:http'
 import { begin, chunk, data, end, nodeOf, sendError, sendJson, stream } from './cli-kit.js'
 import { card, instance, state } from './cli-model-kit.js'
 import { applyLoad, countFailures } from '../cli/bench.js'
-import { Mp3Time } from '../../capabilities-tts/service.js'
-import { chat, percentile, speech, spreadOf, textOf } from '../cli/measures.js'
+import { Mp3Time } from '../../capabilities-tts/engine/mp3-duration.js'
+import { chat, percentile, spreadOf, textOf } from '../cli/measures.js'
 import type { WaitClock } from '../../../kernel/cli/index.js'
 import type { Asked } from '../../../kernel/test/cli-helpers.js'
 
 const CHAT = 'POST /v1/chat/completions'
-const SPEECH = 'POST /v1/audio/speech'
 
 /** A clock that advances 10 ms per reading. */
 function steps (): WaitClock {
@@ -70,34 +69,6 @@ total: 118 tokens/s, 20 tokens; prompts of 3 tokens
   })
 })
 
-t.test('svc bench of a voice', async (t) => {
-  const node = await nodeOf(t, routes({
-    [SPEECH]: (response) => {
-      response.writeHead(200, { 'content-type': 'audio/mpeg' })
-      response.end(Buffer.concat([frame, frame]))
-    }
-  }, { tasks: ['tts'], engine: 'onnx-tts' }))
-  const words = ['bench', 'acme/chat', '--requests', '2', '--concurrency', '1']
-  const ran = await node.run(words, { pace: steps() })
-  t.match(ran, { status: 0, err: /^$/ })
-  t.equal(ran.out, `acme/chat (tts, engine onnx-tts) on attic (cuda/cpu, A chip); n2
-2 of 2 requests in 0.07 s, 1 at once, 0 failed
-
-                        P50   P99
-time to first byte, ms  10    10
-real-time factor        0.38  0.38
-
-total: 1.49 s of audio per second, 0.1 s; a real-time factor below 1 is faster than playback
-`)
-  const said = node.asked.filter(({ method }) => method === 'POST').map(({ body }) => body)
-  t.match(said[1], { model: 'acme/chat', response_format: 'mp3', input: /^run2-0 ([a-z]+ ){22}[a-z]+\.$/ })
-  const json = JSON.parse((await node.run([...words, '--json'], { pace: steps() })).out) as object
-  t.match(json, { task: 'tts', maxTokens: null, audioSeconds: 4 * FRAME_SECONDS, promptWords: 24,
-    realTimeFactor: { p50: 0.02 / (2 * FRAME_SECONDS) } })
-  t.match(await node.run([...words, '--max-tokens', '4']),
-    { status: 2, err: /--max-tokens: acme\/chat is a speech model/ })
-})
-
 t.test('svc bench: failures are counted, and the exit status tells', async (t) => {
   let asked = 0
   const node = await nodeOf(t, routes({
@@ -121,10 +92,7 @@ t.test('svc bench: failures are counted, and the exit status tells', async (t) =
 })
 
 t.test('svc bench: what is refused', async (t) => {
-  const node = await nodeOf(t,
-    routes({ [SPEECH]: (response) => { response.end('no sound') } }, { tasks: ['tts'] }))
-  t.match(await node.run(['bench', 'acme/chat']), { status: 1, err: /sent no audio/ })
-  const before = node.asked.length
+  const node = await nodeOf(t, routes({}))
   const wrong: [string[], RegExp][] = [
     [['--requests', '0'], /--requests 0/], [['--concurrency', '257'], /--concurrency 257: .* from 1 to 256/],
     [['--max-tokens', 'x'], /--max-tokens x/], [['--prompt-tokens', '1000001'], /--prompt-tokens/]
@@ -133,11 +101,11 @@ t.test('svc bench: what is refused', async (t) => {
     t.match(await node.run(['bench', 'acme/chat', ...words]), { status: 2, err })
   }
   t.match(await node.run(['bench', 'acme']), { status: 2, err: /is not a model id/ })
-  t.equal(node.asked.length, before)
+  t.equal(node.asked.filter(({ method }) => method === 'POST').length, 0)
   t.match(await node.run(['bench', 'acme/none']), { status: 3 })
   const vectors = await nodeOf(t, routes({}, { tasks: ['embeddings'] }))
   t.match(await vectors.run(['bench', 'acme/chat']),
-    { status: 2, err: /is for embeddings; svc bench measures chat and tts/ })
+    { status: 2, err: /is for embeddings; svc bench measures chat/ })
 })
 
 t.test('svc bench: never more at once than asked for', async (t) => {
@@ -230,10 +198,6 @@ t.test('figures', async (t) => {
   t.strictSame(chat.figures([], 0), {
     timeToFirstTokenMs: { p50: null, p99: null }, tokensPerSecond: { p50: null, p99: null, total: null },
     tokens: 0, promptTokens: null
-  })
-  t.strictSame(speech.figures([{ firstByteMs: 1, audioSeconds: 4, realTimeFactor: 0.5 }], 2), {
-    timeToFirstByteMs: { p50: 1, p99: 1 }, realTimeFactor: { p50: 0.5, p99: 0.5 }, audioSeconds: 4,
-    audioSecondsPerSecond: 2
   })
   for (const words of [1, 2, 40]) t.equal(textOf({ nonce: 'n', index: 3, words }).split(' ').length, words)
 })

@@ -1,6 +1,5 @@
 import t from 'tap'
-import { nodeOf, quickPace, sendError, sendJson, stream } from './cli-kit.js'
-import type { Answers, Node } from './cli-kit.js'
+import { nodeOf, quickPace, sendError, sendJson, stream, type Answers, type Node } from './cli-kit.js'
 
 const GIB = 1024 ** 3
 const CHAT = 'POST /v1/chat/completions'

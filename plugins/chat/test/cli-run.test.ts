@@ -1,6 +1,5 @@
 import t from 'tap'
-import { createServer } from 'node:net'
-import type { AddressInfo } from 'node:net'
+import { createServer, type AddressInfo } from 'node:net'
 import {
   begin, chunk, data, end, messagesOf, nodeOf, sendError, sendJson, STATS, stream
 } from './cli-kit.js'

@@ -1,8 +1,7 @@
 import t from 'tap'
 import { definePlugin } from '../../../kernel/index.js'
-import { cli } from '../../../kernel/test/cli-helpers.js'
+import { cli, type Ran } from '../../../kernel/test/cli-helpers.js'
 import { bundled } from '../../index.js'
-import type { Ran } from '../../../kernel/test/cli-helpers.js'
 
 const env = { SVC_HOME: t.testdir({}) }
 

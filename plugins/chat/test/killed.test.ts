@@ -1,13 +1,11 @@
 /** Kills the runner with SIGKILL in each of its phases and checks what clients see. */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { values } from './api-kit.js'
 import { tinyCard } from '../../llama-cpp/test/embedded-kit.js'
 import { tinyModel } from '../../llama-cpp/test/gguf-kit.js'
-import { startReal, withoutBuild } from './real-runner-kit.js'
-import type { Test } from 'tap'
-import type { RealRunner } from './real-runner-kit.js'
+import { startReal, withoutBuild, type RealRunner } from './real-runner-kit.js'
 
 const MODEL = 'test/tiny'
 const asked = { model: MODEL, prompt: 'hello', max_tokens: 8, temperature: 0 }

@@ -2,18 +2,15 @@
 import '../../runners/test/process-plain-spawn.js'
 import { randomUUID } from 'node:crypto'
 import { existsSync } from 'node:fs'
-import { systemClock } from '../../../kernel/index.js'
-import { startPlugin } from '../../../kernel/testing/index.js'
+import { systemClock, type EngineDecl, type ModelCard } from '../../../kernel/index.js'
+import { startPlugin, type Rig, type TestContext } from '../../../kernel/testing/index.js'
 import { manifest } from '../../llama-cpp/manifest.js'
 import { GGUF_ENGINE, LLAMA_SERVER } from '../../llama-cpp/engine.js'
 import { createRunners } from '../../runners/index.js'
 import { createSupervisor } from '../../runners/process/supervisor.js'
-import { InstanceService, RunnersService } from '../../runners/service.js'
+import { InstanceService, RunnersService, type Bundle, type RunnerStatus } from '../../runners/service.js'
 import { machine, soloInstance } from '../../runners/test/samples.js'
 import plugin from '../index.js'
-import type { Rig, TestContext } from '../../../kernel/testing/index.js'
-import type { EngineDecl, ModelCard } from '../../../kernel/index.js'
-import type { Bundle, RunnerStatus } from '../../runners/service.js'
 
 const built = new URL('../../../dist/plugins/llama-cpp/embedded/index.js', import.meta.url)
 /** Value for a test's `skip` option: false, or the reason. A runner cannot load TypeScript. */

@@ -1,7 +1,6 @@
-import { answering, calling, card, saying, startChat } from './api-kit.js'
+import { answering, calling, card, saying, startChat, type Kit } from './api-kit.js'
 import { encoderSession, engineOpen } from './embed-kit.js'
 import type { Test } from 'tap'
-import type { Kit } from './api-kit.js'
 
 /** The plugin with engines that answer all recorded requests. */
 export async function startForRecorded (t: Test): Promise<Kit> {

@@ -1,9 +1,8 @@
 import { Worker } from 'node:worker_threads'
-import { fact, quoted } from '../../../kernel/cli/index.js'
+import { fact, quoted, type DeclarationSet, type Tool } from '../../../kernel/cli/index.js'
 import { systemClock } from '../../../kernel/index.js'
 import { declaredSheets } from '../guide/declared.js'
 import { ThreadClient } from '../thread-client.js'
-import type { DeclarationSet, Tool } from '../../../kernel/cli/index.js'
 import type { Found } from '../guide/search.js'
 
 /** Idle time in ms after which the search thread ends, to free its memory. */

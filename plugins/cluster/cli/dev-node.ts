@@ -1,10 +1,9 @@
 import { mkdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
-import { envName, launch, readVersioned, writeVersioned } from '../../../kernel/cluster.js'
+import { envName, launch, readVersioned, writeVersioned, type ExitStatus } from '../../../kernel/cluster.js'
 import type { ChildProcess } from 'node:child_process'
 import type { VerbContext } from '../../../kernel/cli/index.js'
-import type { ExitStatus } from '../../../kernel/cluster.js'
 import type { Ports } from './dev-ports.js'
 
 /** Maximum number of final log lines shown when a node does not start. */

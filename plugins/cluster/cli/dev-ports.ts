@@ -1,7 +1,5 @@
-import { createServer } from 'node:net'
-import { holderOf } from '../../../kernel/cli/index.js'
-import type { AddressInfo, Server } from 'node:net'
-import type { VerbContext } from '../../../kernel/cli/index.js'
+import { createServer, type AddressInfo, type Server } from 'node:net'
+import { holderOf, type VerbContext } from '../../../kernel/cli/index.js'
 
 export interface Ports { api: number, cluster: number }
 

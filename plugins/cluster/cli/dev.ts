@@ -1,11 +1,10 @@
 import { join } from 'node:path'
-import { homeOption, launched, programIn, readNumber } from '../../../kernel/cli/index.js'
-import { waitForOneMaster, startDev } from './dev-cluster.js'
-import { describeEnding, devArgs, devEnv, keptNode } from './dev-node.js'
+import {
+  homeOption, launched, programIn, readNumber, type Verb, type VerbContext
+} from '../../../kernel/cli/index.js'
+import { waitForOneMaster, startDev, type DevNodeUp } from './dev-cluster.js'
+import { describeEnding, devArgs, devEnv, keptNode, type DevNode } from './dev-node.js'
 import { devPorts } from './dev-ports.js'
-import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
-import type { DevNodeUp } from './dev-cluster.js'
-import type { DevNode } from './dev-node.js'
 
 const DEFAULT_NODES = 3
 const MAX_NODES = 64

@@ -2,8 +2,7 @@ import type { VerbDecl } from '../../../kernel/index.js'
 
 export const verbs = {
   dev: {
-    heading: 'Run a cluster',
-    summary: 'run a test cluster of several nodes on this machine',
+    heading: 'Run a cluster', summary: 'run a test cluster of several nodes on this machine',
     args: '[action] [node]',
     options: [
       ['--nodes <n>', 'number of nodes (3)'],
@@ -15,8 +14,7 @@ export const verbs = {
     load: () => import('./dev.js')
   },
   nodes: {
-    heading: 'Run a cluster',
-    summary: 'list the nodes: URL, master, live or lost, memory, health',
+    heading: 'Run a cluster', summary: 'list the nodes: URL, master, live or lost, memory, health',
     examples: ['svc nodes', 'svc nodes --json | jq -r \'.nodes[] | select(.live | not) | .name\''],
     load: async () => ({ default: (await import('./members.js')).nodes })
   },
@@ -32,10 +30,8 @@ export const verbs = {
     load: () => import('./join-token.js')
   },
   members: {
-    heading: 'Run a cluster',
-    summary: 'list the members of the cluster, or remove one permanently',
-    args: '[action] [id]',
-    examples: ['svc members', 'svc members remove attic'],
+    heading: 'Run a cluster', summary: 'list the members of the cluster, or remove one permanently',
+    args: '[action] [id]', examples: ['svc members', 'svc members remove attic'],
     load: async () => ({ default: (await import('./members.js')).members })
   }
 } satisfies Record<string, VerbDecl>

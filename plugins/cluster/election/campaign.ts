@@ -157,9 +157,7 @@ function vote (e: Elector, leader: Leader, now: number): 'yes' | 'abstain' {
   return 'yes'
 }
 
-export function onVote (
-  e: Elector, from: NodeId, answer: MessageOf<'claim-answer'>, now: number
-): void {
+export function onVote (e: Elector, from: NodeId, answer: MessageOf<'claim-answer'>, now: number): void {
   e.noteTerm(answer.promised)
   const { phase } = e
   if (phase.role !== 'claim' || phase.leader.sid !== answer.sid || !phase.waiting.delete(from)) return

@@ -2,22 +2,18 @@ import {
   advanceCampaign, tally, advancePreVote, onBallot, onVote, onVoteRequest, onPreVote, onPreVoteAnswer,
   onStale, startPreVote, suspects
 } from './campaign.js'
-import { Elector } from './elector.js'
+import { Elector, type Waiting } from './elector.js'
 import { finish, onAppend, openStream, stepDown } from './follower.js'
 import {
   catchUp, onMessageWhileProbing, onOtherMaster, onAck, onCommand, onNack, onNeed, onProbe, startProbe,
   tickMaster
 } from './master.js'
-import { RULES, readQuorum } from './rules.js'
-import { readMessage } from './protocol.js'
-import { TICK, timingWith } from './timing.js'
-import type { Waiting } from './elector.js'
-import type {
-  Change, CommandId, HardStateRecord, Io, Leader, Log, Message, MessageKind, MessageOf, NodeId, Role,
-  StreamId
+import { RULES, readQuorum, type QuorumSetting, type Rules } from './rules.js'
+import {
+  readMessage, type Change, type CommandId, type HardStateRecord, type Io, type Leader, type Log,
+  type Message, type MessageKind, type MessageOf, type NodeId, type Role, type StreamId
 } from './protocol.js'
-import type { QuorumSetting, Rules } from './rules.js'
-import type { Timing } from './timing.js'
+import { TICK, timingWith, type Timing } from './timing.js'
 
 export interface Status {
   readonly role: Role

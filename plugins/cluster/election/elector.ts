@@ -1,11 +1,10 @@
 import { Liveness } from './liveness.js'
 import { HardState } from './hard-state.js'
-import { votesNeeded, votesOf } from './rules.js'
+import { votesNeeded, votesOf, type Quorum, type Rules } from './rules.js'
 import type {
   Ballot, Change, CommandId, HardStateRecord, Heartbeat, Io, Leader, Log, Message, NodeId, CommandReceipt,
   Role, SessionId, StreamId
 } from './protocol.js'
-import type { Quorum, Rules } from './rules.js'
 import type { Timing } from './timing.js'
 
 export interface Follower { readonly role: 'follower' }

@@ -1,5 +1,4 @@
-import { fingerprintOfRaw, requireAuthority } from '../../../kernel/cluster.js'
-import type { Caller, Identity } from '../../../kernel/cluster.js'
+import { fingerprintOfRaw, requireAuthority, type Caller, type Identity } from '../../../kernel/cluster.js'
 import type { Members } from '../members/file.js'
 import type { Maker } from './join-tokens.js'
 import type { Member } from '../members/member.js'

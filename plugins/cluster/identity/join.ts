@@ -1,25 +1,21 @@
 import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
-import { request } from 'node:http'
+import { request, type IncomingMessage } from 'node:http'
 import {
-  delay, errorBody, errorHeaders, kernelError, kernelErrors, toSvcError, unsafe
+  delay, errorBody, errorHeaders, kernelError, kernelErrors, toSvcError, unsafe, type Audit, type Change,
+  type Clock, type KernelReason, type Logger, type NodeKey, type SvcError
 } from '../../../kernel/cluster.js'
 import { readAddress } from './addresses.js'
-import { joinBinding, proofOf, readJoinRequest } from './join-tokens.js'
+import {
+  joinBinding, proofOf, readJoinRequest, type JoinRequest, type JoinTicket, type JoinTokens, type Maker
+} from './join-tokens.js'
 import { mapShapeError } from '../wire.js'
-import { readMemberList } from '../members/member.js'
-import { dial, peerFingerprint } from './tls.js'
-import type { IncomingMessage } from 'node:http'
+import { readMemberList, type Applicant, type MemberList } from '../members/member.js'
+import { dial, peerFingerprint, type DialError } from './tls.js'
 import type { TLSSocket } from 'node:tls'
 import type { FastifyInstance, FastifyReply } from 'fastify'
-import type {
-  Audit, Change, Clock, KernelReason, Logger, NodeKey, SvcError
-} from '../../../kernel/cluster.js'
 import type { LinkLimits } from '../links/limits.js'
 import type { Members } from '../members/file.js'
-import type { DialError } from './tls.js'
-import type { Applicant, MemberList } from '../members/member.js'
-import type { JoinRequest, JoinTicket, JoinTokens, Maker } from './join-tokens.js'
 
 export const JOIN_PATH = '/join'
 const DIAL_MS = 5_000

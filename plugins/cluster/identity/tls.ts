@@ -1,9 +1,7 @@
 import { constants } from 'node:crypto'
 import { once } from 'node:events'
-import { connect } from 'node:tls'
-import { fingerprintOf, KEY_GROUPS } from '../../../kernel/cluster.js'
-import type { TLSSocket, TlsOptions } from 'node:tls'
-import type { Clock, NodeKey } from '../../../kernel/cluster.js'
+import { connect, type TLSSocket, type TlsOptions } from 'node:tls'
+import { fingerprintOf, KEY_GROUPS, type Clock, type NodeKey } from '../../../kernel/cluster.js'
 
 const HANDSHAKE_MS = 10_000
 

@@ -1,9 +1,7 @@
-import { createSocket } from 'node:dgram'
 import { isIP } from 'node:net'
-import { delay, joinGroup, SERVICE_TYPE, setUpMulticast, systemClock } from '../../../kernel/cluster.js'
-import type { EventEmitter } from 'node:events'
-import type { Bonjour, Browser } from 'bonjour-service'
-import type { Clock, Logger } from '../../../kernel/cluster.js'
+import { delay, guarded, openResponder, SERVICE_TYPE, systemClock } from '../../../kernel/cluster.js'
+import type { Browser } from 'bonjour-service'
+import type { Clock, Logger, OpenedResponder, OpenResponder, Responder } from '../../../kernel/cluster.js'
 
 const TXT_VERSION = '1'
 /** Interval in ms for repeating queries and joining new network interfaces. */
@@ -21,12 +19,6 @@ export interface SeenService {
   readonly addresses?: readonly unknown[] | undefined
   readonly referer?: { readonly address?: unknown } | undefined
 }
-
-type Responder = Pick<Bonjour, 'publish' | 'find' | 'unpublishAll'>
-
-/** An open mDNS responder; `broken` is called, possibly more than once, if multicast does not work. */
-export interface OpenedResponder { responder: Responder, repeat (): void, close (): void }
-export type OpenResponder = (broken: (error: Error) => void) => Promise<OpenedResponder>
 
 export interface DiscoveryOptions {
   /** Port of the members' listener, 1 to 65535. */
@@ -91,10 +83,6 @@ export function createDiscovery (options: DiscoveryOptions): { stop (): Promise<
   }
 }
 
-function guarded (broken: (error: unknown) => void, fn: () => void): void {
-  try { fn() } catch (error) { broken(error) }
-}
-
 function begin (
   { port, ipv6, installId, clusterHash, found }: DiscoveryOptions, responder: Responder
 ): Browser {
@@ -122,9 +110,7 @@ async function sayGoodbye (responder: Responder, clock: Clock): Promise<void> {
  * link-local IPv6 addresses, which need an interface; uses the sender's address if the service has none.
  * Pure.
  */
-export function hintsOf (
-  service: SeenService, self: { installId: string, clusterHash: string }
-): string[] {
+export function hintsOf (service: SeenService, self: { installId: string, clusterHash: string }): string[] {
   const txt = (typeof service.txt === 'object' && service.txt !== null ? service.txt : {}) as
     Record<string, unknown>
   const { port } = service
@@ -139,25 +125,4 @@ export function hintsOf (
 
 function isUsable (address: unknown): address is string {
   return typeof address === 'string' && isIP(address) !== 0 && !/^fe[89ab]/i.test(address)
-}
-
-/** mDNS over IPv4 multicast. The library is imported only if discovery is on. */
-async function openResponder (broken: (error: Error) => void): Promise<OpenedResponder> {
-  const { Bonjour } = await import('bonjour-service')
-  const socket = createSocket({ type: 'udp4', reuseAddr: true })
-  socket.unref()
-  const joined = new Set<string>()
-  const failed = (error: unknown): void => { broken(error as Error) }
-  socket.on('listening', () => { guarded(failed, () => { setUpMulticast(socket, joined) }) })
-  // With `multicast`, the library's timers would keep the process alive and throw outside any handler.
-  const settings = { socket, multicast: false } as ConstructorParameters<typeof Bonjour>[0]
-  const bonjour = new Bonjour(settings, broken)
-  const { mdns } = (bonjour as unknown as { server: { mdns: EventEmitter } }).server
-  mdns.on('error', broken)
-  mdns.on('warning', () => {})
-  return {
-    responder: bonjour,
-    repeat: () => { joinGroup(socket, joined) },
-    close: () => { guarded(() => {}, () => { bonjour.destroy() }) }
-  }
 }

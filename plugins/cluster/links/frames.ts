@@ -1,7 +1,6 @@
 import { createDecoder, readAny, readVarUint } from 'lib0/decoding'
 import { createEncoder, toUint8Array, writeAny, writeVarUint } from 'lib0/encoding'
-import { count, flag, name, orNull, read, record, schemaOf, mapShapeError } from '../wire.js'
-import type { Of } from '../wire.js'
+import { count, flag, name, orNull, read, record, schemaOf, mapShapeError, type Of } from '../wire.js'
 
 /** Reasons to close a link: codes of the WebSocket close frame (4000 to 4999 are private, RFC 6455 7.4.2). */
 export const closeCodes = {

@@ -1,20 +1,18 @@
-import { backoffMs } from '../../../kernel/cluster.js'
+import {
+  backoffMs, type DialReport, type MemberRequest, type MemberResponse
+} from '../../../kernel/cluster.js'
 import { formatAddress, readAddress } from '../identity/addresses.js'
 import { CopiedHomes } from './copied-homes.js'
-import { Dialler, connectMember, upgrade } from './dialler.js'
-import { closeCodes, encodeFrame, VIOLATIONS } from './frames.js'
-import { defaultLimits } from './limits.js'
-import { Link } from './link.js'
-import { createListener } from './listener.js'
+import { Dialler, connectMember, upgrade, type Target } from './dialler.js'
+import {
+  closeCodes, encodeFrame, VIOLATIONS, type CloseReason, type FrameKind, type Greeting, type Hello
+} from './frames.js'
+import { defaultLimits, type LinkLimits } from './limits.js'
+import { Link, type LinkHooks, type LinkOptions, type Peer, type LinkPriority } from './link.js'
+import { createListener, type Listener, type ListenerOptions } from './listener.js'
 import { Requests } from './requests.js'
 import type { WebSocket } from 'ws'
-import type { DialReport, MemberRequest, MemberResponse } from '../../../kernel/cluster.js'
 import type { Member } from '../members/member.js'
-import type { Target } from './dialler.js'
-import type { CloseReason, FrameKind, Greeting, Hello } from './frames.js'
-import type { LinkLimits } from './limits.js'
-import type { LinkHooks, LinkOptions, Peer, LinkPriority } from './link.js'
-import type { Listener, ListenerOptions } from './listener.js'
 
 export interface LinkEvents {
   /** Called when the first link to a member is up, after both hellos. */

@@ -1,22 +1,20 @@
 import { EventEmitter } from 'node:events'
-import { createServer } from 'node:https'
+import { createServer, type Server } from 'node:https'
 import websocket from '@fastify/websocket'
-import { fastify } from 'fastify'
-import { ConnectionLimiter, isOwnServer, memberOf, setMember } from '../../../kernel/cluster.js'
+import { fastify, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
+import {
+  ConnectionLimiter, isOwnServer, memberOf, setMember, type Clock, type NodeKey
+} from '../../../kernel/cluster.js'
 import { peerFingerprint, serverTls } from '../identity/tls.js'
 import { CLUSTER_PATH, REMOVED_STATUS } from './dialler.js'
-import { addJoinRoute, JOIN_PATH } from '../identity/join.js'
+import { addJoinRoute, JOIN_PATH, type JoinRouteOptions } from '../identity/join.js'
 import { socketOptions } from './link.js'
 import type { IncomingMessage, Server as HttpServer, ServerResponse } from 'node:http'
-import type { Server } from 'node:https'
 import type { AddressInfo, Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 import type { TLSSocket } from 'node:tls'
 import type { WebSocket } from 'ws'
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import type { Clock, NodeKey } from '../../../kernel/cluster.js'
 import type { Member } from '../members/member.js'
-import type { JoinRouteOptions } from '../identity/join.js'
 
 export interface ListenerOptions extends JoinRouteOptions {
   key: NodeKey
@@ -203,9 +201,7 @@ function addRoutes (app: FastifyInstance, options: ListenerOptions): void {
   })
 }
 
-function routeUpgrade (
-  upgrades: EventEmitter, request: IncomingMessage, socket: Duplex, head: Buffer
-): void {
+function routeUpgrade (upgrades: EventEmitter, request: IncomingMessage, socket: Duplex, head: Buffer): void {
   if (memberOf(socket) === undefined || request.url?.startsWith(API_PREFIX) === true) socket.destroy()
   else upgrades.emit('upgrade', request, socket, head)
 }

@@ -1,13 +1,12 @@
-import { Agent, request as httpRequest } from 'node:http'
-import { CALLER_HEADER, kernelError, writeCaller } from '../../../kernel/cluster.js'
+import { Agent, request as httpRequest, type ClientRequest, type IncomingMessage } from 'node:http'
+import {
+  CALLER_HEADER, kernelError, writeCaller, type Clock, type MemberRequest, type MemberResponse, type NodeKey
+} from '../../../kernel/cluster.js'
 import { readAddress } from '../identity/addresses.js'
 import { dial } from '../identity/tls.js'
 import { dialReason, MEMBERS_HOST } from './dialler.js'
-import { pipeline } from 'node:stream'
-import type { ClientRequest, IncomingMessage } from 'node:http'
-import type { Duplex } from 'node:stream'
+import { pipeline, type Duplex } from 'node:stream'
 import type { TLSSocket } from 'node:tls'
-import type { Clock, MemberRequest, MemberResponse, NodeKey } from '../../../kernel/cluster.js'
 import type { Member } from '../members/member.js'
 import type { LinkLimits } from './limits.js'
 

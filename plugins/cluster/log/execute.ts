@@ -72,8 +72,7 @@ export function seedOf (
   try {
     return new Map([...options.seed(previous)].map(([key, value]) => [key, frozenCopy(key, value)]))
   } catch (err) {
-    options.log.error({ err },
-      'the new session could not be seeded; it starts with all data of the old one')
+    options.log.error({ err }, 'the new session could not be seeded; it starts with all data of the old one')
     return previous
   }
 }

@@ -1,17 +1,12 @@
-import { difference, hashOf, KvDoc, Listeners } from '../../../kernel/cluster.js'
+import { difference, hashOf, KvDoc, Listeners, type Changes } from '../../../kernel/cluster.js'
 import {
   applyEntries, BEGINNING, checkEntries, nextState, NO_CHANGES, NO_UPDATE, readBody, readVoters, receiptOf,
-  RecentEntries
+  RecentEntries, type ControlBody, type EntriesBody, type LogState, type WholeBody, type WireEntry
 } from './entries.js'
-import { execute, seedOf } from './execute.js'
-import { ReceiptCache, toReceipt } from './receipts.js'
-import { readSnapshot, SnapshotWriter } from './snapshot.js'
-import type { Changes } from '../../../kernel/cluster.js'
+import { execute, seedOf, type ControlOptions } from './execute.js'
+import { ReceiptCache, toReceipt, type KeptReceipt } from './receipts.js'
+import { readSnapshot, SnapshotWriter, type Snapshot } from './snapshot.js'
 import type { ApplyResult, Entry, Log, LogPosition, CommandReceipt } from '../election/protocol.js'
-import type { ControlBody, EntriesBody, LogState, WholeBody, WireEntry } from './entries.js'
-import type { ControlOptions } from './execute.js'
-import type { KeptReceipt } from './receipts.js'
-import type { Snapshot } from './snapshot.js'
 
 export interface Position {
   readonly sid: string | null
@@ -246,9 +241,7 @@ export class ControlLog implements Log {
     if (changes.size > 0) this.#observers.tell(new Set(changes.keys()))
   }
 
-  #snapshot (
-    place: LogState, live: ReadonlyMap<string, unknown>, receipts: Iterable<KeptReceipt>
-  ): Snapshot {
+  #snapshot (place: LogState, live: ReadonlyMap<string, unknown>, receipts: Iterable<KeptReceipt>): Snapshot {
     return { ...place, receipts: [...receipts], entries: [...live] }
   }
 

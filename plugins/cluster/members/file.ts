@@ -2,8 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { join } from 'node:path'
 import { HomeError, identityFile, readVersioned, writeVersioned } from '../../../kernel/cluster.js'
 import { invalidField, mapShapeError } from '../wire.js'
-import { readMemberList } from './member.js'
-import type { Applicant, Member, MemberList } from './member.js'
+import { readMemberList, type Applicant, type Member, type MemberList } from './member.js'
 
 export interface Members {
   current (): MemberList

@@ -1,6 +1,5 @@
 import { MAX_ADDRESSES } from '../identity/addresses.js'
-import { listOf, matching, orNull, read, record, schemaOf, ShapeError } from '../wire.js'
-import type { Of } from '../wire.js'
+import { listOf, matching, orNull, read, record, schemaOf, ShapeError, type Of } from '../wire.js'
 
 export const MAX_MEMBERS = 512
 export const MAX_REMOVED = 10_000
@@ -11,8 +10,7 @@ const identifier = matching(/^[A-Za-z0-9-]{1,64}$/, 'up to 64 letters, digits an
 const instant = matching(
   /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,3})?Z$/, 'a time as 2026-01-31T12:00:00.000Z')
 /** Fingerprint of a public key: base64url of 32 bytes, whose last character carries four bits. */
-const fingerprint = matching(
-  /^[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]$/, 'a base64url SHA-256 of 43 characters')
+const fingerprint = matching(/^[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]$/, 'a base64url SHA-256 of 43 characters')
 const address = schemaOf<string>({
   type: 'string', format: 'host-port', says: 'must be host:port, with IPv6 in []'
 })

@@ -2,8 +2,7 @@ import * as decoding from 'lib0/decoding'
 import * as encoding from 'lib0/encoding'
 import * as sync from 'y-protocols/sync'
 import type { Doc } from 'yjs'
-import { bytes, count, fits, flag, name, constant, record } from '../wire.js'
-import type { Of, Schema } from '../wire.js'
+import { bytes, count, fits, flag, name, constant, record, type Of, type Schema } from '../wire.js'
 
 const id = name(200)
 const document = {

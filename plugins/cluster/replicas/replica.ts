@@ -1,8 +1,6 @@
 import { Doc } from 'yjs'
-import { difference, hashOf, KvDoc, MAX_UPDATE_BYTES } from '../../../kernel/cluster.js'
-import { payloadOf, step1 } from './messages.js'
-import type { Changes } from '../../../kernel/cluster.js'
-import type { Announce, ResyncRequest, State, Update } from './messages.js'
+import { difference, hashOf, KvDoc, MAX_UPDATE_BYTES, type Changes } from '../../../kernel/cluster.js'
+import { payloadOf, step1, type Announce, type ResyncRequest, type State, type Update } from './messages.js'
 
 /** Limit of a replica; above the owner's limit, so that a later version may raise the owner's. */
 const MAX_LIVE_BYTES = 256 * 1024

@@ -1,14 +1,13 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { plans } from '../../../test/sim/faults.js'
-import { LogTwin } from '../../../test/sim/log-twin.js'
+import { LogTwin, type Disk, type Write } from '../../../test/sim/log-twin.js'
 import { simulate } from '../../../test/sim/simulate.js'
 import { ControlLog } from '../log/log.js'
 import { keptLog, put } from './documents-kit.js'
 import { manualClock } from '../../../kernel/testing/index.js'
 import type { ApplyResult, Entry, Log, LogPosition, NodeId, CommandReceipt } from '../election/protocol.js'
 import type { SnapshotStore } from '../log/snapshot.js'
-import type { Disk, Write } from '../../../test/sim/log-twin.js'
 import type { SimMode } from '../../../test/sim/plan.js'
 
 interface Bodies { readonly twin: ReturnType<LogTwin['body']>, readonly control: unknown }

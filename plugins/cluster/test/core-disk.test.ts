@@ -1,7 +1,6 @@
 import t from 'tap'
-import { coreCluster } from './core-kit.js'
+import { coreCluster, type CoreCluster, type CoreNode, type Owner } from './core-kit.js'
 import type { QuorumSetting } from '../election/rules.js'
-import type { CoreCluster, CoreNode, Owner } from './core-kit.js'
 
 /** The silence timeout: three heartbeats. */
 const TIMEOUT_MS = 6000

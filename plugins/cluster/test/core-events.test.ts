@@ -1,8 +1,6 @@
 import t from 'tap'
-import { digestOf } from '../log/entries.js'
-import { coreCluster } from './core-kit.js'
-import type { WireEntry } from '../log/entries.js'
-import type { CoreCluster, CoreNode, Frame, Owner } from './core-kit.js'
+import { digestOf, type WireEntry } from '../log/entries.js'
+import { coreCluster, type CoreCluster, type CoreNode, type Frame, type Owner } from './core-kit.js'
 
 /** A cluster with one master; clears the events so far. */
 async function quiet (

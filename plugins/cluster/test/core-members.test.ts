@@ -2,10 +2,9 @@ import { createHash } from 'node:crypto'
 import t from 'tap'
 import { grantableAuthorities } from '../identity/admission.js'
 import { memberCommands, nextVoters, union } from '../members/membership.js'
-import { coreCluster, failure, selfOf } from './core-kit.js'
+import { coreCluster, failure, selfOf, type CoreCluster, type CoreNode } from './core-kit.js'
 import type { ClusterCore } from '../cluster.js'
 import type { MemberList, MemberRecord, Removed } from '../members/member.js'
-import type { CoreCluster, CoreNode } from './core-kit.js'
 
 const AT = '2026-01-01T00:00:00.000Z'
 const keyOf = (installId: string): string => createHash('sha256').update(installId).digest('base64url')

@@ -1,9 +1,8 @@
 import t from 'tap'
 import { WebSocket } from 'ws'
 import { coreCluster } from './core-kit.js'
-import { kernelsOn } from './core-rig.js'
+import { kernelsOn, type NodeRig } from './core-rig.js'
 import type { AddressInfo } from 'node:net'
-import type { NodeRig } from './core-rig.js'
 
 const HOST = { host: '127.0.0.1:80' }
 

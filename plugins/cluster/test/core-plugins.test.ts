@@ -1,12 +1,10 @@
-import t from 'tap'
-import { definePlugin } from '../../../kernel/api/plugin.js'
+import t, { type Test } from 'tap'
+import { definePlugin, type Context, type Plugin } from '../../../kernel/api/plugin.js'
 import { kernelError } from '../../../kernel/api/errors.js'
 import { ClusterService, SessionService } from '../../../kernel/api/services.js'
 import { startPlugin } from '../../../kernel/testing/index.js'
 import { coreCluster, failure } from './core-kit.js'
 import { kernelsOn } from './core-rig.js'
-import type { Test } from 'tap'
-import type { Context, Plugin } from '../../../kernel/api/plugin.js'
 
 const number = { type: 'integer' } as const
 const manifest = {

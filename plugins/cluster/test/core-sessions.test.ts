@@ -1,9 +1,8 @@
 import t from 'tap'
 import { createCommands } from '../../../kernel/plugins/commands.js'
-import { coreCluster } from './core-kit.js'
+import { coreCluster, type CoreCluster, type CoreNode, type Owner } from './core-kit.js'
 import type { ClusterCore } from '../cluster.js'
 import type { Section, SectionDecl } from '../../../kernel/api/plugin.js'
-import type { CoreCluster, CoreNode, Owner } from './core-kit.js'
 
 const value = { type: 'string' } as const
 const decls = {

@@ -1,6 +1,5 @@
 import t from 'tap'
-import { coreCluster } from './core-kit.js'
-import type { CoreCluster, CoreNode } from './core-kit.js'
+import { coreCluster, type CoreCluster, type CoreNode } from './core-kit.js'
 
 const SEEDS = [1, 2, 3, 4, 5, 6, 7, 8]
 

@@ -2,10 +2,8 @@ import t from 'tap'
 import { authorities } from '../../../kernel/plugins/kernel-manifest.js'
 import { definePlugin } from '../../../kernel/api/plugin.js'
 import { kernelError } from '../../../kernel/api/errors.js'
-import { coreCluster, failure } from './core-kit.js'
-import { dig, kernelsOn } from './core-rig.js'
-import type { CoreCluster, Owner } from './core-kit.js'
-import type { NodeRig, RigOptions } from './core-rig.js'
+import { coreCluster, failure, type CoreCluster, type Owner } from './core-kit.js'
+import { dig, kernelsOn, type NodeRig, type RigOptions } from './core-rig.js'
 
 interface Reason { code: string, severity: string, message: string, remediation: string }
 interface Health { level: string, reasons: Reason[] }

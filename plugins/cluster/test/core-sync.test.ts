@@ -7,12 +7,10 @@ import { WebsocketProvider } from 'y-websocket'
 import { applyUpdate, Doc } from 'yjs'
 import { definePlugin } from '../../../kernel/api/plugin.js'
 import { createStateSync, SYNC_CLOSED } from '../../../kernel/state/sync.js'
-import { manualClock, startPlugin } from '../../../kernel/testing/index.js'
+import { manualClock, startPlugin, type Rig, type StartOptions } from '../../../kernel/testing/index.js'
 import { log } from './links-kit.js'
-import { stateOf } from '../../../kernel/state/entries.js'
+import { stateOf, type Entry } from '../../../kernel/state/entries.js'
 import { entriesOf } from '../../../kernel/test/state-entries.js'
-import type { Entry } from '../../../kernel/state/entries.js'
-import type { Rig, StartOptions } from '../../../kernel/testing/index.js'
 
 interface Owner { teardown (fn: () => unknown): unknown }
 

@@ -1,5 +1,5 @@
-import t from 'tap'
-import { spawn, spawnSync } from 'node:child_process'
+import t, { type Test } from 'tap'
+import { spawn, spawnSync, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { createInterface } from 'node:readline'
@@ -7,8 +7,6 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { packageRoot } from '../../../kernel/boot/package.js'
-import type { ChildProcess } from 'node:child_process'
-import type { Test } from 'tap'
 
 /** The compiled command line, as a user starts it. */
 const main = join(packageRoot(), 'dist/kernel/cli/main.js')

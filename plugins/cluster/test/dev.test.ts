@@ -1,5 +1,5 @@
-import t from 'tap'
-import { createServer } from 'node:net'
+import t, { type Test } from 'tap'
+import { createServer, type AddressInfo } from 'node:net'
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -11,9 +11,7 @@ import { disagreement } from '../cli/dev-cluster.js'
 import { devEnv, isMemberOf } from '../cli/dev-node.js'
 import { devPorts } from '../cli/dev-ports.js'
 import cluster from '../index.js'
-import type { AddressInfo } from 'node:net'
 import type { ClusterState } from '../../../kernel/cli/index.js'
-import type { Test } from 'tap'
 
 /**
  * A stub for `svc up`: listens as a launched node does, writes a members file, and finds other nodes by their

@@ -4,12 +4,12 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import ts from 'typescript'
 import { multicastProblem } from '../../../kernel/net/multicast.js'
-import { createDiscovery, hintsOf } from '../links/discovery.js'
+import { createDiscovery, hintsOf, type SeenService } from '../links/discovery.js'
 import { systemClock } from '../../../kernel/api/clock.js'
 import { manualClock } from '../../../kernel/testing/index.js'
 import type { Logger } from '../../../kernel/api/plugin.js'
 import type { ServiceConfig } from 'bonjour-service'
-import type { OpenedResponder, SeenService } from '../links/discovery.js'
+import type { OpenedResponder } from '../../../kernel/net/responder.js'
 
 interface Said { level: string, message: string }
 
@@ -166,9 +166,13 @@ t.test('it does not keep a process alive', (t) => {
   const folder = t.testdir({
     'package.json': '{"type":"module"}',
     kernel: {
-      'cluster.js': "export * from './api/clock.js'\nexport * from './net/multicast.js'\n",
+      'cluster.js': ['api/clock', 'net/multicast', 'net/responder']
+        .map((name) => `export * from './${name}.js'`).join('\n'),
       'api': { 'clock.js': compiled('../../../kernel/api/clock.ts') },
-      'net': { 'multicast.js': compiled('../../../kernel/net/multicast.ts') }
+      'net': {
+        'multicast.js': compiled('../../../kernel/net/multicast.ts'),
+        'responder.js': compiled('../../../kernel/net/responder.ts')
+      }
     },
     plugins: { cluster: { links: { 'discovery.js': compiled('../links/discovery.ts') } } },
     'main.js': `

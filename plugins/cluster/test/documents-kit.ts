@@ -1,13 +1,11 @@
 import { decodeUpdate } from 'yjs'
-import { manualClock } from '../../../kernel/testing/index.js'
+import { manualClock, type ManualClock } from '../../../kernel/testing/index.js'
 import { ControlLog } from '../log/log.js'
-import { memoryStore } from '../log/snapshot.js'
+import { memoryStore, type SnapshotStore } from '../log/snapshot.js'
 import type { Logger } from '../../../kernel/api/plugin.js'
-import type { ManualClock } from '../../../kernel/testing/index.js'
 import type { Write } from '../../../kernel/state/documents/kv-doc.js'
 import type { WholeBody } from '../log/entries.js'
 import type { ControlOptions } from '../log/execute.js'
-import type { SnapshotStore } from '../log/snapshot.js'
 import type { Entry } from '../election/protocol.js'
 
 /** A log that collects its warnings and errors. */

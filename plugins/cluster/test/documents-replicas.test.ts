@@ -1,11 +1,9 @@
 import t from 'tap'
-import { manualClock } from '../../../kernel/testing/index.js'
+import { manualClock, type ManualClock } from '../../../kernel/testing/index.js'
 import { decodeUpdate } from 'yjs'
-import { payloadOf } from '../replicas/messages.js'
+import { payloadOf, type DocMessage } from '../replicas/messages.js'
 import { Replicas } from '../replicas/replicas.js'
 import { keptLog } from './documents-kit.js'
-import type { DocMessage } from '../replicas/messages.js'
-import type { ManualClock } from '../../../kernel/testing/index.js'
 
 interface Sent { readonly from: string, readonly to: string, readonly message: DocMessage }
 

@@ -1,7 +1,6 @@
 import t from 'tap'
 import { Liveness } from '../election/liveness.js'
-import { readMessage } from '../election/protocol.js'
-import type { Heartbeat } from '../election/protocol.js'
+import { readMessage, type Heartbeat } from '../election/protocol.js'
 
 const SILENCE = 6000
 const beat = (boot: number, count: number): Heartbeat => ({

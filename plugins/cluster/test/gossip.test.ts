@@ -1,12 +1,9 @@
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { MAX_READING_BYTES } from '../../../kernel/api/cluster.js'
-import { Gossip } from '../gossip.js'
-import { manualClock } from '../../../kernel/testing/manual-clock.js'
-import type { GossipBody } from '../gossip.js'
+import { Gossip, type GossipBody } from '../gossip.js'
+import { manualClock, type ManualClock } from '../../../kernel/testing/manual-clock.js'
 import type { MachineStats } from '../../../kernel/api/vitals.js'
 import type { Logger } from '../../../kernel/api/plugin.js'
-import type { ManualClock } from '../../../kernel/testing/manual-clock.js'
-import type { Test } from 'tap'
 
 const reading = (free: number): MachineStats => ({
   memory: {

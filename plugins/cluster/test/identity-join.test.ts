@@ -3,24 +3,20 @@ import { createServer as createTcpServer } from 'node:net'
 import { text } from 'node:stream/consumers'
 import t from 'tap'
 import {
-  joinBinding, JoinTokens, readJoinRequest, readJoinToken
+  joinBinding, JoinTokens, readJoinRequest, readJoinToken, type JoinRequest, type JoinTicket
 } from '../identity/join-tokens.js'
-import { join } from '../identity/join.js'
+import { join, type JoinOptions } from '../identity/join.js'
 import { dial, peerFingerprint, serverTls } from '../identity/tls.js'
-import { openMembers } from '../members/file.js'
-import type { Members } from '../members/file.js'
+import { openMembers, type Members } from '../members/file.js'
 import { systemClock } from '../../../kernel/api/clock.js'
 import { errorBody } from '../../../kernel/http/error-body.js'
 import { kernelError, SvcError } from '../../../kernel/api/errors.js'
 import { manualClock } from '../../../kernel/testing/manual-clock.js'
-import { candidate, listening, tempHome, tempKey } from './identity-kit.js'
+import { candidate, listening, tempHome, tempKey, type Owner } from './identity-kit.js'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { TLSSocket } from 'node:tls'
-import type { JoinRequest, JoinTicket } from '../identity/join-tokens.js'
-import type { JoinOptions } from '../identity/join.js'
 import type { NodeKey } from '../../../kernel/boot/node-key.js'
 import type { MemberList } from '../members/member.js'
-import type { Owner } from './identity-kit.js'
 
 const AT = '2026-05-01T00:00:00.000Z'
 const now = (): number => systemClock.now()

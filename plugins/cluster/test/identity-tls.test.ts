@@ -2,11 +2,10 @@ import { createServer } from 'node:net'
 import { connect } from 'node:tls'
 import t from 'tap'
 import { joinBinding } from '../identity/join-tokens.js'
-import { dial, peerFingerprint } from '../identity/tls.js'
+import { dial, peerFingerprint, type DialError, type DialOptions } from '../identity/tls.js'
 import { systemClock } from '../../../kernel/api/clock.js'
 import { manualClock } from '../../../kernel/testing/manual-clock.js'
 import { listener, listening, tempKey } from './identity-kit.js'
-import type { DialError, DialOptions } from '../identity/tls.js'
 
 type Dialled = Pick<DialOptions, 'key' | 'port' | 'expect'> & Partial<DialOptions>
 

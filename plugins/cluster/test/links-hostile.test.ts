@@ -6,11 +6,10 @@ import { systemClock } from '../../../kernel/api/clock.js'
 import { dial } from '../identity/tls.js'
 import { encodeFrame } from '../links/frames.js'
 import {
-  helloFrame, peerOf, rawSocket, tempKey, testNode, unite, until, updown
+  helloFrame, peerOf, rawSocket, tempKey, testNode, unite, until, updown, type Owner, type TestNode
 } from './links-kit.js'
 import type { LinkLimits } from '../links/limits.js'
 import type { NodeKey } from '../../../kernel/boot/node-key.js'
-import type { Owner, TestNode } from './links-kit.js'
 
 const FRAMES = process.env['SVC_TEST_FULL'] === '1' ? 20_000 : 2000
 

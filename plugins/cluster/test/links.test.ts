@@ -1,12 +1,9 @@
-import { connect, createServer } from 'node:net'
-import t from 'tap'
+import { connect, createServer, type AddressInfo } from 'node:net'
+import t, { type Test } from 'tap'
 import { systemClock } from '../../../kernel/api/clock.js'
 import {
-  caller, helloFrame, peerOf, rawSocket, tempKey, testNode, unite, until, updown
+  caller, helloFrame, peerOf, rawSocket, tempKey, testNode, unite, until, updown, type TestNode
 } from './links-kit.js'
-import type { AddressInfo } from 'node:net'
-import type { Test } from 'tap'
-import type { TestNode } from './links-kit.js'
 
 const A = 'aaaaaaaa-0000-4000-8000-000000000001'
 const B = 'bbbbbbbb-0000-4000-8000-000000000002'

@@ -1,9 +1,8 @@
 import t from 'tap'
-import { cli as run, sendError, sendJson, standIn } from '../../../kernel/test/cli-helpers.js'
+import { cli as run, sendError, sendJson, standIn, type Ran } from '../../../kernel/test/cli-helpers.js'
 import { parseSmi } from '../../runners/machine/gpu.js'
 import cluster from '../index.js'
 import { member, memberList, node, own } from './verbs-kit.js'
-import type { Ran } from '../../../kernel/test/cli-helpers.js'
 
 const cli = async (words: string[]): Promise<Ran> => await run(words, { plugins: [cluster] })
 

@@ -9,13 +9,15 @@ export interface Target { origin: string, token: string | null }
 export interface CallOptions {
   method?: 'GET' | 'POST' | 'PUT' | 'DELETE'
   body?: unknown
+  /** Sent as multipart/form-data instead of a JSON body. */
+  form?: FormData
   headers?: Record<string, string>
   signal?: AbortSignal
 }
 
 /** Sends a request; resolves with the response if it succeeds. @throws ApiError with the node's message */
 export async function send (target: Target, path: string, options: CallOptions = {}): Promise<Response> {
-  const { body, headers = {}, signal } = options
+  const { body, form, headers = {}, signal } = options
   const method = options.method ?? (body === undefined ? 'GET' : 'POST')
   let response: Response
   try {
@@ -26,7 +28,7 @@ export async function send (target: Target, path: string, options: CallOptions =
         ...(target.token === null ? {} : { authorization: `Bearer ${target.token}` }),
         ...headers
       },
-      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      ...(form === undefined ? body === undefined ? {} : { body: JSON.stringify(body) } : { body: form }),
       ...(signal === undefined ? {} : { signal }),
       // A redirect could take the token somewhere else.
       credentials: 'omit', cache: 'no-store', redirect: 'error'

@@ -10,14 +10,12 @@ import { Badge, Button, Empty, Guard, Opens, Quoting } from './ui/parts.js'
 import { count } from './ui/text.js'
 import { dismiss, toasts } from './ui/toast.js'
 import { loadAll, pages } from './pages.js'
-import { loadPanels, PanelPage, panels } from './panel.js'
 
 export function App () {
   const { page } = route.value
-  const current = pages[page] ?? others[page] ?? { title: 'Nothing here', component: NoPage }
+  const current = pages[page] ?? { title: 'Nothing here', component: NoPage }
   const Shown = current.component
   const known = arrivals.value > 0
-  useEffect(() => { if (known) void loadPanels() }, [known, origin.value])
   useEffect(() => { if (known) void loadAll() }, [known])
   return (
     <>
@@ -41,8 +39,6 @@ export function App () {
   )
 }
 
-const others: typeof pages = { panel: { title: 'Panel', component: PanelPage } }
-
 function NoPage () {
   return <Empty title="There is no such page."><a href={linkTo('cluster')}>The cluster</a></Empty>
 }
@@ -59,9 +55,6 @@ function Header ({ page }: { page: string }) {
       <nav aria-label="Pages">
         {Object.entries(pages).map(([name, { title }]) => (
           <a key={name} href={linkTo(name)} aria-current={name === page ? 'page' : undefined}>{title}</a>
-        ))}
-        {panels.value.map(({ plugin, name, title }) => (
-          <a key={`${plugin} ${name}`} href={linkTo('panel', plugin, name)}>{title}</a>
         ))}
       </nav>
       <Pulse />

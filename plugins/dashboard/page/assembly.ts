@@ -1,5 +1,4 @@
-import { keyOf } from '../../../kernel/state/entries.js'
-import type { Entry } from '../../../kernel/state/entries.js'
+import { keyOf, type Entry } from '../../../kernel/state/entries.js'
 
 /**
  * Builds the state from a replica's entries (see kernel/state/entries.ts). The value of an unchanged state

@@ -11,7 +11,6 @@ export const transfers = computed(() => allTransfers.value.filter(({ status }) =
 export const waiting = computed(() => Object.entries(state.value.waitingInstances ?? {}))
 /** The current nodes, even while the page shows a past state. */
 export const nodesNow = computed(() => nodesOf(latest.value))
-const names = computed(() =>
-  new Map([...nodesNow.value, ...nodes.value].map(({ id, name }) => [id, name])))
+const names = computed(() => new Map([...nodesNow.value, ...nodes.value].map(({ id, name }) => [id, name])))
 
 export const nameOf = (id: string): string => names.value.get(id) ?? id.slice(0, 8)

@@ -1,12 +1,10 @@
 // The page's connection to the cluster: its node, its token, and the next node after a failure.
 import { batch, computed, signal } from '@preact/signals'
-import { ApiError, send } from './api.js'
+import { ApiError, send, type CallOptions, type Target } from './api.js'
 import { bearerAfter, bearerAt, device, ended, learnNodes, newBearer, signs } from './device/own.js'
 import { followState } from './replica.js'
-import { emptyState, nodesOf } from './state.js'
+import { emptyState, nodesOf, type State } from './state.js'
 import type { Replies } from '../../../docs/reference/replies.js'
-import type { CallOptions, Target } from './api.js'
-import type { State } from './state.js'
 
 /** Milliseconds before the first further attempt to reach a node; each failure doubles the pause. */
 const AGAIN_MS = 700

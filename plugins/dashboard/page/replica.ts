@@ -1,11 +1,9 @@
 // One connection to a node's read-only replica of /state, held as a plain object.
 import { WebsocketProvider } from 'y-websocket'
-import { Doc } from 'yjs'
-import type { Item } from 'yjs'
+import { Doc, type Item } from 'yjs'
 import { Assembly } from './assembly.js'
-import { emptyState } from './state.js'
+import { emptyState, type State } from './state.js'
 import type { Entry } from '../../../kernel/state/entries.js'
-import type { State } from './state.js'
 
 /** Milliseconds for which changes are collected before they are shown together. */
 const GATHER_MS = 40

@@ -1,12 +1,9 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { Doc } from 'yjs'
+import { Doc, applyUpdate, type Item } from 'yjs'
 import { KvDoc } from '../../../kernel/state/documents/kv-doc.js'
-import { stateOf } from '../../../kernel/state/entries.js'
-import { applyUpdate } from 'yjs'
+import { stateOf, type Entry } from '../../../kernel/state/entries.js'
 import { Assembly } from '../page/assembly.js'
-import type { Entry } from '../../../kernel/state/entries.js'
-import type { Item } from 'yjs'
 
 const contents = (items: Iterable<Item>): Entry[] =>
   [...items].flatMap(({ content }) => content.getContent() as Entry[])

@@ -1,9 +1,8 @@
 import t from 'tap'
-import { encodeEvent, encodeFrame } from '../../capabilities/frames/frames.js'
+import { encodeEvent, encodeFrame, type Frame as NodeFrame } from '../../capabilities/frames/frames.js'
 import { endingOf, FrameReader, frameOfEvent, isLast, mediaOf } from '../page/discovery/frames.js'
 import { noAnswer, originOf } from '../page/discovery/origins.js'
 import { fits, isOpen, problemsOf } from '../page/discovery/schema.js'
-import type { Frame as NodeFrame } from '../../capabilities/frames/frames.js'
 
 const media = (size: number): NodeFrame['header']['media'] => ({
   media_type: 'audio/mpeg', codec: 'mp3', sample_rate: 1, channels: 1, size, timestamp_seconds: 0,

@@ -2,16 +2,15 @@ import t from 'tap'
 import { commandsIn } from '../page/ui/text.js'
 import { placeOf, threadOf, withEvent, asked } from '../page/happened/answer.js'
 import { differenceOf } from '../page/happened/difference.js'
-import { hasText, kindWords, levelOf, olderFrom, summaryOf, withEvents } from '../page/happened/events.js'
-import { charts, parseMetrics, pointsOf, quantileOf, rateOf, totalOf } from '../page/happened/metrics.js'
-import { momentOf, pastState } from '../page/happened/moment.js'
-import { ticksOf, waterfallOf } from '../page/happened/waterfall.js'
-import { emptyState, instancesOf, nodesOf } from '../page/state.js'
-import type { ControlEvent } from '../page/happened/events.js'
-import type { Reading } from '../page/happened/metrics.js'
-import type { PastAnswer } from '../page/happened/moment.js'
-import type { Span } from '../page/happened/waterfall.js'
-import type { State } from '../page/state.js'
+import {
+  hasText, kindWords, levelOf, olderFrom, summaryOf, withEvents, type ControlEvent
+} from '../page/happened/events.js'
+import {
+  charts, parseMetrics, pointsOf, quantileOf, rateOf, totalOf, type Reading
+} from '../page/happened/metrics.js'
+import { momentOf, pastState, type PastAnswer } from '../page/happened/moment.js'
+import { ticksOf, waterfallOf, type Span } from '../page/happened/waterfall.js'
+import { emptyState, instancesOf, nodesOf, type State } from '../page/state.js'
 
 const event = (idx: number, kind: string, fields: Record<string, unknown> = {}): ControlEvent => ({
   idx, at: `2026-01-01T00:00:${String(idx).padStart(2, '0')}.000Z`, origin: 'n1', id: `id${idx}`,

@@ -1,10 +1,9 @@
 import t from 'tap'
-import { copiesByNode, filterRows, rowsOf, wantedOf } from '../page/models/data.js'
-import { placeBody, queryOf, termsOf, waysOf } from '../page/models/previews.js'
-import { Bars } from '../page/state.js'
-import type { Copied, Download, Entry, Live } from '../page/models/data.js'
-import type { NodeSum, Preview } from '../page/models/previews.js'
-import type { Instance, Transfer } from '../page/state.js'
+import {
+  copiesByNode, filterRows, rowsOf, wantedOf, type Copied, type Download, type Entry, type Live
+} from '../page/models/data.js'
+import { placeBody, queryOf, termsOf, waysOf, type NodeSum, type Preview } from '../page/models/previews.js'
+import { Bars, type Instance, type Transfer } from '../page/state.js'
 
 const ID = 'acme/chat'
 const entry = (more: Partial<Entry> = {}): Entry => ({

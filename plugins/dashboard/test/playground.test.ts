@@ -3,14 +3,13 @@ import t from 'tap'
 import { tooMany } from '../page/playground/bounds.js'
 import {
   add, afterReload, choose, isOpen, newConversation, newLane, noSettings, openCalls, pathOf, pathTo,
-  siblingsOf, titleOf
+  siblingsOf, titleOf, type Answer, type Lane, type Message, type ToolCall
 } from '../page/playground/conversation.js'
 import { Incoming } from '../page/playground/incoming.js'
 import { likeness } from '../page/playground/likeness.js'
 import { peaksOf } from '../page/playground/peaks.js'
 import { chatBody, chatLines, quote, readTools, speechLines } from '../page/playground/request.js'
 import { readFigure, withFigure } from '../page/playground/sampling.js'
-import type { Answer, Lane, Message, ToolCall } from '../page/playground/conversation.js'
 
 const user = (id: string, parent: string | null, content = id): Message =>
   ({ id, parent, role: 'user', content })

@@ -1,5 +1,4 @@
-import { canAsk, confirm, readLine } from '../../../kernel/cli/index.js'
-import type { VerbContext } from '../../../kernel/cli/index.js'
+import { canAsk, confirm, readLine, type VerbContext } from '../../../kernel/cli/index.js'
 
 /** Compares the digits on node and device, by asking the user or by reading them from stdin. */
 export interface Comparison {

@@ -1,12 +1,10 @@
 import { hostname } from 'node:os'
-import { plain, realPace } from '../../../kernel/cli/index.js'
-import { PairingError } from '../signing/pair.js'
+import { plain, realPace, type Verb } from '../../../kernel/cli/index.js'
+import { PairingError, type AskNode } from '../signing/pair.js'
 import { pairDevice, saveDevice } from '../signing/device.js'
 import { syncDevice } from '../device-sync.js'
 import { digitComparison } from './compare.js'
 import { describe } from './describe.js'
-import type { Verb } from '../../../kernel/cli/index.js'
-import type { AskNode } from '../signing/pair.js'
 
 export default {
   async run (ctx, [address], options) {

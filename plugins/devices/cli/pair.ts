@@ -1,9 +1,8 @@
-import { expiryOf, isVerbError, plain, realPace } from '../../../kernel/cli/index.js'
-import { digitComparison } from './compare.js'
-import { describe } from './describe.js'
-import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
-import type { Comparison } from './compare.js'
-import type { DeviceView } from './describe.js'
+import {
+  expiryOf, isVerbError, plain, realPace, type Verb, type VerbContext
+} from '../../../kernel/cli/index.js'
+import { digitComparison, type Comparison } from './compare.js'
+import { describe, type DeviceView } from './describe.js'
 
 const LOOK_MS = 500
 const CLOSE_MS = 2000

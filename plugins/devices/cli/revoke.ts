@@ -1,5 +1,4 @@
-import { offerRemoval } from '../../../kernel/cli/index.js'
-import type { AdmittedMember, Verb } from '../../../kernel/cli/index.js'
+import { offerRemoval, type AdmittedMember, type Verb } from '../../../kernel/cli/index.js'
 
 export default {
   async run ({ client, err, out }, [id]) {

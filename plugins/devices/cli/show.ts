@@ -1,5 +1,4 @@
-import { plain } from '../../../kernel/cli/index.js'
-import type { Verb } from '../../../kernel/cli/index.js'
+import { plain, type Verb } from '../../../kernel/cli/index.js'
 import type { DeviceView } from './describe.js'
 
 export default {

@@ -1,14 +1,11 @@
 import { mkdirSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import {
-  HomeError, keyPairOf, newKeyPair, rawPrivate, readVersioned, sha256, signed, writeVersioned
+  HomeError, keyPairOf, newKeyPair, rawPrivate, readVersioned, sha256, signed, writeVersioned, type KeyPair
 } from '../../../kernel/index.js'
-import { pairWith } from './pair.js'
+import { pairWith, type Paired, type PairOptions } from './pair.js'
 import { deviceIdOf } from './protocol.js'
-import { RequestSigner } from './signer.js'
-import type { KeyPair } from '../../../kernel/index.js'
-import type { Paired, PairOptions } from './pair.js'
-import type { DeviceIdentity } from './signer.js'
+import { RequestSigner, type DeviceIdentity } from './signer.js'
 
 export interface DeviceKeys extends DeviceIdentity {
   readonly key: KeyPair
@@ -83,8 +80,7 @@ export function deviceFor (home: string, url: string): DeviceFile | undefined {
   const origin = originOf(url)
   const knows = ({ seen, nodes }: DeviceFile): boolean =>
     seen[origin] !== undefined || nodes.some((node) => node.url !== null && originOf(node.url) === origin)
-  return savedDevices(home).filter(knows)
-    .sort((a, b) => a.grant.created < b.grant.created ? 1 : -1)[0]
+  return savedDevices(home).filter(knows).sort((a, b) => a.grant.created < b.grant.created ? 1 : -1)[0]
 }
 
 /** A signer for the node at an address that stores corrections in the device's file. */

@@ -86,8 +86,7 @@ export function writeCredential ({ device, ts, nonce, body, signature }: SignedC
   return `dev=${device},ts=${ts},n=${nonce},b=${body},s=${signature}`
 }
 
-const CREDENTIAL =
-  /^dev=([a-z2-7]{52}),ts=(\d{1,15}),n=([\w-]{16}),b=([\w-]{43}),s=([\w-]{86})$/
+const CREDENTIAL = /^dev=([a-z2-7]{52}),ts=(\d{1,15}),n=([\w-]{16}),b=([\w-]{43}),s=([\w-]{86})$/
 
 /** Parses the credential of a signed request; undefined if it is malformed. */
 export function readCredential (text: string): SignedCredential | undefined {

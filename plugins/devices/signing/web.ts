@@ -21,8 +21,7 @@ export interface WebPair { readonly privateKey: WebKey, readonly publicKey: Byte
 
 export async function newWebPair (curve: 'Ed25519' | 'X25519'): Promise<WebPair> {
   const usages: ('sign' | 'deriveBits')[] = curve === 'Ed25519' ? ['sign'] : ['deriveBits']
-  const { privateKey, publicKey } =
-    await crypto.subtle.generateKey({ name: curve }, false, usages) as WebKeys
+  const { privateKey, publicKey } = await crypto.subtle.generateKey({ name: curve }, false, usages) as WebKeys
   return { privateKey, publicKey: new Uint8Array(await crypto.subtle.exportKey('raw', publicKey)) }
 }
 

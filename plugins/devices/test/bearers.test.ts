@@ -1,15 +1,13 @@
 import { once } from 'node:events'
-import { get, request } from 'node:http'
+import { get, request, type IncomingMessage } from 'node:http'
 import { networkInterfaces } from 'node:os'
 import { json } from 'node:stream/consumers'
 import t from 'tap'
 import { ListenerService } from '../../../kernel/index.js'
 import { duplexPair } from '../../../kernel/test/duplex-pair.js'
 import { pair, signerOf } from './devices-kit.js'
-import { running, send, sign } from './probe-kit.js'
-import type { IncomingMessage } from 'node:http'
+import { running, send, sign, type Sent } from './probe-kit.js'
 import type { DeviceFile } from '../signing/device.js'
-import type { Sent } from './probe-kit.js'
 
 t.test('a bearer is the device\'s, for ten minutes, and takes no signature to come by another', async (t) => {
   const rig = await running(t)

@@ -1,16 +1,12 @@
 import t from 'tap'
-import { fingerprintOfRaw, newKeyPair } from '../../../kernel/index.js'
-import { deviceKeysOf, pairDevice } from '../signing/device.js'
+import { fingerprintOfRaw, newKeyPair, type Identity } from '../../../kernel/index.js'
+import { deviceKeysOf, pairDevice, type DeviceFile } from '../signing/device.js'
 import { RequestSigner } from '../signing/signer.js'
 import { grantableAuthorities } from '../../cluster/identity/admission.js'
 import { createIdentity } from '../../../kernel/boot/identity.js'
-import { coreCluster } from '../../cluster/test/core-kit.js'
-import { kernelsOn } from '../../cluster/test/core-rig.js'
+import { coreCluster, type CoreCluster, type CoreNode } from '../../cluster/test/core-kit.js'
+import { kernelsOn, type NodeRig } from '../../cluster/test/core-rig.js'
 import devices from '../index.js'
-import type { Identity } from '../../../kernel/index.js'
-import type { DeviceFile } from '../signing/device.js'
-import type { CoreCluster, CoreNode } from '../../cluster/test/core-kit.js'
-import type { NodeRig } from '../../cluster/test/core-rig.js'
 
 type Owner = Parameters<typeof coreCluster>[0]
 

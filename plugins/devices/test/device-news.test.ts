@@ -1,4 +1,4 @@
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { definePlugin } from '../../../kernel/index.js'
 import capabilities from '../../capabilities/index.js'
 import { syncDevice } from '../device-sync.js'
@@ -6,7 +6,6 @@ import devices from '../index.js'
 import { deviceFileOf, newDeviceKeys, saveDevice, savedDevices } from '../signing/device.js'
 import { cli, sendError, standIn } from '../../../kernel/test/cli-helpers.js'
 import type { ServerResponse } from 'node:http'
-import type { Test } from 'tap'
 import type { DeviceNews } from '../service.js'
 import type { Verb } from '../../../kernel/cli/index.js'
 

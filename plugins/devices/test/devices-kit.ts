@@ -1,11 +1,9 @@
 import { createHash } from 'node:crypto'
 import { RequestSigner } from '../signing/signer.js'
-import { deviceKeysOf, pairDevice } from '../signing/device.js'
+import { deviceKeysOf, pairDevice, type DeviceFile } from '../signing/device.js'
 import devices from '../index.js'
-import { startPlugin } from '../../../kernel/testing/index.js'
+import { startPlugin, type Rig, type StartOptions } from '../../../kernel/testing/index.js'
 import type { AskNode } from '../signing/pair.js'
-import type { DeviceFile } from '../signing/device.js'
-import type { Rig, StartOptions } from '../../../kernel/testing/index.js'
 
 export const URL_HERE = 'http://127.0.0.1'
 

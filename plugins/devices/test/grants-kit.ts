@@ -1,7 +1,5 @@
-import { newKeyPair, purposeBytes, sha256, signed } from '../../../kernel/index.js'
-import { deviceIdOf, GRANT, grantBytes } from '../signing/protocol.js'
-import type { Clock, Section } from '../../../kernel/index.js'
-import type { Grant } from '../signing/protocol.js'
+import { newKeyPair, purposeBytes, sha256, signed, type Clock, type Section } from '../../../kernel/index.js'
+import { deviceIdOf, GRANT, grantBytes, type Grant } from '../signing/protocol.js'
 import type { Entry, Revocation } from '../grants.js'
 
 export const DAY_MS = 86_400_000

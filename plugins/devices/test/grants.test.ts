@@ -2,10 +2,9 @@ import t from 'tap'
 import { newKeyPair } from '../../../kernel/index.js'
 import { manualClock } from '../../../kernel/testing/index.js'
 import { deviceCommands, entriesToPublish } from '../cluster.js'
-import { isSignedByNode, hasExpired, mergeEntries, MOST_BYTES } from '../grants.js'
+import { isSignedByNode, hasExpired, mergeEntries, MOST_BYTES, type Entry } from '../grants.js'
 import { at, DAY_MS, grantOf, memorySection, node, refuse, revocationOf, text } from './grants-kit.js'
 import type { Grant } from '../signing/protocol.js'
-import type { Entry } from '../grants.js'
 
 t.test('any field of a grant that is changed makes it nobody\'s', (t) => {
   const grant = grantOf(manualClock())

@@ -1,8 +1,6 @@
-import t from 'tap'
-import { cli, sendJson, standIn } from '../../../kernel/test/cli-helpers.js'
+import t, { type Test } from 'tap'
+import { cli, sendJson, standIn, type Asked, type Ran } from '../../../kernel/test/cli-helpers.js'
 import devices from '../index.js'
-import type { Asked, Ran } from '../../../kernel/test/cli-helpers.js'
-import type { Test } from 'tap'
 
 const tablet = { attempt: 'a', deviceId: 'dev-a', name: 'tablet', digits: '123456' }
 

@@ -1,9 +1,8 @@
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { ask, beginPairing, pair, Refused, start } from './devices-kit.js'
+import { ask, beginPairing, pair, Refused, start, type Pairing } from './devices-kit.js'
 import type { AskNode } from '../signing/pair.js'
-import type { Pairing } from './devices-kit.js'
 import type { Rig } from '../../../kernel/testing/index.js'
 
 interface View {

@@ -1,19 +1,16 @@
 import { once } from 'node:events'
-import { get } from 'node:http'
+import { get, type IncomingMessage } from 'node:http'
 import t from 'tap'
 import WebSocket from 'ws'
-import { OwnApiService, TokenService } from '../../../kernel/index.js'
+import { OwnApiService, TokenService, type TokenRecord } from '../../../kernel/index.js'
 import { readCredential } from '../signing/protocol.js'
 import { fake } from '../../../kernel/testing/index.js'
 import { MOST_NONCES, Nonces } from '../nonces.js'
 import { schemeIn } from './fuzz-kit.js'
 import { ask, beginPairing, pair, signerOf, start, URL_HERE } from './devices-kit.js'
-import { probe, running, send, sign } from './probe-kit.js'
-import type { IncomingMessage } from 'node:http'
-import type { TokenRecord } from '../../../kernel/index.js'
+import { probe, running, send, sign, type Sent } from './probe-kit.js'
 import type { DeviceFile } from '../signing/device.js'
 import type { RequestSigner } from '../signing/signer.js'
-import type { Sent } from './probe-kit.js'
 
 t.test('a signed request counts once, here, now and as it was signed', async (t) => {
   const rig = await running(t)

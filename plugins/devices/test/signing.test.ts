@@ -7,17 +7,15 @@ import { deviceFileOf, deviceFor, newDeviceKeys, savedDevices, saveDevice, signe
   from '../signing/device.js'
 import {
   x25519, base64url, fingerprintOfRaw, fromBase64url, isSignedBy, keyPairOf, newKeyPair, purposeBytes, sha256,
-  signed
+  signed, type KeyPair
 } from '../../../kernel/index.js'
 import { answerMac, pairSecrets } from '../pairing.js'
 import {
   commitBytes, CORRECTION, correctionBytes, deviceIdOf, grantBytes, proofBytes, readCredential, requestText,
-  transcriptBytes, writeCredential
+  transcriptBytes, writeCredential, type Grant
 } from '../signing/protocol.js'
 import { RequestSigner } from '../signing/signer.js'
 import * as web from '../signing/web.js'
-import type { KeyPair } from '../../../kernel/index.js'
-import type { Grant } from '../signing/protocol.js'
 
 const raw = (text: string): Buffer => Buffer.from(text, 'hex')
 const text = (bytes: Uint8Array): string => Buffer.from(bytes).toString('base64url')

@@ -1,13 +1,10 @@
 import { readFileSync } from 'node:fs'
 import { statfs } from 'node:fs/promises'
 import os from 'node:os'
-import { clusterDiagnostics } from '../handlers.js'
-import { processFacts } from '../report.js'
-import { makeBundle } from './bundle.js'
+import { clusterDiagnostics, type HandlerParts } from '../handlers.js'
+import { processFacts, type ProcessFacts } from '../report.js'
+import { makeBundle, type Part } from './bundle.js'
 import type { LogLine, LogRing, RouteRequest } from '../../../kernel/index.js'
-import type { HandlerParts } from '../handlers.js'
-import type { Part } from './bundle.js'
-import type { ProcessFacts } from '../report.js'
 
 /** Maximum control events in a bundle, and maximum log lines. */
 const EVENTS = 1000

@@ -66,8 +66,7 @@ export async function clusterChecks (
 
 export interface ReadyCheck { name: string, ok: boolean, detail: string }
 
-export const checksIn = ({ api }: VerbError): ReadyCheck[] =>
-  (api?.details?.['checks'] ?? []) as ReadyCheck[]
+export const checksIn = ({ api }: VerbError): ReadyCheck[] => (api?.details?.['checks'] ?? []) as ReadyCheck[]
 
 function checkReady (answer: unknown): Check {
   if (!isVerbError(answer)) return ok('ready', 'all configured parts are ready')

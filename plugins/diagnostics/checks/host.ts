@@ -4,8 +4,7 @@ import { dirname } from 'node:path'
 import { createServer } from 'node:net'
 import { satisfies } from 'semver'
 import { missingHomeFile, nodeRange, START_BYTES, SvcError, tryWrite } from '../../../kernel/index.js'
-import { fail, judgeDisk, ok, portHolder } from '../../../kernel/cli/index.js'
-import type { Check } from '../../../kernel/cli/index.js'
+import { fail, judgeDisk, ok, portHolder, type Check } from '../../../kernel/cli/index.js'
 
 /** Compares the Node version with `engines` in package.json. */
 export function checkNode (running: string, required = nodeRange()): Check {

@@ -1,8 +1,6 @@
 import { delay, systemClock } from '../../../kernel/index.js'
-import { isVerbError } from '../../../kernel/cli/index.js'
-import { joinNodes, startOrRemove } from '../../cluster/cli/nodes.js'
-import type { ClusterState, VerbError } from '../../../kernel/cli/index.js'
-import type { NodeRow } from '../../cluster/cli/nodes.js'
+import { isVerbError, type ClusterState, type VerbError } from '../../../kernel/cli/index.js'
+import { joinNodes, startOrRemove, type NodeRow } from '../../cluster/cli/nodes.js'
 
 /** Seconds for which other nodes may keep reporting their links to a crashed node. */
 const LINK_SECONDS = 5

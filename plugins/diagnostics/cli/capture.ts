@@ -1,8 +1,7 @@
 import { promisify } from 'node:util'
 import { gunzip } from 'node:zlib'
 import { Parser } from 'tar'
-import { showBytes } from '../../../kernel/cli/index.js'
-import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
+import { showBytes, type Verb, type VerbContext } from '../../../kernel/cli/index.js'
 
 const UNPACKED_BYTES = 64 * 1024 ** 2
 
@@ -60,9 +59,7 @@ async function save (ctx: VerbContext, path: string, bytes: Uint8Array): Promise
   }
 }
 
-function show (
-  { out, err }: VerbContext, path: string, bytes: Uint8Array, files: readonly Listed[]
-): void {
+function show ({ out, err }: VerbContext, path: string, bytes: Uint8Array, files: readonly Listed[]): void {
   if (out.json && path !== '-') {
     out.value({ file: path, bytes: bytes.byteLength, files })
     return

@@ -1,11 +1,9 @@
-import { homeManifests, isVerbError, createGet } from '../../../kernel/cli/index.js'
-import { joinNodes, readMembers } from '../../cluster/cli/nodes.js'
-import { checksIn, contributed } from '../checks/cluster.js'
-import { clusterWarnings, settledState } from '../checks/split.js'
-import type { ClusterState, StatusLines, Verb, VerbContext } from '../../../kernel/cli/index.js'
-import type { NodeRow } from '../../cluster/cli/nodes.js'
-import type { ReadyCheck } from '../checks/cluster.js'
-import type { Warning } from '../checks/split.js'
+import {
+  homeManifests, isVerbError, createGet, type ClusterState, type StatusLines, type Verb, type VerbContext
+} from '../../../kernel/cli/index.js'
+import { joinNodes, readMembers, type NodeRow } from '../../cluster/cli/nodes.js'
+import { checksIn, contributed, type ReadyCheck } from '../checks/cluster.js'
+import { clusterWarnings, settledState, type Warning } from '../checks/split.js'
 
 export default {
   async run (ctx) {

@@ -1,12 +1,10 @@
 import type { LinkReport } from '../../../kernel/index.js'
-import { samplesBy, counter, gauge } from './meters.js'
-import type { Meters, MetricsParts, Row, Sample } from './meters.js'
+import { samplesBy, counter, gauge, type Meters, type MetricsParts, type Row, type Sample } from './meters.js'
 
 export function clusterMetrics (meters: Meters, parts: MetricsParts): void {
   const { session, cluster, tap } = parts
   meters.table(() => parts, TABLE)
-  const sessions = meters.counter('svc_cluster_session_changes_total',
-    'Sessions that this node changed to.')
+  const sessions = meters.counter('svc_cluster_session_changes_total', 'Sessions that this node changed to.')
   const losses = meters.counter('svc_cluster_master_losses_total', 'Times this node lost its master.')
   const elections = meters.counter('svc_cluster_elections_won_total', 'Times this node was elected master.')
   const events = meters.counter('svc_events_total', 'Control events of this node, by kind.', ['kind'])

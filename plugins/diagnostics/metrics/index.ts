@@ -1,12 +1,10 @@
 import { collectDefaultMetrics, Gauge, Registry } from 'prom-client'
-import { monitorLoop } from '../../../kernel/index.js'
+import { monitorLoop, type LoopMonitor } from '../../../kernel/index.js'
 import { clusterMetrics } from './cluster.js'
-import { Meters } from './meters.js'
+import { Meters, type MetricsParts } from './meters.js'
 import { requestMetrics } from './requests.js'
 import { runnerMetrics } from './runners.js'
 import { storeMetrics } from './stores.js'
-import type { LoopMonitor } from '../../../kernel/index.js'
-import type { MetricsParts } from './meters.js'
 
 export interface Metrics {
   text (): Promise<string>

@@ -1,5 +1,4 @@
-import { Counter, Gauge, Histogram } from 'prom-client'
-import type { Registry } from 'prom-client'
+import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
 import type {
   CapabilityDecl, Cluster, EventTap, GossipCounters, Inspection, LogRing, Session, Traffic
 } from '../../../kernel/index.js'

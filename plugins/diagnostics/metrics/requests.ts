@@ -1,8 +1,7 @@
 import type { Traffic } from '../../../kernel/index.js'
 import type { CallQueue } from '../../capabilities/service.js'
 import type { EndedTask, TerminalStatus } from '../../runners/service.js'
-import { gauge } from './meters.js'
-import type { Meters, MetricsParts, Row, Sample } from './meters.js'
+import { gauge, type Meters, type MetricsParts, type Row, type Sample } from './meters.js'
 
 /** Histogram buckets in seconds; a token may take 10 ms and a long answer minutes. */
 const SHORT = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]

@@ -1,7 +1,6 @@
 import { statfs } from 'node:fs/promises'
 import type { EventLogView } from '../../event-log/service.js'
-import { samplesBy, counter, gauge } from './meters.js'
-import type { Meters, MetricsParts, Row } from './meters.js'
+import { samplesBy, counter, gauge, type Meters, type MetricsParts, type Row } from './meters.js'
 
 export function storeMetrics (meters: Meters, parts: MetricsParts): void {
   meters.table(() => parts, STAGED)

@@ -2,24 +2,20 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { randomBytes } from 'node:crypto'
 import { gunzipSync, gzipSync } from 'node:zlib'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import {
-  ClusterService, definePlugin, InspectionService, LogRingService, StateService
+  ClusterService, definePlugin, InspectionService, LogRingService, StateService, type Inspection, type LogLine
 } from '../../../kernel/index.js'
-import { fake, startPlugin } from '../../../kernel/testing/index.js'
+import { fake, startPlugin, type Rig } from '../../../kernel/testing/index.js'
 import { cli, sendError, standIn } from '../../../kernel/test/cli-helpers.js'
 import { InvocationService } from '../../capabilities/service.js'
 import { RunnersService } from '../../runners/service.js'
-import { makeBundle, PART_BYTES } from '../capture/bundle.js'
+import { makeBundle, PART_BYTES, type Part } from '../capture/bundle.js'
 import { limitsOf } from '../capture/index.js'
 import { MASK, masked, maskText } from '../capture/mask.js'
 import { packTar } from '../capture/tar.js'
 import diagnostics from '../index.js'
 import { answer, fakeCluster, runnerReport, unpackTar } from './kit.js'
-import type { Inspection, LogLine } from '../../../kernel/index.js'
-import type { Test } from 'tap'
-import type { Rig } from '../../../kernel/testing/index.js'
-import type { Part } from '../capture/bundle.js'
 
 const TOKEN = `svc_op_${'a1B2'.repeat(10)}xyz_Zz9Yx8`
 

@@ -1,14 +1,11 @@
 import { PassThrough } from 'node:stream'
 import { setImmediate as turn } from 'node:timers/promises'
 import t from 'tap'
-import { ClusterService } from '../../../kernel/index.js'
+import { ClusterService, type Caller } from '../../../kernel/index.js'
 import { fake, manualClock, startPlugin } from '../../../kernel/testing/index.js'
-import { askAll, PEER_BYTES, PEER_MS } from '../fan-out.js'
+import { askAll, PEER_BYTES, PEER_MS, type Question } from '../fan-out.js'
 import diagnostics from '../index.js'
-import { answer, fakeCluster } from './kit.js'
-import type { Caller } from '../../../kernel/index.js'
-import type { Question } from '../fan-out.js'
-import type { Answer } from './kit.js'
+import { answer, fakeCluster, type Answer } from './kit.js'
 
 const caller: Caller = { id: 'ann', mode: 'direct', authorities: new Set(['operator']) }
 const START = Date.parse('2026-01-01T00:00:00.000Z')

@@ -1,17 +1,14 @@
 import { ServerResponse } from 'node:http'
 import t from 'tap'
 import { fake, startPlugin } from '../../../kernel/testing/index.js'
-import { definePlugin, GossipService } from '../../../kernel/index.js'
+import { definePlugin, GossipService, type GossipCounters } from '../../../kernel/index.js'
 import { EventLogService } from '../../event-log/service.js'
-import { RunnersService, RunnerWorkService } from '../../runners/service.js'
+import { RunnersService } from '../../runners/service.js'
 import { TracingService } from '../../tracing/service.js'
 import diagnostics from '../index.js'
-import { countByName, dataPlane } from '../report.js'
-import { warningsOf } from '../warnings.js'
-import { counters, eventLog, runnerReport, runnerWork } from './kit.js'
-import type { GossipCounters } from '../../../kernel/index.js'
-import type { NodeDiagnostics } from '../report.js'
-import type { WarningsInput } from '../warnings.js'
+import { countByName, dataPlane, type NodeDiagnostics } from '../report.js'
+import { warningsOf, type WarningsInput } from '../warnings.js'
+import { counters, eventLog, runnerReport } from './kit.js'
 
 const runner = runnerReport()
 
@@ -138,9 +135,9 @@ t.test('warnings name what to look at and the next step', (t) => {
       /failed after 2 restart.*Place/],
     ['a restarted runner', runners({ restarts: 1 }), /restarted 1 time.*flight recorder/],
     ['a runner that hangs', runners({ inProgressTasks: ['t'], secondsSinceForward: 31, secondsInStatus: 40 }),
-      /31 s\. POST .*r1\/cancel/],
+      /31 s\. `svc stop .* --now`/],
     ['one that never gave anything',
-      runners({ inProgressTasks: ['t'], secondsSinceForward: null, secondsInStatus: 40 }), /for 40 s\. POST/],
+      runners({ inProgressTasks: ['t'], secondsSinceForward: null, secondsInStatus: 40 }), /for 40 s\. `svc/],
     ['dropped chunks', runners({ chunks: { received: 1, dropped: 2, buffered: 0 } }),
       /2 chunk\(s\) that were dropped/],
     ['a slow disk', stores({ eventLog: { mode: 'normal', counted: 0, dropped: 9 } }), /dropped 9 event/],
@@ -160,43 +157,6 @@ t.test('warnings name what to look at and the next step', (t) => {
     t.match(found[0]?.code, /^[a-z_]+$/, name)
   }
   t.end()
-})
-
-t.test('an operator cancels what a runner hangs on', async (t) => {
-  const asked: [string, number][] = []
-  const work = runnerWork(async (runnerId, graceMs) => {
-    asked.push([runnerId, graceMs])
-    if (runnerId === 'idle') return { taskIds: [], restarted: false }
-    return runnerId === 'gone' ? null : { taskIds: ['t1', 't2'], restarted: runnerId === 'stuck' }
-  })
-  const rig = await startPlugin(t, diagnostics, { fakes: [fake(RunnerWorkService, work)] })
-  const cancel = async (runnerId: string, payload: object = {}) =>
-    await rig.inject({ method: 'POST', url: `/v1/diagnostics/node/runners/${runnerId}/cancel`, payload })
-  t.same((await cancel('r1')).json(), {
-    runnerId: 'r1', cancelledTasks: ['t1', 't2'], restarted: false,
-    message: '2 tasks cancelled; the runner continues.'
-  })
-  t.match((await cancel('stuck', { graceSeconds: 0.5 })).json(),
-    { restarted: true, message: /did not release them within 0\.5 s/ })
-  t.match((await cancel('idle')).json(), { cancelledTasks: [], message: /has no tasks/ })
-  const gone = await cancel('gone')
-  t.match([gone.statusCode, gone.json()],
-    [404, { error: { reason: 'not_found', message: /no runner gone/ } }])
-  const bare = await rig.inject({ method: 'POST', url: '/v1/diagnostics/node/runners/r1/cancel' })
-  t.equal(bare.statusCode, 200, 'a body is not asked for')
-  t.same(asked, [['r1', 5000], ['stuck', 500], ['idle', 5000], ['gone', 5000], ['r1', 5000]])
-  for (const payload of [{ graceSeconds: 11 }, { graceSeconds: -1 }, { grace: 1 }]) {
-    t.equal((await cancel('r1', payload)).statusCode, 400, JSON.stringify(payload))
-  }
-  const weak = await startPlugin(t, diagnostics, { allow: ['read', 'cluster:write'] })
-  const url = '/v1/diagnostics/node/runners/r1/cancel'
-  t.equal((await weak.inject({ method: 'POST', url, payload: {} })).statusCode, 401)
-})
-
-t.test('without the plugin runners there is no runner to cancel', async (t) => {
-  const rig = await startPlugin(t, diagnostics)
-  const url = '/v1/diagnostics/node/runners/r1/cancel'
-  t.equal((await rig.inject({ method: 'POST', url, payload: {} })).statusCode, 404)
 })
 
 t.test('the document has every route of what is on, the same bytes for everybody', async (t) => {

@@ -42,12 +42,9 @@ export function endedTask (more: Partial<EndedTask> = {}): EndedTask {
 }
 
 /** A fake RunnerWork; `ended` notifies its listeners of an ended task. */
-export function runnerWork (cancel: RunnerWork['cancel'] = async () => null): RunnerWork & {
-  ended (task: EndedTask): void
-} {
+export function runnerWork (): RunnerWork & { ended (task: EndedTask): void } {
   const listeners = new Set<(task: EndedTask) => void>()
   return {
-    cancel,
     onTask (fn) {
       listeners.add(fn)
       return () => { listeners.delete(fn) }

@@ -1,25 +1,22 @@
 import { readFileSync } from 'node:fs'
 import t from 'tap'
 import {
-  ClusterService, definePlugin, InspectionService, LogRingService, SessionService, GossipService
+  ClusterService, definePlugin, InspectionService, LogRingService, SessionService, GossipService, type Gpu,
+  type Traffic
 } from '../../../kernel/index.js'
-import { fake, startPlugin } from '../../../kernel/testing/index.js'
+import { fake, startPlugin, type Fake, type Rig } from '../../../kernel/testing/index.js'
 import { EventLogService } from '../../event-log/service.js'
-import { RunnersService, RunnerWorkService } from '../../runners/service.js'
+import { RunnersService, RunnerWorkService, type RunnerReport } from '../../runners/service.js'
 import { ModelsService } from '../../staging/service.js'
 import { TracingService } from '../../tracing/service.js'
 import diagnostics from '../index.js'
 import { CounterFeed } from '../metrics/meters.js'
 import { startMetrics } from '../metrics/index.js'
-import { histogramProblems, readExposition } from './exposition.js'
+import { histogramProblems, readExposition, type Family } from './exposition.js'
 import { counters, endedTask, eventLog, fakeCluster, runnerReport, runnerWork } from './kit.js'
 import { ShippingService } from '../../logs/service.js'
 import { parseSmi } from '../../runners/machine/gpu.js'
-import type { Gpu, Traffic } from '../../../kernel/index.js'
 import type { CallOutcome, Calls } from '../../capabilities/service.js'
-import type { Fake, Rig } from '../../../kernel/testing/index.js'
-import type { RunnerReport } from '../../runners/service.js'
-import type { Family } from './exposition.js'
 
 const root = (path: string): string => readFileSync(new URL(`../../../${path}`, import.meta.url), 'utf8')
 

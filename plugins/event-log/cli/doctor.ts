@@ -1,5 +1,4 @@
-import { fail, isVerbError, ok, plain, warn } from '../../../kernel/cli/index.js'
-import type { Check, Checker } from '../../../kernel/cli/index.js'
+import { fail, isVerbError, ok, plain, warn, type Check, type Checker } from '../../../kernel/cli/index.js'
 
 export interface EventLogHead { mode: string, counted: number, firstIdx: number, nextIdx: number }
 

@@ -1,16 +1,12 @@
-import { kernelError, SvcError } from '../../../kernel/index.js'
-import { missingOf, readLog, shown } from '../reading/page.js'
+import { kernelError, SvcError, type Clock, type PastState } from '../../../kernel/index.js'
+import { missingOf, readLog, shown, type ShownEvent, type Source } from '../reading/page.js'
 import { invalid, readPoint } from '../reading/query.js'
-import { within } from '../store/gaps.js'
+import { within, type Range } from '../store/gaps.js'
 import { decodeBody } from './body.js'
-import { applyEntries, PART_KINDS } from './part.js'
-import type { Clock, PastState } from '../../../kernel/index.js'
+import { applyEntries, PART_KINDS, type ClusterPart, type Fields } from './part.js'
 import type { Entry } from '../log/entries.js'
-import type { ShownEvent, Source } from '../reading/page.js'
-import type { Range } from '../store/gaps.js'
 import type { EventStore } from '../store/store.js'
 import type { IndexOrTime, Snapshot } from '../store/types.js'
-import type { ClusterPart, Fields } from './part.js'
 
 /** Maximum bytes of snapshots in memory, on a node with a store and on one without. */
 const RECENT_BYTES = 2 * 1024 * 1024

@@ -1,5 +1,4 @@
-import { kindOf } from '../log/entries.js'
-import type { Entry } from '../log/entries.js'
+import { kindOf, type Entry } from '../log/entries.js'
 
 export type Fields = Readonly<Record<string, unknown>>
 

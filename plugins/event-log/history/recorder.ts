@@ -1,11 +1,8 @@
-import { kindOf } from '../log/entries.js'
-import { firstAfter } from '../log/log.js'
+import { kindOf, type Entry, type Position } from '../log/entries.js'
+import { firstAfter, type EventLog, type LogChange } from '../log/log.js'
 import { encodeBody, noteOf } from './body.js'
-import { Draft, fieldsOf, PART_KINDS, partOf } from './part.js'
+import { Draft, fieldsOf, PART_KINDS, partOf, type ClusterPart } from './part.js'
 import type { Clock, Logger, Session, StateReader } from '../../../kernel/index.js'
-import type { Entry, Position } from '../log/entries.js'
-import type { EventLog, LogChange } from '../log/log.js'
-import type { ClusterPart } from './part.js'
 import type { Snapshots } from './lookup.js'
 
 const MINUTE_MS = 60_000

@@ -1,9 +1,7 @@
-import { delay, waitForCallback } from '../../../kernel/index.js'
-import { isWanted, readLog, shown } from './page.js'
-import type { Clock, StreamWriter } from '../../../kernel/index.js'
+import { delay, waitForCallback, type Clock, type StreamWriter } from '../../../kernel/index.js'
+import { isWanted, readLog, shown, type Source } from './page.js'
 import type { Entry } from '../log/entries.js'
 import type { EventLog } from '../log/log.js'
-import type { Source } from './page.js'
 import type { Query } from './query.js'
 
 const COMMENT_MS = 10_000

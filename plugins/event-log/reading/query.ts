@@ -1,5 +1,4 @@
-import { kernelError } from '../../../kernel/index.js'
-import type { FromSchema, SvcError } from '../../../kernel/index.js'
+import { kernelError, type FromSchema, type SvcError } from '../../../kernel/index.js'
 import type { routes } from '../routes.js'
 import type { IndexOrTime, StoreQuery } from '../store/types.js'
 

@@ -1,5 +1,4 @@
-import { samePosition } from '../log/entries.js'
-import type { Entry, Position } from '../log/entries.js'
+import { samePosition, type Entry, type Position } from '../log/entries.js'
 import type { EventLog } from '../log/log.js'
 import type { Of } from './messages.js'
 

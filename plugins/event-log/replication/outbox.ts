@@ -1,6 +1,5 @@
-import { jsonBytes } from '../log/entries.js'
+import { jsonBytes, type Submission } from '../log/entries.js'
 import { fitting } from '../log/log.js'
-import type { Submission } from '../log/entries.js'
 
 /** Maximum events from this node that wait for an index; any more are dropped and counted. */
 const QUEUE_ENTRIES = 1_000

@@ -1,12 +1,11 @@
-import { positionOf, samePosition, submissionOf } from '../log/entries.js'
+import {
+  positionOf, samePosition, submissionOf, type Entry, type Position, type Submission
+} from '../log/entries.js'
 import { applyPage, extend, FETCH_MS, LEARN_MOST_MS, PEER_WAIT_MS, LEARN_NEXT_MS } from './catching-up.js'
-import { LogSender } from './sender.js'
-import { readMessage } from './messages.js'
+import { LogSender, type Host } from './sender.js'
+import { readMessage, type Input, type Of, type ReplicationHost } from './messages.js'
 import { Outbox } from './outbox.js'
-import type { Entry, Position, Submission } from '../log/entries.js'
 import type { EventLog } from '../log/log.js'
-import type { Host } from './sender.js'
-import type { Input, Of, ReplicationHost } from './messages.js'
 
 /** Time in ms after which an unanswered `want` or `submit` is sent again. */
 const RESEND_MS = 1_000

@@ -1,10 +1,8 @@
 import { randomUUID } from 'node:crypto'
-import { jsonBytes, samePosition } from '../log/entries.js'
-import { fitting, PAGE_ENTRIES } from '../log/log.js'
+import { jsonBytes, samePosition, type Entry, type Position } from '../log/entries.js'
+import { fitting, PAGE_ENTRIES, type EventLog } from '../log/log.js'
 import { Replication } from './replication.js'
 import type { Clock, Cluster, EventTap, Logger, Session } from '../../../kernel/index.js'
-import type { Entry, Position } from '../log/entries.js'
-import type { EventLog } from '../log/log.js'
 import type { Gap } from '../store/gaps.js'
 import type { EventStore } from '../store/store.js'
 import type { Found, Input, Outgoing, ReplicationHost } from './messages.js'
@@ -172,9 +170,7 @@ export function waitForQueue (store: Pick<EventStore, 'status' | 'flushed'>,
  * Reports recent events as signs of life of their nodes, whichever node sent them; old ones arrive during
  * catch-up. Returns a function that stops it.
  */
-function reportLife (
-  log: EventLog, cluster: Pick<Cluster, 'lives'>, clock: Clock, self: string
-): () => void {
+function reportLife (log: EventLog, cluster: Pick<Cluster, 'lives'>, clock: Clock, self: string): () => void {
   const reported = new Map<string, number>()
   return log.onChange((change) => {
     if (change.type !== 'append') return

@@ -1,16 +1,13 @@
 import { statfs } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { EventLog, RING_BYTES, RING_ENTRIES } from '../log/log.js'
-import { STORE_LIMITS } from './types.js'
+import { STORE_LIMITS, type StoreLimits, type Damaged, type StoreOptions } from './types.js'
 import { withTimeout } from './reads.js'
-import { loadSqlite } from './sqlite-driver.js'
-import { openStore } from './store.js'
+import { loadSqlite, type OpenDb } from './sqlite-driver.js'
+import { openStore, type EventStore } from './store.js'
 import type { Clock, Logger } from '../../../kernel/index.js'
 import type { Entry } from '../log/entries.js'
 import type { Gap } from './gaps.js'
-import type { StoreLimits, Damaged, StoreOptions } from './types.js'
-import type { OpenDb } from './sqlite-driver.js'
-import type { EventStore } from './store.js'
 
 /** Maximum entries in memory on a node with a store: enough for most requests, and easy on the GC. */
 const RING_STORED = 1_000

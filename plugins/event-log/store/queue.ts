@@ -1,5 +1,4 @@
-import { kindOf } from '../log/entries.js'
-import type { Entry } from '../log/entries.js'
+import { kindOf, type Entry } from '../log/entries.js'
 import type { Snapshot } from './types.js'
 
 export interface Row {
@@ -27,8 +26,7 @@ export function rowOf (entry: Entry, json = JSON.stringify(entry), lost = 0): Ro
   return { ms, idx: entry.idx, prev, text: `[${ms},${JSON.stringify(kindOf(entry.event))},${json}]` }
 }
 
-export const rowsOf = (ops: readonly Op[]): Row[] =>
-  ops.flatMap((op) => op.type === 'append' ? [op.row] : [])
+export const rowsOf = (ops: readonly Op[]): Row[] => ops.flatMap((op) => op.type === 'append' ? [op.row] : [])
 
 /** Approximate bytes that an operation takes in memory and on disk. */
 export function sizeOf (op: Op): number {

@@ -2,16 +2,12 @@ import { open, readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import {
   bytesOf, contentsOf, deleteAfter, passesQuickCheck, moveFile, openForWriting, removeFile, seal,
-  thinSnapshots, writeGroup
+  thinSnapshots, writeGroup, type Contents
 } from './segment.js'
-import { merged, skipped } from './gaps.js'
-import { rowsOf, sizeOf } from './queue.js'
-import { DbError } from './sqlite-driver.js'
-import type { Contents } from './segment.js'
-import type { Range } from './gaps.js'
+import { merged, skipped, type Range } from './gaps.js'
+import { rowsOf, sizeOf, type Op } from './queue.js'
+import { DbError, type Db, type OpenDb } from './sqlite-driver.js'
 import type { StoreLimits, Damaged, Snapshot } from './types.js'
-import type { Op } from './queue.js'
-import type { Db, OpenDb } from './sqlite-driver.js'
 
 export interface LogFile extends Contents {
   readonly path: string

@@ -1,16 +1,15 @@
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { LogFiles } from './segments.js'
-import { merged, PendingGaps, skipped, within } from './gaps.js'
-import { RESERVE } from './types.js'
+import { merged, PendingGaps, skipped, within, type Gap, type Range } from './gaps.js'
+import {
+  RESERVE, type IndexOrTime, type Snapshot, type StoreOptions, type StoreQuery, type StoreStatus
+} from './types.js'
 import { PositionFile } from './position.js'
-import { rowOf, rowsOf, sizeOf, WriteQueue } from './queue.js'
+import { rowOf, rowsOf, sizeOf, WriteQueue, type Op } from './queue.js'
 import { withTimeout, Reads, SlowDiskError } from './reads.js'
 import { DbError } from './sqlite-driver.js'
 import type { Entry } from '../log/entries.js'
-import type { Gap, Range } from './gaps.js'
-import type { Op } from './queue.js'
-import type { IndexOrTime, Snapshot, StoreOptions, StoreQuery, StoreStatus } from './types.js'
 
 /** Opens the store, in counting-only mode on a full or failing disk. Rejects if the folder is unusable. */
 export async function openStore (options: StoreOptions): Promise<EventStore> {
@@ -58,9 +57,7 @@ class Store {
     this.#options = options
     this.#position = new PositionFile(join(options.folder, 'position'), options.logger)
     this.#reads = new Reads({ openDb, clock, deadlineMs: limits.readMs, files: () => this.#files.list })
-    this.#files = new LogFiles({
-      ...options, now: () => clock.now(), readsDone: () => this.#reads.done()
-    })
+    this.#files = new LogFiles({ ...options, now: () => clock.now(), readsDone: () => this.#reads.done() })
   }
 
   async open (): Promise<void> {

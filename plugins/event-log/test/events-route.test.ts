@@ -1,10 +1,8 @@
-import t from 'tap'
-import type { Test } from 'tap'
+import t, { type Test } from 'tap'
 import { entryAfter, START } from '../log/entries.js'
 import { EventLogService } from '../service.js'
 import { diskTest } from './store-kit.js'
-import { noSqlite, SELF, startLog } from './kit.js'
-import type { LogRig } from './kit.js'
+import { noSqlite, SELF, startLog, type LogRig } from './kit.js'
 
 type T = Pick<Test, 'same' | 'ok' | 'equal' | 'match' | 'teardown'>
 

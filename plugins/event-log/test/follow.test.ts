@@ -1,10 +1,8 @@
 import { setTimeout as pause } from 'node:timers/promises'
-import t from 'tap'
-import type { Test } from 'tap'
-import { entryAfter, START } from '../log/entries.js'
+import t, { type Test } from 'tap'
+import { entryAfter, START, type Entry, type Position } from '../log/entries.js'
 import { diskTest } from './store-kit.js'
 import { noSqlite, startLog } from './kit.js'
-import type { Entry, Position } from '../log/entries.js'
 
 type T = Pick<Test, 'same' | 'ok' | 'equal' | 'match' | 'teardown'>
 

@@ -1,18 +1,15 @@
 import t from 'tap'
 import { createAnnouncer } from '../../runners/instances/document.js'
 import { commandHandlers } from '../../runners/instances/commands.js'
-import { sections } from '../../runners/instances/sections.js'
-import { coreCluster } from '../../cluster/test/core-kit.js'
+import { sections, type Instance } from '../../runners/instances/sections.js'
+import { coreCluster, type CoreCluster, type CoreNode, type Owner } from '../../cluster/test/core-kit.js'
 import { startReplication } from '../replication/start.js'
 import { EventLog } from '../log/log.js'
-import { applyEntries, partOf } from '../history/part.js'
+import { applyEntries, partOf, type ClusterPart } from '../history/part.js'
 import { memoryStore } from '../store/opening.js'
 import { chance } from './history-kit.js'
-import type { CoreCluster, CoreNode, Owner } from '../../cluster/test/core-kit.js'
 import type { Clock, Logger, Section } from '../../../kernel/index.js'
 import type { ClusterCore } from '../../cluster/cluster.js'
-import type { Instance } from '../../runners/instances/sections.js'
-import type { ClusterPart } from '../history/part.js'
 
 const nothing = (): void => {}
 const quiet: Logger = { debug: nothing, info: nothing, warn: nothing, error: nothing, fatal: nothing }

@@ -1,9 +1,8 @@
 import t from 'tap'
 import { decodeBody, encodeBody, noteOf } from '../history/body.js'
-import { applyEntries, partOf } from '../history/part.js'
+import { applyEntries, partOf, type ClusterPart } from '../history/part.js'
 import { instanceOn, stateWith } from './history-kit.js'
 import type { Entry } from '../log/entries.js'
-import type { ClusterPart } from '../history/part.js'
 
 const base: ClusterPart = {
   session: { sessionId: 's1', term: 1, masterNodeId: 'a' }, members: ['a', 'b'],

@@ -5,8 +5,7 @@ import { cli, sendError, sendJson, standIn } from '../../../kernel/test/cli-help
 import eventLog from '../index.js'
 import runners from '../../runners/index.js'
 import { instanceOn, stateWith } from './history-kit.js'
-import { startLog } from './kit.js'
-import type { LogRig } from './kit.js'
+import { startLog, type LogRig } from './kit.js'
 import type { StateAt } from '../history/lookup.js'
 
 interface Failure { error: { reason: string, message: string, details: Record<string, unknown> } }

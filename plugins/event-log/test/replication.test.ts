@@ -1,7 +1,5 @@
-import t from 'tap'
-import type { Test } from 'tap'
-import { entryAfter } from '../log/entries.js'
-import type { Entry, Position } from '../log/entries.js'
+import t, { type Test } from 'tap'
+import { entryAfter, type Entry, type Position } from '../log/entries.js'
 import { EventLog } from '../log/log.js'
 import { ClusterTwin } from './cluster-twin.js'
 

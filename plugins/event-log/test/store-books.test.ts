@@ -1,8 +1,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { merged, PendingGaps, skipped, within } from '../store/gaps.js'
-import { WriteQueue } from '../store/queue.js'
-import type { Op } from '../store/queue.js'
+import { WriteQueue, type Op } from '../store/queue.js'
 
 t.test('ranges', async (t) => {
   t.same(merged([]), [])

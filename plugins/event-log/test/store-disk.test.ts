@@ -2,10 +2,9 @@ import { spawnSync } from 'node:child_process'
 import { mkdirSync, readdirSync, rmSync, statfsSync, writeFileSync } from 'node:fs'
 import { statfs } from 'node:fs/promises'
 import { join } from 'node:path'
-import { START } from '../log/entries.js'
+import { START, type Entry } from '../log/entries.js'
 import { chain, diskTest, everything, openRig, tempFolder, until } from './store-kit.js'
 import type { Test } from 'tap'
-import type { Entry } from '../log/entries.js'
 
 const MIB = 1024 * 1024
 const root = process.platform === 'linux' && process.getuid?.() === 0

@@ -2,12 +2,10 @@ import {
   copyFileSync, existsSync, readdirSync, readFileSync, statSync, truncateSync, writeFileSync
 } from 'node:fs'
 import { join } from 'node:path'
-import { manualClock } from '../../../kernel/testing/index.js'
-import { DbError } from '../store/sqlite-driver.js'
+import { manualClock, type ManualClock } from '../../../kernel/testing/index.js'
+import { DbError, type Db, type OpenDb } from '../store/sqlite-driver.js'
 import { chain, diskTest, everything, openDb, openRig, tempFolder, until } from './store-kit.js'
-import type { ManualClock } from '../../../kernel/testing/index.js'
 import type { Entry } from '../log/entries.js'
-import type { Db, OpenDb } from '../store/sqlite-driver.js'
 
 const MIB = 1024 * 1024
 const segments = (folder: string): string[] =>

@@ -3,9 +3,8 @@ import { join } from 'node:path'
 import { monitorLoop } from '../../../kernel/index.js'
 import { EVENT_BYTES } from '../replication/outbox.js'
 import { STORE_LIMITS } from '../store/types.js'
-import { chain, diskTest, everything, full, openRig, tempFolder } from './store-kit.js'
+import { chain, diskTest, everything, full, openRig, tempFolder, type StoreRig } from './store-kit.js'
 import type { Entry } from '../log/entries.js'
-import type { StoreRig } from './store-kit.js'
 
 const files = (folder: string): string[] => readdirSync(folder).filter((name) => /^seg-\d+\.db$/.test(name))
 const small = { fileBytes: 100_000, totalBytes: 300_000, keepEntries: 150 }

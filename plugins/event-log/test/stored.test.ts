@@ -4,11 +4,9 @@ import t from 'tap'
 import { systemClock } from '../../../kernel/index.js'
 import { STORE_LIMITS } from '../store/types.js'
 import { DbError } from '../store/sqlite-driver.js'
-import { defaultParts } from '../store/opening.js'
-import { startLog } from './kit.js'
+import { defaultParts, type StoreParts } from '../store/opening.js'
+import { startLog, type LogRig } from './kit.js'
 import { diskTest, openDb, until } from './store-kit.js'
-import type { LogRig } from './kit.js'
-import type { StoreParts } from '../store/opening.js'
 
 const idxs = (page: { events: { idx: number }[] }): number[] => page.events.map((e) => e.idx)
 

@@ -1,10 +1,9 @@
 import {
-  fact, MOMENTS, quoted, parseTimeOrIndex, createToolReads, showTime
+  fact, MOMENTS, quoted, parseTimeOrIndex, createToolReads, showTime, type ClusterState, type Fact,
+  type ToolReads, type Tool
 } from '../../../kernel/cli/index.js'
-import type { ClusterState, Fact, ToolReads, Tool } from '../../../kernel/cli/index.js'
 import type { EventsPage } from '../reading/page.js'
-import { nodesIn, rankOf, describeEvent } from './descriptions.js'
-import type { NameOf, Payload } from './descriptions.js'
+import { nodesIn, rankOf, describeEvent, type NameOf, type Payload } from './descriptions.js'
 
 const LAST_MS = 3_600_000
 /** Maximum events per page, and maximum number of pages. */
@@ -89,8 +88,7 @@ async function eventsIn ({ read, unknown }: ToolReads, range: Range): Promise<Re
     unknown.push(...missingIn(page, pages === 0 ? range : null))
     const last = page.events.at(-1)
     found.push(...page.events.map(toHappened).filter(({ ms }) => ms >= range.fromMs && ms <= range.toMs))
-    const over = last === undefined || page.events.length < PAGE ||
-      Date.parse(last.at) > range.toMs + SKEW_MS
+    const over = last === undefined || page.events.length < PAGE || Date.parse(last.at) > range.toMs + SKEW_MS
     if (over) return { events: found, mode }
     since = String(last.idx)
   }

@@ -2,14 +2,13 @@
 import { chmod, cp, mkdir, readdir, rename, stat, statfs, writeFile, rm } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 import {
-  BUILD_FILE, buildsFolder, buildsOf, buildText, listsBackend, outputOf, readDevices
+  BUILD_FILE, buildsFolder, buildsOf, buildText, listsBackend, outputOf, readDevices, type Build
 } from '../../runners/service.js'
-import type { Build } from '../../runners/service.js'
 import {
   diskError, digestOf, download, assetsFor, backendFor, BACKENDS, BuildError, verifiedAsset, digestFor,
-  KNOWN_TAG, readName, readRelease, reasonOf, refuseZip, tagFor
+  KNOWN_TAG, readName, readRelease, reasonOf, refuseZip, tagFor, type Asset, type BuildBackend, type Machine,
+  type PinnedAsset, type Source
 } from './release.js'
-import type { Asset, BuildBackend, Machine, PinnedAsset, Source } from './release.js'
 import { unpack } from './unpack.js'
 import { randomBytes } from 'node:crypto'
 
@@ -211,9 +210,7 @@ async function freeBytes (folder: string): Promise<number> {
  * Unpacks the archives into one folder, so that the libraries are beside the programs.
  * @throws BuildError
  */
-async function unpackAll (
-  files: readonly string[], work: AddFolder, { signal }: AddParts
-): Promise<string> {
+async function unpackAll (files: readonly string[], work: AddFolder, { signal }: AddParts): Promise<string> {
   const folders: string[] = []
   for (const [i, file] of files.entries()) {
     const folder = await work.folder(String(i))

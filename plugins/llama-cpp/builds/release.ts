@@ -1,6 +1,5 @@
 /** Names, URLs and digests of llama.cpp releases. */
-import { fetch } from 'undici'
-import type { Dispatcher } from 'undici'
+import { fetch, type Dispatcher } from 'undici'
 import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
 import { open, rm, stat } from 'node:fs/promises'

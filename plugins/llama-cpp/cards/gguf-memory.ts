@@ -98,9 +98,7 @@ function isWindowed ({ family, list, number }: Model, at: number): boolean {
 }
 
 /** Memory for a context: bytes per token for keys and values, and bytes for recurrent states. */
-export function contextFacts (
-  header: GgufHeader, model = read(header)
-): Omit<MemoryFacts, 'weightBytes'> {
+export function contextFacts (header: GgufHeader, model = read(header)): Omit<MemoryFacts, 'weightBytes'> {
   const { family, number, layers } = model
   const windowTokens = number('attention.sliding_window') || (family === 'llama4' ? LLAMA4_WINDOW : 0)
   const own = layers.length - number('nextn_predict_layers')

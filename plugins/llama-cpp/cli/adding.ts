@@ -1,10 +1,9 @@
 /** Helpers shared by the verbs that install llama.cpp. */
 import { readdir } from 'node:fs/promises'
 import { outgoingDispatcher } from '../../../kernel/index.js'
-import { readSetting, showBytes } from '../../../kernel/cli/index.js'
+import { readSetting, showBytes, type VerbContext } from '../../../kernel/cli/index.js'
 import { BuildError } from '../builds/release.js'
 import type { AddParts } from '../builds/add.js'
-import type { VerbContext } from '../../../kernel/cli/index.js'
 
 /** Timeout in ms for connecting, for the response headers, and between chunks. */
 const PATIENCE_MS = 60_000

@@ -41,12 +41,7 @@ export function sizesOf (
   const { contexts } = cacheOf(card, contextLength, planned)
   const kept = option(options, 'prefix_cache_bytes', 0, keptBytes(card, contextLength, planned))
   const slots = Math.min(option(options, 'max_batch', 1, contexts), contexts)
-  return {
-    contextLength,
-    slots,
-    promptCacheMib: Math.floor(kept / MIB),
-    cacheType: card.cacheType
-  }
+  return { contextLength, slots, promptCacheMib: Math.floor(kept / MIB), cacheType: card.cacheType }
 }
 
 /**

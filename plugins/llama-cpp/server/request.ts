@@ -196,9 +196,7 @@ function mostTokens (payload: Fields, { contextLength }: Facts): number {
 }
 
 /** Builds the requests for a route: the fields that all routes share, plus those in `own`. */
-function bodiesOf (
-  payload: Fields, facts: Facts, own: Body, warnings: string[] = []
-): Bodies {
+function bodiesOf (payload: Fields, facts: Facts, own: Body, warnings: string[] = []): Bodies {
   const n = numberAt(payload, 'n', { min: 1, max: MOST_ANSWERS }) ?? 1
   const seed = numberAt(payload, 'seed', { min: Number.MIN_SAFE_INTEGER, max: Number.MAX_SAFE_INTEGER })
   const others = Object.entries(payload).filter(([name, value]) => !OWN_FORM.has(name) && value != null)

@@ -196,9 +196,7 @@ export class LlamaSession implements EngineSession {
   private async * tokenize (payload: Fields, signal: AbortSignal): AsyncGenerator<EngineChunk> {
     const { messages, add_special_tokens: special } = payload
     const { contextLength } = this.facts
-    const prompt = messages === undefined
-      ? promptOf(payload['prompt'])
-      : await this.rendered(payload, signal)
+    const prompt = messages === undefined ? promptOf(payload['prompt']) : await this.rendered(payload, signal)
     const tokens = typeof prompt === 'string' ? await this.tokens(prompt, special !== false, signal) : prompt
     yield { payload: { kind: 'tokens', tokens, count: tokens.length, context_length: contextLength } }
   }

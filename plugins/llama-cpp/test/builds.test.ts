@@ -7,16 +7,15 @@ import { join } from 'node:path'
 import t from 'tap'
 import { outgoingDispatcher } from '../../../kernel/index.js'
 import { cli } from '../../../kernel/test/cli-helpers.js'
-import { buildsOf, findProgram } from '../../runners/service.js'
+import { buildsOf, findProgram, readDevices } from '../../runners/service.js'
 import { addBuild } from '../builds/add.js'
-import { readDevices } from '../../runners/service.js'
-import { assetsFor, backendFor, verifiedAsset, KNOWN_TAG, PINNED, readName } from '../builds/release.js'
 import {
-  archiveOf, engine, homeAt, nameOf, SERVER, sha256, startReleases, tarOf, underWay
+  assetsFor, backendFor, verifiedAsset, KNOWN_TAG, PINNED, readName, type Asset
+} from '../builds/release.js'
+import {
+  archiveOf, engine, homeAt, nameOf, SERVER, sha256, startReleases, tarOf, underWay, type Made, type Served
 } from './builds-kit.js'
 import llamaCpp from '../index.js'
-import type { Asset } from '../builds/release.js'
-import type { Made, Served } from './builds-kit.js'
 import { folder } from './llama-kit.js'
 
 const turn = (): Promise<void> => new Promise((resolve) => { setImmediate(resolve) })

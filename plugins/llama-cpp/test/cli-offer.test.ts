@@ -1,17 +1,14 @@
 /** Verbs offer to download llama.cpp if their model needs it; the node and the release server are fakes. */
 import { mkdirSync, readdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { startTicks } from '../../../kernel/boot/home.js'
 import { buildsOf } from '../../runners/service.js'
 import chat from '../../chat/index.js'
-import { archiveOf, homeAt, nameOf, startReleases } from './builds-kit.js'
-import { nodeOf, sendError, sendJson, stream } from '../../chat/test/cli-kit.js'
+import { archiveOf, homeAt, nameOf, startReleases, type Served } from './builds-kit.js'
+import { nodeOf, sendError, sendJson, stream, type Answers, type Node } from '../../chat/test/cli-kit.js'
 import { folder } from './llama-kit.js'
 import { KNOWN_TAG } from '../builds/release.js'
-import type { Test } from 'tap'
-import type { Answers, Node } from '../../chat/test/cli-kit.js'
-import type { Served } from './builds-kit.js'
 
 const ID = 'acme/gguf'
 const MISSING = { engine: 'llama-server' }

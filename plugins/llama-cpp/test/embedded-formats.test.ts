@@ -23,8 +23,7 @@ const WRITTEN: Record<string, string> = {
   command: '<|START_THINKING|>so<|END_THINKING|><|START_ACTION|>[{"tool_call_id": "0", ' +
     '"tool_name": "look", "parameters": {"city": "Oslo"}}]<|END_ACTION|>',
   nemotron: '<TOOLCALL>[{"name": "look", "arguments": {"city": "Oslo"}}]</TOOLCALL>',
-  gemma: '<|tool_call>call:look{city:<|"|>Oslo<|"|>}<tool_call|>',
-  apertus: '<|inner_prefix|>so<|tools_prefix|>[{"look": {"city": "Oslo"}}]<|tools_suffix|>'
+  gemma: '<|tool_call>call:look{city:<|"|>Oslo<|"|>}<tool_call|>'
 }
 
 for (const [family, written] of Object.entries(WRITTEN)) {

@@ -2,12 +2,11 @@ import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
-import { bench, hear } from '../../runners/test/process-kit.js'
+import { bench, hear, type Heard, type TestCase } from '../../runners/test/process-kit.js'
 import { DAMAGED } from './damaged.js'
 import { HELLO, tinyCard, whole } from './embedded-kit.js'
 import { tinyModel } from './gguf-kit.js'
 import type { ModelSpec } from '../../../kernel/api/engine.js'
-import type { Heard, TestCase } from '../../runners/test/process-kit.js'
 
 const built = new URL('../../../dist/plugins/llama-cpp/embedded/index.js', import.meta.url)
 /** Runners load compiled JavaScript only. */

@@ -40,7 +40,6 @@ export const KNOWN: Record<string, Known> = {
   mistral_small: { template: recorded('mistral-small-3.2'), format: 'mistral_named', reasoning: null },
   granite: { template: recorded('granite-3.3'), format: 'granite', reasoning: 'granite' },
   gpt_oss: { template: recorded('gpt-oss'), format: 'harmony', reasoning: 'harmony' },
-  deepseek_r1: { template: recorded('deepseek-r1'), format: 'deepseek', reasoning: 'think' },
   llama: { template: own('Functions: ', each(object('parameters'), '; ')), format: 'llama', reasoning: null },
   lfm: {
     template: own('List of tools: ', `<|tool_call_start|>[${python}]<|tool_call_end|>`), format: 'lfm',
@@ -58,11 +57,6 @@ export const KNOWN: Record<string, Known> = {
   },
   gemma: {
     template: own('tools: ', gemma('<|tool_call>', '<tool_call|>', '<|"|>')), format: 'gemma', reasoning: null
-  },
-  apertus: {
-    template: own('tools: ', '<|tools_prefix|>[' + each('{"{{ c.function.name }}": ' +
-      '{{ c.function.arguments | tojson }}}', ', ') + ']<|tools_suffix|>{# <|inner_prefix|> #}'),
-    format: 'apertus', reasoning: 'apertus'
   }
 }
 

@@ -108,14 +108,6 @@ const cases: [string, Options, string, Whole][] = [
   ['mistral: neither', { tools: 'mistral' }, '[TOOL_CALLS] well then', said('well then')],
   ['granite', { tools: 'granite' }, '<|tool_call|>[{"name": "a", "arguments": {"x": 1}}]',
     said('', call('a', '{"x": 1}'))],
-  ['deepseek', { tools: 'deepseek' },
-    '<think>hm</think>I look.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>a\n' +
-    '```json\n{"x": "```"}\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>b\n' +
-    '```json\n{}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>',
-    { ...said('I look.', call('a', '{"x": "```"}'), call('b', '{}')), reasoning: 'hm' }],
-  ['deepseek: without the outer marks', { tools: 'deepseek' },
-    'So <｜tool▁call▁begin｜>function<｜tool▁sep｜>a\n```json\n{"x": 1}\n```<｜tool▁call▁end｜>',
-    said('So', call('a', '{"x": 1}'))],
   ['glm', { tools: 'glm', parameters },
     `\n<think>Which?</think>\nI see.\n<tool_call>f\n${fields((k, v) =>
       `<arg_key>${k}</arg_key>\n<arg_value>${v}</arg_value>`)}\n</tool_call>`,
@@ -178,9 +170,6 @@ const cases: [string, Options, string, Whole][] = [
   ['gemma: quoted names', { tools: 'gemma' },
     '<|tool_call>call:a{<|"|>k<|"|>:{"l:m": "\\"}\\u00e9\\\\"}}<tool_call|>.',
     said('.', call('a', '{"k": {"l:m": "\\"}é\\\\"}}'))],
-  ['apertus', { tools: 'apertus', reasoning: 'apertus' },
-    '<|inner_prefix|>I look.<|tools_prefix|>[{"a": {"x": 1}}, {"b": {}}]<|tools_suffix|><|inner_suffix|>So.',
-    { ...said('So.', call('a', '{"x": 1}'), call('b', '{}')), reasoning: 'I look.' }],
   ['command answers', { tools: null, reasoning: 'command' },
     '<|START_THINKING|>so<|END_THINKING|><|START_TEXT|>Yes.<|END_TEXT|>',
     { ...said('Yes.'), reasoning: 'so' }],

@@ -78,7 +78,7 @@ t.test('where an answer begins', async (t) => {
   t.equal(begins('qwen3'), 'may')
   t.equal(begins('qwen3', { enable_thinking: false }), 'over')
   t.equal(begins('glm'), 'may')
-  t.equal(begins('deepseek_r1'), 'inside')
+  t.equal(reasoningStateAfter('<|Assistant|><think>\n', reasonings.think), 'inside')
   t.equal(reasoningStateAfter('what does <think> mean? <|assistant|>', reasonings.think), 'may')
 })
 

@@ -9,8 +9,6 @@ export interface Reasoning {
   closes: string
   /** Markers around the answer, which are removed from it. */
   around?: readonly string[]
-  /** Marker that begins a tool call within reasoning. */
-  calls?: string
   /** Set if the whole output is a sequence of messages in channels (tools/harmony.ts). */
   channels?: true
 }
@@ -37,11 +35,6 @@ const ROWS = {
   command: {
     shows: ['<|START_THINKING|>'], opens: '<|START_THINKING|>', closes: '<|END_THINKING|>',
     around: ['<|START_RESPONSE|>', '<|END_RESPONSE|>', '<|START_TEXT|>', '<|END_TEXT|>']
-  },
-  /** Apertus's format; this model calls tools while it reasons. */
-  apertus: {
-    shows: ['<|inner_prefix|>'], opens: '<|inner_prefix|>', closes: '<|inner_suffix|>',
-    around: ['<|inner_suffix|>'], calls: '<|tools_prefix|>'
   },
   seed: { shows: ['<seed:think>'], opens: '<seed:think>', closes: '</seed:think>' },
   /** Gemma 4's format. */

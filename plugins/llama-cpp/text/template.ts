@@ -31,9 +31,7 @@ export class ChatTemplate {
   private facts: ToolFacts | null = null
 
   /** `tokens` contains bos_token, eos_token and so on; `added` are the vocabulary's added tokens. */
-  constructor (
-    templates: Templates, tokens: Readonly<Record<string, string>>, added: Iterable<string> = []
-  ) {
+  constructor (templates: Templates, tokens: Readonly<Record<string, string>>, added: Iterable<string> = []) {
     this.templates = templates
     this.tokens = tokens
     this.reasoning = reasoningOf(this.source, added)

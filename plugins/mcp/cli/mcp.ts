@@ -1,12 +1,10 @@
 import { serveStdio, StdioServerTransport } from '@modelcontextprotocol/server/stdio'
 import { schemaChecker } from '../../../kernel/api/validate.js'
-import { homeManifests, version } from '../../../kernel/cli/index.js'
+import { homeManifests, version, type Verb, type VerbContext } from '../../../kernel/cli/index.js'
 import { delay, systemClock } from '../../../kernel/index.js'
 import { MediaCache } from '../media.js'
-import { createToolAdmission, createServer, listed } from '../server.js'
+import { createToolAdmission, createServer, listed, type Client, type Shared } from '../server.js'
 import type { Server } from '@modelcontextprotocol/server'
-import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
-import type { Client, Shared } from '../server.js'
 
 /** Milliseconds between checks for changed tools. */
 const CHANGE_POLL_MS = 5000

@@ -1,14 +1,13 @@
-import t from 'tap'
-import { definePlugin, kernelError } from '../../../kernel/index.js'
-import { startPlugin } from '../../../kernel/testing/index.js'
+import t, { type Test } from 'tap'
+import {
+  definePlugin, kernelError, type CapabilityCall, type CapabilityChunk, type Plugin
+} from '../../../kernel/index.js'
+import { startPlugin, type Rig } from '../../../kernel/testing/index.js'
 import { systemClock } from '../../../kernel/api/clock.js'
 import { MediaCache } from '../media.js'
 import { targets } from '../tools.js'
 import mcp from '../index.js'
-import type { CapabilityCall, CapabilityChunk, Plugin } from '../../../kernel/index.js'
 import type { Listed } from '../../capabilities/cli/invoke.js'
-import type { Test } from 'tap'
-import type { Rig } from '../../../kernel/testing/index.js'
 
 const anything = { type: 'object', properties: {} } as const
 const decl = {

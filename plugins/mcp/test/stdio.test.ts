@@ -1,11 +1,10 @@
 import { createInterface } from 'node:readline'
 import { PassThrough } from 'node:stream'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { definePlugin } from '../../../kernel/index.js'
 import { startPlugin } from '../../../kernel/testing/index.js'
 import { runCli } from '../../../kernel/cli/program.js'
 import mcp from '../index.js'
-import type { Test } from 'tap'
 
 const anything = { type: 'object', properties: {} } as const
 

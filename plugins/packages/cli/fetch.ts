@@ -3,11 +3,9 @@ import { spawn } from 'node:child_process'
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { randomUUID } from 'node:crypto'
-import { plain, visible } from '../../../kernel/cli/index.js'
-import { noInspector, packageRoot } from '../../../kernel/index.js'
+import { plain, visible, type VerbContext } from '../../../kernel/cli/index.js'
+import { noInspector, packageRoot, type Manifest } from '../../../kernel/index.js'
 import { linkSvc, packagesFolder, prepareHome } from '../../../kernel/installing.js'
-import type { VerbContext } from '../../../kernel/cli/index.js'
-import type { Manifest } from '../../../kernel/index.js'
 
 const INCOMING = '.incoming-'
 /** Time limit in ms for a module to print its declarations. */
@@ -120,7 +118,7 @@ async function describe (
       const url = import.meta.resolve(${JSON.stringify(name)})
       const { default: plugin } = await import(url)
       if (typeof plugin?.manifest === 'object' && typeof plugin.start === 'function') {
-        const { panels, models, engines, verbs, checks, tools, ...manifest } = plugin.manifest
+        const { models, engines, verbs, checks, tools, ...manifest } = plugin.manifest
         tell({ url, manifest })
       } else tell({ problem: 'its default export is not the result of definePlugin' })
     } catch (error) {
@@ -172,8 +170,7 @@ export async function npm (ctx: VerbContext, cwd: string, source: string, args: 
   const [command = '', ...more] = args
   const options = [ctx.io.env['NODE_OPTIONS'] ?? '', ...noInspector()].join(' ').trim()
   const env = { ...ctx.io.env, NODE_OPTIONS: options }
-  const { status, text } =
-    await ran('npm', [command, ...FLAGS, ...more], { cwd, env, limitMs: NPM_MS, ctx })
+  const { status, text } = await ran('npm', [command, ...FLAGS, ...more], { cwd, env, limitMs: NPM_MS, ctx })
   if (status !== 0) throw ctx.fail(...failure(source, command, text))
 }
 

@@ -1,21 +1,18 @@
 import { createHash } from 'node:crypto'
-import {
-  chmodSync, existsSync, lstatSync, readdirSync, readFileSync, renameSync, rmSync
-} from 'node:fs'
+import { chmodSync, existsSync, lstatSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs'
 import { dirname, join, relative, resolve } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { canAsk, confirm, isVerbError, plain } from '../../../kernel/cli/index.js'
+import {
+  canAsk, confirm, isVerbError, plain, type Verb, type VerbContext, type VerbError
+} from '../../../kernel/cli/index.js'
 import { systemClock, writeVersioned } from '../../../kernel/index.js'
 import {
-  changeSetting, disabledIn, faultOf, findPlugin, folderOf, hashFolder, installationOf, loadPlugins,
-  nodeRuns, packagesFolder, prepareHome, printEffect, readRecord, recordPath, restartHint, saveConfigFile,
-  sectionsIn, takeLock, turn
+  changeSetting, disabledIn, faultOf, findPlugin, folderOf, hashFolder, installationOf, loadPlugins, nodeRuns,
+  packagesFolder, prepareHome, printEffect, readRecord, recordPath, restartHint, saveConfigFile, sectionsIn,
+  takeLock, turn, type SwitchEffect, type Installation, type PackageRecord
 } from '../../../kernel/installing.js'
-import { fetchPackage } from './fetch.js'
+import { fetchPackage, type Fetched } from './fetch.js'
 import { declares } from './show.js'
-import type { Verb, VerbContext, VerbError } from '../../../kernel/cli/index.js'
-import type { SwitchEffect, Installation, PackageRecord } from '../../../kernel/installing.js'
-import type { Fetched } from './fetch.js'
 
 /** Milliseconds between checks of whether another command has released the lock. */
 const LOCK_POLL_MS = 100
@@ -217,37 +214,4 @@ async function removeOne (ctx: VerbContext, name: string, folder: string): Promi
   changeSetting(ctx, await installationOf(ctx), `plugins.${name}`, undefined)
   if (running) await turn(ctx, name, false)
   removeFolder(ctx.home, folder)
-}
-
-export const verify: Verb = {
-  async run (ctx, [name], options) {
-    const installation = await installationOf(ctx)
-    const names = name === undefined ? Object.keys(sectionsIn(installation)) : [name]
-    const rows = names.flatMap((one) => {
-      const folder = installedFolder(ctx, installation, one)
-      const record = folder === undefined ? undefined : readRecord(ctx.home, folder)
-      if (folder === undefined || record === undefined) return []
-      return [{ name: one, folder, record, fault: faultOf(ctx.home, folder, record)?.message ?? null }]
-    })
-    if (name !== undefined && rows.length === 0) {
-      throw ctx.fail(3, `"${name}" was not installed by \`svc plugin install\``)
-    }
-    if (options['accept'] === true) {
-      if (name === undefined) throw ctx.fail(2, 'name the plugin whose files you accept')
-      const [{ folder, record }] = rows as [typeof rows[number]]
-      tighten(join(packagesFolder(ctx.home), folder))
-      const files = hashFolder(join(packagesFolder(ctx.home), folder))
-      writeRecord(ctx.home, folder, { ...record, files, sha256: hashOfAll(files) })
-      ctx.out.line(`${name} is accepted in its current state; \`svc plugin enable ${name}\` starts it.`)
-      return
-    }
-    const shown = rows.map(({ name: plugin, record: { version, sha256 }, fault }) =>
-      ({ name: plugin, version, sha256, fault }))
-    if (ctx.out.json) ctx.out.value({ plugins: shown })
-    else {
-      ctx.out.table(['PLUGIN', 'VERSION', 'SHA256', 'FILES'],
-        shown.map((row) => [row.name, row.version, row.sha256.slice(0, 16), row.fault ?? 'as installed']))
-    }
-    return shown.some(({ fault }) => fault !== null) ? 1 : 0
-  }
 }

@@ -1,9 +1,8 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { dirname, join, relative, resolve } from 'node:path'
-import { programIn, shellWord } from '../../../kernel/cli/index.js'
+import { programIn, shellWord, type Verb, type VerbContext } from '../../../kernel/cli/index.js'
 import { packageRoot } from '../../../kernel/index.js'
 import { findConfig } from '../../../kernel/installing.js'
-import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 
 const NAME = /^[a-z][a-z0-9]*(-[a-z0-9]+)*$/
 

@@ -1,6 +1,5 @@
-import { describe, fieldsOf } from '../../../kernel/cli/index.js'
+import { describe, fieldsOf, type Out, type Verb } from '../../../kernel/cli/index.js'
 import { asksFor, findPlugin, installationOf, neededBy } from '../../../kernel/installing.js'
-import type { Out, Verb } from '../../../kernel/cli/index.js'
 import type { Manifest } from '../../../kernel/index.js'
 
 /** Lists a plugin's routes, authorities, services, capabilities and settings for the install prompt. */

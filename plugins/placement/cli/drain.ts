@@ -1,8 +1,6 @@
-import { plain, realPace } from '../../../kernel/cli/index.js'
+import { plain, realPace, type WaitClock, type Verb } from '../../../kernel/cli/index.js'
 import { rowsOf } from './ps.js'
-import { count, waitUntilZero } from './state.js'
-import type { SeenState } from './state.js'
-import type { WaitClock, Verb } from '../../../kernel/cli/index.js'
+import { count, waitUntilZero, type SeenState } from './state.js'
 
 export function createDrain (pace: WaitClock): Verb {
   return {

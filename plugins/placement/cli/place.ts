@@ -1,21 +1,17 @@
 import { readFileSync } from 'node:fs'
 import { resolve } from 'node:path'
-import { failedAttempts, InstanceProgress, instancesOf } from '../progress/progress.js'
-import type { Progress } from '../progress/progress.js'
+import { failedAttempts, InstanceProgress, instancesOf, type Progress } from '../progress/progress.js'
 import { cacheOf, cacheWords } from '../../runners/cards/memory-forecast.js'
-import { bodyOf } from '../../runners/service.js'
-import type { Instance, StateCard } from '../../runners/service.js'
+import { bodyOf, type Instance, type StateCard } from '../../runners/service.js'
 import { cardOf, ranksOf } from '../place/instance.js'
 import { REFUSALS } from '../planner/types.js'
 import {
-  engineHelp, isVerbError, plain, readModelId, readNumber, realPace, showBytes, stallDetector
+  engineHelp, isVerbError, plain, readModelId, readNumber, realPace, showBytes, stallDetector, type WaitClock,
+  type Verb, type VerbContext, type VerbError
 } from '../../../kernel/cli/index.js'
 import { findNodes } from '../../cluster/cli/nodes.js'
-import type { WaitClock, Verb, VerbContext, VerbError } from '../../../kernel/cli/index.js'
-import { nameOf, rankText } from './state.js'
-import type { SeenState } from './state.js'
-import { linesOf } from './sums.js'
-import type { PreviewRow } from './sums.js'
+import { nameOf, rankText, type SeenState } from './state.js'
+import { linesOf, type PreviewRow } from './sums.js'
 
 interface Placed { message: string, command_id: string, instance_id: string, model_card: StateCard }
 
@@ -61,8 +57,8 @@ function askOf (ctx: VerbContext, model_id: string, options: Record<string, unkn
   return {
     model_id, sharding: known, ...instance, excluded: exclude,
     min_nodes: readNumber(ctx, '--min-nodes', options['minNodes'], { min: 1 }) ?? 1,
-    context_length: wholeOf(ctx, 'ctx', options, 'tokens', 2),
-    slots: wholeOf(ctx, 'slots', options, 'concurrent requests', 1),
+    context_length: readNumber(ctx, '--ctx', options['ctx'], { min: 2 }),
+    slots: readNumber(ctx, '--slots', options['slots'], { min: 1 }),
     ...templateOf(ctx, options['chatTemplate'])
   }
 }
@@ -72,15 +68,6 @@ function othersThan (ctx: VerbContext, node: unknown, state: SeenState): string[
   const [only] = node === undefined ? [] : findNodes(ctx, state, [node as string])
   return only === undefined ? [] : Object.entries(state.nodeIdentities)
     .flatMap(([id, { nodeInstallId }]) => id === only ? [] : [nodeInstallId ?? id])
-}
-
-function wholeOf (
-  ctx: VerbContext, name: string, { [name]: given }: Record<string, unknown>, what: string, least: number
-): number | undefined {
-  if (given === undefined) return undefined
-  const number = Number(given)
-  if (Number.isInteger(number) && number >= least) return number
-  throw ctx.fail(2, `--${name} ${String(given)}: expected a number of ${what}, at least ${least}`)
 }
 
 function templateOf (ctx: VerbContext, path: unknown): Pick<Ask, 'chat_template'> {
@@ -195,7 +182,7 @@ const isMissing = (error: unknown): error is VerbError =>
 async function request (
   ctx: VerbContext, { excluded, ...shape }: Ask, options: Record<string, unknown>
 ): Promise<Placed> {
-  const ttl = wholeOf(ctx, 'ttl', options, 'seconds', 1)
+  const ttl = readNumber(ctx, '--ttl', options['ttl'], { min: 1 })
   const placed = await withEngine(ctx, options['yes'] === true, async () =>
     await ctx.client.json<Placed>('/place_instance', {
       method: 'POST',
@@ -323,6 +310,7 @@ const timeUp = (progress: Progress): string => progress.kind === 'waiting'
 
 function tryWith (modelId: string, tasks: readonly string[]): string {
   if (tasks.includes('tts')) return `svc say "hello" --model ${modelId}`
+  if (tasks.includes('stt')) return `svc listen FILE --model ${modelId}`
   return tasks.includes('chat') ? `svc run ${modelId} "hello"` : `svc why ${modelId}`
 }
 

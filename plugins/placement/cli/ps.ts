@@ -1,13 +1,9 @@
 import { progressOf, runnerKind, SERVING } from '../progress/progress.js'
-import { ranksOf } from '../place/instance.js'
-import type { Rank } from '../place/instance.js'
-import { plain, showBytes } from '../../../kernel/cli/index.js'
+import { ranksOf, type Rank } from '../place/instance.js'
+import { plain, showBytes, type Verb, type VerbContext } from '../../../kernel/cli/index.js'
 import type { WaitingInstance } from '../waitlist.js'
-import { bodyOf, partOf } from '../../runners/service.js'
-import type { Instance } from '../../runners/service.js'
-import { nameOf, queueOf, rankText } from './state.js'
-import type { RunnerMemory, SeenState } from './state.js'
-import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
+import { bodyOf, partOf, type Instance } from '../../runners/service.js'
+import { nameOf, queueOf, rankText, type RunnerMemory, type SeenState } from './state.js'
 
 export interface PsRow {
   instanceId: string

@@ -1,7 +1,5 @@
-import { plain } from '../../../kernel/cli/index.js'
-import { loadingText, STATUS_TEXT } from '../../runners/service.js'
-import type { NamedNodes, WaitClock, VerbContext } from '../../../kernel/cli/index.js'
-import type { LoadProgress } from '../../runners/service.js'
+import { plain, type NamedNodes, type WaitClock, type VerbContext } from '../../../kernel/cli/index.js'
+import { loadingText, STATUS_TEXT, type LoadProgress } from '../../runners/service.js'
 import type { InstanceStates, RankProgress } from '../progress/progress.js'
 
 export { nameOf } from '../../../kernel/cli/index.js'

@@ -1,6 +1,5 @@
 import { plain, showBytes } from '../../../kernel/cli/index.js'
-import { needWords } from '../../runners/cards/memory-forecast.js'
-import type { Need } from '../../runners/cards/memory-forecast.js'
+import { needWords, type Need } from '../../runners/cards/memory-forecast.js'
 import type { Usable } from '../planner/memory.js'
 import type { MemoryPart, PlanRank, Suggestion } from '../planner/types.js'
 import { count } from './state.js'

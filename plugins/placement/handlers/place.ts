@@ -1,19 +1,18 @@
 import type { ModelCard, NodeReport, RouteRequest } from '../../../kernel/index.js'
 import { contextOf } from '../../runners/cards/memory-forecast.js'
 import { checkFits, checkForm } from '../place/check.js'
-import { commitInstance, planAndEnter } from '../place/commit.js'
-import type { CommittedInstance, PlacementRequest } from '../place/commit.js'
+import {
+  commitInstance, planAndEnter, type CommittedInstance, type PlacementRequest
+} from '../place/commit.js'
 import { idOf, instanceOf, intentShownBy, modelOf, nodesOf, ranksOf, visibleTo } from '../place/instance.js'
 import type { Planning } from '../place/planning.js'
 import { invalid } from '../errors.js'
 import { untilReady } from '../progress/follow.js'
 import { failedAttempts } from '../progress/progress.js'
 import type { routes } from '../routes.js'
-import { bodyOf, changed, stateCard } from '../../runners/service.js'
-import type { Instance } from '../../runners/service.js'
+import { bodyOf, changed, stateCard, type Instance } from '../../runners/service.js'
 import { randomUUID } from 'node:crypto'
-import { previews as combinations } from '../planner/index.js'
-import type { Preview } from '../planner/index.js'
+import { previews as combinations, type Preview } from '../planner/index.js'
 
 /** Default limit in seconds on the wait for an instance to become ready. */
 const WAIT_SECONDS = 600

@@ -1,12 +1,8 @@
-import { bodyOf } from '../../runners/service.js'
-import type { Instance, PlacementIntent } from '../../runners/service.js'
-import { serves } from '../progress/progress.js'
-import type { InstanceFailure } from '../progress/progress.js'
-import { MESSAGE_CHARS_MAX } from '../waitlist.js'
-import type { WaitingEntry } from '../waitlist.js'
+import { bodyOf, type Instance, type PlacementIntent } from '../../runners/service.js'
+import { serves, type InstanceFailure } from '../progress/progress.js'
+import { MESSAGE_CHARS_MAX, type WaitingEntry } from '../waitlist.js'
 import { AUTOPLACE, idOf, intentOf, modelOf, nodesOf } from '../place/instance.js'
-import { planRoles } from './roles.js'
-import type { FitChecks, Situation } from './roles.js'
+import { planRoles, type FitChecks, type Situation } from './roles.js'
 
 /** Maximum number of times that an instance moves after failures on live nodes; then it stays failed. */
 export const MOVES_MAX = 2
@@ -35,8 +31,7 @@ export function decide (situation: Situation, judge: FitChecks): Step[] {
   const forgotten = new Map([...forgettable(situation), ...roles.forget])
   const left = new Map([...waiting].filter(([id]) => !forgotten.has(id)))
   const replaced = new Set(instances.map((one) => bodyOf(one).placement?.replaces))
-  const beside = instances.filter((one) =>
-    stays(one) && (left.has(idOf(one)) || replaced.has(idOf(one))))
+  const beside = instances.filter((one) => stays(one) && (left.has(idOf(one)) || replaced.has(idOf(one))))
   const unwanted = instances.filter((one) => !beside.includes(one) &&
     (roles.remove.includes(idOf(one)) || movesInVain(situation, intentOf(one))))
   const losses = instances.filter((one) => !beside.includes(one) && !unwanted.includes(one))

@@ -1,5 +1,4 @@
-import { bodyOf } from '../../runners/service.js'
-import type { Instance, PlacementIntent } from '../../runners/service.js'
+import { bodyOf, type Instance, type PlacementIntent } from '../../runners/service.js'
 import { AUTOPLACE, idOf, modelOf } from '../place/instance.js'
 import type { InstanceFailure } from '../progress/progress.js'
 import type { RoleModels } from '../service.js'

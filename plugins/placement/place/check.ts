@@ -1,19 +1,15 @@
-import { kernelError, SvcError } from '../../../kernel/index.js'
-import type { ModelCard } from '../../../kernel/index.js'
+import { kernelError, SvcError, type ModelCard } from '../../../kernel/index.js'
 import { needOf } from '../../runners/cards/memory-forecast.js'
 import { runsOn } from '../../runners/cards/backends.js'
 import { deviceOf, gib, isGpu, memoryTraits, usableOf } from '../planner/memory.js'
 import type { ClusterView, PlanRequest } from '../planner/types.js'
 import { planWithoutSuggestions } from '../planner/index.js'
 import { invalid, refusalError, refuse } from '../errors.js'
-import { bodyOf, devicePartsOf } from '../../runners/service.js'
-import type { PendingInstance, Instance } from '../../runners/service.js'
-import { cardOf, idOf, ranksOf } from './instance.js'
-import type { Planning } from './planning.js'
-import type { Rank } from './instance.js'
+import { bodyOf, devicePartsOf, type PendingInstance, type Instance } from '../../runners/service.js'
+import { cardOf, idOf, ranksOf, type Rank } from './instance.js'
+import { ENGINES, type Planning } from './planning.js'
 import { LEAST_CHOSEN } from '../planner/solve.js'
 import type { MemoryFit, MemoryPlanner } from '../../staging/service.js'
-import { ENGINES } from './planning.js'
 
 /**
  * Checks the consistency of an instance that is valid under its schema. Throws `invalid_request` naming the

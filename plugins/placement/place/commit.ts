@@ -1,12 +1,9 @@
 import { randomUUID } from 'node:crypto'
-import { delay, SvcError } from '../../../kernel/index.js'
-import type { Caller } from '../../../kernel/index.js'
+import { delay, SvcError, type Caller } from '../../../kernel/index.js'
 import { errors } from '../errors.js'
 import { idOf, instanceOf, modelOf, nodesOf } from './instance.js'
-import { POLL_MS } from './planning.js'
-import type { PlanningInput, Outcome, Planning } from './planning.js'
-import { runnerErrors } from '../../runners/service.js'
-import type { Instance, PlacementIntent } from '../../runners/service.js'
+import { POLL_MS, type PlanningInput, type Outcome, type Planning } from './planning.js'
+import { runnerErrors, type Instance, type PlacementIntent } from '../../runners/service.js'
 
 const TRIES = 3
 

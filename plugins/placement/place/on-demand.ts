@@ -3,8 +3,7 @@ import { planAndEnter } from './commit.js'
 import type { Planning } from './planning.js'
 import { untilReady, WATCH_MS } from '../progress/follow.js'
 import { failedAttempts, instancesOf } from '../progress/progress.js'
-import { bodyOf } from '../../runners/service.js'
-import type { RouteQuery } from '../../runners/service.js'
+import { bodyOf, type RouteQuery } from '../../runners/service.js'
 
 /** Limit in seconds on how long a request waits for its on-demand model. */
 export const WAIT_SECONDS = 120

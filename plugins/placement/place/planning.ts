@@ -1,13 +1,11 @@
-import { delay, offPlugin, SvcError } from '../../../kernel/index.js'
-import type { ModelCard, NodeView } from '../../../kernel/index.js'
+import { delay, offPlugin, SvcError, type ModelCard, type NodeView } from '../../../kernel/index.js'
 import { plan } from '../planner/index.js'
 import type { ClusterView, InstanceMeta, Plan, PlanRequest, Refusal } from '../planner/types.js'
 import { invalid, modelUnknown, refusalError, refuse } from '../errors.js'
 import type { Facts, FactsReader } from '../facts.js'
 import type { PlacementContext } from '../manifest.js'
 import type { SystemRole } from '../service.js'
-import { virtualModel } from '../../staging/service.js'
-import type { NodeProblem } from '../../staging/service.js'
+import { virtualModel, type NodeProblem } from '../../staging/service.js'
 import { viewOf } from './view.js'
 
 /** The engine that runs language models in each file format. */

@@ -4,11 +4,9 @@ import { runsOn } from '../../runners/cards/backends.js'
 import type { ClusterView, EngineTraits, InstanceMemory, MemoryClaim, NodeFacts } from '../planner/types.js'
 import { isGpu, memoryTraits } from '../planner/memory.js'
 import { runnerKind } from '../progress/progress.js'
-import { bodyOf, devicePartsOf } from '../../runners/service.js'
-import type { Instance, EndingInstance } from '../../runners/service.js'
+import { bodyOf, devicePartsOf, type Instance, type EndingInstance } from '../../runners/service.js'
 import type { Facts } from '../facts.js'
-import { cardOf, idOf, modelOf, ranksOf } from './instance.js'
-import type { Rank } from './instance.js'
+import { cardOf, idOf, modelOf, ranksOf, type Rank } from './instance.js'
 
 function traitsOf (decl: EngineDecl): EngineTraits {
   const {

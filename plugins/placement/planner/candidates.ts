@@ -1,10 +1,8 @@
 import type { MemoryTraits } from '../../../kernel/index.js'
-import { needOf } from '../../runners/cards/memory-forecast.js'
+import { needOf, type Need, type Part } from '../../runners/cards/memory-forecast.js'
 import { runsOn } from '../../runners/cards/backends.js'
-import type { Need, Part } from '../../runners/cards/memory-forecast.js'
 import { whyLibraryCannot } from '../../runners/service.js'
-import { deviceOf, memoryTraits, sumUsable, usableOf } from './memory.js'
-import type { Device, Usable } from './memory.js'
+import { deviceOf, memoryTraits, sumUsable, usableOf, type Device, type Usable } from './memory.js'
 import type { ClusterView, EngineTraits, NodeFacts, PlanRequest } from './types.js'
 
 export interface Job {
@@ -51,9 +49,7 @@ export type Neighbours = (one: CandidateNode) => ReadonlySet<CandidateNode>
  * Links between candidates that are live in both directions. A pending candidate counts as linked to all
  * others, because it may not have reported its links yet. Lazy, because most placements use only one node.
  */
-export function neighboursIn (
-  candidates: readonly CandidateNode[], edges: ClusterView['edges']
-): Neighbours {
+export function neighboursIn (candidates: readonly CandidateNode[], edges: ClusterView['edges']): Neighbours {
   const known = new Map<CandidateNode, ReadonlySet<CandidateNode>>()
   let live: Set<string> | undefined
   const linked = (a: CandidateNode, b: CandidateNode): boolean => {
@@ -85,8 +81,7 @@ const BOUNDLESS = { ramTotal: 2 ** 51, ramAvailable: 2 ** 50 }
 export function jobNeed (
   { request, slots }: Job, part: Part, { device, takes }: Pick<DeviceOption, 'device' | 'takes'>
 ): Need {
-  return needOf(request.card, takes,
-    { context: request.contextLength, slots, part, gpu: device !== 'ram' })
+  return needOf(request.card, takes, { context: request.contextLength, slots, part, gpu: device !== 'ram' })
 }
 
 export function survey (job: Job, view: ClusterView): CandidateSet {
@@ -107,9 +102,7 @@ export function survey (job: Job, view: ClusterView): CandidateSet {
 }
 
 /** Options to run the model on a node, best first; a pending node has all that its readings might allow. */
-function optionsOf (
-  job: Job, node: NodeFacts, pending: boolean, view: ClusterView
-): BackendOption[] {
+function optionsOf (job: Job, node: NodeFacts, pending: boolean, view: ClusterView): BackendOption[] {
   const { request: { card }, traits } = job
   if (node.lacks?.includes(card.engine) === true) return []
   if (traits.library !== undefined && usesLibrary({ card }, node) &&

@@ -1,9 +1,7 @@
 import { needWords } from '../../runners/cards/memory-forecast.js'
-import { memoriesField, memoriesOf } from './arrange.js'
-import type { ArrangedNode } from './arrange.js'
+import { memoriesField, memoriesOf, type ArrangedNode } from './arrange.js'
 import { whyLibraryCannot } from '../../runners/service.js'
-import { compareText, usesLibrary } from './candidates.js'
-import type { CandidateNode, Job, CandidateSet } from './candidates.js'
+import { compareText, usesLibrary, type CandidateNode, type Job, type CandidateSet } from './candidates.js'
 import { gib } from './memory.js'
 import type { ClusterView, EngineTraits, NodeFacts, PlanRequest, Refusal, RefusalReason } from './types.js'
 
@@ -172,8 +170,7 @@ function oneWayLinks (candidates: readonly CandidateNode[], view: ClusterView): 
   const ids = new Set(candidates.map(({ node }) => node.nodeId))
   const key = (from: string, to: string): string => JSON.stringify([from, to])
   const live = new Map(view.edges.map(({ from, to }) => [key(from, to), { from, to }]))
-  return [...live]
-    .filter(([, { from, to }]) => ids.has(from) && ids.has(to) && !live.has(key(to, from)))
+  return [...live].filter(([, { from, to }]) => ids.has(from) && ids.has(to) && !live.has(key(to, from)))
     .sort(([a], [b]) => compareText(a, b))
     .slice(0, ONE_WAY_MAX)
     .map(([, link]) => link)

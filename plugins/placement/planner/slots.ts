@@ -53,7 +53,6 @@ export function fitContextAndSlots (job: Job, nodes: readonly ArrangedNode[]): J
   const contextLength = asked ??
     longerContexts(request).find((tokens) => kept + more(SHARE, tokens) >= fewest)
   const usual = Math.min(cacheOf(request.card, contextLength).contexts, 1 + more(1, contextLength))
-  const slots = request.slots ??
-    Math.max(1, Math.min(bound, Math.max(usual, 1 + more(SHARE, contextLength))))
+  const slots = request.slots ?? Math.max(1, Math.min(bound, Math.max(usual, 1 + more(SHARE, contextLength))))
   return { ...job, request: { ...request, contextLength }, slots }
 }

@@ -1,9 +1,7 @@
 import type { ArrangedNode } from './arrange.js'
-import { compareText, jobNeed } from './candidates.js'
-import type { BackendOption, CandidateNode, Job } from './candidates.js'
+import { compareText, jobNeed, type BackendOption, type CandidateNode, type Job } from './candidates.js'
 import { bytesToFree, gib } from './memory.js'
-import { least, missingBytes } from './refusals.js'
-import type { Shortage, Unplanned } from './refusals.js'
+import { least, missingBytes, type Shortage, type Unplanned } from './refusals.js'
 import { smallerContexts } from './slots.js'
 import { canPlan } from './solve.js'
 import type { Change, ClusterView, InstanceMemory, NodeFacts, PlanRequest, Suggestion } from './types.js'
@@ -34,8 +32,7 @@ export function withChange (
 }
 
 function including (request: PlanRequest, view: ClusterView, nodeIds: readonly string[]): PlanRequest {
-  const freed = new Set(view.nodes
-    .filter(({ nodeId }) => nodeIds.includes(nodeId))
+  const freed = new Set(view.nodes.filter(({ nodeId }) => nodeIds.includes(nodeId))
     .flatMap(({ nodeId, installId }) => [nodeId, installId]))
   return { ...request, excluded: request.excluded.filter((id) => !freed.has(id)) }
 }
@@ -102,9 +99,7 @@ function fewerDrained ({ nodes }: ClusterView): Suggestion[] {
   return withNodes('undrain', 'undrain', nodes.filter(({ drained }) => drained === true))
 }
 
-function withNodes (
-  kind: 'include' | 'undrain', words: string, nodes: readonly NodeFacts[]
-): Suggestion[] {
+function withNodes (kind: 'include' | 'undrain', words: string, nodes: readonly NodeFacts[]): Suggestion[] {
   const out = [...nodes].sort((a, b) => compareText(a.nodeId, b.nodeId))
   const groups = out.slice(0, TRIED_MAX).map((node) => [node])
   if (out.length > 1) groups.push(out)
@@ -117,8 +112,7 @@ function withNodes (
 /** Suggestions to stop an instance, smallest instance first. */
 function stops ({ instances }: ClusterView): Suggestion[] {
   const sum = ({ memory }: InstanceMemory): number => memory.reduce((all, { bytes }) => all + bytes, 0)
-  return [...instances]
-    .sort((a, b) => sum(a) - sum(b) || compareText(a.instanceId, b.instanceId))
+  return [...instances].sort((a, b) => sum(a) - sum(b) || compareText(a.instanceId, b.instanceId))
     .slice(0, TRIED_MAX)
     .map(({ instanceId, modelId }) =>
       ({ kind: 'stop', instanceId, text: `stop instance ${instanceId} (${modelId})` }))
@@ -138,8 +132,7 @@ function frees ({ job, nearest, candidates }: Shortage): Suggestion[] {
     const known = leastByNode.get(change.nodeId)
     if (known === undefined || change.bytes < known.bytes) leastByNode.set(change.nodeId, change)
   }
-  return [...leastByNode.values()]
-    .sort((a, b) => a.bytes - b.bytes || compareText(a.nodeId, b.nodeId))
+  return [...leastByNode.values()].sort((a, b) => a.bytes - b.bytes || compareText(a.nodeId, b.nodeId))
     .slice(0, TRIED_MAX)
 }
 

@@ -1,11 +1,9 @@
-import { delay, kernelError } from '../../../kernel/index.js'
-import type { ReadyCheck } from '../../../kernel/index.js'
+import { delay, kernelError, type ReadyCheck } from '../../../kernel/index.js'
 import type { MissingReason } from '../../runners/service.js'
 import { refuse } from '../errors.js'
 import type { Facts } from '../facts.js'
 import type { Planning } from '../place/planning.js'
-import { InstanceProgress, instancesOf, progressOf } from './progress.js'
-import type { Progress, RankProgress } from './progress.js'
+import { InstanceProgress, instancesOf, progressOf, type Progress, type RankProgress } from './progress.js'
 
 /** Milliseconds between two checks of an instance's progress. */
 export const WATCH_MS = 250

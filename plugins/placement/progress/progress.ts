@@ -1,5 +1,4 @@
-import { bodyOf } from '../../runners/service.js'
-import type { Instance, StartBlocker } from '../../runners/service.js'
+import { bodyOf, type Instance, type StartBlocker } from '../../runners/service.js'
 import { nodesOf, ranksOf } from '../place/instance.js'
 import type { WaitingInstance } from '../waitlist.js'
 

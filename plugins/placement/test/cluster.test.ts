@@ -1,11 +1,9 @@
 import t from 'tap'
 import type { ModelCard } from '../../../kernel/index.js'
-import { bodyOf } from '../../runners/service.js'
-import type { Instance, RingInstance } from '../../runners/service.js'
+import { bodyOf, type Instance, type RingInstance } from '../../runners/service.js'
 import { MISSING_MS } from '../keeper/lost-nodes.js'
-import { small, startCluster } from './cluster-kit.js'
+import { small, startCluster, type TestCluster } from './cluster-kit.js'
 import { card, GIB } from './kit.js'
-import type { TestCluster } from './cluster-kit.js'
 import type { NodeRig } from '../../cluster/test/core-rig.js'
 
 const MODEL = 'acme/chat'

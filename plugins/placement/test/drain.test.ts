@@ -2,9 +2,8 @@
 import t from 'tap'
 import { bodyOf } from '../../runners/service.js'
 import { GIB, runnersAre } from './kit.js'
-import { intent, passes, placedOn, put, startKeeper, waiting } from './keeper-kit.js'
+import { intent, passes, placedOn, put, startKeeper, waiting, type Waiting } from './keeper-kit.js'
 import { instanceOn, nodeOf, quickPace, seenState, sendJson } from './verb-kit.js'
-import type { Waiting } from './keeper-kit.js'
 
 t.test('a drained node: another instance comes first, and nothing is placed there', async (t) => {
   const rig = await startKeeper(t)

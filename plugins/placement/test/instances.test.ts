@@ -1,14 +1,12 @@
 import t from 'tap'
-import { card, GIB, ID, runnersAre, startPlacement, until } from './kit.js'
-import type { Options, PlacementRig } from './kit.js'
+import { card, GIB, ID, runnersAre, startPlacement, until, type Options, type PlacementRig } from './kit.js'
 import type { Planning } from '../place/planning.js'
 import { remove } from '../handlers/instances.js'
 import { refuse } from '../errors.js'
 import type { WaitingEntry } from '../waitlist.js'
 import { entry, intent } from './keeper-kit.js'
 import { instanceOn } from './verb-kit.js'
-import { bodyOf } from '../../runners/service.js'
-import type { Instance, RingInstance, RouteQuery } from '../../runners/service.js'
+import { bodyOf, type Instance, type RingInstance, type RouteQuery } from '../../runners/service.js'
 
 async function placed (rig: PlacementRig, modelId = 'acme/chat'): Promise<string> {
   const { status, body } = await rig.ask('POST', '/place_instance', { model_id: modelId })

@@ -3,8 +3,7 @@ import t from 'tap'
 import type { NodeReport } from '../../../kernel/index.js'
 import { bodyOf } from '../../runners/service.js'
 import { CutLinks, SUSPECT_MS } from '../keeper/lost-nodes.js'
-import { card, nodeView, runnersAre, startPlacement } from './kit.js'
-import type { PlacementRig } from './kit.js'
+import { card, nodeView, runnersAre, startPlacement, type PlacementRig } from './kit.js'
 import { instance, intent, spread } from './keeper-kit.js'
 
 /** Nodes with their links, such as `m:abc a:m b:mc c:mb`; a leading "-" marks a node that is not live. */

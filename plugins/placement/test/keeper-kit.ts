@@ -1,12 +1,9 @@
-import { bodyOf } from '../../runners/service.js'
-import type { Instance, PlacementIntent, RingInstance } from '../../runners/service.js'
-import { instanceOf } from '../place/instance.js'
+import { bodyOf, type Instance, type PlacementIntent, type RingInstance } from '../../runners/service.js'
+import { instanceOf, AUTOPLACE } from '../place/instance.js'
 import type { Step } from '../keeper/decide.js'
 import type { FitChecks, Situation } from '../keeper/roles.js'
-import { AUTOPLACE } from '../place/instance.js'
 import type { WaitingEntry } from '../waitlist.js'
-import { card, GIB, runnersAre, startPlacement } from './kit.js'
-import type { Options, PlacementRig } from './kit.js'
+import { card, GIB, runnersAre, startPlacement, type Options, type PlacementRig } from './kit.js'
 
 export const NOW = Date.UTC(2026, 0, 1)
 

@@ -1,10 +1,7 @@
 import t from 'tap'
-import { kernelError } from '../../../kernel/index.js'
-import type { Caller } from '../../../kernel/index.js'
-import { bodyOf } from '../../runners/service.js'
-import type { PlacementIntent, RouteQuery } from '../../runners/service.js'
-import { card, GIB, runnersAre, startPlacement, until } from './kit.js'
-import type { Options, PlacementRig } from './kit.js'
+import { kernelError, type Caller } from '../../../kernel/index.js'
+import { bodyOf, type PlacementIntent, type RouteQuery } from '../../runners/service.js'
+import { card, GIB, runnersAre, startPlacement, until, type Options, type PlacementRig } from './kit.js'
 import { instance } from './keeper-kit.js'
 import { STALE_MS } from '../place/on-demand.js'
 

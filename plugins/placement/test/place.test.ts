@@ -1,7 +1,6 @@
 import t from 'tap'
 import { kernelError } from '../../../kernel/index.js'
-import { card, GIB, runnersAre, startPlacement, until } from './kit.js'
-import type { Options } from './kit.js'
+import { card, GIB, runnersAre, startPlacement, until, type Options } from './kit.js'
 import { refuse } from '../errors.js'
 import { bodyOf } from '../../runners/service.js'
 

@@ -1,6 +1,5 @@
 import t from 'tap'
-import { bytesToFree } from '../planner/memory.js'
-import type { Usable } from '../planner/memory.js'
+import { bytesToFree, type Usable } from '../planner/memory.js'
 
 t.test('bytes to free so that a model fits', async (t) => {
   const usable = (more: Partial<Usable>): Usable => ({

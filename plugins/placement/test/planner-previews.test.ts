@@ -1,6 +1,5 @@
 import t from 'tap'
-import { previews } from '../planner/index.js'
-import type { Preview } from '../planner/index.js'
+import { previews, type Preview } from '../planner/index.js'
 import { card, lm, node, view } from './planner-kit.js'
 
 const three = [node('a', 50), node('b', 50), node('c', 50)]

@@ -2,11 +2,9 @@ import t from 'tap'
 import { SvcError } from '../../../kernel/index.js'
 import { decide } from '../keeper/decide.js'
 import type { Situation } from '../keeper/roles.js'
-import { PlacementService } from '../service.js'
-import type { RoleModels } from '../service.js'
+import { PlacementService, type RoleModels } from '../service.js'
 import { bodyOf } from '../../runners/service.js'
-import { card, GIB, nodeView, runnersAre, startPlacement } from './kit.js'
-import type { PlacementRig } from './kit.js'
+import { card, GIB, nodeView, runnersAre, startPlacement, type PlacementRig } from './kit.js'
 import { entry, instance, intent, judge, ready, short, situation } from './keeper-kit.js'
 
 const role = (...models: string[]): Map<string, RoleModels> =>

@@ -1,10 +1,8 @@
 /** Instances with a driver and donors: their fields, and why they are refused. */
 import t from 'tap'
-import type { Instance, LlamaRpcInstance } from '../../runners/service.js'
-import { bodyOf } from '../../runners/service.js'
+import { bodyOf, type Instance, type LlamaRpcInstance } from '../../runners/service.js'
 import { intentOf } from '../place/instance.js'
-import { card, startPlacement } from './kit.js'
-import type { PlacementRig } from './kit.js'
+import { card, startPlacement, type PlacementRig } from './kit.js'
 
 type Star = Extract<Instance, { LlamaRpcInstance: unknown }>
 const at = [{ ip: '10.0.0.1', port: 52415 }]

@@ -1,6 +1,5 @@
 import t from 'tap'
-import { card, GIB, ID, runnersAre, startPlacement, until } from './kit.js'
-import type { Body, PlacementRig } from './kit.js'
+import { card, GIB, ID, runnersAre, startPlacement, until, type Body, type PlacementRig } from './kit.js'
 import { AUTOPLACE } from '../place/instance.js'
 import { bodyOf } from '../../runners/service.js'
 import { instanceOn } from './verb-kit.js'

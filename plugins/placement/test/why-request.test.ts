@@ -1,11 +1,10 @@
 import t from 'tap'
 import { requestIdIn } from '../tools/why-request.js'
 import { partWords, eventText } from '../tools/request-words.js'
-import { summarizeRequest } from '../tools/request-facts.js'
+import { summarizeRequest, type RequestFacts, type SeenEvent } from '../tools/request-facts.js'
 import { storyOf } from '../tools/request-history.js'
 import type { ShownSpan, TraceHead } from '../../tracing/service.js'
 import type { SeenTask } from '../cli/state.js'
-import type { RequestFacts, SeenEvent } from '../tools/request-facts.js'
 import { instanceOn, nodeOf, seenState, sendError, sendJson } from './verb-kit.js'
 
 const TASK = '11111111-2222-5333-8444-555555555555'

@@ -3,8 +3,7 @@ import type { Fact } from '../../../kernel/cli/index.js'
 import whyModel from '../tools/why-model.js'
 import whyRequest from '../tools/why-request.js'
 import type { Instance } from '../../runners/service.js'
-import { at, created, event, MODEL, ours, refused, run } from './tool-kit.js'
-import type { Answers } from './tool-kit.js'
+import { at, created, event, MODEL, ours, refused, run, type Answers } from './tool-kit.js'
 import { instanceOn, seenState } from './verb-kit.js'
 
 const CHAIN = `/models/${MODEL}/availability`

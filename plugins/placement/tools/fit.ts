@@ -1,14 +1,12 @@
 import {
-  fact, modelInPath, nearest, quoted, createToolReads, unreadableSentence
+  fact, modelInPath, nearest, quoted, createToolReads, unreadableSentence, type Fact, type Tool,
+  type VerbError
 } from '../../../kernel/cli/index.js'
-import type { Fact, Tool, VerbError } from '../../../kernel/cli/index.js'
 import { nameOf } from '../cli/state.js'
-import { linesOf } from '../cli/sums.js'
-import type { PreviewRow } from '../cli/sums.js'
+import { linesOf, type PreviewRow } from '../cli/sums.js'
 import { modelOf, nodesOf } from '../place/instance.js'
 import { REFUSALS } from '../planner/types.js'
-import { wouldBe } from './model-chain.js'
-import type { WouldBe } from './model-chain.js'
+import { wouldBe, type WouldBe } from './model-chain.js'
 import type { WhyState } from './request-facts.js'
 import { sentenceEnd } from './request-words.js'
 

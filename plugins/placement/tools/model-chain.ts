@@ -1,12 +1,8 @@
-import { isVerbError, modelInPath } from '../../../kernel/cli/index.js'
-import type { ToolContext, VerbError } from '../../../kernel/cli/index.js'
-import { nameOf, queueOf } from '../cli/state.js'
-import type { SeenState } from '../cli/state.js'
+import { isVerbError, modelInPath, type ToolContext, type VerbError } from '../../../kernel/cli/index.js'
+import { nameOf, queueOf, type SeenState } from '../cli/state.js'
 import { nodesOf } from '../place/instance.js'
-import { capacityRemedy } from '../../runners/service.js'
-import type { Instance } from '../../runners/service.js'
-import { linesOf, waysOf } from '../cli/sums.js'
-import type { PreviewRow, FitSuggestion } from '../cli/sums.js'
+import { capacityRemedy, type Instance } from '../../runners/service.js'
+import { linesOf, waysOf, type PreviewRow, type FitSuggestion } from '../cli/sums.js'
 
 type Look = ToolContext['look']
 

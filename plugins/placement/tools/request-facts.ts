@@ -1,6 +1,5 @@
 import type { LogLine } from '../../../kernel/index.js'
-import { isVerbError, plain } from '../../../kernel/cli/index.js'
-import type { ToolContext, VerbError } from '../../../kernel/cli/index.js'
+import { isVerbError, plain, type ToolContext, type VerbError } from '../../../kernel/cli/index.js'
 import { bodyOf } from '../../runners/service.js'
 import type { ShownSpan, TraceHead } from '../../tracing/service.js'
 import type { SeenState, SeenTask } from '../cli/state.js'

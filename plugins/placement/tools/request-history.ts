@@ -200,8 +200,7 @@ function nextSteps (
     [!open && model !== null && !answers, `${model} does not answer now: svc why ${model}`],
     [failed && at !== null, `the logs of that time: svc logs --since ${at}${of}`],
     [trace !== null && tookMs !== null, `every step with its time: svc traces ${asked.taskId ?? id}`],
-    [trace === null && tracing === false,
-      'step times were not recorded; for the next request: svc traces on']
+    [trace === null && tracing === false, 'step times were not recorded; for the next request: svc traces on']
   ]
   return steps.filter(([applies]) => applies).map(([, text]) => text)
 }

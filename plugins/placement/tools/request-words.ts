@@ -1,8 +1,6 @@
-import { plain, withoutFullStop } from '../../../kernel/cli/index.js'
-import type { Fact } from '../../../kernel/cli/index.js'
-import { partsOf } from './request-facts.js'
+import { plain, withoutFullStop, type Fact } from '../../../kernel/cli/index.js'
+import { partsOf, type RequestSummary, type SeenEvent } from './request-facts.js'
 import type { ShownSpan } from '../../tracing/service.js'
-import type { RequestSummary, SeenEvent } from './request-facts.js'
 
 /** Shortens another component's message so that it can end a sentence. */
 export const sentenceEnd = (text: string): string => withoutFullStop(text, 500)

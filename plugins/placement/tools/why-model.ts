@@ -1,21 +1,16 @@
 import { delay, systemClock } from '../../../kernel/index.js'
 import {
-  fact, isVerbError, lookedAt, modelInPath, quoted, createToolReads, unreadableSentence
-} from '../../../kernel/cli/index.js'
-import type {
-  Evidence, Fact, Finding, ToolReads, Tool, ToolContext, VerbError
+  fact, isVerbError, lookedAt, modelInPath, quoted, createToolReads, unreadableSentence, type Evidence,
+  type Fact, type Finding, type ToolReads, type Tool, type ToolContext, type VerbError
 } from '../../../kernel/cli/index.js'
 import { nameOf } from '../cli/state.js'
 import { modelOf, nodesOf } from '../place/instance.js'
 import { serves } from '../progress/progress.js'
-import { bodyOf } from '../../runners/service.js'
-import type { Instance } from '../../runners/service.js'
+import { bodyOf, type Instance } from '../../runners/service.js'
 import { storeRemedy } from '../../staging/service.js'
-import { whyModel } from './model-chain.js'
-import type { ChainLink, ModelDiagnosis } from './model-chain.js'
+import { whyModel, type ChainLink, type ModelDiagnosis } from './model-chain.js'
 import { sentenceEnd, worstFirst } from './request-words.js'
-import { partsOf } from './request-facts.js'
-import type { SeenEvent, WhyState } from './request-facts.js'
+import { partsOf, type SeenEvent, type WhyState } from './request-facts.js'
 
 export default {
   async run (ctx, { model }) {

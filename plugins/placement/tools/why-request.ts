@@ -1,7 +1,5 @@
 import { fact, isVerbError, formatDuration, unreadableSentence } from '../../../kernel/cli/index.js'
-import type {
-  Evidence, Fact, Finding, Tool, ToolContext, VerbError
-} from '../../../kernel/cli/index.js'
+import type { Evidence, Fact, Finding, Tool, ToolContext, VerbError } from '../../../kernel/cli/index.js'
 import { remediesIn } from '../../runners/service.js'
 import { gather, isKnown, unknownText } from './request-facts.js'
 import type { RequestFacts } from './request-facts.js'

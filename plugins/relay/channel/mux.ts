@@ -1,7 +1,6 @@
-import { MuxStream } from './stream.js'
+import { MuxStream, type StreamHost } from './stream.js'
 import { FRAME_BYTES } from './transport.js'
 import type { Clock } from '../../../kernel/index.js'
-import type { StreamHost } from './stream.js'
 
 export const STREAMS = 256
 

@@ -1,6 +1,5 @@
 import { KEY_BYTES } from '../../../kernel/index.js'
-import { derive, hash, seal, TAG_BYTES, unseal } from './suite.js'
-import type { Agreement } from './suite.js'
+import { derive, hash, seal, TAG_BYTES, unseal, type Agreement } from './suite.js'
 
 /**
  * The handshake Noise_IK_25519_AESGCM_SHA256 of the Noise Protocol Framework, revision 34:

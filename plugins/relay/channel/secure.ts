@@ -1,15 +1,12 @@
 import { once } from 'node:events'
 import { WebSocket } from 'ws'
-import { kernelError, KEY_BYTES, outgoingAgent } from '../../../kernel/index.js'
+import { kernelError, KEY_BYTES, outgoingAgent, type Clock } from '../../../kernel/index.js'
 import { Mux } from './mux.js'
-import { Initiator, MESSAGE_BYTES, Responder } from './noise.js'
-import { agreementOf } from './suite.js'
+import { Initiator, MESSAGE_BYTES, Responder, type Session } from './noise.js'
+import { agreementOf, type Agreement } from './suite.js'
 import { Transport } from './transport.js'
 import { socketUrl } from '../wire.js'
-import type { Clock } from '../../../kernel/index.js'
-import type { Session } from './noise.js'
 import type { MuxStream } from './stream.js'
-import type { Agreement } from './suite.js'
 
 const HANDSHAKE_MS = 10_000
 /** Streams pause when the WebSocket buffers more than FULL_BYTES, and resume below ROOM_BYTES. */

@@ -1,7 +1,6 @@
-import { MESSAGE_BYTES } from './noise.js'
+import { MESSAGE_BYTES, type Session } from './noise.js'
 import { TAG_BYTES } from './suite.js'
 import type { Clock } from '../../../kernel/index.js'
-import type { Session } from './noise.js'
 
 /** Limits in bytes and in ms after which the sender changes its key. */
 const REKEY_BYTES = 1024 ** 3

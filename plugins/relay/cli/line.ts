@@ -1,10 +1,9 @@
 import { randomBytes } from 'node:crypto'
 import { systemClock } from '../../../kernel/index.js'
-import { deviceKeysOf, savedDevices } from '../../devices/signing/device.js'
+import { deviceKeysOf, savedDevices, type DeviceFile } from '../../devices/signing/device.js'
 import { knownOf, fetchRelays } from '../device/known.js'
 import { RelayConnection } from '../device/connection.js'
 import type { VerbContext } from '../../../kernel/cli/index.js'
-import type { DeviceFile } from '../../devices/signing/device.js'
 
 /** Finds the saved device with the given id or name, by default the newest one. Throws CliError. */
 export function deviceOf (ctx: VerbContext, options: Record<string, unknown>): DeviceFile {

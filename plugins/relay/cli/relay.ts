@@ -6,24 +6,21 @@ import { relayLimits } from '../server/limits.js'
 import { startRelay } from '../server/relay.js'
 import { listening, stopped } from './line.js'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
-import type { RelayLimits } from '../server/limits.js'
 import type { IdentitySource, ServerIdentity } from '../../../kernel/index.js'
 
 const USAGE = 2
 const FAILED = 1
 const PERIOD_MS = 10_000
 const PORT = 52420
-const MIB = 1024 * 1024
 
 export default {
   async run (ctx, _args, options) {
     const host = String(options['host'] ?? '127.0.0.1')
     const tls = tlsOptions(ctx, options)
     const port = readNumber(ctx, '--port', options['port'], { min: 0, max: 65_535 }) ?? PORT
-    const limits = limitsOf(ctx, options)
     const relay = await listening(ctx, { host, port }, () => startRelay({
       host, port, ...tls === undefined ? {} : { tls: tls.first },
-      proxied: options['behindProxy'] === true, limits, clock: systemClock, random: randomBytes
+      proxied: options['behindProxy'] === true, limits: relayLimits, clock: systemClock, random: randomBytes
     }))
     const name = host.includes(':') ? `[${host}]` : host
     const url = `${tls === undefined ? 'http' : 'https'}://${name}:${relay.port}`
@@ -38,18 +35,6 @@ export default {
     await relay.close()
   }
 } satisfies Verb
-
-function limitsOf (ctx: VerbContext, options: Record<string, unknown>): RelayLimits {
-  const { connections, devicesPerRoute, bytesPerSecond } = relayLimits
-  const read = (name: string, min: number, max: number): number | undefined =>
-    readNumber(ctx, `--${name}`, options[name], { min, max })
-  return {
-    ...relayLimits,
-    connections: read('connections', 2, 1_000_000) ?? connections,
-    devicesPerRoute: read('devices', 1, 100_000) ?? devicesPerRoute,
-    bytesPerSecond: MIB * (read('rate', 1, 100_000) ?? bytesPerSecond / MIB)
-  }
-}
 
 /** A relay's key and certificate, read from files that may be renewed while the relay runs. */
 interface RelayTls {

@@ -1,6 +1,5 @@
-import { isVerbError, ok, plain, warn } from '../../../kernel/cli/index.js'
+import { isVerbError, ok, plain, warn, type Checker, type StatusPart } from '../../../kernel/cli/index.js'
 import type { FromSchema } from '../../../kernel/index.js'
-import type { Checker, StatusPart } from '../../../kernel/cli/index.js'
 import type { routes } from '../routes.js'
 
 type RelayView = FromSchema<typeof routes.own.reply>

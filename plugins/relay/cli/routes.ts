@@ -1,7 +1,6 @@
-import { plain } from '../../../kernel/cli/index.js'
+import { plain, type Verb } from '../../../kernel/cli/index.js'
 import { fetchRelays } from '../device/known.js'
 import { deviceOf } from './line.js'
-import type { Verb } from '../../../kernel/cli/index.js'
 
 export default {
   async run (ctx, _args, options) {

@@ -1,9 +1,8 @@
 import { join } from 'node:path'
 import { readVersioned, writeVersioned } from '../../../kernel/index.js'
-import { isOwn } from '../relay-address.js'
+import { isOwn, type RelayAddress } from '../relay-address.js'
 import type { DeviceFile } from '../../devices/signing/device.js'
 import type { KnownNode } from '../../devices/signing/protocol.js'
-import type { RelayAddress } from '../relay-address.js'
 
 export interface KnownRelays {
   /** Signed relay addresses of the cluster's nodes. */

@@ -1,15 +1,13 @@
 import { randomBytes } from 'node:crypto'
 import { meetingOf } from '../relay-address.js'
-import { Uplink } from './uplink.js'
-import { answerDevice, dialRelay } from '../channel/secure.js'
+import { Uplink, type UplinkState } from './uplink.js'
+import { answerDevice, dialRelay, type Channel } from '../channel/secure.js'
 import { paths, writeHello } from '../wire.js'
 import type { RelayContext } from '../manifest.js'
-import type { UplinkState } from './uplink.js'
 import type { Duplex } from 'node:stream'
 import type { WebSocket } from 'ws'
 import type { Clock, Logger } from '../../../kernel/index.js'
 import type { Agreement } from '../channel/suite.js'
-import type { Channel } from '../channel/secure.js'
 
 /** Time in ms without the relay after which the node raises a conflict. */
 const ABSENT_CONFLICT_MS = 60_000

@@ -1,8 +1,7 @@
-import { backoffMs } from '../../../kernel/index.js'
+import { backoffMs, type Clock, type Identity, type Logger } from '../../../kernel/index.js'
 import { dialRelay } from '../channel/secure.js'
 import { claimBytes, closes, paths, purposes, readTexts, routeOf } from '../wire.js'
 import type { WebSocket } from 'ws'
-import type { Clock, Identity, Logger } from '../../../kernel/index.js'
 
 /** Backoff between dials, doubled after each failure and randomised so that nodes do not dial in step. */
 const REDIAL = { minMs: 1000, maxMs: 30_000 }

@@ -1,19 +1,17 @@
 import { Counter, Gauge, Registry } from 'prom-client'
-import { createServer as createPlain } from 'node:http'
+import {
+  createServer as createPlain, type IncomingMessage, type RequestListener, type Server
+} from 'node:http'
 import { createServer as createTls } from 'node:https'
 import { once } from 'node:events'
-import { WebSocketServer } from 'ws'
-import { isLoopback, showIdentity, tlsOf } from '../../../kernel/index.js'
+import { WebSocketServer, type WebSocket } from 'ws'
+import { isLoopback, showIdentity, tlsOf, type Clock, type ServerIdentity } from '../../../kernel/index.js'
 import { socketOptions } from '../channel/secure.js'
 import { paths } from '../wire.js'
-import { Visitors } from './limits.js'
+import { Visitors, type RelayLimits } from './limits.js'
 import { RelayRouter } from './router.js'
-import type { IncomingMessage, RequestListener, Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { Duplex } from 'node:stream'
-import type { WebSocket } from 'ws'
-import type { Clock, ServerIdentity } from '../../../kernel/index.js'
-import type { RelayLimits } from './limits.js'
 
 export interface RelayOptions {
   readonly host: string

@@ -1,9 +1,8 @@
 import { createHash } from 'node:crypto'
 import { claimBytes, closes, provenRoute, readTexts, SECRET_BYTES } from '../wire.js'
-import { Bucket } from './limits.js'
+import { Bucket, type RelayLimits } from './limits.js'
 import type { WebSocket } from 'ws'
 import type { Clock } from '../../../kernel/index.js'
-import type { RelayLimits } from './limits.js'
 
 interface RelayRouterOptions {
   readonly clock: Clock

@@ -1,13 +1,10 @@
 import { once } from 'node:events'
-import { createServer, request } from 'node:http'
-import type { IncomingMessage } from 'node:http'
+import { createServer, request, type IncomingMessage } from 'node:http'
 import { text } from 'node:stream/consumers'
 import t from 'tap'
 import { manualClock } from '../../../kernel/testing/index.js'
-import { DATA_BYTES, readFrame, writeFrame, Mux, STREAMS } from '../channel/mux.js'
-import { WINDOW_BYTES } from '../channel/stream.js'
-import type { Frame } from '../channel/mux.js'
-import type { MuxStream } from '../channel/stream.js'
+import { DATA_BYTES, readFrame, writeFrame, Mux, STREAMS, type Frame } from '../channel/mux.js'
+import { WINDOW_BYTES, type MuxStream } from '../channel/stream.js'
 
 /** Two connected ends in memory. Frames are delivered in a later event-loop turn; `hold` delays them. */
 function pair (accept: (stream: MuxStream) => void, clock = manualClock()) {

@@ -1,10 +1,9 @@
 import { readFileSync } from 'node:fs'
 import t from 'tap'
 import { CipherState, Initiator, Responder } from '../channel/noise.js'
-import { agreementOf } from '../channel/suite.js'
+import { agreementOf, type Agreement } from '../channel/suite.js'
 import { Transport } from '../channel/transport.js'
 import { manualClock } from '../../../kernel/testing/index.js'
-import type { Agreement } from '../channel/suite.js'
 
 interface Vector {
   source: string

@@ -1,11 +1,10 @@
 import { randomBytes } from 'node:crypto'
 import { EventEmitter } from 'node:events'
 import t from 'tap'
-import { manualClock } from '../../../kernel/testing/index.js'
+import { manualClock, type ManualClock } from '../../../kernel/testing/index.js'
 import { answerDevice, callNode, PeerTimeout, pulseTimes } from '../channel/secure.js'
 import { agreementOf } from '../channel/suite.js'
 import type { WebSocket } from 'ws'
-import type { ManualClock } from '../../../kernel/testing/index.js'
 
 t.test('an end that has nothing to say says so, and one that hears nothing gives up once', async (t) => {
   const clock = manualClock()

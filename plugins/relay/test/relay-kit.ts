@@ -1,13 +1,11 @@
 import { once } from 'node:events'
 import { randomBytes } from 'node:crypto'
 import { WebSocket } from 'ws'
-import { newKeyPair, purposeBytes, signed, systemClock } from '../../../kernel/index.js'
+import { newKeyPair, purposeBytes, signed, systemClock, type Identity } from '../../../kernel/index.js'
 import { agreementOf } from '../channel/suite.js'
 import { relayLimits } from '../server/limits.js'
-import { startRelay } from '../server/relay.js'
+import { startRelay, type RelayOptions } from '../server/relay.js'
 import { claimBytes, paths, purposes, routeOf, socketUrl } from '../wire.js'
-import type { Identity } from '../../../kernel/index.js'
-import type { RelayOptions } from '../server/relay.js'
 
 /** The part of tap that tests need. */
 export interface Tearing { teardown (fn: () => unknown): unknown }

@@ -1,16 +1,12 @@
 import { once } from 'node:events'
-import { request } from 'node:http'
+import { request, type IncomingMessage } from 'node:http'
 import { json, text } from 'node:stream/consumers'
 import t from 'tap'
 import WebSocket from 'ws'
-import { systemClock } from '../../../kernel/index.js'
-import { openForwarder } from '../device/forwarder.js'
+import { systemClock, type Clock } from '../../../kernel/index.js'
+import { openForwarder, type ForwarderOptions } from '../device/forwarder.js'
 import { CANARY, connected, knownFrom, lineOf, nodeAt, paired, PART_BYTES, PARTS } from './cluster-kit.js'
-import { relayFor, until } from './relay-kit.js'
-import type { IncomingMessage } from 'node:http'
-import type { ForwarderOptions } from '../device/forwarder.js'
-import type { Clock } from '../../../kernel/index.js'
-import type { Tearing } from './relay-kit.js'
+import { relayFor, until, type Tearing } from './relay-kit.js'
 
 interface Clocks { readonly node?: Clock, readonly device?: Clock }
 

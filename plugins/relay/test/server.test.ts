@@ -4,8 +4,7 @@ import t from 'tap'
 import { manualClock } from '../../../kernel/testing/index.js'
 import { Bucket, relayLimits, Visitors } from '../server/limits.js'
 import { closes, paths, readHello, readTexts, writeHello } from '../wire.js'
-import { claimed, identity, knock, relayFor, until } from './relay-kit.js'
-import type { Tearing } from './relay-kit.js'
+import { claimed, identity, knock, relayFor, until, type Tearing } from './relay-kit.js'
 
 async function joined (t: Tearing & { equal (a: unknown, b: unknown): void }, url: string) {
   const node = await claimed(t, url)

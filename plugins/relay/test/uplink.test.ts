@@ -1,8 +1,7 @@
-import { createServer } from 'node:net'
+import { createServer, type AddressInfo } from 'node:net'
 import { once } from 'node:events'
-import type { AddressInfo } from 'node:net'
 import t from 'tap'
-import { fake, startPlugin } from '../../../kernel/testing/index.js'
+import { fake, startPlugin, type Rig } from '../../../kernel/testing/index.js'
 import { fingerprintOfRaw, IdentityService } from '../../../kernel/index.js'
 import { DevicesService } from '../../devices/service.js'
 import { doctor, status } from '../cli/report.js'
@@ -11,7 +10,6 @@ import { isOwn, meetingOf, routeAt } from '../relay-address.js'
 import { routeOf } from '../wire.js'
 import { identity, relayFor, until } from './relay-kit.js'
 import type { CheckContext } from '../../../kernel/cli/index.js'
-import type { Rig } from '../../../kernel/testing/index.js'
 
 const nobody = fake(DevicesService, { deviceWith: () => undefined, stands: () => false })
 const at = async (t: Tap, url: string | null): Promise<Rig> => await startPlugin(t, relay, {

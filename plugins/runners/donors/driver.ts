@@ -173,9 +173,7 @@ async function openPort (parts: PortParts, instanceId: string, donor: DonorRank)
  * program does not survive a lost connection, so `broke` is called for a connection that the program did not
  * close itself.
  */
-async function pass (
-  parts: PortParts, instanceId: string, donor: DonorRank, socket: Socket
-): Promise<void> {
+async function pass (parts: PortParts, instanceId: string, donor: DonorRank, socket: Socket): Promise<void> {
   const { cluster, feeds, log, broke, entry: { run } } = parts
   const { nodeId, runnerId } = donor
   const feedId = parts.newId()

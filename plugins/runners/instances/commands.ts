@@ -1,10 +1,9 @@
 import type { CommandDecl, Section } from '../../../kernel/index.js'
 import { events, exactly } from '../declarations.js'
 import { MAX_PER_COMMAND } from '../routing/lost-tasks.js'
-import { sections } from './sections.js'
+import { sections, type Instance } from './sections.js'
 import type { PendingInstance } from '../service.js'
 import { bodyOf, changed } from './shapes.js'
-import type { Instance } from './sections.js'
 
 const text = { type: 'string' } as const
 

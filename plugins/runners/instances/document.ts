@@ -1,7 +1,6 @@
 import type { Logger, ModelCard, Section, Session } from '../../../kernel/index.js'
 import type { RunnerStatus } from '../service.js'
-import { assignmentOf, bodyOf, leads, namedRunners } from './shapes.js'
-import type { Assignment } from './shapes.js'
+import { assignmentOf, bodyOf, leads, namedRunners, type Assignment } from './shapes.js'
 import type { Instance, RingInstance, ShardBody } from './sections.js'
 
 export interface LocalInstance { ring: RingInstance, assignment: Assignment }

@@ -67,8 +67,7 @@ export function createReconciler (parts: ReconcilerParts): () => Promise<void> {
     for (const assignment of start) fleet.start(assignment)
   }
   const again = (error: unknown): void => {
-    log.warn({ error: reasonOf(error) },
-      'the runners could not be reconciled with the instances; retrying')
+    log.warn({ error: reasonOf(error) }, 'the runners could not be reconciled with the instances; retrying')
     closing.addEventListener('abort', clock.after(AGAIN_MS, () => { void reconcile() }))
   }
   const reconcile = (): Promise<void> => {

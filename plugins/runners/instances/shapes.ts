@@ -33,10 +33,7 @@ export function stateCard (card: ModelCard): StateCard {
 }
 
 export function assignmentOf (instance: Instance, nodeId: string): Assignment | null {
-  const {
-    instanceId,
-    shardAssignments: { modelId, nodeToRunner }
-  } = bodyOf(instance)
+  const { instanceId, shardAssignments: { modelId, nodeToRunner } } = bodyOf(instance)
   const runnerId = nodeToRunner[nodeId]
   return runnerId === undefined ? null : { instanceId, runnerId, modelId }
 }

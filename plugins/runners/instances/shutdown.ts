@@ -1,8 +1,7 @@
 import type { Clock, Cluster, Logger, Section } from '../../../kernel/index.js'
 import type { LocalInstance } from './document.js'
 import type { RunnerSet } from './runner-set.js'
-import { bodyOf } from './shapes.js'
-import type { Assignment } from './shapes.js'
+import { bodyOf, type Assignment } from './shapes.js'
 import type { Instance } from './sections.js'
 import { reasonOf } from '../process/errors.js'
 import { kindOf } from '../process/states.js'
@@ -118,8 +117,7 @@ export class Removals {
     }
     return [...this.#removed.values()].flatMap(({ instance }) => {
       const { nodeToRunner } = bodyOf(instance).shardAssignments
-      const nodeIds = Object.entries(nodeToRunner)
-        .filter(([nodeId, runnerId]) => ends(nodeId, runnerId))
+      const nodeIds = Object.entries(nodeToRunner).filter(([nodeId, runnerId]) => ends(nodeId, runnerId))
         .map(([nodeId]) => nodeId)
       return nodeIds.length === 0 ? [] : [{ instance, nodeIds }]
     })

@@ -62,9 +62,7 @@ export type Failures = ReturnType<typeof createFailures>
  */
 export function createFailures (section: Section<InstanceFailure>, nodeId: string, newId: () => string) {
   const newestFirst = (only?: string): { key: string, value: InstanceFailure }[] =>
-    [...section.entries()]
-      .filter((entry) => only === undefined || entry.nodeId === only)
-      .reverse()
+    [...section.entries()].filter((entry) => only === undefined || entry.nodeId === only).reverse()
       .sort((a, b) => b.value.recordedAt.localeCompare(a.value.recordedAt))
   return {
     record (failure: InstanceFailure): void {

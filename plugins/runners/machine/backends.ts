@@ -116,8 +116,7 @@ export async function checkOverrides (
 export async function binaryProblem (path: string, uid: number): Promise<string | null> {
   if (path === '') return 'is empty'
   if (!isAbsolute(path)) return 'is not an absolute path'
-  const facts = await realpath(path)
-    .then(async (file) => await stat(file))
+  const facts = await realpath(path).then(async (file) => await stat(file))
     .catch((error: NodeJS.ErrnoException) => error)
   if (facts instanceof Error) {
     return facts.code === 'ENOENT' ? 'does not exist' : `cannot be read (${facts.code ?? facts.message})`

@@ -1,10 +1,8 @@
-import { execFile, spawn } from 'node:child_process'
+import { execFile, spawn, type ChildProcess } from 'node:child_process'
 import { readdir, readFile, statfs } from 'node:fs/promises'
 import os from 'node:os'
 import { promisify } from 'node:util'
-import type { ChildProcess } from 'node:child_process'
-import { noInspector } from '../../../kernel/index.js'
-import type { Clock } from '../../../kernel/index.js'
+import { noInspector, type Clock } from '../../../kernel/index.js'
 import { read } from '../process/proc.js'
 
 /** Access to the files and programs that describe the machine; tests replace it. */

@@ -1,13 +1,11 @@
 import { showBytes } from '../../../kernel/cli/index.js'
 import type { Caller, MemoryTraits, ModelCard } from '../../../kernel/index.js'
-import { needOf } from '../cards/memory-forecast.js'
-import type { Need, DeviceTarget } from '../cards/memory-forecast.js'
+import { needOf, type Need, type DeviceTarget } from '../cards/memory-forecast.js'
 import type { RunnerSet, LaunchOptions } from '../instances/runner-set.js'
 import { LaunchError } from '../process/errors.js'
 import { processTreeBytes } from '../process/proc.js'
 import type { Machine } from './vitals.js'
-import { devicePartsOf } from '../instances/shapes.js'
-import type { Assignment } from '../instances/shapes.js'
+import { devicePartsOf, type Assignment } from '../instances/shapes.js'
 import type { ShardBody } from '../instances/sections.js'
 
 const MIB = 1024 * 1024

@@ -1,12 +1,9 @@
 import os from 'node:os'
-import { delay } from '../../../kernel/index.js'
-import type {
-  Clock, InterfaceReading, Logger, MachineStats, VitalsSource, Rates
+import {
+  delay, type Clock, type InterfaceReading, type Logger, type MachineStats, type VitalsSource, type Rates
 } from '../../../kernel/index.js'
-import { readGpus, readProcessorHeat, summarize, usableGpus } from './gpu.js'
-import type { GpuReading, GpuReport } from './gpu.js'
-import { thisMachine } from './io.js'
-import type { MachineIo } from './io.js'
+import { readGpus, readProcessorHeat, summarize, usableGpus, type GpuReading, type GpuReport } from './gpu.js'
+import { thisMachine, type MachineIo } from './io.js'
 
 type Environment = Readonly<Record<string, string | undefined>>
 

@@ -1,8 +1,7 @@
 /** Facts about a model's files and sizes from the header of its graph. */
 import { CardError, withReader } from '../cards/reader.js'
-import { readHeader } from './header.js'
+import { readHeader, type OnnxHeader } from './header.js'
 import type { Folder } from '../../staging/service.js'
-import type { OnnxHeader } from './header.js'
 
 export type { OnnxHeader } from './header.js'
 
@@ -16,9 +15,7 @@ const TYPES: Readonly<Record<number, string>> = {
 }
 
 /** The header of an ONNX file. @throws CardError if it is broken, or weights are outside the folder */
-export async function readOnnxHeader (
-  path: string, pathProblem: Folder['pathProblem']
-): Promise<OnnxHeader> {
+export async function readOnnxHeader (path: string, pathProblem: Folder['pathProblem']): Promise<OnnxHeader> {
   return await withReader(path, async (r) => await readHeader(r, pathProblem))
 }
 

@@ -33,10 +33,7 @@ export async function openSession (
     // A step has hundreds of short parts, and waking a thread for each takes longer than the part itself.
     // Threads that wait longer must sleep, because the node and other runners share the cores.
     extra: {
-      session: {
-        force_spinning_stop: '1',
-        intra_op: { allow_spinning: '1', spin_duration_us: SPIN_US }
-      }
+      session: { force_spinning_stop: '1', intra_op: { allow_spinning: '1', spin_duration_us: SPIN_US } }
     }
   }
   try {

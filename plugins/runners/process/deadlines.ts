@@ -1,6 +1,5 @@
 import type { RunnerLimits } from './limits.js'
-import { ProtocolError } from './errors.js'
-import type { UnloadableCode } from './errors.js'
+import { ProtocolError, type UnloadableCode } from './errors.js'
 import type { WorkMessage } from './messages.js'
 
 export type Phase = 'connecting' | 'loading' | 'warmup' | 'serving'

@@ -6,18 +6,12 @@ import { spawn } from 'node:child_process'
 import { Worker } from 'node:worker_threads'
 import { createWork } from './activity.js'
 import { reasonOf } from './errors.js'
-import { FROM_RUNNER, TO_RUNNER } from './protocol.js'
-import type { Frame, SpecMessage } from './protocol.js'
-import { RateMeter } from './limits.js'
-import type { HostLimits } from './limits.js'
+import { FROM_RUNNER, TO_RUNNER, type Frame, type SpecMessage } from './protocol.js'
+import { RateMeter, type HostLimits } from './limits.js'
 import { NodeLink } from './node-link.js'
-import { isEngineError, TaskServer } from './serve.js'
-import type { StartedTask } from './serve.js'
-import { BEAT_MS, PHASE, SLOT, SLOT_COUNT } from './watchdog.js'
-import type { WatchdogData } from './watchdog.js'
-import type {
-  EngineEnv, EngineModule, EngineSession, ModelSpec
-} from '../../../kernel/api/engine.js'
+import { isEngineError, TaskServer, type StartedTask } from './serve.js'
+import { BEAT_MS, PHASE, SLOT, SLOT_COUNT, type WatchdogData } from './watchdog.js'
+import type { EngineEnv, EngineModule, EngineSession, ModelSpec } from '../../../kernel/api/engine.js'
 
 const EXIT_ENGINE = 70
 const LOGS_PER_SECOND = 100
@@ -62,9 +56,7 @@ async function boot ({ spec, engineModule, limits }: SpecMessage): Promise<void>
   try {
     session = await loadEngine(spec, engineModule)
     await warmUp(session)
-    server = new TaskServer(session, {
-      link, limits, log, now: () => performance.now()
-    })
+    server = new TaskServer(session, { link, limits, log, now: () => performance.now() })
   } catch (error) {
     await fail(error)
   }

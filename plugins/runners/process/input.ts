@@ -1,8 +1,7 @@
 /** The client's bytes for a task on their way to its reader: a runner, or the node that serves the task. */
 import { EngineError } from '../../../kernel/api/engine.js'
 import { ProtocolError } from './errors.js'
-import { TO_RUNNER } from './protocol.js'
-import type { Frame } from './protocol.js'
+import { TO_RUNNER, type Frame } from './protocol.js'
 
 /** Limit on the bytes that are sent ahead of the reader. */
 export const INPUT_AHEAD_BYTES = 1024 ** 2

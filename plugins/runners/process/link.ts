@@ -1,10 +1,7 @@
 import { ProtocolError, reasonOf } from './errors.js'
-import { readMessage } from './messages.js'
-import type { RunnerMessage } from './messages.js'
-import { encodeFrame, FrameParser } from './protocol.js'
-import type { Frame } from './protocol.js'
-import { RateMeter } from './limits.js'
-import type { RunnerLimits } from './limits.js'
+import { readMessage, type RunnerMessage } from './messages.js'
+import { encodeFrame, FrameParser, type Frame } from './protocol.js'
+import { RateMeter, type RunnerLimits } from './limits.js'
 import type { Clock } from '../../../kernel/index.js'
 import type { Duplex } from 'node:stream'
 

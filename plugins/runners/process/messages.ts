@@ -3,8 +3,7 @@ import { compileStrict, issuesOf } from '../../../kernel/api/validate.js'
 import type { EngineChunk, FromSchema } from '../../../kernel/index.js'
 import { atLeast } from '../declarations.js'
 import { ProtocolError } from './errors.js'
-import { FROM_RUNNER } from './protocol.js'
-import type { Frame } from './protocol.js'
+import { FROM_RUNNER, type Frame } from './protocol.js'
 
 const count = { type: 'integer', minimum: 0, maximum: Number.MAX_SAFE_INTEGER } as const
 const amount = { type: 'number', minimum: 0 } as const

@@ -1,6 +1,5 @@
 import { Socket } from 'node:net'
-import { encodeFrame, FrameParser } from './protocol.js'
-import type { Frame } from './protocol.js'
+import { encodeFrame, FrameParser, type Frame } from './protocol.js'
 
 const FRAMES_FD = 3
 

@@ -1,6 +1,5 @@
 import type { Clock } from '../../../kernel/index.js'
-import { RateMeter } from './limits.js'
-import type { RunnerLimits } from './limits.js'
+import { RateMeter, type RunnerLimits } from './limits.js'
 import type { Readable } from 'node:stream'
 import { StringDecoder } from 'node:string_decoder'
 import { appendFile, rename, stat } from 'node:fs/promises'

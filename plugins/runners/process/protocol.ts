@@ -1,7 +1,6 @@
-import { ByteQueue } from '../../../kernel/api/engine.js'
+import { ByteQueue, type ModelSpec } from '../../../kernel/api/engine.js'
 import { isObject, parseJson } from '../../../kernel/api/schema.js'
 import { ProtocolError } from './errors.js'
-import type { ModelSpec } from '../../../kernel/api/engine.js'
 import type { HostLimits } from './limits.js'
 
 /**

@@ -1,14 +1,11 @@
 /** The sandbox of a runner, set up by util-linux programs at the best level that the kernel offers. */
 import { spawnSync } from 'node:child_process'
-import {
-  mkdirSync, readFileSync, realpathSync, rmSync, statSync, symlinkSync, writeFileSync
-} from 'node:fs'
+import { mkdirSync, readFileSync, realpathSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { delimiter, dirname, join } from 'node:path'
 import { isMainThread } from 'node:worker_threads'
 import { writeWhole } from '../../../kernel/index.js'
 import { runnable } from '../machine/programs.js'
-import { fileRules, filesFor } from './confine.js'
-import type { Files } from './confine.js'
+import { fileRules, filesFor, type Files } from './confine.js'
 import { read } from './proc.js'
 
 /**

@@ -1,10 +1,8 @@
 import { isObject } from '../../../kernel/api/schema.js'
 import { TaskInput } from './input.js'
-import { CreditWindow, encodeFrame, FROM_RUNNER } from './protocol.js'
-import { partOf, SpanRecorder } from './span-recorder.js'
+import { CreditWindow, encodeFrame, FROM_RUNNER, type Frame } from './protocol.js'
+import { partOf, SpanRecorder, type SpanPart } from './span-recorder.js'
 import type { EngineChunk, EngineSession, EngineTask } from '../../../kernel/api/engine.js'
-import type { Frame } from './protocol.js'
-import type { SpanPart } from './span-recorder.js'
 import type { HostLimits } from './limits.js'
 import type { NodeLink } from './node-link.js'
 

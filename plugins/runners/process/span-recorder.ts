@@ -179,9 +179,7 @@ export const toSentSpan = (span: RecordedSpan, place: number, receivedMs: number
   steps: span.steps, attrs: span.attrs
 })
 
-export function partOf (
-  recorder: SpanRecorder, process: SpanPlace['process'], receivedMs: number
-): SpanPart {
+export function partOf (recorder: SpanRecorder, process: SpanPlace['process'], receivedMs: number): SpanPart {
   return {
     receivedMs,
     sentMs: recorder.now(),

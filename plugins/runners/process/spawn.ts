@@ -1,5 +1,4 @@
-import { spawn } from 'node:child_process'
-import type { ChildProcess } from 'node:child_process'
+import { spawn, type ChildProcess } from 'node:child_process'
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
 import { constants } from 'node:os'
 import { join } from 'node:path'
@@ -9,8 +8,7 @@ import type { Files } from './confine.js'
 import { networkSharing } from './peers.js'
 import { MARK, writePidfile } from './pidfile.js'
 import { attempt } from './proc.js'
-import { heldCommand, probeSandboxLevel, OOM_SCORE_ADJ, sharesNetwork } from './sandbox.js'
-import type { SandboxLevel } from './sandbox.js'
+import { heldCommand, probeSandboxLevel, OOM_SCORE_ADJ, sharesNetwork, type SandboxLevel } from './sandbox.js'
 import type { Duplex, Readable } from 'node:stream'
 
 /** Environment variables of the node that a runner also gets: no secrets and no Node options. */

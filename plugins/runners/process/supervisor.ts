@@ -1,21 +1,17 @@
-import { delay, SvcError, timed, toSvcError, waitForCallback } from '../../../kernel/index.js'
-import { Admission } from '../../capabilities/service.js'
-import type { Trace } from '../../../kernel/index.js'
+import { delay, SvcError, timed, toSvcError, type Trace } from '../../../kernel/index.js'
+import { Admission, type Release } from '../../capabilities/service.js'
 import type { EngineChunk, EngineTask } from '../../../kernel/api/engine.js'
-import type { Release } from '../../capabilities/service.js'
 import { isAnswer, slotsTaken } from '../language/slots.js'
-import { afterFailure, CLOSED } from './breaker.js'
-import type { BreakerState } from './breaker.js'
+import { afterFailure, CLOSED, type BreakerState } from './breaker.js'
 import type { TaskChannel } from './channels.js'
 import type { ProcessEnd } from './deadlines.js'
 import { cancelled, lost, NOT_STARTED, reasonOf, RunnerError } from './errors.js'
-import { resolveLimits } from './limits.js'
-import type { RunnerLimits } from './limits.js'
+import { resolveLimits, type RunnerLimits } from './limits.js'
 import type { RunnerOptions } from './options.js'
 import { RunnerRecord } from './record.js'
 import { RunnerProcess } from './runner-process.js'
 import { kindOf, mayFollow, serves } from './states.js'
-import type { RunnerCancel, RunnerReport, RunnerStatus } from '../service.js'
+import type { RunnerReport, RunnerStatus } from '../service.js'
 
 export { RunnerError } from './errors.js'
 export { DEFAULT_LIMITS, resolveLimits } from './limits.js'
@@ -35,8 +31,7 @@ export function createSupervisor (options: RunnerOptions): Supervisor {
   return new RunnerSupervisor(options)
 }
 
-export type Supervisor =
-  Pick<RunnerSupervisor, 'status' | 'start' | 'open' | 'report' | 'cancelTasks' | 'stop'>
+export type Supervisor = Pick<RunnerSupervisor, 'status' | 'start' | 'open' | 'report' | 'stop'>
 
 class RunnerSupervisor {
   readonly #options: RunnerOptions
@@ -51,8 +46,6 @@ class RunnerSupervisor {
   #started = false
   #cancelRestart: (() => void) | null = null
   #stopped: Promise<void> | null = null
-  /** Callbacks for when the process has no more tasks or has ended. */
-  readonly #idle = new Set<() => void>()
 
   constructor (options: RunnerOptions) {
     const { runnerId, spec: { card: { modelId } }, clock } = options
@@ -141,30 +134,6 @@ class RunnerSupervisor {
     }
   }
 
-  /**
-   * Ends the tasks inside the process with `cancelled`. A process that still works on one after `graceMs` is
-   * killed, which counts as a failure of the runner, and is restarted.
-   */
-  async cancelTasks (graceMs: number): Promise<RunnerCancel> {
-    const process = this.#process
-    const taskIds = process?.tasks.taskIds ?? []
-    if (process === null || taskIds.length === 0) return { taskIds, restarted: false }
-    this.#record.note(`an operator cancelled ${taskIds.length} task(s)`)
-    process.tasks.settleAll(cancelled())
-    await this.#untilIdle(process, graceMs)
-    if (process.exited || process.tasks.size === 0) return { taskIds, restarted: process.exited }
-    process.kill(`an operator cancelled its tasks; it still worked on one ${graceMs / 1000} s later`)
-    return { taskIds, restarted: true }
-  }
-
-  async #untilIdle (process: RunnerProcess, ms: number): Promise<void> {
-    if (process.tasks.size === 0) return
-    await waitForCallback((fn) => {
-      this.#idle.add(fn)
-      return () => { this.#idle.delete(fn) }
-    }, new AbortController().signal, { clock: this.#options.clock, ms })
-  }
-
   /** Ends the process permanently; resolves when it has ended. */
   stop (): Promise<void> {
     this.#stopped ??= this.#shutDown()
@@ -230,7 +199,7 @@ class RunnerSupervisor {
       if (signal.aborted) throw cancelled()
       const channel = process.tasks.open(taskId, task, (served) => {
         place(served)
-        this.#onReleased(process)
+        if (process.tasks.size === 0) this.#move({ RunnerReady: {} })
       }, trace)
       this.#move({ RunnerRunning: {} })
       return { process, channel }
@@ -282,16 +251,9 @@ class RunnerSupervisor {
     }
   }
 
-  #onReleased (process: RunnerProcess): void {
-    if (process.tasks.size > 0) return
-    this.#move({ RunnerReady: {} })
-    for (const done of this.#idle) done()
-  }
-
   #onEnded (how: ProcessEnd): void {
     this.#process = null
     this.#record.exitCode = how.exitCode
-    for (const done of this.#idle) done()
     if (how.message === null || this.#stopped !== null) return
     const { clock, log, random } = this.#options
     const failure = { nowMs: clock.mono(), readyMs: how.readyMs, wedged: how.wedged }

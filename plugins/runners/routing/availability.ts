@@ -243,8 +243,7 @@ export class Availability {
     const isBeyond = program?.otherwise !== undefined && whyLibraryCannot(program.otherwise, card) !== null
     return offers.some(({ backends = [], engineBackends, engines }) => engines?.[engine] !== null &&
       !(isBeyond && engines?.[engine]?.from === 'library') &&
-      known.some((name) => runsOn(card, name) &&
-        (engineBackends?.[engine] ?? backends).includes(name)))
+      known.some((name) => runsOn(card, name) && (engineBackends?.[engine] ?? backends).includes(name)))
   }
 }
 

@@ -118,9 +118,7 @@ export function follow (
 }
 
 /** Explains why a served model refuses a request. `starting`: this node has a runner of the model. */
-export function explainRefusal (
-  modelId: string, { code, nodeIds }: Refusal, starting: boolean
-): BrokenLink {
+export function explainRefusal (modelId: string, { code, nodeIds }: Refusal, starting: boolean): BrokenLink {
   return code === 'other_node_named'
     ? {
         link: 'placement', comes: starting, ...brokenLink(code,
@@ -213,9 +211,7 @@ function backendLink ({ backend, card, elsewhere, off }: ChainFacts): Found {
     : brokenLink(backend.code ?? 'backend_missing', backend.problem, backend.remedy)
 }
 
-function placementLink (
-  { placed, draining, absence, learning, modelId, nodes = [] }: ChainFacts
-): Found {
+function placementLink ({ placed, draining, absence, learning, modelId, nodes = [] }: ChainFacts): Found {
   const anew = `Place it: \`svc place ${modelId}\`.`
   if (placed && draining !== true) return intactLink(nodes.length === 0 ? 'placed' : `on ${nodes.join(', ')}`)
   if (absence != null) return brokenLink(absence.code, absence.problem, absence.remedy)

@@ -1,22 +1,21 @@
-import { delay, kernelError, SESSION_GRACE_MS, SvcError } from '../../../kernel/index.js'
-import type { Clock, EngineChunk, EngineTask, MemberParts, ModelCard } from '../../../kernel/index.js'
-import { Availability, contextOf } from './availability.js'
-import type { AvailabilityParts } from './availability.js'
-import { explainRefusal, noInstance, brokenLink, follow, intactLink, requestLink } from './explain.js'
-import type { BrokenLink, ModelChain, ReadChains } from './explain.js'
+import {
+  delay, kernelError, SESSION_GRACE_MS, SvcError, type Clock, type EngineChunk, type EngineTask,
+  type MemberParts, type ModelCard
+} from '../../../kernel/index.js'
+import { Availability, contextOf, type AvailabilityParts } from './availability.js'
+import {
+  explainRefusal, noInstance, brokenLink, follow, intactLink, requestLink, type BrokenLink, type ModelChain,
+  type ReadChains
+} from './explain.js'
 import type { RunnerSet, Member } from '../instances/runner-set.js'
 import { NOT_STARTED, RunnerError } from '../process/errors.js'
-import { compare, pick } from './pick.js'
-import type { Refusal } from './pick.js'
-import { mergeTasks } from './remote/gossip.js'
-import type { TaskGossip } from './remote/gossip.js'
+import { compare, pick, type Refusal } from './pick.js'
+import { mergeTasks, type TaskGossip } from './remote/gossip.js'
 import type { Assigned } from './remote/receive.js'
 import { openRemote } from './remote/send.js'
-import { serve } from './serve.js'
-import type { ServeParts } from './serve.js'
+import { serve, type ServeParts } from './serve.js'
 import type { Instances, Route, RouteQuery, RunnerReport, Runners, VirtualModel } from '../service.js'
-import { TaskTable } from './tasks.js'
-import type { TaskRequester, Task } from './tasks.js'
+import { TaskTable, type TaskRequester, type Task } from './tasks.js'
 
 export interface RoutingParts extends
   ServeParts, Omit<AvailabilityParts, 'remoteTasks' | 'cluster' | 'fleet' | 'tasks'> {
@@ -27,6 +26,13 @@ export interface RoutingParts extends
   gossip: Pick<TaskGossip, 'load' | 'tasks'>
   newId (): string
 }
+
+type Listed = ReturnType<Runners['models']>[number]
+
+const byPreference = (a: Listed, b: Listed): number =>
+  Number(b.ready) - Number(a.ready) ||
+  Number(a.card.modelId.startsWith('svc/')) - Number(b.card.modelId.startsWith('svc/')) ||
+  (a.card.modelId < b.card.modelId ? -1 : 1)
 
 type PlaceMissing = Parameters<Instances['onMissing']>[0]
 
@@ -82,6 +88,7 @@ export class Routing implements Runners {
     return [...this.#availability.cards().values(), ...this.#virtual.cards()]
       .filter((card) => card.tasks.includes(task))
       .map((card) => ({ card, ready: ready.has(card.modelId) || this.#virtual.ready(card.modelId) }))
+      .sort(byPreference)
   }
 
   virtual (modelId: string, model: VirtualModel): () => void { return this.#virtual.add(modelId, model) }

@@ -1,5 +1,4 @@
-import { SvcError, EngineError, kernelError } from '../../../kernel/index.js'
-import type { EngineChunk, Logger } from '../../../kernel/index.js'
+import { SvcError, EngineError, kernelError, type EngineChunk, type Logger } from '../../../kernel/index.js'
 import { NOT_STARTED, reasonOf, RunnerError } from '../process/errors.js'
 import type { Route, TerminalStatus } from '../service.js'
 import type { TaskFailure } from './lost-tasks.js'

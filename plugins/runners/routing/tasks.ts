@@ -1,6 +1,5 @@
 import type { Caller, Clock, EngineChunk, FromSchema } from '../../../kernel/index.js'
 import { atLeast } from '../declarations.js'
-import type { RunnerSet } from '../instances/runner-set.js'
 import type { EndedTask, Route, RunnerWork, TerminalStatus } from '../service.js'
 
 /** Limits on finished tasks in /state: the time in ms for which they stay, and their number. */
@@ -167,7 +166,7 @@ export class TaskTable {
   }
 }
 
-export class TaskWatchers {
+export class TaskWatchers implements RunnerWork {
   readonly #clock: Clock
   readonly #nodeId: string
   readonly #listeners = new Set<(task: EndedTask) => void>()
@@ -189,19 +188,6 @@ export class TaskWatchers {
   onTask (fn: (task: EndedTask) => void): () => void {
     this.#listeners.add(fn)
     return () => { this.#listeners.delete(fn) }
-  }
-}
-
-export function runnerWork (
-  watchers: Pick<TaskWatchers, 'onTask'>, fleet: Pick<RunnerSet, 'get'>
-): RunnerWork {
-  return {
-    onTask: (fn) => watchers.onTask(fn),
-    async cancel (runnerId, graceMs) {
-      const member = fleet.get(runnerId)
-      if (member === undefined) return null
-      return await member.supervisor?.cancelTasks(graceMs) ?? { taskIds: [], restarted: false }
-    }
   }
 }
 

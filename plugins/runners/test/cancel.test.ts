@@ -1,10 +1,9 @@
 import { Readable } from 'node:stream'
 import t from 'tap'
-import { kernelError } from '../../../kernel/index.js'
-import { manualClock } from '../../../kernel/testing/index.js'
-import type {
-  Caller, CapabilityCall, MemberRequest, MemberResponse, NodeView
+import {
+  kernelError, type Caller, type CapabilityCall, type MemberRequest, type MemberResponse, type NodeView
 } from '../../../kernel/index.js'
+import { manualClock } from '../../../kernel/testing/index.js'
 import { cancelHandler } from '../routing/cancel.js'
 import { runTask } from '../service.js'
 import { hear, pair, task, VOICE } from './remote-kit.js'

@@ -1,6 +1,5 @@
 import t from 'tap'
-import { explain, LINKS, noInstance } from '../routing/explain.js'
-import type { ChainFacts, ChainLinkName } from '../routing/explain.js'
+import { explain, LINKS, noInstance, type ChainFacts, type ChainLinkName } from '../routing/explain.js'
 import type { RunnerStatus } from '../service.js'
 
 const whole: ChainFacts = {

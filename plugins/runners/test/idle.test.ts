@@ -1,6 +1,5 @@
 import t from 'tap'
-import { IdleTimes } from '../instances/shutdown.js'
-import type { IdleUnloadable } from '../instances/shutdown.js'
+import { IdleTimes, type IdleUnloadable } from '../instances/shutdown.js'
 import type { PlacementIntent } from '../instances/sections.js'
 import { endings, ledBy } from './endings-kit.js'
 

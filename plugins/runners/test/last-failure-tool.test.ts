@@ -1,10 +1,9 @@
 import t from 'tap'
 import { declaredBy } from '../../../kernel/cli/declared.js'
-import { lacks, refusal, toolContext } from '../../../kernel/testing/index.js'
+import { lacks, refusal, toolContext, type ToolBench } from '../../../kernel/testing/index.js'
 import { recorded } from '../../../test/recorded.js'
 import { bundled } from '../../index.js'
 import lastFailure from '../tools/last-failure.js'
-import type { ToolBench } from '../../../kernel/testing/index.js'
 
 const TASK = '4a6ebb05-9499-4deb-8438-538e9807fff8'
 const COMMAND = '317f80ee-8521-49cc-b2ba-494197c3d60c'

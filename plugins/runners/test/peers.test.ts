@@ -1,9 +1,8 @@
 import t from 'tap'
 import { spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
-import { createServer } from 'node:net'
+import { createServer, type AddressInfo, type Socket } from 'node:net'
 import { ofRunner, networkSharing } from '../process/peers.js'
-import type { AddressInfo, Socket } from 'node:net'
 
 const CONNECT = 's = socket.create_connection(("127.0.0.1", int(sys.argv[1]))); time.sleep(60)'
 const FIRST = 'import ctypes, socket, sys, threading, time'

@@ -1,7 +1,6 @@
 import t from 'tap'
 import { explainRefusal, noInstance } from '../routing/explain.js'
-import { pick } from '../routing/pick.js'
-import type { Candidate } from '../routing/pick.js'
+import { pick, type Candidate } from '../routing/pick.js'
 
 const at = (name: string, contextTokens: number, own = false): Candidate => ({
   nodeId: `n-${name}`, installId: `i-${name}`, instanceId: name, runnerId: `r-${name}`, own, load: 0,

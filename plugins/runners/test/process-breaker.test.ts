@@ -1,7 +1,6 @@
 import t from 'tap'
-import { afterFailure, restartDelayMs, CLOSED } from '../process/breaker.js'
+import { afterFailure, restartDelayMs, CLOSED, type Failure } from '../process/breaker.js'
 import { DEFAULT_LIMITS } from '../process/limits.js'
-import type { Failure } from '../process/breaker.js'
 
 t.test('backoff doubles to its cap, jitter on top', (t) => {
   const check = (attempts: number, random: number, expected: number): void => {

@@ -1,11 +1,8 @@
 import { chmodSync, mkdirSync, readFileSync, realpathSync, symlinkSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import t from 'tap'
-import { fileRules, filesFor } from '../process/confine.js'
-import { findTools, probeSandboxLevel, missing } from '../process/sandbox.js'
-import type { Test } from 'tap'
-import type { SandboxNeeds } from '../process/confine.js'
-import type { SandboxLevel } from '../process/sandbox.js'
+import t, { type Test } from 'tap'
+import { fileRules, filesFor, type SandboxNeeds } from '../process/confine.js'
+import { findTools, probeSandboxLevel, missing, type SandboxLevel } from '../process/sandbox.js'
 
 const NODE_ROOT = realpathSync(dirname(process.execPath))
 const needs = (more: Partial<SandboxNeeds> & { home: string }): SandboxNeeds =>

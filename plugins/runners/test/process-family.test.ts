@@ -7,8 +7,7 @@ import { findTools, probeSandboxLevel } from '../process/sandbox.js'
 import { hostEntry, launch, runnerEnv, signalGroup } from '../process/spawn.js'
 import { MARK, PIDFILE, readPidfile, sweepOrphans } from '../process/pidfile.js'
 import { bootId, diagnose, processTreeBytes, residentBytes, startTime } from '../process/proc.js'
-import { bench, hear, lives, until } from './process-kit.js'
-import type { TestCase } from './process-kit.js'
+import { bench, hear, lives, until, type TestCase } from './process-kit.js'
 
 const NODE = new URL('./fixtures/node.mjs', import.meta.url)
 const LOADER = new URL('../../../test/tools/typescript.mjs', import.meta.url).href

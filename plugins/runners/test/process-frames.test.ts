@@ -1,6 +1,5 @@
 import t from 'tap'
-import { encodeFrame, FrameParser } from '../process/protocol.js'
-import type { Frame } from '../process/protocol.js'
+import { encodeFrame, FrameParser, type Frame } from '../process/protocol.js'
 
 const MAX = 1024
 

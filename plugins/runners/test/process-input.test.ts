@@ -3,8 +3,7 @@ import t from 'tap'
 import { kernelError } from '../../../kernel/index.js'
 import { INPUT_AHEAD_BYTES, InputSender, TaskInput } from '../process/input.js'
 import { TO_RUNNER } from '../process/protocol.js'
-import { bench, hear, until } from './process-kit.js'
-import type { Bench } from './process-kit.js'
+import { bench, hear, until, type Bench } from './process-kit.js'
 
 const KIB = 1024
 
@@ -94,13 +93,6 @@ t.test('the ends of a task end its input', async (t) => {
   unread.push(5)
   t.equal((await hear(b.open({ mode: 'echo', refuse: true }, undefined, unread))).end, 'invalid_payload')
   t.same([unread.pulled, unread.closed], [0, false], 'an input that no engine reads stays as it was')
-
-  const reader = new Source()
-  reader.push(5)
-  const operator = hear(b.open({ mode: 'echo' }, undefined, reader))
-  await until('the task', () => reader.pulled > 0)
-  t.same((await b.supervisor.cancelTasks(5_000)).restarted, false, 'a task that waits for input is cancelled')
-  t.equal((await operator).end, 'cancelled')
 
   const lost = new Source()
   lost.push(5)

@@ -1,6 +1,5 @@
 import t from 'tap'
-import { kindOf, mayFollow, NEXT_STATUS, serves } from '../process/states.js'
-import type { StatusKind } from '../process/states.js'
+import { kindOf, mayFollow, NEXT_STATUS, serves, type StatusKind } from '../process/states.js'
 
 const KINDS = Object.keys(NEXT_STATUS) as StatusKind[]
 

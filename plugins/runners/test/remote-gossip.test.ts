@@ -1,13 +1,10 @@
 import t from 'tap'
 import type { Channel, Cluster, NodeView } from '../../../kernel/index.js'
-import { manualClock } from '../../../kernel/testing/index.js'
-import type { ManualClock } from '../../../kernel/testing/index.js'
+import { manualClock, type ManualClock } from '../../../kernel/testing/index.js'
 import {
-  GATHER_MS, KEPT_MAX, mergeTasks, MESSAGE_TASKS_MAX, SEND_MS, TaskGossip
+  GATHER_MS, KEPT_MAX, mergeTasks, MESSAGE_TASKS_MAX, SEND_MS, TaskGossip, type GossipMessage
 } from '../routing/remote/gossip.js'
-import type { GossipMessage } from '../routing/remote/gossip.js'
-import { TASK_LINGER_MS, TaskTable } from '../routing/tasks.js'
-import type { Task, TaskStatus } from '../routing/tasks.js'
+import { TASK_LINGER_MS, TaskTable, type Task, type TaskStatus } from '../routing/tasks.js'
 
 interface Node {
   id: string

@@ -1,7 +1,6 @@
 import t from 'tap'
 import { chunkFrame, endFrame, TASK_TYPE } from '../routing/remote/frames.js'
-import { caller, hear, pair, query, task, VOICE } from './remote-kit.js'
-import type { Pair, Stand } from './remote-kit.js'
+import { caller, hear, pair, query, task, VOICE, type Pair, type Stand } from './remote-kit.js'
 
 const never = new AbortController().signal
 

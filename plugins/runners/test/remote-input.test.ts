@@ -1,14 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
-import { kernelError } from '../../../kernel/index.js'
-import type { CapabilityCall, EngineChunk, EngineError, EngineTask } from '../../../kernel/index.js'
+import {
+  kernelError, type CapabilityCall, type EngineChunk, type EngineError, type EngineTask
+} from '../../../kernel/index.js'
 import { RunnerError } from '../process/errors.js'
 import { encodeFrame, FROM_RUNNER, TO_RUNNER } from '../process/protocol.js'
 import { endFrame, TASK_TYPE } from '../routing/remote/frames.js'
-import { runTask } from '../service.js'
-import type { Route } from '../service.js'
-import { caller, hear, pair, query, task, until, VOICE } from './remote-kit.js'
-import type { Pair } from './remote-kit.js'
+import { runTask, type Route } from '../service.js'
+import { caller, hear, pair, query, task, until, VOICE, type Pair } from './remote-kit.js'
 
 const never = new AbortController().signal
 

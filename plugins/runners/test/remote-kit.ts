@@ -1,22 +1,19 @@
 import http from 'node:http'
-import { duplexPair } from 'node:stream'
-import type { Duplex } from 'node:stream'
-import { ClusterService } from '../../../kernel/index.js'
-import { memberRequest } from '../../../kernel/test/member-request.js'
-import { fake } from '../../../kernel/testing/index.js'
-import { setMember } from '../../../kernel/http/forwarded.js'
-import type {
-  Caller, EngineChunk, MemberRequest, MemberResponse, ModelCard, NodeView, Section
+import { duplexPair, type Duplex } from 'node:stream'
+import {
+  ClusterService, type Caller, type EngineChunk, type MemberRequest, type MemberResponse, type ModelCard,
+  type NodeView, type Section
 } from '../../../kernel/index.js'
-import type { ManualClock, TestContext } from '../../../kernel/testing/index.js'
+import { memberRequest } from '../../../kernel/test/member-request.js'
+import { fake, type ManualClock, type TestContext } from '../../../kernel/testing/index.js'
+import { setMember } from '../../../kernel/http/forwarded.js'
 import { PlacedInstances } from '../instances/document.js'
 import type { RunnerSet, Member } from '../instances/runner-set.js'
 import { Routing } from '../routing/routing.js'
 import type { RunnerStatus } from '../service.js'
 import type { Instance, InstanceFailure } from '../instances/sections.js'
 import { TaskTable } from '../routing/tasks.js'
-import { bundle, startRunners, until } from './rig.js'
-import type { FakeRunner, RunnersRig } from './rig.js'
+import { bundle, startRunners, until, type FakeRunner, type RunnersRig } from './rig.js'
 import { card, soloInstance } from './samples.js'
 
 export const VOICE = 'svc/voice-en'

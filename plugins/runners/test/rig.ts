@@ -1,8 +1,6 @@
 import { randomUUID } from 'node:crypto'
-import { EngineError } from '../../../kernel/index.js'
-import type { EngineChunk, EngineTask, ModelCard } from '../../../kernel/index.js'
-import { startPlugin } from '../../../kernel/testing/index.js'
-import type { Fake, Rig, TestContext } from '../../../kernel/testing/index.js'
+import { EngineError, type EngineChunk, type EngineTask, type ModelCard } from '../../../kernel/index.js'
+import { startPlugin, type Fake, type Rig, type TestContext } from '../../../kernel/testing/index.js'
 import type { RuntimeFiles } from '../machine/runtimes.js'
 import { summarize } from '../machine/gpu.js'
 import type { MachineReader } from '../machine/vitals.js'
@@ -11,8 +9,9 @@ import type { Bundle } from '../cards/bundle.js'
 import { RunnerError } from '../process/errors.js'
 import { kindOf } from '../process/states.js'
 import type { RunnerOptions, Supervisor } from '../process/supervisor.js'
-import { bodyOf, InstanceService, RunnersService } from '../service.js'
-import type { Instance, Runners, RunnerStatus } from '../service.js'
+import {
+  bodyOf, InstanceService, RunnersService, type Instance, type Runners, type RunnerStatus
+} from '../service.js'
 import { card, machine, soloInstance } from './samples.js'
 
 /** An in-memory runner: the test moves it through its statuses and controls its answers. */
@@ -81,10 +80,6 @@ export class FakeRunner implements Supervisor {
       admittedTaskCount: 0,
       chunks: { received: 0, dropped: 0, buffered: 0 }
     }
-  }
-
-  async cancelTasks (): Promise<{ taskIds: string[], restarted: boolean }> {
-    return { taskIds: this.opened.map(({ taskId }) => taskId), restarted: false }
   }
 
   move (status: RunnerStatus): void {

@@ -1,7 +1,6 @@
 import { join } from 'node:path'
 import t from 'tap'
-import { cudaHidden, findRuntimes, runtimeFiles } from '../machine/runtimes.js'
-import type { RuntimeFiles } from '../machine/runtimes.js'
+import { cudaHidden, findRuntimes, runtimeFiles, type RuntimeFiles } from '../machine/runtimes.js'
 import { machine } from './samples.js'
 
 /** Folders and files by path; a folder lists the names directly below it. */

@@ -4,18 +4,15 @@ import {
   copyFileSync, mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, symlinkSync, writeFileSync
 } from 'node:fs'
 import { once } from 'node:events'
-import { createServer } from 'node:net'
+import { createServer, type AddressInfo } from 'node:net'
 import { release, tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { filesFor } from '../process/confine.js'
-import { findTools, probeSandboxLevel, findSandboxProblem } from '../process/sandbox.js'
+import { findTools, probeSandboxLevel, findSandboxProblem, type SandboxLevel } from '../process/sandbox.js'
 import { launch } from '../process/spawn.js'
 import { lives, until } from './process-kit.js'
-import type { AddressInfo } from 'node:net'
-import type { Test } from 'tap'
-import type { SandboxLevel } from '../process/sandbox.js'
 
 const INTRUDER = fileURLToPath(new URL('./fixtures/intruder.mjs', import.meta.url))
 const SECRETS = ['node.key', 'operator.token', 'svc.yaml', 'devices/laptop.json', 'state/tokens.json',

@@ -1,10 +1,8 @@
 /** Models that plugins answer themselves, alongside models with runners. */
-import t from 'tap'
-import { kernelError } from '../../../kernel/index.js'
-import type { Caller, EngineTask, SvcError } from '../../../kernel/index.js'
+import t, { type Test } from 'tap'
+import { kernelError, type Caller, type EngineTask, type SvcError } from '../../../kernel/index.js'
 import { drain, ready } from './rig.js'
 import { card } from './samples.js'
-import type { Test } from 'tap'
 import type { RouteQuery, VirtualModel } from '../service.js'
 
 const ORACLE = 'acme/oracle'

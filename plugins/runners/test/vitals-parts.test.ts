@@ -2,20 +2,16 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import t from 'tap'
-import { systemClock } from '../../../kernel/index.js'
+import t, { type Test } from 'tap'
+import { systemClock, type Gpu } from '../../../kernel/index.js'
 import { manualClock } from '../../../kernel/testing/index.js'
 import { gpusOf, parseSmi, readGpus, readProcessorHeat, summarize, usableGpus } from '../machine/gpu.js'
-import { systemInformation } from '../machine/io.js'
+import { systemInformation, type MachineIo } from '../machine/io.js'
 import {
   parseNetDev, ratesOf, trafficOf, cgroupFolders, limitByCgroup, memoryOf, parseCgroup, parseMeminfo,
-  readLinuxMemory, busyShare
+  readLinuxMemory, busyShare, type CgroupMemory
 } from '../machine/vitals.js'
 import type os from 'node:os'
-import type { Gpu } from '../../../kernel/index.js'
-import type { MachineIo } from '../machine/io.js'
-import type { CgroupMemory } from '../machine/vitals.js'
-import type { Test } from 'tap'
 
 const GIB = 1024 ** 3
 

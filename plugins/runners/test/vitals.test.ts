@@ -2,14 +2,11 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
-import { systemClock } from '../../../kernel/index.js'
-import { manualClock } from '../../../kernel/testing/index.js'
-import { createMachine } from '../machine/vitals.js'
+import { systemClock, type Logger } from '../../../kernel/index.js'
+import { manualClock, type ManualClock } from '../../../kernel/testing/index.js'
+import { createMachine, type MachineReader } from '../machine/vitals.js'
 import type os from 'node:os'
 import type { MachineIo } from '../machine/io.js'
-import type { MachineReader } from '../machine/vitals.js'
-import type { Logger } from '../../../kernel/index.js'
-import type { ManualClock } from '../../../kernel/testing/index.js'
 
 const GIB = 1024 ** 3
 const netDev = (rx: number, tx: number): string => `Inter-|   Receive  |  Transmit

@@ -10,9 +10,7 @@ export const NO_TENSOR_SPLIT = new Set([
 
 /** Updates cards of earlier releases, which denied tensor split, and chat if a template was missing. */
 export const withTensorSupport = <C extends Pick<ModelCard,
-'engine' | 'family' | 'supportsTensor' | 'tasks'>>(
-  card: C
-): C => card.engine !== 'llama-server' ? card : {
+'engine' | 'family' | 'supportsTensor' | 'tasks'>>(card: C): C => card.engine !== 'llama-server' ? card : {
   ...card, supportsTensor: !NO_TENSOR_SPLIT.has(card.family),
   tasks: String(card.tasks) === 'completions' ? ['chat', 'completions'] : card.tasks
 }

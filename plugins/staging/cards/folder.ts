@@ -1,8 +1,7 @@
 import { join } from 'node:path'
 import { CardError, readText, withReader } from '../../runners/cards/reader.js'
 import { filePathProblem } from '../files/names.js'
-import { ggufCompanions, ggufModels } from './gguf-parts.js'
-import type { GgufModel } from './gguf-parts.js'
+import { ggufCompanions, ggufModels, type GgufModel } from './gguf-parts.js'
 
 export interface FolderFile { path: string, size: number, sha256?: string }
 

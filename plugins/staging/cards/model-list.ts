@@ -51,7 +51,7 @@ export function modelListEntry (
   }
 }
 
-const TASK_ORDER = ['chat', 'completions', 'embeddings', 'rerank', 'tts']
+const TASK_ORDER = ['chat', 'completions', 'embeddings', 'rerank', 'tts', 'stt']
 
 /** Position of a model in lists: ready chat models first, because clients preselect the first model. */
 export function listRank ({ tasks }: Pick<ModelCard, 'tasks'>, ready: boolean): number {
@@ -73,7 +73,8 @@ function capabilitiesOf ({ tasks, support }: ModelCard) {
     embeddings: has('embeddings'),
     rerank: has('rerank'),
     tts: has('tts'),
-    streaming: has('chat') || has('completions') || has('tts'),
+    stt: has('stt'),
+    streaming: has('chat') || has('completions') || has('tts') || has('stt'),
     tools: takesTools({ tasks, support }),
     vision: Object.hasOwn(support, 'images')
   }

@@ -1,5 +1,4 @@
-import { modelInPath } from '../../../kernel/cli/index.js'
-import type { VerbContext } from '../../../kernel/cli/index.js'
+import { modelInPath, type VerbContext } from '../../../kernel/cli/index.js'
 import { groupBy } from '../cards/gguf-parts.js'
 import type { ClusterCopy } from '../types.js'
 
@@ -34,9 +33,7 @@ export async function retryUntil<T> (ctx: VerbContext, path: string): Promise<T>
 const KINDS = ['store', 'staged', 'bundled', 'cache', 'receiving'] as const
 
 /** Locations of copies as text: `store@node1, staged@node2,node3`; `-` if there are none. */
-export function locationsText (
-  copies: readonly Pick<ClusterCopy, 'nodeName' | 'kind' | 'live'>[]
-): string {
+export function locationsText (copies: readonly Pick<ClusterCopy, 'nodeName' | 'kind' | 'live'>[]): string {
   const name = (copy: (typeof copies)[number]): string =>
     `${copy.nodeName}${copy.live ? '' : ' (lost)'}`
   const parts = KINDS.flatMap((kind) => {

@@ -1,9 +1,7 @@
-import { plain, showBytes } from '../../../kernel/cli/index.js'
-import { copiesByModel, sizeOfCopies, locationsText } from './api.js'
-import type { CopiesAnswer } from './api.js'
+import { plain, showBytes, type Verb } from '../../../kernel/cli/index.js'
+import { copiesByModel, sizeOfCopies, locationsText, type CopiesAnswer } from './api.js'
 import type { Answers } from '../routes.js'
 import type { ClusterCopy } from '../types.js'
-import type { Verb } from '../../../kernel/cli/index.js'
 
 type ListEntry = Answers['models']['data'][number]
 

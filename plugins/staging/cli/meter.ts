@@ -1,10 +1,8 @@
 import type { DownloadStatus } from '../store/download.js'
-import type { VerbContext } from '../../../kernel/cli/index.js'
-import { showBytes, formatDuration as showSeconds } from '../../../kernel/cli/index.js'
+import { showBytes, formatDuration as showSeconds, type VerbContext } from '../../../kernel/cli/index.js'
 
 /** Progress of a transfer in bytes, bytes per second and milliseconds. */
-export type Amount =
-  Pick<DownloadStatus, 'downloadedBytes' | 'totalBytes' | 'bytesPerSecond' | 'etaMs'>
+export type Amount = Pick<DownloadStatus, 'downloadedBytes' | 'totalBytes' | 'bytesPerSecond' | 'etaMs'>
 
 /** A progress line. `step` marks every 10%. */
 export interface Reading { text: string, step: boolean }

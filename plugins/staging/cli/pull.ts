@@ -1,14 +1,13 @@
 import { retryUntil, exitFor, storePath } from './api.js'
 import { createMeter, showReadings } from './meter.js'
 import {
-  canAsk, confirm, engineHelp, isVerbError, modelInPath, plain, programIn, realPace, showBytes, stallDetector
+  canAsk, confirm, engineHelp, isVerbError, modelInPath, plain, programIn, realPace, showBytes, stallDetector,
+  type EngineHelp, type WaitClock, type Verb, type VerbContext
 } from '../../../kernel/cli/index.js'
 import type { ModelCard } from '../../../kernel/index.js'
-import { wantedFrom } from './source.js'
-import type { NamedModel, Wanted } from './source.js'
+import { wantedFrom, type NamedModel, type Wanted } from './source.js'
 import type { Answers } from '../routes.js'
 import type { DownloadStatus } from '../store/download.js'
-import type { EngineHelp, WaitClock, Verb, VerbContext } from '../../../kernel/cli/index.js'
 
 const POLL_MS = 500
 

@@ -1,6 +1,5 @@
-import { plain, programIn } from '../../../kernel/cli/index.js'
+import { plain, programIn, type Verb } from '../../../kernel/cli/index.js'
 import type { Answers } from '../routes.js'
-import type { Verb } from '../../../kernel/cli/index.js'
 
 export default {
   async run (ctx, words, options) {

@@ -1,8 +1,7 @@
-import { isModelId, readModelId } from '../../../kernel/cli/index.js'
+import { isModelId, readModelId, type VerbContext } from '../../../kernel/cli/index.js'
 import { readFileSync, realpathSync, statSync } from 'node:fs'
 import { basename, dirname, isAbsolute, join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import type { VerbContext } from '../../../kernel/cli/index.js'
 
 export interface Wanted {
   modelId: string
@@ -56,7 +55,7 @@ function fromPath (ctx: VerbContext, path: string, options: SourceOptions): Want
   }
 }
 
-/** A model as named on the command line; `source` is set only for the hub's cache and for Ollama. */
+/** A model as named on the command line; `source` is set only for a path and for Ollama. */
 export interface NamedModel {
   modelId: string
   revision?: string
@@ -75,13 +74,11 @@ const PAGE = new RegExp('^([^/@:?#]+/[^/@:?#]+)(?:/(tree|blob|resolve|raw)/' +
 const GGUF = /(?:^|\/)((?!mmproj)[A-Za-z0-9._-]{1,64}?)(?:-\d{5}-of-\d{5})?\.gguf$/i
 
 /**
- * Parses `org/name` with optional `@revision` and `:variant`, the hub URL of a model or file, `cache:` before
- * either for this machine's hub cache, or `ollama:NAME[:TAG]`. Throws VerbError (2).
+ * Parses `org/name` with optional `@revision` and `:variant`, the hub URL of a model or file, or
+ * `ollama:NAME[:TAG]`. Throws VerbError (2).
  */
 export function readNamedModel (ctx: Pick<VerbContext, 'fail'>, word: string): NamedModel {
-  if (/^ollama:/i.test(word)) return ofOllama(ctx, word)
-  if (/^cache:/i.test(word)) return { ...readHubModel(ctx, word.slice('cache:'.length)), source: 'cache' }
-  return readHubModel(ctx, word)
+  return /^ollama:/i.test(word) ? ofOllama(ctx, word) : readHubModel(ctx, word)
 }
 
 /** As `readNamedModel`, or a local path that begins with `.`, `/` or `~` or ends in .gguf or .onnx. */
@@ -102,9 +99,7 @@ function ofOllama (ctx: Pick<VerbContext, 'fail'>, word: string): NamedModel {
   return { modelId: `ollama/${plain}`, source: `ollama:${name}` }
 }
 
-function readAddress (
-  ctx: Pick<VerbContext, 'fail'>, address: string
-): { text: string, allow?: string[] } {
+function readAddress (ctx: Pick<VerbContext, 'fail'>, address: string): { text: string, allow?: string[] } {
   const [, model, kind, at, inner, rest = ''] = PAGE.exec(address.replace(HUB, '')) ?? []
   if (model === undefined || /^(datasets|spaces)\//i.test(model)) return { text: address }
   const revision = at === undefined ? '' : `@${unescaped(at)}`

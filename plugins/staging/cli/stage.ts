@@ -1,12 +1,11 @@
 import { retryUntil, exitFor, storePath } from './api.js'
-import { isThere, stagingsOf } from './cluster.js'
-import { createMeter, showReadings } from './meter.js'
-import { nameOf, plain, readModelId, realPace, stallDetector } from '../../../kernel/cli/index.js'
+import { isThere, stagingsOf, type StateView } from './cluster.js'
+import { createMeter, showReadings, type Reading } from './meter.js'
+import {
+  nameOf, plain, readModelId, realPace, stallDetector, type WaitClock, type Verb, type VerbContext
+} from '../../../kernel/cli/index.js'
 import { findNodes } from '../../cluster/cli/nodes.js'
-import type { StateView } from './cluster.js'
-import type { WaitClock, Verb, VerbContext } from '../../../kernel/cli/index.js'
 import type { Answers } from '../routes.js'
-import type { Reading } from './meter.js'
 
 /** Poll interval in ms; the state's numbers are up to 2 s old anyway, so a shorter one gains little. */
 const POLL_MS = 1000

@@ -3,8 +3,7 @@ import type { VerbDecl } from '../../../kernel/index.js'
 export const verbs = {
   pull: {
     heading: 'Keep models',
-    summary: 'add a model to the store: from the hub, a file or folder, another node, the hub\'s cache or ' +
-      'Ollama',
+    summary: 'add a model to the store: from the hub, a file or folder, another node or Ollama',
     args: '<model-address-or-path>',
     options: [
       ['--revision <r>', 'branch, tag or commit of the hub; same as org/name@revision'],
@@ -18,46 +17,36 @@ export const verbs = {
     examples: [
       'svc pull acme/voice', 'svc pull acme/chat@v2 --variant q4', 'svc pull hf.co/acme/chat:Q4_K_M',
       'svc pull https://huggingface.co/acme/chat/blob/main/chat-Q4_K_M.gguf',
-      'svc pull cache:acme/chat:Q4_K_M', 'svc pull ollama:llama3.2:1b --as acme/llama',
+      'svc pull ollama:llama3.2:1b --as acme/llama',
       'svc pull ./my-voice --as acme/voice', 'svc pull ./chat-Q4_K_M.gguf',
       'svc pull acme/voice --from attic --background'
     ],
     load: () => import('./pull.js')
   },
   search: {
-    heading: 'Keep models',
-    summary: 'search the public hub for models by name, runnable formats first',
-    args: '<words...>',
-    options: [['--limit <n>', 'at most this many of each format (20)']],
+    heading: 'Keep models', summary: 'search the public hub for models by name, runnable formats first',
+    args: '<words...>', options: [['--limit <n>', 'at most this many of each format (20)']],
     examples: ['svc search qwen 0.5b', 'svc search --json kokoro | jq -r \'.models[].modelId\''],
     load: () => import('./search.js')
   },
   ls: {
-    heading: 'Keep models',
-    summary: 'list the models: size, which nodes have them, what is ready',
+    heading: 'Keep models', summary: 'list the models: size, which nodes have them, what is ready',
     examples: ['svc ls', 'svc ls --json | jq -r \'.models[] | select(.state == "ready") | .modelId\''],
     load: () => import('./ls.js')
   },
   rm: {
-    heading: 'Keep models',
-    summary: 'remove models from the store, and their unused staged copies',
-    args: '<model...>',
-    options: [['-y, --yes', 'do not ask']],
-    examples: ['svc rm acme/voice', 'svc rm -y acme/voice acme/chat'],
-    load: () => import('./rm.js')
+    heading: 'Keep models', summary: 'remove models from the store, and their unused staged copies',
+    args: '<model...>', options: [['-y, --yes', 'do not ask']],
+    examples: ['svc rm acme/voice', 'svc rm -y acme/voice acme/chat'], load: () => import('./rm.js')
   },
   purge: {
-    heading: 'Keep models',
-    summary: 'remove unused staged copies on every node; the store keeps its models',
-    args: '[model]',
-    options: [['-y, --yes', 'do not ask'], ['--dry-run', 'only list the copies to remove']],
+    heading: 'Keep models', summary: 'remove unused staged copies on every node; the store keeps its models',
+    args: '[model]', options: [['-y, --yes', 'do not ask'], ['--dry-run', 'only list the copies to remove']],
     examples: ['svc purge --dry-run', 'svc purge acme/voice', 'svc purge -y --json'],
     load: () => import('./purge.js')
   },
   stage: {
-    heading: 'Keep models',
-    summary: 'copy a model from the store to nodes, and wait for it',
-    args: '<model>',
+    heading: 'Keep models', summary: 'copy a model from the store to nodes, and wait for it', args: '<model>',
     options: [
       ['--node <ref...>', 'nodes by id, install id or name (default: the node that receives the request)'],
       ['--all', 'every live node'],

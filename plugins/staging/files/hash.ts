@@ -1,9 +1,7 @@
-import { createHash } from 'node:crypto'
-import type { Hash } from 'node:crypto'
+import { createHash, type Hash } from 'node:crypto'
 import { constants } from 'node:fs'
 import { open } from 'node:fs/promises'
-import { CHUNK_BYTES } from '../types.js'
-import type { ManifestFile } from '../types.js'
+import { CHUNK_BYTES, type ManifestFile } from '../types.js'
 import { PathError, errnoOf } from './names.js'
 
 const READ_BYTES = 1024 * 1024

@@ -1,8 +1,6 @@
-import { constants, existsSync } from 'node:fs'
-import { lstat, open, rename, unlink, mkdir, readdir, rmdir } from 'node:fs/promises'
-import type { FileHandle } from 'node:fs/promises'
+import { constants, existsSync, type Dirent } from 'node:fs'
+import { lstat, open, rename, unlink, mkdir, readdir, rmdir, type FileHandle } from 'node:fs/promises'
 import { join, basename } from 'node:path'
-import type { Dirent } from 'node:fs'
 import { PathError, errnoOf, filePathProblem, isOwnName } from './names.js'
 
 /** `create` makes a new file for reading and writing; `update` also opens an existing one. */
@@ -25,8 +23,7 @@ const FLAGS: Record<OpenMode, number> = {
 export async function openInside (root: string, path: string, mode: OpenMode): Promise<FileHandle> {
   const problem = filePathProblem(path)
   if (problem !== null) throw new PathError(problem)
-  return await parentOf(root, path, mode !== 'read',
-    async (folder, name) => await openIn(folder, name, mode))
+  return await parentOf(root, path, mode !== 'read', async (folder, name) => await openIn(folder, name, mode))
 }
 
 /** Opens one of svc's own files. Throws like `openInside`. */

@@ -1,6 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { constants } from 'node:fs'
-import type { Dirent, Stats } from 'node:fs'
+import { constants, type Dirent, type Stats } from 'node:fs'
 import { access, lstat, mkdir, readdir, rename } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { openSvcFile } from './open.js'
@@ -12,8 +11,7 @@ import {
   isSealed, isTransfer, missingFile, notOurs, removeAll, removeCopy, requireFiles, finalizeCopy, foreignFileIn
 } from './seal.js'
 import { bytesOf, findFiles, freeable, newest } from './walk.js'
-import { makeFolder } from '../../../kernel/index.js'
-import type { Clock } from '../../../kernel/index.js'
+import { makeFolder, type Clock } from '../../../kernel/index.js'
 import type { Copy, CopyRecord, LocalCopy, Role } from '../types.js'
 
 const SETTINGS: Readonly<Record<Role, string>> = {

@@ -1,12 +1,10 @@
 import { relative, join } from 'node:path'
-import { kernelError, Reply } from '../../../kernel/index.js'
-import type { RouteRequest } from '../../../kernel/index.js'
+import { kernelError, Reply, type RouteRequest } from '../../../kernel/index.js'
 import { manifestDigest } from '../files/record.js'
 import { hashTree, openSource } from '../store/folder.js'
 import { eachNode } from '../peers/each-node.js'
 import { modelUrl } from '../peers/sources.js'
-import { parseSource } from '../store/types.js'
-import type { Source, StartOptions } from '../store/types.js'
+import { parseSource, type Source, type StartOptions } from '../store/types.js'
 import type { DownloadStatus } from '../store/download.js'
 import { routes } from '../routes.js'
 import { apiError, onStoreHost, forward, modelIn, nodeOf, refuseVirtual } from './request.js'
@@ -15,7 +13,7 @@ import type { ModelManager } from '../manager/manager.js'
 
 /** Hides local paths, and errors that may contain them, from callers who are not operators. */
 function shownTo ({ caller }: RouteRequest, status: DownloadStatus): DownloadStatus {
-  const [, kind] = /^(file|cache|ollama)\b/.exec(status.source ?? '') ?? []
+  const [, kind] = /^(file|ollama)\b/.exec(status.source ?? '') ?? []
   if (kind === undefined || caller.authorities.has('operator')) return status
   return { ...status, source: kind, error: status.error === null ? null : 'only operators can see the error' }
 }
@@ -134,11 +132,10 @@ export function checkMayRead (
     'machine. To allow other operators, add a parent folder to model_store.import_roots in its svc.yaml.')
 }
 
-/** Throws `import_refused` for `cache` and `ollama`, from which only the store host can import. */
+/** Throws `import_refused` for `ollama`, from which only the store host can import. */
 export function refuseElsewhere (manager: ModelManager, source: Source): void {
-  if (source.kind !== 'cache' && source.kind !== 'ollama') return
-  const name = source.kind === 'cache' ? source.kind : `ollama:${source.name}`
-  throw manager.ctx.error('import_refused', `${name} is available only on the store host, ` +
+  if (source.kind !== 'ollama') return
+  throw manager.ctx.error('import_refused', `ollama:${source.name} is available only on the store host, ` +
     `${manager.access.host().name}: run svc pull there, or pull the folder with its files.`)
 }
 

@@ -1,5 +1,4 @@
-import { kernelError } from '../../../kernel/index.js'
-import type { RouteRequest } from '../../../kernel/index.js'
+import { kernelError, type RouteRequest } from '../../../kernel/index.js'
 import { filePathProblem } from '../files/names.js'
 import { fileOf } from '../files/record.js'
 import { fileUrl } from '../peers/sources.js'
@@ -34,9 +33,7 @@ function missing (manager: ModelManager, modelId: string, { from }: Asked): Erro
   return manager.ctx.error('model_not_found', `There is no model ${modelId} ${where}.`)
 }
 
-export async function manifest (
-  manager: ModelManager, request: RouteRequest
-): Promise<unknown> {
+export async function manifest (manager: ModelManager, request: RouteRequest): Promise<unknown> {
   const modelId = modelIn(request)
   const asked = request.query as Asked
   const found = copyOf(manager, modelId, asked)
@@ -45,9 +42,7 @@ export async function manifest (
   return await forward(manager, request, routes.manifest)
 }
 
-export async function file (
-  manager: ModelManager, request: RouteRequest
-): Promise<void> {
+export async function file (manager: ModelManager, request: RouteRequest): Promise<void> {
   const params = request.params as { model_id: string, '*': string }
   const modelId = modelIdOf(params.model_id)
   const path = params['*']

@@ -1,15 +1,12 @@
 import type { RouteRequest } from '../../../kernel/index.js'
 import { volumeOf } from '../files/folders.js'
 import { PathError } from '../files/names.js'
-import { weightsIn } from '../hub/select-weights.js'
-import { HubError } from '../hub/types.js'
-import type { Choosable } from '../hub/select-weights.js'
-import type { HubReason, Weights } from '../hub/types.js'
-import { findNearby } from '../nearby/find.js'
+import { weightsIn, type Choosable } from '../hub/select-weights.js'
+import { HubError, type HubReason, type Weights } from '../hub/types.js'
+import { readOllama } from '../nearby/ollama.js'
 import type { errors } from '../declarations.js'
 import type { ModelManager } from '../manager/manager.js'
-import { routes } from '../routes.js'
-import type { Answers } from '../routes.js'
+import { routes, type Answers } from '../routes.js'
 import type { MemoryFit } from '../service.js'
 import { openSource } from '../store/folder.js'
 import { StoreError } from '../types.js'
@@ -98,9 +95,9 @@ async function lookUp (
   const wanted = { variant: variant ?? null, allow: allow ?? null }
   try {
     const named = { ...wanted, revision: revision ?? null }
-    if (from.kind === 'ollama' || from.kind === 'cache') {
-      const { all, ...near } = await findNearby(nearby, from, modelId, named)
-      return { ...near, weights: weightsIn(all) }
+    if (from.kind === 'ollama') {
+      const { files, unused } = await readOllama(nearby.ollama, from.name)
+      return { from: 'Ollama', commit: revision ?? 'local', files, weights: weightsIn(files), unused }
     }
     if (from.kind === 'file') {
       const { folder, seen } = await openSource(from.path, allow)

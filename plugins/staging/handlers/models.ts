@@ -1,13 +1,12 @@
 import { statSync } from 'node:fs'
 import {
-  askMember, becauseOff, kernelError, offPlugin, Reply, switchOn, cacheJson
+  askMember, becauseOff, kernelError, offPlugin, Reply, switchOn, cacheJson, type ModelCard, type NodeView,
+  type RouteRequest
 } from '../../../kernel/index.js'
-import type { ModelCard, NodeView, RouteRequest } from '../../../kernel/index.js'
 import { checkCard } from '../../runners/cards/card.js'
 import { isAnthropic } from '../failures.js'
 import { checkCardPaths } from '../files/names.js'
-import { listRank, modelListEntry } from '../cards/model-list.js'
-import type { ModelList } from '../cards/model-list.js'
+import { listRank, modelListEntry, type ModelList } from '../cards/model-list.js'
 import { modelPath } from '../peers/sources.js'
 import { startDownload } from './downloads.js'
 import { modelIdOf, modelIn } from './request.js'
@@ -95,8 +94,7 @@ async function entries (manager: ModelManager): Promise<Entry[]> {
   const known = [...manager.catalogue.cards().values()].map(({ card }) => card)
   const placed = new Map(manager.placed().map((card) => [card.modelId, card]))
   for (const { modelId } of known) placed.delete(modelId)
-  return [...known, ...placed.values(), ...virtual]
-    .sort((a, b) => a.modelId < b.modelId ? -1 : 1)
+  return [...known, ...placed.values(), ...virtual].sort((a, b) => a.modelId < b.modelId ? -1 : 1)
     .map((card) => {
       const judgement = judge?.(card.modelId)
       const isVirtual = virtual.includes(card)
@@ -112,11 +110,10 @@ async function entries (manager: ModelManager): Promise<Entry[]> {
 async function named (manager: ModelManager): Promise<Entry[]> {
   const own = await entries(manager)
   const byId = new Map(own.map((entry) => [entry.id, entry]))
-  for (const { id, root, madeMs } of [...manager.names].flatMap((names) => names())) {
+  for (const { id, root } of [...manager.names].flatMap((names) => names())) {
     const model = own.find((entry) => entry.id === root)
     if (model === undefined || byId.has(id)) continue
-    const created = madeMs === null ? model.created : Math.floor(madeMs / 1000)
-    byId.set(id, { ...model, id, root, name: id, created })
+    byId.set(id, { ...model, id, root, name: id })
   }
   const rank = (entry: Entry): number => listRank(entry, entry.ready)
   return [...byId.values()].sort((a, b) => rank(a) - rank(b) || (a.id < b.id ? -1 : 1))
@@ -146,9 +143,8 @@ export async function card (manager: ModelManager, request: RouteRequest): Promi
   }
   const whole = await wholeCard(manager, request, modelId)
   // A hand-written card takes precedence, but its list of files is replaced by that of the actual copy.
-  const byHand = known.origin === 'custom' || known.origin === 'home'
   const { files, totalBytes } = whole ?? known.card
-  const card = byHand || whole === undefined ? { ...known.card, files, totalBytes } : whole
+  const card = known.origin === 'custom' || whole === undefined ? { ...known.card, files, totalBytes } : whole
   return { model_id: modelId, origin: known.origin, card, copies: manager.catalogue.copies(modelId) }
 }
 
@@ -172,7 +168,7 @@ export async function add (
   if (source !== undefined) return await addSource(manager, request, source)
   const checked = cardOf(given)
   const known = manager.catalogue.cards().get(checked.modelId)
-  if (known !== undefined && known.origin !== 'custom' && known.origin !== 'home') {
+  if (known !== undefined && known.origin !== 'custom') {
     throw manager.ctx.error('card_exists',
       `${checked.modelId} already exists (${known.origin}).`)
   }

@@ -4,8 +4,7 @@ import { eachNode, onlyNode } from '../peers/each-node.js'
 import type { EvictionPreview } from '../space/evictor.js'
 import { onStoreHost, eitherSpelling, modelIdOf, modelIn, refuseVirtual } from './request.js'
 import type { ModelManager } from '../manager/manager.js'
-import { routes } from '../routes.js'
-import type { Answers } from '../routes.js'
+import { routes, type Answers } from '../routes.js'
 
 type NodePurged = Answers['purge']['nodes'][number]
 /** `preview` reports the effect of a purge without removing anything. */

@@ -1,6 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { delay } from '../../../kernel/index.js'
-import type { NodeView, RouteRequest } from '../../../kernel/index.js'
+import { delay, type NodeView, type RouteRequest } from '../../../kernel/index.js'
 import { eachNode, onlyNode } from '../peers/each-node.js'
 import { modelUrl } from '../peers/sources.js'
 import type { StageJob } from '../staged/stager.js'

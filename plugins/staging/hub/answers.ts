@@ -1,5 +1,4 @@
-import { HubError } from './types.js'
-import type { HubFile } from './types.js'
+import { HubError, type HubFile } from './types.js'
 
 /** Response headers with lower-case names, as undici returns them. */
 export type Headers = Record<string, string | string[] | undefined>

@@ -1,15 +1,14 @@
 import { backoffMs, delay } from '../../../kernel/index.js'
 import { modelIdProblem } from '../files/names.js'
-import { checkBodyHead, checkLinked } from './answers.js'
-import type { Headers } from './answers.js'
+import { checkBodyHead, checkLinked, type Headers } from './answers.js'
 import { checkSelected, describe, searchHub } from './listing.js'
 import { selectFiles } from './select.js'
 import { weightsIn } from './select-weights.js'
-import { HUB_LIMITS, HubError } from './types.js'
-import type { HubHttp } from './http.js'
-import type {
-  HubSearchResult, HubClientOptions, HubFile, HubLimits, HubSelection, Pinned, ResolveOptions, Weights
+import {
+  HUB_LIMITS, HubError, type HubSearchResult, type HubClientOptions, type HubFile, type HubLimits,
+  type HubSelection, type Pinned, type ResolveOptions, type Weights
 } from './types.js'
+import type { HubHttp } from './http.js'
 
 const PAUSES = { minMs: 1000, maxMs: 30_000 }
 const LONGEST_REVISION = 200
@@ -57,8 +56,7 @@ class Client {
     }
     const http = await this.#http()
     const fetch = http.libraryFetch(`${modelId}@${revision}`, signal)
-    const info = await this.#patiently(
-      async () => await describe(this.url, fetch, modelId, revision), signal)
+    const info = await this.#patiently(async () => await describe(this.url, fetch, modelId, revision), signal)
     const files = selectFiles(info.files, options)
     const totalBytes = checkSelected(files)
     const { commit, licence, languages } = info

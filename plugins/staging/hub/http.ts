@@ -1,11 +1,8 @@
 import { buffer } from 'node:stream/consumers'
 import type { Dispatcher } from 'undici'
-import { AddressRefused, hostProblem, outgoingDispatcher } from '../../../kernel/index.js'
-import type { Trust } from '../../../kernel/index.js'
-import { statusError } from './answers.js'
-import type { Headers } from './answers.js'
-import { HubError } from './types.js'
-import type { HubClientOptions, HubLimits, HubReason } from './types.js'
+import { AddressRefused, hostProblem, outgoingDispatcher, type Trust } from '../../../kernel/index.js'
+import { statusError, type Headers } from './answers.js'
+import { HubError, type HubClientOptions, type HubLimits, type HubReason } from './types.js'
 
 const REDIRECTS = new Set([301, 302, 303, 307, 308])
 const REDIRECT_BODY_BYTES = 65_536

@@ -2,8 +2,7 @@ import { createHash } from 'node:crypto'
 import type { ListFileEntry } from '@huggingface/hub'
 import { EMPTY_SHA256, MOST_FILES } from '../files/record.js'
 import { filePathProblem, modelIdProblem, shown } from '../files/names.js'
-import { HubError } from './types.js'
-import type { HubSearchResult, HubFile, HubSelection } from './types.js'
+import { HubError, type HubSearchResult, type HubFile, type HubSelection } from './types.js'
 
 const SHA256 = /^[0-9a-f]{64}$/
 const SHA1 = /^[0-9a-f]{40}$/

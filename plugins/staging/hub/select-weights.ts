@@ -1,6 +1,5 @@
 import { ggufCompanions, ggufModels, groupBy } from '../cards/gguf-parts.js'
-import { HubError } from './types.js'
-import type { Weights } from './types.js'
+import { HubError, type Weights } from './types.js'
 
 /** Largest unquantized model that is chosen by default: 4 GiB. */
 const MOST_PLAIN_BYTES = 4 * 1024 ** 3

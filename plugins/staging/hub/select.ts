@@ -1,7 +1,5 @@
-import { HubError } from './types.js'
-import { chooseGguf, chooseOnnx } from './select-weights.js'
-import type { Choosable } from './select-weights.js'
-import type { Wanted } from './types.js'
+import { HubError, type Wanted } from './types.js'
+import { chooseGguf, chooseOnnx, type Choosable } from './select-weights.js'
 
 const MOST_PATTERNS = 64
 const LONGEST_PATTERN = 512
@@ -115,8 +113,7 @@ export function matcherOf (patterns: readonly string[]): (path: string) => boole
   }
 }
 
-const tokensOf = (pattern: string): string[] =>
-  pattern.match(/(?<=^|\/)\*\*\/|\*\*|\*|\?|[^*?]/gs) ?? []
+const tokensOf = (pattern: string): string[] => pattern.match(/(?<=^|\/)\*\*\/|\*\*|\*|\?|[^*?]/gs) ?? []
 
 function matches (tokens: readonly string[], path: string, work: { left: number }): boolean {
   // ends[i] is 1 if the tokens of the pattern so far match exactly the first i characters of the path.

@@ -24,14 +24,13 @@ export class Catalogue {
 
   /** All cards by model id. Cards that are added later replace earlier ones of the same model. */
   cards (): Map<string, { card: ModelCard, origin: CardOrigin }> {
-    const { storeModels, homeCards, customCards } = this.#ctx.sections
+    const { storeModels, customCards } = this.#ctx.sections
     const own = this.#local.all()
     const cards = new Map<string, { card: ModelCard, origin: CardOrigin }>()
     const add = (origin: CardOrigin, card: ModelCard): void => { cards.set(card.modelId, { card, origin }) }
     for (const { value } of storeModels.entries()) add('store', value.card)
     for (const { kind, card } of own) if (kind === 'bundled') add('bundled', card)
     for (const { kind, card } of own) if (kind !== 'bundled') add('staged', card)
-    for (const { value } of homeCards.entries()) add('home', value)
     for (const { value } of customCards.entries()) add('custom', value)
     return cards
   }
@@ -42,11 +41,8 @@ export class Catalogue {
       this.#last(this.#ctx.sections.storeModels, modelId)?.card
   }
 
-  /** The hand-written card of a model: the one added over the API, else one from a node's home folder. */
-  byHand (modelId: string): ModelCard | undefined {
-    const { homeCards, customCards } = this.#ctx.sections
-    return customCards.get(modelId) ?? this.#last(homeCards, modelId)
-  }
+  /** The card of a model that was added over the API. */
+  byHand (modelId: string): ModelCard | undefined { return this.#ctx.sections.customCards.get(modelId) }
 
   copies (wanted?: string): ClusterCopy[] {
     const { deps: { cluster }, sections: { modelCopies, storeModels } } = this.#ctx

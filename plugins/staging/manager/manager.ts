@@ -1,15 +1,14 @@
 import { join } from 'node:path'
-import { createSettlingCheck, UntrustedJobs } from '../../../kernel/index.js'
-import type { Clock, Cluster, ModelCard } from '../../../kernel/index.js'
+import {
+  createSettlingCheck, UntrustedJobs, type Clock, type Cluster, type ModelCard
+} from '../../../kernel/index.js'
 import { createBundle } from '../../runners/cards/bundle.js'
 import type { Bundle } from '../../runners/service.js'
-import { readHomeCards } from '../cards/home.js'
 import type { StagingContext } from '../manifest.js'
 import { overlap } from '../files/folders.js'
 import { ModelRoot } from '../files/root.js'
 import type { ModelList } from '../cards/model-list.js'
-import { createHubClient } from '../hub/client.js'
-import type { HubClient } from '../hub/client.js'
+import { createHubClient, type HubClient } from '../hub/client.js'
 import { Exchange } from '../peers/exchange.js'
 import { find } from '../peers/finder.js'
 import { ProgressGossip } from '../peers/progress-gossip.js'
@@ -20,14 +19,13 @@ import { Evictor } from '../space/evictor.js'
 import { inUseClosure } from '../space/plans.js'
 import { FreeSpace } from '../space/free-space.js'
 import { Leases } from '../space/leases.js'
-import { LocalCopies } from '../staged/local-copies.js'
-import type { Roots } from '../staged/local-copies.js'
+import { LocalCopies, type Roots } from '../staged/local-copies.js'
 import { Stager } from '../staged/stager.js'
 import { KEEP_PARTIAL_MS, Store } from '../store/store.js'
 import type { Derive, Nearby } from '../store/types.js'
 import { failureOf } from '../transfer/job.js'
 import type { CopyEntry } from '../types.js'
-import { Catalogue, publishEntries, shortCard, storeFact } from './catalogue.js'
+import { Catalogue, publishEntries, storeFact } from './catalogue.js'
 import { ModelLists } from './model-lists.js'
 
 /** With at least this many models, publications are separated by pauses, because each takes a long time. */
@@ -100,7 +98,6 @@ export class ModelManager {
   readonly #serving = new Set<string>()
   /** Digest in the last ModelStored event for each model. */
   readonly #digests = new Map<string, string>()
-  #homeCards: ReadonlyMap<string, ModelCard> = new Map()
   /** Whether to publish again after the current pause between publications; null if there is no pause. */
   #changed: boolean | null = null
   #closing = false
@@ -178,7 +175,7 @@ export class ModelManager {
     const unpublished = this.lists.publish({
       // Served models first, so that they fit into the document, where changes to `ready` spread at once.
       modelCopies: new Map(copies.sort(([, a], [, b]) => Number(b.ready) - Number(a.ready))),
-      homeCards: this.#homeCards, storeModels: new Map(offers)
+      storeModels: new Map(offers)
     })
     const { raise, clear } = this.ctx
     if (unpublished === 0) clear('models_not_published')
@@ -222,7 +219,6 @@ export class ModelManager {
         (error: unknown) => { this.#reportUnusable(error) })
     }
     this.#tellStore()
-    await this.#readCards()
     this.share()
   }
 
@@ -230,13 +226,6 @@ export class ModelManager {
     const { clock, sections, node: { nodeId } } = this.ctx
     const since = new Date(clock.now()).toISOString()
     publishEntries(sections.storeHosts, nodeId, new Map(this.store === null ? [] : [['store', { since }]]))
-  }
-
-  async #readCards (): Promise<void> {
-    const { log, node: { home } } = this.ctx
-    const { cards, problems } = await readHomeCards(join(home, 'cards'))
-    for (const problem of problems) log.warn({ problem }, 'a card in the home folder is invalid')
-    this.#homeCards = new Map(cards.map((card) => [card.modelId, shortCard(card)]))
   }
 
   /** Uses only one of two overlapping folders, since each would treat the other's models as its own. */

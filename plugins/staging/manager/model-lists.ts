@@ -1,6 +1,5 @@
 import { schemaChecker } from '../../../kernel/api/validate.js'
-import { askMember } from '../../../kernel/index.js'
-import type { NodeView, Section } from '../../../kernel/index.js'
+import { askMember, type NodeView, type Section } from '../../../kernel/index.js'
 import { sections as declared } from '../declarations.js'
 import type { StagingContext } from '../manifest.js'
 import { NODE_CALLER } from '../peers/sources.js'
@@ -8,7 +7,7 @@ import { failureOf } from '../transfer/job.js'
 import { publishEntries } from './catalogue.js'
 
 /** Sections with one entry per model, in the order in which they get space in the document. */
-const KINDS = ['modelCopies', 'homeCards', 'storeModels'] as const
+const KINDS = ['modelCopies', 'storeModels'] as const
 type Kind = typeof KINDS[number]
 
 export type ModelEntries = Record<Kind, ReadonlyMap<string, unknown>>
@@ -27,7 +26,7 @@ const AGAIN_MS = 5000
 const problemOf = Object.fromEntries(KINDS.map((kind) => [kind, schemaChecker(declared[kind].value)])) as
   Record<Kind, (value: unknown) => string | null>
 
-const emptyRest = (): Rest => ({ modelCopies: new Map(), homeCards: new Map(), storeModels: new Map() })
+const emptyRest = (): Rest => ({ modelCopies: new Map(), storeModels: new Map() })
 
 /**
  * Publishes this node's models and reads those of other nodes. A node's document is small, so entries that do
@@ -46,10 +45,7 @@ export class ModelLists {
     const whole = <T>(kind: Kind): Section<T> => this.#whole<T>(kind)
     this.ctx = {
       ...given,
-      sections: {
-        ...given.sections,
-        modelCopies: whole('modelCopies'), homeCards: whole('homeCards'), storeModels: whole('storeModels')
-      }
+      sections: { ...given.sections, modelCopies: whole('modelCopies'), storeModels: whole('storeModels') }
     }
     given.sections.modelLists.observe(() => { this.#fetch() })
     given.effect('lists of models', given.clock.every(AGAIN_MS, () => { this.#fetch() }))

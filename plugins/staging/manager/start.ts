@@ -1,8 +1,8 @@
 import { homedir } from 'node:os'
 import { isAbsolute, join, resolve } from 'node:path'
-import { delay, raceAbort, waitForCallback } from '../../../kernel/index.js'
-import type {
-  Context, ModelCard, RouteRequest, Session, PluginParts, SvcError
+import {
+  delay, raceAbort, waitForCallback, type Context, type ModelCard, type RouteRequest, type Session,
+  type PluginParts, type SvcError
 } from '../../../kernel/index.js'
 import { errors } from '../declarations.js'
 import { cancelDownload, download, downloads, downloadState, pause } from '../handlers/downloads.js'
@@ -16,11 +16,9 @@ import type { manifest, StagingContext } from '../manifest.js'
 import type { LocatedModel, Models } from '../service.js'
 import { effective } from '../settings.js'
 import type { Nearby } from '../store/types.js'
-import { failureOf } from '../transfer/job.js'
-import type { Failure } from '../transfer/job.js'
+import { failureOf, type Failure } from '../transfer/job.js'
 import { StoreError } from '../types.js'
-import { ModelManager } from './manager.js'
-import type { ManagerOptions } from './manager.js'
+import { ModelManager, type ManagerOptions } from './manager.js'
 
 const GIB = 1024 ** 3
 /** Interval in ms at which partial transfers are checked for expiry. */

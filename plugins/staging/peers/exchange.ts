@@ -1,15 +1,13 @@
 import { kernelError } from '../../../kernel/index.js'
 import type { StagingContext } from '../manifest.js'
 import { askManifest } from './finder.js'
-import { lanSource } from './sources.js'
-import type { LanSourceParts } from './sources.js'
+import { lanSource, type LanSourceParts } from './sources.js'
 import type { ByteRange, ChunkSource } from '../transfer/types.js'
 import type { StoreAccess } from './store-access.js'
 import type { StoreOptions } from '../store/types.js'
 import { ChunkBits, Swarm } from '../transfer/swarm.js'
-import { chunksOf } from '../transfer/chunks.js'
+import { chunksOf, type ChunkTable } from '../transfer/chunks.js'
 import { ChunkAnnouncements } from '../transfer/holdings.js'
-import type { ChunkTable } from '../transfer/chunks.js'
 import type { LocalCopy, ModelContent } from '../types.js'
 
 /** A model of which this node sends chunks without having a complete copy. */
@@ -85,9 +83,7 @@ export class Exchange {
     }
   }
 
-  #sources (
-    content: Pick<LanSourceParts, 'modelId' | 'digest' | 'manifest'>, swarm: Swarm
-  ): ChunkSource[] {
+  #sources (content: Pick<LanSourceParts, 'modelId' | 'digest' | 'manifest'>, swarm: Swarm): ChunkSource[] {
     const { cluster } = this.#ctx.deps
     const host = this.#access.known()
     const { modelId, digest } = content

@@ -1,5 +1,4 @@
-import { askMember } from '../../../kernel/index.js'
-import type { AskMemberParts, NodeView, SvcError } from '../../../kernel/index.js'
+import { askMember, type AskMemberParts, type NodeView, type SvcError } from '../../../kernel/index.js'
 import { checkCard } from '../../runners/cards/card.js'
 import type { StagingContext } from '../manifest.js'
 import { checkCardPaths } from '../files/names.js'

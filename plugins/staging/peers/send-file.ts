@@ -1,9 +1,8 @@
-import type { RouteRequest, SvcError, Clock } from '../../../kernel/index.js'
+import { delay, type RouteRequest, type SvcError, type Clock } from '../../../kernel/index.js'
 import { openInside } from '../files/open.js'
 import { KeyedLock } from '../files/queues.js'
 import { readPieces } from './sources.js'
 import type { ByteRange } from '../transfer/types.js'
-import { delay } from '../../../kernel/index.js'
 
 /** A complete file, or the verified part of one. */
 export interface SendableFile {

@@ -1,5 +1,4 @@
-import { delay } from '../../../kernel/index.js'
-import type { NodeView, SvcError } from '../../../kernel/index.js'
+import { delay, type NodeView, type SvcError } from '../../../kernel/index.js'
 import type { StagingContext } from '../manifest.js'
 import type { StoreEntryFact } from '../types.js'
 

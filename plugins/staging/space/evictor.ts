@@ -1,4 +1,4 @@
-import { inUseClosure, newestFirst, planRecency, requireFit } from './plans.js'
+import { inUseClosure, newestFirst, planRecency, requireFit, type CompanionsOf } from './plans.js'
 import { KeyedLock } from '../files/queues.js'
 import type { Clock, Logger } from '../../../kernel/index.js'
 import { modelIdProblem } from '../files/names.js'
@@ -7,7 +7,6 @@ import { failureOf } from '../transfer/job.js'
 import type { ModelRoot } from '../files/root.js'
 import type { Answers } from '../routes.js'
 import type { Copy, Role } from '../types.js'
-import type { CompanionsOf } from './plans.js'
 import type { Leases } from './leases.js'
 
 /** Interval in ms for recording the last use of copies in use. */
@@ -36,8 +35,7 @@ export interface EvictorSettings {
   headroomBytes: number
 }
 
-type Root =
-  Pick<ModelRoot, 'role' | 'root' | 'list' | 'read' | 'remove' | 'touch' | 'pending' | 'discard'>
+type Root = Pick<ModelRoot, 'role' | 'root' | 'list' | 'read' | 'remove' | 'touch' | 'pending' | 'discard'>
 
 export interface EvictorOptions {
   /** The folders with copies. Eviction passes skip `cache`, but a purge does not. */
@@ -241,9 +239,7 @@ export class Evictor {
   }
 
   /** Like `#remove`, but logs a failure instead of throwing. */
-  async #evict (
-    root: Root, modelId: string, trigger: Trigger, keep?: string
-  ): Promise<number | undefined> {
+  async #evict (root: Root, modelId: string, trigger: Trigger, keep?: string): Promise<number | undefined> {
     return await this.#remove(root, modelId, trigger, keep).catch((err: unknown) => {
       this.#options.log.warn({ err, modelId, trigger }, 'an idle copy could not be removed')
       return undefined
@@ -251,9 +247,7 @@ export class Evictor {
   }
 
   /** Removes a copy unless it is in use; resolves with the freed bytes, undefined if it is in use. */
-  async #remove (
-    root: Root, modelId: string, trigger: Trigger, keep?: string
-  ): Promise<number | undefined> {
+  async #remove (root: Root, modelId: string, trigger: Trigger, keep?: string): Promise<number | undefined> {
     const { leases, companionsOf, onEvicted, log } = this.#options
     const key = `${root.role} ${modelId}`
     // Do not await between this check and `going`: a concurrent use is either seen here or refused there.

@@ -6,8 +6,7 @@ import { errnoOf } from '../files/names.js'
 import { hashFile } from '../files/hash.js'
 import { localCopy } from '../files/record.js'
 import type { ModelRoot } from '../files/root.js'
-import { CHUNK_BYTES } from '../types.js'
-import type { LocalCopy, ModelManifest, Role } from '../types.js'
+import { CHUNK_BYTES, type LocalCopy, type ModelManifest, type Role } from '../types.js'
 
 export type Roots = Record<Exclude<Role, 'store'>, ModelRoot>
 

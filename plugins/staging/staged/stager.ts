@@ -14,8 +14,7 @@ import { fetchSelection } from '../store/fetch.js'
 import type { Derive } from '../store/types.js'
 import { fetchModel } from '../transfer/fetch.js'
 import { failureOf, Job, JobTable } from '../transfer/job.js'
-import { StoreError } from '../types.js'
-import type { LocalCopy, ModelContent } from '../types.js'
+import { StoreError, type LocalCopy, type ModelContent } from '../types.js'
 import type { LocalCopies, Roots } from './local-copies.js'
 
 /** A transfer to this node; without a digest it fetches the store's version. */

@@ -1,36 +1,27 @@
-import { createHash } from 'node:crypto'
-import type { Hash } from 'node:crypto'
-import { bringFiles } from '../files/bring.js'
+import { createHash, type Hash } from 'node:crypto'
+import { bringFiles, type LocalFile } from '../files/bring.js'
 import { overlap } from '../files/folders.js'
 import { manifestDigest, EMPTY_SHA256 } from '../files/record.js'
 import { keepOnly } from '../files/seal.js'
 import { checkSelected } from '../hub/listing.js'
 import { cachedFiles } from '../nearby/hub-cache.js'
-import { findNearby } from '../nearby/find.js'
+import { readOllama } from '../nearby/ollama.js'
 import { folderSource, diskSource } from '../peers/sources.js'
 import { fetchModel } from '../transfer/fetch.js'
-import { failureOf } from '../transfer/job.js'
+import { failureOf, type Job } from '../transfer/job.js'
 import { checkUnchanged, hashTree, makeReadOnly, makeWritable, openSource } from './folder.js'
-import { parseSource } from './types.js'
-import { StoreError, CHUNK_BYTES } from '../types.js'
-import { writeDownload } from './download.js'
-import { delay } from '../../../kernel/index.js'
+import { parseSource, type Derive, type StoreOptions } from './types.js'
+import {
+  StoreError, CHUNK_BYTES, type HubChoice, type LocalCopy, type ModelManifest, type ManifestFile
+} from '../types.js'
+import { writeDownload, type Download } from './download.js'
+import { delay, type ModelCard, type Clock } from '../../../kernel/index.js'
 import { ChunkedHash } from '../files/hash.js'
-import { LONG_WAIT_MS } from '../transfer/types.js'
-import { chunkTable } from '../transfer/chunks.js'
-import { HubError } from '../hub/types.js'
-import type { ModelCard, Clock } from '../../../kernel/index.js'
+import { LONG_WAIT_MS, type ChunkSource, type FetchOptions, type TransferLimits } from '../transfer/types.js'
+import { chunkTable, type Verifier } from '../transfer/chunks.js'
+import { HubError, type HubSelection, type HubFile, type LocalHubFile } from '../hub/types.js'
 import type { DeriveOptions } from '../cards/found.js'
-import type { LocalFile } from '../files/bring.js'
 import type { HubClient } from '../hub/client.js'
-import type { HubSelection, HubFile, LocalHubFile } from '../hub/types.js'
-import type { LocalModelFiles } from '../nearby/find.js'
-import type { Job } from '../transfer/job.js'
-import type { HubChoice, LocalCopy, ModelManifest, ManifestFile } from '../types.js'
-import type { Download } from './download.js'
-import type { Derive, StoreOptions } from './types.js'
-import type { ChunkSource, FetchOptions, TransferLimits } from '../transfer/types.js'
-import type { Verifier } from '../transfer/chunks.js'
 
 interface Fetched {
   manifest: ModelManifest
@@ -84,14 +75,11 @@ async function obtain (options: StoreOptions, job: Download, folder: string): Pr
     case 'hub': return await fromHub(options, job, folder)
     case 'file': return await fromFolder(options, job, folder, source.path)
     case 'node': return await fromNode(options, job, folder, source.installId)
-    default: return await fromNear(options, job, folder,
-      await findNearby(options.nearby, source, job.modelId, job.ask.request))
+    case 'ollama': return await fromOllama(options, job, folder, source.name)
   }
 }
 
-async function fromHub (
-  options: StoreOptions, job: Download, folder: string
-): Promise<Fetched | LocalCopy> {
+async function fromHub (options: StoreOptions, job: Download, folder: string): Promise<Fetched | LocalCopy> {
   const { hub, root } = options
   if (hub === null) throw new StoreError('no_hub', NO_HUB)
   const { modelId, signal, ask } = job
@@ -139,11 +127,12 @@ type Selected = DownloadOptions['selection'] & Pick<DownloadOptions, 'near'>
 /** Ways to import files of other programs without using more disk space. */
 const SHARED = ['clone', 'link'] as const
 
-async function fromNear (
-  options: StoreOptions, job: Download, folder: string, { commit, files }: LocalModelFiles
+async function fromOllama (
+  options: StoreOptions, job: Download, folder: string, name: string
 ): Promise<Fetched> {
-  const { modelId, signal } = job
-  const selection = { modelId, commit, files, totalBytes: checkSelected(files) }
+  const { modelId, signal, ask: { request } } = job
+  const { files } = await readOllama(options.nearby.ollama, name)
+  const selection = { modelId, commit: request.revision ?? 'local', files, totalBytes: checkSelected(files) }
   await keepOnly(folder, new Set(files.map(({ path }) => path)))
   try {
     await bringFiles(folder, files, SHARED, signal)
@@ -325,8 +314,7 @@ export async function downloadFromHub (options: DownloadOptions): Promise<ModelM
     // Without a client, the source is a local disk; a retry would only read the same bytes again.
     limits: { ...LIMITS, ...client === null ? { retries: 0, hashRetries: 1 } : {}, ...limits }
   })
-  const hashed = [...hashers.values()].map((hasher) => hasher.file())
-    .sort((a, b) => a.path < b.path ? -1 : 1)
+  const hashed = [...hashers.values()].map((hasher) => hasher.file()).sort((a, b) => a.path < b.path ? -1 : 1)
   return { modelId, revision: commit, totalBytes, chunkBytes: CHUNK_BYTES, files: hashed }
 }
 

@@ -1,15 +1,14 @@
 import { modelIdProblem } from '../files/names.js'
-import { failureOf, Job, JobTable } from '../transfer/job.js'
-import { readDownload, statusOf, statusOfEntry, writeDownload } from './download.js'
+import { failureOf, Job, JobTable, type Failure, type JobParts, type Stop } from '../transfer/job.js'
+import {
+  readDownload, statusOf, statusOfEntry, writeDownload, type Download, type DownloadRecord,
+  type DownloadRequest, type DownloadStatus
+} from './download.js'
 import { download, NO_HUB } from './fetch.js'
 import { MOST_ATTEMPTS, StoreIndex } from './store-index.js'
-import { parseSource } from './types.js'
-import { StoreError } from '../types.js'
+import { parseSource, type StartOptions, type StoreOptions, type StoreProblem } from './types.js'
+import { StoreError, type LocalCopy } from '../types.js'
 import type { ModelRoot, SweepOptions } from '../files/root.js'
-import type { LocalCopy } from '../types.js'
-import type { Failure, JobParts, Stop } from '../transfer/job.js'
-import type { Download, DownloadRecord, DownloadRequest, DownloadStatus } from './download.js'
-import type { StartOptions, StoreOptions, StoreProblem } from './types.js'
 
 type Ask = Download['ask']
 

@@ -8,8 +8,7 @@ import type { FreeSpace } from '../space/free-space.js'
 import type { LocalCopies } from '../staged/local-copies.js'
 import type { Failure, Job } from '../transfer/job.js'
 import type { ChunkSource } from '../transfer/types.js'
-import { StoreError } from '../types.js'
-import type { ModelContent } from '../types.js'
+import { StoreError, type ModelContent } from '../types.js'
 
 export type StartOptions = FromSchema<typeof routes.download.body>
 
@@ -48,7 +47,6 @@ export type Source =
   | { kind: 'hub' }
   | { kind: 'file', path: string }
   | { kind: 'node', installId: string }
-  | { kind: 'cache' }
   | { kind: 'ollama', name: string }
 
 const INSTALL_ID = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/
@@ -59,7 +57,6 @@ export function parseSource (text: string): Source {
   if (text.startsWith('node:') && INSTALL_ID.test(text.slice(5))) {
     return { kind: 'node', installId: text.slice(5) }
   }
-  if (text === 'cache') return { kind: 'cache' }
   if (text.startsWith('ollama:')) return { kind: 'ollama', name: text.slice('ollama:'.length) }
   if (text.startsWith('file:///')) {
     try {
@@ -68,5 +65,5 @@ export function parseSource (text: string): Source {
     } catch { /* URL with bad escapes or an escaped slash. */ }
   }
   throw new StoreError('bad_source', `${JSON.stringify(text.slice(0, 200))} is not a model source; ` +
-    'use hub, file:///absolute/folder, node:<install id>, cache or ollama:NAME')
+    'use hub, file:///absolute/folder, node:<install id> or ollama:NAME')
 }

@@ -1,11 +1,5 @@
-import { execFileSync } from 'node:child_process'
-import { mkdirSync, symlinkSync } from 'node:fs'
-import { join } from 'node:path'
 import t from 'tap'
-import { stringify } from 'yaml'
-import { readHomeCards } from '../cards/home.js'
 import { modelListEntry } from '../cards/model-list.js'
-import { put } from './cards-kit.js'
 import type { ModelCard } from '../../../kernel/index.js'
 
 const card = (modelId: string, more: Partial<ModelCard> = {}): ModelCard => ({
@@ -16,40 +10,6 @@ const card = (modelId: string, more: Partial<ModelCard> = {}): ModelCard => ({
   languages: ['en'], quantization: 'q4', voices: [], defaults: {}, support: {}, ...more
 })
 
-t.test('cards of the operator', async (t) => {
-  const folder = t.testdir({})
-  t.same(await readHomeCards(join(folder, 'none')), { cards: [], problems: [] }, 'no folder')
-  put(folder, {
-    'a.yaml': stringify(card('acme/a')),
-    'b.yaml': stringify({ ...card('acme/b'), nLayers: -1 }),
-    'c.yaml': 'modelId: [',
-    'd.yaml': stringify(card('acme/a', { title: 'later' })),
-    'e.yaml': stringify(card('acme/con')),
-    'f.yaml': 'x'.repeat(2 ** 18 + 1),
-    'g.yaml': '',
-    'h.yml': 'not looked at',
-    'i.yaml': stringify(card('a--b/c')),
-    'm.yaml': stringify(card('acme/m', { files: [{ path: '.svc-record.json', role: 'other', bytes: 1 }] }))
-  })
-  mkdirSync(join(folder, 'j.yaml'))
-  execFileSync('mkfifo', [join(folder, 'k.yaml')])
-  symlinkSync(join(folder, 'a.yaml'), join(folder, 'l.yaml'))
-  const { cards, problems } = await readHomeCards(folder)
-  t.same(cards.map(({ modelId }) => modelId), ['acme/a'])
-  const named = (name: string): string => problems.filter((p) => p.includes(join(folder, name))).join()
-  const expected: Record<string, RegExp> = {
-    'b.yaml': /nLayers must be >= 0/, 'c.yaml': /c\.yaml: /, 'd.yaml': /acme\/a is already used/,
-    'e.yaml': /modelId: /, 'f.yaml': /more than 262144/, 'g.yaml': /must be object/, 'i.yaml': /modelId: /,
-    'j.yaml': /not a regular file/, 'k.yaml': /not a regular file/, 'l.yaml': /earlier file/,
-    'm.yaml': /"\.svc-record\.json" is not a valid file path/
-  }
-  for (const [name, sentence] of Object.entries(expected)) t.match(named(name), sentence, name)
-  t.equal(problems.length, Object.keys(expected).length)
-  t.ok(problems.every((p) => !p.includes('\n')), 'one line each')
-  put(folder, { 'file': '' })
-  t.match((await readHomeCards(join(folder, 'file'))).problems, [/cannot be read: ENOTDIR/])
-})
-
 t.test('an entry of the model list', (t) => {
   const presence = { installed: true, ready: false, created: 1_700_000_000, virtual: false }
   t.same(modelListEntry(card('acme/x'), presence), {
@@ -58,9 +18,8 @@ t.test('an entry of the model list', (t) => {
     storage_size_megabytes: 2,
     supports_tensor: false, family: 'llama', quantization: 'q4', capabilities: ['chat', 'completions'],
     resolved_capabilities: {
-      chat: true, completions: true, embeddings: false, rerank: false, tts: false, streaming: true,
-      tools: false,
-      vision: false
+      chat: true, completions: true, embeddings: false, rerank: false, tts: false, stt: false,
+      streaming: true, tools: false, vision: false
     },
     audio: null, installed: true, ready: false, virtual: false, available: null, broken_link: null,
     remedy: null

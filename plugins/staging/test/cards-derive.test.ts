@@ -7,11 +7,10 @@ import { stringify } from 'yaml'
 import { supportOf } from '../../capabilities-tts/card-reader.js'
 import { cacheOf } from '../../runners/cards/memory-forecast.js'
 import {
-  config, decoder, derive, external, filesOf, gguf, llama, onnx, put, sharedData, tensor
+  config, decoder, derive, external, filesOf, gguf, llama, onnx, put, sharedData, tensor, type OnnxParts
 } from './cards-kit.js'
 import type { ModelCard } from '../../../kernel/index.js'
 import type { DeriveOptions } from '../cards/found.js'
-import type { OnnxParts } from './cards-kit.js'
 
 type Files = Record<string, string | Uint8Array | object>
 

@@ -5,14 +5,12 @@ import { join } from 'node:path'
 import t from 'tap'
 import { CardError } from '../../runners/cards/reader.js'
 import { readGguf } from '../../llama-cpp/cards/gguf.js'
-import { readOnnxHeader } from '../../runners/onnx/facts.js'
+import { readOnnxHeader, type OnnxHeader } from '../../runners/onnx/facts.js'
 import { filePathProblem } from '../files/names.js'
-import type { OnnxHeader } from '../../runners/onnx/facts.js'
 import {
   decoder, external, field, gguf, graph, hostileArray, llama, message, node, onnx, repository, sharedData,
-  tensor, u64, varint
+  tensor, u64, varint, type GgufParts
 } from './cards-kit.js'
-import type { GgufParts } from './cards-kit.js'
 
 const dir = mkdtempSync(join(tmpdir(), 'svc-cards-'))
 t.teardown(() => { rmSync(dir, { recursive: true, force: true }) })

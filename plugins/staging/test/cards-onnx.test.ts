@@ -1,8 +1,7 @@
 /** ONNX embedding models that cannot run: the card reader must reject them. */
 import t from 'tap'
-import { config, decoder, derive, field, filesOf, message, onnx, put } from './cards-kit.js'
+import { config, decoder, derive, field, filesOf, message, onnx, put, type OnnxParts } from './cards-kit.js'
 import type { ModelCard } from '../../../kernel/index.js'
-import type { OnnxParts } from './cards-kit.js'
 
 type Files = Record<string, string | Uint8Array | object>
 

@@ -5,18 +5,16 @@ import { systemClock } from '../../../kernel/api/clock.js'
 import { manualClock } from '../../../kernel/testing/index.js'
 import { Catalogue, publishEntries, shortCard, storeFact } from '../manager/catalogue.js'
 import { ModelRoot } from '../files/root.js'
-import { LocalCopies } from '../staged/local-copies.js'
+import { LocalCopies, type Roots } from '../staged/local-copies.js'
 import { Job } from '../transfer/job.js'
 import { ProgressGossip } from '../peers/progress-gossip.js'
 import { manifestOf, recordOf, sha256, write } from './files-kit.js'
-import { contextOf, memorySection, Network, scratch } from './manager-kit.js'
+import { contextOf, memorySection, Network, scratch, type Test } from './manager-kit.js'
 import { importFolder, memoryLog, open } from './store-kit.js'
 import { card } from '../../runners/test/samples.js'
 import type { ModelCard } from '../../../kernel/index.js'
 import type { Bundle } from '../../runners/service.js'
-import type { Roots } from '../staged/local-copies.js'
 import type { CopyEntry, LocalCopy, StoreEntryFact } from '../types.js'
-import type { Test } from './manager-kit.js'
 
 const titled = (modelId: string, title: string): ModelCard => card(modelId, { title })
 
@@ -43,7 +41,7 @@ function catalogueOf (local: LocalCopies = localOf()) {
   net.node('peer')
   const sections = {
     modelCopies: memorySection<CopyEntry>('n-me'), storeModels: memorySection<StoreEntryFact>('n-me'),
-    homeCards: memorySection<ModelCard>('n-me'), customCards: memorySection<ModelCard>('n-me')
+    customCards: memorySection<ModelCard>('n-me')
   }
   const receiving: { nodeId: string, modelId: string, bytes: number }[] = []
   const catalogue = new Catalogue(contextOf(cluster, { sections }), local, { receiving: () => receiving })
@@ -57,8 +55,6 @@ t.test('of several cards with one id the later origin counts', (t) => {
   t.same(origin(), [undefined, undefined])
   sections.storeModels.says('n-host', id, fact('in the store'))
   t.same(origin(), ['store', 'in the store'])
-  sections.homeCards.says('n-peer', id, titled(id, 'at home'))
-  t.same(origin(), ['home', 'at home'])
   sections.customCards.put(id, titled(id, 'added'))
   t.same(origin(), ['custom', 'added'])
   const staged = catalogueOf(localOf(copy(id, 'staged')))

@@ -1,9 +1,7 @@
 import t from 'tap'
-import { stagingsOf } from '../cli/cluster.js'
-import { download, nodeOf, sendError, sendJson, stateOf } from './verb-kit.js'
+import { stagingsOf, type StateView } from '../cli/cluster.js'
+import { download, nodeOf, sendError, sendJson, stateOf, type Answers } from './verb-kit.js'
 import type { DownloadStatus } from '../store/download.js'
-import type { StateView } from '../cli/cluster.js'
-import type { Answers } from './verb-kit.js'
 
 const state = stateOf({
   n2: [

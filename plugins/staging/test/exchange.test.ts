@@ -9,17 +9,15 @@ import { file, manifest as manifestHandler } from '../handlers/files.js'
 import { StoreAccess } from '../peers/store-access.js'
 import { fetchModel } from '../transfer/fetch.js'
 import { UploadLimiter } from '../peers/send-file.js'
-import { CHUNK_BYTES } from '../types.js'
+import { CHUNK_BYTES, type LocalCopy, type ModelManifest, type StoreEntryFact } from '../types.js'
 import {
-  contextOf, errorOf, fakeRequest, json, known, memorySection, Network, scratch, until
+  contextOf, errorOf, fakeRequest, json, known, memorySection, Network, scratch, until, type Network as Net,
+  type NetNode, type Test
 } from './manager-kit.js'
-import { contentOf, liveClock, manifestOf, wrongFiles } from './transfer-kit.js'
+import { contentOf, liveClock, manifestOf, wrongFiles, type Content } from './transfer-kit.js'
 import { card } from '../../runners/test/samples.js'
 import type { MemberRequest, MemberResponse, SvcError } from '../../../kernel/index.js'
 import type { ModelManager } from '../manager/manager.js'
-import type { LocalCopy, ModelManifest, StoreEntryFact } from '../types.js'
-import type { Network as Net, NetNode, Test } from './manager-kit.js'
-import type { Content } from './transfer-kit.js'
 
 const ID = 'acme/model'
 const CARD = card(ID)

@@ -2,9 +2,8 @@ import { createHash } from 'node:crypto'
 import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
-import { CHUNK_BYTES } from '../types.js'
+import { CHUNK_BYTES, type CopyRecord, type ManifestFile, type ModelManifest } from '../types.js'
 import type { ModelCard } from '../../../kernel/index.js'
-import type { CopyRecord, ManifestFile, ModelManifest } from '../types.js'
 
 export type Files = Record<string, string>
 

@@ -1,9 +1,8 @@
 import t from 'tap'
 import { EMPTY_SHA256, checkManifest, manifestDigest } from '../files/record.js'
 import { chunksOf } from '../transfer/chunks.js'
-import { CHUNK_BYTES } from '../types.js'
+import { CHUNK_BYTES, type ManifestFile, type ModelManifest } from '../types.js'
 import { entryOf, manifestOf, sha256 } from './files-kit.js'
-import type { ManifestFile, ModelManifest } from '../types.js'
 
 const good = manifestOf('acme/x', { 'config.json': '{}', 'onnx/model.onnx': 'weights', 'empty.txt': '' })
 const hash = sha256('x')

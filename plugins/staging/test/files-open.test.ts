@@ -4,10 +4,9 @@ import {
 } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { openInside } from '../files/open.js'
+import { openInside, type OpenMode } from '../files/open.js'
 import { walkModel } from '../files/walk.js'
 import { scratch, write } from './files-kit.js'
-import type { OpenMode } from '../files/open.js'
 
 const MODES: OpenMode[] = ['read', 'create', 'update']
 

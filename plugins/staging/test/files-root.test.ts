@@ -7,8 +7,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { manualClock } from '../../../kernel/testing/index.js'
 import { ModelRoot } from '../files/root.js'
-import { recordOf, scratch, write } from './files-kit.js'
-import type { Files } from './files-kit.js'
+import { recordOf, scratch, write, type Files } from './files-kit.js'
 
 const FILES: Files = { 'config.json': '{}', 'onnx/model.onnx': 'weights', 'empty.txt': '' }
 const DAY_MS = 24 * 3600 * 1000

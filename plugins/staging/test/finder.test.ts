@@ -1,16 +1,15 @@
 import t from 'tap'
-import { find, readManifest } from '../peers/finder.js'
+import { find, readManifest, type FinderParts } from '../peers/finder.js'
 import { rememberStore } from '../manager/start.js'
 import { StoreAccess } from '../peers/store-access.js'
-import { systemClock } from '../../../kernel/index.js'
+import { systemClock, type Clock, type MemberResponse } from '../../../kernel/index.js'
 import { manifestDigest } from '../files/record.js'
 import { manifestOf } from './files-kit.js'
-import { contextOf, json, known, memorySection, Network } from './manager-kit.js'
+import {
+  contextOf, json, known, memorySection, Network, type MemorySection, type NetNode
+} from './manager-kit.js'
 import { card } from '../../runners/test/samples.js'
-import type { Clock, MemberResponse } from '../../../kernel/index.js'
 import type { ClusterCopy, LocalCopy, StoreEntryFact } from '../types.js'
-import type { FinderParts } from '../peers/finder.js'
-import type { MemorySection, NetNode } from './manager-kit.js'
 
 const ID = 'acme/m'
 const manifest = manifestOf(ID, { 'm.gguf': 'weights', 'a/b': 'x' })

@@ -8,8 +8,7 @@ import t from 'tap'
 import { manualClock } from '../../../kernel/testing/index.js'
 import { ModelsService } from '../service.js'
 import { gguf, llama } from './cards-kit.js'
-import { call, codes, eventsOf, pull, scratch, startNode, until } from './manager-kit.js'
-import type { Test } from './manager-kit.js'
+import { call, codes, eventsOf, pull, scratch, startNode, until, type Test } from './manager-kit.js'
 
 const LLAMA = gguf(llama)
 

@@ -8,16 +8,14 @@ import { add } from '../handlers/models.js'
 import { ModelsService } from '../service.js'
 import { StoreAccess } from '../peers/store-access.js'
 import { gguf, llama } from './cards-kit.js'
-import { startHub } from './hub-kit.js'
+import { startHub, type FakeHub, type HubFaults } from './hub-kit.js'
 import {
   call, codes, contextOf, eventsOf, fakeRequest, json, known, memorySection, Network, pull, scratch,
-  startNode, until
+  startNode, until, type NetNode, type Test
 } from './manager-kit.js'
 import { card } from '../../runners/test/samples.js'
 import type { ModelContent } from '../types.js'
 import type { ModelManager } from '../manager/manager.js'
-import type { FakeHub, HubFaults } from './hub-kit.js'
-import type { NetNode, Test } from './manager-kit.js'
 
 const ID = 'acme/llama'
 const URL_OF = `/store/models/${ID}/download`

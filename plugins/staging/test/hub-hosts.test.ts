@@ -3,9 +3,8 @@ import { hubToken } from '../manager/start.js'
 import { systemClock } from '../../../kernel/index.js'
 import { HostRules } from '../hub/http.js'
 import { createHubClient } from '../hub/client.js'
-import { HubError } from '../hub/types.js'
+import { HubError, type HubClientOptions } from '../hub/types.js'
 import { startHub } from './hub-kit.js'
-import type { HubClientOptions } from '../hub/types.js'
 
 const REFUSED = { constructor: HubError, reason: 'refused_redirect', message: /refused/ }
 

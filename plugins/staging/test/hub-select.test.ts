@@ -1,7 +1,6 @@
 import t from 'tap'
 import { matcherOf, selectFiles } from '../hub/select.js'
-import { HubError } from '../hub/types.js'
-import type { Wanted } from '../hub/types.js'
+import { HubError, type Wanted } from '../hub/types.js'
 
 const GIB = 1024 ** 3
 

@@ -1,12 +1,9 @@
 import t from 'tap'
 import { ConfigService } from '../../../kernel/index.js'
-import { fake } from '../../../kernel/testing/index.js'
+import { fake, type Rig } from '../../../kernel/testing/index.js'
 import { gguf, llama } from './cards-kit.js'
-import { startHub } from './hub-kit.js'
-import { call, pull, reasonOf, scratch, startNode } from './manager-kit.js'
-import type { Answer, NodeOptions } from './manager-kit.js'
-import type { Rig } from '../../../kernel/testing/index.js'
-import type { FakeHub } from './hub-kit.js'
+import { startHub, type FakeHub } from './hub-kit.js'
+import { call, pull, reasonOf, scratch, startNode, type Answer, type NodeOptions } from './manager-kit.js'
 
 const ID = 'acme/llama'
 type Kept = [path: string, value: unknown]

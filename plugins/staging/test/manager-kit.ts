@@ -3,16 +3,15 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { systemClock } from '../../../kernel/api/clock.js'
-import { kernelError, SvcError } from '../../../kernel/index.js'
-import { startPlugin } from '../../../kernel/testing/index.js'
+import {
+  kernelError, SvcError, type Channel, type Cluster, type MemberRequest, type MemberResponse, type NodeView,
+  type RouteRequest, type Section, type StreamHead
+} from '../../../kernel/index.js'
+import { startPlugin, type Rig, type StartOptions } from '../../../kernel/testing/index.js'
 import type { StagingContext } from '../manifest.js'
 import { errors } from '../declarations.js'
 import { createStaging } from '../index.js'
 import { withEngines } from './cards-kit.js'
-import type {
-  Channel, Cluster, MemberRequest, MemberResponse, NodeView, RouteRequest, Section, StreamHead
-} from '../../../kernel/index.js'
-import type { Rig, StartOptions } from '../../../kernel/testing/index.js'
 import type { FakeHub } from './hub-kit.js'
 
 export interface Test { teardown (fn: () => unknown): void }
@@ -140,7 +139,7 @@ export function contextOf (
     error: errorOf, emit: none, raise: none, clear: none, effect: none,
     ...more,
     sections: {
-      modelCopies: section(), storeModels: section(), homeCards: section(), customCards: section(),
+      modelCopies: section(), storeModels: section(), customCards: section(),
       stores: section(), storeHosts: section(), modelLists: section(), ...sections
     }
   }

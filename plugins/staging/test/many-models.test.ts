@@ -2,17 +2,16 @@ import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { manualClock } from '../../../kernel/testing/index.js'
-import { ModelLists } from '../manager/model-lists.js'
+import { ModelLists, type ModelEntries } from '../manager/model-lists.js'
 import { card } from '../../runners/test/samples.js'
 import { recordOf, write } from './files-kit.js'
 import {
-  call, codes, contextOf, json, memorySection, Network, scratch, startNode, until
+  call, codes, contextOf, json, memorySection, Network, scratch, startNode, until, type MemorySection,
+  type NetNode
 } from './manager-kit.js'
 import type { ModelCard } from '../../../kernel/index.js'
 import type { StagingContext } from '../manifest.js'
-import type { ModelEntries } from '../manager/model-lists.js'
 import type { CopyEntry, StoreEntryFact } from '../types.js'
-import type { MemorySection, NetNode } from './manager-kit.js'
 
 /** Number of models, about three times as many as fit into a document. */
 const COUNT = 450
@@ -45,7 +44,7 @@ t.test('every model of a store is listed, also where no document has room for al
 interface Side {
   lists: ModelLists
   warned: unknown[]
-  sections: Record<'storeModels' | 'modelCopies' | 'homeCards' | 'modelLists', MemorySection<never>>
+  sections: Record<'storeModels' | 'modelCopies' | 'modelLists', MemorySection<never>>
   clock: ReturnType<typeof manualClock>
 }
 
@@ -57,7 +56,7 @@ function side (cluster: NetNode): Side {
   const clock = manualClock()
   const sections = {
     storeModels: memorySection<never>(own), modelCopies: memorySection<never>(own),
-    homeCards: memorySection<never>(own), modelLists: memorySection<never>(own)
+    modelLists: memorySection<never>(own)
   }
   const warned: unknown[] = []
   const log = { ...silent, warn: (fields: unknown) => { warned.push(fields) } }
@@ -74,7 +73,7 @@ const copy: CopyEntry = { kind: 'staged', digest: 'd', sizeBytes: 1, ready: fals
 const entriesOf = (count: number, make: (id: string) => unknown): Map<string, unknown> =>
   new Map(Array.from({ length: count }, (_, n) => [idOf(n), make(idOf(n))]))
 const models = (more: Partial<ModelEntries>): ModelEntries =>
-  ({ storeModels: new Map(), modelCopies: new Map(), homeCards: new Map(), ...more })
+  ({ storeModels: new Map(), modelCopies: new Map(), ...more })
 
 /** Copies documents from one node to the other, which then fetches newer lists. */
 async function sync (from: Side, to: Side, nodeId: string): Promise<void> {

@@ -1,5 +1,5 @@
 import {
-  chmodSync, existsSync, linkSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync,
+  chmodSync, existsSync, linkSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync,
   unlinkSync, writeFileSync
 } from 'node:fs'
 import { dirname, join } from 'node:path'
@@ -7,11 +7,10 @@ import t from 'tap'
 import { derive, gguf, llama } from './cards-kit.js'
 import { manifestPath } from '../nearby/ollama.js'
 import { nearbyOf } from '../manager/start.js'
-import { startHub } from './hub-kit.js'
+import { startHub, type FakeHub } from './hub-kit.js'
 import { cacheOf, ollamaOf, sha256 } from './nearby-kit.js'
 import { call, reasonOf, scratch, startNode } from './manager-kit.js'
 import { clientOf, done, open } from './store-kit.js'
-import type { FakeHub } from './hub-kit.js'
 import type { Nearby } from '../store/types.js'
 import type { Store } from '../store/store.js'
 
@@ -102,41 +101,16 @@ t.test('a hard link is not made writable, nor read-only, for its other owner', a
   const cache = cacheOf(scratch(t), FILES)
   const blob = join(cache, 'models--acme--chat', 'blobs', sha256(WEIGHTS))
   chmodSync(blob, 0o644)
-  const { store } = await storeWith(t, { hubCaches: [cache] })
-  t.match(await done(store.start(ID, { source: 'cache' }, true)), { status: 'complete' })
+  const { store } = await storeWith(t, { hubCaches: [cache] }, await hubOf(t))
+  t.match(await done(store.start(ID, {}, true)), { status: 'complete' })
   const { nlink, mode } = statSync(blob)
   t.equal(mode & 0o777, 0o644)
   t.ok(nlink >= 1)
   const again = store.get(ID)!.directory
   linkSync(join(again, 'm-Q4_K_M.gguf'), join(dirname(again), 'x'))
-  t.match(await done(store.start(ID, { source: 'cache', variant: 'Q8_0' }, true)), { status: 'complete' })
+  t.match(await done(store.start(ID, { variant: 'Q8_0' }, true)), { status: 'complete' })
   t.equal(statSync(blob).mode & 0o777, 0o644)
   t.same(readFileSync(blob), WEIGHTS)
-})
-
-t.test('the cache alone is a source, without a hub', async (t) => {
-  const cache = cacheOf(scratch(t), FILES)
-  const { store } = await storeWith(t, { hubCaches: ['/nowhere', cache] })
-  t.match(await done(store.start(ID, { source: 'cache', variant: 'Q8_0' })), { status: 'complete' })
-  const { manifest, source, card } = store.get(ID)!
-  t.same(manifest.files.map(({ path }) => path), ['config.json', 'm-Q8_0.gguf'])
-  t.match({ source, revision: manifest.revision }, { source: 'file', revision: 'c'.repeat(40) })
-  t.equal(card.engine, 'llama-server')
-  const fails: [options: object, reason: string, says: RegExp][] = [
-    [{ revision: 'v9' }, 'not_found', /no acme\/chat@v9 in .*To download it: `svc pull acme\/chat`/],
-    [{ revision: '../../x' }, 'not_found', /has no acme/],
-    [{ variant: 'Q5_0' }, 'not_found', /no GGUF variant "Q5_0"; it has m-Q4_K_M, m-Q8_0: .*`svc pull ORG./]
-  ]
-  for (const [options, reason, error] of fails) {
-    t.match(await done(store.start(ID, { source: 'cache', ...options })), { status: 'failed', reason, error })
-  }
-  // A snapshot counts as empty if its links point outside the model's blobs.
-  const model = join(cache, 'models--acme--chat', 'snapshots', 'd'.repeat(40))
-  mkdirSync(model)
-  symlinkSync('/etc/passwd', join(model, 'm.gguf'))
-  symlinkSync('../../../../outside', join(model, 'config.json'))
-  const leads = await done(store.start(ID, { source: 'cache', revision: 'd'.repeat(40) }))
-  t.match(leads, { status: 'failed', reason: 'not_found' })
 })
 
 t.test('a model of Ollama\'s becomes a model of the store', async (t) => {
@@ -192,7 +166,6 @@ t.test('names of Ollama\'s and its manifests', (t) => {
 t.test('only the operator may have other programs\' folders read', async (t) => {
   const rig = await startNode(t, { staging: scratch(t), store: scratch(t),
     start: { allow: ['read', 'cluster:write'] } })
-  for (const source of ['cache', 'ollama:tiny']) {
-    t.equal(reasonOf(await call(rig, 'POST', `/store/models/${ID}/download`, { source })), 'missing_grant')
-  }
+  const asked = await call(rig, 'POST', `/store/models/${ID}/download`, { source: 'ollama:tiny' })
+  t.equal(reasonOf(asked), 'missing_grant')
 })

@@ -1,13 +1,9 @@
 import { Readable } from 'node:stream'
 import t from 'tap'
-import { kernelError } from '../../../kernel/index.js'
-import { manualClock } from '../../../kernel/testing/index.js'
-import { eachNode } from '../peers/each-node.js'
-import { json, Network } from './manager-kit.js'
-import type { Caller, MemberResponse } from '../../../kernel/index.js'
-import type { ManualClock } from '../../../kernel/testing/index.js'
-import type { EachNode } from '../peers/each-node.js'
-import type { NetNode, Serve } from './manager-kit.js'
+import { kernelError, type Caller, type MemberResponse } from '../../../kernel/index.js'
+import { manualClock, type ManualClock } from '../../../kernel/testing/index.js'
+import { eachNode, type EachNode } from '../peers/each-node.js'
+import { json, Network, type NetNode, type Serve } from './manager-kit.js'
 
 const caller: Caller = { id: 'me', mode: 'direct', authorities: new Set(['read']) }
 

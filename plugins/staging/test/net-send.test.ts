@@ -5,12 +5,10 @@ import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import t from 'tap'
 import { manualClock } from '../../../kernel/testing/index.js'
-import { sendFile, UploadLimiter } from '../peers/send-file.js'
+import { sendFile, UploadLimiter, type SendableFile, type SendParts } from '../peers/send-file.js'
 import { gguf, llama } from './cards-kit.js'
-import { errorOf, fakeRequest, pull, scratch, startNode } from './manager-kit.js'
+import { errorOf, fakeRequest, pull, scratch, startNode, type FakeRequest } from './manager-kit.js'
 import { bytesOf } from './transfer-kit.js'
-import type { SendableFile, SendParts } from '../peers/send-file.js'
-import type { FakeRequest } from './manager-kit.js'
 
 const LLAMA = gguf(llama)
 const BIG = bytesOf(700_001, 3)

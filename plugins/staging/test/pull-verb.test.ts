@@ -1,11 +1,9 @@
 import { mkdirSync, realpathSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { createMeter, etaOf, percentOf, showSpan } from '../cli/meter.js'
-import type { Amount } from '../cli/meter.js'
-import { download, nodeOf, quickPace, sendError, sendJson } from './verb-kit.js'
+import { createMeter, etaOf, percentOf, showSpan, type Amount } from '../cli/meter.js'
+import { download, nodeOf, quickPace, sendError, sendJson, type Rig } from './verb-kit.js'
 import type { DownloadStatus } from '../store/download.js'
-import type { Rig } from './verb-kit.js'
 
 /** A node whose download of acme/x goes through the given states and stays in the last one. */
 async function downloading (
@@ -239,7 +237,6 @@ t.test('what is sent for a model', async (t) => {
       { revision: 'main', allow: ['mmproj-f16.gguf'] }],
     [['hf.co/acme/x/blob/main/onnx/model%20(2).onnx'], { revision: 'main', allow: ['onnx/model (2).onnx'] }],
     [['hf.co/acme/x@v2:q4'], { revision: 'v2', variant: 'q4' }],
-    [['cache:acme/x@v2:Q4_K_M'], { source: 'cache', revision: 'v2', variant: 'Q4_K_M' }],
     [['ollama:tiny:1b', '--as', 'acme/x'], { source: 'ollama:tiny:1b' }],
     [['acme/x', '--allow', '*.onnx', 'voices/**'], { allow: ['*.onnx', 'voices/**'] }],
     [['acme/x', '--from', 'attic'], { source: 'node:attic' }]
@@ -323,7 +320,6 @@ t.test('what makes no sense is refused before anything is asked', async (t) => {
     [['ollama:'], /is not an Ollama model: write ollama:NAME/],
     [['ollama:../x'], /is not an Ollama model/],
     [['ollama:x', '--variant', 'q4'], /--variant is not allowed for an Ollama model/],
-    [['cache:acme/x', '--from', 'attic'], /two sources: cache:acme\/x and --from attic/],
     [['acme/x', '--as', 'acme/y'], /--as is allowed only for a folder, a file or an Ollama model/],
     [['acme/x', '--from', 'attic', '--variant', 'q4'], /--variant cannot be combined with --from/],
     [['./voice', '--variant', 'q4'], /--variant is not allowed for a folder or file/],

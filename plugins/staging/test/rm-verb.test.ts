@@ -1,6 +1,5 @@
 import t from 'tap'
-import { copy, nodeOf, sendError, sendJson, stateOf } from './verb-kit.js'
-import type { Answers, Rig } from './verb-kit.js'
+import { copy, nodeOf, sendError, sendJson, stateOf, type Answers, type Rig } from './verb-kit.js'
 
 const removable = (...ids: string[]): Answers => Object.fromEntries(ids.map((modelId) =>
   [`DELETE /store/models/${modelId}`, (response) => { sendJson(response, { modelId, deleted: true }) }]))

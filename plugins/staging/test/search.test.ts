@@ -1,9 +1,8 @@
 import t from 'tap'
 import { gguf, llama } from './cards-kit.js'
-import { startHub } from './hub-kit.js'
+import { startHub, type FakeHub } from './hub-kit.js'
 import { call, reasonOf, scratch, startNode } from './manager-kit.js'
 import { nodeOf, sendError, sendJson } from './verb-kit.js'
-import type { FakeHub } from './hub-kit.js'
 
 const GGUF = gguf(llama)
 const bytes = (size: number): Buffer => Buffer.alloc(size, 1)

@@ -1,8 +1,7 @@
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { GIB, instead, MINUTE, spaceRig, until } from './space-kit.js'
-import type { SpaceRig } from './space-kit.js'
+import { GIB, instead, MINUTE, spaceRig, until, type SpaceRig } from './space-kit.js'
 
 const NO_FIT = { name: 'StoreError', reason: 'no_safe_fit' }
 const GOING = { name: 'StoreError', reason: 'model_going' }

@@ -4,14 +4,12 @@ import {
 } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
-import { manualClock } from '../../../kernel/testing/index.js'
+import { manualClock, type ManualClock } from '../../../kernel/testing/index.js'
 import { ModelRoot } from '../files/root.js'
-import { Evictor } from '../space/evictor.js'
+import { Evictor, type Evicted, type EvictorOptions } from '../space/evictor.js'
 import { Leases } from '../space/leases.js'
 import { recordOf } from './files-kit.js'
 import type { Logger } from '../../../kernel/index.js'
-import type { ManualClock } from '../../../kernel/testing/index.js'
-import type { Evicted, EvictorOptions } from '../space/evictor.js'
 
 export const GIB = 1024 ** 3
 export const MINUTE = 60_000

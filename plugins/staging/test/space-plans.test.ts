@@ -1,7 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { inUseClosure, planRecency, requireFit } from '../space/plans.js'
-import type { CapacityCase } from '../space/plans.js'
+import { inUseClosure, planRecency, requireFit, type CapacityCase } from '../space/plans.js'
 import { StoreError } from '../types.js'
 
 const GIB = 1024 ** 3

@@ -4,8 +4,7 @@ import { manualClock } from '../../../kernel/testing/index.js'
 import { Evictor } from '../space/evictor.js'
 import { inUseClosure } from '../space/plans.js'
 import { Leases } from '../space/leases.js'
-import type { Copy } from '../types.js'
-import { StoreError } from '../types.js'
+import { StoreError, type Copy } from '../types.js'
 
 /** Companions by model: a chain, a cycle, a shared companion and models without companions. */
 const companions: Record<string, string[]> = {

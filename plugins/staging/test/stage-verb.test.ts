@@ -1,9 +1,7 @@
 import t from 'tap'
-import { advance } from '../cli/stage.js'
-import { nodeOf, quickPace, sendError, sendJson, stateOf } from './verb-kit.js'
+import { advance, type StagedNode, type StageSnapshot } from '../cli/stage.js'
+import { nodeOf, quickPace, sendError, sendJson, stateOf, type Rig } from './verb-kit.js'
 import type { StateView } from '../cli/cluster.js'
-import type { StagedNode, StageSnapshot } from '../cli/stage.js'
-import type { Rig } from './verb-kit.js'
 
 const pending = (attemptId = 'a1'): object => ({ DownloadPending: {
   nodeId: 'n2', modelId: 'acme/x', attemptId, downloaded: 0, total: 1000 } })

@@ -1,8 +1,7 @@
 import { existsSync, lstatSync, readFileSync, utimesSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { startHub } from './hub-kit.js'
-import type { FakeHub, HubFaults, HubModel } from './hub-kit.js'
+import { startHub, type FakeHub, type HubFaults, type HubModel } from './hub-kit.js'
 import {
   bytes, clientOf, derive, done, ended, ID, importFolder, memoryLog, MIB, names, open, RoomWatch, scratch,
   until, write

@@ -3,9 +3,8 @@ import { join } from 'node:path'
 import t from 'tap'
 import { manualClock } from '../../../kernel/testing/index.js'
 import { Swarm } from '../transfer/swarm.js'
-import { CHUNK_BYTES, StoreError } from '../types.js'
+import { CHUNK_BYTES, StoreError, type Progress } from '../types.js'
 import { MIB, contentOf, fetchInto, inPieces, manifestOf, memorySource, wrongFiles } from './transfer-kit.js'
-import type { Progress } from '../types.js'
 
 const content = contentOf({
   'config.json': 700, 'empty.txt': 0, 'onnx/model.onnx': 2 * CHUNK_BYTES + 3 * MIB + 5

@@ -1,9 +1,7 @@
 import t from 'tap'
-import { manualClock } from '../../../kernel/testing/index.js'
+import { manualClock, type ManualClock } from '../../../kernel/testing/index.js'
 import { ChunkBits, Swarm } from '../transfer/swarm.js'
-import { ChunkAnnouncements } from '../transfer/holdings.js'
-import type { HoldingsMessage } from '../transfer/holdings.js'
-import type { ManualClock } from '../../../kernel/testing/index.js'
+import { ChunkAnnouncements, type HoldingsMessage } from '../transfer/holdings.js'
 import type { StagingContext } from '../manifest.js'
 
 const m = 'a'.repeat(64)

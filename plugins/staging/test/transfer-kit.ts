@@ -5,13 +5,11 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { AddressInfo } from 'node:net'
 import { Agent, request } from 'undici'
-import { systemClock } from '../../../kernel/index.js'
-import type { Clock } from '../../../kernel/index.js'
+import { systemClock, type Clock } from '../../../kernel/index.js'
 import { manifestDigest } from '../files/record.js'
 import { fetchModel } from '../transfer/fetch.js'
-import { CHUNK_BYTES } from '../types.js'
+import { CHUNK_BYTES, type ModelManifest } from '../types.js'
 import type { ByteRange, ChunkSource, FetchOptions, TransferLimits } from '../transfer/types.js'
-import type { ModelManifest } from '../types.js'
 
 export const MIB = 1024 * 1024
 

@@ -4,10 +4,9 @@ import { systemClock } from '../../../kernel/index.js'
 import { chunksOf } from '../transfer/chunks.js'
 import { fetchModel } from '../transfer/fetch.js'
 import { Job } from '../transfer/job.js'
-import { diskError } from '../transfer/types.js'
+import { diskError, type ChunkSource } from '../transfer/types.js'
 import { SPACE_BYTES, Tally } from '../transfer/progress.js'
 import { contentOf, manifestOf } from './transfer-kit.js'
-import type { ChunkSource } from '../transfer/types.js'
 import type { ModelManifest, Progress } from '../types.js'
 
 const file = { path: 'a', size: 3 * SPACE_BYTES, sha256: '', chunkSha256: ['', ''] }

@@ -1,8 +1,7 @@
 import t from 'tap'
-import { ChunkBits, Swarm } from '../transfer/swarm.js'
+import { ChunkBits, Swarm, type Supplier } from '../transfer/swarm.js'
 import { RateMeter } from '../transfer/progress.js'
 import { pauseMs } from '../transfer/source-reader.js'
-import type { Supplier } from '../transfer/swarm.js'
 
 const store: Supplier = { id: 'store', kind: 'store', has: () => true }
 const peer = (swarm: Swarm, id: string): Supplier => ({ id, kind: 'peer', has: (i) => swarm.holds(id, i) })

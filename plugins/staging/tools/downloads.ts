@@ -1,9 +1,7 @@
 import {
-  fact, nameOf, quoted, createToolReads, showBytes, withoutFullStop
+  fact, nameOf, quoted, createToolReads, showBytes, withoutFullStop, type Evidence, type Fact, type Tool
 } from '../../../kernel/cli/index.js'
-import { stagingsOf } from '../cli/cluster.js'
-import type { Evidence, Fact, Tool } from '../../../kernel/cli/index.js'
-import type { StateView, Staging } from '../cli/cluster.js'
+import { stagingsOf, type StateView, type Staging } from '../cli/cluster.js'
 import type { DownloadStatus } from '../store/download.js'
 
 const MOST = 20
@@ -33,9 +31,7 @@ export default {
 const STORE: Evidence[] = [{ kind: 'path', path: '/store/downloads' }]
 
 /** Complete downloads are models of the store, so they are left out. */
-function intoStore (
-  { modelId, status, error, reason, ...moved }: DownloadStatus
-): Fact[] {
+function intoStore ({ modelId, status, error, reason, ...moved }: DownloadStatus): Fact[] {
   const model = quoted(modelId)
   const far = farOf(moved)
   const told = (level: Fact['level'], code: string, text: string, remedy: string | null): Fact[] => {

@@ -80,8 +80,7 @@ class Transfer {
     const digest = 'chunks' in manifest ? null : manifestDigest(manifest)
     try {
       const journal = digest === null ? undefined : await readJournal(folder)
-      const claims = digest === null
-        ? 'first bytes' : journal?.digest === digest ? journal : 'whole chunks'
+      const claims = digest === null ? 'first bytes' : journal?.digest === digest ? journal : 'whole chunks'
       const kept = await findKept(folder, manifest.files, this.#table, claims, signal)
       for (const work of kept.begun) {
         this.#begun.set(work.number, work)
@@ -206,9 +205,7 @@ class Transfer {
   }
 
   /** Receives the rest of a chunk. Returns the source's fault; throws errors that end the transfer. */
-  async #receive (
-    source: ChunkSource, work: Work, reader: SourceReader
-  ): Promise<SourceFault | undefined> {
+  async #receive (source: ChunkSource, work: Work, reader: SourceReader): Promise<SourceFault | undefined> {
     const { file: { path } } = work.chunk
     try {
       const file = await openInside(this.#options.folder, path, 'update')

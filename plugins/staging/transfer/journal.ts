@@ -1,14 +1,11 @@
-import { unlink } from 'node:fs/promises'
-import type { FileHandle } from 'node:fs/promises'
+import { unlink, type FileHandle } from 'node:fs/promises'
 import { join } from 'node:path'
 import { keepOnly } from '../files/seal.js'
 import { openInside, openSvcFile, parentOf, replaceSvcFile } from '../files/open.js'
 import { eachOf } from '../files/queues.js'
-import { findFiles } from '../files/walk.js'
-import type { FoundFile } from '../files/walk.js'
+import { findFiles, type FoundFile } from '../files/walk.js'
 import { ChunkBits } from './swarm.js'
-import { beginWork, GATHER_BYTES } from './chunks.js'
-import type { Chunk, ChunkTable, Verifier, Work } from './chunks.js'
+import { beginWork, GATHER_BYTES, type Chunk, type ChunkTable, type Verifier, type Work } from './chunks.js'
 import type { FileList } from './types.js'
 
 export interface ResumedChunks { complete: ChunkBits, begun: Work[] }

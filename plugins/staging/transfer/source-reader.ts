@@ -1,8 +1,6 @@
-import { backoffMs } from '../../../kernel/index.js'
+import { backoffMs, type Clock } from '../../../kernel/index.js'
 import { RateMeter } from './progress.js'
-import { SourceFault } from './types.js'
-import type { Clock } from '../../../kernel/index.js'
-import type { ByteRange, ChunkSource, TransferLimits } from './types.js'
+import { SourceFault, type ByteRange, type ChunkSource, type TransferLimits } from './types.js'
 
 const CHECK_MS = 1000
 

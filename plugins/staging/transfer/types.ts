@@ -1,6 +1,5 @@
 import type { Clock } from '../../../kernel/index.js'
-import { StoreError } from '../types.js'
-import type { ModelManifest, Progress } from '../types.js'
+import { StoreError, type ModelManifest, type Progress } from '../types.js'
 import type { ChunkTable } from './chunks.js'
 import type { Supplier, Swarm } from './swarm.js'
 

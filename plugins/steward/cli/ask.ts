@@ -1,9 +1,8 @@
 import { serverEvents } from '../../../kernel/index.js'
 import {
-  failureWithin, isVerbError, plain, readPipe, retryUntil, visible
+  failureWithin, isVerbError, plain, readPipe, retryUntil, visible, type Verb, type VerbContext
 } from '../../../kernel/cli/index.js'
 import { converse } from '../../chat/cli/converse.js'
-import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 import type { Turn, TurnEvent } from '../types.js'
 
 const ROUTE = '/v1/steward/ask'

@@ -1,6 +1,5 @@
-import { plain } from '../../../kernel/cli/index.js'
+import { plain, type Evidence, type Fact, type Finding } from '../../../kernel/cli/index.js'
 import { diagnoses } from './plan.js'
-import type { Evidence, Fact, Finding } from '../../../kernel/cli/index.js'
 import type { Answer, ToolCall } from '../types.js'
 import type { World } from './entities.js'
 import type { Understood } from './thread.js'
@@ -38,8 +37,7 @@ const LEVELS: Readonly<Record<Fact['level'], number>> = { fail: 300, warn: 200, 
 const isBad = ({ level }: Fact): boolean => level === 'fail' || level === 'warn'
 
 const targetsOf = ({ model, node, id, error }: Understood): string[] =>
-  [model, node?.name, node?.nodeId, id, error].filter((one) => one != null)
-    .map((one) => one.toLowerCase())
+  [model, node?.name, node?.nodeId, id, error].filter((one) => one != null).map((one) => one.toLowerCase())
 
 /**
  * Whether the fact is about one of the targets. A failed download names its model only in the fact's text.

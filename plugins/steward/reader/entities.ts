@@ -1,6 +1,5 @@
 import { isModelId } from '../../../kernel/cli/index.js'
-import { counted, figures, isKnownWord, Near } from './words.js'
-import type { Word } from './words.js'
+import { counted, figures, isKnownWord, Near, type Word } from './words.js'
 
 export interface NamedNode { readonly nodeId: string, readonly name: string }
 

@@ -286,6 +286,7 @@ const TOPICS: readonly (readonly [plugin: string, words: RegExp])[] = [
   ['placement', /\bplaced?\b|\bplacing\b|\bplacement\b/],
   ['staging', /\bpull(?:ed|ing|s)?\b|\bdownlo?ads?\b|\bstores?\b|\bstag(?:e|ing)\b|\bcop(?:y|ied|ies)\b/],
   ['capabilities-tts', /\bspe(?:ech|ak)\b|\bspoken\b|\bsvc say\b|\btts\b|\baudio\b/],
+  ['capabilities-stt', /\btranscri(?:be|pt)|\bsvc listen\b|\bstt\b/],
   ['chat', /\bchat(?:s|ting)?\b|\bcompletions?\b/]
 ]
 

@@ -1,13 +1,9 @@
-import { Names, requestsIn } from './entities.js'
-import { intentOf, topicOf } from './intents.js'
-import { whenOf } from './when.js'
+import { Names, requestsIn, type Named, type NamedNode, type World } from './entities.js'
+import { intentOf, topicOf, type Intent } from './intents.js'
+import { whenOf, type When } from './when.js'
 import { countedText, wordsOf } from './words.js'
-import { joined } from './thread.js'
-import type { Read, Understood } from './thread.js'
+import { joined, type Read, type Understood } from './thread.js'
 import type { Turn } from '../types.js'
-import type { Named, NamedNode, World } from './entities.js'
-import type { Intent } from './intents.js'
-import type { When } from './when.js'
 
 /**
  * Limits on what is read: characters of a question, number of earlier questions, characters of each. The rest

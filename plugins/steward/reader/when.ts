@@ -1,5 +1,4 @@
-import { casual } from 'chrono-node/en'
-import type { ParsedResult } from 'chrono-node/en'
+import { casual, type ParsedResult } from 'chrono-node/en'
 import type { World } from './entities.js'
 
 /** The time that a question is about, ISO-8601. */
@@ -43,8 +42,7 @@ const NO_TIME = new RegExp(`^(?:(?:right |just )?now|(?:this |the )?(?:second|${
 
 /** The time that a question names; null for none or a future one. Clock times are in the node's time zone. */
 export function whenOf (text: string, now: Now): When | null {
-  const read = text.slice(0, READ_MOST)
-    .replace(/\b(\d{1,2})\s?(?:h|uhr)\s?(\d{2})\b/gi, '$1:$2')
+  const read = text.slice(0, READ_MOST).replace(/\b(\d{1,2})\s?(?:h|uhr)\s?(\d{2})\b/gi, '$1:$2')
     .replace(/\b(\d{1,2})\s?uhr\b/gi, '$1:00')
     .replace(/\bbetween (\d{1,2}) and\b/gi, 'between $1:00 and')
     .replace(/\b(?:um|gegen)\b/gi, 'at')

@@ -1,11 +1,10 @@
 import t from 'tap'
 import { bundled } from '../../index.js'
-import { answerOf, leadOf, moreOf } from '../reader/answer.js'
+import { answerOf, leadOf, moreOf, type Found } from '../reader/answer.js'
 import { planOf } from '../reader/plan.js'
 import { evidenceWords, restWords } from '../reader/say.js'
 import { understand } from '../reader/understand.js'
 import type { Evidence, Fact, Finding } from '../../../kernel/cli/index.js'
-import type { Found } from '../reader/answer.js'
 import type { World } from '../reader/entities.js'
 
 const world: World = {

@@ -1,13 +1,11 @@
 import t from 'tap'
-import { definePlugin } from '../../../kernel/index.js'
-import type { Plugin } from '../../../kernel/index.js'
+import { definePlugin, type Plugin } from '../../../kernel/index.js'
 import { plain } from '../../../kernel/cli/index.js'
 import { bundled } from '../../index.js'
 import { recorded } from '../../../test/recorded.js'
 import { CALLS_MOST } from '../toolbox.js'
 import type { Answer } from '../types.js'
-import { startVoiceRig } from './voice-kit.js'
-import type { Script, VoiceRig } from './voice-kit.js'
+import { startVoiceRig, type Script, type VoiceRig } from './voice-kit.js'
 
 type Body = Answer & { text: string }
 type TestContext = Parameters<typeof startVoiceRig>[0]

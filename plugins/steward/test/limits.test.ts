@@ -1,14 +1,10 @@
 /** Tests the limits on turns, and how their streams start, run and end. */
-import { request as httpRequest } from 'node:http'
-import t from 'tap'
-import { startPlugin } from '../../../kernel/testing/index.js'
+import { request as httpRequest, type IncomingMessage } from 'node:http'
+import t, { type Test } from 'tap'
+import { startPlugin, type Rig, type StartOptions } from '../../../kernel/testing/index.js'
 import { createSteward } from '../index.js'
-import { heldVoice, until } from './voices.js'
-import type { IncomingMessage } from 'node:http'
-import type { Rig, StartOptions } from '../../../kernel/testing/index.js'
-import type { Test } from 'tap'
+import { heldVoice, until, type HeldVoice } from './voices.js'
 import type { Voice } from '../ask.js'
-import type { HeldVoice } from './voices.js'
 
 const body = (more: object = {}): object => ({ question: 'is everything fine?', ...more })
 const post = (rig: Rig, payload: object = body()): ReturnType<Rig['inject']> =>

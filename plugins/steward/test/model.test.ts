@@ -1,16 +1,14 @@
 /** The virtual model on the chat routes, over the real plugins. */
 import { request as httpRequest } from 'node:http'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { systemClock } from '../../../kernel/index.js'
-import { startPlugin } from '../../../kernel/testing/index.js'
+import { startPlugin, type Rig, type StartOptions } from '../../../kernel/testing/index.js'
 import chat from '../../chat/index.js'
 import runners from '../../runners/index.js'
 import staging from '../../staging/index.js'
 import { createSteward } from '../index.js'
 import { questionOf, STEWARD } from '../model.js'
 import { answerOf, heldVoice, until } from './voices.js'
-import type { Rig, StartOptions } from '../../../kernel/testing/index.js'
-import type { Test } from 'tap'
 import type { Voice } from '../ask.js'
 import type { Question } from '../types.js'
 

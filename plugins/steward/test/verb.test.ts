@@ -1,10 +1,8 @@
-import t from 'tap'
-import { begin, data, nodeOf, sendError, sendJson } from '../../chat/test/cli-kit.js'
+import t, { type Test } from 'tap'
+import { begin, data, nodeOf, sendError, sendJson, type Node } from '../../chat/test/cli-kit.js'
 import steward from '../index.js'
 import { answerOf, until } from './voices.js'
 import type { ServerResponse } from 'node:http'
-import type { Test } from 'tap'
-import type { Node } from '../../chat/test/cli-kit.js'
 
 const ASK = 'POST /v1/steward/ask'
 type Answers = Parameters<typeof nodeOf>[1]

@@ -1,7 +1,6 @@
 import t from 'tap'
 import { FAILURES_MOST, LOOK_MS, PROBE_MS, SILENCE_MS } from '../voice/liveness.js'
-import { stateOf } from '../status.js'
-import type { StatusFacts } from '../status.js'
+import { stateOf, type StatusFacts } from '../status.js'
 import { wantedModels } from '../voice/choice.js'
 import { card, KEPT, startVoiceRig } from './voice-kit.js'
 

@@ -1,14 +1,11 @@
-import { definePlugin, OwnApiService } from '../../../kernel/index.js'
-import type { LocalApi, LocalRequest, Plugin } from '../../../kernel/index.js'
-import { fake, startPlugin } from '../../../kernel/testing/index.js'
-import type { Rig, TestContext } from '../../../kernel/testing/index.js'
+import {
+  definePlugin, OwnApiService, type LocalApi, type LocalRequest, type Plugin, type ModelCard
+} from '../../../kernel/index.js'
+import { fake, startPlugin, type Rig, type TestContext } from '../../../kernel/testing/index.js'
 import type { Fact } from '../../../kernel/cli/index.js'
-import { PlacementService } from '../../placement/service.js'
-import type { RoleStatus, SystemRole } from '../../placement/service.js'
-import { RunnerWorkService } from '../../runners/service.js'
-import type { EndedTask } from '../../runners/service.js'
+import { PlacementService, type RoleStatus, type SystemRole } from '../../placement/service.js'
+import { RunnerWorkService, type EndedTask } from '../../runners/service.js'
 import { ModelsService } from '../../staging/service.js'
-import type { ModelCard } from '../../../kernel/index.js'
 import steward from '../index.js'
 
 /** The fields of a chat request that the steward sends. */

@@ -3,8 +3,7 @@ import type { Fact } from '../../../kernel/cli/index.js'
 import { CALLS_MOST } from '../toolbox.js'
 import type { Answer } from '../types.js'
 import { VOICE_MS } from '../voice/index.js'
-import { KEPT, knowing, startVoiceRig } from './voice-kit.js'
-import type { VoiceOptions, VoiceRig } from './voice-kit.js'
+import { KEPT, knowing, startVoiceRig, type VoiceOptions, type VoiceRig } from './voice-kit.js'
 
 type Body = Answer & { text: string }
 

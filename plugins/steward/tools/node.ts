@@ -1,9 +1,8 @@
 import {
-  fact, nearest, quoted, createToolReads, showBytes, withoutFullStop
+  fact, nearest, quoted, createToolReads, showBytes, withoutFullStop, type ClusterState, type Fact,
+  type ToolReads, type Tool
 } from '../../../kernel/cli/index.js'
-import { joinNodes } from '../../cluster/cli/nodes.js'
-import type { ClusterState, Fact, ToolReads, Tool } from '../../../kernel/cli/index.js'
-import type { NodeRow } from '../../cluster/cli/nodes.js'
+import { joinNodes, type NodeRow } from '../../cluster/cli/nodes.js'
 import { evidenceOf, lostFact, membersOf, nameOf, removals, STATE } from './nodes.js'
 
 /** The parts of GET /state about one node and what runs there. */

@@ -27,8 +27,7 @@ function changed ({ file, restart_needed: needed }: Config): Fact[] {
   if (needed !== true) return []
   const text = `${quoted(file)} has changed since the node started: what it says now is not in force.`
   return [fact('warn', 'restart_needed', text, {
-    evidence: [CONFIG],
-    remedy: 'Restart the node: `svc restart`.'
+    evidence: [CONFIG], remedy: 'Restart the node: `svc restart`.'
   })]
 }
 
@@ -50,9 +49,7 @@ function named (entries: readonly Entry[], asked: string): Fact[] {
   const near = nearest(asked, entries.map((one) => one.path))
   return [fact('info', 'setting_unknown', `There is no setting ${quoted(asked, 80)} in force` +
     `${near === undefined ? '' : `; the nearest is ${near}`}.`, {
-    about: near === undefined ? [] : [near],
-    evidence: [CONFIG],
-    remedy: 'List them with `svc config get`.'
+    about: near === undefined ? [] : [near], evidence: [CONFIG], remedy: 'List them with `svc config get`.'
   })]
 }
 

@@ -1,6 +1,5 @@
 import { amountsIn, subjectIn, verdictIn } from './claims.js'
-import { commandsOf, corpusOf, SPAN } from './corpus.js'
-import type { Known } from './corpus.js'
+import { commandsOf, corpusOf, SPAN, type Known } from './corpus.js'
 import { wordsIn } from './words.js'
 
 /** Character limit for a model's text; longer texts are rejected. */
@@ -39,8 +38,7 @@ function markupIn (text: string): string | null {
   return secret === null ? null : `it speaks of a ${secret[0]}`
 }
 
-const SHELL =
-  /(?:^|\s)(?:\$|sudo|curl|wget|ssh|rm|kill|chmod|docker|kubectl|systemctl|powershell) /m
+const SHELL = /(?:^|\s)(?:\$|sudo|curl|wget|ssh|rm|kill|chmod|docker|kubectl|systemctl|powershell) /m
 
 /** Checks that any text in backticks is a command from this turn's remedies, or a single known word. */
 function commandsIn (text: string, known: Known): string | null {

@@ -1,6 +1,5 @@
 import type { RoleModels } from '../../placement/service.js'
-import { takesTools } from '../../staging/service.js'
-import type { Models } from '../../staging/service.js'
+import { takesTools, type Models } from '../../staging/service.js'
 
 /** `systemRole` of the instance that words the answers. */
 export const ROLE = 'steward'

@@ -1,8 +1,6 @@
 import type { Fact } from '../../../kernel/cli/index.js'
-import { namesOf, sentencesOf, SPAN, standsIn, wholeOf } from './corpus.js'
-import type { Known } from './corpus.js'
-import { countsOf, numbersIn } from './numbers.js'
-import type { Amount } from './numbers.js'
+import { namesOf, sentencesOf, SPAN, standsIn, wholeOf, type Known } from './corpus.js'
+import { countsOf, numbersIn, type Amount } from './numbers.js'
 
 /** Why an amount in the text is unfounded, or belongs to another subject; null if all are supported. */
 export function amountsIn (text: string, known: Known): string | null {

@@ -1,7 +1,6 @@
 import type { Fact, Finding } from '../../../kernel/cli/index.js'
 import { HISTORY } from '../reader/answer.js'
-import { CALLS_MOST, toolsOf } from '../toolbox.js'
-import type { NamedTool, TurnTools } from '../toolbox.js'
+import { CALLS_MOST, toolsOf, type NamedTool, type TurnTools } from '../toolbox.js'
 import type { TurnParts } from '../ask.js'
 import type { Answer, Question, ToolCall, TurnEvent } from '../types.js'
 import { problemOf } from './check.js'

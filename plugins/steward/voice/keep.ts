@@ -1,8 +1,7 @@
 import type { Context } from '../../../kernel/index.js'
 import type { RoleStatus } from '../../placement/service.js'
 import type { manifest } from '../manifest.js'
-import { statusOf } from '../status.js'
-import type { StatusBody } from '../status.js'
+import { statusOf, type StatusBody } from '../status.js'
 import { ROLE, wantedModels } from './choice.js'
 import { Liveness, LOOK_MS } from './liveness.js'
 

@@ -1,5 +1,4 @@
-import { corpusOf, sentencesOf, SPAN } from './corpus.js'
-import type { Known } from './corpus.js'
+import { corpusOf, sentencesOf, SPAN, type Known } from './corpus.js'
 import { numbersIn } from './numbers.js'
 
 const set = (words: string): ReadonlySet<string> => new Set(words.trim().split(/\s+/))

@@ -1,10 +1,7 @@
-import { plain, formatDuration } from '../../../kernel/cli/index.js'
-import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
-import { TRACE_ID } from '../trace-file.js'
+import { plain, formatDuration, type Verb, type VerbContext } from '../../../kernel/cli/index.js'
+import { TRACE_ID, type ShownSpan } from '../trace-file.js'
 import { stepsOf } from '../stats.js'
-import type { ShownSpan } from '../trace-file.js'
-import type { ListedTrace } from '../peers.js'
-import type { FailedPeer } from '../peers.js'
+import type { ListedTrace, FailedPeer } from '../peers.js'
 
 interface Listed { traces: ListedTrace[], failed?: FailedPeer[] }
 interface Shown { taskId: string, traces: ShownSpan[], failed?: FailedPeer[] }
@@ -64,7 +61,7 @@ async function show ({ client, out, err }: VerbContext, path: string): Promise<v
     plain(nodeIdentities[nodeId]?.friendlyName ?? nodeId.slice(0, 12))
   const [first] = shown.traces
   out.line(`task ${shown.taskId}${first === undefined ? '' : `, started ${whenOf(first)}`}`)
-  for (const line of waterfall(shown.traces, nameOf)) out.line(plain(line))
+  out.table(['NODE', 'STEP', 'START', 'TOOK'], stepRows(shown.traces, nameOf))
   for (const line of clockLines(shown.traces)) out.line(line)
 }
 
@@ -96,13 +93,6 @@ function printFailed (err: VerbContext['err'], failed: readonly FailedPeer[] = [
   for (const { name, message } of failed) err.line(`${plain(name)} ${plain(message)}`)
 }
 
-/** A line of the waterfall: one span, or many spans with the same node, category and name. */
-interface Row { title: string, startUs: number, endUs: number, busyUs: number, count: number, depth: number }
-
-/** Up to this many spans with the same node, category and name get a line each; more share one line. */
-const SINGLE_MAX = 4
-const BAR = 32
-
 /** A human-readable duration: `312 us`, `4.2 ms`, `1.31 s`, `2m10s`. */
 export function showMicros (us: number): string {
   if (us < 1000) return `${Math.round(us)} us`
@@ -110,63 +100,28 @@ export function showMicros (us: number): string {
   return us < 6e7 ? `${(us / 1e6).toFixed(2)} s` : formatDuration(us / 1e6)
 }
 
-const endOf = ({ startUs, durationUs }: ShownSpan): number => startUs + durationUs
+/** Up to this many spans with the same node, category and name get a row each; more share one row. */
+const SINGLE_MAX = 4
 
-/** Formats a trace as lines of node, name, bar on the time axis, start and duration. Pure. */
-export function waterfall (spans: readonly ShownSpan[], nameOf: (nodeId: string) => string): string[] {
-  if (spans.length === 0) return []
-  const from = Math.min(...spans.map(({ startUs }) => startUs))
-  const to = Math.max(...spans.map(endOf))
-  const rows = rowsOf(spans)
-  const nodes = rows.map(({ span }) => nameOf(span.nodeId))
-  const titles = rows.map(({ row: { title, count, depth } }) =>
-    `${'  '.repeat(depth)}${title}${count > 1 ? ` x${count}` : ''}`)
-  const width = (texts: string[]): number => Math.max(...texts.map((text) => text.length))
-  const [nodeWidth, titleWidth] = [width(nodes), width(titles)]
-  return rows.map(({ row }, i) => {
-    const took = row.count > 1
-      ? `${showMicros(row.busyUs)} (${showMicros(row.busyUs / row.count)} each)`
-      : showMicros(row.busyUs)
-    return `${nodes[i]!.padEnd(nodeWidth)}  ${titles[i]!.padEnd(titleWidth)}  ` +
-      `|${bar(row, from, Math.max(1, to - from))}|  +${showMicros(row.startUs - from)}  ${took}`
-  })
-}
+const sum = (spans: readonly ShownSpan[], of: (span: ShownSpan) => number): number =>
+  spans.reduce((all, span) => all + of(span), 0)
 
-function bar ({ startUs, endUs }: Row, from: number, length: number): string {
-  const first = Math.min(BAR - 1, Math.floor((startUs - from) / length * BAR))
-  const last = Math.max(first + 1, Math.min(BAR, Math.ceil((endUs - from) / length * BAR)))
-  return ' '.repeat(first) + '='.repeat(last - first) + ' '.repeat(BAR - last)
-}
-
-function rowsOf (spans: readonly ShownSpan[]): { row: Row, span: ShownSpan }[] {
+/** The rows of a trace in order of start: node, step, start and duration. Pure. */
+export function stepRows (spans: readonly ShownSpan[], nameOf: (nodeId: string) => string): string[][] {
   const groups = new Map<string, ShownSpan[]>()
   for (const span of spans) {
     const key = [span.nodeId, span.category, span.name].join('\n')
     groups.set(key, [...groups.get(key) ?? [], span])
   }
-  const rows = [...groups.values()].flatMap((group) => {
-    const steps = group.reduce((sum, span) => sum + stepsOf(span), 0)
-    return steps > SINGLE_MAX
-      ? [{ span: group[0]!, row: rowOf(group, steps) }]
-      : group.map((span) => ({ span, row: rowOf([span], stepsOf(span)) }))
-  }).sort((a, b) => a.row.startUs - b.row.startUs || b.row.endUs - a.row.endUs)
-  return rows.map(({ row, span }, i) => ({ span, row: { ...row, depth: depthOf(rows.slice(0, i), row) } }))
-}
-
-function rowOf (group: readonly ShownSpan[], count: number): Row {
-  return {
-    title: group[0]!.name,
-    startUs: Math.min(...group.map(({ startUs }) => startUs)),
-    endUs: Math.max(...group.map(endOf)),
-    busyUs: group.reduce((sum, { durationUs }) => sum + durationUs, 0),
-    count,
-    depth: 0
-  }
-}
-
-/** Nesting depth: counts the lines above that enclose this one, with 100 us tolerance for clock errors. */
-function depthOf (above: readonly { row: Row }[], { startUs, endUs }: Row): number {
-  const slackUs = 100
-  return Math.min(6, above.filter(({ row }) => row.count === 1 && row.startUs <= startUs &&
-    row.endUs >= endUs - slackUs && row.endUs - row.startUs > endUs - startUs).length)
+  const startOf = (group: readonly ShownSpan[]): number => Math.min(...group.map(({ startUs }) => startUs))
+  const zero = startOf(spans)
+  return [...groups.values()]
+    .flatMap((group) => sum(group, stepsOf) > SINGLE_MAX ? [group] : group.map((span) => [span]))
+    .sort((a, b) => startOf(a) - startOf(b)).map((group) => {
+      const { nodeId, name } = group[0]!
+      const [us, steps] = [sum(group, ({ durationUs }) => durationUs), sum(group, stepsOf)]
+      const [times, each] = steps > 1 ? [` x${steps}`, ` (${showMicros(us / steps)} each)`] : ['', '']
+      return [nameOf(nodeId), plain(`${name}${times}`), `+${showMicros(startOf(group) - zero)}`,
+        `${showMicros(us)}${each}`]
+    })
 }

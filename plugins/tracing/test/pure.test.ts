@@ -6,7 +6,7 @@ import { genAiAttributes } from '../otlp.js'
 import { mergeLists, mergeSpans, peerReaders } from '../peers.js'
 import { statsOf } from '../stats.js'
 import { readTraceparent, writeTraceparent } from '../traceparent.js'
-import { showMicros, waterfall } from '../cli/traces.js'
+import { showMicros, stepRows } from '../cli/traces.js'
 import { record, shown, traceSpan } from './samples.js'
 import type { TraceEntry } from '../store.js'
 
@@ -150,22 +150,20 @@ t.test('the words of OpenTelemetry', (t) => {
   t.end()
 })
 
-t.test('a waterfall in plain text', (t) => {
+t.test('the steps of a trace', (t) => {
   const decode = { name: 'decode', category: 'decode', nodeId: 'b' }
-  const lines = waterfall([
+  const rows = stepRows([
     shown({ name: 'request', category: 'request', startUs: 0, durationUs: 100_000 }),
     shown({ name: 'route', category: 'route', startUs: 1000, durationUs: 500 }),
     shown({ name: 'runner', category: 'runner', startUs: 10_000, durationUs: 80_000 }),
     shown({ ...decode, startUs: 20_000, durationUs: 30_000, attrs: { steps: 3 } }),
     shown({ ...decode, startUs: 50_000, durationUs: 20_000, attrs: { steps: 2 } })
   ], (nodeId) => nodeId === 'b' ? 'beta' : 'alpha')
-  t.same(lines, [
-    'alpha  request        |================================|  +0 us  100 ms',
-    'alpha    route        |=                               |  +1.0 ms  500 us',
-    'alpha    runner       |   ==========================   |  +10.0 ms  80.0 ms',
-    'beta       decode x5  |      =================         |  +20.0 ms  50.0 ms (10.0 ms each)'
+  t.same(rows, [
+    ['alpha', 'request', '+0 us', '100 ms'], ['alpha', 'route', '+1.0 ms', '500 us'],
+    ['alpha', 'runner', '+10.0 ms', '80.0 ms'], ['beta', 'decode x5', '+20.0 ms', '50.0 ms (10.0 ms each)']
   ])
-  t.same(waterfall([], String), [])
+  t.same(stepRows([], String), [])
   t.same([1, 999, 1500, 250_000, 1_500_000, 90_000_000].map(showMicros),
     ['1 us', '999 us', '1.5 ms', '250 ms', '1.50 s', '1m30s'])
   t.end()

@@ -1,5 +1,4 @@
-import type { ShownSpan } from '../trace-file.js'
-import type { TraceRecord, TraceSpan } from '../trace-file.js'
+import type { ShownSpan, TraceRecord, TraceSpan } from '../trace-file.js'
 
 export const traceSpan = (fields: Partial<TraceSpan> = {}): TraceSpan => ({
   id: 0, parent: null, place: 0, name: 'request', category: 'request', startUs: 1000, durationUs: 9000,

@@ -1,14 +1,12 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, utimesSync, writeFileSync } from 'node:fs'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { manualClock } from '../../../kernel/testing/index.js'
 import { chromeText, TRACE_ID } from '../trace-file.js'
-import { TraceStore } from '../store.js'
+import { TraceStore, type TraceStoreParts } from '../store.js'
 import { record } from './samples.js'
-import type { Test } from 'tap'
 import type { TraceCounters } from '../service.js'
-import type { TraceStoreParts } from '../store.js'
 
 interface Rig {
   store: TraceStore

@@ -1,10 +1,9 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { cli, sendError, sendJson, standIn } from '../../../kernel/test/cli-helpers.js'
+import { cli, sendError, sendJson, standIn, type Ran } from '../../../kernel/test/cli-helpers.js'
 import tracing from '../index.js'
 import { shown } from './samples.js'
-import type { Ran } from '../../../kernel/test/cli-helpers.js'
 import type { ListedTrace } from '../peers.js'
 
 const TASK = '11111111-0000-4000-8000-000000000001'
@@ -57,8 +56,7 @@ t.test('svc traces', async (t) => {
   const one = await run(TASK)
   t.equal(one.out, [
     `task ${TASK}, started 2026-01-01T00:00:00.000Z`,
-    'alpha  request    |================================|  +0 us  1.0 ms',
-    'alpha    network  |   =================            |  +100 us  500 us',
+    'NODE   STEP     START    TOOK', 'alpha  request  +0 us    1.0 ms', 'alpha  network  +100 us  500 us',
     'The clock of beta was corrected, with an uncertainty of 120 us.', ''
   ].join('\n'))
   t.match(JSON.parse((await run(TASK, '--json')).out), { taskId: TASK, traces: spans })

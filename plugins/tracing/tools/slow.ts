@@ -100,9 +100,7 @@ function parts (stats: readonly TraceStats[], traces: readonly ListedTrace[]): F
     { evidence })],
     ...waited === undefined ? [] : [fact('warn', 'model_busy',
       `Requests wait in the queue for ${percent(waited.share)} of their time: there are more than the ` +
-      'runners serve at once.', {
-        evidence, remedy: capacityRemedy(quoted(traces[0]!.modelId))
-      })]
+      'runners serve at once.', { evidence, remedy: capacityRemedy(quoted(traces[0]!.modelId)) })]
   ]
 }
 

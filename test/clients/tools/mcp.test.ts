@@ -1,10 +1,9 @@
 import { dirname, join } from 'node:path'
 import t from 'tap'
 import { ask } from '../../node/http.js'
-import { cli, root, run, startNode, until } from '../../node/kit.js'
+import { cli, root, run, startNode, until, type TestNode } from '../../node/kit.js'
 import { recorder } from '../../real/recorder.js'
 import { report } from '../kit.js'
-import type { TestNode } from '../../node/kit.js'
 
 interface Saw {
   server: string

@@ -2,11 +2,9 @@ import { WebSocket } from 'ws'
 import t from 'tap'
 import { WebsocketProvider } from 'y-websocket'
 import { Doc } from 'yjs'
-import { stateOf } from '../../../kernel/state/entries.js'
+import { stateOf, type Entry } from '../../../kernel/state/entries.js'
 import { ask } from '../../node/http.js'
-import { folder, startNode, until } from '../../node/kit.js'
-import type { Entry } from '../../../kernel/state/entries.js'
-import type { TestNode } from '../../node/kit.js'
+import { folder, startNode, until, type TestNode } from '../../node/kit.js'
 
 // One provider is used throughout, as in a client, and must reconnect by itself when its node restarts.
 t.test('a stock y-websocket provider outlives its node without a doubled entry', async (t) => {

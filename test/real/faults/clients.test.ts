@@ -2,17 +2,15 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { script, withoutClients } from '../../clients/kit.js'
 import { ask } from '../../node/http.js'
-import { run, startNode } from '../../node/kit.js'
+import { run, startNode, type TestNode } from '../../node/kit.js'
 import { pullAndPlace, serverProgram } from '../weights-kit.js'
 import { folderOf, withoutWeights } from '../weights.js'
 import { pythonEnvironment } from '../python.mjs'
 import { recorder, textOf, type Exchange } from '../recorder.js'
 import { engines, MODEL } from './kit.js'
-import type { Test } from 'tap'
-import type { TestNode } from '../../node/kit.js'
 
 const at = (name: string): string => fileURLToPath(new URL(name, import.meta.url))
 const program = serverProgram()

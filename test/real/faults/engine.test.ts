@@ -3,18 +3,16 @@ import { spawnSync } from 'node:child_process'
 import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { startHub } from '../../../plugins/staging/test/hub-kit.js'
 import { ask, refusal } from '../../node/http.js'
-import { folder, sparing, startNode, svc, until } from '../../node/kit.js'
+import { folder, sparing, startNode, svc, until, type TestNode } from '../../node/kit.js'
 import { alive, descendants, rss } from '../../node/proc.js'
 import { answerOf, DRIVERS, pullAndPlace, serverProgram, startWith } from '../weights-kit.js'
 import { folderOf, ggufOf, withoutWeights } from '../weights.js'
 import {
   CONTEXT, counting, counts, endWithin, engines, loadOf, MODEL, type End, type Stream
 } from './kit.js'
-import type { Test } from 'tap'
-import type { TestNode } from '../../node/kit.js'
 
 const program = serverProgram()
 const skip = 'missing' in program ? program.missing : withoutWeights(['smollm2', 'gemma3'])

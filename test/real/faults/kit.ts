@@ -1,10 +1,8 @@
 /** Streams of real tokens that show whether they are whole, and the processes behind them. */
 import { readFileSync } from 'node:fs'
-import { open } from '../../node/http.js'
+import { open, type At } from '../../node/http.js'
 import { cmdline, descendants } from '../../node/proc.js'
-import { sleep, until } from '../../node/kit.js'
-import type { At } from '../../node/http.js'
-import type { TestNode } from '../../node/kit.js'
+import { sleep, until, type TestNode } from '../../node/kit.js'
 
 export const MODEL = 'test/smollm2'
 /** Context of each slot. */

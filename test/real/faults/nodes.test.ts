@@ -1,9 +1,9 @@
 /** Real weights on several nodes: a node dies, the clock jumps, two nodes do the same at once. */
 import { readFileSync } from 'node:fs'
 import { basename } from 'node:path'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { startHub } from '../../../plugins/staging/test/hub-kit.js'
-import { startCluster } from '../../node/cluster-kit.js'
+import { startCluster, type Cluster, type ClusterOptions, type Member } from '../../node/cluster-kit.js'
 import { ask } from '../../node/http.js'
 import { homeOf, instancesOf, placeOn } from '../../node/instances-kit.js'
 import { svc, until } from '../../node/kit.js'
@@ -12,8 +12,6 @@ import { answerOf, serverProgram } from '../weights-kit.js'
 import { folderOf, ggufOf, withoutWeights } from '../weights.js'
 import { CONTEXT, counting, counts, endWithin, MODEL, type End, type Stream } from './kit.js'
 import { faketime, shifted } from './faketime.js'
-import type { Test } from 'tap'
-import type { Cluster, ClusterOptions, Member } from '../../node/cluster-kit.js'
 
 const program = serverProgram()
 const skip = 'missing' in program ? program.missing : withoutWeights(['smollm2', 'gemma3'])

@@ -1,8 +1,7 @@
 /** SDKs and agent frameworks in Python against a node with real models. */
 import t from 'tap'
-import { ANSWER, check, environment, skip, startModels } from './kit.js'
+import { ANSWER, check, environment, skip, startModels, type Row } from './kit.js'
 import type { Expected } from '../recorder.js'
-import type { Row } from './kit.js'
 
 const UNKNOWN = { status: 404, sent: /"acme\/none"/, got: /acme\/none/, why: 'a model that is absent' }
 const LONG = { status: 400, sent: /word word/, got: /context_length_exceeded/,
@@ -48,7 +47,7 @@ const CLIENTS: Row[] = [
     client: 'ollama (Python)', environment: 'sdks', package: 'ollama', script: 'ollama',
     set: 'host `URL/ollama`; to change names, a token in the header',
     works: ['chat', 'stream', 'tools offered', 'structured output', 'embeddings', 'show', 'list', 'ps',
-      'copy', 'delete', 'errors'],
+      'errors'],
     more: ({ token }) => [token],
     expected: [
       ...at('/ollama/api/chat', UNKNOWN),
@@ -56,7 +55,7 @@ const CLIENTS: Row[] = [
     ],
     said: {
       ...TEXT, usage: [8, 8], structured: 'Place', generated: ANSWER, tools: [true, true],
-      listed: [true, true, true], running: true, ...VECTORS, long: 384, unknown: 404, not_truncated: 400
+      listed: [true, true], running: true, ...VECTORS, long: 384, unknown: 404, not_truncated: 400
     }
   },
   {

@@ -1,13 +1,12 @@
 /** LiteLLM's proxy before a node, with each of its providers that can reach svc; a client asks the proxy. */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { folder, run, until } from '../../node/kit.js'
 import { freePort, recorder } from '../recorder.js'
 import {
   ANSWER, EMBEDDER, environment, MODEL, QUESTION, quiet, report, script, skip, startModels
 } from './kit.js'
-import type { Test } from 'tap'
 
 const { folder: programs = '', missing } = environment('litellm')
 const KEY = 'sk-test'

@@ -1,21 +1,16 @@
 /** The program `ollama` against Ollama's API of a node. */
-import { writeFileSync } from 'node:fs'
-import { join } from 'node:path'
 import t from 'tap'
 import { tinyModel } from '../../../plugins/llama-cpp/test/gguf-kit.js'
 import { startHub } from '../../../plugins/staging/test/hub-kit.js'
-import { folder, run, sparing, until } from '../../node/kit.js'
-import { recorder, reportClient } from '../recorder.js'
-import { EMBEDDER, MODEL, QUESTION, quiet, skip, startModels } from './kit.js'
+import { run, sparing, until } from '../../node/kit.js'
+import { recorder, reportClient, type Expected } from '../recorder.js'
+import { EMBEDDER, MODEL, quiet, skip, startModels } from './kit.js'
 import { ollama, VERSION } from './ollama.mjs'
-import type { Expected } from '../recorder.js'
 
 const { program, missing } = skip === false ? ollama() : { missing: skip }
 
 const HUBBED = 'acme/tiny'
 const LATEST = `${HUBBED}:latest`
-const MODELFILE =
-  `FROM ${MODEL}\nPARAMETER temperature 0\nPARAMETER num_predict 60\nSYSTEM You answer in one sentence.\n`
 
 const ABSENT = { status: 404, sent: /acme\/none/, got: /not found/, why: 'a model that does not exist' }
 const EXPECTED: Expected[] = [
@@ -69,17 +64,6 @@ t.test(`ollama ${VERSION}`, { skip: missing ?? false, timeout: 600_000 }, async 
   await works(/deleted/, 'rm', HUBBED)
   t.notOk(await isListed(LATEST, 'list'), 'removed')
 
-  const modelfile = join(folder(t), 'Modelfile')
-  writeFileSync(modelfile, MODELFILE)
-  await works(/^/, 'create', 'acme/brief', '--file', modelfile)
-  await works(/copied/, 'cp', 'acme/brief', 'acme/two')
-  const shown = await works(/SYSTEM """You answer in one sentence\."""/, 'show', '--modelfile', 'acme/two')
-  t.match(shown, /FROM acme\/smol\nPARAMETER num_predict 60\nPARAMETER temperature 0\n/)
-  await works(/Paris/, 'run', 'acme/two', QUESTION)
-  await works(/^\s*[{[]/, 'run', '--format', 'json', 'acme/brief', 'Write JSON about Paris.')
-  await works(/deleted/, 'rm', 'acme/brief', 'acme/two')
-  t.notOk(await isListed('acme/two', 'list'))
-
   await fails(/'acme\/none' not found/, 'rm', 'acme/none')
   await fails(/'acme\/none' not found/, 'show', 'acme/none')
   await fails(/no route/, 'push', MODEL)
@@ -87,7 +71,7 @@ t.test(`ollama ${VERSION}`, { skip: missing ?? false, timeout: 600_000 }, async 
   const { unexpected } = reportClient({
     client: 'ollama (the program)', version: VERSION,
     set: '`OLLAMA_HOST=URL/ollama`; to change models, `access.local` with `cluster:write`',
-    works: ['list', 'run', 'show', 'ps', 'pull', 'create', 'rm', 'cp', 'stop', 'embeddings']
+    works: ['list', 'run', 'show', 'ps', 'pull', 'rm', 'stop', 'embeddings']
   }, recorded.exchanges, EXPECTED)
   t.same(unexpected, [], 'no other answer of svc is an error')
 })

@@ -4,19 +4,17 @@
  */
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
-import { createServer } from 'node:http'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import { join } from 'node:path'
 import { buffer } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { folder, run } from '../../node/kit.js'
 import { pythonEnvironment } from '../python.mjs'
 import { recorder, type Exchange } from '../recorder.js'
 import { pullAndPlace, serverProgram, startWith } from '../weights-kit.js'
 import { folderOf, ggufOf, withoutWeights } from '../weights.js'
 import type { AddressInfo } from 'node:net'
-import type { IncomingMessage, ServerResponse } from 'node:http'
-import type { Test } from 'tap'
 
 const here = (name: string): string => fileURLToPath(new URL(`load/${name}`, import.meta.url))
 const program = serverProgram()

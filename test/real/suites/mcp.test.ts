@@ -4,12 +4,11 @@
  */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { ask } from '../../node/http.js'
 import { cli, folder, root, run, startNode, type TestNode } from '../../node/kit.js'
 import { recorder, reportClient, type Expected } from '../recorder.js'
 import { conformance, inspector, node22, suites, withoutPrograms } from './kit.js'
-import type { Test } from 'tap'
 
 const skip = withoutPrograms
 /** Scenarios that do not apply; `feature` is what they need of a server and svc does not have. */

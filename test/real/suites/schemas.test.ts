@@ -5,7 +5,7 @@
  */
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { compileSchema } from '../../../plugins/llama-cpp/grammar/json-schema-to-grammar.js'
 import { admits, chance, generator, parseGbnf } from '../../../plugins/llama-cpp/test/grammar-kit.js'
 import { ask } from '../../node/http.js'
@@ -13,7 +13,6 @@ import { fromPyPI } from '../../tools/pypi.js'
 import { DRIVERS, pullAndPlace, serverProgram, startWith, type Driver, type Fields } from '../weights-kit.js'
 import { folderOf, withoutWeights } from '../weights.js'
 import { judge, suites, withoutPrograms } from './kit.js'
-import type { Test } from 'tap'
 import type { TestNode } from '../../node/kit.js'
 
 const DRAFTS = ['draft2020-12', 'draft7']

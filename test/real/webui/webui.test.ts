@@ -4,14 +4,12 @@
  */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { folder, startNode, until } from '../../node/kit.js'
 import { openBrowser } from '../../page/kit.js'
 import { sameAsRecorded } from '../recorded-kit.js'
-import { recorder, reportClient, textOf } from '../recorder.js'
+import { recorder, reportClient, textOf, type Exchange, type Expected } from '../recorder.js'
 import { EMBEDDER, placeEmbedder, skip, STEP_MS, startWebui, View } from './kit.js'
-import type { Exchange, Expected } from '../recorder.js'
-import type { Test } from 'tap'
 
 /** Answers of 400 and more that are right, each with the reason. All others are faults. */
 const EXPECTED: Expected[] = [

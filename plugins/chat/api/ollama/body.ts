@@ -4,7 +4,7 @@
  */
 import { nullableFields } from '../../../runners/language/sampling.js'
 import {
-  BODY_BYTES, ignored, longText, name, optional, optionalText, refusedField, text, nullableInteger
+  ignored, longText, name, optional, optionalText, refusedField, text, nullableInteger
 } from '../fields.js'
 import { sampling } from '../schema.js'
 
@@ -12,14 +12,13 @@ const texts = { type: ['array', 'null'], items: text } as const
 const stream = optional('boolean')
 const SPEED = 'placement decides how a model runs'
 
-/** Model parameters: `options` of a request, `parameters` of a derived model. */
-export const options = {
+/** `options` of a request: model parameters. */
+const options = {
   type: ['object', 'null'],
   properties: {
     ...nullableFields('ollama'),
     stop: sampling.stop,
-    num_predict: { ...nullableInteger(-2),
-      description: 'absent, 0 or less: no limit' },
+    num_predict: { ...nullableInteger(-2), description: 'absent, 0 or less: no limit' },
     num_ctx: {
       ...nullableInteger(1),
       description: 'loads the model with this context; refused if the loaded model has less'
@@ -126,10 +125,7 @@ const embedding = {
     ...optional('boolean'),
     description: 'false: a text that does not fit is a 400; otherwise its first tokens are used'
   },
-  options: {
-    type: ['object', 'null'],
-    'x-ignored': 'embeddings use no sampling'
-  }
+  options: { type: ['object', 'null'], 'x-ignored': 'embeddings use no sampling' }
 } as const
 
 /** Body of POST /ollama/api/embed. */
@@ -165,9 +161,9 @@ export const showBody = {
   properties: {
     ...named,
     verbose: ignored('tokens and tensors are not listed'),
-    system: refusedField('is not served: create a model with it', ''),
+    system: refusedField('is not served: send it with a request', ''),
     template: refusedField('is not served: the model has its own template', ''),
-    options: refusedField('is not served: create a model with them', {})
+    options: refusedField('is not served: send them with a request', {})
   }
 } as const
 
@@ -183,39 +179,5 @@ export const pullBody = {
     insecure: ignored('the settings name the hub'),
     username: ignored('the settings contain the hub\'s token'),
     password: ignored('the settings contain the hub\'s token')
-  }
-} as const
-
-/** Body of POST /ollama/api/copy. */
-export const copyBody = {
-  type: 'object', required: ['source', 'destination'], properties: { source: name, destination: name }
-} as const
-
-const BY_SVC = 'is not served: `svc pull FOLDER` adds your own model'
-
-/** Body of POST /ollama/api/create: a Modelfile as JSON. */
-export const createBody = {
-  type: 'object',
-  properties: {
-    ...named,
-    stream,
-    from: { ...optional('string'), description: 'the base model' },
-    system: optionalText,
-    parameters: options,
-    messages: { type: ['array', 'null'], items: message },
-    license: { type: ['string', 'array', 'null'], maxLength: BODY_BYTES, items: text },
-    template: refusedField('is not served: the model has its own template', ''),
-    modelfile: refusedField('is not read; send its content as from, system, parameters and messages', ''),
-    files: refusedField(BY_SVC, {}),
-    adapters: refusedField('are not served', {}, []),
-    path: refusedField(BY_SVC, ''),
-    quantize: refusedField('is not served: pull the variant', ''),
-    quantization: refusedField('is not served: pull the variant', ''),
-    renderer: refusedField('is not served: the model has its own template', ''),
-    parser: refusedField('is not served: the model has its own template', ''),
-    remote_host: refusedField('is not served: models run in this cluster', ''),
-    draft: refusedField('is not served: pull a model with a drafter', ''),
-    info: ignored('the model\'s files contain it already'),
-    requires: ignored('it names a version of Ollama')
   }
 } as const

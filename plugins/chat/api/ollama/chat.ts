@@ -1,9 +1,9 @@
 /** Ollama's API: POST /ollama/api/chat and /generate. */
 import { fieldsOf, isObject, present } from '../../../runners/language/json.js'
+import { samplingOf } from '../../../runners/language/sampling.js'
 import { answer } from '../answer.js'
 import { withApiFieldNames, invalidField } from '../errors.js'
 import { plainImage, textUnlessImages } from '../images.js'
-import { chatParameters } from '../derived-models.js'
 import { chatTask, completionTask, visionSupportOf, functionCall, functionTool } from '../request-to-task.js'
 import { chatFormat, generateFormat } from './format.js'
 import { loadFor, loadOnly, unloadAfter, TEXT_TASKS } from './load.js'
@@ -70,7 +70,7 @@ export function fromOllamaChat (body: OllamaChat, rules: VisionRules): ChatBody 
 }
 
 /** Converts Ollama's messages to the chat API's format. Throws `invalid_request`. */
-export function messagesOf (messages: readonly Message[], vision: VisionSupport): InputMessage[] {
+function messagesOf (messages: readonly Message[], vision: VisionSupport): InputMessage[] {
   // Ollama's calls have no ids, so results belong to the preceding calls in order.
   const ids: CallIds = { made: 0, answered: 0 }
   return messages.map((message, i) => messageOf(message, ids, `messages.${i}`, vision))
@@ -135,6 +135,16 @@ function toolOf (tool: Record<string, unknown>, i: number): Tool {
     description: typeof description === 'string' ? description : null,
     parameters: isObject(parameters) ? parameters : null
   })
+}
+
+/** Maps Ollama's parameters to chat request fields. */
+function chatParameters (
+  options: Common['options']
+): Pick<ChatBody, 'temperature' | 'stop' | 'max_tokens' | 'repetition_penalty' | 'repeat_last_n'> {
+  const { num_predict: most, stop } = options ?? {}
+  // In Ollama, zero and below mean no limit.
+  const max_tokens = most != null && most > 0 ? most : null
+  return { ...samplingOf('ollama', options), ...present({ stop, max_tokens }) }
 }
 
 /** Converts the fields shared by chat and generate to chat request fields. */

@@ -1,10 +1,9 @@
 /** Response formats for Ollama's clients. */
 import { fieldsOf, parsed } from '../../../runners/language/json.js'
 import { ollamaFailure } from '../../../staging/service.js'
-import { Collector } from '../pieces.js'
+import { Collector, type Totals, type CompleteChoice, type WholeCall } from '../pieces.js'
 import type { TokenReport } from '../../../runners/language/chunks.js'
 import type { AnswerFormat, AnswerMetadata, Formatter, Framing } from '../types.js'
-import type { Totals, CompleteChoice, WholeCall } from '../pieces.js'
 
 /**
  * Newline-delimited JSON. It cannot carry comments as keep-alives, so a stream without output sends only its
@@ -37,8 +36,7 @@ const chatField: Field = ({ content, reasoning: thinking, calls, tokens }) => ({
 const generateField: Field = ({ content, reasoning: thinking, tokens }) =>
   ({ response: content, ...thinking === '' ? {} : { thinking }, ...logprobsOf(tokens) })
 
-const logprobsOf = (tokens: readonly TokenReport[]): object =>
-  tokens.length === 0 ? {} : { logprobs: tokens }
+const logprobsOf = (tokens: readonly TokenReport[]): object => tokens.length === 0 ? {} : { logprobs: tokens }
 
 /** A tool call whose arguments were cut off gets `{}` as arguments. */
 const callValue = ({ name, arguments: json }: WholeCall): object =>
@@ -83,8 +81,7 @@ function linesFormatter (facts: AnswerMetadata, field: Field): Formatter {
 const answerFormat = (field: Field): AnswerFormat => ({
   framing,
   formatter: (facts) => linesFormatter(facts, field),
-  whole: ({ only, totals }, facts) =>
-    ({ ...headOf(facts), ...field(only), ...ending(facts, totals, only) })
+  whole: ({ only, totals }, facts) => ({ ...headOf(facts), ...field(only), ...ending(facts, totals, only) })
 })
 
 export const chatFormat = answerFormat(chatField)

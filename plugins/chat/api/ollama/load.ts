@@ -1,12 +1,11 @@
 /** Loads and unloads models as Ollama does: on the first request, and by `keep_alive`. */
-import { delay, kernelError, SvcError } from '../../../../kernel/index.js'
+import { delay, kernelError, SvcError, type RouteRequest } from '../../../../kernel/index.js'
 import { bodyOf } from '../../../runners/service.js'
 import { parsed } from '../../../runners/language/json.js'
 import { invalidField } from '../errors.js'
 import { modelOf } from '../request-to-task.js'
-import { find, isDeleted, notFound } from './names.js'
+import { find } from './names.js'
 import { requestLocal } from './own.js'
-import type { RouteRequest } from '../../../../kernel/index.js'
 import type { ApiParts } from '../types.js'
 
 /** Ollama's default for `keep_alive`, in seconds. */
@@ -35,7 +34,6 @@ export async function loadFor (
   parts: ApiParts, request: RouteRequest, wanted: LoadFields, tasks: readonly string[]
 ): Promise<number> {
   const startedMs = parts.clock.mono()
-  if (isDeleted(parts, wanted.model)) throw notFound(wanted.model)
   const modelId = modelOf(parts, wanted.model)
   const card = parts.runners.card(modelId)
   const seconds = keepAliveSeconds(wanted.keep_alive)
@@ -45,7 +43,7 @@ export async function loadFor (
     throw kernelError('wrong_task', `"${modelId}" does not support ${tasks[0]}, only ${supported}`,
       { model: modelId })
   }
-  const context = contextWanted(parts, wanted, card.contextLength)
+  const context = contextWanted(wanted, card.contextLength)
   checkContext(parts, modelId, context)
   if (isReady(parts, modelId) || parts.models?.isVirtual(modelId) === true) return 0
   if (!request.caller.authorities.has('cluster:write') || parts.instances === undefined) return 0
@@ -146,9 +144,8 @@ function cannotStart (modelId: string, why: string): SvcError {
 }
 
 /** The requested context, capped at the model's; null if the request sets none. */
-function contextWanted (parts: ApiParts, { model, options }: LoadFields, most: number): number | null {
-  const made = parts.made?.(model)?.parameters
-  const wanted = options?.['num_ctx'] ?? made?.['num_ctx']
+function contextWanted ({ options }: LoadFields, most: number): number | null {
+  const wanted = options?.['num_ctx']
   return typeof wanted === 'number' ? Math.max(2, Math.min(wanted, most)) : null
 }
 

@@ -1,19 +1,16 @@
-/** Ollama's routes that pull, create, copy and delete models. */
+/** Ollama's routes that pull and delete models. */
 import { createHash } from 'node:crypto'
 import { delay, errorBody, kernelError, toSvcError } from '../../../../kernel/index.js'
 import { present } from '../../../runners/language/json.js'
 import { invalidField } from '../errors.js'
 import { ollamaFailure } from '../../../staging/service.js'
-import { visionSupportOf } from '../request-to-task.js'
-import { messagesOf } from './chat.js'
 import { instancesOf, unloadModel } from './load.js'
-import { canonical, parsePullSource, find, isDeleted, nameIn } from './names.js'
+import { canonical, parsePullSource, find, nameIn } from './names.js'
 import { requestLocal, storePath } from './own.js'
 import type { FromSchema, RouteRequest } from '../../../../kernel/index.js'
 import type { ApiParts } from '../types.js'
-import type { DerivedModel } from '../derived-models.js'
-import type { copyBody, createBody, deleteBody, pullBody } from './body.js'
-import type { PullSource, NamedModelCard } from './names.js'
+import type { deleteBody, pullBody } from './body.js'
+import type { PullSource } from './names.js'
 
 /** Milliseconds between two requests for the download status. */
 const POLL_MS = 250
@@ -56,8 +53,7 @@ export async function ollamaPull (
 async function * pullSteps (parts: ApiParts, request: RouteRequest, given: string): AsyncGenerator<Progress> {
   const name = canonical(parts, given)
   const ships = parts.models?.locate(name)?.kind === 'bundled'
-  if (isDeleted(parts, name)) await parts.derivedModels.remove(name)
-  if (ships || parts.models?.isVirtual(name) === true || parts.made?.(name) !== undefined) {
+  if (ships || parts.models?.isVirtual(name) === true) {
     yield { status: 'pulling manifest' }
     yield { status: 'success' }
     return
@@ -112,27 +108,14 @@ async function * downloadSteps (
   }
 }
 
-/** Deletes a name, and the files once no name uses them. */
+/** Deletes a model: its files, and its instances. */
 export async function ollamaDelete (
   parts: ApiParts, request: RouteRequest<{ readonly body: typeof deleteBody }>
 ): Promise<object> {
   const given = nameIn(request.body as FromSchema<typeof deleteBody>)
-  const name = canonical(parts, given)
-  const made = parts.made?.(name)
-  const isMade = made !== undefined && !isDeleted(parts, name)
-  const modelId = isMade ? made.from : find(parts, given).card.modelId
-  const others = [...parts.derivedModels.all()].filter(({ key, value }) =>
-    value.from === modelId && key !== name && !isDeleted(parts, key))
-  if (isMade) {
-    await parts.derivedModels.remove(name)
-    if (others.length > 0 || !isDeleted(parts, modelId)) return {}
-    await parts.derivedModels.remove(modelId)
-    if (parts.runners.card(modelId) === undefined) return {}
-  } else if (modelId !== name) {
+  const { name, card: { modelId } } = find(parts, given)
+  if (modelId !== name) {
     throw invalidField('model', `${name} is an alias in the settings (plugins.chat.model_aliases)`)
-  } else if (others.length > 0) {
-    await parts.derivedModels.put(modelId, { from: modelId, at: now(parts) })
-    return {}
   }
   await deleteFiles(parts, request, modelId)
   return {}
@@ -154,77 +137,6 @@ async function deleteFiles (
     await delay(parts.clock, POLL_MS, request.signal)
   }
   await purge(false)
-}
-
-export async function ollamaCopy (
-  parts: ApiParts, request: RouteRequest<{ readonly body: typeof copyBody }>
-): Promise<object> {
-  const { source, destination } = request.body
-  const found = find(parts, source)
-  await saveDerivedModel(parts, 'destination', destination, { ...made(found), at: now(parts) })
-  return {}
-}
-
-export async function ollamaCreate (
-  parts: ApiParts, request: RouteRequest<{ readonly body: typeof createBody }>
-): Promise<unknown> {
-  const body = request.body as FromSchema<typeof createBody>
-  return await sendProgress(request, body.stream, createSteps(parts, body, nameIn(body)))
-}
-
-async function * createSteps (
-  parts: ApiParts, body: FromSchema<typeof createBody>, name: string
-): AsyncGenerator<Progress> {
-  const { from, system, parameters, messages, license } = body
-  if (from == null || from === '') throw invalidField('from', 'is required: the base model')
-  const base = find(parts, from)
-  const vision = visionSupportOf(parts, base.card.modelId)
-  const before = made(base)
-  const derived = {
-    ...before,
-    at: now(parts),
-    ...present({
-      system: system === '' ? null : system,
-      license: license == null ? null : [license].flat().join('\n'),
-      messages: messages == null || messages.length === 0 ? null : messagesOf(messages, vision)
-    }),
-    ...parameters == null ? {} : { parameters: { ...before.parameters, ...present(parameters) } }
-  }
-  await saveDerivedModel(parts, 'model', name, derived as DerivedModel)
-  yield { status: `using ${base.name}` }
-  yield { status: 'writing manifest' }
-  yield { status: 'success' }
-}
-
-/** The definition of a derived model; for other models, one that only names them as the base. */
-const made = ({ card: { modelId }, made }: NamedModelCard): Omit<DerivedModel,
-  'at'> => made ?? { from: modelId }
-
-const now = ({ clock }: ApiParts): string => new Date(clock.now()).toISOString()
-
-const NAME = /^[A-Za-z0-9][A-Za-z0-9._/:-]{0,199}$/
-/** Limits on the number of derived models and on the bytes of each, since every node holds all of them. */
-const MOST = 256
-const MOST_BYTES = 16 * 1024
-
-async function saveDerivedModel (
-  parts: ApiParts, field: string, given: string, value: DerivedModel
-): Promise<void> {
-  const name = given.replace(/:latest$/, '')
-  if (!NAME.test(name)) {
-    throw invalidField(field, 'must be letters, digits and . _ - / : and begin with a letter or digit')
-  }
-  if (parts.runners.card(name) !== undefined || Object.hasOwn(parts.aliases, name)) {
-    throw invalidField(field, `${name} is the name of another model; choose another name`)
-  }
-  const bytes = Buffer.byteLength(JSON.stringify(value))
-  if (bytes > MOST_BYTES) throw invalidField(field,
-    `has ${bytes} bytes of text; at most ${MOST_BYTES} are allowed`)
-  const others = [...parts.derivedModels.all()].filter(({ key }) => key !== name)
-  if (others.length >= MOST) {
-    throw invalidField(field, `exceeds the limit of ${MOST} derived models; delete one`)
-  }
-  await parts.derivedModels.put(name, value)
 }
 
 /** Clients check for this text to detect Ollama. */

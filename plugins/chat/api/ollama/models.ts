@@ -3,40 +3,29 @@ import { createHash } from 'node:crypto'
 import { listRank, takesTools } from '../../../staging/service.js'
 import { present } from '../../../runners/language/json.js'
 import { parametersOf } from '../../../runners/language/sampling.js'
-import { digestOf } from '../derived-models.js'
 import { requestLocal } from './own.js'
-import { find, isDeleted, nameIn } from './names.js'
+import { find, nameIn, type NamedModelCard } from './names.js'
 import { instancesOf, isReady } from './load.js'
 import type { FromSchema, ModelCard, RouteRequest } from '../../../../kernel/index.js'
 import type { ApiParts } from '../types.js'
-import type { DerivedModel } from '../derived-models.js'
 import type { showBody } from './body.js'
 
 /** Expiry to report for models without an idle timeout, which stay loaded. */
 const NEVER = '9999-12-31T23:59:59Z'
 
-/** A listed model. For a derived model, `card` is the card of its base model. */
-interface Listed { name: string, card: ModelCard, made: DerivedModel | undefined }
-
 const TASKS = ['chat', 'completions', 'embeddings']
 
-/** Language models and encoders that are on disk or need no files, and the models derived from them. */
-function all (parts: ApiParts): Listed[] {
-  const { runners, models, derivedModels } = parts
+/** Language models and encoders that are on disk or need no files. */
+function all (parts: ApiParts): ModelCard[] {
+  const { runners, models } = parts
   const here = TASKS.flatMap((task) => runners.models(task)).map(({ card }) => card)
   const stored = (models?.cards() ?? [])
     .filter(({ card, origin }) => origin !== 'home' && origin !== 'custom' &&
       card.tasks.some((task) => TASKS.includes(task)))
     .map(({ card }) => card)
-  const own = [...new Map([...stored, ...here].map((card) => [card.modelId, card])).values()]
-    .filter(({ modelId }) => !isDeleted(parts, modelId))
-    .map((card) => ({ name: card.modelId, card, made: undefined }))
-  const others = [...derivedModels.all()].flatMap(({ key: name, value: made }) => {
-    const card = runners.card(made.from)
-    return card === undefined || isDeleted(parts, name) ? [] : [{ name, card, made }]
-  })
-  const rank = ({ card }: Listed): number => listRank(card, isReady(parts, card.modelId))
-  return [...own, ...others].sort((a, b) => rank(a) - rank(b))
+  const rank = (card: ModelCard): number => listRank(card, isReady(parts, card.modelId))
+  return [...new Map([...stored, ...here].map((card) => [card.modelId, card])).values()]
+    .sort((a, b) => rank(a) - rank(b))
 }
 
 type Times = (modelId: string) => string
@@ -52,7 +41,7 @@ async function timesOf (parts: ApiParts, request: RouteRequest): Promise<Times> 
 
 export async function ollamaTags (parts: ApiParts, request: RouteRequest): Promise<object> {
   const times = await timesOf(parts, request)
-  return { models: all(parts).map((one) => listed(parts, one, times)) }
+  return { models: all(parts).map((card) => listed(parts, { name: card.modelId, card }, times)) }
 }
 
 export const ollamaV1Models = async (parts: ApiParts, request: RouteRequest): Promise<unknown> =>
@@ -60,14 +49,13 @@ export const ollamaV1Models = async (parts: ApiParts, request: RouteRequest): Pr
 
 export async function ollamaPs (parts: ApiParts, request: RouteRequest): Promise<object> {
   const times = await timesOf(parts, request)
-  const models = all(parts).filter(({ made, card }) => made === undefined && isReady(parts, card.modelId))
   return {
-    models: models.map((one) => {
-      const { card: { modelId, contextLength } } = one
+    models: all(parts).filter(({ modelId }) => isReady(parts, modelId)).map((card) => {
+      const { modelId, contextLength } = card
       const [instance] = instancesOf(parts, modelId)
-      const { modified_at: _, ...entry } = listed(parts, one, times)
+      const { modified_at: _, ...entry } = listed(parts, { name: modelId, card }, times)
       return {
-        ...entry, expires_at: expiryOf(parts, instance), size_vram: onGpu(one.card, instance),
+        ...entry, expires_at: expiryOf(parts, instance), size_vram: onGpu(card, instance),
         context_length: instance?.contextTokenLimit ?? contextLength
       }
     })
@@ -100,10 +88,8 @@ export async function ollamaShow (
   return shown(found, listed(parts, found, await timesOf(parts, request)))
 }
 
-const detailsOf = (
-  { engine, family, quantization, parameters }: ModelCard, made: DerivedModel | undefined
-): object => ({
-  parent_model: made?.from ?? '', format: engine === 'llama-server' ? 'gguf' : 'onnx', family,
+const detailsOf = ({ engine, family, quantization, parameters }: ModelCard): object => ({
+  parent_model: '', format: engine === 'llama-server' ? 'gguf' : 'onnx', family,
   families: [family], parameter_size: parameters === undefined ? '' : shortCount(parameters),
   quantization_level: quantization ?? ''
 })
@@ -129,39 +115,26 @@ function contentDigest (
 }
 
 /** A model as listed by GET /ollama/api/tags and /ps, where names always have a tag. */
-function listed (parts: ApiParts, { name, card, made }: Listed, times: Times) {
-  const base = contentDigest(parts, card)
+function listed (parts: ApiParts, { name, card }: NamedModelCard, times: Times) {
   const tagged = `${name}:latest`
   return {
-    name: tagged, model: tagged, modified_at: made?.at ?? times(card.modelId), size: card.totalBytes,
-    digest: made === undefined ? base : digestOf(made, base), details: detailsOf(card, made)
+    name: tagged, model: tagged, modified_at: times(card.modelId), size: card.totalBytes,
+    digest: contentDigest(parts, card), details: detailsOf(card)
   }
-}
-
-/** Parameters as Modelfile lines, without the keyword PARAMETER. */
-function parameterLines (parameters: object): string[][] {
-  return Object.entries(parameters).flatMap(([key, value]) =>
-    [value].flat().filter((one) => one != null).map((one) =>
-      [key, typeof one === 'string' ? JSON.stringify(one) : String(one)]))
 }
 
 /** The response of POST /ollama/api/show. */
 function shown (
-  { card, made }: Listed, { modified_at, details }: { modified_at: string, details: object }
+  { card }: NamedModelCard, { modified_at, details }: { modified_at: string, details: object }
 ): object {
   const { family, contextLength, licence, support, hiddenSize, nLayers, heads, kvHeads, parameters } = card
   const task = card.tasks.includes('embeddings') ? 'embedding' : 'completion'
   const named = parametersOf('ollama').map(({ parameter, name }) => [name, card.defaults[parameter]])
-  const lines = parameterLines(made?.parameters ?? Object.fromEntries(named) as object)
-  const { system, messages = [] } = made ?? {}
-  const modelfile = [
-    `FROM ${made?.from ?? card.modelId}`, ...lines.map((line) => ['PARAMETER', ...line].join(' ')),
-    ...system === undefined ? [] : [`SYSTEM """${system}"""`]
-  ]
+  const lines = named.filter(([, value]) => value != null).map((pair) => pair.map(String))
+  const modelfile = [`FROM ${card.modelId}`, ...lines.map((line) => ['PARAMETER', ...line].join(' '))]
   return {
-    license: made?.license ?? licence, modelfile: modelfile.join('\n'), template: '',
+    license: licence, modelfile: modelfile.join('\n'), template: '',
     parameters: lines.map(([key = '', value]) => `${key.padEnd(30)} ${value}`).join('\n'),
-    ...system === undefined ? {} : { system }, ...messages.length === 0 ? {} : { messages },
     modified_at, details,
     model_info: {
       'general.architecture': family, ...present({ 'general.parameter_count': parameters }),

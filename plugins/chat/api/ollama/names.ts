@@ -1,16 +1,14 @@
 /** Model names as Ollama's clients write them. */
-import { kernelError } from '../../../../kernel/index.js'
+import { kernelError, type ModelCard, type SvcError } from '../../../../kernel/index.js'
 import { invalidField } from '../errors.js'
-import { resolveName } from '../request-to-task.js'
-import type { ModelCard, SvcError } from '../../../../kernel/index.js'
+import { modelOf } from '../request-to-task.js'
 import type { ApiParts } from '../types.js'
-import type { DerivedModel } from '../derived-models.js'
 
 /** URL prefixes of Hugging Face, which clients put before `org/name`. */
 const HUB = /^(?:https?:\/\/)?(?:hf\.co|huggingface\.co)\//i
 const TAGGED = /^(.+):([^:/]+)$/
 
-type Known = Pick<ApiParts, 'aliases' | 'made' | 'runners'>
+type Known = Pick<ApiParts, 'aliases' | 'runners'>
 
 /** A model's name minus the hub's prefix and minus a tag that is `latest` or equals the quantization. */
 export function canonical (parts: Known, given: string): string {
@@ -19,28 +17,20 @@ export function canonical (parts: Known, given: string): string {
   const [, base, tag = ''] = TAGGED.exec(name) ?? []
   if (base === undefined) return name
   if (tag === 'latest') return base
-  const { quantization } = parts.runners.card(resolveName(parts, base).modelId) ?? {}
+  const { quantization } = parts.runners.card(modelOf(parts, base)) ?? {}
   return quantization != null && quantization.toLowerCase() === tag.toLowerCase() ? base : name
 }
 
-const isKnown = (parts: Known, name: string): boolean => {
-  const { modelId, made } = resolveName(parts, name)
-  return made !== undefined || modelId !== name || parts.runners.card(name) !== undefined
-}
+const isKnown = (parts: Known, name: string): boolean =>
+  modelOf(parts, name) !== name || parts.runners.card(name) !== undefined
 
-/**
- * Whether a model was deleted while derived models use its files: its definition names itself as base.
- */
-export const isDeleted = ({ made }: Pick<Known, 'made'>, name: string): boolean => made?.(name)?.from === name
-
-export interface NamedModelCard { name: string, card: ModelCard, made: DerivedModel | undefined }
+export interface NamedModelCard { name: string, card: ModelCard }
 
 /** Finds a model by name. Throws `no_instance` with Ollama's message for an unknown model. */
 export function find (parts: Known, given: string): NamedModelCard {
   const name = canonical(parts, given)
-  const { modelId, made } = resolveName(parts, name)
-  const card = parts.runners.card(modelId)
-  if (card !== undefined && !isDeleted(parts, name)) return { name, card, made }
+  const card = parts.runners.card(modelOf(parts, name))
+  if (card !== undefined) return { name, card }
   throw notFound(given)
 }
 

@@ -1,7 +1,6 @@
 /** Calls this node's own API on behalf of the caller. */
-import { SvcError } from '../../../../kernel/index.js'
+import { SvcError, type ErrorBody, type LocalRequest, type RouteRequest } from '../../../../kernel/index.js'
 import { parsed } from '../../../runners/language/json.js'
-import type { ErrorBody, LocalRequest, RouteRequest } from '../../../../kernel/index.js'
 import type { ApiParts } from '../types.js'
 
 /** Sends a request to one of this node's routes; throws the route's error unchanged. */

@@ -8,7 +8,8 @@ import { done } from '../ui/toast.js'
 import type { Instance, Waiting } from '../state.js'
 
 /** The playground mode in which to open a model with these tasks. */
-export const playFor = (tasks: readonly string[]): string => tasks.includes('tts') ? 'speech' : 'chat'
+export const playFor = (tasks: readonly string[]): string =>
+  tasks.includes('tts') ? 'speech' : tasks.includes('stt') ? 'listening' : 'chat'
 
 export const InstanceList = ({ list }: { list: readonly Instance[] }) => (
   <Rows

@@ -3,8 +3,7 @@ import { linkTo } from '../route.js'
 import { Rows } from '../ui/list.js'
 import { Badge, Progress, RowText } from '../ui/parts.js'
 import { bytes, joined, percent, rate, span } from '../ui/text.js'
-import { Bars } from '../state.js'
-import type { Transfer } from '../state.js'
+import { Bars, type Transfer } from '../state.js'
 
 export const bars = new Bars()
 

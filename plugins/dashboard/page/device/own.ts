@@ -1,14 +1,13 @@
 import { batch, signal } from '@preact/signals'
-import { RequestSigner } from '../../../devices/signing/signer.js'
+import { RequestSigner, type DeviceIdentity } from '../../../devices/signing/signer.js'
 import { ApiError, send } from '../api.js'
-import { Bearers, isForGood, refusalOf, SESSION, SESSION_BODY, signedSession } from './bearers.js'
+import {
+  Bearers, isForGood, refusalOf, SESSION, SESSION_BODY, signedSession, type Session
+} from './bearers.js'
 import { deviceIdOf } from '../../../devices/signing/protocol.js'
-import { newWebPair, sha256, signedWith } from '../../../devices/signing/web.js'
+import { newWebPair, sha256, signedWith, type WebPair } from '../../../devices/signing/web.js'
 import { within } from '../ui/database.js'
-import type { Session } from './bearers.js'
 import type { Paired } from '../../../devices/signing/pair.js'
-import type { DeviceIdentity } from '../../../devices/signing/signer.js'
-import type { WebPair } from '../../../devices/signing/web.js'
 
 const ANSWER_MS = 5000
 

@@ -3,16 +3,12 @@ import { useEffect, useMemo, useRef, useState } from 'preact/hooks'
 import { ApiError, chunksOf, serverEvents } from '../api.js'
 import { JsonField } from '../ui/json.js'
 import { Badge, Button, Copy, Guard, Section, Select, Trouble } from '../ui/parts.js'
-import { problemsOf } from './schema.js'
-import { endingOf, frameOfEvent, FrameReader, isLast, mediaOf } from './frames.js'
-import { nodeId, request, target } from './target.js'
-import { playInto } from '../ui/player.js'
+import { problemsOf, type Problem, type Schema } from './schema.js'
+import { endingOf, frameOfEvent, FrameReader, isLast, mediaOf, type Frame } from './frames.js'
+import { nodeId, request, target, type Descriptor } from './target.js'
+import { playInto, type Player } from '../ui/player.js'
 import { bytes, count, span } from '../ui/text.js'
 import { save } from '../happened/parts.js'
-import type { Frame } from './frames.js'
-import type { Problem, Schema } from './schema.js'
-import type { Descriptor } from './target.js'
-import type { Player } from '../ui/player.js'
 
 const SchemaForm = lazy(async () => (await import('./form.js')).SchemaForm)
 
@@ -30,8 +26,7 @@ function useCall (descriptor: Descriptor) {
   useEffect(() => () => { stop.current() }, [])
   const add = (frame: Frame): void => {
     const nowMs = performance.now()
-    setOutcome((had) =>
-      ({ ...had, frames: [...had.frames, { frame, afterMs: nowMs - had.startedMs }] }))
+    setOutcome((had) => ({ ...had, frames: [...had.frames, { frame, afterMs: nowMs - had.startedMs }] }))
   }
   const over = (more: Partial<Outcome>): void => {
     setOutcome((had) => ({ ...had, ...more, running: false }))
@@ -171,9 +166,7 @@ function bodyOf (descriptor: Descriptor, payload: unknown): object {
   }
 }
 
-async function callOnce (
-  descriptor: Descriptor, payload: unknown, signal: AbortSignal
-): Promise<unknown> {
+async function callOnce (descriptor: Descriptor, payload: unknown, signal: AbortSignal): Promise<unknown> {
   const response = await request('/v1/capabilities/call', { body: bodyOf(descriptor, payload), signal })
   return (await response.json() as { result: unknown }).result
 }

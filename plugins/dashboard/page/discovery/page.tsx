@@ -7,11 +7,10 @@ import { linkTo, route } from '../route.js'
 import {
   Badge, Button, Copy, Empty, Facts, Field, Section, Snippet, Trouble, useLoaded
 } from '../ui/parts.js'
-import { list, nodeId, other, target, useOther } from './target.js'
+import { list, nodeId, other, target, useOther, type Descriptor } from './target.js'
 import { nameOf } from '../known.js'
 import { NodeFilter } from '../happened/parts.js'
 import { noAnswer, originOf } from './origins.js'
-import type { Descriptor } from './target.js'
 
 const CallView = lazy(async () => (await import('./call.js')).CallView)
 

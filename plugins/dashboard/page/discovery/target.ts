@@ -1,8 +1,7 @@
 import { computed, signal } from '@preact/signals'
-import { send } from '../api.js'
+import { send, type CallOptions, type Target } from '../api.js'
 import { call, here } from '../link.js'
 import type { Replies } from '../../../../docs/reference/replies.js'
-import type { CallOptions, Target } from '../api.js'
 
 /** Another origin to call, if chosen. Its token is only in memory and is sent only to that origin. */
 export const other = signal<Target | null>(null)

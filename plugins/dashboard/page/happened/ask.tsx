@@ -4,8 +4,7 @@ import { serverEvents } from '../api.js'
 import { call } from '../link.js'
 import { linkTo } from '../route.js'
 import { Badge, Empty, Field, Section, Sentence } from '../ui/parts.js'
-import { asked, placeOf, threadOf, withEvent } from './answer.js'
-import type { Answer, Evidence, Turn } from './answer.js'
+import { asked, placeOf, threadOf, withEvent, type Answer, type Evidence, type Turn } from './answer.js'
 
 /** The conversation; module state, so that switching tabs does not end it. */
 const turns = signal<readonly Turn[]>([])

@@ -1,5 +1,4 @@
-import { instancesOf, nodesOf, transfersOf } from '../state.js'
-import type { State } from '../state.js'
+import { instancesOf, nodesOf, transfersOf, type State } from '../state.js'
 
 export interface Change {
   kind: 'appeared' | 'went' | 'changed'

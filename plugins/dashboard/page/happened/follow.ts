@@ -1,7 +1,6 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
-import { ApiError, serverEvents } from '../api.js'
+import { ApiError, serverEvents, type ServerEvent } from '../api.js'
 import { call, caller, origin } from '../link.js'
-import type { ServerEvent } from '../api.js'
 
 /** Milliseconds between the end of a stream and the next attempt. */
 const AGAIN_MS = 1000

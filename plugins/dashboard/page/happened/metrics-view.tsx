@@ -3,10 +3,9 @@ import { useEffect, useMemo, useRef } from 'preact/hooks'
 import uPlot from 'uplot'
 import { call, caller, latest, origin } from '../link.js'
 import { Section, Trouble, useLoaded, useNow } from '../ui/parts.js'
-import { charts, parseMetrics, pointsOf } from './metrics.js'
+import { charts, parseMetrics, pointsOf, type Chart, type Reading, type Unit } from './metrics.js'
 import { nameOf } from '../known.js'
 import { bytes, clock, rate } from '../ui/text.js'
-import type { Chart, Reading, Unit } from './metrics.js'
 
 const EVERY_MS = 5000
 /** Maximum number of readings, which together span half an hour. */

@@ -6,9 +6,7 @@ export interface Reading { atMs: number, samples: readonly Sample[] }
 
 const LINE = /^([a-zA-Z_:][\w:]*)(?:\{(.*)\})?\s+(\S+)(?:\s+-?\d+)?\s*$/
 const LABEL = /(?<!\w)([a-zA-Z_]\w*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?:,|$)/g
-const NUMBERS: Readonly<Record<string, number>> = {
-  '+Inf': Infinity, Inf: Infinity, '-Inf': -Infinity, NaN
-}
+const NUMBERS: Readonly<Record<string, number>> = { '+Inf': Infinity, Inf: Infinity, '-Inf': -Infinity, NaN }
 
 export function parseMetrics (text: string): Sample[] {
   return text.split('\n').flatMap((line) => {

@@ -1,7 +1,6 @@
 // Reconstructs a past state: the last snapshot before the requested time, plus the events between the two.
-import { emptyState } from '../state.js'
+import { emptyState, type InstanceBody, type State, type Tagged } from '../state.js'
 import type { ControlEvent } from './events.js'
-import type { InstanceBody, State, Tagged } from '../state.js'
 
 export interface PastAnswer {
   at: number | string

@@ -5,11 +5,9 @@ import { ask, latest, past } from '../link.js'
 import { linkTo } from '../route.js'
 import { Badge, Button, Empty, Facts, Field, Section, Trouble, useLoaded } from '../ui/parts.js'
 import { clock, count } from '../ui/text.js'
-import { differenceOf } from './difference.js'
-import { momentOf, pastState } from './moment.js'
+import { differenceOf, type Change } from './difference.js'
+import { momentOf, pastState, type PastAnswer } from './moment.js'
 import { nameOf } from '../known.js'
-import type { Change } from './difference.js'
-import type { PastAnswer } from './moment.js'
 
 /** Milliseconds for which the slider must stay still before the page requests the past state. */
 const REST_MS = 150

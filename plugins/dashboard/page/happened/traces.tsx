@@ -6,9 +6,8 @@ import { bytes, clock, count, span as spanText } from '../ui/text.js'
 import { done } from '../ui/toast.js'
 import { nameOf } from '../known.js'
 import { save, Search } from './parts.js'
-import { ticksOf, waterfallOf } from './waterfall.js'
+import { ticksOf, waterfallOf, type Lane, type Span } from './waterfall.js'
 import type { Replies } from '../../../../docs/reference/replies.js'
-import type { Lane, Span } from './waterfall.js'
 
 type Failed = Replies['GET /v1/traces/cluster']['failed'][number]
 

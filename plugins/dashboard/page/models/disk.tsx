@@ -3,10 +3,9 @@ import { linkTo } from '../route.js'
 import { Rows } from '../ui/list.js'
 import { Badge, Confirm, DiskMeter, Empty, Opens, Section, Trouble, useAsk } from '../ui/parts.js'
 import { ago, bytes, count } from '../ui/text.js'
-import { copiesByNode } from './data.js'
+import { copiesByNode, type Copied } from './data.js'
 import { ask } from '../link.js'
 import { done } from '../ui/toast.js'
-import type { Copied } from './data.js'
 import type { Replies } from '../../../../docs/reference/replies.js'
 
 const KINDS: Readonly<Record<Copied['kind'], string>> = {

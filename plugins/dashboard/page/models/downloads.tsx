@@ -6,10 +6,9 @@ import {
   Badge, Button, Confirm, ConfirmButton, Facts, Progress, RowText, Section, Tick, Trouble, useLoaded
 } from '../ui/parts.js'
 import { bytes, clock, count, joined } from '../ui/text.js'
-import { isRunning, isStopped } from './data.js'
+import { isRunning, isStopped, type Download, type Wanted } from './data.js'
 import { downloads, downloadsError, halt, pull, readDownloads } from './live.js'
 import { ask } from '../link.js'
-import type { Download, Wanted } from './data.js'
 import type { Replies } from '../../../../docs/reference/replies.js'
 
 const ENDED = 5

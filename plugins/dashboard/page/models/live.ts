@@ -5,8 +5,7 @@ import { allTransfers, instances, nodes } from '../known.js'
 import { ask, caller, origin } from '../link.js'
 import { useLoaded } from '../ui/parts.js'
 import { done } from '../ui/toast.js'
-import { isRunning } from './data.js'
-import type { Copied, Download, Entry, Wanted } from './data.js'
+import { isRunning, type Copied, type Download, type Entry, type Wanted } from './data.js'
 
 export const downloads = signal<readonly Download[] | null>(null)
 /** Why the downloads could not be read; null in a cluster without a store, which has no downloads. */
@@ -83,9 +82,7 @@ export function useCatalogue (): ReturnType<typeof useLoaded<{ entries: Entry[],
 
 /** Starts or resumes a download; if no node is the store yet, the requested node becomes it. */
 export async function pull ({ modelId, variant, revision }: Wanted): Promise<void> {
-  const body = {
-    ...variant === null ? {} : { variant }, ...revision === null ? {} : { revision }
-  }
+  const body = { ...variant === null ? {} : { variant }, ...revision === null ? {} : { revision } }
   const { storeMade } = await ask('POST /store/models/{model_id}/download', { params: [modelId], body })
   if (storeMade !== undefined) done(`This node keeps the store from now on, in ${storeMade}.`)
   await readDownloads()

@@ -8,12 +8,11 @@ import { Rows } from '../ui/list.js'
 import { bytes, count, joined } from '../ui/text.js'
 import { DiskSection } from './disk.js'
 import { DownloadsSection, PullDialog } from './downloads.js'
-import { filterRows, rowsOf, wantedOf } from './data.js'
+import { filterRows, rowsOf, wantedOf, type Row } from './data.js'
 import { downloads, useCatalogue, useDownloads } from './live.js'
 import { ModelPage } from './model.js'
 import { PlaceDialog } from './place.js'
 import type { Replies } from '../../../../docs/reference/replies.js'
-import type { Row } from './data.js'
 
 export function ModelsPage () {
   useDownloads()

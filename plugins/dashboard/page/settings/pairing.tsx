@@ -66,9 +66,7 @@ function usePairing () {
 
 function Open ({ view, onDone }: { view: View, onDone: () => void }) {
   const { value: all } = useLoaded(known, [])
-  const [choice, setChoice] = useState({
-    authorities: view.authorities ?? [], viaRelay: view.viaRelay ?? []
-  })
+  const [choice, setChoice] = useState({ authorities: view.authorities ?? [], viaRelay: view.viaRelay ?? [] })
   const [days, setDays] = useState('90')
   const { device } = view
   const now = useNow(LOOK_MS)

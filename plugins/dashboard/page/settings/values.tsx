@@ -2,9 +2,8 @@ import { useState } from 'preact/hooks'
 import { ask } from '../link.js'
 import { Badge, Button, Empty, Field, Select, Trouble, useAsk } from '../ui/parts.js'
 import { done } from '../ui/toast.js'
-import { fixedBy, grouped, kindOf, originText, readText, textOf } from './editor.js'
+import { fixedBy, grouped, kindOf, originText, readText, textOf, type Setting } from './editor.js'
 import { RestartNotice } from '../cluster/node-actions.js'
-import type { Setting } from './editor.js'
 
 export function Values () {
   const { value, error, again } = useAsk('GET /config', [])

@@ -1,14 +1,11 @@
-import { Component, createContext } from 'preact'
+import { Component, createContext, type ComponentChildren, type ComponentProps } from 'preact'
 import { useContext, useEffect, useId, useRef, useState } from 'preact/hooks'
 import { ApiError } from '../api.js'
-import { ask } from '../link.js'
+import { ask, type AskOptions } from '../link.js'
 import { copyText } from './copy.js'
-import { bytes, commandsIn, percent } from './text.js'
+import { bytes, commandsIn, percent, type Lines } from './text.js'
 import { failed } from './toast.js'
-import type { ComponentChildren, ComponentProps } from 'preact'
 import type { Replies } from '../../../../docs/reference/replies.js'
-import type { AskOptions } from '../link.js'
-import type { Lines } from './text.js'
 
 interface ButtonProps {
   children: ComponentChildren
@@ -97,9 +94,7 @@ interface SelectProps extends FieldProps {
 }
 
 /** A select box; a value that is not among the options stays selected. */
-export function Select (
-  { label, unseen, options, onText, value, class: more = '', ...given }: SelectProps
-) {
+export function Select ({ label, unseen, options, onText, value, class: more = '', ...given }: SelectProps) {
   const own = useId()
   const id = given.id ?? own
   return (

@@ -66,12 +66,10 @@ export class OutputReader {
 function * readMarked (
   input: Input, out: DeltaCollector, reasoning: Reasoning | null, format: ToolFormat | null, inside: boolean
 ): Reading<void> {
-  const { opens = '', closes = '', around = [], calls }: Partial<Reasoning> = reasoning ?? {}
-  const ends = calls !== undefined && format?.opens.includes(calls) === true ? [closes, calls] : [closes]
+  const { opens = '', closes = '', around = [] }: Partial<Reasoning> = reasoning ?? {}
   const think = function * (): Reading<void> {
     out.turn()
-    const ended = yield * input.until(ends, (text) => { out.reasoning(text) })
-    if (ended === calls) input.put(ended)
+    yield * input.until([closes], (text) => { out.reasoning(text) })
     out.turn()
   }
   const markers = [...reasoning === null ? [] : [opens], ...around, ...format?.opens ?? []]

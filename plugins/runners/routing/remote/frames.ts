@@ -1,8 +1,7 @@
 import type { EngineChunk } from '../../../../kernel/index.js'
 import { ProtocolError, RunnerError } from '../../process/errors.js'
 import { chunkOf, readMessage } from '../../process/messages.js'
-import { encodeFrame, FrameParser, FROM_RUNNER } from '../../process/protocol.js'
-import type { Frame } from '../../process/protocol.js'
+import { encodeFrame, FrameParser, FROM_RUNNER, type Frame } from '../../process/protocol.js'
 import { DEFAULT_LIMITS } from '../../process/limits.js'
 
 /** Media type of a task's answer between nodes: the frames of the runner protocol, up to a terminal frame. */
@@ -24,9 +23,7 @@ export interface Recorded { trace?: unknown }
 
 export const endFrame = (recorded: Recorded = {}): Uint8Array[] => encodeFrame(FROM_RUNNER.end, 0, recorded)
 
-export function failFrame (
-  { reason, message, details }: Failure, recorded: Recorded = {}
-): Uint8Array[] {
+export function failFrame ({ reason, message, details }: Failure, recorded: Recorded = {}): Uint8Array[] {
   const body = { reason, message: message.slice(0, MESSAGE_CHARS), details, ...recorded }
   return encodeFrame(FROM_RUNNER.fail, 0, body)
 }

@@ -2,8 +2,7 @@ import { compileStrict } from '../../../../kernel/api/validate.js'
 import type { Channel, Clock, Cluster, FromSchema } from '../../../../kernel/index.js'
 import { atLeast } from '../../declarations.js'
 import type { OpenTask } from '../lost-tasks.js'
-import { hasEnded, TASK_LINGER_MS, taskSchema } from '../tasks.js'
-import type { Task, TaskTable } from '../tasks.js'
+import { hasEnded, TASK_LINGER_MS, taskSchema, type Task, type TaskTable } from '../tasks.js'
 
 /** Minimum ms between two sends of changes. */
 export const SEND_MS = 500

@@ -35,9 +35,7 @@ generated = client.generate(model, question, options=options)
 vectors = client.embed(embedder, ["rain", "a river"])
 long = client.embed(embedder, "A river is long. " * 500)
 shown = client.show(model)
-client.copy(model, "acme/copied")
 names = {each.model for each in client.list().models}
-client.delete("acme/copied")
 tools = client.chat(model, messages, tools=[weather], options=options)
 with_result = client.chat(
     model,
@@ -59,7 +57,7 @@ print(
             "generated": generated.response,
             "tools": [tools.done, with_result.done],
             "capabilities": shown.capabilities,
-            "listed": [any(name.startswith(each) for name in names) for each in (model, embedder, "acme/copied")],
+            "listed": [any(name.startswith(each) for name in names) for each in (model, embedder)],
             "running": any(each.model.startswith(model) for each in client.ps().models),
             "vectors": [len(each) for each in vectors.embeddings],
             "long": len(long.embeddings[0]),
