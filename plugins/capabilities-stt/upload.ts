@@ -50,7 +50,7 @@ export async function readForm (
   } catch (error) {
     await spool.close()
     if (error instanceof SvcError) throw error
-    const why = (error as Error).message.replace(/\.+$/, '')
+    const why = (error as Error).message.replace(/\.?\.$/, '')
     throw kernelError('invalid_request', `The form cannot be read: ${why}.`)
   }
 }

@@ -46,7 +46,7 @@ export interface SpokenClause { text: string, startMs: number, endMs: number }
 /** The text spoken before `ms`; of an interrupted clause, the words in proportion to the time. */
 export function heardText (clauses: readonly SpokenClause[], ms: number): string {
   return clauses.map(({ text, startMs, endMs }) => {
-    const words = text.match(/\s*\S+/g) ?? []
+    const words = text.trimEnd().split(/(?<=\S)(?=\s)/)
     const share = endMs <= ms ? 1 : Math.max(0, ms - startMs) / (endMs - startMs)
     return share === 1 ? text : words.slice(0, Math.floor(words.length * share)).join('')
   }).join('').trimEnd()

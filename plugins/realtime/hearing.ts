@@ -175,7 +175,7 @@ export class Hearing {
 
   /** Reports the words that two partial texts in a row agree on, since later ones may correct the rest. */
   #partial (turn: Turn, text: string): void {
-    const words = text.trim().match(/\s*\S+/g) ?? []
+    const words = text.trim().split(/(?<=\S)(?=\s)/)
     const differs = words.findIndex((word, i) => word !== turn.partial[i])
     turn.partial = words
     this.#tell(turn, words.slice(0, differs < 0 ? words.length : differs).join(''))

@@ -148,7 +148,7 @@ export class RealtimeSession {
   /** Decodes sound in the input's format to 16-bit PCM. Throws `invalid_request` naming `path`. */
   #pcmOf (audio: string, path: string): Uint8Array {
     const bytes = Buffer.from(audio, 'base64')
-    const length = audio.replace(/=+$/, '').length * 3 / 4
+    const length = audio.replace(/={1,2}$/, '').length * 3 / 4
     if (bytes.byteLength < Math.floor(length)) throw badField(path, 'is not base64')
     const format = this.#session.audio.input.format.type
     if (format === 'audio/pcm' && bytes.length % 2 > 0) throw badField(path, 'has half a 16-bit sample')
