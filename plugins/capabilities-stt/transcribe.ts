@@ -1,7 +1,7 @@
 import { beating, kernelError } from '../../kernel/index.js'
 import { toSrt, toVtt } from './subtitles.js'
-import { readForm } from './upload.js'
-import type { CapabilityChunk, Clock, RouteRequest, SvcError } from '../../kernel/index.js'
+import { fault, readForm } from './upload.js'
+import type { CapabilityChunk, Clock, RouteRequest } from '../../kernel/index.js'
 import type { Admission, Invocations, ServedFrame } from '../capabilities/service.js'
 import type { Listening, SttEvent, SttPayload, SttSegment } from './service.js'
 import type { Form } from './upload.js'
@@ -19,10 +19,6 @@ export interface Asked {
   /** Which times `verbose_json` has. */
   times: readonly string[]
   stream: boolean
-}
-
-function fault (path: string, message: string): SvcError {
-  return kernelError('invalid_request', `${path} ${message}`, { param: path, issues: [{ path, message }] })
 }
 
 /** Reads the fields of a form. Throws `invalid_request` naming the field. */

@@ -31,7 +31,8 @@ export interface FormOptions {
   clock: Clock
 }
 
-function fault (path: string, message: string): SvcError {
+/** The error `invalid_request` for a field of the form. */
+export function fault (path: string, message: string): SvcError {
   return kernelError('invalid_request', `${path} ${message}`, { param: path, issues: [{ path, message }] })
 }
 
