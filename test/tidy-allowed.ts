@@ -12,7 +12,7 @@ const runner = 'a runner process has the system\'s clock only; tests start real 
 export const allowed: Partial<Record<Rule, Readonly<Record<string, string>>>> = {
   'process.env': {
     'plugins/staging/index.ts': 'the entry: hands it on as an argument',
-    'plugins/llama-cpp/server/program.ts': 'what the runner got, less one variable, for its child',
+    'plugins/runners/openai/program.ts': 'what the runner got, less one variable, for its child',
     'plugins/event-log/index.ts': 'the entry: hands it on as an argument',
     'kernel/cli/main.ts': 'the entry: hands it on as an argument',
     'kernel/cli/verbs/up.ts': 'takes out what the launcher told the node, so that no child sees it',
@@ -33,7 +33,7 @@ export const allowed: Partial<Record<Rule, Readonly<Record<string, string>>>> = 
     'kernel/cli/client.ts': 'the command line: a person at this machine names the node',
     'kernel/cli/trust.ts': 'the same by TLS: the key is checked before a byte is sent',
     'kernel/http/tls/in-clear.ts': 'takes a connection apart that came in',
-    'plugins/llama-cpp/server/http.ts': 'a runner asks the program that it started itself',
+    'plugins/runners/openai/client.ts': 'a runner asks the program that it started itself',
     'plugins/llama-cpp/server/donor.ts': 'a runner looks whether the program that it started listens',
     'plugins/runners/donors/donor.ts': 'to the program of a runner of this node',
     'plugins/runners/process/node-link.ts': 'the pipe to a runner',

@@ -4,7 +4,7 @@ import {
   cacheOf, CHECKPOINTS, contextOf, keptBytes, MAX_EMBEDDED
 } from '../../runners/cards/memory-forecast.js'
 import type { GgufHeader } from '../cards/gguf.js'
-import type { Address } from './http.js'
+import type { Address } from '../../runners/openai/client.js'
 
 const MIB = 2 ** 20
 const ALL_LAYERS = '999'

@@ -10,7 +10,7 @@ import {
 import { findDonor } from './binary.js'
 import { textOf } from '../../runners/language/json.js'
 import { deviceName, devicesOf, splitOf, type LayerShare } from './command-line.js'
-import { freePort, LOOPBACK, Program, type EngineParts } from './program.js'
+import { freePort, LOOPBACK, Program, type EngineParts } from '../../runners/openai/program.js'
 
 const POLL_MS = 50
 

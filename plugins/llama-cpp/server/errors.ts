@@ -2,6 +2,7 @@
 import { EngineError } from '../../../kernel/api/engine.js'
 import { contextExceeded, invalid } from '../../runners/language/refusals.js'
 import { fieldsOf, numberOf, textOf } from '../../runners/language/json.js'
+import { withoutPaths } from '../../runners/openai/errors.js'
 
 const MAX_CHARS = 1_000
 const BAD_REQUEST = 400
@@ -14,14 +15,6 @@ const NO_CALL = /unexpected empty grammar stack|produced output that does not ma
 /** Matches the last line that llama-server writes if it cannot parse the chat template. */
 const NO_TEMPLATE = /common_chat_template|chat template/i
 const REFUSALS = new Set(['invalid_request_error', 'not_supported_error'])
-
-/** Thrown if the connection broke or the response is invalid; the server may have exited. */
-export class BrokenAnswer extends Error {
-  constructor (message: string) {
-    super(message)
-    this.name = 'BrokenAnswer'
-  }
-}
 
 /** Token counts from an error about the context size; older servers report them only in the message. */
 function counts (error: Record<string, unknown>, message: string): (number | undefined)[] {
@@ -53,15 +46,9 @@ function withoutTrace (message: string): string {
   return `${lines.slice(0, at).join('\n').trimEnd()} ${below}`
 }
 
-/** Removes file paths from a message, because clients must not see them. */
-export const withoutPaths = (message: string): string =>
-  message.replace(/(['"])\/[^'"]*\1/g, '$1[path]$1').replace(/(^|[\s(=:])\/[^\s'"):,]+/g, '$1[path]')
-
-/** The error for a program that exited before it was ready; `said` is the program's output. */
-export const startError = (said: string): EngineError => {
-  const reason = NO_TEMPLATE.test(said) ? 'chat_template_unreadable' : 'provider_error'
-  return new EngineError(reason, withoutPaths(said))
-}
+/** Reason of the error if llama-server exited before it was ready; `said` is its output. */
+export const startReason = (said: string): string =>
+  NO_TEMPLATE.test(said) ? 'chat_template_unreadable' : 'provider_error'
 
 /**
  * Maps an error from the server. `body` is `{ error: { code, message, type } }` or the inner object; `status`

@@ -14,7 +14,7 @@ import { templateOf } from '../text/source.js'
 import { findServer } from './binary.js'
 import { draftMethodOf, rpcOf, sizesOf, splitOf, type RpcPlan } from './command-line.js'
 import { startDonor } from './donor.js'
-import { LOOPBACK, type EngineParts, type Clock } from './program.js'
+import { LOOPBACK, type EngineParts, type Clock } from '../../runners/openai/program.js'
 import { LlamaServer } from './server.js'
 import { LlamaSession } from './session.js'
 

@@ -3,9 +3,10 @@ import { randomBytes } from 'node:crypto'
 import { readFile, rm, writeFile } from 'node:fs/promises'
 import type { EngineEnv, EngineSession } from '../../../kernel/api/engine.js'
 import type { Binary } from './binary.js'
+import { serverError, startReason } from './errors.js'
 import { serverArguments, type StartOptions } from './command-line.js'
-import { Client, type Address } from './http.js'
-import { freePort, LOOPBACK, Program, type EngineParts } from './program.js'
+import { Client, type Address } from '../../runners/openai/client.js'
+import { freePort, LOOPBACK, Program, type EngineParts } from '../../runners/openai/program.js'
 
 export interface ServerParts extends Omit<StartOptions, 'flags' | 'address' | 'keyFile'>, EngineParts {
   binary: Binary
@@ -18,6 +19,7 @@ export interface ServerParts extends Omit<StartOptions, 'flags' | 'address' | 'k
 }
 
 /** Socket path, relative to the working folder because the length of socket paths is limited. */
+const NAME = 'llama-server'
 const SOCKET = 'llama.sock'
 const KEY_FILE = 'llama.key'
 const KEY_BYTES = 32
@@ -51,8 +53,12 @@ export class LlamaServer {
       ? { socketPath: SOCKET }
       : { host: LOOPBACK, port: await freePort() }
     const args = serverArguments({ ...parts, flags: binary.flags, address, keyFile: KEY_FILE })
-    const program = new Program({ ...parts, name: 'llama-server', path: binary.path, args })
-    return new LlamaServer(program, new Client(address, key, modelId), parts)
+    const program = new Program({
+      ...parts, name: NAME, path: binary.path, args, reasonOf: startReason
+    })
+    return new LlamaServer(program, new Client({
+      address, name: NAME, key, toError: (body, status) => serverError(body, modelId, status)
+    }), parts)
   }
 
   /** Peak memory in bytes; 0 if unavailable. */

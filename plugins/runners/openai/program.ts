@@ -2,8 +2,8 @@
 import { spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { createServer, type AddressInfo } from 'node:net'
-import type { EngineEnv } from '../../../kernel/api/engine.js'
-import { startError } from './errors.js'
+import { EngineError, type EngineEnv } from '../../../kernel/api/engine.js'
+import { withoutPaths } from './errors.js'
 
 /** A clock with timers, which tests replace. */
 export interface Clock {
@@ -25,6 +25,10 @@ export interface ProgramParts extends EngineParts {
   path: string
   args: readonly string[]
   env: EngineEnv
+  /** Variables of the program's environment besides the runner's own. */
+  variables?: Readonly<Record<string, string>>
+  /** Reason of the error if the program exits before it is ready; `said` is its output. */
+  reasonOf?: (said: string) => string
 }
 
 export const LOOPBACK = '127.0.0.1'
@@ -69,9 +73,11 @@ export class Program {
   private closing = false
 
   constructor (parts: ProgramParts) {
-    const { name, path, args, env, clock, echo } = this.parts = parts
+    const { name, path, args, env, clock, echo, variables } = this.parts = parts
     env.log('info', `starting ${name}`, { binary: path, arguments: args.join(' ') })
-    const child = this.child = spawn(path, args, { stdio: ['ignore', 'pipe', 'pipe'], env: programEnv() })
+    const child = this.child = spawn(path, args, {
+      stdio: ['ignore', 'pipe', 'pipe'], env: { ...programEnv(), ...variables }
+    })
     const output = this.output = new Output((line, leftOut) => {
       env.log('warn', `${name}: ${line}`, leftOut === 0 ? {} : { linesLeftOut: leftOut })
     }, clock.now)
@@ -111,7 +117,8 @@ export class Program {
       const end = await this.endOf(pauseMs)
       if (end === null) continue
       const why = this.output.causes.length === 0 ? this.lastLines : `: ${this.output.causes.join('; ')}`
-      throw startError(`${this.parts.name} ${end}${why}`)
+      throw new EngineError(this.parts.reasonOf?.(why) ?? 'provider_error',
+        withoutPaths(`${this.parts.name} ${end}${why}`))
     }
   }
 

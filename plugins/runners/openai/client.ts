@@ -1,9 +1,9 @@
-/** HTTP client for a llama.cpp server on this machine. */
+/** HTTP client for a program on this machine that speaks OpenAI's API. */
 import { once } from 'node:events'
 import { Agent, request, type ClientRequest, type IncomingMessage } from 'node:http'
 import { EventParser } from '../../../kernel/api/engine.js'
-import { BrokenAnswer, serverError } from './errors.js'
-import { fieldsOf, parsed, type Fields } from '../../runners/language/json.js'
+import { fieldsOf, parsed, type Fields } from '../language/json.js'
+import { BrokenAnswer } from './errors.js'
 
 /** A Unix socket, or a port on loopback. */
 export type Address = { socketPath: string } | { host: string, port: number }
@@ -22,17 +22,20 @@ interface Call { path: string, body?: Record<string, unknown>, signal?: AbortSig
 const isStale = (error: unknown, sent: ClientRequest): boolean =>
   sent.reusedSocket && /^(ECONNRESET|EPIPE)$/.test((error as NodeJS.ErrnoException).code ?? '')
 
+export interface ClientParts {
+  address: Address
+  /** The program's name in messages. */
+  name: string
+  key?: string
+  /** The error for an error of the program; `status` is absent for one in the middle of a stream. */
+  toError (body: unknown, status?: number): Error
+}
+
 export class Client {
-  private readonly address: Address
-  private readonly key: string
-  private readonly modelId: string
+  private readonly parts: ClientParts
   private readonly agent = new Agent({ keepAlive: true })
 
-  constructor (address: Address, key: string, modelId: string) {
-    this.address = address
-    this.key = key
-    this.modelId = modelId
-  }
+  constructor (parts: ClientParts) { this.parts = parts }
 
   /**
    * Sends a request and parses the JSON response. @throws EngineError for an error from the server,
@@ -69,7 +72,7 @@ export class Client {
         }
       }
     } catch (error) {
-      throw broken(error)
+      throw this.broken(error)
     }
   }
 
@@ -77,9 +80,9 @@ export class Client {
 
   private event (type: string, data: string): Fields {
     const value = parsed(data)
-    if (value === undefined) throw new BrokenAnswer('an event of llama-server is not JSON')
+    if (value === undefined) throw new BrokenAnswer(`an event of ${this.parts.name} is not JSON`)
     const fields = fieldsOf(value)
-    if (type === 'error' || fields['error'] !== undefined) throw serverError(value, this.modelId)
+    if (type === 'error' || fields['error'] !== undefined) throw this.parts.toError(value)
     return fields
   }
 
@@ -90,15 +93,17 @@ export class Client {
     try {
       for await (const piece of answer as AsyncIterable<Uint8Array>) {
         bytes += piece.byteLength
-        if (bytes > MAX_BYTES) throw new BrokenAnswer(`a response of llama-server exceeds ${MAX_BYTES} bytes`)
+        if (bytes > MAX_BYTES) {
+          throw new BrokenAnswer(`a response of ${this.parts.name} exceeds ${MAX_BYTES} bytes`)
+        }
         pieces.push(piece)
       }
     } catch (error) {
-      throw broken(error)
+      throw this.broken(error)
     }
     const value = parsed(Buffer.concat(pieces).toString())
-    if (answer.statusCode !== OK) throw serverError(value, this.modelId, answer.statusCode)
-    if (value === undefined) throw new BrokenAnswer('a response of llama-server is not JSON')
+    if (answer.statusCode !== OK) throw this.parts.toError(value, answer.statusCode)
+    if (value === undefined) throw new BrokenAnswer(`a response of ${this.parts.name} is not JSON`)
     return value
   }
 
@@ -108,24 +113,24 @@ export class Client {
     try {
       return await answerTo(first)
     } catch (error) {
-      if (call.signal?.aborted === true || !isStale(error, first)) throw broken(error)
+      if (call.signal?.aborted === true || !isStale(error, first)) throw this.broken(error)
     }
     try {
       return await answerTo(this.send(call))
     } catch (error) {
-      throw broken(error)
+      throw this.broken(error)
     }
   }
 
   private send ({ path, body, signal }: Call): ClientRequest {
     const text = body === undefined ? undefined : JSON.stringify(body)
     const sent = request({
-      ...this.address,
+      ...this.parts.address,
       path,
       agent: this.agent,
       method: text === undefined ? 'GET' : 'POST',
       headers: {
-        authorization: `Bearer ${this.key}`,
+        ...this.parts.key === undefined ? {} : { authorization: `Bearer ${this.parts.key}` },
         ...text === undefined
           ? {}
           : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(text) }
@@ -135,6 +140,12 @@ export class Client {
     sent.end(text)
     return sent
   }
+
+  private broken (error: unknown): unknown {
+    if (error instanceof Error && !('code' in error)) return error
+    const { code, message } = error as NodeJS.ErrnoException
+    return new BrokenAnswer(`the connection to ${this.parts.name} broke: ${code ?? message}`)
+  }
 }
 
 async function answerTo (sent: ClientRequest): Promise<IncomingMessage> {
@@ -142,10 +153,4 @@ async function answerTo (sent: ClientRequest): Promise<IncomingMessage> {
   // Ignore later connection errors, because reading the response then fails as well.
   sent.on('error', () => {})
   return answer
-}
-
-function broken (error: unknown): unknown {
-  if (error instanceof Error && !('code' in error)) return error
-  const { code, message } = error as NodeJS.ErrnoException
-  return new BrokenAnswer(`the connection to llama-server broke: ${code ?? message}`)
 }
