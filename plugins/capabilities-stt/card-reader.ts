@@ -4,8 +4,10 @@ import { count, type Fields } from '../runners/language/json.js'
 import { readGraph, suffixOf, weightsOf, type OnnxHeader } from '../runners/onnx/facts.js'
 import type { CardReader, Folder, ModelFacts } from '../staging/service.js'
 
-/** Endings of graphs, best first: 8-bit weights need the least memory and time on a CPU. */
+/** Endings of graphs, best first: a decoder in 8 bits needs the least memory and time on a CPU. */
 const VARIANTS = ['_quantized', '_int8', '_uint8', '', '_q4', '_bnb4', '_fp16']
+/** Largest encoder that is used without quantization, as `svc pull` chooses. */
+const MOST_ENCODER_BYTES = 400e6
 const FOLDERS = ['onnx/', '']
 /** Element type of 32-bit floats in TensorProto. */
 const FLOAT = 1
@@ -17,9 +19,10 @@ const ATTENTION_COPIES = 4
 interface Graph { path: string, header: OnnxHeader }
 
 /** The best usable variant of a graph; undefined if there is none. @throws CardError if all are unusable */
-async function findGraph (folder: Folder, stem: string, problem: (header: OnnxHeader) => string | null):
-Promise<Graph | undefined> {
-  const paths = FOLDERS.flatMap((at) => VARIANTS.map((variant) => `${at}${stem}${variant}.onnx`))
+async function findGraph (
+  folder: Folder, stem: string, problem: (header: OnnxHeader) => string | null, variants = VARIANTS
+): Promise<Graph | undefined> {
+  const paths = FOLDERS.flatMap((at) => variants.map((variant) => `${at}${stem}${variant}.onnx`))
   const why: string[] = []
   for (const path of paths.filter((path) => folder.has(path))) {
     try {
@@ -82,7 +85,11 @@ async function findWhisper (folder: Folder): Promise<ModelFacts | undefined> {
     throw new CardError('config.json lacks decoder_layers, d_model or decoder_attention_heads')
   }
   const bands = count(config, 'num_mel_bins') ?? 80
-  const encoder = await findGraph(folder, 'encoder_model', encoderProblem(bands))
+  // In 8 bits an encoder makes more mistakes on noisy sound, and is hardly faster.
+  const isPlain = ['onnx/encoder_model.onnx', 'encoder_model.onnx']
+    .some((path) => folder.has(path) && folder.size(path) <= MOST_ENCODER_BYTES)
+  const encoder = await findGraph(folder, 'encoder_model', encoderProblem(bands),
+    isPlain ? ['', ...VARIANTS] : VARIANTS)
   if (encoder === undefined) {
     throw new CardError('it is a Whisper model without onnx/encoder_model_quantized.onnx')
   }

@@ -1,4 +1,4 @@
-import { copyFileSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { copyFileSync, readFileSync, readdirSync, rmSync, statSync, truncateSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
@@ -50,9 +50,15 @@ t.test('a Whisper export', async (t) => {
 t.test('variants, and other folders', async (t) => {
   const both = await facts(t, (folder) => {
     copyFileSync(join(folder, ENCODER), join(folder, 'onnx/encoder_model.onnx'))
+    copyFileSync(join(folder, DECODER), join(folder, 'onnx/decoder_model_merged.onnx'))
     writeFileSync(join(folder, 'onnx/encoder_model_int8.onnx'), 'broken')
   })
-  t.ok(both!.roles.has(ENCODER), '8 bits first')
+  t.same([...both!.roles.keys()], ['onnx/encoder_model.onnx', DECODER], 'only the decoder in 8 bits')
+  const large = await facts(t, (folder) => {
+    copyFileSync(join(folder, ENCODER), join(folder, 'onnx/encoder_model.onnx'))
+    truncateSync(join(folder, 'onnx/encoder_model.onnx'), 500e6)
+  })
+  t.ok(large!.roles.has(ENCODER), 'a large encoder in 8 bits')
   const damaged = await facts(t, (folder) => {
     rename(ENCODER, 'onnx/encoder_model.onnx')(folder)
     writeFileSync(join(folder, ENCODER), 'broken')

@@ -4,6 +4,9 @@ import { HubError, type Weights } from './types.js'
 /** Largest unquantized model that is chosen by default: 4 GiB. */
 const MOST_PLAIN_BYTES = 4 * 1024 ** 3
 
+/** Largest encoder that is chosen without quantization; those of Whisper up to `small` are below it. */
+const MOST_ENCODER_BYTES = 400e6
+
 /** Matches file names with a suffix for a precision or an optimisation of the same graph. */
 const PRECISION = new RegExp('^(.+)[._-](q[1-8]|q4f16|q8f16|uint8f16|fp16|fp32|bf16|quantized|' +
   'int4|int8|uint8|bnb4|o[1-4]|qu?int8(?:_[a-z0-9_]{1,32})?)$', 'i')
@@ -30,8 +33,10 @@ export function chooseOnnx<F extends Choosable> (
   const folder = chooseFolder(folders, variant)
   const here = graphs.filter((graph) => graph.folder === folder)
   const byFolder = variant !== undefined && namesVariant(folder, variant)
-  const suffix = chooseSuffix(here, byFolder ? undefined : variant)
-  const chosen = new Set(choosePerGraph(here, suffix).flatMap((graph) => graph.files))
+  const isSplit = variant === undefined && here.some(({ base }) => base === MERGED)
+  const graphsUsed = isSplit ? encoderAndDecoder(here)
+    : choosePerGraph(here, chooseSuffix(here, byFolder ? undefined : variant))
+  const chosen = new Set(graphsUsed.flatMap((graph) => graph.files))
   const others = folders.filter((other) => other !== folder && !isWithin(folder, other))
   return {
     chosen,
@@ -118,6 +123,18 @@ function choosePerGraph<F> (graphs: readonly Graph<F>[], suffix: string): Graph<
   return [...groupBy(graphs, (graph) => graph.base).values()].map((same) =>
     same.find((graph) => graph.variant === suffix) ?? same.find((graph) => graph.variant === '') ??
     smallestOf(same, (graph) => graph.bytes))
+}
+
+/** Decoder of an export with an encoder, such as Whisper; it replaces `decoder_model` and the one with past. */
+const MERGED = 'decoder_model_merged'
+
+/** A large or repeated part in 8 bits, since that costs no accuracy in a decoder, but some in an encoder. */
+function encoderAndDecoder<F> (graphs: readonly Graph<F>[]): Graph<F>[] {
+  const isPlain = ({ base, variant, bytes }: Graph<F>): boolean =>
+    variant === '' && base !== MERGED && bytes <= MOST_ENCODER_BYTES
+  const used = graphs.filter(({ base }) => !/^decoder(_with_past)?_model$/.test(base))
+  return [...groupBy(used, (graph) => graph.base).values()].map((same) => same.find(isPlain) ??
+    same.find(({ variant }) => variant === 'quantized') ?? choosePerGraph(same, '')[0]!)
 }
 
 function folderOf (path: string): string { return path.slice(0, Math.max(0, path.lastIndexOf('/'))) }

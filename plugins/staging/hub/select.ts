@@ -18,8 +18,9 @@ const LEGAL = /^(licen[sc]e|notice|copying|use_policy|model_card)([-_.].*)?$/i
  * Selects the files of a model to download, never formats that execute code on loading. With `allow`: the
  * matching files, with `variant` only that precision. Otherwise: configuration, tokenizer, template, licence,
  * voices, and one precision of the ONNX (else GGUF) weights: `variant`, else the unquantized one up to 4 GiB,
- * else q4, else the smallest (GGUF: Q4_K_M, else the smallest). Throws HubError `not_found`,
- * `refused_format`, `ambiguous` or `bad_request`.
+ * else q4, else the smallest (GGUF: Q4_K_M, else the smallest; an encoder with a merged decoder: the decoder in
+ * 8 bits, and the encoder if it is large). Throws HubError `not_found`, `refused_format`, `ambiguous` or
+ * `bad_request`.
  */
 export function selectFiles<F extends Choosable> (files: readonly F[], wanted: Wanted = {}): F[] {
   const { allow, variant } = wanted
