@@ -104,14 +104,19 @@ export async function piperAll (t: Test, graph: string, texts: readonly string[]
 const WINDOW = 28
 const GAP = 0.5
 
-/** Transcriptions by Whisper of sentences of several programs, in groups, which take less time. */
-export async function heardBy (t: Test, spoken: readonly Buffer[][], rate: number): Promise<string[]> {
+/**
+ * Transcriptions by Whisper of sentences of several programs, in groups of up to `most` seconds, which take
+ * less time.
+ */
+export async function heardBy (
+  t: Test, spoken: readonly Buffer[][], rate: number, most = WINDOW
+): Promise<string[]> {
   const second = rate * 2
   const groups: number[][] = [[]]
   let seconds = 0
   for (const i of spoken[0]!.keys()) {
     const longest = GAP + Math.max(...spoken.map((each) => each[i]!.length)) / second
-    if (seconds + longest > WINDOW) {
+    if (seconds + longest > most) {
       groups.push([])
       seconds = 0
     }
