@@ -19,7 +19,7 @@ const OWN: Readonly<Record<string, string>> =
 /** Modules that others may import. All but service.ts are for processes that should load few modules. */
 const KERNEL = new RegExp('^kernel/(index|public|cli/index|net/encoding|' +
   'api/(byte-queue|engine|schema|validate))\\.ts$')
-const PLUGIN = new RegExp('^plugins/([^/]+/service\\.ts$|runners/(cards|language|onnx)/|devices/signing/|' +
+const PLUGIN = new RegExp('^plugins/([^/]+/service\\.ts$|runners/(cards|language|onnx|openai)/|devices/signing/|' +
   'capabilities/(cli/invoke\\.ts$|frames/))')
 /** Stateless modules, which others may import even while the plugin is off. */
 const STATELESS = /^plugins\/runners\/cards\//

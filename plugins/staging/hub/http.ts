@@ -17,12 +17,14 @@ export interface Get {
   onHub?: (headers: Headers) => void
 }
 
+type HubTrust = Exclude<Trust, 'local'>
+
 /** An open response; the receiver must read or destroy the body. */
 interface Answer { status: number, headers: Headers, body: Dispatcher.ResponseData['body'] }
 
 export class HubHttp {
   readonly #rules: HostRules
-  readonly #agents: Record<Trust, Promise<Dispatcher>>
+  readonly #agents: Record<HubTrust, Promise<Dispatcher>>
   readonly #options: HubClientOptions
   readonly #limits: HubLimits
 
@@ -31,7 +33,7 @@ export class HubHttp {
     const timeouts = {
       connectMs: limits.connectMs, headersTimeout: limits.headersMs, bodyTimeout: limits.idleMs
     }
-    const agentFor = async (trust: Trust): Promise<Dispatcher> =>
+    const agentFor = async (trust: HubTrust): Promise<Dispatcher> =>
       await outgoingDispatcher(trust, { ...timeouts, lookup: options.lookup })
     this.#agents = { named: agentFor('named'), public: agentFor('public') }
     this.#options = options
@@ -186,7 +188,7 @@ export class HostRules {
   isHub (url: URL): boolean { return url.origin === this.#origin }
 
   /** Checks a redirect URL; resolved IP addresses are checked later. Throws HubError `refused_redirect`. */
-  trust (url: URL): Trust {
+  trust (url: URL): HubTrust {
     if (url.protocol !== 'https:' && url.protocol !== 'http:') {
       throw refused(url, 'only http and https are allowed')
     }

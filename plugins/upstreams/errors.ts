@@ -1,0 +1,46 @@
+/** Errors of servers as svc's. */
+import { EngineError, kernelError, SvcError } from '../../kernel/index.js'
+import { fieldsOf, numberOf, textOf } from '../runners/language/json.js'
+import { withoutPaths } from '../runners/openai/errors.js'
+
+export const errors = {
+  upstream_unavailable: {
+    status: 503, retryable: true, message: 'The server behind the model cannot be used.', retryAfterSeconds: 10,
+    remedy: '`svc why MODEL` says why; the address and the key are under plugins.upstreams.servers in svc.yaml.'
+  },
+  upstream_loop: {
+    status: 508, retryable: false, message: 'The request went in a circle, or through too many clusters.',
+    remedy: 'Under plugins.upstreams.servers in svc.yaml, name a server that does not lead back here.'
+  }
+} as const
+
+export const upstreamError = (reason: keyof typeof errors, message: string): SvcError =>
+  new SvcError(reason, errors[reason], message)
+
+const TOO_LONG = /context.{0,3}length|context window|maximum context|too many tokens|prompt is too long/i
+const MAX_CHARS = 300
+
+/**
+ * Converts an error of the server `name`; `status` is absent for an error in the middle of a stream. `hide`
+ * masks secrets in its text.
+ */
+export function toUpstreamError (
+  name: string, hide: (text: string) => string, body: unknown, status?: number, retryAfter?: string
+): SvcError | EngineError {
+  const fields = fieldsOf(body)
+  const error = fieldsOf(fields['error'])
+  const code = status ?? numberOf(error['code']) ?? 500
+  const text = textOf(error['message']) || textOf(fields['error']) || textOf(fields['message'])
+  const said = withoutPaths(hide(text)).slice(0, MAX_CHARS)
+  if (code === 401 || code === 403) return kernelError('provider_error', `${name} refused its key (${code}).`)
+  if (code === 429) {
+    return kernelError('overloaded', `${name} has too many requests.`,
+      { retryAfterSeconds: Math.min(Math.max(Number(retryAfter) || 5, 1), 3600) })
+  }
+  if (code === 508) return upstreamError('upstream_loop', `${name}: ${said}`)
+  if (TOO_LONG.test(`${textOf(error['code'])} ${said}`)) {
+    return new EngineError('context_length_exceeded', `context_length_exceeded: ${name}: ${said}`)
+  }
+  if (code === 400 || code === 413 || code === 422) return new EngineError('invalid_request', `${name}: ${said}`)
+  return kernelError('provider_error', `${name} failed (${code})${said === '' ? '' : `: ${said}`}`)
+}
