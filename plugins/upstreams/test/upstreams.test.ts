@@ -1,0 +1,167 @@
+import t from 'tap'
+import { ask, END, event, fakeServer, HELLO, pause, say, start, until } from './kit.js'
+
+const KEY = 'sk-very-secret-0123456789'
+
+t.test('a chat passes to the server and back', async (t) => {
+  const fake = await fakeServer(t)
+  const rig = await start(t, { servers: { up: { url: fake.url, key: KEY, headers: { 'X-Title': 'svc' }, models: ['m'] } } })
+  const whole = await ask(rig, 'up/m', {
+    max_completion_tokens: 9, temperature: 0, top_k: 3, reasoning_effort: 'low', seed: 4,
+    response_format: { type: 'json_schema', json_schema: { schema: { type: 'object' } } },
+    tools: [{ type: 'function', function: { name: 'f' } }], tool_choice: 'auto',
+    draft_model: '/etc/passwd', kv_transfer_params: {}, chat_template: 'x', adapters: ['y']
+  })
+  t.equal(whole.statusCode, 200, whole.body)
+  t.match(whole.json(), {
+    model: 'up/m', choices: [{ message: { content: 'Hello' }, finish_reason: 'stop' }],
+    usage: { prompt_tokens: 7, completion_tokens: 2 }
+  })
+  const [{ url, headers, body }] = fake.asked as [typeof fake.asked[number]]
+  t.equal(url, '/v1/chat/completions')
+  t.match(headers, {
+    'authorization': `Bearer ${KEY}`, 'x-title': 'svc', 'x-svc-hops': '00000000-0000-4000-8000-000000000000'
+  })
+  t.match(body, {
+    model: 'm', stream: true, stream_options: { include_usage: true }, max_tokens: 9, temperature: 0, top_k: 3,
+    reasoning_effort: 'low', seed: 4, response_format: { json_schema: { name: 'answer' } },
+    tools: [{ function: { name: 'f' } }]
+  })
+  for (const name of ['draft_model', 'kv_transfer_params', 'chat_template', 'adapters', 'chat_template_kwargs']) {
+    t.notOk(name in body, name)
+  }
+  const stream = await ask(rig, 'up/m', { stream: true, stream_options: { include_usage: true } })
+  t.match(stream.body, /"content":"Hel".*\n\n.*"content":"lo"[^]*"prompt_tokens":7[^]*\[DONE\]/)
+  const two = await ask(rig, 'up/m', { n: 2 })
+  t.match(two.json(), { choices: [{ index: 0 }, { index: 1 }], usage: { completion_tokens: 4 } })
+})
+
+t.test('tool calls', async (t) => {
+  const call = (part: object) => event({ tool_calls: [{ index: 0, ...part }] })
+  const fake = await fakeServer(t, say(call({ id: 'c1', type: 'function', function: { name: 'f', arguments: '{"a"' } }) +
+    call({ function: { arguments: ':1}' } }) + event({}, { finish_reason: 'tool_calls' }) + 'data: [DONE]\n\n'))
+  const rig = await start(t, { servers: { up: fake.url } })
+  await until(async () => (await ask(rig, 'up/m')).statusCode === 200)
+  t.match((await ask(rig, 'up/m')).json(), { choices: [{
+    finish_reason: 'tool_calls', message: { tool_calls: [{ id: 'c1', function: { name: 'f', arguments: '{"a":1}' } }] }
+  }] })
+})
+
+t.test('failures', async (t) => {
+  const fake = await fakeServer(t)
+  const rig = await start(t, { servers: {
+    up: { url: fake.url, key: KEY, models: ['m'], first_event_seconds: 1, idle_seconds: 1 }
+  } })
+  const error = (message: string, more = {}): string => JSON.stringify({ error: { message, ...more } })
+  const rows: [string, ReturnType<typeof say>, object][] = [
+    ['a refused key', say(error(`bad key ${KEY}`), { status: 401 }),
+      { status: 502, reason: 'provider_error', message: 'up refused its key (401).' }],
+    ['too many requests', say('{}', { status: 429, headers: { 'retry-after': '17' } }),
+      { status: 429, reason: 'overloaded', details: { retryAfterSeconds: 17 } }],
+    ['a fault', say(error(`it broke at /srv/x with ${KEY}`), { status: 500 }),
+      { status: 502, reason: 'provider_error', message: 'up failed (500): it broke at [path] with [key]' }],
+    ['a redirect', say('', { status: 302, headers: { location: 'http://127.0.0.1:1/' } }),
+      { status: 502, reason: 'provider_error', message: 'up failed (302)' }],
+    ['a bad field', say(error('top_k is unknown'), { status: 400 }),
+      { status: 400, reason: 'invalid_request', message: 'up: top_k is unknown' }],
+    ['a long prompt', say(error('This model\'s maximum context length is 5', { code: 'x' }), { status: 400 }),
+      { status: 400, reason: 'context_length_exceeded' }],
+    ['a loop', say(error('loop'), { status: 508 }), { status: 508, reason: 'upstream_loop' }],
+    ['nothing', () => {}, { status: 504, reason: 'timeout', message: 'up sent nothing for 1 s.' }],
+    ['nothing after a token', say(HELLO, { open: true }), { status: 504, reason: 'timeout' }],
+    ['an error event', say(`${HELLO}data: ${error('cuda died')}\n\ndata: [DONE]\n\n`),
+      { status: 502, reason: 'provider_error', message: 'up failed (500): cuda died' }],
+    ['a huge event', say(`data: ${'x'.repeat(5 * 2 ** 20)}\n\n`), { status: 503, message: /an event of more than/ }],
+    ['not JSON', say('data: {oh\n\n'), { status: 503, message: /not JSON/ }],
+    ['an early end', say(HELLO), { status: 502, message: 'up ended an answer early.' }]
+  ]
+  for (const [name, answer, expected] of rows) {
+    fake.state.answer = answer
+    const refused = await ask(rig, 'up/m')
+    const { error: refusal } = refused.json() as { error: object }
+    t.match({ ...refusal, status: refused.statusCode }, expected, name)
+    t.notMatch(refused.body, KEY, name)
+    fake.state.answer = say(HELLO + END)
+    rig.kernel.health.snapshot()
+    await until(async () => (await rig.inject({ url: '/models/up/m/availability' })).json().available || await probed())
+  }
+  async function probed (): Promise<boolean> { await pause(200); return false }
+  t.notMatch(JSON.stringify([rig.logged, (await rig.inject({ url: '/state' })).json()]), KEY)
+})
+
+t.test('a client that leaves ends the request to the server', async (t) => {
+  const fake = await fakeServer(t, say(HELLO, { open: true }))
+  const rig = await start(t, { servers: { up: { url: fake.url, models: ['m'] } } })
+  const url = await rig.listen()
+  const leave = new AbortController()
+  const response = await fetch(`${url}/v1/chat/completions`, {
+    method: 'POST', signal: leave.signal, headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ model: 'up/m', stream: true, messages: [{ role: 'user', content: 'hi' }] })
+  })
+  await response.body!.getReader().read()
+  t.equal(fake.state.closed, 0)
+  leave.abort()
+  await until(() => fake.state.closed === 1)
+})
+
+t.test('who may leave the cluster', async (t) => {
+  const fake = await fakeServer(t)
+  const config = { servers: { up: { url: fake.url, models: { m: {}, out: { external: true } } } } }
+  const rig = await start(t, config, { allow: ['read', 'invoke'] })
+  t.equal((await ask(rig, 'up/m')).statusCode, 200)
+  t.match((await ask(rig, 'up/out')).json().error, { reason: 'unauthenticated', details: { authority: 'external' } })
+  t.equal(fake.asked.length, 1)
+  t.equal((await ask(await start(t, config), 'up/out')).statusCode, 200)
+  const away = await start(t, { servers: { far: { url: 'http://192.0.2.1/v1', models: ['m'] }, meta: { url: 'http://169.254.169.254/v1', models: ['m'] }, pub: { url: 'http://8.8.8.8/v1', models: ['m'] } } })
+  await until(() => away.conflicts().some(({ observed }) => /pub.*8.8.8.8 is not in the local network/.test(String(observed)) || false))
+    .catch(() => {})
+  t.match((await ask(away, 'pub/m')).json().error, { reason: 'upstream_unavailable', message: /external: true/ })
+  t.match((await ask(away, 'meta/m')).json().error, { reason: 'upstream_unavailable', message: /metadata/ })
+})
+
+t.test('loops', async (t) => {
+  const fake = await fakeServer(t)
+  const rig = await start(t, { servers: { up: { url: fake.url, models: ['m'] } } })
+  const own = '00000000-0000-4000-8000-000000000000'
+  for (const [hops, status] of [['a', 200], ['a,b', 200], ['a, b, c', 508], [own, 508], [`a,${own}`, 508]] as const) {
+    t.equal((await ask(rig, 'up/m', {}, { 'x-svc-hops': hops })).statusCode, status, hops)
+  }
+  t.equal(fake.asked.at(-1)!.headers['x-svc-hops'], `a,b,${own}`)
+})
+
+t.test('a price is spending', async (t) => {
+  const fake = await fakeServer(t)
+  const price = { currency: 'EUR', prompt: 1, completion: 10 }
+  const config = { servers: { up: { url: fake.url, models: { m: { price, max_tokens: 1000 } } } } }
+  const rig = await start(t, config)
+  const answer = ask(rig, 'up/m')
+  type Approvals = { approvals: { id: string, cost: string, capability: string }[] }
+  const waiting = async (): Promise<Approvals> => (await rig.inject({ url: '/v1/approvals' })).json()
+  await until(async () => (await waiting()).approvals.length === 1)
+  const [approval] = (await waiting()).approvals
+  // 1,000 tokens for 10 EUR per million, and 12 for the prompt.
+  t.match(approval, { cost: '0.010012 EUR', capability: 'up/m' })
+  t.equal(fake.asked.length, 0)
+  await rig.inject({ method: 'POST', url: `/v1/approvals/${approval!.id}`, payload: { decision: 'approve' } })
+  t.equal((await answer).statusCode, 200)
+  t.equal(fake.asked[0]!.body['max_tokens'], 1000)
+})
+
+t.test('mistakes in the settings', async (t) => {
+  const url = 'http://10.0.0.1/v1'
+  const rows: [object, RegExp][] = [
+    [{ servers: { a: 'ftp://x' } }, /servers\.a.*expected an address/],
+    [{ servers: { a: 'http://u:p@x/v1' } }, /servers\.a/],
+    [{ servers: { a: { models: ['m'] } } }, /servers\.a.*url/],
+    [{ servers: { a: { url, kye: 'x' } } }, /servers\.a\.kye/],
+    [{ servers: { a: { url, models: { m: { price: { currency: 'EUR' } } } } } }, /prompt/],
+    [{ servers: { 'a/b': url } }, /servers/],
+    [{ models: { chat: { try: [] } } }, /models\.chat\.try/],
+    [{ models: { chat: { try: ['a/b'], when: { queue: -1 } } } }, /models\.chat\.when\.queue/],
+    [{ models: { a: { try: ['x/y', 'b'] }, b: { try: ['a'] } } }, /models\.a\.try\.1: b is a chain/],
+    [{ models: { a: { try: ['a'] } } }, /models\.a\.try\.0: a is a chain/]
+  ]
+  for (const [config, message] of rows) {
+    await t.rejects(start(t, config as Record<string, unknown>), { message }, String(message))
+  }
+})
