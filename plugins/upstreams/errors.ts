@@ -42,5 +42,8 @@ export function toUpstreamError (
     return new EngineError('context_length_exceeded', `context_length_exceeded: ${name}: ${said}`)
   }
   if (code === 400 || code === 413 || code === 422) return new EngineError('invalid_request', `${name}: ${said}`)
-  return kernelError('provider_error', `${name} failed (${code})${said === '' ? '' : `: ${said}`}`)
+  const failed = `${name} failed (${code})${said === '' ? '' : `: ${said}`}`
+  // 529 is Anthropic's code for overload.
+  return [502, 503, 504, 529].includes(code) ? upstreamError('upstream_unavailable', failed)
+    : kernelError('provider_error', failed)
 }

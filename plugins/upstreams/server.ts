@@ -21,6 +21,7 @@ const PROBE_MS = 10_000
 /** Ms between two probes of a server that works. */
 const PROBE_EVERY_MS = 60_000
 const MAX_BYTES = 4 * 2 ** 20
+const MAX_EVENT_CHARS = 2 ** 20
 const MAX_LISTED = 200
 const MODEL = /^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}$/
 const MAX_HOPS = 3
@@ -49,7 +50,7 @@ export class UpstreamServer {
     this.settings = settings
     this.#parts = parts
     this.models = settings.models ?? new Map()
-    if (settings.missing !== null) this.#failing(settings.missing)
+    if (settings.missing !== null) this.problem = { message: settings.missing, since: this.#now }
     this.#clients = { local: this.#client('local'), named: this.#client('named') }
   }
 
@@ -179,7 +180,8 @@ export class UpstreamServer {
       name, key,
       remote: {
         request: secure ? secureRequest : request, agent: outgoingAgent(url, trust),
-        base: url.pathname.replace(/\/$/, ''), connectMs: CONNECT_MS, maxBytes: MAX_BYTES
+        base: url.pathname.replace(/\/$/, ''), connectMs: CONNECT_MS, maxBytes: MAX_BYTES,
+        maxEventChars: MAX_EVENT_CHARS
       },
       toError: (body, status, headers) => toUpstreamError(name, hide, body, status, headers?.['retry-after'])
     })
@@ -195,8 +197,10 @@ export class UpstreamServer {
     return isKnown ? error : upstreamError('upstream_unavailable', `${this.settings.name}: ${why}.`)
   }
 
+  get #now (): string { return new Date(this.#parts.clock.now()).toISOString() }
+
   #failing (message: string): void {
-    const since = this.problem?.since ?? new Date(this.#parts.clock.now()).toISOString()
+    const since = this.problem?.since ?? this.#now
     const isNews = this.problem?.message !== message
     this.problem = { message, since }
     if (isNews) this.#parts.changed()

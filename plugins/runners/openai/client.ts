@@ -31,9 +31,10 @@ export interface Remote {
   request: typeof request
   agent: Agent
   base: string
-  /** Limits: ms until connected, and bytes of a response that is not a stream. */
+  /** Limits: ms until connected, bytes of a response that is not a stream, characters of an event. */
   connectMs: number
   maxBytes: number
+  maxEventChars: number
 }
 
 export interface ClientParts {
@@ -82,7 +83,7 @@ export class Client {
     if (answer.statusCode !== OK) await this.bodyOf(answer)
     try {
       // Older servers send errors mid-stream as an SSE field `error`.
-      const parser = new EventParser(MAX_EVENT_CHARS, 'error')
+      const parser = new EventParser(this.parts.remote?.maxEventChars ?? MAX_EVENT_CHARS, 'error')
       // Leaving the loop closes the connection, so the server frees the slot.
       for await (const bytes of answer as AsyncIterable<Uint8Array>) {
         for (const event of parser.push(bytes)) {

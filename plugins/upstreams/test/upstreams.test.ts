@@ -71,7 +71,7 @@ t.test('failures', async (t) => {
     ['nothing after a token', say(HELLO, { open: true }), { status: 504, reason: 'timeout' }],
     ['an error event', say(`${HELLO}data: ${error('cuda died')}\n\ndata: [DONE]\n\n`),
       { status: 502, reason: 'provider_error', message: 'up failed (500): cuda died' }],
-    ['a huge event', say(`data: ${'x'.repeat(5 * 2 ** 20)}\n\n`), { status: 503, message: /an event of more than/ }],
+    ['a huge event', say(`data: ${'x'.repeat(2 ** 20 + 1)}\n\n`), { status: 503, message: /an event of more than/ }],
     ['not JSON', say('data: {oh\n\n'), { status: 503, message: /not JSON/ }],
     ['an early end', say(HELLO), { status: 502, message: 'up ended an answer early.' }]
   ]
@@ -112,9 +112,8 @@ t.test('who may leave the cluster', async (t) => {
   t.match((await ask(rig, 'up/out')).json().error, { reason: 'unauthenticated', details: { authority: 'external' } })
   t.equal(fake.asked.length, 1)
   t.equal((await ask(await start(t, config), 'up/out')).statusCode, 200)
-  const away = await start(t, { servers: { far: { url: 'http://192.0.2.1/v1', models: ['m'] }, meta: { url: 'http://169.254.169.254/v1', models: ['m'] }, pub: { url: 'http://8.8.8.8/v1', models: ['m'] } } })
-  await until(() => away.conflicts().some(({ observed }) => /pub.*8.8.8.8 is not in the local network/.test(String(observed)) || false))
-    .catch(() => {})
+  const at = (host: string): object => ({ url: `http://${host}/v1`, models: ['m'] })
+  const away = await start(t, { servers: { pub: at('8.8.8.8'), meta: at('169.254.169.254') } })
   t.match((await ask(away, 'pub/m')).json().error, { reason: 'upstream_unavailable', message: /external: true/ })
   t.match((await ask(away, 'meta/m')).json().error, { reason: 'upstream_unavailable', message: /metadata/ })
 })
@@ -139,8 +138,8 @@ t.test('a price is spending', async (t) => {
   const waiting = async (): Promise<Approvals> => (await rig.inject({ url: '/v1/approvals' })).json()
   await until(async () => (await waiting()).approvals.length === 1)
   const [approval] = (await waiting()).approvals
-  // 1,000 tokens for 10 EUR per million, and 12 for the prompt.
-  t.match(approval, { cost: '0.010012 EUR', capability: 'up/m' })
+  // 1,000 tokens for 10 EUR per million, and 13 for the prompt.
+  t.match(approval, { cost: '0.010013 EUR', capability: 'up/m' })
   t.equal(fake.asked.length, 0)
   await rig.inject({ method: 'POST', url: `/v1/approvals/${approval!.id}`, payload: { decision: 'approve' } })
   t.equal((await answer).statusCode, 200)

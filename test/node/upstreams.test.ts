@@ -1,0 +1,94 @@
+/** A real node as the upstream of a cluster, and one node that asks it for the other. */
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { quiet, startCluster } from './cluster-kit.js'
+import { ask, refusal, type Answer, type At } from './http.js'
+import { folder, startNode, svc, until, writeConfig } from './kit.js'
+import { freePorts } from './ports.js'
+
+const MODEL = 'far/svc/steward'
+const chat = async (at: At, model: string, more: object = {}): Promise<Answer> => await ask(at,
+  '/v1/chat/completions', { body: { model, messages: [{ role: 'user', content: 'is everything fine?' }], ...more } })
+
+t.test('a model of another cluster, with the key on one node', async (t) => {
+  const homes = [folder(t), folder(t)]
+  const farHome = join(folder(t), 'home')
+  const [port] = await freePorts(1)
+  const startFar = async (): ReturnType<typeof startNode> =>
+    await startNode(t, { home: farHome, config: quiet, args: ['--port', String(port)] })
+  let far = await startFar()
+  const upstreams = {
+    servers: { far: { url: `http://127.0.0.1:${port}/v1`, key_file: 'far.key', first_event_seconds: 20 } },
+    models: { chat: { try: [MODEL, 'svc/steward'], when: { first_token_seconds: 10 } } }
+  }
+  writeFileSync(join(homes[0]!, 'far.key'), `${far.token}\n`, { mode: 0o600 })
+  const cluster = await startCluster(t, {
+    nodes: 2, homeOf: (n) => homes[n - 1]!, config: { plugins: { ...quiet.plugins, upstreams } }
+  })
+  const [one, two] = [cluster.members[0]!.node, cluster.members[1]!.node]
+  const listed = async (at: At) => ((await ask(at, '/v1/models')).json as
+    { data: { id: string, ready: boolean, remedy: string | null }[] }).data.find(({ id }) => id === MODEL)
+  for (const at of [one, two]) await until('the model', async () => (await listed(at))?.ready === true)
+
+  for (const at of [one, two]) {
+    const answer = await chat(at, MODEL)
+    t.equal(answer.status, 200, answer.text)
+    t.match(answer.json, { model: MODEL, choices: [{ message: { content: /\w/ }, finish_reason: 'stop' }] })
+    const streamed = await chat(at, MODEL, { stream: true })
+    t.match(streamed.text, /"content":"[^]*\[DONE\]/)
+  }
+  t.equal((await chat(two, 'chat')).headers['x-svc-model'], MODEL)
+  const why = async (): Promise<string> => {
+    const { stdout, stderr } = await svc(['why', MODEL, '--url', two.url, '--token', two.token])
+    return stdout + stderr
+  }
+  t.match(await why(), /far\/svc\/steward/)
+  const shown = await svc(['config', 'get', 'plugins.upstreams', '--home', homes[0]!])
+  for (const { text } of [await ask(one, '/state'), await ask(one, '/config'), await ask(two, '/state')]) {
+    t.notMatch(text + shown.stdout, far.token)
+  }
+  t.match(refusal(await ask(two, '/upstreams/tasks', { body: { model: MODEL, payload: {} } })), { reason: 'not_found' })
+
+  await far.kill()
+  const refused = await chat(two, MODEL)
+  t.equal(refused.status, 503, refused.text)
+  t.match(refusal(refused), { reason: 'upstream_unavailable', message: /ECONNREFUSED/ })
+  for (const at of [one, two]) {
+    const fallen = await chat(at, 'chat')
+    t.equal(fallen.headers['x-svc-model'], 'svc/steward', fallen.text)
+  }
+  await until('that the lists say so', async () => (await listed(two))?.ready === false)
+  t.match(await why(), /ECONNREFUSED/)
+  far = await startFar()
+  await until('the server again', async () => (await chat(two, 'chat')).headers['x-svc-model'] === MODEL)
+
+  await cluster.members[0]!.kill()
+  const gone = await chat(two, MODEL)
+  t.ok([502, 503].includes(gone.status), gone.text)
+  const last = await chat(two, 'chat')
+  t.equal(last.headers['x-svc-model'], 'svc/steward', last.text)
+})
+
+t.test('two clusters that name each other', async (t) => {
+  const ports = await freePorts(2)
+  const nodes = await Promise.all([0, 1].map(async (i) => await startNode(t, {
+    home: join(folder(t), 'home'), args: ['--port', String(ports[i])],
+    config: { plugins: { ...quiet.plugins, upstreams: {
+      servers: { other: { url: `http://127.0.0.1:${ports[1 - i]}/v1`, models: { m: { id: 'other/m' } } } }
+    } } }
+  })))
+  const answer = await until('both to answer', async () => {
+    const one = await chat(nodes[0]!, 'other/m')
+    return one.status === 508 && one
+  })
+  t.equal(answer.status, 508, answer.text)
+  t.match(refusal(answer), { reason: 'upstream_loop' })
+})
+
+t.test('a mistake in the file is told with its line', async (t) => {
+  const home = join(folder(t), 'home')
+  writeConfig(home, 'plugins:\n  upstreams:\n    servers:\n      far:\n        url: http://127.0.0.1:1/v1\n        kee: x\n')
+  const { stdout, stderr } = await svc(['config', 'check', '--home', home])
+  t.match(stdout + stderr, /svc\.yaml:6.*plugins\.upstreams\.servers\.far\.kee/)
+})
