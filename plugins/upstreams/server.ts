@@ -190,11 +190,12 @@ export class UpstreamServer {
   /** The error for a failed request; also notes that the server cannot be used. */
   #failure (error: unknown, began: boolean): unknown {
     const isKnown = error instanceof SvcError || error instanceof EngineError
-    if (isKnown && !isRefusedKey(error)) return error
     const why = whyOf(error)
-    if (began) return kernelError('provider_error', `${this.settings.name}: ${why}.`)
-    this.#failing(why)
-    return isKnown ? error : upstreamError('upstream_unavailable', `${this.settings.name}: ${why}.`)
+    const isDown = error instanceof AddressRefused || isBroken(error)
+    if (!began && (isDown || isRefusedKey(error))) this.#failing(why)
+    if (isKnown) return error
+    return !began && isDown ? upstreamError('upstream_unavailable', `${this.settings.name}: ${why}.`)
+      : kernelError('provider_error', `${this.settings.name}: ${why}.`)
   }
 
   get #now (): string { return new Date(this.#parts.clock.now()).toISOString() }
@@ -212,9 +213,13 @@ export class UpstreamServer {
   }
 }
 
-const isRefusedKey = (error: Error): boolean => error.message.includes(' refused its key')
+const isRefusedKey = (error: unknown): boolean =>
+  error instanceof SvcError && error.message.includes(' refused its key')
+
+const isBroken = (error: unknown): boolean =>
+  error instanceof BrokenAnswer && error.message.startsWith('the connection to ')
 
 function whyOf (error: unknown): string {
   if (error instanceof AddressRefused) return `${error.message}; a model outside it needs \`external: true\``
-  return error instanceof BrokenAnswer || error instanceof Error ? error.message.replace(/\.$/, '') : 'it failed'
+  return error instanceof Error ? error.message.replace(/\.$/, '') : 'it failed'
 }

@@ -43,7 +43,9 @@ t.test('a model of another cluster, with the key on one node', async (t) => {
     const { stdout, stderr } = await svc(['why', MODEL, '--url', two.url, '--token', two.token])
     return stdout + stderr
   }
-  t.match(await why(), /far\/svc\/steward/)
+  t.match(await why(), /far\/svc\/steward answers/)
+  t.match((await svc(['ls', '--url', two.url, '--token', two.token])).stdout, /far\/svc\/steward +- +- +ready/)
+  t.match((await ask(two, '/v1/models/chat')).json, { id: 'chat', virtual: true, ready: true })
   const shown = await svc(['config', 'get', 'plugins.upstreams', '--home', homes[0]!])
   for (const { text } of [await ask(one, '/state'), await ask(one, '/config'), await ask(two, '/state')]) {
     t.notMatch(text + shown.stdout, far.token)
@@ -66,8 +68,7 @@ t.test('a model of another cluster, with the key on one node', async (t) => {
   await cluster.members[0]!.kill()
   const gone = await chat(two, MODEL)
   t.ok([502, 503].includes(gone.status), gone.text)
-  const last = await chat(two, 'chat')
-  t.equal(last.headers['x-svc-model'], 'svc/steward', last.text)
+  await until('the fallback', async () => (await chat(two, 'chat')).headers['x-svc-model'] === 'svc/steward')
 })
 
 t.test('two clusters that name each other', async (t) => {
