@@ -6,7 +6,7 @@ import { withoutPaths } from '../runners/openai/errors.js'
 export const errors = {
   upstream_unavailable: {
     status: 503, retryable: true, message: 'The server behind the model cannot be used.', retryAfterSeconds: 10,
-    remedy: '`svc why MODEL` says why; the address and the key are under plugins.upstreams.servers in svc.yaml.'
+    remedy: '`svc why MODEL` says why; plugins.upstreams.servers in svc.yaml has the address and the key.'
   },
   upstream_loop: {
     status: 508, retryable: false, message: 'The request went in a circle, or through too many clusters.',
@@ -17,8 +17,8 @@ export const errors = {
 export const upstreamError = (reason: keyof typeof errors, message: string): SvcError =>
   new SvcError(reason, errors[reason], message)
 
+export const REFUSED_KEY = 'refused its key'
 const TOO_LONG = /context.{0,3}length|context window|maximum context|too many tokens|prompt is too long/i
-const MAX_CHARS = 300
 
 /**
  * Converts an error of the server `name`; `status` is absent for an error in the middle of a stream. `hide`
@@ -31,19 +31,16 @@ export function toUpstreamError (
   const error = fieldsOf(fields['error'])
   const code = status ?? numberOf(error['code']) ?? 500
   const text = textOf(error['message']) || textOf(fields['error']) || textOf(fields['message'])
-  const said = withoutPaths(hide(text)).slice(0, MAX_CHARS)
-  if (code === 401 || code === 403) return kernelError('provider_error', `${name} refused its key (${code}).`)
+  const said = `${name} failed (${code})${text === '' ? '' : `: ${withoutPaths(hide(text)).slice(0, 300)}`}`
+  if (code === 401 || code === 403) return kernelError('provider_error', `${name} ${REFUSED_KEY} (${code}).`)
   if (code === 429) {
-    return kernelError('overloaded', `${name} has too many requests.`,
-      { retryAfterSeconds: Math.min(Math.max(Number(retryAfter) || 5, 1), 3600) })
+    const seconds = Math.min(Math.max(Number(retryAfter) || 5, 1), 3600)
+    return kernelError('overloaded', `${name} has too many requests.`, { retryAfterSeconds: seconds })
   }
-  if (code === 508) return upstreamError('upstream_loop', `${name}: ${said}`)
-  if (TOO_LONG.test(`${textOf(error['code'])} ${said}`)) {
-    return new EngineError('context_length_exceeded', `context_length_exceeded: ${name}: ${said}`)
-  }
-  if (code === 400 || code === 413 || code === 422) return new EngineError('invalid_request', `${name}: ${said}`)
-  const failed = `${name} failed (${code})${said === '' ? '' : `: ${said}`}`
+  if (code === 508) return upstreamError('upstream_loop', said)
+  if (TOO_LONG.test(`${textOf(error['code'])} ${text}`)) return new EngineError('context_length_exceeded', said)
+  if ([400, 413, 422].includes(code)) return new EngineError('invalid_request', said)
   // 529 is Anthropic's code for overload.
-  return [502, 503, 504, 529].includes(code) ? upstreamError('upstream_unavailable', failed)
-    : kernelError('provider_error', failed)
+  return [502, 503, 504, 529].includes(code) ? upstreamError('upstream_unavailable', said)
+    : kernelError('provider_error', said)
 }

@@ -4,13 +4,10 @@ import { RunnersService } from '../runners/service.js'
 import { errors } from './errors.js'
 import { config } from './settings.js'
 
-const BODY_BYTES = 8 * 2 ** 20
-
 export const routes = {
   task: {
     method: 'POST', url: '/upstreams/tasks', authority: 'invoke', members: true, stream: true,
-    bodyLimit: BODY_BYTES,
-    summary: 'Answers another node\'s request with a server whose key this node has.',
+    bodyLimit: 8 * 2 ** 20, summary: 'Answers another node\'s request with a server whose key this node has.',
     body: {
       type: 'object', additionalProperties: false, required: ['model', 'payload'],
       properties: { model: { type: 'string', minLength: 1, maxLength: 512 }, payload: { type: 'object' } }
@@ -22,15 +19,15 @@ export const routes = {
 export const manifest = {
   name: 'upstreams', version: '1.0.0', kernel: '^1.0.0',
   summary: 'Passes chats on to other servers with OpenAI\'s API, and falls back from one model to another.',
-  requires: ['capabilities', 'runners', 'chat'], after: ['staging', 'approvals'],
+  requires: ['capabilities', 'runners', 'chat'], after: ['approvals'],
   consumes: { cluster: ClusterService, invocations: InvocationService, runners: RunnersService },
   consumesOptional: { spending: SpendingService },
   config, routes, errors,
   authorities: { external: 'Send chats to servers outside the local network.' },
   conflicts: {
     upstream_down: {
-      severity: 'warn', meaning: 'A server of plugins.upstreams cannot be used; its models do not answer here.',
-      remediation: 'Start it, or correct its address and key in svc.yaml; `svc plugin disable upstreams` ends this.'
+      severity: 'warn', meaning: 'A server of plugins.upstreams cannot be used; its models do not answer.',
+      remediation: 'Start it, or correct its address and key in svc.yaml.'
     }
   },
   sections: {

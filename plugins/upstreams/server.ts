@@ -10,18 +10,17 @@ import { merged } from '../runners/language/merged.js'
 import { chatReader } from '../runners/openai/answer.js'
 import { Client } from '../runners/openai/client.js'
 import { BrokenAnswer } from '../runners/openai/errors.js'
-import { toUpstreamError, upstreamError } from './errors.js'
+import { REFUSED_KEY, toUpstreamError, upstreamError } from './errors.js'
 import { bodyFor, estimatedCost } from './request.js'
 import { entryOf, type Entry, type ServerSettings } from './settings.js'
 import type { Spending } from '../capabilities/service.js'
 import type { RouteQuery } from '../runners/service.js'
 
-const CONNECT_MS = 10_000
+/** Limit in ms on a probe, and ms between two probes of a server that works. */
 const PROBE_MS = 10_000
-/** Ms between two probes of a server that works. */
 const PROBE_EVERY_MS = 60_000
-const MAX_BYTES = 4 * 2 ** 20
-const MAX_EVENT_CHARS = 2 ** 20
+/** Limit in bytes on a list of models, and in characters on an event. */
+const MAX_BYTES = 2 * 2 ** 20
 const MAX_LISTED = 200
 const MODEL = /^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}$/
 const MAX_HOPS = 3
@@ -39,46 +38,51 @@ export class UpstreamServer {
   readonly settings: ServerSettings
   /** By name in svc. */
   models: ReadonlyMap<string, Entry>
-  /** Why the server cannot be used, and since when; null if it can. */
+  /** Why the server cannot be used, and since when (ISO 8601); null if it can. */
   problem: { message: string, since: string } | null = null
   readonly #parts: ServerParts
-  readonly #clients: Readonly<Record<'local' | 'named', Client>>
-  #probing = false
+  readonly #client: Client
   #probedMs = -Infinity
 
   constructor (settings: ServerSettings, parts: ServerParts) {
-    this.settings = settings
+    const { name, url, key, external, models, missing } = this.settings = settings
     this.#parts = parts
-    this.models = settings.models ?? new Map()
-    if (settings.missing !== null) this.problem = { message: settings.missing, since: this.#now }
-    this.#clients = { local: this.#client('local'), named: this.#client('named') }
+    this.models = models ?? new Map()
+    if (missing !== null) this.problem = { message: missing, since: this.#now }
+    const secure = url.protocol === 'https:'
+    const hide = (said: string): string => key === undefined ? said : said.replaceAll(key, '[key]')
+    this.#client = new Client({
+      address: { host: url.hostname.replace(/^\[|\]$/g, ''), port: Number(url.port) || (secure ? 443 : 80) },
+      name, key,
+      remote: {
+        request: secure ? secureRequest : request, agent: outgoingAgent(url, external ? 'named' : 'local'),
+        base: url.pathname.replace(/\/+$/, ''), maxBytes: MAX_BYTES
+      },
+      toError: (body, status, headers) => toUpstreamError(name, hide, body, status, headers?.['retry-after'])
+    })
   }
 
-  close (): void { for (const client of Object.values(this.#clients)) client.close() }
+  close (): void { this.#client.close() }
 
   /** Asks the server for its models, unless it was asked a short time ago and worked. */
   async probe (): Promise<void> {
-    const { settings, settings: { missing, external }, problem } = this
+    const { problem, settings: { missing, models } } = this
     const { clock } = this.#parts
-    const isDue = problem !== null || clock.mono() - this.#probedMs >= PROBE_EVERY_MS
-    if (missing !== null || this.#probing || !isDue) return
-    this.#probing = true
+    const pauseMs = clock.mono() - this.#probedMs
+    if (missing !== null || pauseMs < (problem === null ? PROBE_EVERY_MS : PROBE_MS)) return
     this.#probedMs = clock.mono()
     const late = new AbortController()
     const stop = clock.after(PROBE_MS, () => { late.abort() })
-    const outside = external || [...this.models.values()].some((entry) => entry.external)
     try {
-      const answer = await this.#clients[outside ? 'named' : 'local'].json({ path: '/models', signal: late.signal })
-      if (settings.models === undefined) this.models = this.#listed(answer)
+      const answer = await this.#client.json({ path: '/models', signal: late.signal })
+      if (models === undefined) this.models = this.#listed(answer)
       this.#works()
     } catch (error) {
       // A server whose models are configured need not list them.
-      const answers = (error instanceof SvcError || error instanceof EngineError) && !isRefusedKey(error)
-      if (answers && settings.models !== undefined) this.#works()
-      else this.#failing(whyOf(error))
+      if (models !== undefined && isAnswer(error)) this.#works()
+      else this.#fails(whyOf(error))
     } finally {
       stop()
-      this.#probing = false
     }
   }
 
@@ -86,40 +90,43 @@ export class UpstreamServer {
   async * open (
     modelId: string, entry: Entry, { payload }: EngineTask, query: RouteQuery, signal: AbortSignal
   ): AsyncGenerator<EngineChunk> {
-    if (entry.external) {
-      requireAuthority(query.caller, 'external',
-        `Requests to ${modelId} leave the cluster: this needs the authority "external"`)
+    const { commandId, caller } = query
+    if (this.settings.external) {
+      requireAuthority(caller, 'external', `Requests to ${modelId} leave the cluster: this needs "external"`)
     }
-    const headers = { ...this.settings.headers, 'x-svc-hops': this.#hops(modelId, query) }
+    const headers = { ...this.settings.headers, 'x-svc-hops': this.#hops(query) }
     const answers = numberOf(payload['n']) ?? 1
     const body = bodyFor(payload, entry)
-    await this.#pay(modelId, entry, body, answers, query, signal)
+    if (entry.price !== undefined) {
+      const spending = this.#parts.spending()
+      if (spending === undefined) {
+        throw kernelError('approval_denied', `${modelId} costs money, and the plugin \`approvals\` is disabled.`)
+      }
+      const amount = estimatedCost(body, entry.price, answers)
+      await spending.allow({ capability: modelId, commandId, caller, amount, signal })
+    }
     const tops = numberOf(payload['top_logprobs']) ?? 0
-    const client = this.#clients[entry.external ? 'named' : 'local']
     yield * merged(Array.from({ length: answers }, (_, index) =>
-      this.#answer(client, { body, headers }, chatReader(index, tops), signal)))
+      this.#answer({ path: '/chat/completions', body, headers }, chatReader(index, tops), signal)))
   }
 
   async * #answer (
-    client: Client, sent: Pick<Parameters<Client['events']>[0], 'body' | 'headers'>,
-    reader: ReturnType<typeof chatReader>, signal: AbortSignal
+    call: Parameters<Client['events']>[0], reader: ReturnType<typeof chatReader>, signal: AbortSignal
   ): AsyncGenerator<EngineChunk> {
-    const { name, firstMs, idleMs } = this.settings
+    const { name, silenceMs } = this.settings
     const late = new AbortController()
-    const limit = (ms: number): () => void => this.#parts.clock.after(ms, () => {
-      late.abort(kernelError('timeout', `${name} sent nothing for ${ms / 1000} s.`))
+    const limit = (): () => void => this.#parts.clock.after(silenceMs, () => {
+      late.abort(kernelError('timeout', `${name} sent nothing for ${silenceMs / 1000} s.`))
     })
-    let stop = limit(firstMs)
-    let began = false
+    let [stop, began] = [limit(), false]
     try {
-      const both = AbortSignal.any([signal, late.signal])
-      for await (const event of client.events({ path: '/chat/completions', ...sent, signal: both })) {
+      for await (const event of this.#client.events({ ...call, signal: AbortSignal.any([signal, late.signal]) })) {
         // The limit is for the server, not for a slow reader.
         stop()
-        if (this.problem !== null) this.#works()
         began = true
+        if (this.problem !== null) this.#works()
         for (const chunk of reader.read(event)) yield { payload: { ...chunk } }
-        stop = limit(idleMs)
+        stop = limit()
       }
     } catch (error) {
       signal.throwIfAborted()
@@ -132,79 +139,38 @@ export class UpstreamServer {
     yield { payload: { ...end } }
   }
 
-  async #pay (
-    modelId: string, { price }: Entry, body: Fields, answers: number, { commandId, caller }: RouteQuery,
-    signal: AbortSignal
-  ): Promise<void> {
-    if (price === undefined) return
-    const spending = this.#parts.spending()
-    if (spending === undefined) {
-      throw kernelError('approval_denied',
-        `${modelId} has a price, and the plugin that approves costs (\`approvals\`) is disabled.`)
-    }
-    const amount = estimatedCost(body, price, answers)
-    await spending.allow({ capability: modelId, commandId, caller, amount, signal })
-  }
-
   /** The header that names the nodes of svc on the way. Throws `upstream_loop`. */
-  #hops (modelId: string, { hops = '' }: RouteQuery): string {
-    const [self = '', ...others] = this.#parts.nodes()
+  #hops ({ hops = '' }: RouteQuery): string {
+    const nodes = this.#parts.nodes()
     const passed = hops.split(',').map((one) => one.trim()).filter((one) => one !== '')
-    if (passed.length >= MAX_HOPS || passed.some((one) => one === self || others.includes(one))) {
-      throw upstreamError('upstream_loop', `${modelId}: the request has passed ${passed.length} nodes of svc on ` +
-        `its way; at most ${MAX_HOPS} are allowed, and none of this cluster.`)
-    }
-    return [...passed, self].join(',')
+    if (passed.length < MAX_HOPS && !passed.some((one) => nodes.includes(one))) return [...passed, nodes[0]].join(',')
+    throw upstreamError('upstream_loop', `The request has passed ${passed.length} nodes of svc on its way; at ` +
+      `most ${MAX_HOPS} are allowed, and none of this cluster.`)
   }
 
   #listed (answer: Fields): ReadonlyMap<string, Entry> {
-    const { name, external } = this.settings
     return new Map(listOf(answer['data']).flatMap((one) => {
-      const id = text(one, 'id')
-      const { tasks } = one
-      const isChat = !Array.isArray(tasks) || tasks.includes('chat')
-      const context = count(one, ['context_length', 'max_model_len', 'context_window'])
+      const [id, context] = [text(one, 'id'), count(one, ['context_length', 'max_model_len'])]
+      const isChat = !Array.isArray(one['tasks']) || one['tasks'].includes('chat')
       return id === undefined || !MODEL.test(id) || !isChat ? []
-        : [[`${name}/${id}`, entryOf(id, external, context === undefined ? {} : { context })] as const]
+        : [[`${this.settings.name}/${id}`, entryOf(id, context === undefined ? {} : { context })] as const]
     }).slice(0, MAX_LISTED))
-  }
-
-  #client (trust: 'local' | 'named'): Client {
-    const { name, url, key } = this.settings
-    const secure = url.protocol === 'https:'
-    const hide = (said: string): string => key === undefined ? said : said.replaceAll(key, '[key]')
-    return new Client({
-      address: {
-        host: url.hostname.replace(/^\[|\]$/g, ''), port: Number(url.port) || (secure ? 443 : 80)
-      },
-      name, key,
-      remote: {
-        request: secure ? secureRequest : request, agent: outgoingAgent(url, trust),
-        base: url.pathname.replace(/\/$/, ''), connectMs: CONNECT_MS, maxBytes: MAX_BYTES,
-        maxEventChars: MAX_EVENT_CHARS
-      },
-      toError: (body, status, headers) => toUpstreamError(name, hide, body, status, headers?.['retry-after'])
-    })
   }
 
   /** The error for a failed request; also notes that the server cannot be used. */
   #failure (error: unknown, began: boolean): unknown {
-    const isKnown = error instanceof SvcError || error instanceof EngineError
-    const why = whyOf(error)
     const isDown = error instanceof AddressRefused || isBroken(error)
-    if (!began && (isDown || isRefusedKey(error))) this.#failing(why)
-    if (isKnown) return error
-    return !began && isDown ? upstreamError('upstream_unavailable', `${this.settings.name}: ${why}.`)
-      : kernelError('provider_error', `${this.settings.name}: ${why}.`)
+    if (!began && (isDown || isRefusedKey(error))) this.#fails(whyOf(error))
+    if (error instanceof SvcError || error instanceof EngineError) return error
+    const message = `${this.settings.name}: ${whyOf(error)}.`
+    return !began && isDown ? upstreamError('upstream_unavailable', message) : kernelError('provider_error', message)
   }
 
   get #now (): string { return new Date(this.#parts.clock.now()).toISOString() }
 
-  #failing (message: string): void {
-    const since = this.problem?.since ?? this.#now
-    const isNews = this.problem?.message !== message
-    this.problem = { message, since }
-    if (isNews) this.#parts.changed()
+  #fails (message: string): void {
+    this.problem = { message, since: this.problem?.since ?? this.#now }
+    this.#parts.changed()
   }
 
   #works (): void {
@@ -213,13 +179,15 @@ export class UpstreamServer {
   }
 }
 
-const isRefusedKey = (error: unknown): boolean =>
-  error instanceof SvcError && error.message.includes(' refused its key')
+const isRefusedKey = (error: unknown): boolean => error instanceof SvcError && error.message.includes(REFUSED_KEY)
+
+const isAnswer = (error: unknown): boolean =>
+  (error instanceof SvcError || error instanceof EngineError) && !isRefusedKey(error)
 
 const isBroken = (error: unknown): boolean =>
   error instanceof BrokenAnswer && error.message.startsWith('the connection to ')
 
 function whyOf (error: unknown): string {
-  if (error instanceof AddressRefused) return `${error.message}; a model outside it needs \`external: true\``
+  if (error instanceof AddressRefused) return `${error.message}; outside it, \`external: true\` is needed`
   return error instanceof Error ? error.message.replace(/\.$/, '') : 'it failed'
 }

@@ -19,7 +19,7 @@ t.test('a model of another cluster, with the key on one node', async (t) => {
     await startNode(t, { home: farHome, config: quiet, args: ['--port', String(port)] })
   let far = await startFar()
   const upstreams = {
-    servers: { far: { url: `http://127.0.0.1:${port}/v1`, key_file: 'far.key', first_event_seconds: 20 } },
+    servers: { far: { url: `http://127.0.0.1:${port}/v1`, key_file: 'far.key' } },
     models: { chat: { try: [MODEL, 'svc/steward'], when: { first_token_seconds: 10 } } }
   }
   writeFileSync(join(homes[0]!, 'far.key'), `${far.token}\n`, { mode: 0o600 })

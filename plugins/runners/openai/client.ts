@@ -31,10 +31,8 @@ export interface Remote {
   request: typeof request
   agent: Agent
   base: string
-  /** Limits: ms until connected, bytes of a response that is not a stream, characters of an event. */
-  connectMs: number
+  /** Limit in bytes on a response that is not a stream, and in characters on an event. */
   maxBytes: number
-  maxEventChars: number
 }
 
 export interface ClientParts {
@@ -83,7 +81,7 @@ export class Client {
     if (answer.statusCode !== OK) await this.bodyOf(answer)
     try {
       // Older servers send errors mid-stream as an SSE field `error`.
-      const parser = new EventParser(this.parts.remote?.maxEventChars ?? MAX_EVENT_CHARS, 'error')
+      const parser = new EventParser(this.parts.remote?.maxBytes ?? MAX_EVENT_CHARS, 'error')
       // Leaving the loop closes the connection, so the server frees the slot.
       for await (const bytes of answer as AsyncIterable<Uint8Array>) {
         for (const event of parser.push(bytes)) {
@@ -159,7 +157,6 @@ export class Client {
       },
       ...signal === undefined ? {} : { signal }
     })
-    if (remote !== undefined) limitConnecting(sent, remote.connectMs)
     sent.end(text)
     return sent
   }
@@ -169,16 +166,6 @@ export class Client {
     const { code, message } = error as NodeJS.ErrnoException
     return new BrokenAnswer(`the connection to ${this.parts.name} broke: ${code ?? message}`)
   }
-}
-
-/** Destroys a request whose connection is not open in time. */
-function limitConnecting (sent: ClientRequest, ms: number): void {
-  sent.once('socket', (socket) => {
-    if (!socket.connecting) return
-    const late = Object.assign(new Error('not connected in time'), { code: 'ETIMEDOUT' })
-    const timer = setTimeout(() => { sent.destroy(late) }, ms)
-    for (const event of ['connect', 'close']) socket.once(event, () => { clearTimeout(timer) })
-  })
 }
 
 async function answerTo (sent: ClientRequest): Promise<IncomingMessage> {

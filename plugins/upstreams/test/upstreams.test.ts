@@ -1,5 +1,5 @@
 import t from 'tap'
-import { ask, END, event, fakeServer, HELLO, pause, say, start, until } from './kit.js'
+import { ask, END, event, fakeServer, HELLO, say, start, until } from './kit.js'
 
 const KEY = 'sk-very-secret-0123456789'
 
@@ -50,7 +50,7 @@ t.test('tool calls', async (t) => {
 t.test('failures', async (t) => {
   const fake = await fakeServer(t)
   const rig = await start(t, { servers: {
-    up: { url: fake.url, key: KEY, models: ['m'], first_event_seconds: 1, idle_seconds: 1 }
+    up: { url: fake.url, key: KEY, models: ['m'], timeout_seconds: 1 }
   } })
   const error = (message: string, more = {}): string => JSON.stringify({ error: { message, ...more } })
   const rows: [string, ReturnType<typeof say>, object][] = [
@@ -63,7 +63,7 @@ t.test('failures', async (t) => {
     ['a redirect', say('', { status: 302, headers: { location: 'http://127.0.0.1:1/' } }),
       { status: 502, reason: 'provider_error', message: 'up failed (302)' }],
     ['a bad field', say(error('top_k is unknown'), { status: 400 }),
-      { status: 400, reason: 'invalid_request', message: 'up: top_k is unknown' }],
+      { status: 400, reason: 'invalid_request', message: 'up failed (400): top_k is unknown' }],
     ['a long prompt', say(error('This model\'s maximum context length is 5', { code: 'x' }), { status: 400 }),
       { status: 400, reason: 'context_length_exceeded' }],
     ['a loop', say(error('loop'), { status: 508 }), { status: 508, reason: 'upstream_loop' }],
@@ -104,12 +104,12 @@ t.test('a client that leaves ends the request to the server', async (t) => {
 
 t.test('who may leave the cluster', async (t) => {
   const fake = await fakeServer(t)
-  const config = { servers: { up: { url: fake.url, models: { m: {}, out: { external: true } } } } }
+  const config = { servers: { up: { url: fake.url, models: ['m'] }, out: { url: fake.url, models: { m: { external: true } } } } }
   const rig = await start(t, config, { allow: ['read', 'invoke'] })
   t.equal((await ask(rig, 'up/m')).statusCode, 200)
-  t.match((await ask(rig, 'up/out')).json().error, { reason: 'unauthenticated', details: { authority: 'external' } })
+  t.match((await ask(rig, 'out/m')).json().error, { reason: 'unauthenticated', details: { authority: 'external' } })
   t.equal(fake.asked.length, 1)
-  t.equal((await ask(await start(t, config), 'up/out')).statusCode, 200)
+  t.equal((await ask(await start(t, config), 'out/m')).statusCode, 200)
   const at = (host: string): object => ({ url: `http://${host}/v1`, models: ['m'] })
   const away = await start(t, { servers: { pub: at('8.8.8.8'), meta: at('169.254.169.254') } })
   t.match((await ask(away, 'pub/m')).json().error, { reason: 'upstream_unavailable', message: /external: true/ })
