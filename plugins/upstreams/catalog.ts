@@ -25,12 +25,15 @@ export class Catalog {
   readonly #ctx: Context<typeof manifest>
   readonly #servers: readonly UpstreamServer[]
   readonly #chains: Readonly<Record<string, Chain>>
+  readonly #random: () => number
   readonly #registered = new Map<string, () => void>()
 
   constructor (
-    ctx: Context<typeof manifest>, servers: readonly UpstreamServer[], chains: Readonly<Record<string, Chain>>
+    ctx: Context<typeof manifest>, servers: readonly UpstreamServer[], chains: Readonly<Record<string, Chain>>,
+    random: () => number
   ) {
     this.#ctx = ctx
+    this.#random = random
     this.#servers = servers
     this.#chains = chains
     for (const [name, chain] of Object.entries(chains)) {
@@ -134,7 +137,7 @@ export class Catalog {
   /** A random order in which a model is first as often as its weight says (Efraimidis and Spirakis, 2006). */
   #shuffled (targets: readonly string[]): string[] {
     const keys = new Map(targets.map((id) =>
-      [id, -Math.log(1 - Math.random()) / (this.#sources(id)[0]?.weight ?? 1)]))
+      [id, -Math.log(1 - this.#random()) / (this.#sources(id)[0]?.weight ?? 1)]))
     return targets.toSorted((a, b) => keys.get(a)! - keys.get(b)!)
   }
 

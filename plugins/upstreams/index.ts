@@ -25,7 +25,7 @@ export default definePlugin(manifest, (ctx) => {
       clock, spending: () => deps.spending, changed: update,
       nodes: () => deps.cluster.nodes().map(({ installId }) => installId)
     }))
-  const catalog = new Catalog(ctx, servers, chains)
+  const catalog = new Catalog(ctx, servers, chains, Math.random)
   const probe = (): void => { for (const server of servers) void server.probe() }
   ctx.effect('connections to servers', () => { for (const server of servers) server.close() })
   ctx.effect('models of other nodes', ctx.sections.models.observe(update))

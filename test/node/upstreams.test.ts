@@ -19,7 +19,10 @@ t.test('a model of another cluster, with the key on one node', async (t) => {
     await startNode(t, { home: farHome, config: quiet, args: ['--port', String(port)] })
   let far = await startFar()
   const upstreams = {
-    servers: { far: { url: `http://127.0.0.1:${port}/v1`, key_file: 'far.key' } },
+    servers: {
+      far: { url: `http://127.0.0.1:${port}/v1`, key_file: 'far.key' },
+      out: { url: `http://127.0.0.1:${port}/v1`, key_file: 'far.key', external: true, models: ['svc/steward'] }
+    },
     models: { chat: { try: [MODEL, 'svc/steward'], when: { first_token_seconds: 10 } } }
   }
   writeFileSync(join(homes[0]!, 'far.key'), `${far.token}\n`, { mode: 0o600 })
@@ -51,6 +54,16 @@ t.test('a model of another cluster, with the key on one node', async (t) => {
     t.notMatch(text + shown.stdout, far.token)
   }
   t.match(refusal(await ask(two, '/upstreams/tasks', { body: { model: MODEL, payload: {} } })), { reason: 'not_found' })
+
+  const tokenOf = async (authorities: string[], token = two.token): Promise<Answer> =>
+    await ask(two, '/v1/tokens', { token, body: { label: 'x', authorities } })
+  const made = async (...authorities: string[]): Promise<string> =>
+    ((await tokenOf(authorities)).json as { token: string }).token
+  const [plain, allowed] = [await made('read', 'invoke', 'operator'), await made('invoke', 'external')]
+  const outside = async (token: string): Promise<Answer> => await chat({ url: two.url, token }, 'out/svc/steward')
+  t.match(refusal(await outside(plain)), { reason: 'missing_grant', details: { authority: 'external', node: 'n1' } })
+  t.equal((await outside(allowed)).status, 200)
+  t.match(refusal(await tokenOf(['invoke', 'external'], plain)), { reason: 'missing_grant' }, 'it cannot be passed on')
 
   await far.kill()
   const refused = await chat(two, MODEL)
@@ -87,9 +100,15 @@ t.test('two clusters that name each other', async (t) => {
   t.match(refusal(answer), { reason: 'upstream_loop' })
 })
 
-t.test('a mistake in the file is told with its line', async (t) => {
+t.test('a mistake in the file is told with its line, and a key is not shown', async (t) => {
   const home = join(folder(t), 'home')
-  writeConfig(home, 'plugins:\n  upstreams:\n    servers:\n      far:\n        url: http://127.0.0.1:1/v1\n        kee: x\n')
+  const servers = { far: { url: 'http://127.0.0.1:1/v1', key: 'sk-inline', headers: { 'x-key': 'sk-header' } } }
+  writeConfig(home, { plugins: { upstreams: { servers } } })
+  const { stdout: shown } = await svc(['config', 'get', '--home', home])
+  t.match(shown, /plugins\.upstreams\.servers\.far\.key/)
+  t.notMatch(shown, /sk-/)
+  writeConfig(home, 'plugins:\n  upstreams:\n    servers:\n      far:\n' +
+    '        url: http://127.0.0.1:1/v1\n        kee: x\n')
   const { stdout, stderr } = await svc(['config', 'check', '--home', home])
   t.match(stdout + stderr, /svc\.yaml:6.*plugins\.upstreams\.servers\.far\.kee/)
 })
