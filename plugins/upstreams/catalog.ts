@@ -29,8 +29,8 @@ export class Catalog {
   readonly #registered = new Map<string, () => void>()
 
   constructor (
-    ctx: Context<typeof manifest>, servers: readonly UpstreamServer[], chains: Readonly<Record<string, Chain>>,
-    random: () => number
+    ctx: Context<typeof manifest>, servers: readonly UpstreamServer[],
+    chains: Readonly<Record<string, Chain>>, random: () => number
   ) {
     this.#ctx = ctx
     this.#random = random
@@ -65,10 +65,10 @@ export class Catalog {
   }
 
   /** Answers with a server of this node. Throws `no_instance`, and errors of the server. */
-  openHere (id: string, task: EngineTask, query: RouteQuery, signal: AbortSignal): AsyncIterable<EngineChunk> {
-    const [own] = this.#own(id)
-    if (own === undefined) throw kernelError('no_instance', `This node has no server for ${id}.`)
-    return own.open(task, query, signal)
+  openHere (modelId: string, ...asked: Parameters<Source['open']>): AsyncIterable<EngineChunk> {
+    const [own] = this.#own(modelId)
+    if (own === undefined) throw kernelError('no_instance', `This node has no server for ${modelId}.`)
+    return own.open(...asked)
   }
 
   #own (modelId: string): Source[] {
@@ -98,7 +98,8 @@ export class Catalog {
   #refusal (modelId: string): SvcError | null {
     const all = this.#sources(modelId)
     if (all.some(({ problem }) => problem === null)) return null
-    return upstreamError('upstream_unavailable', `${modelId}: ${all[0]?.problem ?? 'no node has a server for it'}.`)
+    const why = all[0]?.problem ?? 'no node has a server for it'
+    return upstreamError('upstream_unavailable', `${modelId}: ${why}.`)
   }
 
   #model (modelId: string): VirtualModel {
@@ -117,6 +118,7 @@ export class Catalog {
   #chain (name: string, { try: targets, spread = false, when = {} }: Chain): VirtualModel {
     const { runners } = this.#ctx.deps
     const { queue, first_token_seconds: seconds } = when
+    const conditions = { queue, firstMs: seconds && seconds * 1000 }
     const attempt = (model: string, task: EngineTask, query: RouteQuery): Attempt => ({
       name: model, model,
       open: (signal) => runTask(runners, { modelId: model, capability: query.capability, task },
@@ -129,7 +131,7 @@ export class Catalog {
         const refusals = targets.map((id) => this.#registered.has(id) ? this.#refusal(id) : null)
         return refusals.includes(null) ? null : refusals[0]!
       },
-      open: (task, query, signal) => this.#first(name, { queue, firstMs: seconds && seconds * 1000 }, query, signal,
+      open: (task, query, signal) => this.#first(name, conditions, query, signal,
         (spread ? this.#shuffled(targets) : targets).map((id) => attempt(id, task, query)))
     }
   }
@@ -154,10 +156,11 @@ export class Catalog {
 
 function cardOf (modelId: string, context: number, description: string): ModelCard {
   return {
-    modelId, revision: '1', title: modelId, description, tasks: ['chat'], family: 'upstream', engine: 'upstream',
-    backends: [], files: [], totalBytes: 0, nLayers: 0, hiddenSize: 0, heads: 0, kvHeads: 0, headSize: 0,
-    contextLength: Number.isFinite(context) ? context : DEFAULT_CONTEXT, supportsTensor: false, companions: [],
-    licence: '', languages: [], quantization: null, voices: [], defaults: {},
+    modelId, revision: '1', title: modelId, description, tasks: ['chat'], family: 'upstream',
+    engine: 'upstream', backends: [], files: [], totalBytes: 0, nLayers: 0, hiddenSize: 0, heads: 0,
+    kvHeads: 0, headSize: 0, contextLength: Number.isFinite(context) ? context : DEFAULT_CONTEXT,
+    supportsTensor: false, companions: [], licence: '', languages: [], quantization: null, voices: [],
+    defaults: {},
     support: { tools: 'passed on', images: 'passed on' }
   }
 }

@@ -5,7 +5,8 @@ import { withoutPaths } from '../runners/openai/errors.js'
 
 export const errors = {
   upstream_unavailable: {
-    status: 503, retryable: true, message: 'The server behind the model cannot be used.', retryAfterSeconds: 10,
+    status: 503, retryable: true, retryAfterSeconds: 10,
+    message: 'The server behind the model cannot be used.',
     remedy: '`svc why MODEL` says why; plugins.upstreams.servers in svc.yaml has the address and the key.'
   },
   upstream_loop: {
@@ -38,7 +39,8 @@ export function toUpstreamError (
     return kernelError('overloaded', `${name} has too many requests.`, { retryAfterSeconds: seconds })
   }
   if (code === 508) return upstreamError('upstream_loop', said)
-  if (TOO_LONG.test(`${textOf(error['code'])} ${text}`)) return new EngineError('context_length_exceeded', said)
+  const isTooLong = TOO_LONG.test(`${textOf(error['code'])} ${text}`)
+  if (isTooLong) return new EngineError('context_length_exceeded', said)
   if ([400, 413, 422].includes(code)) return new EngineError('invalid_request', said)
   // 529 is Anthropic's code for overload.
   return [502, 503, 504, 529].includes(code) ? upstreamError('upstream_unavailable', said)

@@ -1,5 +1,7 @@
 /** Tries several ways to get an answer, in order, until one of them begins. */
-import { EngineError, kernelError, raceAbort, SvcError, type Clock, type EngineChunk } from '../../kernel/index.js'
+import {
+  EngineError, kernelError, raceAbort, SvcError, type Clock, type EngineChunk
+} from '../../kernel/index.js'
 import type { AnswerChunk } from '../runners/language/chunks.js'
 
 /** One way to get an answer; `model` is sent with its first chunk if another model answers. */
@@ -52,11 +54,11 @@ export async function * firstAnswer (
           continue
         }
         stop()
-        const first = began || model === undefined ? value : { ...value, payload: { ...value.payload, model } }
+        const isFirst = !began && model !== undefined
         began = true
         yield * held
         held = []
-        yield first
+        yield isFirst ? { ...value, payload: { ...value.payload, model } } : value
       }
     } catch (error) {
       signal.throwIfAborted()

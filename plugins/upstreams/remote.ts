@@ -65,7 +65,6 @@ export async function serveMember (
 
 function textOf ({ kind, payload, error }: ServedFrame): string | null {
   if (kind === 'completed') return `data: ${END}\n\n`
-  if (kind === 'started' || Object.keys(fieldsOf(payload)).length === 0 && kind === 'chunk') return ': beat\n\n'
-  if (kind === 'chunk') return `data: ${JSON.stringify(payload)}\n\n`
-  return `event: error\ndata: ${JSON.stringify(fieldsOf(error)['error'] ?? {})}\n\n`
+  if (error !== null) return `event: error\ndata: ${JSON.stringify(fieldsOf(error)['error'] ?? {})}\n\n`
+  return Object.hasOwn(fieldsOf(payload), 'choices') ? `data: ${JSON.stringify(payload)}\n\n` : ': beat\n\n'
 }

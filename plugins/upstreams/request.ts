@@ -11,7 +11,8 @@ const OWN = new Set(['model', 'n', 'n_predict', 'max_tokens', 'chat_template', '
 export function bodyFor (payload: Fields, { id, maxTokens }: Entry): Record<string, unknown> {
   const { n_predict: predict, max_tokens: asked = predict, response_format: format } = payload
   const most = Math.min(numberOf(asked) ?? Infinity, maxTokens ?? Infinity)
-  const { reasoning_effort: effort, enable_thinking: thinks, ...rest } = fieldsOf(payload['chat_template_kwargs'])
+  const given = fieldsOf(payload['chat_template_kwargs'])
+  const { reasoning_effort: effort, enable_thinking: thinks, ...rest } = given
   // The chat route derives both from the field `reasoning_effort`, which servers read.
   const variables = effort === undefined ? { ...rest, ...present({ enable_thinking: thinks }) } : rest
   return {
@@ -32,9 +33,11 @@ const withName = (format: Fields): Fields => format['type'] !== 'json_schema' ? 
 const BYTES_PER_TOKEN = 3
 
 /** The cost of answers of `max_tokens`, and of one token for every 3 bytes of messages and tools. */
-export function estimatedCost (body: Fields, { currency, prompt, completion }: Price, answers: number): Amount {
-  const tokens = Math.ceil(Buffer.byteLength(JSON.stringify([body['messages'], body['tools']])) / BYTES_PER_TOKEN)
+export function estimatedCost (
+  { messages, tools, max_tokens: most }: Fields, { currency, prompt, completion }: Price, answers: number
+): Amount {
+  const tokens = Math.ceil(Buffer.byteLength(JSON.stringify([messages, tools])) / BYTES_PER_TOKEN)
   // A price of 1 for 1,000,000 tokens is 1,000 billionths for each.
-  const each = (tokens * prompt + (numberOf(body['max_tokens']) ?? 0) * completion) * 1000
+  const each = (tokens * prompt + (numberOf(most) ?? 0) * completion) * 1000
   return { unit: currency, nano: Math.min(Number.MAX_SAFE_INTEGER, Math.ceil(each * answers)) }
 }

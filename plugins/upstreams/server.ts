@@ -100,7 +100,8 @@ export class UpstreamServer {
     if (entry.price !== undefined) {
       const spending = this.#parts.spending()
       if (spending === undefined) {
-        throw kernelError('approval_denied', `${modelId} costs money, and the plugin \`approvals\` is disabled.`)
+        throw kernelError('approval_denied',
+          `${modelId} costs money, and the plugin that approves costs (\`approvals\`) is disabled.`)
       }
       const amount = estimatedCost(body, entry.price, answers)
       await spending.allow({ capability: modelId, commandId, caller, amount, signal })
@@ -119,8 +120,9 @@ export class UpstreamServer {
       late.abort(kernelError('timeout', `${name} sent nothing for ${silenceMs / 1000} s.`))
     })
     let [stop, began] = [limit(), false]
+    const either = AbortSignal.any([signal, late.signal])
     try {
-      for await (const event of this.#client.events({ ...call, signal: AbortSignal.any([signal, late.signal]) })) {
+      for await (const event of this.#client.events({ ...call, signal: either })) {
         // The limit is for the server, not for a slow reader.
         stop()
         began = true
@@ -143,9 +145,11 @@ export class UpstreamServer {
   #hops ({ hops = '' }: RouteQuery): string {
     const nodes = this.#parts.nodes()
     const passed = hops.split(',').map((one) => one.trim()).filter((one) => one !== '')
-    if (passed.length < MAX_HOPS && !passed.some((one) => nodes.includes(one))) return [...passed, nodes[0]].join(',')
-    throw upstreamError('upstream_loop', `The request has passed ${passed.length} nodes of svc on its way; at ` +
-      `most ${MAX_HOPS} are allowed, and none of this cluster.`)
+    if (passed.length >= MAX_HOPS || passed.some((one) => nodes.includes(one))) {
+      throw upstreamError('upstream_loop', `The request has passed ${passed.length} nodes of svc on its ` +
+        `way; at most ${MAX_HOPS} are allowed, and none of this cluster.`)
+    }
+    return [...passed, nodes[0]].join(',')
   }
 
   #listed (answer: Fields): ReadonlyMap<string, Entry> {
@@ -163,7 +167,8 @@ export class UpstreamServer {
     if (!began && (isDown || isRefusedKey(error))) this.#fails(whyOf(error))
     if (error instanceof SvcError || error instanceof EngineError) return error
     const message = `${this.settings.name}: ${whyOf(error)}.`
-    return !began && isDown ? upstreamError('upstream_unavailable', message) : kernelError('provider_error', message)
+    return !began && isDown ? upstreamError('upstream_unavailable', message)
+      : kernelError('provider_error', message)
   }
 
   get #now (): string { return new Date(this.#parts.clock.now()).toISOString() }
@@ -179,7 +184,8 @@ export class UpstreamServer {
   }
 }
 
-const isRefusedKey = (error: unknown): boolean => error instanceof SvcError && error.message.includes(REFUSED_KEY)
+const isRefusedKey = (error: unknown): boolean =>
+  error instanceof SvcError && error.message.includes(REFUSED_KEY)
 
 const isAnswer = (error: unknown): boolean =>
   (error instanceof SvcError || error instanceof EngineError) && !isRefusedKey(error)

@@ -9,7 +9,8 @@ const flag = { type: 'boolean' } as const
 const count = { type: 'integer', minimum: 1, maximum: 2 ** 31 } as const
 const seconds = { type: 'integer', minimum: 1, maximum: 3600 } as const
 const amount = { type: 'number', minimum: 0, maximum: 1_000_000 } as const
-const named = (pattern: string) => ({ type: 'object', maxProperties: 64, propertyNames: { pattern } }) as const
+const mapOf = (pattern: string) =>
+  ({ type: 'object', maxProperties: 64, propertyNames: { pattern } }) as const
 
 /** Amounts are for 1,000,000 tokens. */
 const price = {
@@ -32,7 +33,7 @@ const server = {
     url: { type: 'string', ...address }, key: { ...text, 'pattern': '^[\\x21-\\x7e]+$', 'x-secret': true },
     key_file: text, key_env: text, external: flag, timeout_seconds: seconds,
     headers: {
-      ...named('^[A-Za-z0-9-]{1,100}$'), 'x-secret': true,
+      ...mapOf('^[A-Za-z0-9-]{1,100}$'), 'x-secret': true,
       'additionalProperties': { type: 'string', pattern: '^[\\t\\x20-\\x7e]*$' }
     },
     models: {
@@ -56,12 +57,14 @@ export const config = {
   type: 'object', additionalProperties: false,
   properties: {
     servers: {
-      ...named('^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$'), 'x-local': true, 'default': {}, 'additionalProperties': server,
+      ...mapOf('^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$'), 'x-local': true, 'default': {},
+      'additionalProperties': server,
       'description': 'Servers with OpenAI\'s API, by name: an address, or keys. Their models are NAME/MODEL.',
       'examples': [{ ollama: 'http://192.168.1.5:11434/v1' }]
     },
     models: {
-      ...named('^[A-Za-z0-9][A-Za-z0-9._/-]{0,95}$'), 'x-local': true, 'default': {}, 'additionalProperties': chain,
+      ...mapOf('^[A-Za-z0-9][A-Za-z0-9._/-]{0,95}$'), 'x-local': true, 'default': {},
+      'additionalProperties': chain,
       'description': 'Fallback chains, by name: models to try in order, and when to go on to the next one.',
       'examples': [{ chat: { try: ['acme/qwen', 'openrouter/qwen'], when: { first_token_seconds: 20 } } }]
     }

@@ -8,8 +8,9 @@ import { folder, startNode, svc, until, writeConfig } from './kit.js'
 import { freePorts } from './ports.js'
 
 const MODEL = 'far/svc/steward'
-const chat = async (at: At, model: string, more: object = {}): Promise<Answer> => await ask(at,
-  '/v1/chat/completions', { body: { model, messages: [{ role: 'user', content: 'is everything fine?' }], ...more } })
+const messages = [{ role: 'user', content: 'is everything fine?' }]
+const chat = async (at: At, model: string, more: object = {}): Promise<Answer> =>
+  await ask(at, '/v1/chat/completions', { body: { model, messages, ...more } })
 
 t.test('a model of another cluster, with the key on one node', async (t) => {
   const homes = [folder(t), folder(t)]
@@ -21,7 +22,9 @@ t.test('a model of another cluster, with the key on one node', async (t) => {
   const upstreams = {
     servers: {
       far: { url: `http://127.0.0.1:${port}/v1`, key_file: 'far.key' },
-      out: { url: `http://127.0.0.1:${port}/v1`, key_file: 'far.key', external: true, models: ['svc/steward'] }
+      out: {
+        url: `http://127.0.0.1:${port}/v1`, key_file: 'far.key', external: true, models: ['svc/steward']
+      }
     },
     models: { chat: { try: [MODEL, 'svc/steward'], when: { first_token_seconds: 10 } } }
   }
@@ -47,23 +50,27 @@ t.test('a model of another cluster, with the key on one node', async (t) => {
     return stdout + stderr
   }
   t.match(await why(), /far\/svc\/steward answers/)
-  t.match((await svc(['ls', '--url', two.url, '--token', two.token])).stdout, /far\/svc\/steward +- +- +ready/)
+  const listing = await svc(['ls', '--url', two.url, '--token', two.token])
+  t.match(listing.stdout, /far\/svc\/steward +- +- +ready/)
   t.match((await ask(two, '/v1/models/chat')).json, { id: 'chat', virtual: true, ready: true })
   const shown = await svc(['config', 'get', 'plugins.upstreams', '--home', homes[0]!])
   for (const { text } of [await ask(one, '/state'), await ask(one, '/config'), await ask(two, '/state')]) {
     t.notMatch(text + shown.stdout, far.token)
   }
-  t.match(refusal(await ask(two, '/upstreams/tasks', { body: { model: MODEL, payload: {} } })), { reason: 'not_found' })
+  const direct = await ask(two, '/upstreams/tasks', { body: { model: MODEL, payload: {} } })
+  t.match(refusal(direct), { reason: 'not_found' })
 
   const tokenOf = async (authorities: string[], token = two.token): Promise<Answer> =>
     await ask(two, '/v1/tokens', { token, body: { label: 'x', authorities } })
   const made = async (...authorities: string[]): Promise<string> =>
     ((await tokenOf(authorities)).json as { token: string }).token
   const [plain, allowed] = [await made('read', 'invoke', 'operator'), await made('invoke', 'external')]
-  const outside = async (token: string): Promise<Answer> => await chat({ url: two.url, token }, 'out/svc/steward')
-  t.match(refusal(await outside(plain)), { reason: 'missing_grant', details: { authority: 'external', node: 'n1' } })
+  const outside = async (token: string): Promise<Answer> =>
+    await chat({ url: two.url, token }, 'out/svc/steward')
+  t.match(refusal(await outside(plain)),
+    { reason: 'missing_grant', details: { authority: 'external', node: 'n1' } })
   t.equal((await outside(allowed)).status, 200)
-  t.match(refusal(await tokenOf(['invoke', 'external'], plain)), { reason: 'missing_grant' }, 'it cannot be passed on')
+  t.match(refusal(await tokenOf(['invoke', 'external'], plain)), { reason: 'missing_grant' }, 'not passed on')
 
   await far.kill()
   const refused = await chat(two, MODEL)
@@ -81,7 +88,8 @@ t.test('a model of another cluster, with the key on one node', async (t) => {
   await cluster.members[0]!.kill()
   const gone = await chat(two, MODEL)
   t.ok([502, 503].includes(gone.status), gone.text)
-  await until('the fallback', async () => (await chat(two, 'chat')).headers['x-svc-model'] === 'svc/steward')
+  await until('the fallback', async () =>
+    (await chat(two, 'chat')).headers['x-svc-model'] === 'svc/steward')
 })
 
 t.test('two clusters that name each other', async (t) => {
@@ -102,13 +110,13 @@ t.test('two clusters that name each other', async (t) => {
 
 t.test('a mistake in the file is told with its line, and a key is not shown', async (t) => {
   const home = join(folder(t), 'home')
-  const servers = { far: { url: 'http://127.0.0.1:1/v1', key: 'sk-inline', headers: { 'x-key': 'sk-header' } } }
-  writeConfig(home, { plugins: { upstreams: { servers } } })
+  const far = { url: 'http://127.0.0.1:1/v1', key: 'sk-inline', headers: { 'x-key': 'sk-header' } }
+  writeConfig(home, { plugins: { upstreams: { servers: { far } } } })
   const { stdout: shown } = await svc(['config', 'get', '--home', home])
   t.match(shown, /plugins\.upstreams\.servers\.far\.key/)
   t.notMatch(shown, /sk-/)
-  writeConfig(home, 'plugins:\n  upstreams:\n    servers:\n      far:\n' +
-    '        url: http://127.0.0.1:1/v1\n        kee: x\n')
+  writeConfig(home, ['plugins:', '  upstreams:', '    servers:', '      far:',
+    '        url: http://127.0.0.1:1/v1', '        kee: x'].join('\n'))
   const { stdout, stderr } = await svc(['config', 'check', '--home', home])
   t.match(stdout + stderr, /svc\.yaml:6.*plugins\.upstreams\.servers\.far\.kee/)
 })

@@ -18,7 +18,8 @@ export const event = (delta: object, more: object = {}): string =>
   `data: ${JSON.stringify({ choices: [{ index: 0, delta, ...more }] })}\n\n`
 export const END = `${event({}, { finish_reason: 'stop' })}data: ${JSON.stringify(
   { choices: [], usage: { prompt_tokens: 7, completion_tokens: 2 } })}\n\ndata: [DONE]\n\n`
-export const HELLO = event({ role: 'assistant', content: '' }) + event({ content: 'Hel' }) + event({ content: 'lo' })
+export const HELLO =
+  event({ role: 'assistant', content: '' }) + event({ content: 'Hel' }) + event({ content: 'lo' })
 
 /** Answers chats with `answer`, and lists one model. */
 export async function fakeServer (t: TestContext, answer: Answer = say(HELLO + END)) {
@@ -47,7 +48,9 @@ export async function fakeServer (t: TestContext, answer: Answer = say(HELLO + E
 }
 
 /** Sends a text, and ends the response unless `open`. */
-export const say = (text: string, { status = 200, open = false, headers = {} } = {}): Answer => (response) => {
+export const say = (
+  text: string, { status = 200, open = false, headers = {} } = {}
+): Answer => (response) => {
   response.writeHead(status, { 'content-type': 'text/event-stream', ...headers })
   if (open) response.write(text)
   else response.end(text)
@@ -80,14 +83,17 @@ export async function start (
   return { ...rig, runners }
 }
 
-export const pause = async (ms = 5): Promise<unknown> => await new Promise((resolve) => setTimeout(resolve, ms))
+export const pause = async (ms = 5): Promise<unknown> =>
+  await new Promise((resolve) => setTimeout(resolve, ms))
 
 /** Waits until `look` is true; the limit is the test's own. */
 export async function until (look: () => boolean | Promise<boolean>): Promise<void> {
   while (!await look()) await pause()
 }
 
-export const ask = async (rig: Rig, model: string, more: object = {}, headers: Record<string, string> = {}) =>
+export const ask = async (
+  rig: Rig, model: string, more: object = {}, headers: Record<string, string> = {}
+) =>
   await rig.inject({
     method: 'POST', url: '/v1/chat/completions', headers,
     payload: { model, messages: [{ role: 'user', content: 'hi' }], ...more }

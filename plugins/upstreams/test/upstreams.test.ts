@@ -1,11 +1,14 @@
 import t from 'tap'
 import { ask, END, event, fakeServer, HELLO, say, start, until } from './kit.js'
 
+const NODE = '00000000-0000-4000-8000-000000000000'
 const KEY = 'sk-very-secret-0123456789'
 
 t.test('a chat passes to the server and back', async (t) => {
   const fake = await fakeServer(t)
-  const rig = await start(t, { servers: { up: { url: fake.url, key: KEY, headers: { 'X-Title': 'svc' }, models: ['m'] } } })
+  const rig = await start(t, { servers: {
+    up: { url: fake.url, key: KEY, headers: { 'X-Title': 'svc' }, models: ['m'] }
+  } })
   const whole = await ask(rig, 'up/m', {
     max_completion_tokens: 9, temperature: 0, top_k: 3, reasoning_effort: 'low', seed: 4,
     response_format: { type: 'json_schema', json_schema: { schema: { type: 'object' } } },
@@ -20,14 +23,14 @@ t.test('a chat passes to the server and back', async (t) => {
   const [{ url, headers, body }] = fake.asked as [typeof fake.asked[number]]
   t.equal(url, '/v1/chat/completions')
   t.match(headers, {
-    'authorization': `Bearer ${KEY}`, 'x-title': 'svc', 'x-svc-hops': '00000000-0000-4000-8000-000000000000'
+    'authorization': `Bearer ${KEY}`, 'x-title': 'svc', 'x-svc-hops': NODE
   })
   t.match(body, {
-    model: 'm', stream: true, stream_options: { include_usage: true }, max_tokens: 9, temperature: 0, top_k: 3,
-    reasoning_effort: 'low', seed: 4, response_format: { json_schema: { name: 'answer' } },
+    model: 'm', stream: true, stream_options: { include_usage: true }, max_tokens: 9, temperature: 0,
+    top_k: 3, reasoning_effort: 'low', seed: 4, response_format: { json_schema: { name: 'answer' } },
     tools: [{ function: { name: 'f' } }]
   })
-  for (const name of ['draft_model', 'kv_transfer_params', 'chat_template', 'adapters', 'chat_template_kwargs']) {
+  for (const name of ['draft_model', 'kv_transfer_params', 'chat_template', 'adapters']) {
     t.notOk(name in body, name)
   }
   const stream = await ask(rig, 'up/m', { stream: true, stream_options: { include_usage: true } })
@@ -38,13 +41,14 @@ t.test('a chat passes to the server and back', async (t) => {
 
 t.test('tool calls', async (t) => {
   const call = (part: object) => event({ tool_calls: [{ index: 0, ...part }] })
-  const fake = await fakeServer(t, say(call({ id: 'c1', type: 'function', function: { name: 'f', arguments: '{"a"' } }) +
-    call({ function: { arguments: ':1}' } }) + event({}, { finish_reason: 'tool_calls' }) + 'data: [DONE]\n\n'))
+  const fake = await fakeServer(t, say(
+    call({ id: 'c1', type: 'function', function: { name: 'f', arguments: '{"a"' } }) +
+    call({ function: { arguments: ':1}' } }) + event({}, { finish_reason: 'tool_calls' }) + 'data: [DONE]\n\n'
+  ))
   const rig = await start(t, { servers: { up: fake.url } })
   await until(async () => (await ask(rig, 'up/m')).statusCode === 200)
-  t.match((await ask(rig, 'up/m')).json(), { choices: [{
-    finish_reason: 'tool_calls', message: { tool_calls: [{ id: 'c1', function: { name: 'f', arguments: '{"a":1}' } }] }
-  }] })
+  const message = { tool_calls: [{ id: 'c1', function: { name: 'f', arguments: '{"a":1}' } }] }
+  t.match((await ask(rig, 'up/m')).json(), { choices: [{ finish_reason: 'tool_calls', message }] })
 })
 
 t.test('failures', async (t) => {
@@ -71,7 +75,8 @@ t.test('failures', async (t) => {
     ['nothing after a token', say(HELLO, { open: true }), { status: 504, reason: 'timeout' }],
     ['an error event', say(`${HELLO}data: ${error('cuda died')}\n\ndata: [DONE]\n\n`),
       { status: 502, reason: 'provider_error', message: 'up failed (500): cuda died' }],
-    ['a huge event', say(`data: ${'x'.repeat(2 ** 21)}\n\n`), { status: 502, message: /an event of more than|not JSON/ }],
+    ['a huge event', say(`data: ${'x'.repeat(2 ** 22)}\n\n`),
+      { status: 502, message: /an event of more than|not JSON/ }],
     ['not JSON', say('data: {oh\n\n'), { status: 502, message: /not JSON/ }],
     ['an early end', say(HELLO), { status: 502, message: 'up ended an answer early.' }]
   ]
@@ -104,26 +109,31 @@ t.test('a client that leaves ends the request to the server', async (t) => {
 
 t.test('who may leave the cluster', async (t) => {
   const fake = await fakeServer(t)
-  const config = { servers: { up: { url: fake.url, models: ['m'] }, out: { url: fake.url, models: { m: { external: true } } } } }
+  const config = { servers: {
+    up: { url: fake.url, models: ['m'] }, out: { url: fake.url, models: { m: { external: true } } }
+  } }
   const rig = await start(t, config, { allow: ['read', 'invoke'] })
   t.equal((await ask(rig, 'up/m')).statusCode, 200)
-  t.match((await ask(rig, 'out/m')).json().error, { reason: 'unauthenticated', details: { authority: 'external' } })
+  t.match((await ask(rig, 'out/m')).json().error,
+    { reason: 'unauthenticated', details: { authority: 'external' } })
   t.equal(fake.asked.length, 1)
   t.equal((await ask(await start(t, config), 'out/m')).statusCode, 200)
   const at = (host: string): object => ({ url: `http://${host}/v1`, models: ['m'] })
   const away = await start(t, { servers: { pub: at('8.8.8.8'), meta: at('169.254.169.254') } })
-  t.match((await ask(away, 'pub/m')).json().error, { reason: 'upstream_unavailable', message: /external: true/ })
-  t.match((await ask(away, 'meta/m')).json().error, { reason: 'upstream_unavailable', message: /metadata/ })
+  for (const [model, message] of [['pub/m', /external: true/], ['meta/m', /metadata/]] as const) {
+    t.match((await ask(away, model)).json().error, { reason: 'upstream_unavailable', message })
+  }
 })
 
 t.test('loops', async (t) => {
   const fake = await fakeServer(t)
   const rig = await start(t, { servers: { up: { url: fake.url, models: ['m'] } } })
-  const own = '00000000-0000-4000-8000-000000000000'
-  for (const [hops, status] of [['a', 200], ['a,b', 200], ['a, b, c', 508], [own, 508], [`a,${own}`, 508]] as const) {
+  const rows: [string, number][] =
+    [['a', 200], ['a,b', 200], ['a, b, c', 508], [NODE, 508], [`a,${NODE}`, 508]]
+  for (const [hops, status] of rows) {
     t.equal((await ask(rig, 'up/m', {}, { 'x-svc-hops': hops })).statusCode, status, hops)
   }
-  t.equal(fake.asked.at(-1)!.headers['x-svc-hops'], `a,b,${own}`)
+  t.equal(fake.asked.at(-1)!.headers['x-svc-hops'], `a,b,${NODE}`)
 })
 
 t.test('a price is spending', async (t) => {
