@@ -85,10 +85,10 @@ export class Catalog {
 
   #sources (modelId: string): Source[] {
     const { sections: { models }, deps: { cluster }, clock } = this.#ctx
-    const others = [...models.entries()].filter(({ key }) => key === modelId)
-    return [...this.#own(modelId), ...others.flatMap(({ nodeId, value }): Source[] => {
-      const node = cluster.resolve(nodeId)
-      return node?.live !== true || node.self ? [] : [{
+    const others = cluster.nodes().filter(({ live, self }) => live && !self)
+    return [...this.#own(modelId), ...others.flatMap((node): Source[] => {
+      const value = models.get(modelId, node.nodeId)
+      return value === undefined ? [] : [{
         ...value, name: node.name, problem: value.problem && `at node ${node.name}, ${value.problem}`,
         open: (...asked) => openAt({ cluster, clock }, node, modelId, ...asked)
       }]

@@ -77,8 +77,8 @@ t.test('a model of another cluster, with the key on one node', async (t) => {
   t.equal(refused.status, 503, refused.text)
   t.match(refusal(refused), { reason: 'upstream_unavailable', message: /ECONNREFUSED/ })
   for (const at of [one, two]) {
-    const fallen = await chat(at, 'chat')
-    t.equal(fallen.headers['x-svc-model'], 'svc/steward', fallen.text)
+    await until('the fallback', async () =>
+      (await chat(at, 'chat')).headers['x-svc-model'] === 'svc/steward')
   }
   await until('that the lists say so', async () => (await listed(two))?.ready === false)
   t.match(await why(), /ECONNREFUSED/)
@@ -106,6 +106,17 @@ t.test('two clusters that name each other', async (t) => {
   })
   t.equal(answer.status, 508, answer.text)
   t.match(refusal(answer), { reason: 'upstream_loop' })
+})
+
+t.test('a server by TLS, whose certificate is checked', async (t) => {
+  const far = await startNode(t, { config: { ...quiet, api: { tls: 'self' } } })
+  const upstreams = { servers: { far: { url: `${far.url}/v1`, key: far.token, models: ['svc/steward'] } } }
+  const config = { plugins: { ...quiet.plugins, upstreams } }
+  const doubts = await startNode(t, { config })
+  t.match(refusal(await chat(doubts, MODEL)), { reason: 'upstream_unavailable', message: /CERT|certificate/ })
+  const trusts = await startNode(t, { config, env: { NODE_EXTRA_CA_CERTS: join(far.home, 'api-ca.crt') } })
+  const answer = await chat(trusts, MODEL)
+  t.equal(answer.status, 200, answer.text)
 })
 
 t.test('a mistake in the file is told with its line, and a key is not shown', async (t) => {
