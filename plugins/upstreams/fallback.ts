@@ -21,8 +21,8 @@ const PASSING: readonly string[] = [
 ]
 
 /**
- * The chunks of the first attempt that begins to answer. The conditions do not apply to the last one, whose
- * error is thrown if none begins. `passed` is called for each that is left.
+ * Yields the first answer that begins. The conditions do not apply to the last attempt, whose error is thrown
+ * if none begins. `passed` is called for each abandoned attempt.
  */
 export async function * firstAnswer (
   attempts: readonly Attempt[], { queue = Infinity, firstMs }: Conditions, clock: Clock, signal: AbortSignal,

@@ -5,7 +5,7 @@ import { serveMember } from './remote.js'
 import { UpstreamServer } from './server.js'
 import { checkChains, serversOf, type Chain } from './settings.js'
 
-/** Interval in ms at which probes that are due are made. */
+/** Ms between two checks for due probes. */
 const LOOK_MS = 5_000
 
 /** Chats with other servers, and fallback chains. */

@@ -141,7 +141,7 @@ export class UpstreamServer {
     yield { payload: { ...end } }
   }
 
-  /** The header that names the nodes of svc on the way. Throws `upstream_loop`. */
+  /** `x-svc-hops` for the server: the request's own and this node. Throws `upstream_loop`. */
   #hops ({ hops = '' }: RouteQuery): string {
     const nodes = this.#parts.nodes()
     const passed = hops.split(',').map((one) => one.trim()).filter((one) => one !== '')
