@@ -43,6 +43,7 @@ export async function * firstAnswer (
     try {
       for (;;) {
         const { done, value } = await (began ? chunks.next() : raceAbort(chunks.next(), either))
+        if (done === true && !began) throw kernelError('provider_error', `${name} ended without an answer.`)
         if (done === true) return
         const { queue: waits, choices = [] } = value.payload as Partial<AnswerChunk>
         if (waits !== undefined && waits.place > queue && !isLast) {
@@ -71,4 +72,5 @@ export async function * firstAnswer (
       chunks.return?.(undefined).catch(() => {})
     }
   }
+  throw kernelError('not_ready', 'No server is ready to answer.')
 }

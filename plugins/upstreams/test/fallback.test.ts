@@ -34,6 +34,7 @@ const ways: [string, (signal: AbortSignal) => AsyncIterable<EngineChunk>, string
     await new Promise((resolve) => { signal.addEventListener('abort', resolve) })
   }, 'Hello'],
   ['lost after the first token', lost(token), 'instance_lost'],
+  ['nothing', async function * () { yield admitted }, 'Hello'],
   ['a wrong request', async function * () {
     throw new RunnerError('invalid_request', 'wrong')
   }, 'invalid_request']
