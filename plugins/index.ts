@@ -21,6 +21,7 @@ import runners from './runners/index.js'
 import staging from './staging/index.js'
 import steward from './steward/index.js'
 import tracing from './tracing/index.js'
+import upstreams from './upstreams/index.js'
 import wyoming from './wyoming/index.js'
 import type { Plugin } from '../kernel/index.js'
 
@@ -28,5 +29,5 @@ import type { Plugin } from '../kernel/index.js'
 export const bundled: readonly Plugin[] = [
   cluster, packages, capabilities, access, audit, approvals, devices, relay, runners, placement,
   capabilitiesTts, capabilitiesStt, llamaCpp, chat, staging, tracing, diagnostics, eventLog, logs, steward,
-  dashboard, mcp, realtime, wyoming
+  dashboard, mcp, realtime, upstreams, wyoming
 ]

@@ -19,8 +19,8 @@ const OWN: Readonly<Record<string, string>> =
 /** Modules that others may import. All but service.ts are for processes that should load few modules. */
 const KERNEL = new RegExp('^kernel/(index|public|cli/index|net/encoding|' +
   'api/(byte-queue|engine|schema|validate))\\.ts$')
-const PLUGIN = new RegExp('^plugins/([^/]+/service\\.ts$|runners/(cards|language|onnx)/|devices/signing/|' +
-  'capabilities/(cli/invoke\\.ts$|frames/))')
+const PLUGIN = new RegExp('^plugins/([^/]+/service\\.ts$|runners/(cards|language|onnx|openai)/|' +
+  'devices/signing/|capabilities/(cli/invoke\\.ts$|frames/))')
 /** Stateless modules, which others may import even while the plugin is off. */
 const STATELESS = /^plugins\/runners\/cards\//
 /** Importable by the command line only, which has every bundled plugin, whether enabled or not. */

@@ -47,6 +47,7 @@ const places: Readonly<Record<string, string[]>> = {
     POST /ollama/api/generate
     POST /runners/donors
     POST /runners/tasks
+    POST /upstreams/tasks
     POST /v1/audio/speech
     POST /v1/audio/transcriptions
     POST /v1/audio/translations

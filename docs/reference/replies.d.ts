@@ -996,6 +996,7 @@ export interface components {
             diskTotalBytes: number;
             diskFreeBytes: number;
         };
+        "POST /upstreams/tasks": Record<string, unknown>;
         "GET /v1/approvals": {
             approvals: {
                 id: string;

@@ -256,6 +256,8 @@ export interface CapabilityCall<C = unknown> {
   readonly retry: boolean
   /** True if the caller chose this node, so no other node may do the work. */
   readonly pinned?: boolean
+  /** Nodes of svc that the request has passed on its way to this cluster, as the client's header says. */
+  readonly hops?: string | undefined
   /**
    * Chunks from the client (client_streaming and bidirectional only; otherwise empty). A handler that reads
    * slowly slows the client. Read `chunks` or `input`, not both.

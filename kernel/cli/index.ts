@@ -7,8 +7,8 @@ export { canAsk, confirm, offerRemoval, plain, readLine, readPipe, visible } fro
 export { apiFailure, asApiError, CliError, exitCodes, failureWithin, interrupted } from './errors.js'
 export { createClient, isLoopbackUrl, ownFingerprint, ownHome, ownToken } from './client.js'
 export {
-  count, expiryOf, isModelId, modelInPath, MOMENTS, readModelId, readNumber, parseTimeOrIndex, readSpan,
-  showBytes, formatDuration, showTime
+  count, expiryOf, isModelId, modelInPath, MOMENTS, readModelId, readModelName, readNumber, parseTimeOrIndex,
+  readSpan, showBytes, formatDuration, showTime
 } from './text.js'
 export { homeOption, programIn, shellWord } from './shell.js'
 export { nearest } from '../config/nearest.js'

@@ -69,6 +69,12 @@ export function readModelId (ctx: Pick<VerbContext, 'fail'>, text: string): stri
   throw ctx.fail(2, `"${text.slice(0, 200)}" is not a model id: expected org/name, such as acme/voice`)
 }
 
+/** Like `readModelId`; also accepts names of models without files, such as `chat` or `ollama/qwen3:8b`. */
+export function readModelName (ctx: Pick<VerbContext, 'fail'>, text: string): string {
+  return /^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,299}$/.test(text) && !/\.\.|\/\/|\/$/.test(text) ? text
+    : readModelId(ctx, text)
+}
+
 /** An option as a number; undefined if absent. Throws VerbError (2) if it is not valid. */
 export function readNumber (
   ctx: VerbContext, flag: string, given: unknown,

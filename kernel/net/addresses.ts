@@ -3,9 +3,9 @@ import { networkInterfaces } from 'node:os'
 
 /**
  * Where a host name comes from. `named`: from svc.yaml or a local user, so it may be in the local network.
- * `public`: from a server or a caller, so it must be on the public internet.
+ * `public`: from a server or a caller, so it must be on the public internet. `local`: it must not be there.
  */
-export type Trust = 'named' | 'public'
+export type Trust = 'named' | 'public' | 'local'
 
 const familyOf = (address: string): 'ipv4' | 'ipv6' => isIP(address) === 4 ? 'ipv4' : 'ipv6'
 
@@ -46,6 +46,10 @@ function lastIpv4 (address: string): string {
 
 /** Why svc must not connect to an address; null if it may. Text that is not an address is refused. */
 export function addressProblem (text: string, trust: Trust): string | null {
+  if (trust === 'local') {
+    return addressProblem(text, 'named') ??
+      (addressProblem(text, 'public') === null ? `${text} is not in the local network` : null)
+  }
   const [address = ''] = text.split('%')
   const family = familyOf(address)
   if (isIP(address) === 0) return `${JSON.stringify(text)} is not an address`

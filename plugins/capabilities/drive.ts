@@ -110,6 +110,7 @@ function handlerView (call: Call): CapabilityCall {
     signal: call.signal,
     retry: call.retry,
     pinned: call.origin.pinned === true,
+    hops: call.origin.hops,
     chunks,
     input: payloadsOf(chunks),
     setHeader: (name, value) => { call.setHeader(name, value) },

@@ -20,6 +20,8 @@ export interface CallOrigin {
   /** Whether the caller chose this node; see `CapabilityCall`. */
   readonly pinned?: boolean
   readonly input?: AsyncIterable<ClientChunk>
+  /** The header `x-svc-hops`; see `CapabilityCall`. */
+  readonly hops?: string | undefined
   /** For the trace: arrival time in monotonic ms, and the W3C `traceparent` header. */
   readonly arrivedMs?: number | undefined
   readonly traceparent?: string | undefined
@@ -40,6 +42,7 @@ export function originOf (
     caller, requestId, signal, viaMember, arrivedMs,
     commandId: given !== undefined && COMMAND_ID.test(given) ? given : randomUUID(),
     retry: wantsRetry(headers),
+    hops: headers['x-svc-hops'],
     traceparent: headers['traceparent'],
     recorded: viaMember && headers[TRACE_HEADER] === '1'
   }

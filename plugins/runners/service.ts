@@ -167,6 +167,8 @@ export interface RouteQuery {
   except?: readonly string[]
   tooShort?: string | undefined
   pinned?: boolean
+  /** See `CapabilityCall`. */
+  hops?: string | undefined
   trace?: Trace | undefined
 }
 
@@ -278,6 +280,10 @@ export const InstanceService = defineService<Instances>('instances')
 
 export interface TaskRequest extends Pick<RouteQuery, 'modelId' | 'capability'> { task: EngineTask }
 
+/** The parts of a call that a task needs. */
+export type TaskCall = Pick<CapabilityCall,
+  'commandId' | 'caller' | 'signal' | 'pinned' | 'hops' | 'trace' | 'retry' | 'setHeader'>
+
 /** A task with input may be a function that makes it anew for each attempt. */
 type RepeatableRequest = Omit<TaskRequest, 'task'> & { task: EngineTask | (() => EngineTask) }
 
@@ -287,15 +293,16 @@ type RepeatableRequest = Omit<TaskRequest, 'task'> & { task: EngineTask | (() =>
  * before the first chunk and the call allows a retry, one other instance gets the task; if there is none,
  * the loss is thrown. Even without that permission, other instances are tried for a task that was refused
  * before any work on it, and those with a larger context for a task that is too long. A task whose input was
- * read is not tried again, unless `task` is a function. Throws like `Runners.route` and `Runners.open`.
+ * read is not tried again, unless `task` is a function. The header `x-svc-model` names the model that answers
+ * in place of a virtual one. Throws like `Runners.route` and `Runners.open`.
  */
 export async function * runTask (
   runners: Pick<Runners, 'route' | 'open'>, { modelId, capability, task }: RepeatableRequest,
-  call: CapabilityCall
+  call: TaskCall
 ): AsyncGenerator<EngineChunk> {
-  const { commandId, caller, signal, pinned = false, trace } = call
+  const { commandId, caller, signal, pinned = false, hops, trace } = call
   const query: RouteQuery = {
-    modelId, capability, commandId, caller, signal, pinned, ...(trace === undefined ? {} : { trace })
+    modelId, capability, commandId, caller, signal, pinned, hops, ...(trace === undefined ? {} : { trace })
   }
   const except: string[] = []
   let tooShort: string | undefined
@@ -316,6 +323,8 @@ export async function * runTask (
     try {
       for await (const chunk of runners.open(route, attempt, signal)) {
         answered ||= chunk.payload['queue'] === undefined
+        const { model } = chunk.payload
+        if (typeof model === 'string') call.setHeader('x-svc-model', model)
         yield chunk
       }
       return

@@ -43,6 +43,7 @@ const BUDGET = {
   'plugins/staging': 11396,
   'plugins/steward': 3506,
   'plugins/tracing': 1747,
+  'plugins/upstreams': 840,
   'plugins/wyoming': 510
 }
 

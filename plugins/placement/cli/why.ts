@@ -1,4 +1,4 @@
-import { isVerbError, createGet, plain, readModelId } from '../../../kernel/cli/index.js'
+import { isVerbError, createGet, plain, readModelName } from '../../../kernel/cli/index.js'
 import { systemClock } from '../../../kernel/index.js'
 import { whyModel } from '../tools/model-chain.js'
 import type { ChainLink } from '../tools/model-chain.js'
@@ -9,7 +9,7 @@ import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 export default {
   async run (ctx, [word]) {
     const id = requestIdIn(word!)
-    return id === null ? await aboutModel(ctx, readModelId(ctx, word!)) : await aboutRequest(ctx, id)
+    return id === null ? await aboutModel(ctx, readModelName(ctx, word!)) : await aboutRequest(ctx, id)
   }
 } satisfies Verb
 

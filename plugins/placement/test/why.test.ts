@@ -64,7 +64,7 @@ t.test('svc why: the first broken link, with what mends it', async (t) => {
   t.match(none,
     { status: 1, out: /^no {2}card .*\n- {3}copy +not looked at\n[^]*next: Bring it: `svc pull acme/ })
   t.strictSame(node.asked.map(({ url }) => url), ['/models/acme/chat/availability'], 'nothing else is asked')
-  t.equal((await node.run(['why', 'chat'])).status, 2)
+  t.equal((await node.run(['why', 'a chat'])).status, 2)
 })
 
 t.test('svc why: what cannot be placed shows the sums of memory', async (t) => {

@@ -57,4 +57,6 @@ export interface AnswerChunk {
   choices: Choice[], usage?: Usage, timings?: Timings, warnings?: string[]
   /** Sent by the runner before all other chunks: the position in the queue for a slot, counted from 1. */
   queue?: { place: number, slots: number }
+  /** In the first chunk of a virtual model: the model that answers in its place. */
+  model?: string
 }

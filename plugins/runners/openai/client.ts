@@ -1,6 +1,8 @@
-/** HTTP client for a program on this machine that speaks OpenAI's API. */
+/** HTTP client for a server that speaks OpenAI's API: a program on this machine, or a server elsewhere. */
 import { once } from 'node:events'
-import { Agent, request, type ClientRequest, type IncomingMessage } from 'node:http'
+import {
+  Agent, request, type ClientRequest, type IncomingHttpHeaders, type IncomingMessage, type OutgoingHttpHeaders
+} from 'node:http'
 import { EventParser } from '../../../kernel/api/engine.js'
 import { fieldsOf, parsed, type Fields } from '../language/json.js'
 import { BrokenAnswer } from './errors.js'
@@ -16,26 +18,41 @@ const OK = 200
 const END = '[DONE]'
 
 /** A POST request if there is a `body`, which is sent as JSON; otherwise a GET request. */
-interface Call { path: string, body?: Record<string, unknown>, signal?: AbortSignal }
+interface Call {
+  path: string, body?: Record<string, unknown>, signal?: AbortSignal, headers?: OutgoingHttpHeaders
+}
 
 /** Whether the request failed because the server had already closed the idle connection that it reused. */
 const isStale = (error: unknown, sent: ClientRequest): boolean =>
   sent.reusedSocket && /^(ECONNRESET|EPIPE)$/.test((error as NodeJS.ErrnoException).code ?? '')
 
+/** How to reach a server elsewhere: the agent guards its address; `base` precedes the paths of requests. */
+export interface Remote {
+  request: typeof request
+  agent: Agent
+  base: string
+  /** Limit in bytes on a response that is not a stream, and in characters on an event. */
+  maxBytes: number
+}
+
 export interface ClientParts {
   address: Address
-  /** The program's name in messages. */
+  /** The server's name in messages. */
   name: string
-  key?: string
-  /** The error for an error of the program; `status` is absent for one in the middle of a stream. */
-  toError (body: unknown, status?: number): Error
+  key?: string | undefined
+  remote?: Remote
+  /** The error for an error of the server; `status` is absent for one in the middle of a stream. */
+  toError (body: unknown, status?: number, headers?: IncomingHttpHeaders): Error
 }
 
 export class Client {
   private readonly parts: ClientParts
-  private readonly agent = new Agent({ keepAlive: true })
+  private readonly agent: Agent
 
-  constructor (parts: ClientParts) { this.parts = parts }
+  constructor (parts: ClientParts) {
+    this.parts = parts
+    this.agent = parts.remote?.agent ?? new Agent({ keepAlive: true })
+  }
 
   /**
    * Sends a request and parses the JSON response. @throws EngineError for an error from the server,
@@ -64,7 +81,7 @@ export class Client {
     if (answer.statusCode !== OK) await this.bodyOf(answer)
     try {
       // Older servers send errors mid-stream as an SSE field `error`.
-      const parser = new EventParser(MAX_EVENT_CHARS, 'error')
+      const parser = new EventParser(this.parts.remote?.maxBytes ?? MAX_EVENT_CHARS, 'error')
       // Leaving the loop closes the connection, so the server frees the slot.
       for await (const bytes of answer as AsyncIterable<Uint8Array>) {
         for (const event of parser.push(bytes)) {
@@ -89,12 +106,13 @@ export class Client {
   /** Reads the body and parses it as JSON. @throws EngineError if the status reports an error */
   private async bodyOf (answer: IncomingMessage): Promise<unknown> {
     const pieces: Uint8Array[] = []
+    const { maxBytes = MAX_BYTES } = this.parts.remote ?? {}
     let bytes = 0
     try {
       for await (const piece of answer as AsyncIterable<Uint8Array>) {
         bytes += piece.byteLength
-        if (bytes > MAX_BYTES) {
-          throw new BrokenAnswer(`a response of ${this.parts.name} exceeds ${MAX_BYTES} bytes`)
+        if (bytes > maxBytes) {
+          throw new BrokenAnswer(`a response of ${this.parts.name} exceeds ${maxBytes} bytes`)
         }
         pieces.push(piece)
       }
@@ -102,7 +120,7 @@ export class Client {
       throw this.broken(error)
     }
     const value = parsed(Buffer.concat(pieces).toString())
-    if (answer.statusCode !== OK) throw this.parts.toError(value, answer.statusCode)
+    if (answer.statusCode !== OK) throw this.parts.toError(value, answer.statusCode, answer.headers)
     if (value === undefined) throw new BrokenAnswer(`a response of ${this.parts.name} is not JSON`)
     return value
   }
@@ -122,14 +140,16 @@ export class Client {
     }
   }
 
-  private send ({ path, body, signal }: Call): ClientRequest {
+  private send ({ path, body, signal, headers }: Call): ClientRequest {
     const text = body === undefined ? undefined : JSON.stringify(body)
-    const sent = request({
-      ...this.parts.address,
-      path,
+    const { address, remote } = this.parts
+    const sent = (remote?.request ?? request)({
+      ...address,
+      path: `${remote?.base ?? ''}${path}`,
       agent: this.agent,
       method: text === undefined ? 'GET' : 'POST',
       headers: {
+        ...headers,
         ...this.parts.key === undefined ? {} : { authorization: `Bearer ${this.parts.key}` },
         ...text === undefined
           ? {}

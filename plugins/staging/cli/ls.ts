@@ -19,7 +19,8 @@ export default {
       ctx.client.json<CopiesAnswer>('/models/copies'), ctx.client.json<Answers['models']>('/v1/models')
     ])
     const models = joinModels(data.filter(
-      ({ id, root = id, virtual }) => root === id && virtual !== true), copies, silent !== null)
+      ({ id, root = id, virtual }) => root === id && (virtual !== true || !id.startsWith('svc/'))
+    ), copies, silent !== null)
     if (ctx.out.json) ctx.out.value({ models })
     else if (models.length === 0 && silent === null) {
       ctx.err.line('no models yet: run `svc pull org/name` or `svc pull ./folder`')
@@ -49,7 +50,7 @@ export function joinModels (
   return ids.map((modelId) => {
     const entry = listed.get(modelId)
     const own = byModel.get(modelId) ?? []
-    const told = entry?.storage_size_megabytes
+    const told = entry?.virtual === true ? undefined : entry?.storage_size_megabytes
     return {
       modelId,
       sizeBytes: sizeOfCopies(own) ?? (told === undefined ? null : Math.round(told * MIB)),

@@ -1,6 +1,6 @@
 import { buffer } from 'node:stream/consumers'
 import type { Dispatcher } from 'undici'
-import { AddressRefused, hostProblem, outgoingDispatcher, type Trust } from '../../../kernel/index.js'
+import { AddressRefused, hostProblem, outgoingDispatcher } from '../../../kernel/index.js'
 import { statusError, type Headers } from './answers.js'
 import { HubError, type HubClientOptions, type HubLimits, type HubReason } from './types.js'
 
@@ -22,7 +22,7 @@ interface Answer { status: number, headers: Headers, body: Dispatcher.ResponseDa
 
 export class HubHttp {
   readonly #rules: HostRules
-  readonly #agents: Record<Trust, Promise<Dispatcher>>
+  readonly #agents: Record<'named' | 'public', Promise<Dispatcher>>
   readonly #options: HubClientOptions
   readonly #limits: HubLimits
 
@@ -31,7 +31,7 @@ export class HubHttp {
     const timeouts = {
       connectMs: limits.connectMs, headersTimeout: limits.headersMs, bodyTimeout: limits.idleMs
     }
-    const agentFor = async (trust: Trust): Promise<Dispatcher> =>
+    const agentFor = async (trust: 'named' | 'public'): Promise<Dispatcher> =>
       await outgoingDispatcher(trust, { ...timeouts, lookup: options.lookup })
     this.#agents = { named: agentFor('named'), public: agentFor('public') }
     this.#options = options
@@ -186,7 +186,7 @@ export class HostRules {
   isHub (url: URL): boolean { return url.origin === this.#origin }
 
   /** Checks a redirect URL; resolved IP addresses are checked later. Throws HubError `refused_redirect`. */
-  trust (url: URL): Trust {
+  trust (url: URL): 'named' | 'public' {
     if (url.protocol !== 'https:' && url.protocol !== 'http:') {
       throw refused(url, 'only http and https are allowed')
     }

@@ -74,11 +74,11 @@ t.test('svc ls without models names the next step', async (t) => {
     'GET /models/copies': (response) => { sendJson(response, { copies: [] }) },
     'GET /v1/models': (response) => {
       sendJson(response, { object: 'list', data: [
-        { id: 'acme/oracle', ready: true, virtual: true }, { id: 'brief', root: 'acme/x', ready: true }
+        { id: 'svc/oracle', ready: true, virtual: true }, { id: 'brief', root: 'acme/x', ready: true }
       ] })
     }
   })
   t.match(await node.run(['ls']), { status: 0, out: /^$/, err: /svc pull org\/name/ },
-    'virtual ones and other names have no files')
+    'svc\'s own virtual ones and other names have no files')
   t.same(JSON.parse((await node.run(['ls', '--json'])).out), { models: [] })
 })

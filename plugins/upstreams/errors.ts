@@ -1,0 +1,48 @@
+/** Errors of servers as svc's. */
+import { EngineError, kernelError, SvcError } from '../../kernel/index.js'
+import { fieldsOf, numberOf, textOf } from '../runners/language/json.js'
+import { withoutPaths } from '../runners/openai/errors.js'
+
+export const errors = {
+  upstream_unavailable: {
+    status: 503, retryable: true, retryAfterSeconds: 10,
+    message: 'The server behind the model cannot be used.',
+    remedy: '`svc why MODEL` says why; plugins.upstreams.servers in svc.yaml has the address and the key.'
+  },
+  upstream_loop: {
+    status: 508, retryable: false, message: 'The request went in a circle, or through too many clusters.',
+    remedy: 'Under plugins.upstreams.servers in svc.yaml, name a server that does not lead back here.'
+  }
+} as const
+
+export const upstreamError = (reason: keyof typeof errors, message: string): SvcError =>
+  new SvcError(reason, errors[reason], message)
+
+export const REFUSED_KEY = 'refused its key'
+const TOO_LONG = /context.{0,3}length|context window|maximum context|too many tokens|prompt is too long/i
+
+/**
+ * Converts an error of the server `name`; `status` is absent for an error in the middle of a stream. `hide`
+ * masks secrets in its text.
+ */
+export function toUpstreamError (
+  name: string, hide: (text: string) => string, body: unknown, status?: number, retryAfter?: string
+): SvcError | EngineError {
+  const fields = fieldsOf(body)
+  const error = fieldsOf(fields['error'])
+  const code = status ?? numberOf(error['code']) ?? 500
+  const text = textOf(error['message']) || textOf(fields['error']) || textOf(fields['message'])
+  const said = `${name} failed (${code})${text === '' ? '' : `: ${withoutPaths(hide(text)).slice(0, 300)}`}`
+  if (code === 401 || code === 403) return kernelError('provider_error', `${name} ${REFUSED_KEY} (${code}).`)
+  if (code === 429) {
+    const seconds = Math.min(Math.max(Number(retryAfter) || 5, 1), 3600)
+    return kernelError('overloaded', `${name} has too many requests.`, { retryAfterSeconds: seconds })
+  }
+  if (code === 508) return upstreamError('upstream_loop', said)
+  const isTooLong = TOO_LONG.test(`${textOf(error['code'])} ${text}`)
+  if (isTooLong) return new EngineError('context_length_exceeded', said)
+  if ([400, 413, 422].includes(code)) return new EngineError('invalid_request', said)
+  // 529 is Anthropic's code for overload.
+  return [502, 503, 504, 529].includes(code) ? upstreamError('upstream_unavailable', said)
+    : kernelError('provider_error', said)
+}
