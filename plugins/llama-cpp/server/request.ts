@@ -8,7 +8,7 @@ import {
 } from '../../runners/language/json.js'
 import { constraintOf, type Constraint, type AnswerFormats } from '../embedded/constraint.js'
 import { toHermesFormat } from '../embedded/formats.js'
-import { answerSchema, requiresCall } from '../structure.js'
+import { answerSchema, requiresCall } from '../../runners/language/structure.js'
 import { reasoningMarkers, reasonings, type ReasoningName } from '../text/reasoning.js'
 
 export interface Facts {
