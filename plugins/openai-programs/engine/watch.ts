@@ -6,7 +6,7 @@ const TICK_MS = 1_000
 const IDLE_MS = 10_000
 /** Limits on the time without a sign of work: of a canary alone, and of requests. */
 const CANARY_MS = 5_000
-const REQUEST_MS = 15_000
+const REQUEST_MS = 14_000
 /** Time without an event after which other signs count, such as moving metrics. */
 const QUIET_MS = 2_000
 /** Limit on a canary whatever the signs, since a program can hang while it computes. */
@@ -28,7 +28,8 @@ export class Watch {
   /** Times of the last sign of work, and of the last proof that the program generates. */
   private movedMs: number
   private provenMs: number
-  private last = ''
+  /** Signs at the last check since an event; null before the first one. */
+  private told: string | null = null
   private over = false
 
   constructor (parts: WatchParts) {
@@ -59,7 +60,10 @@ export class Watch {
     }
   }
 
-  private seen (): void { this.movedMs = this.provenMs = this.parts.clock.now() }
+  private seen (): void {
+    this.movedMs = this.provenMs = this.parts.clock.now()
+    this.told = null
+  }
 
   private async tick (): Promise<void> {
     const { clock, signs, lost } = this.parts
@@ -70,8 +74,8 @@ export class Watch {
     }
     if (now - this.movedMs < QUIET_MS) return
     const told = await signs()
-    if (told !== this.last) this.movedMs = clock.now()
-    this.last = told
+    if (this.told !== null && told !== this.told) this.movedMs = clock.now()
+    this.told = told
     const stillMs = clock.now() - this.movedMs
     const alone = this.open === 0
     const sentMs = this.canaryMs === null ? 0 : clock.now() - this.canaryMs
@@ -81,7 +85,8 @@ export class Watch {
   }
 
   private send (): void {
-    this.canaryMs = this.movedMs = this.parts.clock.now()
+    this.seen()
+    this.canaryMs = this.movedMs
     this.parts.canary(() => { this.seen() }).then(() => { this.seen() }, (error: Error) => {
       if (!this.over) this.parts.lost(`a canary failed: ${error.message}`)
       this.over = true
