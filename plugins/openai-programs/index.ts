@@ -1,4 +1,4 @@
-import { join } from 'node:path'
+import { isAbsolute, join } from 'node:path'
 import { definePlugin, type ModelCard } from '../../kernel/index.js'
 import type { OfferedDriver } from '../runners/service.js'
 import { runsOn } from '../runners/cards/backends.js'
@@ -53,5 +53,7 @@ const optionsOf = (found: Found): Record<string, unknown> => ({
   program: found, serverBinary: found.path,
   ...found.root === null ? {} : {
     environment: join(found.root, 'pyvenv.cfg'), interpreter: join(found.root, 'bin', 'python3')
-  }
+  },
+  ...Object.fromEntries((found.description.args ?? []).flat().filter((arg) => isAbsolute(arg))
+    .map((arg, i) => [`argument${i}`, arg]))
 })

@@ -40,7 +40,7 @@ const SEEDS = 2 ** 32 - 1
 const OWN_FORM = new Set([
   'messages', 'prompt', 'tools', 'tool_choice', 'parallel_tool_calls', 'response_format',
   'chat_template_kwargs', 'add_generation_prompt', 'n', 'n_predict', 'max_tokens', 'logit_bias', 'logprobs',
-  'top_logprobs', 'seed', 'repeat_last_n', 'json_schema',
+  'top_logprobs', 'seed', 'repeat_last_n', 'json_schema', 'extra_body',
   ...parametersOf('llama').map(({ parameter }) => parameter)
 ])
 

@@ -65,7 +65,7 @@ export function noBackend (
   if (traits?.builds !== undefined && without.length > 0) {
     const why = traits.library !== undefined && without.some((node) => usesLibrary(request, node))
       ? whyLibraryCannot(traits.library, request.card) : null
-    const what = `Model ${modelId} runs on ${traits.builds}`
+    const what = `Model ${modelId} runs on ${traits.install === undefined ? traits.builds : traits.program}`
     return engineMissing(request, traits, without, why === null ? what : `${what} itself (${why})`)
   }
   const nodes = (survey?.withoutBackend ?? []).map((node) => ({

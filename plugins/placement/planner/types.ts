@@ -64,7 +64,8 @@ export interface EngineTraits extends MemoryTraits {
   refuses?: ((card: ModelCard) => string | null) | undefined
   /** Name of the engine's program in `svc engine add`, if it has a program. */
   builds?: string | undefined
-  /** How the program is installed, if not by `svc engine add`. */
+  /** The program's name, and how it is installed, if not by `svc engine add`. */
+  program?: string | undefined
   install?: string | undefined
   library?: LibraryDecl | undefined
 }
