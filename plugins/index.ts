@@ -28,6 +28,6 @@ import type { Plugin } from '../kernel/index.js'
 /** The plugins that ship with svc: the only list of them. */
 export const bundled: readonly Plugin[] = [
   cluster, packages, capabilities, access, audit, approvals, devices, relay, runners, placement,
-  capabilitiesTts, capabilitiesStt, llamaCpp, openaiPrograms, chat, staging, tracing, diagnostics, eventLog, logs, steward,
-  dashboard, mcp, realtime, wyoming
+  capabilitiesTts, capabilitiesStt, llamaCpp, openaiPrograms, chat, staging, tracing, diagnostics, eventLog,
+  logs, steward, dashboard, mcp, realtime, wyoming
 ]

@@ -140,7 +140,8 @@ const ignoreUnknown = (schema: JsonSchema): Pick<RouteShorthandOptions, 'preHand
   preHandler: (request, reply, done) => {
     const whole: Record<string, unknown> = isObject(request.body) ? { ...request.body } : {}
     const names = unknownIn(schema, request.body)
-    keepExtra(schema, request.body, names.flatMap((name) => Object.hasOwn(whole, name) ? [[name, whole[name]]] : []))
+    keepExtra(schema, request.body,
+      names.flatMap((name) => Object.hasOwn(whole, name) ? [[name, whole[name]]] : []))
     // `target_node` names the node that answers, so ignoring it would change the answer.
     if (names.includes('target_node')) {
       done(invalid([{ path: 'target_node', message: 'only works with /v1/capabilities/call and stream' }],
@@ -153,7 +154,7 @@ const ignoreUnknown = (schema: JsonSchema): Pick<RouteShorthandOptions, 'preHand
   }
 })
 
-/** Fields that a schema lacks, for an API that passes them on in `extra_body`, as OpenAI's clients call it. */
+/** Keeps fields that a schema lacks in `extra_body`, as OpenAI's clients call it, if the schema has that. */
 function keepExtra ({ properties }: JsonSchema, body: unknown, extra: [string, unknown][]): void {
   if (extra.length === 0 || !isObject(body) || !isObject(properties) ||
     !Object.hasOwn(properties, 'extra_body')) return

@@ -1,6 +1,8 @@
 /** Reads model cards of folders with safetensors: those of transformers, and those that MLX has converted. */
 import { CardError } from '../runners/cards/reader.js'
-import { child, count, fieldsOf, listOf, numberOf, text, textOf, type Fields } from '../runners/language/json.js'
+import {
+  child, count, fieldsOf, listOf, numberOf, text, textOf, type Fields
+} from '../runners/language/json.js'
 import { modelSampling } from '../runners/language/sampling.js'
 import { modelWords } from '../runners/language/words.js'
 import type { CardReader, Folder, ModelFacts } from '../staging/service.js'
@@ -21,8 +23,8 @@ async function findSafetensors (folder: Folder): Promise<ModelFacts | undefined>
   if (weights.length === 0 || config === undefined) return undefined
   const [architecture = textOf(config['model_type'])] = (config['architectures'] ?? []) as string[]
   if (!WRITES.test(String(architecture))) {
-    throw new CardError(`its architecture is ${String(architecture) || 'not stated'}, which writes no text: models ` +
-      'in safetensors need one that ends in ForCausalLM or ForConditionalGeneration')
+    throw new CardError(`its architecture is ${String(architecture) || 'not stated'}, which writes no ` +
+      'text: models in safetensors need one that ends in ForCausalLM or ForConditionalGeneration')
   }
   if (!TOKENIZERS.some((name) => folder.has(name))) {
     throw new CardError(`it has no tokenizer: none of ${TOKENIZERS.join(', ')}`)
@@ -53,7 +55,8 @@ async function findSafetensors (folder: Folder): Promise<ModelFacts | undefined>
     ...words,
     // Programs refuse chats without a template, unlike llama.cpp.
     ...template === '' ? { tasks: ['completions'], support: {} } : {},
-    family, engine: ENGINE, backends: quantization.startsWith('mlx') ? ['metal', 'cpu'] : ['cuda', 'metal', 'cpu'],
+    family, engine: ENGINE,
+    backends: [...quantization.startsWith('mlx') ? [] : ['cuda'], 'metal', 'cpu'],
     roles: new Map(weights.map((path) => [path, 'weights'])),
     nLayers, hiddenSize, heads, kvHeads, headSize, contextLength, quantization,
     defaults: modelSampling(new Map(), await folder.json('generation_config.json') ?? {}),
@@ -69,12 +72,14 @@ async function checkParts (folder: Folder, weights: readonly string[]): Promise<
   const index = await folder.json(INDEX)
   const listed = new Set(Object.values(child(index ?? {}, 'weight_map')).map(textOf))
   const missing = [...listed].filter((path) => !weights.includes(path))
-  if (missing.length > 0) throw new CardError(`${INDEX} lists files that are missing: ${missing.slice(0, 5).join(', ')}`)
+  const named = missing.slice(0, 5).join(', ')
+  if (missing.length > 0) throw new CardError(`${INDEX} lists files that are missing: ${named}`)
 }
 
 /** The format of the weights: MLX's bits, the method of others, or the type of the numbers. */
 function quantizationOf (config: Fields, inner: Fields): string {
-  const { quant_method: method } = { ...child(inner, 'quantization_config'), ...child(config, 'quantization_config') }
+  const { quant_method: method } =
+    { ...child(inner, 'quantization_config'), ...child(config, 'quantization_config') }
   const mlx = numberOf(child(config, 'quantization')['bits'])
   if (mlx !== undefined) return `mlx-${mlx}bit`
   return textOf(method) || (text(inner, ['torch_dtype', 'dtype'], 40) ?? 'float32')

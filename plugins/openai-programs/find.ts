@@ -42,7 +42,8 @@ export const findPrograms = (settings: Settings, host: Host): Found[] =>
 
 function findOne (name: string, description: Description, { env, uid }: Host): Found {
   const { command, environment_path: environment, install, packages, broken = {} } = description
-  const folders = environment === undefined ? (env['PATH'] ?? '').split(delimiter) : [join(environment, 'bin')]
+  const folders = environment === undefined ? (env['PATH'] ?? '').split(delimiter)
+    : [join(environment, 'bin')]
   const path = isAbsolute(command) ? command
     : folders.filter(isAbsolute).map((folder) => join(folder, command)).find((one) => isFile(one))
   const found = { name, description, path: path ?? '', root: null, version: '' }

@@ -34,21 +34,21 @@ export function driverOf (all: readonly Found[]): OfferedDriver | null {
     options (card, chosen) {
       const named = chosen === undefined ? usable : all.filter(({ name }) => name === chosen)
       const found = named.find((one) => whyNot(one, card) === null)
-      return found === undefined
-        ? `no program runs ${card.modelId}: ${named.map((one) => `${one.name}: ${whyNot(one, card)!}`).join('; ') ||
-          `there is none called ${chosen!}`}`
-        : optionsOf(found)
+      if (found !== undefined) return optionsOf(found)
+      const why = named.map((one) => `${one.name}: ${whyNot(one, card)!}`).join('; ')
+      return `no program runs ${card.modelId}: ${why === '' ? `there is none called ${chosen!}` : why}`
     }
   }
 }
 
 function whyNot ({ problem, description: { weights, backends } }: Found, card: ModelCard): string | null {
   if (problem !== null) return problem
-  if (!RegExp(weights).test(card.quantization ?? '')) return `it does not load weights as ${card.quantization}`
+  const format = card.quantization ?? ''
+  if (!RegExp(weights).test(format)) return `it does not load weights as ${format}`
   return backends.some((one) => runsOn(card, one)) ? null : `it does not run on ${card.backends.join(', ')}`
 }
 
-/** Paths are plain texts, so that the sandbox of the runner makes the program and its environment readable. */
+/** Paths are options of their own, because the sandbox of the runner makes those readable. */
 const optionsOf = (found: Found): Record<string, unknown> => ({
   program: found, serverBinary: found.path,
   ...found.root === null ? {} : {

@@ -6,7 +6,8 @@ const text = { type: 'string', minLength: 1, maxLength: 4096 } as const
 const texts = { type: 'array', maxItems: 64, items: text } as const
 const start = {
   args: { type: 'array', maxItems: 128, items: { type: ['string', 'array'], maxLength: 4096, items: text } },
-  environment: { type: 'object', maxProperties: 64, additionalProperties: { type: 'string', maxLength: 4096 } }
+  environment: { type: 'object', maxProperties: 64,
+    additionalProperties: { type: 'string', maxLength: 4096 } }
 } as const
 
 /** A description in svc.yaml; of a bundled one, what it changes. */
@@ -43,7 +44,8 @@ const description = {
       items: { enum: ['schema', 'required_tools', 'logprobs', 'stop', 'context', 'token_ids'] },
       description: 'what it ignores: svc does stop and context itself, and refuses the others'
     },
-    tool_parsers: { type: 'object', maxProperties: 32, additionalProperties: { type: 'string', maxLength: 64 } },
+    tool_parsers: { type: 'object', maxProperties: 32,
+      additionalProperties: { type: 'string', maxLength: 64 } },
     fragile: { type: 'boolean', description: 'check it after each client that left' },
     process_mib: { type: 'integer', minimum: 0, description: 'memory besides weights and KV cache' }
   }

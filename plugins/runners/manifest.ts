@@ -23,7 +23,8 @@ export const manifest = {
     vitals: VitalsService
   },
   provides: {
-    bundle: BundleService, drivers: DriverService, instances: InstanceService, machine: MachineService, runners: RunnersService,
+    bundle: BundleService, drivers: DriverService, instances: InstanceService, machine: MachineService,
+    runners: RunnersService,
     work: RunnerWorkService
   },
   checks: {

@@ -42,7 +42,7 @@ export interface OfferedDriver extends MemoryTraits {
 }
 
 export interface Drivers {
-  /** Sets how the programs of an engine are found; null if there are none. Returns a function that undoes it. */
+  /** Sets how an engine's programs are found; null if there are none. Returns a function that undoes it. */
   offer (engine: string, find: () => OfferedDriver | null): () => void
 }
 export const DriverService = defineService<Drivers>('runners.drivers')

@@ -58,13 +58,15 @@ async function gpuBytes (): Promise<number | null> {
 }
 
 /** Whether the program listens on a socket of the runner's folder; otherwise on a port of loopback. */
-export const takesSocket = ({ args = [] }: Description): boolean => args.flat().some((arg) => arg === '{socket}')
+export const takesSocket = ({ args = [] }: Description): boolean =>
+  args.flat().some((arg) => arg === '{socket}')
 
 export function commandLine (
   { args = [], environment = {}, on = {} }: Description, backend: string, values: Values
 ): { args: string[], environment: Record<string, string> } {
   const own = on[backend] ?? {}
-  const filled = (text: string): string => text.replace(PLACEHOLDER, (whole, name: string) => values[name] ?? whole)
+  const filled = (text: string): string =>
+    text.replace(PLACEHOLDER, (whole, name: string) => values[name] ?? whole)
   const isKnown = (text: string): boolean =>
     [...text.matchAll(PLACEHOLDER)].every(([, name]) => values[name!] !== undefined)
   return {

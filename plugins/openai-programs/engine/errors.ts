@@ -6,15 +6,17 @@ import { BrokenAnswer, withoutPaths } from '../../runners/openai/errors.js'
 
 const MAX_CHARS = 1_000
 const CONTEXT = /maximum context length (?:is|of) (\d+)/i
-const PROMPT = /(?:contains at least|requested a total of|prompt contains|\bvalue=|has) (\d+)(?: input)? tokens/i
+const PROMPT = /(?:contains(?: at least)?|requested a total of|has) (\d+)(?: input)? tokens/i
 const REFUSED = [400, 413, 422]
 const INTERNAL = 500
 
 /**
- * The error for `{error: {message}}`, `{error: 'text'}` or FastAPI's `{detail}`. One in the middle of a stream
- * has no `status`; unless it names a fault of the request, the program may have failed as a whole.
+ * The error for `{error: {message}}`, `{error: 'text'}` or FastAPI's `{detail}`. One in a stream has no
+ * `status`; unless it names a fault of the request, the program may have failed as a whole.
  */
-export function programError (body: unknown, { modelId, name }: { modelId: string, name: string }, status?: number): Error {
+export function programError (
+  body: unknown, { modelId, name }: { modelId: string, name: string }, status?: number
+): Error {
   const { error, detail } = fieldsOf(body)
   const { message, code } = fieldsOf(error)
   const said = [message, error, detail, detail === undefined ? '' : JSON.stringify(detail)].map(textOf)

@@ -5,7 +5,9 @@
 import { rm } from 'node:fs/promises'
 import { delimiter, join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { EngineError, type EngineEnv, type EngineModule, type EngineSession } from '../../../kernel/api/engine.js'
+import {
+  EngineError, type EngineEnv, type EngineModule, type EngineSession
+} from '../../../kernel/api/engine.js'
 import { Client, type Address } from '../../runners/openai/client.js'
 import { BrokenAnswer } from '../../runners/openai/errors.js'
 import { freePort, LOOPBACK, Program, type Clock, type EngineParts } from '../../runners/openai/program.js'
@@ -27,7 +29,7 @@ const die = (error: Error): void => { setImmediate(() => { throw error }) }
 const SOCKET = 'program.sock'
 const POLL_MS = 200
 const OK = 200
-/** Limit on a start, in seconds of CPU time: vLLM uses 42 to 103. A start that computes nothing ends earlier. */
+/** Limit on a start in CPU seconds; vLLM uses 42 to 140. A start that computes nothing ends earlier. */
 const START_SECONDS = 1_200
 const SIGNS_MS = 3_000
 
@@ -46,8 +48,10 @@ export function programEngine ({ clock, die, echo }: EngineParts): EngineModule 
       const { args, environment } = commandLine(description, backend, values)
       const program = new Program({
         name, path, args, env, clock, die, echo: (line) => { echo(`${name}: ${line}`) },
-        variables: { ...root === null ? {} : { PATH: `${join(root, 'bin')}${delimiter}${process.env['PATH'] ?? ''}` },
-          ...environment }
+        variables: {
+          ...root === null ? {} : { PATH: [join(root, 'bin'), process.env['PATH'] ?? ''].join(delimiter) },
+          ...environment
+        }
       })
       const client = new Client({
         address, name, toError: (body, status) => programError(body, { modelId, name }, status)
@@ -83,7 +87,9 @@ export function programEngine ({ clock, die, echo }: EngineParts): EngineModule 
 }
 
 /** Asks for one token. @throws BrokenAnswer if the answer has none, and the program's errors */
-async function generate (client: Client, kind: keyof typeof ROUTES, model: string, seen: () => void): Promise<void> {
+async function generate (
+  client: Client, kind: keyof typeof ROUTES, model: string, seen: () => void
+): Promise<void> {
   const question = kind === 'chat' ? { messages: [{ role: 'user', content: 'Hi' }] } : { prompt: 'Hi' }
   const body = { ...question, model, max_tokens: 1, temperature: 0, stream: true }
   let isProven = false
@@ -99,7 +105,9 @@ interface Starting {
  * Waits for the ready path and then for a token. Reports CPU seconds as progress, so that the node ends a
  * start that stands still but not one that is slow. @throws EngineError
  */
-async function ready ({ found: { name, description }, client, program, canary, env }: Starting): Promise<void> {
+async function ready (
+  { found: { name, description }, client, program, canary, env }: Starting
+): Promise<void> {
   const told = (): void => {
     env.progress(Math.min(Math.floor(program.processorSeconds), START_SECONDS - 1), START_SECONDS)
   }
@@ -131,7 +139,8 @@ function signsOf (
   const computing = (): string => backend === 'cpu' ? (program.processorSeconds * 2).toFixed(0) : ''
   return async () => {
     if (metrics === undefined) return computing()
-    const text = await client.text({ path: metrics.path, signal: AbortSignal.timeout(SIGNS_MS) }).catch(() => '')
+    const signal = AbortSignal.timeout(SIGNS_MS)
+    const text = await client.text({ path: metrics.path, signal }).catch(() => '')
     const lines = text.split('\n').filter((line) => metrics.names.some((one) => line.startsWith(one)))
     return [computing(), ...lines].join('\n')
   }

@@ -1,5 +1,7 @@
 /** Converts a task's payload to the body of a request for a program. Pure. */
-import { fieldsOf, isObject, listOf, numberOf, present, textOf, type Fields } from '../../runners/language/json.js'
+import {
+  fieldsOf, isObject, listOf, numberOf, present, textOf, type Fields
+} from '../../runners/language/json.js'
 import { invalid } from '../../runners/language/refusals.js'
 import { answerSchema, requiresCall } from '../../runners/language/structure.js'
 import type { Description, Lack } from '../descriptions.js'
@@ -7,11 +9,13 @@ import type { Description, Lack } from '../descriptions.js'
 export type Body = Record<string, unknown>
 
 /** Names of models, adapters, templates, addresses and transfers, which only svc sets. */
-const REFUSED = ['model', 'adapters', 'lora_path', 'lora', 'draft_model', 'chat_template', 'kv_transfer_params',
+const REFUSED = ['model', 'adapters', 'lora_path', 'lora', 'draft_model', 'chat_template',
+  'kv_transfer_params',
   'mm_processor_kwargs', 'media_io_kwargs', 'bootstrap_host', 'bootstrap_port', 'bootstrap_room']
 const MEDIA = ['image_url', 'audio_url', 'video_url', 'file_url', 'input_audio', 'file']
 /** Fields of other servers that hold the answer to a form. */
-const FORMS = ['structured_outputs', 'guided_json', 'guided_regex', 'guided_choice', 'guided_grammar', 'regex', 'ebnf']
+const FORMS = ['structured_outputs', 'guided_json', 'guided_regex', 'guided_choice', 'guided_grammar',
+  'regex', 'ebnf']
 /** Fields that svc reads itself or writes in another form. */
 const OWN_FORM = new Set(['n', 'n_predict', 'max_tokens', 'repeat_penalty', 'logit_bias', 'json_schema',
   'response_format', 'extra_body', 'stream', 'stream_options', 'grammar', 'logprobs', 'top_logprobs'])
@@ -59,10 +63,13 @@ function biasOf ({ logit_bias: bias }: Fields): object | undefined {
 function formatOf (payload: Fields): object | undefined {
   const { response_format: format } = payload
   const named = answerSchema(payload)
-  if (named === null || fieldsOf(format)['type'] === 'json_object') return isObject(format) ? format : undefined
+  if (named === null || fieldsOf(format)['type'] === 'json_object') {
+    return isObject(format) ? format : undefined
+  }
   const { schema, strict } = named
   const given = fieldsOf(fieldsOf(format)['json_schema'])
-  return { type: 'json_schema', json_schema: { name: 'answer', ...given, schema, ...strict ? { strict } : {} } }
+  const described = { name: 'answer', ...given, schema, ...strict ? { strict } : {} }
+  return { type: 'json_schema', json_schema: described }
 }
 
 function refuse (payload: Fields, name: string, lacks: (one: Lack) => boolean): void {
@@ -73,9 +80,12 @@ function refuse (payload: Fields, name: string, lacks: (one: Lack) => boolean): 
   for (const [i, { content }] of listOf(payload['messages']).entries()) {
     for (const [j, part] of listOf(content).entries()) {
       for (const media of MEDIA.filter((one) => part[one] != null)) {
-        const { url, file_id: id, data, file_data: file = data } = isObject(part[media]) ? part[media] : { url: part[media] }
-        const isInside = textOf(url).startsWith('data:') || (url === undefined && id === undefined && file !== undefined)
-        if (!isInside) fail(`messages.${i}.content.${j}.${media}`, 'must have its bytes as data:, not an address')
+        const given = part[media]
+        const { url, file_id: id, data, file_data: file = data } = isObject(given) ? given : { url: given }
+        const isInside = textOf(url).startsWith('data:') ||
+          (url === undefined && id === undefined && file !== undefined)
+        const field = `messages.${i}.content.${j}.${media}`
+        if (!isInside) fail(field, 'must have its bytes as data:, not an address')
       }
     }
   }
@@ -85,7 +95,9 @@ function refuse (payload: Fields, name: string, lacks: (one: Lack) => boolean): 
     const form = answerSchema(payload)?.path.split('.')[0] ?? FORMS.find((field) => payload[field] != null)
     if (form !== undefined) fail(form, `${without} hold answers to a form`)
   }
-  if (lacks('required_tools') && requiresCall(payload)) fail('tool_choice', `${without} enforce calls of tools`)
+  if (lacks('required_tools') && requiresCall(payload)) {
+    fail('tool_choice', `${without} enforce calls of tools`)
+  }
   if (lacks('logprobs') && payload['logprobs'] === true) fail('logprobs', `${without} report them in streams`)
   if (lacks('token_ids') && Array.isArray(payload['prompt'])) fail('prompt', `${without} take token ids`)
 }

@@ -26,7 +26,8 @@ const FRAME_TOKENS = 32
 
 type Kind = 'chat' | 'completion'
 
-export const ROUTES: Readonly<Record<Kind, string>> = { chat: '/v1/chat/completions', completion: '/v1/completions' }
+export const ROUTES: Readonly<Record<Kind, string>> =
+  { chat: '/v1/chat/completions', completion: '/v1/completions' }
 
 export interface SessionParts {
   spec: ModelSpec
@@ -72,8 +73,8 @@ export class ProgramSession implements EngineSession {
   async close (): Promise<void> { await this.parts.close() }
 
   private serve ({ kind, payload, trace }: EngineTask, signal: AbortSignal): AsyncGenerator<EngineChunk> {
-    if (kind === 'chat') return this.write('chat', payload, signal, trace)
-    if (kind === 'completion' || kind === 'completions') return this.write('completion', payload, signal, trace)
+    if (kind === 'chat') return this.write(kind, payload, signal, trace)
+    if (/^completions?$/.test(kind)) return this.write('completion', payload, signal, trace)
     if (kind === 'tokenize') return this.tokenize(payload)
     if (kind === 'detokenize') return this.detokenize(payload)
     throw unknownTask(kind, 'chat, completion, tokenize and detokenize')
@@ -87,7 +88,8 @@ export class ProgramSession implements EngineSession {
     const prompt = this.limit(asked.body, payload)
     const all = merged(copiesOf(asked).map((body, index) =>
       this.answer(kind, { ...asked, body }, index, { signal, trace, prompt })))
-    for await (const chunk of kind === 'chat' ? withSchemaCheck(all, payload) : all) yield { payload: { ...chunk } }
+    const checked = kind === 'chat' ? withSchemaCheck(all, payload) : all
+    for await (const chunk of checked) yield { payload: { ...chunk } }
   }
 
   /**
@@ -103,11 +105,11 @@ export class ProgramSession implements EngineSession {
     if (wanted !== undefined) body['max_tokens'] = wanted
     if (!lacks.includes('context') && length + (wanted ?? 0) <= contextLength) return 0
     const count = tokens.promptOf(payload)?.length
-    if (count !== undefined && count >= contextLength) throw contextExceeded(card.modelId, count, contextLength)
+    if ((count ?? 0) >= contextLength) throw contextExceeded(card.modelId, count!, contextLength)
     const most = contextLength - (count ?? 0)
-    if (count !== undefined || (wanted ?? 0) >= contextLength) body['max_tokens'] = Math.min(wanted ?? most, most)
+    if (count !== undefined) body['max_tokens'] = Math.min(wanted ?? most, most)
     // Without a count, the program's own limit is used.
-    if (count === undefined && (wanted ?? 0) >= contextLength) delete body['max_tokens']
+    else if ((wanted ?? 0) >= contextLength) delete body['max_tokens']
     return count ?? 0
   }
 
@@ -146,7 +148,7 @@ export class ProgramSession implements EngineSession {
     const { messages, prompt, add_special_tokens: special } = payload
     const ids = messages === undefined && typeof prompt === 'string'
       ? tokens.encode(prompt, special !== false) : tokens.promptOf(payload)
-    if (ids === null) throw invalid(`${name} has no tokenizer.json or chat template that svc can read`, 'prompt')
+    if (ids === null) throw invalid(`svc cannot read the tokenizer or the template for ${name}`, 'prompt')
     yield { payload: { kind: 'tokens', tokens: ids, count: ids.length, context_length: contextLength } }
   }
 

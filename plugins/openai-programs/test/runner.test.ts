@@ -15,14 +15,16 @@ const SCRIPT = fileURLToPath(new URL('fixtures/stand-in.mjs', import.meta.url))
 const skip = existsSync(ENGINE) ? false : 'needs the compiled engine: run `npm run build` first'
 
 const CARD = card('test/smol', {
-  tasks: ['chat', 'completions'], engine: 'openai-programs', files: [], totalBytes: 4, nLayers: 1, contextLength: 2048
+  tasks: ['chat', 'completions'], engine: 'openai-programs', files: [], totalBytes: 4, nLayers: 1,
+  contextLength: 2048
 })
 
 const VLLM: Partial<Description> = {
   args: [SCRIPT, '--uds', '{socket}'], metrics: { path: '/metrics', names: ['vllm:'] }
 }
 const MLX: Partial<Description> = {
-  args: [SCRIPT, '--dialect', 'mlx', '--port', '{port}'], request_model: 'default_model', fragile: true, failed: 503,
+  args: [SCRIPT, '--dialect', 'mlx', '--port', '{port}'], request_model: 'default_model', fragile: true,
+  failed: 503,
   lacks: ['schema', 'required_tools', 'logprobs', 'stop', 'context', 'token_ids']
 }
 
@@ -35,10 +37,12 @@ function started (t: TestCase, given: Partial<Description>, more: readonly strin
     ...GENERIC, environment: { STAND_IN: '{slots}' }, ...given,
     args: [...given.args ?? [], '--journal', journal, ...more]
   }
-  const program = { name: 'stand-in', description, path: given.command ?? process.execPath, root: null, version: '1' }
+  const program = { name: 'stand-in', description, path: given.command ?? process.execPath, root: null,
+    version: '1' }
   const spec = { card: CARD, directory: scratch, backend: 'cpu', threads: 1, slots: 3, options: { program } }
   const rig = bench(t, {}, { spec, engineModule: ENGINE.href, scratch, maxConcurrent: 8 })
-  const entries = (): Fields[] => readFileSync(journal, 'utf8').split('\n').slice(0, -1).map((line) => parsed(line) as Fields)
+  const entries = (): Fields[] =>
+    readFileSync(journal, 'utf8').split('\n').slice(0, -1).map((line) => parsed(line) as Fields)
   const starts = (): Fields[] => entries().filter((entry) => 'start' in entry)
   let tasks = 0
   const ask = (word: string, payload: Fields = {}, signal = new AbortController().signal) =>
@@ -48,7 +52,8 @@ function started (t: TestCase, given: Partial<Description>, more: readonly strin
     ...rig, ask, entries, starts,
     bodies: () => entries().flatMap(({ body }) => body === undefined ? [] : [body as Fields]),
     again: async (count: number) => {
-      await until('another one serves', () => 'RunnerReady' in rig.supervisor.status && starts().length === count, 40_000)
+      await until('another one serves', () => 'RunnerReady' in rig.supervisor.status &&
+        starts().length === count, 40_000)
     },
     gone: async (index: number) => {
       const pids = [starts()[index]!['start'], starts()[index]!['child']].map(Number)
@@ -69,14 +74,17 @@ for (const [dialect, description] of Object.entries({ vllm: VLLM, mlx: MLX })) {
     const { payloads, end } = await hear(rig.ask('go', { repeat_penalty: 1.5, extra_body: { unheard: 1 } }))
     t.equal(end, 'end')
     t.equal(textOf(payloads), 'Mercury, Venus, Earth.')
-    t.match(payloads.at(-1), { choices: [{ finish_reason: 'stop' }], usage: { prompt_tokens: 7, completion_tokens: 5 } })
+    t.match(payloads.at(-1),
+      { choices: [{ finish_reason: 'stop' }], usage: { prompt_tokens: 7, completion_tokens: 5 } })
     t.match(rig.bodies().at(-1), {
-      model: dialect === 'mlx' ? 'default_model' : 'test/smol', repetition_penalty: 1.5, unheard: 1, repeat_penalty: undefined
+      model: dialect === 'mlx' ? 'default_model' : 'test/smol', repetition_penalty: 1.5, unheard: 1,
+      repeat_penalty: undefined
     })
     const stopped = await hear(rig.ask('go', { stop: ['Venus'] }))
     t.equal(textOf(stopped.payloads), dialect === 'mlx' ? 'Mercury, ' : 'Mercury, Venus, Earth.')
     const checked = { response_format: { type: 'json_schema', json_schema: { schema: { required: ['b'] } } } }
-    t.equal((await hear(rig.ask('json', checked))).end, dialect === 'mlx' ? 'invalid_request' : 'invalid_result')
+    t.equal((await hear(rig.ask('json', checked))).end, dialect === 'mlx' ? 'invalid_request'
+      : 'invalid_result')
     t.match((await hear(rig.ask('refuse'))).error,
       { reason: 'context_length_exceeded', details: { prompt_tokens: 2049, context_length: 2048 } })
     t.equal((await hear(rig.ask('go', { n: 2 }))).payloads.filter((one) =>
@@ -88,8 +96,10 @@ for (const [dialect, description] of Object.entries({ vllm: VLLM, mlx: MLX })) {
     await until('the connection is closed', () => rig.entries().some(({ closed }) => closed === 'slow'))
     if (dialect === 'mlx') await until('a canary follows', () => rig.bodies().length === before + 2)
 
-    t.match((await hear(rig.ask('early'))).error, { reason: 'instance_lost' }, 'a stream that closes without an end')
-    if (dialect === 'vllm') t.match((await hear(rig.ask('error'))).error, { reason: 'instance_lost' }, 'error, then [DONE]')
+    t.match((await hear(rig.ask('early'))).error, { reason: 'instance_lost' },
+      'a stream that closes without an end')
+    if (dialect === 'vllm') t.match((await hear(rig.ask('error'))).error, { reason: 'instance_lost' },
+      'error, then [DONE]')
     const crashed = await hear(rig.ask('exit0'))
     t.match(crashed.error, { reason: 'instance_lost' })
     await rig.again(2)

@@ -85,7 +85,8 @@ function named<T extends string> (words: readonly T[], text: string): T | undefi
   return words.find((word) => word.toLowerCase() === text.toLowerCase())
 }
 
-function queryOf ({ model_id: model, excluded, chat_template: _, engine: __, ...shape }: Ask, shaped: boolean): string {
+function queryOf ({ model_id: model, excluded, chat_template: _, engine: __, ...shape }: Ask,
+  shaped: boolean): string {
   const query = new URLSearchParams({ model_id: model })
   const told = shaped ? shape : { context_length: shape.context_length, slots: shape.slots }
   for (const [key, value] of Object.entries(told)) if (value !== undefined) query.set(key, String(value))

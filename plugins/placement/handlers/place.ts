@@ -44,7 +44,8 @@ export async function place (
   const names = plan.ranks.map(({ nodeId }) => planning.nameOf(nodeId)).join(', ')
   const what = entered.isNew ? `is placed on ${names}. ${plan.why}`
     : `is already placed on ${names}, with its earlier settings.`
-  const differs = [body.context_length, body.slots, body.chat_template, body.engine].some((one) => one !== undefined)
+  const differs = [body.context_length, body.slots, body.chat_template, body.engine].some((one) =>
+    one !== undefined)
   const stays = entered.isNew || !differs ? ''
     : ` Its context, slots and template stay; to change them, \`svc stop ${asked.modelId}\` first.`
   const unknown = planning.unknownNodes(asked.excluded)

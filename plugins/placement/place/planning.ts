@@ -192,10 +192,11 @@ export class Planning {
   }
 }
 
-/** Nodes without the chosen program count as without the engine. Throws `invalid_request` for other engines. */
+/** Nodes without the chosen program count as without its engine. Throws `invalid_request` for others. */
 function withProgram (view: ClusterView, { modelId, engine }: ModelCard, chosen?: string): ClusterView {
   if (chosen === undefined) return view
-  if (engine !== ENGINES.safetensors) throw invalid('engine', `cannot be chosen for ${modelId}: ${engine} runs it`)
+  if (engine !== ENGINES.safetensors) throw invalid('engine',
+    `cannot be chosen for ${modelId}: ${engine} runs it`)
   const has = ({ programs = {} }: NodeFacts): boolean => programs[engine]?.includes(chosen) === true
   return { ...view, nodes: view.nodes.map((node) => has(node) ? node
     : { ...node, lacks: [...node.lacks ?? [], engine], backends: { ...node.backends, [engine]: [] } }) }

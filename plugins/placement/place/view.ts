@@ -4,7 +4,9 @@ import { runsOn } from '../../runners/cards/backends.js'
 import type { ClusterView, EngineTraits, InstanceMemory, MemoryClaim, NodeFacts } from '../planner/types.js'
 import { isGpu, memoryTraits } from '../planner/memory.js'
 import { runnerKind } from '../progress/progress.js'
-import { bodyOf, devicePartsOf, type Instance, type EndingInstance, type OfferedDriver } from '../../runners/service.js'
+import {
+  bodyOf, devicePartsOf, type Instance, type EndingInstance, type OfferedDriver
+} from '../../runners/service.js'
 import type { Facts } from '../facts.js'
 import { cardOf, idOf, modelOf, ranksOf, type Rank } from './instance.js'
 

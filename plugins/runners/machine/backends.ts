@@ -50,8 +50,8 @@ export function programMissing (
     backend: null,
     code: 'engine_missing',
     problem: `engine ${engine} needs ${name}, which is not installed${why === null ? '' : `; ${why}`}`,
-    remedy: install ?? `Install it: \`svc engine add ${builds}\` on the node; or set ${overrideVariable(engine)} to ` +
-      'the absolute path of one, and restart.'
+    remedy: install ?? `Install it: \`svc engine add ${builds}\` on the node; or set ` +
+    `${overrideVariable(engine)} to the absolute path of one, and restart.`
   }
 }
 

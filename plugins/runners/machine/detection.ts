@@ -181,7 +181,8 @@ type Found = Driver | null | undefined
 
 export const isLibrary = (found: Found): found is Library => found != null && 'library' in found
 
-const isProgram = (found: Found): found is BinaryOverride | Program | OfferedDriver => found != null && !isLibrary(found)
+const isProgram = (found: Found): found is BinaryOverride | Program | OfferedDriver => found != null &&
+  !isLibrary(found)
 
 /**
  * The devices that programs list, queried once per program. The node runs programs outside a sandbox to query

@@ -24,7 +24,7 @@ export function startTime (pid: number): string | null {
   return statFields(pid)?.[22 - 3] ?? null
 }
 
-/** CPU time in clock ticks of a process and those of its children that have ended (fields 14 to 17 of stat). */
+/** CPU time of a process and its ended children in clock ticks (fields 14 to 17 of stat). */
 export function processorTicks (pid: number): number | null {
   return statFields(pid)?.slice(14 - 3, 18 - 3).reduce((sum, field) => sum + Number(field), 0) ?? null
 }

@@ -58,7 +58,8 @@ const MARK = ['--msgqueue=0:0', '--']
 
 /** True if a runner at this level can connect to the machine's ports. */
 export const sharesNetwork = (hold: SandboxLevel, network: Network = false): boolean =>
-  network === true || (network === 'loopback' && hold === 'network') || hold === 'files' || hold === 'privileges'
+  network === true || (network === 'loopback' && hold === 'network') || hold === 'files' ||
+  hold === 'privileges'
 
 /** Wraps a command so that it runs at a sandbox level; null if a required program is missing. */
 export function heldCommand (

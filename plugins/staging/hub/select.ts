@@ -21,8 +21,8 @@ const LEGAL = /^(licen[sc]e|notice|copying|use_policy|model_card)([-_.].*)?$/i
  * Selects the files of a model to download, never formats that execute code on loading. With `allow`: the
  * matching files, with `variant` only that precision. Otherwise: configuration, tokenizer, template, licence,
  * voices, and one precision of the ONNX (else GGUF) weights: `variant`, else the unquantized one up to 4 GiB,
- * else q4, else the smallest (GGUF: Q4_K_M, else the smallest); else the safetensors of the top folder. Throws HubError `not_found`,
- * `refused_format`, `ambiguous` or `bad_request`.
+ * else q4, else the smallest (GGUF: Q4_K_M, else the smallest). Without both: the safetensors of the top
+ * folder. Throws HubError `not_found`, `refused_format`, `ambiguous` or `bad_request`.
  */
 export function selectFiles<F extends Choosable> (files: readonly F[], wanted: Wanted = {}): F[] {
   const { allow, variant } = wanted
@@ -73,7 +73,8 @@ function chooseWeights<F extends Choosable> (
     return { chosen, dropped: ({ path }) => path.endsWith('.gguf'), found: true }
   }
   const tensors = files.filter(({ path }) => TENSORS.test(path))
-  return { chosen: new Set(tensors), dropped: ({ path }) => /\.safetensors$/.test(path), found: isModel(files) }
+  return { chosen: new Set(tensors), dropped: ({ path }) => /\.safetensors$/.test(path),
+    found: isModel(files) }
 }
 
 function isPickled (path: string): boolean { return PICKLED.test(path) && !VOICE_PACK.test(path) }
