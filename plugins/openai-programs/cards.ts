@@ -21,10 +21,10 @@ async function findSafetensors (folder: Folder): Promise<ModelFacts | undefined>
   const weights = folder.matching(WEIGHTS)
   const config = await folder.json('config.json')
   if (weights.length === 0 || config === undefined) return undefined
-  const [architecture = textOf(config['model_type'])] = (config['architectures'] ?? []) as string[]
-  if (!WRITES.test(String(architecture))) {
-    throw new CardError(`its architecture is ${String(architecture) || 'not stated'}, which writes no ` +
-      'text: models in safetensors need one that ends in ForCausalLM or ForConditionalGeneration')
+  const [architecture] = (config['architectures'] ?? []) as unknown[]
+  if (architecture !== undefined && !WRITES.test(String(architecture))) {
+    throw new CardError(`its architecture is ${String(architecture)}, which writes no text: models in ` +
+      'safetensors need one that ends in ForCausalLM or ForConditionalGeneration')
   }
   if (!TOKENIZERS.some((name) => folder.has(name))) {
     throw new CardError(`it has no tokenizer: none of ${TOKENIZERS.join(', ')}`)
@@ -41,7 +41,7 @@ async function findSafetensors (folder: Folder): Promise<ModelFacts | undefined>
   const headSize = count(inner, 'head_dim') ?? Math.floor(hiddenSize / heads)
   const contextLength = need(['max_position_embeddings', 'n_positions', 'max_sequence_length', 'seq_length'])
   const quantization = quantizationOf(config, inner)
-  const family = (text(config, 'model_type', 60) ?? String(architecture)).slice(0, 60)
+  const family = text(config, 'model_type', 60) ?? String(architecture).slice(0, 60)
   const template = await templateOf(folder)
   const words = modelWords({
     encoder: null, family, quantization, nLayers, contextLength,

