@@ -13,6 +13,7 @@ import eventLog from './event-log/index.js'
 import llamaCpp from './llama-cpp/index.js'
 import logs from './logs/index.js'
 import mcp from './mcp/index.js'
+import openaiPrograms from './openai-programs/index.js'
 import packages from './packages/index.js'
 import placement from './placement/index.js'
 import realtime from './realtime/index.js'
@@ -28,6 +29,6 @@ import type { Plugin } from '../kernel/index.js'
 /** The plugins that ship with svc: the only list of them. */
 export const bundled: readonly Plugin[] = [
   cluster, packages, capabilities, access, audit, approvals, devices, relay, runners, placement,
-  capabilitiesTts, capabilitiesStt, llamaCpp, chat, staging, tracing, diagnostics, eventLog, logs, steward,
-  dashboard, mcp, realtime, upstreams, wyoming
+  capabilitiesTts, capabilitiesStt, llamaCpp, openaiPrograms, chat, staging, tracing, diagnostics, eventLog,
+  logs, steward, dashboard, mcp, realtime, upstreams, wyoming
 ]

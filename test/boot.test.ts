@@ -170,8 +170,8 @@ t.test('a svc.yaml with ten mistakes lists all ten, with their lines', async (t)
 
 t.test('a disabled plugin disables its dependants; its routes name the remedy', async (t) => {
   const node = await up(t, { yaml: 'plugins: { runners: { enabled: false } }' })
-  const names = ['placement', 'capabilities-tts', 'capabilities-stt', 'llama-cpp', 'chat', 'realtime',
-    'upstreams', 'wyoming']
+  const names = ['placement', 'capabilities-tts', 'capabilities-stt', 'llama-cpp', 'openai-programs', 'chat',
+    'realtime', 'upstreams', 'wyoming']
   const down = names.map((name) =>
     `plugin "${name}" is off because it requires "runners", which is disabled; ` +
     '`svc plugin enable runners` enables it')

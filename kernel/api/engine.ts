@@ -141,6 +141,8 @@ export interface EngineDecl extends MemoryTraits {
   /** True if the engine drives an external binary, which `SVC_<ENGINE>_SERVER_BIN` overrides. */
   readonly external?: boolean
   readonly program?: ProgramDecl
+  /** True if the engine's program listens on a port of loopback. */
+  readonly loopback?: boolean
   readonly batch?: number
   /** Maximum number of parallel contexts, for the placement planner and for runners. */
   readonly slots?: { readonly cpu: number, readonly gpu: number }
@@ -166,6 +168,8 @@ export interface ProgramDecl {
   /** File name in PATH and in a build. */
   readonly name: string
   readonly builds: string
+  /** How it is installed, as a sentence, if not by `svc engine add`. */
+  readonly install?: string
   readonly otherwise?: LibraryDecl
 }
 

@@ -16,6 +16,7 @@ export const ENTRIES = [
   'plugins/chat/embed/card-reader', 'plugins/llama-cpp/cards/index', 'plugins/capabilities-tts/card-reader',
   'plugins/chat/embed/index', 'plugins/llama-cpp/server/index',
   'plugins/llama-cpp/embedded/index', 'plugins/capabilities-tts/engine/index',
+  'plugins/openai-programs/cards', 'plugins/openai-programs/engine/index',
   'plugins/capabilities-stt/card-reader', 'plugins/capabilities-stt/engine/index'
 ]
 /** Not bundled: native code, packages found by path, and LGPL and MPL packages, as those licences require. */

@@ -9,6 +9,8 @@ export interface EngineHelp {
   hint? (card: Seen): string | undefined
   /** Whether GET /state shows that every node lacks the program that the model needs. */
   lacksProgram? (card: Seen, state: object): boolean
+  /** The programs of the engine on this machine, in order, and why one cannot be used. */
+  programs? (ctx: VerbContext): Promise<{ words: string, path: string, problem: string | null }[]>
   /** Offers to install the program that the engine needs. True if it is installed afterwards. */
   offer? (ctx: VerbContext, yes: boolean): Promise<boolean>
 }

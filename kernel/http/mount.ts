@@ -138,7 +138,10 @@ const NAMED_MOST = 16
  */
 const ignoreUnknown = (schema: JsonSchema): Pick<RouteShorthandOptions, 'preHandler'> => ({
   preHandler: (request, reply, done) => {
+    const whole: Record<string, unknown> = isObject(request.body) ? { ...request.body } : {}
     const names = unknownIn(schema, request.body)
+    keepExtra(schema, request.body,
+      names.flatMap((name) => Object.hasOwn(whole, name) ? [[name, whole[name]]] : []))
     // `target_node` names the node that answers, so ignoring it would change the answer.
     if (names.includes('target_node')) {
       done(invalid([{ path: 'target_node', message: 'only works with /v1/capabilities/call and stream' }],
@@ -150,6 +153,14 @@ const ignoreUnknown = (schema: JsonSchema): Pick<RouteShorthandOptions, 'preHand
     done()
   }
 })
+
+/** Keeps fields that a schema lacks in `extra_body`, as OpenAI's clients call it, if the schema has that. */
+function keepExtra ({ properties }: JsonSchema, body: unknown, extra: [string, unknown][]): void {
+  if (extra.length === 0 || !isObject(body) || !isObject(properties) ||
+    !Object.hasOwn(properties, 'extra_body')) return
+  const given = body['extra_body']
+  Object.assign(body, { extra_body: { ...Object.fromEntries(extra), ...isObject(given) ? given : {} } })
+}
 
 /** Removes fields that a schema lacks, except in list items, where clients send earlier answers back. */
 function unknownIn ({ properties }: JsonSchema, value: unknown, path = ''): string[] {

@@ -5,7 +5,8 @@ import type { Manifest, VerbDecl } from '../../kernel/index.js'
 const verbs = {
   'engine ls': {
     heading: 'Keep models', local: true,
-    summary: 'list the builds of llama.cpp in this home, and the program in use', examples: ['svc engine ls'],
+    summary: 'list the builds of llama.cpp in this home, and programs of other engines',
+    examples: ['svc engine ls'],
     load: async () => ({ default: (await import('./cli/engine.js')).ls })
   },
   'engine add': {

@@ -13,7 +13,7 @@ export const errors = {
   no_connected_cycle: refused('Too few nodes are connected to each other in both directions.',
     'Lower min_nodes, or fix the links: `svc doctor` shows which connection fails.'),
   engine_missing: refused('No node has the external program that the model runs on.',
-    'Install it with `svc engine add llama.cpp` on each node that is to run such models.'),
+    'Install it, as the message says, on each node that is to run such models.'),
   spread_unsupported: refused('The engine cannot spread a model over nodes in this way.',
     'Set min_nodes to 1, or instance_meta to details.engineSpreadsAs if that is not null.'),
   exclusions_removed_all: refused('The exclusions leave no node for the model.', 'Exclude fewer nodes.'),

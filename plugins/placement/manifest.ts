@@ -94,6 +94,7 @@ export const verbs = {
       ['--ctx <tokens>', 'context length in tokens; default: 2048 to 32768, by free memory'],
       ['--slots <n>', 'concurrent requests, each with its own context; default: as many as fit in memory'],
       ['--chat-template <file>', 'a Jinja chat template, instead of that of a GGUF model'],
+      ['--engine <name>', 'the program that runs it, of several: vllm, mlx, sglang or one in svc.yaml'],
       ['--node <node>', 'place it on this node only'],
       ['--exclude <node...>', 'nodes to exclude, by id, install id or name'],
       ['--dry-run', 'show where it would go; place nothing'],

@@ -56,6 +56,10 @@ const place = {
       type: 'string', minLength: 1, maxLength: 65_536,
       description: 'a Jinja chat template, instead of the one in a GGUF model'
     },
+    engine: {
+      type: 'string', minLength: 1, maxLength: 64,
+      description: 'the program, such as vllm, for models that several programs can run'
+    },
     excluded_nodes: { ...nodeRefs, description: 'node ids, install ids or names; unknown ones are ignored' },
     excluded_node_ids: { ...nodeRefs, description: 'alias of excluded_nodes' },
     ttl_seconds: {

@@ -9,7 +9,7 @@ import { commands } from './instances/commands.js'
 import { sections } from './instances/sections.js'
 import { routes } from './routes.js'
 import {
-  BundleService, InstanceService, MachineService, RunnersService, RunnerWorkService
+  BundleService, DriverService, InstanceService, MachineService, RunnersService, RunnerWorkService
 } from './service.js'
 
 export const manifest = {
@@ -23,7 +23,8 @@ export const manifest = {
     vitals: VitalsService
   },
   provides: {
-    bundle: BundleService, instances: InstanceService, machine: MachineService, runners: RunnersService,
+    bundle: BundleService, drivers: DriverService, instances: InstanceService, machine: MachineService,
+    runners: RunnersService,
     work: RunnerWorkService
   },
   checks: {

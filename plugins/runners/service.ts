@@ -4,7 +4,7 @@ import type { Bundle } from './cards/bundle.js'
 import type { Instance, InstanceFailure } from './instances/sections.js'
 import type { Machine } from './machine/vitals.js'
 import type {
-  CapabilityCall, Caller, EngineChunk, EngineTask, Manifest, ModelCard, Trace
+  CapabilityCall, Caller, EngineChunk, EngineTask, Manifest, MemoryTraits, ModelCard, Trace
 } from '../../kernel/index.js'
 
 export type { Bundle, BundledModel, RegisteredEngine } from './cards/bundle.js'
@@ -27,6 +27,25 @@ export type {
 
 export const BundleService = defineService<Bundle>('runners.bundle')
 export const MachineService = defineService<Machine>('runners.machine')
+
+/** The programs of an engine that another plugin finds on this node. */
+export interface OfferedDriver extends MemoryTraits {
+  from: 'plugin'
+  /** The program that is used by default, such as `vllm 0.32.0`. */
+  words: string
+  /** The names of all usable programs, by which a placement chooses one. */
+  programs: readonly string[]
+  /** GPUs as a program lists them; null if unknown. */
+  devices: string[] | null
+  /** Options of the engine for a model, or why no program, or not the chosen one, can run it. */
+  options (card: ModelCard, chosen?: string): Record<string, unknown> | string
+}
+
+export interface Drivers {
+  /** Sets how an engine's programs are found; null if there are none. Returns a function that undoes it. */
+  offer (engine: string, find: () => OfferedDriver | null): () => void
+}
+export const DriverService = defineService<Drivers>('runners.drivers')
 
 export const remediesIn = ({ manifests }: { manifests: readonly Pick<Manifest, 'errors'>[] }): Remedies =>
   Object.assign({}, ...manifests.map(({ errors }) => errors ?? {})) as Remedies

@@ -72,6 +72,7 @@ export function start (ctx: RunnersContext, machine = own()) {
     },
     services: {
       bundle,
+      drivers: detection,
       machine: reader,
       runners: routing,
       instances: instanceService(ctx, assembly, checks),

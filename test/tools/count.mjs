@@ -35,6 +35,7 @@ const BUDGET = {
   'plugins/llama-cpp': 6952,
   'plugins/logs': 1217,
   'plugins/mcp': 667,
+  'plugins/openai-programs': 1300,
   'plugins/packages': 694,
   'plugins/placement': 6952,
   'plugins/realtime': 1652,

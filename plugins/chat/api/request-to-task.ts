@@ -124,7 +124,7 @@ function samplingIn (body: CompletionBody | ChatBody): object {
   const given = Object.keys(others).map((name) => [name, body[name as keyof typeof others]])
   return {
     ...samplingOf('chat', { ...body, repetition_penalty: repetition ?? repeat }),
-    ...present({ logit_bias, ...Object.fromEntries(given) })
+    ...present({ logit_bias, extra_body: body.extra_body, ...Object.fromEntries(given) })
   }
 }
 

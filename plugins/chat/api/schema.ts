@@ -47,6 +47,10 @@ const llamaRefused = {
 } as const
 
 export const sampling = {
+  extra_body: {
+    ...optional('object'),
+    description: 'fields that svc does not know, also those beside it, for models whose program knows more'
+  },
   max_tokens: mostTokens, ...llamaFields, ...nullableFields('chat'),
   logit_bias: {
     type: ['object', 'null'], additionalProperties: { type: 'number', minimum: -100, maximum: 100 }

@@ -7,7 +7,7 @@ import { buildsOf, findLibrary, findProgram, overrideVariable, runtimeFiles } fr
 import { addBuild, ENGINE, removeBuild } from '../builds/add.js'
 import { withErrorText, withParts } from './adding.js'
 import type { Build } from '../../runners/service.js'
-import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
+import { engineHelp, type Verb, type VerbContext } from '../../../kernel/cli/index.js'
 
 const VARIABLE = overrideVariable(GGUF_ENGINE)
 
@@ -15,9 +15,10 @@ export const ls: Verb = {
   async run (ctx) {
     const builds = buildsOf(ctx.home, ENGINE)
     const other = otherProgram(ctx)
+    const programs = await programsOf(ctx)
     if (ctx.out.json) {
       const all = builds.map((build, i) => ({ engine: ENGINE, ...build, used: i === 0 && other === null }))
-      ctx.out.value({ builds: all, other })
+      ctx.out.value({ builds: all, other, programs })
       return
     }
     if (builds.length === 0) {
@@ -30,7 +31,16 @@ export const ls: Verb = {
       ]))
     }
     if (other !== null) ctx.err.line(`${other} is used`)
+    ctx.out.table(['PROGRAM', 'PATH', 'USABLE'], programs.map(({ words, path, problem }) =>
+      [words, path || '-', problem ?? 'yes']))
   }
+}
+
+/** Programs that the plugins of other engines find. */
+async function programsOf (ctx: VerbContext) {
+  const engines = (await ctx.plugins()).flatMap(({ manifest: { engines = {} } }) => Object.keys(engines))
+  const helps = await Promise.all(engines.map(async (name) => await engineHelp(ctx, name)))
+  return (await Promise.all(helps.map(async ({ programs }) => await programs?.(ctx) ?? []))).flat()
 }
 
 export const add: Verb = {

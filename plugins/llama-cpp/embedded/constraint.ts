@@ -2,7 +2,8 @@
 import { reasonings, type ReasoningName, type ReasoningState } from '../text/reasoning.js'
 import type { ToolFormatName } from '../text/tools/index.js'
 import type { Fields } from '../../runners/language/json.js'
-import { answerGrammar, callGrammar, notEnforced, requiresCall } from '../structure.js'
+import { requiresCall } from '../../runners/language/structure.js'
+import { answerGrammar, callGrammar, notEnforced } from '../structure.js'
 import { enforcedFormat } from './formats.js'
 
 /** Formats of an answer; `tools` is null if the request has no tools. */

@@ -1,7 +1,7 @@
 /** Compiles JSON Schema (2020-12) to GBNF, llama.cpp's grammar notation, in the runner process. */
 import { fieldsOf } from '../../runners/language/json.js'
 import type { ToolCallFormat } from '../embedded/formats.js'
-import { fromDraft7 } from './draft7.js'
+import { fromDraft7 } from '../../runners/language/draft7.js'
 import { Grammar, invalid, literal, ref, BLANK, type Item, NotExpressible, type Rule, SPACE } from './gbnf.js'
 import { formatPattern } from './formats.js'
 import { remainderOf, charRule, END, translated } from './pattern.js'

@@ -8,7 +8,7 @@ import {
 } from '../../runners/language/json.js'
 import { constraintOf, type Constraint, type AnswerFormats } from '../embedded/constraint.js'
 import { toHermesFormat } from '../embedded/formats.js'
-import { answerSchema, requiresCall } from '../structure.js'
+import { answerSchema, requiresCall } from '../../runners/language/structure.js'
 import { reasoningMarkers, reasonings, type ReasoningName } from '../text/reasoning.js'
 
 export interface Facts {
@@ -40,7 +40,7 @@ const SEEDS = 2 ** 32 - 1
 const OWN_FORM = new Set([
   'messages', 'prompt', 'tools', 'tool_choice', 'parallel_tool_calls', 'response_format',
   'chat_template_kwargs', 'add_generation_prompt', 'n', 'n_predict', 'max_tokens', 'logit_bias', 'logprobs',
-  'top_logprobs', 'seed', 'repeat_last_n', 'json_schema',
+  'top_logprobs', 'seed', 'repeat_last_n', 'json_schema', 'extra_body',
   ...parametersOf('llama').map(({ parameter }) => parameter)
 ])
 

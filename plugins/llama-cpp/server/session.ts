@@ -4,7 +4,7 @@ import {
 } from '../../../kernel/api/engine.js'
 import { readEmbed, scoresChunk, truncated, vectorChunk } from '../../runners/language/vectors.js'
 import { unknownTask } from '../../runners/language/refusals.js'
-import { withSchemaCheck } from '../check.js'
+import { withSchemaCheck } from '../../runners/language/check.js'
 import { newCallId } from '../embedded/answer.js'
 import { constraintOf } from '../embedded/constraint.js'
 import { TOOLS_LEFT_OUT, warmCompiler, withoutTools } from '../structure.js'

@@ -1,6 +1,6 @@
 import t from 'tap'
 import type { AnswerChunk } from '../../runners/language/chunks.js'
-import { withSchemaCheck } from '../check.js'
+import { withSchemaCheck } from '../../runners/language/check.js'
 
 const format = (schema: object): object =>
   ({ response_format: { type: 'json_schema', json_schema: { schema } } })

@@ -1,5 +1,6 @@
 import t from 'tap'
-import { decodeAll, StopFinder, textStream, type TokenTable } from '../text/stream.js'
+import { StopFinder } from '../../runners/language/stop.js'
+import { decodeAll, textStream, type TokenTable } from '../text/stream.js'
 
 /** A vocabulary with a token per byte, then a special token and an added one. */
 const table: TokenTable = {

@@ -22,6 +22,7 @@ interface Ask {
   instance_meta?: 'Ring' | 'LlamaRpc'
   min_nodes: number
   chat_template?: string
+  engine?: string
   context_length: number | undefined
   slots: number | undefined
   excluded: string[]
@@ -59,7 +60,8 @@ function askOf (ctx: VerbContext, model_id: string, options: Record<string, unkn
     min_nodes: readNumber(ctx, '--min-nodes', options['minNodes'], { min: 1 }) ?? 1,
     context_length: readNumber(ctx, '--ctx', options['ctx'], { min: 2 }),
     slots: readNumber(ctx, '--slots', options['slots'], { min: 1 }),
-    ...templateOf(ctx, options['chatTemplate'])
+    ...templateOf(ctx, options['chatTemplate']),
+    ...options['engine'] === undefined ? {} : { engine: options['engine'] as string }
   }
 }
 
@@ -83,7 +85,8 @@ function named<T extends string> (words: readonly T[], text: string): T | undefi
   return words.find((word) => word.toLowerCase() === text.toLowerCase())
 }
 
-function queryOf ({ model_id: model, excluded, chat_template: _, ...shape }: Ask, shaped: boolean): string {
+function queryOf ({ model_id: model, excluded, chat_template: _, engine: __, ...shape }: Ask,
+  shaped: boolean): string {
   const query = new URLSearchParams({ model_id: model })
   const told = shaped ? shape : { context_length: shape.context_length, slots: shape.slots }
   for (const [key, value] of Object.entries(told)) if (value !== undefined) query.set(key, String(value))

@@ -33,6 +33,7 @@ export async function place (
     contextLength: body.context_length,
     slots: body.slots,
     chatTemplate: body.chat_template,
+    engine: body.engine,
     excluded: planning.refs(body.excluded_nodes, body.excluded_node_ids),
     force: body.force ?? false,
     origin: 'request',
@@ -42,7 +43,8 @@ export async function place (
   const names = plan.ranks.map(({ nodeId }) => planning.nameOf(nodeId)).join(', ')
   const what = entered.isNew ? `is placed on ${names}. ${plan.why}`
     : `is already placed on ${names}, with its earlier settings.`
-  const differs = [body.context_length, body.slots, body.chat_template].some((one) => one !== undefined)
+  const differs = [body.context_length, body.slots, body.chat_template, body.engine].some((one) =>
+    one !== undefined)
   const stays = entered.isNew || !differs ? ''
     : ` Its context, slots and template stay; to change them, \`svc stop ${asked.modelId}\` first.`
   const unknown = planning.unknownNodes(asked.excluded)

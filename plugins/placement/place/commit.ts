@@ -23,7 +23,7 @@ export async function planAndEnter (
 ): Promise<{ outcome: Outcome, entered: CommittedInstance }> {
   const { clock, deps: { cluster } } = planning.ctx
   const {
-    origin, sharding, minNodes, excluded, ttlSeconds, contextLength, slots, chatTemplate, force
+    origin, sharding, minNodes, excluded, ttlSeconds, contextLength, slots, chatTemplate, engine, force
   } = request
   // Node ids change at a restart, but install ids do not.
   const installIds = new Set(excluded.flatMap((ref) => cluster.resolve(ref)?.installId ?? []))
@@ -34,7 +34,8 @@ export async function planAndEnter (
       origin, sharding, instanceMeta, minNodes, excluded: [...installIds], failedOn: [], ttlSeconds,
       replaces: null, ...contextLength === undefined ? {} : { contextLength },
       ...slots === undefined ? {} : { slots },
-      ...chatTemplate === undefined ? {} : { chatTemplate }
+      ...chatTemplate === undefined ? {} : { chatTemplate },
+      ...engine === undefined ? {} : { engine }
     }
     const instance = instanceOf(plan, card, nodes, randomUUID, intent)
     try {

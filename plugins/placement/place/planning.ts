@@ -1,6 +1,6 @@
 import { badField, delay, offPlugin, SvcError, type ModelCard, type NodeView } from '../../../kernel/index.js'
 import { plan } from '../planner/index.js'
-import type { ClusterView, InstanceMeta, Plan, PlanRequest, Refusal } from '../planner/types.js'
+import type { ClusterView, InstanceMeta, NodeFacts, Plan, PlanRequest, Refusal } from '../planner/types.js'
 import { modelUnknown, refusalError, refuse } from '../errors.js'
 import type { Facts, FactsReader } from '../facts.js'
 import type { PlacementContext } from '../manifest.js'
@@ -9,7 +9,7 @@ import { virtualModel, type NodeProblem } from '../../staging/service.js'
 import { viewOf } from './view.js'
 
 /** The engine that runs language models in each file format. */
-export const ENGINES = { gguf: 'llama-server', onnx: 'onnx-lm' } as const
+export const ENGINES = { gguf: 'llama-server', onnx: 'onnx-lm', safetensors: 'openai-programs' } as const
 /** Limit in ms on the wait for missing readings, after which the request is refused. */
 export const INFO_PENDING_MS = 15_000
 /** Milliseconds between planning attempts; polls because no event announces other nodes' new readings. */
@@ -20,6 +20,8 @@ export interface PlanningInput extends Omit<PlanRequest, 'card' | 'instanceMeta'
   /** Default: Ring or LlamaRpc, whichever the model's engine prefers. */
   instanceMeta?: InstanceMeta | undefined
   chatTemplate?: string | undefined
+  /** Name of the program that runs the model, of an engine with several. */
+  engine?: string | undefined
   /** Node ids, install ids or names; unknown ones are ignored. */
   excluded: readonly string[]
 }
@@ -167,11 +169,11 @@ export class Planning {
 
   /** Plans from the given facts without waiting. Throws like `plan`. */
   look (asked: PlanningInput, facts: Facts): Outcome {
-    const { modelId, excluded, ...ask } = asked
+    const { modelId, excluded, engine, ...ask } = asked
     const card = this.known(modelId)
     if (card === undefined) throw modelUnknown(modelId, [])
     checkAsked(card, asked)
-    const view = this.view(facts, modelId)
+    const view = withProgram(this.view(facts, modelId), card, engine)
     const keeper = card.tasks.includes('rerank') ? 'a reranking model'
       : view.engines[card.engine]?.slots === undefined ? card.engine : undefined
     if (ask.slots !== undefined && keeper !== undefined) {
@@ -188,6 +190,16 @@ export class Planning {
     return error.reason === 'info_pending' ||
       (error.reason === 'insufficient_memory' && this.ctx.deps.instances.settling())
   }
+}
+
+/** Nodes without the chosen program count as without its engine. Throws `invalid_request` for others. */
+function withProgram (view: ClusterView, { modelId, engine }: ModelCard, chosen?: string): ClusterView {
+  if (chosen === undefined) return view
+  if (engine !== ENGINES.safetensors) throw badField('engine',
+    `cannot be chosen for ${modelId}: ${engine} runs it`)
+  const has = ({ programs = {} }: NodeFacts): boolean => programs[engine]?.includes(chosen) === true
+  return { ...view, nodes: view.nodes.map((node) => has(node) ? node
+    : { ...node, lacks: [...node.lacks ?? [], engine], backends: { ...node.backends, [engine]: [] } }) }
 }
 
 /** Throws `invalid_request` for a context or a chat template that the model does not support. */

@@ -4,7 +4,9 @@ import { runsOn } from '../../runners/cards/backends.js'
 import type { ClusterView, EngineTraits, InstanceMemory, MemoryClaim, NodeFacts } from '../planner/types.js'
 import { isGpu, memoryTraits } from '../planner/memory.js'
 import { runnerKind } from '../progress/progress.js'
-import { bodyOf, devicePartsOf, type Instance, type EndingInstance } from '../../runners/service.js'
+import {
+  bodyOf, devicePartsOf, type Instance, type EndingInstance, type OfferedDriver
+} from '../../runners/service.js'
 import type { Facts } from '../facts.js'
 import { cardOf, idOf, modelOf, ranksOf, type Rank } from './instance.js'
 
@@ -14,7 +16,9 @@ function traitsOf (decl: EngineDecl): EngineTraits {
     overhead, fixedBytes, gpuBytes, batchTokens, vocabularyBytes, keepsPrompts, refuses, slots
   } = decl
   return {
-    multiNode, tensor, unevenTensor, manyDevices, backends, builds: program?.builds, slots,
+    multiNode, tensor, unevenTensor, manyDevices, backends, builds: program?.builds, program: program?.name,
+    install: program?.install,
+    slots,
     overhead, fixedBytes, gpuBytes, batchTokens, vocabularyBytes, keepsPrompts, refuses,
     library: program?.otherwise,
     meta: meta === 'LlamaRpc' ? meta : 'Ring'
@@ -77,6 +81,7 @@ function factsOf (
     gpus: gpusOf(system?.accelerators ?? []),
     backends: resources === null ? null : backendsOf(resources, engines),
     lacks: enginesWith(resources?.['engines'], (driver) => driver === null),
+    ...offersOf(resources?.['engines']),
     onLibrary: enginesWith(resources?.['engines'], (driver) => driver?.from === 'library'),
     participation: resources?.participation ?? null,
     silent: resources?.readings === false,
@@ -96,6 +101,17 @@ function gpusOf (all: NonNullable<NodeReport['system']>['accelerators']): NodeFa
     .map(({ vramTotalBytes: total, vramUsedBytes: used }) =>
       total === null || used === null || total < OWN_VRAM_BYTES ? null : { total, used })
   return gpus.every((gpu) => gpu === null) ? [] : gpus.map((gpu) => gpu ?? { total: 0, used: 0 })
+}
+
+/** What a plugin that finds an engine's programs tells of them (OfferedDriver). */
+function offersOf (engines: unknown): Pick<NodeFacts, 'programs' | 'processBytes'> {
+  const told = Object.entries((engines ?? {}) as Record<string, Partial<OfferedDriver> | null>)
+    .flatMap(([name, driver]) => driver?.programs === undefined ? [] : [[name, driver] as const])
+  return {
+    programs: Object.fromEntries(told.map(([name, { programs = [] }]) => [name, programs])),
+    processBytes: Object.fromEntries(told.flatMap(([name, { fixedBytes }]) =>
+      fixedBytes === undefined ? [] : [[name, fixedBytes]]))
+  }
 }
 
 /** Engines whose driver on the node satisfies `such`; the driver is null if its program is missing. */

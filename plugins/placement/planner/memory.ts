@@ -23,8 +23,9 @@ export const isGpu = ({ gpus }: Pick<NodeFacts, 'gpus'>, backend: string): boole
 
 /** The engine's memory traits on a node; if the program is missing there, the library's traits. */
 export const memoryTraits = (
-  traits: MemoryTraits & Pick<EngineTraits, 'library'>, engine: string, { onLibrary }: NodeFacts
-): MemoryTraits => onLibrary?.includes(engine) === true ? traits.library ?? traits : traits
+  traits: MemoryTraits & Pick<EngineTraits, 'library'>, engine: string, { onLibrary, processBytes }: NodeFacts
+): MemoryTraits => onLibrary?.includes(engine) === true ? traits.library ?? traits
+  : { ...traits, ...processBytes?.[engine] === undefined ? {} : { fixedBytes: processBytes[engine] } }
 
 export function deviceOf (
   node: NodeFacts, { backend, gpu = 0 }: Pick<MemoryClaim, 'backend' | 'gpu'>

@@ -46,12 +46,13 @@ export const refusedByEngine = (request: PlanRequest, why: string): Unplanned =>
 
 /** `what` is the start of the message and names the missing program. */
 function engineMissing (
-  request: PlanRequest, builds: string, nodes: readonly NodeFacts[], what: string
+  request: PlanRequest, { builds, install }: EngineTraits, nodes: readonly NodeFacts[], what: string
 ): Unplanned {
   const command = `svc engine add ${builds}`
   return unplanned('engine_missing', request,
-    `${what}, which is not installed on ${named(nodes)}: run \`${command}\` there.`,
-    { engine: request.card.engine, nodes: nodes.map(idOf), command })
+    install === undefined ? `${what}, which is not installed on ${named(nodes)}: run \`${command}\` there.`
+      : `${what}, which ${named(nodes)} lacks. ${install}`,
+    { engine: request.card.engine, nodes: nodes.map(idOf), ...install === undefined ? { command } : {} })
 }
 
 /** `traits` and `survey` are null if no plugin provides the engine. */
@@ -64,8 +65,8 @@ export function noBackend (
   if (traits?.builds !== undefined && without.length > 0) {
     const why = traits.library !== undefined && without.some((node) => usesLibrary(request, node))
       ? whyLibraryCannot(traits.library, request.card) : null
-    const what = `Model ${modelId} runs on ${traits.builds}`
-    return engineMissing(request, traits.builds, without, why === null ? what : `${what} itself (${why})`)
+    const what = `Model ${modelId} runs on ${traits.install === undefined ? traits.builds : traits.program}`
+    return engineMissing(request, traits, without, why === null ? what : `${what} itself (${why})`)
   }
   const nodes = (survey?.withoutBackend ?? []).map((node) => ({
     ...idOf(node),
@@ -128,7 +129,7 @@ export function cannotSpread ({ request, traits }: Job, refusing: readonly Candi
   const details = { engine, minNodes, engineSpreadsAs: multiNode ? meta : null }
   const without = refusing.map(({ node }) => node).filter((node) => usesLibrary(request, node))
   if (traits.builds !== undefined && without.length > 0) {
-    return engineMissing(request, traits.builds, without, 'Sharing a model with other nodes for ' +
+    return engineMissing(request, traits, without, 'Sharing a model with other nodes for ' +
       `min_nodes ${minNodes} requires ${traits.builds} itself`)
   }
   if (refusing.length > 0) {

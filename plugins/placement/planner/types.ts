@@ -34,6 +34,9 @@ export interface NodeFacts {
   backends: Readonly<Record<string, readonly string[]>> | null
   /** Engines whose external program is missing. */
   lacks?: readonly string[]
+  /** Names of usable programs, and bytes of their processes, of engines with several programs. */
+  programs?: Readonly<Record<string, readonly string[]>>
+  processBytes?: Readonly<Record<string, number>>
   /** Engines that use a library instead of their program. */
   onLibrary?: readonly string[]
   /** Bytes of each model on the disk of this node, by model id. */
@@ -61,6 +64,9 @@ export interface EngineTraits extends MemoryTraits {
   refuses?: ((card: ModelCard) => string | null) | undefined
   /** Name of the engine's program in `svc engine add`, if it has a program. */
   builds?: string | undefined
+  /** The program's name, and how it is installed, if not by `svc engine add`. */
+  program?: string | undefined
+  install?: string | undefined
   library?: LibraryDecl | undefined
 }
 

@@ -120,6 +120,7 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
   const gpu = choice.backend !== 'cpu'
   const options = {
     ...optionsOf(config, engine.name), ...programs(parts, { engine, role }),
+    ...offeredOptions(parts, engine.name, model.card, placement?.engine),
     ...planned(parts, assignment, { role, shard }),
     // An object, because a runner may read any file whose path is passed as a string option.
     ...placement?.chatTemplate === undefined ? {} : { chatTemplate: { source: placement.chatTemplate } }
@@ -142,7 +143,7 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
     log,
     scratch,
     ...(config.confine ? { files: () => filesOf(parts, model, module, options) } : {}),
-    network: opensPorts(role),
+    network: opensPorts(role) || (engine.decl.loopback === true && 'loopback'),
     estimatedBytes: addNeeds(devicePartsOf(shard).map((one) => needOf(model.card, traits,
       { ...context, part: one.part, gpu: gpu && one.gpu !== null }))).neededBytes,
     memoryLimitBytes: memoryLimitBytes(model.card, traits, context, config.memory_limit_mb),
@@ -157,7 +158,19 @@ export function memoryTraits (
   { detection }: Pick<LaunchParts, 'detection'>, { name, decl }: RegisteredEngine
 ): MemoryTraits {
   const driver = detection.programs()[name]
-  return isLibrary(driver) ? driver.library : decl
+  return isLibrary(driver) ? driver.library
+    : driver != null && 'options' in driver ? { ...decl, fixedBytes: driver.fixedBytes } : decl
+}
+
+/** Options from the plugin that finds the engine's programs. Throws LaunchError `no_backend`. */
+function offeredOptions (
+  { detection }: LaunchParts, engine: string, card: ModelCard, chosen: string | undefined
+): Record<string, unknown> {
+  const driver = detection.programs()[engine]
+  if (driver == null || !('options' in driver)) return {}
+  const options = driver.options(card, chosen)
+  if (typeof options === 'string') throw new LaunchError('no_backend', options)
+  return options
 }
 
 /** The module that runs the engine: the program driver or the library. Throws LaunchError `no_backend`. */

@@ -31,6 +31,8 @@ export const placement = exactly({
   /** Requested number of parallel answers; absent for as many as fit in memory. */
   slots: { type: 'integer', minimum: 1 },
   chatTemplate: text,
+  /** Name of the program that runs the model, of an engine with several. */
+  engine: text,
   /** Id of the instance on a draining node that this one replaces and that ends once this one serves. */
   moves: text
 })

@@ -44,14 +44,14 @@ export function chooseBackend (query: BackendQuery): BackendChoice {
 
 /** The choice for an engine whose program is missing; `why` explains why its library cannot replace it. */
 export function programMissing (
-  engine: string, { name, builds }: ProgramDecl, why: string | null = null
+  engine: string, { name, builds, install }: ProgramDecl, why: string | null = null
 ): BackendChoice & { backend: null } {
   return {
     backend: null,
     code: 'engine_missing',
     problem: `engine ${engine} needs ${name}, which is not installed${why === null ? '' : `; ${why}`}`,
-    remedy: `Install it: \`svc engine add ${builds}\` on the node; or set ${overrideVariable(engine)} to ` +
-      'the absolute path of one, and restart.'
+    remedy: install ?? `Install it: \`svc engine add ${builds}\` on the node; or set ` +
+    `${overrideVariable(engine)} to the absolute path of one, and restart.`
   }
 }
 

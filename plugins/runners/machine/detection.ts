@@ -10,6 +10,7 @@ import { conflicts } from '../declarations.js'
 import { reasonOf } from '../process/errors.js'
 import { cudaHidden, findRuntimes } from './runtimes.js'
 import type { RuntimeFiles, Runtimes } from './runtimes.js'
+import type { Drivers, OfferedDriver } from '../service.js'
 import type { Machine } from './vitals.js'
 
 /** Milliseconds between the start and the GPU detection, so that detection does not delay the first model. */
@@ -18,7 +19,7 @@ const GPU_DELAY_MS = 1_000
 const PROGRAMS_MS = 10
 
 /** The program (named by a variable or found on the machine) or the library that runs an engine. */
-export type Driver = BinaryOverride | Program | Library
+export type Driver = BinaryOverride | Program | Library | OfferedDriver
 
 interface DetectionParts extends Pick<Observation, 'declared'> {
   engines: readonly (EngineOffer & { program?: ProgramDecl | undefined })[]
@@ -36,7 +37,7 @@ interface DetectionParts extends Pick<Observation, 'declared'> {
   clear (code: ConflictCode): void
 }
 
-export interface Detection {
+export interface Detection extends Drivers {
   /** Resolves after the quick check of files; runners wait for this. */
   readonly probed: Promise<void>
   readonly runtimes: Runtimes
@@ -70,10 +71,11 @@ export function startDetection (parts: DetectionParts): Detection {
     const nowMs = clock.mono()
     // Cached, because every model listing needs the programs and searching PATH blocks the event loop.
     if (found === undefined || nowMs - found.atMs >= PROGRAMS_MS) {
-      found = { atMs: nowMs, programs: programsOf(parts, seen, libraries) }
+      found = { atMs: nowMs, programs: programsOf(parts, seen, libraries, offered) }
     }
     return found.programs
   }
+  const offered = new Map<string, () => OfferedDriver | null>()
   const lists = deviceLists(files.env, parts.uid)
   const devices: Detection['devices'] = (engine) => lists.of(programs()[engine], gpusChecked)
   let gpusChecked = false
@@ -108,6 +110,11 @@ export function startDetection (parts: DetectionParts): Detection {
     })
   })
   return {
+    offer (engine, find) {
+      offered.set(engine, find)
+      found = undefined
+      return () => { offered.delete(engine) }
+    },
     probed,
     get runtimes () { return seen.runtimes },
     binary: (engine) => seen.binaries.find(({ variable }) => variable === overrideVariable(engine)),
@@ -174,7 +181,8 @@ type Found = Driver | null | undefined
 
 export const isLibrary = (found: Found): found is Library => found != null && 'library' in found
 
-const isProgram = (found: Found): found is BinaryOverride | Program => found != null && !isLibrary(found)
+const isProgram = (found: Found): found is BinaryOverride | Program | OfferedDriver => found != null &&
+  !isLibrary(found)
 
 /**
  * The devices that programs list, queried once per program. The node runs programs outside a sandbox to query
@@ -188,7 +196,7 @@ function deviceLists (env: RuntimeFiles['env'], uid: number): {
   const asked = new Map<string, Promise<void>>()
   const known = new Map<string, string[] | null>()
   const ask = async (program: Found): Promise<void> => {
-    if (!isProgram(program) || 'build' in program) return
+    if (!isProgram(program) || 'build' in program || 'options' in program) return
     const { path } = program
     const devices = async (): Promise<string[] | null> => await binaryProblem(path, uid) === null
       ? readDevices(await outputOf(path, '--list-devices', env)) : null
@@ -201,6 +209,7 @@ function deviceLists (env: RuntimeFiles['env'], uid: number): {
     ask,
     of (program, late) {
       if (!isProgram(program)) return null
+      if ('devices' in program) return program.devices
       if ('build' in program) return devicesOf(program.build)
       if (late) void ask(program)
       return known.get(program.path) ?? null
@@ -226,10 +235,12 @@ function usableBackends (
 /** Drivers of the engines that declare a program; an override is included even if it is unusable. */
 function programsOf (
   { engines, home, files: { env } }: DetectionParts, { binaries }: Observation,
-  libraries: ReadonlyMap<string, Library | string>
+  libraries: ReadonlyMap<string, Library | string>, offered: ReadonlyMap<string, () => OfferedDriver | null>
 ): Record<string, Driver | null> {
   const driving = engines.flatMap(({ name, program }) => program === undefined ? [] : [{ name, program }])
   return Object.fromEntries(driving.map(({ name, program }) => {
+    const offer = offered.get(name)
+    if (offer !== undefined) return [name, offer()]
     const named = binaries.find(({ variable }) => variable === overrideVariable(name))
     const library = libraries.get(name)
     const found = named ?? findProgram({ home, env }, program)
@@ -274,6 +285,10 @@ export function nodeResources (
 /** The driver as shown in /state, without paths, which reveal details of the machine. */
 function shown (driver: Driver | null): object | null {
   if (driver === null) return null
+  if ('options' in driver) {
+    const { from, words, programs, fixedBytes } = driver
+    return { from, words, programs, fixedBytes }
+  }
   const words = describe(driver)
   if ('variable' in driver) return { from: 'variable', usable: driver.problem === null, words }
   if (driver.from !== 'build') return { from: driver.from, words }
@@ -281,7 +296,7 @@ function shown (driver: Driver | null): object | null {
   return { from: 'build', tag, backend, devices, words }
 }
 
-function describe (driver: Driver): string {
+function describe (driver: Exclude<Driver, OfferedDriver>): string {
   if ('variable' in driver) return `the program set by ${driver.variable}`
   if (driver.from === 'library') return `${driver.library.name} (${driver.library.backends.join(', ')})`
   return driver.from === 'path' ? `${basename(driver.path)} in PATH` : `the build ${driver.build.name}`

@@ -15,11 +15,15 @@ const MAX_BYTES = 64 * 2 ** 20
 /** Limit in characters on one event, which normally contains a few tokens. */
 const MAX_EVENT_CHARS = 4 * 2 ** 20
 const OK = 200
+/** Limit on the wait for a status; a program may be busy, but its health check is not. */
+const STATUS_MS = 5_000
 const END = '[DONE]'
 
 /** A POST request if there is a `body`, which is sent as JSON; otherwise a GET request. */
 interface Call {
   path: string, body?: Record<string, unknown>, signal?: AbortSignal, headers?: OutgoingHttpHeaders
+  /** Called for all bytes of a stream, also those of comments that keep it alive. */
+  seen?: () => void
 }
 
 /** Whether the request failed because the server had already closed the idle connection that it reused. */
@@ -64,16 +68,22 @@ export class Client {
   }
 
   /** Whether the server is ready; false while it is not listening yet or is loading the model. */
-  async healthy (): Promise<boolean> {
+  async healthy (): Promise<boolean> { return await this.status('/health') === OK }
+
+  /** The status at a path, whose answer is not read; 0 if the program does not answer within 5 s. */
+  async status (path: string): Promise<number> {
     try {
-      const answer = await this.open({ path: '/health' })
+      const answer = await this.open({ path, signal: AbortSignal.timeout(STATUS_MS) })
       answer.resume()
-      return answer.statusCode === OK
+      return answer.statusCode ?? 0
     } catch (error) {
-      if (error instanceof BrokenAnswer) return false
+      if (error instanceof BrokenAnswer || (error as Error).name === 'TimeoutError') return 0
       throw error
     }
   }
+
+  /** The text at a path, such as metrics. Throws like `json`. */
+  async text (call: Call): Promise<string> { return (await this.bytesOf(await this.open(call))).toString() }
 
   /** Streams a response's events; closes the connection when the reader stops. Throws like `json`. */
   async * events (call: Call): AsyncGenerator<Fields> {
@@ -84,6 +94,7 @@ export class Client {
       const parser = new EventParser(this.parts.remote?.maxBytes ?? MAX_EVENT_CHARS, 'error')
       // Leaving the loop closes the connection, so the server frees the slot.
       for await (const bytes of answer as AsyncIterable<Uint8Array>) {
+        call.seen?.()
         for (const event of parser.push(bytes)) {
           if (event.kind === 'event' && event.data !== END) yield this.event(event.type, event.data)
         }
@@ -105,6 +116,13 @@ export class Client {
 
   /** Reads the body and parses it as JSON. @throws EngineError if the status reports an error */
   private async bodyOf (answer: IncomingMessage): Promise<unknown> {
+    const value = parsed((await this.bytesOf(answer)).toString())
+    if (answer.statusCode !== OK) throw this.parts.toError(value, answer.statusCode, answer.headers)
+    if (value === undefined) throw new BrokenAnswer(`a response of ${this.parts.name} is not JSON`)
+    return value
+  }
+
+  private async bytesOf (answer: IncomingMessage): Promise<Buffer> {
     const pieces: Uint8Array[] = []
     const { maxBytes = MAX_BYTES } = this.parts.remote ?? {}
     let bytes = 0
@@ -119,10 +137,7 @@ export class Client {
     } catch (error) {
       throw this.broken(error)
     }
-    const value = parsed(Buffer.concat(pieces).toString())
-    if (answer.statusCode !== OK) throw this.parts.toError(value, answer.statusCode, answer.headers)
-    if (value === undefined) throw new BrokenAnswer(`a response of ${this.parts.name} is not JSON`)
-    return value
+    return Buffer.concat(pieces)
   }
 
   /** Sends a request; repeats it once if the reused connection had already been closed. */

@@ -3,6 +3,7 @@ import { spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { createServer, type AddressInfo } from 'node:net'
 import { EngineError, type EngineEnv } from '../../../kernel/api/engine.js'
+import { processorTicks, processTreeBytes } from '../process/proc.js'
 import { withoutPaths } from './errors.js'
 
 /** A clock with timers, which tests replace. */
@@ -33,6 +34,9 @@ export interface ProgramParts extends EngineParts {
 
 export const LOOPBACK = '127.0.0.1'
 const CLOSE_MS = 3_000
+const MS = 1_000
+/** Clock ticks per second in /proc, on every Linux. */
+const TICKS = 100
 const LINE_CHARS = 500
 const KEPT_LINES = 5
 /** Limit on the lines per time window that go to the node's log; any more are only counted. */
@@ -69,11 +73,13 @@ export class Program {
   private readonly child: ChildProcess
   private readonly parts: ProgramParts
   private readonly output: Output
+  private readonly startedMs: number
   private end: string | null = null
   private closing = false
 
   constructor (parts: ProgramParts) {
     const { name, path, args, env, clock, echo, variables } = this.parts = parts
+    this.startedMs = clock.now()
     env.log('info', `starting ${name}`, { binary: path, arguments: args.join(' ') })
     const child = this.child = spawn(path, args, {
       stdio: ['ignore', 'pipe', 'pipe'], env: { ...programEnv(), ...variables }
@@ -107,6 +113,16 @@ export class Program {
   }
 
   get pid (): number | undefined { return this.child.pid }
+
+  /** CPU time of the program and its descendants; where the system does not tell it, the time since start. */
+  get processorSeconds (): number {
+    const { clock } = this.parts
+    const ticks = this.pid === undefined ? null : processTreeBytes(this.pid, processorTicks)
+    return ticks === null ? (clock.now() - this.startedMs) / MS : ticks / TICKS
+  }
+
+  /** The lines that report failures, or else the last lines, without paths. */
+  get said (): string { return withoutPaths(this.output.causes.join('; ') || this.output.last) }
 
   /**
    * Polls `ready` until it is true; passes on errors that `ready` throws.

@@ -4,6 +4,7 @@ import type { ModelSpec } from '../../../kernel/api/engine.js'
 import type { RunnerStatus } from '../service.js'
 import type { Files } from './confine.js'
 import type { RunnerLimits } from './limits.js'
+import type { Network } from './sandbox.js'
 
 export interface RunnerOptions {
   readonly runnerId: string
@@ -15,7 +16,7 @@ export interface RunnerOptions {
   /** Folder only for this runner: working directory, pidfile and output. Created if missing. */
   readonly scratch: string
   readonly files?: () => Files
-  readonly network?: boolean
+  readonly network?: Network
   readonly limits?: Partial<RunnerLimits>
   readonly memoryLimitBytes?: number
   /** Bytes of memory that placement counts for the runner. */

@@ -24,6 +24,11 @@ export function startTime (pid: number): string | null {
   return statFields(pid)?.[22 - 3] ?? null
 }
 
+/** CPU time of a process and its ended children in clock ticks (fields 14 to 17 of stat). */
+export function processorTicks (pid: number): number | null {
+  return statFields(pid)?.slice(14 - 3, 18 - 3).reduce((sum, field) => sum + Number(field), 0) ?? null
+}
+
 /** Process group id (field 5 of stat). */
 export function processGroup (pid: number): number | null {
   const field = statFields(pid)?.[5 - 3]

@@ -15,13 +15,16 @@ import { read } from './proc.js'
 const HOLDS = ['namespaces', 'network', 'files', 'privileges', 'none'] as const
 export type SandboxLevel = typeof HOLDS[number]
 
+/** Whether a runner uses the node's network; `loopback`: only where it can have no loopback of its own. */
+export type Network = boolean | 'loopback'
+
 export interface SandboxPaths {
   /** The node's folder for this runner, which is outside the sandbox. */
   scratch: string
   /** The working directory and only writable folder. */
   work: string
   files: () => Files
-  network?: boolean | undefined
+  network?: Network | undefined
 }
 
 const TOOLS = ['setpriv', 'unshare', 'mount', 'umount', 'pivot_root', 'prlimit'] as const
@@ -54,8 +57,9 @@ const NO_SIGNALS = ['--landlock-access', 'scope']
 const MARK = ['--msgqueue=0:0', '--']
 
 /** True if a runner at this level can connect to the machine's ports. */
-export const sharesNetwork = (hold: SandboxLevel, network = false): boolean =>
-  network || hold === 'files' || hold === 'privileges'
+export const sharesNetwork = (hold: SandboxLevel, network: Network = false): boolean =>
+  network === true || (network === 'loopback' && hold === 'network') || hold === 'files' ||
+  hold === 'privileges'
 
 /** Wraps a command so that it runs at a sandbox level; null if a required program is missing. */
 export function heldCommand (
@@ -70,7 +74,7 @@ export function heldCommand (
     ...mark, setpriv, ...deathSignal(), ...NO_PRIVILEGES,
     ...process.getuid?.() === 0 ? [NO_CAPABILITIES] : [],
     ...hold === 'privileges' ? [] : fileRules(cell.files(), cell.work),
-    ...hold !== 'network' ? [] : [...NO_SIGNALS, ...cell.network === true ? [] : NO_NETWORK],
+    ...hold !== 'network' ? [] : [...NO_SIGNALS, ...sharesNetwork(hold, cell.network) ? [] : NO_NETWORK],
     '--', ...command
   ]
 }
@@ -80,9 +84,10 @@ export function heldCommand (
  * with which all other processes in the namespace end; and the runner.
  */
 function inNamespaces (
-  tools: Tools, { scratch, work, files, network = false }: SandboxPaths, command: readonly string[]
+  tools: Tools, { scratch, work, files, network: asked }: SandboxPaths, command: readonly string[]
 ): string[] | null {
   const { setpriv, unshare, mount, umount, pivot_root: pivot } = tools
+  const network = asked === true
   if ([setpriv, unshare, mount, umount, pivot].includes(undefined)) return null
   const folder = join(scratch, 'sandbox')
   const [root, table, net, script] = ['root', 'fstab', 'net', 'start.sh'].map((name) => join(folder, name))

@@ -8,7 +8,9 @@ import type { Files } from './confine.js'
 import { networkSharing } from './peers.js'
 import { MARK, writePidfile } from './pidfile.js'
 import { attempt } from './proc.js'
-import { heldCommand, probeSandboxLevel, OOM_SCORE_ADJ, sharesNetwork, type SandboxLevel } from './sandbox.js'
+import {
+  heldCommand, probeSandboxLevel, OOM_SCORE_ADJ, sharesNetwork, type Network, type SandboxLevel
+} from './sandbox.js'
 import type { Duplex, Readable } from 'node:stream'
 
 /** Environment variables of the node that a runner also gets: no secrets and no Node options. */
@@ -71,7 +73,7 @@ export interface LaunchOptions {
   mark: string
   entry?: string
   files?: (() => Files) | undefined
-  network?: boolean | undefined
+  network?: Network | undefined
   hold?: SandboxLevel
   /** Monotonic time in ms. */
   now?: number

@@ -11,6 +11,9 @@ const PICKLED = /\.(bin|pt|pth|ckpt|pkl|pickle)$/i
 const VOICE_PACK = /(^|\/)voices(\/[^/]+|[^/]*)\.bin$/
 const OTHER_WEIGHTS = /\.(safetensors|bin|pt|pth|ckpt|pkl|pickle|h5|msgpack|tflite|mlmodel|nemo|pb|keras)$/i
 const OF_MODELS = /\.(gguf|onnx(_data(_\d+)?)?|data|safetensors|bin|npz|npy|md)$/i
+/** Weights that programs for transformers and MLX load: not a second copy of them, and no adapters. */
+const TENSORS = /^(?!consolidated|adapter)[^/]+\.safetensors$/
+const TOKENIZER = /^(tokenizer\.(json|model)|vocab\.json|tekken\.json|tiktoken\.model)$/
 const SMALL = /\.(json|txt|jinja|model|ya?ml|tiktoken|vocab)$/
 const LEGAL = /^(licen[sc]e|notice|copying|use_policy|model_card)([-_.].*)?$/i
 
@@ -18,9 +21,9 @@ const LEGAL = /^(licen[sc]e|notice|copying|use_policy|model_card)([-_.].*)?$/i
  * Selects the files of a model to download, never formats that execute code on loading. With `allow`: the
  * matching files, with `variant` only that precision. Otherwise: configuration, tokenizer, template, licence,
  * voices, and one precision of the ONNX (else GGUF) weights: `variant`, else the unquantized one up to 4 GiB,
- * else q4, else the smallest (GGUF: Q4_K_M, else the smallest; an encoder with a merged decoder: the decoder in
- * 8 bits, and the encoder if it is large). Throws HubError `not_found`, `refused_format`, `ambiguous` or
- * `bad_request`.
+ * else q4, else the smallest (GGUF: Q4_K_M, else the smallest; an encoder with a merged decoder: the decoder
+ * in 8 bits, and the encoder if it is large). Without both: the safetensors of the top folder. Throws
+ * HubError `not_found`, `refused_format`, `ambiguous` or `bad_request`.
  */
 export function selectFiles<F extends Choosable> (files: readonly F[], wanted: Wanted = {}): F[] {
   const { allow, variant } = wanted
@@ -70,7 +73,9 @@ function chooseWeights<F extends Choosable> (
     const chosen = chooseGguf(files.filter(({ path }) => path.endsWith('.gguf')), variant)
     return { chosen, dropped: ({ path }) => path.endsWith('.gguf'), found: true }
   }
-  return { chosen: new Set(), dropped: () => false, found: false }
+  const tensors = files.filter(({ path }) => TENSORS.test(path))
+  return { chosen: new Set(tensors), dropped: ({ path }) => /\.safetensors$/.test(path),
+    found: isModel(files) }
 }
 
 function isPickled (path: string): boolean { return PICKLED.test(path) && !VOICE_PACK.test(path) }
@@ -84,13 +89,23 @@ export const isModelFile = (path: string): boolean =>
 export const isWeights = (path: string): boolean => /\.(gguf|onnx)$/i.test(path)
 
 export const isModel = (files: readonly { path: string }[]): boolean =>
-  files.some(({ path }) => isWeights(path) || path === 'card.yaml')
+  files.some(({ path }) => isWeights(path) || path === 'card.yaml') ||
+  (files.some(({ path }) => TENSORS.test(path)) && lackingBeside(files).length === 0)
+
+/** What a folder with safetensors lacks to be a model. */
+function lackingBeside (files: readonly { path: string }[]): string[] {
+  const has = (name: RegExp): boolean => files.some(({ path }) => name.test(path))
+  return [...has(/^config\.json$/) ? [] : ['config.json'], ...has(TOKENIZER) ? [] : ['a tokenizer']]
+}
 
 /** Says which unsupported weights there are; null if there are none. */
 export function otherWeights (files: readonly { path: string }[]): string | null {
+  if (files.some(({ path }) => TENSORS.test(path))) {
+    return `safetensors without ${lackingBeside(files).join(' and ')} beside them`
+  }
   const others = new Set(files.flatMap(({ path }) => OTHER_WEIGHTS.exec(path)?.[0] ?? []))
-  return others.size === 0 ? null : `weights only as ${[...others].join(', ')}; svc supports ONNX and ` +
-    'GGUF. Find a conversion of the model, e.g. by onnx-community'
+  return others.size === 0 ? null : `weights only as ${[...others].join(', ')}; svc supports GGUF, ONNX ` +
+    'and safetensors. Find a conversion of the model, e.g. by onnx-community'
 }
 
 function isCompanion (path: string): boolean {

@@ -288,7 +288,7 @@ t.test('a card of its own', async (t) => {
 t.test('what does not run here', async (t) => {
   const bad: Array<[Files, RegExp]> = [
     [{}, /unknown model format: expected card.yaml, a Piper voice .* found 1 files: README.md$/],
-    [{ 'config.json': config, 'a.safetensors': '' }, /a.safetensors are not supported: pull an ONNX or GGUF/],
+    [{ 'config.json': config, 'a.safetensors': '' }, /no tokenizer: none of tokenizer.json/],
     [{ 'config.json': config, 'pytorch_model.bin': '\x80\x02.' }, /pytorch_model.bin are not supported/],
     [{ ...bert, 'config.json': { ...config, is_encoder_decoder: true } }, /an encoder and a decoder/],
     [{ 'config.json': config, 'onnx/vision.onnx': '', 'onnx/embed.onnx': '' }, /none of its 2 graphs/],

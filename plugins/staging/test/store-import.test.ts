@@ -144,7 +144,7 @@ t.test('names decide before a byte is copied: foreign weights, and several model
   const folder = scratch(t)
   const store = await open(t, folder)
   const cases: [Record<string, string>, RegExp][] = [
-    [{ 'model.safetensors': 'x', 'config.json': '{}' }, /has weights only as \.safetensors; svc supports/],
+    [{ 'model.safetensors': 'x', 'config.json': '{}' }, /has safetensors without a tokenizer beside them/],
     [{ 'config.json': '{}' }, /has neither GGUF nor ONNX weights/],
     [{ 'a-Q4_1.gguf': 'xxx', 'b.gguf': 'x', 'mmproj-a.gguf': 'x' },
       /2 models: a-Q4_1\.gguf \(1 MiB\), b\.gguf .* Pull one of them, as in `svc pull .*\/a-Q4_1\.gguf`/],

@@ -1,3 +1,5 @@
+import { beginningOf } from '../../../runners/language/stop.js'
+
 /** A generator that parses streamed text and returns T; each `yield` waits for more text. */
 export type Reading<T> = Generator<void, T, void>
 
@@ -105,15 +107,4 @@ export class Input {
   }
 
   private rest (): string { return this.text.slice(this.at) }
-}
-
-/** Length of the longest suffix of `text` that is a proper prefix of one of `words`. */
-export function beginningOf (text: string, words: readonly string[]): number {
-  let longest = 0
-  for (const word of words) {
-    for (let n = Math.min(word.length - 1, text.length); n > longest; n--) {
-      if (text.endsWith(word.slice(0, n))) longest = n
-    }
-  }
-  return longest
 }

@@ -1,10 +1,10 @@
 /** Validates finished answers and tool calls against their schemas, in the runner process. */
 import { Ajv2020, type ErrorObject, type ValidateFunction } from 'ajv/dist/2020.js'
 import { createContext, Script } from 'node:vm'
-import { EngineError } from '../../kernel/api/engine.js'
-import type { AnswerChunk, CallDelta, Choice } from '../runners/language/chunks.js'
-import { fieldsOf, listOf, type Fields } from '../runners/language/json.js'
-import { fromDraft7 } from './grammar/draft7.js'
+import { EngineError } from '../../../kernel/api/engine.js'
+import type { AnswerChunk, CallDelta, Choice } from './chunks.js'
+import { fieldsOf, listOf, type Fields } from './json.js'
+import { fromDraft7 } from './draft7.js'
 import { answerSchema, requiresCall } from './structure.js'
 
 /** Limit per check in ms, because a client's regular expression may take exponential time. */

