@@ -13,7 +13,8 @@ t.test('a chat passes to the server and back', async (t) => {
     max_completion_tokens: 9, temperature: 0, top_k: 3, reasoning_effort: 'low', seed: 4,
     response_format: { type: 'json_schema', json_schema: { schema: { type: 'object' } } },
     tools: [{ type: 'function', function: { name: 'f' } }], tool_choice: 'auto',
-    draft_model: '/etc/passwd', kv_transfer_params: {}, chat_template: 'x', adapters: ['y']
+    draft_model: '/etc/passwd', kv_transfer_params: {}, chat_template: 'x', adapters: ['y'],
+    top_a: 0.2, extra_body: { models: ['dear'], best_of: 100, max_output_tokens: 9e5, user_tag: 'u' }
   })
   t.equal(whole.statusCode, 200, whole.body)
   t.match(whole.json(), {
@@ -27,10 +28,13 @@ t.test('a chat passes to the server and back', async (t) => {
   })
   t.match(body, {
     model: 'm', stream: true, stream_options: { include_usage: true }, max_tokens: 9, temperature: 0,
-    top_k: 3, reasoning_effort: 'low', seed: 4, response_format: { json_schema: { name: 'answer' } },
+    top_a: 0.2, user_tag: 'u', top_k: 3, reasoning_effort: 'low', seed: 4,
+    response_format: { json_schema: { name: 'answer' } },
     tools: [{ function: { name: 'f' } }]
   })
-  for (const name of ['draft_model', 'kv_transfer_params', 'chat_template', 'adapters']) {
+  const never = ['draft_model', 'kv_transfer_params', 'chat_template', 'adapters', 'models', 'best_of',
+    'max_output_tokens', 'extra_body']
+  for (const name of never) {
     t.notOk(name in body, name)
   }
   const stream = await ask(rig, 'up/m', { stream: true, stream_options: { include_usage: true } })
