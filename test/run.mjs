@@ -143,7 +143,7 @@ function chosen () {
   const all = ['test', 'kernel', 'plugins'].flatMap((top) => testFiles(join(root, top)))
     // Tests in these folders need a build or download first; see docs/testing.md.
     .filter((file) => !['test/llama', 'test/models'].includes(dirname(file)))
-    .filter((file) => !/^test\/(clients|real)\//.test(file))
+    .filter((file) => !/^test\/(clients|engines|real)\//.test(file))
     // Only the short test of the page; `npm run test:page` runs all of them.
     .filter((file) => dirname(file) !== 'test/page' || file === 'test/page/short.test.ts')
   if (options.all && !options.rest) return all

@@ -61,9 +61,9 @@ export const manifest = {
     type: 'object', additionalProperties: false,
     properties: {
       engine_order: {
-        type: 'array', maxItems: 64, uniqueItems: true, items: { type: 'string', maxLength: 64 },
-        examples: [['mlx', 'vllm', 'sglang']],
-        description: 'Programs in the order in which they are tried; those left out come last.'
+        'type': 'array', 'x-local': true, 'maxItems': 64, 'uniqueItems': true,
+        'items': { type: 'string', maxLength: 64 }, 'examples': [['mlx', 'vllm', 'sglang']],
+        'description': 'Programs in the order in which they are tried; those left out come last.'
       },
       engines: {
         'type': 'object', 'x-local': true, 'maxProperties': 64, 'default': {},

@@ -125,7 +125,7 @@ function choosePerGraph<F> (graphs: readonly Graph<F>[], suffix: string): Graph<
     smallestOf(same, (graph) => graph.bytes))
 }
 
-/** Decoder of an export with an encoder, such as Whisper; it replaces `decoder_model` and the one with past. */
+/** Decoder of an export with an encoder, such as Whisper; it replaces the two others. */
 const MERGED = 'decoder_model_merged'
 
 /** A large or repeated part in 8 bits, since that costs no accuracy in a decoder, but some in an encoder. */
