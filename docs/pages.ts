@@ -1,7 +1,7 @@
 /** The generated pages, from what the kernel and the plugins declare. */
 import { builtIn } from '../kernel/cli/builtin.js'
-import { allRoutes } from '../kernel/cli/declared.js'
 import { kernelManifest } from '../kernel/plugins/kernel-manifest.js'
+import { routesOf } from '../kernel/plugins/catalogue.js'
 import { ownerOf } from '../kernel/plugins/installation.js'
 import { openApi } from '../plugins/diagnostics/openapi.js'
 import { exampleYaml } from './example.js'
@@ -98,7 +98,7 @@ function stateRows (all: readonly Manifest[]): string[][] {
 }
 
 function routesPage (manifests: readonly Manifest[]): string {
-  const sorted = allRoutes(manifests).sort((a, b) => order(a.decl.url, b.decl.url))
+  const sorted = routesOf([kernelManifest, ...manifests]).sort((a, b) => order(a.decl.url, b.decl.url))
   return page('Routes', 'The same in machine form: `GET /openapi.json`, or [openapi.json](openapi.json). ' +
     `[The API by example](../api.md) has a curl of each. ${GLOSSARY}`,
   table(['Route', 'Authority', 'What it does', 'From'], sorted.map(({ owner, decl }) =>
@@ -107,7 +107,8 @@ function routesPage (manifests: readonly Manifest[]): string {
 
 /** Every field of the public APIs, and whether svc uses, ignores or refuses it. */
 function apisPage (manifests: readonly Manifest[]): string {
-  const all = allRoutes(manifests).map(({ decl }) => decl).filter(({ api }) => api !== undefined)
+  const all = routesOf([kernelManifest, ...manifests])
+    .map(({ decl }) => decl).filter(({ api }) => api !== undefined)
   const apis = [...new Set(all.map(({ api }) => api!))].sort(order)
   return page('Fields of the public APIs', [
     'What is done with each field of a request. **Honoured**: it has the effect that it has there.',

@@ -9,7 +9,7 @@ export type {
   SpanAttrs, SpanSeries
 } from './api/engine.js'
 export { admittedMembers, defineCluster } from './api/cluster.js'
-export { kernelErrorDecl, noSuchNode, toSvcError, withHeaders } from './api/errors.js'
+export { badField, kernelErrorDecl, noSuchNode, toSvcError, withHeaders } from './api/errors.js'
 export { bounded } from './api/bounds.js'
 export { isObject, parseJson } from './api/schema.js'
 export type { Check, Issue } from './api/validate.js'

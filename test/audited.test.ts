@@ -1,5 +1,6 @@
 import t from 'tap'
-import { allRoutes } from '../kernel/cli/declared.js'
+import { routesOf } from '../kernel/plugins/catalogue.js'
+import { kernelManifest } from '../kernel/plugins/kernel-manifest.js'
 import { isAudited } from '../kernel/http/audited.js'
 import { redactedParts } from '../plugins/audit/redacted.js'
 import { HIDDEN } from '../kernel/net/urls.js'
@@ -8,7 +9,8 @@ import { bundled } from '../plugins/index.js'
 import type { RouteDecl } from '../kernel/index.js'
 
 const nameOf = ({ method, url }: RouteDecl): string => `${method} ${url}`
-const changing = allRoutes(bundled.map(({ manifest }) => manifest)).map(({ decl }) => decl)
+const manifests = [kernelManifest, ...bundled.map(({ manifest }) => manifest)]
+const changing = routesOf(manifests).map(({ decl }) => decl)
   .filter(({ method }) => method !== 'GET')
 
 /** Routes other than GET that are not audited, each with its reason. */

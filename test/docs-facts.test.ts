@@ -6,7 +6,7 @@ import { builtIn } from '../kernel/cli/builtin.js'
 import { exitCodeMeanings } from '../kernel/cli/errors.js'
 import { findSetting } from '../kernel/config/resolve.js'
 import { table } from '../docs/pages.js'
-import { allRoutes } from '../kernel/cli/declared.js'
+import { routesOf } from '../kernel/plugins/catalogue.js'
 import { kernelManifest } from '../kernel/plugins/kernel-manifest.js'
 import { supportOf } from '../plugins/capabilities-tts/card-reader.js'
 import { bundled } from '../plugins/index.js'
@@ -130,7 +130,7 @@ t.test('the API by example has a curl of every route', (t) => {
   const text = read('docs/api.md').replace(/\\\n */g, '')
   const shown = [...text.matchAll(/curl [^\n]*?\$SVC(\/[^\s"?]*)[^\n]*/g)].map(([line, path]) =>
     ({ method: / -X (\w+)/.exec(line)?.[1] ?? (/ -d /.test(line) ? 'POST' : 'GET'), path: path! }))
-  for (const { decl } of allRoutes(manifests)) {
+  for (const { decl } of routesOf(manifests)) {
     const url = decl.url.replace(':model_id', '.+').replace(/:[a-z_]+/g, '[^/]+').replace(/\*$/, '.+')
     const pattern = new RegExp(`^${url}$`)
     t.ok(shown.some((s) => s.method === decl.method && pattern.test(s.path)), `${decl.method} ${decl.url}`)

@@ -3,7 +3,8 @@
  * test/node/closure.test.ts calls the routes that give credentials.
  */
 import t from 'tap'
-import { allRoutes } from '../kernel/cli/declared.js'
+import { routesOf } from '../kernel/plugins/catalogue.js'
+import { kernelManifest } from '../kernel/plugins/kernel-manifest.js'
 import { bundled } from '../plugins/index.js'
 
 const lines = (text: string): string[] => text.split('\n').map((line) => line.trim()).filter(Boolean)
@@ -168,7 +169,7 @@ const places: Readonly<Record<string, string[]>> = {
 }
 
 t.test('every route is listed by its yields', (t) => {
-  const declared = allRoutes(bundled.map(({ manifest }) => manifest))
+  const declared = routesOf([kernelManifest, ...bundled.map(({ manifest }) => manifest)])
     .map(({ decl: { method, url } }) => `${method} ${url}`)
   const placed = Object.values(places).flat()
   t.same(placed.filter((one, i) => placed.indexOf(one) !== i), [], 'each once')

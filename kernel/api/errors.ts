@@ -146,6 +146,11 @@ export function kernelError (
   return new SvcError(reason, kernelErrors[reason], message, details)
 }
 
+/** `invalid_request` that names one field of the request. */
+export function badField (path: string, message: string): SvcError {
+  return kernelError('invalid_request', `${path} ${message}`, { param: path, issues: [{ path, message }] })
+}
+
 /** `node_not_found` for an unknown node; if several nodes share the name, the message lists their ids. */
 export function noSuchNode (
   ref: string, nodes: readonly { name: string, nodeId: string }[] = [], more = 'is known',
@@ -176,8 +181,8 @@ export function diskError (error: unknown, path?: string, bytes?: number): SvcEr
 }
 
 /** Turns anything thrown into an SvcError; an unknown error becomes `internal` and loses its text. */
-export function toSvcError (error: unknown, fallback: KernelReason = 'internal'): SvcError {
-  return error instanceof SvcError ? error : diskError(error) ?? kernelError(fallback)
+export function toSvcError (error: unknown): SvcError {
+  return error instanceof SvcError ? error : diskError(error) ?? kernelError('internal')
 }
 
 /** The node cannot start; lists every problem found. */

@@ -20,8 +20,7 @@ export const ENTRIES = [
 ]
 /** Not bundled: native code, packages found by path, and LGPL and MPL packages, as those licences require. */
 const EXTERNAL = ['onnxruntime-node', 'sqlite3', 'piper-phonemize', 'systeminformation', 'lamejs',
-  'libflacjs', 'libopus-wasm', 'mediabunny', '@mediabunny/aac-encoder',
-  '@libav.js/variant-fat', 'mpg123-decoder']
+  'mediabunny', '@libav.js/variant-fat', 'mpg123-decoder']
 const BANNER = `import { createRequire as createRequireOfBundle } from 'node:module'
 const require = createRequireOfBundle(import.meta.url)
 const builtUrl = import.meta.url.replace(/(.*\\/dist\\/[^/]+\\/).*/, '$1')`

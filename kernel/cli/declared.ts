@@ -1,5 +1,4 @@
 import { kernelKeys } from '../config/kernel-settings.js'
-import { routesOf, type OwnedRoute } from '../plugins/catalogue.js'
 import { kernelManifest } from '../plugins/kernel-manifest.js'
 import { builtIn } from './builtin.js'
 import { exitCodeMeanings } from './errors.js'
@@ -7,10 +6,6 @@ import { installationOf } from './installed.js'
 import type { DeclarationSet } from '../api/declared.js'
 import type { Manifest } from '../api/plugin.js'
 import type { VerbContext } from './verb.js'
-
-export function allRoutes (manifests: readonly Manifest[]): OwnedRoute[] {
-  return routesOf([kernelManifest, ...manifests])
-}
 
 export function declaredBy (plugins: readonly Manifest[]): DeclarationSet {
   const verbs = builtIn.filter((verb) => verb.hidden !== true)

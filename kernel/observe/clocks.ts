@@ -17,10 +17,7 @@ export function boundsOf ({ sentMs, arrivedMs, leftMs = arrivedMs, backMs }: Rou
   return { lo: Math.min(a, b), hi: Math.max(a, b) }
 }
 
-/** The middle of the overlap of two measurements; if they do not overlap, of `own` alone. Pure. */
-export function clockOffset (own: Bounds, known?: Bounds): ClockOffset {
-  const lo = Math.max(own.lo, known?.lo ?? own.lo)
-  const hi = Math.min(own.hi, known?.hi ?? own.hi)
-  const { lo: from, hi: to } = lo <= hi ? { lo, hi } : own
-  return { offsetMs: (from + to) / 2, uncertaintyMs: (to - from) / 2 }
+/** The middle of the bounds. Pure. */
+export function clockOffset ({ lo, hi }: Bounds): ClockOffset {
+  return { offsetMs: (lo + hi) / 2, uncertaintyMs: (hi - lo) / 2 }
 }

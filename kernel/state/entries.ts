@@ -33,27 +33,6 @@ export function keyOf (entry: string): string {
   return slash < 0 ? entry : entry.slice(0, slash)
 }
 
-/** Rebuilds the state from a replica's entries; of two with one key the later wins. Copies no values. */
-export function stateOf (entries: Iterable<Entry>): Record<string, unknown> {
-  const whole = new Map<string, unknown>()
-  const members = new Map<string, Map<string, unknown>>()
-  for (const { key, val } of entries) {
-    const of = keyOf(key)
-    if (of === key) {
-      whole.set(key, val)
-      continue
-    }
-    let group = members.get(of)
-    if (group === undefined) members.set(of, group = new Map())
-    group.set(key.slice(of.length + 1), val)
-  }
-  // Uses Object.fromEntries, since assigning a member named __proto__ would set the prototype.
-  for (const [key, val] of whole) {
-    if (isObject(val)) whole.set(key, Object.fromEntries([...Object.entries(val), ...members.get(key) ?? []]))
-  }
-  return Object.fromEntries(whole)
-}
-
 /** Removes round-trip times and transfer rates, which change with every measurement. */
 export function withoutTimes (topology: unknown): unknown {
   return JSON.parse(JSON.stringify(topology ?? null, (key, value: unknown) =>

@@ -31,18 +31,14 @@ export const manifest = {
   },
   verbs: {
     audit: {
-      heading: 'Run a cluster', summary: 'show who changed what; verify the records; export them',
-      args: '[verify|export] [file]',
+      heading: 'Run a cluster', summary: 'show who changed what; verify the records', args: '[verify]',
       options: [
         ['--since <when>', 'changes since then: a duration such as 2d, or a time'],
         ['--who <id>', 'only changes by this caller: local, operator, or the id of a token or device'],
         ['--node <ref>', 'only changes through this node: id, name or local'],
         ['--limit <n>', 'how many of the newest changes (default 100)']
       ],
-      examples: [
-        'svc audit --since 2d', 'svc audit --who app_0123456789ab --json', 'svc audit verify',
-        'svc audit export > chain.jsonl', 'svc audit verify chain.jsonl'
-      ],
+      examples: ['svc audit --since 2d', 'svc audit --who app_0123456789ab --json', 'svc audit verify'],
       load: () => import('./cli/audit.js')
     }
   }

@@ -1,6 +1,6 @@
-import { beating, kernelError } from '../../kernel/index.js'
+import { badField, beating, kernelError } from '../../kernel/index.js'
 import { toSrt, toVtt } from './subtitles.js'
-import { fault, readForm } from './upload.js'
+import { readForm } from './upload.js'
 import type { CapabilityChunk, Clock, RouteRequest } from '../../kernel/index.js'
 import type { Admission, Invocations, ServedFrame } from '../capabilities/service.js'
 import type { Listening, SttEvent, SttPayload, SttSegment } from './service.js'
@@ -27,28 +27,28 @@ export function readFields (fields: Form['fields'], task: 'transcribe' | 'transl
   const list = (field: string, allowed: readonly string[]): readonly string[] => {
     const values = [...fields.get(`${field}[]`) ?? [], ...fields.get(field) ?? []]
     if (values.every((value) => allowed.includes(value))) return values
-    throw fault(field, `must be of ${allowed.join(', ')}`)
+    throw badField(field, `must be of ${allowed.join(', ')}`)
   }
   const { model, prompt, response_format: format = 'json', temperature, stream = 'false', language } =
     Object.fromEntries(['model', 'prompt', 'response_format', 'temperature', 'stream', 'language']
       .map((field) => [field, last(field) || undefined]))
-  if (model === undefined) throw fault('model', 'is required')
+  if (model === undefined) throw badField('model', 'is required')
   if (!Object.hasOwn(FORMATS, format)) {
-    throw fault('response_format', `must be one of ${Object.keys(FORMATS).join(', ')}`)
+    throw badField('response_format', `must be one of ${Object.keys(FORMATS).join(', ')}`)
   }
   if (temperature !== undefined && !(Number(temperature) >= 0 && Number(temperature) <= 1)) {
-    throw fault('temperature', 'must be a number from 0 to 1')
+    throw badField('temperature', 'must be a number from 0 to 1')
   }
-  if (!/^(true|false|1|0)$/i.test(stream)) throw fault('stream', 'must be true or false')
+  if (!/^(true|false|1|0)$/i.test(stream)) throw badField('stream', 'must be true or false')
   const streams = /^(true|1)$/i.test(stream)
   const times = list('timestamp_granularities', ['word', 'segment'])
   if (times.length > 0 && format !== 'verbose_json') {
-    throw fault('timestamp_granularities', 'needs response_format verbose_json')
+    throw badField('timestamp_granularities', 'needs response_format verbose_json')
   }
   const logprobs = list('include', ['logprobs']).length > 0
-  if (logprobs && format !== 'json') throw fault('include', 'needs response_format json')
+  if (logprobs && format !== 'json') throw badField('include', 'needs response_format json')
   if (streams && format !== 'json' && format !== 'text') {
-    throw fault('stream', 'needs response_format json or text')
+    throw badField('stream', 'needs response_format json or text')
   }
   const code = language?.trim().toLowerCase().split(/[-_]/)[0]
   return {
@@ -149,7 +149,7 @@ export interface TranscriptionParts {
   listening: Listening
   invocations: Invocations
   clock: Clock
-  /** Limits the forms that are held at once. */
+  /** Admits uploads, so that few forms occupy memory and disk. */
   uploads: Admission
   /** Folder for a file that arrives before the fields of its form. */
   folder: string

@@ -4,7 +4,7 @@ import { randomUUID } from 'node:crypto'
 import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { Busboy, type BusboyFileStream } from '@fastify/busboy'
-import { kernelError, raceAbort, SvcError, type Clock } from '../../kernel/index.js'
+import { badField, kernelError, raceAbort, SvcError, type Clock } from '../../kernel/index.js'
 
 /** A file up to this size in bytes stays in memory. */
 const IN_MEMORY = 2 ** 20
@@ -31,11 +31,6 @@ export interface FormOptions {
   clock: Clock
 }
 
-/** The error `invalid_request` for a field of the form. */
-export function fault (path: string, message: string): SvcError {
-  return kernelError('invalid_request', `${path} ${message}`, { param: path, issues: [{ path, message }] })
-}
-
 /**
  * Reads a form to its end. Throws `invalid_request` naming the field, `payload_too_large`, `timeout` if no
  * byte comes for 30 s, and the error of a client that breaks off.
@@ -46,7 +41,7 @@ export async function readForm (
   const spool = new Spool(options)
   try {
     const fields = await parse(steady(body, options.clock), contentType, spool)
-    if (!spool.written) throw fault('file', 'is required')
+    if (!spool.written) throw badField('file', 'is required')
     return { fields, read: () => spool.read(), close: async () => { await spool.close() } }
   } catch (error) {
     await spool.close()
@@ -76,14 +71,14 @@ async function parse (
   const fields = new Map<string, string[]>()
   const refuse = (error: SvcError): void => { parser.destroy(error) }
   parser.on('field', (name, value, cutName, cutValue) => {
-    if (cutName || cutValue) refuse(fault(name.slice(0, 100), 'is too long'))
+    if (cutName || cutValue) refuse(badField(name.slice(0, 100), 'is too long'))
     fields.set(name, [...fields.get(name) ?? [], value])
   })
   parser.on('file', (name, stream) => {
-    if (name !== 'file') refuse(fault(name, 'is a file; only the field file may be one'))
+    if (name !== 'file') refuse(badField(name, 'is a file; only the field file may be one'))
     spool.write(stream).catch(refuse)
   })
-  parser.on('filesLimit', () => { refuse(fault('file', 'must be one file')) })
+  parser.on('filesLimit', () => { refuse(badField('file', 'must be one file')) })
   for (const event of ['partsLimit', 'fieldsLimit'] as const) {
     parser.on(event, () => { refuse(kernelError('invalid_request', 'The form has more than 64 fields.')) })
   }

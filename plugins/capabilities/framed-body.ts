@@ -1,5 +1,5 @@
 import { checkOf } from '../../kernel/api/validate.js'
-import { kernelError, raceAbort, SvcError, type ClientChunk, type Clock } from '../../kernel/index.js'
+import { badField, kernelError, raceAbort, type ClientChunk, type Clock } from '../../kernel/index.js'
 import { FrameError, FrameParser, FrameTooLargeError, rawFrames, type RawFrame } from './frames/frames.js'
 import { READ_LIMIT_BYTES, type CapabilityLimits } from './limits.js'
 import { callSchema } from './routes.js'
@@ -22,7 +22,7 @@ export async function readFramed (
     late.abort(kernelError('timeout', `No call arrived within ${limits.timeoutSeconds} s.`))
   })
   const first = await raceAbort(frames.next(), AbortSignal.any([signal, late.signal])).finally(stop)
-  if (first.done === true) throw badField('', 'is empty; the first frame must be the call')
+  if (first.done === true) throw badField('message', 'is empty; the first frame must be the call')
   const { header: { kind = 'call', media: _, ...fields }, media } = first.value
   if (kind !== 'call' || media !== null) {
     throw badField('kind', 'of the first frame must be call, without media')
@@ -63,10 +63,5 @@ async function * refusing (frames: AsyncIterable<RawFrame>): AsyncGenerator<RawF
 export function callOf (fields: Record<string, unknown>): CallRequest {
   const [issue] = checkOf(callSchema)(fields) ?? []
   if (issue === undefined) return fields as unknown as CallRequest
-  throw badField(issue.path, issue.message)
-}
-
-export function badField (path: string, message: string): SvcError {
-  return kernelError('invalid_request', `${path || 'message'} ${message}`,
-    { param: path, issues: [{ path, message }] })
+  throw badField(issue.path || 'message', issue.message)
 }

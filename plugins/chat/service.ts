@@ -11,7 +11,7 @@ export interface Chat {
    * last one has the usage. Throws as that route does.
    */
   answer (body: ChatBody, call: CapabilityCall): AsyncIterable<{ choices: Choice[], usage?: Usage | null }>
-  /** The model that a name stands for: the one of an alias, else the name itself. */
+  /** Resolves an alias; other names are returned unchanged. */
   modelOf (name: string): string
 }
 export const ChatService = defineService<Chat>('chat')

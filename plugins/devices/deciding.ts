@@ -1,4 +1,4 @@
-import { kernelError, requireAuthority, type Caller, type SvcError } from '../../kernel/index.js'
+import { badField, kernelError, requireAuthority, type Caller } from '../../kernel/index.js'
 import { GRANT, grantBytes, type Grant, type KnownNode } from './signing/protocol.js'
 import { isDeviceId, LONGEST_MS } from './grants.js'
 import { CHECK_MS } from './validity.js'
@@ -27,9 +27,6 @@ export interface DecidingParts {
 
 const text = (raw: Uint8Array): string => Buffer.from(raw).toString('base64url')
 
-const issue = (path: string, message: string): SvcError =>
-  kernelError('invalid_request', `${path} ${message}`, { param: path, issues: [{ path, message }] })
-
 export class Deciding {
   readonly #ctx: DevicesContext
   readonly #parts: DecidingParts
@@ -52,12 +49,12 @@ export class Deciding {
       authorities.includes(authority) && maker?.viaRelay.includes(authority) !== false)
     for (const authority of authorities) {
       if (!this.#isKnown(authority)) {
-        throw issue('authorities', `has "${authority}", which is not an authority`)
+        throw badField('authorities', `has "${authority}", which is not an authority`)
       }
       requireAuthority(caller, authority)
     }
     const more = viaRelay.find((authority) => !authorities.includes(authority))
-    if (more !== undefined) throw issue('viaRelay', `has "${more}", which is not among authorities`)
+    if (more !== undefined) throw badField('viaRelay', `has "${more}", which is not among authorities`)
     const beyond = viaRelay.find((authority) => maker?.viaRelay.includes(authority) === false)
     if (beyond !== undefined) {
       throw kernelError('missing_grant', `A device can only grant authorities that it has through a relay, ` +
@@ -153,12 +150,12 @@ export class Deciding {
     const usual = new Date(now + USUAL_DAYS * DAY_MS).toISOString()
     const unasked = makerEnds !== undefined && makerEnds < usual ? makerEnds : usual
     const expires = asked === undefined ? unasked : new Date(asked).toISOString()
-    if (Date.parse(expires) <= now) throw issue('expires', `is ${expires}; it must be in the future`)
+    if (Date.parse(expires) <= now) throw badField('expires', `is ${expires}; it must be in the future`)
     if (Date.parse(expires) > now + LONGEST_MS) {
-      throw issue('expires', `is ${expires}; the limit is ${LONGEST_MS / DAY_MS} days from now`)
+      throw badField('expires', `is ${expires}; the limit is ${LONGEST_MS / DAY_MS} days from now`)
     }
     if (makerEnds !== undefined && expires > makerEnds) {
-      throw issue('expires', `is ${expires}, after the end of the granting credential (${makerEnds})`)
+      throw badField('expires', `is ${expires}, after the end of the granting credential (${makerEnds})`)
     }
     return expires
   }

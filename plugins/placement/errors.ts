@@ -1,4 +1,4 @@
-import { becauseOff, kernelError, SvcError, switchOn } from '../../kernel/index.js'
+import { becauseOff, SvcError, switchOn } from '../../kernel/index.js'
 import type { ErrorDecl, OffPlugin } from '../../kernel/index.js'
 import { runnerErrors } from '../runners/service.js'
 import type { Refusal } from './planner/types.js'
@@ -73,10 +73,6 @@ export function refuse (
 
 export function refusalError ({ reason, message, details }: Refusal): SvcError {
   return refuse(reason, message, details)
-}
-
-export function invalid (path: string, message: string): SvcError {
-  return kernelError('invalid_request', `${path} ${message}`, { param: path, issues: [{ path, message }] })
 }
 
 const KNOWN_MAX = 50

@@ -1,6 +1,6 @@
 import { newId } from './ids.js'
 import { heardText, type SpokenClause } from './clauses.js'
-import { badField } from './problems.js'
+import { badField } from '../../kernel/index.js'
 import type { InputMessage } from '../chat/service.js'
 import type { ItemInput } from './client-events.js'
 

@@ -1,5 +1,5 @@
 import {
-  CallerService, CommandService, definePlugin, kernelError, TokenService, TracerService
+  badField, CallerService, CommandService, definePlugin, kernelError, TokenService, TracerService
 } from '../../kernel/index.js'
 import { ListeningService } from '../capabilities-stt/service.js'
 import { SpeechService } from '../capabilities-tts/service.js'
@@ -9,7 +9,6 @@ import { clientEvents } from './client-events.js'
 import { ClientSecrets } from './client-secrets.js'
 import { config, errors, routes } from './declarations.js'
 import { closeCodes } from './event-socket.js'
-import { badField } from './problems.js'
 import { RealtimeSession, type Parts } from './session.js'
 import { defaultSession, shownSession, updated } from './session-config.js'
 

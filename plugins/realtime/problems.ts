@@ -2,10 +2,6 @@
 import { delay, EngineError, kernelError, SvcError } from '../../kernel/index.js'
 import type { Caller, CapabilityCall, Clock, Logger, Trace } from '../../kernel/index.js'
 
-export function badField (path: string, message: string): SvcError {
-  return kernelError('invalid_request', `${path} ${message}`, { param: path, issues: [{ path, message }] })
-}
-
 /** Error for a part of svc that is switched off. */
 export const pluginOff = (what: string, plugin: string): SvcError => kernelError('plugin_disabled',
   `${what} needs the plugin ${plugin}, which is off.`, { remedy: `\`svc plugin enable ${plugin}\`.` })

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { ByteQueue } from '../../kernel/api/byte-queue.js'
-import { kernelError, parseJson, type Caller, type RouteSocket } from '../../kernel/index.js'
+import { badField, kernelError, parseJson, type Caller, type RouteSocket } from '../../kernel/index.js'
 import { rateOf, toPcm } from './audio.js'
 import {
   clientEvents, type ClientEvent, type EventType, type ItemInput, type ResponseInput
@@ -8,7 +8,7 @@ import {
 import { Conversation, itemOf, soundItem, type Item } from './conversation.js'
 import { EventSocket } from './event-socket.js'
 import { Hearing, SoundQueue, type Turn, type TurnEvents } from './hearing.js'
-import { badField, callOf, errorFields, patiently, pluginOff } from './problems.js'
+import { callOf, errorFields, patiently, pluginOff } from './problems.js'
 import { Response, type AnswerParts } from './response.js'
 import { defaultSession, shownSession, updated, type SessionConfig } from './session-config.js'
 import type { Listening, SttEvent, SttSegment } from '../capabilities-stt/service.js'

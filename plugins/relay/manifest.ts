@@ -86,12 +86,6 @@ export const manifest = {
       examples: ['svc device serve', 'svc --url http://127.0.0.1:52430 say "hello"'],
       load: () => import('./cli/serve.js')
     },
-    'device run': {
-      heading: 'Set it up', summary: 'run another verb on the cluster, through the relay', args: '<words...>',
-      options: [asDevice],
-      examples: ['svc device run -- status', 'svc device run -- say "hello" -o hello.mp3'],
-      load: () => import('./cli/run.js')
-    },
     'device routes': {
       heading: 'Set it up', summary: 'fetch the relay addresses of the cluster from the node again',
       options: [asDevice],

@@ -17,7 +17,7 @@ export { locationsText } from './cli/api.js'
 export { readModelOrPath } from './cli/source.js'
 export type { NamedModel } from './cli/source.js'
 
-export type CardOrigin = 'bundled' | 'store' | 'staged' | 'home' | 'custom'
+export type CardOrigin = 'bundled' | 'store' | 'staged' | 'custom'
 
 /** A complete copy of a model on this node. */
 export type LocatedModel = Pick<LocalCopy, 'card' | 'directory' | 'kind'>

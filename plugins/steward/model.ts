@@ -1,5 +1,5 @@
 /** The virtual model `svc/steward`: takes chat requests as questions and answers with EngineChunks. */
-import { kernelError } from '../../kernel/index.js'
+import { badField, kernelError } from '../../kernel/index.js'
 import type { EngineChunk, EngineTask, ModelCard, SvcError } from '../../kernel/index.js'
 import type { RouteQuery, VirtualModel } from '../runners/service.js'
 import type { Desk } from './ask.js'
@@ -79,13 +79,13 @@ const offersTools = ({ payload }: EngineTask): boolean => ((payload as ChatPaylo
  */
 export function questionOf ({ kind, payload }: EngineTask): Question | null {
   const { messages = [], tool_choice: choice, n = 1, response_format: format } = payload as ChatPayload
-  if (kind !== 'chat') throw refused('model', `${STEWARD} has no tokens; it answers questions only`)
+  if (kind !== 'chat') throw badField('model', `${STEWARD} has no tokens; it answers questions only`)
   if (choice !== undefined && choice !== 'auto') {
-    throw refused('tool_choice', `requires a call, and ${STEWARD} calls its own tools only; leave it out`)
+    throw badField('tool_choice', `requires a call, and ${STEWARD} calls its own tools only; leave it out`)
   }
-  if (n > 1) throw refused('n', `is ${n}; ${STEWARD} gives one answer`)
+  if (n > 1) throw badField('n', `is ${n}; ${STEWARD} gives one answer`)
   if (format !== undefined) {
-    throw refused('response_format', `is not kept to by ${STEWARD}; leave it out`)
+    throw badField('response_format', `is not kept to by ${STEWARD}; leave it out`)
   }
   const said = messages.flatMap(({ role, content }): Turn[] => {
     const text = content?.replace(DOCUMENTS, '') ?? ''
@@ -93,15 +93,11 @@ export function questionOf ({ kind, payload }: EngineTask): Question | null {
       ? [{ role, text: text.slice(0, TURN_MAX) }] : []
   })
   const last = said.findLastIndex(({ role }) => role === 'user')
-  if (last < 0) throw refused('messages', 'have no text of the user')
+  if (last < 0) throw badField('messages', 'have no text of the user')
   const { text } = said[last]!
   if (JSON_PROMPT.test(text)) return null
   if (text.length > QUESTION_MAX) {
-    throw refused('messages', `end with a question of over ${QUESTION_MAX} characters; ask a shorter one`)
+    throw badField('messages', `end with a question of over ${QUESTION_MAX} characters; ask a shorter one`)
   }
   return { text, thread: said.slice(Math.max(0, last - THREAD_MAX), last) }
-}
-
-function refused (path: string, message: string): SvcError {
-  return kernelError('invalid_request', `${path} ${message}`, { param: path, issues: [{ path, message }] })
 }

@@ -1,12 +1,10 @@
-import { statSync } from 'node:fs'
-import { join } from 'node:path'
 import OpenAI from 'openai'
 import t from 'tap'
 import { startCluster, type Member } from './cluster-kit.js'
 import { pairAt } from './devices-kit.js'
 import { does, TTS } from './engine.js'
 import { ask, stream, type Host } from './http.js'
-import { faultsConfig, figure, fixture, folder, svc, until, cli, run } from './kit.js'
+import { faultsConfig, figure, fixture, folder, until, cli, run } from './kit.js'
 import { rss } from './proc.js'
 import { atRelay, counted, killed, relayView, serveDevice, startRelay } from './relay-kit.js'
 
@@ -75,18 +73,6 @@ t.test('a relayed device works as at the node, whichever process dies', async (t
     await until('the whole state', () => follow.stdout().includes(one.node.nodeId))
     follow.process.kill('SIGINT')
     await follow.ended
-  })
-
-  await t.test('svc device run runs one verb there', async (t) => {
-    const file = join(folder(t), 'hello.mp3')
-    const said = await svc(['device', 'run', '--home', home, '--', 'say', 'hello', '-o', file])
-    t.equal(said.status, 0, said.stderr)
-    t.ok(statSync(file).size > 1000)
-    const nodes = await svc(['device', 'run', '--home', home, '--', 'nodes', '--json'])
-    t.match(JSON.parse(nodes.stdout), { nodes: [{ name: 'n1' }, { name: 'n2' }] })
-    const refused = await svc(['device', 'run', '--home', home, '--', 'token', 'ls'])
-    t.equal(refused.status, 5, 'the status of the verb is passed on')
-    t.match(refused.stderr, /missing_grant/)
   })
 
   await t.test('a reader that stops uses no memory', async (t) => {

@@ -1,9 +1,5 @@
-import { createReadStream } from 'node:fs'
 import { systemClock, type FromSchema } from '../../../kernel/index.js'
 import { plain, parseTimeOrIndex, type Verb, type VerbContext } from '../../../kernel/cli/index.js'
-import { splitLines } from '../chain/files.js'
-import { readRecord } from '../chain/record.js'
-import { Verifier } from '../chain/verify.js'
 import type { Entry } from '../chain/entries.js'
 import type { routes } from '../routes.js'
 
@@ -11,12 +7,10 @@ type Listed = FromSchema<typeof routes.list.reply>
 type Checks = FromSchema<typeof routes.verify.reply>
 
 export default {
-  async run (ctx, [action, file], options) {
+  async run (ctx, [action], options) {
     if (action === undefined) return await list(ctx, options)
-    if (action === 'verify') return await (file === undefined ? verify(ctx, options) : verifyFile(ctx, file))
-    if (action === 'export') return await exportTo(ctx, file, options)
-    throw ctx.fail(2, `svc audit ${plain(action)}: expected verify, export, or no argument to list ` +
-      'the changes')
+    if (action === 'verify') return await verify(ctx, options)
+    throw ctx.fail(2, `svc audit ${plain(action)}: expected verify, or no argument to list the changes`)
   }
 } satisfies Verb
 
@@ -88,43 +82,4 @@ function lineOf (
   return last === null
     ? `${at}: no records`
     : `${at}: ${records} records, ${first} to ${last.seq}, all intact`
-}
-
-/** Verifies an exported file; needs no running node. */
-async function verifyFile ({ out, fail }: VerbContext, file: string): Promise<number> {
-  const verifier = new Verifier()
-  let node: string | undefined
-  try {
-    for await (const line of splitLines(createReadStream(file))) {
-      node ??= readRecord(line)?.node
-      verifier.line(line)
-    }
-  } catch (error) {
-    throw fail(1, `cannot read ${file}: ${(error as Error).message}`)
-  }
-  const verdict = verifier.end()
-  if (out.json) out.value({ ok: verdict.fault === null, ...verdict })
-  else out.line(lineOf({ name: node ?? file, error: null, ...verdict }))
-  return verdict.fault === null ? 0 : 1
-}
-
-async function exportTo (
-  ctx: VerbContext, file: string | undefined, options: Record<string, unknown>
-): Promise<void> {
-  const { client, sink, out, err } = ctx
-  const { bytes } = await client.open(`/v1/audit/export${queryOf(ctx, { node: options['node'] })}`,
-    { accept: 'application/x-ndjson' })
-  if (file === undefined) {
-    for await (const line of splitLines(bytes)) out.line(line)
-    return
-  }
-  const target = sink(file)
-  try {
-    for await (const chunk of bytes) await target.write(chunk)
-    await target.keep()
-  } catch (error) {
-    await target.drop()
-    throw error
-  }
-  err.line(`wrote ${plain(file)}; svc audit verify ${plain(file)} checks it on any machine`)
 }

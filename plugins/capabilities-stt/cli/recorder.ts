@@ -27,7 +27,7 @@ export function startRecorder (env: NodeJS.ProcessEnv): Recorder | undefined {
   if (found === undefined) return undefined
   const [command, ...args] = found
   const child = spawn(command, args, { env, stdio: ['ignore', 'pipe', 'pipe'] })
-  // When a process ends, Node discards output that is not being read yet.
+  // Node discards output of an ended process unless it is being read.
   const sound = child.stdout.pipe(new PassThrough())
   let said = ''
   child.stderr.on('data', (part) => { said = (said + String(part)).slice(0, 2000) })

@@ -8,7 +8,7 @@ import {
   type GraphIndex, type OnnxModel, type OnnxNode
 } from '../../runners/onnx/engine.js'
 
-/** A decoder step. Lists hold the key and the value of each layer in turn. */
+/** A decoder step. Lists have two entries per layer: keys, then values. */
 export interface StepGraph {
   model: OnnxModel
   /** Inputs [tokens, rows, heads, size], so that a new token is appended to each list. */

@@ -8,14 +8,9 @@ import { Listener, type LiveEvent } from './live.js'
 import { RATE } from './mel.js'
 import { loadWhisper, type Whisper } from './model.js'
 import { readRequest } from './request.js'
-import { Writer, type Segment } from './text.js'
+import { Writer } from './text.js'
 import { windowsOf, type Window } from './windows.js'
-
-export type SttEvent =
-  | Exclude<LiveEvent, { event: 'segment' }>
-  | { event: 'language', language: string }
-  | { event: 'segment', id: number, final?: true } & Segment
-  | { event: 'done', language: string, duration: number }
+import type { SttEvent } from '../service.js'
 
 /** Longest recording in seconds. */
 const MOST_SECONDS = 4 * 3600

@@ -22,7 +22,7 @@ const DRAFT_LOAD = 1.5
 
 interface Tools { isAlone: () => boolean, now: () => number }
 
-/** One stream of live sound. Drafts are made only while `isAlone()`; `now` gives monotonic seconds. */
+/** One stream of live sound. It writes drafts only while `isAlone()`; `now` gives monotonic seconds. */
 export class Listener {
   readonly #model: Whisper
   readonly #writer: Writer

@@ -1,6 +1,6 @@
 /**
  * Encodes samples: MP3 by lamejs (mono, constant bit rate, no tag frames, no bit reservoir, so that every
- * frame is independent), 16-bit PCM with or without a WAV header, and Opus, AAC and FLAC (own files).
+ * frame is independent), and 16-bit PCM with or without a WAV header. `libav.ts` has Opus, AAC and FLAC.
  */
 // @ts-expect-error -- the package declares its types under the name it had before it was aliased
 import { Mp3Encoder } from 'lamejs'
@@ -11,21 +11,17 @@ import { toInt16, type AudioEncoder, type Encoded } from './samples.js'
 export const ENCODINGS = ['mp3', 'opus', 'aac', 'flac', 'wav', 'pcm'] as const
 export type Encoding = typeof ENCODINGS[number]
 
-/** Loads Opus, AAC and FLAC on demand. @throws EngineError format_unsupported if MP3 or AAC lacks the rate */
+/** Loads FFmpeg on demand. @throws EngineError format_unsupported if MP3 or AAC lacks the rate */
 export async function createEncoder (encoding: Encoding, sampleRate: number): Promise<AudioEncoder> {
   switch (encoding) {
     case 'mp3':
       requireRate('MP3', sampleRate, MP3_RATES)
       return new Mp3Stream(sampleRate, KBPS.get(sampleRate)!)
-    case 'aac': {
-      const { AAC_RATES, openAac } = await import('./aac.js')
-      requireRate('AAC', sampleRate, AAC_RATES)
-      return await openAac(sampleRate)
+    case 'opus': case 'aac': case 'flac': {
+      const { AAC_RATES, openLibav } = await import('./libav.js')
+      if (encoding === 'aac') requireRate('AAC', sampleRate, AAC_RATES)
+      return await openLibav(encoding, sampleRate)
     }
-    case 'opus':
-      return await (await import('./opus.js')).openOpus(sampleRate)
-    case 'flac':
-      return await (await import('./flac.js')).openFlac(sampleRate)
     default:
       return new PcmStream(sampleRate, encoding === 'wav')
   }

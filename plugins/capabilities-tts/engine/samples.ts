@@ -25,3 +25,11 @@ export function toInt16 (samples: Float32Array): Int16Array {
   }
   return out
 }
+
+export function joined (a: Float32Array, b: Float32Array): Float32Array {
+  if (a.length === 0) return b
+  const all = new Float32Array(a.length + b.length)
+  all.set(a)
+  all.set(b, a.length)
+  return all
+}

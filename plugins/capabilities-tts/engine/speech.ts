@@ -3,7 +3,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises'
 import type { EngineChunk, SpanSeries, SpanSink } from '../../../kernel/api/engine.js'
 import { createEncoder } from './encoder.js'
 import { levelled } from './loudness.js'
-import type { AudioEncoder, Encoded } from './samples.js'
+import { joined, type AudioEncoder, type Encoded } from './samples.js'
 import {
   FIRST_PIECE_SECONDS, PieceLengths, type Family, type SpeechRequest, type SpeechUnit
 } from './family.js'
@@ -16,14 +16,6 @@ const SILENCE = 0.004
 const MARGIN_SECONDS = 0.02
 
 const isSound = (sample: number): boolean => Math.abs(sample) >= SILENCE
-
-function joined (a: Float32Array, b: Float32Array): Float32Array {
-  if (a.length === 0) return b
-  const all = new Float32Array(a.length + b.length)
-  all.set(a)
-  all.set(b, a.length)
-  return all
-}
 
 /** Trims the silence at both ends of a unit to the margin. A unit without any sound stays as it is. */
 async function * trimmed (

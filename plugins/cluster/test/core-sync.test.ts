@@ -9,7 +9,8 @@ import { definePlugin } from '../../../kernel/api/plugin.js'
 import { createStateSync, SYNC_CLOSED } from '../../../kernel/state/sync.js'
 import { manualClock, startPlugin, type Rig, type StartOptions } from '../../../kernel/testing/index.js'
 import { log } from './links-kit.js'
-import { stateOf, type Entry } from '../../../kernel/state/entries.js'
+import { stateOf } from '../../../kernel/test/state-entries.js'
+import type { Entry } from '../../../kernel/state/entries.js'
 import { entriesOf } from '../../../kernel/test/state-entries.js'
 
 interface Owner { teardown (fn: () => unknown): unknown }

@@ -2,7 +2,8 @@ import fc from 'fast-check'
 import t from 'tap'
 import { Doc, applyUpdate, type Item } from 'yjs'
 import { KvDoc } from '../../../kernel/state/documents/kv-doc.js'
-import { stateOf, type Entry } from '../../../kernel/state/entries.js'
+import { stateOf } from '../../../kernel/test/state-entries.js'
+import type { Entry } from '../../../kernel/state/entries.js'
 import { Assembly } from '../page/assembly.js'
 
 const contents = (items: Iterable<Item>): Entry[] =>

@@ -10,7 +10,7 @@ export type NameOf = (nodeId: string) => string
 const [LOST, DECIDED, CAME, PLACED, KEPT, STEP] = [0, 1, 2, 3, 4, 5]
 
 /** Descriptions of events, with placeholders for their fields. */
-const EVENTS: Readonly<Record<string, readonly [rank: number, words: string]>> = {
+export const EVENTS: Readonly<Record<string, readonly [rank: number, words: string]>> = {
   NodeTimedOut: [LOST, '{nodeId} was lost ({evidence})'],
   RunnerFailed: [LOST,
     'the runner of {modelId} failed after {attempts} attempts ({errorCode}): {errorMessage}'],
@@ -64,8 +64,6 @@ const STATUSES: Readonly<Record<string, string>> = {
   RunnerFailed: 'failed', RunnerReady: 'became ready', RunnerShutdown: 'stopped',
   RunnerShuttingDown: 'was asked to stop'
 }
-
-export const hasDescription = (kind: string): boolean => Object.hasOwn(EVENTS, kind)
 
 /** The node ids in the fields of an event, including those in its text fields. */
 export function nodesIn (payload: Payload): string[] {

@@ -1,4 +1,4 @@
-import type { ModelCard, NodeReport, RouteRequest } from '../../../kernel/index.js'
+import { badField, type ModelCard, type NodeReport, type RouteRequest } from '../../../kernel/index.js'
 import { contextOf } from '../../runners/cards/memory-forecast.js'
 import { checkFits, checkForm } from '../place/check.js'
 import {
@@ -6,7 +6,6 @@ import {
 } from '../place/commit.js'
 import { idOf, instanceOf, intentShownBy, modelOf, nodesOf, ranksOf, visibleTo } from '../place/instance.js'
 import type { Planning } from '../place/planning.js'
-import { invalid } from '../errors.js'
 import { untilReady } from '../progress/follow.js'
 import { failedAttempts } from '../progress/progress.js'
 import type { routes } from '../routes.js'
@@ -68,7 +67,7 @@ export async function create (
   await planning.readGpus()
   const facts = planning.facts.now()
   if (facts.instances[idOf(given)] !== undefined) {
-    throw invalid(`instance.${Object.keys(given)[0]}.instanceId`, 'is the id of an existing instance')
+    throw badField(`instance.${Object.keys(given)[0]}.instanceId`, 'is the id of an existing instance')
   }
   const instance = completed(given, card, facts.nodes)
   checkFits(instance, card, planning.view(facts, modelId))

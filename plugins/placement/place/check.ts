@@ -1,10 +1,10 @@
-import { kernelError, SvcError, type ModelCard } from '../../../kernel/index.js'
+import { badField, kernelError, SvcError, type ModelCard } from '../../../kernel/index.js'
 import { needOf } from '../../runners/cards/memory-forecast.js'
 import { runsOn } from '../../runners/cards/backends.js'
 import { deviceOf, gib, isGpu, memoryTraits, usableOf } from '../planner/memory.js'
 import type { ClusterView, PlanRequest } from '../planner/types.js'
 import { planWithoutSuggestions } from '../planner/index.js'
-import { invalid, refusalError, refuse } from '../errors.js'
+import { refusalError, refuse } from '../errors.js'
 import { bodyOf, devicePartsOf, type PendingInstance, type Instance } from '../../runners/service.js'
 import { cardOf, idOf, ranksOf, type Rank } from './instance.js'
 import { ENGINES, type Planning } from './planning.js'
@@ -66,7 +66,7 @@ function checkShard (
 
 function check (rules: readonly (readonly [holds: boolean, path: string, message: string])[]): void {
   const broken = rules.find(([holds]) => !holds)
-  if (broken !== undefined) throw invalid(broken[1], broken[2])
+  if (broken !== undefined) throw badField(broken[1], broken[2])
 }
 
 /**

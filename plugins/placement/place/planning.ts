@@ -1,7 +1,7 @@
-import { delay, offPlugin, SvcError, type ModelCard, type NodeView } from '../../../kernel/index.js'
+import { badField, delay, offPlugin, SvcError, type ModelCard, type NodeView } from '../../../kernel/index.js'
 import { plan } from '../planner/index.js'
 import type { ClusterView, InstanceMeta, Plan, PlanRequest, Refusal } from '../planner/types.js'
-import { invalid, modelUnknown, refusalError, refuse } from '../errors.js'
+import { modelUnknown, refusalError, refuse } from '../errors.js'
 import type { Facts, FactsReader } from '../facts.js'
 import type { PlacementContext } from '../manifest.js'
 import type { SystemRole } from '../service.js'
@@ -175,7 +175,7 @@ export class Planning {
     const keeper = card.tasks.includes('rerank') ? 'a reranking model'
       : view.engines[card.engine]?.slots === undefined ? card.engine : undefined
     if (ask.slots !== undefined && keeper !== undefined) {
-      throw invalid('slots', `cannot be chosen for ${modelId}: ${keeper} has no slots`)
+      throw badField('slots', `cannot be chosen for ${modelId}: ${keeper} has no slots`)
     }
     const instanceMeta = ask.instanceMeta ?? view.engines[card.engine]?.meta ?? 'Ring'
     const result = plan({ ...ask, card, instanceMeta, excluded: this.nodeIds(excluded) }, view)
@@ -193,11 +193,11 @@ export class Planning {
 /** Throws `invalid_request` for a context or a chat template that the model does not support. */
 function checkAsked ({ modelId, contextLength, engine }: ModelCard, asked: PlanningInput): void {
   if ((asked.contextLength ?? 0) > contextLength) {
-    throw invalid('context_length', contextLength === 0 ? `is not supported: ${modelId} has no context`
+    throw badField('context_length', contextLength === 0 ? `is not supported: ${modelId} has no context`
       : `must be at most ${contextLength}, the context of ${modelId}`)
   }
   if (asked.chatTemplate === undefined || engine === ENGINES.gguf) return
-  throw invalid('chat_template', `requires a GGUF model, which ${modelId} is not`)
+  throw badField('chat_template', `requires a GGUF model, which ${modelId} is not`)
 }
 
 function storeAway (modelId: string, { nodeId, name }: NodeView): SvcError {

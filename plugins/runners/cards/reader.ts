@@ -13,14 +13,14 @@ const TEXT_BYTES = 4 * 1024 * 1024
 const WINDOW = 32 * 1024
 
 /**
- * Opens a regular file, passes it to `use`, and always closes it. `follow` allows a symbolic link as the last
- * path segment. @throws CardError if the path is not a regular file or cannot be opened
+ * Opens a regular file, passes it to `use`, and always closes it. @throws CardError if the path is a link or
+ * not a regular file, or cannot be opened
  */
 async function withFile<T> (
-  path: string, use: (file: FileHandle, size: number) => Promise<T>, follow = false
+  path: string, use: (file: FileHandle, size: number) => Promise<T>
 ): Promise<T> {
   // Opening a FIFO must not wait for a writer.
-  const flags = constants.O_RDONLY | constants.O_NONBLOCK | (follow ? 0 : constants.O_NOFOLLOW)
+  const flags = constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW
   let file: FileHandle
   try {
     file = await open(path, flags)
@@ -36,17 +36,14 @@ async function withFile<T> (
   }
 }
 
-/**
- * Reads a whole text file. `follow` allows a symbolic link.
- * @throws CardError if the file is missing or larger than `limit` bytes
- */
-export async function readText (path: string, limit = TEXT_BYTES, follow = false): Promise<string> {
+/** Reads a whole text file. @throws CardError if the file is missing or larger than `limit` bytes */
+export async function readText (path: string, limit = TEXT_BYTES): Promise<string> {
   return await withFile(path, async (file, size) => {
     if (size > limit) throw new CardError(`${basename(path)} has ${size} bytes, more than ${limit}`)
     return await file.readFile('utf8').catch((error: unknown) => {
       throw new CardError(`${basename(path)} cannot be read: ${(error as Error).message}`, { cause: error })
     })
-  }, follow)
+  })
 }
 
 /** A position in a file and the values read there. Numbers are little-endian. */

@@ -121,7 +121,7 @@ async function * toBlocks (
   if (filled > 0) yield block.slice(0, filled)
 }
 
-/** Mono at 16 kHz. The rate of a recording may change on its way. */
+/** Mono at 16 kHz. The rate can change within a recording. */
 async function * resampled (sounds: AsyncIterable<Sound>): AsyncGenerator<Float32Array> {
   let rate = RATE
   let resampler: Resampler | undefined

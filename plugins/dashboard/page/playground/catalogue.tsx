@@ -9,7 +9,7 @@ import type { Entry } from '../models/data.js'
 export type Model = Entry
 
 interface ModelsProps {
-  task: 'chat' | 'completions' | 'embeddings' | 'tts' | 'stt', asked: string | null
+  task: 'chat' | 'embeddings' | 'tts' | 'stt', asked: string | null
   none: string
   children: (models: Model[], id: string, choose: (id: string) => void) => ComponentChildren
 }

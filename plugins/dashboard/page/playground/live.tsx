@@ -114,7 +114,7 @@ class Talk {
   }
 
   #record (): void {
-    // Deprecated, but the only recorder that needs no module of its own in the page's worklet.
+    // Deprecated, but every other recorder needs a separate module file.
     const recorder = this.#context.createScriptProcessor(BLOCK, 1, 1)
     recorder.onaudioprocess = ({ inputBuffer }) => {
       const samples = Int16Array.from(inputBuffer.getChannelData(0),
@@ -157,7 +157,7 @@ class Talk {
     piece.onended = () => { this.#pieces.delete(piece) }
   }
 
-  /** Stops the answer where it is, and tells the node what was heard of it. */
+  /** Stops the answer, and sends the node the time up to which it was played. */
   #interrupt (): void {
     if (this.#pieces.size === 0) return
     for (const piece of this.#pieces) piece.stop()

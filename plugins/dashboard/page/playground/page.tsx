@@ -1,6 +1,5 @@
 import { Tabs } from '../ui/tabs.js'
 import { Chat } from './chat.js'
-import { Completion } from './completion.js'
 import { Embedding } from './embedding.js'
 import { Listening } from './listening.js'
 import { Live } from './live.js'
@@ -11,7 +10,6 @@ const MODES = {
   live: { title: 'Talk', component: Live },
   speech: { title: 'Speech', component: Speech },
   listening: { title: 'Speech to text', component: Listening },
-  completions: { title: 'Text', component: Completion },
   embeddings: { title: 'Vectors', component: Embedding }
 }
 
