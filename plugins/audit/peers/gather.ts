@@ -5,13 +5,11 @@ import type { AskMemberParts, Caller, Clock, Cluster, NodeView } from '../../../
 import type { Chain } from '../chain/chain.js'
 import type { Entry, EntryFilter } from '../chain/entries.js'
 import type { Verdict } from '../chain/verify.js'
-import type { Witness } from './witness.js'
 
 export interface GatherParts extends AskMemberParts {
   readonly cluster: Pick<Cluster, 'nodes' | 'request' | 'resolve'>
   readonly clock: Clock
   readonly chain: Chain
-  readonly witness: Witness
 }
 
 export interface Asking { readonly caller: Caller, readonly signal: AbortSignal }
@@ -23,8 +21,6 @@ export interface Verified {
   readonly node: string
   readonly name: string
   readonly verdict: Verdict | null
-  /** The chain contradicts an earlier announcement. */
-  readonly contradicts: boolean
   readonly error: string | null
 }
 
@@ -58,14 +54,13 @@ export async function * linesOfMember (
   yield * splitLines(await openMember(cluster, node, { path, caller, signal, ms: EXPORT_MS }))
 }
 
-/** Verifies other nodes' chains on this node, also against their earlier announcements. */
+/** Verifies the nodes' chains on this node. */
 export async function verifyNodes (
   parts: GatherParts, nodes: readonly NodeView[], asking: Asking
 ): Promise<Verified[]> {
   return await Promise.all(nodes.map(async (node): Promise<Verified> => {
-    const { heads, contradiction } = parts.witness.of(node.installId)
-    const about = { node: node.installId, name: node.name, contradicts: contradiction !== null }
-    const verifier = new Verifier(heads)
+    const about = { node: node.installId, name: node.name }
+    const verifier = new Verifier()
     try {
       const lines = node.self ? parts.chain.lines() : linesOfMember(parts, node, asking)
       for await (const line of lines) verifier.line(line)
