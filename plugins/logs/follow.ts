@@ -1,6 +1,10 @@
-import type { Clock, LogRing, StreamWriter } from '../../kernel/index.js'
+import { kernelError, MemberFault, openMember, whileLive } from '../../kernel/index.js'
+import { PAGE_MS } from './limits.js'
+import type { Clock, Cluster, LogRing, NodeView, RouteRequest, StreamWriter } from '../../kernel/index.js'
 import { pageOf, localSteps, type Gap, type NodeRef, type ShownLine } from './lines.js'
-import { seqAt, wantOf, type Query } from './query.js'
+import { pathFor, seqAt, wantOf, type Query } from './query.js'
+
+export const EVENTS = { contentType: 'text/event-stream' }
 
 export interface FollowParts { ring: LogRing, self: NodeRef, clock: Clock }
 
@@ -25,8 +29,28 @@ export async function follow (
   }
 }
 
+/** Passes on another node's stream until either end leaves. Throws `unreachable` if it does not begin. */
+export async function followMember (
+  request: Pick<RouteRequest, 'caller' | 'signal' | 'open'>,
+  { cluster, clock }: { cluster: Pick<Cluster, 'request' | 'resolve'>, clock: Clock }, node: NodeView,
+  query: Query
+): Promise<void> {
+  const { signal, end } = whileLive({ cluster, clock }, node.installId, request.signal)
+  try {
+    const asked = { path: pathFor(query), caller: request.caller, signal, ms: PAGE_MS }
+    const bytes = await openMember(cluster, node, asked).catch((error: unknown) => {
+      if (!(error instanceof MemberFault)) throw error
+      throw kernelError('unreachable', `The node "${node.name}" ${error.message}.`)
+    })
+    const stream = request.open(EVENTS)
+    for await (const part of bytes) await stream.write(part)
+  } finally {
+    end()
+  }
+}
+
 /** A log line as a server-sent event, whose id is a valid `since`. */
-export const lineFrame = (line: ShownLine): string =>
+const lineFrame = (line: ShownLine): string =>
   `id: ${line.nodeId}:${line.seq}\ndata: ${JSON.stringify(line)}\n\n`
 
-export const gapFrame = (gap: Gap): string => `event: gap\ndata: ${JSON.stringify(gap)}\n\n`
+const gapFrame = (gap: Gap): string => `event: gap\ndata: ${JSON.stringify(gap)}\n\n`
