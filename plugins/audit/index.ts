@@ -8,7 +8,6 @@ import { manifest } from './manifest.js'
 import { entriesOfOthers, linesOfMember, verifyNodes } from './peers/gather.js'
 import { redactedDetails, redactedParts } from './redacted.js'
 import type { Audit, Change, Clock, Cluster, NodeView } from '../../kernel/index.js'
-import type { Verified } from './peers/gather.js'
 
 export default definePlugin(manifest, async (ctx) => {
   const { deps: { cluster, own }, clock, node, log } = ctx
@@ -38,7 +37,7 @@ export default definePlugin(manifest, async (ctx) => {
         return { entries: all.slice(-limit), failed }
       },
       verify: async ({ query: { node: ref }, caller, signal }) => {
-        const nodes = (await verifyNodes(parts, nodesOf(cluster, ref), { caller, signal })).map(shown)
+        const nodes = await verifyNodes(parts, nodesOf(cluster, ref), { caller, signal })
         return { ok: nodes.every(({ ok }) => ok !== false), nodes }
       },
       export: async (request) => {
@@ -101,11 +100,6 @@ function nodesOf (cluster: Cluster, ref: string | undefined): readonly NodeView[
   const node = cluster.resolve(ref)
   if (node === undefined) throw noSuchNode(ref, cluster.nodes())
   return [node]
-}
-
-function shown ({ node, name, verdict, error }: Verified) {
-  const { records = 0, first = null, last = null, fault = null } = verdict ?? {}
-  return { node, name, ok: verdict === null ? null : fault === null, records, first, last, fault, error }
 }
 
 /** Maximum refusals recorded per caller per hour; all requests without a credential count as one caller. */

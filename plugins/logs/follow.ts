@@ -1,31 +1,40 @@
-import { kernelError, MemberFault, openMember, whileLive } from '../../kernel/index.js'
-import { PAGE_MS } from './limits.js'
+import { kernelError, MemberFault, openMember, waitForCallback, whileLive } from '../../kernel/index.js'
+import { BATCH_LINES, COMMENT_MS, PAGE_MS } from './limits.js'
 import type { Clock, Cluster, LogRing, NodeView, RouteRequest, StreamWriter } from '../../kernel/index.js'
-import { pageOf, localSteps, type Gap, type NodeRef, type ShownLine } from './lines.js'
+import { pageOf, type Gap, type NodeRef, type ShownLine } from './lines.js'
 import { pathFor, seqAt, wantOf, type Query } from './query.js'
 
 export const EVENTS = { contentType: 'text/event-stream' }
-
-export interface FollowParts { ring: LogRing, self: NodeRef, clock: Clock }
 
 /**
  * Writes this node's log as server-sent events until the client leaves or the node stops. Lines that the ring
  * dropped while the client was slow become an event `gap`.
  */
 export async function follow (
-  stream: StreamWriter, { ring, self, clock }: FollowParts, query: Query, signal: AbortSignal
+  stream: StreamWriter, { ring, self, clock }: { ring: LogRing, self: NodeRef, clock: Clock }, query: Query,
+  signal: AbortSignal
 ): Promise<void> {
-  const { want, position } = query
+  const { want, position: given } = query
   await stream.write(': following\n\n')
-  let afterSeq = position === null ? 0 : seqAt(position, self.nodeId)
-  if (position === null) {
-    const page = pageOf(ring, self, wantOf(query, self.nodeId))
-    afterSeq = page.nextSeq - 1
-    await stream.write(page.lines.map(lineFrame).join(''))
+  let position = given === null ? ring.nextSeq - 1 : Math.min(seqAt(given, self.nodeId), ring.nextSeq - 1)
+  if (given === null) {
+    const { lines } = pageOf(ring, self, wantOf(query, self.nodeId))
+    await stream.write(lines.map(lineFrame).join(''))
   }
-  for await (const { lines, lost } of localSteps({ ring, self, clock, want, afterSeq, signal })) {
+  let writtenAt = clock.mono()
+  while (!signal.aborted) {
+    const lost = Math.max(0, ring.firstSeq - 1 - position)
+    const { nextSeq } = ring
+    const found = ring.lines({ ...want, afterSeq: position, limit: BATCH_LINES })
+    position = found.length < BATCH_LINES ? nextSeq - 1 : found.at(-1)!.seq
+    if (found.length === 0 && lost === 0 && clock.mono() - writtenAt < COMMENT_MS) {
+      await waitForCallback((fn) => ring.onLine(fn), signal, { clock, ms: COMMENT_MS })
+      continue
+    }
     if (lost > 0) await stream.write(gapFrame({ ...self, lost }))
-    await stream.write(lines.length > 0 ? lines.map(lineFrame).join('') : ': keep-alive\n\n')
+    const lines = found.map((line) => lineFrame({ ...self, ...line })).join('')
+    await stream.write(found.length > 0 ? lines : ': keep-alive\n\n')
+    writtenAt = clock.mono()
   }
 }
 

@@ -2,7 +2,7 @@ import { GENESIS, hashOf, own, readRecord, type AuditRecord } from './record.js'
 import type { FromSchema } from '../../../kernel/index.js'
 import type { routes } from '../routes.js'
 
-type Checked = FromSchema<typeof routes.verify.reply>['nodes'][number]
+export type Checked = FromSchema<typeof routes.verify.reply>['nodes'][number]
 /** The newest record of a chain at some time. */
 export type Head = Readonly<NonNullable<Checked['last']>>
 export type Fault = NonNullable<Checked['fault']>

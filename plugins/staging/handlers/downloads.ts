@@ -12,10 +12,9 @@ import { failureOf } from '../transfer/job.js'
 import type { ModelManager } from '../manager/manager.js'
 
 /** Hides local paths, and errors that may contain them, from callers who are not operators. */
-function shownTo ({ caller }: RouteRequest, status: DownloadStatus): DownloadStatus {
-  const [, kind] = /^(file)\b/.exec(status.source ?? '') ?? []
-  if (kind === undefined || caller.authorities.has('operator')) return status
-  return { ...status, source: kind, error: status.error === null ? null : 'only operators can see the error' }
+function shownTo ({ caller: { authorities } }: RouteRequest, status: DownloadStatus): DownloadStatus {
+  if (status.source?.startsWith('file') !== true || authorities.has('operator')) return status
+  return { ...status, source: 'file', error: status.error === null ? null : 'only operators can see the error' }
 }
 
 export const downloads = onStoreHost(routes.downloads, (store, _manager, request) =>

@@ -23,13 +23,11 @@ const has = (line: Line, text: string): boolean => text.trim() === '' ||
 
 interface Wanted { node: string, level: string, plugin: string, model: string }
 
-/** The newest lines that `query` selects, of all nodes, loaded again regularly; none without `query`. */
-export function useLines (query: Readonly<Record<string, string>> | null) {
-  const given = query === null ? null : new URLSearchParams(
-    Object.entries(query).filter(([, value]) => value !== ''))
-  const loaded = useLoaded(async (signal) =>
-    given === null ? null : await ask('GET /v1/logs/cluster', { query: given, signal }),
-  [String(given), origin.value, caller.value])
+/** The newest lines of all nodes that `given` selects, loaded again regularly. */
+function useLines (given: Readonly<Record<string, string>>) {
+  const query = new URLSearchParams(Object.entries(given).filter(([, value]) => value !== ''))
+  const loaded = useLoaded(async (signal) => await ask('GET /v1/logs/cluster', { query, signal }),
+    [String(query), origin.value, caller.value])
   useEffect(() => {
     const timer = setTimeout(loaded.again, POLL_MS)
     return () => { clearTimeout(timer) }
@@ -94,7 +92,7 @@ function Filters ({ wanted, lines, text, onChange, onText }: FiltersProps) {
   )
 }
 
-export function Lines ({ lines }: { lines: readonly Line[] }) {
+function Lines ({ lines }: { lines: readonly Line[] }) {
   return (
     <div {...useEnd()} class="log" role="log" aria-label="Lines of the logs" aria-live="off" tabIndex={0}>
       {lines.map((line) => <LogLine key={`${line.nodeId}:${line.seq}`} line={line} />)}
