@@ -9,11 +9,8 @@ export const refOf = ({ nodeId, name }: NodeView): NodeRef => ({ nodeId, node: n
 
 /** The status of a node whose log could not be read. */
 export function statusOf (node: NodeRef, error: unknown): NodeStatus {
-  if (error instanceof SvcError) {
-    return { ...node, error: { reason: error.reason, message: error.message } }
-  }
-  const { reason, message } = error instanceof MemberFault
-    ? error
+  if (error instanceof SvcError) return { ...node, error: { reason: error.reason, message: error.message } }
+  const { reason, message } = error instanceof MemberFault ? error
     : { reason: 'garbage', message: 'sent an invalid response' }
   return { ...node, error: { reason, message: `It ${message}.` } }
 }

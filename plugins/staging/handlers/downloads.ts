@@ -14,7 +14,8 @@ import type { ModelManager } from '../manager/manager.js'
 /** Hides local paths, and errors that may contain them, from callers who are not operators. */
 function shownTo ({ caller: { authorities } }: RouteRequest, status: DownloadStatus): DownloadStatus {
   if (status.source?.startsWith('file') !== true || authorities.has('operator')) return status
-  return { ...status, source: 'file', error: status.error === null ? null : 'only operators can see the error' }
+  const error = status.error === null ? null : 'only operators can see the error'
+  return { ...status, source: 'file', error }
 }
 
 export const downloads = onStoreHost(routes.downloads, (store, _manager, request) =>
