@@ -1,6 +1,5 @@
 import t from 'tap'
 import { mkdirSync, writeFileSync } from 'node:fs'
-import { readHead } from '../plugins/audit/peers/witness.js'
 import { readMessage as readEvents } from '../plugins/event-log/replication/messages.js'
 import { isGossip } from '../plugins/runners/routing/remote/gossip.js'
 import { problemOf as downloadsProblem } from '../plugins/staging/peers/progress-gossip.js'
@@ -48,7 +47,8 @@ t.test('messages of the last release are understood', (t) => {
     'kernel.members': (message) => problem(members, message) === null,
     'kernel.digest': (message) => 'observed' in (message as object) && 'control' in (message as object),
     'kernel.leaving': (message) => message === null,
-    'audit.heads': (message) => readHead(message) !== null,
+    // No longer received: messages of a channel without a receiver are ignored.
+    'audit.heads': () => true,
     'event-log': (message) => readEvents(message) !== null,
     'runners.tasks': (message) => isGossip(message) || (message as { whole: unknown }).whole === 'please',
     'staging.chunks': (message) => chunksProblem(message) === null,

@@ -772,7 +772,7 @@ export interface components {
                 /** @description over the last 10 seconds */
                 bytesPerSecond?: number;
                 etaMs?: number | null;
-                /** @description `hub`, `file:…`, `node:INSTALL_ID`, `ollama:NAME` */
+                /** @description `hub`, `file:…`, `node:INSTALL_ID` */
                 source?: string | null;
                 /** @description the commit once it is known, before that the requested revision */
                 revision?: string | null;
@@ -804,7 +804,7 @@ export interface components {
             /** @description over the last 10 seconds */
             bytesPerSecond?: number;
             etaMs?: number | null;
-            /** @description `hub`, `file:…`, `node:INSTALL_ID`, `ollama:NAME` */
+            /** @description `hub`, `file:…`, `node:INSTALL_ID` */
             source?: string | null;
             /** @description the commit once it is known, before that the requested revision */
             revision?: string | null;
@@ -826,7 +826,7 @@ export interface components {
             /** @description over the last 10 seconds */
             bytesPerSecond?: number;
             etaMs?: number | null;
-            /** @description `hub`, `file:…`, `node:INSTALL_ID`, `ollama:NAME` */
+            /** @description `hub`, `file:…`, `node:INSTALL_ID` */
             source?: string | null;
             /** @description the commit once it is known, before that the requested revision */
             revision?: string | null;
@@ -846,7 +846,7 @@ export interface components {
             /** @description over the last 10 seconds */
             bytesPerSecond?: number;
             etaMs?: number | null;
-            /** @description `hub`, `file:…`, `node:INSTALL_ID`, `ollama:NAME` */
+            /** @description `hub`, `file:…`, `node:INSTALL_ID` */
             source?: string | null;
             /** @description the commit once it is known, before that the requested revision */
             revision?: string | null;
@@ -888,8 +888,6 @@ export interface components {
                 problem: string | null;
                 engineMissing: string | null;
             } | null;
-            /** @description parts of the model that svc does not use */
-            unused: string[];
         };
         "GET /store/models/{model_id}/download/status": {
             modelId: string;
@@ -905,7 +903,7 @@ export interface components {
             /** @description over the last 10 seconds */
             bytesPerSecond?: number;
             etaMs?: number | null;
-            /** @description `hub`, `file:…`, `node:INSTALL_ID`, `ollama:NAME` */
+            /** @description `hub`, `file:…`, `node:INSTALL_ID` */
             source?: string | null;
             /** @description the commit once it is known, before that the requested revision */
             revision?: string | null;

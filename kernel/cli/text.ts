@@ -1,19 +1,9 @@
 import type { VerbContext } from './verb.js'
 
+export { showBytes } from './bytes.js'
+
 /** Formats a count with its noun: `1 node`, `2 nodes`. */
 export const count = (n: number, what: string): string => `${n} ${what}${n === 1 ? '' : 's'}`
-
-const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'] as const
-
-export function showBytes (bytes: number): string {
-  let value = bytes
-  let unit = 0
-  while (value >= 1024 && unit < UNITS.length - 1) {
-    value /= 1024
-    unit++
-  }
-  return `${unit === 0 || value >= 100 ? Math.round(value) : value.toFixed(1)} ${UNITS[unit]!}`
-}
 
 const STEPS = [['d', 86_400], ['h', 3600], ['m', 60], ['s', 1]] as const
 

@@ -6,19 +6,13 @@ import { own as ownWords } from './chain/record.js'
 import { emitMissedEvents } from './events.js'
 import { manifest } from './manifest.js'
 import { entriesOfOthers, linesOfMember, verifyNodes } from './peers/gather.js'
-import { Witness } from './peers/witness.js'
 import { redactedDetails, redactedParts } from './redacted.js'
 import type { Audit, Change, Clock, Cluster, NodeView } from '../../kernel/index.js'
-import type { Verified } from './peers/gather.js'
-
-/** Interval in ms at which a changed head is announced to other nodes. */
-const TELL_MS = 2000
 
 export default definePlugin(manifest, async (ctx) => {
   const { deps: { cluster, own }, clock, node, log } = ctx
-  const folder = join(node.home, 'audit')
   const chain = new Chain({
-    folder, node: node.installId, now: () => clock.now(),
+    folder: join(node.home, 'audit'), node: node.installId, now: () => clock.now(),
     onRecord: (record) => { ctx.emit('AuditRecorded', { ...record }) },
     onFault: (why) => {
       if (why === null) ctx.clear('audit_unavailable')
@@ -27,19 +21,9 @@ export default definePlugin(manifest, async (ctx) => {
   })
   ctx.effect('audit chain', () => chain.close())
   await chain.start()
-  const witness = new Witness({
-    folder, cluster, log,
-    head: () => chain.head,
-    onContradiction: (of) => {
-      ctx.raise('audit_contradiction', `the chain of ${cluster.resolve(of)?.name ?? of}`)
-    }
-  })
-  ctx.effect('audit head announcements', () => { witness.close() })
-  ctx.effect('links', cluster.onPeers(({ installId, up }) => { if (up) witness.greet(installId) }))
-  ctx.every('audit head announcements', TELL_MS, () => { witness.beat() })
   ctx.effect('audit events',
     emitMissedEvents({ chain, own, clock, log, node: node.installId, emit: ctx.emit }))
-  const parts = { cluster, clock, chain, witness }
+  const parts = { cluster, clock, chain }
   return {
     services: { audit: auditOf(chain, clock) },
     routes: {
@@ -53,7 +37,7 @@ export default definePlugin(manifest, async (ctx) => {
         return { entries: all.slice(-limit), failed }
       },
       verify: async ({ query: { node: ref }, caller, signal }) => {
-        const nodes = (await verifyNodes(parts, nodesOf(cluster, ref), { caller, signal })).map(shown)
+        const nodes = await verifyNodes(parts, nodesOf(cluster, ref), { caller, signal })
         return { ok: nodes.every(({ ok }) => ok !== false), nodes }
       },
       export: async (request) => {
@@ -116,18 +100,6 @@ function nodesOf (cluster: Cluster, ref: string | undefined): readonly NodeView[
   const node = cluster.resolve(ref)
   if (node === undefined) throw noSuchNode(ref, cluster.nodes())
   return [node]
-}
-
-function shown ({ node, name, verdict, contradicts, error }: Verified) {
-  const { records = 0, first = null, last = null, fault = null } = verdict ?? {}
-  const message = 'The node announced a different end of its chain than before.'
-  const contradiction = contradicts && fault === null
-    ? { seq: last?.seq ?? 0, kind: 'altered' as const, message }
-    : fault
-  return {
-    node, name, ok: contradiction !== null ? false : verdict === null ? null : true,
-    records, first, last, fault: contradiction, error
-  }
 }
 
 /** Maximum refusals recorded per caller per hour; all requests without a credential count as one caller. */

@@ -21,12 +21,6 @@ export const manifest = {
       severity: 'error', meaning: 'Changes cannot be recorded on this node, so it refuses them.',
       remediation: 'Free disk space on the volume of the home, or check the folder audit in it. The ' +
         'next change retries.'
-    },
-    audit_contradiction: {
-      severity: 'error',
-      meaning: 'A node contradicts an earlier announcement of its audit chain: records were removed ' +
-        'or replaced.',
-      remediation: '`svc audit verify` names the record. A home restored from a backup also causes this.'
     }
   },
   verbs: {

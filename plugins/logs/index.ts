@@ -2,15 +2,12 @@ import { randomInt } from 'node:crypto'
 import { ClusterService, definePlugin, LogRingService, logLevels, noSuchNode } from '../../kernel/index.js'
 import type { Cluster, Context, NodeView } from '../../kernel/index.js'
 import { gather } from './cluster.js'
-import { followCluster } from './cluster-follow.js'
-import { follow } from './follow.js'
+import { EVENTS, follow, followMember } from './follow.js'
 import { pageOf } from './lines.js'
 import { badSince, readQuery, wantOf } from './query.js'
 import { routes } from './routes.js'
 import { ShippingService } from './service.js'
 import { LogShipper } from './ship.js'
-
-const EVENTS = { contentType: 'text/event-stream' }
 
 export default definePlugin({
   name: 'logs',
@@ -41,9 +38,9 @@ export default definePlugin({
   verbs: {
     logs: {
       heading: 'Watch it',
-      summary: 'show or follow the newest log lines of all nodes, sorted by time',
+      summary: 'show the newest log lines of all nodes, sorted by time; follow those of one node',
       options: [
-        ['-f, --follow', 'print new lines as they are written'],
+        ['-f, --follow', 'print new lines of one node as they are written: of --node, or of this node'],
         ['--since <when>', 'a duration such as 10m, or a time'],
         ['--node <ref>', 'only this node: id, name or local'],
         ['--model <id>', 'only lines about this model, including the output of its runners'],
@@ -75,15 +72,14 @@ export default definePlugin({
       },
       cluster: async (request) => {
         const { node, ...raw } = request.query
-        const query = readQuery(raw)
-        if (query.position !== null) throw badSince(raw.since!, 'a time such as 2026-01-31T08:00:00Z')
-        const nodes = nodesFor(cluster, node)
-        const parts = { ring, self, cluster, clock }
+        const query = readQuery(raw, request.headers['last-event-id'])
+        const nodes = nodesFor(cluster, query.follow ? node ?? 'local' : node)
         if (!query.follow) {
-          const page = await gather(parts, nodes(), query, request)
-          return { nodes: page.nodes, lines: page.lines }
+          if (query.position !== null) throw badSince(raw.since!, 'a time such as 2026-01-31T08:00:00Z')
+          return await gather({ ring, self, cluster, clock }, nodes, query, request)
         }
-        await followCluster(request.open(EVENTS), { ...parts, nodes, query, requester: request })
+        if (!nodes[0]!.self) return await followMember(request, { cluster, clock }, nodes[0]!, query)
+        await follow(request.open(EVENTS), { ring, self, clock }, query, request.signal)
       }
     }
   }
@@ -97,11 +93,10 @@ function shipperFor (
   return new LogShipper({ url, clock, random, log })
 }
 
-/** Returns a function that lists the named node, or all nodes. Throws `node_not_found`. */
-function nodesFor (cluster: Cluster, ref: string | undefined): () => readonly NodeView[] {
-  if (ref === undefined) return () => cluster.nodes()
+/** The named node, or all nodes. Throws `node_not_found`. */
+function nodesFor (cluster: Cluster, ref: string | undefined): readonly NodeView[] {
+  if (ref === undefined) return cluster.nodes()
   const node = cluster.resolve(ref)
   if (node === undefined) throw noSuchNode(ref, cluster.nodes())
-  // A restart changes the node id but not the install id.
-  return () => cluster.nodes().filter(({ installId }) => installId === node.installId)
+  return [node]
 }

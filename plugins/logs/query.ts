@@ -69,16 +69,14 @@ export const seqAt = (position: Position, nodeId: string): number =>
   position.nodeId === nodeId ? position.seq : 0
 
 /** The path for the same query on another node. */
-export function pathFor (
-  { want }: Query, more: { since?: string | undefined, limit?: number, follow?: boolean }
-): string {
+export function pathFor ({ want, sinceMs, position, limit, follow }: Query): string {
   const query = new URLSearchParams()
   if (want.level !== undefined) query.set('level', want.level)
   if (want.modelId !== undefined) query.set('model', want.modelId)
   if (want.plugin !== undefined) query.set('plugin', want.plugin)
-  if (more.since !== undefined) query.set('since', more.since)
-  if (more.limit !== undefined) query.set('limit', String(more.limit))
-  if (more.follow === true) query.set('follow', '1')
-  const text = query.toString()
-  return text === '' ? '/v1/logs' : `/v1/logs?${text}`
+  if (sinceMs !== null) query.set('since', new Date(sinceMs).toISOString())
+  if (position !== null) query.set('since', `${position.nodeId}:${position.seq}`)
+  if (limit > 0) query.set('limit', String(limit))
+  if (follow) query.set('follow', '1')
+  return `/v1/logs?${query.toString()}`
 }

@@ -61,15 +61,17 @@ export const routes = {
   },
   cluster: {
     method: 'GET', url: '/v1/logs/cluster', authority: 'operator', stream: true,
-    summary: 'The same for all nodes, sorted by time; names the nodes that do not respond.',
+    summary: 'The same for all nodes, sorted by time; names those that do not respond. Follows one node.',
     query: {
       type: 'object', additionalProperties: false,
-      properties: { ...query, node: { ...name, description: 'Only this node: id, name or local.' } }
+      properties: {
+        ...query, node: { ...name, description: 'Only this node: id, name or local (default with follow).' }
+      }
     },
     reply: {
       type: 'object', additionalProperties: false, required: ['nodes', 'lines'],
       properties: { nodes: { type: 'array', items: status }, lines }
     },
-    errors: ['invalid_request', 'node_not_found']
+    errors: ['invalid_request', 'node_not_found', 'unreachable']
   }
 } as const satisfies Record<string, RouteDecl>

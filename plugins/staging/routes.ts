@@ -23,7 +23,7 @@ const wholeStatus = {
     downloadedBytes: bytes, totalBytes: { ...bytes, description: '0 until it is known' },
     bytesPerSecond: { ...bytes, description: 'over the last 10 seconds' },
     etaMs: { type: ['integer', 'null'] },
-    source: { ...nullable, description: '`hub`, `file:…`, `node:INSTALL_ID`, `ollama:NAME`' },
+    source: { ...nullable, description: '`hub`, `file:…`, `node:INSTALL_ID`' },
     revision: { ...nullable, description: 'the commit once it is known, before that the requested revision' },
     startedAt: nullable
   }
@@ -94,8 +94,7 @@ const downloadBody = optionalFields({
     type: 'string', minLength: 1, maxLength: 4096,
     description: '`hub` (the default); `node:REF` for the copy of another node; for operators only ' +
       '`file:///PATH` of a folder, or of a .gguf or .onnx file, on the node that receives the request ' +
-      '(with its operator.token, or below one of its model_store.import_roots), and on the store host ' +
-      '`ollama:NAME:TAG`'
+      '(with its operator.token, or below one of its model_store.import_roots)'
   },
   revision: { type: 'string', minLength: 1, maxLength: 256, pattern: '^[A-Za-z0-9][A-Za-z0-9._/-]*$' },
   allow: { type: 'array', maxItems: 64, items: { type: 'string', minLength: 1, maxLength: 256 } },
@@ -161,7 +160,7 @@ export const routes = {
     query: optionalFields({
       ...downloadBody.properties,
       source: {
-        type: 'string', pattern: '^(hub|ollama:.+|file:///.+)$', maxLength: 4096,
+        type: 'string', pattern: '^(hub|file:///.+)$', maxLength: 4096,
         description: 'default: `hub`'
       }
     }),
@@ -185,8 +184,7 @@ export const routes = {
           problem: nullable, engineMissing: nullable
         }),
         type: ['object', 'null']
-      },
-      unused: { ...listOf(text), description: 'parts of the model that svc does not use' }
+      }
     }),
     errors: [
       'missing_grant', 'import_refused', 'hub_disabled', 'hub_not_found', 'hub_gated', 'hub_unusable',

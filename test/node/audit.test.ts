@@ -106,7 +106,6 @@ t.test('every node shows the changes of all nodes, and detects tampering', async
     const linked = async (): Promise<void> => {
       await until('the link', async () => (await verified(two!.node)).nodes.every(({ ok }) => ok !== null))
     }
-    await until('the other node got the end', () => readHeads(two!.home) >= 10)
     await one!.kill()
     t.equal((await svc(['audit', 'verify', ...as])).status, 7, 'a node that is away is not verified')
     const path = chainOf(one!.home)
@@ -119,26 +118,5 @@ t.test('every node shows the changes of all nodes, and detects tampering', async
     const said = await svc(['audit', 'verify', ...as])
     t.equal(said.status, 1)
     t.match(said.stdout, /n1: Record 5 does not match its hash.*\(altered\)/)
-    await one!.kill()
-    writeFileSync(path, whole.split('\n').slice(0, 6).map((line) => `${line}\n`).join(''))
-    await one!.start()
-    await linked()
-    t.match((await verified(one!.node)).nodes.find(({ name }) => name === 'n1'), { ok: true },
-      'the node itself cannot see that its end is missing')
-    t.match((await verified(two!.node)).nodes.find(({ name }) => name === 'n1'),
-      { ok: false, fault: { seq: 7, kind: 'removed' } }, 'the other one can')
-    await until('the conflict', async () => {
-      const state = await two!.state()
-      return state?.nodeHealth[two!.node.nodeId]?.reasons.some(({ code }) => code === 'audit_contradiction')
-    })
   })
 })
-
-/** The newest entry number of another node's audit chain that this home has stored. */
-function readHeads (home: string): number {
-  try {
-    const { nodes } = JSON.parse(readFileSync(join(home, 'audit/heads.json'), 'utf8')) as
-      { nodes: Record<string, { heads: { seq: number }[] }> }
-    return Math.max(0, ...Object.values(nodes).flatMap(({ heads }) => heads.map(({ seq }) => seq)))
-  } catch { return 0 }
-}

@@ -47,7 +47,7 @@ t.test('a traced request is shown as a waterfall and saved for Perfetto', { skip
   t.same(problems, [])
 })
 
-t.test('the page shows an earlier moment and the changes since then', { skip }, async (t) => {
+t.test('the page shows an earlier moment', { skip }, async (t) => {
   const node = await startNode(t)
   const browser = await openBrowser(t)
   const { page, problems, go } = await openPage(t, browser, node, { token: node.token })
@@ -60,9 +60,6 @@ t.test('the page shows an earlier moment and the changes since then', { skip }, 
   await instances.getByRole('link', { name: 'svc/guide' }).waitFor({ state: 'detached' })
 
   await go(`happened/past/${before}`)
-  const differences = page.getByRole('list', { name: 'Differences' })
-  await differences.getByText('instance svc/guide').waitFor()
-  t.match(await differences.innerText(), /went\s+instance svc\/guide/)
   await page.getByRole('button', { name: 'Show the page as it was' }).click()
   await page.getByText(`(event ${before})`).waitFor()
   await go('cluster')

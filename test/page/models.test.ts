@@ -130,8 +130,9 @@ t.test('search, pull, place, ask, copy, purge and stop', { skip, timeout: 180_00
     await dialog.waitFor({ state: 'detached' })
     await page.getByRole('link', { name: 'Try it' }).first().waitFor()
     await page.getByText(`on ${second!.name} ·`, { exact: false }).waitFor()
-    await page.getByRole('button', { name: 'Follow' }).click()
+    await page.getByRole('link', { name: 'Its log lines' }).click()
     await page.getByRole('log').getByText('runner ready').waitFor()
+    await page.goBack()
     await judge(t, page, 'the page of a model')
   })
 

@@ -2,7 +2,7 @@ import { GENESIS, hashOf, own, readRecord, type AuditRecord } from './record.js'
 import type { FromSchema } from '../../../kernel/index.js'
 import type { routes } from '../routes.js'
 
-type Checked = FromSchema<typeof routes.verify.reply>['nodes'][number]
+export type Checked = FromSchema<typeof routes.verify.reply>['nodes'][number]
 /** The newest record of a chain at some time. */
 export type Head = Readonly<NonNullable<Checked['last']>>
 export type Fault = NonNullable<Checked['fault']>
@@ -14,13 +14,8 @@ export interface Verdict {
   readonly fault: Fault | null
 }
 
-/**
- * Finds the first altered, removed or reordered record. The chain must contain the `told` heads, which other
- * nodes have received. Pass every line, in order.
- */
+/** Finds the first altered, removed or reordered record. Pass every line, in order. */
 export class Verifier {
-  readonly #told: ReadonlyMap<number, string>
-  readonly #newestTold: number
   #records = 0
   #first: AuditRecord | null = null
   #last: Head | null = null
@@ -29,11 +24,6 @@ export class Verifier {
   #fault: Fault | null = null
   /** `seq` of a missing record: it was moved if it appears later, otherwise it was removed. */
   #missed: number | null = null
-
-  constructor (told: readonly Head[] = []) {
-    this.#told = new Map(told.map(({ seq, hash }) => [seq, hash]))
-    this.#newestTold = Math.max(0, ...this.#told.keys())
-  }
 
   line (text: string): void {
     this.#records++
@@ -51,12 +41,7 @@ export class Verifier {
   }
 
   end (): Verdict {
-    const end = this.#last?.seq ?? 0
     if (this.#fault === null) this.#checkBeginning()
-    if (this.#fault === null && this.#newestTold > end) {
-      const up = `and all up to ${this.#newestTold}, which were announced to other nodes`
-      this.#blame(end + 1, 'removed', `is missing, ${up}`)
-    }
     return { records: this.#records, first: this.#first?.seq ?? null, last: this.#last, fault: this.#fault }
   }
 
@@ -80,10 +65,6 @@ export class Verifier {
 
   #take (record: AuditRecord): void {
     this.#last = { seq: record.seq, hash: record.hash }
-    const told = this.#told.get(record.seq)
-    if (told !== undefined && told !== record.hash) {
-      this.#blame(record.seq, 'altered', 'differs from the one announced to other nodes')
-    }
     const dropped = record.detail['dropped'] as Head | undefined
     if (record.what === own.retention && dropped !== undefined) this.#dropped = dropped
   }

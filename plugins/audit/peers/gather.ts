@@ -4,29 +4,17 @@ import { Verifier } from '../chain/verify.js'
 import type { AskMemberParts, Caller, Clock, Cluster, NodeView } from '../../../kernel/index.js'
 import type { Chain } from '../chain/chain.js'
 import type { Entry, EntryFilter } from '../chain/entries.js'
-import type { Verdict } from '../chain/verify.js'
-import type { Witness } from './witness.js'
+import type { Checked } from '../chain/verify.js'
 
 export interface GatherParts extends AskMemberParts {
   readonly cluster: Pick<Cluster, 'nodes' | 'request' | 'resolve'>
   readonly clock: Clock
   readonly chain: Chain
-  readonly witness: Witness
 }
 
 export interface Asking { readonly caller: Caller, readonly signal: AbortSignal }
 
 export interface Missing { readonly node: string, readonly name: string, readonly message: string }
-
-/** Result of verifying one node's chain; `verdict` is null if it could not be read. */
-export interface Verified {
-  readonly node: string
-  readonly name: string
-  readonly verdict: Verdict | null
-  /** The chain contradicts an earlier announcement. */
-  readonly contradicts: boolean
-  readonly error: string | null
-}
 
 const ANSWER_MS = 5000
 const ANSWER_BYTES = 16 * 1024 * 1024
@@ -58,20 +46,21 @@ export async function * linesOfMember (
   yield * splitLines(await openMember(cluster, node, { path, caller, signal, ms: EXPORT_MS }))
 }
 
-/** Verifies other nodes' chains on this node, also against their earlier announcements. */
+/** Verifies the nodes' chains on this node. */
 export async function verifyNodes (
   parts: GatherParts, nodes: readonly NodeView[], asking: Asking
-): Promise<Verified[]> {
-  return await Promise.all(nodes.map(async (node): Promise<Verified> => {
-    const { heads, contradiction } = parts.witness.of(node.installId)
-    const about = { node: node.installId, name: node.name, contradicts: contradiction !== null }
-    const verifier = new Verifier(heads)
+): Promise<Checked[]> {
+  return await Promise.all(nodes.map(async (node): Promise<Checked> => {
+    const about = { node: node.installId, name: node.name }
+    const verifier = new Verifier()
     try {
       const lines = node.self ? parts.chain.lines() : linesOfMember(parts, node, asking)
       for await (const line of lines) verifier.line(line)
-      return { ...about, verdict: verifier.end(), error: null }
+      const verdict = verifier.end()
+      return { ...about, ...verdict, ok: verdict.fault === null, error: null }
     } catch (error) {
-      return { ...about, verdict: null, error: missing(node, error).message }
+      const { message } = missing(node, error)
+      return { ...about, ok: null, records: 0, first: null, last: null, fault: null, error: message }
     }
   }))
 }

@@ -6,7 +6,7 @@ import { fake, startPlugin } from '../../../kernel/testing/index.js'
 import { detailOf, resultOf } from '../cli/audit.js'
 import audit from '../index.js'
 import { edit, filesIn } from './kit.js'
-import type { Cluster, NodeView } from '../../../kernel/index.js'
+import type { NodeView } from '../../../kernel/index.js'
 import type { Rig, StartOptions } from '../../../kernel/testing/index.js'
 import type { Entry } from '../chain/entries.js'
 
@@ -133,45 +133,14 @@ t.test('a change in a line', async (t) => {
 const view = (installId: string, name: string, self: boolean): NodeView =>
   ({ nodeId: name, installId, name, self, live: self, master: self, apiUrl: null })
 
-t.test('the heads of chains are told and heard', async (t) => {
-  let hear: (from: string, message: unknown) => void = () => {}
-  let onPeers: Parameters<Cluster['onPeers']>[0] = () => {}
-  const sent: unknown[] = []
+t.test('a node that does not answer is named', async (t) => {
   const cluster = fake(ClusterService, {
     self: { installId: 'self', nodeId: 'one' },
-    nodes: () => [view('self', 'one', true), view('other', 'two', false)],
-    resolve: (ref) => ref === 'other' ? view('other', 'two', false) : undefined,
-    onPeers: (fn) => { onPeers = fn; return () => {} },
-    channel: (_name, receive) => {
-      hear = receive as typeof hear
-      return {
-        send: (to, message) => { sent.push([to, message]); return true },
-        broadcast: (message) => { sent.push(['all', message]); return 1 },
-        close: () => {}
-      }
-    }
+    nodes: () => [view('self', 'one', true), view('other', 'two', false)]
   })
   const rig = await start(t, { fakes: [cluster] })
-  await rig.clock.advance(2000)
-  onPeers({ installId: 'other', up: true })
-  t.same(sent, [], 'there is nothing to tell')
-  await rig.inject(set('new'))
-  await rig.clock.advance(4000)
-  onPeers({ installId: 'other', up: true })
-  onPeers({ installId: 'other', up: false })
-  const head = { seq: 2, hash: rig.events.at(-1)!.payload['hash'] }
-  t.same(sent, [['all', head], ['other', head]], 'a change is told once, and who comes is told')
-  hear('other', 'nonsense')
-  hear('other', { seq: 7, hash: 'a'.repeat(64) })
-  t.same(rig.conflicts(), [])
-  hear('other', { seq: 6, hash: 'b'.repeat(64) })
-  t.match(rig.conflicts(), [{ code: 'audit_contradiction', message: /the chain of two/ }])
   t.match((await rig.inject({ url: '/v1/audit/verify' })).json(), {
-    ok: false,
-    nodes: [
-      { name: 'one', ok: true },
-      { name: 'two', ok: false, fault: { message: /different end/ }, error: 'gives no sign of life' }
-    ]
+    ok: true, nodes: [{ name: 'one', ok: true }, { name: 'two', ok: null, error: 'gives no sign of life' }]
   })
   t.match((await rig.inject({ url: '/v1/audit' })).json().failed,
     [{ node: 'other', name: 'two', message: 'gives no sign of life' }])

@@ -1,7 +1,6 @@
 import t from 'tap'
 import { commandsIn } from '../page/ui/text.js'
 import { placeOf, threadOf, withEvent, asked } from '../page/happened/answer.js'
-import { differenceOf } from '../page/happened/difference.js'
 import {
   hasText, kindWords, levelOf, olderFrom, summaryOf, withEvents, type ControlEvent
 } from '../page/happened/events.js'
@@ -10,7 +9,7 @@ import {
 } from '../page/happened/metrics.js'
 import { momentOf, pastState, type PastAnswer } from '../page/happened/moment.js'
 import { ticksOf, waterfallOf, type Span } from '../page/happened/waterfall.js'
-import { emptyState, instancesOf, nodesOf, type State } from '../page/state.js'
+import { instancesOf, nodesOf } from '../page/state.js'
 
 const event = (idx: number, kind: string, fields: Record<string, unknown> = {}): ControlEvent => ({
   idx, at: `2026-01-01T00:00:${String(idx).padStart(2, '0')}.000Z`, origin: 'n1', id: `id${idx}`,
@@ -149,35 +148,6 @@ t.test('a past state is the snapshot with what events say since', (t) => {
   t.same(pastState(answer({ state: {} })).tasks, {}, 'what was too large to be recorded is empty')
   t.same(momentOf(answer()), { idx: 20, at: '2026-01-01T00:00:00.000Z' })
   t.equal(momentOf(answer({ events: [event(20, 'X')] })).at, '2026-01-01T00:00:20.000Z')
-  t.end()
-})
-
-const withRunner = (status: string, nodes = ['n1']): State => ({
-  ...pastState(answer({
-    derived: {
-      idx: 1, session: null, members: nodes, instances: { i1: { modelId: 'acme/chat', nodeIds: ['n1'] } }
-    },
-    events: [event(1, 'RunnerStatusUpdated', { instanceId: 'i1', runnerId: 'r1', status: { [status]: {} } })]
-  }))
-})
-
-t.test('two states differ in what appeared, what went and what changed', (t) => {
-  const before = withRunner('RunnerLoading')
-  t.same(differenceOf(before, before), [])
-  t.match(differenceOf(before, withRunner('RunnerReady')), [{
-    kind: 'changed', what: 'instance', name: 'acme/chat',
-    details: [{ field: 'phase', before: 'loading', after: 'ready' }]
-  }])
-  const joined = differenceOf(before, withRunner('RunnerLoading', ['n1', 'n2']))
-  t.match(joined, [{ kind: 'appeared', what: 'node', id: 'n2' }])
-  const gone = differenceOf(before, { ...before, instances: {}, masterNodeId: null })
-  t.match(gone, [
-    { kind: 'went', what: 'instance', id: 'i1' },
-    { kind: 'changed', what: 'cluster', details: [{ field: 'master', before: 'n1', after: 'none' }] }
-  ])
-  const memory = { n1: { ramTotal: { inBytes: 1 }, ramAvailable: { inBytes: 0 } } }
-  t.same(differenceOf(before, { ...before, nodeMemory: memory }), [], 'a reading is no difference')
-  t.same(differenceOf(emptyState, emptyState), [])
   t.end()
 })
 

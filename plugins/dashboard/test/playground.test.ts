@@ -6,7 +6,6 @@ import {
   siblingsOf, titleOf, type Answer, type Lane, type Message, type ToolCall
 } from '../page/playground/conversation.js'
 import { Incoming } from '../page/playground/incoming.js'
-import { likeness } from '../page/playground/likeness.js'
 import { peaksOf } from '../page/playground/peaks.js'
 import { chatBody, chatLines, quote, readTools, speechLines } from '../page/playground/request.js'
 import { readFigure, withFigure } from '../page/playground/sampling.js'
@@ -217,12 +216,5 @@ t.test('a waveform has the loudest of each slice', (t) => {
   t.same(peaksOf(new Float32Array([0, 0.5, -0.75, 0.25, 0, -2]), 3), [0.5, 0.75, 1])
   t.same(peaksOf(new Float32Array([0.5]), 2), [0.5, 0.5])
   t.same(peaksOf(new Float32Array(), 2), [0, 0])
-  t.end()
-})
-
-t.test('likeness of vectors', (t) => {
-  t.equal(likeness([1, 0], [0, 1]), 0)
-  t.equal(likeness([3, 4], [6, 8]), 1)
-  t.equal(likeness([0, 0], [1, 1]), 0)
   t.end()
 })

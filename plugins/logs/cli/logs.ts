@@ -1,12 +1,10 @@
 import { systemClock } from '../../../kernel/index.js'
 import { followEvents, parseTimeOrIndex, plain } from '../../../kernel/cli/index.js'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
-import type { ClusterPage, Gap, NodeStatus, ShownLine } from '../lines.js'
+import type { ClusterPage, Gap, ShownLine } from '../lines.js'
 
 /** Default number of lines shown before following. */
 const BEGIN_WITH = '20'
-/** Log to fetch again after a reconnect, in ms, since lines from several nodes arrive out of order. */
-const OVERLAP_MS = 5000
 /** Exit code if no node answered. */
 const UNREACHABLE = 7
 
@@ -64,7 +62,9 @@ async function printPage (
 ): Promise<number> {
   const { nodes, lines } = await client.json<ClusterPage>(path(query))
   lines.forEach(show)
-  for (const status of nodes) if (status.error !== null) err.line(statusText(status))
+  for (const { node, error } of nodes) {
+    if (error !== null) err.line(plain(`no lines from ${node}: ${error.message}`))
+  }
   if (lines.length === 0 && !out.json) err.line('no matching lines')
   return nodes.some(({ error }) => error === null) ? 0 : UNREACHABLE
 }
@@ -75,31 +75,14 @@ async function followStream (
 ): Promise<void> {
   query.set('follow', '1')
   if (!query.has('since') && !query.has('limit')) query.set('limit', BEGIN_WITH)
-  const seen = new Map<string, number>()
-  let newest = 0
-  const from = (): string => {
-    if (newest > 0) {
-      query.set('since', new Date(newest - OVERLAP_MS).toISOString())
-      query.delete('limit')
-    }
-    return path(query)
-  }
-  await followEvents(ctx, from, ({ type, data }) => {
-    if (type !== 'message') {
-      printNotice(ctx, type, data)
-      return
-    }
+  await followEvents(ctx, () => path(query), ({ type, data }) => {
+    if (type === 'gap') ctx.err.line(gapText(JSON.parse(data) as Gap))
+    if (type !== 'message') return
     const line = JSON.parse(data) as ShownLine
-    if (line.seq <= (seen.get(line.nodeId) ?? 0)) return
-    seen.set(line.nodeId, line.seq)
-    newest = Math.max(newest, Date.parse(line.at))
+    query.set('since', `${line.nodeId}:${line.seq}`)
+    query.delete('limit')
     show(line)
   })
-}
-
-function printNotice ({ err }: VerbContext, type: string, data: string): void {
-  if (type === 'node') err.line(statusText(JSON.parse(data) as NodeStatus))
-  if (type === 'gap') err.line(gapText(JSON.parse(data) as Gap))
 }
 
 type Paint = VerbContext['err']['paint']
@@ -140,10 +123,6 @@ function fieldText (value: unknown): string {
   // For an error, keep the message and omit the stack.
   const text = JSON.stringify(typeof message === 'string' ? message : value) ?? ''
   return text.length > VALUE_CHARS ? `${text.slice(0, VALUE_CHARS)}…` : text
-}
-
-export function statusText ({ node, error }: NodeStatus): string {
-  return plain(error === null ? `${node} is back` : `no lines from ${node}: ${error.message}`)
 }
 
 export function gapText ({ node, lost }: Gap): string {

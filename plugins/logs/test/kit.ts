@@ -32,7 +32,8 @@ export async function startLogs (t: TestContext, options: StartOptions = {}): Pr
   const views = (): NodeView[] => [self, ...[...peers.values()].map(({ view }) => view)]
   const cluster = fake(ClusterService, {
     nodes: views,
-    resolve: (ref) => views().find(({ nodeId, installId, name }) => [nodeId, installId, name].includes(ref)),
+    resolve: (ref) => ref === 'local' ? self
+      : views().find(({ nodeId, installId, name }) => [nodeId, installId, name].includes(ref)),
     async request (installId, request) {
       asked.push({ installId, path: request.path })
       return await peers.get(installId)!.answer(request)
@@ -83,7 +84,8 @@ export interface Followed {
 export async function followed (
   rig: Rig, path: string, headers: Record<string, string> = {}
 ): Promise<Followed> {
-  const url = await rig.listen()
+  const there = rig.app.server.address() as { port: number } | null
+  const url = there === null ? await rig.listen() : `http://127.0.0.1:${there.port}`
   const stop = new AbortController()
   const answer = await fetch(`${url}${path}`, { signal: stop.signal, headers })
   if (answer.status !== 200) throw new Error(`${answer.status}: ${await answer.text()}`)

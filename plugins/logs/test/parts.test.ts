@@ -1,8 +1,6 @@
 import t from 'tap'
-import { manualClock } from '../../../kernel/testing/index.js'
-import { createLineText, gapText, statusText } from '../cli/logs.js'
+import { createLineText, gapText } from '../cli/logs.js'
 import { inOrder, readLine, readPage } from '../lines.js'
-import { LogMerger } from '../cluster-follow.js'
 import { pathFor, readQuery, wantOf } from '../query.js'
 import { lineAt } from './kit.js'
 
@@ -29,10 +27,10 @@ t.test('the query', (t) => {
   }
   t.same(wantOf(readQuery({ since: 'n1:5' }), 'n1'), { limit: 200, afterSeq: 5 })
   t.same(wantOf(readQuery({ since: 'old:5' }), 'n1'), { limit: 200, afterSeq: 0 }, 'it has started anew')
-  t.equal(pathFor(readQuery({}), {}), '/v1/logs')
-  const all = readQuery({ level: 'warn', model: 'a/b', plugin: 'c' })
-  t.equal(pathFor(all, { since: 'n:1', limit: 2, follow: true }),
-    '/v1/logs?level=warn&model=a%2Fb&plugin=c&since=n%3A1&limit=2&follow=1')
+  t.equal(pathFor(readQuery({ follow: '1' })), '/v1/logs?follow=1')
+  t.equal(pathFor(readQuery({ follow: '1', since: 'n:1' }, 'n:2')), '/v1/logs?since=n%3A2&follow=1')
+  t.equal(pathFor(readQuery({ level: 'warn', model: 'a/b', plugin: 'c', since: AT, limit: 2 })),
+    '/v1/logs?level=warn&model=a%2Fb&plugin=c&since=2026-01-31T08%3A00%3A00.000Z&limit=2')
   t.end()
 })
 
@@ -63,29 +61,6 @@ t.test('order of time, and of writing within a node', (t) => {
   t.end()
 })
 
-t.test('the merger holds back who writes faster than is read', async (t) => {
-  const clock = manualClock()
-  const end = new AbortController()
-  const merger = new LogMerger()
-  const many = Array.from({ length: 2000 }, (_, i) => lineAt(i, AT))
-  let through = false
-  const putting = merger.put(many, null, end.signal).then(() => { through = true })
-  t.equal(await merger.filled(clock, 1000, end.signal), true)
-  t.equal(through, false)
-  t.equal(merger.take().lines.length, 2000)
-  await putting
-  const waiting = merger.filled(clock, 1000, end.signal)
-  await clock.advance(1000)
-  t.equal(await waiting, false, 'nothing came')
-  const next = merger.filled(clock, 1000, end.signal)
-  merger.addStatus({ ...self, error: null })
-  t.equal(await next, true)
-  const last = merger.put(many, { ...self, lost: 3 }, end.signal)
-  end.abort()
-  await last
-  t.match(merger.take(), { statuses: [{ node: 'attic' }], gaps: [{ lost: 3 }] })
-})
-
 t.test('lines for people', (t) => {
   const text = createLineText((_, words) => words)
   const ready = { node: 'attic', message: 'runner ready', fields: { warmupMs: 5, path: '/a b' } }
@@ -101,8 +76,6 @@ t.test('lines for people', (t) => {
   })), `${AT}  me     info   acme/chat#01234567  loaded`)
   const painted = createLineText((style, words) => `<${style}>${words}`)
   t.match(painted(lineAt(1, AT, { level: 'warn' })), /<dim>2026.*<bold>liar {2}<yellow>warn /)
-  t.equal(statusText({ ...self, error: { reason: 'timeout', message: 'late' } }), 'no lines from attic: late')
-  t.equal(statusText({ ...self, error: null }), 'attic is back')
   t.equal(gapText({ ...self, lost: 3 }), '3 lines of attic were dropped before they could be read')
   t.end()
 })

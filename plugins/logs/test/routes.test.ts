@@ -106,65 +106,24 @@ t.test('GET /v1/logs/cluster: all nodes in order of time, and who did not answer
   t.match(place.json(), { error: { reason: 'invalid_request', message: /a time such as/ } })
 })
 
-t.test('the cluster followed: a node that goes is named, comes back and loses nothing', async (t) => {
+t.test('one node of the cluster is followed: this one, or the named one as long as it is live', async (t) => {
   const rig = await startLogs(t)
-  let now = stream()
-  let answers = 0
-  rig.peers.set('in-attic', { view: viewOf('attic'), answer: ({ path }) => {
-    if (!path.includes('follow=1')) return json({ firstSeq: 1, nextSeq: 6, lines: [] })
-    answers++
-    if (answers === 2) throw kernelError('unreachable', 'No link.')
-    now = stream()
-    now.body.write(': following\n\n')
-    return now.response
-  } })
-  const seen = await followed(rig, '/v1/logs/cluster?follow=1')
-  await until(rig, 'the stream', () => answers === 1)
-  t.equal(rig.asked.at(-1)!.path, '/v1/logs?since=id-attic%3A5&follow=1')
-  const at = (ms: number): string => new Date(rig.clock.now() + ms).toISOString()
-  now.send(lineAt(6, at(60_000)))
   say(rig.ring, 'mine')
-  await until(rig, 'both', () => seen.events().length === 2)
-  t.same(messages(seen.events().map(({ data }) => data)), ['mine', 'm6'], 'in order of time')
-  now.body.destroy(new Error('cut'))
-  await until(rig, 'the word', () => seen.events().length === 3)
-  t.match(seen.events()[2], { type: 'node', data: { node: 'attic', error: { reason: 'garbage' } } })
-  await until(rig, 'the return', () => answers === 3)
-  t.equal(rig.asked.at(-1)!.path, '/v1/logs?since=id-attic%3A6&follow=1', 'it goes on where it was')
-  now.body.write('event: gap\ndata: {"lost":4}\n\n')
-  now.send(lineAt(11, at(0)))
-  await until(rig, 'the rest', () => seen.events().length === 6)
-  t.match(seen.events().slice(3), [
-    { type: 'node', data: { node: 'attic', error: null } }, { type: 'gap', data: { node: 'attic', lost: 4 } },
-    { type: 'message', id: 'id-attic:11' }
-  ])
-  t.notOk(rig.asked.some(({ path }) => path.includes('cluster')), 'nobody asks in circles')
-  seen.stop()
-  await until(rig, 'the end at the other node', () => now.body.destroyed)
-})
-
-t.test('the cluster followed: nonsense, silence, and a node that joins', async (t) => {
-  const rig = await startLogs(t)
-  const silent = stream()
-  let tries = 0
-  rig.peers.set('in-mute', { view: viewOf('mute'), answer: ({ path }) => {
-    if (!path.includes('follow=1')) return json({ firstSeq: 1, nextSeq: 1, lines: [] })
-    return ++tries === 1 ? silent.response : stream().response
-  } })
-  const seen = await followed(rig, '/v1/logs/cluster?follow=1')
-  await until(rig, 'the stream', () => tries === 1)
-  await until(rig, 'that it is silent', () => seen.events().length === 1, 1000)
-  t.match(seen.events()[0], { type: 'node', data: { node: 'mute', error: { reason: 'timeout' } } })
-  t.match(seen.text(), /: keep-alive/)
-
-  const joined = stream()
-  rig.peers.set('in-new', { view: viewOf('new'), answer: () => joined.response })
-  await until(rig, 'the question', () => rig.asked.some(({ installId }) => installId === 'in-new'), 500)
-  t.match(rig.asked.find(({ installId }) => installId === 'in-new')!.path, /since=2026-01-01T00%3A00%3A/)
-  joined.send(lineAt(1, '2026-01-01T00:00:00.000Z'))
-  await until(rig, 'its line', () => seen.events().some(({ id }) => id === 'id-new:1'))
-  joined.body.write('data: {"seq":"x"}\n\n')
-  await until(rig, 'the word', () => seen.events().some(({ data }) => (data as ShownLine).node === 'new' &&
-    (data as { error?: { reason: string } }).error?.reason === 'garbage'))
+  const own = await followed(rig, '/v1/logs/cluster?follow=1&limit=5')
+  await until(rig, 'the line of this node', () => own.events().length === 1)
+  own.stop()
+  const there = stream()
+  rig.peers.set('in-attic', { view: viewOf('attic'), answer: () => there.response })
+  rig.peers.set('in-old', { view: viewOf('old'), answer: () => json({ error: {} }, 404) })
+  const seen = await followed(rig,
+    '/v1/logs/cluster?follow=1&node=attic&since=id-attic%3A5&level=warn')
+  t.equal(rig.asked.at(-1)!.path, '/v1/logs?level=warn&since=id-attic%3A5&follow=1')
+  there.send(lineAt(6, '2026-01-01T00:00:00.000Z'))
+  await until(rig, 'its line', () => seen.events().length === 1)
+  t.match(await rig.inject({ url: '/v1/logs/cluster?follow=1&node=old' }),
+    { statusCode: 502, body: /The node .*old.* answered with status 404/ })
+  t.equal((await rig.inject({ url: '/v1/logs/cluster?follow=1&node=none' })).statusCode, 404)
+  rig.peers.delete('in-attic')
+  await until(rig, 'the end at a node that is gone', () => there.body.destroyed)
   seen.stop()
 })

@@ -200,12 +200,11 @@ function tellPlan (ctx: VerbContext, plan: Answers['plan'], begin: string): void
 }
 
 function linesOf (plan: Answers['plan'], begin: string): string[] {
-  const { hub, files, totalBytes, weightsBytes, variant, engine, disk, memory, unused } = plan
+  const { hub, files, totalBytes, weightsBytes, variant, engine, disk, memory } = plan
   const kind = [engine === null ? null : engine.toUpperCase(), variant].filter((word) => word !== null)
   return [
     `${begin} from ${hub}: ${files} ${files === 1 ? 'file' : 'files'}, ${showBytes(totalBytes)}` +
     (kind.length === 0 ? '' : ` (${kind.join(' ')})`),
-    ...unused.map((part) => `unused part: ${part}`),
     `store disk on ${disk.node}: ${showBytes(disk.roomBytes)} available`,
     memory === null
       ? `memory: the weights need at least ${showBytes(weightsBytes)}`

@@ -55,7 +55,7 @@ function fromPath (ctx: VerbContext, path: string, options: SourceOptions): Want
   }
 }
 
-/** A model as named on the command line; `source` is set only for a path and for Ollama. */
+/** A model as named on the command line; `source` is set only for a path. */
 export interface NamedModel {
   modelId: string
   revision?: string
@@ -73,30 +73,11 @@ const PAGE = new RegExp('^([^/@:?#]+/[^/@:?#]+)(?:/(tree|blob|resolve|raw)/' +
 /** The model name in a GGUF file name; mmproj files do not count, since they belong to a model. */
 const GGUF = /(?:^|\/)((?!mmproj)[A-Za-z0-9._-]{1,64}?)(?:-\d{5}-of-\d{5})?\.gguf$/i
 
-/**
- * Parses `org/name` with optional `@revision` and `:variant`, the hub URL of a model or file, or
- * `ollama:NAME[:TAG]`. Throws VerbError (2).
- */
-export function readNamedModel (ctx: Pick<VerbContext, 'fail'>, word: string): NamedModel {
-  return /^ollama:/i.test(word) ? ofOllama(ctx, word) : readHubModel(ctx, word)
-}
-
-/** As `readNamedModel`, or a local path that begins with `.`, `/` or `~` or ends in .gguf or .onnx. */
+/** As `readHubModel`, or a local path that begins with `.`, `/` or `~` or ends in .gguf or .onnx. */
 export function readModelOrPath (ctx: Pick<VerbContext, 'fail' | 'io'>, word: string): NamedModel {
   const path = /^[./~]/.test(word) || WEIGHTS.test(word) ? pathAt(ctx, word) : undefined
-  if (path === undefined) return readNamedModel(ctx, word)
+  if (path === undefined) return readHubModel(ctx, word)
   return { modelId: idOfPath(path), source: pathToFileURL(path).href }
-}
-
-/** The id is `ollama/NAME-TAG`, so that it cannot be mistaken for a hub model. */
-function ofOllama (ctx: Pick<VerbContext, 'fail'>, word: string): NamedModel {
-  const name = word.slice('ollama:'.length)
-  const plain = name.replace(/:latest$/, '').replace(/[/:]+/g, '-')
-  if (!isModelId(`ollama/${plain}`) || /\s/.test(name)) {
-    throw ctx.fail(2, `"${word}" is not an Ollama model: write ollama:NAME or ollama:NAME:TAG, as in ` +
-      '`ollama list`')
-  }
-  return { modelId: `ollama/${plain}`, source: `ollama:${name}` }
 }
 
 function readAddress (ctx: Pick<VerbContext, 'fail'>, address: string): { text: string, allow?: string[] } {
@@ -119,6 +100,7 @@ function readAddress (ctx: Pick<VerbContext, 'fail'>, address: string): { text: 
   }
 }
 
+/** Parses `org/name` with optional `@revision` and `:variant`, or a hub URL. Throws VerbError (2). */
 function readHubModel (ctx: Pick<VerbContext, 'fail'>, word: string): NamedModel {
   const { text, allow } = HUB.test(word) ? readAddress(ctx, word) : { text: word }
   const [, name = '', at, revision, colon, variant] = /^([^@:]*)(@([^:]*))?(:(.*))?$/s.exec(text) ?? []
@@ -135,17 +117,12 @@ function readHubModel (ctx: Pick<VerbContext, 'fail'>, word: string): NamedModel
 }
 
 function fromElsewhere (ctx: VerbContext, word: string, options: SourceOptions): Wanted {
-  const { modelId: own, source, ...named } = readNamedModel(ctx, word)
-  const ollama = source?.startsWith('ollama:') === true
-  if (ollama) {
-    refuse(ctx, options, ['revision', 'variant', 'allow', 'from'], 'is not allowed for an Ollama model')
-  } else refuse(ctx, options, ['as'], 'is allowed only for a folder, a file or an Ollama model')
-  const modelId = options.as === undefined ? own : readModelId(ctx, options.as)
+  const { modelId, ...named } = readHubModel(ctx, word)
+  refuse(ctx, options, ['as'], 'is allowed only for a folder or file')
   const revision = oneOf(ctx, 'revisions', ['@', named.revision], ['--revision ', options.revision])
   const variant = oneOf(ctx, 'variants', [':', named.variant], ['--variant ', options.variant])
   const { from } = options
   const allow = options.allow ?? named.allow
-  if (from !== undefined && source !== undefined) throw ctx.fail(2, `two sources: ${word} and --from ${from}`)
   if (from !== undefined) {
     const files = allow === undefined ? {} : { allow }
     const why = 'cannot be combined with --from, which copies all files'
@@ -154,7 +131,7 @@ function fromElsewhere (ctx: VerbContext, word: string, options: SourceOptions):
   return {
     modelId,
     body: {
-      ...(from === undefined ? source === undefined ? {} : { source } : { source: `node:${from}` }),
+      ...(from === undefined ? {} : { source: `node:${from}` }),
       ...(revision === undefined ? {} : { revision }),
       ...(allow === undefined ? {} : { allow }),
       ...(variant === undefined ? {} : { variant })

@@ -3,13 +3,13 @@ import type { VerbDecl } from '../../../kernel/index.js'
 export const verbs = {
   pull: {
     heading: 'Keep models',
-    summary: 'add a model to the store: from the hub, a file or folder, another node or Ollama',
+    summary: 'add a model to the store: from the hub, a file or folder, or another node',
     args: '<model-address-or-path>',
     options: [
       ['--revision <r>', 'branch, tag or commit of the hub; same as org/name@revision'],
       ['--variant <v>', 'which weights: q4, fp16, Q4_K_M and so on; same as org/name:q4'],
       ['--allow <pattern...>', 'only files whose path matches one of these patterns (* ? **)'],
-      ['--as <org/name>', 'name of a path (default: from card.yaml, else local/NAME) or Ollama model'],
+      ['--as <org/name>', 'name of a path (default: from card.yaml, else local/NAME)'],
       ['--from <node>', 'copy it from this node: id, install id or name'],
       ['--background', 'start the download and return'],
       ['-y, --yes', 'install a missing engine without asking']
@@ -17,7 +17,6 @@ export const verbs = {
     examples: [
       'svc pull acme/voice', 'svc pull acme/chat@v2 --variant q4', 'svc pull hf.co/acme/chat:Q4_K_M',
       'svc pull https://huggingface.co/acme/chat/blob/main/chat-Q4_K_M.gguf',
-      'svc pull ollama:llama3.2:1b --as acme/llama',
       'svc pull ./my-voice --as acme/voice', 'svc pull ./chat-Q4_K_M.gguf',
       'svc pull acme/voice --from attic --background'
     ],

@@ -12,10 +12,10 @@ import { failureOf } from '../transfer/job.js'
 import type { ModelManager } from '../manager/manager.js'
 
 /** Hides local paths, and errors that may contain them, from callers who are not operators. */
-function shownTo ({ caller }: RouteRequest, status: DownloadStatus): DownloadStatus {
-  const [, kind] = /^(file|ollama)\b/.exec(status.source ?? '') ?? []
-  if (kind === undefined || caller.authorities.has('operator')) return status
-  return { ...status, source: kind, error: status.error === null ? null : 'only operators can see the error' }
+function shownTo ({ caller: { authorities } }: RouteRequest, status: DownloadStatus): DownloadStatus {
+  if (status.source?.startsWith('file') !== true || authorities.has('operator')) return status
+  const error = status.error === null ? null : 'only operators can see the error'
+  return { ...status, source: 'file', error }
 }
 
 export const downloads = onStoreHost(routes.downloads, (store, _manager, request) =>
@@ -126,17 +126,10 @@ export function checkMayRead (
     throw refuse('Only operators may import folders of a node.')
   }
   const own = member === null && caller.mode === 'direct' && OWN_CALLERS.includes(caller.id)
-  if (source.kind !== 'file' || own) return
+  if (own) return
   if (importRoots.some((root) => !relative(root, source.path).startsWith('..'))) return
   throw refuse('Importing a folder needs the operator.token of this node: run `svc pull` on its ' +
     'machine. To allow other operators, add a parent folder to model_store.import_roots in its svc.yaml.')
-}
-
-/** Throws `import_refused` for `ollama`, from which only the store host can import. */
-export function refuseElsewhere (manager: ModelManager, source: Source): void {
-  if (source.kind !== 'ollama') return
-  throw manager.ctx.error('import_refused', `ollama:${source.name} is available only on the store host, ` +
-    `${manager.access.host().name}: run svc pull there, or pull the folder with its files.`)
 }
 
 /** Forwards a download to the store host; exports a local folder first, so that the host can fetch it. */
@@ -144,7 +137,6 @@ async function atHost (
   manager: ModelManager, request: RouteRequest, modelId: string, body: StartOptions, source: Source
 ): Promise<unknown> {
   manager.access.host()
-  refuseElsewhere(manager, source)
   if (source.kind === 'file') {
     await exportFolder(manager, modelId, { path: source.path, allow: body.allow }, request.signal)
   }

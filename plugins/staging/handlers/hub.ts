@@ -3,7 +3,6 @@ import { volumeOf } from '../files/folders.js'
 import { PathError } from '../files/names.js'
 import { weightsIn, type Choosable } from '../hub/select-weights.js'
 import { HubError, type HubReason, type Weights } from '../hub/types.js'
-import { readOllama } from '../nearby/ollama.js'
 import type { errors } from '../declarations.js'
 import type { ModelManager } from '../manager/manager.js'
 import { routes, type Answers } from '../routes.js'
@@ -12,7 +11,7 @@ import { openSource } from '../store/folder.js'
 import { StoreError } from '../types.js'
 import { failureOf } from '../transfer/job.js'
 import type { Source, StartOptions } from '../store/types.js'
-import { checkMayRead, refuseElsewhere, sourceOf } from './downloads.js'
+import { checkMayRead, sourceOf } from './downloads.js'
 import { forward, modelIn, refuseVirtual } from './request.js'
 
 const REASONS: Partial<Record<HubReason, keyof typeof errors>> = {
@@ -40,10 +39,9 @@ export async function plan (
   if (store === null && request.member === null) await access.learned(signal)
   const elsewhere = store === null && access.known() !== undefined
   if (elsewhere && source.kind !== 'file') {
-    refuseElsewhere(manager, source)
     return await forward(manager, request, routes.plan)
   }
-  const { from, commit, files, weights, unused } = await lookUp(manager, modelId, source, query, signal)
+  const { from, commit, files, weights } = await lookUp(manager, modelId, source, query, signal)
   const totalBytes = files.reduce((sum, { size }) => sum + size, 0)
   const taken = new Set(files.map(({ path }) => path))
   const chosen = weights.find(({ paths }) => paths.every((path) => taken.has(path)))
@@ -51,7 +49,7 @@ export async function plan (
   const fits = (engine: Weights['engine'], bytes: number): MemoryFit | null =>
     manager.memory?.(engine, bytes, modelId) ?? null
   return {
-    modelId, hub: from, commit, files: files.length, totalBytes, unused,
+    modelId, hub: from, commit, files: files.length, totalBytes,
     variant: chosen?.name ?? null, engine: chosen?.engine ?? null, weightsBytes,
     variants: weights.map(({ name, bytes, engine }) => {
       const fit = fits(engine, totalBytes - weightsBytes + bytes)
@@ -83,33 +81,27 @@ async function diskOfHost (manager: ModelManager, request: RouteRequest): Promis
   }
 }
 
-interface Found {
-  from: string, commit: string, files: Choosable[], weights: Weights[], unused: string[]
-}
+interface Found { from: string, commit: string, files: Choosable[], weights: Weights[] }
 
 async function lookUp (
   manager: ModelManager, modelId: string, from: Source, { revision, variant, allow }: PlanQuery,
   signal: AbortSignal
 ): Promise<Found> {
-  const { ctx, hub, options: { nearby } } = manager
+  const { ctx, hub } = manager
   const wanted = { variant: variant ?? null, allow: allow ?? null }
   try {
     const named = { ...wanted, revision: revision ?? null }
-    if (from.kind === 'ollama') {
-      const { files, unused } = await readOllama(nearby.ollama, from.name)
-      return { from: 'Ollama', commit: revision ?? 'local', files, weights: weightsIn(files), unused }
-    }
     if (from.kind === 'file') {
       const { folder, seen } = await openSource(from.path, allow)
       const files = [...seen].map(([path, { size }]) => ({ path, size }))
-      return { from: folder, commit: revision ?? 'local', files, weights: weightsIn(files), unused: [] }
+      return { from: folder, commit: revision ?? 'local', files, weights: weightsIn(files) }
     }
     if (from.kind !== 'hub') {
       throw new StoreError('bad_source', `${from.kind} is copied unchanged, so it has no plan`)
     }
     if (hub === null) throw ctx.error('hub_disabled')
     const { selection, weights } = await hub.look(modelId, { ...named, signal })
-    return { from: hub.url, commit: selection.commit, files: selection.files, weights, unused: [] }
+    return { from: hub.url, commit: selection.commit, files: selection.files, weights }
   } catch (error) {
     if (error instanceof StoreError || error instanceof PathError) {
       const reason = ({ not_found: 'hub_not_found', unusable_model: 'hub_unusable' } as const)[error.reason]

@@ -121,19 +121,13 @@ function optionsOf (ctx: StagingContext, { env, random, headroomBytes }: Staging
   }
 }
 
-/** Model folders of the hub's own tools and of Ollama, according to their environment variables. */
+/** Cache folders of the hub's own tools, according to their environment variables. */
 export function nearbyOf (env: StagingParts['env']): Nearby {
-  const { HOME, XDG_CACHE_HOME, HF_HOME, HF_HUB_CACHE, OLLAMA_MODELS } = env
-  const home = (path: string): string | undefined => HOME === undefined ? undefined : join(HOME, path)
-  const cache = XDG_CACHE_HOME ?? home('.cache')
+  const { HOME, XDG_CACHE_HOME, HF_HOME, HF_HUB_CACHE } = env
+  const cache = XDG_CACHE_HOME ?? (HOME === undefined ? undefined : join(HOME, '.cache'))
   const hub = HF_HOME ?? (cache === undefined ? undefined : join(cache, 'huggingface'))
   const hubCache = HF_HUB_CACHE ?? (hub === undefined ? undefined : join(hub, 'hub'))
-  // Ollama's system service on Linux keeps its models under /usr/share/ollama.
-  const ollama = OLLAMA_MODELS === undefined
-    ? [home('.ollama/models'), HOME === undefined ? undefined : '/usr/share/ollama/.ollama/models']
-    : [OLLAMA_MODELS]
-  const given = (paths: (string | undefined)[]): string[] => paths.filter((path) => path !== undefined)
-  return { hubCaches: given([hubCache]), ollama: given(ollama) }
+  return { hubCaches: hubCache === undefined ? [] : [hubCache] }
 }
 
 const PUBLIC_HUB = 'huggingface.co'

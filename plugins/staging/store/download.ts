@@ -9,7 +9,7 @@ import type { Answers } from '../routes.js'
 import type { Failure, Job } from '../transfer/job.js'
 import type { LocalCopy } from '../types.js'
 
-/** `source`: `hub`, `file:///…`, `node:<installId>` or `ollama:NAME`. */
+/** `source`: `hub`, `file:///…` or `node:<installId>`. */
 export type DownloadRequest = Pick<DownloadRecord, 'source' | 'revision' | 'allow' | 'variant'>
 
 /** `selection` lists the hub's files once they are chosen. */

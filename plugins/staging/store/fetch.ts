@@ -3,9 +3,7 @@ import { bringFiles, type LocalFile } from '../files/bring.js'
 import { overlap } from '../files/folders.js'
 import { manifestDigest, EMPTY_SHA256 } from '../files/record.js'
 import { keepOnly } from '../files/seal.js'
-import { checkSelected } from '../hub/listing.js'
 import { cachedFiles } from '../nearby/hub-cache.js'
-import { readOllama } from '../nearby/ollama.js'
 import { folderSource, diskSource } from '../peers/sources.js'
 import { fetchModel } from '../transfer/fetch.js'
 import { failureOf, type Job } from '../transfer/job.js'
@@ -75,7 +73,6 @@ async function obtain (options: StoreOptions, job: Download, folder: string): Pr
     case 'hub': return await fromHub(options, job, folder)
     case 'file': return await fromFolder(options, job, folder, source.path)
     case 'node': return await fromNode(options, job, folder, source.installId)
-    case 'ollama': return await fromOllama(options, job, folder, source.name)
   }
 }
 
@@ -126,25 +123,6 @@ type Selected = DownloadOptions['selection'] & Pick<DownloadOptions, 'near'>
 
 /** Ways to import files of other programs without using more disk space. */
 const SHARED = ['clone', 'link'] as const
-
-async function fromOllama (
-  options: StoreOptions, job: Download, folder: string, name: string
-): Promise<Fetched> {
-  const { modelId, signal, ask: { request } } = job
-  const { files } = await readOllama(options.nearby.ollama, name)
-  const selection = { modelId, commit: request.revision ?? 'local', files, totalBytes: checkSelected(files) }
-  await keepOnly(folder, new Set(files.map(({ path }) => path)))
-  try {
-    await bringFiles(folder, files, SHARED, signal)
-    const manifest = await fetchSelection({ ...options, hub: null }, job, { ...selection, near: files },
-      async () => { await begins(job, folder) })
-    return { manifest, source: 'file' }
-  } catch (error) {
-    // Remove the imported files; the other program still has the bytes.
-    if (!signal.aborted) await keepOnly(folder, new Set())
-    throw error
-  }
-}
 
 export const NO_HUB = 'hub downloads are disabled; enable model_store.hub in svc.yaml, or pull from ' +
   'file:///absolute/folder or node:<install id>'

@@ -17,8 +17,8 @@ export interface StoreProblem { modelId: string, problem: string }
 /** Derives a model's card from its files. Rejects with an Error whose message is a sentence. */
 export type Derive = (folder: string, about: DeriveOptions) => Promise<ModelCard>
 
-/** Model folders of other programs; they may be missing. */
-export interface Nearby { hubCaches: readonly string[], ollama: readonly string[] }
+/** The hub's own cache folders; they may be missing. */
+export interface Nearby { hubCaches: readonly string[] }
 
 export interface StoreOptions {
   root: ModelRoot
@@ -47,7 +47,6 @@ export type Source =
   | { kind: 'hub' }
   | { kind: 'file', path: string }
   | { kind: 'node', installId: string }
-  | { kind: 'ollama', name: string }
 
 const INSTALL_ID = /^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$/
 
@@ -57,7 +56,6 @@ export function parseSource (text: string): Source {
   if (text.startsWith('node:') && INSTALL_ID.test(text.slice(5))) {
     return { kind: 'node', installId: text.slice(5) }
   }
-  if (text.startsWith('ollama:')) return { kind: 'ollama', name: text.slice('ollama:'.length) }
   if (text.startsWith('file:///')) {
     try {
       const path = fileURLToPath(text)
@@ -65,5 +63,5 @@ export function parseSource (text: string): Source {
     } catch { /* URL with bad escapes or an escaped slash. */ }
   }
   throw new StoreError('bad_source', `${JSON.stringify(text.slice(0, 200))} is not a model source; ` +
-    'use hub, file:///absolute/folder, node:<install id> or ollama:NAME')
+    'use hub, file:///absolute/folder or node:<install id>')
 }

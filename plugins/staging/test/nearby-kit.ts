@@ -23,22 +23,3 @@ export function cacheOf (
   writeFileSync(join(model, 'refs', 'main'), commit)
   return root
 }
-
-type Layers = [kind: string, content: Buffer | string][]
-
-/** Creates a model in Ollama's layout. */
-export function ollamaOf (root: string, path: string, layers: Layers): string {
-  const manifest = { schemaVersion: 2, layers: layers.map(([kind, content]) => {
-    const digest = sha256(content)
-    mkdirSync(join(root, 'blobs'), { recursive: true })
-    writeFileSync(join(root, 'blobs', `sha256-${digest}`), content)
-    return {
-      mediaType: `application/vnd.ollama.image.${kind}`, digest: `sha256:${digest}`,
-      size: Buffer.from(content).length
-    }
-  }) }
-  const at = join(root, 'manifests', path)
-  mkdirSync(dirname(at), { recursive: true })
-  writeFileSync(at, JSON.stringify(manifest))
-  return root
-}

@@ -1,14 +1,13 @@
 import {
-  chmodSync, existsSync, linkSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync,
+  chmodSync, linkSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync,
   unlinkSync, writeFileSync
 } from 'node:fs'
 import { dirname, join } from 'node:path'
 import t from 'tap'
 import { derive, gguf, llama } from './cards-kit.js'
-import { manifestPath } from '../nearby/ollama.js'
 import { nearbyOf } from '../manager/start.js'
 import { startHub, type FakeHub } from './hub-kit.js'
-import { cacheOf, ollamaOf, sha256 } from './nearby-kit.js'
+import { cacheOf, sha256 } from './nearby-kit.js'
 import { call, reasonOf, scratch, startNode } from './manager-kit.js'
 import { clientOf, done, open } from './store-kit.js'
 import type { Nearby } from '../store/types.js'
@@ -24,7 +23,7 @@ async function storeWith (
 ): Promise<{ store: Store, folder: string }> {
   const folder = scratch(t)
   const store = await open(t, folder, {
-    nearby: { hubCaches: [], ollama: [], ...nearby }, derive,
+    nearby: { hubCaches: [], ...nearby }, derive,
     ...hub === undefined ? {} : { hub: clientOf(hub) }
   })
   return { store, folder }
@@ -113,59 +112,17 @@ t.test('a hard link is not made writable, nor read-only, for its other owner', a
   t.same(readFileSync(blob), WEIGHTS)
 })
 
-t.test('a model of Ollama\'s becomes a model of the store', async (t) => {
-  const root = ollamaOf(scratch(t), 'registry.ollama.ai/library/tiny/1b', [
-    ['model', WEIGHTS], ['projector', LARGER], ['license', 'free'], ['license', 'really'],
-    ['template', '{{ .Prompt }}'], ['params', '{"stop":["x"]}']
-  ])
-  const before = lookAt(root)
-  const { store } = await storeWith(t, { ollama: [root] })
-  t.match(await done(store.start('ollama/tiny-1b', { source: 'ollama:tiny:1b' })), { status: 'complete' })
-  const { card, directory } = store.get('ollama/tiny-1b')!
-  t.same(card.files.map(({ path, role }) => [path, role]), [
-    ['LICENSE', 'licence'], ['LICENSE.2', 'licence'], ['mmproj.gguf', 'vision_weights'],
-    ['model.gguf', 'weights']
-  ])
-  t.ok(readFileSync(join(directory, 'model.gguf')).equals(WEIGHTS))
-  t.same(lookAt(root), before)
-  const fail = async (name: string): Promise<unknown> =>
-    await done(store.start('ollama/x', { source: `ollama:${name}` }))
-  t.match(await fail('none'), { reason: 'not_found',
-    error: /Ollama has no none in .*It has tiny:1b/ })
-  t.match(await fail('../../etc'), { reason: 'bad_source', error: /is not an Ollama model/ })
-  ollamaOf(root, 'registry.ollama.ai/library/lora/latest', [['model', WEIGHTS], ['adapter', 'x']])
-  t.match(await fail('lora'), { reason: 'unusable_model',
-    error: /an unsupported part, adapter\. Pull a GGUF version/ })
-  const blob = join(root, 'blobs', `sha256-${sha256(WEIGHTS)}`)
-  const wrong = Buffer.from(WEIGHTS)
-  wrong[0]! ^= 1
-  writeFileSync(blob, wrong)
-  t.match(await fail('tiny:1b'), { status: 'failed', reason: 'hash' })
-  unlinkSync(blob)
-  t.match(await fail('tiny:1b'), { reason: 'unusable_model', error: /run `ollama pull tiny:1b`/ })
-  t.notOk(existsSync(join(dirname(directory), '.incoming', 'ollama--x', 'model.gguf')))
-})
-
-t.test('names of Ollama\'s and its manifests', (t) => {
-  const names = ['llama3.2', 'tiny:1b', 'acme/foo', 'hf.co/acme/foo:Q4_K_M', 'a/b/c/d', 'x:', ':1b', 'a:b:c',
-    '../x']
-  t.same(names.map(manifestPath), [
-    'manifests/registry.ollama.ai/library/llama3.2/latest',
-    'manifests/registry.ollama.ai/library/tiny/1b',
-    'manifests/registry.ollama.ai/acme/foo/latest', 'manifests/hf.co/acme/foo/Q4_K_M',
-    undefined, undefined, undefined, undefined, undefined
-  ])
-  t.same(nearbyOf({ HOME: '/h' }), { hubCaches: ['/h/.cache/huggingface/hub'],
-    ollama: ['/h/.ollama/models', '/usr/share/ollama/.ollama/models'] })
-  t.same(nearbyOf({ HOME: '/h', HF_HOME: '/f', OLLAMA_MODELS: '/o' }),
-    { hubCaches: ['/f/hub'], ollama: ['/o'] })
-  t.same(nearbyOf({ HF_HUB_CACHE: '/c' }), { hubCaches: ['/c'], ollama: [] })
+t.test('where the hub\'s own programs keep their cache', (t) => {
+  t.same(nearbyOf({ HOME: '/h' }), { hubCaches: ['/h/.cache/huggingface/hub'] })
+  t.same(nearbyOf({ HOME: '/h', HF_HOME: '/f' }), { hubCaches: ['/f/hub'] })
+  t.same(nearbyOf({ HF_HUB_CACHE: '/c' }), { hubCaches: ['/c'] })
+  t.same(nearbyOf({}), { hubCaches: [] })
   t.end()
 })
 
 t.test('only the operator may have other programs\' folders read', async (t) => {
   const rig = await startNode(t, { staging: scratch(t), store: scratch(t),
     start: { allow: ['read', 'cluster:write'] } })
-  const asked = await call(rig, 'POST', `/store/models/${ID}/download`, { source: 'ollama:tiny' })
+  const asked = await call(rig, 'POST', `/store/models/${ID}/download`, { source: 'file:///models' })
   t.equal(reasonOf(asked), 'missing_grant')
 })

@@ -6,8 +6,7 @@ import { ModelsService } from '../service.js'
 import { gguf, llama } from './cards-kit.js'
 import { weightsIn } from '../hub/select-weights.js'
 import { startHub, type FakeHub, type HubModel } from './hub-kit.js'
-import { call, pull, reasonOf, scratch, startNode } from './manager-kit.js'
-import { ollamaOf } from './nearby-kit.js'
+import { call, reasonOf, scratch, startNode } from './manager-kit.js'
 
 const GGUF = gguf(llama)
 
@@ -69,7 +68,7 @@ t.test('a plan says which weights fit into memory, as whoever places models says
   const rig = await startNode(t, { hub, staging: scratch(t) })
   const plan = async (query = ''): Promise<Record<string, unknown>> =>
     (await call(rig, 'GET', `/store/models/acme/llama/download/plan${query}`)).body
-  t.match(await plan(), { memory: null, variants: [{ fits: null }, { fits: null }], unused: [] })
+  t.match(await plan(), { memory: null, variants: [{ fits: null }, { fits: null }] })
   const asked: unknown[] = []
   const end = rig.service(ModelsService).memory((format, totalBytes) => {
     asked.push([format, totalBytes])
@@ -105,24 +104,6 @@ t.test('a plan of a folder or a file of this machine', async (t) => {
   writeFileSync(join(folder, 'a b.json'), '')
   t.equal(reasonOf(await plan(folder)), 'import_refused', 'a name that no model may have')
   t.same(readdirSync(store), ['.incoming', '.trash'])
-})
-
-t.test('a plan of what is on this machine already', async (t) => {
-  const home = scratch(t)
-  const rig = await startNode(t, { staging: scratch(t), store: scratch(t), env: { HOME: home } })
-  const plan = async (id: string, source: string): ReturnType<typeof call> =>
-    await call(rig, 'GET', `/store/models/${id}/download/plan?source=${source}`)
-  t.match(await plan('ollama/x', 'ollama:x'), { status: 404, body: { error: { reason: 'hub_not_found',
-    message: /Ollama has no x in .*To use another folder, set OLLAMA_MODELS/ } } })
-  ollamaOf(join(home, '.ollama', 'models'), 'registry.ollama.ai/library/x/latest',
-    [['model', GGUF], ['system', 'be brief']])
-  t.match(await plan('ollama/x', 'ollama:x'), { status: 200, body: {
-    hub: 'Ollama', files: 1, totalBytes: GGUF.length, engine: 'gguf', unused: [/the system prompt/] } })
-  t.match(await pull(rig, 'ollama/x', { source: 'ollama:x' }), { status: 'complete' })
-  const reader = await startNode(t, { staging: scratch(t), store: scratch(t), env: { HOME: home },
-    start: { allow: ['read', 'cluster:write'] } })
-  t.equal(reasonOf(await call(reader, 'GET', '/store/models/ollama/x/download/plan?source=ollama:x')),
-    'missing_grant')
 })
 
 t.test('a plan says why the disk has no room', async (t) => {

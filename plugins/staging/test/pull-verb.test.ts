@@ -132,7 +132,7 @@ t.test('svc pull says before a byte moves whether the model fits, and what would
   const problem = 'attic: needs 9.00 GiB and can use 3.00 GiB.'
   const plan = {
     modelId: 'acme/x', hub: 'https://hub', commit: 'c', files: 2, totalBytes: 8 * GIB, variant: 'Q8_0',
-    engine: 'gguf', weightsBytes: 8 * GIB, unused: ['its system prompt'],
+    engine: 'gguf', weightsBytes: 8 * GIB,
     variants: [{ name: 'Q2_K', bytes: GIB, fits: true }, { name: 'Q8_0', bytes: 8 * GIB, fits: false }],
     disk: { node: 'attic', roomBytes: 90 * GIB, problem: null },
     memory: { neededBytes: 9 * GIB, nodes: [], problem, engineMissing: null }
@@ -146,7 +146,7 @@ t.test('svc pull says before a byte moves whether the model fits, and what would
   const ran = await node.run(['pull', 'acme/x:Q8_0'])
   t.equal(ran.status, 0, 'the store may have what no node can run now')
   const says = 'acme/x: from https://hub: 2 files, 8.0 GiB (GGUF Q8_0)\n' +
-    'unused part: its system prompt\nstore disk on attic: 90.0 GiB available\n' +
+    'store disk on attic: 90.0 GiB available\n' +
     'memory: the model needs at least 9.0 GiB, more than the cluster has free\n' +
     `warning: ${problem}\n  smaller variant: svc pull acme/x:Q2_K (1.0 GiB)`
   t.equal(ran.err.split('\nacme/x')[0], says)
@@ -237,7 +237,6 @@ t.test('what is sent for a model', async (t) => {
       { revision: 'main', allow: ['mmproj-f16.gguf'] }],
     [['hf.co/acme/x/blob/main/onnx/model%20(2).onnx'], { revision: 'main', allow: ['onnx/model (2).onnx'] }],
     [['hf.co/acme/x@v2:q4'], { revision: 'v2', variant: 'q4' }],
-    [['ollama:tiny:1b', '--as', 'acme/x'], { source: 'ollama:tiny:1b' }],
     [['acme/x', '--allow', '*.onnx', 'voices/**'], { allow: ['*.onnx', 'voices/**'] }],
     [['acme/x', '--from', 'attic'], { source: 'node:attic' }]
   ]
@@ -292,12 +291,6 @@ t.test('what is sent for a folder', async (t) => {
       url: `/store/models/${modelId}/download`, body: { source: `file://${cwd}/${folder}` }
     }, words.join(' '))
   }
-  for (const [word, id] of [['ollama:tiny', 'tiny'], ['ollama:tiny:1b', 'tiny-1b'],
-    ['ollama:hf.co/acme/tiny:latest', 'hf.co-acme-tiny']] as const) {
-    await node.run(['pull', word], { cwd })
-    t.match(node.asked.findLast(({ method }) => method === 'POST'),
-      { url: `/store/models/ollama/${id}/download`, body: { source: word } }, word)
-  }
   await node.run(['pull', 'voice', '--revision', 'mine'], { cwd })
   t.match(node.asked.findLast(({ method }) => method === 'POST'), { body: { revision: 'mine' } })
 })
@@ -317,10 +310,7 @@ t.test('what makes no sense is refused before anything is asked', async (t) => {
     [['https://huggingface.co/datasets/acme/x'], /"https:\/\/huggingface.co\/datasets.* is not a model id/],
     [['https://huggingface.co/spaces/acme/x/tree/main'], /is not a model id/],
     [['https://huggingface.co/acme/x/tree/a%zz'], /cannot decode a%zz/],
-    [['ollama:'], /is not an Ollama model: write ollama:NAME/],
-    [['ollama:../x'], /is not an Ollama model/],
-    [['ollama:x', '--variant', 'q4'], /--variant is not allowed for an Ollama model/],
-    [['acme/x', '--as', 'acme/y'], /--as is allowed only for a folder, a file or an Ollama model/],
+    [['acme/x', '--as', 'acme/y'], /--as is allowed only for a folder or file/],
     [['acme/x', '--from', 'attic', '--variant', 'q4'], /--variant cannot be combined with --from/],
     [['./voice', '--variant', 'q4'], /--variant is not allowed for a folder or file/],
     [['m.gguf', '--allow', '*'], /--allow is not allowed for a file/],

@@ -27,7 +27,7 @@ const store = new Store({
     return await derive(...about)
   },
   freeSpace: new FreeSpace(0),
-  local: { bundled: new Map() }, nearby: { hubCaches: [], ollama: [] },
+  local: { bundled: new Map() }, nearby: { hubCaches: [] },
   fromNode: async () => { throw new Error('there are no other nodes') },
   log: memoryLog(),
   onChange: () => {}

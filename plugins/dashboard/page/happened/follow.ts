@@ -14,17 +14,16 @@ export interface Following {
 }
 
 /**
- * Follows a stream from the page's node while `path` is not null; passes events to `take` in small batches.
+ * Follows a stream from the page's node; passes events to `take` in small batches.
  * Stops if the node refuses the request; after a disconnect, resumes after the last event with an id.
  */
-export function useFollow (path: string | null, take: (events: ServerEvent[]) => void): Following {
+export function useFollow (path: string, take: (events: ServerEvent[]) => void): Following {
   const [status, setStatus] = useState<Following['status']>('connecting')
   const [error, setError] = useState<Error | null>(null)
   const [round, setRound] = useState(0)
   const taker = useRef(take)
   taker.current = take
   useEffect(() => {
-    if (path === null) return
     const abort = new AbortController()
     setStatus('connecting')
     setError(null)

@@ -1,20 +1,18 @@
 import { useEffect, useState } from 'preact/hooks'
 import { route } from '../route.js'
+import { ask, caller, origin } from '../link.js'
 import { useEnd } from '../ui/list.js'
-import { Badge, Empty, Section } from '../ui/parts.js'
+import { Badge, Empty, Section, Trouble, useLoaded } from '../ui/parts.js'
 import { clock, count } from '../ui/text.js'
-import { useFollow } from './follow.js'
-import { Filter, Live, NodeFilter, Refused, Search } from './parts.js'
+import { Filter, NodeFilter, Search } from './parts.js'
 import type { Replies } from '../../../../docs/reference/replies.js'
 
-type Reply = Replies['GET /v1/logs/cluster']
-type Line = Reply['lines'][number]
-type Word = Reply['nodes'][number]
+type Line = Replies['GET /v1/logs/cluster']['lines'][number]
 
 const LEVELS = ['trace', 'debug', 'info', 'warn', 'error', 'fatal'].map((one) => [one, one] as const)
-const FIRST = 200
-/** Limit on log lines on the page; the oldest are dropped. */
-const MOST = 1500
+/** Newest lines on the page, and milliseconds from an answer to the next request. */
+const LINES = '500'
+const POLL_MS = 2000
 
 const fieldsText = (fields: Record<string, unknown>): string => Object.entries(fields)
   .map(([key, value]) => `${key}=${typeof value === 'string' ? value : JSON.stringify(value)}`).join(' ')
@@ -25,31 +23,16 @@ const has = (line: Line, text: string): boolean => text.trim() === '' ||
 
 interface Wanted { node: string, level: string, plugin: string, model: string }
 
-function pathOf ({ node, level, plugin, model }: Wanted, since: string | null): string {
-  const query = new URLSearchParams({ follow: '1', limit: String(since === null ? FIRST : 1000) })
-  if (since !== null) query.set('since', since)
-  for (const [key, value] of Object.entries({ node, level, plugin, model })) {
-    if (value !== '') query.set(key, value)
-  }
-  return `/v1/logs/cluster?${query}`
-}
-
-/** Follows log lines and keeps the newest `most`; also returns nodes that could not be asked. */
-export function useLines (path: string | null, most = MOST) {
-  const [lines, setLines] = useState<readonly Line[]>([])
-  const [nodes, setNodes] = useState<ReadonlyMap<string, Word>>(new Map())
+/** The newest lines of all nodes that `given` selects, loaded again regularly. */
+function useLines (given: Readonly<Record<string, string>>) {
+  const query = new URLSearchParams(Object.entries(given).filter(([, value]) => value !== ''))
+  const loaded = useLoaded(async (signal) => await ask('GET /v1/logs/cluster', { query, signal }),
+    [String(query), origin.value, caller.value])
   useEffect(() => {
-    setLines([])
-    setNodes(new Map())
-  }, [path])
-  const following = useFollow(path, (batch) => {
-    const of = (kind: string): unknown[] =>
-      batch.filter(({ type }) => type === kind).map(({ data }) => JSON.parse(data) as unknown)
-    setLines((had) => [...had, ...of('message') as Line[]].slice(-most))
-    const words = (of('node') as Word[]).map((one) => [one.nodeId, one] as const)
-    if (words.length > 0) setNodes((had) => new Map([...had, ...words]))
-  })
-  return { lines, following, silent: [...nodes.values()].filter(({ error }) => error !== null) }
+    const timer = setTimeout(loaded.again, POLL_MS)
+    return () => { clearTimeout(timer) }
+  }, [loaded.value, loaded.error])
+  return loaded
 }
 
 export function Logs () {
@@ -59,15 +42,17 @@ export function Logs () {
     model: query.get('model') ?? ''
   })
   const [text, setText] = useState('')
-  const { lines, following, silent } = useLines(pathOf(wanted, query.get('since')))
+  const { value, error: why } = useLines({ ...wanted, limit: LINES, since: query.get('since') ?? '' })
+  const { lines, nodes } = value ?? { lines: [], nodes: [] }
   const shown = lines.filter((line) => has(line, text))
   return (
-    <Section title="Logs" aside={<Live following={following} />}>
-      <Refused following={following} what="The logs" />
-      {following.status !== 'refused' && (
+    <Section title="Logs">
+      {why !== null && <Trouble error={why} />}
+      {value !== null && (
         <>
           <Filters wanted={wanted} lines={lines} onChange={setWanted} text={text} onText={setText} />
-          {silent.map(({ nodeId, node, error }) => <p key={nodeId} class="hint">{node}: {error!.message}</p>)}
+          {nodes.map(({ nodeId, node, error }) =>
+            error !== null && <p key={nodeId} class="hint">{node}: {error.message}</p>)}
           <p class="hint">{count(shown.length, 'line')} shown.</p>
           {shown.length === 0
             ? <Empty title="No such line yet. What is logged from now on appears here." />
@@ -107,7 +92,7 @@ function Filters ({ wanted, lines, text, onChange, onText }: FiltersProps) {
   )
 }
 
-export function Lines ({ lines }: { lines: readonly Line[] }) {
+function Lines ({ lines }: { lines: readonly Line[] }) {
   return (
     <div {...useEnd()} class="log" role="log" aria-label="Lines of the logs" aria-live="off" tabIndex={0}>
       {lines.map((line) => <LogLine key={`${line.nodeId}:${line.seq}`} line={line} />)}

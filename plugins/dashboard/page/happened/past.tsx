@@ -1,11 +1,9 @@
 import { useEffect, useState } from 'preact/hooks'
-import { batch } from '@preact/signals'
 import { ApiError } from '../api.js'
 import { ask, latest, past } from '../link.js'
 import { linkTo } from '../route.js'
-import { Badge, Button, Empty, Facts, Field, Section, Trouble, useLoaded } from '../ui/parts.js'
-import { clock, count } from '../ui/text.js'
-import { differenceOf, type Change } from './difference.js'
+import { Button, Facts, Field, Section, Trouble, useLoaded } from '../ui/parts.js'
+import { clock } from '../ui/text.js'
 import { momentOf, pastState, type PastAnswer } from './moment.js'
 import { nameOf } from '../known.js'
 
@@ -48,25 +46,19 @@ function Moments ({ range, named }: { range: Range, named: string | null }) {
   const last = Math.max(range.last, latest.value.lastEventAppliedIdx)
   const [from, setFrom] = useState<string>(named ?? String(last))
   const { value, error, again } = useMoment(from)
-  const then = value === null ? null : pastState(value)
   const whole = (): void => {
     const { idx, at } = momentOf(value!)
-    batch(() => { past.value = { at: `${clock(at)} (event ${idx})`, state: then! } })
+    past.value = { at: `${clock(at)} (event ${idx})`, state: pastState(value!) }
   }
   return (
-    <>
-      <Section
-        title="A moment"
-        aside={<Button kind="main" onClick={whole} disabled={value === null}>Show the page as it was</Button>}
-      >
-        <Slider range={{ ...range, last }} value={from} onChange={setFrom} />
-        {error !== null && <Trouble error={error} again={again} />}
-        {value !== null && <MomentFacts answer={value} />}
-      </Section>
-      <Section title="What has changed since">
-        {then !== null && <Changes list={differenceOf(then, latest.value)} />}
-      </Section>
-    </>
+    <Section
+      title="A moment"
+      aside={<Button kind="main" onClick={whole} disabled={value === null}>Show the page as it was</Button>}
+    >
+      <Slider range={{ ...range, last }} value={from} onChange={setFrom} />
+      {error !== null && <Trouble error={error} again={again} />}
+      {value !== null && <MomentFacts answer={value} />}
+    </Section>
   )
 }
 
@@ -113,30 +105,6 @@ function MomentFacts ({ answer }: { answer: PastAnswer }) {
         <p class="hint">Too large to be recorded, so not shown: {snapshot.omitted.join(', ')}.</p>
       )}
       {snapshot.stale && <p class="hint">The node knew no master then: it is its own view.</p>}
-    </>
-  )
-}
-
-const LEVELS = { appeared: 'ok', went: 'error', changed: 'warn' } as const
-
-function Changes ({ list }: { list: readonly Change[] }) {
-  if (list.length === 0) return <Empty title="Nothing is different, readings aside." />
-  return (
-    <>
-      <p class="hint">{count(list.length, 'difference')}.</p>
-      <ul class="rows" aria-label="Differences">
-        {list.map(({ kind, what, id, name, details }) => (
-          <li key={`${what} ${id}`} class="row">
-            <Badge level={LEVELS[kind]}>{kind}</Badge>
-            <div class="grow">
-              <p class="row-title">{what === 'cluster' ? name : `${what} ${name}`}</p>
-              {details.map(({ field, before, after }) => (
-                <p key={field} class="hint">{field}: {before} → {after}</p>
-              ))}
-            </div>
-          </li>
-        ))}
-      </ul>
     </>
   )
 }

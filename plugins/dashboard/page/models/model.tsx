@@ -1,14 +1,12 @@
 import { useState } from 'preact/hooks'
 import { InstanceList, playFor, WaitingRow } from '../cluster/instance.js'
 import { TransferList } from '../cluster/transfer.js'
-import { Lines, useLines } from '../happened/logs.js'
-import { Live, Refused } from '../happened/parts.js'
 import { instances, nameOf, nodes, transfers, waiting } from '../known.js'
 import { ask } from '../link.js'
 import { linkTo } from '../route.js'
 import { Rows } from '../ui/list.js'
 import {
-  Badge, Button, Confirm, ConfirmButton, Copy, Empty, Facts, Opens, Section, Sentence, Tick, Trouble, useAsk,
+  Badge, Confirm, ConfirmButton, Copy, Empty, Facts, Opens, Section, Sentence, Tick, Trouble, useAsk,
   useLoaded
 } from '../ui/parts.js'
 import { bytes, count, toggled } from '../ui/text.js'
@@ -49,7 +47,7 @@ export function ModelPage ({ id, row, known }: { id: string, row: Row | null, kn
       <Running id={id} />
       <ChainSection modelId={id} />
       {value !== null && <Copies id={id} copies={value.copies} />}
-      {!virtual && <LogsSection modelId={id} />}
+      <a href={`${linkTo('happened', 'logs')}?model=${encodeURIComponent(id)}`}>Its log lines</a>
     </>
   )
 }
@@ -215,33 +213,6 @@ function ChainSection ({ modelId }: { modelId: string }) {
           ))}
         </ol>
       )}
-    </Section>
-  )
-}
-
-const KEPT = 500
-const BEGIN_WITH = 100
-
-function LogsSection ({ modelId }: { modelId: string }) {
-  const [open, setOpen] = useState(false)
-  const query = new URLSearchParams({ model: modelId, limit: String(BEGIN_WITH), follow: '1' })
-  const path = open ? `/v1/logs/cluster?${query}` : null
-  const { lines, following } = useLines(path, KEPT)
-  return (
-    <Section
-      title="Logs" aside={(
-        <>
-          {open && <Live following={following} />}
-          <a href={`${linkTo('happened', 'logs')}?model=${encodeURIComponent(modelId)}`}>With all filters</a>
-          <Button onClick={() => { setOpen(!open) }}>{open ? 'Stop following' : 'Follow'}</Button>
-        </>
-      )}
-    >
-      {!open && <p class="hint">What its runners and nodes write about it, from all nodes, as it comes.</p>}
-      {open && <Refused following={following} what="The logs" />}
-      {open && following.status !== 'refused' && (lines.length === 0
-        ? <Empty title="Nothing was written about it yet. What is logged from now on appears here." />
-        : <Lines lines={lines} />)}
     </Section>
   )
 }

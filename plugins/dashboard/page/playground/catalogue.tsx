@@ -9,7 +9,7 @@ import type { Entry } from '../models/data.js'
 export type Model = Entry
 
 interface ModelsProps {
-  task: 'chat' | 'embeddings' | 'tts' | 'stt', asked: string | null
+  task: 'chat' | 'tts' | 'stt', asked: string | null
   none: string
   children: (models: Model[], id: string, choose: (id: string) => void) => ComponentChildren
 }

@@ -182,5 +182,3 @@ const answer = await client.audio.speech.create(${JSON.stringify(shown.body, nul
 await writeFile('speech.mp3', Buffer.from(await answer.arrayBuffer()))` }
   ]
 }
-
-export const plainLines = (shown: Shown): Lines[] => [curl(shown, '')]

@@ -1,16 +1,6 @@
-const UNITS = ['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB']
+import { showBytes as bytes } from '../../../../kernel/cli/bytes.js'
 
-/** Bytes in binary units: `3.9 GiB`. */
-export function bytes (count: number): string {
-  let value = count
-  let unit = 0
-  while (Math.abs(value) >= 1024 && unit < UNITS.length - 1) {
-    value /= 1024
-    unit++
-  }
-  const digits = unit === 0 || Math.abs(value) >= 100 ? 0 : 1
-  return `${value.toFixed(digits)} ${UNITS[unit]}`
-}
+export { bytes }
 
 export const rate = (bytesPerSecond: number): string => `${bytes(bytesPerSecond)}/s`
 
