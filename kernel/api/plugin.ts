@@ -45,9 +45,7 @@ export function durableEvent<const P extends Record<string, unknown>> (summary: 
     plane: 'durable',
     summary,
     payload: {
-      type: 'object',
-      additionalProperties: false,
-      required: Object.keys(properties) as (keyof P)[],
+      type: 'object', additionalProperties: false, required: Object.keys(properties) as (keyof P)[],
       properties
     }
   } as const

@@ -309,10 +309,7 @@ export interface LocalApi {
 }
 export const OwnApiService = defineService<LocalApi>('kernel.own-api')
 
-export interface ExtraListener {
-  port (): number | null
-  close (): void
-}
+export interface ExtraListener { port (): number | null, close (): void }
 
 /** Opens additional ports for the public API, on the host of the main listener. */
 export interface Listeners {

@@ -140,9 +140,8 @@ function openAuthority ({ home, installId }: OwnOptions, path: string, names: re
   const all = [...new Set([...PRIVATE_NAMES, ...names.filter((name) => !isWithin(name, PRIVATE_NAMES))])]
   const publicKey = createPublicKey(key)
   const pem = makeCertificate({
-    subject: authorityName(installId), issuer: authorityName(installId),
-    publicKey, signer: key, serial: newSerial(),
-    from: Date.UTC(2020, 0, 1), until: Date.UTC(2049, 11, 31),
+    subject: authorityName(installId), issuer: authorityName(installId), publicKey, signer: key,
+    serial: newSerial(), from: Date.UTC(2020, 0, 1), until: Date.UTC(2049, 11, 31),
     extensions: authorityExtensions(publicKey, all, PRIVATE_NETWORKS)
   })
   writeWhole(path, pem, 0o644)

@@ -22,9 +22,7 @@ export const homeFile = {
 const FOLDERS = ['state', 'run', 'logs', 'cards', 'traces', 'events']
 
 /** The home directory is unusable; the message says how to fix it. */
-export class HomeError extends Error {
-  override readonly name = 'HomeError'
-}
+export class HomeError extends Error { override readonly name = 'HomeError' }
 
 /** Recursive mkdir; Node's own loops forever on an ENOENT below an existing folder, as in /proc. */
 export function makeFolder (path: string): void {
@@ -85,11 +83,7 @@ export function readVersioned<T extends object> (path: string, format: number): 
   const broken = (why: string): HomeError =>
     new HomeError(`${path} ${why}; restore it from a backup or move it away`)
   let value: (T & { format?: unknown }) | null
-  try {
-    value = JSON.parse(text) as typeof value
-  } catch {
-    throw broken('is not valid JSON')
-  }
+  try { value = JSON.parse(text) as typeof value } catch { throw broken('is not valid JSON') }
   if (typeof value?.format !== 'number') throw broken('has no format number')
   if (value.format > format) {
     throw new HomeError(
@@ -186,9 +180,7 @@ function procStat (pid: number): { state: string, startTicks: string } | null {
 }
 
 /** Start time of a process in clock ticks since boot; null if unknown. */
-export function startTicks (pid: number): string | null {
-  return procStat(pid)?.startTicks ?? null
-}
+export function startTicks (pid: number): string | null { return procStat(pid)?.startTicks ?? null }
 
 /** A zombie counts as dead, since containers without an init process never reap them. */
 function alive (holder: Holder): boolean {
@@ -217,10 +209,7 @@ export function lockHome (home: string): () => void {
  */
 export function takeLock (path: string): (() => void) | { pid: number, since: string } {
   const mine: Holder = {
-    format: 1,
-    pid: process.pid,
-    startTicks: startTicks(process.pid),
-    since: new Date().toISOString()
+    format: 1, pid: process.pid, startTicks: startTicks(process.pid), since: new Date().toISOString()
   }
   const text = JSON.stringify(mine)
   const aside = `${path}.${randomUUID()}`

@@ -16,10 +16,8 @@ export function createIdentity (
   const seed = hkdfSync('sha256', rawPrivate(privateKey), new Uint8Array(0), AGREEMENT, KEY_BYTES)
   const agreement = keyPairOf('X25519', new Uint8Array(seed))
   return {
-    publicKey: rawPublic(privateKey),
-    agreementKey: agreement.publicKey,
+    publicKey: rawPublic(privateKey), agreementKey: agreement.publicKey,
     sign: (purpose, message) => signed(privateKey, purposeBytes(purpose, message)),
-    agree: (peer) => x25519(agreement.privateKey, peer),
-    ...members
+    agree: (peer) => x25519(agreement.privateKey, peer), ...members
   }
 }

@@ -129,9 +129,7 @@ const NEW_SPACE_MIB = 4
 function start (options: LaunchOptions, held: Held | undefined, starts: number): ChildProcess {
   const [command, ...before] = [...withParent(), process.execPath]
   const env = {
-    UV_THREADPOOL_SIZE: THREADS,
-    ...options.env,
-    [launcherEnv.pid]: String(process.pid),
+    UV_THREADPOOL_SIZE: THREADS, ...options.env, [launcherEnv.pid]: String(process.pid),
     [launcherEnv.fd]: held === undefined ? '' : String(LISTEN_FD),
     [launcherEnv.fd6]: held?.fd6 === undefined ? '' : String(LISTEN_FD6),
     [launcherEnv.starts]: String(starts)

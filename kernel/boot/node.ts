@@ -97,19 +97,12 @@ async function boot (options: NodeOptions, release: () => void): Promise<SvcNode
   requireFiles(options, setup)
   const keys = setup.config.kernel
   const node: NodeInfo = {
-    nodeId: newNodeId(),
-    installId: installId(options.home),
-    name: keys.name ?? os.hostname(),
-    home: options.home,
-    version: version(),
-    configPath: setup.file
+    nodeId: newNodeId(), installId: installId(options.home), name: keys.name ?? os.hostname(),
+    home: options.home, version: version(), configPath: setup.file
   }
   const log = createLog({
-    level: keys.logging.level,
-    json: keys.logging.enabled,
-    ingestUrl: keys.logging.ingest_url,
-    clock: systemClock,
-    base: { node: node.nodeId }
+    level: keys.logging.level, json: keys.logging.enabled, ingestUrl: keys.logging.ingest_url,
+    clock: systemClock, base: { node: node.nodeId }
   })
   const address: Address = { host: keys.api.host, port: keys.api.port, url: null, outside: null }
   const served = servedBy(address, keys.api)
@@ -134,14 +127,9 @@ async function boot (options: NodeOptions, release: () => void): Promise<SvcNode
   let refuse!: (why: SvcError) => void
   const refused = new Promise<SvcError>((resolve) => { refuse = resolve })
   const cluster = await openCluster(setup, log, {
-    refused: refuse,
-    stands: tokens.stands, makers: tokens.makers,
-    node, settings: keys.cluster, vitals: vitals.vitals,
-    api: address,
-    apiUrl: () => address.outside,
-    join: options.join,
-    gossip: options.env['SVC_TELEMETRY_DISABLE'] !== '1',
-    clock: systemClock,
+    refused: refuse, stands: tokens.stands, makers: tokens.makers, node, settings: keys.cluster,
+    vitals: vitals.vitals, api: address, apiUrl: () => address.outside, join: options.join,
+    gossip: options.env['SVC_TELEMETRY_DISABLE'] !== '1', clock: systemClock,
     emit: (kind, payload) => { void start.then(({ bus }) => bus.emit('kernel', kind, payload)) }
   })
   const made: Made =
@@ -207,12 +195,8 @@ function kernelOptions (options: NodeOptions, setup: Setup, made: Made): KernelO
     changed: setup.changed,
     warnings: setup.warnings,
     configApi: createConfigApi({
-      path: setup.file ?? join(options.home, homeFile.config),
-      config: setup.config,
-      written: setup.written,
-      owners: setup.owners,
-      authorities: [...setup.authorities],
-      env: options.env
+      path: setup.file ?? join(options.home, homeFile.config), config: setup.config,
+      written: setup.written, owners: setup.owners, authorities: [...setup.authorities], env: options.env
     })
   }
 }
@@ -235,11 +219,8 @@ function servedBy (address: Address, api: KernelConfig['api']): () => ServedName
 
 function servedAt (address: Address, api: KernelConfig['api']): ServedNames {
   return {
-    addresses: addressesOf(address.host),
-    port: address.port,
-    secure: api.tls !== 'off',
-    allowedHosts: api.allowed_hosts.map((h) => h.toLowerCase()),
-    allowedOrigins: api.allowed_origins
+    addresses: addressesOf(address.host), port: address.port, secure: api.tls !== 'off',
+    allowedHosts: api.allowed_hosts.map((h) => h.toLowerCase()), allowedOrigins: api.allowed_origins
   }
 }
 

@@ -124,9 +124,7 @@ export interface KnownVerb extends Omit<VerbDecl, 'load'> {
 /** Descriptions of verb groups, by the first word that a group's verbs share. */
 export type Groups = Readonly<Record<string, string>>
 
-/**
- * All verbs, built-in ones first. Throws if two verbs share a name or a verb is named like a group.
- */
+/** All verbs, built-in ones first. Throws if two verbs share a name or a verb is named like a group. */
 export function collectVerbs (builtIn: readonly KnownVerb[], plugins: readonly Manifest[]): KnownVerb[] {
   const added = plugins.flatMap((manifest) => Object.entries(manifest.verbs ?? {}).map(
     ([name, decl]) => ({ ...decl, name, owner: manifest.name })))

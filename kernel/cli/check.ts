@@ -30,9 +30,7 @@ export function factOf ({ name, result, message, remedy, code, about = [], evide
   return { level: result, code: code ?? name.replace(/\W+/g, '_'), text, about, evidence, remedy }
 }
 
-export interface CheckContext extends Pick<ToolContext, 'look'> {
-  readonly state: ClusterState
-}
+export interface CheckContext extends Pick<ToolContext, 'look'> { readonly state: ClusterState }
 
 export interface Checker { run (ctx: CheckContext): Promise<Check[]> }
 

@@ -10,10 +10,8 @@ import type { VerbContext } from './verb.js'
 export function declaredBy (plugins: readonly Manifest[]): DeclarationSet {
   const verbs = builtIn.filter((verb) => verb.hidden !== true)
   return {
-    manifests: [kernelManifest, ...plugins],
-    settings: kernelKeys,
-    verbs: Object.fromEntries(verbs.map((verb) => [verb.name, verb])),
-    exitCodes: exitCodeMeanings
+    manifests: [kernelManifest, ...plugins], settings: kernelKeys,
+    verbs: Object.fromEntries(verbs.map((verb) => [verb.name, verb])), exitCodes: exitCodeMeanings
   }
 }
 

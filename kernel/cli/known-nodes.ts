@@ -30,11 +30,7 @@ export function addKnownNode (home: string, { at, fingerprint }: KnownNode): voi
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
   // An append is a single write, so two concurrent commands both keep their lines.
   const file = openSync(path, 'a', 0o600)
-  try {
-    writeFileSync(file, `${at} ${fingerprint}\n`)
-  } finally {
-    closeSync(file)
-  }
+  try { writeFileSync(file, `${at} ${fingerprint}\n`) } finally { closeSync(file) }
 }
 
 /** Removes the nodes at HOST:PORT, or at every port of HOST, and returns them. */

@@ -37,11 +37,7 @@ const loaders: Readonly<Record<string, VerbDecl['load']>> = {
   'complete-words': async () => ({ default: (await import('./verbs/completion.js')).completeWords })
 }
 
-export interface CliOptions {
-  io: Io
-  plugins: () => Promise<readonly Plugin[]>
-  signal: AbortSignal
-}
+export interface CliOptions { io: Io, plugins: () => Promise<readonly Plugin[]>, signal: AbortSignal }
 
 type Outputs = Pick<Io, 'stdout' | 'stderr'>
 

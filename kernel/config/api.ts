@@ -121,9 +121,8 @@ function refused (issues: { path: string, message: string }[]): Error {
 }
 
 /**
- * Throws `invalid_request` if an HTTP request changes an `x-local` setting or adds an environment
- * reference, which would reveal a variable's value. Compares parsed contents, so a path's spelling does not
- * matter.
+ * Throws `invalid_request` if an HTTP request changes an `x-local` setting or adds an environment reference,
+ * which would reveal a variable's value. Compares parsed contents, so a path's spelling does not matter.
  */
 function refuseOutOfReach (before: unknown, after: unknown, known: ConfigSchemas): void {
   for (const path of changedPaths(before, after)) {

@@ -53,8 +53,7 @@ export function pluginSchema (owner: ConfigOwner): JsonSchema {
     type: 'object',
     properties: {
       enabled: { type: 'boolean', default: true, description: 'Whether the plugin starts.' },
-      ...(owner.bundled ? {} : { module: moduleSchema }),
-      ...properties
+      ...(owner.bundled ? {} : { module: moduleSchema }), ...properties
     }
   }
 }

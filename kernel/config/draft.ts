@@ -25,13 +25,8 @@ export function makeDraft (
   raw: RawConfig, known: ConfigSchemas, env: Env, flags: Readonly<Record<string, unknown>>
 ): Draft {
   const draft: Draft = {
-    raw,
-    known,
-    tree: cleanCopy(raw.value) as Tree,
-    overlays: [],
-    secrets: new Set(),
-    problems: [...raw.problems],
-    warnings: []
+    raw, known, tree: cleanCopy(raw.value) as Tree, overlays: [], secrets: new Set(),
+    problems: [...raw.problems], warnings: []
   }
   expand(draft, draft.tree, [], env)
   const fromEnv = readEnv(known, env)
@@ -99,13 +94,9 @@ export function problemAt (draft: Draft, path: Path, message: string, more: Part
   const overlay = overlayOf(draft, path)
   const position = overlay === undefined ? nearestPosition(draft.raw, path) : undefined
   return {
-    file: position === undefined ? null : draft.raw.file,
-    line: position?.line ?? null,
-    column: position?.column ?? null,
-    path: formatPath(path),
-    message,
-    ...(overlay === undefined ? {} : { source: overlay.source }),
-    ...more
+    file: position === undefined ? null : draft.raw.file, line: position?.line ?? null,
+    column: position?.column ?? null, path: formatPath(path), message,
+    ...(overlay === undefined ? {} : { source: overlay.source }), ...more
   }
 }
 

@@ -52,10 +52,7 @@ export function readConfigText (text: string, file: string | null): RawConfig {
     report(reader, [], 0, 'expected keys with values at the top of the file')
   }
   return {
-    file,
-    value: isTree(value) ? value : emptyTree(),
-    problems: reader.problems,
-    broken,
+    file, value: isTree(value) ? value : emptyTree(), problems: reader.problems, broken,
     position: (path) => reader.positions.get(pathKey(path))
   }
 }

@@ -122,8 +122,7 @@ function changeOf (decl: RouteDecl, request: FastifyRequest): Change {
   const from = device ?? remoteOf(request)
   return {
     who: caller?.id ?? 'anonymous', how: caller?.mode ?? (device === undefined ? 'direct' : 'relay'),
-    what: nameOf(decl),
-    detail: { from }, parts: [['params', decl.params, request.params]]
+    what: nameOf(decl), detail: { from }, parts: [['params', decl.params, request.params]]
   }
 }
 

@@ -172,8 +172,7 @@ function guardSource (app: FastifyInstance, options: TableOptions): void {
         'use the address that the node prints, or list the name under api.allowed_hosts.')
     }
     const hints = {
-      origin: headers.origin,
-      site: header(headers['sec-fetch-site']),
+      origin: headers.origin, site: header(headers['sec-fetch-site']),
       mode: header(headers['sec-fetch-mode'])
     }
     if (foreignPage(hints, request.method, served)) {

@@ -159,14 +159,9 @@ export function openTokens (options: TokenStoreOptions): TokenStore {
       if (last !== null && expiresAt !== null && expiresAt > last) throw tooLong(expiresAt, last)
       const token = newToken('app')
       const record: TokenRecord = {
-        id: APP + randomBytes(6).toString('hex'),
-        label,
-        authorities,
-        created: new Date(options.clock.now()).toISOString(),
-        expires: expiresAt ?? last,
-        lastUsedDay: null,
-        revoked: false,
-        by: by.id
+        id: APP + randomBytes(6).toString('hex'), label, authorities,
+        created: new Date(options.clock.now()).toISOString(), expires: expiresAt ?? last,
+        lastUsedDay: null, revoked: false, by: by.id
       }
       tokens.set(record.id, { ...record, hash: digest(token).toString('hex') })
       try {

@@ -3,9 +3,7 @@ import { SvcError } from '../api/errors.js'
 import { isObject, parseJson } from '../api/schema.js'
 import type { Cluster, MemberRequest, NodeView } from '../api/services.js'
 
-/**
- * A failed request to a node. The message continues a sentence: "answered with status 500".
- */
+/** A failed request to a node. The message continues a sentence: "answered with status 500". */
 export class MemberFault extends Error {
   override readonly name = 'MemberFault'
   readonly reason: 'timeout' | 'too_large' | 'garbage' | 'refused' | 'unreachable'
@@ -187,10 +185,7 @@ export async function openMember (
   throw new MemberFault('refused', `answered with status ${status}`, status, refusal)
 }
 
-export interface MemberParts {
-  cluster: Pick<Cluster, 'request' | 'resolve'>
-  clock: Clock
-}
+export interface MemberParts { cluster: Pick<Cluster, 'request' | 'resolve'>, clock: Clock }
 
 /** Milliseconds between checks that the other node is live. */
 const LOOK_MS = 1_000

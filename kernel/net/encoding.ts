@@ -46,9 +46,8 @@ export function base32 (bytes: Uint8Array): string {
 }
 
 /**
- * Canonical JSON: keys sorted by UTF-16 code unit at every depth, no spaces, non-ASCII characters
- * as \uXXXX (two escapes for a character beyond the BMP). Throws a TypeError for values that
- * JSON cannot represent.
+ * Canonical JSON: keys sorted by UTF-16 code unit at every depth, no spaces, non-ASCII characters as \uXXXX
+ * (two escapes for a character beyond the BMP). Throws a TypeError for values that JSON cannot represent.
  */
 export function canonicalJson (value: unknown): string {
   if (Array.isArray(value)) return `[${value.map(canonicalJson).join(',')}]`

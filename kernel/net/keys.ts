@@ -52,11 +52,7 @@ export const signed = (privateKey: KeyObject, message: Uint8Array): Buffer => si
 
 /** Whether a signature is valid; false also for an invalid key. */
 export function isSignedBy (key: Uint8Array, message: Uint8Array, signature: Uint8Array): boolean {
-  try {
-    return verify(null, message, publicKeyOf('Ed25519', key), signature)
-  } catch {
-    return false
-  }
+  try { return verify(null, message, publicKeyOf('Ed25519', key), signature) } catch { return false }
 }
 
 export const sha256 = (...parts: readonly Uint8Array[]): Buffer => {

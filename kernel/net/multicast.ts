@@ -56,9 +56,5 @@ export async function multicastProblem (clock: Clock, waitMs = 1000): Promise<st
     })
   })
   const late = delay(clock, waitMs).then(() => `no packet came back within ${waitMs} ms`)
-  try {
-    return await Promise.race([heard, late])
-  } finally {
-    socket.close()
-  }
+  try { return await Promise.race([heard, late]) } finally { socket.close() }
 }

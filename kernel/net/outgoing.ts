@@ -31,9 +31,8 @@ const bare = (hostname: string): string => hostname.replace(/^\[|\]$/g, '')
 const trustIn = (trust: TrustOf, host: string): Trust => typeof trust === 'string' ? trust : trust(bare(host))
 
 /**
- * A DNS lookup that checks each address, so that a name cannot resolve to one address for the
- * check and to another for the connection. Throws AddressRefused for a host that is refused before its name
- * is resolved.
+ * A DNS lookup that checks each address, so that a name cannot resolve to one address for the check and to
+ * another for the connection. Throws AddressRefused for a host that is refused before its name is resolved.
  */
 function checkedLookup (host: string, port: number, trustOf: TrustOf, resolve: Lookup): LookupFunction {
   const trust = trustIn(trustOf, host)

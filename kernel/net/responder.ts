@@ -29,8 +29,7 @@ export async function openResponder (broken: (error: Error) => void): Promise<Op
   mdns.on('error', broken)
   mdns.on('warning', () => {})
   return {
-    responder: bonjour,
-    repeat: () => { joinGroup(socket, joined) },
+    responder: bonjour, repeat: () => { joinGroup(socket, joined) },
     close: () => { guarded(() => {}, () => { bonjour.destroy() }) }
   }
 }

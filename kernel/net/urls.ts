@@ -13,9 +13,7 @@ const USER = /^:\/\/(?:[^/?#]*@|(?!\[)[^/?#:]*:(?!\d*(?:[/?#]|$)).*@)/s
 /** Query or fragment; a fragment may contain a token too, as in OAuth responses. */
 const QUERY = /(\?|#(?=[^#]*=)).*/s
 
-/**
- * Removes user names, passwords, queries and fragment values from URLs, since they may be secrets.
- */
+/** Removes user names, passwords, queries and fragment values from URLs, since they may be secrets. */
 export function withoutUrlSecrets (text: string): string {
   return text.replace(FROM_HOST, (rest) =>
     rest.replace(USER, `://${HIDDEN}@`).replace(QUERY, `$1${HIDDEN}`))

@@ -165,13 +165,9 @@ function parsed (line: string, now: number): Omit<Kept, 'seq' | 'bytes'> {
   const atMs = typeof time === 'string' ? Date.parse(time) : Number.NaN
   return {
     atMs: Number.isNaN(atMs) ? now : atMs,
-    level: logLevels.findLast((name) => LEVELS[name] <= Number(level)) ?? 'info',
-    source: 'node',
-    plugin: textOr(plugin),
-    modelId: textOr(fields['modelId']),
-    runnerId: textOr(fields['runnerId']),
-    message: typeof msg === 'string' ? msg : '',
-    rest: JSON.stringify(fields)
+    level: logLevels.findLast((name) => LEVELS[name] <= Number(level)) ?? 'info', source: 'node',
+    plugin: textOr(plugin), modelId: textOr(fields['modelId']), runnerId: textOr(fields['runnerId']),
+    message: typeof msg === 'string' ? msg : '', rest: JSON.stringify(fields)
   }
 }
 
@@ -182,8 +178,7 @@ function fromRunner (
 ): Omit<Kept, 'seq' | 'bytes'> {
   return {
     atMs: now, level: 'info', source: 'runner', plugin: null, modelId, runnerId,
-    message: withoutSecrets(text.slice(0, MAX_OUTPUT)),
-    rest: JSON.stringify({ instanceId, stream })
+    message: withoutSecrets(text.slice(0, MAX_OUTPUT)), rest: JSON.stringify({ instanceId, stream })
   }
 }
 

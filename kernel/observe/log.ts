@@ -46,11 +46,8 @@ export function createLog (options: LogOptions): NodeLog {
   const write = all.write.bind(all)
   all.write = (line: string) => write(withoutUrlSecrets(line))
   const logger = pino({
-    level: options.level,
-    base: options.base,
-    timestamp: pino.stdTimeFunctions.isoTime,
-    redact: { paths: REDACT, censor: '[redacted]' },
-    serializers: { err: shortError },
+    level: options.level, base: options.base, timestamp: pino.stdTimeFunctions.isoTime,
+    redact: { paths: REDACT, censor: '[redacted]' }, serializers: { err: shortError },
     formatters: { log: cutFields }
   }, all)
   return { root: logger, child: (plugin) => logger.child({ plugin }), ring, close: ring.close }
@@ -58,12 +55,8 @@ export function createLog (options: LogOptions): NodeLog {
 
 function readable (): DestinationStream {
   return pretty({
-    destination: 2,
-    colorize: process.stderr.isTTY && process.env['NO_COLOR'] === undefined,
-    ignore: 'pid,hostname,node',
-    translateTime: 'SYS:HH:MM:ss',
-    sync: true,
-    singleLine: true
+    destination: 2, colorize: process.stderr.isTTY && process.env['NO_COLOR'] === undefined,
+    ignore: 'pid,hostname,node', translateTime: 'SYS:HH:MM:ss', sync: true, singleLine: true
   })
 }
 

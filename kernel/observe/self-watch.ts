@@ -108,7 +108,6 @@ export function monitorLoop (): LoopMonitor {
   }
   return {
     read: () => Object.fromEntries(FIGURES.map((name) => [name, value(name)])) as LoopDelay,
-    reset () { histogram.reset() },
-    stop
+    reset () { histogram.reset() }, stop
   }
 }

@@ -84,11 +84,7 @@ export async function timed<T> (
 ): Promise<T> {
   if (trace === undefined) return await work()
   const startMs = trace.now()
-  try {
-    return await work()
-  } finally {
-    trace.span(name, category, startMs, trace.now())
-  }
+  try { return await work() } finally { trace.span(name, category, startMs, trace.now()) }
 }
 
 /** Headers that make another node record its part of the request; empty without a trace. */

@@ -200,8 +200,7 @@ export class PluginSwitch {
     await this.#replace(from, to, off, now.config)
     const settings = Object.keys((to ?? from)?.manifest.settings ?? {})
     return {
-      why: null,
-      taken: [formatPath(['plugins', name]), ...settings.map((key) => formatPath([key]))],
+      why: null, taken: [formatPath(['plugins', name]), ...settings.map((key) => formatPath([key]))],
       back: async () => { await this.#replace(to, from, wasOff, earlier) }
     }
   }
@@ -279,11 +278,7 @@ export class PluginSwitch {
 
   /** Rereads svc.yaml and its plugins. Throws `plugin_failed` with all problems. */
   async #load (names: readonly string[]): Promise<Loaded> {
-    try {
-      return await this.#kernel.options.reload()
-    } catch (error) {
-      throw failed(names, error)
-    }
+    try { return await this.#kernel.options.reload() } catch (error) { throw failed(names, error) }
   }
 }
 

@@ -75,8 +75,7 @@ function mountOptions (kernel: Assembly, work: OpenRequests): MountOptions {
   return {
     clock: options.clock, log: kernel.log, limits: options.limits, strict: options.strict,
     draining: () => drain.on, work, credentials: kernel.credentials, streams: kernel.streams,
-    tracers: kernel.tracers,
-    cut: (owner) => { traffic.answered(owner, CUT_STATUS) },
+    tracers: kernel.tracers, cut: (owner) => { traffic.answered(owner, CUT_STATUS) },
     audit: () => kernel.services.get(AuditService.id) as Audit | undefined
   }
 }
@@ -91,9 +90,7 @@ function disabledRoutes ({ kernel: { present, started }, routes }: TableParts): 
     const remedy = command === undefined ? {} : { remedy: `Enable it: ${command}.` }
     const details = { plugin: manifest.name, ...remedy }
     return Object.entries(manifest.routes ?? {}).map(([name, route]) => ({
-      owner: manifest.name,
-      name,
-      decl: withoutSchemas(route),
+      owner: manifest.name, name, decl: withoutSchemas(route),
       handler: () => { throw kernelError('plugin_disabled', message, details) }
     }))
   }).filter((route) => !taken.has(at(route)))

@@ -15,9 +15,7 @@ export class Listeners<T> {
 
   tell (value: T): void {
     for (const fn of this.#listeners) {
-      try { fn(value) } catch (error) {
-        this.#log.error({ err: error }, 'a listener failed')
-      }
+      try { fn(value) } catch (error) { this.#log.error({ err: error }, 'a listener failed') }
     }
   }
 

@@ -278,18 +278,10 @@ function ownFacts (kernel: Assembly, view: NodeView, vitals: MachineStats | unde
   const views = new Map([...kernel.views].filter(([key]) => key in base))
   const seen = withViews(base, views, NOBODY, () => {}) as typeof base
   return {
-    view,
-    seenAt: options.clock.now(),
-    identity: identityOf(options.node, options.url()),
-    memory: vitals?.memory ?? null,
-    system: seen.nodeSystem[nodeId] ?? null,
-    disk: vitals?.disk ?? null,
-    network: vitals?.network ?? null,
-    health,
-    resources: seen.nodeResources[nodeId] ?? null,
-    capabilities: [...kernel.tags].sort(),
-    links: linksOf(options.cluster.network),
-    tasks: seen.tasks
+    view, seenAt: options.clock.now(), identity: identityOf(options.node, options.url()),
+    memory: vitals?.memory ?? null, system: seen.nodeSystem[nodeId] ?? null, disk: vitals?.disk ?? null,
+    network: vitals?.network ?? null, health, resources: seen.nodeResources[nodeId] ?? null,
+    capabilities: [...kernel.tags].sort(), links: linksOf(options.cluster.network), tasks: seen.tasks
   }
 }
 
@@ -334,18 +326,12 @@ function factsOf ({ options }: Assembly, sections: SelfPortrait, view: NodeView)
   const { directory } = options.cluster
   const seenAt = directory.seenAt(installId) ?? null
   return {
-    view,
-    seenAt,
+    view, seenAt,
     identity: said('identity') ?? { friendlyName: view.name, nodeInstallId: installId, apiUrl: view.apiUrl },
-    memory: read('memory'),
-    system: read('system'),
-    disk: read('disk'),
-    network: read('network'),
+    memory: read('memory'), system: read('system'), disk: read('disk'), network: read('network'),
     health: healthOf(view, said('health'), seenAt === null ? null : directory.silentMs(installId)),
-    resources: said('resources'),
-    capabilities: said<string[]>('capabilities') ?? [],
-    links: read<LinkFact[]>('links') ?? [],
-    tasks: read<Record<string, unknown>>('tasks') ?? {}
+    resources: said('resources'), capabilities: said<string[]>('capabilities') ?? [],
+    links: read<LinkFact[]>('links') ?? [], tasks: read<Record<string, unknown>>('tasks') ?? {}
   }
 }
 

@@ -64,12 +64,8 @@ export function baseState (input: StateInput): Record<string, unknown> {
     nodeCapabilities: each(live, ({ capabilities }) => [...capabilities]),
     instanceFailures: [],
     cluster: {
-      term: session.term,
-      quorum: input.quorum,
-      stale: input.stale,
-      partition: live.length < nodes.length,
-      knownNodes: nodes.length,
-      liveNodes: live.length
+      term: session.term, quorum: input.quorum, stale: input.stale,
+      partition: live.length < nodes.length, knownNodes: nodes.length, liveNodes: live.length
     }
   }
 }

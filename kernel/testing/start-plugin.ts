@@ -122,9 +122,7 @@ export async function startPlugin (t: TestContext, plugin: Plugin, given: StartO
   const where = { host: '127.0.0.1', port: 80 }
   const parts = kernelParts(plugin, options, { home, clock, logged, where })
   const kernel = await createKernel({
-    ...parts,
-    plugins,
-    onEvent: ({ kind, payload }) => { events.push({ kind, payload }) }
+    ...parts, plugins, onEvent: ({ kind, payload }) => { events.push({ kind, payload }) }
   })
   let stopped: Promise<void> | undefined
   const close = async (): Promise<void> => {
@@ -229,10 +227,7 @@ function kernelParts (plugin: Plugin, options: StartOptions, made: Made): Omit<K
     callLimits: { ...callLimits, ...options.callLimits },
     trustProxy: [],
     served: () => ({
-      addresses: new Set(['127.0.0.1']),
-      port: made.where.port,
-      secure: false,
-      allowedHosts: [],
+      addresses: new Set(['127.0.0.1']), port: made.where.port, secure: false, allowedHosts: [],
       allowedOrigins: options.allowedOrigins ?? []
     }),
     url: () => `http://127.0.0.1:${made.where.port}`,
@@ -296,11 +291,7 @@ function switchable (
 
 function testNode (nodeId: string, home: string): NodeInfo {
   return {
-    nodeId,
-    installId: '00000000-0000-4000-8000-000000000000',
-    name: 'test',
-    home,
-    version: '0.0.0',
+    nodeId, installId: '00000000-0000-4000-8000-000000000000', name: 'test', home, version: '0.0.0',
     configPath: null
   }
 }
@@ -335,11 +326,8 @@ function recorder (plugin: string, logged: Rig['logged']): Logger {
 
 function memoryTokens (): TokenStore {
   return {
-    check: () => undefined,
-    stands: () => true,
-    makers: (id) => [id],
-    create: async () => { throw new Error('no tokens in this rig') },
-    list: () => [], revoked: () => [],
+    check: () => undefined, stands: () => true, makers: (id) => [id],
+    create: async () => { throw new Error('no tokens in this rig') }, list: () => [], revoked: () => [],
     revoke: async () => false
   }
 }

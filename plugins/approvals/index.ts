@@ -15,8 +15,7 @@ export default definePlugin(manifest, (ctx) => {
   const budgets = openBudgets(path, clock, ctx.checker(keptSchema))
   ctx.effect('budgets', () => { budgets.close() })
   const waiting = new PendingCalls({
-    clock,
-    waitMs: ctx.config.wait_seconds * 1000,
+    clock, waitMs: ctx.config.wait_seconds * 1000,
     asked: ({ id, capability, by, cost }) => { ctx.emit('ApprovalAsked', { id, capability, by, cost }) },
     expired: ({ id }) => { ctx.emit('ApprovalExpired', { id }) }
   })
@@ -40,8 +39,7 @@ export default definePlugin(manifest, (ctx) => {
         const all = [own(), ...listed]
         return {
           approvals: all.flatMap(({ approvals }) => approvals).sort((a, b) => a.asked < b.asked ? -1 : 1),
-          budgets: all.flatMap((one) => one.budgets),
-          failed
+          budgets: all.flatMap((one) => one.budgets), failed
         }
       },
       decide: async (request) => {
@@ -81,8 +79,7 @@ function openBudgets (path: string, clock: Clock, problemOf: (value: unknown) =>
   const problem = kept === null ? null : problemOf(kept)
   if (problem !== null) throw new Error(`${path}: ${problem}; restore it from a backup or move it away`)
   return new Budgets({
-    kept,
-    today: () => new Date(clock.now()).toISOString().slice(0, 10),
+    kept, today: () => new Date(clock.now()).toISOString().slice(0, 10),
     keep: (next) => { writeVersioned(path, 1, next) }
   })
 }

@@ -58,8 +58,7 @@ export function readFields (fields: Form['fields'], task: 'transcribe' | 'transl
       ...code === undefined || task === 'translate' ? {} : { language: code },
       ...prompt === undefined ? {} : { prompt },
       ...temperature === undefined ? {} : { temperature: Number(temperature) },
-      ...times.includes('word') ? { words: true } : {},
-      ...logprobs ? { logprobs } : {}
+      ...times.includes('word') ? { words: true } : {}, ...logprobs ? { logprobs } : {}
     }
   }
 }

@@ -324,6 +324,4 @@ const TABLES: Record<string, Record<string, string>> = {
   }
 }
 
-export function supportOf (family: string): Record<string, string> {
-  return { ...TABLES[family] }
-}
+export function supportOf (family: string): Record<string, string> { return { ...TABLES[family] } }

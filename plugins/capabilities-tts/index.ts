@@ -59,8 +59,7 @@ export default definePlugin({
   const { loudness } = ctx.config
   const aliases: Aliases = {
     models: ctx.config.model_aliases as Record<string, string>,
-    voices: ctx.config.voice_aliases as Record<string, string>,
-    openai: ctx.config.openai_names
+    voices: ctx.config.voice_aliases as Record<string, string>, openai: ctx.config.openai_names
   }
   const { models } = ctx.deps
   if (models !== undefined) {

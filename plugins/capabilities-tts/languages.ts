@@ -1,8 +1,5 @@
 /** Languages that Kokoro's voices speak; the first letter of a voice id selects one. */
-export interface KokoroLanguage {
-  code: string
-  espeak?: string
-}
+export interface KokoroLanguage { code: string, espeak?: string }
 
 /** Kokoro's languages by letter. English needs no espeak, because this plugin's front end reads it. */
 export const KOKORO_LANGUAGES: Readonly<Record<string, KokoroLanguage>> = {

@@ -39,11 +39,8 @@ function withMedia (chunk: EngineChunk): CapabilityChunk<SpokenChunk> {
   return {
     payload,
     media: {
-      bytes: chunk.media,
-      mediaType: mediaTypeOf(payload.format) ?? 'application/octet-stream',
-      codec: payload.format,
-      sampleRate: payload.sample_rate,
-      channels: 1,
+      bytes: chunk.media, mediaType: mediaTypeOf(payload.format) ?? 'application/octet-stream',
+      codec: payload.format, sampleRate: payload.sample_rate, channels: 1,
       timestampSeconds: chunk.timing?.timestampSeconds ?? 0,
       durationSeconds: chunk.timing?.durationSeconds ?? 0
     }

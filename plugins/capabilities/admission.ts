@@ -95,8 +95,7 @@ export class Admission {
     if (this.#waiting >= this.#queue) this.#makeRoom(caller)
     return await new Promise((resolve, reject) => {
       const waiter: Waiter = {
-        signal,
-        slots,
+        signal, slots,
         resolve: (release) => { signal.removeEventListener('abort', leave); resolve(release) },
         reject: (error) => { signal.removeEventListener('abort', leave); reject(error) }
       }

@@ -36,19 +36,15 @@ export function createCapabilities (options: CapabilitiesOptions): Capabilities 
   const elsewhere = (id: string): string | null => registry.has(id) ? null : options.elsewhere?.(id) ?? null
   const remote = new Remote({ clock, node, limits, cluster, elsewhere })
   const invoker = new Invoker({
-    clock, log, commands, limits, registry, remote,
-    errorDecl: options.errorDecl ?? (() => undefined),
-    tracers: options.tracers,
-    spending: options.spending ?? (() => undefined),
+    clock, log, commands, limits, registry, remote, errorDecl: options.errorDecl ?? (() => undefined),
+    tracers: options.tracers, spending: options.spending ?? (() => undefined),
     onOutcome: options.onOutcome ?? (() => {})
   })
   const mediaPool = new BytePool(limits.mediaTotalBytes)
   const host = { clock, node, limits, registry, remote, invoker, mediaPool }
   return {
     register: (owner, decl, handler) => registry.register(owner, decl, handler),
-    end: (owner, why) => invoker.calls.endOf(owner, why),
-    registry, invoker,
-    handlers: routeHandlers(host),
-    invocations: createInvocations(host)
+    end: (owner, why) => invoker.calls.endOf(owner, why), registry, invoker,
+    handlers: routeHandlers(host), invocations: createInvocations(host)
   }
 }

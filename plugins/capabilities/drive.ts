@@ -104,16 +104,9 @@ function openIterator (made: unknown): AsyncIterator<unknown> {
 function handlerView (call: Call): CapabilityCall {
   const chunks = checkedChunks(call)
   return {
-    callId: call.callId,
-    commandId: call.commandId,
-    caller: call.origin.caller,
-    signal: call.signal,
-    retry: call.retry,
-    pinned: call.origin.pinned === true,
-    hops: call.origin.hops,
-    chunks,
-    input: payloadsOf(chunks),
-    setHeader: (name, value) => { call.setHeader(name, value) },
+    callId: call.callId, commandId: call.commandId, caller: call.origin.caller, signal: call.signal,
+    retry: call.retry, pinned: call.origin.pinned === true, hops: call.origin.hops, chunks,
+    input: payloadsOf(chunks), setHeader: (name, value) => { call.setHeader(name, value) },
     trace: call.trace
   }
 }

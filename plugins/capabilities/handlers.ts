@@ -139,9 +139,7 @@ function streamTarget (
     room: raw
       ? { chunks: Number.POSITIVE_INFINITY, bytes: limits.mediaBytes, pool: mediaPool }
       : { chunks: limits.streamChunks, bytes: limits.streamBytes },
-    open (headers) {
-      return sinkOn(request.open({ ...head, headers: { ...headers } }))
-    }
+    open (headers) { return sinkOn(request.open({ ...head, headers: { ...headers } })) }
   }
 }
 

@@ -252,14 +252,8 @@ export class Invoker {
     const taskId = call.headers['x-svc-task-id'] ?? null
     call.trace?.end({ kind, reason, taskId })
     const outcome: CallOutcome = {
-      callId: call.callId,
-      commandId: call.commandId,
-      requestId: call.origin.requestId,
-      capability: call.capability.name,
-      callerId: call.origin.caller.id,
-      kind,
-      reason,
-      taskId,
+      callId: call.callId, commandId: call.commandId, requestId: call.origin.requestId,
+      capability: call.capability.name, callerId: call.origin.caller.id, kind, reason, taskId,
       passedOn: call.capability.remote !== undefined && error?.details['begun'] !== false,
       seconds: (this.#options.clock.mono() - call.startedMs) / 1000,
       queuedSeconds: call.queuedMs === null ? null : call.queuedMs / 1000

@@ -41,9 +41,7 @@ export function originOf (
   return {
     caller, requestId, signal, viaMember, arrivedMs,
     commandId: given !== undefined && COMMAND_ID.test(given) ? given : randomUUID(),
-    retry: wantsRetry(headers),
-    hops: headers['x-svc-hops'],
-    traceparent: headers['traceparent'],
+    retry: wantsRetry(headers), hops: headers['x-svc-hops'], traceparent: headers['traceparent'],
     recorded: viaMember && headers[TRACE_HEADER] === '1'
   }
 }

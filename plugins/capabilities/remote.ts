@@ -281,12 +281,8 @@ function chunkOf ({ header: { payload, media }, media: bytes }: Frame): Capabili
   return {
     payload,
     media: {
-      bytes,
-      mediaType: media.media_type,
-      codec: media.codec,
-      sampleRate: media.sample_rate,
-      channels: media.channels,
-      timestampSeconds: media.timestamp_seconds,
+      bytes, mediaType: media.media_type, codec: media.codec, sampleRate: media.sample_rate,
+      channels: media.channels, timestampSeconds: media.timestamp_seconds,
       durationSeconds: media.duration_seconds
     }
   }

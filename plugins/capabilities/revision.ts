@@ -17,16 +17,10 @@ export interface Descriptor {
 /** The descriptor of a declaration; missing schemas become null, all other fields are left out. */
 export function descriptorOf (decl: CapabilityDecl): Descriptor {
   return {
-    id: decl.id,
-    version: decl.version,
-    title: decl.title,
-    description: decl.description,
-    input_schema: decl.input_schema,
-    output_schema: decl.output_schema ?? null,
-    io_mode: decl.io_mode,
+    id: decl.id, version: decl.version, title: decl.title, description: decl.description,
+    input_schema: decl.input_schema, output_schema: decl.output_schema ?? null, io_mode: decl.io_mode,
     input_chunk_schema: decl.input_chunk_schema ?? null,
-    output_chunk_schema: decl.output_chunk_schema ?? null,
-    annotations: decl.annotations
+    output_chunk_schema: decl.output_chunk_schema ?? null, annotations: decl.annotations
   }
 }
 

@@ -11,11 +11,7 @@ import type { FrameHeader } from './frames/frames.js'
 import type { Invoker } from './invoke.js'
 import type { CapabilityLimits } from './limits.js'
 
-export interface SessionOptions {
-  clock: Clock
-  limits: CapabilityLimits
-  invoker: Invoker
-}
+export interface SessionOptions { clock: Clock, limits: CapabilityLimits, invoker: Invoker }
 
 interface SessionCall {
   controller: AbortController
@@ -44,11 +40,8 @@ export class CapabilitySession {
     this.#options = options
     this.#caller = caller
     this.#socket = new BoundedSocket(ws, clock, {
-      bufferBytes: limits.sessionBufferBytes,
-      stallMs: limits.streamStallMs,
-      pingMs: limits.sessionPingMs,
-      deadMs: limits.sessionDeadMs,
-      graceMs: limits.graceMs
+      bufferBytes: limits.sessionBufferBytes, stallMs: limits.streamStallMs,
+      pingMs: limits.sessionPingMs, deadMs: limits.sessionDeadMs, graceMs: limits.graceMs
     })
     ws.on('error', () => { /* 'close' follows and ends the calls */ })
     ws.on('close', () => { this.#abandon() })
@@ -177,9 +170,7 @@ export class CapabilitySession {
       throwsEarly: false,
       room: { chunks: limits.streamChunks, bytes: limits.streamBytes },
       open: () => ({
-        write: (frame) => this.#socket.send(encodeFrame(frame)),
-        end: async () => {},
-        cut: () => {}
+        write: (frame) => this.#socket.send(encodeFrame(frame)), end: async () => {}, cut: () => {}
       })
     }
   }
@@ -204,11 +195,7 @@ export class CapabilitySession {
     const ends = callId !== null && !this.#calls.has(callId) && error.reason !== 'command_unknown'
     const kind = !ends ? 'error' : error.reason === 'cancelled' ? 'cancelled' : 'failed'
     const header: FrameHeader = {
-      call_id: callId,
-      sequence: 0,
-      kind,
-      payload: null,
-      media: null,
+      call_id: callId, sequence: 0, kind, payload: null, media: null,
       error: kind === 'cancelled' ? null : errorBody(error, requestId).error
     }
     if (!this.#socket.offer(encodeFrame({ header, media: null }))) {

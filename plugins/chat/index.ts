@@ -35,10 +35,9 @@ export default definePlugin(manifest, (ctx) => {
     routes: {
       ...bound(parts, {
         chat, completions: completion, tokenize, detokenize, embeddings, rerank, messages, countMessages,
-        responses, inputTokens, ollamaChat, ollamaGenerate,
-        ollamaEmbed, ollamaEmbeddings, ollamaTags, ollamaPs, ollamaShow, ollamaPull, ollamaDelete,
-        ollamaV1Chat: chat, ollamaV1Completions: completion,
-        ollamaV1Embeddings: embeddings, ollamaV1Models
+        responses, inputTokens, ollamaChat, ollamaGenerate, ollamaEmbed, ollamaEmbeddings, ollamaTags,
+        ollamaPs, ollamaShow, ollamaPull, ollamaDelete, ollamaV1Chat: chat,
+        ollamaV1Completions: completion, ollamaV1Embeddings: embeddings, ollamaV1Models
       }),
       ollama: () => RUNNING,
       ollamaRoot: () => RUNNING,

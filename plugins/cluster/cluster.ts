@@ -66,25 +66,17 @@ export class ClusterCore {
       refused: () => { if (!this.#alone()) this.#driver.storageFailed() }
     })
     this.commands = new CommandRouter({
-      clock, log,
-      submit: async (id, payload) => await this.#driver.command(id, payload),
+      clock, log, submit: async (id, payload) => await this.#driver.command(id, payload),
       quorumLost: () => this.#driver.status().quorum === 'lost'
     })
     this.control = new ControlLog({
       store: options.folder === null ? memoryStore : fileStore(join(options.folder, 'control.json')),
-      durable: majority,
-      execute: (payload, from) => this.commands.execute(payload, from),
-      seed: (previous) => this.#seed(previous),
-      clock, log,
-      founders: this.#alone() ? [installId] : []
+      durable: majority, execute: (payload, from) => this.commands.execute(payload, from),
+      seed: (previous) => this.#seed(previous), clock, log, founders: this.#alone() ? [installId] : []
     })
     this.replicas = new Replicas({
-      installId,
-      nodeId: node.nodeId,
-      send: (to, message) => transport.send(to, 'document', message),
-      broadcast: (message) => { transport.broadcast('document', message) },
-      clock,
-      log,
+      installId, nodeId: node.nodeId, send: (to, message) => transport.send(to, 'document', message),
+      broadcast: (message) => { transport.broadcast('document', message) }, clock, log,
       diverged: (who) => { this.#diverged(who, 'observed') }
     })
     this.#driver = this.#openDriver(timing)
@@ -96,11 +88,8 @@ export class ClusterCore {
     })
     this.directory = new Directory({
       self: () => ({ installId, nodeId: node.nodeId, name: node.name, apiUrl: options.apiUrl() }),
-      linked: () => transport.peers(),
-      members: () => this.membership.records(),
-      status: () => this.#driver.status(),
-      clock,
-      wokeAt: () => this.#driver.wokeAt
+      linked: () => transport.peers(), members: () => this.membership.records(),
+      status: () => this.#driver.status(), clock, wokeAt: () => this.#driver.wokeAt
     })
     this.session = new SessionView(this.#driver, (id) => this.directory.nodeIdOf(id), installId, log)
     this.sections = createSections({
@@ -110,8 +99,7 @@ export class ClusterCore {
     this.dropped = new DroppedMessages(log)
     this.#channels = new Channels({
       send: (to, body) => transport.send(to, 'channel', body),
-      broadcast: (body) => transport.broadcast('channel', body),
-      dropped: this.dropped
+      broadcast: (body) => transport.broadcast('channel', body), dropped: this.dropped
     })
     this.#knownMembers = this.#channels.open<MemberList>('kernel.members', (_from, known) => {
       this.membership.merge(known)

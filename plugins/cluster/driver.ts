@@ -133,11 +133,7 @@ export class ElectionDriver {
       return
     }
     this.#stepping = true
-    try {
-      act(this.#core, this.#clock.mono())
-    } finally {
-      this.#stepping = false
-    }
+    try { act(this.#core, this.#clock.mono()) } finally { this.#stepping = false }
     const outbox = this.#outbox
     this.#outbox = []
     for (const { to, message } of outbox) {

@@ -146,12 +146,8 @@ export class Gossip {
     const { enabled, clock } = this.#options
     const last = this.#lastSuccessMs
     return {
-      enabled,
-      transport: 'websocket',
-      admissionCapacity: MAX_READINGS,
-      pendingReadings: this.#waiting.size,
-      queueDepth: this.#waiting.size,
-      ...this.#counts,
+      enabled, transport: 'websocket', admissionCapacity: MAX_READINGS,
+      pendingReadings: this.#waiting.size, queueDepth: this.#waiting.size, ...this.#counts,
       lastSuccessfulPublishAgeSeconds: last === null ? null : (clock.mono() - last) / 1000
     }
   }

@@ -21,9 +21,7 @@ interface HostParts {
 }
 
 /** Provides the cluster to the kernel, with handlers for the cluster's routes. */
-export interface Host extends ClusterHost {
-  handlers (authorities: () => string[]): Handlers
-}
+export interface Host extends ClusterHost { handlers (authorities: () => string[]): Handlers }
 
 export async function openHost (opening: ClusterOpening): Promise<Host> {
   const links = await NodeLinks.open(opening)

@@ -88,15 +88,9 @@ export class NodeLinks {
       key, members: this.members, joinTokens: this.joinTokens, clock, log,
       random: randomShare,
       hello: () => ({
-        installId: node.installId,
-        nodeId: node.nodeId,
-        name: node.name,
-        version: node.version,
-        clusterId: this.members.current().clusterId,
-        apiUrl: options.apiUrl(),
-        address: this.#self().addresses[0] ?? null,
-        protocol: PROTOCOL,
-        quorum: this.quorum
+        installId: node.installId, nodeId: node.nodeId, name: node.name, version: node.version,
+        clusterId: this.members.current().clusterId, apiUrl: options.apiUrl(),
+        address: this.#self().addresses[0] ?? null, protocol: PROTOCOL, quorum: this.quorum
       }),
       events: this.#linkEvents(),
       api: (request, response) => {
@@ -128,9 +122,8 @@ export class NodeLinks {
     if (this.members.current().members.length === 1) emit('NodeJoined', { nodeId: node.nodeId })
     if (!settings.discovery) return
     this.#discovery = createDiscovery({
-      port: this.#bound.port, ipv6: this.#bound.host.includes(':'), log,
-      installId: node.installId, clusterHash: this.members.current().clusterId,
-      found: (address) => { this.#links.hint(address) }
+      port: this.#bound.port, ipv6: this.#bound.host.includes(':'), log, installId: node.installId,
+      clusterHash: this.members.current().clusterId, found: (address) => { this.#links.hint(address) }
     })
   }
 
@@ -164,10 +157,8 @@ export class NodeLinks {
   /** Creates a join token with this node's addresses as seeds, for a caller that may admit members. */
   invite (ttlSeconds: number, maker: Maker): { token: string, expires: string } {
     return this.joinTokens.create({
-      ttlSeconds, ...maker,
-      clusterId: this.members.current().clusterId,
-      fingerprint: this.key.fingerprint,
-      seeds: this.#self().addresses
+      ttlSeconds, ...maker, clusterId: this.members.current().clusterId,
+      fingerprint: this.key.fingerprint, seeds: this.#self().addresses
     })
   }
 
@@ -246,9 +237,7 @@ export class NodeLinks {
     try {
       this.#cluster = new ClusterCore({
         node, clock, log, members: this.members, joining, self: () => this.#self(), apiUrl, emit,
-        random: randomShare,
-        quorum: settings.quorum as QuorumSetting,
-        timing: clusterTiming(settings),
+        random: randomShare, quorum: settings.quorum as QuorumSetting, timing: clusterTiming(settings),
         folder: joinPath(node.home, 'state'),
         diskWrites: () => tryWrite(joinPath(node.home, 'state'), 1).then(() => true, () => false),
         transport: this.#links

@@ -6,10 +6,7 @@ import type { LinkedNode } from './members/directory.js'
 import type { Members } from './members/file.js'
 import type { Applicant } from './members/member.js'
 
-export interface LinkPeer extends LinkedNode {
-  readonly address: string
-  readonly rttMs: number | null
-}
+export interface LinkPeer extends LinkedNode { readonly address: string, readonly rttMs: number | null }
 
 /** The subset of Links that the cluster uses; a lone node has no links. */
 export interface Transport extends Pick<Links, 'send' | 'broadcast' | 'request'> {

@@ -137,8 +137,7 @@ export class DeviceScheme implements CallerScheme {
     const correction = { nodeId, timeMs: Math.round(this.#time()), nonce }
     const signature = identity.sign(CORRECTION, correctionBytes(correction))
     return error('signature_refused', `The signature of this request is not accepted: ${why}.`, {
-      ...correction,
-      nodeKey: Buffer.from(identity.publicKey).toString('base64url'),
+      ...correction, nodeKey: Buffer.from(identity.publicKey).toString('base64url'),
       signature: Buffer.from(signature).toString('base64url')
     })
   }

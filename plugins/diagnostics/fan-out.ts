@@ -8,10 +8,7 @@ export const PEER_MS = 3000
 /** Largest accepted answer from a node, in bytes. */
 export const PEER_BYTES = 8 * 1024 ** 2
 
-export interface PeerFault {
-  reason: 'no_sign_of_life' | MemberFault['reason']
-  message: string
-}
+export interface PeerFault { reason: 'no_sign_of_life' | MemberFault['reason'], message: string }
 
 export interface PeerAnswer<T> {
   node: NodeView
@@ -22,10 +19,7 @@ export interface PeerAnswer<T> {
   clock: ClockOffset | null
 }
 
-export interface FanOutParts {
-  cluster: Pick<Cluster, 'nodes' | 'request'>
-  clock: Clock
-}
+export interface FanOutParts { cluster: Pick<Cluster, 'nodes' | 'request'>, clock: Clock }
 
 /** A request to send to every node, its caller, and the signal that aborts it; `own` answers locally. */
 export interface Question<T> {

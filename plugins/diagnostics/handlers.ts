@@ -17,9 +17,7 @@ type Asker = Pick<RouteRequest, 'caller' | 'signal'>
 export async function clusterDiagnostics (parts: HandlerParts, { caller, signal }: Asker): Promise<object> {
   const { ctx } = parts
   const answers = await askAll({ cluster: ctx.deps.cluster, clock: ctx.clock }, {
-    path: '/v1/diagnostics/node', caller, signal,
-    own: parts.own,
-    read: readDiagnostics,
+    path: '/v1/diagnostics/node', caller, signal, own: parts.own, read: readDiagnostics,
     timeOf: ({ generatedAt }) => generatedAt
   })
   const generatedAt = new Date(ctx.clock.now()).toISOString()
@@ -28,12 +26,10 @@ export async function clusterDiagnostics (parts: HandlerParts, { caller, signal 
 
 function shownPeer ({ node, value, error, tookMs, clock }: PeerAnswer<NodeDiagnostics>): object {
   return {
-    nodeId: node.nodeId, nodeInstallId: node.installId, name: node.name, live: node.live, master: node.master,
-    error,
-    tookMs: tookMs === null ? null : Math.round(tookMs),
+    nodeId: node.nodeId, nodeInstallId: node.installId, name: node.name, live: node.live,
+    master: node.master, error, tookMs: tookMs === null ? null : Math.round(tookMs),
     clockAheadMs: clock === null ? null : Math.round(clock.offsetMs),
-    clockUncertaintyMs: clock === null ? null : Math.ceil(clock.uncertaintyMs),
-    diagnostics: value
+    clockUncertaintyMs: clock === null ? null : Math.ceil(clock.uncertaintyMs), diagnostics: value
   }
 }
 

@@ -15,18 +15,14 @@ export default definePlugin(manifest, async (ctx) => {
   const metrics = await openMetrics(ctx)
   ctx.effect('metrics', metrics.stop)
   const parts: HandlerParts = {
-    ctx, metrics,
-    own: () => nodeDiagnostics(ctx, loop),
-    secrets: () => knownSecrets(ctx.node.home)
+    ctx, metrics, own: () => nodeDiagnostics(ctx, loop), secrets: () => knownSecrets(ctx.node.home)
   }
   return {
     routes: {
-      gossip: () => ctx.deps.gossip.counters(),
-      node: parts.own,
+      gossip: () => ctx.deps.gossip.counters(), node: parts.own,
       cluster: (request) => clusterDiagnostics(parts, request),
       capture: (request) => capture(parts, request),
-      metrics: async () => new Reply(await metrics.text()),
-      openapi: openApiBytes(ctx)
+      metrics: async () => new Reply(await metrics.text()), openapi: openApiBytes(ctx)
     }
   }
 })
@@ -53,13 +49,9 @@ async function openMetrics (ctx: DiagnosticsContext): Promise<Metrics> {
   const { cluster, declared, gossip, inspection, session, tap, traffic, calls, work, log } = deps
   return startMetrics({
     cluster, gossip, inspection, session, tap, traffic, calls, work, log,
-    get machine () { return deps.machine },
-    get eventLog () { return deps.eventLog },
-    get models () { return deps.models },
-    get ship () { return deps.ship },
-    get tracing () { return deps.tracing },
-    version: node.version,
-    home: node.home,
+    get machine () { return deps.machine }, get eventLog () { return deps.eventLog },
+    get models () { return deps.models }, get ship () { return deps.ship },
+    get tracing () { return deps.tracing }, version: node.version, home: node.home,
     capabilities: declared.manifests.flatMap(({ capabilities = {} }) => Object.values(capabilities)),
     runners: () => deps.runners?.reports() ?? []
   })
@@ -67,9 +59,5 @@ async function openMetrics (ctx: DiagnosticsContext): Promise<Metrics> {
 
 /** The operator token of this home, the only secret value that this plugin may read. */
 function knownSecrets (home: string): string[] {
-  try {
-    return [readFileSync(join(home, 'operator.token'), 'utf8').trim()]
-  } catch {
-    return []
-  }
+  try { return [readFileSync(join(home, 'operator.token'), 'utf8').trim()] } catch { return [] }
 }

@@ -146,9 +146,7 @@ function fields (schema: JsonSchema | undefined, where: 'path' | 'query'): objec
   const properties = (schema?.['properties'] ?? {}) as Record<string, JsonSchema>
   const required = new Set((schema?.['required'] ?? []) as string[])
   return Object.entries(properties).map(([name, field]) => ({
-    name: name === '*' ? 'path' : name,
-    in: where,
-    required: where === 'path' || required.has(name),
+    name: name === '*' ? 'path' : name, in: where, required: where === 'path' || required.has(name),
     schema: field
   }))
 }

@@ -27,32 +27,17 @@ export function nodeDiagnostics (ctx: Context<typeof manifest>, loop: LoopMonito
   return {
     generatedAt: new Date(ctx.clock.now()).toISOString(),
     runtime: {
-      nodeId: node.nodeId,
-      nodeInstallId: node.installId,
-      name: node.name,
-      hostname: facts.hostname,
-      pid,
-      isMaster: session.isMaster,
-      masterNodeId: session.masterNodeId,
-      sessionId: session.sessionId,
-      svcVersion: node.version,
-      nodeVersion: facts.nodeVersion,
-      configPath: node.configPath,
-      tracingEnabled: tracing?.enabled ?? false,
-      apiUrl: inspection.url(),
+      nodeId: node.nodeId, nodeInstallId: node.installId, name: node.name, hostname: facts.hostname, pid,
+      isMaster: session.isMaster, masterNodeId: session.masterNodeId, sessionId: session.sessionId,
+      svcVersion: node.version, nodeVersion: facts.nodeVersion, configPath: node.configPath,
+      tracingEnabled: tracing?.enabled ?? false, apiUrl: inspection.url(),
       uptimeSeconds: facts.uptimeSeconds
     },
     resources: {
-      eventLoopDelayMs: loopDelayMs,
-      rssBytes: memory.rss,
-      heapUsedBytes: memory.heapUsed,
-      heapTotalBytes: memory.heapTotal,
-      heapLimitBytes: facts.heapLimitBytes,
-      externalBytes: memory.external,
-      arrayBuffersBytes: memory.arrayBuffers,
-      openFiles: facts.openFiles,
-      handles: facts.handles,
-      openCommands: inspection.openCommands(),
+      eventLoopDelayMs: loopDelayMs, rssBytes: memory.rss, heapUsedBytes: memory.heapUsed,
+      heapTotalBytes: memory.heapTotal, heapLimitBytes: facts.heapLimitBytes,
+      externalBytes: memory.external, arrayBuffersBytes: memory.arrayBuffers, openFiles: facts.openFiles,
+      handles: facts.handles, openCommands: inspection.openCommands(),
       openStreams: inspection.openStreams(),
       dataPlane: dataPlane({ inspection, runners, queues: calls?.queues() ?? [] })
     },
@@ -82,8 +67,7 @@ const sum = <T>(all: readonly T[], of: (one: T) => number): number =>
 export function dataPlane ({ inspection, runners, queues }: DataPlaneInput) {
   const links = inspection.links()
   return {
-    openStreams: inspection.openStreams(),
-    openCommands: inspection.openCommands(),
+    openStreams: inspection.openStreams(), openCommands: inspection.openCommands(),
     callsRunning: sum(queues, ({ running }) => running),
     callsWaiting: sum(queues, ({ waiting }) => waiting),
     runnerTasks: sum(runners, ({ inProgressTasks }) => inProgressTasks.length),
@@ -93,10 +77,8 @@ export function dataPlane ({ inspection, runners, queues }: DataPlaneInput) {
     chunksReceived: sum(runners, ({ chunks }) => chunks.received),
     chunksDropped: sum(runners, ({ chunks }) => chunks.dropped),
     framesIn: sum(links, ({ framesIn }) => framesIn),
-    framesOut: sum(links, ({ framesOut }) => framesOut),
-    bytesIn: sum(links, ({ bytesIn }) => bytesIn),
-    bytesOut: sum(links, ({ bytesOut }) => bytesOut),
-    links
+    framesOut: sum(links, ({ framesOut }) => framesOut), bytesIn: sum(links, ({ bytesIn }) => bytesIn),
+    bytesOut: sum(links, ({ bytesOut }) => bytesOut), links
   }
 }
 
@@ -108,13 +90,9 @@ export type ProcessFacts = ReturnType<typeof processFacts>
  */
 export function processFacts () {
   return {
-    pid: process.pid,
-    uptimeSeconds: process.uptime(),
-    memory: process.memoryUsage(),
-    heapLimitBytes: getHeapStatistics().heap_size_limit,
-    hostname: os.hostname(),
-    nodeVersion: process.version,
-    handles: countByName(process.getActiveResourcesInfo()),
+    pid: process.pid, uptimeSeconds: process.uptime(), memory: process.memoryUsage(),
+    heapLimitBytes: getHeapStatistics().heap_size_limit, hostname: os.hostname(),
+    nodeVersion: process.version, handles: countByName(process.getActiveResourcesInfo()),
     openFiles: openFiles()
   }
 }
@@ -126,9 +104,5 @@ export function countByName (names: readonly string[]): Record<string, number> {
 }
 
 function openFiles (): number | null {
-  try {
-    return readdirSync('/proc/self/fd').length
-  } catch {
-    return null
-  }
+  try { return readdirSync('/proc/self/fd').length } catch { return null }
 }

@@ -47,8 +47,7 @@ export function createEventLogPlugin (parts: StoreParts): Plugin {
       services: {
         history: { at: async (moment) => await stateAt({ log, store, snapshots, clock }, moment) },
         view: {
-          status: () => store.status(),
-          get lastIdx () { return log.last.idx },
+          status: () => store.status(), get lastIdx () { return log.last.idx },
           get firstIdx () { return firstIdx(source) },
           newest: (limit) => log.entries.slice(Math.max(0, log.entries.length - limit)).map(shown),
           get waiting () { return replication.waiting }

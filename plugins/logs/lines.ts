@@ -51,11 +51,7 @@ const textOr = (value: unknown): string | null => typeof value === 'string' ? va
 /** The page that another node sent; null if invalid. */
 export function readPage (text: string, self: NodeRef): LogPage | null {
   let page: Partial<LogPage> | null
-  try {
-    page = JSON.parse(text) as Partial<LogPage> | null
-  } catch {
-    return null
-  }
+  try { page = JSON.parse(text) as Partial<LogPage> | null } catch { return null }
   if (!Array.isArray(page?.lines) || !Number.isSafeInteger(page.nextSeq)) return null
   const lines = page.lines.map((line) => readLine(line, self))
   if (lines.includes(null)) return null

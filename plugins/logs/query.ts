@@ -59,8 +59,7 @@ export function badSince (since: string, expected: string): SvcError {
 /** The filter for a node's log ring. A position from an earlier process start selects all current lines. */
 export function wantOf ({ want, sinceMs, position, limit }: Query, nodeId: string): LogFilter {
   return {
-    ...want, limit,
-    ...sinceMs === null ? {} : { sinceMs },
+    ...want, limit, ...sinceMs === null ? {} : { sinceMs },
     ...position === null ? {} : { afterSeq: seqAt(position, nodeId) }
   }
 }

@@ -8,11 +8,9 @@ export type Api = Pick<Client, 'json' | 'open'>
 /** A client of this node's own API that acts for a caller, until the signal aborts. Throws like `Client`. */
 export function ownApi (api: LocalApi, caller: Caller, outer: AbortSignal): Api {
   const question = (path: string, { method, body, accept, signal }: ClientRequest): LocalRequest => ({
-    path, caller,
-    signal: signal === undefined ? outer : AbortSignal.any([outer, signal]),
+    path, caller, signal: signal === undefined ? outer : AbortSignal.any([outer, signal]),
     ...method === 'POST' || body !== undefined ? { method: 'POST' } : {},
-    ...body === undefined ? {} : { body: body as object },
-    ...accept === undefined ? {} : { accept }
+    ...body === undefined ? {} : { body: body as object }, ...accept === undefined ? {} : { accept }
   })
   return {
     async json<T> (path: string, ask: ClientRequest = {}) {

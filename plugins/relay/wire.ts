@@ -2,12 +2,10 @@ import { createHash } from 'node:crypto'
 import { framed, isSignedBy, KEY_BYTES, purposeBytes } from '../../kernel/index.js'
 
 /**
- * The unencrypted part of the relay protocol: JSON texts that precede the encrypted
- * messages.
- * node -> relay, /v1/node      relay: {challenge}   node: {key, signature}   relay: {route}
- * relay: {device: ticket} for each device that asks
- * device -> relay, /v1/device  device: {route}, then its handshake
- * node -> relay, /v1/accept    node: {ticket}, then the device's messages, in both directions
+ * The unencrypted part of the relay protocol: JSON texts that precede the encrypted messages. node -> relay,
+ * /v1/node      relay: {challenge}   node: {key, signature}   relay: {route} relay: {device: ticket} for each
+ * device that asks device -> relay, /v1/device  device: {route}, then its handshake node -> relay, /v1/accept
+ * node: {ticket}, then the device's messages, in both directions
  */
 export const paths = { node: '/v1/node', device: '/v1/device', accept: '/v1/accept' } as const
 

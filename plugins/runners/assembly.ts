@@ -89,8 +89,7 @@ export function assemble (ctx: RunnersContext, machine: Parts) {
     }
   })
   const endings: InstanceShutdown = new InstanceShutdown({
-    clock, log, cluster, sections, fleet, reconcile,
-    led: () => instances.led(),
+    clock, log, cluster, sections, fleet, reconcile, led: () => instances.led(),
     outstanding: (runnerId) => tasks.outstanding(runnerId),
     remove: async (instanceId) => await ctx.command('remove', { instanceId }),
     drain: async (instanceId, seconds) => await ctx.command('drain', { instanceId, seconds }),
@@ -118,8 +117,7 @@ export function assemble (ctx: RunnersContext, machine: Parts) {
 function openLosses (ctx: RunnersContext, instances: PlacedInstances): LostTasks {
   const { clock, log, deps: { session, cluster, calls } } = ctx
   const losses = new LostTasks({
-    clock, log, session, cluster,
-    placed: (instanceId) => instances.get(instanceId) !== undefined,
+    clock, log, session, cluster, placed: (instanceId) => instances.get(instanceId) !== undefined,
     send: async (failures) => await ctx.command('tasksFailed', { failures }),
     emit: (failure) => { ctx.emit('TaskFailed', failure) }
   })
@@ -202,12 +200,10 @@ function openRouting (ctx: RunnersContext, { launch, losses, ...needs }: Routing
   const watchers = new TaskWatchers(clock, node.nodeId)
   const routing = new Routing({
     ...needs, self: node, clock, log, cluster, bundle: launch.bundle, models, state, watchers,
-    newId: randomUUID,
-    backend: (card) => backendOf(launch, card),
+    newId: randomUUID, backend: (card) => backendOf(launch, card),
     off: (kind, name) => offPlugin(ctx.deps.declarations, kind, name),
     absence: (modelId) => [...absent].map((tell) => tell(modelId)).find((found) => found !== null) ?? null,
-    learning: createSettlingCheck(ctx),
-    taskFailed: (failure) => { losses.report(failure) }
+    learning: createSettlingCheck(ctx), taskFailed: (failure) => { losses.report(failure) }
   })
   return {
     routing,
@@ -217,8 +213,7 @@ function openRouting (ctx: RunnersContext, { launch, losses, ...needs }: Routing
       return () => { absent.delete(tell) }
     },
     readiness: createReadiness({
-      routing,
-      idle: ({ assignment }) => tasks.outstanding(assignment.runnerId) === 0,
+      routing, idle: ({ assignment }) => tasks.outstanding(assignment.runnerId) === 0,
       canary: createCanary({ clock, log, newId: randomUUID })
     })
   }
@@ -227,8 +222,7 @@ function openRouting (ctx: RunnersContext, { launch, losses, ...needs }: Routing
 function sectionsOf (ctx: RunnersContext) {
   return {
     instances: ctx.sections.instances as unknown as Section<Instance>,
-    runners: ctx.sections.runners as unknown as Section<RunnerStatus>,
-    failures: ctx.sections.failures
+    runners: ctx.sections.runners as unknown as Section<RunnerStatus>, failures: ctx.sections.failures
   }
 }
 

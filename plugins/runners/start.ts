@@ -71,19 +71,12 @@ export function start (ctx: RunnersContext, machine = own()) {
       task: taskHandler({ ...ctx.deps, clock, routing })
     },
     services: {
-      bundle,
-      drivers: detection,
-      machine: reader,
-      runners: routing,
-      instances: instanceService(ctx, assembly, checks),
-      work: assembly.work
+      bundle, drivers: detection, machine: reader, runners: routing,
+      instances: instanceService(ctx, assembly, checks), work: assembly.work
     },
     state: {
-      instances: () => instances.view(),
-      runners: assembly.runners,
-      tasks: () => routing.tasks(),
-      instanceFailures: () => failures.view(),
-      nodeSystem: memoryView(nodeId, fleet, reader.lastGpus),
+      instances: () => instances.view(), runners: assembly.runners, tasks: () => routing.tasks(),
+      instanceFailures: () => failures.view(), nodeSystem: memoryView(nodeId, fleet, reader.lastGpus),
       nodeResources: nodeResources(nodeId, detection, ctx.config.rpc_for_every_user)
     }
   }
@@ -101,11 +94,9 @@ function decisions (
 ): object {
   return {
     ...commandHandlers({
-      section: sections.instances,
-      now: () => clock.now(),
+      section: sections.instances, now: () => clock.now(),
       live: (nodeId) => cluster.resolve(nodeId)?.live === true,
-      digest: (modelId) => models?.digest(modelId) ?? undefined,
-      check
+      digest: (modelId) => models?.digest(modelId) ?? undefined, check
     }),
     settle: () => ({ sessionId: session.sessionId }),
     tasksFailed ({ failures }: { failures: TaskFailure[] }) {

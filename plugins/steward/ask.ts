@@ -17,17 +17,12 @@ const EVENTS = { contentType: 'text/event-stream' }
 /** The caller, and the signal that ends the caller's wait. */
 export interface Asker { readonly caller: Caller, readonly signal: AbortSignal }
 
-export interface TurnParts extends ToolboxParts {
-  readonly log: Logger
-  readonly model: WordingModel
-}
+export interface TurnParts extends ToolboxParts { readonly log: Logger, readonly model: WordingModel }
 
 /** Answers a question and reports its progress; the last event is the answer. */
 export type Voice = (parts: TurnParts, question: Question, asker: Asker) => AsyncGenerator<TurnEvent>
 
-export interface DeskParts extends TurnParts, Pick<Desk, 'refusal'> {
-  readonly voice: Voice
-}
+export interface DeskParts extends TurnParts, Pick<Desk, 'refusal'> { readonly voice: Voice }
 
 export interface Desk {
   /** Why the steward refuses questions at the moment; null if it accepts them. */
@@ -55,11 +50,7 @@ export function createDesk (parts: DeskParts): Desk {
     const signal = AbortSignal.any([outer, late.signal])
     try {
       const release = await door.enter(caller.id, signal)
-      try {
-        yield * until(voice(parts, question, { caller, signal }), signal)
-      } finally {
-        release()
-      }
+      try { yield * until(voice(parts, question, { caller, signal }), signal) } finally { release() }
     } finally {
       stop()
     }

@@ -9,8 +9,7 @@ export function createSteward (voice: Voice): Plugin {
     const { clock, log, deps: { api, declarations, runners } } = ctx
     const model = keepModel(ctx)
     const desk = createDesk({
-      api, declarations, clock, log, voice, model,
-      checker: (schema) => ctx.checker(schema),
+      api, declarations, clock, log, voice, model, checker: (schema) => ctx.checker(schema),
       refusal: () => ctx.settings.steward.enabled ? null : ctx.error('steward_disabled')
     })
     if (runners !== undefined) {

@@ -29,12 +29,9 @@ export function statusOf (facts: StatusFacts): StatusBody {
   const state = stateOf(facts)
   const chosen = kept?.modelId ?? (model === AUTO ? null : model)
   return {
-    enabled,
-    present: enabled && kept !== null && kept.state !== 'waiting',
-    ready: state === 'ready' || state === 'degraded',
-    steward_model: enabled ? chosen : null,
-    instance_id: enabled ? kept?.instanceId ?? null : null,
-    state,
+    enabled, present: enabled && kept !== null && kept.state !== 'waiting',
+    ready: state === 'ready' || state === 'degraded', steward_model: enabled ? chosen : null,
+    instance_id: enabled ? kept?.instanceId ?? null : null, state,
     reason: enabled ? kept?.problem ?? null : null
   }
 }

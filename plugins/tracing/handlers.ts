@@ -92,8 +92,7 @@ async function gather (parts: HandlerParts, request: ById) {
   return {
     taskId: first.value.taskId,
     traces: mergeSpans(all.map(({ nodeId, value: { spans } }) => ({ nodeId, value: spans }))),
-    sourceNodes: all.map(({ nodeId }) => nodeId),
-    failed
+    sourceNodes: all.map(({ nodeId }) => nodeId), failed
   }
 }
 

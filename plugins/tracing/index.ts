@@ -53,8 +53,7 @@ export default definePlugin(manifest, (ctx) => {
     },
     routes: {
       ...traceHandlers({ store, cluster, clock, nodeId: node.nodeId, error, ...peerReaders(ctx) }),
-      state: () => ({ enabled: tracer.enabled }),
-      set: async ({ body }) => await ctx.command('set', body)
+      state: () => ({ enabled: tracer.enabled }), set: async ({ body }) => await ctx.command('set', body)
     },
     services: { tracing: { get enabled () { return tracer.enabled }, counters: () => ({ ...counters }) } },
     state: { tracingEnabled: () => tracer.enabled }

@@ -133,15 +133,11 @@ export function genAiAttributes (record: TraceRecord): Attributes {
   }, 0)
   const [input, output] = [tokens('input_tokens'), tokens('output_tokens')]
   return {
-    'gen_ai.operation.name': operationOf(record),
-    'gen_ai.provider.name': 'svc',
-    'gen_ai.request.model': modelId,
-    'gen_ai.response.model': modelId,
-    'gen_ai.response.id': commandId,
+    'gen_ai.operation.name': operationOf(record), 'gen_ai.provider.name': 'svc',
+    'gen_ai.request.model': modelId, 'gen_ai.response.model': modelId, 'gen_ai.response.id': commandId,
     ...(input > 0 ? { 'gen_ai.usage.input_tokens': input } : {}),
     ...(output > 0 ? { 'gen_ai.usage.output_tokens': output } : {}),
-    ...(reason === null ? {} : { 'error.type': reason }),
-    'svc.task.id': taskId,
+    ...(reason === null ? {} : { 'error.type': reason }), 'svc.task.id': taskId,
     'svc.command.id': commandId
   }
 }

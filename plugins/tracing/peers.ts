@@ -12,10 +12,7 @@ export interface NodeTraces<T> { nodeId: string, value: T }
 /** What the other nodes answered. A node that does not have the trace appears in neither list. */
 export interface PeerAnswers<T> { answers: NodeTraces<T>[], failed: FailedPeer[] }
 
-export interface PeersParts {
-  cluster: Pick<Cluster, 'nodes' | 'request'>
-  clock: Clock
-}
+export interface PeersParts { cluster: Pick<Cluster, 'nodes' | 'request'>, clock: Clock }
 
 export type ListedTrace = FromSchema<typeof entry>
 

@@ -146,8 +146,7 @@ export class Recording extends SpanRecorder implements Trace {
     this.#handedOver = true
     const spans = this.#all('task', sentMs, {})
     return {
-      receivedMs: this.#beganMs, sentMs,
-      places: this.#places, clocks: this.#clocks, about: this.#about,
+      receivedMs: this.#beganMs, sentMs, places: this.#places, clocks: this.#clocks, about: this.#about,
       spans: spans.map((span) => toSentSpan(span, span.place, this.#beganMs)),
       dropped: this.#lost + this.dropped
     }
@@ -222,8 +221,7 @@ export class Recording extends SpanRecorder implements Trace {
     const zero = this.#wallMs * 1000
     const outcome = reason === null ? { outcome: kind } : { outcome: kind, reason }
     const spans = this.#all('request', endMs, outcome).map(({ startMs, endMs, attrs = {}, ...span }) => ({
-      ...span, attrs,
-      startUs: Math.round(zero + (startMs - this.#beganMs) * 1000),
+      ...span, attrs, startUs: Math.round(zero + (startMs - this.#beganMs) * 1000),
       durationUs: Math.max(0, micros(endMs - startMs))
     }))
     return {

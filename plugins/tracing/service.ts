@@ -16,8 +16,5 @@ export interface TraceCounters {
   exportDropped: number
 }
 
-export interface Tracing {
-  readonly enabled: boolean
-  counters (): TraceCounters
-}
+export interface Tracing { readonly enabled: boolean, counters (): TraceCounters }
 export const TracingService = defineService<Tracing>('tracing')

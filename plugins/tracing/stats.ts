@@ -41,11 +41,8 @@ function categories (spans: readonly ShownSpan[]): ByCategory {
     const each = span.durationUs / steps
     const known = all.get(span.category) ?? { totalUs: 0, count: 0, minUs: Infinity, maxUs: 0, avgUs: 0 }
     all.set(span.category, {
-      totalUs: known.totalUs + span.durationUs,
-      count: known.count + steps,
-      minUs: Math.min(known.minUs, each),
-      maxUs: Math.max(known.maxUs, each),
-      avgUs: 0
+      totalUs: known.totalUs + span.durationUs, count: known.count + steps,
+      minUs: Math.min(known.minUs, each), maxUs: Math.max(known.maxUs, each), avgUs: 0
     })
   }
   return Object.fromEntries([...all].map(([category, { totalUs, count, minUs, maxUs }]) => [category, {

@@ -160,7 +160,6 @@ function cardOf (modelId: string, context: number, description: string): ModelCa
     engine: 'upstream', backends: [], files: [], totalBytes: 0, nLayers: 0, hiddenSize: 0, heads: 0,
     kvHeads: 0, headSize: 0, contextLength: Number.isFinite(context) ? context : DEFAULT_CONTEXT,
     supportsTensor: false, companions: [], licence: '', languages: [], quantization: null, voices: [],
-    defaults: {},
-    support: { tools: 'passed on', images: 'passed on' }
+    defaults: {}, support: { tools: 'passed on', images: 'passed on' }
   }
 }

@@ -111,8 +111,7 @@ class Connection {
     const name = fieldOf(this.#asked, 'name', '') || (listening.models()[0]?.card.modelId ?? 'whisper-1')
     const request = {
       model: listening.modelFor(name), format: 'pcm', sample_rate: Number(format['rate']),
-      ...code === '' ? {} : { language: code },
-      ...typeof context === 'string' ? { prompt: context } : {}
+      ...code === '' ? {} : { language: code }, ...typeof context === 'string' ? { prompt: context } : {}
     } as const
     let [text, language] = ['', code || null]
     await this.#send('transcript-start', { language })

@@ -48,10 +48,8 @@ function readFlags (ctx: VerbContext, options: Record<string, unknown>): Flags {
   const { port, host, config, name, join = ctx.io.env['SVC_JOIN'] } =
     options as Record<string, string | undefined>
   return {
-    host, config, name,
-    port: readNumber(ctx, '--port', port, { min: 0, max: 65535 }),
-    join: join === '' ? undefined : join,
-    discovery: options['discovery'] === false ? false : undefined
+    host, config, name, port: readNumber(ctx, '--port', port, { min: 0, max: 65535 }),
+    join: join === '' ? undefined : join, discovery: options['discovery'] === false ? false : undefined
   }
 }
 
@@ -141,14 +139,10 @@ async function boot (
   const { port, host, name, config, join } = flags
   const given = { 'api.port': port, 'api.host': host, name, 'cluster.discovery': flags.discovery }
   return await createNode({
-    home: ctx.home,
-    ...(config === undefined ? {} : { configFlag: config }),
+    home: ctx.home, ...(config === undefined ? {} : { configFlag: config }),
     flags: Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined)),
-    env: ctx.io.env,
-    bundled: await ctx.plugins(),
-    ...(join === undefined ? {} : { join }),
-    ...(launcher === undefined ? {} : { launcher: Number(launcher) }),
-    listenFds: fds
+    env: ctx.io.env, bundled: await ctx.plugins(), ...(join === undefined ? {} : { join }),
+    ...(launcher === undefined ? {} : { launcher: Number(launcher) }), listenFds: fds
   })
 }
 

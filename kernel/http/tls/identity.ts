@@ -23,9 +23,7 @@ export interface IdentitySource {
   next (): ServerIdentity | null
 }
 
-export class IdentityError extends Error {
-  override readonly name = 'IdentityError'
-}
+export class IdentityError extends Error { override readonly name = 'IdentityError' }
 
 /** Throws X509Certificate's errors. */
 function certificatesIn (pem: string): X509Certificate[] {
@@ -55,8 +53,7 @@ export function identityFrom (
   }
   attempt(`${files.cert} and ${files.key} cannot be used`, () => createSecureContext(pem))
   return {
-    ...pem,
-    fingerprint: pinOf(first),
+    ...pem, fingerprint: pinOf(first),
     until: Math.min(...chain.map(({ validTo }) => Date.parse(validTo))),
     covers: (name) => (isIP(name) === 0 ? first.checkHost(name) : first.checkIP(name)) !== undefined
   }
@@ -73,9 +70,5 @@ function readKey (text: string, path: string): KeyObject {
 }
 
 function attempt<T> (what: string, work: () => T): T {
-  try {
-    return work()
-  } catch (error) {
-    throw new IdentityError(`${what}: ${(error as Error).message}`)
-  }
+  try { return work() } catch (error) { throw new IdentityError(`${what}: ${(error as Error).message}`) }
 }

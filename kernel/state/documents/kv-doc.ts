@@ -98,11 +98,7 @@ export class KvDoc {
   /** Applies a checked update. Null means that the document differs from its writer's and must be dropped. */
   apply (update: Uint8Array): Changes | null {
     this.#changes = new Map()
-    try {
-      Y.applyUpdate(this.#doc, update)
-    } catch {
-      return null
-    }
+    try { Y.applyUpdate(this.#doc, update) } catch { return null }
     const { pendingStructs, pendingDs } = this.#doc.store
     if (pendingStructs !== null || pendingDs !== null) return null
     return this.#live.size === this.#list.length ? this.#changes : null

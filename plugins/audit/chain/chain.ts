@@ -73,11 +73,7 @@ export class Chain {
 
   /** Opens the files. Reports a failure as a fault and retries with the next record. */
   async start (): Promise<void> {
-    try {
-      await this.#ready()
-    } catch (error) {
-      this.#tell(causeOf(error))
-    }
+    try { await this.#ready() } catch (error) { this.#tell(causeOf(error)) }
   }
 
   /** Resolves once the record is on disk. Throws ChainFault if it was not added. */

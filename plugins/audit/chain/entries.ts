@@ -47,8 +47,7 @@ function entryOf ({ seq, at, node, who, how, what, detail }: AuditRecord, end: E
   const { refused, ...asked } = detail as { refused?: Ended }
   const { status, reason, noted } = end ?? refused ?? {}
   return {
-    seq, at, node, who, how, what,
-    detail: { ...asked, ...noted === undefined ? {} : { noted } },
+    seq, at, node, who, how, what, detail: { ...asked, ...noted === undefined ? {} : { noted } },
     status: typeof status === 'number' ? status : null,
     reason: typeof reason === 'string' ? reason : null
   }

@@ -37,10 +37,8 @@ function branchOf (model: OnnxModel, isCached: boolean): { index: GraphIndex, na
   }
   const names = [...indexGraph({ ...model, graph: body }).outputs.keys()]
   const index = indexGraph({ ...model, graph: {
-    ...graph,
-    node: [...graph.node.filter((other) => other !== node), ...body.node],
-    initializer: [...graph.initializer, ...body.initializer],
-    output: body.output,
+    ...graph, node: [...graph.node.filter((other) => other !== node), ...body.node],
+    initializer: [...graph.initializer, ...body.initializer], output: body.output,
     valueInfo: [...graph.valueInfo, ...body.valueInfo]
   } })
   return { index, named: new Map(node.output.map((name, i) => [name, names[i] ?? ''])) }
@@ -84,8 +82,7 @@ export function stepGraph (decoder: OnnxModel, layers: ReadonlySet<number>): Ste
     if (scores !== undefined) step.attention.set(i, scores)
   }
   const index = indexGraph({ ...model, graph: {
-    ...model.graph,
-    node: [...first, ...model.graph.node],
+    ...model.graph, node: [...first, ...model.graph.node],
     input: [...model.graph.input, ...step.caches.map((name) => tensorInfo(name, ELEMENT.float32))]
   } })
   const outputs = [step.logits, ...step.fresh, ...step.attention.values()]
@@ -123,8 +120,7 @@ export function shortEncoder (encoder: OnnxModel): { model: OnnxModel, isCut: bo
     { ...add, input: [sound!, 'svc.positions'] }
   ]
   return { isCut: true, model: { ...encoder, graph: {
-    ...encoder.graph,
-    node: node.toSpliced(at, 1, ...cut),
+    ...encoder.graph, node: node.toSpliced(at, 1, ...cut),
     initializer: [...initializer, ...Object.entries(constants).map(([name, id]) => int64Tensor(name, [id]))]
   } } }
 }

@@ -30,14 +30,10 @@ export function readRequest (payload: Fields, { languages }: Vocabulary, { model
   const turn = child(payload, 'turn')
   return {
     format: oneOf('format', ['file', 'pcm']),
-    sampleRate: numberOf(payload, 'sample_rate', 8000, 48_000, 16_000),
-    task, language,
-    prompt: textOf(payload['prompt']),
-    temperature: numberOf(payload, 'temperature', 0, 1, 0),
-    words: payload['words'] === true,
-    logprobs: payload['logprobs'] === true,
-    live: payload['live'] === true,
-    partials: payload['partials'] !== false,
+    sampleRate: numberOf(payload, 'sample_rate', 8000, 48_000, 16_000), task, language,
+    prompt: textOf(payload['prompt']), temperature: numberOf(payload, 'temperature', 0, 1, 0),
+    words: payload['words'] === true, logprobs: payload['logprobs'] === true,
+    live: payload['live'] === true, partials: payload['partials'] !== false,
     threshold: numberOf(turn, 'threshold', 0, 1, 0.5),
     prefixSeconds: numberOf(turn, 'prefix_padding_ms', 0, 5000, 300) / 1000,
     silenceSeconds: numberOf(turn, 'silence_duration_ms', 0, 10_000, 500) / 1000

@@ -102,9 +102,7 @@ function payloadOf (
     throw ctx.fail(2, `--speed ${speed}: expected a number above 0`)
   }
   return {
-    model,
-    text,
-    ...(voice === undefined ? {} : { voice }),
+    model, text, ...(voice === undefined ? {} : { voice }),
     ...(speed === undefined ? {} : { speed: Number(speed) })
   }
 }

@@ -55,9 +55,7 @@ const PIECE = 16_384
 class Mp3Stream implements AudioEncoder {
   private readonly lame: LameEncoder
 
-  constructor (sampleRate: number, kbps: number) {
-    this.lame = new Lame(1, sampleRate, kbps)
-  }
+  constructor (sampleRate: number, kbps: number) { this.lame = new Lame(1, sampleRate, kbps) }
 
   encode (samples: Float32Array): Encoded {
     const pcm = toInt16(samples)
@@ -69,9 +67,7 @@ class Mp3Stream implements AudioEncoder {
   }
 
   /** Pads the last frame; the stream is longer by the codec's delay (1105 samples). */
-  finish (): Encoded {
-    return measured(copyOf(this.lame.flush()))
-  }
+  finish (): Encoded { return measured(copyOf(this.lame.flush())) }
 }
 
 /** Copies lamejs's output, because lamejs reuses the buffer. */

@@ -152,11 +152,9 @@ async function loadKokoro (spec: ModelSpec, tools: LoadTools): Promise<Family> {
   const session = await sessions.open(fed && model !== undefined ? encodeModel(model) : path, 'the model')
   env.progress(3, 3)
   return kokoroFamily({
-    session, vocab, packs, voices, espeak, seeded,
-    noise: fed ? createNoiseInputs() : () => ({}),
+    session, vocab, packs, voices, espeak, seeded, noise: fed ? createNoiseInputs() : () => ({}),
     defaultVoice: String(card.defaults['voice'] ?? voices[0]?.id),
-    builtin: card.defaults['phonemizer'] !== 'espeak',
-    modelId: card.modelId
+    builtin: card.defaults['phonemizer'] !== 'espeak', modelId: card.modelId
   }, sessions)
 }
 

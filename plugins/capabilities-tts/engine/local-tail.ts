@@ -62,8 +62,7 @@ function nodeReach (node: OnnxNode, reachOf: Map<string, Reach>): Reach | undefi
   if (RESHAPING.has(node.opType)) return first
   if (!POINTWISE.has(node.opType) || moving.some((r) => r.rate !== first.rate)) return undefined
   return {
-    rate: first.rate,
-    left: Math.max(...moving.map((r) => r.left)),
+    rate: first.rate, left: Math.max(...moving.map((r) => r.left)),
     right: Math.max(...moving.map((r) => r.right))
   }
 }

@@ -24,13 +24,9 @@ class PayloadReader {
   readonly issues: { path: string, message: string }[] = []
   private readonly payload: Record<string, unknown>
 
-  constructor (payload: Record<string, unknown>) {
-    this.payload = payload
-  }
+  constructor (payload: Record<string, unknown>) { this.payload = payload }
 
-  fail (field: string, message: string): void {
-    this.issues.push({ path: field, message })
-  }
+  fail (field: string, message: string): void { this.issues.push({ path: field, message }) }
 
   string (field: string): string | undefined {
     const value = this.payload[field]
@@ -110,9 +106,7 @@ export function readRequest (payload: Record<string, unknown>, family: Family, c
   const interval = reader.number('streaming_interval', DEFAULT_INTERVAL, INTERVAL, model)
   const { speed, temperature } = family.limits
   const request: SpeechRequest = {
-    text,
-    voice,
-    language: readLanguage(reader, family, model, voice),
+    text, voice, language: readLanguage(reader, family, model, voice),
     speed: reader.number('speed', 1, speed, model),
     temperature: temperature === undefined ? 1 : reader.nearest('temperature', 1, temperature),
     seed: readSeed(reader, family, payload['seed'], model),

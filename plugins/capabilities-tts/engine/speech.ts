@@ -121,14 +121,10 @@ class ChunkWriter {
     this.encodes?.add(startMs, this.trace!.now())
   }
 
-  get ready (): boolean {
-    return this.pending.length > 0
-  }
+  get ready (): boolean { return this.pending.length > 0 }
 
   /** Flushes the encoder, so that the last chunk is not empty. */
-  async finish (): Promise<void> {
-    this.hold(await this.encoder.finish())
-  }
+  async finish (): Promise<void> { this.hold(await this.encoder.finish()) }
 
   private hold ({ bytes, seconds }: Encoded): void {
     if (bytes.length > 0) this.pending.push(bytes)

@@ -180,10 +180,8 @@ function feedsOf ({ config, graph }: VitsVoice, unit: SpeechUnit, request: Speec
     config.noiseScale * request.temperature, config.lengthScale / request.speed, graph.noiseW(request)
   ]
   const all: Feeds = {
-    input: int64(unit.ids, [1, unit.ids.length]),
-    input_lengths: int64([unit.ids.length], [1]),
-    scales: float32(scales, [3]),
-    sid: int64([config.speakers.get(request.voice) ?? 0], [1]),
+    input: int64(unit.ids, [1, unit.ids.length]), input_lengths: int64([unit.ids.length], [1]),
+    scales: float32(scales, [3]), sid: int64([config.speakers.get(request.voice) ?? 0], [1]),
     ...graph.noise(request, unit)
   }
   // Only multi-speaker voices have the input `sid`.
@@ -204,9 +202,7 @@ async function * synth (
   }
   const sid = config.speakers.get(request.voice) ?? 0
   yield * decodeLocal({
-    ...tail,
-    frames: tail.frames(out),
-    sampleRate: config.sampleRate,
+    ...tail, frames: tail.frames(out), sampleRate: config.sampleRate,
     run: async (from, to) => await tail.run(out, from, to, sid)
   }, request.pace, signal)
 }

@@ -52,9 +52,7 @@ export function ordinalOf (words: string): string {
   return words.slice(0, at) + (ORDINALS[last] ?? regular)
 }
 
-export function ordinal (text: string): string {
-  return ordinalOf(cardinal(text))
-}
+export function ordinal (text: string): string { return ordinalOf(cardinal(text)) }
 
 /** "1984" -> "nineteen eighty four", "2007" -> "two thousand seven", "1900" -> "nineteen hundred". */
 export function year (text: string): string {

@@ -93,9 +93,7 @@ function mixed (all: string, whole: string | undefined, above: string, below: st
   return `${cardinal(whole)} and ${part.replace(/^one (half|quarter)$/, 'a $1')}${name}`
 }
 
-export function isYear (text: string): boolean {
-  return /^(?:1[1-9]|20)\d\d$/.test(text)
-}
+export function isYear (text: string): boolean { return /^(?:1[1-9]|20)\d\d$/.test(text) }
 
 function measure (all: string, minus: string | undefined, amount: string, scale: string | undefined,
   gap: string | undefined, unit: string): string {

@@ -59,9 +59,7 @@ export function invocationBody (
   found: Listed, call: { payload: unknown, timeoutSeconds?: number, node?: string }
 ): object {
   return {
-    capability_id: found.id,
-    version: found.version,
-    descriptor_revision: found.revision,
+    capability_id: found.id, version: found.version, descriptor_revision: found.revision,
     ...(call.node === undefined ? {} : { target_node: call.node }),
     ...(call.timeoutSeconds === undefined ? {} : { timeout_seconds: call.timeoutSeconds }),
     payload: call.payload

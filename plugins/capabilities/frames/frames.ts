@@ -38,12 +38,8 @@ export const isTerminal = (kind: FrameKind): boolean =>
 
 export function mediaOf (media: ChunkMedia): FrameMedia {
   return {
-    media_type: media.mediaType,
-    codec: media.codec,
-    sample_rate: media.sampleRate,
-    channels: media.channels,
-    size: media.bytes.byteLength,
-    timestamp_seconds: media.timestampSeconds,
+    media_type: media.mediaType, codec: media.codec, sample_rate: media.sampleRate,
+    channels: media.channels, size: media.bytes.byteLength, timestamp_seconds: media.timestampSeconds,
     duration_seconds: media.durationSeconds
   }
 }

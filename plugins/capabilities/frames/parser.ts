@@ -9,9 +9,7 @@ const MAX_HEADER_BYTES = 8 * 1024 * 1024
 const MAX_MEDIA_BYTES = 64 * 1024 * 1024
 
 /** Thrown if the bytes do not follow the frame format, or end early. */
-export class FrameError extends Error {
-  override readonly name = 'FrameError'
-}
+export class FrameError extends Error { override readonly name = 'FrameError' }
 
 export class FrameTooLargeError extends FrameError {}
 

@@ -73,8 +73,7 @@ export function embeddingTask (
   if (truncate === 0) throw invalidField('truncate_prompt_tokens', 'is 0; it must be at least 1, or -1')
   atMost('input', input.length, rules.limits.max_inputs, 'texts')
   return {
-    modelId: modelOf(rules, model),
-    capability: 'embeddings',
+    modelId: modelOf(rules, model), capability: 'embeddings',
     task: { kind: 'embed', payload: { input, ...present({ dimensions, truncate }) } }
   }
 }
@@ -131,8 +130,7 @@ export async function embeddingList (
   const embeddings = await encodeVectors<unknown>(vectors, format === 'base64' ? base64 : numbersOf)
   return {
     object: 'list',
-    data: embeddings.map((embedding, index) => ({ object: 'embedding', index, embedding })),
-    model,
+    data: embeddings.map((embedding, index) => ({ object: 'embedding', index, embedding })), model,
     usage: { prompt_tokens: tokens, total_tokens: tokens }
   }
 }

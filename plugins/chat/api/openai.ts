@@ -24,10 +24,8 @@ const optionsOf = (
 
 function usageOf ({ promptTokens, completionTokens, cachedTokens }: Totals): Record<string, unknown> {
   return {
-    prompt_tokens: promptTokens,
-    completion_tokens: completionTokens,
-    total_tokens: promptTokens + completionTokens,
-    prompt_tokens_details: { cached_tokens: cachedTokens }
+    prompt_tokens: promptTokens, completion_tokens: completionTokens,
+    total_tokens: promptTokens + completionTokens, prompt_tokens_details: { cached_tokens: cachedTokens }
   }
 }
 
@@ -51,10 +49,8 @@ const openAiFraming: Framing = {
 /** Statistics with rates in tokens per second and memory in bytes. */
 function statsOf (totals: Totals): Record<string, unknown> {
   return {
-    prompt_tps: totals.promptRate,
-    generation_tps: totals.generationRate,
-    prompt_tokens: totals.promptTokens,
-    generation_tokens: totals.completionTokens,
+    prompt_tps: totals.promptRate, generation_tps: totals.generationRate,
+    prompt_tokens: totals.promptTokens, generation_tokens: totals.completionTokens,
     peak_memory_usage: { inBytes: totals.peakMemoryBytes }
   }
 }

@@ -75,8 +75,7 @@ function textReader (
     const isFirst = !called.has(key)
     called.add(key)
     return {
-      index,
-      ...isFirst ? { id: id ?? newId(), name: name ?? '' } : {},
+      index, ...isFirst ? { id: id ?? newId(), name: name ?? '' } : {},
       ...text === undefined ? {} : { arguments: text }
     }
   }

@@ -46,9 +46,7 @@ export function chatTask (body: ChatBody, rules: Rules): TextRequest {
     })
   }
   return {
-    modelId: modelOf(rules, body.model),
-    capability: 'chat',
-    task: { kind: 'chat', payload },
+    modelId: modelOf(rules, body.model), capability: 'chat', task: { kind: 'chat', payload },
     reading: { mostCalls: body.parallel_tool_calls === false ? 1 : Infinity }
   }
 }
@@ -109,8 +107,7 @@ function templateVariables (body: ChatBody): Record<string, unknown> | null {
   const { reasoning_effort: effort, chat_template_kwargs: given } = body
   const own = Object.keys(given ?? {}).find((name) => RESERVED.test(name))
   if (own !== undefined) {
-    throw invalidField(`chat_template_kwargs.${own}`,
-      'is set by the request or the model; leave it out')
+    throw invalidField(`chat_template_kwargs.${own}`, 'is set by the request or the model; leave it out')
   }
   const thinking = effort == null ? {} : { reasoning_effort: effort, enable_thinking: effort !== 'none' }
   const variables = { ...thinking, ...given }
@@ -160,10 +157,8 @@ function toMessage (message: InputMessage, path: string, vision: VisionSupport):
     role: role === 'developer' ? 'system' : role,
     content,
     ...present({
-      name,
-      reasoning_content: role === 'assistant' ? reasoning : null,
-      tool_calls: hasCalls ? calls : null,
-      tool_call_id: role === 'tool' ? callId : null
+      name, reasoning_content: role === 'assistant' ? reasoning : null,
+      tool_calls: hasCalls ? calls : null, tool_call_id: role === 'tool' ? callId : null
     })
   }
 }
@@ -248,9 +243,7 @@ export function completionTask (body: CompletionBody, rules: Rules): TextRequest
     }
   })
   return {
-    modelId: modelOf(rules, body.model),
-    capability: 'completions',
-    ...first!,
+    modelId: modelOf(rules, body.model), capability: 'completions', ...first!,
     ...others.length === 0 ? {} : { more: { prompts: others, answers: body.n ?? 1 } }
   }
 }

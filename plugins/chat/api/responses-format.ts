@@ -189,8 +189,7 @@ export function formatOf (body: ResponsesBody): AnswerFormat {
   let next = 0
   const sequence = (): number => next++
   return {
-    framing: framingOf(sequence),
-    formatter: (facts) => new ResponseFormatter(facts, body, sequence),
+    framing: framingOf(sequence), formatter: (facts) => new ResponseFormatter(facts, body, sequence),
     whole: (answer, facts) => wholeResponse(answer, facts, body)
   }
 }

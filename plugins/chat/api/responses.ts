@@ -102,8 +102,7 @@ function messagesOf (items: readonly InputItem[], vision: VisionSupport): InputM
       }
       case 'function_call_output':
         messages.push({
-          role: 'tool',
-          tool_call_id: stringAt(item, 'call_id', path),
+          role: 'tool', tool_call_id: stringAt(item, 'call_id', path),
           content: contentAt(item, 'output', path)
         })
         break

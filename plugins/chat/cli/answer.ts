@@ -8,10 +8,7 @@ import type { Sampling } from '../../runners/language/sampling.js'
 export interface ChatMessage { role: 'system' | 'user' | 'assistant', content: string }
 
 /** Request fields that chat and completion requests share. */
-export interface ModelRequest extends Sampling {
-  model: string
-  max_tokens?: number
-}
+export interface ModelRequest extends Sampling { model: string, max_tokens?: number }
 
 export type AnswerRequest = ModelRequest & { messages: readonly ChatMessage[] }
 

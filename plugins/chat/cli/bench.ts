@@ -116,8 +116,7 @@ function machinesOf (state: StateView, { modelId, backends }: ModelCard): Machin
   return [...new Set(nodeIds)].map((nodeId) => {
     const there = state.nodeResources[nodeId]?.backends ?? []
     return {
-      nodeId,
-      name: nameOf(state, nodeId),
+      nodeId, name: nameOf(state, nodeId),
       backends: backends.filter((backend) => there.includes(backend)),
       chip: state.nodeIdentities[nodeId]?.chipId ?? null,
       accelerator: state.nodeSystem[nodeId]?.accelerator?.name ?? null

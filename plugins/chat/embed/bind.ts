@@ -84,13 +84,10 @@ export function bindEncoder (
   if (output === undefined) throw fail(`the graph has no output with vectors: it has ${listed(outputs)}`)
   const plain = ['input_ids', 'attention_mask', 'token_type_ids', 'position_ids']
   return {
-    ids,
-    mask: whole(given.get('attention_mask'), 2),
-    types: whole(given.get('token_type_ids'), 2),
+    ids, mask: whole(given.get('attention_mask'), 2), types: whole(given.get('token_type_ids'), 2),
     positions: whole(given.get('position_ids'), 2),
     pasts: inputs.filter(({ name }) => !plain.includes(name)).map((port) => pastOf(port, sizes)),
-    output: output[0],
-    pooled: output[1]
+    output: output[0], pooled: output[1]
   }
 }
 

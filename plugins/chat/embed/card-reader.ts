@@ -64,13 +64,9 @@ async function findEncoder (folder: Folder, modelId: string): Promise<ModelFacts
   }
   const quantization = suffixOf(header, graph)
   return {
-    ...sizes,
-    ...modelWords({ encoder: 'embeddings', family, quantization, template: null, ...sizes }),
-    engine: 'onnx-lm',
-    backends: ['cpu'],
-    family,
-    roles: new Map([...weightsOf(graph, header), [path, 'config']]),
-    quantization
+    ...sizes, ...modelWords({ encoder: 'embeddings', family, quantization, template: null, ...sizes }),
+    engine: 'onnx-lm', backends: ['cpu'], family,
+    roles: new Map([...weightsOf(graph, header), [path, 'config']]), quantization
   }
 }
 

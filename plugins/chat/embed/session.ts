@@ -34,9 +34,7 @@ export function callsOf (lengths: readonly number[], most = CALL_ROWS): number[]
 
 export interface LoadedEncoder {
   session: InferenceSession, binding: EncoderBinding, pooling: Pooling, env: EngineEnv
-  /**
-   * Whether a batch shares one quantization scale; then texts run singly, so that none affects another.
-   */
+  /** Whether a batch shares one quantization scale; then texts run singly, so that none affects another. */
   shared: boolean
   reader: TextReader, contextLength: number, card: ModelCard
 }

@@ -13,9 +13,7 @@ export type Feeds = Record<string, Tensor>
  * each arrives as 0 bytes (microsoft/onnxruntime#26791, #32323). Without the global, which onnxruntime checks
  * at the first tensor, it uses Uint16Array as on older versions.
  */
-export function hideFloat16Array (scope: object): void {
-  Reflect.deleteProperty(scope, 'Float16Array')
-}
+export function hideFloat16Array (scope: object): void { Reflect.deleteProperty(scope, 'Float16Array') }
 
 hideFloat16Array(globalThis)
 

@@ -82,9 +82,7 @@ function foundCodes (codes: readonly GuideEntry[], ranked: readonly Ranked[]): F
   const others = ranked.map(({ sheet }) => sheet)
     .filter((sheet) => isSubject(sheet) && !codes.includes(sheet))
   return {
-    answer: codes.map(({ answer }) => answer).join('\n'),
-    id: codes[0]!.id,
-    sure: true,
+    answer: codes.map(({ answer }) => answer).join('\n'), id: codes[0]!.id, sure: true,
     near: [...codes, ...others].slice(0, 3).map(({ id, title }) => ({ id, title }))
   }
 }
@@ -102,10 +100,8 @@ function foundWords (ranked: readonly Ranked[], strange: number): Found {
   }
   const lead = first.score - Math.max(second?.score ?? 0, ranked[decline]!.score)
   return {
-    answer: first.sheet.answer,
-    id: first.sheet.id,
-    sure: lead >= SURE_LEAD && first.nearest >= SURE_NEAREST,
-    near
+    answer: first.sheet.answer, id: first.sheet.id,
+    sure: lead >= SURE_LEAD && first.nearest >= SURE_NEAREST, near
   }
 }
 

@@ -43,8 +43,7 @@ export function startDev (ctx: VerbContext, options: DevOptions): DevCluster {
     fail: ctx.fail,
     env: options.env,
     settings: {
-      name: home.name,
-      port: home.ports.cluster,
+      name: home.name, port: home.ports.cluster,
       peers: homes.filter((one) => one !== home).map((one) => one.ports.cluster),
       own: ownSettings(options.plugins, home === first ? first.home : null)
     },

@@ -149,9 +149,5 @@ export function isMemberOf (first: string, home: string): boolean {
 }
 
 function read<T> (path: string): T | undefined {
-  try {
-    return JSON.parse(readFileSync(path, 'utf8')) as T
-  } catch {
-    return undefined
-  }
+  try { return JSON.parse(readFileSync(path, 'utf8')) as T } catch { return undefined }
 }

@@ -22,11 +22,7 @@ export default {
       ({ name: `node${i + 1}`, home: join(ctx.home, 'dev', `node${i + 1}`), ports: pair }))
     const stop = stopping(ctx, count)
     const cluster = startDev(ctx, {
-      homes,
-      script: process.argv[1]!,
-      plugins: await ctx.plugins(),
-      env: ctx.io.env,
-      stop: stop.signal
+      homes, script: process.argv[1]!, plugins: await ctx.plugins(), env: ctx.io.env, stop: stop.signal
     })
     try {
       const nodes = await cluster.join()

@@ -57,16 +57,9 @@ function fromState (nodeId: string, state: ClusterState, members: MemberList | n
   const live = isLocal || (member?.live ?? state.topology?.nodes?.includes(nodeId) ?? true)
   const memory = state.nodeMemory?.[nodeId]
   return {
-    nodeId,
-    installId: identity.nodeInstallId ?? member?.installId ?? null,
-    name: identity.friendlyName,
-    url: identity.apiUrl,
-    version: identity.svcVersion,
-    isMaster: state.masterNodeId === nodeId,
-    isLocal,
-    live,
-    lostForSeconds: live ? null : age,
-    memoryTotalBytes: memory?.ramTotal.inBytes ?? null,
+    nodeId, installId: identity.nodeInstallId ?? member?.installId ?? null, name: identity.friendlyName,
+    url: identity.apiUrl, version: identity.svcVersion, isMaster: state.masterNodeId === nodeId, isLocal,
+    live, lostForSeconds: live ? null : age, memoryTotalBytes: memory?.ramTotal.inBytes ?? null,
     memoryAvailableBytes: memory?.ramAvailable.inBytes ?? null,
     accelerators: state.nodeSystem?.[nodeId]?.accelerators ?? [],
     drained: Object.hasOwn(state.drainedNodes ?? {}, identity.nodeInstallId ?? ''),
@@ -85,21 +78,10 @@ function secondsSinceSeen (nodeId: string, { lastSeen, localNodeId }: ClusterSta
 /** The row of a member that is missing from the state because it was not live in this session. */
 function neverSeen (member: MemberRow): NodeRow {
   return {
-    nodeId: member.nodeId,
-    installId: member.installId,
-    name: member.name,
-    url: null,
-    version: member.version,
-    isMaster: member.master,
-    isLocal: member.self,
-    live: member.live,
-    lostForSeconds: null,
-    memoryTotalBytes: null,
-    memoryAvailableBytes: null,
-    accelerators: [],
-    drained: false,
-    health: { level: 'ok', reasons: [] },
-    capabilities: []
+    nodeId: member.nodeId, installId: member.installId, name: member.name, url: null,
+    version: member.version, isMaster: member.master, isLocal: member.self, live: member.live,
+    lostForSeconds: null, memoryTotalBytes: null, memoryAvailableBytes: null, accelerators: [],
+    drained: false, health: { level: 'ok', reasons: [] }, capabilities: []
   }
 }
 

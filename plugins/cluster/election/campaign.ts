@@ -16,12 +16,8 @@ export function suspects (e: Elector, now: number): boolean {
 export function startPreVote (e: Elector, now: number): void {
   const peers = e.liveness.alive(now)
   const phase: PreVoting = {
-    role: 'pre-vote',
-    round: ++e.rounds,
-    until: now + e.timing.preVote,
-    waiting: new Set(peers),
-    grants: new Set([e.id]),
-    denied: null
+    role: 'pre-vote', round: ++e.rounds, until: now + e.timing.preVote, waiting: new Set(peers),
+    grants: new Set([e.id]), denied: null
   }
   e.enter(phase)
   e.sendTo(peers, { kind: 'pre-vote', round: phase.round })
@@ -67,10 +63,7 @@ function startCampaign (e: Elector, term: number, now: number): void {
   e.noteTerm(term)
   const ballot = e.ballot(now)
   const phase: Campaigning = {
-    role: 'campaign',
-    term,
-    until: now + e.timing.campaign,
-    peers: new Set(e.liveness.alive(now)),
+    role: 'campaign', term, until: now + e.timing.campaign, peers: new Set(e.liveness.alive(now)),
     ballots: new Map([[e.id, ballot]])
   }
   e.enter(phase)
@@ -122,10 +115,7 @@ function requestVotes (e: Elector, term: number, now: number): void {
   const phase: RequestingVotes = {
     role: 'claim',
     leader: { sid: newSessionId(term, e.id, boot, () => e.io.random()), term, master: e.id, boot },
-    until: now + e.timing.vote,
-    waiting: new Set(peers),
-    yes: new Set([e.id]),
-    refused: false
+    until: now + e.timing.vote, waiting: new Set(peers), yes: new Set([e.id]), refused: false
   }
   e.enter(phase)
   e.sendTo(peers, { kind: 'claim', leader: phase.leader, fresh: e.log.last() })
@@ -168,12 +158,8 @@ export function onVote (e: Elector, from: NodeId, answer: MessageOf<'claim-answe
 
 export function tally (e: Elector, phase: RequestingVotes, now: number): void {
   const result = e.rules.voteResult({
-    mode: e.options.quorum.mode,
-    yes: e.votes(phase.yes),
-    needed: e.needed(),
-    refused: phase.refused,
-    complete: phase.waiting.size === 0,
-    expired: now >= phase.until
+    mode: e.options.quorum.mode, yes: e.votes(phase.yes), needed: e.needed(), refused: phase.refused,
+    complete: phase.waiting.size === 0, expired: now >= phase.until
   })
   if (result === 'open') return
   const stands = e.rules.candidacyStands(e.hardState.voted, phase.leader, false)

@@ -35,15 +35,9 @@ export function statusOf (e: Elector, now: number): Status {
   const votes = e.votes(e.options.quorum.mode === 'majority' ? e.writable(now) : live)
   const known = [e.id, ...e.liveness.known()]
   return {
-    role: e.phase.role,
-    leader: e.leader,
-    term: e.hardState.voted.term,
-    quorum: votes >= e.needed() ? 'ok' : 'lost',
-    stale: !e.hasLiveMaster(now),
-    partition: live.length < known.length,
-    knownNodes: known,
-    liveNodes: live,
-    eligible: e.eligible(now),
+    role: e.phase.role, leader: e.leader, term: e.hardState.voted.term,
+    quorum: votes >= e.needed() ? 'ok' : 'lost', stale: !e.hasLiveMaster(now),
+    partition: live.length < known.length, knownNodes: known, liveNodes: live, eligible: e.eligible(now),
     storing: e.hardState.storing
   }
 }

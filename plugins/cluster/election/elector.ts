@@ -213,15 +213,9 @@ export class Elector {
     const { phase } = this
     const master = phase.role === 'master'
     return {
-      kind: 'heartbeat',
-      count: ++this.beats,
-      boot: this.hardState.boot,
-      role: phase.role,
-      leader: this.leader,
-      promised: this.hardState.voted.term,
-      fresh: this.log.last(),
-      followers: master ? this.followers(now) : [],
-      age: master ? now - phase.since : 0,
+      kind: 'heartbeat', count: ++this.beats, boot: this.hardState.boot, role: phase.role,
+      leader: this.leader, promised: this.hardState.voted.term, fresh: this.log.last(),
+      followers: master ? this.followers(now) : [], age: master ? now - phase.since : 0,
       durable: this.hardState.storing
     }
   }

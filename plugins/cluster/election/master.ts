@@ -11,14 +11,8 @@ export function startSession (e: Elector, leader: Leader, now: number): void {
   if (!stored) return e.toFollower(now + e.timing.heartbeat)
   const { seq } = e.log.last()
   const phase: MasterPhase = {
-    role: 'master',
-    since: now,
-    startSeq: seq,
-    votersSeq: seq,
-    acks: new Map(),
-    pending: new Map(),
-    probe: null,
-    refusing: null
+    role: 'master', since: now, startSeq: seq, votersSeq: seq, acks: new Map(), pending: new Map(),
+    probe: null, refusing: null
   }
   e.enter(phase)
   setLeader(e, leader, now)
@@ -111,11 +105,9 @@ export function onOtherMaster (e: Elector, from: NodeId, other: Leader, beat: He
   const mine = e.followers(now)
   const theirs = beat.followers.filter((id) => id !== e.id && !mine.includes(id))
   const stays = e.rules.staysMaster({
-    mode: e.options.quorum.mode,
-    verified: phase.probe === null,
+    mode: e.options.quorum.mode, verified: phase.probe === null,
     mine: { ...leader, following: mine.length, age: now - phase.since },
-    other: { ...other, following: theirs.length, age: beat.age },
-    ageStep: e.timing.ageStep
+    other: { ...other, following: theirs.length, age: beat.age }, ageStep: e.timing.ageStep
   })
   if (!stays) {
     stepDown(e, now + e.timing.heartbeat, now)
@@ -156,9 +148,7 @@ function tickProbe (e: Elector, phase: MasterPhase, now: number): void {
   const { probe } = phase
   if (probe === null) return
   const unanswered = {
-    mode: e.options.quorum.mode,
-    waited: now - probe.since,
-    alive: e.liveness.alive(now).length,
+    mode: e.options.quorum.mode, waited: now - probe.since, alive: e.liveness.alive(now).length,
     known: e.liveness.known().length
   }
   if (e.rules.trustsSilence(unanswered, e.timing)) phase.probe = null

@@ -210,9 +210,7 @@ export function readQuorum (setting: QuorumSetting, voters: readonly NodeId[]): 
 }
 
 /** Size of a majority: any two groups of this many voters have a voter in common. */
-export function majorityOf (voters: number): number {
-  return Math.floor(voters / 2) + 1
-}
+export function majorityOf (voters: number): number { return Math.floor(voters / 2) + 1 }
 
 /** Number of votes needed. Infinity in majority mode while no voters are known. */
 export function votesNeeded (quorum: Quorum, voters: readonly NodeId[]): number {

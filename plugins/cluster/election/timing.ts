@@ -58,17 +58,9 @@ export function clusterTiming (
   const byVote = timeout / DEFAULT_TIMING.campaign
   const t = DEFAULT_TIMING
   return timingWith({
-    heartbeat: beat,
-    silence: t.silence * byBeat,
-    sticky: t.sticky * byBeat,
-    stall: t.stall * byBeat,
-    ageStep: t.ageStep * byBeat,
-    settle: Math.max(20, t.settle * byBeat),
-    campaign: timeout,
-    preVote: t.preVote * byVote,
-    vote: t.vote * byVote,
-    grace: t.grace * byVote,
-    backoff: Math.max(20, t.backoff * byVote),
-    backoffSpread: Math.max(50, t.backoffSpread * byVote)
+    heartbeat: beat, silence: t.silence * byBeat, sticky: t.sticky * byBeat, stall: t.stall * byBeat,
+    ageStep: t.ageStep * byBeat, settle: Math.max(20, t.settle * byBeat), campaign: timeout,
+    preVote: t.preVote * byVote, vote: t.vote * byVote, grace: t.grace * byVote,
+    backoff: Math.max(20, t.backoff * byVote), backoffSpread: Math.max(50, t.backoffSpread * byVote)
   })
 }

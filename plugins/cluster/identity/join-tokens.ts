@@ -57,11 +57,7 @@ export function writeJoinToken (ticket: JoinTicket): string {
 
 function readTicket (text: string): JoinTicket {
   let value: unknown
-  try {
-    value = JSON.parse(text)
-  } catch {
-    throw new ShapeError('', 'must be JSON')
-  }
+  try { value = JSON.parse(text) } catch { throw new ShapeError('', 'must be JSON') }
   return read(ticketSchema, value)
 }
 
@@ -168,9 +164,7 @@ const refusals: Record<Why, string> = {
   wrong_proof: 'The proof does not match the join token and this connection.'
 }
 
-function refused (why: Why): SvcError {
-  return kernelError('join_refused', refusals[why], { why })
-}
+function refused (why: Why): SvcError { return kernelError('join_refused', refusals[why], { why }) }
 
 function readStored (path: string): readonly Stored[] {
   // The proof keys admit nodes, so the file must be as private as the node's key.

@@ -52,9 +52,7 @@ async function readBody (response: IncomingMessage): Promise<unknown> {
 async function post (socket: TLSSocket, body: JoinRequest, clock: Clock): Promise<Answer> {
   const text = JSON.stringify(body)
   const headers = {
-    host: 'svc-members',
-    'content-type': 'application/json',
-    'content-length': Buffer.byteLength(text),
+    host: 'svc-members', 'content-type': 'application/json', 'content-length': Buffer.byteLength(text),
     connection: 'close'
   }
   const late = new AbortController()

@@ -45,9 +45,7 @@ export function peerFingerprint (socket: TLSSocket): string | undefined {
 }
 
 /** Why a dial failed: `wrong_key`, `timeout`, `aborted`, or the system's or TLS library's own code. */
-export interface DialError extends Error {
-  code: string
-}
+export interface DialError extends Error { code: string }
 
 export interface DialOptions {
   key: NodeKey
@@ -88,13 +86,8 @@ export async function dial (options: DialOptions): Promise<TLSSocket> {
   const giveUp = (code: string, why: string): void => { over.abort(dialError(code, `${where}: ${why}`)) }
   const onAbort = (): void => { giveUp('aborted', 'aborted') }
   const socket = connect({
-    host,
-    port,
-    key: key.privateKeyPem,
-    cert: key.certificatePem,
-    minVersion: 'TLSv1.3',
-    ecdhCurve: KEY_GROUPS,
-    rejectUnauthorized: false
+    host, port, key: key.privateKeyPem, cert: key.certificatePem, minVersion: 'TLSv1.3',
+    ecdhCurve: KEY_GROUPS, rejectUnauthorized: false
   })
   signal?.addEventListener('abort', onAbort, { once: true })
   socket.once('close', () => { giveUp('closed', 'closed during the handshake') })

@@ -9,12 +9,7 @@ import type { Member } from '../members/member.js'
 import type { LinkLimits } from './limits.js'
 
 /** An address to dial and the member expected there; null accepts any member. */
-export interface Target {
-  address: string
-  host: string
-  port: number
-  installId: string | null
-}
+export interface Target { address: string, host: string, port: number, installId: string | null }
 
 export interface DiallerOptions {
   clock: Clock
@@ -53,9 +48,7 @@ export class Dialler {
   readonly #hints = new Set<string>()
   #running = false
 
-  constructor (options: DiallerOptions) {
-    this.#options = options
-  }
+  constructor (options: DiallerOptions) { this.#options = options }
 
   start (): void {
     this.#running = true
@@ -211,12 +204,7 @@ export const REMOVED_STATUS = 410
 /** Host header of requests between members; connections are authenticated by key, not by name. */
 export const MEMBERS_HOST = 'svc-members'
 
-export interface ConnectOptions {
-  key: NodeKey
-  members: Members
-  clock: Clock
-  limits: LinkLimits
-}
+export interface ConnectOptions { key: NodeKey, members: Members, clock: Clock, limits: LinkLimits }
 
 const aborted = (): Error => new Error('aborted')
 

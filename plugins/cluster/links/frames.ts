@@ -110,11 +110,7 @@ export function decodeFrame (bytes: Uint8Array): { kind: WireKind, body: unknown
 
 /** Converts any error from the decoder, including excessive recursion, to `bad_frame`. */
 function reading<T> (read: () => T): T {
-  try {
-    return read()
-  } catch {
-    throw new FrameError('bad_frame', 'the bytes are not a frame')
-  }
+  try { return read() } catch { throw new FrameError('bad_frame', 'the bytes are not a frame') }
 }
 
 function checkValue (value: unknown, depth: number): void {

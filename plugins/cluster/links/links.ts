@@ -72,8 +72,7 @@ export class Links {
       attempt: (target, signal) => this.#attempt(target, signal)
     })
     this.#requests = new Requests({
-      key, clock, limits,
-      member: (installId) => members.find(installId),
+      key, clock, limits, member: (installId) => members.find(installId),
       addresses: (installId) => this.#addresses(installId)
     })
     this.#hooks = this.#linkHooks()
@@ -200,10 +199,8 @@ export class Links {
     const serial = ++this.#serial
     const alone = !this.#open(installId).some((other) => other.open)
     const link = new Link({
-      ws, serial, installId, fingerprint, ...from, clock,
-      greeting: { hello: hello(), serial, alone },
-      limits: this.#limits,
-      hooks: this.#hooks
+      ws, serial, installId, fingerprint, ...from, clock, greeting: { hello: hello(), serial, alone },
+      limits: this.#limits, hooks: this.#hooks
     })
     this.#known(installId).open.add(link)
     // The member was removed, or got another key, during the handshake.

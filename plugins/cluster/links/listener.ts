@@ -54,11 +54,8 @@ export async function createListener (options: ListenerOptions): Promise<Listene
     forceCloseConnections: true,
     serverFactory: (handler) => {
       server = createServer({
-        ...serverTls(options.key),
-        headersTimeout: HEADERS_MS,
-        requestTimeout: 30_000,
-        keepAliveTimeout: KEEP_ALIVE_MS,
-        connectionsCheckingInterval: CHECK_MS
+        ...serverTls(options.key), headersTimeout: HEADERS_MS, requestTimeout: 30_000,
+        keepAliveTimeout: KEEP_ALIVE_MS, connectionsCheckingInterval: CHECK_MS
       }, handler)
       return server
     }

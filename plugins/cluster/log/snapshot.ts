@@ -34,11 +34,7 @@ export function readSnapshot (text: string, path: string): Snapshot {
   const broken = (why: string): HomeError => new HomeError(`${path} ${why}; restore it from a backup, or ` +
     'move it away to start without the control data (a majority of the members must still have theirs)')
   let file: Partial<File> | null
-  try {
-    file = JSON.parse(text) as Partial<File> | null
-  } catch {
-    throw broken('is not valid JSON')
-  }
+  try { file = JSON.parse(text) as Partial<File> | null } catch { throw broken('is not valid JSON') }
   if (file?.format !== FORMAT) throw broken(`has format ${String(file?.format)}, this svc reads ${FORMAT}`)
   const { snapshot } = file
   // Serialising parsed JSON again yields the same text, so the hash covers the contents.

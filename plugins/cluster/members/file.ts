@@ -19,11 +19,7 @@ export interface Members {
   onChange (fn: () => void): () => void
 }
 
-export interface MembersOptions {
-  home: string
-  self: Applicant
-  now: () => number
-}
+export interface MembersOptions { home: string, self: Applicant, now: () => number }
 
 const FORMAT = 1
 

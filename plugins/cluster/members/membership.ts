@@ -283,8 +283,7 @@ export function union (
   for (const value of other.members) take(value, false)
   const byId = <T extends { installId: string }>(a: T, b: T): number => a.installId < b.installId ? -1 : 1
   return {
-    clusterId: file.clusterId,
-    members: [...all.values()].sort(byId),
+    clusterId: file.clusterId, members: [...all.values()].sort(byId),
     removed: [...gone.values()].sort(byId)
   }
 }

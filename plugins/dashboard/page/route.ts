@@ -11,11 +11,7 @@ export const route = computed(() => {
 })
 
 function readPart (part: string): string {
-  try {
-    return decodeURIComponent(part)
-  } catch {
-    return part
-  }
+  try { return decodeURIComponent(part) } catch { return part }
 }
 
 export function linkTo (page: string, ...parts: string[]): string {

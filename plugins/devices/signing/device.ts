@@ -7,10 +7,7 @@ import { pairWith, type Paired, type PairOptions } from './pair.js'
 import { deviceIdOf } from './protocol.js'
 import { RequestSigner, type DeviceIdentity } from './signer.js'
 
-export interface DeviceKeys extends DeviceIdentity {
-  readonly key: KeyPair
-  readonly agreement: KeyPair
-}
+export interface DeviceKeys extends DeviceIdentity { readonly key: KeyPair, readonly agreement: KeyPair }
 
 /** The record of a paired device in its own home, with its secrets, in a file of mode 0600. */
 export interface DeviceFile extends Paired {

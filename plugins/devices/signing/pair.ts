@@ -33,9 +33,7 @@ export interface Paired {
 }
 
 /** A failed pairing, with a message for the user. */
-export class PairingError extends Error {
-  override readonly name = 'PairingError'
-}
+export class PairingError extends Error { override readonly name = 'PairingError' }
 
 interface Begun { attempt: string, node: Record<keyof NodeHalf, string>, nodeId: string, name: string }
 interface Outcome { state: 'waiting' | 'paired' | 'refused', answer: string | null, mac: string | null }

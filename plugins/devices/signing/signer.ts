@@ -53,8 +53,7 @@ export class RequestSigner {
     const request = {
       method, target, nodeId: this.#seen.nodeId,
       body: base64url(await sha256(body ?? new Uint8Array(0))),
-      ts: Math.max(0, Math.round(now() + this.#seen.aheadMs)),
-      nonce: base64url(randomBytes(NONCE_BYTES))
+      ts: Math.max(0, Math.round(now() + this.#seen.aheadMs)), nonce: base64url(randomBytes(NONCE_BYTES))
     }
     this.#sent.add(request.nonce)
     if (this.#sent.size > MOST_SENT) this.#sent.delete(this.#sent.values().next().value!)

@@ -99,9 +99,5 @@ export function limitsOf (text: string): Record<string, string> {
 const fieldOf = (text: string | null, pattern: RegExp): string | null => pattern.exec(text ?? '')?.[1] ?? null
 
 function textOf (path: string): string | null {
-  try {
-    return readFileSync(path, 'utf8')
-  } catch {
-    return null
-  }
+  try { return readFileSync(path, 'utf8') } catch { return null }
 }

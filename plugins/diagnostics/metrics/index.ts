@@ -6,10 +6,7 @@ import { requestMetrics } from './requests.js'
 import { runnerMetrics } from './runners.js'
 import { storeMetrics } from './stores.js'
 
-export interface Metrics {
-  text (): Promise<string>
-  stop (): void
-}
+export interface Metrics { text (): Promise<string>, stop (): void }
 
 /** Starts the metrics; counters kept by other parts are read at each scrape. */
 export function startMetrics (parts: MetricsParts): Metrics {

@@ -35,8 +35,7 @@ export function partOf (state: Fields): ClusterPart {
   const master = state['masterNodeId']
   return {
     session: {
-      sessionId: textOf(state['sessionId']),
-      term: typeof term === 'number' ? term : 0,
+      sessionId: textOf(state['sessionId']), term: typeof term === 'number' ? term : 0,
       masterNodeId: typeof master === 'string' ? master : null
     },
     members: textsOf(fieldsOf(state['topology'])['nodes']),
@@ -108,8 +107,7 @@ export class Draft {
 
   part (): ClusterPart {
     return {
-      session: this.#session,
-      members: [...this.#members].sort(),
+      session: this.#session, members: [...this.#members].sort(),
       instances: Object.fromEntries(this.#instances)
     }
   }

@@ -51,10 +51,6 @@ export function samePosition (a: Position, b: Position): boolean {
   return a.idx === b.idx && a.chain === b.chain
 }
 
-export function kindOf (event: TaggedEvent): string {
-  return Object.keys(event)[0] ?? ''
-}
+export function kindOf (event: TaggedEvent): string { return Object.keys(event)[0] ?? '' }
 
-export function jsonBytes (value: unknown): number {
-  return Buffer.byteLength(JSON.stringify(value))
-}
+export function jsonBytes (value: unknown): number { return Buffer.byteLength(JSON.stringify(value)) }

@@ -20,10 +20,7 @@ export const RING_BYTES = 32 * 1024 * 1024
 export const PAGE_ENTRIES = 500
 export const PAGE_BYTES = 256 * 1024
 
-export interface Page {
-  readonly base: Position
-  readonly entries: string
-}
+export interface Page { readonly base: Position, readonly entries: string }
 
 /**
  * The newest entries in memory, in order. More entries are in memory as JSON, for followers: strings cost the

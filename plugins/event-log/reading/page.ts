@@ -77,10 +77,7 @@ export async function pageOf (source: Source, query: Query, sessionId: string): 
   const to = entries.length < query.limit ? log.last.idx : entries.at(-1)!.idx
   const gaps = within(merged([...missingOf(source), ...unread]), from + 1, to)
   return {
-    sessionId, mode, counted,
-    firstIdx: firstIdx(source) ?? nextIdx,
-    nextIdx,
-    events: entries.map(shown),
+    sessionId, mode, counted, firstIdx: firstIdx(source) ?? nextIdx, nextIdx, events: entries.map(shown),
     ...(gaps.length === 0 ? {} : { gaps }),
     ...(read === null || mode === 'counting-only' ? { degraded: true } : {})
   }

@@ -37,12 +37,7 @@ async function freeBytes (folder: string): Promise<number | null> {
 /** A store that saves nothing, for a node that cannot use its disk; the newest events are in memory only. */
 export function memoryStore (): EventStore {
   return {
-    reserved: 0,
-    append () {},
-    cut () {},
-    record () {},
-    flushed: async () => {},
-    read: async () => [],
+    reserved: 0, append () {}, cut () {}, record () {}, flushed: async () => {}, read: async () => [],
     snapshotBefore: async () => null,
     status: () => ({ mode: 'memory', counted: 0, gaps: [], firstIdx: null, bytes: 0, queued: 0, dropped: 0 }),
     close: async () => {}

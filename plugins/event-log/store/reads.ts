@@ -4,9 +4,7 @@ import type { LogFile } from './segments.js'
 import type { Db, OpenDb, SqlValue } from './sqlite-driver.js'
 import type { IndexOrTime, Snapshot, StoreQuery } from './types.js'
 
-export class SlowDiskError extends Error {
-  override readonly name = 'SlowDiskError'
-}
+export class SlowDiskError extends Error { override readonly name = 'SlowDiskError' }
 
 /** Maximum entries in one page. */
 const PAGE_ROWS = 1000
@@ -133,11 +131,7 @@ async function parsed (bodies: readonly string[]): Promise<Entry[]> {
 
 /** The entry in a row; null for a damaged row, whose gap the next entry's `prev` reveals. */
 function entryOf (body: string): Entry | null {
-  try {
-    return JSON.parse(body) as Entry
-  } catch {
-    return null
-  }
+  try { return JSON.parse(body) as Entry } catch { return null }
 }
 
 /** Resolves with the result of `work`; after `ms`, rejects with the error that `late` returns. */
@@ -148,9 +142,5 @@ export async function withTimeout<T> (
   const deadline = new Promise<never>((_resolve, reject) => {
     cancel = clock.after(ms, () => { reject(late()) })
   })
-  try {
-    return await Promise.race([work, deadline])
-  } finally {
-    cancel()
-  }
+  try { return await Promise.race([work, deadline]) } finally { cancel() }
 }

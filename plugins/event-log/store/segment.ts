@@ -72,8 +72,7 @@ export async function contentsOf (db: Db): Promise<Contents | null> {
   const gaps = await db.all<{ lo: number, hi: number }>('SELECT lo, hi FROM gap')
   const { lo, hi, at, prev, count } = found!
   return {
-    entries: lo === null || hi === null ? null : [lo, hi],
-    prev: prev ?? 0, count, newestMs: at ?? 0,
+    entries: lo === null || hi === null ? null : [lo, hi], prev: prev ?? 0, count, newestMs: at ?? 0,
     gaps: gaps.map((gap): Range => [gap.lo, gap.hi])
   }
 }

@@ -16,11 +16,7 @@ export interface LogFile extends Contents {
   bytes: number
 }
 
-interface Active {
-  readonly db: Db
-  readonly file: LogFile
-  unmeasured: number
-}
+interface Active { readonly db: Db, readonly file: LogFile, unmeasured: number }
 
 export interface LogFilesOptions {
   readonly folder: string

@@ -185,13 +185,9 @@ class Store {
     const lost: Range[] = this.#lost === null ? [] : [[this.#lost.from, this.#lost.to]]
     const waiting = skipped(rows, Math.min(tail, top))
     return {
-      mode: this.#mode,
-      counted: this.#counted,
-      dropped: this.#dropped,
+      mode: this.#mode, counted: this.#counted, dropped: this.#dropped,
       gaps: merged([...within(gaps, 0, top), ...waiting, ...this.#missed.ranges, ...lost]),
-      firstIdx: head,
-      bytes,
-      queued: this.#queue.entries
+      firstIdx: head, bytes, queued: this.#queue.entries
     }
   }
 

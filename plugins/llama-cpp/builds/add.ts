@@ -264,11 +264,7 @@ async function moveIntoPlace (folder: string, build: Build, home: string): Promi
 /** Removes a build; renames it first, so that no process sees a partly deleted build. */
 export async function removeBuild ({ folder, name }: Build): Promise<void> {
   const work = await openWorkplace(dirname(folder))
-  try {
-    await rename(folder, join(await work.folder(name), 'old'))
-  } finally {
-    await work.leave(false)
-  }
+  try { await rename(folder, join(await work.folder(name), 'old')) } finally { await work.leave(false) }
 }
 
 /** Folder for temporary files; its name is not a valid build name. */

@@ -37,11 +37,7 @@ export type BuildBackend = (typeof BACKENDS)[number]
 /** Platform and architecture, named as in Node's `process`. */
 export interface Machine { platform: string, arch: string }
 
-export interface Asset {
-  name: string
-  url: string
-  size: number
-}
+export interface Asset { name: string, url: string, size: number }
 
 /** An asset with a trusted digest: `sha256:` and 64 hexadecimal digits. */
 export interface PinnedAsset extends Asset { digest: string }
@@ -271,11 +267,7 @@ async function append (
 
 /** @throws BuildError if the disk is full or fails */
 async function write (handle: Awaited<ReturnType<typeof open>>, bytes: Uint8Array): Promise<void> {
-  try {
-    await handle.writeFile(bytes)
-  } catch (error) {
-    throw diskError(error)
-  }
+  try { await handle.writeFile(bytes) } catch (error) { throw diskError(error) }
 }
 
 /** The BuildError for a failed write; says so if the disk is full. */

@@ -68,18 +68,11 @@ function facts (
   return {
     ...words,
     ...sees ? { support: { ...words.support, images: 'read by the vision weights of the model' } } : {},
-    family,
-    engine: GGUF_ENGINE,
-    backends: ['cpu', 'cuda'],
-    roles: new Map([...companions, ...parts.map((part) => [part, 'weights'] as const)]),
-    nLayers,
-    hiddenSize,
-    heads,
-    kvHeads: own('attention.head_count_kv') ?? heads,
+    family, engine: GGUF_ENGINE, backends: ['cpu', 'cuda'],
+    roles: new Map([...companions, ...parts.map((part) => [part, 'weights'] as const)]), nLayers,
+    hiddenSize, heads, kvHeads: own('attention.head_count_kv') ?? heads,
     headSize: own('attention.key_length') ?? (heads > 0 ? Math.floor(hiddenSize / heads) : 0),
-    contextLength,
-    quantization,
-    ...licence === undefined ? {} : { licence: licence.slice(0, 200) }
+    contextLength, quantization, ...licence === undefined ? {} : { licence: licence.slice(0, 200) }
   }
 }
 

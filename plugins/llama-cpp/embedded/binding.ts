@@ -43,10 +43,7 @@ export interface SamplerConfig {
   grammarEvaluationState?: object
 }
 
-export interface NativeSampler {
-  applyConfig (config: SamplerConfig): void
-  dispose (): void
-}
+export interface NativeSampler { applyConfig (config: SamplerConfig): void, dispose (): void }
 
 /** Result of sampling; `probabilities` alternates tokens and their probabilities. */
 export type Sampled = [token: number, probabilities: number[] | undefined, confidence: number | undefined]
@@ -114,9 +111,7 @@ export interface LlamaCpp { native: Binding, release: string }
 let loaded: Promise<LlamaCpp> | undefined
 
 /** Loads the addon once per process. @throws EngineError no_backend */
-export async function llamaCpp (): Promise<LlamaCpp> {
-  return await (loaded ??= loadAddon())
-}
+export async function llamaCpp (): Promise<LlamaCpp> { return await (loaded ??= loadAddon()) }
 
 async function loadAddon (): Promise<LlamaCpp> {
   const folder = addonFolder()

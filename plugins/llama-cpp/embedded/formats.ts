@@ -14,9 +14,7 @@ const list = (begin: string, end = ''): ToolCallFormat =>
   ({ begin: `${begin}[`, call: object(), separator: ', ', end: `]${end}` })
 
 /** The tool call format of Hermes, Qwen 2.5 and 3, Granite 4 and SmolLM3. */
-export const HERMES: ToolCallFormat = {
-  call: `<tool_call>\n${object()}\n</tool_call>`, separator: '\n'
-}
+export const HERMES: ToolCallFormat = { call: `<tool_call>\n${object()}\n</tool_call>`, separator: '\n' }
 
 const FORMATS: Partial<Record<ToolFormatName, ToolCallFormat>> = {
   hermes: HERMES,

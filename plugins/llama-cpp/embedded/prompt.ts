@@ -83,8 +83,7 @@ export class Prompts {
     return {
       ids: this.vocabulary.encodeRendered(text),
       tools: tools.length === 0 ? null : showsTools ? this.template.tools.format : 'hermes',
-      describesTools: tools.length > 0 && !showsTools,
-      ...rest
+      describesTools: tools.length > 0 && !showsTools, ...rest
     }
   }
 

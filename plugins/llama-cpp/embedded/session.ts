@@ -129,8 +129,7 @@ export class TextSession implements EngineSession {
       maxTokens: Math.min(parameters.maxTokens, contextLength - ids.length),
       sampler: new TokenSampler(sampling, configOf(index, ids), constraint.gbnf, logprobs ? { tops } : null),
       stream: textStream(vocabulary.table, stop, { continues: !isChat, markers: this.markers(asked) }),
-      isEnd: (token) => vocabulary.isEnd(token),
-      reader: isChat ? this.reader(asked) : null,
+      isEnd: (token) => vocabulary.isEnd(token), reader: isChat ? this.reader(asked) : null,
       calls: payload['parallel_tool_calls'] === false ? 1 : Infinity
     }))
   }

@@ -201,12 +201,8 @@ function bodiesOf (payload: Fields, facts: Facts, own: Body, warnings: string[] 
   const seed = numberAt(payload, 'seed', { min: Number.MIN_SAFE_INTEGER, max: Number.MAX_SAFE_INTEGER })
   const others = Object.entries(payload).filter(([name, value]) => !OWN_FORM.has(name) && value != null)
   const body = {
-    cache_prompt: true,
-    ...Object.fromEntries(others),
-    stream: true,
-    return_progress: true,
-    ...samplingOf(payload, facts),
-    ...own
+    cache_prompt: true, ...Object.fromEntries(others), stream: true, return_progress: true,
+    ...samplingOf(payload, facts), ...own
   }
   return { bodies: copiesOf(body, n, seed), tops: topsOf(payload), warnings }
 }
@@ -246,8 +242,7 @@ export function completionBodies (
   payload: Fields, facts: Facts, { gbnf, warnings, reasoning }: Constraint = constraintOf(payload, PLAIN)
 ): Bodies {
   return bodiesOf(payload, facts, {
-    prompt: promptOf(payload['prompt']),
-    ...gbnf === null ? {} : { grammar: gbnf },
+    prompt: promptOf(payload['prompt']), ...gbnf === null ? {} : { grammar: gbnf },
     ...reasoning === null ? {} : { preserved_tokens: reasoningMarkers(reasonings[reasoning]) },
     n_predict: mostTokens(payload, facts),
     ...payload['logprobs'] === true ? { n_probs: candidates(payload) } : {}

@@ -53,9 +53,7 @@ export class LlamaServer {
       ? { socketPath: SOCKET }
       : { host: LOOPBACK, port: await freePort() }
     const args = serverArguments({ ...parts, flags: binary.flags, address, keyFile: KEY_FILE })
-    const program = new Program({
-      ...parts, name: NAME, path: binary.path, args, reasonOf: startReason
-    })
+    const program = new Program({ ...parts, name: NAME, path: binary.path, args, reasonOf: startReason })
     return new LlamaServer(program, new Client({
       address, name: NAME, key, toError: (body, status) => serverError(body, modelId, status)
     }), parts)

@@ -31,19 +31,10 @@ const MAX_TEXTS = 32
 const WARMUP_TOKENS = 4
 const BETWEEN_IMAGES = /got exception: Chunk not found/
 
-export interface SessionParts {
-  server: LlamaServer
-  spec: ModelSpec
-  sizes: Sizes
-  embeds: boolean
-}
+export interface SessionParts { server: LlamaServer, spec: ModelSpec, sizes: Sizes, embeds: boolean }
 
 /** The requests that answer a task, and how to read their events. */
-interface Asked extends Bodies {
-  path: string
-  payload: Fields
-  reader: ReaderFactory
-}
+interface Asked extends Bodies { path: string, payload: Fields, reader: ReaderFactory }
 
 export class LlamaSession implements EngineSession {
   private readonly parts: SessionParts

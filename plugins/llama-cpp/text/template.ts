@@ -63,13 +63,9 @@ export class ChatTemplate {
     }
   ): string {
     const variables = {
-      ...this.tokens,
-      messages: messages.map((message) => forTemplate(message, form)),
-      tools,
-      ...way === 'xml_tools' && tools !== null ? { xml_tools: tools } : {},
-      documents: null,
-      add_generation_prompt: addGenerationPrompt,
-      ...extra
+      ...this.tokens, messages: messages.map((message) => forTemplate(message, form)), tools,
+      ...way === 'xml_tools' && tools !== null ? { xml_tools: tools } : {}, documents: null,
+      add_generation_prompt: addGenerationPrompt, ...extra
     }
     try {
       return evaluate(this.find(tools !== null), variables)
@@ -96,8 +92,7 @@ const NO_TOOLS = { way: 'tools', form: 'object' } as const
 function forTemplate (message: Record<string, unknown>, form: ArgumentsForm): Record<string, unknown> {
   const { tool_calls: calls, content } = message
   return {
-    ...message,
-    content: content ?? '',
+    ...message, content: content ?? '',
     ...form === 'object' && Array.isArray(calls) ? { tool_calls: calls.map(withObjectArguments) } : {}
   }
 }
@@ -144,8 +139,7 @@ function evaluate (template: Template, variables: Record<string, unknown>): stri
   const environment = new BaseEnvironment()
   const globals: Record<string, unknown> = {
     false: false, true: true, none: null, False: false, True: true, None: null,
-    raise_exception: (message: string) => { throw new Error(message) },
-    range: boundedRange,
+    raise_exception: (message: string) => { throw new Error(message) }, range: boundedRange,
     strftime_now: (format: string) => strftime(new Date(), format)
   }
   for (const [name, value] of Object.entries({ ...globals, ...variables })) environment.set(name, value)

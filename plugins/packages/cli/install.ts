@@ -61,11 +61,7 @@ async function afterOthers (ctx: VerbContext, work: () => Promise<void>): Promis
     await sleep(LOCK_POLL_MS, undefined, { signal: ctx.signal })
     taken = takeLock(path)
   }
-  try {
-    await work()
-  } finally {
-    taken()
-  }
+  try { await work() } finally { taken() }
 }
 
 async function accepted (ctx: VerbContext, fetched: Fetched, yes: boolean): Promise<void> {

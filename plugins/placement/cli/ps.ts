@@ -80,8 +80,7 @@ function waitingRow ({ instanceId, modelId, message, intent, replaces }: Waiting
   return {
     instanceId, modelId, state: 'waiting', error: message, replaces, ttlSeconds: intent.ttlSeconds,
     drainUntil: null, contextLength: null, slots: null, running: 0, waiting: 0, memoryBytes: 0,
-    residentBytes: null, vramBytes: null,
-    estimatedBytes: null, nodes: []
+    residentBytes: null, vramBytes: null, estimatedBytes: null, nodes: []
   }
 }
 

@@ -26,18 +26,11 @@ export async function place (
 ): Promise<Placed> {
   const { body, signal } = request
   const asked: PlacementRequest = {
-    modelId: body.model_id,
-    sharding: body.sharding ?? 'Pipeline',
-    instanceMeta: body.instance_meta,
-    minNodes: body.min_nodes ?? 1,
-    contextLength: body.context_length,
-    slots: body.slots,
-    chatTemplate: body.chat_template,
-    engine: body.engine,
-    excluded: planning.refs(body.excluded_nodes, body.excluded_node_ids),
-    force: body.force ?? false,
-    origin: 'request',
-    ttlSeconds: body.ttl_seconds ?? null
+    modelId: body.model_id, sharding: body.sharding ?? 'Pipeline', instanceMeta: body.instance_meta,
+    minNodes: body.min_nodes ?? 1, contextLength: body.context_length, slots: body.slots,
+    chatTemplate: body.chat_template, engine: body.engine,
+    excluded: planning.refs(body.excluded_nodes, body.excluded_node_ids), force: body.force ?? false,
+    origin: 'request', ttlSeconds: body.ttl_seconds ?? null
   }
   const { outcome: { plan, card, facts }, entered } = await planAndEnter(planning, asked, request)
   const names = plan.ranks.map(({ nodeId }) => planning.nameOf(nodeId)).join(', ')
@@ -98,14 +91,9 @@ export async function placement (
 ): Promise<unknown> {
   const { query, caller, signal } = request
   const { plan, card, facts } = await planning.plan({
-    modelId: query.model_id,
-    sharding: query.sharding,
-    instanceMeta: query.instance_meta,
-    minNodes: query.min_nodes,
-    contextLength: query.context_length,
-    slots: query.slots,
-    excluded: planning.refs(query.excluded_node_ids, query.excluded_nodes),
-    force: false
+    modelId: query.model_id, sharding: query.sharding, instanceMeta: query.instance_meta,
+    minNodes: query.min_nodes, contextLength: query.context_length, slots: query.slots,
+    excluded: planning.refs(query.excluded_node_ids, query.excluded_nodes), force: false
   }, signal)
   return visibleTo(caller, instanceOf(plan, card, facts.nodes, randomUUID))
 }
@@ -140,11 +128,8 @@ function rowOf (
   }
   const { ranks, contextLength, slots, stagedBytes, why } = result.plan
   return {
-    ...shape,
-    instance: instance(result),
+    ...shape, instance: instance(result),
     memory_delta_by_node: Object.fromEntries(ranks.map(({ nodeId, neededBytes }) => [nodeId, neededBytes])),
-    error: null,
-    reason: null,
-    details: { why, stagedBytes, contextLength, slots: slots ?? null, ranks }
+    error: null, reason: null, details: { why, stagedBytes, contextLength, slots: slots ?? null, ranks }
   }
 }

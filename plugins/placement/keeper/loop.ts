@@ -173,19 +173,13 @@ export class Keeper {
     const drained = this.#planning.drained()
     this.#placing.notice(facts, waiting)
     return decide({
-      now: clock.now(),
-      instances: Object.values(facts.instances),
-      runners: facts.runners,
-      failures: this.#failures(facts, losses),
-      nodes,
-      gone: losses.gone,
-      cut,
+      now: clock.now(), instances: Object.values(facts.instances), runners: facts.runners,
+      failures: this.#failures(facts, losses), nodes, gone: losses.gone, cut,
       leaving: new Set(nodes.filter((node) => node.leaving === true).map(({ nodeId }) => nodeId)),
       drained: new Set(nodes.filter(({ installId }) => drained.has(installId)).map(({ nodeId }) => nodeId)),
       autoplace: this.#autoplace(),
       roles: new Map([...this.#planning.roles].map(([role, keeping]) => [role, keeping.wanted()])),
-      waiting,
-      stopped: new Set([...sections.stopped.entries()].map(({ key }) => key))
+      waiting, stopped: new Set([...sections.stopped.entries()].map(({ key }) => key))
     }, { newId: randomUUID, fits: (modelId, intent) => this.#placing.fits(modelId, intent, facts) })
   }
 

@@ -23,10 +23,7 @@ export interface Situation {
   roles: ReadonlyMap<string, RoleModels>
 }
 
-export interface FitChecks {
-  fits (modelId: string, intent: PlacementIntent): boolean
-  newId (): string
-}
+export interface FitChecks { fits (modelId: string, intent: PlacementIntent): boolean, newId (): string }
 
 export interface RolePlan {
   remove: string[]
@@ -50,8 +47,7 @@ export function planRoles (situation: Situation, judge: FitChecks): RolePlan {
   ])
   const plans = [...names].map((systemRole) => planRole(situation, judge, systemRole))
   return {
-    remove: plans.flatMap(({ remove }) => remove),
-    forget: plans.flatMap(({ forget }) => forget),
+    remove: plans.flatMap(({ remove }) => remove), forget: plans.flatMap(({ forget }) => forget),
     enter: plans.flatMap(({ enter }) => enter)
   }
 }

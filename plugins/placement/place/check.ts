@@ -82,12 +82,9 @@ export function checkFits (instance: Instance, card: ModelCard, view: ClusterVie
     throw kernelError('node_not_found', `No node ${nodeId.slice(0, 128)} is live.`)
   }
   const request: PlanRequest = {
-    card,
-    contextLength: bodyOf(instance).contextTokenLimit,
-    slots: bodyOf(instance).slots,
+    card, contextLength: bodyOf(instance).contextTokenLimit, slots: bodyOf(instance).slots,
     sharding: ranks[0]!.tensor ? 'Tensor' : 'Pipeline',
-    instanceMeta: 'LlamaRpcInstance' in instance ? 'LlamaRpc' : 'Ring',
-    minNodes: ranks.length,
+    instanceMeta: 'LlamaRpcInstance' in instance ? 'LlamaRpc' : 'Ring', minNodes: ranks.length,
     force: false,
     excluded: view.nodes.map(({ nodeId }) => nodeId).filter((nodeId) => !chosen.has(nodeId))
   }

@@ -33,8 +33,7 @@ export async function planAndEnter (
     const intent: PlacementIntent = {
       origin, sharding, instanceMeta, minNodes, excluded: [...installIds], failedOn: [], ttlSeconds,
       replaces: null, ...contextLength === undefined ? {} : { contextLength },
-      ...slots === undefined ? {} : { slots },
-      ...chatTemplate === undefined ? {} : { chatTemplate },
+      ...slots === undefined ? {} : { slots }, ...chatTemplate === undefined ? {} : { chatTemplate },
       ...engine === undefined ? {} : { engine }
     }
     const instance = instanceOf(plan, card, nodes, randomUUID, intent)

@@ -33,14 +33,10 @@ export function instanceOf (
     runnerToShard[runnerId] = { [tag]: shard } as Shard
   })
   const body: RingInstance = {
-    instanceId: newId(),
-    contextTokenLimit: plan.contextLength,
-    ...plan.slots === undefined ? {} : { slots: plan.slots },
-    systemRole: placement?.systemRole ?? null,
-    engine: card.engine,
-    shardAssignments: { modelId: card.modelId, runnerToShard, nodeToRunner },
-    hostsByNode: {},
-    ...placement === undefined ? {} : { placement }
+    instanceId: newId(), contextTokenLimit: plan.contextLength,
+    ...plan.slots === undefined ? {} : { slots: plan.slots }, systemRole: placement?.systemRole ?? null,
+    engine: card.engine, shardAssignments: { modelId: card.modelId, runnerToShard, nodeToRunner },
+    hostsByNode: {}, ...placement === undefined ? {} : { placement }
   }
   return withHosts(plan.instanceMeta === 'LlamaRpc'
     ? { LlamaRpcInstance: { ...body, driverNode: plan.ranks[0]!.nodeId, donorEndpoints: {} } }
@@ -99,11 +95,9 @@ export const intentOf = (instance: Instance): PlacementIntent =>
 export function intentShownBy (instance: Instance): PlacementIntent {
   const ranks = ranksOf(instance)
   return {
-    ...AUTOPLACE,
-    origin: 'request',
+    ...AUTOPLACE, origin: 'request',
     sharding: ranks.some(({ tensor }) => tensor) ? 'Tensor' : 'Pipeline',
-    instanceMeta: 'LlamaRpcInstance' in instance ? 'LlamaRpc' : 'Ring',
-    minNodes: ranks.length
+    instanceMeta: 'LlamaRpcInstance' in instance ? 'LlamaRpc' : 'Ring', minNodes: ranks.length
   }
 }
 
@@ -128,8 +122,7 @@ export function ranksOf (instance: Instance): Rank[] {
 export function cardOf ({ modelCard }: ShardBody): ModelCard {
   const { storageSize, files, ...rest } = modelCard
   return {
-    ...rest,
-    totalBytes: storageSize.inBytes,
+    ...rest, totalBytes: storageSize.inBytes,
     files: files.map(({ size, ...file }) => ({ ...file, bytes: size.inBytes }))
   }
 }

@@ -16,11 +16,9 @@ function traitsOf (decl: EngineDecl): EngineTraits {
     overhead, fixedBytes, gpuBytes, batchTokens, vocabularyBytes, keepsPrompts, refuses, slots
   } = decl
   return {
-    multiNode, tensor, unevenTensor, manyDevices, backends, builds: program?.builds, program: program?.name,
-    install: program?.install,
-    slots,
-    overhead, fixedBytes, gpuBytes, batchTokens, vocabularyBytes, keepsPrompts, refuses,
-    library: program?.otherwise,
+    multiNode, tensor, unevenTensor, manyDevices, backends, builds: program?.builds,
+    program: program?.name, install: program?.install, slots, overhead, fixedBytes, gpuBytes,
+    batchTokens, vocabularyBytes, keepsPrompts, refuses, library: program?.otherwise,
     meta: meta === 'LlamaRpc' ? meta : 'Ring'
   }
 }

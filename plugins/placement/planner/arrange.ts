@@ -24,9 +24,7 @@ export function memoriesOf (held: readonly DeviceShare[]): MemoryPart[] {
     const used = held.filter(({ usable, layers }) => usable.memory === memory && layers > 0)
     const sum = (of: (one: DeviceShare) => number): number => used.reduce((all, one) => all + of(one), 0)
     return used.length === 0 ? [] : [{
-      memory,
-      layers: sum(({ layers }) => layers),
-      shareBytes: sum(({ need }) => need.shareBytes),
+      memory, layers: sum(({ layers }) => layers), shareBytes: sum(({ need }) => need.shareBytes),
       neededBytes: sum(({ need }) => need.neededBytes),
       usableBytes: sum(({ usable }) => usable.usableBytes)
     }]

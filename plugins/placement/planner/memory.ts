@@ -61,12 +61,9 @@ export function usableOf (
 export function sumUsable (parts: readonly Usable[]): Usable {
   const sum = (of: (part: Usable) => number): number => parts.reduce((all, part) => all + of(part), 0)
   return {
-    memory: parts[0]!.memory,
-    totalBytes: sum((part) => part.totalBytes),
-    limitBytes: sum((part) => part.limitBytes),
-    freeBytes: sum((part) => part.freeBytes),
-    reservedBytes: sum((part) => part.reservedBytes),
-    releasingBytes: sum((part) => part.releasingBytes),
+    memory: parts[0]!.memory, totalBytes: sum((part) => part.totalBytes),
+    limitBytes: sum((part) => part.limitBytes), freeBytes: sum((part) => part.freeBytes),
+    reservedBytes: sum((part) => part.reservedBytes), releasingBytes: sum((part) => part.releasingBytes),
     usableBytes: sum((part) => part.usableBytes)
   }
 }

@@ -23,9 +23,7 @@ function unplanned (
   return { ok: false, reason, message, details: { modelId, ...details } }
 }
 
-export function least ({ minNodes }: PlanRequest): number {
-  return Math.max(1, Math.ceil(minNodes))
-}
+export function least ({ minNodes }: PlanRequest): number { return Math.max(1, Math.ceil(minNodes)) }
 
 export function tensorUnsupported (request: PlanRequest, traits: EngineTraits): Unplanned {
   const { engine, modelId, supportsTensor } = request.card
@@ -77,10 +75,7 @@ export function noBackend (
   if (traits === null) message = `Model ${modelId} needs engine ${engine}, which no enabled plugin provides.`
   else if (nodes.length === 0) message = `No node runs models, so ${modelId} cannot be placed.`
   return unplanned('no_backend', request, message, {
-    engine,
-    modelBackends: backends,
-    engineBackends: traits?.backends ?? [],
-    nodes,
+    engine, modelBackends: backends, engineBackends: traits?.backends ?? [], nodes,
     managementNodes: (survey?.management ?? []).map(idOf)
   })
 }
@@ -159,10 +154,8 @@ export function noCycle (
     : `${shape} among the ${candidates.length} that can run ${modelId}` +
       `${cut ? ' was found; the search was cut short' : ''}.`
   return unplanned('no_connected_cycle', request, message, {
-    minNodes,
-    candidates: candidates.map(({ node }) => idOf(node)),
-    oneWayLinks: oneWayLinks(candidates, view),
-    searchCut: cut
+    minNodes, candidates: candidates.map(({ node }) => idOf(node)),
+    oneWayLinks: oneWayLinks(candidates, view), searchCut: cut
   })
 }
 
@@ -190,8 +183,7 @@ export function noMemory (shortage: Shortage): Unplanned {
     `${shown}${more}.${context}`
   return {
     ...unplanned('insufficient_memory', request, message, {
-      sharding: nearest.length === 1 ? 'Pipeline' : request.sharding,
-      nodes: told.map(termsOf),
+      sharding: nearest.length === 1 ? 'Pipeline' : request.sharding, nodes: told.map(termsOf),
       candidates: candidates.map(({ node }) => idOf(node))
     }),
     shortage
@@ -228,9 +220,7 @@ function termsOf (member: ArrangedNode): Record<string, unknown> {
   }
 }
 
-function idOf ({ nodeId, name }: NodeFacts): { nodeId: string, name: string } {
-  return { nodeId, name }
-}
+function idOf ({ nodeId, name }: NodeFacts): { nodeId: string, name: string } { return { nodeId, name } }
 
 function named (nodes: readonly NodeFacts[]): string {
   const more = nodes.length > NAMED_MAX ? ` and ${nodes.length - NAMED_MAX} more` : ''

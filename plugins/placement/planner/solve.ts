@@ -158,13 +158,8 @@ function planOf (job: Job, members: readonly ArrangedNode[], edges: ClusterView[
     contextLength: contextOf(request.card, request.contextLength),
     ...job.slots === undefined ? {} : { slots: job.slots },
     ranks: members.map(({ candidate, option, startLayer, endLayer, need, held }) => ({
-      nodeId: candidate.node.nodeId,
-      backend: option.backend,
-      startLayer,
-      endLayer,
-      ...gpuLayersOf(job, candidate, held),
-      ...memoriesField(held),
-      ...need,
+      nodeId: candidate.node.nodeId, backend: option.backend, startLayer, endLayer,
+      ...gpuLayersOf(job, candidate, held), ...memoriesField(held), ...need,
       usableBytes: option.usable.usableBytes,
       freeAfterBytes: option.usable.usableBytes - need.neededBytes
     })),

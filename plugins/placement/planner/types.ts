@@ -79,12 +79,7 @@ export interface MemoryClaim { nodeId: string, backend: string, gpu?: number, by
 export interface InstanceMemory { instanceId: string, modelId: string, memory: readonly MemoryClaim[] }
 
 /** A live connection in one direction, with its last measurements, which are null or absent at first. */
-export interface Edge {
-  from: string
-  to: string
-  rttMs?: number | null
-  bytesPerSecond?: number | null
-}
+export interface Edge { from: string, to: string, rttMs?: number | null, bytesPerSecond?: number | null }
 
 /** All inputs of the planner. Node ids are unique. */
 export interface ClusterView {

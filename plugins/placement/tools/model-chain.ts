@@ -66,11 +66,7 @@ async function request (look: Look, modelId: string): Promise<ChainLink | VerbEr
 type Refusal = Pick<ModelDiagnosis, 'sums' | 'ways'>
 const FITS: Refusal = { sums: [], ways: [] }
 
-export interface WouldBe {
-  nodeIds: string[]
-  refusal: VerbError | null
-  ways: FitSuggestion[]
-}
+export interface WouldBe { nodeIds: string[], refusal: VerbError | null, ways: FitSuggestion[] }
 
 export async function wouldBe (look: Look, modelId: string, without?: string): Promise<WouldBe> {
   const query = new URLSearchParams({

@@ -78,10 +78,8 @@ export function summarizeRequest ({ id, state, trace, failed, then, events }: Re
   return {
     taskId: head?.taskId ?? task?.taskId ?? nonEmpty(told['taskId']),
     commandId: head?.commandId ?? task?.commandId ?? nonEmpty(told['commandId']),
-    kind: head?.taskKind ?? task?.capability ?? nonEmpty(root?.attrs['call']),
-    modelId,
-    instanceId: task?.instanceId ?? instanceIn(events, modelId),
-    startMs: startMs ?? failedMs,
+    kind: head?.taskKind ?? task?.capability ?? nonEmpty(root?.attrs['call']), modelId,
+    instanceId: task?.instanceId ?? instanceIn(events, modelId), startMs: startMs ?? failedMs,
     endMs: startMs !== null && tookUs !== undefined ? startMs + tookUs / 1000 : failedMs
   }
 }

@@ -181,8 +181,7 @@ function thenWords (
 
 function nextSteps (
   { asked, ended, lost, open, id, tookMs }: Omit<RequestHistory, 'next'>,
-  { state, trace, tracing }: RequestFacts,
-  remedyOf: (reason: string) => string | null
+  { state, trace, tracing }: RequestFacts, remedyOf: (reason: string) => string | null
 ): string[] {
   const { at } = asked
   const model = asked.modelId === null ? null : plain(asked.modelId)

@@ -175,8 +175,7 @@ function passedOn ({ headers, rawHeaders }: IncomingMessage): Record<string, str
   const protocols = headers['sec-websocket-protocol']?.split(',').map((one) => one.trim())
     .filter((one) => !one.startsWith(BEARER))
   return {
-    ...passed,
-    ...headers['transfer-encoding'] === undefined ? {} : { 'transfer-encoding': 'chunked' },
+    ...passed, ...headers['transfer-encoding'] === undefined ? {} : { 'transfer-encoding': 'chunked' },
     ...headers.upgrade === undefined ? {} : { connection: 'upgrade', upgrade: headers.upgrade },
     ...protocols === undefined ? {} : { 'sec-websocket-protocol': protocols.join(', ') }
   }

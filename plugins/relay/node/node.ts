@@ -29,8 +29,7 @@ export function startNode (ctx: RelayContext, chance: () => number): RelayNode {
     accept: (connection, from) => { listeners.accept(connection, from) }
   })
   const uplink = new Uplink({
-    url, identity, clock, log, chance,
-    device: (ticket) => { inbound.take(ticket) },
+    url, identity, clock, log, chance, device: (ticket) => { inbound.take(ticket) },
     changed: watchAway(ctx, url)
   })
   ctx.sections.relayMeetings.put('own', meetingOf(identity, url, ctx.node))

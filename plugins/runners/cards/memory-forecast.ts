@@ -126,8 +126,7 @@ export function needOf (
   const { fixedBytes = FIXED_BYTES, gpuBytes = fixedBytes } = traits
   const facts = factsOf(card, traits.overhead)
   return addNeeds([{
-    shareBytes: portion(facts.weightBytes),
-    cacheBytes: portion(cacheOf(card, context, slots).bytes),
+    shareBytes: portion(facts.weightBytes), cacheBytes: portion(cacheOf(card, context, slots).bytes),
     bufferBytes: portion(facts.workBytes ?? 0) + buffersOf(card, facts, traits, { context, slots, gpu }),
     fixedBytes: gpu ? gpuBytes : fixedBytes
   }])

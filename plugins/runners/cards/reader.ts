@@ -4,9 +4,7 @@ import { open, type FileHandle } from 'node:fs/promises'
 import { basename } from 'node:path'
 
 /** A model file is broken, or no engine here can run it. */
-export class CardError extends Error {
-  override readonly name = 'CardError'
-}
+export class CardError extends Error { override readonly name = 'CardError' }
 
 const TEXT_BYTES = 4 * 1024 * 1024
 /** Bytes per read; the reader reads this many bytes again after each skipped block. */

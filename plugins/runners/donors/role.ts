@@ -30,9 +30,7 @@ export function roleOf (instance: Instance, nodeId: string): Role | null {
     return id === nodeId || shard === null ? [] : [{ nodeId: id, runnerId, shard }]
   }).sort((a, b) => a.shard.deviceRank - b.shard.deviceRank)
   return {
-    kind: 'driver',
-    tensor: isTensor(bodyOf(instance), nodeId),
-    ...shareOf(own),
+    kind: 'driver', tensor: isTensor(bodyOf(instance), nodeId), ...shareOf(own),
     donors: donors.map(({ nodeId: id, runnerId, shard }) => ({ nodeId: id, runnerId, ...shareOf(shard) }))
   }
 }

@@ -65,10 +65,8 @@ export function backendOf (
   if (libraryProblem !== null) return programMissing(name, program!, libraryProblem)
   const devices = library?.backends ?? detection.devices(name)
   return chooseBackend({
-    engine: name,
-    offers: offersOf(backends, devices).filter((one) => runsOn(card, one)),
-    why: backendsWhy,
-    declared: declaredBackend(config.backends, engine.name),
+    engine: name, offers: offersOf(backends, devices).filter((one) => runsOn(card, one)),
+    why: backendsWhy, declared: declaredBackend(config.backends, engine.name),
     runtimes: detection.runtimes, external, devices
   })
 }
@@ -263,9 +261,7 @@ function planned (
 /** Number of ended runners whose folders remain, so that their output can still be read. */
 const KEPT_FOLDERS = 4
 
-export function runnersFolder (home: string): string {
-  return join(home, 'run', 'runners')
-}
+export function runnersFolder (home: string): string { return join(home, 'run', 'runners') }
 
 /** Removes the folders of ended runners except the newest few. Never throws. */
 export async function pruneScratch (folder: string, live: (runnerId: string) => boolean): Promise<void> {

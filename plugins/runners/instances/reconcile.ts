@@ -6,10 +6,7 @@ import type { Assignment } from './shapes.js'
 /** Milliseconds before the next pass after a failed one. */
 const AGAIN_MS = 1000
 
-export interface Plan {
-  start: Assignment[]
-  stop: string[]
-}
+export interface Plan { start: Assignment[], stop: string[] }
 
 /** Compares the assignments of this node with its runners. Pure and idempotent. */
 export function plan (desired: readonly Assignment[], present: readonly string[]): Plan {

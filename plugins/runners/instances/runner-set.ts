@@ -36,11 +36,7 @@ export interface Member {
   loadedAt: number | null
 }
 
-export interface RunnerFailure {
-  errorMessage: string
-  errorCode: FailureCode
-  attempts: number
-}
+export interface RunnerFailure { errorMessage: string, errorCode: FailureCode, attempts: number }
 
 export interface FleetParts {
   clock: Clock
@@ -142,8 +138,7 @@ export class RunnerSet {
       await this.#parts.admit(assignment, options)
       if (signal.aborted) return
       member.supervisor = this.#parts.create({
-        ...options,
-        onStatus: (status) => { if (!signal.aborted) this.#set(member, status) },
+        ...options, onStatus: (status) => { if (!signal.aborted) this.#set(member, status) },
         onFailed: (failure) => { if (!signal.aborted) this.#fail(member, failure) }
       })
       member.supervisor.start()
@@ -239,26 +234,11 @@ const waitsForRank = (clock: Clock, message: string): RunnerStatus =>
 
 function reportWithoutProcess ({ assignment }: Member, status: RunnerStatus): RunnerReport {
   return {
-    ...assignment,
-    pid: null,
-    processAlive: false,
-    exitCode: null,
-    statusKind: kindOf(status),
+    ...assignment, pid: null, processAlive: false, exitCode: null, statusKind: kindOf(status),
     secondsInStatus: 0,
-    phase: 'RunnerFailed' in status ? status.RunnerFailed.errorMessage : 'not started',
-    restarts: 0,
-    flightRecorder: [],
-    inProgressTasks: [],
-    completedTaskCount: 0,
-    secondsSinceForward: null,
-    hold: null,
-    rssBytes: null,
-    estimatedBytes: null,
-    slots: 0,
-    slotsTaken: 0,
-    waitingTasks: 0,
-    waitedSeconds: 0,
-    admittedTaskCount: 0,
-    chunks: { received: 0, dropped: 0, buffered: 0 }
+    phase: 'RunnerFailed' in status ? status.RunnerFailed.errorMessage : 'not started', restarts: 0,
+    flightRecorder: [], inProgressTasks: [], completedTaskCount: 0, secondsSinceForward: null,
+    hold: null, rssBytes: null, estimatedBytes: null, slots: 0, slotsTaken: 0, waitingTasks: 0,
+    waitedSeconds: 0, admittedTaskCount: 0, chunks: { received: 0, dropped: 0, buffered: 0 }
   }
 }

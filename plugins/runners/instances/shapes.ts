@@ -15,19 +15,14 @@ export function changed (instance: Instance, change: Partial<RingInstance>): Ins
     : { RingInstance: { ...instance.RingInstance, ...change } }
 }
 
-export interface Assignment {
-  instanceId: string
-  runnerId: string
-  modelId: string
-}
+export interface Assignment { instanceId: string, runnerId: string, modelId: string }
 
 /** The card as in /state, without a long file list. */
 export function stateCard (card: ModelCard): StateCard {
   const { totalBytes, files: all, ...rest } = card
   const files = all.length > INSTANCE_FILES_MAX ? [] : all
   return {
-    ...rest,
-    storageSize: { inBytes: totalBytes },
+    ...rest, storageSize: { inBytes: totalBytes },
     files: files.map(({ bytes, ...file }) => ({ ...file, size: { inBytes: bytes } }))
   }
 }
@@ -46,9 +41,7 @@ export function shardOf (instance: Instance, nodeId: string): ShardBody | null {
   return tagged === undefined ? null : Object.values(tagged)[0] as ShardBody
 }
 
-/**
- * The fraction of the model in a shard. Tensor ranks have every layer, so each holds an equal share.
- */
+/** The fraction of the model in a shard. Tensor ranks have every layer, so each holds an equal share. */
 export function partOf ({ startLayer, endLayer, nLayers, worldSize }: ShardBody): Part {
   const hasAllLayers = endLayer - startLayer === nLayers
   const part = hasAllLayers ? { of: 1, parts: worldSize } : { of: endLayer - startLayer, parts: nLayers }

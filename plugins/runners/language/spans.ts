@@ -34,9 +34,7 @@ export class AnswerSpans {
     this.at = now
   }
 
-  ended (tokens: Record<string, number>): void {
-    this.answer().end(tokens, this.at)
-  }
+  ended (tokens: Record<string, number>): void { this.answer().end(tokens, this.at) }
 
   private answer (): OpenSpan {
     return this.generate ??= this.trace.open(`generate${this.suffix}`, 'generate', this.at)

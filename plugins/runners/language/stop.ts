@@ -7,9 +7,7 @@ export class StopFinder {
   private held = ''
   found: string | null = null
 
-  constructor (stops: readonly string[]) {
-    this.stops = stops.filter((s) => s.length > 0)
-  }
+  constructor (stops: readonly string[]) { this.stops = stops.filter((s) => s.length > 0) }
 
   push (text: string): { text: string, stopped: boolean } {
     if (this.found !== null) return { text: '', stopped: true }

@@ -82,11 +82,7 @@ export function declaredBackend (
   return typeof value === 'string' ? value : undefined
 }
 
-export interface BinaryOverride {
-  variable: string
-  path: string
-  problem: string | null
-}
+export interface BinaryOverride { variable: string, path: string, problem: string | null }
 
 const OVERRIDE = /^SVC_[A-Z0-9_]+_SERVER_BIN$/
 

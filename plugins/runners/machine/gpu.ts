@@ -105,12 +105,8 @@ export function parseSmi (output: string): Gpu[] {
   return output.split('\n').map((line) => /^(.+),([^,]+),([^,]+),([^,]+),([^,]+),([^,]+)$/.exec(line))
     .filter((match) => match !== null)
     .map(([, name, busy, total, used, watts, celsius]) => ({
-      vendor: 'nvidia',
-      name: name!.trim(),
-      utilizationRatio: number(busy, 0.01),
-      vramTotalBytes: number(total, MIB),
-      vramUsedBytes: number(used, MIB),
-      powerWatts: number(watts),
+      vendor: 'nvidia', name: name!.trim(), utilizationRatio: number(busy, 0.01),
+      vramTotalBytes: number(total, MIB), vramUsedBytes: number(used, MIB), powerWatts: number(watts),
       temperatureCelsius: number(celsius)
     }))
 }
@@ -136,13 +132,9 @@ async function readPciGpus ({ list, read }: MachineIo): Promise<Gpu[]> {
       `hwmon/${sensors}/power1_average`, `hwmon/${sensors}/temp1_input`
     ].map((file) => read(`${device}/${file}`)))
     return [{
-      vendor: known.vendor,
-      name: known.name,
-      utilizationRatio: number(busy, 0.01),
-      vramTotalBytes: number(total) || null,
-      vramUsedBytes: number(used),
-      powerWatts: number(microwatts, 1e-6),
-      temperatureCelsius: number(millidegrees, 0.001)
+      vendor: known.vendor, name: known.name, utilizationRatio: number(busy, 0.01),
+      vramTotalBytes: number(total) || null, vramUsedBytes: number(used),
+      powerWatts: number(microwatts, 1e-6), temperatureCelsius: number(millidegrees, 0.001)
     }]
   }))
   return found.flat()
@@ -217,9 +209,7 @@ export function summarize (
   const power = known(gpus.map((g) => g.powerWatts))
   return {
     gpuUsage: usage.length > 0 ? sum(usage) / usage.length : null,
-    temp: heat.length > 0 ? Math.max(...heat) : null,
-    sysPower: power.length > 0 ? sum(power) : null,
-    accelerator: gpus[0] ?? null,
-    accelerators: usableGpus(gpus, env)
+    temp: heat.length > 0 ? Math.max(...heat) : null, sysPower: power.length > 0 ? sum(power) : null,
+    accelerator: gpus[0] ?? null, accelerators: usableGpus(gpus, env)
   }
 }

@@ -60,13 +60,10 @@ async function hasWebgpu ({ platform, arch, hasLibrary }: RuntimeFiles): Promise
 
 export function runtimeFiles (env: RuntimeFiles['env'] = process.env): RuntimeFiles {
   return {
-    platform: process.platform,
-    arch: process.arch,
-    env,
+    platform: process.platform, arch: process.arch, env,
     list: async (folder) => await readdir(folder).catch(() => []),
     hasLibrary: async (file) => await stat(file).then(({ size }) => size > NOTE_BYTES, () => false),
-    runtimeFolder,
-    hasPackage
+    runtimeFolder, hasPackage
   }
 }
 

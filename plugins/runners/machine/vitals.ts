@@ -71,10 +71,8 @@ export function createMachine (
       memory: ram === null
         ? null
         : {
-            ramTotal: bytes(ram.total),
-            ramAvailable: bytes(ram.available),
-            swapTotal: bytes(ram.swapTotal),
-            swapAvailable: bytes(ram.swapFree)
+            ramTotal: bytes(ram.total), ramAvailable: bytes(ram.available),
+            swapTotal: bytes(ram.swapTotal), swapAvailable: bytes(ram.swapFree)
           },
       system: { ...load(), pcpuUsage },
       disk: space === null ? null : { total: bytes(space.total), available: bytes(space.available) },
@@ -293,8 +291,7 @@ export function parseCgroup (
     : /^total_(?:in)?active_file (\d+)$/gm
   const limit = /^\d+$/.test(files.limit.trim()) ? Number(files.limit) : Infinity
   return {
-    max: limit < NO_LIMIT_BYTES ? limit : null,
-    current: Number(files.usage.trim()) || 0,
+    max: limit < NO_LIMIT_BYTES ? limit : null, current: Number(files.usage.trim()) || 0,
     reclaimable: [...files.stat.matchAll(caches)].reduce((sum, [, bytes]) => sum + Number(bytes), 0)
   }
 }

@@ -98,11 +98,9 @@ export function extractModel (index: GraphIndex, inputs: string[], outputs: stri
   return {
     ...index.model,
     graph: {
-      name: graph.name,
-      node: graph.node.filter((_, i) => closure.nodes.has(i)),
+      name: graph.name, node: graph.node.filter((_, i) => closure.nodes.has(i)),
       initializer: [...closure.initializers].map((name) => index.initializers.get(name) as Uint8Array),
-      input: [...closure.inputs].map(describe),
-      output: outputs.map(describe),
+      input: [...closure.inputs].map(describe), output: outputs.map(describe),
       valueInfo: graph.valueInfo.filter((bytes) => !ports.has(valueName(bytes)))
     }
   }

@@ -71,8 +71,7 @@ class OnnxScan {
     let graphs = 0
     await this.#walk.read({ number: 0, wire: 2, length }, {
       1: ({ value }) => { this.header.irVersion = value },
-      7: async (field) => { graphs++; await this.#graph(field, true) },
-      8: this.#opset,
+      7: async (field) => { graphs++; await this.#graph(field, true) }, 8: this.#opset,
       25: this.#function
     })
     if (graphs !== 1) this.#walk.r.fail(`it holds ${graphs} graphs, not one`)
@@ -130,12 +129,10 @@ class OnnxScan {
     const place = new Map<string, string>()
     const store = ({ length }: Field): void => { stored += length }
     const { 2: type = 0, 14: location = 0 } = await this.#walk.read(tensor, {
-      1: async (field) => { values *= await this.#product(field) },
-      2: valueOf,
-      4: store, 5: store, 6: store, 7: store, 9: store, 10: store, 11: store,
+      1: async (field) => { values *= await this.#product(field) }, 2: valueOf, 4: store, 5: store,
+      6: store, 7: store, 9: store, 10: store, 11: store,
       8: async (field) => { if (this.header.irVersion < LISTED_IR) await this.#weight(field) },
-      13: async (field) => { await this.#place(field, place) },
-      14: valueOf
+      13: async (field) => { await this.#place(field, place) }, 14: valueOf
     })
     const bytes = location === 1 || place.size > 0
       ? this.#external(place, values * (VALUE_BYTES[type] ?? 1))

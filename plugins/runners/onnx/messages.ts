@@ -149,9 +149,7 @@ export function decodeModel (bytes: Uint8Array): OnnxModel {
   }
 }
 
-export function encodeModel (model: OnnxModel): Uint8Array {
-  return encodeMessage('ModelProto', model)
-}
+export function encodeModel (model: OnnxModel): Uint8Array { return encodeMessage('ModelProto', model) }
 
 export function encodeMessage (name: MessageName, fields: object): Uint8Array {
   return root.lookupType(name).encode(fields).finish()

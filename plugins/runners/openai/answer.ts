@@ -1,8 +1,6 @@
 /** Converts events of OpenAI's chat API, with the additions of llama.cpp's server, to chunks. Pure. */
 import type { SpanSink } from '../../../kernel/api/engine.js'
-import type {
-  AnswerChunk, Choice, Finish, NamedToken, TokenReport, Usage
-} from '../language/chunks.js'
+import type { AnswerChunk, Choice, Finish, NamedToken, TokenReport, Usage } from '../language/chunks.js'
 import { AnswerSpans } from '../language/spans.js'
 import { fieldsOf, idsOf, listOf, numberOf, textOf, type Fields } from '../language/json.js'
 
@@ -44,8 +42,7 @@ export function endOf (choice: Choice, { finish, stop, usage, timings, peakBytes
     usage: usageOf(usage, timings),
     timings: {
       prompt_per_second: rate(timings['prompt_per_second']),
-      predicted_per_second: rate(timings['predicted_per_second']),
-      peak_memory_bytes: peakBytes
+      predicted_per_second: rate(timings['predicted_per_second']), peak_memory_bytes: peakBytes
     }
   }
 }
@@ -108,8 +105,7 @@ function toDelta (delta: Fields): NonNullable<Choice['delta']> {
     }
   })
   return {
-    ...content === '' ? {} : { content },
-    ...reasoning === '' ? {} : { reasoning_content: reasoning },
+    ...content === '' ? {} : { content }, ...reasoning === '' ? {} : { reasoning_content: reasoning },
     ...calls.length === 0 ? {} : { tool_calls: calls }
   }
 }

@@ -148,11 +148,7 @@ export class Client {
     } catch (error) {
       if (call.signal?.aborted === true || !isStale(error, first)) throw this.broken(error)
     }
-    try {
-      return await answerTo(this.send(call))
-    } catch (error) {
-      throw this.broken(error)
-    }
+    try { return await answerTo(this.send(call)) } catch (error) { throw this.broken(error) }
   }
 
   private send ({ path, body, signal, headers }: Call): ClientRequest {

@@ -7,10 +7,7 @@ import { processorTicks, processTreeBytes } from '../process/proc.js'
 import { withoutPaths } from './errors.js'
 
 /** A clock with timers, which tests replace. */
-export interface Clock {
-  now: () => number
-  pause: (ms: number) => Promise<void>
-}
+export interface Clock { now: () => number, pause: (ms: number) => Promise<void> }
 
 export interface EngineParts {
   clock: Clock

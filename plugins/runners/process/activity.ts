@@ -9,8 +9,7 @@ const LABEL_CHARS = 64
 /** Implements EngineEnv.work, which throws RangeError if `units` is not a number above 0. */
 export function createWork (link: NodeLink, state: Int32Array): EngineEnv['work'] {
   const announcer = new Announcer({
-    now: () => performance.now(),
-    after: (ms, fn) => { setTimeout(fn, ms).unref() },
+    now: () => performance.now(), after: (ms, fn) => { setTimeout(fn, ms).unref() },
     send: (message) => { link.send(FROM_RUNNER.work, 0, message) }
   })
   return async <T>(label: string, units: number, call: () => T | Promise<T>): Promise<T> => {

@@ -116,11 +116,7 @@ export class TaskChannel {
 
 type TaskMessage = Extract<RunnerMessage, { type: 'chunk' | 'read' | 'end' | 'fail' }>
 
-interface Entered {
-  channel: TaskChannel
-  hop: Hop | undefined
-  released: Released
-}
+interface Entered { channel: TaskChannel, hop: Hop | undefined, released: Released }
 
 /** Called when a task has left the runner. `served` is false if it was lost, failed or cancelled. */
 export type Released = (served: boolean) => void

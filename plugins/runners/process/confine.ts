@@ -77,9 +77,7 @@ function packagesOf (script: string): string[] {
   return [script, ...code.length > 0 ? [...code, folder] : [own ?? folder], ...found]
 }
 
-/**
- * Returns a path and its real path. A folder around the home is replaced by its contents except the home.
- */
+/** Returns a path and its real path. A folder around the home is replaced by its contents except the home. */
 function outside (path: string, home: string): string[] {
   const target = real(path)
   if (target === home) return []

@@ -4,9 +4,7 @@ import { EngineError } from '../../../kernel/api/engine.js'
  * Why a task failed. `reason` is `overloaded` (details.retryAfterSeconds), `instance_lost`, `cancelled`,
  * `timeout`, `provider_error`, or the reason in an EngineError.
  */
-export class RunnerError extends EngineError {
-  override readonly name = 'RunnerError'
-}
+export class RunnerError extends EngineError { override readonly name = 'RunnerError' }
 
 /** Details of an `instance_lost` error if no work on the task had begun, so another runner may take it. */
 export const NOT_STARTED = { begun: false } as const

@@ -122,10 +122,7 @@ function log (level: 'info' | 'warn' | 'error', message: string, fields: Record<
 
 function startWatchdog (spec: ModelSpec, limits: HostLimits): void {
   const workerData: WatchdogData = {
-    state,
-    nodePid: Number(process.argv[2]),
-    modelId: spec.card.modelId,
-    warmupMs: limits.warmupMs,
+    state, nodePid: Number(process.argv[2]), modelId: spec.card.modelId, warmupMs: limits.warmupMs,
     loopBlockedMs: limits.loopBlockedMs
   }
   const entry = new URL('./watchdog.js', import.meta.url)

@@ -12,10 +12,7 @@ const FLOOD_REST_MS = 2
 /** Interval in ms between log entries that report how many lines were dropped. */
 const REPORT_MS = 1_000
 
-export interface Listening {
-  line (text: string): void
-  dropped (lines: number): void
-}
+export interface Listening { line (text: string): void, dropped (lines: number): void }
 
 /**
  * Drains a runner's stdout or stderr into the ring file. Output is never parsed as a message. Returns a
@@ -146,11 +143,7 @@ export class RingFile {
       const lines = this.#pending
       this.#pending = []
       this.#pendingBytes = 0
-      try {
-        await this.#write(Buffer.from(lines.join('')))
-      } catch {
-        this.lost += lines.length
-      }
+      try { await this.#write(Buffer.from(lines.join(''))) } catch { this.lost += lines.length }
     }
     this.#busy = null
   }

@@ -20,9 +20,7 @@ export function writePidfile (scratch: string, pid: number, mark: string): void 
   writeWhole(join(scratch, PIDFILE), JSON.stringify(record))
 }
 
-export function removePidfile (scratch: string): void {
-  rmSync(join(scratch, PIDFILE), { force: true })
-}
+export function removePidfile (scratch: string): void { rmSync(join(scratch, PIDFILE), { force: true }) }
 
 /** The record in a pidfile; null if it is missing or invalid. */
 export function readPidfile (scratch: string): PidRecord | null {

@@ -4,11 +4,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 
 /** The result of a synchronous call, or `otherwise` if it throws. */
 export function attempt<T, O> (call: () => T, otherwise: O): T | O {
-  try {
-    return call()
-  } catch {
-    return otherwise
-  }
+  try { return call() } catch { return otherwise }
 }
 
 export const read = (path: string): string | null => attempt(() => readFileSync(path, 'utf8'), null)
@@ -20,9 +16,7 @@ function statFields (pid: number): string[] | null {
 }
 
 /** Start time of a process in clock ticks since boot (field 22 of stat); identifies it along with the pid. */
-export function startTime (pid: number): string | null {
-  return statFields(pid)?.[22 - 3] ?? null
-}
+export function startTime (pid: number): string | null { return statFields(pid)?.[22 - 3] ?? null }
 
 /** CPU time of a process and its ended children in clock ticks (fields 14 to 17 of stat). */
 export function processorTicks (pid: number): number | null {

@@ -76,11 +76,8 @@ function decode (bytes: Buffer<ArrayBuffer>): Frame {
   const jsonEnd = HEAD_BYTES + jsonBytes
   if (jsonEnd > bytes.length) throw new ProtocolError(`frame says ${jsonBytes} bytes of JSON but is shorter`)
   return {
-    kind: bytes.readUInt8(0),
-    task: bytes.readUInt32BE(1),
-    header: parse(bytes, jsonEnd),
-    media: new Uint8Array(bytes.buffer, jsonEnd),
-    bytes: LENGTH_BYTES + bytes.length
+    kind: bytes.readUInt8(0), task: bytes.readUInt32BE(1), header: parse(bytes, jsonEnd),
+    media: new Uint8Array(bytes.buffer, jsonEnd), bytes: LENGTH_BYTES + bytes.length
   }
 }
 

@@ -243,11 +243,8 @@ export class RunnerProcess {
     if (this.#stopping || this.#failure !== null) return
     if (!this.#work.busy) this.tasks.failIdle(now)
     const passed = passedDeadline({
-      phase: this.#phase,
-      since: this.#since,
-      modelBytes: spec.card.totalBytes,
-      overdueWork: this.#work.overdue(now),
-      cancelledSince: this.tasks.cancelledSince,
+      phase: this.#phase, since: this.#since, modelBytes: spec.card.totalBytes,
+      overdueWork: this.#work.overdue(now), cancelledSince: this.tasks.cancelledSince,
       quietSince: this.#work.quietSince(now)
     }, this.#limits, now)
     if (passed !== null && passed.key === this.#suspect) this.kill(passed.message, passed.wedged)
@@ -289,12 +286,8 @@ export class RunnerProcess {
     this.#finished = true
     this.#link.finish()
     const how = describeEnd({
-      stopping: this.#stopping,
-      failure: this.#failure,
-      phase: this.#phase,
-      since: this.#entered,
-      readyAt: this.#readyAt,
-      exit: this.#exit
+      stopping: this.#stopping, failure: this.#failure, phase: this.#phase, since: this.#entered,
+      readyAt: this.#readyAt, exit: this.#exit
     }, this.#limits, this.#options.clock.mono())
     if (this.#ring.lost > 0) this.#record.note(`${this.#ring.lost} lines of output could not be written`)
     for (const undo of this.#undo) undo()

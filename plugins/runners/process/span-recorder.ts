@@ -81,9 +81,7 @@ export class SpanRecorder implements SpanSink {
     const span = this.record(parent, name, category, startMs, Number.NaN)
     const { id } = span
     return {
-      id,
-      now: () => this.now(),
-      span: (...about) => { this.record(id, ...about) },
+      id, now: () => this.now(), span: (...about) => { this.record(id, ...about) },
       series: (...about) => this.seriesOf(id, ...about),
       open: (childName, childCategory, childStartMs) => this.open(childName, childCategory, childStartMs, id),
       end: (attrs, endMs = this.now()) => { Object.assign(span, { attrs, endMs }) }
@@ -154,8 +152,7 @@ class Series implements SpanSeries {
     return Array.from({ length: points }, (_, i) => ({
       id: newId(), parent: this.#parent, name: this.#name, category: this.#category,
       startMs: this.#starts[i]!, endMs: this.#ends[i]!,
-      steps: i < this.#count ? this.#stride : this.#filled,
-      attrs: undefined
+      steps: i < this.#count ? this.#stride : this.#filled, attrs: undefined
     }))
   }
 
@@ -181,12 +178,8 @@ export const toSentSpan = (span: RecordedSpan, place: number, receivedMs: number
 
 export function partOf (recorder: SpanRecorder, process: SpanPlace['process'], receivedMs: number): SpanPart {
   return {
-    receivedMs,
-    sentMs: recorder.now(),
-    places: [{ nodeId: null, process, rank: 0 }],
-    spans: recorder.spans().map((span) => toSentSpan(span, 0, receivedMs)),
-    clocks: [],
-    about: null,
+    receivedMs, sentMs: recorder.now(), places: [{ nodeId: null, process, rank: 0 }],
+    spans: recorder.spans().map((span) => toSentSpan(span, 0, receivedMs)), clocks: [], about: null,
     dropped: recorder.dropped
   }
 }

@@ -20,9 +20,7 @@ export const NEXT_STATUS: Readonly<Record<StatusKind, readonly StatusKind[]>> = 
   RunnerFailed: ['RunnerShuttingDown']
 }
 
-export function kindOf (status: RunnerStatus): StatusKind {
-  return Object.keys(status)[0] as StatusKind
-}
+export function kindOf (status: RunnerStatus): StatusKind { return Object.keys(status)[0] as StatusKind }
 
 export function mayFollow (from: StatusKind, to: StatusKind): boolean {
   return NEXT_STATUS[from].includes(to)

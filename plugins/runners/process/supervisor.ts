@@ -287,7 +287,5 @@ class RunnerSupervisor {
     onFailed({ errorMessage, errorCode, attempts })
   }
 
-  #refuseQueued (message: string): void {
-    this.#admission.refuseAll(lost(message, { ...NOT_STARTED }))
-  }
+  #refuseQueued (message: string): void { this.#admission.refuseAll(lost(message, { ...NOT_STARTED })) }
 }

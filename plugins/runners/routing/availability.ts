@@ -206,23 +206,16 @@ export class Availability {
     const draining = instances.every(isDraining)
     const choice = card === null ? null : backend(card)
     return {
-      ...asked,
-      card,
-      cardProblem,
+      ...asked, card, cardProblem,
       known: card === null && cardProblem === undefined ? [...this.cards().keys()] : [],
       copies: copies === undefined ? undefined : copiesOf(copies),
       silentStore: running ? undefined : models?.silentStore()?.name,
       off: card === null ? off('models', modelId) : off('engines', card.engine),
       backend: running && choice?.backend == null ? OF_RUNNER : choice,
-      elsewhere: this.#elsewhere(source, snapshot, card),
-      placed: instances.length > 0,
-      nodes: best?.nodeIds.map(nodeName) ?? [],
-      lost: lost?.map(nodeName),
-      draining: instances.length > 0 && draining,
-      absence: draining ? absence(modelId) : null,
-      learning: learning(),
-      runner: best?.runner ?? null,
-      failure: best?.failure
+      elsewhere: this.#elsewhere(source, snapshot, card), placed: instances.length > 0,
+      nodes: best?.nodeIds.map(nodeName) ?? [], lost: lost?.map(nodeName),
+      draining: instances.length > 0 && draining, absence: draining ? absence(modelId) : null,
+      learning: learning(), runner: best?.runner ?? null, failure: best?.failure
     }
   }
 
@@ -273,8 +266,7 @@ function progressOf (
   if (serving !== undefined) return { nodeIds, runner: serving.status, failure: undefined }
   const statuses = nodeIds.map((id) => own.find(({ nodeId }) => nodeId === id)?.status ?? null)
   return {
-    nodeIds,
-    runner: statuses.toSorted((a, b) => statusRank(a) - statusRank(b))[0] ?? null,
+    nodeIds, runner: statuses.toSorted((a, b) => statusRank(a) - statusRank(b))[0] ?? null,
     failure: failed && { instanceId, message: failed.errorMessage, code: failed.errorCode }
   }
 }
@@ -287,8 +279,7 @@ function copiesOf (all: readonly ModelCopy[]): CopyFacts {
   const complete = all.filter(({ kind }) => kind !== 'receiving')
   const names = (list: readonly ModelCopy[]): string[] => [...new Set(list.map(({ nodeName }) => nodeName))]
   return {
-    live: names(complete.filter(({ live }) => live)),
-    lost: names(complete.filter(({ live }) => !live)),
+    live: names(complete.filter(({ live }) => live)), lost: names(complete.filter(({ live }) => !live)),
     receiving: names(all.filter(({ kind, live }) => kind === 'receiving' && live))
   }
 }

@@ -306,12 +306,8 @@ export function availabilityHandler (
     const { model_id: modelId } = request.params as { model_id: string }
     const { links, broken } = (await chains())(modelId, null)
     return {
-      model_id: modelId,
-      available: broken === null,
-      broken_link: broken?.link ?? null,
-      message: broken?.message ?? null,
-      remedy: broken?.remedy ?? null,
-      links
+      model_id: modelId, available: broken === null, broken_link: broken?.link ?? null,
+      message: broken?.message ?? null, remedy: broken?.remedy ?? null, links
     }
   }
 }

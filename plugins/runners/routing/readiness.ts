@@ -63,11 +63,7 @@ const proofAge = ({ supervisor }: Member): number | null => supervisor?.report()
 
 const proven = (member: Member): boolean => (proofAge(member) ?? Infinity) <= FORWARD_FRESH_SECONDS
 
-interface CanaryParts {
-  clock: Clock
-  log: Logger
-  newId (): string
-}
+interface CanaryParts { clock: Clock, log: Logger, newId (): string }
 
 /**
  * Runs one small real inference on an idle runner for at most 5 s, and resolves to whether the runner

@@ -94,9 +94,7 @@ export class TaskTable {
     return true
   }
 
-  get (taskId: string): Task | undefined {
-    return this.#entry(taskId)?.task
-  }
+  get (taskId: string): Task | undefined { return this.#entry(taskId)?.task }
 
   requesterOf (taskId: string): TaskRequester { return this.#entry(taskId)?.requester ?? NOBODY }
 
@@ -145,8 +143,7 @@ export class TaskTable {
 
   #enter (
     into: Map<string, Entry>,
-    { runnerId, requester, opened }: Pick<Entry, 'runnerId' | 'requester' | 'opened'>,
-    task: Task
+    { runnerId, requester, opened }: Pick<Entry, 'runnerId' | 'requester' | 'opened'>, task: Task
   ): void {
     const change = ++this.#changes
     into.set(task.taskId, { task, runnerId, requester, opened, changedMono: this.#mono(), change })

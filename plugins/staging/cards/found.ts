@@ -79,13 +79,9 @@ export function toCard (found: ModelFacts, folder: Folder, options: DeriveOption
   const { modelId, revision } = options
   const { roles, ...facts } = found
   return checked({
-    title: modelId.slice(modelId.indexOf('/') + 1),
-    hiddenSize: 0, heads: 0, kvHeads: 0, headSize: 0,
-    supportsTensor: false, companions: [], voices: [], defaults: {}, support: {},
-    ...facts,
-    modelId, revision,
-    ...cardFiles(folder.files, roles),
-    licence: options.licence ?? licenceOf(folder, found),
+    title: modelId.slice(modelId.indexOf('/') + 1), hiddenSize: 0, heads: 0, kvHeads: 0, headSize: 0,
+    supportsTensor: false, companions: [], voices: [], defaults: {}, support: {}, ...facts, modelId,
+    revision, ...cardFiles(folder.files, roles), licence: options.licence ?? licenceOf(folder, found),
     languages: options.languages ?? facts.languages ?? []
   })
 }

@@ -68,15 +68,10 @@ export function takesTools ({ tasks, support }: Pick<ModelCard, 'tasks' | 'suppo
 function capabilitiesOf ({ tasks, support }: ModelCard) {
   const has = (task: string): boolean => tasks.includes(task)
   return {
-    chat: has('chat'),
-    completions: has('completions'),
-    embeddings: has('embeddings'),
-    rerank: has('rerank'),
-    tts: has('tts'),
-    stt: has('stt'),
+    chat: has('chat'), completions: has('completions'), embeddings: has('embeddings'),
+    rerank: has('rerank'), tts: has('tts'), stt: has('stt'),
     streaming: has('chat') || has('completions') || has('tts') || has('stt'),
-    tools: takesTools({ tasks, support }),
-    vision: Object.hasOwn(support, 'images')
+    tools: takesTools({ tasks, support }), vision: Object.hasOwn(support, 'images')
   }
 }
 

@@ -34,8 +34,7 @@ const KINDS = ['store', 'staged', 'bundled', 'cache', 'receiving'] as const
 
 /** Locations of copies as text: `store@node1, staged@node2,node3`; `-` if there are none. */
 export function locationsText (copies: readonly Pick<ClusterCopy, 'nodeName' | 'kind' | 'live'>[]): string {
-  const name = (copy: (typeof copies)[number]): string =>
-    `${copy.nodeName}${copy.live ? '' : ' (lost)'}`
+  const name = (copy: (typeof copies)[number]): string => `${copy.nodeName}${copy.live ? '' : ' (lost)'}`
   const parts = KINDS.flatMap((kind) => {
     const nodes = copies.filter((copy) => copy.kind === kind).map(name)
     const sorted = [...new Set(nodes)].sort((a, b) => a.localeCompare(b, 'en', { numeric: true }))

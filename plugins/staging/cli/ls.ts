@@ -52,11 +52,8 @@ export function joinModels (
     const own = byModel.get(modelId) ?? []
     const told = entry?.virtual === true ? undefined : entry?.storage_size_megabytes
     return {
-      modelId,
-      sizeBytes: sizeOfCopies(own) ?? (told === undefined ? null : Math.round(told * MIB)),
-      state: stateOf(entry, own, storeAway),
-      tasks: entry?.tasks ?? [],
-      copies: own
+      modelId, sizeBytes: sizeOfCopies(own) ?? (told === undefined ? null : Math.round(told * MIB)),
+      state: stateOf(entry, own, storeAway), tasks: entry?.tasks ?? [], copies: own
     }
   })
 }

@@ -16,11 +16,7 @@ export async function isRealFolder (path: string): Promise<boolean> {
 /** fsync for a file, or for a folder and its entries. */
 export async function sync (path: string): Promise<void> {
   const handle = await open(path, 'r')
-  try {
-    await handle.sync()
-  } finally {
-    await handle.close()
-  }
+  try { await handle.sync() } finally { await handle.close() }
 }
 
 /** Whether one folder contains the other, after resolving links. Neither has to exist. */

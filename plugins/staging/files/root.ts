@@ -297,11 +297,7 @@ export class ModelRoot {
       const record = await lstat(join(directory, RECORD_FILE)).catch(() => undefined)
       if (record?.isFile() !== true) return
       const marker = await openSvcFile(directory, LAST_USED, 'update')
-      try {
-        await marker.utimes(nowMs / 1000, nowMs / 1000)
-      } finally {
-        await marker.close()
-      }
+      try { await marker.utimes(nowMs / 1000, nowMs / 1000) } finally { await marker.close() }
     })
   }
 

@@ -48,11 +48,7 @@ export async function finalizeCopy (folder: string, record: CopyRecord): Promise
 
 async function syncInside (folder: string, path: string): Promise<void> {
   const file = await openInside(folder, path, 'read')
-  try {
-    await file.sync()
-  } finally {
-    await file.close()
-  }
+  try { await file.sync() } finally { await file.close() }
 }
 
 export async function isSealed (folder: string, modelId: string): Promise<boolean> {

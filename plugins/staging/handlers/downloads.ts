@@ -90,11 +90,7 @@ export async function startDownload (
 }
 
 export function sourceOf (manager: ModelManager, { source = 'hub' }: Pick<StartOptions, 'source'>): Source {
-  try {
-    return parseSource(source)
-  } catch (error) {
-    throw apiError(manager, error)
-  }
+  try { return parseSource(source) } catch (error) { throw apiError(manager, error) }
 }
 
 async function inStore (

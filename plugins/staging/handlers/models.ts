@@ -101,8 +101,7 @@ async function entries (manager: ModelManager): Promise<Entry[]> {
       return modelListEntry(card, {
         installed: installed.has(card.modelId),
         ready: isVirtual ? judgement?.available === true : ready.has(card.modelId),
-        created: createdOf(manager, card.modelId, host),
-        judgement, virtual: isVirtual
+        created: createdOf(manager, card.modelId, host), judgement, virtual: isVirtual
       })
     })
 }
@@ -169,8 +168,7 @@ export async function add (
   const checked = cardOf(given)
   const known = manager.catalogue.cards().get(checked.modelId)
   if (known !== undefined && known.origin !== 'custom') {
-    throw manager.ctx.error('card_exists',
-      `${checked.modelId} already exists (${known.origin}).`)
+    throw manager.ctx.error('card_exists', `${checked.modelId} already exists (${known.origin}).`)
   }
   await manager.ctx.command('addCard', { card: checked })
   return { model_id: checked.modelId, card: checked }

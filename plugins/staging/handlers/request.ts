@@ -61,11 +61,7 @@ export const onStoreHost = <R extends RouteRequest>(
 ) => async (manager: ModelManager, request: R): Promise<unknown> => {
   const { store } = manager
   if (store === null) return await forward(manager, request, route)
-  try {
-    return await work(store, manager, request)
-  } catch (error) {
-    throw apiError(manager, error)
-  }
+  try { return await work(store, manager, request) } catch (error) { throw apiError(manager, error) }
 }
 
 /** Timeout in ms and size limit in bytes for the store host's answer. */

@@ -25,12 +25,8 @@ export async function storage (manager: ModelManager, { caller }: RouteRequest):
     nodeId: node.nodeId,
     stagingRoot: mayKnow ? staged.root : null,
     stagedModels: copies.map(({ modelId, directory, sizeBytes, lastUsedMs, inUse }) => ({
-      modelId,
-      directory: mayKnow ? directory : null,
-      sizeBytes,
-      lastUsedEpochSeconds: Math.floor(lastUsedMs / 1000),
-      inUse,
-      in_use: inUse
+      modelId, directory: mayKnow ? directory : null, sizeBytes,
+      lastUsedEpochSeconds: Math.floor(lastUsedMs / 1000), inUse, in_use: inUse
     })),
     stagedTotalBytes: totalBytes,
     partialBytes,

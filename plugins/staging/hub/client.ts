@@ -86,9 +86,7 @@ class Client {
       file.size - start, (status, answered) => { checkBodyHead(status, answered, file, start) })
   }
 
-  async close (): Promise<void> {
-    await (await this.#opened)?.close()
-  }
+  async close (): Promise<void> { await (await this.#opened)?.close() }
 
   async #patiently<T> (attempt: () => Promise<T>, signal: AbortSignal | undefined): Promise<T> {
     const { clock, random, log } = this.#options

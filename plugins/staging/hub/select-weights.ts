@@ -52,11 +52,8 @@ function graphsOf<F extends Choosable> (files: readonly F[]): Graph<F>[] {
     const variant = (match?.[2] ?? '').toLowerCase()
     const own = files.filter(({ path }) => path === file.path || belongsTo(path, file.path))
     return {
-      folder: folderOf(file.path),
-      base: match?.[1] ?? stem,
-      variant: variant === 'fp32' ? '' : variant,
-      files: own,
-      bytes: own.reduce((sum, { size }) => sum + size, 0)
+      folder: folderOf(file.path), base: match?.[1] ?? stem, variant: variant === 'fp32' ? '' : variant,
+      files: own, bytes: own.reduce((sum, { size }) => sum + size, 0)
     }
   })
 }

@@ -82,12 +82,10 @@ function routesOf (manager: ModelManager) {
   return {
     storage: on(storage), health: on(health), registry: on(registry), downloads: on(downloads),
     download: on(download), plan: on(plan), searchHub: on(search), downloadState: on(downloadState),
-    pause: on(pause), cancelDownload: on(cancelDownload),
-    stage: on(stage), room: on(room), purge: on(purge), remove: on(remove),
-    manifest: on(manifestHandler), file: on(file), models: on(models), model: on(model),
-    modelsShort: on(modelsShort),
-    copies: on(copies), rest: on(({ lists }) => lists.answer()), card: on(card), add: on(add),
-    removeCustom: on(removeCustom)
+    pause: on(pause), cancelDownload: on(cancelDownload), stage: on(stage), room: on(room),
+    purge: on(purge), remove: on(remove), manifest: on(manifestHandler), file: on(file),
+    models: on(models), model: on(model), modelsShort: on(modelsShort), copies: on(copies),
+    rest: on(({ lists }) => lists.answer()), card: on(card), add: on(add), removeCustom: on(removeCustom)
   }
 }
 

@@ -65,8 +65,7 @@ export async function find (
   const holders = copiesOf(parts, modelId, digest, digest).filter(({ node }) => node.nodeId !== host!.nodeId)
   const found = await ask([first, ...holders])
   if (found !== undefined) return { from: 'lan', ...found }
-  const why = error('store_unreachable',
-    `No reachable store has ${modelId} (${failures.join('; ')}).`)
+  const why = error('store_unreachable', `No reachable store has ${modelId} (${failures.join('; ')}).`)
   const commit = hub === null ? null : commitOf(source, hub.url)
   if (commit === null) throw why
   return { from: 'hub', commit, fact, why }

@@ -61,9 +61,7 @@ export class ProgressGossip {
     this.#channel.close()
   }
 
-  #own (): DownloadView[] {
-    return this.#jobs().map((job) => job.view(this.#ctx.node.nodeId))
-  }
+  #own (): DownloadView[] { return this.#jobs().map((job) => job.view(this.#ctx.node.nodeId)) }
 
   #tell (): void {
     const now = this.#ctx.clock.mono()

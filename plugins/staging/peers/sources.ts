@@ -51,9 +51,7 @@ export function modelPath (modelId: string): string {
   return modelId.split('/').map(encodeURIComponent).join('/')
 }
 
-export function modelUrl (modelId: string): string {
-  return `/store/models/${modelPath(modelId)}`
-}
+export function modelUrl (modelId: string): string { return `/store/models/${modelPath(modelId)}` }
 
 export function fileUrl (modelId: string, path: string): string {
   return `${modelUrl(modelId)}/files/${path.split('/').map(encodeURIComponent).join('/')}`
@@ -70,9 +68,7 @@ function check ({ status, headers }: MemberResponse, { start, end }: ByteRange, 
 /** A chunk source that reads local files; `find` locates the file for a manifest path. */
 export function diskSource (find: (path: string) => Pick<LocalFile, 'root' | 'inner'>): ChunkSource {
   return {
-    id: 'disk',
-    kind: 'store',
-    has: () => true,
+    id: 'disk', kind: 'store', has: () => true,
     read: async (path, range, signal) => readFrom(find(path), range, signal)
   }
 }

@@ -16,8 +16,7 @@ export class Leases {
     for (const going of this.#going.values()) {
       if (!going.blocks(modelId)) continue
       const what = going.modelId === modelId ? modelId : `${going.modelId}, which ${modelId} needs,`
-      throw new StoreError('model_going',
-        `${what} is being removed from this node. Retry in a moment.`)
+      throw new StoreError('model_going', `${what} is being removed from this node. Retry in a moment.`)
     }
     const users = this.#users.get(modelId) ?? new Map<symbol, string | undefined>()
     const key = Symbol(by)

@@ -28,18 +28,11 @@ export function statusOf (job: Download): DownloadStatus {
   const { modelId, state, progress: { bytes, totalBytes }, ask: { request, selection } } = job
   const failure = state === 'failed' ? job.failure : null
   return {
-    modelId,
-    status: state === 'closed' ? 'pending' : state,
+    modelId, status: state === 'closed' ? 'pending' : state,
     progress: state === 'complete' ? 1 : totalBytes === 0 ? 0 : bytes / totalBytes,
-    error: failure?.message ?? null,
-    reason: failure?.reason ?? null,
-    downloadedBytes: bytes,
-    totalBytes,
-    bytesPerSecond: job.bytesPerSecond,
-    etaMs: job.etaMs,
-    source: request.source,
-    revision: selection?.commit ?? request.revision,
-    startedAt: job.startedAt
+    error: failure?.message ?? null, reason: failure?.reason ?? null, downloadedBytes: bytes, totalBytes,
+    bytesPerSecond: job.bytesPerSecond, etaMs: job.etaMs, source: request.source,
+    revision: selection?.commit ?? request.revision, startedAt: job.startedAt
   }
 }
 

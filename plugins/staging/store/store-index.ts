@@ -115,11 +115,7 @@ async function attempt (root: string, modelId: string, work: () => Promise<void>
       `remove it, or remove ${root}/${ATTEMPTS} to retry at the next start`)
   }
   await note(root, { ...others, [modelId]: before + 1 })
-  try {
-    await work()
-  } finally {
-    await note(root, others)
-  }
+  try { await work() } finally { await note(root, others) }
 }
 
 const note = async (root: string, attempts: Record<string, number>): Promise<void> =>

@@ -76,13 +76,8 @@ export interface Work {
 
 export function beginWork (number: number, chunk: Chunk, kept?: { verifier: Verifier, done: number }): Work {
   return {
-    number,
-    chunk,
-    size: chunk.end - chunk.start,
-    verifier: kept?.verifier ?? chunk.verifier(),
-    done: kept?.done ?? 0,
-    givers: new Set(),
-    kept: kept !== undefined
+    number, chunk, size: chunk.end - chunk.start, verifier: kept?.verifier ?? chunk.verifier(),
+    done: kept?.done ?? 0, givers: new Set(), kept: kept !== undefined
   }
 }
 

@@ -165,8 +165,7 @@ class Transfer {
   #choose (source: ChunkSource, now: number): number | undefined {
     const full = this.#scores.of(source.id).busy >= this.#limits.perSource
     const supplier: Supplier = {
-      id: source.id,
-      kind: source.kind,
+      id: source.id, kind: source.kind,
       has: (i) => (!full || this.#small.has(i)) && source.has(i) && !this.#distrusted(source, i)
     }
     for (const i of this.#begun.keys()) if (!this.#inFlight.has(i) && supplier.has(i)) return i
@@ -209,11 +208,7 @@ class Transfer {
     const { file: { path } } = work.chunk
     try {
       const file = await openInside(this.#options.folder, path, 'update')
-      try {
-        return await this.#write(source, work, reader, file)
-      } finally {
-        await file.close()
-      }
+      try { return await this.#write(source, work, reader, file) } finally { await file.close() }
     } catch (error) {
       // The source's faults are returned and other failures set `#ended`, so this is a disk error.
       throw this.#ended === undefined ? diskError(error, path) : error

@@ -73,9 +73,7 @@ export class RateMeter {
   readonly #windowMs: number
   readonly #samples: Sample[] = []
 
-  constructor (windowMs = 10_000) {
-    this.#windowMs = windowMs
-  }
+  constructor (windowMs = 10_000) { this.#windowMs = windowMs }
 
   /** `bytes` is the total at `nowMs`. The first call sets the reference. */
   add (bytes: number, nowMs: number): void {

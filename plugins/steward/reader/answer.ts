@@ -124,10 +124,7 @@ export function answerOf (asked: Understood, found: readonly Found[], world: Wor
   const asks = asked.asks === 'remedy' && remedies[0] !== undefined
   return {
     diagnosis: asks ? remedies[0]! : worded.diagnosis,
-    sure: asked.sure && worded.sure(unknown.length === 0),
-    facts,
-    evidence: evidenceOf(facts),
-    remedies,
+    sure: asked.sure && worded.sure(unknown.length === 0), facts, evidence: evidenceOf(facts), remedies,
     unknown
   }
 }

@@ -38,9 +38,7 @@ const SHORT = 12
 /** From this weight on, an intent overrides that of the earlier conversation. */
 const PLAIN_WEIGHT = 3
 
-/**
- * Beginnings that refer to the previous question: "and on node2?", "what about svc/guide?", "why?".
- */
+/** Beginnings that refer to the previous question: "and on node2?", "what about svc/guide?", "why?". */
 const LEANS = /^(?:and|also|then|what about|how about|but|so|or|same|why|since|again|fine)(?= |$)/
 const POINTS = /(?:^| )(?:it|its|that|this|there|they|them|same|those|he|she)(?= |$)/
 

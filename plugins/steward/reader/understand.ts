@@ -36,11 +36,8 @@ function readText (asked: string, world: World, names: Names): Read {
   // Prefer a question among the sentences; among several, the most specific one.
   const best = read.reduce((a, b) => telling(b) > telling(a) ? b : a)
   return {
-    ...best,
-    model: best.model ?? first(read, 'model'),
-    node: best.node ?? first(read, 'node'),
-    id: best.id ?? first(read, 'id'),
-    when: best.when ?? first(read, 'when'),
+    ...best, model: best.model ?? first(read, 'model'), node: best.node ?? first(read, 'node'),
+    id: best.id ?? first(read, 'id'), when: best.when ?? first(read, 'when'),
     text: text.length <= LONG ? text : best.text
   }
 }

@@ -41,8 +41,7 @@ const WORKS = [
 ].join('|')
 const FAULT = new RegExp(`\\b(?:${FAULTS})\\b`, 'i')
 /** "does not answer" and "is not ready" also report a fault. */
-const LACKS = new RegExp(
-  `\\b(?:not|cannot|can't|doesn't|isn't|aren't)\\s+(?:${WORKS})\\w*`, 'gi')
+const LACKS = new RegExp(`\\b(?:not|cannot|can't|doesn't|isn't|aren't)\\s+(?:${WORKS})\\w*`, 'gi')
 /** "no node is lost" reports no fault. */
 const NEGATED = new RegExp(
   `\\b(?:no|not|nothing|none|never|without|neither|nor)\\b[^.,;]{0,40}?\\b(?:${FAULTS})\\b`, 'gi')

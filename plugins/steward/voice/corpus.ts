@@ -30,8 +30,7 @@ export function corpusOf ({ facts, unknown, question }: Known): Corpus {
   const all = withTimes([named, ...unknown, ...facts.map(({ text, code }) => `${text} ${code}`)].join('\n'))
   return {
     has: (word) => standsIn(all, word) || standsIn(all, word.toLowerCase()),
-    includes: (text) => all.includes(text),
-    named: (word) => named.includes(word)
+    includes: (text) => all.includes(text), named: (word) => named.includes(word)
   }
 }
 

@@ -28,10 +28,7 @@ const WORD = [
   'Call nothing fine that has the level fail, and say what could not be looked at. No markup, no links.'
 ].join(' ')
 
-export interface SpeakParts extends TurnParts {
-  readonly tools: TurnTools
-  readonly signal: AbortSignal
-}
+export interface SpeakParts extends TurnParts { readonly tools: TurnTools, readonly signal: AbortSignal }
 
 interface Message {
   role: string
@@ -186,8 +183,7 @@ function answerOf (
   const unknown = [...new Set([...read.unknown, ...findings.flatMap((finding) => finding.unknown)])]
   if (all.length === 0) throw new Unspoken('nothing was found')
   const problem = problemOf(text, {
-    facts: all, unknown, question,
-    examined: results.some(({ call }) => call.tool === 'doctor'),
+    facts: all, unknown, question, examined: results.some(({ call }) => call.tool === 'doctor'),
     about: read.facts.flatMap(({ about }) => about)
   })
   if (problem !== null) throw new Unspoken(problem)
@@ -195,12 +191,9 @@ function answerOf (
   const facts = [...new Set([...read.facts, ...all.filter(({ level }) => level !== 'ok')])]
   const evidence = new Map(facts.flatMap((fact) => fact.evidence).map((one) => [JSON.stringify(one), one]))
   return {
-    ...read,
-    diagnosis: /^[^]*?[.!?](?=\s|$)/.exec(text)?.[0].replace(/\s+/g, ' ') ?? text,
-    facts,
+    ...read, diagnosis: /^[^]*?[.!?](?=\s|$)/.exec(text)?.[0].replace(/\s+/g, ' ') ?? text, facts,
     evidence: [...evidence.values()],
-    remedies: [...new Set([...read.remedies, ...facts.flatMap(({ remedy }) => remedy ?? [])])],
-    unknown,
+    remedies: [...new Set([...read.remedies, ...facts.flatMap(({ remedy }) => remedy ?? [])])], unknown,
     calls: made
   }
 }

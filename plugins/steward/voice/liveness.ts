@@ -69,11 +69,7 @@ export class Liveness {
       return
     }
     this.#probing = true
-    try {
-      await this.#probe(kept)
-    } finally {
-      this.#probing = false
-    }
+    try { await this.#probe(kept) } finally { this.#probing = false }
   }
 
   async #probe ({ instanceId, modelId, own }: RoleStatus): Promise<void> {

@@ -36,11 +36,7 @@ export async function * decodeContainer (
     throw undecodable(`Sound of type ${lib.avcodec_get_name_sync(track.codec_id)} is not supported.`)
   })
   const decode = (packets: Packet[], fin = false): Frame[] => {
-    try {
-      return lib.ff_decode_multi_sync(codec, packet, frame, packets, { fin })
-    } catch {
-      return []
-    }
+    try { return lib.ff_decode_multi_sync(codec, packet, frame, packets, { fin }) } catch { return [] }
   }
   for (let ended = false; !ended;) {
     const [result, found] = await lib.ff_read_multi(context, packet, NAME, { limit: READ })

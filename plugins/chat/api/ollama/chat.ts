@@ -91,8 +91,7 @@ export function fromOllamaRaw (body: OllamaGenerate): CompletionBody {
   if (any(body.images)) throw invalidField('images', 'are not served with raw: true; leave raw out')
   const { model, prompt, options, logprobs, top_logprobs: top } = body
   return {
-    model, prompt: prompt ?? '', max_tokens: -1,
-    ...chatParameters(options),
+    model, prompt: prompt ?? '', max_tokens: -1, ...chatParameters(options),
     ...logprobs === true ? { logprobs: top ?? 0 } : {}
   }
 }
@@ -155,8 +154,7 @@ function commonOf (
     model,
     ...chatParameters(options),
     ...present({
-      logprobs, top_logprobs,
-      response_format: formatOf(format),
+      logprobs, top_logprobs, response_format: formatOf(format),
       reasoning_effort: typeof think === 'string' ? think : null,
       chat_template_kwargs: typeof think === 'boolean' ? { enable_thinking: think } : null
     })

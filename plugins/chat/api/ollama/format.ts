@@ -51,14 +51,10 @@ const took = (tokens: number, rate: number): number => rate > 0 ? Math.round(tok
 function ending (facts: AnswerMetadata, totals: Totals, { finish }: CompleteChoice): object {
   const { promptTokens, completionTokens, cachedTokens, promptRate, generationRate } = totals
   return {
-    done: true,
-    done_reason: finish === 'length' ? 'length' : 'stop',
-    total_duration: Math.round(facts.elapsedMs() * 1e6),
-    load_duration: Math.round(facts.loadMs * 1e6),
-    prompt_eval_count: promptTokens,
-    prompt_eval_duration: took(promptTokens - cachedTokens, promptRate),
-    eval_count: completionTokens,
-    eval_duration: took(completionTokens, generationRate)
+    done: true, done_reason: finish === 'length' ? 'length' : 'stop',
+    total_duration: Math.round(facts.elapsedMs() * 1e6), load_duration: Math.round(facts.loadMs * 1e6),
+    prompt_eval_count: promptTokens, prompt_eval_duration: took(promptTokens - cachedTokens, promptRate),
+    eval_count: completionTokens, eval_duration: took(completionTokens, generationRate)
   }
 }
 

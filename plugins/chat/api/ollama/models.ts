@@ -20,8 +20,7 @@ function all (parts: ApiParts): ModelCard[] {
   const { runners, models } = parts
   const here = TASKS.flatMap((task) => runners.models(task)).map(({ card }) => card)
   const stored = (models?.cards() ?? [])
-    .filter(({ card, origin }) => origin !== 'custom' &&
-      card.tasks.some((task) => TASKS.includes(task)))
+    .filter(({ card, origin }) => origin !== 'custom' && card.tasks.some((task) => TASKS.includes(task)))
     .map(({ card }) => card)
   const rank = (card: ModelCard): number => listRank(card, isReady(parts, card.modelId))
   return [...new Map([...stored, ...here].map((card) => [card.modelId, card])).values()]

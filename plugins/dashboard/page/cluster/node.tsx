@@ -50,9 +50,7 @@ export function NodePage ({ id }: { id: string }) {
         ))}
       </Section>
       <Section title="What it runs">
-        {own.length === 0
-          ? <Empty title="Nothing is placed here." />
-          : <InstanceList list={own} />}
+        {own.length === 0 ? <Empty title="Nothing is placed here." /> : <InstanceList list={own} />}
       </Section>
     </>
   )

@@ -105,10 +105,7 @@ function NodeRow ({ node }: { node: ClusterNode }) {
         {node.participation === 'management' && <Badge>no models</Badge>}
         <Badge level={level}>{node.live ? level === 'ok' ? 'healthy' : level : 'lost'}</Badge>
       </RowText>
-      <div class="meters">
-        <MemoryMeter of={memory} />
-        <DiskMeter of={disk} />
-      </div>
+      <div class="meters"><MemoryMeter of={memory} /><DiskMeter of={disk} /></div>
     </>
   )
 }

@@ -166,9 +166,6 @@ function OriginForm ({ onDone }: { onDone: () => void }) {
 function NoAnswer () {
   const { why, command } = noAnswer(target.value.origin, home)
   return (
-    <div class="trouble" role="alert">
-      <p>{why}</p>
-      {command !== null && <Copy text={command} />}
-    </div>
+    <div class="trouble" role="alert"><p>{why}</p>{command !== null && <Copy text={command} />}</div>
   )
 }

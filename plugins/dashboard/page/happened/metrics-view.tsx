@@ -106,10 +106,7 @@ function ChartView ({ chart, points }: { chart: Chart, points: readonly (number 
   const words = last.map(({ label, text }) => `${label} ${text}`).join(', ')
   return (
     <figure class="chart">
-      <figcaption>
-        <h3>{chart.title}</h3>
-        <p class="hint">{chart.about}</p>
-      </figcaption>
+      <figcaption><h3>{chart.title}</h3><p class="hint">{chart.about}</p></figcaption>
       <div ref={box} role="img" aria-label={`${chart.title} over time; now ${words}`} />
       <ul class="legend">
         {last.map(({ label, text }, index) => (

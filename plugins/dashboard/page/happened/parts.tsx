@@ -5,11 +5,7 @@ import type { Following } from './follow.js'
 export function Live ({ following: { status } }: { following: Following }) {
   if (status === 'refused') return null
   const words = { connecting: 'connecting', live: 'live', lost: 'trying again' }[status]
-  return (
-    <span role="status">
-      <Badge level={status === 'live' ? 'ok' : 'warn'}>{words}</Badge>
-    </span>
-  )
+  return (<span role="status"><Badge level={status === 'live' ? 'ok' : 'warn'}>{words}</Badge></span>)
 }
 
 export function Refused ({ following, what }: { following: Following, what: string }) {

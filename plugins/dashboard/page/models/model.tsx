@@ -67,9 +67,7 @@ function Actions ({ row: { id, tasks, state, placeable } }: { row: Row }) {
   return (
     <>
       {state === 'ready' && <a class="button" href={linkTo('playground', playFor(tasks), id)}>Try it</a>}
-      {placeable && (
-        <Opens kind="main" dialog={<PlaceDialog modelId={id} />}>Place</Opens>
-      )}
+      {placeable && (<Opens kind="main" dialog={<PlaceDialog modelId={id} />}>Place</Opens>)}
     </>
   )
 }
@@ -90,9 +88,7 @@ const CardFacts = ({ card, origin }: CardAnswer) => (
 function Transfers ({ id }: { id: string }) {
   const own = transfers.value.filter(({ modelId }) => modelId === id)
   if (own.length === 0) return null
-  return (
-    <Section title="On its way"><TransferList list={own} /></Section>
-  )
+  return (<Section title="On its way"><TransferList list={own} /></Section>)
 }
 
 function Running ({ id }: { id: string }) {

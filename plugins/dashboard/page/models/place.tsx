@@ -186,10 +186,7 @@ function Sums ({ way }: { way: Way }) {
             const left = usableBytes - neededBytes
             return (
               <tr key={`${nodeId} ${what}`}>
-                <td>
-                  {sum.name ?? nameOf(nodeId)}
-                  <p class="hint">{what}</p>
-                </td>
+                <td>{sum.name ?? nameOf(nodeId)}<p class="hint">{what}</p></td>
                 <td>{bytes(neededBytes)}<p class="hint">{need}</p></td>
                 <td>{bytes(usableBytes)}{use !== '' && <p class="hint">{use}</p>}</td>
                 <td>{left > 0 ? bytes(left) : `${bytes(-left)} too little`}</td>

@@ -88,7 +88,6 @@ export function placeBody (way: Way, { contextLength, excluded }: Ask, force: bo
   const { model_id, sharding, instance_meta, min_nodes } = way.preview
   return {
     model_id, sharding, instance_meta, min_nodes, excluded_nodes: excluded,
-    ...contextLength === null ? {} : { context_length: contextLength },
-    ...force ? { force } : {}
+    ...contextLength === null ? {} : { context_length: contextLength }, ...force ? { force } : {}
   }
 }

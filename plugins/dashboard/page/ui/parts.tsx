@@ -22,13 +22,7 @@ export function Button ({ children, onClick, kind = 'plain', disabled, title, la
   const [busy, setBusy] = useState(false)
   const act = async (): Promise<void> => {
     setBusy(true)
-    try {
-      await onClick()
-    } catch (error) {
-      failed(error)
-    } finally {
-      setBusy(false)
-    }
+    try { await onClick() } catch (error) { failed(error) } finally { setBusy(false) }
   }
   return (
     <button

@@ -14,11 +14,7 @@ const TASKS_PATH = '/runners/tasks'
 /** Limit in ms on the wait until the other node accepts a task; the answer itself has no deadline here. */
 const HEAD_MS = 10_000
 
-interface RemoteTask {
-  task: EngineTask
-  about: Pick<Task, 'commandId' | 'capability'>
-  caller: Caller
-}
+interface RemoteTask { task: EngineTask, about: Pick<Task, 'commandId' | 'capability'>, caller: Caller }
 
 /**
  * The chunks of a task from the node that serves it, requested as the reader pulls. It ends when its reader
@@ -71,12 +67,8 @@ async function ask (
   // A task with input is the first frame of a body that goes on while the answer arrives.
   if (streams) upload.push(Buffer.concat(encodeFrame(TO_RUNNER.task, 0, body)))
   return await parts.cluster.request(installId, {
-    method: 'POST',
-    path: TASKS_PATH,
-    headers: { accept: TASK_TYPE, ...traceHeaders(hop) },
-    ...streams ? { upload: { type: TASK_TYPE, bytes: upload } } : { body },
-    caller,
-    signal,
+    method: 'POST', path: TASKS_PATH, headers: { accept: TASK_TYPE, ...traceHeaders(hop) },
+    ...streams ? { upload: { type: TASK_TYPE, bytes: upload } } : { body }, caller, signal,
     timeoutMs: HEAD_MS
   })
 }
