@@ -41,7 +41,12 @@ export function PairThis () {
     return <Compare shown={stage} onLeave={() => { abort.current.abort() }} />
   }
   return (
-    <form class="form" onSubmit={(event) => {event.preventDefault()void begin()}}>
+    <form
+      class="form" onSubmit={(event) => {
+        event.preventDefault()
+        void begin()
+      }}
+    >
       <p>
         It gets a key of its own in place of a token. Its operator first opens the pairing
         at <code>{origin.value}</code>: under Settings, Devices, or on that machine with

@@ -29,7 +29,10 @@ interface StepProps { title: string, done?: boolean, children: ComponentChildren
 
 function Step ({ title, done, children }: StepProps) {
   return (
-    <li class="step"><h3>{title} {done === true && <Badge level="ok">done</Badge>}</h3>{children}</li>
+    <li class="step">
+      <h3>{title} {done === true && <Badge level="ok">done</Badge>}</h3>
+      {children}
+    </li>
   )
 }
 
@@ -51,7 +54,10 @@ function NameStep () {
       <Line label="Name of this node" value={name ?? local?.name ?? ''} onText={setName}>
         <Button
           disabled={name === null || name.trim() === '' || name === local?.name}
-          onClick={async () => {await write('name', name!.trim())setWritten(true)}}
+          onClick={async () => {
+            await write('name', name!.trim())
+            setWritten(true)
+          }}
         >
           Name it
         </Button>

@@ -57,7 +57,12 @@ export function Ask () {
       <div class="turns" aria-live="polite" aria-busy={busy.value}>
         {list.map((turn, index) => <TurnView key={index} turn={turn} />)}
       </div>
-      <form class="inline" onSubmit={(event) => {event.preventDefault()send(text)}}>
+      <form
+        class="inline" onSubmit={(event) => {
+          event.preventDefault()
+          send(text)
+        }}
+      >
         <Field
           label="Question" unseen class="question" maxLength={4000} placeholder="why does … not answer?"
           value={text} onText={setText}

@@ -125,7 +125,10 @@ function Editor ({ message, index, onDone }: { message: Message, index: number, 
       <div class="inline">
         <Button
           kind="main" disabled={text.trim() === '' && message.images === undefined}
-          onClick={() => {edit(index, message, text)onDone()}}
+          onClick={() => {
+            edit(index, message, text)
+            onDone()
+          }}
         >
           Ask this instead
         </Button>
@@ -235,7 +238,11 @@ function Foot ({ message, answer, index }: AnswerProps & { answer: Answer }) {
 }
 
 const pretty = (text: string): string => {
-  try { return JSON.stringify(JSON.parse(text), null, 2) } catch { return text }
+  try {
+    return JSON.stringify(JSON.parse(text), null, 2)
+  } catch {
+    return text
+  }
 }
 
 /** A tool call from the model; the user supplies its result. */

@@ -11,7 +11,13 @@ const MAKE_TOKEN = 'svc token create page --authority read invoke cluster:write 
 function Fields ({ onDone }: { onDone: () => void }) {
   const [text, setText] = useState('')
   return (
-    <form class="form" onSubmit={(event) => {event.preventDefault()useToken(text)onDone()}}>
+    <form
+      class="form" onSubmit={(event) => {
+        event.preventDefault()
+        useToken(text)
+        onDone()
+      }}
+    >
       <Field
         label={`Token of ${origin.value}`} type="password" spellcheck={false} value={text} onText={setText}
       />
@@ -42,7 +48,14 @@ export function TokenDialog () {
         <Fields onDone={close} />
         <Snippet label="A token for this page" code={MAKE_TOKEN} />
         {typed.value !== null && (
-          <Button onClick={() => {useToken('')close()}}>Forget the token</Button>
+          <Button
+            onClick={() => {
+              useToken('')
+              close()
+            }}
+          >
+            Forget the token
+          </Button>
         )}
       </div>
     </Dialog>
