@@ -57,6 +57,7 @@ export { backoffMs } from './api/backoff.js'
 export { AbortableWaits, beating, delay, raceAbort, systemClock, waitForCallback } from './api/clock.js'
 export { serverEvents } from './http/event-stream-parser.js'
 export type { ServerEvent } from './http/event-stream-parser.js'
+export { checkKey } from './state/documents/values.js'
 export { createSettlingCheck, SESSION_GRACE_MS } from './state/settling.js'
 export { VitalsService } from './api/vitals.js'
 export type {

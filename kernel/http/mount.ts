@@ -153,12 +153,17 @@ const ignoreUnknown = (schema: JsonSchema): Pick<RouteShorthandOptions, 'preHand
   }
 })
 
-/** Keeps fields that a schema lacks in `extra_body`, as OpenAI's clients call it, if the schema has that. */
+/**
+ * Keeps fields that a schema lacks in `extra_body`, as OpenAI's clients call it, if the schema has that; not
+ * those that the schema has, since they would avoid their checks.
+ */
 function keepExtra ({ properties }: JsonSchema, body: unknown, extra: [string, unknown][]): void {
-  if (extra.length === 0 || !isObject(body) || !isObject(properties) ||
-    !Object.hasOwn(properties, 'extra_body')) return
-  const given = body['extra_body']
-  Object.assign(body, { extra_body: { ...Object.fromEntries(extra), ...isObject(given) ? given : {} } })
+  if (!isObject(body) || !isObject(properties) || !Object.hasOwn(properties, 'extra_body')) return
+  const { extra_body: given } = body
+  if (extra.length === 0 && !isObject(given)) return
+  const all = [...extra, ...Object.entries(isObject(given) ? given : {})]
+  Object.assign(body,
+    { extra_body: Object.fromEntries(all.filter(([name]) => !Object.hasOwn(properties, name))) })
 }
 
 /** Removes fields that a schema lacks, except in list items, where clients send earlier answers back. */

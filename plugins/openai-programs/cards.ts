@@ -16,12 +16,14 @@ const TOKENIZERS = ['tokenizer.json', 'tokenizer.model', 'vocab.json', 'tekken.j
 const WRITES = /(ForCausalLM|ForConditionalGeneration|LMHeadModel)$/
 /** Bytes per cached value: 16 bits. */
 const VALUE_BYTES = 2
+const MOST_LAYERS = 10_000
 
 async function findSafetensors (folder: Folder): Promise<ModelFacts | undefined> {
   const weights = folder.matching(WEIGHTS)
   const config = await folder.json('config.json')
   if (weights.length === 0 || config === undefined) return undefined
-  const [architecture] = (config['architectures'] ?? []) as unknown[]
+  const named = config['architectures']
+  const [architecture] = Array.isArray(named) ? named.map((one) => String(one).slice(0, 100)) : []
   if (architecture !== undefined && !WRITES.test(String(architecture))) {
     throw new CardError(`its architecture is ${String(architecture)}, which writes no text: models in ` +
       'safetensors need one that ends in ForCausalLM or ForConditionalGeneration')
@@ -35,6 +37,7 @@ async function findSafetensors (folder: Folder): Promise<ModelFacts | undefined>
   const need = (names: string[]): number => count(inner, names) ??
     fail(`config.json has no ${names[0]!}, or it is not a whole number above 0`)
   const nLayers = need(['num_hidden_layers', 'n_layer', 'num_layers'])
+  if (nLayers > MOST_LAYERS) fail(`config.json says ${nLayers} layers, but at most ${MOST_LAYERS} can be`)
   const hiddenSize = need(['hidden_size', 'n_embd', 'd_model'])
   const heads = need(['num_attention_heads', 'n_head', 'num_heads'])
   const kvHeads = count(inner, 'num_key_value_heads') ?? heads

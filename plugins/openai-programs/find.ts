@@ -33,7 +33,7 @@ export function descriptionsOf (
   { engine_order: order, engines = {} }: Settings, platform: string
 ): [string, Description][] {
   const names = new Set([...order ?? usualOrder(platform), ...Object.keys(BUNDLED), ...Object.keys(engines)])
-  return [...names].filter((name) => name in BUNDLED || name in engines)
+  return [...names].filter((name) => Object.hasOwn(BUNDLED, name) || Object.hasOwn(engines, name))
     .map((name) => [name, { ...BUNDLED[name] ?? GENERIC, ...engines[name] }])
 }
 

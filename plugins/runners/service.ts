@@ -193,6 +193,8 @@ export interface RouteQuery {
 
 /** A model whose requests a plugin answers itself. */
 export interface VirtualModel {
+  /** True if a model with files of the same name is used instead, such as one in the store. */
+  yields?: boolean
   /** The model's card; undefined while the model is hidden. */
   card (): ModelCard | undefined
   /** The error for requests to the model; null while the model serves them. */

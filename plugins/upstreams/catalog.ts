@@ -104,6 +104,7 @@ export class Catalog {
 
   #model (modelId: string): VirtualModel {
     return {
+      yields: true,
       card: () => {
         const [source] = this.#sources(modelId)
         return source && cardOf(modelId, source.context, 'Answered by another server.')

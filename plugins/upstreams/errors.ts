@@ -21,9 +21,28 @@ export const upstreamError = (reason: keyof typeof errors, message: string): Svc
 export const REFUSED_KEY = 'refused its key'
 const TOO_LONG = /context.{0,3}length|context window|maximum context|too many tokens|prompt is too long/i
 
+/** Characters of a secret in a row that must not be in a text. */
+const PART = 10
+
+/**
+ * Returns a function that empties a text with a part of a secret: as it is, in base64 at any offset, or in
+ * hexadecimal. Case does not matter.
+ */
+export function withoutSecrets (secrets: readonly string[]): (text: string) => string {
+  const parts = new Set(secrets.flatMap((secret) => [
+    secret, Buffer.from(secret).toString('hex'),
+    ...['', ' ', '  '].map((pad) => Buffer.from(pad + secret).toString('base64').slice(4, -4))
+  ]).flatMap((form) => form.length < PART ? []
+    : Array.from({ length: form.length - PART + 1 }, (_, i) => form.slice(i, i + PART).toLowerCase())))
+  return (text) => {
+    const low = text.toLowerCase()
+    return [...parts].some((part) => low.includes(part)) ? '' : text
+  }
+}
+
 /**
  * Converts an error of the server `name`; `status` is absent for an error in the middle of a stream. `hide`
- * masks secrets in its text.
+ * empties a text with secrets.
  */
 export function toUpstreamError (
   name: string, hide: (text: string) => string, body: unknown, status?: number, retryAfter?: string
@@ -31,9 +50,10 @@ export function toUpstreamError (
   const fields = fieldsOf(body)
   const error = fieldsOf(fields['error'])
   const code = status ?? numberOf(error['code']) ?? 500
-  const text = textOf(error['message']) || textOf(fields['error']) || textOf(fields['message'])
-  const said = `${name} failed (${code})${text === '' ? '' : `: ${withoutPaths(hide(text)).slice(0, 300)}`}`
-  if (code === 401 || code === 403) return kernelError('provider_error', `${name} ${REFUSED_KEY} (${code}).`)
+  const text = hide(textOf(error['message']) || textOf(fields['error']) || textOf(fields['message']))
+  const said = `${name} failed (${code})${text === '' ? '' : `: ${withoutPaths(text).slice(0, 300)}`}`
+  // 403 also refuses single requests, such as those that a filter stops.
+  if (code === 401) return kernelError('provider_error', `${name} ${REFUSED_KEY} (${code}).`)
   if (code === 429) {
     const seconds = Math.min(Math.max(Number(retryAfter) || 5, 1), 3600)
     return kernelError('overloaded', `${name} has too many requests.`, { retryAfterSeconds: seconds })

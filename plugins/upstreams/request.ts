@@ -4,12 +4,13 @@ import type { Amount } from '../capabilities/service.js'
 import type { Entry, Price } from './settings.js'
 
 /** Fields that svc sets itself, or that would name files, models or transfers at the server. */
-const OWN = new Set(['model', 'models', 'route', 'provider', 'n', 'best_of', 'n_predict', 'max_tokens',
-  'max_completion_tokens', 'max_output_tokens', 'chat_template', 'chat_template_kwargs', 'adapters',
-  'draft_model', 'kv_transfer_params', 'response_format', 'stream', 'stream_options', 'extra_body'])
+const OWN = new Set(['model', 'models', 'route', 'provider', 'fallbacks', 'preset', 'n', 'best_of',
+  'n_predict', 'max_tokens', 'max_completion_tokens', 'max_output_tokens', 'chat_template',
+  'chat_template_kwargs', 'adapters', 'draft_model', 'kv_transfer_params', 'response_format', 'stream',
+  'stream_options', 'extra_body'])
 
 /** The body for one answer; other fields of the task pass unchanged. */
-export function bodyFor (payload: Fields, { id, maxTokens }: Entry): Record<string, unknown> {
+export function bodyFor (payload: Fields, { id, maxTokens, price }: Entry): Record<string, unknown> {
   const { n_predict: predict, max_tokens: asked = predict, response_format: format } = payload
   const most = Math.min(numberOf(asked) ?? Infinity, maxTokens ?? Infinity)
   const given = fieldsOf(payload['chat_template_kwargs'])
@@ -17,7 +18,8 @@ export function bodyFor (payload: Fields, { id, maxTokens }: Entry): Record<stri
   // The chat route derives both from the field `reasoning_effort`, which servers read.
   const variables = effort === undefined ? { ...rest, ...present({ enable_thinking: thinks }) } : rest
   return {
-    ...Object.fromEntries(Object.entries({ ...fieldsOf(payload['extra_body']), ...payload })
+    // Fields that svc does not know may raise the cost above the estimate.
+    ...Object.fromEntries(Object.entries({ ...price ? {} : fieldsOf(payload['extra_body']), ...payload })
       .filter(([name]) => !OWN.has(name))),
     ...present({
       max_tokens: most === Infinity ? null : most, reasoning_effort: effort,

@@ -2,7 +2,7 @@
 import { request } from 'node:http'
 import { request as secureRequest } from 'node:https'
 import {
-  AddressRefused, EngineError, kernelError, outgoingAgent, requireAuthority, SvcError, type Clock,
+  AddressRefused, checkKey, EngineError, kernelError, outgoingAgent, requireAuthority, SvcError, type Clock,
   type EngineChunk, type EngineTask
 } from '../../kernel/index.js'
 import { count, listOf, numberOf, text, type Fields } from '../runners/language/json.js'
@@ -10,7 +10,7 @@ import { merged } from '../runners/language/merged.js'
 import { chatReader } from '../runners/openai/answer.js'
 import { Client } from '../runners/openai/client.js'
 import { BrokenAnswer } from '../runners/openai/errors.js'
-import { REFUSED_KEY, toUpstreamError, upstreamError } from './errors.js'
+import { REFUSED_KEY, toUpstreamError, upstreamError, withoutSecrets } from './errors.js'
 import { bodyFor, estimatedCost } from './request.js'
 import { entryOf, type Entry, type ServerSettings } from './settings.js'
 import type { Spending } from '../capabilities/service.js'
@@ -22,8 +22,9 @@ const PROBE_EVERY_MS = 60_000
 /** Limit in bytes on a list of models, and in characters on an event. */
 const MAX_BYTES = 2 * 2 ** 20
 const MAX_LISTED = 200
-const MODEL = /^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}$/
+const MODEL = /^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,120}$/
 const MAX_HOPS = 3
+const HOP = /^[\w-]{1,64}$/
 
 export interface ServerParts {
   clock: Clock
@@ -50,7 +51,7 @@ export class UpstreamServer {
     this.models = models ?? new Map()
     if (missing !== null) this.problem = { message: missing, since: this.#now }
     const secure = url.protocol === 'https:'
-    const hide = (said: string): string => key === undefined ? said : said.replaceAll(key, '[key]')
+    const hide = withoutSecrets([...key === undefined ? [] : [key], ...Object.values(settings.headers)])
     this.#client = new Client({
       address: { host: url.hostname.replace(/^\[|\]$/g, ''), port: Number(url.port) || (secure ? 443 : 80) },
       name, key,
@@ -144,7 +145,7 @@ export class UpstreamServer {
   /** `x-svc-hops` for the server: the request's own and this node. Throws `upstream_loop`. */
   #hops ({ hops = '' }: RouteQuery): string {
     const nodes = this.#parts.nodes()
-    const passed = hops.split(',').map((one) => one.trim()).filter((one) => one !== '')
+    const passed = hops.split(',').map((one) => one.trim()).filter((one) => HOP.test(one))
     if (passed.length >= MAX_HOPS || passed.some((one) => nodes.includes(one))) {
       throw upstreamError('upstream_loop', `The request has passed ${passed.length} nodes of svc on its ` +
         `way; at most ${MAX_HOPS} are allowed, and none of this cluster.`)
@@ -156,7 +157,7 @@ export class UpstreamServer {
     return new Map(listOf(answer['data']).flatMap((one) => {
       const [id, context] = [text(one, 'id'), count(one, ['context_length', 'max_model_len'])]
       const isChat = !Array.isArray(one['tasks']) || one['tasks'].includes('chat')
-      return id === undefined || !MODEL.test(id) || !isChat ? []
+      return id === undefined || !MODEL.test(id) || checkKey(`models/${id}`) !== null || !isChat ? []
         : [[`${this.settings.name}/${id}`, entryOf(id, context === undefined ? {} : { context })] as const]
     }).slice(0, MAX_LISTED))
   }
@@ -164,7 +165,7 @@ export class UpstreamServer {
   /** The error for a failed request; also notes that the server cannot be used. */
   #failure (error: unknown, began: boolean): unknown {
     const isDown = error instanceof AddressRefused || isBroken(error)
-    if (!began && (isDown || isRefusedKey(error))) this.#fails(whyOf(error))
+    if (!began && isDown) this.#fails(whyOf(error))
     if (error instanceof SvcError || error instanceof EngineError) return error
     const message = `${this.settings.name}: ${whyOf(error)}.`
     return !began && isDown ? upstreamError('upstream_unavailable', message)

@@ -1,9 +1,10 @@
 /** The settings: servers, the models that they answer with, and fallback chains. */
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync, readFileSync, statSync } from 'node:fs'
 import { resolve } from 'node:path'
 import type { FromSchema } from '../../kernel/index.js'
 
 const text = { type: 'string', minLength: 1, maxLength: 512 } as const
+const name = { type: 'string', pattern: '^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,120}$' } as const
 const address = { pattern: '^https?://[^@?#\\s]+$', maxLength: 2048 } as const
 const flag = { type: 'boolean' } as const
 const count = { type: 'integer', minimum: 1, maximum: 2 ** 31 } as const
@@ -37,7 +38,8 @@ const server = {
       'additionalProperties': { type: 'string', pattern: '^[\\t\\x20-\\x7e]*$' }
     },
     models: {
-      type: ['array', 'object'], items: text, maxItems: 200, maxProperties: 200, additionalProperties: model
+      type: ['array', 'object'], items: name, maxItems: 200, maxProperties: 200, propertyNames: name,
+      additionalProperties: model
     }
   }
 } as const
@@ -110,6 +112,11 @@ export function serversOf (
     const entries: [string, GivenModel][] | undefined = models === undefined || !isList(models)
       ? models && Object.entries(models) : models.map((id) => [id, {}])
     const path = file === undefined ? undefined : resolve(home, file)
+    const at = `plugins.upstreams.servers.${name}`
+    if (!URL.canParse(url)) throw new Error(`${at}.url is not an address: ${url}`)
+    if (path !== undefined && existsSync(path) && !statSync(path).isFile()) {
+      throw new Error(`${at}.key_file is not a file: ${path}`)
+    }
     const read = (path === undefined ? variable === undefined ? key : env[variable]
       : existsSync(path) ? readFileSync(path, 'utf8') : undefined)?.trim() ?? ''
     const isKey = /^[\x21-\x7e]+$/.test(read)

@@ -26,7 +26,7 @@ async function receiver (t: Test): Promise<{ url: string, lines: { node: string,
 const read = (text: string): Line[] =>
   text.split('\n').filter((line) => line.endsWith('}')).map((line) => JSON.parse(line) as Line)
 
-t.test('svc logs: two nodes in one order, followed while one of them restarts', async (t) => {
+t.test('svc logs: two nodes in one order, and one followed while it restarts', async (t) => {
   const place = await receiver(t)
   const config = { ...quiet, logging: { ingest_url: place.url } }
   const cluster = await startCluster(t, { nodes: 2, config })
@@ -45,15 +45,13 @@ t.test('svc logs: two nodes in one order, followed while one of them restarts', 
   t.equal((await svc(['logs', '--node', 'nobody', ...at])).status, 3)
   t.equal((await svc(['logs', '--url', first.node.url, '--token', 'none'])).status, 5, 'for operators only')
 
-  const following = run(process.execPath, [cli, 'logs', '-f', '--json', ...at], { env: { HOME: first.home } })
+  const words = ['logs', '-f', '--node', second.name, '--json', ...at]
+  const following = run(process.execPath, [cli, ...words], { env: { HOME: first.home } })
   const heard = (): Line[] => read(following.stdout())
   await until('the lines there are', () => heard().some(({ node }) => node === second.name))
   const before = second.node.nodeId
   await second.kill()
-  await until('the report that it is silent', () =>
-    following.stderr().includes(`no lines from ${second.name}: `))
   await second.start()
-  await until('the report that it is back', () => following.stderr().includes(`${second.name} is back`))
   await until('its first output', () =>
     heard().some(({ nodeId, message }) => message === 'listening' && nodeId === second.node.nodeId))
   t.not(second.node.nodeId, before)

@@ -13,6 +13,10 @@ const REFUSED = ['model', 'adapters', 'lora_path', 'lora', 'draft_model', 'chat_
   'kv_transfer_params',
   'mm_processor_kwargs', 'media_io_kwargs', 'bootstrap_host', 'bootstrap_port', 'bootstrap_room']
 const MEDIA = ['image_url', 'audio_url', 'video_url', 'file_url', 'input_audio', 'file']
+/** Unknown fields with such words may name files, models, transfers or code, so they do not pass. */
+const NAMES = RegExp('(^|_)(models?|adapters?|loras?|paths?|ur[il]s?|files?|folders?|hosts?|ports?|rooms?|' +
+  'transfers?|templates?|tokenizers?|processors?|xargs|kwargs|documents?|images?|videos?|audios?)(_|$)|' +
+  '^(session_params|data_parallel_rank|priority|prompt_logprobs|best_of)$', 'i')
 /** Fields of other servers that hold the answer to a form. */
 const FORMS = ['structured_outputs', 'guided_json', 'guided_regex', 'guided_choice', 'guided_grammar',
   'regex', 'ebnf']
@@ -29,20 +33,22 @@ export function bodyOf (
   { model: string, description: Description, defaults: Fields }
 ): Asked {
   const { extra_body: extra, ...known } = given
-  const payload: Fields = { ...fieldsOf(extra), ...known }
+  const others = Object.entries(fieldsOf(extra))
+    .filter(([field]) => REFUSED.includes(field) || !NAMES.test(field))
+  const payload: Fields = { ...Object.fromEntries(others), ...known }
   const lacks = (one: Lack): boolean => description.lacks?.includes(one) === true
   refuse(payload, name, lacks)
   const { rename = {} } = description
-  const others = Object.entries({ ...defaults, ...payload, ...penaltyOf(payload) })
+  const fields = Object.entries({ ...defaults, ...payload, ...penaltyOf(payload) })
     .flatMap(([field, value]): [string, unknown][] => {
-      const to = field in rename ? rename[field] : field
+      const to = Object.hasOwn(rename, field) ? rename[field] : field
       return value == null || to == null || OWN_FORM.has(field) ? [] : [[to, value]]
     })
   const stops = [payload['stop'] ?? []].flat().map(textOf)
   const { logprobs } = payload
   const tops = logprobs === true ? numberOf(payload['top_logprobs']) ?? 0 : 0
   const body: Body = {
-    ...Object.fromEntries(others),
+    ...Object.fromEntries(fields),
     ...present({ logit_bias: biasOf(payload), response_format: formatOf(payload) }),
     ...logprobs !== true ? {} : kind === 'chat' ? { logprobs, top_logprobs: tops } : { logprobs: tops },
     model, stream: true, stream_options: { include_usage: true }

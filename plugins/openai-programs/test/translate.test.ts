@@ -49,6 +49,15 @@ t.test('only svc sets models, adapters, templates, transfers and addresses', asy
   }
 })
 
+t.test('unknown fields that may name files, addresses or code do not pass', async (t) => {
+  const never = ['image_data', 'vllm_xargs', 'documents', 'model_path', 'custom_logit_processor', 'priority',
+    'ec_transfer_params', 'data_parallel_rank', 'lora_adapters']
+  const given = Object.fromEntries([...never, 'min_tokens', 'toString'].map((name) => [name, 1]))
+  const { body } = ask('vllm', { extra_body: given })
+  t.match(body, { min_tokens: 1 })
+  t.same(Object.keys(body).filter((name) => never.includes(name) || name.includes('native')), [])
+})
+
 t.test('names and forms', async (t) => {
   const rows: [string, Fields, Fields][] = [
     ['vllm', { repeat_penalty: 1.2 }, { repetition_penalty: 1.2 }],

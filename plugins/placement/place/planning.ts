@@ -198,6 +198,11 @@ function withProgram (view: ClusterView, { modelId, engine }: ModelCard, chosen?
   if (engine !== ENGINES.safetensors) throw badField('engine',
     `cannot be chosen for ${modelId}: ${engine} runs it`)
   const has = ({ programs = {} }: NodeFacts): boolean => programs[engine]?.includes(chosen) === true
+  if (!view.nodes.some(has)) {
+    const usable = [...new Set(view.nodes.flatMap(({ programs = {} }) => programs[engine] ?? []))].join(', ')
+    throw badField('engine', `"${chosen}" cannot be used on any node; usable: ${usable || 'none'} ` +
+      '(`svc engine ls` on a node says why)')
+  }
   return { ...view, nodes: view.nodes.map((node) => has(node) ? node
     : { ...node, lacks: [...node.lacks ?? [], engine], backends: { ...node.backends, [engine]: [] } }) }
 }

@@ -1,5 +1,7 @@
 const text = { type: 'string' } as const
 const count = { type: 'integer', minimum: 0 } as const
+/** The planner distributes layers one by one. */
+const layers = { ...count, maximum: 10_000 } as const
 const strings = { type: 'array', items: text } as const
 
 const cardFile = {
@@ -34,7 +36,7 @@ export const cardSchema = {
   properties: {
     modelId: { type: 'string', pattern: '^[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}$' },
     revision: text, title: text, description: text, tasks: strings, family: text, engine: text,
-    backends: strings, files: { type: 'array', items: cardFile }, totalBytes: count, nLayers: count,
+    backends: strings, files: { type: 'array', items: cardFile }, totalBytes: count, nLayers: layers,
     parameters: count, hiddenSize: count, heads: count, kvHeads: count, headSize: count,
     // Fields in cards of earlier releases, which are accepted and ignored.
     valueBytes: count, cacheTokenBytes: count, stateBytes: count, drafter: { type: 'object' },

@@ -47,14 +47,18 @@ export function endOf (choice: Choice, { finish, stop, usage, timings, peakBytes
   }
 }
 
+/** A number of tokens; undefined for anything else, since it may come from a foreign server. */
+const tokensOf = (value: unknown): number | undefined =>
+  Number.isSafeInteger(value) && (value as number) >= 0 ? value as number : undefined
+
 function usageOf (usage: Fields, timings: Fields): Usage {
-  const worked = numberOf(timings['prompt_n']) ?? 0
+  const worked = tokensOf(timings['prompt_n']) ?? 0
   const details = fieldsOf(usage['prompt_tokens_details'])
-  const kept = numberOf(timings['cache_n']) ?? numberOf(details['cached_tokens'])
-  const prompt = numberOf(usage['prompt_tokens']) ?? worked + (kept ?? 0)
+  const kept = tokensOf(timings['cache_n']) ?? tokensOf(details['cached_tokens'])
+  const prompt = tokensOf(usage['prompt_tokens']) ?? worked + (kept ?? 0)
   return {
     prompt_tokens: prompt,
-    completion_tokens: numberOf(usage['completion_tokens']) ?? numberOf(timings['predicted_n']) ?? 0,
+    completion_tokens: tokensOf(usage['completion_tokens']) ?? tokensOf(timings['predicted_n']) ?? 0,
     prompt_tokens_details: { cached_tokens: kept ?? (worked > 0 ? Math.max(0, prompt - worked) : 0) }
   }
 }

@@ -41,7 +41,10 @@ export class Routing implements Runners {
   /** Tasks that other nodes serve for this one. */
   readonly #remoteTasks: TaskTable
   readonly #availability: Availability
-  readonly #virtual = new VirtualModels()
+  readonly #virtual = new VirtualModels((modelId) => {
+    try { return this.#availability.card(modelId) !== undefined } catch { return true }
+  })
+
   readonly #placers = new Set<PlaceMissing>()
 
   constructor (parts: RoutingParts) {
@@ -216,7 +219,15 @@ const LEARN_MS = 100
 
 class VirtualModels {
   readonly #models = new Map<string, VirtualModel>()
+  readonly #hasFiles: (modelId: string) => boolean
   readonly #queries = new WeakMap<Route, RouteQuery>()
+
+  constructor (hasFiles: (modelId: string) => boolean) { this.#hasFiles = hasFiles }
+
+  #get (modelId: string): VirtualModel | undefined {
+    const model = this.#models.get(modelId)
+    return model?.yields === true && this.#hasFiles(modelId) ? undefined : model
+  }
 
   /** Implements `Runners.virtual`. */
   add (modelId: string, model: VirtualModel): () => void {
@@ -224,11 +235,11 @@ class VirtualModels {
     return () => { this.#models.delete(modelId) }
   }
 
-  cards (): ModelCard[] { return [...this.#models.values()].flatMap((model) => model.card() ?? []) }
+  cards (): ModelCard[] { return [...this.#models.keys()].flatMap((modelId) => this.card(modelId) ?? []) }
 
-  card (modelId: string): ModelCard | undefined { return this.#models.get(modelId)?.card() }
+  card (modelId: string): ModelCard | undefined { return this.#get(modelId)?.card() }
 
-  ready (modelId: string): boolean { return this.#models.get(modelId)?.refusal() === null }
+  ready (modelId: string): boolean { return this.#get(modelId)?.refusal() === null }
 
   /**
    * The route to a virtual model, which has no runner; undefined for any other model. Throws the model's
@@ -240,7 +251,7 @@ class VirtualModels {
     { clock: Clock, newId: () => string, self: Pick<Route, 'nodeId' | 'installId'> }
   ): Route | undefined {
     const { modelId, capability, trace } = query
-    const model = this.#models.get(modelId)
+    const model = this.#get(modelId)
     if (model === undefined) return undefined
     const refusal = model.refusal()
     if (refusal !== null) throw refusal
@@ -256,12 +267,12 @@ class VirtualModels {
   /** Like `Runners.open`; undefined for a route to a runner. */
   open (route: Route, task: EngineTask, signal: AbortSignal): AsyncIterable<EngineChunk> | undefined {
     const query = this.#queries.get(route)
-    return query && this.#models.get(route.modelId)?.open(task, query, signal)
+    return query && this.#get(route.modelId)?.open(task, query, signal)
   }
 
   /** The availability chain of a virtual model, which needs no instance; undefined for other models. */
   chain (modelId: string, capability: string | null): ModelChain | undefined {
-    const model = this.#models.get(modelId)
+    const model = this.#get(modelId)
     return model && chainOf(modelId, model, capability)
   }
 }

@@ -1,4 +1,5 @@
 import t from 'tap'
+import { bodyFor } from '../request.js'
 import { ask, END, event, fakeServer, HELLO, say, start, until } from './kit.js'
 
 const NODE = '00000000-0000-4000-8000-000000000000'
@@ -14,7 +15,8 @@ t.test('a chat passes to the server and back', async (t) => {
     response_format: { type: 'json_schema', json_schema: { schema: { type: 'object' } } },
     tools: [{ type: 'function', function: { name: 'f' } }], tool_choice: 'auto',
     draft_model: '/etc/passwd', kv_transfer_params: {}, chat_template: 'x', adapters: ['y'],
-    top_a: 0.2, extra_body: { models: ['dear'], best_of: 100, max_output_tokens: 9e5, user_tag: 'u' }
+    top_a: 0.2, extra_body: { models: ['dear'], best_of: 100, n: 9, parallel_tool_calls: 5,
+      max_output_tokens: 9e5, user_tag: 'u' }
   })
   t.equal(whole.statusCode, 200, whole.body)
   t.match(whole.json(), {
@@ -32,7 +34,8 @@ t.test('a chat passes to the server and back', async (t) => {
     response_format: { json_schema: { name: 'answer' } },
     tools: [{ function: { name: 'f' } }]
   })
-  const never = ['draft_model', 'kv_transfer_params', 'chat_template', 'adapters', 'models', 'best_of',
+  const never = ['draft_model', 'kv_transfer_params', 'chat_template', 'adapters', 'models',
+    'best_of', 'n', 'parallel_tool_calls',
     'max_output_tokens', 'extra_body']
   for (const name of never) {
     t.notOk(name in body, name)
@@ -58,7 +61,8 @@ t.test('tool calls', async (t) => {
 t.test('failures', async (t) => {
   const fake = await fakeServer(t)
   const rig = await start(t, { servers: {
-    up: { url: fake.url, key: KEY, models: ['m'], timeout_seconds: 1 }
+    up: { url: fake.url, key: KEY, models: ['m'], timeout_seconds: 1,
+      headers: { 'api-key': 'x-hidden-header-9' } }
   } })
   const error = (message: string, more = {}): string => JSON.stringify({ error: { message, ...more } })
   const rows: [string, ReturnType<typeof say>, object][] = [
@@ -67,7 +71,13 @@ t.test('failures', async (t) => {
     ['too many requests', say('{}', { status: 429, headers: { 'retry-after': '17' } }),
       { status: 429, reason: 'overloaded', details: { retryAfterSeconds: 17 } }],
     ['a fault', say(error(`it broke at /srv/x with ${KEY}`), { status: 500 }),
-      { status: 502, reason: 'provider_error', message: 'up failed (500): it broke at [path] with [key]' }],
+      { status: 502, reason: 'provider_error', message: 'up failed (500)' }],
+    ['a path', say(error('it broke at /srv/x'), { status: 500 }),
+      { message: 'up failed (500): it broke at [path]' }],
+    ['a part of a header', say(error('mid HIDDEN-HEADER'), { status: 500 }), { message: 'up failed (500)' }],
+    ['a key in base64', say(error(`x ${Buffer.from(`Bearer ${KEY}`).toString('base64')}`), { status: 500 }),
+      { message: 'up failed (500)' }],
+    ['a forbidden text', say(error('moderated'), { status: 403 }), { message: 'up failed (403): moderated' }],
     ['a redirect', say('', { status: 302, headers: { location: 'http://127.0.0.1:1/' } }),
       { status: 502, reason: 'provider_error', message: 'up failed (302)' }],
     ['a bad field', say(error('top_k is unknown'), { status: 400 }),
@@ -175,4 +185,28 @@ t.test('mistakes in the settings', async (t) => {
   for (const [config, message] of rows) {
     await t.rejects(start(t, config as Record<string, unknown>), { message }, String(message))
   }
+})
+
+t.test('names that a list must not use', async (t) => {
+  const fake = await fakeServer(t)
+  const ids = ['constructor', 'a'.repeat(199), 'a+b', 'good', 5]
+  fake.state.models = { data: ids.map((id) => ({ id })) }
+  const rig = await start(t, { servers: { up: fake.url } })
+  await until(async () => (await ask(rig, 'up/good')).statusCode === 200)
+  t.same(rig.logged.filter(({ level }) => level === 'error'), [])
+  await t.rejects(start(t, { servers: { up: { url: 'http://x:99999/v1' } } }),
+    /servers\.up\.url is not an address/)
+  await t.rejects(start(t, { servers: { up: { url: fake.url, key_file: '/' } } }),
+    /servers\.up\.key_file is not a file/)
+})
+
+t.test('a model with files keeps its name, and a price keeps unknown fields away', async (t) => {
+  const fake = await fakeServer(t)
+  const price = { currency: 'EUR', prompt: 1, completion: 1 }
+  const entry = { id: 'm', context: 1, weight: 1, maxTokens: 5, price }
+  t.notOk('web_search' in bodyFor({ extra_body: { web_search: true } }, entry))
+  t.ok('web_search' in bodyFor({ extra_body: { web_search: true } }, { ...entry, price: undefined }))
+  const rig = await start(t, { servers: { acme: { url: fake.url, models: ['local'] } } })
+  t.not((await ask(rig, 'acme/local')).statusCode, 200)
+  t.equal(fake.asked.length, 0)
 })
