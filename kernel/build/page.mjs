@@ -14,9 +14,7 @@ const options = {
   target: ['chrome120', 'firefox120', 'safari17'], minify: true, write: false, metafile: true,
   legalComments: 'none', logLevel: 'warning', tsconfig: join(from, 'tsconfig.json'),
   // Aliases for React libraries, since esbuild applies tsconfig's paths to this repository's files only.
-  alias: {
-    react: 'preact/compat', 'react-dom': 'preact/compat', 'react/jsx-runtime': 'preact/jsx-runtime'
-  }
+  alias: { react: 'preact/compat', 'react-dom': 'preact/compat', 'react/jsx-runtime': 'preact/jsx-runtime' }
 }
 
 function compressed (name, contents) {

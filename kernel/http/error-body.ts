@@ -51,6 +51,4 @@ export function invalid (issues: { path: string, message: string }[], part: stri
   return kernelError('invalid_request', message, { param: field, issues })
 }
 
-export function printable (text: string): string {
-  return text.replace(/[^\x20-\x7e]/g, '?').slice(0, 120)
-}
+export function printable (text: string): string { return text.replace(/[^\x20-\x7e]/g, '?').slice(0, 120) }

@@ -46,7 +46,6 @@ function patternOf ({ method, url }: RouteDecl): Pattern {
   const [before = '', after = ''] = url.split(PARAM)
   const literal = (text: string): string => text.replace(/[.+?^${}()|[\]\\]/g, '\\$&')
   // On a route that ends with `*`, the id must not include any of the path after it.
-  const rest = after.endsWith('*')
-    ? `(.+?)(${literal(after.slice(0, -1))}.*)` : `(.+)(${literal(after)})`
+  const rest = after.endsWith('*') ? `(.+?)(${literal(after.slice(0, -1))}.*)` : `(.+)(${literal(after)})`
   return { method, before, expression: new RegExp(`^${literal(before)}${rest}$`), tail: after.length }
 }

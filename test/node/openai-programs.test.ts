@@ -37,7 +37,8 @@ t.test('an engine of the operator', async (t) => {
   t.match(listed.stdout, /own +\S+ +yes/)
   t.match(listed.stdout, /wrong +\/no\/such\/program +\/no\/such\/program does not exist/)
   t.match(await run('pull', folder, '--as', 'test/own'), { status: 0 })
-  t.match(await run('place', 'test/own', '--engine', 'wrong'), { status: 1, stderr: /`pip install vllm`/ })
+  t.match(await run('place', 'test/own', '--engine', 'wrong'),
+    { status: 2, stderr: /"wrong" cannot be used on any node; usable: own/ })
   t.match(await run('place', 'test/own', '--engine', 'own', '--wait=60'), { status: 0 })
   const chat = async (content: string, more: object = {}) => await ask(node, '/v1/chat/completions',
     { body: { model: 'test/own', messages: [{ role: 'user', content }], ...more } })

@@ -127,10 +127,7 @@ export interface Entry {
 }
 
 /** The position of a command's entry, the same for every retry of its id. */
-export interface CommandReceipt extends LogPosition {
-  readonly sid: SessionId
-  readonly result?: unknown
-}
+export interface CommandReceipt extends LogPosition { readonly sid: SessionId, readonly result?: unknown }
 
 export type Refusal =
   /** No master was known for the election timeout. */

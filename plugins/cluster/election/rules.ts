@@ -16,11 +16,7 @@ export const byBallot: Order<Ballot> = (a, b) => Number(a.eligible) - Number(b.e
   byPosition(a, b) || text(a.nodeId, b.nodeId)
 
 /** Facts that decide which of two masters stays: the one with the higher score. */
-export interface MasterScore {
-  readonly following: number
-  readonly age: number
-  readonly master: NodeId
-}
+export interface MasterScore { readonly following: number, readonly age: number, readonly master: NodeId }
 
 /** More followers score higher, then an older session (in steps of `ageStep` ms), then a greater id. */
 export function byScore (a: MasterScore, b: MasterScore, ageStep: number): number {

@@ -17,9 +17,7 @@ export function readAddress (text: string): { host: string, port: number } | und
 }
 
 /** True for a host that only this machine reaches: loopback in every spelling. */
-export function isLoopbackHost (host: string): boolean {
-  return host === 'localhost' || isLoopback(host)
-}
+export function isLoopbackHost (host: string): boolean { return host === 'localhost' || isLoopback(host) }
 
 export function isRemote (address: string): boolean {
   const host = readAddress(address)?.host

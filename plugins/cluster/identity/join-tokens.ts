@@ -124,12 +124,7 @@ export function readJoinRequest (body: unknown): JoinRequest {
 }
 
 /** A joiner's request; `binding` comes from its socket (joinBinding). */
-export interface Redemption {
-  tokenId: string
-  proof: string
-  binding: Buffer
-  joinerFingerprint: string
-}
+export interface Redemption { tokenId: string, proof: string, binding: Buffer, joinerFingerprint: string }
 
 const FORMAT = 1
 const MAX_TTL_SECONDS = 86_400

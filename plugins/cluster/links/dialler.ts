@@ -79,9 +79,7 @@ export class Dialler {
     this.update()
   }
 
-  dials (): readonly DialReport[] {
-    return [...this.#entries.values()].map((entry) => this.#show(entry))
-  }
+  dials (): readonly DialReport[] { return [...this.#entries.values()].map((entry) => this.#show(entry)) }
 
   close (): void {
     this.#running = false

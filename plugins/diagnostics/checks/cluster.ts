@@ -70,8 +70,7 @@ export const checksIn = ({ api }: VerbError): ReadyCheck[] => (api?.details?.['c
 
 function checkReady (answer: unknown): Check {
   if (!isVerbError(answer)) return ok('ready', 'all configured parts are ready')
-  const missing = checksIn(answer).filter(({ ok }) => !ok)
-    .map(({ name, detail }) => `${name}: ${detail}`)
+  const missing = checksIn(answer).filter(({ ok }) => !ok).map(({ name, detail }) => `${name}: ${detail}`)
   const [said] = answer.message.split('\n')
   return warn('ready', missing.join('; ') || said!, 'Wait for it: `svc status --wait`.',
     { code: 'not_ready' })

@@ -14,9 +14,7 @@ const WINDOW = 32 * 1024
  * Opens a regular file, passes it to `use`, and always closes it. @throws CardError if the path is a link or
  * not a regular file, or cannot be opened
  */
-async function withFile<T> (
-  path: string, use: (file: FileHandle, size: number) => Promise<T>
-): Promise<T> {
+async function withFile<T> (path: string, use: (file: FileHandle, size: number) => Promise<T>): Promise<T> {
   // Opening a FIFO must not wait for a writer.
   const flags = constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW
   let file: FileHandle

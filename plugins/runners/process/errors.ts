@@ -41,9 +41,7 @@ export class LaunchError extends Error {
   }
 }
 
-export function cancelled (): RunnerError {
-  return new RunnerError('cancelled', 'The task was cancelled.')
-}
+export function cancelled (): RunnerError { return new RunnerError('cancelled', 'The task was cancelled.') }
 
 /** The peer violated the frame protocol; its process can no longer be trusted. */
 export class ProtocolError extends Error {

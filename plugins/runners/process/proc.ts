@@ -29,9 +29,7 @@ export function processGroup (pid: number): number | null {
   return field === undefined ? null : Number(field)
 }
 
-export function bootId (): string | null {
-  return read('/proc/sys/kernel/random/boot_id')?.trim() ?? null
-}
+export function bootId (): string | null { return read('/proc/sys/kernel/random/boot_id')?.trim() ?? null }
 
 /** Initial environment of a process; empty if it cannot be read. */
 export function environmentOf (pid: number): string[] {

@@ -84,8 +84,7 @@ function factOf (failure: Failure, remedies: Remedies, nowMs: number): Fact {
   const model = failure.modelId === null ? null : quoted(failure.modelId)
   const why = reason === null ? '' : ` with ${quoted(reason, 60)}`
   // Omit the node's own message, because the sentence already contains the same facts.
-  const suffix = message === null || modelIn(message) !== null ? ''
-    : `: ${withoutFullStop(message, 300)}`
+  const suffix = message === null || modelIn(message) !== null ? '' : `: ${withoutFullStop(message, 300)}`
   const ids = [quoted(taskId, 80), ...commandId === undefined ? [] : [quoted(commandId, 80)]]
   return fact('info', reason === null ? 'request_failed' : quoted(reason, 60),
     `At ${showTime(ms, nowMs)} a request${model === null ? '' : ` of ${model}`} failed${why}${suffix} ` +

@@ -14,9 +14,7 @@ export const copiesByModel = (copies: readonly ClusterCopy[]): Map<string, Clust
 
 const byReason: Readonly<Record<string, ExitCode>> = { no_safe_fit: 6, disk_full: 6, not_found: 3 }
 
-export function exitFor (reason: string | null | undefined): ExitCode {
-  return byReason[reason ?? ''] ?? 1
-}
+export function exitFor (reason: string | null | undefined): ExitCode { return byReason[reason ?? ''] ?? 1 }
 
 /** Seconds for which a command that waits for a transfer retries if its node becomes unreachable. */
 const RETURN_SECONDS = 60

@@ -9,13 +9,7 @@ import { MOST_FILES } from './record.js'
 const PARALLEL = 16
 
 /** A regular file below a folder. `diskBytes` does not count the holes of a sparse file. */
-export interface FoundFile {
-  path: string
-  size: number
-  diskBytes: number
-  links: number
-  mtimeMs: number
-}
+export interface FoundFile { path: string, size: number, diskBytes: number, links: number, mtimeMs: number }
 
 /**
  * The files of a model's folder with relative paths, sorted, without svc's own files. Throws PathError for a

@@ -30,12 +30,7 @@ const WORD = [
 
 export interface SpeakParts extends TurnParts { readonly tools: TurnTools, readonly signal: AbortSignal }
 
-interface Message {
-  role: string
-  content: string | null
-  tool_calls?: WireCall[]
-  tool_call_id?: string
-}
+interface Message { role: string, content: string | null, tool_calls?: WireCall[], tool_call_id?: string }
 interface WireCall { id: string, type: 'function', function: { name: string, arguments: string } }
 
 /** The model that words the answer, and the events from the reader, which finds the facts. */

@@ -41,11 +41,7 @@ function wireMessage ({ role, content, images = [], callId, answer }: Message): 
 export function readTools (text: string): Tool[] | string {
   if (text.trim() === '') return []
   let value: unknown
-  try {
-    value = JSON.parse(text)
-  } catch (error) {
-    return `This is not JSON: ${(error as Error).message}`
-  }
+  try { value = JSON.parse(text) } catch (error) { return `This is not JSON: ${(error as Error).message}` }
   if (!Array.isArray(value)) return 'Tools are a list: [ … ].'
   const tools: Tool[] = []
   for (const [i, one] of (value as unknown[]).entries()) {

@@ -238,11 +238,7 @@ function Foot ({ message, answer, index }: AnswerProps & { answer: Answer }) {
 }
 
 const pretty = (text: string): string => {
-  try {
-    return JSON.stringify(JSON.parse(text), null, 2)
-  } catch {
-    return text
-  }
+  try { return JSON.stringify(JSON.parse(text), null, 2) } catch { return text }
 }
 
 /** A tool call from the model; the user supplies its result. */
