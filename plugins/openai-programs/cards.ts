@@ -88,7 +88,7 @@ function quantizationOf (config: Fields, inner: Fields): string {
   return textOf(method) || (text(inner, ['torch_dtype', 'dtype'], 40) ?? 'float32')
 }
 
-/** The chat template in tokenizer_config.json, which is a text or a list by name, or in a file of its own. */
+/** The chat template: a file, or a text or a list of named texts in tokenizer_config.json. */
 export function templateIn (config: Fields, file: string): string {
   const given = config['chat_template']
   return file !== '' ? file : Array.isArray(given)

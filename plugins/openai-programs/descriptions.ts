@@ -3,7 +3,7 @@
 /** The engine's name in cards and settings. */
 export const ENGINE = 'openai-programs'
 
-/** What a program ignores: svc does it instead (`stop`, `context`) or refuses requests that need it. */
+/** Features that a program ignores: svc does `stop` and `context` itself, and refuses requests for others. */
 export type Lack = 'schema' | 'required_tools' | 'logprobs' | 'stop' | 'context' | 'token_ids'
 
 /**
@@ -54,7 +54,7 @@ export interface Description extends Start {
 const OFFLINE = { HF_HUB_OFFLINE: '1', TRANSFORMERS_OFFLINE: '1', DO_NOT_TRACK: '1' }
 const TRANSFORMERS = '^(?!mlx)'
 
-/** What svc assumes of a program in svc.yaml that says nothing else. */
+/** Defaults for a program in svc.yaml. */
 export const GENERIC: Description = {
   command: '', backends: ['cuda', 'rocm', 'metal', 'cpu'], weights: '', ready: '/health',
   request_model: '{name}', process_mib: 512

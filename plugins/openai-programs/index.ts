@@ -48,7 +48,7 @@ function whyNot ({ problem, description: { weights, backends } }: Found, card: M
   return backends.some((one) => runsOn(card, one)) ? null : `it does not run on ${card.backends.join(', ')}`
 }
 
-/** Paths are options of their own, because the sandbox of the runner makes those readable. */
+/** Each path is a separate option, because the sandbox of the runner makes paths in options readable. */
 const optionsOf = (found: Found): Record<string, unknown> => ({
   program: found, serverBinary: found.path,
   ...found.root === null ? {} : {

@@ -132,7 +132,7 @@ async function ready (
   env.progress(START_SECONDS, START_SECONDS)
 }
 
-/** What moves while the program works: its metrics, and on a CPU its CPU time in tenths of a second. */
+/** Signs of work, which change: metrics, and on a CPU the CPU time in halves of a second. */
 function signsOf (
   { description: { metrics } }: Found, client: Client, program: Program, backend: string
 ): () => Promise<string> {

@@ -54,5 +54,5 @@ export function parsePullSource (given: string): PullSource {
   const [, base = name, variant] = TAGGED.exec(name) ?? []
   if (/^[^/]+\/[^/]+$/.test(base)) return { modelId: base, ...variant === undefined ? {} : { variant } }
   throw invalidField('model', `"${given.slice(0, 200)}" is in Ollama's library, which is not served: write ` +
-    'hf.co/ORG/NAME:VARIANT for a model of the hub, or an address under plugins.upstreams.servers for those that Ollama has')
+    'hf.co/ORG/NAME:VARIANT for a model of the hub, or name Ollama as a server in plugins.upstreams')
 }
