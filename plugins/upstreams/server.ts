@@ -57,7 +57,7 @@ export class UpstreamServer {
       name, key,
       remote: {
         request: secure ? secureRequest : request, agent: outgoingAgent(url, external ? 'named' : 'local'),
-        base: url.pathname.replace(/\/+$/, ''), maxBytes: MAX_BYTES
+        base: url.pathname.replace(/(?<!\/)\/+$/, ''), maxBytes: MAX_BYTES
       },
       toError: (body, status, headers) => toUpstreamError(name, hide, body, status, headers?.['retry-after'])
     })
