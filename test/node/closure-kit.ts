@@ -20,7 +20,8 @@ import { sleep, until } from './kit.js'
 import type { Test } from 'tap'
 import type { Listeners } from '../../kernel/api/services.js'
 
-export const ALL = Object.keys(authorities).sort()
+export const ALL = [authorities, ...bundled.map(({ manifest }) => manifest.authorities ?? {})]
+  .flatMap(Object.keys).sort()
 
 interface Answer { status: number, json: unknown }
 type Ask = (method: string, path: string, body?: object) => Promise<Answer>

@@ -81,7 +81,7 @@ t.test('svc run with a model of the hub, on an empty node', { timeout: 120_000 }
     ['acme/none', 3, /404 hub_not_found/],
     ['acme/tiny-ONNX:q9', 3, /has no ONNX variant "q9"; it has fp32/],
     ['acme/gguf:Q5_0', 3, /has no GGUF variant "Q5_0"; it has m-Q4_K_M, m-Q8_0/],
-    ['acme/torch', 1, /only as .safetensors; svc supports ONNX and GGUF[^]*Find a conversion/]
+    ['acme/torch', 1, /safetensors without a tokenizer beside them[^]*Find a GGUF conversion/]
   ]
   for (const [word, status, says] of refused) t.match(await run(word), { status, stderr: says }, word)
   hub.faults = { gated: true }
