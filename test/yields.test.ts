@@ -16,6 +16,8 @@ const places: Readonly<Record<string, string[]>> = {
     POST /v1/devices/pairing
     POST /v1/devices/pairing/confirm
     POST /v1/devices/pair
+    POST /v1/devices/sign-in
+    POST /v1/devices/sign-in/token
     POST /v1/devices/pair/:attempt
     GET /v1/devices/pair/:attempt
     POST /v1/devices/session

@@ -1310,6 +1310,15 @@ export interface components {
             expiresInSeconds: number;
             nodeId: string;
         };
+        "POST /v1/devices/sign-in": {
+            code: string;
+            ends: string;
+            url: string | null;
+        };
+        "POST /v1/devices/sign-in/token": {
+            token: string;
+            expires: string;
+        };
         "GET /v1/devices/{id}": {
             deviceId: string;
             name: string;

@@ -49,7 +49,7 @@ export default definePlugin({
       produces: 'text/javascript', errors: ['page_not_built', 'not_found']
     }
   },
-  firstSteps: ['open the cluster page in a browser: {url}']
+  firstSteps: ['open the cluster page in a browser: {url} (`svc open` prints an address that signs you in)']
 }, (ctx) => {
   // Loaded on the first request, so that a node whose page is not used starts without the files.
   let read: ReturnType<typeof pageFiles> | undefined

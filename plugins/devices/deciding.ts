@@ -5,6 +5,7 @@ import { CHECK_MS } from './validity.js'
 import type { DeviceStore } from './store.js'
 import type { DevicesContext } from './manifest.js'
 import type { Pairing, PairingWindowOptions } from './pairing.js'
+import type { SignIn } from './sign-in.js'
 
 const DAY_MS = 86_400_000
 const USUAL_DAYS = 90
@@ -70,8 +71,10 @@ export class Deciding {
   /**
    * Creates the grant once the digits have been compared, and sends it to the cluster. Returns the device id.
    */
-  async confirm (attempt: string, digits: string, choice: Choice, caller: Caller): Promise<string> {
-    const { book, hear, nodes, pairing } = this.#parts
+  async confirm (
+    attempt: string, digits: string, choice: Choice, caller: Caller, pairing = this.#parts.pairing
+  ): Promise<string> {
+    const { book, hear, nodes } = this.#parts
     const { device, deviceId, wish: base } = await pairing.confirm(attempt, digits)
     try {
       const { name, ...rest } = this.wish(choice, caller, base)
@@ -125,6 +128,22 @@ export class Deciding {
       await this.revoke(grant.deviceId, grant.by).catch((err: unknown) => {
         log.debug({ err }, 'the revocation of a device with its token could not be stored in the cluster yet')
       })
+    }
+  }
+
+  /** Throws `missing_grant` for authorities that the caller lacks; without a list it is all that it has. */
+  signIn (asked: readonly string[] | undefined, opener: Caller): SignIn {
+    const authorities = asked ?? [...opener.authorities].filter((one) => this.#isKnown(one)).sort()
+    return { opener, wish: this.wish({ authorities }, opener) }
+  }
+
+  /** Confirms the device that has sent a sign-in code, in place of the operator. Never throws. */
+  async admit (attempt: string, { opener, pairing }: SignIn & { pairing: Pairing }): Promise<void> {
+    try {
+      await this.confirm(attempt, pairing.view().device!.digits, {}, opener, pairing)
+    } catch (err) {
+      this.#ctx.log.warn({ err }, 'a browser could not be signed in')
+      pairing.close()
     }
   }
 

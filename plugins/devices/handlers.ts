@@ -9,13 +9,18 @@ import type { DevicesContext } from './manifest.js'
 import type { DeviceNotes } from './notes.js'
 import type { Pairing, WindowView } from './pairing.js'
 import type { routes } from './routes.js'
+import type { SignIns } from './sign-in.js'
 import type { DeviceValidity } from './validity.js'
+
+/** Lifetime of the token of a page that keeps no keys, in ms. */
+const PAGE_MS = 43_200_000
 
 export interface Parts {
   bearers: Bearers
   book: DeviceStore
   notes: DeviceNotes
   pairing: Pairing
+  signIns: SignIns
   standing: DeviceValidity
   hear: () => void
 }
@@ -66,9 +71,31 @@ export function createHandlers (ctx: DevicesContext, parts: Parts) {
       ctx.emit('DeviceRefused', { name, by: caller.id })
       return shown(pairing.view())
     },
-    begin: ({ body: { commit }, caller, remoteAddress }: Request<'begin'>) => {
+    ...createPairingHandlers(ctx, parts, deciding)
+  }
+}
+
+/** The routes of devices that are not paired yet, and of sign-in codes. */
+function createPairingHandlers (ctx: DevicesContext, { pairing, signIns }: Parts, deciding: Deciding) {
+  const pairingOf = (attempt: string): Pairing => signIns.of(attempt)?.pairing ?? pairing
+  return {
+    signIn: async ({ body: { authorities }, caller }: Request<'signIn'>) => {
+      const own = (await identitiesOf(ctx))[ctx.node.nodeId]
+      return { ...signIns.issue(deciding.signIn(authorities, caller)), url: own?.apiUrl ?? null }
+    },
+    signInToken: async ({ body: { code }, caller, remoteAddress }: Request<'signInToken'>) => {
       refuseRelayed(ctx, caller)
-      const { attempt, node } = pairing.begin(bytes(commit), remoteAddress)
+      const { opener, wish: { authorities, expires } } = signIns.spend(code)
+      const end = new Date(Math.min(ctx.clock.now() + PAGE_MS, Date.parse(expires))).toISOString()
+      const { token, record } = await ctx.deps.tokens.create(
+        { label: `page at ${remoteAddress}`, authorities: [...authorities], expiresAt: end, by: opener })
+      return { token, expires: record.expires! }
+    },
+    begin: ({ body: { code, commit }, caller, remoteAddress }: Request<'begin'>) => {
+      refuseRelayed(ctx, caller)
+      const { attempt, node } = code === undefined
+        ? pairing.begin(bytes(commit), remoteAddress)
+        : signIns.begin(code, bytes(commit), remoteAddress)
       return { attempt, node: halfOf(node), nodeId: ctx.node.nodeId, name: ctx.node.name }
     },
     reveal: ({ params: { attempt }, body, caller }: Request<'reveal'>) => {
@@ -78,16 +105,19 @@ export function createHandlers (ctx: DevicesContext, parts: Parts) {
         name, key: bytes(body.key), agreementKey: bytes(body.agreementKey), ephemeral: bytes(body.ephemeral),
         nonce: bytes(body.nonce)
       }
-      return { signature: text(pairing.reveal(attempt, device, bytes(proof))) }
+      const signature = text(pairingOf(attempt).reveal(attempt, device, bytes(proof)))
+      const signIn = signIns.of(attempt)
+      if (signIn !== undefined) void deciding.admit(attempt, signIn)
+      return { signature }
     },
     withdraw: ({ params: { attempt } }: Request<'withdraw'>) => {
-      const name = pairing.refuse(attempt)
+      const name = pairingOf(attempt).refuse(attempt)
       if (name === undefined) throw ctx.error('pairing_closed', 'No device is waiting for an answer there.')
       ctx.emit('DeviceRefused', { name, by: 'device' })
       return {}
     },
     outcome: ({ params: { attempt } }: Request<'outcome'>) => {
-      const { state, answer } = pairing.outcome(attempt)
+      const { state, answer } = pairingOf(attempt).outcome(attempt)
       return { state, answer: answer?.text ?? null, mac: answer?.mac ?? null }
     }
   }
@@ -117,11 +147,15 @@ function deviceOf (ctx: DevicesContext, book: DeviceStore, callerId: string): st
 
 type Identities = Record<string, { nodeInstallId: string, apiUrl: string | null } | undefined>
 
-async function knownNodes ({ deps: { cluster, identity, state } }: DevicesContext): Promise<KnownNode[]> {
+async function identitiesOf ({ deps: { state } }: DevicesContext): Promise<Identities> {
+  return (await state.read() as { nodeIdentities: Identities }).nodeIdentities
+}
+
+async function knownNodes (ctx: DevicesContext): Promise<KnownNode[]> {
+  const { cluster, identity } = ctx.deps
   const fingerprints = identity.fingerprints()
   // Prefer the URL in each node's state, because a link may have opened before the node knew its URL.
-  const { nodeIdentities } = await state.read() as { nodeIdentities: Identities }
-  const urls = new Map(Object.values(nodeIdentities).map((one) => [one?.nodeInstallId, one?.apiUrl]))
+  const urls = new Map(Object.values(await identitiesOf(ctx)).map((one) => [one?.nodeInstallId, one?.apiUrl]))
   return cluster.nodes().flatMap(({ installId, name, apiUrl }) => {
     const fingerprint = fingerprints.get(installId)
     const url = urls.get(installId) ?? apiUrl

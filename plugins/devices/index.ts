@@ -8,6 +8,7 @@ import { manifest, type DevicesContext } from './manifest.js'
 import { DeviceNotes } from './notes.js'
 import { Pairing } from './pairing.js'
 import { DeviceScheme } from './scheme.js'
+import { SignIns } from './sign-in.js'
 import { DeviceValidity, CHECK_MS } from './validity.js'
 
 const COLLECT_MS = 3_600_000
@@ -27,6 +28,9 @@ export default definePlugin(manifest, (ctx) => {
   })
   const bearers = new Bearers(clock)
   const pairing = new Pairing({ clock, identity, error: ctx.error })
+  const signIns = new SignIns({
+    clock, identity, error: ctx.error, stands: (id) => ctx.deps.tokens.stands(id)
+  })
   const noteUse = (deviceId: string): void => {
     const day = new Date(clock.now()).toISOString().slice(0, 10)
     if (notes.noteUse(deviceId, day)) ctx.sections.deviceUse.put(deviceId, day)
@@ -48,8 +52,10 @@ export default definePlugin(manifest, (ctx) => {
     bearers.forget()
     // `view` also closes an expired pairing window, which ends a waiting confirmation.
     pairing.view()
+    signIns.tidy()
   })
   ctx.effect('the open pairing', () => { pairing.close() })
+  ctx.effect('browsers that sign in', () => { signIns.close() })
   ctx.every('expired devices', COLLECT_MS, () => {
     for (const id of book.collect()) {
       notes.forget(id)
@@ -66,7 +72,7 @@ export default definePlugin(manifest, (ctx) => {
     if (grant !== null && day !== null) ctx.sections.deviceUse.put(grant.deviceId, day)
   }
   return {
-    routes: createHandlers(ctx, { bearers, book, notes, pairing, standing, hear: sync.hear }),
+    routes: createHandlers(ctx, { bearers, book, notes, pairing, signIns, standing, hear: sync.hear }),
     commands: deviceCommands({ section, clock, error: ctx.error }),
     services: {
       devices: {

@@ -51,6 +51,11 @@ const choiceOptions = [
 ] as const
 
 const verbs = {
+  open: {
+    heading: 'Set it up', summary: 'print an address of the page that signs one browser in',
+    options: [['--authorities <name...>', 'what it may do (default: all that you may)']],
+    examples: ['svc open', 'svc open --authorities read invoke'], load: () => import('./cli/open.js')
+  },
   pair: {
     heading: 'Set it up', summary: 'pair one device: compare six digits, then confirm',
     options: [...choiceOptions, digitsOption],

@@ -157,13 +157,44 @@ export const routes = {
     summary: 'The digits differ: refuses the device; another one may try.', authority: 'operator',
     body: { ...ofAttempt }, reply: pairing, errors: ['pairing_closed']
   },
+  signIn: {
+    method: 'POST', url: '/v1/devices/sign-in',
+    summary: 'Returns a code that signs one browser in at this node within 60 seconds, as a device or with ' +
+      'a token; `url` is the node\'s address for other machines.',
+    authority: 'operator',
+    body: {
+      type: 'object', additionalProperties: false,
+      properties: {
+        authorities: { ...authorities, minItems: 1, description: 'Those of the caller when absent.' }
+      }
+    },
+    reply: {
+      type: 'object', additionalProperties: false, required: ['code', 'ends', 'url'],
+      properties: { code: text, ends: text, url: textOrNull }
+    },
+    errors: ['missing_grant', 'invalid_request']
+  },
+  signInToken: {
+    method: 'POST', url: '/v1/devices/sign-in/token',
+    summary: 'Exchanges a sign-in code for a token of 12 hours, for a browser that keeps no keys.',
+    authority: null, audit: true,
+    body: { type: 'object', additionalProperties: false, required: ['code'], properties: { code: attempt } },
+    reply: {
+      type: 'object', additionalProperties: false, required: ['token', 'expires'],
+      properties: { token: text, expires: text }
+    },
+    errors: ['pairing_closed', 'pairing_failed']
+  },
   begin: {
     method: 'POST', url: '/v1/devices/pair',
     summary: 'A device starts the pairing: it commits to its keys and gets those of the node.',
     authority: null,
     body: {
       type: 'object', additionalProperties: false, required: ['commit'],
-      properties: { commit: { ...key, description: 'SHA-256 of the data that it will reveal.' } }
+      properties: {
+        commit: { ...key, description: 'SHA-256 of the data that it will reveal.' },
+        code: { ...attempt, description: 'A sign-in code, in place of the comparison of digits.' }
+      }
     },
     reply: {
       type: 'object', additionalProperties: false, required: ['attempt', 'node', 'nodeId', 'name'],

@@ -219,6 +219,25 @@ export const pairsDevice: Edge = async (holder, node) => {
     .flatMap((device) => [withDevice(node, device, false), withDevice(node, device, true)])
 }
 
+/** Signs in with codes: as a device, and for a token. */
+export const signsIn: Edge = async ({ ask }, node) => {
+  const { ask: anyone } = withToken(node.url, null)
+  const code = async (list: string[]): Promise<Answer> =>
+    await ask('POST', '/v1/devices/sign-in', { authorities: list })
+  const given = await taken(ALL, async (one) => await code([one]))
+  if (given.length === 0) return []
+  const [one, two] = [await code(given), await code(given)]
+    .map(({ json: said }) => (said as { code: string }).code)
+  const { json: said } = await anyone('POST', '/v1/devices/sign-in/token', { code: one })
+  const device = await pairDevice({
+    url: node.url, name: 'x', code: two!, compare: async () => true, pause: sleep,
+    ask: async <T>(path: string, body?: object) =>
+      (await anyone(body === undefined ? 'GET' : 'POST', path, body)).json as T
+  })
+  return [withToken(node.url, (said as { token: string }).token),
+    withDevice(node, device, false), withDevice(node, device, true)]
+}
+
 /** Pairs a device in an open window; `confirm` plays the confirmation once the device waits. */
 export async function paired (
   { url, operator }: ClosureNode, confirm: (body: { attempt: string, digits: string }) => Promise<void>

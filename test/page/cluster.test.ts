@@ -54,7 +54,7 @@ t.test('the page moves to another node when its own dies, and sends the token no
     const [one, other] = await page.getByText('at n3', { exact: true }).isVisible()
       ? [cluster.members[2]!, second!]
       : [second!, cluster.members[2]!]
-    await page.getByRole('button', { name: 'Enter a token' }).click()
+    await page.getByRole('button', { name: 'Sign in' }).click()
     await page.getByLabel(`Token of ${one.node.url}`).fill(one.node.token)
     await page.getByRole('button', { name: 'Use it' }).click()
     await page.getByRole('button', { name: 'Token in use' }).waitFor()

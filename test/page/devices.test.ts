@@ -3,9 +3,9 @@ import { networkInterfaces } from 'node:os'
 import t, { type Test } from 'tap'
 import { quiet, startCluster } from '../node/cluster-kit.js'
 import { ask } from '../node/http.js'
-import { startNode, until, type TestNode } from '../node/kit.js'
+import { startNode, svc, until, type TestNode } from '../node/kit.js'
 import { openBrowser, openPage, skip, type View, type ViewOptions } from './kit.js'
-import type { Browser } from 'playwright-core'
+import type { Browser, Page } from 'playwright-core'
 
 /** Settings that grant no access without a credential, so a local browser is treated as remote. */
 const closed = { ...quiet, access: { local: [] } }
@@ -233,4 +233,44 @@ t.test('over plain HTTP from another machine the page names the requirement', {
   t.match(await link.getAttribute('href'), /^https:/)
   t.equal(await page.getByRole('button', { name: 'Pair this device' }).count(), 0)
   t.same(problems, [])
+})
+
+t.test('an address of `svc open` signs one browser in', { skip }, async (t) => {
+  const node = await startNode(t, { config: { ...closed, api: { host: '0.0.0.0' } } })
+  const browser = await openBrowser(t)
+  const addresses = async (...more: string[]): Promise<string[]> => {
+    const { status, stdout, stderr } = await svc(['open', ...more], { env: { SVC_HOME: node.home } })
+    t.equal(status, 0, stderr)
+    return stdout.trim().split('\n')
+  }
+  const open = async (at: string): Promise<Page> => {
+    const page = await (await browser.newContext()).newPage()
+    await page.goto(at)
+    return page
+  }
+  const [url = ''] = await addresses()
+  t.match(url, /^http:\/\/127\.0\.0\.1:\d+\/#sign-in=[\w-]{22}$/)
+  const page = await open(url)
+  await page.getByRole('button', { name: 'Paired device' }).waitFor()
+  await page.locator('.pulse .badge').getByText('1 node').waitFor()
+  t.equal(new URL(page.url()).hash, '#/', 'the code is gone from the address')
+  await page.reload()
+  await page.getByRole('button', { name: 'Paired device' }).waitFor()
+  const late = await open(url)
+  await late.getByText('was used, or is older than').waitFor()
+  await late.getByRole('heading', { name: 'This node does not know you' }).waitFor()
+  t.equal(await late.evaluate(KEPT), null)
+  await open((await addresses('--authorities', 'read'))[0]!)
+  const grants = async (): Promise<boolean[]> =>
+    ((await ask(node, '/v1/devices')).json as { devices: { authorities: string[] }[] }).devices
+      .map(({ authorities }) => authorities.includes('operator')).sort()
+  await until('the second browser', async () => (await grants()).length === 2)
+  t.same(await grants(), [false, true])
+  const far = (await addresses())[1]
+  if (far === undefined || outside === undefined) return
+  t.equal(new URL(far).hostname, outside.address)
+  const other = await open(far)
+  await other.getByText('until this page is closed').waitFor()
+  await other.getByRole('button', { name: 'Token in use' }).waitFor()
+  await other.locator('.pulse .badge').getByText('1 node').waitFor()
 })

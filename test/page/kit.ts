@@ -87,7 +87,7 @@ export async function openPage (
 }
 
 export async function enterToken ({ page }: View, token: string): Promise<void> {
-  await page.getByRole('button', { name: 'Enter a token' }).click()
+  await page.getByRole('button', { name: 'Sign in' }).click()
   const dialog = page.getByRole('dialog')
   await dialog.getByLabel(/^Token of/).fill(token)
   await dialog.getByRole('button', { name: 'Use it' }).click()

@@ -59,7 +59,7 @@ function Header ({ page }: { page: string }) {
       </nav>
       <Pulse />
       <Opens kind="quiet" dialog={<TokenDialog />}>
-        {typed.value !== null ? 'Token in use' : signs() ? 'Paired device' : 'Enter a token'}
+        {typed.value !== null ? 'Token in use' : signs() ? 'Paired device' : 'Sign in'}
       </Opens>
     </header>
   )

@@ -18,6 +18,8 @@ export interface PairOptions {
   ask: AskNode
   url: string
   name: string
+  /** A sign-in code; the node then confirms the device without an operator. */
+  code?: string
   /** Shows the six digits and resolves to whether the node shows the same; called once. */
   compare: (digits: string, nodeName: string) => Promise<boolean>
   /** Resolves after that many ms; throws when the wait is aborted. */
@@ -43,14 +45,17 @@ interface Outcome { state: 'waiting' | 'paired' | 'refused', answer: string | nu
  * an answer authenticated by the secret behind the digits. Throws PairingError, and errors from `ask` and
  * `compare`.
  */
-export async function pairWith ({ keys, ask, url, name, compare, pause }: PairOptions): Promise<Paired> {
+export async function pairWith (
+  { keys, ask, url, name, code, compare, pause }: PairOptions
+): Promise<Paired> {
   const ephemeral = await newWebPair('X25519')
   const device = {
     key: keys.key.publicKey, agreementKey: keys.agreement.publicKey, ephemeral: ephemeral.publicKey,
     nonce: randomBytes(NONCE_BYTES), name
   }
   const commit = await sha256(commitBytes(device))
-  const begun = await ask<Begun>('/v1/devices/pair', { commit: base64url(commit) })
+  const sent = { commit: base64url(commit), ...code === undefined ? {} : { code } }
+  const begun = await ask<Begun>('/v1/devices/pair', sent)
   const node = {
     key: fromBase64url(begun.node.key), agreementKey: fromBase64url(begun.node.agreementKey),
     ephemeral: fromBase64url(begun.node.ephemeral), nonce: fromBase64url(begun.node.nonce)

@@ -1,5 +1,5 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
-import { pairWith } from '../../../devices/signing/pair.js'
+import { pairWith, type PairOptions } from '../../../devices/signing/pair.js'
 import { send } from '../api.js'
 import { origin, useToken } from '../link.js'
 import { Button, Dialog, Field, Snippet, Trouble, useClose } from '../ui/parts.js'
@@ -29,7 +29,12 @@ export function PairThis () {
     setError(null)
     setStage('asking')
     try {
-      await pairHere(name.trim(), signal, (shown) => { setStage(shown) })
+      await pairHere(name.trim(), signal, {
+        compare: async (digits, node) => await new Promise((resolve, reject) => {
+          signal.addEventListener('abort', () => { reject(signal.reason as Error) })
+          setStage({ digits, node, answer: resolve })
+        })
+      })
       done('This device is paired.')
       close()
     } catch (cause) {
@@ -64,7 +69,9 @@ export function PairThis () {
 }
 
 /** Pairs this browser with the page's node, then reconnects to the node as the paired device. */
-async function pairHere (name: string, signal: AbortSignal, show: (shown: Shown) => void): Promise<void> {
+export async function pairHere (
+  name: string, signal: AbortSignal, how: Pick<PairOptions, 'code' | 'compare'>
+): Promise<void> {
   const url = origin.value
   const keys = await newKeys().catch(() => {
     throw new Error('This browser cannot make the keys. Chrome 137, Firefox 130, Safari 17 and newer can.')
@@ -74,11 +81,7 @@ async function pairHere (name: string, signal: AbortSignal, show: (shown: Shown)
     return await (await send({ origin: url, token: null }, path, options)).json() as T
   }
   const paired = await pairWith({
-    keys: selfOf(keys), url, name, ask,
-    compare: async (digits, node) => await new Promise((resolve, reject) => {
-      signal.addEventListener('abort', () => { reject(signal.reason as Error) })
-      show({ digits, node, answer: resolve })
-    }),
+    keys: selfOf(keys), url, name, ask, ...how,
     pause: async (ms) => {
       await new Promise((resolve) => setTimeout(resolve, ms))
       signal.throwIfAborted()

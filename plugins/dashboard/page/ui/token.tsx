@@ -6,7 +6,13 @@ import { origin, typed, useToken } from '../link.js'
 import { linkTo } from '../route.js'
 import { Button, Dialog, Field, Snippet, useClose } from './parts.js'
 
-const MAKE_TOKEN = 'svc token create page --authority read invoke cluster:write operator'
+/** How to sign in without a token. */
+const SignIn = () => (
+  <>
+    <p>On the node's machine this prints an address. Opened here, it signs this browser in:</p>
+    <Snippet label="Prints an address that signs a browser in" code="svc open" />
+  </>
+)
 
 function Fields ({ onDone }: { onDone: () => void }) {
   const [text, setText] = useState('')
@@ -45,8 +51,8 @@ export function TokenDialog () {
         <p class="hint">
           A <a href={linkTo('settings', 'devices')} onClick={close}>paired device</a> needs no token.
         </p>
+        <SignIn />
         <Fields onDone={close} />
-        <Snippet label="A token for this page" code={MAKE_TOKEN} />
         {typed.value !== null && (
           <Button
             onClick={() => {
@@ -65,15 +71,17 @@ export function TokenDialog () {
 export function AccessForm () {
   return (
     <>
-      <section class="section narrow" aria-label="Pair this device">
+      <section class="section narrow" aria-label="Sign in">
         <h2>This node does not know you</h2>
-        <h3>Pair this device</h3>
+        <SignIn />
+      </section>
+      <section class="section narrow" aria-label="Pair this device">
+        <h3>Or compare six digits</h3>
         <PairThis />
       </section>
       <section class="section narrow" aria-label="Token">
         <h3>Or use a token</h3>
         <Fields onDone={() => {}} />
-        <Snippet label="A token for this page" code={MAKE_TOKEN} />
       </section>
     </>
   )
