@@ -5,7 +5,7 @@ import { unsafe } from '../config/paths.js'
 
 /** Streams, environment and terminal of one `svc` command; tests pass their own. */
 export interface Io {
-  stdout: Writable & { isTTY?: boolean }
+  stdout: Writable & { isTTY?: boolean, columns?: number }
   stderr: Writable & { isTTY?: boolean }
   stdin: Readable & { isTTY?: boolean }
   env: NodeJS.ProcessEnv
@@ -45,11 +45,25 @@ export const plain = (text: string): string => text.replace(new RegExp(`${unsafe
 export const visible = (text: string): string =>
   text.replace(unsafe, (character) => /[\n\t]/.test(character) ? character : '')
 
-/** Formats columns, padded to the widest cell, without trailing spaces. */
-export function formatTable (headers: readonly string[], rows: readonly (readonly string[])[]): string {
+/** A column is not cut below this number of characters. */
+const NARROWEST = 8
+
+/**
+ * Formats columns, padded to the widest cell, without trailing spaces. Where the lines would have more than
+ * `columns` characters, the widest columns are cut.
+ */
+export function formatTable (
+  headers: readonly string[], rows: readonly (readonly string[])[], columns = Infinity
+): string {
   const all = [headers, ...rows.map((row) => row.map(clean))]
   const widths = headers.map((_, i) => Math.max(...all.map((row) => [...(row[i] ?? '')].length)))
-  const pad = (cell: string, i: number): string => cell + ' '.repeat(widths[i]! - [...cell].length)
+  let over = widths.reduce((sum, width) => sum + width + 2, -2) - columns
+  for (; over > 0 && Math.max(...widths) > NARROWEST; over--) widths[widths.indexOf(Math.max(...widths))]!--
+  const pad = (cell: string, i: number): string => {
+    const letters = [...cell]
+    const missing = widths[i]! - letters.length
+    return missing < 0 ? `${letters.slice(0, missing - 1).join('')}…` : cell + ' '.repeat(missing)
+  }
   return all.map((row) => headers.map((_, i) => pad(row[i] ?? '', i)).join('  ').trimEnd()).join('\n')
 }
 
@@ -60,7 +74,7 @@ export function createOut (io: Pick<Io, 'stdout'>, json: boolean): Out {
     terminal: io.stdout.isTTY === true,
     line,
     value: (value) => { line(json ? JSON.stringify(value) : JSON.stringify(value, null, 2)) },
-    table: (headers, rows) => { line(formatTable(headers, rows)) },
+    table: (headers, rows) => { line(formatTable(headers, rows, io.stdout.columns)) },
     async bytes (bytes) {
       await new Promise<void>((resolve, reject) => {
         io.stdout.write(bytes, (error) => {

@@ -169,7 +169,8 @@ function configured (command: Command, io: Outputs): Command {
 }
 
 function addVerb (parent: Command, word: string, verb: KnownVerb, io: Outputs, run: Run): void {
-  const command = configured(parent.command(word, { hidden: verb.hidden === true }), io)
+  const isDefault = verb.name.endsWith(' ls')
+  const command = configured(parent.command(word, { hidden: verb.hidden === true, isDefault }), io)
     .description(verb.summary).helpGroup(verb.name.includes(' ') ? 'Commands:' : headingOf(verb))
   if (verb.args !== undefined) command.arguments(verb.args)
   for (const [flags, description] of verb.options ?? []) command.option(flags, description)

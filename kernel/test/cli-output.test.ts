@@ -3,10 +3,29 @@ import { clean, createProgress, formatTable, plain, visible } from '../cli/outpu
 import { readSpan, showBytes, formatDuration } from '../cli/text.js'
 import { cli, sendJson, standIn } from './cli-helpers.js'
 import { Writable } from 'node:stream'
+import access from '../../plugins/access/index.js'
 
 t.test('a table is padded, and control characters are left out', async (t) => {
   const rows = [['x', 'y'], ['wide one', '\x1b[31mred\x07']]
   t.equal(formatTable(['A', 'LONG'], rows), 'A         LONG\nx         y\nwide one  [31mred')
+})
+
+t.test('a table fits the terminal: its widest columns are cut, but not below 8 letters', async (t) => {
+  const rows = [['attic', 'uwdmrdfvoaksbywzdqy2teaii4', 'http://192.168.1.20:52415'], ['b', 'é', 'x']]
+  for (const columns of [200, 58, 40, 10]) {
+    const lines = formatTable(['NAME', 'NODE', 'URL'], rows, columns).split('\n')
+    t.ok(lines.every((line) => [...line].length <= Math.max(columns, 8 + 8 + 5 + 4)), `${columns} columns`)
+    t.equal(lines[1]!.includes('…'), columns < 60)
+  }
+})
+
+t.test('a group of verbs without a word lists', async (t) => {
+  const node = await standIn(t, { 'GET /v1/tokens': (response) => { sendJson(response, { tokens: [] }) } })
+  t.equal((await cli(['token', '--url', node.url], { plugins: [access] })).status, 0)
+  t.equal(node.asked.length, 1)
+  t.match(await cli(['token', 'creat', '--url', node.url], { plugins: [access] }),
+    { status: 2, err: /unknown command|too many arguments/ })
+  t.match((await cli(['token', '--help'], { plugins: [access] })).out, /create .*a token/)
 })
 
 t.test('bytes and spans, as people write them', async (t) => {

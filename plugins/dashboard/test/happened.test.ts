@@ -1,9 +1,8 @@
 import t from 'tap'
 import { commandsIn } from '../page/ui/text.js'
 import { placeOf, threadOf, withEvent, asked } from '../page/happened/answer.js'
-import {
-  hasText, kindWords, levelOf, olderFrom, summaryOf, withEvents, type ControlEvent
-} from '../page/happened/events.js'
+import { kindWords, summaryOf } from '../../event-log/words.js'
+import { hasText, levelOf, olderFrom, withEvents, type ControlEvent } from '../page/happened/events.js'
 import {
   charts, parseMetrics, pointsOf, quantileOf, rateOf, totalOf, type Reading
 } from '../page/happened/metrics.js'

@@ -1,6 +1,7 @@
 import { systemClock } from '../../../kernel/index.js'
-import { followEvents, MOMENTS, plain, parseTimeOrIndex } from '../../../kernel/cli/index.js'
-import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
+import { followEvents, MOMENTS, nameOf, plain, parseTimeOrIndex } from '../../../kernel/cli/index.js'
+import { kindOf, kindWords, summaryOf } from '../words.js'
+import type { NamedNodes, Verb, VerbContext } from '../../../kernel/cli/index.js'
 import type { EventsPage, ShownEvent } from '../reading/page.js'
 
 /** Number of past events that a followed stream starts with if --since is absent. */
@@ -37,7 +38,8 @@ const path = (query: Map<string, string>): string => {
   return text === '' ? '/events' : `/events?${text}`
 }
 
-async function once ({ client, out, err }: VerbContext, query: Map<string, string>): Promise<void> {
+async function once (ctx: VerbContext, query: Map<string, string>): Promise<void> {
+  const { client, out, err } = ctx
   const page = await client.json<EventsPage>(path(query))
   if (out.json) {
     out.value(page)
@@ -45,7 +47,8 @@ async function once ({ client, out, err }: VerbContext, query: Map<string, strin
   }
   if (page.degraded === true) err.line('this node does not store events now; `svc doctor` shows the reason')
   for (const [from, to] of page.gaps ?? []) err.line(gapLine({ from, to }))
-  for (const event of page.events) out.line(lineOf(event))
+  const names = await namesAt(ctx)
+  for (const event of page.events) out.line(lineOf(event, names))
   if (page.events.length === 0) err.line('no events match')
 }
 
@@ -53,33 +56,39 @@ async function once ({ client, out, err }: VerbContext, query: Map<string, strin
 async function goOn (ctx: VerbContext, query: Map<string, string>): Promise<void> {
   query.set('follow', '1')
   if (!query.has('since') && !query.has('limit')) query.set('limit', BEGIN_WITH)
+  const names = ctx.out.json ? String : await namesAt(ctx)
   await followEvents(ctx, () => path(query), ({ type, data, id }) => {
     if (id !== null) {
       query.set('since', id)
       query.delete('limit')
     }
-    show(ctx, type, data)
+    show(ctx, type, data, names)
   })
 }
 
-function show ({ out, err }: VerbContext, type: string, data: string): void {
+function show ({ out, err }: VerbContext, type: string, data: string, names: NameOf): void {
   const value = JSON.parse(data) as unknown
   if (type === 'gap') err.line(gapLine(value as { from: number, to: number }))
   else if (out.json) out.value(value)
-  else out.line(lineOf(value as ShownEvent))
+  else out.line(lineOf(value as ShownEvent, names))
 }
 
 function gapLine ({ from, to }: { from: number, to: number }): string {
   return `events ${from} to ${to} are missing on this node`
 }
 
-/** One line of text: time, index, origin, kind, fields. */
-function lineOf ({ idx, at, origin, event }: ShownEvent): string {
-  const [kind, payload] = Object.entries(event)[0] ?? ['?', {}]
-  const details = Object.entries(payload).map(([key, value]) => `${key}=${word(value)}`).join(' ')
-  return plain(`${at}  ${idx}  ${origin.slice(0, 8)}  ${kind}  ${details}`).trimEnd()
+type NameOf = (nodeId: string) => string
+
+/** The names of the nodes that the state lists; the first letters of the id for other nodes. */
+async function namesAt ({ client }: VerbContext): Promise<NameOf> {
+  const state = await client.json<NamedNodes>('/state').catch((): Pick<NamedNodes, 'nodeIdentities'> =>
+    ({ nodeIdentities: {} }))
+  return (id) => state.nodeIdentities[id] === undefined ? id.slice(0, 8) : nameOf(state, id)
 }
 
-const word = (value: unknown): string => typeof value === 'string' && /^[\w.:/@-]+$/.test(value)
-  ? value
-  : JSON.stringify(value)
+/** One line of text: time, index, the node that tells it, and what happened. */
+function lineOf (event: ShownEvent, names: NameOf): string {
+  const { idx, at, origin } = event
+  const time = `${at.slice(0, 10)} ${at.slice(11, 19)}`
+  return plain(`${time}  ${idx}  ${names(origin)}  ${kindWords(kindOf(event))}: ${summaryOf(event, names)}`)
+}

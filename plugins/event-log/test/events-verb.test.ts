@@ -17,19 +17,21 @@ t.test('svc events shows a page', async (t) => {
   const node = await standIn(t, { 'GET /events': (response, asked) => {
     if (asked.url.includes('Nope')) sendError(response, 400, 'invalid_request')
     else sendJson(response, asked.url.includes('since=1') ? answer : page)
+  }, 'GET /state': (response) => {
+    sendJson(response, { nodeIdentities: { n1: { friendlyName: 'attic' } } })
   } })
   const run = async (...words: string[]): ReturnType<typeof cli> =>
     await cli(['events', ...words, '--url', node.url], { plugins: [eventLog] })
   t.equal((await run()).out,
-    '2026-01-01T00:00:00.000Z  1  abcdefgh  NodeJoined  nodeId=n1\n' +
-    '2026-01-01T00:00:00.000Z  2  abcdefgh  NodeJoined  nodeId=n1\n')
-  t.equal(node.asked.at(-1)!.url, '/events')
+    '2026-01-01 00:00:00  1  abcdefgh  Node joined: attic\n' +
+    '2026-01-01 00:00:00  2  abcdefgh  Node joined: attic\n')
+  t.equal(node.asked.at(-2)!.url, '/events')
   t.same(JSON.parse((await run('--json')).out), page)
   const gap = await run('--since', '1', '--kind', 'NodeJoined', 'LogGap', '--node', 'two', '--limit', '9')
-  t.equal(node.asked.at(-1)!.url, '/events?since=1&kinds=NodeJoined%2CLogGap&node=two&limit=9')
+  t.equal(node.asked.at(-2)!.url, '/events?since=1&kinds=NodeJoined%2CLogGap&node=two&limit=9')
   t.match(gap.err, /does not store events now/)
   t.match(gap.err, /events 1 to 4 are missing on this node/)
-  t.match(gap.out, /why="it .*fell" count=2\n$/)
+  t.match(gap.out, /why it .*fell · count 2\n$/)
   t.notMatch(gap.out, '\u001b')
   t.match(await run('--since', 'soonish'),
     { status: 2, err: /--since soonish: expected a duration such as 10m/ })
