@@ -1,4 +1,5 @@
 import { badField, beating, kernelError } from '../../kernel/index.js'
+import { languageName } from './language.js'
 import { toSrt, toVtt } from './subtitles.js'
 import { readForm } from './upload.js'
 import type { CapabilityChunk, Clock, RouteRequest } from '../../kernel/index.js'
@@ -83,22 +84,13 @@ export function answerOf (
     return JSON.stringify({ text, ...logprobs, usage })
   }
   return JSON.stringify({
-    task: request.task, language: nameOf(language), duration, text,
+    task: request.task, language: languageName(language), duration, text,
     ...times.includes('segment')
       ? { segments: segments.map(({ words: _w, logprobs: _l, ...segment }) => ({ ...segment, seek: 0 })) }
       : {},
     ...times.includes('word') ? { words: segments.flatMap(({ words }) => words ?? []) } : {},
     usage
   })
-}
-
-/** OpenAI's answers name the language in English: `english`. */
-function nameOf (code: string): string {
-  try {
-    return new Intl.DisplayNames(['en'], { type: 'language' }).of(code)?.toLowerCase() ?? code
-  } catch {
-    return code
-  }
 }
 
 /** A frame as an event of `stream: true`; null if it has none. */

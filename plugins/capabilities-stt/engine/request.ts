@@ -1,6 +1,7 @@
 /** Checks the payload of a task. */
 import { EngineError, type ModelCard } from '../../../kernel/api/engine.js'
 import { child, textOf, type Fields } from '../../runners/language/json.js'
+import { languageName } from '../language.js'
 import type { Vocabulary } from './tokens.js'
 
 export type SttRequest = ReturnType<typeof readRequest>
@@ -17,11 +18,12 @@ export function readRequest (payload: Fields, { languages }: Vocabulary, { model
     if (found !== undefined) return found
     throw new EngineError('invalid_payload', `${name} must be one of ${[usual, ...others].join(', ')}`)
   }
-  const language = payload['language'] === undefined ? undefined : textOf(payload['language'])
+  const asked = payload['language'] === undefined ? undefined : textOf(payload['language'])
   const known = languages.size > 0 ? [...languages.keys()] : ['en']
-  if (language !== undefined && !known.includes(language)) {
+  const language = known.find((one) => one === asked) ?? known.find((one) => languageName(one) === asked)
+  if (asked !== undefined && language === undefined) {
     throw new EngineError('language_unknown',
-      `${modelId} does not know the language "${language.slice(0, 40)}": it knows ${known.join(', ')}`)
+      `${modelId} does not know the language "${asked.slice(0, 40)}": it knows ${known.join(', ')}`)
   }
   const task = oneOf('task', ['transcribe', 'translate'])
   if (task === 'translate' && languages.size === 0) {

@@ -226,6 +226,12 @@ t.test('a task that is cancelled ends', async (t) => {
   for await (const { payload } of (await opened).run(task, abort.signal)) t.not(payload['event'], 'done')
 })
 
+t.test('a language by its code, or by its English name as Whisper writes it', async (t) => {
+  for (const language of ['de', 'german']) {
+    t.match((await heard({ language }, pcm([0.1, false]))).at(-1), { event: 'done', language: 'de' }, language)
+  }
+})
+
 t.test('refusals', async (t) => {
   const rows: [object, string, RegExp][] = [
     [{ language: 'xx' }, 'language_unknown', /knows en, de/],
