@@ -228,7 +228,8 @@ t.test('a task that is cancelled ends', async (t) => {
 
 t.test('a language by its code, or by its English name as Whisper writes it', async (t) => {
   for (const language of ['de', 'german']) {
-    t.match((await heard({ language }, pcm([0.1, false]))).at(-1), { event: 'done', language: 'de' }, language)
+    const events = await heard({ language }, pcm([0.1, false]))
+    t.match(events.at(-1), { event: 'done', language: 'de' }, language)
   }
 })
 
