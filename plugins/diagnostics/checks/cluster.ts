@@ -57,7 +57,7 @@ export async function clusterChecks (
         : [...checkListener(members), ...checkMembers(members, nodes)],
       checkVersions(nodes, version),
       ...checkNames(nodes),
-      ...checkHealth(nodes),
+      ...checkHealth(nodes), ...drainedNotes(state, nodes),
       ...isVerbError(settings) ? [] : checkSettings(settings, state),
       ...own.flat()
     ]
@@ -219,6 +219,19 @@ export function checkHealth (nodes: readonly NodeRow[]): Check[] {
   }))
   return reasons.length > 0 ? reasons : [ok('health', `no problem at ${count(live.length, 'live node')}`)]
 }
+
+/** A drained node is no fault, but it explains why nothing is placed there. */
+const drainedNotes = ({ drainedNodes = {} }: ClusterState, nodes: readonly NodeRow[]): Check[] =>
+  nodes.filter(({ drained }) => drained).map((node): Check => {
+    const [name, at] = [node.name ?? node.nodeId ?? 'a node', drainedNodes[node.installId ?? '']?.since]
+    const evidence = at === undefined ? [] : [{ kind: 'time', at } as const]
+    return {
+      ...ok(`drain of ${name}`, `drained${at === undefined ? '' : ` since ${at}`}: it takes no new instances, ` +
+      'and those that it had move to other nodes',
+      { ...nodeTold(node), code: 'node_drained', note: true, evidence }),
+      remedy: `To let it run models again: \`svc undrain ${name}\`.`
+    }
+  })
 
 /** By how many seconds a node's clock is ahead of this machine's clock. */
 export interface ClockReading { name: string, aheadSeconds: number }

@@ -60,6 +60,10 @@ export const EVENTS: Readonly<Record<string, readonly [rank: number, words: stri
   RunnerStatusUpdated: [STEP, 'the runner of {modelId} {status}']
 }
 
+/** Events for the list of findings; the tool of failed requests reports those. */
+export const NOTABLE = Object.entries(EVENTS).filter(([kind, [rank]]) =>
+  rank <= DECIDED && kind !== 'TaskFailed' && kind !== 'MasterElected').map(([kind]) => kind)
+
 const STATUSES: Readonly<Record<string, string>> = {
   RunnerFailed: 'failed', RunnerReady: 'became ready', RunnerShutdown: 'stopped',
   RunnerShuttingDown: 'was asked to stop'

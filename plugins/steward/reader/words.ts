@@ -121,6 +121,12 @@ export function countedText (text: string): string {
   return wordsOf(known).map(({ text: word, low }) => word === low ? counted(low) : word).join(' ')
 }
 
+/** Words with a meaning of their own: neither common words nor those that fit every fault. */
+export const contentOf = (counted: string): Set<string> => new Set(counted.split(/[\s/]+/)
+  .filter((word) => word.length > 2 && /^[a-z_]+$/.test(word) && (TOPICAL.has(word) || !KNOWN.has(word))))
+/** Heads of groups that say what a question is about. */
+const TOPICAL = new Set(('master disk memory slow log setting plugin access join request version').split(' '))
+
 /** Whether the word needs no typo correction: it is in a group or list, or is short. */
 export const isKnownWord = (low: string): boolean => KNOWN.has(low) || low.length < 4
 

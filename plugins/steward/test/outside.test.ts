@@ -14,7 +14,7 @@ const manifests = bundled.map(({ manifest }) => manifest)
 async function answered (name: Parameters<typeof answersIn>[0], text: string): Promise<Answer & { text: string }> {
   const answers = answersIn(name)
   const tools = new TurnTools({
-    api: { ask: async ({ path }) => {
+    api: { ask: async ({ path }: { path: string }) => {
       const found = answers[path] ?? answers[path.replace(/\?.*/, '?')] ?? answers[path.replace(/\?.*/, '')]
       return found === undefined ? { status: 404, text: NONE } : { status: 200, text: JSON.stringify(found) }
     } } as never,
