@@ -34,6 +34,9 @@ const EVERYWHERE: ReadonlySet<string> = new Set(['no_quorum', 'no_master', 'disk
   'node_lost', 'memory_full'])
 const RANKS = { fail: 0, warn: 1, info: 2, ok: 3 }
 
+/** The tool `doctor`: the findings of the last day. */
+export default { run: (ctx) => findings(ctx) } satisfies Tool
+
 interface Source { name: string, past: boolean, run: (ctx: ToolContext) => Promise<Pick<Findings, 'unknown'> & {
   facts: readonly Fact[] }> }
 

@@ -33,7 +33,7 @@ export const manifest = {
     doctor: {
       summary: 'All findings: present problems of master, nodes, clocks, disks, models, settings, and past ones.',
       args: { type: 'object', additionalProperties: false, properties: {} },
-      load: async () => ({ default: { run: (await import('./findings.js')).findings } })
+      load: () => import('./findings.js')
     }
   },
   verbs: {

@@ -116,11 +116,13 @@ export function checkMaster (state: ClusterState, nodes: readonly NodeRow[]): Ch
     clusterWarnings(state, nodes).find((warning) => warning.code === code)?.remedy ?? '`svc nodes`', { code })
   const lost = quorum === 'lost'
   const split = splitOf(state, nodes)
+  const deciding = lost ? bad('quorum', `lost: ${numbers}`, 'no_quorum') : ok('quorum', `ok: ${numbers}`)
+  const leading = state.masterNodeId === null
+    ? bad('master', 'no master is known', lost ? 'no_quorum' : 'no_master')
+    : ok('master', `${master?.name ?? state.masterNodeId} in term ${term}`, nodeTold(master))
   return [
-    state.masterNodeId === null
-      ? bad('master', 'no master is known', lost ? 'no_quorum' : 'no_master')
-      : ok('master', `${master?.name ?? state.masterNodeId} in term ${term}`, nodeTold(master)),
-    lost ? bad('quorum', `lost: ${numbers}`, 'no_quorum') : ok('quorum', `ok: ${numbers}`),
+    // Without a quorum there is no master, so the cause comes first.
+    ...lost ? [deciding, leading] : [leading, deciding],
     ...split === null ? [] : [bad('partition', split, 'partition')]
   ]
 }

@@ -3,7 +3,7 @@ import {
   type ToolReads, type Tool
 } from '../../../kernel/cli/index.js'
 import type { EventsPage } from '../reading/page.js'
-import { NOTABLE, nodesIn, rankOf, describeEvent, type NameOf, type Payload } from './descriptions.js'
+import { DECIDED, NOTABLE, nodesIn, rankOf, describeEvent, type NameOf, type Payload } from './descriptions.js'
 
 const LAST_MS = 3_600_000
 /** Maximum events per page, and maximum number of pages. */
@@ -32,7 +32,8 @@ export default {
     const { events: all } = read
     const used = all.flatMap(({ nodes, at }) => nodes.map((nodeId) => ({ nodeId, at })))
     const nameOf = await namesOf(look, used)
-    const wanted = about === undefined ? all : all.filter((one) => isAbout(one, about, nameOf))
+    const wanted = all.filter((one) => (about === undefined || isAbout(one, about, nameOf)) &&
+      (notable !== true || NOTABLE.includes(one.kind) && rankOf(one.kind, one.payload) <= DECIDED))
     const facts = [...repeated(wanted, nameOf, ctx.nowMs), ...factsOf(wanted, nameOf, ctx.nowMs)]
     const none = notable === true ? [] : [nothing(range, about, ctx.nowMs)]
     return {

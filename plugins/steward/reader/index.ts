@@ -16,7 +16,8 @@ export async function * read (tools: TurnTools, question: Question): AsyncGenera
   const more = moreOf(asked, found, (tool) => tools.has(tool))
   if (more !== null) {
     yield { type: 'call', tool: more.tool, args: more.args }
-    found.unshift(await finding(more))
+    const { call, finding: { facts, unknown } } = await finding(more)
+    found.unshift({ call, finding: { unknown, facts: more.tool === 'plugins' ? facts.filter(({ code }) => code === 'plugin_off') : facts } })
   }
   const worded = answerOf(asked, found, world)
   yield { type: 'text', text: `${worded.diagnosis}\n${restWords(asked, worded, world.zoneMin)}` }

@@ -20,6 +20,8 @@ export interface Asked {
   readonly feature: string | null
   /** Whether the question says that something does not work as it should. */
   readonly complains: boolean
+  /** Whether it asks if something is so: "is node2 up?". */
+  readonly doubts: boolean
   /** Path of a setting, and error reason, that the question names. */
   readonly setting: string | null
   readonly error: string | null
@@ -43,14 +45,15 @@ const has = (words: string): RegExp => new RegExp(`(?:^| )(?:${words})(?= |$)`)
 /** Words by which a kind is recognised; the first that matches counts. Words are normalised (`words.ts`). */
 const KINDS: readonly (readonly [Kind, RegExp])[] = [
   ['hello', /^(?:hello|thanks|who are you|what are you|can you mend|help|what (?:can|do|could) (?:you|i ask).*)(?: \w+)?$/],
+  ['why', /^why(?= |$)/],
   ['compare', has('compare|comparison|versus|vs|differs?')],
-  ['safe', has('safely?|survive|tolerate|single point|maintenance|without (?:NODE|master|the master)|impact|' +
+  ['safe', has('safe(?:ly)?|survive|tolerate|single point|maintenance|without (?:NODE|master|the master)|impact|' +
     '(?:if|when|suppose) (?:i |we |the |a )?(?:NODE|master|one|node).*(?:die|down|fail|happen)?|' +
-    '(?:can|may|could|should) (?:i|we) (?:\\w+ )?(?:die|down|take|unplug|maintain|update).*NODE|die NODE|NODE die what.*')],
+    '(?:can|may|could|should) (?:i|we) (?:\\w+ )?(?:die|down|take|unplug|maintain|update).*NODE|NODE die what.*')],
   ['fit', has('fit|(?:can|could|may|would|will) (?:\\w+ ){1,2}?(?:run|running|place|hold|host|take|serve) .*(?:MODEL|NODE|here)|' +
     'enough (?:memory|disk|room|power).*|(?:room|memory|space|place) for|big enough|too (?:big|large)|able to run|' +
     'much (?:memory|disk|room) .*need|MODEL .*possible')],
-  ['how', has('how (?:do|can|should|would|to|must|does one)|explain|what (?:is|are) (?:a|an|the difference)|' +
+  ['how', has('how (?:do|can|should|would|to|must|does one)|explain (?:what|how|a|the)|what (?:do|is) .* explain|what (?:is|are) (?:a|an|the difference)|' +
     '(?:which|what|the) command|tutorial|documentation|docs|manual|help me|where (?:do|can|should) (?:i|we)|' +
     'i (?:want|need|would like) to|what (?:do|does) .* (?:do|stand for|for)')],
   ['when', has('(?:since|for how) .*when|since when|how long|when (?:do|did|was|has|is|were)')],
@@ -154,7 +157,7 @@ function readText (text: string, world: World, names: Names): Asked {
     nodes: [...nodes.map(({ value }) => value), ...pointed].slice(0, 3),
     topics: TOPICS.filter(({ words }) => words.test(counted)).map(({ topic }) => topic).slice(0, 3),
     feature: FEATURES.find(([, words]) => words.test(masked))?.[0] ?? null,
-    complains: COMPLAINTS.test(counted), words: contentOf(counted),
+    complains: COMPLAINTS.test(counted), doubts: /^(?:is|are|do|did|has|have|am) /.test(counted), words: contentOf(counted),
     setting: /\b[a-z][a-z_]*(?:\.[a-z][a-z_]*)+\b/.exec(masked.replace('svc.yaml', ''))?.[0] ?? null,
     error: /\b[a-z]+(?:_[a-z]+)+\b/.exec(masked)?.[0] ?? null
   }

@@ -35,11 +35,11 @@ const call = (tool: string, args: Record<string, string | null | undefined> = {}
   ({ tool, args: Object.fromEntries(Object.entries(args).filter(([, value]) => value != null)) })
 
 /** Whether to look for a cause, beyond the facts that were asked for. */
-export function seeks ({ kind, complains, topics, models, nodes, id, feature }: Asked): boolean {
+export function seeks ({ kind, complains, doubts, topics, models, nodes, id, feature }: Asked): boolean {
   if (kind === 'hello' || kind === 'safe' || kind === 'compare' || kind === 'how') return false
   if (kind === 'why' || kind === 'when') return true
   if (kind === 'fit' || kind === 'count') return false
-  return complains || id !== null || (topics.length === 0 && feature === null) ||
+  return complains || doubts || id !== null || (topics.length === 0 && feature === null) ||
     (models.length + nodes.length > 0 && topics.length === 0)
 }
 
@@ -130,7 +130,8 @@ function rankedOf (asked: Asked, found: readonly Found[], seeking: boolean): Ran
 }
 
 function distinct<T> (list: readonly T[], keyOf: (one: T) => string): T[] {
-  return [...new Map(list.toReversed().map((one) => [keyOf(one), one])).values()].toReversed()
+  const seen = new Set<string>()
+  return list.filter((one) => !seen.has(keyOf(one)) && seen.add(keyOf(one)))
 }
 
 /** Removes control characters, because text from nodes, logs and cards reaches terminals and pages. */
@@ -144,11 +145,13 @@ const clean = (fact: Listed): Listed => ({
 export function answerOf (asked: Asked, found: readonly Found[], world: World): Worded {
   const seeking = seeks(asked)
   const ranked = rankedOf(asked, found, seeking)
-  const { diagnosis, facts, sure } = seeking ? diagnosed(asked, ranked) : told(asked, ranked, found, world)
+  // "How do I bring node3 back?" asks for the remedy of what is wrong with it.
+  const mending = asked.kind !== 'how' ? undefined : ranked.find(({ fact, fit }) => fit >= 100 && isBad(fact) && fact.remedy !== null)
+  const { diagnosis, facts, sure } = seeking || mending !== undefined ? diagnosed(asked, ranked) : told(asked, ranked, found, world)
   const unknown = distinct([...asked.read, ...found.flatMap(({ finding }) => finding.unknown)].map(plain), (one) => one)
   const shown = facts.map(({ fact }) => fact)
   const remedies = distinct(shown.flatMap(({ remedy }) => remedy ?? []), (one) => one)
-  const mends = seeking && /\bmend\b/.test(asked.counted) && remedies[0] !== undefined
+  const mends = (seeking ? /\bmend\b/.test(asked.counted) : mending !== undefined) && remedies[0] !== undefined
   return {
     diagnosis: mends ? remedies[0]! : diagnosis, sure: sure(unknown.length === 0), facts: shown, remedies, unknown,
     evidence: distinct(shown.flatMap(({ evidence }) => evidence), (one) => JSON.stringify(one))
@@ -169,7 +172,9 @@ function diagnosed (asked: Asked, ranked: readonly Ranked[]): Part {
   const quiet = ranked.filter(({ fact }) => !isBad(fact))
   const past = quiet.filter(({ fact, fit }) => (fact.ended === true || fact.level === 'info') && fit > 0)
   const well = quiet.filter(({ fact }) => fact.level === 'ok')
-  const near = quiet.filter(({ fit, own }) => fit > 0 && own)
+  // What is checked and fine answers a doubt better than figures do.
+  const near = quiet.filter(({ fit, own, fact }) => fit > 0 && own && fact.code !== 'no_downloads')
+    .toSorted((a, b) => Number(b.fact.level === 'ok') - Number(a.fact.level === 'ok'))
   if (top !== undefined) {
     const cause = top.fact.cause == null ? undefined : bad.find(({ fact }) => fact.code === top.fact.cause)
     return {
@@ -181,15 +186,17 @@ function diagnosed (asked: Asked, ranked: readonly Ranked[]): Part {
   }
   const elsewhere = bad[0] === undefined ? '' : `; elsewhere: ${bad[0].fact.text}`
   const facts = union(past.slice(0, 4), near.slice(0, 4), bad, well.slice(0, 4)).slice(0, DIAGNOSIS_MOST)
-  const lead = asked.when !== null || asked.complains ? past.find(({ fact, fit }) => fact.ended === true || fit >= 145) : undefined
-  const subject = near.find(({ fact, fit }) => fit >= 100 && (fact.level === 'ok' || fact.level === 'info'))
-  const said = lead ?? subject
+  const note = quiet.find(({ fact, fit }) => fit >= 100 && fact.level === 'info' && fact.ended !== true && fact.remedy !== null)
+  const before = asked.when !== null || asked.complains ? past.find(({ fact, fit }) => fact.ended === true || fit >= 145) : undefined
+  const subject = near.find(({ fit }) => fit >= 100) ?? (asked.doubts ? near[0] : undefined)
+  const said = note ?? (asked.when === null ? subject : before) ?? subject ?? before
   if (said !== undefined) {
-    const first = subject !== undefined && lead !== undefined && subject !== lead
-      ? `${unstopped(subject.fact.text)} now; before: ${lead.fact.text}` : said.fact.text
+    const premise = said === subject && said.fact.level === 'ok' && asked.complains ? 'Not so now: ' : ''
+    const also = said === subject && before !== undefined && before !== subject ? `; before: ${before.fact.text}` : ''
     return {
-      diagnosis: `${unstopped(first)}${elsewhere === '' ? '.' : elsewhere}`, facts: union([said], facts),
-      sure: (complete) => complete && elsewhere === ''
+      diagnosis: `${premise}${[also, elsewhere].filter((one) => one !== '')
+        .reduce((all, one) => unstopped(all) + one, said.fact.text)}`,
+      facts: union([said], facts), sure: (complete) => complete && elsewhere === ''
     }
   }
   return {
@@ -231,9 +238,11 @@ function told (asked: Asked, ranked: readonly Ranked[], found: readonly Found[],
   const callsOf = (one: Ranked): number => found.findIndex(({ finding }) =>
     finding.facts.some(({ code, text }) => code === one.fact.code && plain(text).trim() === one.fact.text))
   const best = kind === 'safe' || kind === 'fit' || kind === 'how'
+  const targets = targetsOf(asked)
   const wanted = topics.flatMap(({ name }) => FIRST[name] ?? [])
   const listed = ranked.filter(({ own, fact, fit }) => own || (isBad(fact) && fit > 0))
-  const score = (one: Ranked): number => (wanted.some((code) => code.test(one.fact.code)) ? 120 : 0) + one.rank
+  const score = (one: Ranked): number => one.rank + (targets.length > 0 ? -2 * one.fact.about.length
+    : wanted.some((code) => code.test(one.fact.code)) ? 120 : 0)
   const ordered = (best ? listed.toSorted((a, b) => callsOf(a) - callsOf(b) || 0)
     : extremes(asked, listed.toSorted((a, b) => score(b) - score(a)))).slice(0, FACTS_MOST)
   const [first] = ordered

@@ -38,6 +38,7 @@ t.test('questions about broken clusters', { timeout: 120_000 }, async (t) => {
     const tookMs = performance.now() - startedMs
     const missing = must.filter((one) => !one.test(answer.text))
     const said = not.filter((one) => one.test(answer.text.split('\n')[0]!))
+    t.comment(`${name}: ${question} => ${answer.diagnosis.slice(0, 260)} | ${(answer.remedies[0] ?? '').slice(0, 70)} | ${Math.round(tookMs)}`)
     if (missing.length + said.length === 0) right++
     else {
       if (said.length > 0) wrong++

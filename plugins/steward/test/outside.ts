@@ -37,6 +37,9 @@ function world (change: (answers: Answers, state: State) => void = () => {}, bas
   for (const model of ['svc/guide', 'svc/voice-en']) {
     answers[`/models/${model}/availability`] = { modelId: model, links: LINKS }
   }
+  // The machine of the recording had tried addresses of other clusters.
+  const list = answers['/cluster/members'] as { dials: { installId: string | null }[] }
+  list.dials = list.dials.filter(({ installId }) => installId !== null)
   change(answers, answers['/state'] as State)
   return answers
 }
