@@ -1,5 +1,5 @@
 /** Findings: what is wrong or noteworthy now or was in the last hours, from the checks and tools of plugins. */
-import { isVerbError, factOf, quoted, type ClusterState, type Fact } from '../../kernel/cli/index.js'
+import { causeAmong, isSymptom, isVerbError, factOf, quoted, type ClusterState, type Fact } from '../../kernel/cli/index.js'
 import type { Evidence, Tool, ToolContext } from '../../kernel/cli/index.js'
 import type { Manifest } from '../../kernel/index.js'
 import { clusterChecks } from './checks/cluster.js'
@@ -24,14 +24,6 @@ const SOURCE_MS = 900
 const REPORT_MS = 700
 const REPORTS = '/v1/diagnostics/cluster'
 
-/** Codes of faults that usually follow from another fault. */
-const SYMPTOMS: ReadonlySet<string> = new Set([
-  'no_instance', 'waiting_for_node', 'not_placed', 'not_ready', 'model_waiting', 'partition', 'degraded',
-  'unavailable', 'not_live', 'node_silent', 'models_missing'
-])
-/** Codes of faults that can cause symptoms on any node or model. */
-const EVERYWHERE: ReadonlySet<string> = new Set(['no_quorum', 'no_master', 'disk_full', 'clock_skew',
-  'node_lost', 'memory_full'])
 const RANKS = { fail: 0, warn: 1, info: 2, ok: 3 }
 
 /** The tool `doctor`: the findings of the last day. */
@@ -65,10 +57,10 @@ export async function findings (ctx: ToolContext, sinceMs = ctx.nowMs - PAST_MS)
   }))
   const facts = distinct(parts.flatMap((part) => part.facts)).toSorted((a, b) =>
     RANKS[a.level] - RANKS[b.level] || Number(a.ended) - Number(b.ended) ||
-    Number(SYMPTOMS.has(a.code)) - Number(SYMPTOMS.has(b.code)))
+    Number(isSymptom(a)) - Number(isSymptom(b)))
   const silent = facts.filter(({ code }) => code === 'node_silent').flatMap(({ about }) => about)
   return {
-    facts: facts.map((fact) => ({ ...fact, cause: causeOf(fact, facts)?.code ?? null })),
+    facts: facts.map((fact) => ({ ...fact, cause: causeAmong(fact, facts)?.code ?? null })),
     unknown: [...new Set([...parts.flatMap((part) => part.unknown),
       ...silent.length === 0 ? [] : [`Not asked: ${silent.join(', ')}, which did not answer in time.`]])]
   }
@@ -125,12 +117,4 @@ function distinct (facts: readonly Found[]): Found[] {
     seen.set(key, before)
     return before === source
   })
-}
-
-/** The cause of a symptom: a present fault of the same node or model, or one with effects everywhere. */
-export function causeOf<F extends Fact> (fact: Fact, facts: readonly F[]): F | undefined {
-  if (!SYMPTOMS.has(fact.code)) return undefined
-  const bad = facts.filter(({ code, level }) => (level === 'fail' || level === 'warn') && !SYMPTOMS.has(code))
-  return bad.find(({ about }) => about.some((one) => fact.about.includes(one))) ??
-    bad.find(({ code, level }) => EVERYWHERE.has(code) && level === 'fail')
 }

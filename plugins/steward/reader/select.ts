@@ -1,4 +1,4 @@
-import { plain, type Evidence, type Fact, type Finding } from '../../../kernel/cli/index.js'
+import { causeAmong, plain, type Evidence, type Fact, type Finding } from '../../../kernel/cli/index.js'
 import type { Answer, ToolCall } from '../types.js'
 import type { World } from './entities.js'
 import type { Asked, Topic } from './question.js'
@@ -114,16 +114,17 @@ function fitOf (asked: Asked, targets: readonly string[], { code, about, text, e
 /** All facts, the one that answers best first, without duplicates. */
 function rankedOf (asked: Asked, found: readonly Found[], seeking: boolean): Ranked[] {
   const targets = targetsOf(asked)
+  const all = found.flatMap(({ finding }) => finding.facts)
   const ranked = found.flatMap(({ call: { tool }, finding }) => finding.facts.map((given: Listed, place): Ranked => {
     const own = tool !== 'doctor'
     const past = HISTORY.has(tool) || given.ended === true
     const fit = fitOf(asked, targets, given)
+    const cause = given.cause ?? (past ? undefined : causeAmong(given, all)?.code) ?? null
     const fact = clean(past && seeking ? { ...given, level: given.level === 'ok' ? 'ok' : 'info',
       remedy: fit >= 100 ? given.remedy : null } : NOTED.has(given.code) && fit === 0 && given.level === 'warn'
-      ? { ...given, level: 'info', remedy: null } : given)
-    const cause = given.cause == null ? 0 : -45
+      ? { ...given, level: 'info', remedy: null } : { ...given, cause })
     const level = seeking ? LEVELS[fact.level] + (isBad(fact) && EVERYWHERE.has(fact.code) ? 30 : 0) : 0
-    return { fact, own, fit, rank: fit + level + cause + (own ? 20 : 0) - place / 100 }
+    return { fact, own, fit, rank: fit + level - (cause === null ? 0 : 45) + (own ? 20 : 0) - place / 100 }
   }))
   return distinct(ranked.toSorted((a, b) => b.rank - a.rank), ({ fact: { code, about, text } }) =>
     `${code} ${about.length === 0 ? text : [...about].sort().join(' ')}`.toLowerCase())
