@@ -28,7 +28,9 @@ export interface Fact {
   readonly remedy: string | null
 }
 
-/** Codes of faults that usually follow from another fault, and of faults with effects on any node or model. */
+/**
+ * Codes of faults that usually follow from another fault, and of faults with effects on any node or model.
+ */
 const SYMPTOMS: ReadonlySet<string> = new Set([
   'no_instance', 'waiting_for_node', 'not_placed', 'not_ready', 'model_waiting', 'partition', 'degraded',
   'unavailable', 'not_live', 'node_silent', 'request_failed', 'files_missing'

@@ -1,5 +1,8 @@
-/** Findings: what is wrong or noteworthy now or was in the last hours, from the checks and tools of plugins. */
-import { causeAmong, isSymptom, isVerbError, factOf, quoted, type ClusterState, type Fact } from '../../kernel/cli/index.js'
+/**
+ * Findings: what is wrong or noteworthy now or was in the last hours, from the checks and tools of plugins.
+ */
+import { causeAmong, isSymptom, isVerbError, factOf, quoted, type ClusterState,
+  type Fact } from '../../kernel/cli/index.js'
 import type { Evidence, Tool, ToolContext } from '../../kernel/cli/index.js'
 import type { Manifest } from '../../kernel/index.js'
 import { clusterChecks } from './checks/cluster.js'
@@ -29,10 +32,13 @@ const RANKS = { fail: 0, warn: 1, info: 2, ok: 3 }
 /** The tool `doctor`: the findings of the last day. */
 export default { run: (ctx) => findings(ctx) } satisfies Tool
 
-interface Source { name: string, past: boolean, run: (ctx: ToolContext) => Promise<Pick<Findings, 'unknown'> & {
-  facts: readonly Fact[] }> }
+interface Source { name: string, past: boolean, run: (ctx: ToolContext) => Promise<Pick<Findings,
+  'unknown'> & {
+    facts: readonly Fact[] }> }
 
-/** All findings that the caller of `ctx` may read, the worst first, including what was checked and is fine. */
+/**
+ * All findings that the caller of `ctx` may read, the worst first, including what was checked and is fine.
+ */
 export async function findings (ctx: ToolContext, sinceMs = ctx.nowMs - PAST_MS): Promise<Findings> {
   const state = await ctx.look<ClusterState>('/state')
   if (isVerbError(state)) return { facts: [], unknown: [`The state could not be read: ${state.message}`] }
@@ -45,7 +51,8 @@ export async function findings (ctx: ToolContext, sinceMs = ctx.nowMs - PAST_MS)
       return answer
     }
     const found = await Promise.race([source.run({ ...ctx, look }), late(source.name)])
-      .catch((error: unknown) => ({ facts: [], unknown: [`${source.name} failed: ${quoted(String(error))}.`] }))
+      .catch((error: unknown) =>
+        ({ facts: [], unknown: [`${source.name} failed: ${quoted(String(error))}.`] }))
     const authority = [...reads].find((one) => one !== 'read') ?? 'read'
     return {
       facts: found.facts.map((fact): Found => ({
@@ -80,7 +87,8 @@ function sourcesOf (manifests: readonly Manifest[], state: ClusterState, sinceMs
       const from = finds.past && finds.args !== undefined ? { from: new Date(sinceMs).toISOString() } : {}
       return [{
         name, past: finds.past, run: async (ctx: ToolContext) => {
-          const { facts, unknown } = await ((await load()).default as Tool).run(ctx, { ...finds.args, ...from })
+          const { facts, unknown } = await ((await load()).default as Tool)
+            .run(ctx, { ...finds.args, ...from })
           return { unknown, facts: facts.filter((fact) => timeOf(fact) === null || timeOf(fact)! >= sinceMs) }
         }
       }]
@@ -104,7 +112,8 @@ const timeOf = ({ evidence }: Fact): number | null => {
 }
 
 function sinceOf ({ code, evidence }: Fact, { lastSeen = {} }: ClusterState): string | null {
-  const seen = code === 'node_lost' ? evidence.flatMap((one) => one.kind === 'node' ? lastSeen[one.nodeId] ?? [] : []) : []
+  const seen = code === 'node_lost'
+    ? evidence.flatMap((one) => one.kind === 'node' ? lastSeen[one.nodeId] ?? [] : []) : []
   return seen[0] ?? evidence.flatMap(momentOf)[0] ?? null
 }
 

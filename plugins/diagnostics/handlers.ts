@@ -40,7 +40,8 @@ export async function listFindings (
     generatedAt: new Date(nowMs).toISOString(), unknown,
     // A neutral fact without a remedy only describes; the steward uses it.
     findings: facts.filter(({ level, about, code, ended, remedy }) =>
-      level !== 'ok' && (level !== 'info' || ended || remedy !== null) && (wanted === undefined || [code, ...about].some((one) => one.toLowerCase() === wanted)))
+      level !== 'ok' && (level !== 'info' || ended || remedy !== null) &&
+      (wanted === undefined || [code, ...about].some((one) => one.toLowerCase() === wanted)))
       .map(({ level, about, text, ...rest }) =>
         ({ ...rest, severity: level === 'fail' ? 'error' : level, subject: about, summary: text }))
   }

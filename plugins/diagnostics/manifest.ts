@@ -31,7 +31,7 @@ export const manifest = {
   },
   tools: {
     doctor: {
-      summary: 'All findings: present problems of master, nodes, clocks, disks, models, settings, and past ones.',
+      summary: 'All findings: problems of master, nodes, clocks, disks, models, settings; past ones too.',
       args: { type: 'object', additionalProperties: false, properties: {} },
       load: () => import('./findings.js')
     }
@@ -49,7 +49,7 @@ export const manifest = {
       examples: ['svc doctor', 'svc doctor --json'], load: () => import('./cli/doctor.js')
     },
     findings: {
-      heading: 'Watch it', summary: 'list what is wrong or noteworthy, now and in the last day, with remedies',
+      heading: 'Watch it', summary: 'list what is wrong or noteworthy now and in the last day, with remedies',
       options: [
         ['-f, --follow', 'go on, and print what is new'],
         ['--since <time>', 'ended findings since this time (24h)'],

@@ -57,8 +57,10 @@ const findings = {
   query: {
     type: 'object', additionalProperties: false,
     properties: {
-      since: { ...text, maxLength: 40, description: 'Ended findings since this time, ISO-8601; a day by default.' },
-      subject: { ...text, maxLength: 200, description: 'Only of this node, model, instance, request or code.' }
+      since: { ...text, maxLength: 40,
+        description: 'Ended findings since this time, ISO-8601; a day by default.' },
+      subject: { ...text, maxLength: 200,
+        description: 'Only of this node, model, instance, request or code.' }
     }
   },
   reply: {
@@ -69,7 +71,8 @@ const findings = {
         type: 'array',
         items: {
           type: 'object', additionalProperties: false,
-          required: ['code', 'severity', 'subject', 'summary', 'evidence', 'since', 'ended', 'cause', 'remedy',
+          required: ['code', 'severity', 'subject', 'summary', 'evidence', 'since', 'ended', 'cause',
+            'remedy',
             'authority', 'source'],
           properties: {
             code: text, severity: { enum: ['error', 'warn', 'info'] }, subject: texts, summary: text,

@@ -228,9 +228,10 @@ const drainedNotes = ({ drainedNodes = {} }: ClusterState, nodes: readonly NodeR
     const [name, at] = [node.name ?? node.nodeId ?? 'a node', drainedNodes[node.installId ?? '']?.since]
     const evidence = at === undefined ? [] : [{ kind: 'time', at } as const]
     return {
-      ...ok(`drain of ${name}`, `drained${at === undefined ? '' : ` since ${at}`}: it takes no new instances, ` +
-      'and those that it had move to other nodes',
-      { ...nodeTold(node), code: 'node_drained', note: true, evidence }),
+      ...ok(`drain of ${name}`,
+        `drained${at === undefined ? '' : ` since ${at}`}: it takes no new instances, ` +
+        'and those that it had move to other nodes',
+        { ...nodeTold(node), code: 'node_drained', note: true, evidence }),
       remedy: `To let it run models again: \`svc undrain ${name}\`.`
     }
   })

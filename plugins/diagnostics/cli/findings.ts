@@ -15,7 +15,8 @@ export default {
     const from = since === undefined ? undefined : parseTimeOrIndex(String(since), systemClock.now())
     if (from === null || /^\d+$/.test(from ?? '')) throw ctx.fail(2, `--since ${String(since)}: ${MOMENTS}`)
     const query = new URLSearchParams({
-      ...from === undefined ? {} : { since: from }, ...subject === undefined ? {} : { subject: String(subject) }
+      ...from === undefined ? {} : { since: from }, ...subject === undefined ? {}
+        : { subject: String(subject) }
     }).toString()
     const shown = new Set<string>()
     for (;;) {

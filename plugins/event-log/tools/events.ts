@@ -3,7 +3,8 @@ import {
   type ToolReads, type Tool
 } from '../../../kernel/cli/index.js'
 import type { EventsPage } from '../reading/page.js'
-import { DECIDED, NOTABLE, nodesIn, rankOf, describeEvent, type NameOf, type Payload } from './descriptions.js'
+import { DECIDED, NOTABLE, nodesIn, rankOf, describeEvent, type NameOf,
+  type Payload } from './descriptions.js'
 
 const LAST_MS = 3_600_000
 /** Maximum events per page, and maximum number of pages. */
@@ -187,7 +188,8 @@ const LOSSES_MANY = 3
 
 /** What happened so often that the repetition itself is a fault: elections, and losses of one node. */
 function repeated (events: readonly Happened[], nameOf: NameOf, nowMs: number): Fact[] {
-  const nameIn = ({ payload }: Happened): string => nameOf(String(payload['masterNodeId'] ?? payload['nodeId']))
+  const nameIn = ({ payload }: Happened): string =>
+    nameOf(String(payload['masterNodeId'] ?? payload['nodeId']))
   const told = (code: string, group: readonly Happened[], words: string, remedy: string): Fact => {
     const { idx, at, kind, ms } = group.at(-1)!
     const names = group.map(nameIn)
@@ -198,7 +200,8 @@ function repeated (events: readonly Happened[], nameOf: NameOf, nowMs: number): 
     })
   }
   // The session of term 1 replaces no master.
-  const elections = events.filter(({ kind, payload }) => kind === 'SessionChanged' && Number(payload['term']) > 1)
+  const elections = events.filter(({ kind, payload }) => kind === 'SessionChanged' &&
+    Number(payload['term']) > 1)
   const close = elections.filter(({ ms }) => ELECTIONS.some(([many, withinMs]) =>
     elections.filter((one) => Math.abs(one.ms - ms) < withinMs).length >= many))
   const lost = events.filter(({ kind }) => kind === 'NodeTimedOut')

@@ -17,7 +17,9 @@ export async function * read (tools: TurnTools, question: Question): AsyncGenera
   if (more !== null) {
     yield { type: 'call', tool: more.tool, args: more.args }
     const { call, finding: { facts, unknown } } = await finding(more)
-    found.unshift({ call, finding: { unknown, facts: more.tool === 'plugins' ? facts.filter(({ code }) => code === 'plugin_off') : facts } })
+    found.unshift({ call,
+      finding: { unknown, facts: more.tool === 'plugins' ? facts.filter(({ code }) => code === 'plugin_off')
+        : facts } })
   }
   const worded = answerOf(asked, found, world)
   yield { type: 'text', text: `${worded.diagnosis}\n${restWords(asked, worded, world.zoneMin)}` }
@@ -38,7 +40,8 @@ async function understood (
     look<SeenState>('/state'), look<{ data: { id: string, tasks?: string[] }[] }>('/v1/models')
   ])
   const models = isVerbError(list) ? [] : list.data
-  const { instances = {}, masterNodeId = null, localNodeId = null, nodeIdentities = {} } = isVerbError(state) ? {} : state
+  const { instances = {}, masterNodeId = null, localNodeId = null, nodeIdentities = {} } = isVerbError(state)
+    ? {} : state
   const placed = Object.entries(instances).flatMap(([id, instance]): [string, string][] => {
     const modelId = Object.values(instance)[0]?.shardAssignments?.modelId
     return typeof modelId === 'string' ? [[id, modelId]] : []
@@ -48,7 +51,8 @@ async function understood (
     instances: Object.fromEntries(placed),
     models: [...new Set([...placed.map(([, modelId]) => modelId), ...models.map(({ id }) => id)])],
     tasks: Object.fromEntries(models.map(({ id, tasks = [] }) => [id, tasks])),
-    nodes: Object.entries(nodeIdentities).map(([nodeId, { friendlyName }]) => ({ nodeId, name: friendlyName ?? nodeId }))
+    nodes: Object.entries(nodeIdentities)
+      .map(([nodeId, { friendlyName }]) => ({ nodeId, name: friendlyName ?? nodeId }))
   }
   return { asked: understand(text, thread, world), world }
 }

@@ -44,17 +44,24 @@ const has = (words: string): RegExp => new RegExp(`(?:^| )(?:${words})(?= |$)`)
 
 /** Words by which a kind is recognised; the first that matches counts. Words are normalised (`words.ts`). */
 const KINDS: readonly (readonly [Kind, RegExp])[] = [
-  ['hello', /^(?:hello|thanks|who are you|what are you|can you mend|help|what (?:can|do|could) (?:you|i ask).*)(?: \w+)?$/],
+  ['hello', new RegExp('^(?:hello|thanks|who are you|what are you|can you mend|help|' +
+    'what (?:can|do|could) (?:you|i ask).*)(?: \\w+)?$')],
   ['why', /^why(?= |$)/],
   ['compare', has('compare|comparison|versus|vs|differs?')],
-  ['safe', has('safe(?:ly)?|survive|tolerate|single point|maintenance|without (?:NODE|master|the master)|impact|' +
-    '(?:if|when|suppose) (?:i |we |the |a )?(?:NODE|master|one|node).*(?:die|down|fail|happen)?|' +
-    '(?:can|may|could|should) (?:i|we) (?:\\w+ )?(?:die|down|take|unplug|maintain|update).*NODE|NODE die what.*')],
-  ['fit', has('fit|(?:can|could|may|would|will) (?:\\w+ ){1,2}?(?:run|running|place|hold|host|take|serve) .*(?:MODEL|NODE|here)|' +
-    'enough (?:memory|disk|room|power).*|(?:room|memory|space|place) for|big enough|too (?:big|large)|able to run|' +
+  ['safe', has('safe(?:ly)?|survive|tolerate|single point|maintenance|without (?:NODE|master|the master)|' +
+    'impact|' +
+    '(?:if|when|suppose) (?:i |we |the |a )?(?:NODE|master|one|node|it).*(?:die|down|fail|happen)?|' +
+    '(?:can|may|could|should) (?:i|we) (?:\\w+ )?(?:die|down|take|unplug|maintain|update).*NODE|' +
+    'NODE die what.*')],
+  ['fit', has('fit|(?:can|could|may|would|will) (?:\\w+ ){1,2}?(?:run|running|place|hold|host|take|' +
+    'serve) .*(?:MODEL|NODE|here)|' +
+    'enough (?:memory|disk|room|power).*|(?:room|memory|space|place) for|big enough|too (?:big|large)|' +
+    'able to run|' +
     'much (?:memory|disk|room) .*need|MODEL .*possible')],
-  ['how', has('how (?:do|can|should|would|to|must|does one)|explain (?:what|how|a|the)|what (?:do|is) .* explain|what (?:is|are) (?:a|an|the difference)|' +
-    '(?:which|what|the) command|tutorial|documentation|docs|manual|help me|where (?:do|can|should) (?:i|we)|' +
+  ['how', has('how (?:do|can|should|would|to|must|does one)|explain (?:what|how|a|the)|what (?:do|' +
+    'is) .* explain|what (?:is|are) (?:a|an|the difference)|' +
+    '(?:which|what|the) command|tutorial|documentation|docs|manual|help me|where (?:do|can|should) (?:i|' +
+    'we)|' +
     'i (?:want|need|would like) to|what (?:do|does) .* (?:do|stand for|for)')],
   ['when', has('(?:since|for how) .*when|since when|how long|when (?:do|did|was|has|is|were)')],
   ['why', has('why')],
@@ -64,13 +71,17 @@ const KINDS: readonly (readonly [Kind, RegExp])[] = [
 /** Topics: name, tool or `-`, words of questions, and parts of the codes of facts. */
 const TOPICS = String.raw`
 master cluster_now master|quorum|sessions?|term|votes?|elections? master|quorum|session
-nodes cluster_now (?:many|which|what|list|all|my|the|other|see|not) (?:\w+ )?(?:node|members?)|members?|where is everybody node
+nodes cluster_now (?:many|which|what|list|all|my|the|other|see|not) (?:\w+ )?(?:node|members?)|
+ members?|where is everybody node
 memory node memory|gpu machine|memory
 disk disks disk|enospc|full|(?:gb|gib|gigabytes?) (?:free|left)|room disk|room|event_log
 store disks stores? store|second_store|staging
-downloads downloads down-?loa?d\w*|downlods?|pull(?:s|ed|ing)?|cop(?:y|ied|ies)|stag(?:e|ed|ing)|hub|hash|fetch\w* download|files|hub|staging|store_
-running running running|run|instances?|placed?|placing|ps|serving|schedul\w+|pending|(?:which|what|list|all|many) model running|runner|place|model_|wait|instance|drain|fit
-slow slow slow|fast|faster|speed|quick\w*|queue|wait|waits|waiting|seconds|overloaded busy|late|lag|slow|loop|durations|overloaded|time_spent
+downloads downloads down-?loa?d\w*|downlods?|pull(?:s|ed|ing)?|cop(?:y|ied|ies)|stag(?:e|ed|ing)|
+ hub|hash|fetch\w* download|files|hub|staging|store_
+running running running|run|instances?|placed?|placing|ps|serving|schedul\w+|pending|(?:which|what|
+ list|all|many) model running|runner|place|model_|wait|instance|drain|fit
+slow slow slow|fast|faster|speed|quick\w*|queue|wait|waits|waiting|seconds|overloaded busy|late|lag|
+ slow|loop|durations|overloaded|time_spent
 access tokens access token|grant|access|device|clock
 clock - clocks?|ntp|the times? (?:in|of|on) clock
 settings settings setting|[a-z]+_?[a-z]+\.[a-z_]+ setting|restart_needed|config|second_store
@@ -78,15 +89,17 @@ version - versions?|updat\w+|upgrad\w+|releases? version
 plugins plugins plugin plugin
 logs logs log log
 request last_failure request|fail request|session_changed|instance_lost|task|failed|shutting
-network cluster_now network|link|partition\w*|connect\w*|reach|each other|split partition|link|address|discovery|unstable
+network cluster_now network|link|partition\w*|connect\w*|reach|each other|split partition|link|
+ address|discovery|unstable
 names - (?:same|listed|name) .*(?:name|twice)|twice name
 drain - drain\w*|accepts? drain
 relay - relay relay
 happened events happen|change|history|timeline|news|did|TIME|flaky|often .
-`.trim().split('\n').map((line) => {
-  const [, name, tool, words, codes] = /^(\S+) (\S+) (.*) (\S+)$/.exec(line)!
-  return { topic: { name: name!, tool: tool === '-' ? null : tool!, codes: new RegExp(codes!) }, words: has(words!) }
-})
+`.replaceAll('\n ', '').trim().split('\n').map((line) => {
+    const [, name, tool, words, codes] = /^(\S+) (\S+) (.*) (\S+)$/.exec(line)!
+    return { topic: { name: name!, tool: tool === '-' ? null : tool!, codes: new RegExp(codes!) },
+      words: has(words!) }
+  })
 
 /** Words for the features of each plugin, which may be missing because the plugin is off. */
 const FEATURES: readonly (readonly [plugin: string, words: RegExp])[] = [
@@ -94,12 +107,15 @@ const FEATURES: readonly (readonly [plugin: string, words: RegExp])[] = [
   ['diagnostics', /\bcaptures?\b|\bdiagnostics\b/], ['placement', /\bplac(?:ed?|ing|ement)\b/],
   ['staging', /\bpull(?:ed|ing|s)?\b|\bdownlo?ads?\b|\bstores?\b|\bstag(?:e|ing)\b/],
   ['capabilities-tts', /\bspe(?:ech|ak)\b|\bspoken\b|\bsvc say\b|\btts\b|\baudio\b/],
-  ['capabilities-stt', /\btranscri(?:be|pt)|\bsvc listen\b|\bstt\b/], ['chat', /\bchat(?:s|ting)?\b|\bcompletions?\b/]
+  ['capabilities-stt', /\btranscri(?:be|pt)|\bsvc listen\b|\bstt\b/],
+  ['chat', /\bchat(?:s|ting)?\b|\bcompletions?\b/]
 ]
 
-const COMPLAINTS = has('why|not|down|fail|wrong|slow|stuck|nothing|never|empty|flaky|drops?|refus\\w+|strange\\w*|pending|' +
+const COMPLAINTS = has('why|not|down|fail|wrong|slow|stuck|nothing|never|empty|flaky|drops?|refus\\w+|' +
+  'strange\\w*|pending|' +
   'die|weird|[a-z]+_[a-z_]+')
-const POINTS = has('it|its|that|this|there|they|them|same|those|and|also|then|what about|how about|other|else|again')
+const POINTS = has('it|its|that|this|there|they|them|same|those|and|also|then|what about|how about|other|' +
+  'else|again')
 
 /** Reads a question in its conversation. Pure. */
 export function understand (text: string, thread: readonly Turn[], world: World): Asked {
@@ -141,7 +157,8 @@ function readText (text: string, world: World, names: Names): Asked {
   const nodes = take(names.nodesIn(words))
   const ids = take(requestsIn(words, taken))
   const marks = new Map([[models, ' MODEL '], [nodes, ' NODE '], [ids, ' ID ']].flatMap(([found, mark]) =>
-    (found as Named<unknown>[]).flatMap(({ at }) => at.map((i): [number, string] => [i, i === at[0] ? String(mark) : '']))))
+    (found as Named<unknown>[])
+      .flatMap(({ at }) => at.map((i): [number, string] => [i, i === at[0] ? String(mark) : '']))))
   const masked = words.reduceRight((rest, { start, end }, i) =>
     marks.has(i) ? `${rest.slice(0, start)}${marks.get(i)!}${rest.slice(end)}` : rest, lower(text))
   const when = whenOf(masked, world)
@@ -157,7 +174,8 @@ function readText (text: string, world: World, names: Names): Asked {
     nodes: [...nodes.map(({ value }) => value), ...pointed].slice(0, 3),
     topics: TOPICS.filter(({ words }) => words.test(counted)).map(({ topic }) => topic).slice(0, 3),
     feature: FEATURES.find(([, words]) => words.test(masked))?.[0] ?? null,
-    complains: COMPLAINTS.test(counted), doubts: /^(?:is|are|do|did|has|have|am) /.test(counted), words: contentOf(counted),
+    complains: COMPLAINTS.test(counted), doubts: /^(?:is|are|do|did|has|have|am) /.test(counted),
+    words: contentOf(counted),
     setting: /\b[a-z][a-z_]*(?:\.[a-z][a-z_]*)+\b/.exec(masked.replace('svc.yaml', ''))?.[0] ?? null,
     error: /\b[a-z]+(?:_[a-z]+)+\b/.exec(masked)?.[0] ?? null
   }
@@ -177,7 +195,8 @@ function timed (text: string, when: When): string {
 
 /** The node that "if the master dies", "this node" and "my third machine" mean. */
 function pointedAt (counted: string, kind: Kind, { master, local, nodes }: World): NamedNode[] {
-  const meant = /\bthis node\b/.test(counted) ? local : kind === 'safe' && /\bmaster\b/.test(counted) ? master : null
+  const meant = /\bthis node\b/.test(counted) ? local : kind === 'safe' && /\bmaster\b/.test(counted) ? master
+    : null
   const nth = ['first', 'second', 'third', 'fourth', 'fifth'].findIndex((word) =>
     new RegExp(`\\b${word} node\\b`).test(counted))
   return nodes.filter(({ nodeId, name }) => nodeId === meant || (nth >= 0 && name.endsWith(String(nth + 1))))

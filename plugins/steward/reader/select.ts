@@ -10,7 +10,8 @@ export interface Found { readonly call: ToolCall, readonly finding: Finding }
 export type Worded = Omit<Answer, 'voice' | 'calls'>
 
 /** A fact; findings also say when they began, whether they have ended, and their cause. */
-type Listed = Fact & { readonly since?: string | null, readonly ended?: boolean, readonly cause?: string | null }
+type Listed = Fact & { readonly since?: string | null, readonly ended?: boolean,
+  readonly cause?: string | null }
 
 interface Ranked { readonly fact: Listed, readonly own: boolean, readonly fit: number, readonly rank: number }
 
@@ -52,13 +53,15 @@ export function planOf (asked: Asked, world: World): ToolCall[] {
   if (kind === 'how') return [help, call('doctor')]
   const calls: ToolCall[] = []
   if (id !== null) calls.push(call('why_request', { id }))
-  if (kind === 'safe') calls.push(...node === undefined ? [call('cluster_now')] : [call('what_if', { node: node.name })])
+  if (kind === 'safe') calls.push(...node === undefined ? [call('cluster_now')]
+    : [call('what_if', { node: node.name })])
   else if (kind === 'fit' && model !== undefined) {
     calls.push(call('fit', { model, without: /\bwithout\b/.test(asked.counted) ? node?.name : null }))
   } else if (wasAsked(asked)) calls.push(call('cluster_then', { at: when!.at }))
   const facts = topics.flatMap((topic) => callOf(topic, asked, world))
   const subjects = [
-    ...kind === 'safe' || (kind === 'fit' && !asked.complains) ? [] : models.map((one) => call('why_model', { model: one })),
+    ...kind === 'safe' || (kind === 'fit' && !asked.complains) ? []
+      : models.map((one) => call('why_model', { model: one })),
     ...nodes.map(({ name }) => call('node', { node: name }))
   ]
   calls.push(...seeks(asked) ? [...subjects, ...facts] : [...facts, ...subjects])
@@ -67,7 +70,8 @@ export function planOf (asked: Asked, world: World): ToolCall[] {
     calls.push(callOf({ name: 'happened', tool: 'events', codes: /./ }, asked, world)[0]!)
   }
   if (setting !== null) calls.unshift(call('settings', { path: setting }))
-  if (asked.error !== null || (calls.length === 0 && !asked.complains && !HEALTH.test(asked.counted))) calls.push(help)
+  if (asked.error !== null ||
+    (calls.length === 0 && !asked.complains && !HEALTH.test(asked.counted))) calls.push(help)
   calls.splice(7)
   return distinct([...calls, call('doctor')], ({ tool, args }) => JSON.stringify([tool, args]))
 }
@@ -82,10 +86,12 @@ function callOf ({ name, tool }: Topic, asked: Asked, world: World): ToolCall[] 
   const about = model ?? node?.name
   switch (tool) {
     case null: return []
-    case 'node': return nodes.length > 0 ? [] : world.nodes.slice(0, 6).map((one) => call('node', { node: one.name }))
+    case 'node': return nodes.length > 0 ? []
+      : world.nodes.slice(0, 6).map((one) => call('node', { node: one.name }))
     case 'tokens': return [call('tokens', { about: asked.text })]
     case 'settings': return setting === null ? [call('settings')] : []
-    case 'logs': return [call('logs', { node: node?.name, model, from: when?.from, level: asked.complains ? 'error' : null })]
+    case 'logs': return [call('logs',
+      { node: node?.name, model, from: when?.from, level: asked.complains ? 'error' : null })]
     case 'events': return [call('events', { about, to: when?.to,
       from: when?.from ?? new Date(world.nowMs - BEFORE_MS).toISOString() })]
     case 'downloads': case 'slow': case 'last_failure': return [call(tool, { model })]
@@ -103,7 +109,10 @@ function fitOf (asked: Asked, targets: readonly string[], { code, about, text, e
   const subject = targets.some((one) => [code, ...about].some((name) => name.toLowerCase() === one) ||
     (one.length > 3 && low.includes(one)))
   const topic = asked.topics.some(({ name, codes }) => name !== 'happened' && codes.test(code))
-  const own = contentOf(countedText(`${low} ${code.replaceAll('_', ' ')} ${code}`))
+  // Names and quoted log lines are foreign text: their words must not change what is answered.
+  const plainly = about.reduce((rest, name) => rest.replaceAll(name.toLowerCase(), ' '), low)
+    .replace(/"[^"]*"/g, ' ')
+  const own = contentOf(countedText(`${plainly} ${code.replaceAll('_', ' ')} ${code}`))
   const words = [...asked.words].filter((word) => own.has(word)).length
   const at = evidence.flatMap((one) => 'at' in one ? [Date.parse(one.at)] : [])[0]
   const timely = asked.when !== null && at !== undefined &&
@@ -115,17 +124,19 @@ function fitOf (asked: Asked, targets: readonly string[], { code, about, text, e
 function rankedOf (asked: Asked, found: readonly Found[], seeking: boolean): Ranked[] {
   const targets = targetsOf(asked)
   const all = found.flatMap(({ finding }) => finding.facts)
-  const ranked = found.flatMap(({ call: { tool }, finding }) => finding.facts.map((given: Listed, place): Ranked => {
-    const own = tool !== 'doctor'
-    const past = HISTORY.has(tool) || given.ended === true
-    const fit = fitOf(asked, targets, given)
-    const cause = given.cause ?? (past ? undefined : causeAmong(given, all)?.code) ?? null
-    const fact = clean(past && seeking ? { ...given, level: given.level === 'ok' ? 'ok' : 'info',
-      remedy: fit >= 100 ? given.remedy : null } : NOTED.has(given.code) && fit === 0 && given.level === 'warn'
-      ? { ...given, level: 'info', remedy: null } : { ...given, cause })
-    const level = seeking ? LEVELS[fact.level] + (isBad(fact) && EVERYWHERE.has(fact.code) ? 30 : 0) : 0
-    return { fact, own, fit, rank: fit + level - (cause === null ? 0 : 45) + (own ? 20 : 0) - place / 100 }
-  }))
+  const ranked = found.flatMap(({ call: { tool }, finding }) =>
+    finding.facts.map((given: Listed, place): Ranked => {
+      const own = tool !== 'doctor'
+      const past = HISTORY.has(tool) || given.ended === true
+      const fit = fitOf(asked, targets, given)
+      const cause = given.cause ?? (past ? undefined : causeAmong(given, all)?.code) ?? null
+      const fact = clean(past && seeking ? { ...given, level: given.level === 'ok' ? 'ok' : 'info',
+        remedy: fit >= 100 ? given.remedy : null }
+        : NOTED.has(given.code) && fit === 0 && given.level === 'warn'
+          ? { ...given, level: 'info', remedy: null } : { ...given, cause })
+      const level = seeking ? LEVELS[fact.level] + (isBad(fact) && EVERYWHERE.has(fact.code) ? 30 : 0) : 0
+      return { fact, own, fit, rank: fit + level - (cause === null ? 0 : 45) + (own ? 20 : 0) - place / 100 }
+    }))
   return distinct(ranked.toSorted((a, b) => b.rank - a.rank), ({ fact: { code, about, text } }) =>
     `${code} ${about.length === 0 ? text : [...about].sort().join(' ')}`.toLowerCase())
 }
@@ -147,14 +158,19 @@ export function answerOf (asked: Asked, found: readonly Found[], world: World): 
   const seeking = seeks(asked)
   const ranked = rankedOf(asked, found, seeking)
   // "How do I bring node3 back?" asks for the remedy of what is wrong with it.
-  const mending = asked.kind !== 'how' ? undefined : ranked.find(({ fact, fit }) => fit >= 100 && isBad(fact) && fact.remedy !== null)
-  const { diagnosis, facts, sure } = seeking || mending !== undefined ? diagnosed(asked, ranked) : told(asked, ranked, found, world)
-  const unknown = distinct([...asked.read, ...found.flatMap(({ finding }) => finding.unknown)].map(plain), (one) => one)
+  const mending = asked.kind !== 'how' ? undefined
+    : ranked.find(({ fact, fit }) => fit >= 100 && isBad(fact) && fact.remedy !== null)
+  const { diagnosis, facts, sure } = seeking || mending !== undefined ? diagnosed(asked, ranked)
+    : told(asked, ranked, found, world)
+  const unknown = distinct([...asked.read, ...found.flatMap(({ finding }) => finding.unknown)].map(plain),
+    (one) => one)
   const shown = facts.map(({ fact }) => fact)
   const remedies = distinct(shown.flatMap(({ remedy }) => remedy ?? []), (one) => one)
-  const mends = (seeking ? /\bmend\b/.test(asked.counted) : mending !== undefined) && remedies[0] !== undefined
+  const mends = (seeking ? /\bmend\b/.test(asked.counted) : mending !== undefined) &&
+    remedies[0] !== undefined
   return {
-    diagnosis: mends ? remedies[0]! : diagnosis, sure: sure(unknown.length === 0), facts: shown, remedies, unknown,
+    diagnosis: mends ? remedies[0]!
+      : diagnosis, sure: sure(unknown.length === 0), facts: shown, remedies, unknown,
     evidence: distinct(shown.flatMap(({ evidence }) => evidence), (one) => JSON.stringify(one))
   }
 }
@@ -166,7 +182,8 @@ const union = (...lists: readonly (readonly Ranked[])[]): Ranked[] => [...new Se
 
 /** The cause of what the question complains about; if no finding fits it, what was checked and found well. */
 function diagnosed (asked: Asked, ranked: readonly Ranked[]): Part {
-  const narrow = targetsOf(asked).length > 0 || asked.topics.some(({ name }) => name !== 'happened') || asked.words.size > 0
+  const narrow = targetsOf(asked).length > 0 || asked.topics.some(({ name }) => name !== 'happened') ||
+    asked.words.size > 0
   const bad = ranked.filter(({ fact }) => isBad(fact))
   const fits = (one: Ranked): boolean => !narrow || one.fit > 0 || EVERYWHERE.has(one.fact.code)
   const [top] = bad.filter(fits)
@@ -180,20 +197,24 @@ function diagnosed (asked: Asked, ranked: readonly Ranked[]): Part {
     const cause = top.fact.cause == null ? undefined : bad.find(({ fact }) => fact.code === top.fact.cause)
     return {
       diagnosis: cause === undefined ? top.fact.text : `${unstopped(top.fact.text)}: ${cause.fact.text}`,
-      facts: union([top], cause === undefined ? [] : [cause], bad.filter(fits), past, near.slice(0, QUIET_MOST), bad)
+      facts: union([top], cause === undefined ? []
+        : [cause], bad.filter(fits), past, near.slice(0, QUIET_MOST), bad)
         .slice(0, DIAGNOSIS_MOST),
       sure: (complete) => complete || top.fit >= 100 || top.fact.level === 'fail'
     }
   }
   const elsewhere = bad[0] === undefined ? '' : `; elsewhere: ${bad[0].fact.text}`
   const facts = union(past.slice(0, 4), near.slice(0, 4), bad, well.slice(0, 4)).slice(0, DIAGNOSIS_MOST)
-  const note = quiet.find(({ fact, fit }) => fit >= 100 && fact.level === 'info' && fact.ended !== true && fact.remedy !== null)
-  const before = asked.when !== null || asked.complains ? past.find(({ fact, fit }) => fact.ended === true || fit >= 145) : undefined
+  const note = quiet.find(({ fact, fit }) => fit >= 100 && fact.level === 'info' && fact.ended !== true &&
+    fact.remedy !== null)
+  const before = asked.when !== null || asked.complains
+    ? past.find(({ fact, fit }) => fact.ended === true || fit >= (asked.when === null ? 145 : 45)) : undefined
   const subject = near.find(({ fit }) => fit >= 100) ?? (asked.doubts ? near[0] : undefined)
   const said = note ?? (asked.when === null ? subject : before) ?? subject ?? before
   if (said !== undefined) {
     const premise = said === subject && said.fact.level === 'ok' && asked.complains ? 'Not so now: ' : ''
-    const also = said === subject && before !== undefined && before !== subject ? `; before: ${before.fact.text}` : ''
+    const also = said === subject && before !== undefined && before !== subject
+      ? `; before: ${before.fact.text}` : ''
     return {
       diagnosis: `${premise}${[also, elsewhere].filter((one) => one !== '')
         .reduce((all, one) => unstopped(all) + one, said.fact.text)}`,
@@ -211,7 +232,8 @@ function calm (asked: Asked, well: readonly Ranked[], past: Ranked | undefined, 
   if (well.length === 0) return 'Nothing that is wrong could be seen, but not everything could be looked at.'
   if (!asked.complains && elsewhere === '' && past === undefined) return 'Nothing is wrong.'
   if (/^(?:what|is|any|are|do|anything|something)?.*\bwrong\b/.test(asked.counted) && elsewhere === '' &&
-    past === undefined && asked.words.size === 0 && /\?|^(?:what|is|any)/.test(asked.text.toLowerCase())) return 'Nothing is wrong.'
+    past === undefined && asked.words.size === 0 &&
+    /\?|^(?:what|is|any)/.test(asked.text.toLowerCase())) return 'Nothing is wrong.'
   if (elsewhere !== '' && !asked.complains) return elsewhere.replace('; elsewhere: ', '')
   const checked = well.slice(0, 4).map(({ fact }) => unstopped(fact.text)).join('; ')
   return `No finding explains that${elsewhere === '' ? '' : unstopped(elsewhere)}. ` +
@@ -219,11 +241,13 @@ function calm (asked: Asked, well: readonly Ranked[], past: Ranked | undefined, 
 }
 
 /** Help for greetings and for questions that were not understood. */
-const CAN = 'Ask what is wrong, why a model does not answer or a request failed, what is running, who is master, ' +
-  'what happened around a time, whether a model fits, what happens if a node dies, or how something is done.'
+const CAN = 'Ask what is wrong, why a model does not answer or a request failed, what is running, who is ' +
+  'master, what happened around a time, whether a model fits, what happens if a node dies, or how ' +
+  'something is done.'
 /** Codes of the facts that answer a topic best, before others of its tool. */
 const FIRST: Readonly<Record<string, RegExp>> = {
-  master: /^(?:master|no_master|no_quorum)$/, nodes: /^nodes$/, memory: /^machine$/, running: /^(?:running|nothing_placed)$/
+  master: /^(?:master|no_master|no_quorum)$/, nodes: /^nodes$/, memory: /^machine$/,
+  running: /^(?:running|nothing_placed)$/
 }
 
 /** The facts that were asked for. */
@@ -232,7 +256,8 @@ function told (asked: Asked, ranked: readonly Ranked[], found: readonly Found[],
   const fixed = (diagnosis: string, sure: boolean): Part => ({ diagnosis, facts: [], sure: () => sure })
   if (kind === 'hello') return fixed(CAN, true)
   if (kind === 'safe' && nodes.length === 0 && !/NODE/.test(asked.counted)) {
-    return fixed(`Which node? Ask again with its name: ${world.nodes.map(({ name }) => plain(name)).join(', ')}.`, false)
+    const names = world.nodes.map(({ name }) => plain(name)).join(', ')
+    return fixed(`Which node? Ask again with its name: ${names}.`, false)
   }
   if (kind === 'fit' && models.length === 0) return fixed('Which model? Ask again with its name.', false)
   const toolsFirst = new Map(found.map(({ call: { tool } }, i) => [tool, i]))
@@ -252,10 +277,12 @@ function told (asked: Asked, ranked: readonly Ranked[], found: readonly Found[],
     return fixed(why === undefined ? `The question was not understood. ${CAN}` : plain(why), false)
   }
   const pair = kind === 'compare' ? nodes.flatMap(({ name }) =>
-    ordered.find(({ fact: { about, code } }) => about.includes(name) && (topics.length > 0 || code === 'machine')) ?? []) : []
+    ordered.find(({ fact: { about, code } }) => about.includes(name) &&
+      (topics.length > 0 || code === 'machine')) ?? []) : []
   return {
     diagnosis: pair.length > 1 ? pair.map(({ fact }) => fact.text).join(' ') : first.fact.text,
-    facts: union(pair, ordered), sure: (complete) => complete && (kind !== 'what' || topics.length > 0 || toolsFirst.size > 1)
+    facts: union(pair, ordered),
+    sure: (complete) => complete && (kind !== 'what' || topics.length > 0 || toolsFirst.size > 1)
   }
 }
 
@@ -276,7 +303,8 @@ function extremes ({ counted }: Asked, list: readonly Ranked[]): Ranked[] {
 }
 
 /** A further call that the facts require: the newest failed request, or the plugins if a tool is missing. */
-export function moreOf (asked: Asked, found: readonly Found[], has: (tool: string) => boolean): ToolCall | null {
+export function moreOf (asked: Asked, found: readonly Found[],
+  has: (tool: string) => boolean): ToolCall | null {
   if (found.some(({ call: { tool } }) => !has(tool)) && asked.kind !== 'how') return call('plugins')
   if (asked.feature !== null && asked.complains && asked.models.length === 0) return call('plugins')
   if (asked.id !== null || !seeks(asked) || !asked.topics.some(({ name }) => name === 'request')) return null

@@ -124,7 +124,7 @@ export function countedText (text: string): string {
 
 /** Words with a meaning of their own: neither common words nor those that fit every fault. */
 export const contentOf = (counted: string): Set<string> => new Set(counted.split(/[\s/]+/)
-  
+
   .filter((word) => TOPICAL.has(word) || (/^[a-z_]{4,}$/.test(word) && !KNOWN.has(word))))
 /** Heads of groups that say what a question is about. */
 const TOPICAL = new Set(('master disk memory slow log setting plugin access join request version').split(' '))

@@ -75,7 +75,8 @@ const table: Row[] = [
   },
   {
     name: 'what could not be looked at is no health', asked: 'is everything ok?',
-    findings: { doctor: 'The state could not be read: 401.' }, diagnosis: /^Nothing that is wrong could be seen, but/,
+    findings: { doctor: 'The state could not be read: 401.' },
+    diagnosis: /^Nothing that is wrong could be seen, but/,
     sure: false
   },
   {
@@ -84,34 +85,42 @@ const table: Row[] = [
     diagnosis: 'No finding explains that. Checked and found well: No problem at 2 live nodes.'
   },
   {
-    name: 'a false premise is said to be false', asked: 'why is attic down?', findings: { node: [live], doctor: [health] },
+    name: 'a false premise is said to be false', asked: 'why is attic down?',
+    findings: { node: [live], doctor: [health] },
     diagnosis: 'Not so now: attic is live.', sure: true
   },
   {
     name: 'a fault is not sure to be the cause if what was asked about could not be seen',
     asked: 'why is my token refused?', sure: false,
-    findings: { tokens: 'The tokens could not be read: that needs the authority operator.', doctor: [health] },
+    findings: { tokens: 'The tokens could not be read: that needs the authority operator.',
+      doctor: [health] },
     diagnosis: /^No finding explains that/
   },
   {
     name: 'what broke long ago is told by the events', asked: 'what broke at 14:05?',
-    findings: { events: [event], doctor: [{ ...lost, about: ['node2'] }] }, diagnosis: /^At 14:05 node7 was lost/
+    findings: { events: [event], doctor: [{ ...lost, about: ['node2'] }] },
+    diagnosis: /^At 14:05 node7 was lost/
   },
   {
-    name: 'the fault of the model comes first', asked: why, findings: { why_model: [stopped], doctor: [full] },
+    name: 'the fault of the model comes first', asked: why,
+    findings: { why_model: [stopped], doctor: [full] },
     diagnosis: stopped.text, sure: true, codes: ['model_stopped', 'disk_full'],
     remedies: [stopped.remedy!, full.remedy!]
   },
   {
     name: 'the cause explains the symptom', asked: why, findings: { why_model: [waits], doctor: [lost] },
-    diagnosis: 'acme/voice waits for node2: node2 is lost for 5 min.', sure: true, codes: ['waiting_for_node', 'node_lost']
+    diagnosis: 'acme/voice waits for node2: node2 is lost for 5 min.', sure: true,
+    codes: ['waiting_for_node', 'node_lost']
   },
   {
-    name: 'what is elsewhere is named as such', asked: why, findings: { why_model: [answers], doctor: [lost] },
-    diagnosis: 'Not so now: acme/voice answers; elsewhere: node2 is lost for 5 min.', codes: ['model_ready', 'node_lost']
+    name: 'what is elsewhere is named as such', asked: why,
+    findings: { why_model: [answers], doctor: [lost] },
+    diagnosis: 'Not so now: acme/voice answers; elsewhere: node2 is lost for 5 min.',
+    codes: ['model_ready', 'node_lost']
   },
   {
-    name: 'what is over is no fault of now', asked: why, findings: { why_model: [answers], last_failure: [old] },
+    name: 'what is over is no fault of now', asked: why,
+    findings: { why_model: [answers], last_failure: [old] },
     diagnosis: /^Not so now: acme\/voice answers/, codes: ['model_ready'], remedies: []
   },
   {
@@ -120,19 +129,25 @@ const table: Row[] = [
   },
   {
     name: 'the same fault of two tools is told once', asked: 'why is node2 gone?',
-    findings: { doctor: [lost], node: [{ ...lost, text: 'node2 is gone.' }] }, diagnosis: 'node2 is gone.', codes: ['node_lost']
+    findings: { doctor: [lost], node: [{ ...lost, text: 'node2 is gone.' }] }, diagnosis: 'node2 is gone.',
+    codes: ['node_lost']
   },
   {
-    name: 'no cause without a fact', asked: why, findings: { why_model: 'Nothing here can look up why_model.' },
+    name: 'no cause without a fact', asked: why,
+    findings: { why_model: 'Nothing here can look up why_model.' },
     diagnosis: /not everything could be looked at/, sure: false, codes: []
   },
-  { name: 'what is asked for is answered', asked: 'who is master?', findings: { cluster_now: [lost, master] }, diagnosis: master.text },
+  { name: 'what is asked for is answered', asked: 'who is master?', findings: { cluster_now: [lost, master] },
+    diagnosis: master.text },
   {
-    name: 'how something is mended', asked: 'how do I get node2 back?', findings: { doctor: [lost] }, diagnosis: lost.remedy!
+    name: 'how something is mended', asked: 'how do I get node2 back?', findings: { doctor: [lost] },
+    diagnosis: lost.remedy!
   },
-  { name: 'a node is asked for', asked: 'what if a node dies', findings: {}, diagnosis: /^Which node\? .*attic, node2/ },
+  { name: 'a node is asked for', asked: 'what if a node dies', findings: {},
+    diagnosis: /^Which node\? .*attic, node2/ },
   { name: 'hello', asked: 'what can you do?', findings: {}, diagnosis: /^Ask what is wrong/, sure: true },
-  { name: 'nonsense', asked: 'a poem about cheese', findings: {}, diagnosis: /could be looked at/, sure: false }
+  { name: 'nonsense', asked: 'a poem about cheese', findings: {}, diagnosis: /could be looked at/,
+    sure: false }
 ]
 
 for (const { name, asked, findings, diagnosis, sure, codes, remedies } of table) {

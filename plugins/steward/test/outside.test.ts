@@ -11,7 +11,8 @@ const caller: Caller = { id: 'test', mode: 'direct', authorities: new Set(['read
 const NONE = '{"error":{"message":"no such path","reason":"not_found","code":404}}'
 const manifests = bundled.map(({ manifest }) => manifest)
 
-async function answered (name: Parameters<typeof answersIn>[0], text: string): Promise<Answer & { text: string }> {
+async function answered (name: Parameters<typeof answersIn>[0],
+  text: string): Promise<Answer & { text: string }> {
   const answers = answersIn(name)
   const tools = new TurnTools({
     api: { ask: async ({ path }: { path: string }) => {
@@ -19,7 +20,8 @@ async function answered (name: Parameters<typeof answersIn>[0], text: string): P
       return found === undefined ? { status: 404, text: NONE } : { status: 200, text: JSON.stringify(found) }
     } } as never,
     declarations: { manifests, off: [], whole: async () => declaredBy(manifests) } as unknown as Declarations,
-    clock: { ...systemClock, mono: systemClock.mono, after: systemClock.after, now: () => Date.parse(NOW) }, checker: () => () => null
+    clock: { ...systemClock, mono: systemClock.mono, after: systemClock.after, now: () => Date.parse(NOW) },
+    checker: () => () => null
   }, caller, new AbortController().signal)
   let said = ''
   let answer: Answer | undefined
@@ -31,21 +33,18 @@ async function answered (name: Parameters<typeof answersIn>[0], text: string): P
 }
 
 t.test('questions about broken clusters', { timeout: 120_000 }, async (t) => {
-  let [right, wrong] = [0, 0]
+  const missed: string[] = []
+  let wrong = 0
   for (const [name, question, must, not = []] of QUESTIONS) {
-    const startedMs = performance.now()
     const answer = await answered(name, question)
-    const tookMs = performance.now() - startedMs
     const missing = must.filter((one) => !one.test(answer.text))
-    const said = not.filter((one) => one.test(answer.text.split('\n')[0]!))
-    t.comment(`${name}: ${question} => ${answer.diagnosis.slice(0, 260)} | ${(answer.remedies[0] ?? '').slice(0, 70)} | ${Math.round(tookMs)}`)
-    if (missing.length + said.length === 0) right++
-    else {
-      if (said.length > 0) wrong++
-      t.comment(`${said.length > 0 ? 'WRONG' : 'MISS'} ${name}: ${question} lacks ${missing.join(' ')} says ${said.join(' ')} (${Math.round(tookMs)} ms)`)
-      t.comment(answer.text.split('\n').slice(0, 5).join(' / ').slice(0, 500))
-    }
+    const said = not.filter((one) => one.test(answer.diagnosis))
+    t.comment(`${name}: ${question} => ${answer.diagnosis.slice(0, 200)}`)
+    const faults = [...missing, ...said].join(' ')
+    if (faults !== '') missed.push(`${name}: ${question}: ${faults}`)
+    if (said.length > 0) wrong++
   }
-  t.comment(`${right} of ${QUESTIONS.length} right, ${wrong} wrong`)
-  t.ok(right >= 0)
+  for (const one of missed) t.comment(one)
+  t.ok(missed.length <= QUESTIONS.length * 0.1, `${QUESTIONS.length - missed.length} answers are right`)
+  t.equal(wrong, 0, 'no answer calls well what is not')
 })

@@ -104,7 +104,8 @@ const worlds = {
     }])
     a['/models/svc/voice-en/availability'] = { links: broken('runner',
       'its runner on vm failed: out of memory: killed by signal SIGKILL',
-      { code: 'runner_failed', remedy: 'Restart it: `svc stop svc/voice-en`, then `svc place svc/voice-en`.' }) }
+      { code: 'runner_failed',
+        remedy: 'Restart it: `svc stop svc/voice-en`, then `svc place svc/voice-en`.' }) }
   }),
   token: () => world((a) => {
     const one = (label: string, expires: string | null): object => ({
@@ -135,7 +136,8 @@ const worlds = {
   }),
   gated: () => world((a) => {
     a['/store/downloads'] = { downloads: [{
-      modelId: 'meta/Llama-3-8B', status: 'failed', reason: 'hub_refused', downloadedBytes: 0, totalBytes: 9e9,
+      modelId: 'meta/Llama-3-8B', status: 'failed', reason: 'hub_refused', downloadedBytes: 0,
+      totalBytes: 9e9,
       error: 'the hub answered 401: access to this model is gated'
     }] }
   }),
@@ -170,10 +172,13 @@ export const QUESTIONS: readonly Row[] = [
   ['lost', 'cluster is degraded since this evening', [/node3/, /lost/], [CALM]],
   ['lost', 'How do I bring node3 back?', [/svc up/]],
   ['lost', 'how many nodes are alive', [/2 of 3|\b2\b|two/]],
-  ['drained', 'request was refused by node2, shutting_down', [/drain|shutting_down/], [/--host 0\.0\.0\.0/, CALM]],
-  ['drained', 'why does nothing get scheduled on node2 anymore', [/node2/, /drain/, /undrain/], [/--host/, CALM]],
+  ['drained', 'request was refused by node2, shutting_down', [/drain|shutting_down/],
+    [/--host 0\.0\.0\.0/, CALM]],
+  ['drained', 'why does nothing get scheduled on node2 anymore', [/node2/, /drain/, /undrain/],
+    [/--host/, CALM]],
   ['drained', 'node2 does not accept new models', [/drain/, /svc undrain/], [CALM]],
-  ['quorum', "can't place anything, the API says no_quorum", [/1 of 3|too few|quorum/, /svc up|members remove/],
+  ['quorum', "can't place anything, the API says no_quorum",
+    [/1 of 3|too few|quorum/, /svc up|members remove/],
     [CALM]],
   ['quorum', 'Cluster stuck, no leader elected', [/quorum|too few/], [CALM]],
   ['quorum', 'which nodes are missing?', [/node2/, /node3/]],
@@ -190,7 +195,8 @@ export const QUESTIONS: readonly Row[] = [
   ['token', 'phone cannot log in', [/phone/, /valid/], [/phone (?:has )?expired/]],
   ['waits', 'acme/big is pending forever', [/61/, /memory|GiB/], [CALM]],
   ['waits', 'Why does acme/big not start? enough RAM should be there', [/61/, /22\.8/], [CALM]],
-  ['waits', 'Pod stuck in pending... I mean the model never gets placed', [/acme\/big/, /memory|GiB/], [CALM]],
+  ['waits', 'Pod stuck in pending... I mean the model never gets placed', [/acme\/big/, /memory|GiB/],
+    [CALM]],
   ['flaps', 'node2 is flaky', [/node2/, /4|four/], [CALM]],
   ['flaps', 'why was node2 unreachable at 16:00', [/node2/, /lost/, /16:00/], [CALM]],
   ['flaps', 'how often did we lose node2 today?', [/4|four/]],
@@ -198,7 +204,8 @@ export const QUESTIONS: readonly Row[] = [
   ['clock', 'are the clocks in sync?', [/95/, /node3/]],
   ['gated', 'download of meta/Llama-3-8B does not work', [/gated|401/], [CALM]],
   ['gated', 'pull failed, help', [/Llama-3-8B/, /401|gated/], [CALM]],
-  ['over', 'svc/guide was unavailable around 18:30, what happened?', [/18:30/, /segmentation|failed/], [CALM]],
+  ['over', 'svc/guide was unavailable around 18:30, what happened?', [/18:30/, /segmentation|failed/],
+    [CALM]],
   ['over', 'why is svc/guide down?', [/svc\/guide/, /answers|ready/], [/svc\/guide is down/i]],
   ['edited', 'I changed a setting and nothing happens', [/svc\.yaml/, /restart/], [CALM]],
   ['mixed', 'since the update node3 behaves strangely', [/0\.2\.0/, /version/i], [CALM]],

@@ -45,7 +45,8 @@ function markupIn (text: string): string | null {
   return found === undefined ? null : `it has ${found[0]}`
 }
 
-const SHELL = /(?:^|\s)(?:\$|sudo|curl|wget|ssh|rm|kill|chmod|docker|kubectl|systemctl|powershell) |\bsvc [a-z]/m
+const SHELL =
+  /(?:^|\s)(?:\$|sudo|curl|wget|ssh|rm|kill|chmod|docker|kubectl|systemctl|powershell) |\bsvc [a-z]/m
 
 /** Text in backticks must be a command from this turn's remedies, or a single known word. */
 function commandsIn (text: string, known: Known): string | null {
@@ -64,12 +65,18 @@ function commandsIn (text: string, known: Known): string | null {
 
 const KIND = /^(?:nodes?|models?|instances?|runners?|hosts?|machines?|master|called|named)$/
 /** Words that are no names, although they follow "node" or "model". */
-const PLAIN = new RegExp('^(?:is|are|was|were|be|been|has|have|had|will|would|can|could|may|might|must|should|do(?:es)?|did|' +
-  'needs?|that|which|wh\\w+|because|since|until|so|if|as|and|or|but|nor|not?|also|only|still|now|then|th\\w+|here|in|on|' +
-  'at|to|of|for|from|by|with(?:out)?|into|over|under|after|before|an?|its?|all|any|each|both|ones?|out|up|down|lost|' +
-  'gone|away|back|\\w+(?:ed|ing|able|s)|free|full|fine|dead|offline|ran|run|fit|live|alive|ready|went|came|again|' +
-  'already|just|never|more|less|too|very|instead|other|known|unknown|key|log|card|state|status|memory|disk|name|id)$')
-const CAPITALS = /^(?:I|API|[CG]PU|V?RAM|HTTPS?|IDs?|OK|[KMGT]i?B|UTC|JSON|TTL|URL|SSE|TLS|TTS)$|^(?:and\/or|e\.g|i\.e|n\/a)$/
+const PLAIN = new RegExp('^(?:is|are|was|were|be|been|has|have|had|will|would|can|could|may|might|must|' +
+  'should|do(?:es)?|did|' +
+  'needs?|that|which|wh\\w+|because|since|until|so|if|as|and|or|but|nor|not?|also|only|still|now|then|' +
+  'th\\w+|here|in|on|' +
+  'at|to|of|for|from|by|with(?:out)?|into|over|under|after|before|an?|its?|all|any|each|both|ones?|out|up|' +
+  'down|lost|' +
+  'gone|away|back|\\w+(?:ed|ing|able|s)|free|full|fine|dead|offline|ran|run|fit|live|alive|ready|went|' +
+  'came|again|' +
+  'already|just|never|more|less|too|very|instead|other|known|unknown|key|log|card|state|status|memory|' +
+  'disk|name|id)$')
+const CAPITALS = new RegExp('^(?:I|API|[CG]PU|V?RAM|HTTPS?|IDs?|OK|[KMGT]i?B|UTC|JSON|TTL|URL|SSE|TLS|TTS|' +
+  'and/or|e\\.g|i\\.e|n/a)$')
 const ENCLOSING = /^[(["'“‘*_|#-]+(?=\S)|(?<![)\]"'”’*_|.,;:!?…])[)\]"'”’*_|.,;:!?…]+$/g
 
 /** An id, name, path, code or quotation in the text that occurs neither in the findings nor the question. */
@@ -83,11 +90,14 @@ function namesIn (text: string, known: Known): string | null {
     if (!all.includes(said)) return `nobody said "${said}"`
   }
   for (const sentence of sentencesOf(rest)) {
-    const words = sentence.split(/\s+/).map((word) => word.replace(ENCLOSING, '').replace(/['’]s$/, '')).filter(Boolean)
+    const words = sentence.split(/\s+/).map((word) => word.replace(ENCLOSING, '').replace(/['’]s$/, ''))
+      .filter(Boolean)
     for (const [i, word] of words.entries()) {
-      const follows = KIND.test(words[i - 1]?.toLowerCase() ?? '') && /^[a-z-]+$/.test(word) && !PLAIN.test(word)
+      const follows = KIND.test(words[i - 1]?.toLowerCase() ?? '') && /^[a-z-]+$/.test(word) &&
+        !PLAIN.test(word)
       const stands = standsIn(all, word) || standsIn(all, word.toLowerCase())
-      if (/:\/\/|^www\.|@/.test(word) && !trusted.includes(word)) return `"${word}" is no address of this cluster`
+      if (/:\/\/|^www\.|@/.test(word) &&
+        !trusted.includes(word)) return `"${word}" is no address of this cluster`
       if ((follows || isName(word, i)) && !stands) return `"${word}" was not found`
     }
   }
@@ -96,7 +106,8 @@ function namesIn (text: string, known: Known): string | null {
 
 function isName (word: string, place: number): boolean {
   if (CAPITALS.test(word) || (/^[~≈+-]?\d/.test(word) && amountsOf(word).length === 1)) return false
-  return /\d|[a-z][A-Z]|[A-Z]{2}|[_/\\@=]|:\/\/|[a-z]\.[a-z]|^--?[a-z]/.test(word) || (place > 0 && /^[A-Z]/.test(word))
+  return /\d|[a-z][A-Z]|[A-Z]{2}|[_/\\@=]|:\/\/|[a-z]\.[a-z]|^--?[a-z]/.test(word) ||
+    (place > 0 && /^[A-Z]/.test(word))
 }
 
 /** All texts in which a name may occur; the date and the time of day of an ISO time count as words. */
@@ -110,11 +121,13 @@ const wholeOf = ({ text, about, remedy, evidence }: Fact): string => [text, ...a
   ...evidence.map((one: Evidence) => Object.values(one).slice(1).join(' '))].join('\n')
 
 const namesOf = (facts: readonly Fact[]): string[] => [...new Set(facts.flatMap(({ about, evidence }) =>
-  [...about, ...evidence.flatMap((one) => one.kind === 'node' ? [one.name] : [])]))].filter((name) => name !== '')
+  [...about, ...evidence.flatMap((one) => one.kind === 'node' ? [one.name] : [])]))].filter((name) =>
+  name !== '')
 
 /** Sentences and lines, without Markdown list and heading marks. */
 const sentencesOf = (text: string): string[] => text.split(/(?<=[.!?])\s+|\n+/)
-  .map((line) => line.replace(/^\s*(?:#{1,4}\s+|[-*•]\s+|\d{1,2}[.)]\s+)*/, '').trim()).filter((line) => line !== '')
+  .map((line) => line.replace(/^\s*(?:#{1,4}\s+|[-*•]\s+|\d{1,2}[.)]\s+)*/, '').trim())
+  .filter((line) => line !== '')
 
 function standsIn (text: string, word: string): boolean {
   const letter = /[\p{L}\p{N}_]/u
@@ -125,18 +138,23 @@ function standsIn (text: string, word: string): boolean {
 }
 
 /** A number in text: its value in the base unit, half of its last digit there, and the base unit. */
-interface Amount { readonly value: number, readonly half: number, readonly unit: string, readonly text: string }
+interface Amount { readonly value: number, readonly half: number, readonly unit: string,
+  readonly text: string }
 
 const UNITS: readonly (readonly [words: RegExp, unit: string, factor: number])[] = [
   [/^(?:%|percent|prozent|por ciento|pour cent)$/, '%', 1], [/^(?:B|bytes?)$/, 'B', 1], [/^[kK]B$/, 'B', 1e3],
-  [/^(?:MB|megabytes?)$/, 'B', 1e6], [/^(?:GB|gigabytes?)$/, 'B', 1e9], [/^TB$/, 'B', 1e12], [/^KiB$/, 'B', 2 ** 10],
-  [/^MiB$/, 'B', 2 ** 20], [/^GiB$/, 'B', 2 ** 30], [/^TiB$/, 'B', 2 ** 40], [/^(?:ms|milliseconds?)$/, 's', 1e-3],
-  [/^(?:s|sec|seconds?)$/, 's', 1], [/^(?:m|min|minutes?)$/, 's', 60], [/^(?:h|hours?)$/, 's', 3600], [/^(?:d|days?)$/, 's', 86_400]
+  [/^(?:MB|megabytes?)$/, 'B', 1e6], [/^(?:GB|gigabytes?)$/, 'B', 1e9], [/^TB$/, 'B', 1e12],
+  [/^KiB$/, 'B', 2 ** 10],
+  [/^MiB$/, 'B', 2 ** 20], [/^GiB$/, 'B', 2 ** 30], [/^TiB$/, 'B', 2 ** 40],
+  [/^(?:ms|milliseconds?)$/, 's', 1e-3],
+  [/^(?:s|sec|seconds?)$/, 's', 1], [/^(?:m|min|minutes?)$/, 's', 60], [/^(?:h|hours?)$/, 's', 3600],
+  [/^(?:d|days?)$/, 's', 86_400]
 ]
 /** Excludes digits inside an id, a time, a version or an address. */
 const NUMBER = new RegExp('(?<![\\p{L}\\p{N}_.:/@#-])(\\d{1,3}(?:,\\d{3})+(?:\\.\\d+)?|\\d+(?:\\.\\d+)?)' +
   '(?:\\s?(%|[A-Za-z]+))?(?![\\p{L}\\p{N}_]|[.,:/@-]\\d|[:/@-]\\p{L})', 'gu')
-const SPELT = ['zero', 'one', 'two', 'three', 'four', 'five', 'six', 'seven', 'eight', 'nine', 'ten', 'eleven', 'twelve']
+const SPELT = ['zero', 'one', 'two', 'three', 'four', 'five', 'six', 'seven', 'eight', 'nine', 'ten',
+  'eleven', 'twelve']
 
 /** The numbers in text, also those from "two" to "twelve", in base units: bytes, seconds, percent or none. */
 export function amountsOf (text: string): Amount[] {
@@ -147,21 +165,25 @@ export function amountsOf (text: string): Amount[] {
   return [...spelt.matchAll(NUMBER)].map(([whole, number, word = '']): Amount => {
     const [, unit, factor] = UNITS.find(([words]) => words.test(word)) ?? [null, '', 1]
     const digits = number!.split('.')[1]?.length ?? 0
-    return { value: Number(number!.replaceAll(',', '')) * factor, half: 0.5 * 10 ** -digits * factor, unit, text: whole.trim() }
+    return { value: Number(number!.replaceAll(',', '')) * factor, half: 0.5 * 10 ** -digits * factor, unit,
+      text: whole.trim() }
   })
 }
 
 const fits = ({ value, half, unit }: Amount, among: readonly Amount[]): boolean => among.some((one) =>
   (unit === '' ? one.value === value : one.unit === unit && Math.abs(one.value - value) <= half * 1.0001))
 
-/** Each number must be in a fact about the subject of its sentence, after conversion of units and rounding. */
+/**
+ * Each number must be in a fact about the subject of its sentence, after conversion of units and rounding.
+ */
 function amountsIn (text: string, { facts, unknown, question }: Known): string | null {
   const free = [question, ...unknown].flatMap(amountsOf)
   const told = facts.map((one) => ({ whole: wholeOf(one), amounts: amountsOf(wholeOf(one)) }))
   const alike = (key: (fact: Fact) => string): number[] =>
     facts.map((fact) => facts.filter((one) => key(one) === key(fact)).length)
   const names = namesOf(facts)
-  const counts = new Set([facts.length, names.length, ...alike(({ level }) => level), ...alike(({ code }) => code)])
+  const counts = new Set([facts.length, names.length, ...alike(({ level }) => level),
+    ...alike(({ code }) => code)])
   for (const sentence of sentencesOf(text.replace(SPAN, ' '))) {
     const about = names.filter((name) => standsIn(sentence, name))
     for (const amount of amountsOf(sentence)) {
@@ -176,14 +198,20 @@ function amountsIn (text: string, { facts, unknown, question }: Known): string |
   return null
 }
 
-const FAULTS = '(?:down|lost|dead|unreachable|offline|fail(?:s|ed|ing|ures?)?|broken|crash(?:ed|es|ing)?|errors?|faults?|' +
-  'faulty|stopped|missing|full|corrupt(?:ed)?|expired|refused|stuck|hung|overloaded|unavailable|degraded|wrong|problems?|' +
+const FAULTS = '(?:down|lost|dead|unreachable|offline|fail(?:s|ed|ing|ures?)?|broken|crash(?:ed|es|ing)?|' +
+  'errors?|faults?|' +
+  'faulty|stopped|missing|full|corrupt(?:ed)?|expired|refused|stuck|hung|overloaded|unavailable|degraded|' +
+  'wrong|problems?|' +
   'trouble|lacks)'
-const LACKS = new RegExp('\\b(?:not|cannot|can\'t|doesn\'t|isn\'t|aren\'t)\\s+(?:answer|fit|start|respond|run|load|ready|' +
+const LACKS = new RegExp('\\b(?:not|cannot|can\'t|doesn\'t|isn\'t|aren\'t)\\s+(?:answer|fit|start|respond|' +
+  'run|load|ready|' +
   'available|reachable|enough|placed|alive)\\w*', 'gi')
-const NEGATED = new RegExp(`\\b(?:no|not|nothing|none|never|without|neither|nor)\\b[^.,;]{0,40}?\\b${FAULTS}\\b`, 'gi')
-const FINE = new RegExp('\\b(?:all (?:is |are |nodes are |models are )?(?:fine|well|good|healthy|ok|okay|up|ready)|' +
-  'everything (?:is|works|looks|seems|runs)|nothing (?:is|seems) (?:wrong|broken)|no (?:problems?|faults?|errors?|issues?)|' +
+const NEGATED = new RegExp(
+  `\\b(?:no|not|nothing|none|never|without|neither|nor)\\b[^.,;]{0,40}?\\b${FAULTS}\\b`, 'gi')
+const FINE = new RegExp('\\b(?:all (?:is |are |nodes are |models are )?(?:fine|well|good|healthy|ok|okay|' +
+  'up|ready)|' +
+  'everything (?:is|works|looks|seems|runs)|nothing (?:is|seems) (?:wrong|broken)|no (?:problems?|faults?|' +
+  'errors?|issues?)|' +
   '(?:is|are|looks|seems) (?:fine|healthy|well|ok|okay|good)|works? (?:fine|well))\\b', 'i')
 const tellsFault = (text: string): boolean =>
   new RegExp(`\\b${FAULTS}\\b`, 'i').test(text.replace(LACKS, ' broken ').replace(NEGATED, ' '))
@@ -191,9 +219,11 @@ const tellsFault = (text: string): boolean =>
 /** A fault in the text that no fact reports, or something called fine without a fact that says so. */
 function verdictIn (text: string, { facts, unknown, examined }: Known): string | null {
   const names = namesOf(facts)
-  for (const clause of sentencesOf(text.replace(SPAN, ' ')).flatMap((one) => one.split(/;| but | while | whereas /))) {
+  for (const clause of sentencesOf(text.replace(SPAN, ' '))
+    .flatMap((one) => one.split(/;| but | while | whereas /))) {
     const about = names.filter((name) => standsIn(clause, name))
-    const meant = facts.filter((fact) => about.length === 0 || about.some((name) => standsIn(wholeOf(fact), name)))
+    const meant = facts.filter((fact) => about.length === 0 ||
+      about.some((name) => standsIn(wholeOf(fact), name)))
     const bad = meant.some(({ level }) => level === 'fail' || level === 'warn')
     const seen = about.length === 0 ? examined : meant.some(({ level }) => level === 'ok')
     if (FINE.test(clause) && (!seen || bad)) return `it calls fine what was not found so: ${clause}`
@@ -206,7 +236,8 @@ function verdictIn (text: string, { facts, unknown, examined }: Known): string |
 
 /** The problem if the text names nothing that is broken, or no subject of the answer. */
 function subjectIn (text: string, { facts, about }: Known): string | null {
-  const lacks = (names: readonly string[]): boolean => names.length > 0 && !names.some((name) => standsIn(text, name))
+  const lacks = (names: readonly string[]): boolean => names.length > 0 &&
+    !names.some((name) => standsIn(text, name))
   if (lacks(facts.filter(({ level }) => level === 'fail').flatMap((fact) => fact.about))) {
     return 'it does not name what is broken'
   }
