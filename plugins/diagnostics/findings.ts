@@ -1,10 +1,7 @@
-/**
- * Findings: what is wrong or noteworthy now or was in the last hours, from the checks and tools of plugins.
- */
-import { causeAmong, isSymptom, isVerbError, factOf, quoted, type ClusterState,
-  type Fact } from '../../kernel/cli/index.js'
-import type { Evidence, Tool, ToolContext } from '../../kernel/cli/index.js'
-import type { Manifest } from '../../kernel/index.js'
+/** Findings: what is wrong or noteworthy now or was in the last day, from the checks and tools of plugins. */
+import { delay, systemClock, type Manifest } from '../../kernel/index.js'
+import { causeAmong, isSymptom, isVerbError, factOf, quoted } from '../../kernel/cli/index.js'
+import type { ClusterState, Evidence, Fact, Tool, ToolContext } from '../../kernel/cli/index.js'
 import { clusterChecks } from './checks/cluster.js'
 
 export interface Found extends Fact {
@@ -50,9 +47,13 @@ export async function findings (ctx: ToolContext, sinceMs = ctx.nowMs - PAST_MS)
       if (!isVerbError(answer)) reads.add(authorityOf(manifests, path))
       return answer
     }
-    const found = await Promise.race([source.run({ ...ctx, look }), late(source.name)])
+    const over = new AbortController()
+    const overdue = late(source.name, over.signal)
+    overdue.catch(() => {})
+    const found = await Promise.race([source.run({ ...ctx, look }), overdue])
       .catch((error: unknown) =>
         ({ facts: [], unknown: [`${source.name} failed: ${quoted(String(error))}.`] }))
+      .finally(() => { over.abort() })
     const authority = [...reads].find((one) => one !== 'read') ?? 'read'
     return {
       facts: found.facts.map((fact): Found => ({
@@ -96,8 +97,8 @@ function sourcesOf (manifests: readonly Manifest[], state: ClusterState, sinceMs
   ]
 }
 
-async function late (name: string): Promise<{ facts: readonly Fact[], unknown: string[] }> {
-  await new Promise((resolve) => { setTimeout(resolve, SOURCE_MS).unref() })
+async function late (name: string, signal: AbortSignal): Promise<{ facts: readonly Fact[], unknown: string[] }> {
+  await delay(systemClock, SOURCE_MS, signal)
   return { facts: [], unknown: [`${name} did not answer within ${SOURCE_MS / 1000} s.`] }
 }
 
