@@ -35,8 +35,9 @@ const SYMPTOMS: ReadonlySet<string> = new Set([
   'no_instance', 'waiting_for_node', 'not_placed', 'not_ready', 'model_waiting', 'partition', 'degraded',
   'unavailable', 'not_live', 'node_silent', 'request_failed', 'files_missing'
 ])
-const EVERYWHERE: ReadonlySet<string> =
-  new Set(['no_quorum', 'no_master', 'disk_full', 'clock_skew', 'node_lost', 'memory_full'])
+const EVERYWHERE: ReadonlySet<string> = new Set([
+  'no_quorum', 'no_master', 'disk_full', 'clock_skew', 'node_lost', 'memory_full', 'store_unreachable'
+])
 
 export const isSymptom = ({ code }: Pick<Fact, 'code'>): boolean => SYMPTOMS.has(code)
 

@@ -97,7 +97,7 @@ function sourcesOf (manifests: readonly Manifest[], state: ClusterState, sinceMs
   ]
 }
 
-async function late (name: string, signal: AbortSignal): Promise<{ facts: readonly Fact[], unknown: string[] }> {
+async function late (name: string, signal: AbortSignal): Promise<Pick<Findings, 'facts' | 'unknown'>> {
   await delay(systemClock, SOURCE_MS, signal)
   return { facts: [], unknown: [`${name} did not answer within ${SOURCE_MS / 1000} s.`] }
 }

@@ -94,7 +94,8 @@ function callOf ({ name, tool }: Topic, asked: Asked, world: World): ToolCall[] 
       { node: node?.name, model, from: when?.from, level: asked.complains ? 'error' : null })]
     case 'events': return [call('events', { about, to: when?.to,
       from: when?.from ?? new Date(world.nowMs - BEFORE_MS).toISOString() })]
-    case 'downloads': case 'slow': case 'last_failure': return [call(tool, { model })]
+    case 'downloads': return [call(tool, { model }), ...asked.complains ? [call('disks')] : []]
+    case 'slow': case 'last_failure': return [call(tool, { model })]
     default: return name === 'running' && asked.models.length > 0 && seeks(asked) ? [] : [call(tool)]
   }
 }
