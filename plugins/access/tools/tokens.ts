@@ -36,7 +36,7 @@ function told (
 ): Fact {
   const called = quoted(label, 80)
   const over = expires !== null && Date.parse(expires) <= nowMs
-  const level = !named ? (revoked || over ? 'info' : 'ok') : revoked || over ? 'fail' : 'ok'
+  const level = !named ? 'info' : revoked || over ? 'fail' : 'ok'
   const remedy = revoked || over
     ? `Create a new one for the client: \`svc token create ${shellWord(called)}\`.`
     : named && !authorities.includes('operator')

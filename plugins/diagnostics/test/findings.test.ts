@@ -6,6 +6,8 @@ import { bundled } from '../../index.js'
 import { findings } from '../findings.js'
 import diagnostics from '../index.js'
 
+const lost = recorded('node-lost') as Record<string, object>
+const well = recorded('three-nodes') as Record<string, object>
 const NOW = '2026-11-23T20:26:30.000Z'
 const manifests = bundled.map(({ manifest }) => manifest)
 const context = (name: string, more: object = {}): Parameters<typeof findings>[0] => ({
@@ -32,9 +34,9 @@ t.test('each caller sees only what it could read itself', async (t) => {
     created: '2026-10-01T00:00:00Z', expires: '2026-11-01T00:00:00Z' }] }
   const table: [path: string, authority: string, answer: object, code: string][] = [
     ['/v1/tokens', 'operator', tokens, 'token_expired'],
-    ['/events?', 'operator', recorded('node-lost')['/events?'], 'node_timed_out'],
-    ['/v1/diagnostics/cluster?', 'operator', recorded('three-nodes')['/v1/diagnostics/cluster'], 'clocks'],
-    ['/cluster/members', 'operator', recorded('node-lost')['/cluster/members'], 'members_listener']
+    ['/events?', 'operator', lost['/events?']!, 'node_timed_out'],
+    ['/v1/diagnostics/cluster?', 'operator', well['/v1/diagnostics/cluster']!, 'clocks'],
+    ['/cluster/members', 'operator', lost['/cluster/members']!, 'members_listener']
   ]
   for (const [path, authority, answer, code] of table) {
     const seen = await findings(context('node-lost', { [path]: answer }), 0)
