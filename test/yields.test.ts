@@ -148,6 +148,7 @@ const places: Readonly<Record<string, string[]>> = {
     GET /v1/diagnostics/node
     POST /v1/diagnostics/node/capture
     GET /v1/diagnostics/telemetry
+    GET /v1/findings
     GET /v1/logs
     GET /v1/logs/cluster
     GET /v1/models

@@ -1412,6 +1412,26 @@ export interface components {
                 output_tokens?: number;
             };
         };
+        "GET /v1/findings": {
+            generatedAt: string;
+            /** @description What could not be asked, with the reason. */
+            unknown: string[];
+            findings: {
+                code: string;
+                /** @enum {unknown} */
+                severity: "error" | "warn" | "info";
+                subject: string[];
+                summary: string;
+                evidence: Record<string, unknown>[];
+                since: string | null;
+                ended: boolean;
+                cause: string | null;
+                remedy: string | null;
+                /** @description What a caller needs to see it. */
+                authority: string;
+                source: string;
+            }[];
+        };
         "GET /v1/logs": {
             nodeId: string;
             node: string;

@@ -121,6 +121,8 @@ export interface ToolDecl {
   readonly summary: string
   /** Schema of its arguments (type object, additionalProperties false). */
   readonly args: JsonSchema
+  /** If present, its facts with these arguments are findings (GET /v1/findings); past ones have ended. */
+  readonly finds?: { readonly past: boolean, readonly args?: Readonly<Record<string, unknown>> }
   readonly load: () => Promise<{ default: unknown }>
 }
 

@@ -12,11 +12,13 @@ export interface Check {
   remedy: string | null
   /** Machine-readable kind of finding; the check's name in snake_case when absent. */
   code?: string
+  /** True: neither a problem nor a confirmation, but worth knowing. */
+  note?: boolean
   about?: readonly string[]
   evidence?: Fact['evidence']
 }
 
-export type CheckData = Pick<Check, 'code' | 'about' | 'evidence'>
+export type CheckData = Pick<Check, 'code' | 'about' | 'evidence' | 'note'>
 
 export const ok = (name: string, message: string, told: CheckData = {}): Check =>
   ({ name, result: 'ok', message, remedy: null, ...told })
@@ -25,9 +27,14 @@ export const warn = (name: string, message: string, remedy: string, told: CheckD
 export const fail = (name: string, message: string, remedy: string, told: CheckData = {}): Check =>
   ({ name, result: 'fail', message, remedy, ...told })
 
-export function factOf ({ name, result, message, remedy, code, about = [], evidence = [] }: Check): Fact {
+export function factOf (
+  { name, result, message, remedy, code, note, about = [], evidence = [] }: Check
+): Fact {
   const text = `${name[0]?.toUpperCase()}${name.slice(1)}: ${message.replace(/\.$/, '')}.`
-  return { level: result, code: code ?? name.replace(/\W+/g, '_'), text, about, evidence, remedy }
+  return {
+    level: note === true ? 'info' : result, code: code ?? name.replace(/\W+/g, '_'), text, about, evidence,
+    remedy
+  }
 }
 
 export interface CheckContext extends Pick<ToolContext, 'look'> { readonly state: ClusterState }

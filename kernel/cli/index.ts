@@ -25,7 +25,9 @@ export type { ClientResponse, ClientRequest, Client } from './client.js'
 export type { Out } from './output.js'
 export type { Sink } from './sink.js'
 export { readSetting } from './setting.js'
-export { fact, lookedAt, quoted, createToolReads, unreadableSentence, withoutFullStop } from './tool.js'
+export {
+  causeAmong, fact, isSymptom, lookedAt, quoted, createToolReads, unreadableSentence, withoutFullStop
+} from './tool.js'
 export type { Evidence, Fact, Finding, ToolReads, Tool, ToolContext } from './tool.js'
 export { holderOf, portHolder } from './ports.js'
 export { nameOf } from './cluster-state.js'

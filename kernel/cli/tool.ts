@@ -28,6 +28,27 @@ export interface Fact {
   readonly remedy: string | null
 }
 
+/**
+ * Codes of faults that usually follow from another fault, and of faults with effects on any node or model.
+ */
+const SYMPTOMS: ReadonlySet<string> = new Set([
+  'no_instance', 'waiting_for_node', 'not_placed', 'not_ready', 'model_waiting', 'partition', 'degraded',
+  'unavailable', 'not_live', 'node_silent', 'request_failed', 'files_missing'
+])
+const EVERYWHERE: ReadonlySet<string> = new Set([
+  'no_quorum', 'no_master', 'disk_full', 'clock_skew', 'node_lost', 'memory_full', 'store_unreachable'
+])
+
+export const isSymptom = ({ code }: Pick<Fact, 'code'>): boolean => SYMPTOMS.has(code)
+
+/** The cause of a symptom: a present fault of the same node or model, or one with effects everywhere. */
+export function causeAmong<F extends Fact> (symptom: Fact, facts: readonly F[]): F | undefined {
+  if (!isSymptom(symptom)) return undefined
+  const bad = facts.filter((one) => (one.level === 'fail' || one.level === 'warn') && !isSymptom(one))
+  return bad.find(({ about }) => about.some((one) => symptom.about.includes(one))) ??
+    bad.find(({ code, level }) => EVERYWHERE.has(code) && level === 'fail')
+}
+
 /** Facts sorted by importance, most important first. */
 export interface Finding {
   readonly facts: readonly Fact[]

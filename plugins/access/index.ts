@@ -72,7 +72,7 @@ export default definePlugin({
           }
         }
       },
-      load: () => import('./tools/tokens.js')
+      finds: { past: false }, load: () => import('./tools/tokens.js')
     }
   },
   verbs: {

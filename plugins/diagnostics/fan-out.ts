@@ -24,6 +24,8 @@ export interface FanOutParts { cluster: Pick<Cluster, 'nodes' | 'request'>, cloc
 /** A request to send to every node, its caller, and the signal that aborts it; `own` answers locally. */
 export interface Question<T> {
   path: string
+  /** Deadline of each node in ms; PEER_MS by default. */
+  ms?: number
   caller: Caller
   signal: AbortSignal
   own: () => T | Promise<T>
@@ -37,11 +39,11 @@ export interface Question<T> {
  * includes nodes that timed out, refused or sent an invalid answer.
  */
 export async function askAll<T> (
-  parts: FanOutParts, { path, caller, signal, own, read, timeOf }: Question<T>
+  parts: FanOutParts, { path, ms = PEER_MS, caller, signal, own, read, timeOf }: Question<T>
 ): Promise<PeerAnswer<T>[]> {
   const nodes = parts.cluster.nodes()
   const asked = askMembers(parts, nodes.filter(({ self }) => !self), {
-    path, caller, signal, ms: PEER_MS, bytes: PEER_BYTES, read: (text) => read(JSON.parse(text))
+    path, caller, signal, ms, bytes: PEER_BYTES, read: (text) => read(JSON.parse(text))
   })
   const self = async (node: NodeView): Promise<PeerAnswer<T>> =>
     ({ node, value: await own(), error: null, tookMs: null, clock: null })

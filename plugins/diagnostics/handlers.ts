@@ -1,8 +1,11 @@
-import type { Context, RouteRequest } from '../../kernel/index.js'
-import { askAll, type PeerAnswer } from './fan-out.js'
+import { badField, type Context, type RouteRequest } from '../../kernel/index.js'
+import { lookedAt, type ToolContext } from '../../kernel/cli/index.js'
+import { askAll, PEER_MS, type PeerAnswer } from './fan-out.js'
+import { findings, PAST_MS } from './findings.js'
 import type { manifest } from './manifest.js'
 import type { Metrics } from './metrics/index.js'
 import type { NodeDiagnostics } from './report.js'
+import type { routes } from './routes.js'
 
 export interface HandlerParts {
   ctx: Context<typeof manifest>
@@ -12,12 +15,44 @@ export interface HandlerParts {
   secrets: () => readonly string[]
 }
 
-type Asker = Pick<RouteRequest, 'caller' | 'signal'>
+/** GET /v1/findings: everything is read with the caller's authorities. */
+export async function listFindings (
+  { ctx: { clock, deps: { api, declared } } }: HandlerParts,
+  { caller, signal, query: { since, subject } }: RouteRequest<typeof routes.findings>
+): Promise<object> {
+  const nowMs = clock.now()
+  const sinceMs = since === undefined ? nowMs - PAST_MS : Date.parse(since)
+  if (Number.isNaN(sinceMs)) throw badField('since', 'is not a time in ISO-8601')
+  const reads = new Map<string, Promise<unknown>>()
+  const read = async (path: string): Promise<unknown> => {
+    const { status, text } = await api.ask({ path, caller, signal })
+    return lookedAt(status, text)
+  }
+  const look = (path: string): Promise<unknown> => {
+    const answer = reads.get(path) ?? read(path)
+    reads.set(path, answer)
+    return answer
+  }
+  const { facts, unknown } = await findings(
+    { look: look as ToolContext['look'], nowMs, declared: () => declared.whole() }, sinceMs)
+  const wanted = subject?.toLowerCase()
+  return {
+    generatedAt: new Date(nowMs).toISOString(), unknown,
+    // A neutral fact without a remedy only describes; the steward uses it.
+    findings: facts.filter(({ level, about, code, ended, remedy }) =>
+      level !== 'ok' && (level !== 'info' || ended || remedy !== null) &&
+      (wanted === undefined || [code, ...about].some((one) => one.toLowerCase() === wanted)))
+      .map(({ level, about, text, ...rest }) =>
+        ({ ...rest, severity: level === 'fail' ? 'error' : level, subject: about, summary: text }))
+  }
+}
 
-export async function clusterDiagnostics (parts: HandlerParts, { caller, signal }: Asker): Promise<object> {
+export async function clusterDiagnostics (
+  parts: HandlerParts, { caller, signal }: Pick<RouteRequest, 'caller' | 'signal'>, ms = PEER_MS
+): Promise<object> {
   const { ctx } = parts
   const answers = await askAll({ cluster: ctx.deps.cluster, clock: ctx.clock }, {
-    path: '/v1/diagnostics/node', caller, signal, own: parts.own, read: readDiagnostics,
+    path: '/v1/diagnostics/node', ms, caller, signal, own: parts.own, read: readDiagnostics,
     timeOf: ({ generatedAt }) => generatedAt
   })
   const generatedAt = new Date(ctx.clock.now()).toISOString()

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { definePlugin, monitorLoop, Reply, type Context, type Manifest } from '../../kernel/index.js'
 import { capture } from './capture/index.js'
-import { clusterDiagnostics, type HandlerParts } from './handlers.js'
+import { clusterDiagnostics, listFindings, type HandlerParts } from './handlers.js'
 import { manifest } from './manifest.js'
 import type { Metrics } from './metrics/index.js'
 import { nodeDiagnostics } from './report.js'
@@ -20,7 +20,8 @@ export default definePlugin(manifest, async (ctx) => {
   return {
     routes: {
       gossip: () => ctx.deps.gossip.counters(), node: parts.own,
-      cluster: (request) => clusterDiagnostics(parts, request),
+      cluster: (request) => clusterDiagnostics(parts, request, request.query.timeout_ms),
+      findings: (request) => listFindings(parts, request),
       capture: (request) => capture(parts, request),
       metrics: async () => new Reply(await metrics.text()), openapi: openApiBytes(ctx)
     }

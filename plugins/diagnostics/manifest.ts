@@ -1,5 +1,6 @@
 import {
-  ClusterService, DeclarationService, EventTapService, InspectionService, LogRingService, SessionService,
+  ClusterService, DeclarationService, EventTapService, InspectionService, LogRingService, OwnApiService,
+  SessionService,
   StateService, GossipService, TrafficService, type Manifest
 } from '../../kernel/index.js'
 import { CallsService } from '../capabilities/service.js'
@@ -15,7 +16,7 @@ export const manifest = {
   summary: 'Shows the inside of the nodes: processes, runners, metrics, a bundle for bug reports.',
   after: ['capabilities', 'runners', 'staging', 'event-log', 'tracing', 'logs'],
   consumes: {
-    inspection: InspectionService, session: SessionService, gossip: GossipService,
+    api: OwnApiService, inspection: InspectionService, session: SessionService, gossip: GossipService,
     cluster: ClusterService, state: StateService, tap: EventTapService,
     traffic: TrafficService, declared: DeclarationService
   },
@@ -30,9 +31,9 @@ export const manifest = {
   },
   tools: {
     doctor: {
-      summary: 'All present problems of the cluster: master, nodes, clocks, disks, runners, settings.',
+      summary: 'All findings: problems of master, nodes, clocks, disks, models, settings; past ones too.',
       args: { type: 'object', additionalProperties: false, properties: {} },
-      load: () => import('./tools/doctor.js')
+      load: () => import('./findings.js')
     }
   },
   verbs: {
@@ -46,6 +47,16 @@ export const manifest = {
       heading: 'Run a cluster',
       summary: 'check this machine, the node and its cluster, with remedies; exit 1 if a check fails',
       examples: ['svc doctor', 'svc doctor --json'], load: () => import('./cli/doctor.js')
+    },
+    findings: {
+      heading: 'Watch it', summary: 'list what is wrong or noteworthy now and in the last day, with remedies',
+      options: [
+        ['-f, --follow', 'go on, and print what is new'],
+        ['--since <time>', 'ended findings since this time (24h)'],
+        ['--subject <name>', 'only those of this node, model, instance, request or code']
+      ],
+      examples: ['svc findings', 'svc findings -f', 'svc findings --subject node2 --json'],
+      load: () => import('./cli/findings.js')
     },
     capture: {
       heading: 'Watch it', summary: 'save a bundle for a bug report: state, events, log, runners, settings',

@@ -1,4 +1,5 @@
 import type { RouteDecl } from '../../kernel/index.js'
+import { PEER_MS } from './fan-out.js'
 
 const count = { type: 'integer', minimum: 0 } as const
 const text = { type: 'string' } as const
@@ -48,9 +49,49 @@ const capture = {
   body: { type: ['object', 'null'], additionalProperties: false, properties: {} }
 } as const
 
+const texts = { type: 'array', items: text } as const
+const optional = { type: ['string', 'null'] } as const
+const findings = {
+  method: 'GET', url: '/v1/findings', authority: 'read',
+  summary: 'What is wrong or noteworthy, now and in the last hours, as far as the caller may read it.',
+  query: {
+    type: 'object', additionalProperties: false,
+    properties: {
+      since: { ...text, maxLength: 40,
+        description: 'Ended findings since this time, ISO-8601; a day by default.' },
+      subject: { ...text, maxLength: 200,
+        description: 'Only of this node, model, instance, request or code.' }
+    }
+  },
+  reply: {
+    type: 'object', additionalProperties: false, required: ['generatedAt', 'findings', 'unknown'],
+    properties: {
+      generatedAt: text, unknown: { ...texts, description: 'What could not be asked, with the reason.' },
+      findings: {
+        type: 'array',
+        items: {
+          type: 'object', additionalProperties: false,
+          required: ['code', 'severity', 'subject', 'summary', 'evidence', 'since', 'ended', 'cause',
+            'remedy',
+            'authority', 'source'],
+          properties: {
+            code: text, severity: { enum: ['error', 'warn', 'info'] }, subject: texts, summary: text,
+            evidence: list, since: optional, ended: { type: 'boolean' }, cause: optional, remedy: optional,
+            authority: { ...text, description: 'What a caller needs to see it.' }, source: text
+          }
+        }
+      }
+    }
+  }
+} as const
+
 const cluster = {
   method: 'GET', url: '/v1/diagnostics/cluster', authority: 'operator',
-  summary: 'The diagnostics of every node; one that does not answer within 3 s is listed with the error.',
+  summary: 'The diagnostics of every node; one that does not answer in time is listed with the error.',
+  query: {
+    type: 'object', additionalProperties: false,
+    properties: { timeout_ms: { type: 'integer', minimum: 100, maximum: PEER_MS, default: PEER_MS } }
+  },
   reply: {
     type: 'object', additionalProperties: false, required: ['generatedAt', 'localNodeId', 'nodes'],
     properties: {
@@ -106,5 +147,5 @@ const openapi = {
 } as const
 
 export const routes = {
-  node, capture, cluster, metrics, gossip, openapi
+  node, capture, cluster, findings, metrics, gossip, openapi
 } as const satisfies Record<string, RouteDecl>

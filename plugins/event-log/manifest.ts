@@ -46,10 +46,12 @@ export const manifest = {
     events: {
       summary: 'The events of the cluster in a period, by default the last hour: losses, ' +
         'failures, elections, placements.',
+      finds: { past: true, args: { notable: true } },
       args: {
         type: 'object', additionalProperties: false,
         properties: {
           from: moment, to: moment,
+          notable: { type: 'boolean', description: 'Only losses, failures and decisions, and what repeats.' },
           about: {
             type: 'string', minLength: 1, maxLength: 200,
             description: 'Only events about this node, model, instance or request, or of this kind.'

@@ -60,6 +60,7 @@ const model = word('A model, such as acme/voice.')
 const tools = {
   running: {
     summary: 'Which models are placed and in which state; which are on disk but not placed.', args: args({}),
+    finds: { past: false },
     load: () => import('./tools/running.js')
   },
   why_model: {

@@ -41,7 +41,7 @@ export const manifest = {
   },
   tools: {
     last_failure: {
-      summary: 'The newest failed requests, with their ids, reason and remedy.',
+      summary: 'The newest failed requests, with their ids, reason and remedy.', finds: { past: true },
       args: {
         type: 'object', additionalProperties: false,
         properties: {

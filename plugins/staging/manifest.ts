@@ -28,6 +28,7 @@ export const manifest = {
     },
     downloads: {
       summary: 'Downloads into the store and transfers to nodes: failed, paused, in progress.',
+      finds: { past: false },
       args: {
         type: 'object', additionalProperties: false,
         properties: { model: { type: 'string', minLength: 1, maxLength: 512 } }

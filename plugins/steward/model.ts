@@ -39,8 +39,9 @@ function notReady ({ ready, state, steward_model: model }: StatusBody): SvcError
 
 /** Open WebUI puts documents, and what to do with them, before a question. */
 const DOCUMENTS = /^### Task:[^]*<\/context>\s*/
-/** Open WebUI's prompts for titles, tags and the like of a chat. */
-const JSON_PROMPT = /^### Task:[^]*\bJSON\b/
+/** Open WebUI's prompts for titles, tags and the like; a question has not all of these sections. */
+const JSON_PROMPT =
+  /^### Task:\n[^]*\n### (?:Guidelines|Output):[^]*\bJSON\b[^]*<chat_history>/
 /** For clients, an answer without any of the fields that they read. */
 const NO_FIELDS = [{ type: 'text', text: '{}' }] as const
 

@@ -57,7 +57,7 @@ export async function clusterChecks (
         : [...checkListener(members), ...checkMembers(members, nodes)],
       checkVersions(nodes, version),
       ...checkNames(nodes),
-      ...checkHealth(nodes),
+      ...checkHealth(nodes), ...drainedNotes(state, nodes),
       ...isVerbError(settings) ? [] : checkSettings(settings, state),
       ...own.flat()
     ]
@@ -116,11 +116,13 @@ export function checkMaster (state: ClusterState, nodes: readonly NodeRow[]): Ch
     clusterWarnings(state, nodes).find((warning) => warning.code === code)?.remedy ?? '`svc nodes`', { code })
   const lost = quorum === 'lost'
   const split = splitOf(state, nodes)
+  const deciding = lost ? bad('quorum', `lost: ${numbers}`, 'no_quorum') : ok('quorum', `ok: ${numbers}`)
+  const leading = state.masterNodeId === null
+    ? bad('master', 'no master is known', lost ? 'no_quorum' : 'no_master')
+    : ok('master', `${master?.name ?? state.masterNodeId} in term ${term}`, nodeTold(master))
   return [
-    state.masterNodeId === null
-      ? bad('master', 'no master is known', lost ? 'no_quorum' : 'no_master')
-      : ok('master', `${master?.name ?? state.masterNodeId} in term ${term}`, nodeTold(master)),
-    lost ? bad('quorum', `lost: ${numbers}`, 'no_quorum') : ok('quorum', `ok: ${numbers}`),
+    // Without a quorum there is no master, so the cause comes first.
+    ...lost ? [deciding, leading] : [leading, deciding],
     ...split === null ? [] : [bad('partition', split, 'partition')]
   ]
 }
@@ -219,6 +221,20 @@ export function checkHealth (nodes: readonly NodeRow[]): Check[] {
   }))
   return reasons.length > 0 ? reasons : [ok('health', `no problem at ${count(live.length, 'live node')}`)]
 }
+
+/** A drained node is no fault, but it explains why nothing is placed there. */
+const drainedNotes = ({ drainedNodes = {} }: ClusterState, nodes: readonly NodeRow[]): Check[] =>
+  nodes.filter(({ drained }) => drained).map((node): Check => {
+    const [name, at] = [node.name ?? node.nodeId ?? 'a node', drainedNodes[node.installId ?? '']?.since]
+    const evidence = at === undefined ? [] : [{ kind: 'time', at } as const]
+    return {
+      ...ok(`drain of ${name}`,
+        `drained${at === undefined ? '' : ` since ${at}`}: it takes no new instances, ` +
+        'and those that it had move to other nodes',
+        { ...nodeTold(node), code: 'node_drained', note: true, evidence }),
+      remedy: `To let it run models again: \`svc undrain ${name}\`.`
+    }
+  })
 
 /** By how many seconds a node's clock is ahead of this machine's clock. */
 export interface ClockReading { name: string, aheadSeconds: number }

@@ -7,7 +7,8 @@ export type Payload = Readonly<Record<string, unknown>>
 export type NameOf = (nodeId: string) => string
 
 /** Ranks of event importance; a lower rank is more important. */
-const [LOST, DECIDED, CAME, PLACED, KEPT, STEP] = [0, 1, 2, 3, 4, 5]
+const [LOST, CAME, PLACED, KEPT, STEP] = [0, 2, 3, 4, 5]
+export const DECIDED = 1
 
 /** Descriptions of events, with placeholders for their fields. */
 export const EVENTS: Readonly<Record<string, readonly [rank: number, words: string]>> = {
@@ -60,6 +61,10 @@ export const EVENTS: Readonly<Record<string, readonly [rank: number, words: stri
   RunnerStatusUpdated: [STEP, 'the runner of {modelId} {status}']
 }
 
+/** Events for the list of findings; the tool of failed requests reports those. */
+export const NOTABLE = Object.entries(EVENTS).filter(([kind, [rank]]) =>
+  rank <= DECIDED && kind !== 'TaskFailed' && kind !== 'MasterElected').map(([kind]) => kind)
+
 const STATUSES: Readonly<Record<string, string>> = {
   RunnerFailed: 'failed', RunnerReady: 'became ready', RunnerShutdown: 'stopped',
   RunnerShuttingDown: 'was asked to stop'
@@ -74,7 +79,9 @@ export function nodesIn (payload: Payload): string[] {
 }
 
 /** Importance of an event; a failed runner matters more than a state change. */
-export function rankOf (kind: string, { status, reason }: Payload): number {
+export function rankOf (kind: string, { status, reason, term }: Payload): number {
+  // The first session of a cluster replaces none.
+  if (kind === 'SessionChanged' && term === 1) return CAME
   if (kind === 'RunnerStatusUpdated' && statusOf(status) === 'RunnerFailed') return LOST
   // With the reason `autoplace`, an instance waits for its first placement, so it has not lost a node.
   if (kind === 'InstanceWaiting' && reason === 'autoplace') return PLACED

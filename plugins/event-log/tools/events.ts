@@ -3,7 +3,8 @@ import {
   type ToolReads, type Tool
 } from '../../../kernel/cli/index.js'
 import type { EventsPage } from '../reading/page.js'
-import { nodesIn, rankOf, describeEvent, type NameOf, type Payload } from './descriptions.js'
+import { DECIDED, NOTABLE, nodesIn, rankOf, describeEvent, type NameOf,
+  type Payload } from './descriptions.js'
 
 const LAST_MS = 3_600_000
 /** Maximum events per page, and maximum number of pages. */
@@ -23,23 +24,25 @@ interface Happened { idx: number, at: string, ms: number, kind: string, payload:
 interface Range { since: string, fromMs: number, toMs: number }
 
 export default {
-  async run (ctx, { from, to, about }) {
+  async run (ctx, { from, to, about, notable }) {
     const look = createToolReads(ctx)
     const range = rangeOf(ctx.nowMs, from, to)
     if (typeof range === 'string') return { facts: [], unknown: [range] }
-    const read = await eventsIn(look, range)
+    const read = await eventsIn(look, range, notable)
     if (read === null) return { facts: [], unknown: look.unknown }
     const { events: all } = read
     const used = all.flatMap(({ nodes, at }) => nodes.map((nodeId) => ({ nodeId, at })))
     const nameOf = await namesOf(look, used)
-    const wanted = about === undefined ? all : all.filter((one) => isAbout(one, about, nameOf))
-    const facts = factsOf(wanted, nameOf, ctx.nowMs)
+    const wanted = all.filter((one) => (about === undefined || isAbout(one, about, nameOf)) &&
+      (notable !== true || NOTABLE.includes(one.kind) && rankOf(one.kind, one.payload) <= DECIDED))
+    const facts = [...repeated(wanted, nameOf, ctx.nowMs), ...factsOf(wanted, nameOf, ctx.nowMs)]
+    const none = notable === true ? [] : [nothing(range, about, ctx.nowMs)]
     return {
-      facts: [...counting(read.mode), ...facts.length > 0 ? facts : [nothing(range, about, ctx.nowMs)]],
+      facts: [...counting(read.mode), ...facts.length > 0 ? facts : none],
       unknown: look.unknown
     }
   }
-} satisfies Tool<{ from?: string, to?: string, about?: string }>
+} satisfies Tool<{ from?: string, to?: string, about?: string, notable?: boolean }>
 
 /** The requested range, or a sentence about an invalid time. */
 function rangeOf (nowMs: number, from?: string, to?: string): Range | string {
@@ -76,12 +79,15 @@ async function namesOf (look: ToolReads, used: readonly { nodeId: string, at: st
 interface Read { events: Happened[], mode: EventsPage['mode'] }
 
 /** The events in the range, oldest first; null if they cannot be read. */
-async function eventsIn ({ read, unknown }: ToolReads, range: Range): Promise<Read | null> {
+async function eventsIn (
+  { read, unknown }: ToolReads, range: Range, notable = false
+): Promise<Read | null> {
   const found: Happened[] = []
+  const kinds = notable ? { kinds: NOTABLE.join(',') } : {}
   let { since } = range
   let mode: Read['mode'] = 'normal'
   for (let pages = 0; pages < PAGES_MOST; pages++) {
-    const query = new URLSearchParams({ since, limit: String(PAGE) })
+    const query = new URLSearchParams({ since, limit: String(PAGE), ...kinds })
     const page = await read<EventsPage>('The events', `/events?${query.toString()}`)
     if (page === null) return pages === 0 ? null : { events: found, mode }
     mode = page.mode
@@ -175,6 +181,38 @@ function factOf (group: readonly Happened[], nameOf: NameOf, nowMs: number): Fac
 
 const REJOIN = 'To add it again: `svc join-token` on a member, and `SVC_JOIN=TOKEN svc up` on it with a ' +
   'new home.'
+
+/** What counts as repetition: three elections in ten minutes or two in one, and three losses of one node. */
+const ELECTIONS: readonly (readonly [many: number, withinMs: number])[] = [[3, 600_000], [2, 60_000]]
+const LOSSES_MANY = 3
+
+/** What happened so often that the repetition itself is a fault: elections, and losses of one node. */
+function repeated (events: readonly Happened[], nameOf: NameOf, nowMs: number): Fact[] {
+  const nameIn = ({ payload }: Happened): string =>
+    nameOf(String(payload['masterNodeId'] ?? payload['nodeId']))
+  const told = (code: string, group: readonly Happened[], words: string, remedy: string): Fact => {
+    const { idx, at, kind, ms } = group.at(-1)!
+    const names = group.map(nameIn)
+    return fact('warn', code, `${words} ${group.length} times between ${showTime(group[0]!.ms, nowMs)} and ` +
+      `${showTime(ms, nowMs)}${code === 'master_unstable' ? ` (${names.join(', then ')})` : ''}.`, {
+      about: [...new Set(names)], evidence: [{ kind: 'event', idx, at, name: kind }],
+      remedy: `${remedy}: \`svc doctor\`, then \`svc logs --level warn\`.`
+    })
+  }
+  // The session of term 1 replaces no master.
+  const elections = events.filter(({ kind, payload }) => kind === 'SessionChanged' &&
+    Number(payload['term']) > 1)
+  const close = elections.filter(({ ms }) => ELECTIONS.some(([many, withinMs]) =>
+    elections.filter((one) => Math.abs(one.ms - ms) < withinMs).length >= many))
+  const lost = events.filter(({ kind }) => kind === 'NodeTimedOut')
+  const losses = [...new Set(lost.map(nameIn))].map((name) => lost.filter((one) => nameIn(one) === name))
+  return [
+    ...close.length === 0 ? [] : [told('master_unstable', close,
+      'A new master was elected, which ends open requests,', 'Check the links and the load of these nodes')],
+    ...losses.filter(({ length }) => length >= LOSSES_MANY).map((group) => told('node_unstable', group,
+      `${nameIn(group[0]!)} was lost`, 'Check its network, power and load'))
+  ]
+}
 
 const snake = (kind: string): string =>
   kind.replace(/(?<!^)[A-Z]/g, (letter) => `_${letter}`).toLowerCase().slice(0, 60)

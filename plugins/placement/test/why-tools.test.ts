@@ -37,17 +37,6 @@ const table: [title: string, answers: Answers, facts: (Partial<Record<keyof Fact
     { level: 'fail', code: 'model_unknown', text: 'acme/chat does not answer: M.', remedy: 'R' },
     { level: 'info', code: 'plugin_off', remedy: /`svc plugin enable extra`/ }
   ]],
-  ['a download tells', { [CHAIN]: broken('card', 'model_unknown'), '/state': state(),
-    downloads: { facts: [
-      { level: 'fail', code: 'download_failed' }, { level: 'info', code: 'no_downloads' }
-    ] } },
-  [{ code: 'download_failed' }, { code: 'model_unknown' }]],
-  ['the store is away', { [CHAIN]: broken('copy', 'files_missing'), '/state': state(),
-    '/store/health': [503, 'store_unreachable'] },
-  [{ code: 'store_unreachable', remedy: /`svc up`/ }, { code: 'files_missing' }]],
-  ['there is no store', { [CHAIN]: broken('card', 'model_unknown'), '/state': state(),
-    '/store/health': [503, 'store_not_configured'] },
-  [{ code: 'model_unknown' }, { level: 'warn', code: 'store_not_configured', remedy: /`svc config set/ }]],
   ['an older node gives no code', { [CHAIN]: broken('copy'), '/state': state() },
     [{ level: 'fail', code: 'files_missing' }]],
   ['the plugin is off', { [CHAIN]: [404, 'plugin_disabled', { plugin: 'runners' }] },

@@ -7,7 +7,6 @@ import { nameOf } from '../cli/state.js'
 import { modelOf, nodesOf } from '../place/instance.js'
 import { serves } from '../progress/progress.js'
 import { bodyOf, type Instance } from '../../runners/service.js'
-import { storeRemedy } from '../../staging/service.js'
 import { whyModel, type ChainLink, type ModelDiagnosis } from './model-chain.js'
 import { sentenceEnd, worstFirst } from './request-words.js'
 import { partsOf, type SeenEvent, type WhyState } from './request-facts.js'
@@ -28,12 +27,8 @@ export default {
     const seen = { why, state, events: log?.events ?? [], instances }
     if (why.broken === undefined) return { facts: [answers(seen)], unknown }
     const code = codeOf(why.broken)
-    const [off, brought] = await Promise.all([
-      CODES_OF_PLUGINS.has(code) ? pluginsOff(looked) : [],
-      CODES_OF_FILES.has(code) ? files(ctx, model) : []
-    ])
-    // List a failed download first, because it explains the missing files.
-    return { facts: worstFirst([...brought, ...factsOf(seen, why.broken, off)]), unknown }
+    const off = CODES_OF_PLUGINS.has(code) ? await pluginsOff(looked) : []
+    return { facts: worstFirst(factsOf(seen, why.broken, off)), unknown }
   }
 } satisfies Tool<{ model: string }>
 
@@ -80,30 +75,6 @@ async function pluginsOff ({ read }: ToolReads): Promise<string[]> {
   const list = await read<{ plugins: { name: string, enabled: boolean }[] }>(
     'Which plugins are disabled', '/v1/plugins')
   return (list?.plugins ?? []).filter(({ enabled }) => !enabled).map(({ name }) => quoted(name))
-}
-
-/** Codes of availability problems that a download or an unreachable store may explain. */
-const CODES_OF_FILES: ReadonlySet<string> = new Set(['model_unknown', 'files_missing', 'files_coming'])
-
-/** Facts from the `downloads` tool about the model, and whether the store is missing or unreachable. */
-async function files (ctx: ToolContext, modelId: string): Promise<Fact[]> {
-  const { manifests } = await ctx.declared()
-  const declared = manifests.flatMap(({ tools = {} }) => tools['downloads'] ?? [])[0]
-  const tool = (await declared?.load())?.default as Tool<{ model: string }> | undefined
-  const [store, found] = await Promise.all([ctx.look('/store/health'), tool?.run(ctx, { model: modelId })])
-  return [...storeFact(store, modelId), ...(found?.facts ?? []).filter(({ code }) => code !== 'no_downloads')]
-}
-
-function storeFact (store: unknown, modelId: string): Fact[] {
-  const reason = isVerbError(store) ? store.api?.reason : undefined
-  const more = { about: [modelId], evidence: [{ kind: 'path', path: '/store/health' }] } as const
-  if (reason === 'store_unreachable') {
-    return [fact('fail', reason, `${modelId} may be in the store, which cannot be reached.`,
-      { ...more, remedy: storeRemedy(reason) })]
-  }
-  return reason !== 'store_not_configured' ? [] : [fact('warn', reason,
-    'No node of this cluster has a store, so no model can be staged from one.',
-    { ...more, remedy: storeRemedy(reason) })]
 }
 
 /** The code for each link, for nodes with an older release, which send no code. */

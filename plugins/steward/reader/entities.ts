@@ -6,6 +6,8 @@ export interface NamedNode { readonly nodeId: string, readonly name: string }
 /** The names that a question may contain, and the current time. */
 export interface World {
   readonly models: readonly string[]
+  /** Tasks such as `tts` by model. */
+  readonly tasks: Readonly<Record<string, readonly string[]>>
   readonly nodes: readonly NamedNode[]
   /** The models of instances, by instance id. */
   readonly instances: Readonly<Record<string, string>>
@@ -16,8 +18,6 @@ export interface World {
   /** Unix time in ms, and the UTC offset of the node's time zone in minutes. */
   readonly nowMs: number
   readonly zoneMin: number
-  /** Enabled plugins of the node that receives the question. */
-  readonly plugins: readonly string[]
 }
 
 /** A model, node or request that the question names. */
@@ -52,8 +52,10 @@ export class Names {
   readonly #names: ReadonlyMap<string, readonly NamedNode[]>
   readonly #hosts: ReadonlyMap<string, readonly NamedNode[]>
   readonly #nearNames: Near
+  readonly #tasks: World['tasks']
 
-  constructor ({ models, instances, nodes }: World) {
+  constructor ({ models, tasks, instances, nodes }: World) {
+    this.#tasks = tasks
     this.#ids = grouped(models, (id) => [id.toLowerCase()])
     this.#tails = grouped(models, (id) => [tail(id)])
     this.#begins = [...this.#tails.keys()]
@@ -139,6 +141,15 @@ export class Names {
     return found
   }
 
+  /** Models that a text means by their task, or by one word of their names: "no audio", "that voice". */
+  looseIn (low: string): string[] {
+    const task = TASKS.find(([, words]) => words.test(low))?.[0]
+    const of = task === undefined ? []
+      : Object.entries(this.#tasks).filter(([, tasks]) => tasks.includes(task)).map(([id]) => id)
+    const word = /\b(?:that|this|the|my|our) ([a-z]{3,})\b/.exec(low)?.[1] ?? ''
+    return of.length > 0 ? of : [...this.#parts.get(word) ?? []]
+  }
+
   #nodeOf (low: string): NamedNode | undefined {
     return this.#names.get(low)?.[0] ?? this.#nodes.find(({ nodeId }) => isIdOf(low, nodeId)) ??
       this.#hosts.get(low)?.[0]
@@ -149,6 +160,11 @@ export class Names {
     return this.#names.get(this.#nearNames.slipOf(low) ?? '')?.[0]
   }
 }
+
+const TASKS: readonly (readonly [task: string, words: RegExp])[] = [
+  ['tts', /\b(?:tts|speech|audio|spoken|voice)\b/], ['stt', /\b(?:stt|transcri\w+)\b/],
+  ['embeddings', /\bembeddings?\b/], ['chat', /\b(?:llm|chatbot)\b/]
+]
 
 type Unplaced = Omit<Named<string>, 'at'>
 

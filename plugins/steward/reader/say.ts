@@ -1,7 +1,7 @@
 import type { Evidence } from '../../../kernel/cli/index.js'
 import { clockWords } from './when.js'
-import type { Worded } from './answer.js'
-import type { Understood } from './thread.js'
+import type { Asked } from './question.js'
+import type { Worded } from './select.js'
 
 /** Evidence as text, with the command that shows it if there is one. */
 export function evidenceWords (evidence: Evidence): string {
@@ -17,7 +17,7 @@ export function evidenceWords (evidence: Evidence): string {
 }
 
 /** The lines that follow an answer's first sentence: facts, references, commands, and failed reads. */
-export function restWords (asked: Understood, answer: Worded, zoneMin: number): string {
+export function restWords (asked: Asked, answer: Worded, zoneMin: number): string {
   const { diagnosis, facts, remedies, unknown } = answer
   const lines = facts.flatMap(({ text, evidence }) => {
     const refs = [...new Set(evidence.map(evidenceWords))].join(', ')
@@ -32,8 +32,8 @@ export function restWords (asked: Understood, answer: Worded, zoneMin: number): 
   ].map((line) => `${line}\n`).join('')
 }
 
-function timeWords ({ intent, when }: Understood, zoneMin: number): string[] {
-  if (when === null || !/^(happened|then|logs)$/.test(intent)) return []
-  const [from, to, at] = [when.from, when.to, when.at].map((iso) => clockWords(iso, zoneMin))
-  return [intent === 'then' ? `time: ${at}` : `time: ${from} to ${to}`]
+function timeWords ({ when }: Asked, zoneMin: number): string[] {
+  if (when === null) return []
+  const [from, to] = [when.from, when.to].map((iso) => clockWords(iso, zoneMin))
+  return [`time: ${from} to ${to}`]
 }

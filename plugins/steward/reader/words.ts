@@ -33,7 +33,7 @@ fine ok okay healthy good well alright green normal okey right
 up alive live reachable online ready available
 running placed loaded deployed active
 run runs
-master leader boss chief coordinator leads lead elected
+master leader boss chief coordinator leads lead leading elected elections election
 happen happened happens happening occurred occur events event history incident incidents passed
 change changed changes changing different
 look looked looks looking
@@ -106,6 +106,7 @@ const PHRASES: readonly (readonly [RegExp, string])[] = [
   [/\b(?:go|goes|went|going) (?:down|away|off)\b/g, 'die'],
   [/\b(?:turn|switch|shut|take|pull|power)(?:s|ed|ing|n)? (?:down|off|out|the plug)\b|\btook down\b/g, 'die'],
   [/\bevent[- ]logs?\b/g, 'events'],
+  [/\b(?:log|sign)(?:s|ged|ging)? ?in(?:to)?\b/g, 'access'],
   [/\bhard (?:disk|drive)s?\b/g, 'disk'],
   [/\bget rid of\b/g, 'mend'],
   [/\bout of memory\b/g, 'memory'],
@@ -120,6 +121,13 @@ export function countedText (text: string): string {
   const known = PHRASES.reduce((rest, [pattern, words]) => rest.replace(pattern, words), text)
   return wordsOf(known).map(({ text: word, low }) => word === low ? counted(low) : word).join(' ')
 }
+
+/** Words with a meaning of their own: neither common words nor those that fit every fault. */
+export const contentOf = (counted: string): Set<string> => new Set(counted.split(/[\s/]+/)
+
+  .filter((word) => TOPICAL.has(word) || (/^[a-z_]{4,}$/.test(word) && !KNOWN.has(word))))
+/** Heads of groups that say what a question is about. */
+const TOPICAL = new Set(('master disk memory slow log setting plugin access join request version').split(' '))
 
 /** Whether the word needs no typo correction: it is in a group or list, or is short. */
 export const isKnownWord = (low: string): boolean => KNOWN.has(low) || low.length < 4

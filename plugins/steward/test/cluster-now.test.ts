@@ -22,12 +22,11 @@ t.test('who is master and since when, and that all is well', async (t) => {
 
 t.test('a lost node, with the commands that mend it', async (t) => {
   const { facts } = await clusterNow.run(toolContext(recorded('node-lost'), NOW))
-  t.match(facts[0], {
+  t.match(facts.find(({ code }) => code === 'node_lost'), {
     level: 'fail', code: 'node_lost', about: ['node3'], text: 'node3 is lost for 14s.',
     remedy: 'Start it with `svc up`; if it will not return: ' +
       '`svc members remove 4d92aaa7-d542-41ab-9a31-a971db937e17`.'
   })
-  t.match(facts[1], { level: 'warn', code: 'partition', text: /a node is down, or the network .* is cut/ })
   t.match(facts.find(({ code }) => code === 'nodes'),
     { level: 'info', text: /^2 of 3 nodes are live: node2, vm\.$/ })
 })
@@ -38,14 +37,12 @@ t.test('another master: since its own election', async (t) => {
     { text: 'node3 is master since 20:26:00 UTC (for 30s), in term 2.', evidence: [{ idx: 16421 }, {}] })
 })
 
-t.test('the smaller half, and no master', async (t) => {
+t.test('no master, for which the smaller half has a cause', async (t) => {
   const { '/state': state, ...rest } = recorded('node-lost') as unknown as Record<string, { cluster: object }>
   const none = (more: object): Record<string, unknown> => ({
     ...rest, '/state': { ...state, masterNodeId: null, cluster: { ...state!.cluster, ...more } }
   })
   const half = await clusterNow.run(toolContext(none({ quorum: 'lost', liveNodes: 1 }), NOW))
-  t.match(half.facts[0],
-    { level: 'fail', code: 'no_quorum', text: /^This node reaches 1 of 3 nodes, .* too few/ })
   t.notOk(half.facts.some(({ code }) => code === 'no_master' || code === 'master'))
   const soon = await clusterNow.run(toolContext(none({}), NOW))
   t.ok(soon.facts.some(({ code, level }) => code === 'no_master' && level === 'fail'))

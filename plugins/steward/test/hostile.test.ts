@@ -8,7 +8,7 @@ import runners from '../../runners/index.js'
 import staging from '../../staging/index.js'
 import steward from '../index.js'
 import { STEWARD } from '../model.js'
-import { understand } from '../reader/understand.js'
+import { understand } from '../reader/question.js'
 import { Near } from '../reader/words.js'
 import type { World } from '../reader/entities.js'
 
@@ -92,7 +92,7 @@ t.test('a long question costs no look at every model for each of its words', asy
     }
   })
   const world: World = {
-    models, nodes: [], instances: {}, master: null, local: null, plugins: [], nowMs: 0, zoneMin: 0
+    models, tasks: {}, nodes: [], instances: {}, master: null, local: null, nowMs: 0, zoneMin: 0
   }
   const text = Array.from({ length: 400 }, (_, i) => `modle-${i}x`).join(' ')
   understand(text, Array.from({ length: 6 }, () => ({ role: 'user', text })), world)

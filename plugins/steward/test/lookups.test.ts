@@ -25,45 +25,14 @@ t.test('one node: there, its machine, what runs there, its links', async (t) => 
   t.ok(texts(idle).includes('No model is placed on node2.'))
 })
 
-t.test('a lost node, what it reports, and one that nobody knows', async (t) => {
+t.test('a lost node, and one that nobody knows', async (t) => {
   const lost = await node.run(toolContext(recorded('node-lost'), NOW), { node: 'node3' })
   t.match(lost.facts[0], {
     level: 'fail', code: 'node_lost', text: 'node3 is lost for 14s.', remedy: /`svc members remove 4d92aaa7-/
   })
-  const { '/state': state } = recorded('three-nodes') as unknown as Record<string, { localNodeId: string }>
-  const reason = {
-    code: 'disk_low', severity: 'warn', message: 'Little is free.\nNow', remediation: 'Free some.'
-  }
-  const nodeHealth = { [state!.localNodeId]: { level: 'warn', reasons: [reason] } }
-  const unwell = await node.run(toolContext({ '/state': { ...state, nodeHealth } }, NOW), { node: 'local' })
-  t.match(unwell.facts[1], {
-    level: 'warn', code: 'disk_low', text: 'vm reports disk_low: Little is free. Now.', remedy: 'Free some.'
-  })
-  t.same(unwell.unknown, ['The members could not be read: this node does not have that.'])
   const near = await node.run(toolContext(recorded('three-nodes'), NOW), { node: 'nodee3' })
   t.match(near.facts,
     [{ code: 'node_unknown', text: 'No node is called nodee3; node3 is. There are node2, node3, vm.' }])
-})
-
-t.test('a node that was removed, by the name that it had then', async (t) => {
-  const { '/state': state } = recorded('three-nodes') as unknown as Record<string, object>
-  const removed = { idx: 50, at: '2026-11-23T20:50:00.000Z',
-    event: { NodeRemoved: { nodeId: 'gone', name: 'attic' } } }
-  const answers = {
-    '/state': state, '/cluster/members': lacks('operator'), '/events?': { events: [removed] }
-  }
-  const { facts, unknown } = await node.run(toolContext(answers, NOW), { node: 'Attic' })
-  t.same(unknown, [])
-  t.match(facts, [
-    {
-      level: 'warn', code: 'node_removed', about: ['attic'], remedy: /`svc join-token`/,
-      text: 'attic was removed from the cluster at 20:50:00 UTC.',
-      evidence: [{ kind: 'event', idx: 50, name: 'NodeRemoved' }]
-    },
-    { code: 'node_unknown' }
-  ])
-  const other = await node.run(toolContext(answers, NOW), { node: 'cellar' })
-  t.match(other.facts, [{ code: 'node_unknown' }])
 })
 
 t.test('settings: those that are set, one by its path or its end, secrets as they come', async (t) => {

@@ -116,6 +116,8 @@ t.test('a prompt of a chat client for a title or the like gets an empty object',
   t.match(answer.headers['x-svc-warning'], /^messages: svc\/steward answers questions about the cluster only/)
   t.match((await ask(title, { stream: true })).body, /"content":"\{\}"[^]*\[DONE\]/)
   t.same(asked, [])
+  await ask('### Task: why is node2 down? Answer as JSON.')
+  t.match(asked, [{ text: /why is node2 down/ }], 'a question that only begins alike')
 })
 
 t.test('a question about documents is read without them', async (t) => {

@@ -1,49 +1,31 @@
 import t from 'tap'
-import { bundled } from '../../index.js'
-import { planOf } from '../reader/plan.js'
-import { understand } from '../reader/understand.js'
+import { planOf } from '../reader/select.js'
+import { understand } from '../reader/question.js'
 import type { World } from '../reader/entities.js'
 import type { Turn } from '../types.js'
 
 const world: World = {
-  models: ['acme/voice', 'svc/guide'],
+  models: ['acme/voice', 'svc/guide'], tasks: {},
   nodes: [{ nodeId: 'a1', name: 'attic' }, { nodeId: 'b2', name: 'node2' }],
-  instances: {}, master: 'a1', local: 'a1', nowMs: Date.parse('2026-11-23T20:22:00Z'), zoneMin: 0,
-  plugins: bundled.map(({ manifest }) => manifest.name)
+  instances: {}, master: 'a1', local: 'a1', nowMs: Date.parse('2026-11-23T20:22:00Z'), zoneMin: 0
 }
 
 /** Conversations, and how the last question is understood. Lines with `<` are the steward's answers. */
 const TALKS = `
-why does acme/voice not answer? / and since when? | why-model acme/voice when
-why does acme/voice not answer? / since when | why-model acme/voice when
-why does acme/voice not answer? / why? | why-model acme/voice cause
-why does acme/voice not answer? / what about svc/guide? | why-model svc/guide cause
-why does acme/voice not answer? / and svc/guide? | why-model svc/guide cause
-why does acme/voice not answer? / how do I mend that? | why-model acme/voice remedy
-why does acme/voice not answer? / how can I fix it | why-model acme/voice remedy
-why does acme/voice not answer? / show me its log | logs acme/voice cause
-why does acme/voice not answer? / show me the log on node2 | logs acme/voice node2 cause
-why does acme/voice not answer? / and on node2? | why-model acme/voice node2 cause
-why does acme/voice not answer? / is it slow? | slow acme/voice cause
-why does acme/voice not answer? / would it fit on node2? | fit acme/voice node2 cause
-why does acme/voice not answer? / who is master? | master cause
-why does acme/voice not answer? / what is running? | running cause
-why does acme/voice not answer? / is everything else fine? | health cause
-why does acme/voice not answer? / thanks | hello cause
-what is wrong? / <attic is lost for 5 min. / why? | node attic cause
-what is wrong? / <acme/voice was stopped by hand. / since when? | why-model acme/voice when
-what is wrong? / how do I fix that | health remedy
-what is running? / and on node2? | running node2 cause
-what is running on attic? / and on node2? | running node2 cause
-how is node2? / and attic? | node attic cause
-how is node2? / what is running there? | running node2 cause
-how is node2? / what would happen if it died? | what-if node2 cause
-who is master? / and since when? | master when
-what happened around 14:05? / and on node2? | happened node2 cause
-what happened around 14:05? / what did the cluster look like then? | happened cause
-what is slow? / why? | slow cause
-is everything ok? / why does svc/guide not answer? | why-model svc/guide cause
-why does acme/voice not answer? / what about svc/guide? / and since when? | why-model svc/guide when
+why does acme/voice not answer? / and since when? | when acme/voice
+why does acme/voice not answer? / why? | why acme/voice
+why does acme/voice not answer? / what about svc/guide? | why svc/guide
+why does acme/voice not answer? / and svc/guide? | why svc/guide
+why does acme/voice not answer? / how do I mend that? | how acme/voice
+why does acme/voice not answer? / show me its log | what acme/voice
+why does acme/voice not answer? / would it fit on node2? | fit node2
+why does acme/voice not answer? / who is master? | what
+why does acme/voice not answer? / thanks | hello
+what is wrong? / <attic is lost for 5 min. / why is it? | why attic
+how is node2? / and attic? | what attic
+how is node2? / what would happen if it died? | safe node2
+what is running? / and on node2? | what node2
+is everything ok? / why does svc/guide not answer? | why svc/guide
 `
 
 for (const line of TALKS.trim().split('\n')) {
@@ -51,8 +33,8 @@ for (const line of TALKS.trim().split('\n')) {
     const [talk, expected] = line.split(' | ') as [string, string]
     const turns = talk.split(' / ').map((text): Turn =>
       text.startsWith('<') ? { role: 'assistant', text: text.slice(1) } : { role: 'user', text })
-    const { intent, model, node, asks } = understand(turns.at(-1)!.text, turns.slice(0, -1), world)
-    t.equal([intent, model, node?.name, asks].filter((one) => one != null).join(' '), expected)
+    const { kind, models, nodes } = understand(turns.at(-1)!.text, turns.slice(0, -1), world)
+    t.equal([kind, ...models, ...nodes.map(({ name }) => name)].join(' '), expected)
   })
 }
 
@@ -81,5 +63,5 @@ t.test('what is said to the reader changes nothing but what is looked at', async
       if (args['model'] !== undefined) t.match(args['model'], /^[\w.-]+\/[\w.-]+$/)
     }
   }
-  t.match(understand(evil.at(-3)!, [], world), { intent: 'why-model', model: 'acme/voice' })
+  t.match(understand(evil.at(-3)!, [], world).models, ['acme/voice'])
 })

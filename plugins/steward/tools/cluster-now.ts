@@ -2,7 +2,7 @@ import { fact, quoted, createToolReads, formatDuration, showTime } from '../../.
 import { joinNodes } from '../../cluster/cli/nodes.js'
 import type { ClusterState, Evidence, Fact, Tool } from '../../../kernel/cli/index.js'
 import type { NodeRow } from '../../cluster/cli/nodes.js'
-import { lostFact, membersOf, nameOf, removals, STATE } from './nodes.js'
+import { lostFact, membersOf, nameOf, STATE } from './nodes.js'
 
 interface Election {
   idx: number, at: string, event: Record<string, { masterNodeId?: string, sessionId?: string, term?: number }>
@@ -10,43 +10,23 @@ interface Election {
 
 const ELECTIONS = '/events?kinds=MasterElected,SessionChanged&limit=20'
 
-/** The master and the time of its election, the present nodes, and the quorum. */
+/** The master and the time of its election, and the nodes; the checks report what is wrong with them. */
 export default {
   async run (ctx) {
     const look = createToolReads(ctx)
     const state = await look.read<ClusterState>('The state of the cluster', '/state')
     if (state === null) return { facts: [], unknown: look.unknown }
-    const [members, page, gone] = await Promise.all([
-      membersOf(look),
-      look.read<{ events: Election[] }>('The time of the last election', ELECTIONS),
-      removals(look, ctx.nowMs)
+    const [members, page] = await Promise.all([
+      membersOf(look), look.read<{ events: Election[] }>('The time of the last election', ELECTIONS)
     ])
     const nodes = joinNodes(state, members)
-    return {
-      facts: [
-        ...quorumOf(state, nodes), ...masterOf(state, nodes, page?.events ?? [], ctx.nowMs),
-        ...nodesOf(state, nodes), ...partitionOf(state), ...nodes.filter(({ live }) => !live).map(lostFact),
-        ...gone
-      ].sort((a, b) => RANKS[a.level] - RANKS[b.level]),
-      unknown: [...look.unknown, ...sinceOf(state, page?.events)]
-    }
+    const facts = [
+      ...masterOf(state, nodes, page?.events ?? [], ctx.nowMs), ...nodesOf(state, nodes),
+      ...nodes.filter(({ live }) => !live).map(lostFact)
+    ]
+    return { facts, unknown: [...look.unknown, ...sinceOf(state, page?.events)] }
   }
 } satisfies Tool
-
-const RANKS = { fail: 0, warn: 1, ok: 2, info: 2 } as const
-
-/** The fact that this node has lost the quorum of a cluster that decides by majority. */
-function quorumOf ({ cluster }: ClusterState, nodes: readonly NodeRow[]): Fact[] {
-  if (cluster?.quorum !== 'lost') return []
-  const { liveNodes, knownNodes } = cluster
-  const missing = nodes.filter(({ live }) => !live).map(nameOf)
-  return [fact('fail', 'no_quorum', `This node reaches ${liveNodes} of ${knownNodes} nodes, itself ` +
-    'included, which are too few to decide anything.', {
-    about: missing,
-    evidence: [STATE],
-    remedy: `Start with \`svc up\` what is missing: ${missing.join(', ') || 'the other nodes'}.`
-  })]
-}
 
 function electionOf ({ sessionId }: ClusterState, elections: readonly Election[]): Election | undefined {
   return elections.findLast(({ event }) => Object.values(event).some((one) => one.sessionId === sessionId))
@@ -57,7 +37,7 @@ function masterOf (
 ): Fact[] {
   const { masterNodeId, cluster } = state
   if (masterNodeId === null) {
-    // The fact about the lost quorum already says that there is no master.
+    // Without a quorum there is no master; the checks report that.
     if (cluster?.quorum === 'lost') return []
     return [fact('fail', 'no_master', 'No master is known at the moment.', {
       evidence: [STATE],
@@ -101,15 +81,4 @@ function nodesOf ({ cluster, sessionId }: ClusterState, nodes: readonly NodeRow[
       `This session has term ${cluster.term}; quorum is ${cluster.quorum}.`,
       { about: [sessionId], evidence: [STATE] })]
   ]
-}
-
-function partitionOf ({ cluster }: ClusterState): Fact[] {
-  if (cluster?.partition !== true) return []
-  const missing = cluster.liveNodes < cluster.knownNodes
-  return [fact(missing ? 'warn' : 'fail', 'partition', missing
-    ? 'Not every node sees every other: a node is down, or the network between them is cut.'
-    : 'Not every node sees every other: the network between them is cut.', {
-    evidence: [STATE],
-    remedy: 'See which address does not answer and why with `svc doctor`; then mend the network there.'
-  })]
 }

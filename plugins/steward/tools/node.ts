@@ -1,9 +1,8 @@
 import {
-  fact, nearest, quoted, createToolReads, showBytes, withoutFullStop, type ClusterState, type Fact,
-  type ToolReads, type Tool
+  fact, nearest, quoted, createToolReads, showBytes, type ClusterState, type Fact, type Tool
 } from '../../../kernel/cli/index.js'
 import { joinNodes, type NodeRow } from '../../cluster/cli/nodes.js'
-import { evidenceOf, lostFact, membersOf, nameOf, removals, STATE } from './nodes.js'
+import { evidenceOf, lostFact, membersOf, nameOf, STATE } from './nodes.js'
 
 /** The parts of GET /state about one node and what runs there. */
 interface State extends ClusterState {
@@ -23,17 +22,11 @@ export default {
     const nodes = joinNodes(state, await membersOf(look))
     const row = find(nodes, asked)
     const facts = row === undefined
-      ? [...await removed(look, asked, ctx.nowMs), stranger(nodes, asked)]
+      ? [stranger(nodes, asked)]
       : [...presence(row), ...more(state, nodes, row)]
     return { facts, unknown: look.unknown }
   }
 } satisfies Tool<{ node: string }>
-
-async function removed (look: ToolReads, asked: string, nowMs: number): Promise<Fact[]> {
-  const gone = (await removals(look, nowMs)).filter(({ about }) =>
-    about.some((one) => one.toLowerCase() === asked.toLowerCase()))
-  return gone.slice(0, 1).map((one) => ({ ...one, level: 'warn' }))
-}
 
 /** The node with that name or id; for `local` the node that receives the question. */
 function find (nodes: readonly NodeRow[], asked: string): NodeRow | undefined {
@@ -72,22 +65,12 @@ function more (state: State, nodes: readonly NodeRow[], row: NodeRow): Fact[] {
     { about: [name, ...about], evidence: evidenceOf(row) })
   const then = row.live ? '' : ', when it was last heard'
   return [
-    ...unwell(row, name),
     ...machine(state, row).map((text) => info('machine', `${name} has ${text}${then}.`)),
     ...runs(state, nodeId).map(({ modelId, instanceId, status }) =>
       info('runs', `${modelId} is placed on ${name} (${status}).`, [modelId, instanceId])),
     ...runs(state, nodeId).length === 0 ? [info('runs_nothing', `No model is placed on ${name}.`)] : [],
     ...row.live ? links(state, nodes, nodeId).map((text) => info('links', `${name} is ${text}.`)) : []
   ]
-}
-
-function unwell (row: NodeRow, name: string): Fact[] {
-  const { health, live } = row
-  if (!live) return []
-  return health.reasons.map(({ code, severity, message, remediation }) =>
-    fact((severity ?? health.level) === 'error' ? 'fail' : 'warn', code,
-      `${name} reports ${quoted(code, 60)}: ${withoutFullStop(message, 300)}.`,
-      { about: [name], evidence: evidenceOf(row), remedy: remediation }))
 }
 
 /** Memory, disk and load as the machine reports them. */

@@ -1,5 +1,5 @@
 import type { Fact, Finding } from '../../../kernel/cli/index.js'
-import { HISTORY } from '../reader/answer.js'
+import { HISTORY } from '../reader/select.js'
 import { CALLS_MOST, toolsOf, type NamedTool, type TurnTools } from '../toolbox.js'
 import type { TurnParts } from '../ask.js'
 import type { Answer, Question, ToolCall, TurnEvent } from '../types.js'
