@@ -31,6 +31,7 @@ export {
 export type { Evidence, Fact, Finding, ToolReads, Tool, ToolContext } from './tool.js'
 export { holderOf, portHolder } from './ports.js'
 export { nameOf } from './cluster-state.js'
+export { kindOf, kindWords, summaryOf } from './event-words.js'
 export type { ClusterState, NamedNodes } from './cluster-state.js'
 export { launched } from './verbs/up.js'
 export { version } from '../boot/package.js'

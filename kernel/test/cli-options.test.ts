@@ -67,7 +67,7 @@ t.test('wrong usage is exit 2 and says what is wrong', async (t) => {
   await check('probe a b c', /too many arguments/)
   await check('pair up', /missing required argument 'who'/)
   await check('pair dwon', /unknown command 'dwon'/)
-  await check('plugin', /Usage: svc plugin/)
+  await check('config', /Usage: svc config/)
   await check('state --url', /argument missing/)
   await check('probe --wait=soon', /--wait=soon: expected a number of seconds/)
   await check('help nothing', /no help about "nothing"/)

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { commandsIn } from '../page/ui/text.js'
 import { placeOf, threadOf, withEvent, asked } from '../page/happened/answer.js'
-import { kindWords, summaryOf } from '../../event-log/words.js'
+import { kindWords, summaryOf } from '../../../kernel/cli/event-words.js'
 import { hasText, levelOf, olderFrom, withEvents, type ControlEvent } from '../page/happened/events.js'
 import {
   charts, parseMetrics, pointsOf, quantileOf, rateOf, totalOf, type Reading

@@ -1,6 +1,7 @@
 import { systemClock } from '../../../kernel/index.js'
-import { followEvents, MOMENTS, nameOf, plain, parseTimeOrIndex } from '../../../kernel/cli/index.js'
-import { kindOf, kindWords, summaryOf } from '../words.js'
+import {
+  followEvents, kindOf, kindWords, MOMENTS, nameOf, plain, parseTimeOrIndex, summaryOf
+} from '../../../kernel/cli/index.js'
 import type { NamedNodes, Verb, VerbContext } from '../../../kernel/cli/index.js'
 import type { EventsPage, ShownEvent } from '../reading/page.js'
 

@@ -1,4 +1,4 @@
-import { kindOf, kindWords, summaryOf } from '../../../event-log/words.js'
+import { kindOf, kindWords, summaryOf } from '../../../../kernel/cli/event-words.js'
 import type { Replies } from '../../../../docs/reference/replies.js'
 
 export type ControlEvent = Omit<Replies['GET /events']['events'][number], 'event' | 'sessionId'> &

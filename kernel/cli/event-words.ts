@@ -1,7 +1,6 @@
 /** An event of the log in words, for the command line and the page. */
-import type { ShownEvent } from './reading/page.js'
 
-type Event = Pick<ShownEvent, 'event'>
+interface Event { event: Record<string, unknown> }
 
 export const kindOf = ({ event }: Event): string => Object.keys(event)[0] ?? ''
 export const fieldsOf = (one: Event): Record<string, unknown> =>
