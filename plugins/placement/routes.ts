@@ -68,6 +68,10 @@ const place = {
     },
     wait: { type: 'boolean' },
     timeout_seconds: { ...seconds, description: 'longest wait until it is ready; default: 600' },
+    make_room: {
+      type: 'boolean',
+      description: 'unloads idle instances with a time to live if memory is short, and waits for those in use'
+    },
     force: { type: 'boolean', description: 'skips the memory check; recorded in the event log' }
   }),
   reply: placed,

@@ -14,6 +14,7 @@ import {
 } from './instances/launch.js'
 import { createReconciler } from './instances/reconcile.js'
 import type { Instance } from './instances/sections.js'
+import { leads } from './instances/shapes.js'
 import { createFailures, createStatuses, type Failures, type RunnerStatuses } from './instances/statuses.js'
 import { checkOverrides } from './machine/backends.js'
 import { startDetection, type Detection } from './machine/detection.js'
@@ -43,6 +44,8 @@ export interface MachineParts {
   reader?: MachineReader
 }
 export type Parts = MachineParts & Required<Pick<MachineParts, 'bundle' | 'reader'>>
+
+interface Eviction { instanceId: string, into: string }
 
 export type Assembly = ReturnType<typeof assemble>
 
@@ -95,10 +98,20 @@ export function assemble (ctx: RunnersContext, machine: Parts) {
     drain: async (instanceId, seconds) => await ctx.command('drain', { instanceId, seconds }),
     unloaded: (event) => { emit('InstanceUnloaded', event) }
   })
+  const evictions = cluster.channel('runners.evict', (_from, { instanceId, into }: Eviction) => {
+    if (typeof instanceId === 'string' && typeof into === 'string') endings.evict(instanceId, into)
+  })
   return {
     sections, detection, instances, endings, fleet, drivers, losses, failures, recordFailure,
     reconcile,
     settled,
+    /** Implements `Instances.evict`; its leading node decides, because it knows all tasks. */
+    evict (instanceId: string, into: string) {
+      const instance = instances.get(instanceId)
+      const leader = cluster.nodes().find(({ nodeId }) => instance !== undefined && leads(instance, nodeId))
+      if (leader?.self === true) endings.evict(instanceId, into)
+      else if (leader !== undefined) evictions.send(leader.installId, { instanceId, into })
+    },
     prune,
     ...openRouting(ctx, { launch, sections, placed: instances, fleet, tasks, gossip, losses }),
     /** The `runners` field of /state. */
@@ -107,6 +120,7 @@ export function assemble (ctx: RunnersContext, machine: Parts) {
     async close () {
       closing.abort()
       gossip.close()
+      evictions.close()
       losses.close()
       endings.close()
       await reconcile()

@@ -2,6 +2,7 @@ import { defineService, EngineError, SvcError, timed } from '../../kernel/index.
 import { NOT_STARTED } from './process/errors.js'
 import type { Bundle } from './cards/bundle.js'
 import type { Instance, InstanceFailure } from './instances/sections.js'
+import type { ModelWait } from './language/chunks.js'
 import type { Machine } from './machine/vitals.js'
 import type {
   CapabilityCall, Caller, EngineChunk, EngineTask, Manifest, MemoryTraits, ModelCard, Trace
@@ -11,6 +12,7 @@ export type { Bundle, BundledModel, RegisteredEngine } from './cards/bundle.js'
 export { placement } from './instances/sections.js'
 export { errors as runnerErrors } from './declarations.js'
 export { overrideVariable } from './machine/backends.js'
+export type { ModelWait } from './language/chunks.js'
 export type { Machine } from './machine/vitals.js'
 export {
   whyLibraryCannot, BUILD_FILE, buildsFolder, buildsOf, buildText, findLibrary, findProgram, listsBackend,
@@ -189,6 +191,10 @@ export interface RouteQuery {
   /** See `CapabilityCall`. */
   hops?: string | undefined
   trace?: Trace | undefined
+  /** Idle seconds after which a model that is placed for this request is unloaded; null for never. */
+  ttlSeconds?: number | null | undefined
+  /** Called every few seconds while the request waits for its model. */
+  onWait? (wait: ModelWait): void
 }
 
 /** A model whose requests a plugin answers itself. */
@@ -275,6 +281,11 @@ export interface Instances {
    * at once if it serves no request or its node no longer runs. Throws `instance_not_found`.
    */
   drain (instanceId: string, options: { seconds: number, commandId?: string }): Promise<void>
+  /**
+   * Asks an instance's node to unload it, so that model `into` fits. The node ignores it while the instance
+   * has requests or must stay for another reason; otherwise the instance drains soon.
+   */
+  evict (instanceId: string, into: string): void
   /** Removed instances whose runners on live nodes still hold memory. */
   releasing (): EndingInstance[]
   /** True for a few seconds after a removal: memory readings of nodes may still include the instance. */
@@ -299,7 +310,9 @@ export interface Instances {
 }
 export const InstanceService = defineService<Instances>('instances')
 
-export interface TaskRequest extends Pick<RouteQuery, 'modelId' | 'capability'> { task: EngineTask }
+export interface TaskRequest extends Pick<RouteQuery, 'modelId' | 'capability' | 'ttlSeconds'> {
+  task: EngineTask
+}
 
 /** The parts of a call that a task needs. */
 export type TaskCall = Pick<CapabilityCall,
@@ -318,12 +331,13 @@ type RepeatableRequest = Omit<TaskRequest, 'task'> & { task: EngineTask | (() =>
  * in place of a virtual one. Throws like `Runners.route` and `Runners.open`.
  */
 export async function * runTask (
-  runners: Pick<Runners, 'route' | 'open'>, { modelId, capability, task }: RepeatableRequest,
+  runners: Pick<Runners, 'route' | 'open'>, { modelId, capability, ttlSeconds, task }: RepeatableRequest,
   call: TaskCall
 ): AsyncGenerator<EngineChunk> {
   const { commandId, caller, signal, pinned = false, hops, trace } = call
   const query: RouteQuery = {
-    modelId, capability, commandId, caller, signal, pinned, hops, ...(trace === undefined ? {} : { trace })
+    modelId, capability, commandId, caller, signal, pinned, hops, ttlSeconds,
+    ...(trace === undefined ? {} : { trace })
   }
   const except: string[] = []
   let tooShort: string | undefined
@@ -331,8 +345,12 @@ export async function * runTask (
   let spent = false
   let last: unknown
   for (;;) {
-    const route = await timed(trace, 'route', 'route', () => runners.route({ ...query, except, tooShort }))
-      .catch((none: unknown) => { throw last ?? none })
+    let route: Route
+    try {
+      route = yield * routed(runners, { ...query, except, tooShort })
+    } catch (none) {
+      throw last ?? none
+    }
     trace?.task({ taskId: route.taskId, modelId, capability })
     call.setHeader('x-svc-task-id', route.taskId)
     if (except.length > 0) {
@@ -363,6 +381,22 @@ export async function * runTask (
       if (tooLong || started) last = error
       except.push(instanceId)
     }
+  }
+}
+
+/** Routes a request; an answer that accepts queue chunks gets them during the wait for its model. */
+async function * routed (
+  runners: Pick<Runners, 'route'>, query: RouteQuery
+): AsyncGenerator<EngineChunk, Route> {
+  let onWait = (_wait: ModelWait): void => {}
+  const routing = timed(query.trace, 'route', 'route', () =>
+    runners.route({ ...query, onWait: (wait) => { onWait(wait) } }))
+  if (!/^(chat|completions?)$/.test(query.capability)) return await routing
+  routing.catch(() => {})
+  for (;;) {
+    const wait = await Promise.race([routing, new Promise<ModelWait>((resolve) => { onWait = resolve })])
+    if ('taskId' in wait) return wait
+    yield { payload: { choices: [], queue: { place: 0, slots: 0, load: wait } } }
   }
 }
 

@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto'
-import { delay, SvcError, type Caller } from '../../../kernel/index.js'
+import { delay, kernelError, SvcError, type Caller } from '../../../kernel/index.js'
 import { errors } from '../errors.js'
 import { idOf, instanceOf, modelOf, nodesOf } from './instance.js'
 import { POLL_MS, type PlanningInput, type Outcome, type Planning } from './planning.js'
-import { runnerErrors, type Instance, type PlacementIntent } from '../../runners/service.js'
+import { bodyOf, runnerErrors, type Instance, type PlacementIntent } from '../../runners/service.js'
 
 const TRIES = 3
 
@@ -43,6 +43,49 @@ export async function planAndEnter (
       if (!refused(error) || tries === TRIES) throw error
       await delay(clock, POLL_MS, signal)
     }
+  }
+}
+
+/**
+ * Asks for the unloading of the idle instances that a refusal for lack of memory names. False if the error is
+ * another one, or if waiting cannot help.
+ */
+export function makeRoom ({ ctx: { deps } }: Planning, modelId: string, error: unknown): boolean {
+  if (!(error instanceof SvcError) || error.reason !== 'insufficient_memory') return false
+  const { unloads } = error.details as { unloads?: { instanceId: string }[] }
+  for (const { instanceId } of unloads ?? []) deps.instances.evict(instanceId, modelId)
+  return unloads !== undefined
+}
+
+/** Milliseconds for which memory readings may still include a model that has been unloaded. */
+export const STALE_MS = 3000
+
+/**
+ * Like `planAndEnter`, but makes room by unloading idle models, and waits until `until` (monotonic ms) for
+ * those that are in use or end anyway. Throws `not_ready` then.
+ */
+export async function placeWithRoom (
+  planning: Planning, request: PlacementRequest, requester: Requester, until: number
+): ReturnType<typeof planAndEnter> {
+  const { modelId } = request
+  const { clock } = planning.ctx
+  let patience = 0
+  for (;;) {
+    const ending = Object.values(planning.facts.now().instances).some((one) =>
+      bodyOf(one).drainUntil !== undefined)
+    if (ending) patience = clock.mono() + STALE_MS
+    try {
+      return await planAndEnter(planning, request, requester)
+    } catch (error) {
+      const waits = makeRoom(planning, modelId, error)
+      if (waits && clock.mono() >= until) {
+        throw kernelError('not_ready', `${modelId} waits for memory: other models are in use.`)
+      }
+      const stale = error instanceof SvcError && error.reason === 'insufficient_memory' &&
+        clock.mono() < Math.min(patience, until)
+      if (!waits && !stale) throw error
+    }
+    await delay(clock, POLL_MS, requester.signal)
   }
 }
 

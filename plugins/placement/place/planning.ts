@@ -1,4 +1,5 @@
 import { badField, delay, offPlugin, SvcError, type ModelCard, type NodeView } from '../../../kernel/index.js'
+import { bytesOf, evictions } from '../planner/evict.js'
 import { plan } from '../planner/index.js'
 import type { ClusterView, InstanceMeta, NodeFacts, Plan, PlanRequest, Refusal } from '../planner/types.js'
 import { modelUnknown, refusalError, refuse } from '../errors.js'
@@ -180,8 +181,14 @@ export class Planning {
       throw badField('slots', `cannot be chosen for ${modelId}: ${keeper} has no slots`)
     }
     const instanceMeta = ask.instanceMeta ?? view.engines[card.engine]?.meta ?? 'Ring'
-    const result = plan({ ...ask, card, instanceMeta, excluded: this.nodeIds(excluded) }, view)
+    const request = { ...ask, card, instanceMeta, excluded: this.nodeIds(excluded) }
+    const result = plan(request, view)
     if (result.ok) return { plan: result.plan, card, facts, instanceMeta }
+    if (result.reason === 'insufficient_memory') {
+      const unloads = evictions(request, view)?.map((one) =>
+        ({ instanceId: one.instanceId, modelId: one.modelId, idleSeconds: one.idleSeconds, bytes: bytesOf(one) }))
+      if (unloads !== undefined) result.details['unloads'] = unloads
+    }
     throw unlinked(result, view) ?? readingsDisabled(result, view) ?? refusalError(result)
   }
 
