@@ -197,7 +197,8 @@ const remove = {
     drain_seconds: {
       type: 'integer', minimum: 0, maximum: 3600,
       description: 'grace period for open requests; default: plugins.placement.drain_seconds'
-    }
+    },
+    unload: { type: 'boolean', default: false, description: 'requests may place the model again (on_demand)' }
   }),
   reply: object(['message', 'command_id', 'instance_id'],
     { message: text, command_id: text, instance_id: text }),

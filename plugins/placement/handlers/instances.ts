@@ -33,7 +33,10 @@ export async function remove (
   const instance = there(facts, instanceId)
   const waits = waiting.get(instanceId)
   checkUnkept(planning, instanceId, instance === undefined ? waits?.intent : bodyOf(instance).placement)
-  await keepAway(planning, facts, instanceId, instance, waits)
+  const origin = (instance === undefined ? undefined : bodyOf(instance).placement)?.origin ?? waits?.intent.origin
+  if (!request.query.unload || origin === 'autoplace') {
+    await keepAway(planning, facts, instanceId, instance, waits)
+  }
   await endWaiting(planning, instanceId)
   await endMoving(planning, facts, instanceId)
   const answer = (message: string): object => ({ message, command_id: commandId, instance_id: instanceId })

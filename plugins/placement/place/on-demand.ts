@@ -1,6 +1,7 @@
 import { delay, kernelError, raceAbort, SvcError } from '../../../kernel/index.js'
 import { makeRoom, placeWithRoom } from './commit.js'
 import type { Planning } from './planning.js'
+import { isLater } from '../keeper/placing.js'
 import { untilReady, WATCH_MS } from '../progress/follow.js'
 import { failedAttempts, instancesOf, type Progress } from '../progress/progress.js'
 import type { ModelWait, RouteQuery } from '../../runners/service.js'
@@ -36,14 +37,15 @@ export function createOnDemand (planning: Planning): (query: RouteQuery) => Prom
         const instanceId = await placed(query, until)
         const since = clock.mono()
         const spent = (): number => (clock.mono() - since) / 1000
-        await ready(planning, instanceId, { seconds: (until - since) / 1000, signal }, (progress) => {
+        await ready(planning, instanceId, { seconds: Math.ceil((until - since) / 1000), signal }, (progress) => {
           tell(waitOf(progress, spent(), loadSeconds.get(modelId)))
           if (progress.kind === 'waiting') forEntry(planning, progress)
         })
         loadSeconds.set(modelId, spent())
         return true
       } catch (error) {
-        if (!(error instanceof SvcError && AGAIN.includes(error.reason)) || clock.mono() >= until) throw error
+        const again = isLater(error) || (error instanceof SvcError && AGAIN.includes(error.reason))
+        if (!again || clock.mono() >= until) throw error
       }
       tell(QUEUED)
       await delay(clock, WATCH_MS, signal)

@@ -97,7 +97,7 @@ export async function unloadModel (
   parts: ApiParts, request: Pick<RouteRequest, 'caller' | 'signal'>, modelId: string
 ): Promise<void> {
   for (const { instanceId } of instancesOf(parts, modelId)) {
-    await requestLocal(parts, request, { method: 'DELETE', path: `/instance/${instanceId}` })
+    await requestLocal(parts, request, { method: 'DELETE', path: `/instance/${instanceId}?unload=true` })
   }
 }
 
