@@ -26,8 +26,8 @@ const config = {
     },
     on_demand: {
       type: 'boolean', default: false,
-      description: 'A request for a known model that is not placed places it and waits for it; if memory is ' +
-        'short, idle models with a time to live are unloaded.'
+      description: 'A request for a known model that is not placed places it and waits for it; if memory ' +
+        'is short, idle models with a time to live are unloaded.'
     },
     on_demand_ttl_seconds: {
       type: 'integer', minimum: 1, maximum: 2_592_000, default: 300,

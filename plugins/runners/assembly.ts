@@ -45,8 +45,6 @@ export interface MachineParts {
 }
 export type Parts = MachineParts & Required<Pick<MachineParts, 'bundle' | 'reader'>>
 
-interface Eviction { instanceId: string, into: string }
-
 export type Assembly = ReturnType<typeof assemble>
 
 /** Wires the parts of the plugin. Work starts only with the first instance. */
@@ -92,13 +90,14 @@ export function assemble (ctx: RunnersContext, machine: Parts) {
     }
   })
   const endings: InstanceShutdown = new InstanceShutdown({
-    clock, log, cluster, sections, fleet, reconcile, led: () => instances.led(),
+    nodeId: node.nodeId, clock, log, cluster, sections, fleet, reconcile, led: () => instances.led(),
     outstanding: (runnerId) => tasks.outstanding(runnerId),
     remove: async (instanceId) => await ctx.command('remove', { instanceId }),
     drain: async (instanceId, seconds) => await ctx.command('drain', { instanceId, seconds }),
     unloaded: (event) => { emit('InstanceUnloaded', event) }
   })
-  const evictions = cluster.channel('runners.evict', (_from, { instanceId, into }: Eviction) => {
+  const evictions = cluster.channel('runners.evict', (_from, message: Record<string, unknown>) => {
+    const { instanceId, into } = message
     if (typeof instanceId === 'string' && typeof into === 'string') endings.evict(instanceId, into)
   })
   return {

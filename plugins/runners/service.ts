@@ -288,7 +288,7 @@ export interface Instances {
   evict (instanceId: string, into: string): void
   /** Removed instances whose runners on live nodes still hold memory. */
   releasing (): EndingInstance[]
-  /** True for a few seconds after a removal: memory readings of nodes may still include the instance. */
+  /** True for a few seconds after a removal on other nodes: their memory readings may still include it. */
   settling (): boolean
   /** Records a failed instance and emits the event, for failures that only the master detects. */
   recordFailure (failure: Omit<InstanceFailure, 'recordedAt'>): void

@@ -17,7 +17,7 @@ const plugins = (wait_seconds: number): Record<string, Record<string, unknown>> 
 const body = (model: string, stream: boolean, content: unknown = 'who?'): object =>
   ({ model, stream, messages: [{ role: 'user', content }] })
 
-const chat = async (at: TestNode, model: string, stream = false, content: unknown = 'who?'): Promise<Answer> =>
+const chat = async (at: TestNode, model: string, stream = false, content?: unknown): Promise<Answer> =>
   await askWithin(at, '/v1/chat/completions', { body: body(model, stream, content) })
 
 /** Asks the model for its name; also as a stream. */
@@ -65,7 +65,7 @@ t.test('one node', async (t) => {
     t.strictSame(await loadedAt(node), [SLOW])
   })
 
-  await t.test('an open stream protects its model; who waits for it gets 503, or an error event', async (t) => {
+  await t.test('an open stream protects its model; others get 503, or an error event', async (t) => {
     await says(t, node, LEFT, false)
     const stream = await open(node, '/v1/chat/completions', { body: body(LEFT, true, 'endless') })
     t.equal(stream.statusCode, 200)
@@ -81,9 +81,8 @@ t.test('one node', async (t) => {
   })
 
   await t.test('Ollama\'s keep_alive', async (t) => {
-    const ollama = async (model: string, keep: unknown): Promise<Answer> => await ask(node, '/ollama/api/chat', {
-      body: { model, stream: false, keep_alive: keep, messages: [{ role: 'user', content: 'who?' }] }
-    })
+    const ollama = async (model: string, keep_alive: unknown): Promise<Answer> =>
+      await ask(node, '/ollama/api/chat', { body: { ...body(model, false), keep_alive } })
     t.match((await ollama(LEFT, '10m')).text, `"content":"${LEFT}"`)
     t.strictSame(await loadedAt(node), [LEFT], 'it makes room too')
     t.match((await ollama(LEFT, 0)).text, `"content":"${LEFT}"`)
@@ -102,7 +101,7 @@ t.test('one node', async (t) => {
 t.test('kill -9 of the node that loads a model for a request', async (t) => {
   const cluster = await instancesCluster(t, { plugins: plugins(60) })
   const { master } = await cluster.agreed()
-  // One that stays: it has no time to live. If the master died, all requests would end with `session_changed`.
+  // This one stays, so the master does not load the other: its death would end all requests.
   await placeOn(cluster, master, LEFT)
   const asked = chat(master.node, SLOW, true)
   const [ring] = await until('it to load', async () => {

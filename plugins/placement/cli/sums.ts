@@ -70,7 +70,7 @@ interface Unload { instanceId: string, modelId: string, idleSeconds: number, byt
 /** What a request for the model, or `--make-room`, would unload, and why just that. */
 function unloadLines (unloads: readonly Unload[] | undefined): string[] {
   if (unloads === undefined) return []
-  if (unloads.length === 0) return ['--make-room would wait: what could be unloaded is in use or has just loaded']
+  if (unloads.length === 0) return ['--make-room would wait: what could be unloaded is in use or is new']
   return ['--make-room, or a request with on_demand, would unload, as idle for long and soon loaded again:',
     ...unloads.map(({ instanceId, modelId, idleSeconds, bytes }) => plain(`  ${modelId} (${instanceId}), ` +
       `${showBytes(bytes)}, without a request for ${Math.round(idleSeconds)} s`))]

@@ -32,9 +32,9 @@ export async function remove (
   const facts = planning.facts.now()
   const instance = there(facts, instanceId)
   const waits = waiting.get(instanceId)
-  checkUnkept(planning, instanceId, instance === undefined ? waits?.intent : bodyOf(instance).placement)
-  const origin = (instance === undefined ? undefined : bodyOf(instance).placement)?.origin ?? waits?.intent.origin
-  if (!request.query.unload || origin === 'autoplace') {
+  const intent = instance === undefined ? waits?.intent : bodyOf(instance).placement
+  checkUnkept(planning, instanceId, intent)
+  if (!request.query.unload || intent?.origin === 'autoplace') {
     await keepAway(planning, facts, instanceId, instance, waits)
   }
   await endWaiting(planning, instanceId)

@@ -61,7 +61,7 @@ export async function create (
   const modelId = modelOf(given)
   const card = await planning.card(modelId)
   checkForm(given, card)
-  await planning.readGpus()
+  await planning.readMemory()
   const facts = planning.facts.now()
   if (facts.instances[idOf(given)] !== undefined) {
     throw badField(`instance.${Object.keys(given)[0]}.instanceId`, 'is the id of an existing instance')
@@ -104,7 +104,7 @@ export async function previews (
   planning: Planning, { query, caller }: RouteRequest<typeof routes.previews>
 ): Promise<unknown> {
   const card = await planning.card(query.model_id)
-  await planning.readGpus()
+  await planning.readMemory()
   const facts = planning.facts.now()
   const only = planning.refs(query.node_ids)
   const excluded = planning.refs(query.excluded_node_ids, query.excluded_nodes)

@@ -37,13 +37,18 @@ export function createOnDemand (planning: Planning): (query: RouteQuery) => Prom
         const instanceId = await placed(query, until)
         const since = clock.mono()
         const spent = (): number => (clock.mono() - since) / 1000
-        await ready(planning, instanceId, { seconds: Math.ceil((until - since) / 1000), signal }, (progress) => {
-          tell(waitOf(progress, spent(), loadSeconds.get(modelId)))
-          if (progress.kind === 'waiting') forEntry(planning, progress)
+        await untilReady(planning, {
+          instanceId, attempts: failedAttempts(planning.facts.recent()), signal,
+          seconds: Math.ceil((until - since) / 1000),
+          onLook (progress) {
+            tell(waitOf(progress, spent(), loadSeconds.get(modelId)))
+            if (progress.kind === 'waiting') forEntry(planning, progress)
+          }
         })
         loadSeconds.set(modelId, spent())
         return true
       } catch (error) {
+        if (error instanceof SvcError && error.reason === 'not_ready_yet') throw loading(error.message)
         const again = isLater(error) || (error instanceof SvcError && AGAIN.includes(error.reason))
         if (!again || clock.mono() >= until) throw error
       }
@@ -84,20 +89,10 @@ async function place (
   return (await placeWithRoom(planning, wish, { caller, signal }, until)).entered.instanceId
 }
 
-async function ready (
-  planning: Planning, instanceId: string, { seconds, signal }: { seconds: number, signal: AbortSignal },
-  onLook: (progress: Progress) => void
-): Promise<void> {
-  const attempts = failedAttempts(planning.facts.recent())
-  try {
-    await untilReady(planning, { instanceId, attempts, seconds, signal, onLook })
-  } catch (error) {
-    throw error instanceof SvcError && error.reason === 'not_ready_yet' ? loading(error.message) : error
-  }
-}
-
 /** Makes room for an instance that lost its node and fits nowhere else. */
-function forEntry (planning: Planning, { entry: { modelId, intent, reason } }: Progress & { kind: 'waiting' }): void {
+function forEntry (
+  planning: Planning, { entry: { modelId, intent, reason } }: Progress & { kind: 'waiting' }
+): void {
   if (reason !== 'insufficient_memory') return
   try {
     planning.look({ ...intent, modelId, force: false }, planning.facts.recent())
@@ -113,7 +108,8 @@ function waitOf (progress: Progress, spent: number, usual: number | undefined): 
     Number(layersLoaded) / Number(totalLayers) || 0)
   const part = Math.min(1, ...parts)
   const left = part > 0 ? spent * (1 - part) / part : usual === undefined ? null : usual - spent
-  return { percent: Math.floor(part * 100), expectedSeconds: left === null ? null : Math.max(1, Math.ceil(left)) }
+  const expectedSeconds = left === null ? null : Math.max(1, Math.ceil(left))
+  return { percent: Math.floor(part * 100), expectedSeconds }
 }
 
 /** Settles with `work`, or rejects when the request is aborted; reports a timeout as `not_ready`. */

@@ -114,7 +114,7 @@ export class Planning {
   async plan (ask: PlanningInput, signal: AbortSignal): Promise<Outcome> {
     const { ctx: { clock }, facts } = this
     const until = clock.mono() + INFO_PENDING_MS
-    await this.readGpus()
+    await this.readMemory()
     for (;;) {
       try {
         const now = facts.now()
@@ -128,8 +128,11 @@ export class Planning {
     }
   }
 
-  /** Refreshes the GPU readings of this node, because other programs may use GPU memory. */
-  async readGpus (): Promise<void> { await this.ctx.deps.machine.freeVram() }
+  /** Refreshes the memory readings of this node: a model may just have been unloaded there. */
+  async readMemory (): Promise<void> {
+    await this.ctx.deps.machine.freeVram()
+    await this.ctx.deps.state.read()
+  }
 
   /** Throws `no_source` if no node has the model's files and no unreachable store may have them. */
   checkSource (modelId: string): void {
@@ -185,8 +188,8 @@ export class Planning {
     const result = plan(request, view)
     if (result.ok) return { plan: result.plan, card, facts, instanceMeta }
     if (result.reason === 'insufficient_memory') {
-      const unloads = evictions(request, view)?.map((one) =>
-        ({ instanceId: one.instanceId, modelId: one.modelId, idleSeconds: one.idleSeconds, bytes: bytesOf(one) }))
+      const unloads = evictions(request, view)?.map(({ memory, ...one }) =>
+        ({ ...one, bytes: bytesOf({ ...one, memory }) }))
       if (unloads !== undefined) result.details['unloads'] = unloads
     }
     throw unlinked(result, view) ?? readingsDisabled(result, view) ?? refusalError(result)

@@ -12,7 +12,8 @@ export function without (view: ClusterView, gone: readonly InstanceMemory[]): Cl
   }
 }
 
-export const bytesOf = ({ memory }: InstanceMemory): number => memory.reduce((all, { bytes }) => all + bytes, 0)
+export const bytesOf = ({ memory }: InstanceMemory): number =>
+  memory.reduce((all, { bytes }) => all + bytes, 0)
 
 /** Bytes to load again per second without a request: a model twice as large stays twice as long. */
 const value = (one: InstanceMemory): number => bytesOf(one) / ((one.idleSeconds ?? 0) + 1)

@@ -257,6 +257,7 @@ function clusterFakes (made: Made): ReturnType<typeof fake>[] {
     }),
     fake(StateService, {
       nodes: () => reports(made),
+      read: async () => ({}),
       onChange (fn) {
         const before = made.changed
         made.changed = () => {

@@ -85,10 +85,11 @@ t.test('while a model is being unloaded its memory is waited for', async (t) => 
   t.match(await asked, { error: { reason: 'insufficient_memory' } }, 'somebody else has it')
 })
 
-t.test('idle instances make room; those of people without a time to live, in use or new do not', async (t) => {
+t.test('idle instances make room; those without a time to live and those in use do not', async (t) => {
   const rig = await start(t, { nodes: { n1: 40 }, config: { ...ON, wait_seconds: 60 } })
   const load = (id: string, idleSeconds: number | null, ttlSeconds: number | null): void => {
-    rig.state.instances[id] = instance(id, ['id-n1'], { placement: intent({ ttlSeconds }) }, `acme/${id}`, 200 * GIB)
+    const placement = intent({ ttlSeconds })
+    rig.state.instances[id] = instance(id, ['id-n1'], { placement }, `acme/${id}`, 200 * GIB)
     runnersAre(rig.state, id, { RunnerReady: {} })
     const { runnerMemory = {} } = (rig.state.nodeSystem['id-n1'] ?? {}) as { runnerMemory?: object }
     rig.state.nodeSystem['id-n1'] = {

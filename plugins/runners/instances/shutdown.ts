@@ -14,8 +14,6 @@ const DRAIN_LOOK_MS = 250
 const DRAIN_MAX_MS = 3_600_000
 /** Milliseconds between two checks for unused instances. */
 const IDLE_LOOK_MS = 1000
-/** Seconds allowed for draining an unused instance, since a request may arrive just before the drain. */
-const UNLOAD_SECONDS = 30
 /** Milliseconds for which a model that has served no request yet is not unloaded for another one. */
 const FRESH_MS = 5000
 const REMOVED_MAX = 64
@@ -83,7 +81,7 @@ export class IdleTimes {
     this.#served.add(runnerId)
   }
 
-  /** Seconds since the last task; null if the runner has just become ready, maybe for a request on its way. */
+  /** Seconds since the last task; null if the runner is new, because a request may be on its way to it. */
   seconds (runnerId: string, mono: number): number | null {
     const idleMs = mono - (this.#usedAt.get(runnerId) ?? mono)
     return idleMs < (this.#served.has(runnerId) ? 1 : FRESH_MS) ? null : idleMs / 1000
@@ -118,9 +116,10 @@ export class Removals {
     this.#there = now
   }
 
-  /** True shortly after a removal, because memory readings may be older than the removal. */
-  settling (mono: number): boolean {
-    return [...this.#removed.values()].some((removed) => mono - removed.mono < SETTLING_MS)
+  /** True shortly after a removal on other nodes than `self`: their memory readings may be older. */
+  settling (mono: number, self: string): boolean {
+    return [...this.#removed.values()].some((removed) => mono - removed.mono < SETTLING_MS &&
+      Object.keys(bodyOf(removed.instance).shardAssignments.nodeToRunner).some((nodeId) => nodeId !== self))
   }
 
   /** Removed instances with a runner left on some node; `ends` returns whether a runner is left. */
@@ -138,6 +137,7 @@ export class Removals {
 }
 
 export interface EndingsParts {
+  nodeId: string
   clock: Clock
   log: Logger
   cluster: Pick<Cluster, 'nodes' | 'resolve'>
@@ -222,11 +222,10 @@ export class InstanceShutdown {
     if (found === undefined || idleSeconds === null || this.#unloading.has(instanceId)) return
     const { modelId } = found.assignment
     this.#swaps = [...this.#swaps, { models: [modelId, into], mono: clock.mono() }].slice(-SWAPS_MAX)
-    // A request that arrives before the drain may take as long as it needs.
-    void this.#unload(found.assignment, Math.round(idleSeconds), DRAIN_MAX_MS / 1000)
+    void this.#unload(found.assignment, Math.round(idleSeconds))
   }
 
-  settling (): boolean { return this.#removals.settling(this.#parts.clock.mono()) }
+  settling (): boolean { return this.#removals.settling(this.#parts.clock.mono(), this.#parts.nodeId) }
 
   close (): void {
     this.#closed = true
@@ -290,13 +289,12 @@ export class InstanceShutdown {
     }
   }
 
-  async #unload (
-    { instanceId, modelId }: Assignment, idleSeconds: number, seconds = UNLOAD_SECONDS
-  ): Promise<void> {
+  async #unload ({ instanceId, modelId }: Assignment, idleSeconds: number): Promise<void> {
     const { drain, unloaded, log } = this.#parts
     this.#unloading.add(instanceId)
     try {
-      await drain(instanceId, seconds)
+      // A request that arrives before the drain may take as long as it needs.
+      await drain(instanceId, DRAIN_MAX_MS / 1000)
       unloaded({ instanceId, modelId, idleSeconds })
     } catch (error) {
       this.#unloading.delete(instanceId)

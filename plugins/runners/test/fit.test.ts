@@ -95,7 +95,8 @@ t.test('a node tells the memory of its runners, and what was counted for them', 
   const caller = { id: 'x' } as Caller
   const runnerMemory = {
     r1: {
-      residentBytes: 5, estimatedBytes: 6, vramBytes: null as number | null, vramCounted: false, idleSeconds: 3
+      residentBytes: 5, estimatedBytes: 6, vramBytes: null as number | null, vramCounted: false,
+      idleSeconds: 3
     }
   }
   t.strictSame(view(caller, { n1: { pcpuUsage: 1 }, n2: { pcpuUsage: 2 } }),
