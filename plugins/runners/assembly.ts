@@ -96,21 +96,12 @@ export function assemble (ctx: RunnersContext, machine: Parts) {
     drain: async (instanceId, seconds) => await ctx.command('drain', { instanceId, seconds }),
     unloaded: (event) => { emit('InstanceUnloaded', event) }
   })
-  const evictions = cluster.channel('runners.evict', (_from, message: Record<string, unknown>) => {
-    const { instanceId, into } = message
-    if (typeof instanceId === 'string' && typeof into === 'string') endings.evict(instanceId, into)
-  })
+  const evictions = openEvictions(ctx, instances, endings)
   return {
     sections, detection, instances, endings, fleet, drivers, losses, failures, recordFailure,
     reconcile,
     settled,
-    /** Implements `Instances.evict`; its leading node decides, because it knows all tasks. */
-    evict (instanceId: string, into: string) {
-      const instance = instances.get(instanceId)
-      const leader = cluster.nodes().find(({ nodeId }) => instance !== undefined && leads(instance, nodeId))
-      if (leader?.self === true) endings.evict(instanceId, into)
-      else if (leader !== undefined) evictions.send(leader.installId, { instanceId, into })
-    },
+    evict: evictions.evict,
     prune,
     ...openRouting(ctx, { launch, sections, placed: instances, fleet, tasks, gossip, losses }),
     /** The `runners` field of /state. */
@@ -123,6 +114,23 @@ export function assemble (ctx: RunnersContext, machine: Parts) {
       losses.close()
       endings.close()
       await reconcile()
+    }
+  }
+}
+
+/** Unloads instances for other models; the leading node of each decides, because it knows all tasks. */
+function openEvictions ({ deps: { cluster } }: RunnersContext, placed: PlacedInstances, own: InstanceShutdown) {
+  const channel = cluster.channel('runners.evict', (_from, message: Record<string, unknown>) => {
+    const { instanceId, into } = message
+    if (typeof instanceId === 'string' && typeof into === 'string') own.evict(instanceId, into)
+  })
+  return {
+    close () { channel.close() },
+    evict (instanceId: string, into: string) {
+      const instance = placed.get(instanceId)
+      const leader = cluster.nodes().find(({ nodeId }) => instance !== undefined && leads(instance, nodeId))
+      if (leader?.self === true) own.evict(instanceId, into)
+      else if (leader !== undefined) channel.send(leader.installId, { instanceId, into })
     }
   }
 }

@@ -1,5 +1,6 @@
 import { defineService, EngineError, SvcError, timed } from '../../kernel/index.js'
 import { NOT_STARTED } from './process/errors.js'
+import { untilRouted } from './routing/wait.js'
 import type { Bundle } from './cards/bundle.js'
 import type { Instance, InstanceFailure } from './instances/sections.js'
 import type { ModelWait } from './language/chunks.js'
@@ -281,10 +282,7 @@ export interface Instances {
    * at once if it serves no request or its node no longer runs. Throws `instance_not_found`.
    */
   drain (instanceId: string, options: { seconds: number, commandId?: string }): Promise<void>
-  /**
-   * Asks an instance's node to unload it, so that model `into` fits. The node ignores it while the instance
-   * has requests or must stay for another reason; otherwise the instance drains soon.
-   */
+  /** Asks an instance's node to unload it, so that model `into` fits; the node may ignore it. */
   evict (instanceId: string, into: string): void
   /** Removed instances whose runners on live nodes still hold memory. */
   releasing (): EndingInstance[]
@@ -345,12 +343,9 @@ export async function * runTask (
   let spent = false
   let last: unknown
   for (;;) {
-    let route: Route
-    try {
-      route = yield * routed(runners, { ...query, except, tooShort })
-    } catch (none) {
-      throw last ?? none
-    }
+    const route = yield * untilRouted(capability, async (onWait) =>
+      await timed(trace, 'route', 'route', () => runners.route({ ...query, except, tooShort, onWait }))
+        .catch((none: unknown) => { throw last ?? none }))
     trace?.task({ taskId: route.taskId, modelId, capability })
     call.setHeader('x-svc-task-id', route.taskId)
     if (except.length > 0) {
@@ -381,22 +376,6 @@ export async function * runTask (
       if (tooLong || started) last = error
       except.push(instanceId)
     }
-  }
-}
-
-/** Routes a request; an answer that accepts queue chunks gets them during the wait for its model. */
-async function * routed (
-  runners: Pick<Runners, 'route'>, query: RouteQuery
-): AsyncGenerator<EngineChunk, Route> {
-  let onWait = (_wait: ModelWait): void => {}
-  const routing = timed(query.trace, 'route', 'route', () =>
-    runners.route({ ...query, onWait: (wait) => { onWait(wait) } }))
-  if (!/^(chat|completions?)$/.test(query.capability)) return await routing
-  routing.catch(() => {})
-  for (;;) {
-    const wait = await Promise.race([routing, new Promise<ModelWait>((resolve) => { onWait = resolve })])
-    if ('taskId' in wait) return wait
-    yield { payload: { choices: [], queue: { place: 0, slots: 0, load: wait } } }
   }
 }
 

@@ -3,7 +3,7 @@ import { delay, kernelError, SvcError, type Caller } from '../../../kernel/index
 import { errors } from '../errors.js'
 import { idOf, instanceOf, modelOf, nodesOf } from './instance.js'
 import { POLL_MS, type PlanningInput, type Outcome, type Planning } from './planning.js'
-import { bodyOf, runnerErrors, type Instance, type PlacementIntent } from '../../runners/service.js'
+import { runnerErrors, type Instance, type PlacementIntent } from '../../runners/service.js'
 
 const TRIES = 3
 
@@ -57,9 +57,6 @@ export function makeRoom ({ ctx: { deps } }: Planning, modelId: string, error: u
   return unloads !== undefined
 }
 
-/** Milliseconds for which memory readings may still include a model that has been unloaded. */
-export const STALE_MS = 3000
-
 /**
  * Like `planAndEnter`, but makes room by unloading idle models, and waits until `until` (monotonic ms) for
  * those that are in use or end anyway. Throws `not_ready` then.
@@ -67,23 +64,15 @@ export const STALE_MS = 3000
 export async function placeWithRoom (
   planning: Planning, request: PlacementRequest, requester: Requester, until: number
 ): ReturnType<typeof planAndEnter> {
-  const { modelId } = request
   const { clock } = planning.ctx
-  let patience = 0
   for (;;) {
-    const ending = Object.values(planning.facts.now().instances).some((one) =>
-      bodyOf(one).drainUntil !== undefined)
-    if (ending) patience = clock.mono() + STALE_MS
     try {
       return await planAndEnter(planning, request, requester)
     } catch (error) {
-      const waits = makeRoom(planning, modelId, error)
-      if (waits && clock.mono() >= until) {
-        throw kernelError('not_ready', `${modelId} waits for memory: other models are in use.`)
+      if (!makeRoom(planning, request.modelId, error)) throw error
+      if (clock.mono() >= until) {
+        throw kernelError('not_ready', `${request.modelId} waits for memory: other models are in use.`)
       }
-      const stale = error instanceof SvcError && error.reason === 'insufficient_memory' &&
-        clock.mono() < Math.min(patience, until)
-      if (!waits && !stale) throw error
     }
     await delay(clock, POLL_MS, requester.signal)
   }

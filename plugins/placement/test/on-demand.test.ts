@@ -3,7 +3,6 @@ import { kernelError, type Caller } from '../../../kernel/index.js'
 import { bodyOf, type RouteQuery } from '../../runners/service.js'
 import { card, GIB, runnersAre, startPlacement, until, type Options, type PlacementRig } from './kit.js'
 import { instance, intent } from './keeper-kit.js'
-import { STALE_MS } from '../place/commit.js'
 
 const caller = { id: 'local' } as unknown as Caller
 const ON = { on_demand: true }
@@ -63,7 +62,8 @@ t.test('while a model is being unloaded its memory is waited for', async (t) => 
   const full = (): void => { rig.state.nodeMemory['id-n1']!.ramAvailable.inBytes = GIB }
   const unload = (): void => {
     full()
-    rig.state.instances['old'] = instance('old', ['id-n1'], { drainUntil: '2026-01-01T00:00:30.000Z' })
+    const leaving = { drainUntil: '2026-01-01T00:00:30.000Z' }
+    rig.state.instances['old'] = instance('old', ['id-n1'], leaving, 'acme/old', 200 * GIB)
     runnersAre(rig.state, 'old', { RunnerReady: {} })
   }
   unload()
@@ -71,17 +71,19 @@ t.test('while a model is being unloaded its memory is waited for', async (t) => 
   void ask(rig).then((outcome) => { refused = outcome })
   await rig.clock.advance(10_000)
   delete rig.state.instances['old']
+  rig.settling = true
   await rig.clock.advance(1000)
   t.strictSame([refused, rig.placed], [undefined, []], 'the readings still show it')
   rig.state.nodeMemory['id-n1']!.ramAvailable.inBytes = 20 * GIB
   await rig.clock.advance(500)
   t.equal(rig.placed.length, 1)
+  rig.settling = false
   rig.state.instances = {}
   unload()
   const asked = ask(rig)
   await rig.clock.advance(1000)
   delete rig.state.instances['old']
-  await rig.clock.advance(STALE_MS + 500)
+  await rig.clock.advance(500)
   t.match(await asked, { error: { reason: 'insufficient_memory' } }, 'somebody else has it')
 })
 

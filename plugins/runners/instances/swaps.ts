@@ -1,7 +1,6 @@
+export const SWAPS_MAX = 64
 /** A model was unloaded for another one: the two models, and when, in monotonic ms. */
 export interface Swap { models: readonly string[], mono: number }
-
-export const SWAPS_MAX = 64
 /** From this many swaps of a pair within WINDOW load times, the loaded model stays for STAY load times. */
 const SWAPS_LEAST = 3
 const WINDOW = 10
