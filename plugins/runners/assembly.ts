@@ -119,9 +119,10 @@ export function assemble (ctx: RunnersContext, machine: Parts) {
 }
 
 /** Unloads instances for other models; the leading node of each decides, because it knows all tasks. */
-function openEvictions ({ deps: { cluster } }: RunnersContext, placed: PlacedInstances, own: InstanceShutdown) {
-  const channel = cluster.channel('runners.evict', (_from, message: Record<string, unknown>) => {
-    const { instanceId, into } = message
+function openEvictions (ctx: RunnersContext, placed: PlacedInstances, own: InstanceShutdown) {
+  const { cluster } = ctx.deps
+  const channel = cluster.channel('runners.evict', (_from, message: Record<string, unknown> | null) => {
+    const { instanceId, into } = message ?? {}
     if (typeof instanceId === 'string' && typeof into === 'string') own.evict(instanceId, into)
   })
   return {
