@@ -67,11 +67,11 @@ function commandOf (modelId: string, change: Suggestion): string | null {
 
 interface Unload { instanceId: string, modelId: string, idleSeconds: number, bytes: number }
 
-/** What a request for the model, or `--make-room`, would unload, and why just that. */
+/** What a request for the model, or `--make-room`, would unload. */
 function unloadLines (unloads: readonly Unload[] | undefined): string[] {
   if (unloads === undefined) return []
   if (unloads.length === 0) return ['--make-room would wait: what could be unloaded is in use or is new']
-  return ['--make-room, or a request with on_demand, would unload, as idle for long and soon loaded again:',
+  return ['--make-room, or a request with on_demand, would unload the least valuable idle models:',
     ...unloads.map(({ instanceId, modelId, idleSeconds, bytes }) => plain(`  ${modelId} (${instanceId}), ` +
       `${showBytes(bytes)}, without a request for ${Math.round(idleSeconds)} s`))]
 }
