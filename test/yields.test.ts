@@ -80,6 +80,7 @@ const places: Readonly<Record<string, string[]>> = {
     DELETE /ollama/api/delete
     POST /ollama/api/pull
     POST /place_instance
+    POST /unload
     DELETE /store/models/:model_id
     POST /store/models/:model_id/download
     DELETE /store/models/:model_id/download
@@ -113,6 +114,8 @@ const places: Readonly<Record<string, string[]>> = {
     GET /node_id
     GET /ollama
     GET /ollama/
+    GET /api/v0/models
+    GET /running
     GET /ollama/api/ps
     POST /ollama/api/show
     GET /ollama/api/tags

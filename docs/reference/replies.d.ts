@@ -8,6 +8,10 @@ export interface components {
             status: "restarting";
             node_id: string;
         };
+        "GET /api/v0/models": {
+            object: string;
+            data: Record<string, unknown>[];
+        };
         "POST /cluster/join-tokens": {
             token: string;
             expires: string;
@@ -556,6 +560,9 @@ export interface components {
                 detail: string;
             }[];
         };
+        "GET /running": {
+            running: unknown;
+        };
         "GET /state": {
             /** @description The cluster session; changes when a new master starts one. */
             sessionId: string;
@@ -667,7 +674,7 @@ export interface components {
                     };
                 };
             };
-            /** @description Adds the memory of each runner: in use, and as placement counts it. */
+            /** @description Adds the memory of each runner, in use and as placement counts it, and its idle time. */
             nodeSystem: {
                 [key: string]: {
                     gpuUsage: number | null;
@@ -993,6 +1000,9 @@ export interface components {
             eventLogMode: "normal" | "counting-only" | "memory" | null;
             diskTotalBytes: number;
             diskFreeBytes: number;
+        };
+        "POST /unload": {
+            unloaded: unknown;
         };
         "POST /upstreams/tasks": Record<string, unknown>;
         "GET /v1/approvals": {

@@ -7,6 +7,7 @@ import { ResponseStore } from './api/response-store.js'
 import { ollamaChat, ollamaGenerate } from './api/ollama/chat.js'
 import { ollamaEmbed, ollamaEmbeddings } from './api/ollama/embed.js'
 import { ollamaDelete, ollamaPull, RUNNING } from './api/ollama/manage.js'
+import { lmStudioModels, running, unload } from './api/swapping.js'
 import { ollamaPs, ollamaShow, ollamaTags, ollamaV1Models } from './api/ollama/models.js'
 import { chat, chatFormat, completion } from './api/openai.js'
 import { inputTokens, responses } from './api/responses.js'
@@ -37,7 +38,8 @@ export default definePlugin(manifest, (ctx) => {
         chat, completions: completion, tokenize, detokenize, embeddings, rerank, messages, countMessages,
         responses, inputTokens, ollamaChat, ollamaGenerate, ollamaEmbed, ollamaEmbeddings, ollamaTags,
         ollamaPs, ollamaShow, ollamaPull, ollamaDelete, ollamaV1Chat: chat,
-        ollamaV1Completions: completion, ollamaV1Embeddings: embeddings, ollamaV1Models
+        ollamaV1Completions: completion, ollamaV1Embeddings: embeddings, ollamaV1Models, lmStudioModels,
+        running, unload
       }),
       ollama: () => RUNNING,
       ollamaRoot: () => RUNNING,

@@ -152,6 +152,20 @@ export const routes = {
     ...ollamaManage, method: 'DELETE', stream: false, url: '/ollama/api/delete', audit: 'best-effort',
     body: ollamaBodies.deleteBody, summary: 'Removes a model from the store (Ollama\'s route).'
   },
+  lmStudioModels: {
+    method: 'GET', url: '/api/v0/models', authority: 'read', failure: openAiFailure,
+    summary: 'The language models and whether they are loaded, in LM Studio\'s format.',
+    ...reply('object', 'data')
+  },
+  running: {
+    method: 'GET', url: '/running', authority: 'read',
+    summary: 'The models that are loaded or starting (llama-swap\'s route).', ...reply('running')
+  },
+  unload: {
+    method: 'POST', url: '/unload', authority: 'cluster:write', audit: 'best-effort',
+    asks: ['DELETE /instance/:instance_id'],
+    summary: 'Unloads every model with a time to live (llama-swap\'s route).', ...reply('unloaded')
+  },
   ollamaVersion: {
     ...ollamaGet, url: '/ollama/api/version',
     summary: 'The version of svc, for Ollama\'s clients.', ...reply('version')

@@ -26,11 +26,16 @@ const config = {
     },
     on_demand: {
       type: 'boolean', default: false,
-      description: 'A request for a known model that is not placed places it and waits for it.'
+      description: 'A request for a known model that is not placed places it and waits for it; if memory ' +
+        'is short, idle models with a time to live are unloaded.'
     },
     on_demand_ttl_seconds: {
       type: 'integer', minimum: 1, maximum: 2_592_000, default: 300,
       description: 'Idle time after which a model that a request placed is unloaded, seconds.'
+    },
+    wait_seconds: {
+      type: 'integer', minimum: 1, maximum: 3600, default: 120,
+      description: 'Longest wait of a request for a model that is placed for it, seconds; then it gets 503.'
     }
   }
 } as const
@@ -98,9 +103,10 @@ export const verbs = {
       ['--engine <name>', 'the program that runs it, of several: vllm, mlx, sglang or one in svc.yaml'],
       ['--node <node>', 'place it on this node only'],
       ['--exclude <node...>', 'nodes to exclude, by id, install id or name'],
-      ['--dry-run', 'show where it would go; place nothing'],
+      ['--dry-run', 'show where it would go, or what would be unloaded for it; place nothing'],
       ['--explain', 'show the memory calculation for each node, and what would make it fit'],
       ['--ttl <seconds>', 'unload it after this long without a request'],
+      ['--make-room', 'unload idle models with a time to live if memory is short'],
       ['--force', 'do not check memory; recorded in the event log'],
       ['-y, --yes', 'install a missing engine on this node without asking'],
       ['--wait [seconds]', 'wait at most this long, then exit 4 (default: while it makes progress)'],

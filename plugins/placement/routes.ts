@@ -68,6 +68,10 @@ const place = {
     },
     wait: { type: 'boolean' },
     timeout_seconds: { ...seconds, description: 'longest wait until it is ready; default: 600' },
+    make_room: {
+      type: 'boolean',
+      description: 'unloads idle instances with a time to live if memory is short, and waits for those in use'
+    },
     force: { type: 'boolean', description: 'skips the memory check; recorded in the event log' }
   }),
   reply: placed,
@@ -193,7 +197,8 @@ const remove = {
     drain_seconds: {
       type: 'integer', minimum: 0, maximum: 3600,
       description: 'grace period for open requests; default: plugins.placement.drain_seconds'
-    }
+    },
+    unload: { type: 'boolean', default: false, description: 'requests may place the model again (on_demand)' }
   }),
   reply: object(['message', 'command_id', 'instance_id'],
     { message: text, command_id: text, instance_id: text }),

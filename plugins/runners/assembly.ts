@@ -14,6 +14,7 @@ import {
 } from './instances/launch.js'
 import { createReconciler } from './instances/reconcile.js'
 import type { Instance } from './instances/sections.js'
+import { leads } from './instances/shapes.js'
 import { createFailures, createStatuses, type Failures, type RunnerStatuses } from './instances/statuses.js'
 import { checkOverrides } from './machine/backends.js'
 import { startDetection, type Detection } from './machine/detection.js'
@@ -89,16 +90,18 @@ export function assemble (ctx: RunnersContext, machine: Parts) {
     }
   })
   const endings: InstanceShutdown = new InstanceShutdown({
-    clock, log, cluster, sections, fleet, reconcile, led: () => instances.led(),
+    nodeId: node.nodeId, clock, log, cluster, sections, fleet, reconcile, led: () => instances.led(),
     outstanding: (runnerId) => tasks.outstanding(runnerId),
     remove: async (instanceId) => await ctx.command('remove', { instanceId }),
     drain: async (instanceId, seconds) => await ctx.command('drain', { instanceId, seconds }),
     unloaded: (event) => { emit('InstanceUnloaded', event) }
   })
+  const evictions = openEvictions(ctx, instances, endings)
   return {
     sections, detection, instances, endings, fleet, drivers, losses, failures, recordFailure,
     reconcile,
     settled,
+    evict: evictions.evict,
     prune,
     ...openRouting(ctx, { launch, sections, placed: instances, fleet, tasks, gossip, losses }),
     /** The `runners` field of /state. */
@@ -107,9 +110,28 @@ export function assemble (ctx: RunnersContext, machine: Parts) {
     async close () {
       closing.abort()
       gossip.close()
+      evictions.close()
       losses.close()
       endings.close()
       await reconcile()
+    }
+  }
+}
+
+/** Unloads instances for other models; the leading node of each decides, because it knows all tasks. */
+function openEvictions (ctx: RunnersContext, placed: PlacedInstances, own: InstanceShutdown) {
+  const { cluster } = ctx.deps
+  const channel = cluster.channel('runners.evict', (_from, message: Record<string, unknown> | null) => {
+    const { instanceId, into } = message ?? {}
+    if (typeof instanceId === 'string' && typeof into === 'string') own.evict(instanceId, into)
+  })
+  return {
+    close () { channel.close() },
+    evict (instanceId: string, into: string) {
+      const instance = placed.get(instanceId)
+      const leader = cluster.nodes().find(({ nodeId }) => instance !== undefined && leads(instance, nodeId))
+      if (leader?.self === true) own.evict(instanceId, into)
+      else if (leader !== undefined) channel.send(leader.installId, { instanceId, into })
     }
   }
 }

@@ -56,6 +56,10 @@ export const config = {
         'Allows models that llama.cpp spreads over this and other nodes. Its RPC has no authentication: ' +
         'while such a model runs, every user of this machine can access its memory.'
     },
+    memory_mib: {
+      type: 'integer', minimum: 64,
+      description: 'RAM that all models on this node may use together, MiB. Default: 75 % of its RAM.'
+    },
     memory_limit_mb: {
       type: 'integer', minimum: 64,
       description:

@@ -58,7 +58,7 @@ export const manifest = {
     instances: 'Instances by id: which model runs where.', runners: 'Status of each runner of an instance.',
     tasks: 'Requests in progress on any node, and those that ended in the last 30 seconds; without content.',
     instanceFailures: 'Why instances could not serve, newest first, at most 64.',
-    nodeSystem: 'Adds the memory of each runner: in use, and as placement counts it.',
+    nodeSystem: 'Adds the memory of each runner, in use and as placement counts it, and its idle time.',
     nodeResources: 'Adds the backends detected or declared, also by engine, and the program of each engine.'
   }
 } as const satisfies Manifest

@@ -1,7 +1,9 @@
 import { defineService, EngineError, SvcError, timed } from '../../kernel/index.js'
 import { NOT_STARTED } from './process/errors.js'
+import { untilRouted } from './routing/wait.js'
 import type { Bundle } from './cards/bundle.js'
 import type { Instance, InstanceFailure } from './instances/sections.js'
+import type { ModelWait } from './language/chunks.js'
 import type { Machine } from './machine/vitals.js'
 import type {
   CapabilityCall, Caller, EngineChunk, EngineTask, Manifest, MemoryTraits, ModelCard, Trace
@@ -11,6 +13,7 @@ export type { Bundle, BundledModel, RegisteredEngine } from './cards/bundle.js'
 export { placement } from './instances/sections.js'
 export { errors as runnerErrors } from './declarations.js'
 export { overrideVariable } from './machine/backends.js'
+export type { ModelWait } from './language/chunks.js'
 export type { Machine } from './machine/vitals.js'
 export {
   whyLibraryCannot, BUILD_FILE, buildsFolder, buildsOf, buildText, findLibrary, findProgram, listsBackend,
@@ -189,6 +192,10 @@ export interface RouteQuery {
   /** See `CapabilityCall`. */
   hops?: string | undefined
   trace?: Trace | undefined
+  /** Idle seconds after which a model that is placed for this request is unloaded; null for never. */
+  ttlSeconds?: number | null | undefined
+  /** Called every few seconds while the request waits for its model. */
+  onWait? (wait: ModelWait): void
 }
 
 /** A model whose requests a plugin answers itself. */
@@ -275,9 +282,11 @@ export interface Instances {
    * at once if it serves no request or its node no longer runs. Throws `instance_not_found`.
    */
   drain (instanceId: string, options: { seconds: number, commandId?: string }): Promise<void>
+  /** Asks an instance's node to unload it, so that model `into` fits; the node may ignore it. */
+  evict (instanceId: string, into: string): void
   /** Removed instances whose runners on live nodes still hold memory. */
   releasing (): EndingInstance[]
-  /** True for a few seconds after a removal: memory readings of nodes may still include the instance. */
+  /** True for a few seconds after a removal on other nodes: their memory readings may still include it. */
   settling (): boolean
   /** Records a failed instance and emits the event, for failures that only the master detects. */
   recordFailure (failure: Omit<InstanceFailure, 'recordedAt'>): void
@@ -299,7 +308,9 @@ export interface Instances {
 }
 export const InstanceService = defineService<Instances>('instances')
 
-export interface TaskRequest extends Pick<RouteQuery, 'modelId' | 'capability'> { task: EngineTask }
+export interface TaskRequest extends Pick<RouteQuery, 'modelId' | 'capability' | 'ttlSeconds'> {
+  task: EngineTask
+}
 
 /** The parts of a call that a task needs. */
 export type TaskCall = Pick<CapabilityCall,
@@ -318,12 +329,13 @@ type RepeatableRequest = Omit<TaskRequest, 'task'> & { task: EngineTask | (() =>
  * in place of a virtual one. Throws like `Runners.route` and `Runners.open`.
  */
 export async function * runTask (
-  runners: Pick<Runners, 'route' | 'open'>, { modelId, capability, task }: RepeatableRequest,
+  runners: Pick<Runners, 'route' | 'open'>, { modelId, capability, ttlSeconds, task }: RepeatableRequest,
   call: TaskCall
 ): AsyncGenerator<EngineChunk> {
   const { commandId, caller, signal, pinned = false, hops, trace } = call
   const query: RouteQuery = {
-    modelId, capability, commandId, caller, signal, pinned, hops, ...(trace === undefined ? {} : { trace })
+    modelId, capability, commandId, caller, signal, pinned, hops, ttlSeconds,
+    ...(trace === undefined ? {} : { trace })
   }
   const except: string[] = []
   let tooShort: string | undefined
@@ -331,8 +343,9 @@ export async function * runTask (
   let spent = false
   let last: unknown
   for (;;) {
-    const route = await timed(trace, 'route', 'route', () => runners.route({ ...query, except, tooShort }))
-      .catch((none: unknown) => { throw last ?? none })
+    const route = yield * untilRouted(capability, async (onWait) =>
+      await timed(trace, 'route', 'route', () => runners.route({ ...query, except, tooShort, onWait }))
+        .catch((none: unknown) => { throw last ?? none }))
     trace?.task({ taskId: route.taskId, modelId, capability })
     call.setHeader('x-svc-task-id', route.taskId)
     if (except.length > 0) {

@@ -32,7 +32,7 @@ export function start (ctx: RunnersContext, machine = own()) {
   const parts = complete(ctx, machine)
   const { bundle, reader } = parts
   const assembly = assemble(ctx, parts)
-  const { sections, routing, fleet, detection, drivers, failures, instances } = assembly
+  const { sections, routing, fleet, detection, drivers, failures, instances, endings } = assembly
   const { commands, cluster, models, session } = ctx.deps
   const { clock, log, node: { nodeId } } = ctx
   void assembly.prune()
@@ -76,8 +76,10 @@ export function start (ctx: RunnersContext, machine = own()) {
     },
     state: {
       instances: () => instances.view(), runners: assembly.runners, tasks: () => routing.tasks(),
-      instanceFailures: () => failures.view(), nodeSystem: memoryView(nodeId, fleet, reader.lastGpus),
-      nodeResources: nodeResources(nodeId, detection, ctx.config.rpc_for_every_user)
+      instanceFailures: () => failures.view(), nodeSystem: memoryView(nodeId, fleet, reader.lastGpus,
+        (runnerId) => endings.idleSeconds(runnerId)),
+      nodeResources: nodeResources(
+        nodeId, detection, ctx.config.rpc_for_every_user, ctx.config.memory_mib)
     }
   }
 }
@@ -129,6 +131,7 @@ function instanceService (
       const { found } = await ctx.command('drain', { instanceId, seconds }, commandId)
       if (!found) throw unknown(instanceId)
     },
+    evict: assembly.evict,
     releasing: () => endings.releasing(),
     settling: () => endings.settling(),
     recordFailure,

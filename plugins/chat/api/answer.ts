@@ -206,9 +206,14 @@ async function answerStream (
   })
 }
 
-/** The queue position as an SSE comment; other formats have no comments. */
-const queueText = ({ contentType }: Framing, { place, slots }: QueuePiece): string =>
-  contentType === 'text/event-stream' ? `: queue ${JSON.stringify({ place, slots })}\n\n` : ''
+/** The queue position or the progress of loading as an SSE comment; other formats have no comments. */
+function queueText ({ contentType }: Framing, { place, slots, load }: QueuePiece): string {
+  if (contentType !== 'text/event-stream') return ''
+  if (load === undefined) return `: queue ${JSON.stringify({ place, slots })}\n\n`
+  const { percent, expectedSeconds } = load
+  const seconds = expectedSeconds === null ? '' : `, about ${expectedSeconds} s`
+  return `: ${percent === null ? 'queued' : `loading ${percent} %`}${seconds}\n\n`
+}
 
 function frameText (framing: Framing, { kind, payload, error }: ServedFrame, requestId: string): string {
   switch (kind) {

@@ -47,6 +47,7 @@ export function chatTask (body: ChatBody, rules: Rules): TextRequest {
   }
   return {
     modelId: modelOf(rules, body.model), capability: 'chat', task: { kind: 'chat', payload },
+    ttlSeconds: body.ttl ?? undefined,
     reading: { mostCalls: body.parallel_tool_calls === false ? 1 : Infinity }
   }
 }
@@ -244,6 +245,7 @@ export function completionTask (body: CompletionBody, rules: Rules): TextRequest
   })
   return {
     modelId: modelOf(rules, body.model), capability: 'completions', ...first!,
+    ttlSeconds: body.ttl ?? undefined,
     ...others.length === 0 ? {} : { more: { prompts: others, answers: body.n ?? 1 } }
   }
 }

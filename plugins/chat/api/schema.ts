@@ -136,6 +136,11 @@ const forms = Object.fromEntries(
   ['guided_json', 'guided_regex', 'guided_choice', 'guided_grammar', 'structured_outputs']
     .map((field) => [field, refusedField('is not served; POST /v1/chat/completions has response_format')]))
 
+/** LM Studio's field. */
+const ttl = {
+  ...nullableInteger(1, 2_592_000), description: 'idle seconds after which a model that it loads is unloaded'
+} as const
+
 const streaming = {
   stream: optional('boolean'),
   stream_options: {
@@ -151,7 +156,7 @@ const streaming = {
 export const chatBody = {
   type: 'object', required: ['model', 'messages'],
   properties: {
-    ...chatFields, ...streaming, ...forms, ...llamaRefused, ...openAiExtras,
+    ...chatFields, ...streaming, ...forms, ...llamaRefused, ...openAiExtras, ttl,
     store: ignored('svc does not store chat completions'),
     metadata: ignored('it labels stored completions, and svc stores none'),
     prediction: ignored('it only speeds up the same answer'),
@@ -168,7 +173,7 @@ export const chatBody = {
 export const completionBody = {
   type: 'object', required: ['model', 'prompt'],
   properties: {
-    ...sampling, ...streaming, ...forms, ...llamaRefused, ...openAiExtras, model: name,
+    ...sampling, ...streaming, ...forms, ...llamaRefused, ...openAiExtras, model: name, ttl,
     prompt: {
       type: ['string', 'array'], ...longText,
       description: 'a text, token ids, or a list of either; a list runs in parallel, with at most ' +

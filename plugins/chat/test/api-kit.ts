@@ -19,7 +19,7 @@ export const card = {
 
 /** Tasks and models that the runner received, and the number of aborted tasks. */
 export interface Asked {
-  tasks: EngineTask[], models: string[], excepted: (string | undefined)[], aborted: number
+  tasks: EngineTask[], models: string[], excepted: (string | undefined)[], ttls: unknown[], aborted: number
 }
 
 export type Open = (task: EngineTask, signal: AbortSignal, instanceId: string) => AsyncIterable<EngineChunk>
@@ -66,12 +66,13 @@ export async function startChat (
   t: TestContext, { open = saying('Hello', ' there.'), cards = [], ...options }:
   StartOptions & { open?: Open, cards?: ModelCard[] } = {}
 ): Promise<Kit> {
-  const asked: Asked = { tasks: [], models: [], excepted: [], aborted: 0 }
+  const asked: Asked = { tasks: [], models: [], excepted: [], ttls: [], aborted: 0 }
   let tries = 0
   const runners = fake(RunnersService, {
-    async route ({ modelId, except, tooShort }) {
+    async route ({ modelId, except, tooShort, ttlSeconds }) {
       if (tooShort !== undefined) throw kernelError('no_instance', 'no instance has a larger context')
       asked.models.push(modelId)
+      asked.ttls.push(ttlSeconds)
       asked.excepted.push(except?.at(-1))
       if (modelId !== MODEL) throw kernelError('no_instance', `No instance found for model ${modelId}`)
       const instanceId = `i${++tries}`

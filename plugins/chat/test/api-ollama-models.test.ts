@@ -5,6 +5,7 @@ import { systemClock, type ModelCard, type RouteRequest } from '../../../kernel/
 import { keepAliveSeconds, loadFor, loadOnly } from '../api/ollama/load.js'
 import { ollamaDelete } from '../api/ollama/manage.js'
 import { ollamaShow, ollamaTags } from '../api/ollama/models.js'
+import { running, unload } from '../api/swapping.js'
 import { canonical, parsePullSource } from '../api/ollama/names.js'
 import { card as plainCard, MODEL, namesField, startChat } from './api-kit.js'
 import type { ApiParts } from '../api/types.js'
@@ -55,6 +56,40 @@ t.test('what there is', async (t) => {
   t.equal((await post('/ollama/api/show', {})).statusCode, 400)
 })
 
+t.test('what LM Studio and llama-swap list, and unloading', async (t) => {
+  const { rig, post, asked } = await startChat(t)
+  t.match((await rig.inject({ url: '/api/v0/models' })).json(), { object: 'list', data: [{
+    id: MODEL, object: 'model', type: 'llm', state: 'loaded', max_context_length: 128, quantization: 'q4'
+  }] })
+  const ring = (modelId: string, more: object): object =>
+    ({ RingInstance: { instanceId: `i-${modelId}`, shardAssignments: { modelId }, ...more } })
+  const placement = { ttlSeconds: 5 }
+  const deleted: string[] = []
+  const parts = {
+    runners: { models: () => [{ card: plainCard, ready: true }] },
+    instances: { placed: () => ({ instances: {
+      a: ring(MODEL, { placement }), b: ring('acme/b', { drainUntil: '' }), c: ring('acme/c', {})
+    } }) },
+    own: { ask: async ({ path }: { path: string }) => {
+      deleted.push(path)
+      return { status: 200, text: '{}' }
+    } }
+  } as unknown as ApiParts
+  t.strictSame(running(parts), { running: [
+    { model: MODEL, state: 'ready' }, { model: 'acme/b', state: 'stopping' },
+    { model: 'acme/c', state: 'starting' }
+  ] })
+  t.strictSame(await unload(parts, {} as RouteRequest), { unloaded: [MODEL] })
+  t.strictSame(deleted, [`/instance/i-${MODEL}?unload=true`], 'what has no time to live stays')
+  const messages = [{ role: 'user', content: 'hi' }]
+  for (const ttl of [90, null]) {
+    t.equal((await post('/v1/chat/completions', { model: MODEL, messages, ttl })).statusCode, 200)
+    t.equal((await post('/v1/completions', { model: MODEL, prompt: 'hi', ttl })).statusCode, 200)
+  }
+  t.equal((await post('/v1/chat/completions', { model: MODEL, messages, ttl: 0 })).statusCode, 400)
+  t.strictSame(asked.ttls, [90, 90, undefined, undefined])
+})
+
 t.test('deleting a model that is loaded', async (t) => {
   const alive = setInterval(() => undefined, 1000)
   t.teardown(() => { clearInterval(alive) })
@@ -91,8 +126,8 @@ t.test('deleting a model that is loaded', async (t) => {
   await t.rejects(remove('acme/none'), { message: /not found/ })
   t.same(asked, [])
   await remove(MODEL)
-  t.same(asked, [`DELETE /store/models/${MODEL}`, 'DELETE /instance/i1', 'POST /store/purge-staging true',
-    'POST /store/purge-staging true', 'POST /store/purge-staging false'])
+  t.same(asked, [`DELETE /store/models/${MODEL}`, 'DELETE /instance/i1?unload=true',
+    'POST /store/purge-staging true', 'POST /store/purge-staging true', 'POST /store/purge-staging false'])
 })
 
 t.test('a request waits for a model that starts, but not for one that was given up', async (t) => {

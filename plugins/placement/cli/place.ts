@@ -191,7 +191,8 @@ async function request (
       method: 'POST',
       body: {
         ...shape, excluded_nodes: excluded, force: options['force'] === true,
-        ...ttl === undefined ? {} : { ttl_seconds: ttl }
+        ...ttl === undefined ? {} : { ttl_seconds: ttl },
+        ...options['makeRoom'] === true ? { make_room: true } : {}
       }
     }))
   ctx.err.line(plain(placed.message))

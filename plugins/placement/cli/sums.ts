@@ -65,6 +65,17 @@ function commandOf (modelId: string, change: Suggestion): string | null {
   }
 }
 
+interface Unload { instanceId: string, modelId: string, idleSeconds: number, bytes: number }
+
+/** What a request for the model, or `--make-room`, would unload. */
+function unloadLines (unloads: readonly Unload[] | undefined): string[] {
+  if (unloads === undefined) return []
+  if (unloads.length === 0) return ['--make-room would wait: what could be unloaded is in use or is new']
+  return ['--make-room, or a request with on_demand, would unload the least valuable idle models:',
+    ...unloads.map(({ instanceId, modelId, idleSeconds, bytes }) => plain(`  ${modelId} (${instanceId}), ` +
+      `${showBytes(bytes)}, without a request for ${Math.round(idleSeconds)} s`))]
+}
+
 export function linesOf (
   modelId: string, details: Record<string, unknown> | null | undefined, nameOf: (nodeId: string) => string
 ): string[] {
@@ -75,6 +86,7 @@ export function linesOf (
     ...nodes.filter(({ neededBytes }) => typeof neededBytes === 'number')
       .flatMap((node) => partsOf(node, node.name ?? nameOf(node.nodeId!))),
     ...ways.length === 0 ? [] : [`${count(ways.length, 'way')} to make it fit:`],
-    ...ways.map(({ text, command }) => plain(`  ${text}${command === null ? '' : `: ${command}`}`))
+    ...ways.map(({ text, command }) => plain(`  ${text}${command === null ? '' : `: ${command}`}`)),
+    ...unloadLines(details?.['unloads'] as Unload[] | undefined)
   ]
 }

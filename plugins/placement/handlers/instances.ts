@@ -32,8 +32,11 @@ export async function remove (
   const facts = planning.facts.now()
   const instance = there(facts, instanceId)
   const waits = waiting.get(instanceId)
-  checkUnkept(planning, instanceId, instance === undefined ? waits?.intent : bodyOf(instance).placement)
-  await keepAway(planning, facts, instanceId, instance, waits)
+  const intent = instance === undefined ? waits?.intent : bodyOf(instance).placement
+  checkUnkept(planning, instanceId, intent)
+  if (!request.query.unload || intent?.origin === 'autoplace') {
+    await keepAway(planning, facts, instanceId, instance, waits)
+  }
   await endWaiting(planning, instanceId)
   await endMoving(planning, facts, instanceId)
   const answer = (message: string): object => ({ message, command_id: commandId, instance_id: instanceId })

@@ -2,7 +2,7 @@ import { badField, type ModelCard, type NodeReport, type RouteRequest } from '..
 import { contextOf } from '../../runners/cards/memory-forecast.js'
 import { checkFits, checkForm } from '../place/check.js'
 import {
-  commitInstance, planAndEnter, type CommittedInstance, type PlacementRequest
+  commitInstance, placeWithRoom, planAndEnter, type CommittedInstance, type PlacementRequest
 } from '../place/commit.js'
 import { idOf, instanceOf, intentShownBy, modelOf, nodesOf, ranksOf, visibleTo } from '../place/instance.js'
 import type { Planning } from '../place/planning.js'
@@ -32,7 +32,10 @@ export async function place (
     excluded: planning.refs(body.excluded_nodes, body.excluded_node_ids), force: body.force ?? false,
     origin: 'request', ttlSeconds: body.ttl_seconds ?? null
   }
-  const { outcome: { plan, card, facts }, entered } = await planAndEnter(planning, asked, request)
+  const seconds = body.timeout_seconds ?? WAIT_SECONDS
+  const { outcome: { plan, card, facts }, entered } = body.make_room === true
+    ? await placeWithRoom(planning, asked, request, planning.ctx.clock.mono() + seconds * 1000)
+    : await planAndEnter(planning, asked, request)
   const names = plan.ranks.map(({ nodeId }) => planning.nameOf(nodeId)).join(', ')
   const what = entered.isNew ? `is placed on ${names}. ${plan.why}`
     : `is already placed on ${names}, with its earlier settings.`
@@ -47,7 +50,6 @@ export async function place (
   const answer = answerOf(`${asked.modelId} ${what}${stays}${ignored}${note}`, card, entered)
   if (body.wait !== true) return answer
   const { instanceId } = entered
-  const seconds = body.timeout_seconds ?? WAIT_SECONDS
   const ready = await untilReady(planning, { instanceId, attempts: failedAttempts(facts), seconds, signal })
   return { ...answer, instance_id: ready }
 }
@@ -59,7 +61,7 @@ export async function create (
   const modelId = modelOf(given)
   const card = await planning.card(modelId)
   checkForm(given, card)
-  await planning.readGpus()
+  await planning.readMemory()
   const facts = planning.facts.now()
   if (facts.instances[idOf(given)] !== undefined) {
     throw badField(`instance.${Object.keys(given)[0]}.instanceId`, 'is the id of an existing instance')
@@ -102,7 +104,7 @@ export async function previews (
   planning: Planning, { query, caller }: RouteRequest<typeof routes.previews>
 ): Promise<unknown> {
   const card = await planning.card(query.model_id)
-  await planning.readGpus()
+  await planning.readMemory()
   const facts = planning.facts.now()
   const only = planning.refs(query.node_ids)
   const excluded = planning.refs(query.excluded_node_ids, query.excluded_nodes)

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { delay, SvcError, type Caller } from '../../../kernel/index.js'
+import { delay, kernelError, SvcError, type Caller } from '../../../kernel/index.js'
 import { errors } from '../errors.js'
 import { idOf, instanceOf, modelOf, nodesOf } from './instance.js'
 import { POLL_MS, type PlanningInput, type Outcome, type Planning } from './planning.js'
@@ -43,6 +43,38 @@ export async function planAndEnter (
       if (!refused(error) || tries === TRIES) throw error
       await delay(clock, POLL_MS, signal)
     }
+  }
+}
+
+/**
+ * Asks for the unloading of the idle instances that a refusal for lack of memory names. False if the error is
+ * another one, or if waiting cannot help.
+ */
+export function makeRoom ({ ctx: { deps } }: Planning, modelId: string, error: unknown): boolean {
+  if (!(error instanceof SvcError) || error.reason !== 'insufficient_memory') return false
+  const { unloads } = error.details as { unloads?: { instanceId: string }[] }
+  for (const { instanceId } of unloads ?? []) deps.instances.evict(instanceId, modelId)
+  return unloads !== undefined
+}
+
+/**
+ * Like `planAndEnter`, but makes room by unloading idle models, and waits until `until` (monotonic ms) for
+ * those that are in use or end anyway. Throws `not_ready` then.
+ */
+export async function placeWithRoom (
+  planning: Planning, request: PlacementRequest, requester: Requester, until: number
+): ReturnType<typeof planAndEnter> {
+  const { clock } = planning.ctx
+  for (;;) {
+    try {
+      return await planAndEnter(planning, request, requester)
+    } catch (error) {
+      if (!makeRoom(planning, request.modelId, error)) throw error
+      if (clock.mono() >= until) {
+        throw kernelError('not_ready', `${request.modelId} waits for memory: other models are in use.`)
+      }
+    }
+    await delay(clock, POLL_MS, requester.signal)
   }
 }
 

@@ -1,4 +1,5 @@
 import { badField, delay, offPlugin, SvcError, type ModelCard, type NodeView } from '../../../kernel/index.js'
+import { bytesOf, evictions } from '../planner/evict.js'
 import { plan } from '../planner/index.js'
 import type { ClusterView, InstanceMeta, NodeFacts, Plan, PlanRequest, Refusal } from '../planner/types.js'
 import { modelUnknown, refusalError, refuse } from '../errors.js'
@@ -113,7 +114,7 @@ export class Planning {
   async plan (ask: PlanningInput, signal: AbortSignal): Promise<Outcome> {
     const { ctx: { clock }, facts } = this
     const until = clock.mono() + INFO_PENDING_MS
-    await this.readGpus()
+    await this.readMemory()
     for (;;) {
       try {
         const now = facts.now()
@@ -127,8 +128,11 @@ export class Planning {
     }
   }
 
-  /** Refreshes the GPU readings of this node, because other programs may use GPU memory. */
-  async readGpus (): Promise<void> { await this.ctx.deps.machine.freeVram() }
+  /** Refreshes the memory readings of this node: a model may just have been unloaded there. */
+  async readMemory (): Promise<void> {
+    await this.ctx.deps.machine.freeVram()
+    await this.ctx.deps.state.read()
+  }
 
   /** Throws `no_source` if no node has the model's files and no unreachable store may have them. */
   checkSource (modelId: string): void {
@@ -180,8 +184,14 @@ export class Planning {
       throw badField('slots', `cannot be chosen for ${modelId}: ${keeper} has no slots`)
     }
     const instanceMeta = ask.instanceMeta ?? view.engines[card.engine]?.meta ?? 'Ring'
-    const result = plan({ ...ask, card, instanceMeta, excluded: this.nodeIds(excluded) }, view)
+    const request = { ...ask, card, instanceMeta, excluded: this.nodeIds(excluded) }
+    const result = plan(request, view)
     if (result.ok) return { plan: result.plan, card, facts, instanceMeta }
+    if (result.reason === 'insufficient_memory') {
+      const unloads = evictions(request, view)?.map(({ memory, ...one }) =>
+        ({ ...one, bytes: bytesOf({ ...one, memory }) }))
+      if (unloads !== undefined) result.details['unloads'] = unloads
+    }
     throw unlinked(result, view) ?? readingsDisabled(result, view) ?? refusalError(result)
   }
 

@@ -46,7 +46,9 @@ export function viewOf (parts: ViewParts, facts: Facts, modelId: string): Cluste
     ranksOf(instance).filter(counts).flatMap((rank) => claimOf(instance, rank, engines, there))
   const instances = Object.values(facts.instances)
   const kind = ({ runnerId }: Rank): string => runnerKind(facts, runnerId)
-  const unread = unreadRunners(reports)
+  const readings = runnerReadings(reports)
+  const reserved = (one: Instance, counts: (rank: Rank) => boolean): MemoryClaim[] =>
+    claimsOf(one, counts).map((claim) => ({ ...claim, instanceId: idOf(one) }))
   return {
     nodes,
     edges: reports.flatMap(({ view, links }) => links.map(({ nodeId: to, rttMs, bytesPerSecond }) =>
@@ -54,16 +56,23 @@ export function viewOf (parts: ViewParts, facts: Facts, modelId: string): Cluste
       .filter(({ to }) => there.has(to)),
     engines,
     reservations: instances.flatMap((one) => [
-      ...claimsOf(one, (rank) => !LOADED.has(kind(rank)) && !ENDED.has(kind(rank))),
-      ...claimsOf(one, (rank) => LOADED.has(kind(rank)) && unread.has(rank.runnerId))
+      ...reserved(one, (rank) => !LOADED.has(kind(rank)) && !ENDED.has(kind(rank))),
+      ...reserved(one, (rank) => LOADED.has(kind(rank)) && readings[rank.runnerId]?.vramCounted === false)
         .filter(({ backend }) => backend !== 'cpu')
     ]),
     releasing: parts.releasing.flatMap(({ instance, nodeIds }) =>
       claimsOf(instance, ({ nodeId }) => nodeIds.includes(nodeId))),
     instances: instances.map((one): InstanceMemory => {
-      const memory = claimsOf(one, (rank) => LOADED.has(kind(rank)))
-      return { instanceId: idOf(one), modelId: modelOf(one), memory }
-    }).filter(({ memory }) => memory.length > 0)
+      const { placement, drainUntil } = bodyOf(one)
+      const ranks = ranksOf(one)
+      return {
+        instanceId: idOf(one), modelId: modelOf(one), leaving: drainUntil !== undefined,
+        onDemand: placement?.origin === 'on_demand', memory: claimsOf(one, (rank) => LOADED.has(kind(rank))),
+        // Without a time to live, an instance stays until somebody stops it.
+        idleSeconds: placement?.ttlSeconds == null || ranks.some((rank) => ENDED.has(kind(rank))) ? undefined
+          : readings[ranks[0]?.runnerId ?? '']?.idleSeconds ?? null
+      }
+    }).filter(({ memory, idleSeconds }) => memory.length > 0 || idleSeconds === null)
   }
 }
 
@@ -83,7 +92,8 @@ function factsOf (
     onLibrary: enginesWith(resources?.['engines'], (driver) => driver?.from === 'library'),
     participation: resources?.participation ?? null,
     silent: resources?.readings === false,
-    lends: resources?.['rpcForEveryUser'] !== false
+    lends: resources?.['rpcForEveryUser'] !== false,
+    ramBudget: resources?.['modelMemoryBytes'] as number | undefined
   }
 }
 
@@ -127,13 +137,12 @@ function backendsOf (
     [name, backends.filter((backend) => (own?.[name] ?? offered).includes(backend))]))
 }
 
-/** Runners whose memory is not included in the last GPU readings from their nodes. */
-function unreadRunners (reports: readonly NodeReport[]): Set<string> {
-  return new Set(reports.flatMap(({ system }) => {
-    const { runnerMemory = {} } = (system ?? {}) as
-      { runnerMemory?: Record<string, { vramCounted?: boolean }> }
-    return Object.entries(runnerMemory).flatMap(([id, { vramCounted }]) => vramCounted === false ? [id] : [])
-  }))
+/** What the nodes report of their runners, by runner id: see `memoryView` in plugins/runners. */
+function runnerReadings (
+  reports: readonly NodeReport[]
+): Record<string, { vramCounted?: boolean, idleSeconds?: number | null }> {
+  return Object.assign({}, ...reports.map(({ system }) =>
+    (system as { runnerMemory?: object } | null)?.runnerMemory)) as ReturnType<typeof runnerReadings>
 }
 
 /** States in which the model is in memory, so RAM readings include it; GPU readings may be older. */

@@ -112,7 +112,7 @@ function optionsOf (job: Job, node: NodeFacts, pending: boolean, view: ClusterVi
   const told = node.backends === null ? traits.backends
     : Object.hasOwn(node.backends, card.engine) ? node.backends[card.engine]! : []
   const shown = pending ? { ...node, memory: BOUNDLESS, gpus: [] } : { ...node, memory: node.memory! }
-  const claims = pending ? { reservations: [], releasing: [] } : view
+  const claims = pending ? { reservations: [], releasing: [], instances: [] } : view
   const takes = memoryTraits(traits, card.engine, node)
   return [...new Set(told)].filter((backend) => runsOn(card, backend)).flatMap((backend) => {
     const at = traits.backends.indexOf(backend)

@@ -35,10 +35,10 @@ export function deviceOf (
 
 /**
  * Usable memory of a device: at most 0.75 of RAM or 0.90 of GPU memory, plus memory about to be released,
- * minus reservations. Never below 0.
+ * minus reservations; of RAM, also at most what the loaded models leave of `ramBudget`. Never below 0.
  */
 export function usableOf (
-  node: ToldNode, device: Device, claims: Pick<ClusterView, 'reservations' | 'releasing'>
+  node: ToldNode, device: Device, claims: Pick<ClusterView, 'reservations' | 'releasing' | 'instances'>
 ): Usable {
   const sum = (list: readonly MemoryClaim[]): number => list
     .filter((claim) => claim.nodeId === node.nodeId && deviceOf(node, claim) === device)
@@ -46,7 +46,11 @@ export function usableOf (
   const [reservedBytes, releasingBytes] = [sum(claims.reservations), sum(claims.releasing)]
   const { ramTotal, ramAvailable } = node.memory
   let [totalBytes, limitBytes, freeBytes] = [ramTotal, Math.floor(ramTotal * 3 / 4), ramAvailable]
-  if (device !== 'ram') {
+  if (device === 'ram' && node.ramBudget !== undefined) {
+    limitBytes = Math.min(limitBytes, node.ramBudget)
+    freeBytes = Math.min(freeBytes + releasingBytes,
+      node.ramBudget - sum(claims.instances.flatMap((one) => one.memory))) - releasingBytes
+  } else if (device !== 'ram') {
     const { total, used } = node.gpus[device]!
     totalBytes = total
     limitBytes = Math.floor(totalBytes * 9 / 10)

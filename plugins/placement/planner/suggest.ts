@@ -1,10 +1,11 @@
 import type { ArrangedNode } from './arrange.js'
 import { compareText, jobNeed, type BackendOption, type CandidateNode, type Job } from './candidates.js'
+import { bytesOf, without } from './evict.js'
 import { bytesToFree, gib } from './memory.js'
 import { least, missingBytes, type Shortage, type Unplanned } from './refusals.js'
 import { smallerContexts } from './slots.js'
 import { canPlan } from './solve.js'
-import type { Change, ClusterView, InstanceMemory, NodeFacts, PlanRequest, Suggestion } from './types.js'
+import type { Change, ClusterView, NodeFacts, PlanRequest, Suggestion } from './types.js'
 
 /** Limit on the changes of one kind that are tried; any beyond it are not considered. */
 const TRIED_MAX = 8
@@ -24,10 +25,8 @@ export function withChange (
     case 'undrain': return { request, view: { ...view, nodes: view.nodes.map((node) =>
       change.nodeIds.includes(node.nodeId) ? { ...node, drained: false } : node) } }
     case 'free': return { request, view: { ...view, releasing: [...view.releasing, change] } }
-    case 'stop': {
-      const stopped = view.instances.find(({ instanceId }) => instanceId === change.instanceId)
-      return { request, view: { ...view, releasing: [...view.releasing, ...stopped?.memory ?? []] } }
-    }
+    case 'stop': return { request, view: without(view, view.instances.filter(({ instanceId }) =>
+      instanceId === change.instanceId)) }
   }
 }
 
@@ -111,9 +110,8 @@ function withNodes (kind: 'include' | 'undrain', words: string, nodes: readonly 
 
 /** Suggestions to stop an instance, smallest instance first. */
 function stops ({ instances }: ClusterView): Suggestion[] {
-  const sum = ({ memory }: InstanceMemory): number => memory.reduce((all, { bytes }) => all + bytes, 0)
-  return [...instances].sort((a, b) => sum(a) - sum(b) || compareText(a.instanceId, b.instanceId))
-    .slice(0, TRIED_MAX)
+  return [...instances]
+    .sort((a, b) => bytesOf(a) - bytesOf(b) || compareText(a.instanceId, b.instanceId)).slice(0, TRIED_MAX)
     .map(({ instanceId, modelId }) =>
       ({ kind: 'stop', instanceId, text: `stop instance ${instanceId} (${modelId})` }))
 }

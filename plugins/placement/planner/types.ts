@@ -44,6 +44,8 @@ export interface NodeFacts {
   participation: 'full' | 'management' | null
   /** False if the operator does not allow this node to share models with other nodes (LlamaRpc). */
   lends: boolean
+  /** Bytes of RAM that all models on this node may use together, if its operator limits them. */
+  ramBudget?: number | undefined
   /** True if the node publishes no readings, so waiting for readings is pointless. */
   silent?: boolean
   drained?: boolean
@@ -72,11 +74,22 @@ export interface EngineTraits extends MemoryTraits {
 
 /**
  * Memory on a node that is reserved or is being released: RAM for the backend `cpu`, otherwise memory of the
- * GPU with index `gpu` (default 0).
+ * GPU with index `gpu` (default 0). `instanceId`: the instance that reserves it.
  */
-export interface MemoryClaim { nodeId: string, backend: string, gpu?: number, bytes: number }
+export interface MemoryClaim {
+  nodeId: string, backend: string, gpu?: number, bytes: number, instanceId?: string
+}
 
-export interface InstanceMemory { instanceId: string, modelId: string, memory: readonly MemoryClaim[] }
+/** An instance; `memory` is empty until the readings include it. */
+export interface InstanceMemory {
+  instanceId: string, modelId: string, memory: readonly MemoryClaim[]
+  /** Seconds without a request; null while it must stay loaded; absent if no request may unload it. */
+  idleSeconds?: number | null | undefined
+  /** True if a request placed it, not a person. */
+  onDemand?: boolean
+  /** True if it ends as soon as its requests have ended. */
+  leaving?: boolean
+}
 
 /** A live connection in one direction, with its last measurements, which are null or absent at first. */
 export interface Edge { from: string, to: string, rttMs?: number | null, bytesPerSecond?: number | null }

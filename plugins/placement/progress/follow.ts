@@ -14,6 +14,7 @@ export interface Waiting {
   attempts: ReadonlySet<string>
   seconds: number
   signal: AbortSignal
+  onLook? (progress: Progress): void
 }
 
 /**
@@ -22,7 +23,7 @@ export interface Waiting {
  * and `not_ready_yet` on timeout.
  */
 export async function untilReady (
-  { ctx: { clock }, facts }: Planning, { instanceId, attempts, seconds, signal }: Waiting
+  { ctx: { clock }, facts }: Planning, { instanceId, attempts, seconds, signal, onLook }: Waiting
 ): Promise<string> {
   const began = clock.mono()
   const follower = new InstanceProgress(instanceId, attempts, began)
@@ -30,6 +31,7 @@ export async function untilReady (
     const now = clock.mono()
     const { progress, over } = follower.look(facts.recent(), now)
     const { instanceId: id } = follower
+    onLook?.(progress)
     if (over && progress.kind === 'ready') return id
     const late = now - began >= seconds * 1000
     if ((over || late) && progress.kind === 'failed') {

@@ -114,6 +114,8 @@ export interface PlacementRig extends Rig {
   removed: string[]
   commands: [name: string, id: string | undefined][]
   drained: { instanceId: string, seconds: number }[]
+  /** The instances that were to be unloaded, each with the model that needs the memory. */
+  evicted: string[]
   /** The handler that the plugin registered for requests to missing models, or null. */
   missing: ((query: RouteQuery) => Promise<boolean>) | null
   absence: (modelId: string) => MissingReason | null
@@ -156,7 +158,7 @@ export async function startPlacement (t: TestContext, options: Options = {}): Pr
     ],
     commands: [] as PlacementRig['commands'],
     failed: [] as PlacementRig['failed'], releasing: [] as EndingInstance[], settling: false,
-    drained: [] as PlacementRig['drained'], missing: null, absence: () => null
+    drained: [] as PlacementRig['drained'], evicted: [] as string[], missing: null, absence: () => null
   }
   const clock = manualClock()
   // Declare the runners plugin's errors here, because that plugin is not started.
@@ -200,7 +202,7 @@ export async function startPlacement (t: TestContext, options: Options = {}): Pr
 }
 
 type Parts = 'reached' | 'state' | 'placed' | 'removed' | 'answers' | 'session' | 'views' | 'failed' |
-  'releasing' | 'settling' | 'drained' | 'missing' | 'absence'
+  'releasing' | 'settling' | 'drained' | 'evicted' | 'missing' | 'absence'
 
 interface Made extends Pick<PlacementRig, Parts> {
   check: PlacementRig['check']
@@ -255,6 +257,7 @@ function clusterFakes (made: Made): ReturnType<typeof fake>[] {
     }),
     fake(StateService, {
       nodes: () => reports(made),
+      read: async () => ({}),
       onChange (fn) {
         const before = made.changed
         made.changed = () => {
@@ -328,6 +331,7 @@ function placing (made: Made): ReturnType<typeof fake> {
       made.check = check
       return () => {}
     },
+    evict (instanceId, into) { made.evicted.push(`${instanceId} for ${into}`) },
     releasing: () => made.releasing,
     settling: () => made.settling,
     recordFailure (failure) {

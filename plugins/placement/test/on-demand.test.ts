@@ -1,9 +1,8 @@
 import t from 'tap'
 import { kernelError, type Caller } from '../../../kernel/index.js'
-import { bodyOf, type PlacementIntent, type RouteQuery } from '../../runners/service.js'
+import { bodyOf, type RouteQuery } from '../../runners/service.js'
 import { card, GIB, runnersAre, startPlacement, until, type Options, type PlacementRig } from './kit.js'
-import { instance } from './keeper-kit.js'
-import { STALE_MS } from '../place/on-demand.js'
+import { instance, intent } from './keeper-kit.js'
 
 const caller = { id: 'local' } as unknown as Caller
 const ON = { on_demand: true }
@@ -63,7 +62,8 @@ t.test('while a model is being unloaded its memory is waited for', async (t) => 
   const full = (): void => { rig.state.nodeMemory['id-n1']!.ramAvailable.inBytes = GIB }
   const unload = (): void => {
     full()
-    rig.state.instances['old'] = instance('old', ['id-n1'], { drainUntil: '2026-01-01T00:00:30.000Z' })
+    const leaving = { drainUntil: '2026-01-01T00:00:30.000Z' }
+    rig.state.instances['old'] = instance('old', ['id-n1'], leaving, 'acme/old', 200 * GIB)
     runnersAre(rig.state, 'old', { RunnerReady: {} })
   }
   unload()
@@ -71,18 +71,76 @@ t.test('while a model is being unloaded its memory is waited for', async (t) => 
   void ask(rig).then((outcome) => { refused = outcome })
   await rig.clock.advance(10_000)
   delete rig.state.instances['old']
+  rig.settling = true
   await rig.clock.advance(1000)
   t.strictSame([refused, rig.placed], [undefined, []], 'the readings still show it')
   rig.state.nodeMemory['id-n1']!.ramAvailable.inBytes = 20 * GIB
   await rig.clock.advance(500)
   t.equal(rig.placed.length, 1)
+  rig.settling = false
   rig.state.instances = {}
   unload()
   const asked = ask(rig)
   await rig.clock.advance(1000)
   delete rig.state.instances['old']
-  await rig.clock.advance(STALE_MS + 500)
+  await rig.clock.advance(500)
   t.match(await asked, { error: { reason: 'insufficient_memory' } }, 'somebody else has it')
+})
+
+t.test('idle instances make room; those without a time to live and those in use do not', async (t) => {
+  const rig = await start(t, { nodes: { n1: 40 }, config: { ...ON, wait_seconds: 60 } })
+  const load = (id: string, idleSeconds: number | null, ttlSeconds: number | null): void => {
+    const placement = intent({ ttlSeconds })
+    rig.state.instances[id] = instance(id, ['id-n1'], { placement }, `acme/${id}`, 200 * GIB)
+    runnersAre(rig.state, id, { RunnerReady: {} })
+    const { runnerMemory = {} } = (rig.state.nodeSystem['id-n1'] ?? {}) as { runnerMemory?: object }
+    rig.state.nodeSystem['id-n1'] = {
+      accelerators: [], runnerMemory: { ...runnerMemory, [`${id}-r0`]: { idleSeconds } }
+    } as never
+  }
+  rig.state.nodeMemory['id-n1']!.ramAvailable.inBytes = GIB
+  load('pinned', 999, null)
+  t.match(await ask(rig), { error: { reason: 'insufficient_memory' } })
+  load('used', null, 300)
+  const waits: unknown[] = []
+  const late = ask(rig, { onWait: (wait) => { waits.push(wait) } })
+  await rig.clock.advance(59_000)
+  t.ok(waits.length > 20, 'the request is told')
+  t.match(waits, waits.map(() => ({ percent: null, expectedSeconds: null })))
+  await rig.clock.advance(2000)
+  t.match(await late, { error: { reason: 'not_ready', status: 503, message: /waits for memory/ } })
+  t.strictSame(rig.evicted, [], 'one in use stays')
+  load('idle', 20, 300)
+  const [first, second] = [ask(rig), ask(rig)]
+  await rig.clock.advance(600)
+  t.strictSame([...new Set(rig.evicted.splice(0))], ['idle for acme/chat'])
+  delete rig.state.instances['idle']
+  rig.state.nodeMemory['id-n1']!.ramAvailable.inBytes = 20 * GIB
+  await rig.clock.advance(600)
+  t.equal(rig.placed.length, 1, 'one load for all requests')
+  runnersAre(rig.state, only(rig), { RunnerLoading: { layersLoaded: 1, totalLayers: 4 } })
+  void ask(rig, { onWait: (wait) => { waits.push(wait) } })
+  waits.length = 0
+  await rig.clock.advance(4000)
+  t.match(waits[0], { percent: 25, expectedSeconds: Number })
+  runnersAre(rig.state, only(rig), { RunnerReady: {} })
+  await rig.clock.advance(500)
+  t.strictSame(await Promise.all([first, second]), [{ served: true }, { served: true }])
+})
+
+t.test('an instance that is lost while a request waits is placed again; a stopped one is not', async (t) => {
+  const rig = await start(t)
+  const asked = ask(rig)
+  await until(() => rig.placed.length > 0)
+  await rig.clock.advance(1000)
+  rig.state.instances = {}
+  await rig.clock.advance(1000)
+  t.equal(rig.placed.length, 2)
+  await rig.decide('stop', { modelId: 'acme/chat', since: '' })
+  rig.state.instances = {}
+  await rig.clock.advance(1000)
+  t.strictSame(await asked, { served: false })
+  t.equal(rig.placed.length, 2)
 })
 
 t.test('still loading at the deadline: 503, and it goes on loading', async (t) => {
@@ -109,12 +167,8 @@ t.test('still loading at the deadline: 503, and it goes on loading', async (t) =
 
 t.test('a model that waits for a node already is waited for', async (t) => {
   const rig = await start(t)
-  const intent: PlacementIntent = {
-    origin: 'request', sharding: 'Pipeline', instanceMeta: 'Ring', minNodes: 1, excluded: [], failedOn: [],
-    ttlSeconds: null, replaces: null
-  }
   await rig.decide('wait', { id: 'lost', entry: {
-    modelId: 'acme/chat', intent, replaces: null, since: '', reason: 'x', message: 'm'
+    modelId: 'acme/chat', intent: intent(), replaces: null, since: '', reason: 'x', message: 'm'
   } })
   const answer = ask(rig)
   await rig.clock.advance(6000)

@@ -171,6 +171,21 @@ t.test('svc place --dry-run --explain', async (t) => {
   t.strictSame(JSON.parse((await node.run(['place', 'acme/chat', '--dry-run', '--json'])).out), instance)
 })
 
+t.test('svc place --dry-run says what would be unloaded', async (t) => {
+  let unloads: object[] = [{ instanceId: B, modelId: 'acme/x', idleSeconds: 75.4, bytes: 2 * GIB }]
+  const node = await nodeOf(t, {
+    'GET /state': (response) => { sendJson(response, seenState()) },
+    'POST /place_instance': (response) => { sendJson(response, { message: 'm', instance_id: B }) },
+    'GET /instance/placement': (response) => { sendError(response, 400, 'insufficient_memory', { unloads }) }
+  })
+  t.match((await node.run(['place', 'acme/chat', '--dry-run'])).err,
+    `  acme/x (${B}), 2.0 GiB, without a request for 75 s\n`)
+  unloads = []
+  t.match((await node.run(['place', 'acme/chat', '--dry-run'])).err, /--make-room would wait/)
+  await node.run(['place', 'acme/chat', '--make-room', '--no-wait'])
+  t.match(node.asked.at(-1), { body: { model_id: 'acme/chat', make_room: true } })
+})
+
 t.test('svc ps', async (t) => {
   const state = seenState()
   const node = await nodeOf(t, { 'GET /state': (response) => { sendJson(response, state) } })

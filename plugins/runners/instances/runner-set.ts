@@ -34,6 +34,8 @@ export interface Member {
   readyAt: number | null
   /** Monotonic time in ms at which the model was loaded; null while it is not in memory. */
   loadedAt: number | null
+  /** Monotonic time in ms at which its process last started; 0 before that. */
+  startedAt: number
 }
 
 export interface RunnerFailure { errorMessage: string, errorCode: FailureCode, attempts: number }
@@ -71,7 +73,7 @@ export class RunnerSet {
     const isDonor = this.#parts.isDonor(assignment)
     const member: Member = {
       assignment, supervisor: null, card: null, isDonor, gaveUp: false, rounds: 0, readyAt: null,
-      loadedAt: null
+      loadedAt: null, startedAt: 0
     }
     this.#members.set(assignment.runnerId, member)
     this.#set(member, { RunnerIdle: {} })
@@ -202,6 +204,7 @@ export class RunnerSet {
     const { assignment } = member
     if (this.#members.get(assignment.runnerId) !== member) return
     const now = this.#parts.clock.mono()
+    if ('RunnerConnecting' in status) member.startedAt = now
     member.loadedAt = isLoaded(kindOf(status)) ? member.loadedAt ?? now : null
     if (serves(kindOf(status))) member.readyAt ??= now
     else {

@@ -3,6 +3,7 @@ import type { LocalInstance } from './document.js'
 import type { RunnerSet } from './runner-set.js'
 import { bodyOf, type Assignment } from './shapes.js'
 import type { Instance } from './sections.js'
+import { staysUntil, SWAPS_MAX, type Swap } from './swaps.js'
 import { reasonOf } from '../process/errors.js'
 import { kindOf } from '../process/states.js'
 import type { EndingInstance, RunnerStatus } from '../service.js'
@@ -13,8 +14,8 @@ const DRAIN_LOOK_MS = 250
 const DRAIN_MAX_MS = 3_600_000
 /** Milliseconds between two checks for unused instances. */
 const IDLE_LOOK_MS = 1000
-/** Seconds allowed for draining an unused instance, since a request may arrive just before the drain. */
-const UNLOAD_SECONDS = 30
+/** Milliseconds for which a model that has served no request yet is not unloaded for another one. */
+const FRESH_MS = 5000
 const REMOVED_MAX = 64
 /** Milliseconds after a removal during which a node's memory reading may be stale. */
 const SETTLING_MS = 3000
@@ -71,16 +72,26 @@ export interface IdleUnloadable extends Assignment {
 
 export class IdleTimes {
   readonly #usedAt = new Map<string, number>()
+  /** Runners that have served a task since they became ready. */
+  readonly #served = new Set<string>()
 
   /** Call when a task of the runner ends. */
   used (runnerId: string, mono: number): void {
-    if (this.#usedAt.has(runnerId)) this.#usedAt.set(runnerId, mono)
+    this.#usedAt.set(runnerId, mono)
+    this.#served.add(runnerId)
+  }
+
+  /** Seconds since the last task; null if the runner is new, because a request may be on its way to it. */
+  seconds (runnerId: string, mono: number): number | null {
+    const idleMs = mono - (this.#usedAt.get(runnerId) ?? mono)
+    return idleMs < (this.#served.has(runnerId) ? 1 : FRESH_MS) ? null : idleMs / 1000
   }
 
   /** Returns the runners that have had no task for at least their `ttlSeconds`. */
   check (all: readonly IdleUnloadable[], mono: number): { runner: IdleUnloadable, idleSeconds: number }[] {
     const ready = new Set(all.filter((one) => one.ready).map(({ runnerId }) => runnerId))
     for (const runnerId of this.#usedAt.keys()) if (!ready.has(runnerId)) this.#usedAt.delete(runnerId)
+    for (const runnerId of this.#served) if (!ready.has(runnerId)) this.#served.delete(runnerId)
     return all.flatMap((runner) => {
       if (!runner.ready) return []
       const usedAt = runner.outstanding > 0 ? mono : this.#usedAt.get(runner.runnerId) ?? mono
@@ -105,9 +116,10 @@ export class Removals {
     this.#there = now
   }
 
-  /** True shortly after a removal, because memory readings may be older than the removal. */
-  settling (mono: number): boolean {
-    return [...this.#removed.values()].some((removed) => mono - removed.mono < SETTLING_MS)
+  /** True shortly after a removal on other nodes than `self`: their memory readings may be older. */
+  settling (mono: number, self: string): boolean {
+    return [...this.#removed.values()].some((removed) => mono - removed.mono < SETTLING_MS &&
+      Object.keys(bodyOf(removed.instance).shardAssignments.nodeToRunner).some((nodeId) => nodeId !== self))
   }
 
   /** Removed instances with a runner left on some node; `ends` returns whether a runner is left. */
@@ -125,6 +137,7 @@ export class Removals {
 }
 
 export interface EndingsParts {
+  nodeId: string
   clock: Clock
   log: Logger
   cluster: Pick<Cluster, 'nodes' | 'resolve'>
@@ -155,6 +168,7 @@ export class InstanceShutdown {
   readonly #refused = new Set<string>()
   /** Unused instances for which a drain was requested. */
   readonly #unloading = new Set<string>()
+  #swaps: readonly Swap[] = []
   readonly #undo: (() => void)[]
   #stopDrainTimer: (() => void) | null = null
   #closed = false
@@ -190,7 +204,28 @@ export class InstanceShutdown {
     })
   }
 
-  settling (): boolean { return this.#removals.settling(this.#parts.clock.mono()) }
+  /** Seconds without a task; null if the instance of a runner that this node leads must stay loaded now. */
+  idleSeconds (runnerId: string): number | null {
+    const { clock, fleet, outstanding } = this.#parts
+    const member = fleet.get(runnerId)
+    const mono = clock.mono()
+    if (member?.readyAt == null || outstanding(runnerId) > 0) return null
+    return mono < staysUntil(this.#swaps, member.assignment.modelId, { ...member, readyAt: member.readyAt })
+      ? null : this.#idle.seconds(runnerId, mono)
+  }
+
+  /** Unloads an instance that this node leads, so that model `into` fits, unless it must stay. */
+  evict (instanceId: string, into: string): void {
+    const { led, clock } = this.#parts
+    const found = led().find(({ ring }) => ring.instanceId === instanceId && ring.drainUntil === undefined)
+    const idleSeconds = found === undefined ? null : this.idleSeconds(found.assignment.runnerId)
+    if (found === undefined || idleSeconds === null || this.#unloading.has(instanceId)) return
+    const { modelId } = found.assignment
+    this.#swaps = [...this.#swaps, { models: [modelId, into], mono: clock.mono() }].slice(-SWAPS_MAX)
+    void this.#unload(found.assignment, Math.round(idleSeconds))
+  }
+
+  settling (): boolean { return this.#removals.settling(this.#parts.clock.mono(), this.#parts.nodeId) }
 
   close (): void {
     this.#closed = true
@@ -258,7 +293,8 @@ export class InstanceShutdown {
     const { drain, unloaded, log } = this.#parts
     this.#unloading.add(instanceId)
     try {
-      await drain(instanceId, UNLOAD_SECONDS)
+      // A request that arrives before the drain may take as long as it needs.
+      await drain(instanceId, DRAIN_MAX_MS / 1000)
       unloaded({ instanceId, modelId, idleSeconds })
     } catch (error) {
       this.#unloading.delete(instanceId)

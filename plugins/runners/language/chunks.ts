@@ -48,6 +48,9 @@ export interface Timings {
   prompt_per_second?: number | null, predicted_per_second?: number | null, peak_memory_bytes?: number
 }
 
+/** A wait for a model: `percent` is null until loading begins, `expectedSeconds` while unknown. */
+export interface ModelWait { percent: number | null, expectedSeconds: number | null }
+
 /**
  * One chunk of an answer. A first chunk with usage but no choices reports that the prompt was admitted; the
  * last chunk of each choice has usage and timings. `warnings` come earlier and name the parts of the request
@@ -55,8 +58,11 @@ export interface Timings {
  */
 export interface AnswerChunk {
   choices: Choice[], usage?: Usage, timings?: Timings, warnings?: string[]
-  /** Sent by the runner before all other chunks: the position in the queue for a slot, counted from 1. */
-  queue?: { place: number, slots: number }
+  /**
+   * Sent before all other chunks: the position in the queue for a slot, counted from 1; while the model loads
+   * for the request, `load` and the place 0.
+   */
+  queue?: { place: number, slots: number, load?: ModelWait }
   /** In the first chunk of a virtual model: the model that answers in its place. */
   model?: string
 }

@@ -263,11 +263,11 @@ function librariesOf ({ engines, files, declared }: DetectionParts): Map<string,
 
 /**
  * Adds to nodeResources in /state: this node's backends, the programs of its engines, the fact that it runs
- * models, and whether it may share a model with other nodes.
+ * models, whether it may share a model with other nodes, and the RAM that its operator allows to models.
  */
 export function nodeResources (
   nodeId: string, { backends, programs, notes }: Pick<Detection, 'backends' | 'programs' | 'notes'>,
-  rpcForEveryUser: boolean
+  rpcForEveryUser: boolean, memoryMib?: number
 ): (caller: Caller, base?: unknown) => unknown {
   return (_caller, base) => {
     const nodes = (base ?? {}) as Record<string, Record<string, unknown>>
@@ -277,7 +277,7 @@ export function nodeResources (
     return {
       ...nodes, [nodeId]: {
         ...nodes[nodeId], participation: 'full', backends: all, engineBackends, engines, engineNotes: notes(),
-        rpcForEveryUser
+        rpcForEveryUser, ...memoryMib === undefined ? {} : { modelMemoryBytes: memoryMib * 2 ** 20 }
       }
     }
   }

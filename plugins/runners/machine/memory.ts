@@ -67,10 +67,11 @@ export function createFit (
 
 /**
  * Adds the memory of this node's runners to nodeSystem in /state. `vramCounted` is true if the last reading
- * of used GPU memory includes the runner.
+ * of used GPU memory includes the runner. `idleSeconds`: see `InstanceShutdown`.
  */
 export function memoryView (
-  nodeId: string, fleet: Pick<RunnerSet, 'reports' | 'get'>, lastGpus: Machine['lastGpus']
+  nodeId: string, fleet: Pick<RunnerSet, 'reports' | 'get'>, lastGpus: Machine['lastGpus'],
+  idleSeconds: (runnerId: string) => number | null
 ): (caller: Caller, base?: unknown) => unknown {
   return (_caller, base) => {
     const nodes = (base ?? {}) as Record<string, object | null>
@@ -80,7 +81,8 @@ export function memoryView (
         residentBytes: rssBytes, estimatedBytes,
         vramBytes: pid === null || vramByPid.size === 0 ? null
           : processTreeBytes(pid, (id) => vramByPid.get(id) ?? 0) || null,
-        vramCounted: (fleet.get(runnerId)?.loadedAt ?? Infinity) <= atMs
+        vramCounted: (fleet.get(runnerId)?.loadedAt ?? Infinity) <= atMs,
+        idleSeconds: idleSeconds(runnerId)
       }
     ]))
     return { ...nodes, [nodeId]: { ...nodes[nodeId], runnerMemory: runners } }

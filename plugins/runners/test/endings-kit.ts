@@ -22,6 +22,7 @@ export function endings (over: Partial<EndingsParts> & { warned? (): void }): En
   const node = { clock, led, outstanding: 0, changed () {} } as unknown as EndingsNode
   const { warned = () => {} } = over
   node.endings = new InstanceShutdown({
+    nodeId: 'n',
     clock,
     log: { debug () {}, info () {}, warn: warned, error () {}, fatal () {} },
     cluster: { nodes: () => [], resolve: () => undefined },

@@ -91,10 +91,13 @@ t.test('a node tells the memory of its runners, and what was counted for them', 
   const report = { runnerId: 'r1', pid: process.pid, rssBytes: 5, estimatedBytes: 6 } as RunnerReport
   let last: ReturnType<Machine['lastGpus']> = { atMs: 9, gpus: [], vramByPid: new Map() }
   const fleet = { reports: () => [report], get: () => ({ loadedAt: 10 } as Member) }
-  const view = memoryView('n1', fleet, () => last)
+  const view = memoryView('n1', fleet, () => last, () => 3)
   const caller = { id: 'x' } as Caller
   const runnerMemory = {
-    r1: { residentBytes: 5, estimatedBytes: 6, vramBytes: null as number | null, vramCounted: false }
+    r1: {
+      residentBytes: 5, estimatedBytes: 6, vramBytes: null as number | null, vramCounted: false,
+      idleSeconds: 3
+    }
   }
   t.strictSame(view(caller, { n1: { pcpuUsage: 1 }, n2: { pcpuUsage: 2 } }),
     { n1: { pcpuUsage: 1, runnerMemory }, n2: { pcpuUsage: 2 } })

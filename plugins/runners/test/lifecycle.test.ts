@@ -221,6 +221,7 @@ t.test('where other nodes route requests, a runner is stopped only after a quiet
   let observe = (): void => {}
   const live = new Map([['n', true], ['far', true]])
   const endings = new InstanceShutdown({
+    nodeId: 'n',
     clock,
     log: { debug () {}, info () {}, warn () {}, error () {}, fatal () {} },
     cluster: {

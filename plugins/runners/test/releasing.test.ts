@@ -30,11 +30,12 @@ t.test('what was removed is releasing for as long as its runner is there', async
 t.test('readings are behind for a moment', async (t) => {
   const removals = new Removals()
   removals.update([on('a')], 0)
-  t.notOk(removals.settling(0))
+  t.notOk(removals.settling(0, 'n'))
   removals.update([], 1000)
-  t.ok(removals.settling(1000))
-  t.ok(removals.settling(3999))
-  t.notOk(removals.settling(4000))
+  t.ok(removals.settling(1000, 'n'))
+  t.ok(removals.settling(3999, 'n'))
+  t.notOk(removals.settling(1000, 'na'), 'those of this node are not')
+  t.notOk(removals.settling(4000, 'n'))
 })
 
 t.test('an instance over several nodes, some of which are through', async (t) => {

@@ -157,7 +157,7 @@ const OWN = { instanceId: '0-own', runnerId: 'own-runner', modelId: VOICE }
 function ownFleet (own: PairOptions['own'], tasks: TaskTable): RunnerSet {
   const member: Member =
     { assignment: OWN, supervisor: null, card: null, isDonor: false, gaveUp: false, rounds: 0, readyAt: null,
-      loadedAt: null }
+      loadedAt: null, startedAt: 0 }
   for (let n = 0; n < (own?.load ?? 0); n++) {
     const { instanceId, modelId, runnerId } = OWN
     const about = { commandId: 'x', instanceId, modelId, capability: 'tts', createdAt: 'T' }

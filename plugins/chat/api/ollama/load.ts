@@ -97,7 +97,7 @@ export async function unloadModel (
   parts: ApiParts, request: Pick<RouteRequest, 'caller' | 'signal'>, modelId: string
 ): Promise<void> {
   for (const { instanceId } of instancesOf(parts, modelId)) {
-    await requestLocal(parts, request, { method: 'DELETE', path: `/instance/${instanceId}` })
+    await requestLocal(parts, request, { method: 'DELETE', path: `/instance/${instanceId}?unload=true` })
   }
 }
 
@@ -119,7 +119,7 @@ async function load (
     await requestLocal(parts, { caller: request.caller, signal: new AbortController().signal }, {
       method: 'POST', path: '/place_instance',
       body: {
-        model_id: modelId, wait: true, timeout_seconds: WAIT_SECONDS,
+        model_id: modelId, wait: true, timeout_seconds: WAIT_SECONDS, make_room: true,
         // With `keep_alive: 0`, `unloadAfter` unloads the model after the request.
         ttl_seconds: seconds === 0 ? USUAL_SECONDS : seconds,
         ...context === null ? {} : { context_length: context }

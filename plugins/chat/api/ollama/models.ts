@@ -16,7 +16,7 @@ const NEVER = '9999-12-31T23:59:59Z'
 const TASKS = ['chat', 'completions', 'embeddings']
 
 /** Language models and encoders that are on disk or need no files. */
-function all (parts: ApiParts): ModelCard[] {
+export function all (parts: ApiParts): ModelCard[] {
   const { runners, models } = parts
   const here = TASKS.flatMap((task) => runners.models(task)).map(({ card }) => card)
   const stored = (models?.cards() ?? [])
