@@ -37,8 +37,27 @@ export interface OfferedDriver extends MemoryTraits {
   programs: readonly string[]
   /** GPUs as a program lists them; null if unknown. */
   devices: string[] | null
+  /** Of the programs that can run one model on several nodes, how, by name. */
+  gangs?: Readonly<Record<string, GangOffer>>
   /** Options of the engine for a model, or why no program, or not the chosen one, can run it. */
   options (card: ModelCard, chosen?: string): Record<string, unknown> | string
+}
+
+/** How a program forms gangs. All programs of a gang have the same version. */
+export interface GangOffer {
+  version: string
+  /** The families of models that it splits, a regular expression. */
+  models: string
+  /** True if its traffic goes through svc's links; false if it uses `address`, one of this node. */
+  linked: boolean
+  address?: string
+  /** Why it cannot form gangs on this node. */
+  problem: string | null
+}
+
+/** How a rank meets the others: the ports of itself, of the next rank on this node, and of the first rank. */
+export interface GangPlan {
+  rank: number, size: number, port: number, next: number | null, headAddress: string | null, headPort: number
 }
 
 export interface Drivers {
