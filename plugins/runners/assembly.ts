@@ -4,7 +4,7 @@ import {
 } from '../../kernel/index.js'
 import type { Bundle } from './cards/bundle.js'
 import { createDrivers } from './donors/driver.js'
-import { createGangs, type Gangs } from './donors/gang.js'
+import { Gangs } from './donors/gang.js'
 import { helps } from './donors/role.js'
 import { createSetDiff, createLeases, withCopies } from './instances/copies.js'
 import { PlacedInstances } from './instances/document.js'
@@ -70,9 +70,8 @@ export function assemble (ctx: RunnersContext, machine: Parts) {
     cluster, clock, log, newId: randomUUID, runners: sections.runners,
     lost: ({ runnerId }, message) => { void fleet.again(runnerId, message) }
   })
-  const gangs: Gangs = createGangs({
-    nodeId: node.nodeId, cluster, clock, log, newId: randomUUID, drivers, ...sections,
-    fleet: { get: (runnerId) => fleet.get(runnerId), again: async (...of) => { await fleet.again(...of) } },
+  const gangs = new Gangs({
+    nodeId: node.nodeId, cluster, clock, newId: randomUUID, drivers, ...sections, fleet: () => fleet,
     offer: (assignment) => gangOffer({ detection, instances, node }, assignment)
   })
   const launch: LaunchParts = {
@@ -105,9 +104,7 @@ export function assemble (ctx: RunnersContext, machine: Parts) {
   })
   return {
     sections, detection, instances, endings, fleet, drivers, gangs, losses, failures, recordFailure,
-    reconcile,
-    settled,
-    prune,
+    reconcile, settled, prune,
     ...openRouting(ctx, { launch, sections, placed: instances, fleet, tasks, gossip, losses }),
     /** The `runners` field of /state. */
     runners: () => instances.runners(sections.runners, (runnerId) => statuses.get(runnerId)),

@@ -1,6 +1,7 @@
 import { defineService, EngineError, SvcError, timed } from '../../kernel/index.js'
 import { NOT_STARTED } from './process/errors.js'
 import type { Bundle } from './cards/bundle.js'
+import type { GangOffer } from './donors/offer.js'
 import type { Instance, InstanceFailure } from './instances/sections.js'
 import type { Machine } from './machine/vitals.js'
 import type {
@@ -16,6 +17,7 @@ export {
   whyLibraryCannot, BUILD_FILE, buildsFolder, buildsOf, buildText, findLibrary, findProgram, listsBackend,
   outputOf, readDevices
 } from './machine/programs.js'
+export type { GangOffer, GangPlan } from './donors/offer.js'
 export type { Build } from './machine/programs.js'
 export { runtimeFiles } from './machine/runtimes.js'
 export { ROOT, toSentSpan, SpanRecorder, SPANS_MAX } from './process/span-recorder.js'
@@ -41,23 +43,6 @@ export interface OfferedDriver extends MemoryTraits {
   gangs?: Readonly<Record<string, GangOffer>>
   /** Options of the engine for a model, or why no program, or not the chosen one, can run it. */
   options (card: ModelCard, chosen?: string): Record<string, unknown> | string
-}
-
-/** How a program forms gangs. All programs of a gang have the same version. */
-export interface GangOffer {
-  version: string
-  /** The families of models that it splits, a regular expression. */
-  models: string
-  /** True if its traffic goes through svc's links; false if it uses `address`, one of this node. */
-  linked: boolean
-  address?: string
-  /** Why it cannot form gangs on this node. */
-  problem: string | null
-}
-
-/** How a rank meets the others: the ports of itself, of the next rank on this node, and of the first rank. */
-export interface GangPlan {
-  rank: number, size: number, port: number, next: number | null, headAddress: string | null, headPort: number
 }
 
 export interface Drivers {

@@ -65,7 +65,7 @@ export function start (ctx: RunnersContext, machine = own()) {
       cancel: cancelHandler({ commands, cluster, clock }),
       availability: availabilityHandler(routing.chains),
       feed: drivers.feed,
-      gang: gangs.join,
+      gang: gangs.join.bind(gangs),
       donor: donorHandler({
         nodeId, cluster, instances: sections.instances, fleet, gangs, clock, log, newId: randomUUID
       }),

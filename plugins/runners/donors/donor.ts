@@ -1,5 +1,3 @@
-import { once } from 'node:events'
-import { connect } from 'node:net'
 import type { Socket } from 'node:net'
 import { kernelError, whileLive } from '../../../kernel/index.js'
 import type { Logger, MemberParts, RouteRequest, Section } from '../../../kernel/index.js'
@@ -11,7 +9,7 @@ import type { Instance } from '../instances/sections.js'
 import type { Gangs } from './gang.js'
 import { roleOf } from './role.js'
 import {
-  LOOPBACK, NODE_CALLER, receive, send, STALL_MS, TUNNEL_TYPE, TUNNELS_MAX, TUNNELS_PATH
+  connected, NODE_CALLER, receive, send, STALL_MS, TUNNEL_TYPE, TUNNELS_MAX, TUNNELS_PATH
 } from './tunnel.js'
 
 /** Milliseconds to wait for the driver's node to answer the request for the driver's bytes. */
@@ -107,11 +105,4 @@ async function reach (
   } catch (error) {
     throw kernelError('instance_lost', `The donor ${runnerId} cannot be reached: ${reasonOf(error)}.`)
   }
-}
-
-export async function connected (port: number, signal?: AbortSignal): Promise<Socket> {
-  const socket = connect({ host: LOOPBACK, port, noDelay: true, signal })
-  await once(socket, 'connect')
-  socket.on('error', () => {})
-  return socket
 }

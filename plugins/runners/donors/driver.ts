@@ -16,7 +16,7 @@ import {
 /** Limit in ms on the wait until a donor accepts a connection. */
 const HEAD_MS = 20_000
 
-interface DriverParts extends MemberParts {
+export interface DriverParts extends MemberParts {
   runners: Section<RunnerStatus>
   log: Logger
   newId (): string
@@ -27,7 +27,7 @@ interface DriverParts extends MemberParts {
 type Driver = Role & { kind: 'driver' }
 
 /** A connection from the driver, whose bytes the donor has not fetched yet. */
-interface Feed { socket: Socket, installId: string }
+export interface Feed { socket: Socket, installId: string }
 
 /** A driver on this node: a local port per donor, and the controller that cancels the wait for donors. */
 export interface Entry {
@@ -99,12 +99,8 @@ export function createDrivers (parts: DriverParts) {
     },
     release,
     /** Opens a local port to a rank of a gang; `broke` is called if an accepted connection breaks. */
-    async forward (
-      entry: Pick<Entry, 'run'>, instanceId: string, to: RankRef, broke: (message: string) => void,
-      acceptMs: number
-    ): Promise<DonorPort> {
-      return await openPort({ ...parts, entry, feeds, broke, acceptMs }, instanceId, to)
-    },
+    forward: async (of: Pick<PortParts, 'entry' | 'broke' | 'acceptMs'>, instanceId: string, to: RankRef) =>
+      await openPort({ ...parts, ...of, feeds }, instanceId, to),
     /** Handler of GET /runners/donors/:feed_id: the bytes a driver sends to its donor. */
     async feed (request: RouteRequest<typeof routes.feed>): Promise<void> {
       const { params: { feed_id: id }, member } = request
@@ -149,7 +145,7 @@ function isReady (runners: Section<RunnerStatus>, { nodeId, runnerId }: RankRef)
 }
 
 export interface DonorPort { port: number, endpoint: string, close (): void }
-type PortParts = DriverParts & {
+export type PortParts = DriverParts & {
   entry: Pick<Entry, 'run'>
   feeds: Map<string, Feed>
   broke: (message: string) => void

@@ -2,8 +2,9 @@
  * Gangs: programs on several nodes that run one model together. The first rank, the head, serves it. Its node
  * starts the other ranks each time the head starts, and all of them end with any one of them.
  */
+import type { Socket } from 'node:net'
 import {
-  delay, kernelError, readRefusal, waitForCallback, whileLive, type Logger, type MemberParts,
+  delay, kernelError, readRefusal, waitForCallback, whileLive, type Clock, type MemberParts,
   type RouteRequest, type Section
 } from '../../../kernel/index.js'
 import { freePort } from '../openai/program.js'
@@ -14,10 +15,9 @@ import type { Instance } from '../instances/sections.js'
 import { assignmentOf, type Assignment } from '../instances/shapes.js'
 import type { routes } from '../routes.js'
 import type { GangOffer, GangPlan, RunnerStatus } from '../service.js'
-import { connected } from './donor.js'
 import { isWaiting, whileDonors, type DonorPort, type RpcDrivers } from './driver.js'
 import { roleOf, type GangRole, type RankRef } from './role.js'
-import { NODE_CALLER, TUNNEL_TYPE } from './tunnel.js'
+import { connected, NODE_CALLER, TUNNEL_TYPE } from './tunnel.js'
 
 /** Path at which a node starts its rank for the head's node, and ends it with the request. */
 const GANGS_PATH = '/runners/gangs'
@@ -33,16 +33,16 @@ interface GangParts extends MemberParts {
   nodeId: string
   instances: Section<Instance>
   runners: Section<RunnerStatus>
-  fleet: Pick<RunnerSet, 'get' | 'again'>
+  fleet: () => Pick<RunnerSet, 'get' | 'again'>
   drivers: Pick<RpcDrivers, 'forward'>
-  log: Logger
+  clock: Clock
   newId (): string
   /** The program of an assignment. Throws if it cannot run in a gang on this node. */
   offer (assignment: Assignment): GangOffer & { program: string }
 }
 
 /** A rank on this node. `run` identifies a start of the head; `joins` ends the other ranks of that start. */
-export interface Entry {
+interface Entry {
   run: string
   end: AbortController
   port: number
@@ -51,42 +51,161 @@ export interface Entry {
   start?: () => void
 }
 
-export type Gangs = ReturnType<typeof createGangs>
+export class Gangs {
+  readonly #parts: GangParts
+  readonly #entries = new Map<string, Entry>()
 
-export function createGangs (parts: GangParts) {
-  const { cluster, fleet, drivers, newId, runners, nodeId: self } = parts
-  const entries = new Map<string, Entry>()
-  const release = (runnerId: string): void => {
-    const entry = entries.get(runnerId)
-    entries.delete(runnerId)
+  constructor (parts: GangParts) { this.#parts = parts }
+
+  release (runnerId: string): void {
+    const entry = this.#entries.get(runnerId)
+    this.#entries.delete(runnerId)
     entry?.joins?.abort()
     entry?.end.abort()
     entry?.next?.close()
   }
-  /** Reserves the ports of a rank; `broke` is called once if its connection to the next rank breaks. */
-  const enter = async (
-    { runnerId, instanceId }: Assignment, role: GangRole, run: string, broke: (message: string) => void
-  ): Promise<Entry> => {
-    release(runnerId)
+
+  /**
+   * Resolves when all other ranks are ready to start, or when the runner is released. Calls `waits` with
+   * those that are not. Throws if their programs differ.
+   */
+  async prepare (assignment: Assignment, role: GangRole, waits: (message: string) => void): Promise<void> {
+    if (role.rank > 0) return
+    const { newId, fleet } = this.#parts
+    const { runnerId } = assignment
+    const lost = (message: string): void => {
+      if (this.#entries.get(runnerId) !== entry) return
+      this.release(runnerId)
+      void fleet().again(runnerId, message)
+    }
+    const entry = await this.#enter(assignment, role, newId(), lost)
+    const { signal } = entry.end
+    await whileDonors(this.#parts, role.others, signal, isWaiting(waits))
+    if (signal.aborted) return
+    await Promise.all(role.others.map(async (rank) => { await this.#ask(assignment, rank, signal) }))
+    entry.start = () => {
+      const joins = entry.joins = new AbortController()
+      const run = entry.run = newId()
+      for (const rank of role.others) {
+        void this.#ask(assignment, rank, joins.signal, run).then(() => 'ended', reasonOf).then((why) => {
+          if (!joins.signal.aborted) lost(`the rank on ${rank.nodeId} is lost: ${why}`)
+        })
+      }
+    }
+  }
+
+  /** What the head's program needs to meet the others; null before `prepare`. */
+  plan (assignment: Assignment, role: GangRole): GangPlan | null {
+    const entry = this.#entries.get(assignment.runnerId)
+    const { address = null } = this.#parts.offer(assignment)
+    return entry === undefined ? null : planOf(entry, role, address, entry.port)
+  }
+
+  /** Call when a runner's status changes: its start begins a run of its gang, and its end ends the run. */
+  moved (runnerId: string, status: RunnerStatus): void {
+    const entry = this.#entries.get(runnerId)
+    if (STARTS_OR_ENDS.has(kindOf(status))) entry?.joins?.abort()
+    if ('RunnerConnecting' in status) entry?.start?.()
+  }
+
+  /** Connects to the program of a rank on this node, as soon as it listens for this run. */
+  async connect (runnerId: string, run: string, signal: AbortSignal): Promise<Socket> {
+    for (;;) {
+      const entry = this.#entries.get(runnerId)
+      const socket = entry?.run !== run ? null : await connected(entry.port).catch(() => null)
+      if (socket !== null) return socket
+      await delay(this.#parts.clock, POLL_MS, signal)
+    }
+  }
+
+  /** Handler of POST /runners/gangs: runs the rank on this node until the request ends. */
+  async join (request: RouteRequest<typeof routes.gang>): Promise<void> {
+    const { nodeId: self, newId, fleet } = this.#parts
+    const { body: { runnerId, run, program, address, port } } = request
+    const { member, role, assignment } = this.#checkHead(request)
+    const own = this.#parts.offer(assignment).program
+    if (own !== program) {
+      throw kernelError('instance_lost', `${self} has ${own}, but the first rank has ${program}.`)
+    }
+    if (run === undefined) {
+      await request.open({ contentType: TUNNEL_TYPE }).end()
+      return
+    }
+    const { signal, end } = whileLive(this.#parts, member, request.signal)
+    try {
+      await this.#untilReady(runnerId, signal)
+      const entry = await this.#enter(assignment, role, run, () => { this.release(runnerId) })
+      try {
+        const stream = request.open({ contentType: TUNNEL_TYPE })
+        const task = { kind: 'join', payload: { ...planOf(entry, role, address, port) } }
+        const until = AbortSignal.any([signal, entry.end.signal])
+        for await (const _ of fleet().get(runnerId)?.supervisor?.open(newId(), task, until) ?? []) {
+          await stream.write(Buffer.from('.'))
+        }
+        await stream.end()
+      } finally {
+        // A new process for the next run. A program that ended by itself has ended its runner.
+        if (signal.aborted || entry.end.signal.aborted) void fleet().again(runnerId, 'its gang has ended')
+        this.release(runnerId)
+      }
+    } finally {
+      end()
+    }
+  }
+
+  /** Throws `not_found` unless the request comes from the node of the first rank of its instance. */
+  #checkHead (
+    { body: { instanceId, runnerId }, member }: RouteRequest<typeof routes.gang>
+  ): { member: string, role: GangRole, assignment: Assignment } {
+    const { nodeId, instances, cluster } = this.#parts
+    const instance = instances.get(instanceId)
+    const role = instance === undefined ? null : roleOf(instance, nodeId)
+    const assignment = instance === undefined ? null : assignmentOf(instance, nodeId)
+    if (member === null || role?.kind !== 'gang' || assignment?.runnerId !== runnerId ||
+      cluster.resolve(role.headNode)?.installId !== member) throw kernelError('not_found')
+    return { member, role, assignment }
+  }
+
+  /** Waits until the previous run has ended and the runner of this rank is ready. Throws `instance_lost`. */
+  async #untilReady (runnerId: string, signal: AbortSignal): Promise<void> {
+    const { nodeId, runners } = this.#parts
+    const isReady = (): boolean => !this.#entries.has(runnerId) &&
+      serves(kindOf(runners.get(runnerId, nodeId) ?? { RunnerIdle: {} }))
+    const over = AbortSignal.any([signal, AbortSignal.timeout(READY_MS)])
+    while (!isReady()) {
+      if (over.aborted) throw kernelError('instance_lost', `The rank on ${nodeId} did not become ready.`)
+      await waitForCallback((callback) => runners.observe(callback), over)
+    }
+  }
+
+  /** Reserves the ports of a rank; `broke` is called if its connection to the next rank breaks. */
+  async #enter (
+    assignment: Assignment, role: GangRole, run: string, broke: (message: string) => void
+  ): Promise<Entry> {
+    const { runnerId, instanceId } = assignment
+    this.release(runnerId)
     const entry: Entry = { run, end: new AbortController(), port: 0, next: null }
-    entries.set(runnerId, entry)
+    this.#entries.set(runnerId, entry)
     entry.port = await freePort()
-    const { linked } = parts.offer({ runnerId, instanceId, modelId: '' })
-    const next = linked ? await drivers.forward(entry, instanceId, role.next, broke, MEET_MS) : null
+    const next = !this.#parts.offer(assignment).linked ? null
+      : await this.#parts.drivers.forward({ entry, broke, acceptMs: MEET_MS }, instanceId, role.next)
     if (entry.end.signal.aborted) next?.close()
     else entry.next = next
     return entry
   }
+
   /** Asks the node of a rank. Without `run` it only compares programs; with one the answer lasts as long. */
-  const ask = async (
-    { instanceId, ...of }: Assignment, { nodeId, runnerId }: RankRef, signal: AbortSignal, run?: string
-  ) => {
+  async #ask (
+    assignment: Assignment, { nodeId, runnerId }: RankRef, signal: AbortSignal, run?: string
+  ): Promise<void> {
+    const { cluster, offer } = this.#parts
     const { installId } = cluster.resolve(nodeId) ?? {}
     if (installId === undefined) throw kernelError('instance_lost', `The node ${nodeId} is gone.`)
-    const live = whileLive(parts, installId, signal)
+    const live = whileLive(this.#parts, installId, signal)
     try {
-      const { program, address = null } = parts.offer({ instanceId, ...of })
-      const { port = 0 } = entries.get(of.runnerId) ?? {}
+      const { program, address = null } = offer(assignment)
+      const { port = 0 } = this.#entries.get(assignment.runnerId) ?? {}
+      const { instanceId } = assignment
       const { status, body } = await cluster.request(installId, {
         method: 'POST', path: GANGS_PATH, caller: NODE_CALLER, signal: live.signal,
         timeoutMs: READY_MS + 5_000,
@@ -98,102 +217,8 @@ export function createGangs (parts: GangParts) {
       live.end()
     }
   }
-  return {
-    /**
-     * Resolves when all other ranks are ready to start, or when the runner is released. Calls `waits` with
-     * those that are not. Throws if their programs differ.
-     */
-    async prepare (assignment: Assignment, role: GangRole, waits: (message: string) => void): Promise<void> {
-      if (role.rank > 0) return
-      const { runnerId } = assignment
-      const lost = (message: string): void => {
-        if (entries.get(runnerId) !== entry) return
-        release(runnerId)
-        void fleet.again(runnerId, message)
-      }
-      const entry = await enter(assignment, role, newId(), lost)
-      const { signal } = entry.end
-      await whileDonors(parts, role.others, signal, isWaiting(waits))
-      if (signal.aborted) return
-      await Promise.all(role.others.map(async (rank) => { await ask(assignment, rank, signal) }))
-      entry.start = () => {
-        const joins = entry.joins = new AbortController()
-        const run = entry.run = newId()
-        for (const rank of role.others) {
-          void ask(assignment, rank, joins.signal, run).then(() => 'ended', reasonOf).then((why) => {
-            if (!joins.signal.aborted) lost(`the rank on ${rank.nodeId} is lost: ${why}`)
-          })
-        }
-      }
-    },
-    /** What the head's program needs to meet the others; null before `prepare`. */
-    plan (assignment: Assignment, { rank, size }: GangRole): GangPlan | null {
-      const entry = entries.get(assignment.runnerId)
-      if (entry === undefined) return null
-      const { address = null } = parts.offer(assignment)
-      return {
-        rank, size, port: entry.port, next: entry.next?.port ?? null, headAddress: address,
-        headPort: entry.port
-      }
-    },
-    /** Call when a runner's status changes: its start begins a run of its gang, and its end ends the run. */
-    moved (runnerId: string, status: RunnerStatus): void {
-      const entry = entries.get(runnerId)
-      if (STARTS_OR_ENDS.has(kindOf(status))) entry?.joins?.abort()
-      if ('RunnerConnecting' in status) entry?.start?.()
-    },
-    release,
-    /** Connects to the program of a rank on this node, as soon as it listens for this run. */
-    async connect (runnerId: string, run: string, signal: AbortSignal) {
-      for (;;) {
-        const entry = entries.get(runnerId)
-        const socket = entry?.run !== run ? null : await connected(entry.port).catch(() => null)
-        if (socket !== null) return socket
-        await delay(parts.clock as never, POLL_MS, signal)
-      }
-    },
-    /** Handler of POST /runners/gangs: runs the rank on this node until the request ends. */
-    async join (request: RouteRequest<typeof routes.gang>): Promise<void> {
-      const { body: { instanceId, runnerId, run, program, address, port }, member } = request
-      const instance = parts.instances.get(instanceId)
-      const role = instance === undefined ? null : roleOf(instance, self)
-      const assignment = instance === undefined ? null : assignmentOf(instance, self)
-      if (member === null || role?.kind !== 'gang' || assignment?.runnerId !== runnerId ||
-        cluster.resolve(role.headNode)?.installId !== member) throw kernelError('not_found')
-      const own = parts.offer(assignment).program
-      if (own !== program) {
-        throw kernelError('instance_lost', `${self} has ${own}, but the first rank has ${program}.`)
-      }
-      if (run === undefined) {
-        await request.open({ contentType: TUNNEL_TYPE }).end()
-        return
-      }
-      const { signal, end } = whileLive(parts, member, request.signal)
-      const isReady = (): boolean => serves(kindOf(runners.get(runnerId, self) ?? { RunnerIdle: {} })) &&
-        !entries.has(runnerId)
-      const ready = AbortSignal.any([signal, AbortSignal.timeout(READY_MS)])
-      while (!isReady() && !ready.aborted) {
-        await waitForCallback((callback) => runners.observe(callback), ready)
-      }
-      if (!isReady()) throw kernelError('instance_lost', `The rank on ${self} did not become ready.`)
-      const { rank, size } = role
-      const entry = await enter(assignment, role, run, () => { release(runnerId) })
-      try {
-        const stream = request.open({ contentType: TUNNEL_TYPE })
-        const plan: GangPlan = { rank, size, port: entry.port, next: entry.next?.port ?? null,
-          headAddress: address, headPort: port }
-        const task = { kind: 'join', payload: { ...plan } }
-        const until = AbortSignal.any([signal, entry.end.signal])
-        for await (const _ of fleet.get(runnerId)?.supervisor?.open(newId(), task, until) ?? []) {
-          await stream.write(Buffer.from('.'))
-        }
-        await stream.end()
-      } finally {
-        // A new process for the next run. A program that ended by itself has ended its runner.
-        if (signal.aborted || entry.end.signal.aborted) void fleet.again(runnerId, 'its gang has ended')
-        release(runnerId)
-        end()
-      }
-    }
-  }
 }
+
+const planOf = (
+  { port, next }: Entry, { rank, size }: GangRole, headAddress: string | null, headPort: number
+): GangPlan => ({ rank, size, port, next: next?.port ?? null, headAddress, headPort })

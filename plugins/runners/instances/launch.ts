@@ -205,8 +205,9 @@ function moduleOf (
 function mayOpenPorts (config: RunnerConfig, role: Role | null): void {
   if (config.rpc_for_every_user || !opensPorts(role)) return
   throw new LaunchError('no_backend', 'this node takes no part in models that are spread over nodes: ' +
-    'llama.cpp RPC, MLX and vLLM have no authentication there, so every user of this machine could access ' +
-    'it. If you trust all of them: svc config set plugins.runners.rpc_for_every_user true, and restart the node')
+    'llama.cpp RPC, MLX and vLLM have no authentication there, so every user of this machine could ' +
+    'access it. If you trust all of them: svc config set plugins.runners.rpc_for_every_user true, and ' +
+    'restart the node')
 }
 
 function filesOf (
