@@ -39,7 +39,7 @@ export const allowed: Partial<Record<Rule, Readonly<Record<string, string>>>> = 
     'plugins/runners/openai/client.ts': 'a runner asks its own program; others give an agent of the guard',
     'plugins/upstreams/server.ts': 'through the agent of the guard',
     'plugins/llama-cpp/server/donor.ts': 'a runner looks whether the program that it started listens',
-    'plugins/runners/donors/donor.ts': 'to the program of a runner of this node',
+    'plugins/runners/donors/tunnel.ts': 'to the program of a runner of this node',
     'plugins/runners/process/node-link.ts': 'the pipe to a runner',
     'plugins/relay/device/': 'requests within a channel; the channel itself is dialled through the guard',
     'plugins/llama-cpp/builds/release.ts': 'hands the guard\'s dispatcher to fetch, which follows redirects'

@@ -156,6 +156,8 @@ export interface EngineDecl extends MemoryTraits {
   readonly tensor?: boolean
   /** True if the shares may be uneven, so any number of nodes can take part. */
   readonly unevenTensor?: boolean
+  /** True if the engine splits layers only, so other shardings of several nodes mean tensor parallelism. */
+  readonly onlyTensor?: boolean
   /** True if the engine uses all GPUs and spills over to the CPU; otherwise it uses the first GPU only. */
   readonly manyDevices?: boolean
 }

@@ -61,7 +61,7 @@ async function findSafetensors (folder: Folder): Promise<ModelFacts | undefined>
     family, engine: ENGINE,
     backends: [...quantization.startsWith('mlx') ? [] : ['cuda'], 'metal', 'cpu'],
     roles: new Map(weights.map((path) => [path, 'weights'])),
-    nLayers, hiddenSize, heads, kvHeads, headSize, contextLength, quantization,
+    nLayers, hiddenSize, heads, kvHeads, supportsTensor: true, headSize, contextLength, quantization,
     defaults: modelSampling(new Map(), await folder.json('generation_config.json') ?? {}),
     memory: {
       weightBytes: weights.reduce((sum, path) => sum + folder.size(path), 0),

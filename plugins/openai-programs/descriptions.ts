@@ -7,9 +7,11 @@ export const ENGINE = 'openai-programs'
 export type Lack = 'schema' | 'required_tools' | 'logprobs' | 'stop' | 'context' | 'token_ids'
 
 /**
- * A group in `args` is left out if one of its placeholders has no value. Placeholders, in `args` and
- * `environment`: model (folder), name (model id), socket, port, context (tokens), slots, threads, kv_gib,
- * kv_bytes, gpu_share (of the GPU's memory), tool_parser.
+ * A group in `args` and a variable in `environment` are left out if one of their placeholders has no value.
+ * Placeholders: model (folder), name (model id), socket, port, context (tokens), slots, threads, kv_gib,
+ * kv_bytes, gpu_share (of the GPU's memory), tool_parser; in a gang also rank, ranks (their number), hosts
+ * (file with the addresses of the ranks, as MLX reads it), head and head_port (address and free port of the
+ * first rank), own (address of this rank) and interface.
  */
 interface Start {
   args?: readonly (string | readonly string[])[]
@@ -49,6 +51,19 @@ export interface Description extends Start {
   fragile?: boolean
   /** Memory in MiB besides weights and KV cache. */
   process_mib: number
+  gang?: GangForm
+}
+
+/** How several of these programs, of one version, run a model together, each with a part of every layer. */
+export interface GangForm {
+  /** True if ranks only connect to the next one, by `hosts`: svc then carries that through its own links. */
+  linked?: boolean
+  /** Families of models that it splits, a regular expression. */
+  models?: string
+  /** Arguments of all ranks but the first. */
+  worker?: readonly string[]
+  /** Limit in seconds on the start, in which all ranks must meet. */
+  seconds?: number
 }
 
 const OFFLINE = { HF_HUB_OFFLINE: '1', TRANSFORMERS_OFFLINE: '1', DO_NOT_TRACK: '1' }
@@ -67,7 +82,12 @@ export const BUNDLED: Readonly<Record<string, Description>> = {
     // Without --temp it samples greedily, unlike the others.
     args: ['--model', '{model}', '--host', '127.0.0.1', '--port', '{port}', '--temp', '1',
       '--decode-concurrency', '{slots}', '--log-level', 'WARNING'],
-    environment: OFFLINE,
+    environment: { ...OFFLINE, MLX_RANK: '{rank}', MLX_HOSTFILE: '{hosts}' },
+    gang: {
+      linked: true, seconds: 300,
+      models: '^(deepseek_v\\d+|exaone_moe|glm4_moe(_lite)?|gpt_oss|iquestloopcoder|kimi_k\\d+|llama|' +
+        'longcat_flash(_ngram)?|minimax|ministral3|mistral4|qwen2|qwen3(_5|_moe)?|step3p5)$'
+    },
     rename: { repeat_last_n: 'repetition_context_size' },
     lacks: ['schema', 'required_tools', 'logprobs', 'stop', 'context', 'token_ids'],
     fragile: true, process_mib: 512
@@ -82,10 +102,14 @@ export const BUNDLED: Readonly<Record<string, Description>> = {
     args: ['serve', '{model}', '--served-model-name', '{name}', '--uds', '{socket}',
       '--max-model-len', '{context}', '--max-num-seqs', '{slots}', '--enable-prompt-tokens-details',
       '--enable-auto-tool-choice', '--tool-call-parser', '{tool_parser}',
-      ['--gpu-memory-utilization', '{gpu_share}', '--kv-cache-memory-bytes', '{kv_bytes}']],
+      ['--gpu-memory-utilization', '{gpu_share}', '--kv-cache-memory-bytes', '{kv_bytes}'],
+      ['--tensor-parallel-size', '{ranks}', '--nnodes', '{ranks}', '--node-rank', '{rank}',
+        '--master-addr', '{head}', '--master-port', '{head_port}']],
+    gang: { worker: ['--headless'], seconds: 1_200 },
     // A relative path, because the length of socket paths is limited.
     environment: {
-      ...OFFLINE, VLLM_NO_USAGE_STATS: '1', VLLM_RPC_BASE_PATH: '.', VLLM_HOST_IP: '127.0.0.1'
+      ...OFFLINE, VLLM_NO_USAGE_STATS: '1', VLLM_RPC_BASE_PATH: '.', VLLM_HOST_IP: '{own}',
+      GLOO_SOCKET_IFNAME: '{interface}', NCCL_SOCKET_IFNAME: '={interface}'
     },
     on: {
       cpu: {
@@ -107,8 +131,11 @@ export const BUNDLED: Readonly<Record<string, Description>> = {
     args: ['-m', 'sglang.launch_server', '--model-path', '{model}', '--served-model-name', '{name}',
       '--host', '127.0.0.1', '--port', '{port}', '--context-length', '{context}',
       '--max-running-requests', '{slots}', '--enable-metrics', '--tool-call-parser', '{tool_parser}',
-      ['--mem-fraction-static', '{gpu_share}']],
-    environment: OFFLINE,
+      ['--mem-fraction-static', '{gpu_share}'],
+      ['--tp', '{ranks}', '--nnodes', '{ranks}', '--node-rank', '{rank}',
+        '--dist-init-addr', '{head}:{head_port}']],
+    gang: { seconds: 1_200 },
+    environment: { ...OFFLINE, GLOO_SOCKET_IFNAME: '{interface}', NCCL_SOCKET_IFNAME: '={interface}' },
     metrics: { path: '/metrics', names: ['sglang:prompt_tokens_total', 'sglang:generation_tokens_total',
       'sglang:token_usage', 'sglang:num_running_reqs'] },
     rename: { repeat_last_n: null },

@@ -15,6 +15,7 @@ export interface Found {
 }
 
 export interface Settings {
+  collectives?: { interface: string }
   engine_order?: readonly string[]
   engines?: Readonly<Record<string, Partial<Description>>>
 }

@@ -1,6 +1,7 @@
+import { networkInterfaces } from 'node:os'
 import { isAbsolute, join } from 'node:path'
 import { definePlugin, type ModelCard } from '../../kernel/index.js'
-import type { OfferedDriver } from '../runners/service.js'
+import type { GangOffer, OfferedDriver } from '../runners/service.js'
 import { runsOn } from '../runners/cards/backends.js'
 import { findPrograms, wordsOf, type Found, type Settings } from './find.js'
 import { ENGINE } from './descriptions.js'
@@ -15,15 +16,17 @@ export default definePlugin(manifest, ({ config, clock, deps: { drivers }, effec
   let known: { atMs: number, driver: OfferedDriver | null } | undefined
   effect('programs', drivers.offer(ENGINE, () => {
     if (known === undefined || clock.mono() - known.atMs > KNOWN_MS) {
-      known = { atMs: clock.mono(), driver: driverOf(findPrograms(config as Settings, host)) }
+      const { collectives } = config as Settings
+      const driver = driverOf(findPrograms(config as Settings, host), collectives?.interface)
+      known = { atMs: clock.mono(), driver }
     }
     return known.driver
   }))
   return {}
 })
 
-/** The programs as the plugin runners uses them; null if there are none. */
-export function driverOf (all: readonly Found[]): OfferedDriver | null {
+/** The programs as the plugin runners uses them; null if there are none. `network` is for gangs. */
+export function driverOf (all: readonly Found[], network?: string): OfferedDriver | null {
   const usable = all.filter(({ problem }) => problem === null)
   const [first] = usable
   if (first === undefined) return null
@@ -31,14 +34,31 @@ export function driverOf (all: readonly Found[]): OfferedDriver | null {
   return {
     from: 'plugin', words: wordsOf(first), programs: usable.map(({ name }) => name),
     devices: isMetal ? ['Metal'] : null, fixedBytes: first.description.process_mib * MIB,
+    gangs: Object.fromEntries(usable.flatMap((one) => {
+      const gang = gangOf(one, network)
+      return gang === null ? [] : [[one.name, gang]]
+    })),
     options (card, chosen) {
       const named = chosen === undefined ? usable : all.filter(({ name }) => name === chosen)
       const found = named.find((one) => whyNot(one, card) === null)
-      if (found !== undefined) return optionsOf(found)
+      if (found !== undefined) return { ...optionsOf(found), collectives: { interface: network } }
       const why = named.map((one) => `${one.name}: ${whyNot(one, card)!}`).join('; ')
       return `no program runs ${card.modelId}: ${why === '' ? `there is none called ${chosen!}` : why}`
     }
   }
+}
+
+/** How a program forms gangs, null if it never does. Unlinked ones need a network that the operator names. */
+function gangOf ({ description: { gang }, version }: Found, network?: string): GangOffer | null {
+  if (gang === undefined) return null
+  const { linked = false, models = '' } = gang
+  const { address } = networkInterfaces()[network ?? '']?.find(({ family }) => family === 'IPv4') ?? {}
+  const problem = version === '' ? 'its version is unknown: name its `packages`'
+    : linked || address !== undefined ? null
+      : network === undefined ? 'its traffic between nodes is not encrypted: to allow it on a network that ' +
+      'you trust, set plugins.openai-programs.collectives.interface in svc.yaml'
+        : `the interface ${network} has no IPv4 address`
+  return { version, models, linked, problem, ...address === undefined ? {} : { address } }
 }
 
 function whyNot ({ problem, description: { weights, backends } }: Found, card: ModelCard): string | null {

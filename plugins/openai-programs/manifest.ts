@@ -47,7 +47,16 @@ const description = {
     tool_parsers: { type: 'object', maxProperties: 32,
       additionalProperties: { type: 'string', maxLength: 64 } },
     fragile: { type: 'boolean', description: 'check it after each client that left' },
-    process_mib: { type: 'integer', minimum: 0, description: 'memory besides weights and KV cache' }
+    process_mib: { type: 'integer', minimum: 0, description: 'memory besides weights and KV cache' },
+    gang: {
+      type: 'object', additionalProperties: false, description: 'how several run one model on several nodes',
+      properties: {
+        linked: { type: 'boolean', description: 'ranks connect to the next one only, by {hosts}' },
+        models: { ...text, description: 'regular expression for the families of models that it splits' },
+        worker: { ...texts, description: 'arguments of all ranks but the first' },
+        seconds: { type: 'integer', minimum: 1, description: 'limit on the start of all' }
+      }
+    }
   }
 } as const
 
@@ -65,6 +74,12 @@ export const manifest = {
         'items': { type: 'string', maxLength: 64 }, 'examples': [['mlx', 'vllm', 'sglang']],
         'description': 'Programs in the order in which they are tried; those left out come last.'
       },
+      collectives: {
+        'type': 'object', 'x-local': true, 'additionalProperties': false, 'required': ['interface'],
+        'properties': { interface: { ...text, maxLength: 15 } }, 'examples': [{ interface: 'eth1' }],
+        'description': 'Network interface for models that vLLM or SGLang spreads over nodes. Their traffic ' +
+          'is not encrypted, and others on that network could run code on this node: name a private one.'
+      },
       engines: {
         'type': 'object', 'x-local': true, 'maxProperties': 64, 'default': {},
         'propertyNames': { pattern: '^[a-z][a-z0-9-]{0,63}$' }, 'additionalProperties': description,
@@ -78,6 +93,7 @@ export const manifest = {
       module: new URL('./engine/index.js', import.meta.url).href,
       cards: new URL('./cards.js', import.meta.url).href, help: () => import('./cli.js'),
       backends: ['cuda', 'rocm', 'metal', 'cpu'], external: true, loopback: true,
+      multiNode: true, tensor: true, onlyTensor: true,
       program: {
         name: 'vLLM, MLX or SGLang', builds: ENGINE,
         install: `Install one there (${installs}), or name its virtual environment in ` +

@@ -4,12 +4,14 @@ import {
 } from '../../kernel/index.js'
 import type { Bundle } from './cards/bundle.js'
 import { createDrivers } from './donors/driver.js'
+import { Gangs } from './donors/gang.js'
+import { helps } from './donors/role.js'
 import { createSetDiff, createLeases, withCopies } from './instances/copies.js'
 import { PlacedInstances } from './instances/document.js'
 import { InstanceShutdown } from './instances/shutdown.js'
 import { RunnerSet } from './instances/runner-set.js'
 import {
-  backendOf, instanceOf, launchOptions, memoryTraits, prepareLaunch, pruneScratch, runnersFolder,
+  backendOf, gangOffer, instanceOf, launchOptions, memoryTraits, prepareLaunch, pruneScratch, runnersFolder,
   type LaunchParts
 } from './instances/launch.js'
 import { createReconciler } from './instances/reconcile.js'
@@ -69,11 +71,15 @@ export function assemble (ctx: RunnersContext, machine: Parts) {
     cluster, clock, log, newId: randomUUID, runners: sections.runners,
     lost: ({ runnerId }, message) => { void fleet.again(runnerId, message) }
   })
+  const gangs = new Gangs({
+    nodeId: node.nodeId, cluster, clock, newId: randomUUID, drivers, ...sections, fleet: () => fleet,
+    offer: (assignment) => gangOffer({ detection, instances, node }, assignment)
+  })
   const launch: LaunchParts = {
     node, clock, log, env: machine.files.env, config: ctx.config, bundle: withCopies(machine.bundle, models),
-    models, detection, instances, drivers, leases, logs: ctx.deps.logs
+    models, detection, instances, drivers, gangs, leases, logs: ctx.deps.logs
   }
-  const fleet = openFleet(ctx, machine, { launch, statuses, recordFailure })
+  const fleet: RunnerSet = openFleet(ctx, machine, { launch, gangs, statuses, recordFailure })
   const prune = async (): Promise<void> => {
     await pruneScratch(runnersFolder(node.home), (runnerId) => fleet.get(runnerId) !== undefined)
   }
@@ -85,6 +91,7 @@ export function assemble (ctx: RunnersContext, machine: Parts) {
       ? [] : instances.assignments().filter(({ runnerId }) => !endings.done(runnerId)),
     async ended (runnerId) {
       drivers.release(runnerId)
+      gangs.release(runnerId)
       leases.release(runnerId)
       await prune()
     }
@@ -98,11 +105,16 @@ export function assemble (ctx: RunnersContext, machine: Parts) {
   })
   const evictions = openEvictions(ctx, instances, endings)
   return {
+<<<<<<< HEAD
     sections, detection, instances, endings, fleet, drivers, losses, failures, recordFailure,
     reconcile,
     settled,
     evict: evictions.evict,
     prune,
+=======
+    sections, detection, instances, endings, fleet, drivers, gangs, losses, failures, recordFailure,
+    reconcile, settled, prune,
+>>>>>>> w/x2
     ...openRouting(ctx, { launch, sections, placed: instances, fleet, tasks, gossip, losses }),
     /** The `runners` field of /state. */
     runners: () => instances.runners(sections.runners, (runnerId) => statuses.get(runnerId)),
@@ -168,8 +180,8 @@ const MOVES_MEMORY: ReadonlySet<StatusKind> =
 
 function openFleet (
   ctx: RunnersContext, machine: Parts,
-  { launch, statuses, recordFailure }:
-  { launch: LaunchParts, statuses: RunnerStatuses } & Pick<Instances, 'recordFailure'>
+  { launch, gangs, statuses, recordFailure }:
+  { launch: LaunchParts, gangs: Gangs, statuses: RunnerStatuses } & Pick<Instances, 'recordFailure'>
 ): RunnerSet {
   const { clock, log, emit, node: { nodeId }, deps } = ctx
   const { models } = deps
@@ -179,7 +191,7 @@ function openFleet (
     clock, log, statuses,
     create: (options) => machine.createSupervisor(options),
     prepare: (assignment, waits) => prepareLaunch(launch, assignment, waits),
-    isDonor: (assignment) => instanceOf(launch, assignment)?.role?.kind === 'donor',
+    isDonor: (assignment) => helps(instanceOf(launch, assignment)?.role ?? null),
     launch: (assignment) => launchOptions(launch, assignment),
     admit: createFit({
       machine: machine.reader,
@@ -191,6 +203,7 @@ function openFleet (
     }),
     onMoved: (assignment, status) => {
       if ('RunnerConnecting' in status) launch.drivers.begins(assignment.runnerId)
+      gangs.moved(assignment.runnerId, status)
       if (MOVES_MEMORY.has(kindOf(status))) void machine.reader.freeVram()
       emit('RunnerStatusUpdated', { ...assignment, status })
     },

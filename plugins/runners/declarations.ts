@@ -53,8 +53,9 @@ export const config = {
     rpc_for_every_user: {
       'type': 'boolean', 'x-local': true, 'default': false,
       'description':
-        'Allows models that llama.cpp spreads over this and other nodes. Its RPC has no authentication: ' +
-        'while such a model runs, every user of this machine can access its memory.'
+        'Allows models that are spread over this and other nodes. llama.cpp\'s RPC, MLX and vLLM have no ' +
+        'authentication between nodes: while such a model runs or starts, every user of this machine can ' +
+        'access its memory.'
     },
     memory_mib: {
       type: 'integer', minimum: 64,

@@ -48,6 +48,15 @@ export const routes = {
     body: exactly({ instanceId: id, runnerId: id, feedId: uuid, run: uuid }),
     errors: ['not_found', 'instance_lost', 'overloaded']
   },
+  gang: {
+    method: 'POST', url: '/runners/gangs',
+    summary: 'Runs a rank of a model on several nodes until the request ends; for its first rank only.',
+    members: true, authority: 'invoke', stream: true, produces: 'application/octet-stream',
+    body: exactly({
+      instanceId: id, runnerId: id, program: id, address: textOrNull, port: { type: 'integer' }
+    }, { run: uuid }),
+    errors: ['not_found', 'instance_lost']
+  },
   feed: {
     method: 'GET', url: '/runners/donors/:feed_id',
     summary: 'The bytes that the driver of an instance sends to a donor; for that donor only.', members: true,

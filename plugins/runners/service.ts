@@ -2,6 +2,7 @@ import { defineService, EngineError, SvcError, timed } from '../../kernel/index.
 import { NOT_STARTED } from './process/errors.js'
 import { untilRouted } from './routing/wait.js'
 import type { Bundle } from './cards/bundle.js'
+import type { GangOffer } from './donors/offer.js'
 import type { Instance, InstanceFailure } from './instances/sections.js'
 import type { ModelWait } from './language/chunks.js'
 import type { Machine } from './machine/vitals.js'
@@ -19,6 +20,7 @@ export {
   whyLibraryCannot, BUILD_FILE, buildsFolder, buildsOf, buildText, findLibrary, findProgram, listsBackend,
   outputOf, readDevices
 } from './machine/programs.js'
+export type { GangOffer, GangPlan } from './donors/offer.js'
 export type { Build } from './machine/programs.js'
 export { runtimeFiles } from './machine/runtimes.js'
 export { ROOT, toSentSpan, SpanRecorder, SPANS_MAX } from './process/span-recorder.js'
@@ -40,6 +42,8 @@ export interface OfferedDriver extends MemoryTraits {
   programs: readonly string[]
   /** GPUs as a program lists them; null if unknown. */
   devices: string[] | null
+  /** Of the programs that can run one model on several nodes, how, by name. */
+  gangs?: Readonly<Record<string, GangOffer>>
   /** Options of the engine for a model, or why no program, or not the chosen one, can run it. */
   options (card: ModelCard, chosen?: string): Record<string, unknown> | string
 }

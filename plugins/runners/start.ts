@@ -32,7 +32,11 @@ export function start (ctx: RunnersContext, machine = own()) {
   const parts = complete(ctx, machine)
   const { bundle, reader } = parts
   const assembly = assemble(ctx, parts)
+<<<<<<< HEAD
   const { sections, routing, fleet, detection, drivers, failures, instances, endings } = assembly
+=======
+  const { sections, routing, fleet, detection, drivers, gangs, failures, instances } = assembly
+>>>>>>> w/x2
   const { commands, cluster, models, session } = ctx.deps
   const { clock, log, node: { nodeId } } = ctx
   void assembly.prune()
@@ -65,8 +69,9 @@ export function start (ctx: RunnersContext, machine = own()) {
       cancel: cancelHandler({ commands, cluster, clock }),
       availability: availabilityHandler(routing.chains),
       feed: drivers.feed,
+      gang: gangs.join.bind(gangs),
       donor: donorHandler({
-        nodeId, cluster, instances: sections.instances, fleet, clock, log, newId: randomUUID
+        nodeId, cluster, instances: sections.instances, fleet, gangs, clock, log, newId: randomUUID
       }),
       task: taskHandler({ ...ctx.deps, clock, routing })
     },

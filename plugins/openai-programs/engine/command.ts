@@ -24,16 +24,17 @@ export function sizesOf ({ card, contextLength: asked, slots }: ModelSpec): Size
   return { contextLength, slots: cacheOf(card, contextLength, slots).contexts }
 }
 
-/** Values of the placeholders. `template` is the model's chat template, or ''. */
+/** Values of the placeholders. `template` is the model's chat template, or ''; `ranks` share the model. */
 export async function valuesOf (
   spec: ModelSpec, { process_mib: process, tool_parsers: parsers = {} }: Description, address: Address,
-  template: string
+  template: string, ranks = 1
 ): Promise<Values> {
   const { card, directory, threads, backend } = spec
   const { contextLength, slots } = sizesOf(spec)
-  const { bytes } = cacheOf(card, contextLength, slots)
+  const bytes = Math.ceil(cacheOf(card, contextLength, slots).bytes / ranks)
   const traits = { fixedBytes: process * MIB }
-  const { neededBytes } = needOf(card, traits, { context: contextLength, slots, gpu: backend !== 'cpu' })
+  const { neededBytes } = needOf(card, traits,
+    { context: contextLength, slots, gpu: backend !== 'cpu', part: { of: 1, parts: ranks } })
   const total = backend === 'cuda' ? await gpuBytes() : null
   const [, parser] = Object.entries(parsers).find(([mark]) => template.includes(mark)) ?? []
   return {
@@ -62,7 +63,8 @@ export const takesSocket = ({ args = [] }: Description): boolean =>
   args.flat().some((arg) => arg === '{socket}')
 
 export function commandLine (
-  { args = [], environment = {}, on = {} }: Description, backend: string, values: Values
+  { args = [], environment = {}, on = {}, gang: { worker = [] } = {} }: Description, backend: string,
+  values: Values
 ): { args: string[], environment: Record<string, string> } {
   const own = on[backend] ?? {}
   const filled = (text: string): string =>
@@ -70,9 +72,9 @@ export function commandLine (
   const isKnown = (text: string): boolean =>
     [...text.matchAll(PLACEHOLDER)].every(([, name]) => values[name!] !== undefined)
   return {
-    args: [...args, ...own.args ?? []].flatMap((group) =>
+    args: [...args, ...own.args ?? [], ...Number(values['rank'] ?? 0) > 0 ? worker : []].flatMap((group) =>
       typeof group === 'string' ? [filled(group)] : group.every(isKnown) ? group.map(filled) : []),
     environment: Object.fromEntries(Object.entries({ ...environment, ...own.environment })
-      .map(([name, text]) => [name, filled(text)]))
+      .filter(([, text]) => isKnown(text)).map(([name, text]) => [name, filled(text)]))
   }
 }

@@ -6,18 +6,20 @@ import { rm } from 'node:fs/promises'
 import { delimiter, join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import {
-  EngineError, type EngineEnv, type EngineModule, type EngineSession
+  EngineError, type EngineEnv, type EngineModule, type EngineSession, type ModelSpec
 } from '../../../kernel/api/engine.js'
 import { Client, type Address } from '../../runners/openai/client.js'
 import { BrokenAnswer } from '../../runners/openai/errors.js'
 import { freePort, LOOPBACK, Program, type Clock, type EngineParts } from '../../runners/openai/program.js'
+import type { GangPlan } from '../../runners/service.js'
 import { wordsOf, type Found } from '../find.js'
 import { isProof } from './answer.js'
-import { commandLine, sizesOf, takesSocket, valuesOf } from './command.js'
+import { commandLine, sizesOf, takesSocket, valuesOf, type Values } from './command.js'
 import { programError } from './errors.js'
+import { gangIn, gangValues, RankSession } from './gang.js'
 import { ProgramSession, ROUTES } from './session.js'
 import { Tokens } from './tokens.js'
-import { Watch } from './watch.js'
+import { ALONE, IN_GANG, Watch } from './watch.js'
 
 const SYSTEM: Clock = {
   now: () => Number(process.hrtime.bigint() / 1_000_000n),
@@ -32,27 +34,27 @@ const OK = 200
 /** Limit on a start in CPU seconds; vLLM uses 42 to 140. A start that computes nothing ends earlier. */
 const START_SECONDS = 1_200
 const SIGNS_MS = 3_000
+/** Limit in seconds on the start of a gang, unless its description sets one. */
+const MEET_SECONDS = 300
 
 export function programEngine ({ clock, die, echo }: EngineParts): EngineModule {
   return {
     async load (spec, env): Promise<EngineSession> {
       const found = spec.options['program'] as Found | undefined
       if (found === undefined) throw new EngineError('no_backend', 'the plugin openai-programs is off')
-      const { name, description, path, root } = found
+      const { name, description } = found
       const { card: { modelId, tasks }, backend } = spec
+      const gang = gangIn(spec)
       const tokens = await Tokens.read(spec)
       await rm(SOCKET, { force: true })
       const address: Address = takesSocket(description) ? { socketPath: SOCKET }
         : { host: LOOPBACK, port: await freePort() }
-      const values = await valuesOf(spec, description, address, tokens.template)
-      const { args, environment } = commandLine(description, backend, values)
-      const program = new Program({
-        name, path, args, env, clock, die, echo: (line) => { echo(`${name}: ${line}`) },
-        variables: {
-          ...root === null ? {} : { PATH: [join(root, 'bin'), process.env['PATH'] ?? ''].join(delimiter) },
-          ...environment
-        }
-      })
+      const start = async (of: GangPlan | null): Promise<Program> => programOf(found, spec, {
+        ...await valuesOf(spec, description, address, tokens.template, of?.size),
+        ...await gangValues(spec, of)
+      }, { env, clock, die, echo })
+      if (gang !== null && gang.rank > 0) return new RankSession(start, die)
+      const program = await start(gang)
       const client = new Client({
         address, name, toError: (body, status) => programError(body, { modelId, name }, status)
       })
@@ -61,8 +63,11 @@ export function programEngine ({ clock, die, echo }: EngineParts): EngineModule 
       const canary = async (seen: () => void): Promise<void> => {
         await generate(client, kind, model, seen)
       }
+      // A rank that waits for the others computes all the time.
+      const signs = signsOf(found, client, program, gang === null ? backend : '')
       const lost = (why: string): void => { die(new Error(`${name} is lost: ${why}`)) }
-      const watch = new Watch({ clock, canary, lost, signs: signsOf(found, client, program, backend) })
+      const pace = gang === null ? ALONE : IN_GANG
+      const watch = new Watch({ clock, canary, lost, signs, pace })
       const close = async (): Promise<void> => {
         watch.close()
         client.close()
@@ -70,7 +75,8 @@ export function programEngine ({ clock, die, echo }: EngineParts): EngineModule 
         await rm(SOCKET, { force: true })
       }
       try {
-        await ready({ found, client, program, canary, env })
+        const seconds = gang === null ? Infinity : description.gang?.seconds ?? MEET_SECONDS
+        await ready({ found, client, program, canary, env, isLate: lateAfter(clock, seconds) })
       } catch (error) {
         await close()
         throw error
@@ -86,6 +92,21 @@ export function programEngine ({ clock, die, echo }: EngineParts): EngineModule 
   }
 }
 
+/** Starts the program of a description as a child. */
+function programOf (
+  { name, description, path, root }: Found, { backend }: ModelSpec, values: Values,
+  { env, clock, die, echo }: EngineParts & { env: EngineEnv }
+): Program {
+  const { args, environment } = commandLine(description, backend, values)
+  return new Program({
+    name, path, args, env, clock, die, echo: (line) => { echo(`${name}: ${line}`) },
+    variables: {
+      ...root === null ? {} : { PATH: [join(root, 'bin'), process.env['PATH'] ?? ''].join(delimiter) },
+      ...environment
+    }
+  })
+}
+
 /** Asks for one token. @throws BrokenAnswer if the answer has none, and the program's errors */
 async function generate (
   client: Client, kind: keyof typeof ROUTES, model: string, seen: () => void
@@ -99,6 +120,13 @@ async function generate (
 
 interface Starting {
   found: Found, client: Client, program: Program, env: EngineEnv, canary: (seen: () => void) => Promise<void>
+  /** Whether the ranks of a gang had enough time to meet. */
+  isLate: () => boolean
+}
+
+function lateAfter ({ now }: Clock, seconds: number): () => boolean {
+  const startMs = now()
+  return () => now() - startMs > seconds * 1_000
 }
 
 /**
@@ -106,9 +134,10 @@ interface Starting {
  * start that stands still but not one that is slow. @throws EngineError
  */
 async function ready (
-  { found: { name, description }, client, program, canary, env }: Starting
+  { found: { name, description }, client, program, canary, env, isLate }: Starting
 ): Promise<void> {
   const told = (): void => {
+    if (isLate()) throw new EngineError('load_failed', `${name}: its ranks did not meet in time`)
     env.progress(Math.min(Math.floor(program.processorSeconds), START_SECONDS - 1), START_SECONDS)
   }
   await program.until(async () => {

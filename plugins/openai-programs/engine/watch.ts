@@ -2,17 +2,21 @@
 import type { Clock } from '../../runners/openai/program.js'
 
 const TICK_MS = 1_000
-/** Time without requests after which a canary is sent. */
-const IDLE_MS = 10_000
-/** Limits on the time without a sign of work: of a canary alone, and of requests. */
-const CANARY_MS = 5_000
+/** Limit on the time without a sign of work of requests. */
 const REQUEST_MS = 14_000
 /** Time without an event after which other signs count, such as moving metrics. */
 const QUIET_MS = 2_000
 /** Limit on a canary whatever the signs, since a program can hang while it computes. */
 const CANARY_MOST_MS = 60_000
 
+/** Time in ms without requests after which a canary is sent, and limit on its time without a sign of work. */
+export interface Pace { idleMs: number, canaryMs: number }
+export const ALONE: Pace = { idleMs: 10_000, canaryMs: 5_000 }
+/** A token passes all nodes of a gang many times, and a rank that waits shows no other sign of work. */
+export const IN_GANG: Pace = { idleMs: 5_000, canaryMs: 10_000 }
+
 export interface WatchParts {
+  pace: Pace
   clock: Clock
   /** Generates one token; rejects if the program fails. */
   canary: (seen: () => void) => Promise<void>
@@ -66,10 +70,10 @@ export class Watch {
   }
 
   private async tick (): Promise<void> {
-    const { clock, signs, lost } = this.parts
+    const { clock, signs, lost, pace: { idleMs, canaryMs } } = this.parts
     const now = clock.now()
     if (this.open === 0 && this.canaryMs === null) {
-      if (now - this.provenMs >= IDLE_MS) this.send()
+      if (now - this.provenMs >= idleMs) this.send()
       return
     }
     if (now - this.movedMs < QUIET_MS) return
@@ -79,7 +83,7 @@ export class Watch {
     const stillMs = clock.now() - this.movedMs
     const alone = this.open === 0
     const sentMs = this.canaryMs === null ? 0 : clock.now() - this.canaryMs
-    if (stillMs <= (alone ? CANARY_MS : REQUEST_MS) && !(alone && sentMs > CANARY_MOST_MS)) return
+    if (stillMs <= (alone ? canaryMs : REQUEST_MS) && !(alone && sentMs > CANARY_MOST_MS)) return
     this.over = true
     lost(`it hangs: ${alone ? 'a canary' : 'a request'} got no event for ${Math.round(stillMs / 1000)} s`)
   }

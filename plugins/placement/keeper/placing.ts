@@ -3,7 +3,7 @@ import { backoffMs, SvcError } from '../../../kernel/index.js'
 import type { Instance, PlacementIntent } from '../../runners/service.js'
 import type { Facts } from '../facts.js'
 import { idOf, instanceOf, modelOf, nodesOf } from '../place/instance.js'
-import type { Outcome, Planning } from '../place/planning.js'
+import { ENGINES, type Outcome, type Planning } from '../place/planning.js'
 import type { WaitingEntry } from '../waitlist.js'
 
 /** Shortest and longest pause in ms between attempts to place a waiting entry. */
@@ -67,7 +67,8 @@ export class PlacementQueue {
         found = this.#plan(modelId, anywhere, facts)
       }
       if (found instanceof SvcError) throw found
-      const placement = { ...intent, instanceMeta: found.instanceMeta, replaces: id }
+      const { instanceMeta, engine } = found
+      const placement = { ...intent, instanceMeta, replaces: id, ...engine === undefined ? {} : { engine } }
       const instance = instanceOf(found.plan, found.card, facts.nodes, randomUUID, placement)
       const entered = await planning.ctx.deps.instances.place(instance)
       return entered === idOf(instance) ? { ok: true, instance } : alreadyThere(modelId)
@@ -81,21 +82,26 @@ export class PlacementQueue {
     }
   }
 
-  /** A plan that avoids the nodes in `taken`, or the error if there is none. */
+  /**
+   * A plan that avoids the nodes in `taken`, or the error if there is none. A gang gets fewer nodes than were
+   * asked for if that is all there are.
+   */
   #plan (
     modelId: string, intent: PlacementIntent, facts: Facts, taken = runningOn(facts, modelId)
   ): Outcome | SvcError {
-    const { origin, sharding, minNodes, excluded, failedOn, contextLength, slots } = intent
+    const { origin, sharding, minNodes, excluded, failedOn, contextLength, slots, engine } = intent
     try {
       return this.#planning.look({
-        modelId, sharding, minNodes, contextLength, slots, force: false,
+        modelId, sharding, minNodes, contextLength, slots, engine, force: false,
         excluded: [...excluded, ...failedOn, ...taken],
         // An automatic placement uses the topology of its engine.
         instanceMeta: origin === 'autoplace' ? undefined : intent.instanceMeta
       }, facts)
     } catch (error) {
-      if (error instanceof SvcError) return error
-      throw error
+      if (!(error instanceof SvcError)) throw error
+      const { engine: runsOn } = this.#planning.known(modelId) ?? {}
+      return minNodes === 1 || runsOn !== ENGINES.safetensors ? error
+        : this.#plan(modelId, { ...intent, minNodes: 1 }, facts, taken)
     }
   }
 }

@@ -23,13 +23,13 @@ export async function planAndEnter (
 ): Promise<{ outcome: Outcome, entered: CommittedInstance }> {
   const { clock, deps: { cluster } } = planning.ctx
   const {
-    origin, sharding, minNodes, excluded, ttlSeconds, contextLength, slots, chatTemplate, engine, force
+    origin, sharding, minNodes, excluded, ttlSeconds, contextLength, slots, chatTemplate, force
   } = request
   // Node ids change at a restart, but install ids do not.
   const installIds = new Set(excluded.flatMap((ref) => cluster.resolve(ref)?.installId ?? []))
   for (let tries = 1; ; tries++) {
     const outcome = await planning.plan(request, signal)
-    const { plan, card, facts: { nodes }, instanceMeta } = outcome
+    const { plan, card, facts: { nodes }, instanceMeta, engine } = outcome
     const intent: PlacementIntent = {
       origin, sharding, instanceMeta, minNodes, excluded: [...installIds], failedOn: [], ttlSeconds,
       replaces: null, ...contextLength === undefined ? {} : { contextLength },

@@ -27,7 +27,10 @@ export interface PlanningInput extends Omit<PlanRequest, 'card' | 'instanceMeta'
   excluded: readonly string[]
 }
 
-export interface Outcome { plan: Plan, card: ModelCard, facts: Facts, instanceMeta: InstanceMeta }
+/** `engine`: the program that runs the model, if one was chosen or several nodes must run the same one. */
+export interface Outcome {
+  plan: Plan, card: ModelCard, facts: Facts, instanceMeta: InstanceMeta, engine: string | undefined
+}
 
 /** Plans placements without changing anything. Gives other modules the plugin context and the facts. */
 export class Planning {
@@ -177,13 +180,14 @@ export class Planning {
     const card = this.known(modelId)
     if (card === undefined) throw modelUnknown(modelId, [])
     checkAsked(card, asked)
-    const view = withProgram(this.view(facts, modelId), card, engine)
+    const { view, gang } = withGang(withProgram(this.view(facts, modelId), card, engine), card, engine)
     const keeper = card.tasks.includes('rerank') ? 'a reranking model'
       : view.engines[card.engine]?.slots === undefined ? card.engine : undefined
     if (ask.slots !== undefined && keeper !== undefined) {
       throw badField('slots', `cannot be chosen for ${modelId}: ${keeper} has no slots`)
     }
     const instanceMeta = ask.instanceMeta ?? view.engines[card.engine]?.meta ?? 'Ring'
+<<<<<<< HEAD
     const request = { ...ask, card, instanceMeta, excluded: this.nodeIds(excluded) }
     const result = plan(request, view)
     if (result.ok) return { plan: result.plan, card, facts, instanceMeta }
@@ -191,6 +195,12 @@ export class Planning {
       const unloads = evictions(request, view)?.map(({ memory, ...one }) =>
         ({ ...one, bytes: bytesOf({ ...one, memory }) }))
       if (unloads !== undefined) result.details['unloads'] = unloads
+=======
+    const result = plan({ ...ask, card, instanceMeta, excluded: this.nodeIds(excluded) }, view)
+    if (result.ok) {
+      const chosen = result.plan.ranks.length > 1 ? gang : engine
+      return { plan: result.plan, card, facts, instanceMeta, engine: chosen }
+>>>>>>> w/x2
     }
     throw unlinked(result, view) ?? readingsDisabled(result, view) ?? refusalError(result)
   }
@@ -215,6 +225,35 @@ function withProgram (view: ClusterView, { modelId, engine }: ModelCard, chosen?
   }
   return { ...view, nodes: view.nodes.map((node) => has(node) ? node
     : { ...node, lacks: [...node.lacks ?? [], engine], backends: { ...node.backends, [engine]: [] } }) }
+}
+
+/**
+ * Chooses the program, and its version, with which most nodes can run the model together; the other nodes get
+ * the reason why they cannot take part.
+ */
+function withGang (
+  view: ClusterView, { family, engine }: ModelCard, chosen?: string
+): { view: ClusterView, gang: string | undefined } {
+  if (engine !== ENGINES.safetensors) return { view, gang: undefined }
+  const offers = view.nodes.flatMap(({ gangs }) => Object.entries(gangs?.[engine] ?? {}))
+    .filter(([name, { problem, models }]) =>
+      problem === null && (chosen ?? name) === name && RegExp(models).test(family))
+    .map(([name, { version }]) => ({ name, version, words: `${name} ${version}` }))
+  const nodesWith = (words: string): number => offers.filter((one) => one.words === words).length
+  const best = offers.reduce<typeof offers[number] | undefined>((most, one) =>
+    most === undefined || nodesWith(one.words) > nodesWith(most.words) ? one : most, undefined)
+  const apart = ({ gangs, programs }: NodeFacts): string | undefined => {
+    const all = gangs?.[engine] ?? {}
+    const name = best?.name ?? chosen ?? programs?.[engine]?.find((one) => Object.hasOwn(all, one))
+    const own = all[name ?? '']
+    if (own === undefined) return `${name ?? 'its program'} cannot share a model with other nodes`
+    if (own.problem !== null) return `${name!}: ${own.problem}`
+    if (best === undefined) return `${name!} cannot split models of the family ${family}`
+    return own.version === best.version ? undefined
+      : `it has ${name!} ${own.version}, others have ${best.version}`
+  }
+  const nodes = view.nodes.map((node) => ({ ...node, apart: apart(node) }))
+  return { gang: best?.name, view: { ...view, nodes } }
 }
 
 /** Throws `invalid_request` for a context or a chat template that the model does not support. */

@@ -12,11 +12,12 @@ import { cardOf, idOf, modelOf, ranksOf, type Rank } from './instance.js'
 
 function traitsOf (decl: EngineDecl): EngineTraits {
   const {
-    backends, multiNode = false, meta, tensor = false, unevenTensor = false, manyDevices = false, program,
+    backends, multiNode = false, meta, tensor = false, unevenTensor = false, onlyTensor = false,
+    manyDevices = false, program,
     overhead, fixedBytes, gpuBytes, batchTokens, vocabularyBytes, keepsPrompts, refuses, slots
   } = decl
   return {
-    multiNode, tensor, unevenTensor, manyDevices, backends, builds: program?.builds,
+    multiNode, tensor, unevenTensor, onlyTensor, manyDevices, backends, builds: program?.builds,
     program: program?.name, install: program?.install, slots, overhead, fixedBytes, gpuBytes,
     batchTokens, vocabularyBytes, keepsPrompts, refuses, library: program?.otherwise,
     meta: meta === 'LlamaRpc' ? meta : 'Ring'
@@ -112,11 +113,12 @@ function gpusOf (all: NonNullable<NodeReport['system']>['accelerators']): NodeFa
 }
 
 /** What a plugin that finds an engine's programs tells of them (OfferedDriver). */
-function offersOf (engines: unknown): Pick<NodeFacts, 'programs' | 'processBytes'> {
+function offersOf (engines: unknown): Pick<NodeFacts, 'programs' | 'gangs' | 'processBytes'> {
   const told = Object.entries((engines ?? {}) as Record<string, Partial<OfferedDriver> | null>)
     .flatMap(([name, driver]) => driver?.programs === undefined ? [] : [[name, driver] as const])
   return {
     programs: Object.fromEntries(told.map(([name, { programs = [] }]) => [name, programs])),
+    gangs: Object.fromEntries(told.map(([name, { gangs = {} }]) => [name, gangs])),
     processBytes: Object.fromEntries(told.flatMap(([name, { fixedBytes }]) =>
       fixedBytes === undefined ? [] : [[name, fixedBytes]]))
   }

@@ -37,7 +37,7 @@ export interface CandidateNode {
 }
 
 export function joins ({ request }: Job, { node }: CandidateNode, size: number): boolean {
-  return size === 1 || request.instanceMeta !== 'LlamaRpc' || (node.lends && !usesLibrary(request, node))
+  return size === 1 || (node.lends && node.apart === undefined && !usesLibrary(request, node))
 }
 
 export const usesLibrary = ({ card: { engine } }: Pick<PlanRequest, 'card'>, node: NodeFacts): boolean =>

@@ -129,9 +129,11 @@ export function cannotSpread ({ request, traits }: Job, refusing: readonly Candi
   }
   if (refusing.length > 0) {
     const nodes = refusing.map(({ node }) => node)
+    const apart = nodes.find((node) => node.lends)
+    const why = apart === undefined ? `plugins.runners.rpc_for_every_user is not set on ${named(nodes)}`
+      : `on ${apart.name}, ${apart.apart ?? ''}`
     return unplanned('spread_unsupported', request,
-      `Too few nodes may share a model with others for min_nodes ${minNodes}: ` +
-      `plugins.runners.rpc_for_every_user is not set on ${named(nodes)}.`,
+      `Too few nodes may share a model with others for min_nodes ${minNodes}: ${why}.`,
       { ...details, refusingNodes: nodes.map(idOf) })
   }
   const how = multiNode ? `spreads a model over nodes as ${meta}, not as ${instanceMeta}`

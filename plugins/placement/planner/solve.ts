@@ -61,10 +61,12 @@ export function canPlan (request: PlanRequest, view: ClusterView): boolean {
 }
 
 /** The job with the engine's traits, or a refusal that applies whatever nodes are chosen. */
-function jobOf (request: PlanRequest, view: ClusterView): Job | Unplanned {
-  const { card, sharding, minNodes } = request
+function jobOf (asked: PlanRequest, view: ClusterView): Job | Unplanned {
+  const { card, minNodes } = asked
   const told = Object.hasOwn(view.engines, card.engine) ? view.engines[card.engine]! : null
-  if (told === null) return noBackend(request, null, null)
+  if (told === null) return noBackend(asked, null, null)
+  const sharding = told.onlyTensor === true && card.supportsTensor ? 'Tensor' : asked.sharding
+  const request = { ...asked, sharding }
   const ranks = card.tasks.includes('rerank')
   // A reranker always has one slot.
   const traits = ranks ? { ...told, slots: undefined } : told

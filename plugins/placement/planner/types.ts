@@ -1,5 +1,6 @@
 import type { LibraryDecl, MemoryTraits, ModelCard } from '../../../kernel/index.js'
 import type { Need } from '../../runners/cards/memory-forecast.js'
+import type { OfferedDriver } from '../../runners/service.js'
 
 /** Whether each rank holds whole layers (Pipeline) or a part of every layer (Tensor). */
 export type Sharding = 'Pipeline' | 'Tensor'
@@ -37,12 +38,16 @@ export interface NodeFacts {
   /** Names of usable programs, and bytes of their processes, of engines with several programs. */
   programs?: Readonly<Record<string, readonly string[]>>
   processBytes?: Readonly<Record<string, number>>
+  /** How its programs run a model together with other nodes, by engine and program. */
+  gangs?: Readonly<Record<string, NonNullable<OfferedDriver['gangs']>>>
+  /** Why this node cannot run the model together with others. */
+  apart?: string | undefined
   /** Engines that use a library instead of their program. */
   onLibrary?: readonly string[]
   /** Bytes of each model on the disk of this node, by model id. */
   stagedBytes: ReadonlyMap<string, number>
   participation: 'full' | 'management' | null
-  /** False if the operator does not allow this node to share models with other nodes (LlamaRpc). */
+  /** False if the operator does not allow this node to share models with other nodes. */
   lends: boolean
   /** Bytes of RAM that all models on this node may use together, if its operator limits them. */
   ramBudget?: number | undefined
@@ -56,6 +61,7 @@ export interface EngineTraits extends MemoryTraits {
   meta: InstanceMeta
   tensor: boolean
   unevenTensor?: boolean
+  onlyTensor?: boolean
   /** True if the engine can use all GPUs of a node and RAM; otherwise it uses only the first GPU. */
   manyDevices?: boolean
   /** Backends in order of preference, best first. */

@@ -8,7 +8,7 @@ import { reasonOf } from '../process/errors.js'
 import type { RunnerStatus } from '../service.js'
 import type { routes } from '../routes.js'
 import type { Assignment } from '../instances/shapes.js'
-import type { DonorRank, Role } from './role.js'
+import type { RankRef, Role } from './role.js'
 import {
   LOOPBACK, NODE_CALLER, receive, send, STALL_MS, TUNNEL_TYPE, TUNNELS_MAX, TUNNELS_PATH
 } from './tunnel.js'
@@ -16,7 +16,7 @@ import {
 /** Limit in ms on the wait until a donor accepts a connection. */
 const HEAD_MS = 20_000
 
-interface DriverParts extends MemberParts {
+export interface DriverParts extends MemberParts {
   runners: Section<RunnerStatus>
   log: Logger
   newId (): string
@@ -27,10 +27,10 @@ interface DriverParts extends MemberParts {
 type Driver = Role & { kind: 'driver' }
 
 /** A connection from the driver, whose bytes the donor has not fetched yet. */
-interface Feed { socket: Socket, installId: string }
+export interface Feed { socket: Socket, installId: string }
 
 /** A driver on this node: a local port per donor, and the controller that cancels the wait for donors. */
-interface Entry {
+export interface Entry {
   ports: DonorPort[]
   end: AbortController
   /** Id of the driver process; each restart gets a new one. */
@@ -98,6 +98,9 @@ export function createDrivers (parts: DriverParts) {
       if (entry !== undefined) entry.run = parts.newId()
     },
     release,
+    /** Opens a local port to a rank of a gang; `broke` is called if an accepted connection breaks. */
+    forward: async (of: Pick<PortParts, 'entry' | 'broke' | 'acceptMs'>, instanceId: string, to: RankRef) =>
+      await openPort({ ...parts, ...of, feeds }, instanceId, to),
     /** Handler of GET /runners/donors/:feed_id: the bytes a driver sends to its donor. */
     async feed (request: RouteRequest<typeof routes.feed>): Promise<void> {
       const { params: { feed_id: id }, member } = request
@@ -111,7 +114,7 @@ export function createDrivers (parts: DriverParts) {
 }
 
 /** True while donors are missing; calls `waits` each time their list changes. */
-function isWaiting (waits: (message: string) => void): (missing: readonly DonorRank[]) => boolean {
+export function isWaiting (waits: (message: string) => void): (missing: readonly RankRef[]) => boolean {
   let lastMessage = ''
   return (missing) => {
     const message = notReadyText(missing)
@@ -122,10 +125,10 @@ function isWaiting (waits: (message: string) => void): (missing: readonly DonorR
 }
 
 /** Waits while `holds` is true for the donors that are not ready; returns them, also if the signal aborts. */
-async function whileDonors (
-  { runners }: Pick<DriverParts, 'runners'>, donors: readonly DonorRank[], signal: AbortSignal,
-  holds: (missing: readonly DonorRank[]) => boolean
-): Promise<readonly DonorRank[]> {
+export async function whileDonors (
+  { runners }: Pick<DriverParts, 'runners'>, donors: readonly RankRef[], signal: AbortSignal,
+  holds: (missing: readonly RankRef[]) => boolean
+): Promise<readonly RankRef[]> {
   for (;;) {
     const missing = donors.filter((donor) => !isReady(runners, donor))
     if (signal.aborted || !holds(missing)) return missing
@@ -133,22 +136,23 @@ async function whileDonors (
   }
 }
 
-const notReadyText = (donors: readonly DonorRank[]): string =>
+const notReadyText = (donors: readonly RankRef[]): string =>
   `the rank on ${donors.map(({ nodeId }) => nodeId).join(', ')} is not ready`
 
-function isReady (runners: Section<RunnerStatus>, { nodeId, runnerId }: DonorRank): boolean {
+function isReady (runners: Section<RunnerStatus>, { nodeId, runnerId }: RankRef): boolean {
   const status = runners.get(runnerId, nodeId)
   return status !== undefined && serves(kindOf(status))
 }
 
-interface DonorPort { endpoint: string, close (): void }
-type PortParts = DriverParts & {
+export interface DonorPort { port: number, endpoint: string, close (): void }
+export type PortParts = DriverParts & {
   entry: Pick<Entry, 'run'>
   feeds: Map<string, Feed>
   broke: (message: string) => void
+  acceptMs?: number
 }
 
-async function openPort (parts: PortParts, instanceId: string, donor: DonorRank): Promise<DonorPort> {
+async function openPort (parts: PortParts, instanceId: string, donor: RankRef): Promise<DonorPort> {
   const sockets = new Set<Socket>()
   const server = isOwnServer(createServer({ noDelay: true }, (socket) => {
     sockets.add(socket)
@@ -160,6 +164,7 @@ async function openPort (parts: PortParts, instanceId: string, donor: DonorRank)
   await once(server.listen(0, LOOPBACK), 'listening')
   const { port } = server.address() as AddressInfo
   return {
+    port,
     endpoint: `${LOOPBACK}:${port}`,
     close () {
       server.close()
@@ -173,8 +178,8 @@ async function openPort (parts: PortParts, instanceId: string, donor: DonorRank)
  * program does not survive a lost connection, so `broke` is called for a connection that the program did not
  * close itself.
  */
-async function pass (parts: PortParts, instanceId: string, donor: DonorRank, socket: Socket): Promise<void> {
-  const { cluster, feeds, log, broke, entry: { run } } = parts
+async function pass (parts: PortParts, instanceId: string, donor: RankRef, socket: Socket): Promise<void> {
+  const { cluster, feeds, log, broke, entry: { run }, acceptMs: timeoutMs = HEAD_MS } = parts
   const { nodeId, runnerId } = donor
   const feedId = parts.newId()
   const closed = new AbortController()
@@ -194,7 +199,7 @@ async function pass (parts: PortParts, instanceId: string, donor: DonorRank, soc
     feeds.set(feedId, { socket, installId })
     const answer = await parts.cluster.request(installId, {
       method: 'POST', path: TUNNELS_PATH, body: { instanceId, runnerId, feedId, run }, caller: NODE_CALLER,
-      signal, timeoutMs: HEAD_MS
+      signal, timeoutMs
     })
     if (answer.status !== 200) throw new Error(`it answered ${answer.status}`)
     carries = true

@@ -1,5 +1,5 @@
 import type { ModelCard } from '../../../kernel/index.js'
-import { bodyOf, isRpcServerNode, shardOf } from '../instances/shapes.js'
+import { bodyOf, isHelper, shardOf } from '../instances/shapes.js'
 import type { Instance, RingInstance, ShardBody } from '../instances/sections.js'
 
 /** Number of layers on a node and, if it uses several devices, the layers on each GPU. */
@@ -7,31 +7,66 @@ export interface Share { layers: number, gpus?: readonly number[] }
 
 export interface DonorRank extends Share { nodeId: string, runnerId: string }
 
+export interface RankRef { nodeId: string, runnerId: string }
+
+/** A rank of a gang: equal programs on several nodes, of which the first one serves and starts the others. */
+export interface GangRole {
+  kind: 'gang'
+  rank: number
+  size: number
+  headNode: string
+  /** The node of the rank before this one and the rank after it; the last rank is before the first one. */
+  before: string
+  next: RankRef
+  /** All ranks but the first. */
+  others: RankRef[]
+}
+
 export type Role =
   | Share & { kind: 'driver', tensor: boolean, donors: DonorRank[] }
   | { kind: 'donor', driverNode: string, card: ModelCard }
+  | GangRole
 
 /**
- * True if a role opens local ports without authentication: rpc-server has none, and a driver reaches its
- * donors through such ports.
+ * True if a role opens local ports without authentication: rpc-server and the programs of gangs have none,
+ * and they reach each other through such ports.
  */
 export function opensPorts (role: Role | null): boolean {
-  return role !== null && (role.kind === 'donor' || role.donors.length > 0)
+  return role !== null && (role.kind !== 'driver' || role.donors.length > 0)
 }
 
-/** The role of a node in an instance; null if the instance has no driver or does not name the node. Pure. */
+/** True for a role that serves no tasks of the model. */
+export const helps = (role: Role | null): boolean =>
+  role?.kind === 'donor' || (role?.kind === 'gang' && role.rank > 0)
+
+/** The role of a node in an instance; null if it is alone there or the instance does not name it. Pure. */
 export function roleOf (instance: Instance, nodeId: string): Role | null {
   const own = shardOf(instance, nodeId)
-  if (own === null || !('LlamaRpcInstance' in instance)) return null
-  const { driverNode, shardAssignments: { nodeToRunner } } = instance.LlamaRpcInstance
-  if (isRpcServerNode(bodyOf(instance), nodeId)) return { kind: 'donor', driverNode, card: cardOf(own) }
-  const donors = Object.entries(nodeToRunner).flatMap(([id, runnerId]) => {
+  if (own === null) return null
+  const ranks = Object.entries(bodyOf(instance).shardAssignments.nodeToRunner).flatMap(([id, runnerId]) => {
     const shard = shardOf(instance, id)
-    return id === nodeId || shard === null ? [] : [{ nodeId: id, runnerId, shard }]
+    return shard === null ? [] : [{ nodeId: id, runnerId, shard }]
   }).sort((a, b) => a.shard.deviceRank - b.shard.deviceRank)
+  if (!('LlamaRpcInstance' in instance)) {
+    const refs = ranks.map(({ nodeId: id, runnerId }) => ({ nodeId: id, runnerId }))
+    return gangRole(refs, refs.findIndex((one) => one.nodeId === nodeId))
+  }
+  const { driverNode } = instance.LlamaRpcInstance
+  if (isHelper(bodyOf(instance), nodeId)) return { kind: 'donor', driverNode, card: cardOf(own) }
   return {
     kind: 'driver', tensor: isTensor(bodyOf(instance), nodeId), ...shareOf(own),
-    donors: donors.map(({ nodeId: id, runnerId, shard }) => ({ nodeId: id, runnerId, ...shareOf(shard) }))
+    donors: ranks.filter((one) => one.nodeId !== nodeId)
+      .map(({ nodeId: id, runnerId, shard }) => ({ nodeId: id, runnerId, ...shareOf(shard) }))
+  }
+}
+
+function gangRole (ranks: readonly RankRef[], rank: number): GangRole | null {
+  const [head, ...others] = ranks
+  if (head === undefined || others.length === 0) return null
+  const size = ranks.length
+  return {
+    kind: 'gang', rank, size, headNode: head.nodeId, others,
+    before: ranks[(rank + size - 1) % size]!.nodeId, next: ranks[(rank + 1) % size]!
   }
 }
 

@@ -1,5 +1,6 @@
+import { once } from 'node:events'
+import { connect, type Socket } from 'node:net'
 import type { Readable } from 'node:stream'
-import type { Socket } from 'node:net'
 import { pipeline } from 'node:stream/promises'
 import type { Caller, StreamWriter } from '../../../kernel/index.js'
 
@@ -27,4 +28,12 @@ export async function send (socket: Socket, stream: StreamWriter): Promise<void>
 /** Writes the other node's bytes to a socket. Resolves at the end; rejects if a connection breaks. */
 export async function receive (body: Readable, socket: Socket): Promise<void> {
   await pipeline(body, socket)
+}
+
+/** Connects to a port of a program on this machine. */
+export async function connected (port: number, signal?: AbortSignal): Promise<Socket> {
+  const socket = connect({ host: LOOPBACK, port, noDelay: true, signal })
+  await once(socket, 'connect')
+  socket.on('error', () => {})
+  return socket
 }

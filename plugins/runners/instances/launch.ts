@@ -6,8 +6,10 @@ import { addNeeds, cacheOf, needOf, type DeviceTarget } from '../cards/memory-fo
 import { runsOn } from '../cards/backends.js'
 import type { Bundle, BundledModel, RegisteredEngine } from '../cards/bundle.js'
 import type { Models } from '../../staging/service.js'
+import type { GangOffer } from '../service.js'
 import type { RunnerConfig } from '../declarations.js'
 import type { RpcDrivers } from '../donors/driver.js'
+import type { Gangs } from '../donors/gang.js'
 import { opensPorts, roleOf, shareOf, type Role } from '../donors/role.js'
 import {
   chooseBackend, declaredBackend, offersOf, programMissing, type BackendChoice, type BinaryOverride
@@ -35,6 +37,7 @@ export interface LaunchParts {
   detection: Pick<Detection, 'runtimes' | 'binary' | 'programs' | 'devices' | 'without'>
   instances: Pick<PlacedInstances, 'get'>
   drivers: Pick<RpcDrivers, 'prepare' | 'plan' | 'begins'>
+  gangs: Pick<Gangs, 'prepare' | 'plan'>
   leases: Pick<ModelLeases, 'take'>
   /** Receives the runner's output in addition to its log file. */
   logs: Pick<LogRing, 'output'>
@@ -78,7 +81,7 @@ export function backendOf (
 export function prepareLaunch (
   parts: LaunchParts, assignment: Assignment, waits: (message: string) => void
 ): Promise<unknown> | undefined {
-  const { bundle, models, drivers, leases } = parts
+  const { bundle, models, drivers, gangs, leases } = parts
   const { modelId } = assignment
   const { ring, role = null } = instanceOf(parts, assignment) ?? {}
   if (role?.kind === 'donor') return undefined
@@ -91,7 +94,10 @@ export function prepareLaunch (
   const here = modelOf(bundle, models, modelId, digest)
   const files = here === undefined || staged ? models?.ensure(modelId, digest) : undefined
   if (role === null) return files
-  return Promise.resolve(files).then(async () => { await drivers.prepare(assignment, role, waits) })
+  return Promise.resolve(files).then(async () => {
+    await (role.kind === 'gang' ? gangs.prepare(assignment, role, waits)
+      : drivers.prepare(assignment, role, waits))
+  })
 }
 
 /** The options to start an assignment's runner on this node. Throws LaunchError if that is impossible. */
@@ -171,6 +177,18 @@ function offeredOptions (
   return options
 }
 
+/** The program of an assignment, with its version, as its gang names it. Throws LaunchError `no_backend`. */
+export function gangOffer (
+  parts: Pick<LaunchParts, 'detection' | 'instances' | 'node'>, assignment: Assignment
+): GangOffer & { program: string } {
+  const { engine = '', placement: { engine: name = '' } = {} } = instanceOf(parts, assignment)?.ring ?? {}
+  const driver = parts.detection.programs()[engine]
+  const { gangs = {} } = driver != null && 'options' in driver ? driver : {}
+  const { problem = 'it cannot share a model with other nodes' } = gangs[name] ?? {}
+  if (problem !== null) throw new LaunchError('no_backend', `${name || engine}: ${problem}`)
+  return { ...gangs[name]!, program: `${name} ${gangs[name]!.version}` }
+}
+
 /** The module that runs the engine: the program driver or the library. Throws LaunchError `no_backend`. */
 function moduleOf (
   { detection }: LaunchParts, { name, decl: { module, program } }: RegisteredEngine, role: Role | null
@@ -187,8 +205,9 @@ function moduleOf (
 function mayOpenPorts (config: RunnerConfig, role: Role | null): void {
   if (config.rpc_for_every_user || !opensPorts(role)) return
   throw new LaunchError('no_backend', 'this node takes no part in models that are spread over nodes: ' +
-    'llama.cpp RPC has no authentication, so every user of this machine could access it. If you trust ' +
-    'all of them: svc config set plugins.runners.rpc_for_every_user true, and restart the node')
+    'llama.cpp RPC, MLX and vLLM have no authentication there, so every user of this machine could ' +
+    'access it. If you trust all of them: svc config set plugins.runners.rpc_for_every_user true, and ' +
+    'restart the node')
 }
 
 function filesOf (
@@ -250,10 +269,13 @@ function usable ({ variable, path, problem }: BinaryOverride): string {
 
 /** Engine options for this node's part of an instance that spans nodes or several devices of the node. */
 function planned (
-  { drivers }: LaunchParts, { runnerId }: Assignment,
+  { drivers, gangs }: LaunchParts, assignment: Assignment,
   { role, shard }: { role: Role | null, shard: ShardBody | null }
 ): Record<string, unknown> {
-  if (role?.kind === 'driver') return { rpc: drivers.plan(runnerId, role) }
+  if (role?.kind === 'driver') return { rpc: drivers.plan(assignment.runnerId, role) }
+  if (role?.kind === 'gang') {
+    return { gang: role.rank > 0 ? { rank: role.rank } : gangs.plan(assignment, role) }
+  }
   const split = (shard?.gpuLayers ?? []).length === 0 ? {} : { split: shareOf(shard!) }
   return role === null ? split : { lends: true, ...split }
 }

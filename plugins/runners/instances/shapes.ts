@@ -82,7 +82,8 @@ export function namedRunners (instances: Iterable<Instance>): Set<string> {
   return named
 }
 
-/** True for a donor: a node of the instance that serves no task itself but computes for its driver. */
-export function isRpcServerNode (instance: RingInstance | LlamaRpcInstance, nodeId: string): boolean {
-  return 'driverNode' in instance && instance.driverNode !== nodeId
+/** True for a node that serves no task itself but computes for the first rank: a donor, a rank of a gang. */
+export function isHelper (instance: RingInstance | LlamaRpcInstance, nodeId: string): boolean {
+  if ('driverNode' in instance) return instance.driverNode !== nodeId
+  return (shardOf({ RingInstance: instance }, nodeId)?.deviceRank ?? 0) > 0
 }

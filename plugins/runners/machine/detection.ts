@@ -287,8 +287,9 @@ export function nodeResources (
 function shown (driver: Driver | null): object | null {
   if (driver === null) return null
   if ('options' in driver) {
-    const { from, words, programs, fixedBytes } = driver
-    return { from, words, programs, fixedBytes }
+    const { from, words, programs, fixedBytes, gangs = {} } = driver
+    const shared = Object.entries(gangs).map(([name, { address: _, ...gang }]) => [name, gang])
+    return { from, words, programs, fixedBytes, gangs: Object.fromEntries(shared) as object }
   }
   const words = describe(driver)
   if ('variable' in driver) return { from: 'variable', usable: driver.problem === null, words }

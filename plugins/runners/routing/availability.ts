@@ -5,7 +5,7 @@ import type { ModelCopy, Models } from '../../staging/service.js'
 import { isDraining, placedCard } from '../instances/document.js'
 import type { PlacedInstances } from '../instances/document.js'
 import type { RunnerSet } from '../instances/runner-set.js'
-import { isRpcServerNode } from '../instances/shapes.js'
+import { isHelper } from '../instances/shapes.js'
 import type { InstanceFailure, RingInstance } from '../instances/sections.js'
 import type { BackendChoice } from '../machine/backends.js'
 import { whyLibraryCannot } from '../machine/programs.js'
@@ -47,7 +47,7 @@ export interface PlacedRunner extends
   readonly own: boolean
   /** Null until the runner's node reports one; another node's status is at most half a second old. */
   readonly status: RunnerStatus | null
-  /** True if the runner is ready and not a donor, and neither its instance nor its node is shutting down. */
+  /** True if the runner is ready and no helper, and neither its instance nor its node is shutting down. */
   readonly serving: boolean
 }
 
@@ -181,7 +181,7 @@ export class Availability {
         const status = node.leaving === true ? null
           : member === undefined ? reported ?? null : fleet.status(member)
         const serving =
-          status !== null && serves(kindOf(status)) && !isDraining(ring) && !isRpcServerNode(ring, nodeId)
+          status !== null && serves(kindOf(status)) && !isDraining(ring) && !isHelper(ring, nodeId)
         const { installId } = node
         return [{ nodeId, installId, instanceId, runnerId, modelId, own, status, serving }]
       })

@@ -166,7 +166,8 @@ export function pair (t: TestCase, port: () => number | null): Pair {
     nodeId: 'n1', clock, log, newId: randomUUID,
     cluster: { resolve, request: link('install-n1', () => drivers.feed, feedOf) },
     instances: { get: (id: string) => id === 'I' ? instance : undefined } as never,
-    fleet: { get: (id) => id === 'r-n1' ? { supervisor } as never : undefined }
+    fleet: { get: (id) => id === 'r-n1' ? { supervisor } as never : undefined },
+    gangs: { connect: async () => await Promise.reject(new Error('no gang')) }
   })
   const role = roleOf(instance, 'n0') as Role & { kind: 'driver' }
   t.teardown(() => { drivers.release('r-n0') })

@@ -2,7 +2,7 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import t from 'tap'
 import { roleOf } from '../donors/role.js'
-import { bodyOf, leads, isRpcServerNode } from '../instances/shapes.js'
+import { bodyOf, isHelper, leads } from '../instances/shapes.js'
 import { client, echo, pair, star } from './donors-kit.js'
 import { until } from './process-kit.js'
 import { startRunners } from './rig.js'
@@ -16,8 +16,11 @@ t.test('who is what', async (t) => {
   t.match(roleOf(instance, 'n2'),
     { kind: 'donor', driverNode: 'n0', card: { modelId: 'acme/gguf', files: [] } })
   t.equal(roleOf(instance, 'other'), null)
-  t.equal(roleOf(star([4, 2], 'RingInstance'), 'n1'), null)
-  t.strictSame(['n0', 'n1', 'n2'].map((id) => isRpcServerNode(bodyOf(instance), id)), [false, true, true])
+  const next = { nodeId: 'n0', runnerId: 'r-n0' }
+  t.match(roleOf(star([4, 2, 3], 'RingInstance'), 'n2'),
+    { kind: 'gang', rank: 2, size: 3, headNode: 'n0', before: 'n1', next, others: [{ nodeId: 'n1' }, {}] })
+  t.equal(roleOf(star([4], 'RingInstance'), 'n0'), null)
+  t.strictSame(['n0', 'n1', 'n2'].map((id) => isHelper(bodyOf(instance), id)), [false, true, true])
   t.strictSame(['n0', 'n1', 'n2'].map((id) => leads(instance, id)), [true, false, false])
 })
 

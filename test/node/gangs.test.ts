@@ -1,0 +1,103 @@
+/** One model over the programs of several complete nodes: a stand-in whose tokens pass all ranks. */
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import t from 'tap'
+import { startCluster } from './cluster-kit.js'
+import { ask } from './http.js'
+import { folder, secondsSince, svc, until } from './kit.js'
+import { alive } from './proc.js'
+
+const SCRIPT = fileURLToPath(new URL('../../plugins/openai-programs/test/fixtures/stand-in.mjs',
+  import.meta.url))
+const model = {
+  architectures: ['LlamaForCausalLM'], model_type: 'llama', num_hidden_layers: 1, hidden_size: 8,
+  num_attention_heads: 2, max_position_embeddings: 2048, torch_dtype: 'bfloat16'
+}
+
+t.test('a gang', { timeout: 240_000 }, async (t) => {
+  const at = folder(t)
+  const journal = join(at, 'journal')
+  writeFileSync(journal, '')
+  const files = { 'config.json': model, 'tokenizer.json': {},
+    'tokenizer_config.json': { chat_template: 'x' } }
+  mkdirSync(join(at, 'model'))
+  writeFileSync(join(at, 'model/model.safetensors'), 'x')
+  for (const [name, content] of Object.entries(files)) {
+    writeFileSync(join(at, 'model', name), JSON.stringify(content))
+  }
+  const environment = (version: string): string => {
+    const path = join(at, `v${version}`)
+    mkdirSync(join(path, 'lib/python3.11/site-packages', `ring-${version}.dist-info`), { recursive: true })
+    return path
+  }
+  const configOf = (number: number) => {
+    const ring = {
+      command: process.execPath, environment_path: environment(number === 3 ? '2.0' : '1.0'),
+      packages: ['ring'], gang: { linked: true, models: '^llama$', seconds: 6 },
+      args: [SCRIPT, '--port', '{port}', '--journal', journal, ['--rank', '{rank}', '--hosts', '{hosts}']]
+    }
+    const other = { command: process.execPath, args: [SCRIPT] }
+    return {
+      model_store: { hub: { enabled: false } },
+      plugins: {
+        'placement': { autoplace: [] }, 'runners': { confine: false, rpc_for_every_user: true },
+        'openai-programs': { engine_order: ['ring'], engines: { ring, other } }
+      }
+    }
+  }
+  const cluster = await startCluster(t, { nodes: 3, configOf, config: {}, heartbeatMs: 2000 })
+  const [one, two] = cluster.members
+  const run = async (...args: string[]) => await svc(args, { env: { SVC_HOME: one!.home } })
+  const place = async (...more: string[]) => await run('place', 'test/ring', ...more)
+  const starts = (): { start: number, rank?: string }[] => readFileSync(journal, 'utf8').split('\n')
+    .filter((line) => line.startsWith('{"start"')).map((line) => JSON.parse(line) as { start: number })
+  const live = () => starts().filter(({ start }) => alive(start))
+  const rank = (number: number): number | undefined =>
+    live().find((entry) => entry.rank === String(number))?.start
+  const chat = async (content: string) => await ask(one!.node, '/v1/chat/completions',
+    { body: { model: 'test/ring', messages: [{ role: 'user', content }] } })
+  const serves = async (count: number): Promise<boolean> =>
+    (await chat('go')).status === 200 && live().length === count
+  t.match(await run('pull', join(at, 'model'), '--as', 'test/ring'), { status: 0 })
+
+  const refusals: [string[], RegExp][] = [
+    [['--min-nodes', '3'], /which 3 nodes do not allow|it has ring 2.0, others have 1.0/],
+    [['--min-nodes', '2', '--exclude', 'n1'], /it has ring [12].0, others have [12].0/],
+    [['--min-nodes', '2', '--engine', 'other'], /other: cannot share|other cannot share a model/],
+    [['--min-nodes', '2', '--engine', 'none'], /"none" cannot be used on any node/]
+  ]
+  for (const [args, why] of refusals) {
+    const { status, stderr } = await place(...args)
+    t.not(status, 0)
+    t.match(stderr, why)
+  }
+  t.match(await place('--min-nodes', '2', '--wait=60'), { status: 0 })
+  t.equal(live().length, 2)
+  t.match(await chat('go'), { status: 200, text: /Mercury, Venus, Earth\./ })
+
+  await t.test('kill -9 of a rank ends all, and all start again', async (t) => {
+    const old = live().map(({ start }) => start)
+    const open = chat('slow')
+    await new Promise((resolve) => { setTimeout(resolve, 500) })
+    const startMs = performance.now()
+    process.kill(rank(1)!, 'SIGKILL')
+    t.match((await open).text, /instance_lost/)
+    t.ok(secondsSince(startMs) < 10)
+    await until('the old ones are gone', () => !old.some(alive))
+    await until('a new gang serves', async () => await serves(2))
+    t.notOk(live().some(({ start }) => old.includes(start)))
+  })
+
+  await t.test('a rank that never arrives, and later the loss of a node', async (t) => {
+    writeFileSync(`${journal}.away`, '')
+    process.kill(rank(1)!, 'SIGKILL')
+    await until('it serves on one node', async () => await serves(1), { seconds: 90 })
+    rmSync(`${journal}.away`)
+    t.match(await run('stop', 'test/ring'), { status: 0 })
+    t.match(await place('--min-nodes', '2', '--wait=60'), { status: 0 })
+    const gone = one!.node.nodeId === two!.node.nodeId ? one! : two!
+    await gone.kill()
+    await until('it serves without that node', async () => await serves(1), { seconds: 90 })
+  })
+})
