@@ -105,16 +105,8 @@ export function assemble (ctx: RunnersContext, machine: Parts) {
   })
   const evictions = openEvictions(ctx, instances, endings)
   return {
-<<<<<<< HEAD
-    sections, detection, instances, endings, fleet, drivers, losses, failures, recordFailure,
-    reconcile,
-    settled,
-    evict: evictions.evict,
-    prune,
-=======
     sections, detection, instances, endings, fleet, drivers, gangs, losses, failures, recordFailure,
-    reconcile, settled, prune,
->>>>>>> w/x2
+    reconcile, settled, evict: evictions.evict, prune,
     ...openRouting(ctx, { launch, sections, placed: instances, fleet, tasks, gossip, losses }),
     /** The `runners` field of /state. */
     runners: () => instances.runners(sections.runners, (runnerId) => statuses.get(runnerId)),

@@ -32,11 +32,7 @@ export function start (ctx: RunnersContext, machine = own()) {
   const parts = complete(ctx, machine)
   const { bundle, reader } = parts
   const assembly = assemble(ctx, parts)
-<<<<<<< HEAD
-  const { sections, routing, fleet, detection, drivers, failures, instances, endings } = assembly
-=======
-  const { sections, routing, fleet, detection, drivers, gangs, failures, instances } = assembly
->>>>>>> w/x2
+  const { sections, routing, fleet, detection, drivers, gangs, failures, instances, endings } = assembly
   const { commands, cluster, models, session } = ctx.deps
   const { clock, log, node: { nodeId } } = ctx
   void assembly.prune()

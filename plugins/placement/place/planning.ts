@@ -187,20 +187,16 @@ export class Planning {
       throw badField('slots', `cannot be chosen for ${modelId}: ${keeper} has no slots`)
     }
     const instanceMeta = ask.instanceMeta ?? view.engines[card.engine]?.meta ?? 'Ring'
-<<<<<<< HEAD
     const request = { ...ask, card, instanceMeta, excluded: this.nodeIds(excluded) }
     const result = plan(request, view)
-    if (result.ok) return { plan: result.plan, card, facts, instanceMeta }
+    if (result.ok) {
+      const chosen = result.plan.ranks.length > 1 ? gang : engine
+      return { plan: result.plan, card, facts, instanceMeta, engine: chosen }
+    }
     if (result.reason === 'insufficient_memory') {
       const unloads = evictions(request, view)?.map(({ memory, ...one }) =>
         ({ ...one, bytes: bytesOf({ ...one, memory }) }))
       if (unloads !== undefined) result.details['unloads'] = unloads
-=======
-    const result = plan({ ...ask, card, instanceMeta, excluded: this.nodeIds(excluded) }, view)
-    if (result.ok) {
-      const chosen = result.plan.ranks.length > 1 ? gang : engine
-      return { plan: result.plan, card, facts, instanceMeta, engine: chosen }
->>>>>>> w/x2
     }
     throw unlinked(result, view) ?? readingsDisabled(result, view) ?? refusalError(result)
   }
