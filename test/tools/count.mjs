@@ -28,7 +28,7 @@ const BUDGET = {
   'plugins/capabilities-tts': 5214,
   'plugins/chat': 6722,
   'plugins/cluster': 8973,
-  'plugins/dashboard': 9394,
+  'plugins/dashboard': 9397,
   'plugins/devices': 2830,
   'plugins/diagnostics': 2620,
   'plugins/event-log': 4153,
