@@ -28,7 +28,7 @@ const BUDGET = {
   'plugins/capabilities-tts': 5214,
   'plugins/chat': 6782,
   'plugins/cluster': 8973,
-  'plugins/dashboard': 9394,
+  'plugins/dashboard': 9397,
   'plugins/devices': 2830,
   'plugins/diagnostics': 2620,
   'plugins/event-log': 4153,
@@ -42,7 +42,7 @@ const BUDGET = {
   'plugins/relay': 2649,
   'plugins/runners': 13384,
   'plugins/staging': 11163,
-  'plugins/steward': 2886,
+  'plugins/steward': 2895,
   'plugins/tracing': 1730,
   'plugins/upstreams': 857,
   'plugins/wyoming': 509

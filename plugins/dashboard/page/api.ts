@@ -41,6 +41,9 @@ export async function send (target: Target, path: string, options: CallOptions =
   return response
 }
 
+/** What a person at the page does where the API advises programs to send a token. */
+const SIGN_IN = 'To sign in, open the address that `svc open` prints on the node\'s machine.'
+
 async function failureOf (response: Response): Promise<ApiError> {
   const { status } = response
   const text = await response.text().catch(() => '')
@@ -48,7 +51,7 @@ async function failureOf (response: Response): Promise<ApiError> {
     const { error } = JSON.parse(text) as { error: {
       message: string, reason: string, requestId: string, details?: Record<string, unknown>
     } }
-    const remedy = error.details?.['remedy']
+    const remedy = status === 401 ? SIGN_IN : error.details?.['remedy']
     return new ApiError(error.message, {
       status, reason: error.reason, requestId: error.requestId, details: error.details ?? {},
       remedy: typeof remedy === 'string' ? remedy : null

@@ -17,9 +17,10 @@ export async function * read (tools: TurnTools, question: Question): AsyncGenera
   if (more !== null) {
     yield { type: 'call', tool: more.tool, args: more.args }
     const { call, finding: { facts, unknown } } = await finding(more)
-    found.unshift({ call,
-      finding: { unknown, facts: more.tool === 'plugins' ? facts.filter(({ code }) => code === 'plugin_off')
-        : facts } })
+    // Where a tool is missing, its plugin is off, and that answers the question.
+    const level = found.some(({ call: { tool } }) => !tools.has(tool)) ? 'warn' : 'info'
+    found.unshift({ call, finding: { unknown, facts: more.tool !== 'plugins' ? facts
+      : facts.flatMap((one) => one.code === 'plugin_off' ? [{ ...one, level }] : []) } })
   }
   const worded = answerOf(asked, found, world)
   yield { type: 'text', text: `${worded.diagnosis}\n${restWords(asked, worded, world.zoneMin)}` }

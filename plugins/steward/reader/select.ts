@@ -163,7 +163,9 @@ export function answerOf (asked: Asked, found: readonly Found[], world: World): 
     : ranked.find(({ fact, fit }) => fit >= 100 && isBad(fact) && fact.remedy !== null)
   const { diagnosis, facts, sure } = seeking || mending !== undefined ? diagnosed(asked, ranked)
     : told(asked, ranked, found, world)
-  const unknown = distinct([...asked.read, ...found.flatMap(({ finding }) => finding.unknown)].map(plain),
+  // What the findings lack matters only to a question about what is wrong.
+  const looked = found.filter(({ call: { tool } }) => seeking || tool !== 'doctor' || found.length === 1)
+  const unknown = distinct([...asked.read, ...looked.flatMap(({ finding }) => finding.unknown)].map(plain),
     (one) => one)
   const shown = facts.map(({ fact }) => fact)
   const remedies = distinct(shown.flatMap(({ remedy }) => remedy ?? []), (one) => one)
@@ -186,7 +188,8 @@ function diagnosed (asked: Asked, ranked: readonly Ranked[]): Part {
   const narrow = targetsOf(asked).length > 0 || asked.topics.some(({ name }) => name !== 'happened') ||
     asked.words.size > 0
   const bad = ranked.filter(({ fact }) => isBad(fact))
-  const fits = (one: Ranked): boolean => !narrow || one.fit > 0 || EVERYWHERE.has(one.fact.code)
+  const fits = (one: Ranked): boolean =>
+    !narrow || one.fit > 0 || EVERYWHERE.has(one.fact.code) || one.fact.code === 'plugin_off'
   const [top] = bad.filter(fits)
   const quiet = ranked.filter(({ fact }) => !isBad(fact))
   const past = quiet.filter(({ fact, fit }) => (fact.ended === true || fact.level === 'info') && fit > 0)

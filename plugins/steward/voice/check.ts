@@ -8,6 +8,8 @@ export interface Known {
   readonly examined: boolean
   /** Subjects of the answer's facts. The text must name one of them, unless the list is empty. */
   readonly about: readonly string[]
+  /** Subjects of the faults that the answer is about; without it those of all faults. */
+  readonly broken?: readonly string[]
 }
 
 /** Character limit for a model's text; longer texts are rejected. */
@@ -234,11 +236,14 @@ function verdictIn (text: string, { facts, unknown, examined }: Known): string |
   return null
 }
 
+export const brokenIn = (facts: readonly Fact[]): string[] =>
+  facts.filter(({ level }) => level === 'fail').flatMap(({ about }) => about)
+
 /** The problem if the text names nothing that is broken, or no subject of the answer. */
-function subjectIn (text: string, { facts, about }: Known): string | null {
+function subjectIn (text: string, { facts, about, broken }: Known): string | null {
   const lacks = (names: readonly string[]): boolean => names.length > 0 &&
     !names.some((name) => standsIn(text, name))
-  if (lacks(facts.filter(({ level }) => level === 'fail').flatMap((fact) => fact.about))) {
+  if (lacks(broken ?? brokenIn(facts))) {
     return 'it does not name what is broken'
   }
   return lacks(about) ? 'it names nothing of what was asked for' : null

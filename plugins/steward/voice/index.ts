@@ -3,7 +3,7 @@ import { HISTORY } from '../reader/select.js'
 import { CALLS_MOST, toolsOf, type NamedTool, type TurnTools } from '../toolbox.js'
 import type { TurnParts } from '../ask.js'
 import type { Answer, Question, ToolCall, TurnEvent } from '../types.js'
-import { problemOf } from './check.js'
+import { brokenIn, problemOf } from './check.js'
 import { VOICE_CALLER } from './liveness.js'
 
 /** Milliseconds that the model may take in a turn; after that the reader's answer is used. */
@@ -179,7 +179,7 @@ function answerOf (
   if (all.length === 0) throw new Unspoken('nothing was found')
   const problem = problemOf(text, {
     facts: all, unknown, question, examined: results.some(({ call }) => call.tool === 'doctor'),
-    about: read.facts.flatMap(({ about }) => about)
+    about: read.facts.flatMap(({ about }) => about), broken: brokenIn(read.facts)
   })
   if (problem !== null) throw new Unspoken(problem)
   // List the reader's facts first, then the problems that the additional calls found.
