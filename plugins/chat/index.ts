@@ -6,7 +6,6 @@ import { embed, embeddings, rerank } from './api/embeddings.js'
 import { ResponseStore } from './api/response-store.js'
 import { ollamaChat, ollamaGenerate } from './api/ollama/chat.js'
 import { ollamaEmbed, ollamaEmbeddings } from './api/ollama/embed.js'
-import { ollamaDelete, ollamaPull, RUNNING } from './api/ollama/manage.js'
 import { lmStudioModels, running, unload } from './api/swapping.js'
 import { ollamaPs, ollamaShow, ollamaTags, ollamaV1Models } from './api/ollama/models.js'
 import { chat, chatFormat, completion } from './api/openai.js'
@@ -37,12 +36,12 @@ export default definePlugin(manifest, (ctx) => {
       ...bound(parts, {
         chat, completions: completion, tokenize, detokenize, embeddings, rerank, messages, countMessages,
         responses, inputTokens, ollamaChat, ollamaGenerate, ollamaEmbed, ollamaEmbeddings, ollamaTags,
-        ollamaPs, ollamaShow, ollamaPull, ollamaDelete, ollamaV1Chat: chat,
+        ollamaPs, ollamaShow, ollamaV1Chat: chat,
         ollamaV1Completions: completion, ollamaV1Embeddings: embeddings, ollamaV1Models, lmStudioModels,
         running, unload
       }),
-      ollama: () => RUNNING,
-      ollamaRoot: () => RUNNING,
+      // Clients check for this text to detect Ollama.
+      ollama: () => 'Ollama is running', ollamaRoot: () => 'Ollama is running',
       ollamaVersion: () => ({ version: ctx.node.version })
     }
   }
