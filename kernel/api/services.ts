@@ -309,17 +309,8 @@ export interface LocalApi {
 }
 export const OwnApiService = defineService<LocalApi>('kernel.own-api')
 
-export interface ExtraListener { port (): number | null, close (): void }
-
-/** Opens additional ports for the public API, on the host of the main listener. */
+/** Serves the public API on connections that do not arrive at its port. */
 export interface Listeners {
-  /**
-   * Opens a port once the node is listening. `rewrite` maps a requested path to a route's path; `failed` gets
-   * the error, such as EADDRINUSE, if the port cannot be opened.
-   */
-  open (options: {
-    port: number, rewrite: (path: string) => string, failed: (error: NodeJS.ErrnoException) => void
-  }): ExtraListener
   /**
    * Serves HTTP/1.1 on a decrypted relay connection. The connection itself grants no authority: each request
    * needs a credential of `device`, which the handshake authenticated, limited to what relays may do.

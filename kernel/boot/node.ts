@@ -185,7 +185,6 @@ function kernelOptions (options: NodeOptions, setup: Setup, made: Made): KernelO
     served: made.served,
     tls: made.tls?.current,
     url: () => made.address.outside,
-    host: () => made.address.host,
     tokens: made.tokens,
     schemes: made.schemes,
     local: new Set(keys.access.local),

@@ -19,7 +19,6 @@ import { isUnencrypted, isToken } from './tls/in-clear.js'
 import cors from '@fastify/cors'
 import type { ConnectionLimiter } from './connection-limiter.js'
 import type { HttpListener } from './http-listener.js'
-import type { ExtraPorts } from './extra-ports.js'
 import type { LocalRequests } from './local-api.js'
 import type { Caller, Logger, RouteDecl } from '../api/plugin.js'
 import type { Arrival, Proof } from './access.js'
@@ -46,7 +45,6 @@ export interface TableOptions extends PageSources {
   /** Returns the error format for a path that matches no route. */
   errorFormatAt?: (path: string) => ErrorFormat
   rewrite: Rewrite
-  ports?: ExtraPorts
   /** Called with the route's plugin after each answer that was sent completely. */
   answered?: (owner: string | undefined, status: number) => void
 }
@@ -86,8 +84,7 @@ export function createTable (options: TableOptions): FastifyInstance {
     exposeHeadRoutes: false,
     // The listener owns the connections, so Fastify gets a server that never listens.
     serverFactory: () => new Server(),
-    rewriteUrl: (request) =>
-      options.rewrite(request.method ?? '', options.ports?.rewritten(request) ?? request.url ?? '/'),
+    rewriteUrl: ({ method = '', url = '/' }) => options.rewrite(method, url),
     routerOptions: { maxParamLength: MAX_PARAM_LENGTH, ignoreTrailingSlash: false },
     frameworkErrors: (error, request, reply) => {
       sendError(reply, fromFastify(error), request.id, options.errorFormatAt?.(pathOf(request)))
@@ -158,8 +155,7 @@ function guardSource (app: FastifyInstance, options: TableOptions): void {
       done()
       return
     }
-    const first = options.served()
-    const served = options.ports?.servedAt(socket.localPort, first) ?? first
+    const served = options.served()
     closeUnupgraded(request, reply)
     begins(request.raw, reply.raw)
     reply.raw.on('timeout', endStalled)

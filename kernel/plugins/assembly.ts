@@ -44,7 +44,6 @@ export interface KernelOptions {
   tls?: ServerIdentity | undefined
   served: () => ServedNames
   url: () => string | null
-  host?: () => string
   tokens: TokenStore
   /** The plugins' credential schemes, which the token store of a real node uses too. */
   schemes?: CallerSchemes

@@ -6,14 +6,15 @@ import { IdentityService } from '../api/identity.js'
 import {
   CapabilityHostService, ClusterService, CommandService, ConfigService, DeclarationService, EventTapService,
   GossipService, InspectionService, ListenerService, OwnApiService, SessionService, StateService,
-  TokenService, type Declarations, type EventTap, type Inspection
+  TokenService, type Declarations, type EventTap, type Inspection, type Listeners
 } from '../api/services.js'
 import { VitalsService } from '../api/vitals.js'
 import { createStateSync, type StateSync } from '../state/sync.js'
 import { createAccess, requireAuthority } from '../http/access.js'
+import { setRelayed } from '../http/callers.js'
 import { HttpListener } from '../http/http-listener.js'
-import { ExtraPorts } from '../http/extra-ports.js'
 import { LocalRequests } from '../http/local-api.js'
+import { plainEvent } from '../http/tls/port.js'
 import { TrafficService } from '../http/traffic.js'
 import { TracerService } from '../observe/tracer.js'
 import { createStateSource, namedBy, type StateSource } from '../state/source.js'
@@ -57,10 +58,9 @@ export async function createKernel (options: KernelOptions): Promise<Kernel> {
   const parts = assemble(options)
   const { limits, tokens, local, clock } = options
   const own = new LocalRequests()
-  const ports = new ExtraPorts()
   const front = new HttpListener(limits, { identity: options.tls, served: options.served })
   const kernel: Booting = { ...parts, front, state: createStateSource(parts) }
-  addServices(kernel, own, ports)
+  addServices(kernel, own)
   const sync = syncOf(kernel)
   const stop = async (): Promise<void> => {
     sync.close()
@@ -77,7 +77,7 @@ export async function createKernel (options: KernelOptions): Promise<Kernel> {
     booted = kernel.started.length
     const switches = new PluginSwitch(kernel, async () => { await showRoutes(table) })
     const table: TableParts = {
-      kernel, front, own, ports, tokenInClear: warnOnce(parts),
+      kernel, front, own, tokenInClear: warnOnce(parts),
       authenticate: createAccess({ tokens, schemes: parts.schemes, local, clock }),
       routes: ownRoutes({ ...kernel, switches, sync })
     }
@@ -112,7 +112,7 @@ function warnOnce ({ health, log }: Assembly): NonNullable<TableOptions['tokenIn
 }
 
 /** Registers the kernel's services; a service given from outside (a test's fake) replaces the kernel's. */
-function addServices (kernel: Booting, own: LocalRequests, ports: ExtraPorts): void {
+function addServices (kernel: Booting, own: LocalRequests): void {
   const { options, bus, services } = kernel
   const { cluster } = options
   const tap: EventTap = {
@@ -128,7 +128,14 @@ function addServices (kernel: Booting, own: LocalRequests, ports: ExtraPorts): v
     [TokenService, options.tokens], [TracerService, kernel.tracers], [TrafficService, kernel.traffic],
     [InspectionService, inspectionOf(kernel)], [StateService, kernel.state.reader],
     [VitalsService, options.vitals], [OwnApiService, own.of(kernel.front)],
-    [ListenerService, ports.of(kernel.front, options.host ?? (() => '127.0.0.1'))],
+    [ListenerService, {
+      accept (connection, { device }) {
+        setRelayed(connection, device)
+        const { server } = kernel.front
+        // A relayed connection carries plain HTTP even if the API uses TLS.
+        server.emit(plainEvent(server), connection)
+      }
+    } satisfies Listeners],
     [ConfigService, kernel.config], [CallerService, kernel.schemes],
     [IdentityService, cluster.identity],
     [DeclarationService, declarationsOf(kernel.present)]

@@ -8,7 +8,6 @@ import { errorFormatFinder, methodFinder } from '../http/unmatched.js'
 import type { FastifyInstance } from 'fastify'
 import type { RouteDecl } from '../api/plugin.js'
 import type { HttpListener } from '../http/http-listener.js'
-import type { ExtraPorts } from '../http/extra-ports.js'
 import type { MountedRoute, MountOptions } from '../http/request-context.js'
 import type { OpenRequests } from '../http/open-requests.js'
 import type { LocalRequests } from '../http/local-api.js'
@@ -18,7 +17,6 @@ export interface TableParts {
   readonly kernel: Assembly
   readonly front: HttpListener
   readonly own: LocalRequests
-  readonly ports: ExtraPorts
   readonly authenticate: TableOptions['authenticate']
   readonly tokenInClear: NonNullable<TableOptions['tokenInClear']>
   readonly routes: readonly MountedRoute[]
@@ -53,7 +51,7 @@ export async function showRoutes (parts: TableParts): Promise<void> {
 }
 
 function makeTable (
-  { kernel, front, own, ports, authenticate, tokenInClear }: TableParts, decls: readonly RouteDecl[]
+  { kernel, front, own, authenticate, tokenInClear }: TableParts, decls: readonly RouteDecl[]
 ): FastifyInstance {
   const { options, log, traffic } = kernel
   return createTable({
@@ -61,7 +59,7 @@ function makeTable (
     vouchedBy: (member, caller) => ({
       ...caller, authorities: new Set(options.cluster.vouched(member, caller.authorities))
     }),
-    pageOf: (origin) => options.cluster.pageOf(origin), authenticate, tokenInClear, own, ports,
+    pageOf: (origin) => options.cluster.pageOf(origin), authenticate, tokenInClear, own,
     methodsAt: methodFinder(decls), errorFormatAt: errorFormatFinder(decls), rewrite: modelPaths(decls),
     answered: traffic.answered
   })

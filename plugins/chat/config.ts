@@ -14,11 +14,6 @@ export const config = {
       type: 'object', default: {}, additionalProperties: { type: 'string', minLength: 1 },
       description: 'Other names for models on the chat routes, e.g. {gpt-4o-mini: acme/model}.'
     },
-    ollama_port: {
-      type: ['integer', 'null'], minimum: 1, maximum: 65_535, default: null,
-      description: 'A port that serves Ollama\'s API at its root, in addition to /ollama; Ollama\'s ' +
-        'clients expect 11434. Null for none.'
-    },
     max_messages: count(2048, 'Most messages in one request.'),
     max_stops: count(16, 'Most stop texts in one request.'),
     max_answers: count(8, 'Most answers to one request (n).'),

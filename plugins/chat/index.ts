@@ -19,7 +19,6 @@ import type { ChatBody } from './api/schema.js'
 /** Chat: the engine for embeddings, and APIs compatible with OpenAI, Anthropic and Ollama. */
 export default definePlugin(manifest, (ctx) => {
   const parts = partsOf(ctx)
-  openOllamaPort(ctx)
   const { models } = ctx.deps
   if (models !== undefined) ctx.effect('names of models', models.names(() =>
     Object.entries(parts.aliases).map(([id, root]) => ({ id, root }))))
@@ -58,22 +57,11 @@ const bound = <Handlers extends Record<string, (parts: ApiParts, request: never)
 ): Bound<Handlers> => Object.fromEntries(Object.entries(handlers).map(([name, handler]) =>
   [name, (request: never) => handler(parts, request)])) as Bound<Handlers>
 
-/** Serves Ollama's API at the root of a separate port, where its clients expect it. */
-function openOllamaPort (ctx: Context<typeof manifest>): void {
-  const { ollama_port: port } = ctx.config
-  if (port === null) return
-  const listening = ctx.deps.listeners.open({
-    port, rewrite: (path) => path.replace(/^\/(?=$|[?]|api\/)/, '/ollama/'),
-    failed: ({ code, message }) => { ctx.raise('ollama_port_failed', `port ${port}: ${code ?? message}`) }
-  })
-  ctx.effect('port for Ollama', () => { listening.close() })
-}
-
 const MIB = 2 ** 20
 
 function partsOf (ctx: Context<typeof manifest>): ApiParts {
   const { runners, invocations, own, instances, models } = ctx.deps
-  const { model_aliases: aliases, kept_mib: kept, ollama_port: _, ...limits } = ctx.config
+  const { model_aliases: aliases, kept_mib: kept, ...limits } = ctx.config
   return {
     runners, invocations, own, instances, models, limits,
     aliases: aliases as Record<string, string>,

@@ -1,4 +1,4 @@
-import { ListenerService, OwnApiService, type Manifest } from '../../kernel/index.js'
+import { OwnApiService, type Manifest } from '../../kernel/index.js'
 import { InvocationService } from '../capabilities/service.js'
 import { InstanceService, RunnersService } from '../runners/service.js'
 import { ModelsService } from '../staging/service.js'
@@ -14,9 +14,7 @@ export const manifest = {
   name: 'chat', version: '1.0.0', kernel: '^1.0.0',
   summary: 'Serves language models through the APIs of OpenAI, Anthropic and Ollama.',
   requires: ['capabilities', 'runners'], after: ['staging', 'llama-cpp'],
-  consumes: {
-    runners: RunnersService, invocations: InvocationService, own: OwnApiService, listeners: ListenerService
-  },
+  consumes: { runners: RunnersService, invocations: InvocationService, own: OwnApiService },
   consumesOptional: { instances: InstanceService, models: ModelsService },
   provides: { chat: ChatService },
   config, routes,
@@ -32,14 +30,6 @@ export const manifest = {
       status: 502, retryable: true, message: 'The model began a tool call that cannot be parsed.',
       remedy: 'Retry with a temperature above 0 or with fewer, simpler tools; tool_choice "none" gives a ' +
         'text answer.'
-    }
-  },
-  conflicts: {
-    ollama_port_failed: {
-      severity: 'warn',
-      meaning: 'The node cannot listen on the port for Ollama\'s clients; /ollama still serves its API.',
-      remediation: 'If Ollama itself uses the port, stop it; or set plugins.chat.ollama_port to another ' +
-        'port or to null, and restart the node.'
     }
   },
   capabilities: { chat: chatCapability, embeddings: embeddingsCapability },

@@ -12,7 +12,7 @@ export const notKeptDecl = {
 } as const
 
 /** Limits on the parts of a request; sizes in KiB. */
-export type Limits = Omit<ChatConfig, 'model_aliases' | 'kept_mib' | 'ollama_port'>
+export type Limits = Omit<ChatConfig, 'model_aliases' | 'kept_mib'>
 
 /** Settings and models that requests are checked against. */
 export interface Rules {
