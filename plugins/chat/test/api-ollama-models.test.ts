@@ -1,12 +1,10 @@
 /** Ollama's model names, and `keep_alive`. */
-import { createServer } from 'node:net'
 import t from 'tap'
 import { systemClock, type ModelCard, type RouteRequest } from '../../../kernel/index.js'
 import { keepAliveSeconds, loadFor, loadOnly } from '../api/ollama/load.js'
-import { ollamaDelete } from '../api/ollama/manage.js'
 import { ollamaShow, ollamaTags } from '../api/ollama/models.js'
 import { running, unload } from '../api/swapping.js'
-import { canonical, parsePullSource } from '../api/ollama/names.js'
+import { canonical } from '../api/ollama/names.js'
 import { card as plainCard, MODEL, namesField, startChat } from './api-kit.js'
 import type { ApiParts } from '../api/types.js'
 
@@ -33,9 +31,6 @@ t.test('names', (t) => {
     ['acme/odd:v2', 'acme/odd:v2'], ['none:latest', 'none'], ['none', 'none']
   ]
   for (const [given, name] of rows) t.equal(canonical(parts, given), name, given)
-  t.same(parsePullSource('hf.co/acme/x:Q4_K_M'), { modelId: 'acme/x', variant: 'Q4_K_M' })
-  t.same(parsePullSource('https://huggingface.co/acme/x:latest'), { modelId: 'acme/x' })
-  for (const name of ['llama3.2', 'llama3.2:1b', 'a/b/c']) namesField(t, () => parsePullSource(name), 'model')
   t.end()
 })
 
@@ -90,44 +85,23 @@ t.test('what LM Studio and llama-swap list, and unloading', async (t) => {
   t.strictSame(asked.ttls, [90, 90, undefined, undefined])
 })
 
-t.test('deleting a model that is loaded', async (t) => {
-  const alive = setInterval(() => undefined, 1000)
-  t.teardown(() => { clearInterval(alive) })
+t.test('the size of a model in parameters', async (t) => {
   const card: ModelCard = { ...plainCard }
-  const asked: string[] = []
-  let [loaded, used] = [true, 2]
   const parts = {
-    aliases: { small: MODEL }, clock: systemClock, startedMs: 0,
+    aliases: {}, clock: systemClock, startedMs: 0,
     runners: {
       card: (id: string) => id === MODEL ? card : undefined,
       models: (task: string) => card.tasks.includes(task) ? [{ card, ready: true }] : []
     },
-    instances: { placed: () => ({ instances: loaded
-      ? { i1: { RingInstance: { instanceId: 'i1', shardAssignments: { modelId: MODEL } } } } : {} }) },
-    own: {
-      ask: async ({ method, path, body }: { method: string, path: string, body?: { dryRun: boolean } }) => {
-        asked.push(`${method} ${path}${body === undefined ? '' : ` ${body.dryRun}`}`)
-        if (path.startsWith('/instance')) loaded = false
-        const skippedInUse = body?.dryRun === true && used-- > 1 ? [MODEL] : []
-        return { status: 200, text: JSON.stringify({ nodes: [{ skippedInUse }] }) }
-      }
-    }
+    instances: { placed: () => ({ instances: {} }) }
   } as unknown as ApiParts
-  const ask = (body: object) =>
-    ({ body, caller: {}, signal: new AbortController().signal }) as unknown as RouteRequest<never>
-  const remove = async (model: string): Promise<object> => await ollamaDelete(parts, ask({ model }))
+  const ask = (body: object) => ({ body }) as unknown as RouteRequest<never>
   for (const [parameters, size] of [[134_515_008, '135M'], [8_030_261_312, '8.03B'], [999_600_000, '1B'],
     [260_096, '260K'], [12, '12']] as const) {
     card.parameters = parameters
     t.match(await ollamaTags(parts, ask({})), { models: [{ details: { parameter_size: size } }] })
   }
   t.match(await ollamaShow(parts, ask({ model: MODEL })), { model_info: { 'general.parameter_count': 12 } })
-  await t.rejects(remove('small'), { message: /is an alias in the settings/ })
-  await t.rejects(remove('acme/none'), { message: /not found/ })
-  t.same(asked, [])
-  await remove(MODEL)
-  t.same(asked, [`DELETE /store/models/${MODEL}`, 'DELETE /instance/i1?unload=true',
-    'POST /store/purge-staging true', 'POST /store/purge-staging true', 'POST /store/purge-staging false'])
 })
 
 t.test('a request waits for a model that starts, but not for one that was given up', async (t) => {
@@ -190,15 +164,4 @@ t.test('a model of another task is refused before it is loaded, with what it doe
   t.match(unloads.json(), { done_reason: 'unload' }, 'what another program has loaded may go')
   t.match((await post('/ollama/api/embeddings', { model: 'acme/encoder' })).json(), { embedding: [] })
   await rig.stop()
-})
-
-t.test('a port of its own that is taken raises a conflict', async (t) => {
-  const taken = createServer().listen(0, '127.0.0.1')
-  t.teardown(() => { taken.close() })
-  await new Promise((resolve) => { taken.once('listening', resolve) })
-  const { port } = taken.address() as { port: number }
-  const { rig } = await startChat(t, { config: { ollama_port: port } })
-  await rig.listen()
-  while (rig.conflicts().length === 0) await new Promise((resolve) => { setImmediate(resolve) })
-  t.match(rig.conflicts(), [{ code: 'ollama_port_failed', message: /EADDRINUSE/ }])
 })
