@@ -292,7 +292,7 @@ function told (asked: Asked, ranked: readonly Ranked[], found: readonly Found[],
 
 const UNITS = { KiB: 1, MiB: 2, GiB: 3, TiB: 4 } as const
 const amountIn = ({ text }: Fact): number => {
-  const [, value, unit] = /(\d+(?:\.\d+)?) (KiB|MiB|GiB|TiB)/.exec(text) ?? []
+  const [, value, unit] = /(?<![\d.])(\d{1,9}(?:\.\d{1,9})?) (KiB|MiB|GiB|TiB)/.exec(text) ?? []
   return value === undefined ? Number.NaN : Number(value) * 1024 ** UNITS[unit as keyof typeof UNITS]
 }
 
