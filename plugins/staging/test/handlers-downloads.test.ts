@@ -63,7 +63,7 @@ t.test('a plain start goes on with what was paused, with the options it had', as
   const rig = await startNode(t, { store: scratch(t), hub })
   const partial = async (): Promise<unknown> =>
     (await call(rig, 'GET', '/store/storage')).body['partialBytes']
-  // A pause may come before the first bytes do; then it begins once more.
+  // A pause may precede the first bytes; then the download is started again.
   await until(async () => {
     const before = hub.fetches('m.gguf').length
     await call(rig, 'POST', URL_OF, { revision: 'main' })

@@ -3,7 +3,7 @@ import { whenOf, type When } from './when.js'
 import { contentOf, countedText, wordsOf } from './words.js'
 import type { Turn } from '../types.js'
 
-/** The kind of a question; `what` also stands for questions of an unknown kind. */
+/** The kind of a question; `what` if unknown. */
 export type Kind = 'what' | 'why' | 'how' | 'fit' | 'safe' | 'when' | 'count' | 'compare' | 'hello'
 
 /** A subject that is no model or node, with the tool that knows it and the codes of its facts. */
@@ -27,7 +27,7 @@ export interface Asked {
   readonly error: string | null
   /** Significant words, to compare with findings. */
   readonly words: ReadonlySet<string>
-  /** How doubtful words were interpreted, one sentence each. */
+  /** Interpretations of ambiguous words, one sentence each. */
   readonly read: readonly string[]
   /** The question in normalised words, with MODEL, NODE, ID and TIME for what was recognised. */
   readonly counted: string

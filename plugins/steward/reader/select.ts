@@ -104,7 +104,7 @@ const targetsOf = ({ models, nodes, id, error }: Asked): string[] =>
   [...models, ...nodes.flatMap(({ name, nodeId }) => [name, nodeId]), id, error]
     .filter((one) => one !== null).map((one) => one.toLowerCase())
 
-/** How well a fact fits the question: its subjects, its topics, its words and its time. */
+/** Scores a fact against the question's subjects, topics, words and time. */
 function fitOf (asked: Asked, targets: readonly string[], { code, about, text, evidence }: Listed): number {
   const low = text.toLowerCase()
   const subject = targets.some((one) => [code, ...about].some((name) => name.toLowerCase() === one) ||
