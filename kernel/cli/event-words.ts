@@ -12,9 +12,9 @@ export function kindWords (kind: string): string {
   return words.charAt(0).toUpperCase() + words.slice(1)
 }
 
-/** Longer ids, which are random, are shortened. */
+/** Length to which random ids are shortened. A long name without a digit is no id. */
 const SHORT = 8
-const RANDOM = /^[0-9a-z-]{20,}$/
+const RANDOM = /^(?=\D*\d)[0-9a-z-]{20,}$/
 
 /** Shortens an object with one key, such as a runner's status, to the key, and a random id to 8 letters. */
 function short (value: unknown): string {

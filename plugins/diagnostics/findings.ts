@@ -5,7 +5,7 @@ import type { ClusterState, Evidence, Fact, Tool, ToolContext } from '../../kern
 import { clusterChecks } from './checks/cluster.js'
 
 export interface Found extends Fact {
-  /** When it began, ISO-8601; null if unknown. */
+  /** Start time, ISO-8601; null if unknown. */
   readonly since: string | null
   readonly ended: boolean
   /** Code of the finding that probably causes this one. */

@@ -39,9 +39,8 @@ function notReady ({ ready, state, steward_model: model }: StatusBody): SvcError
 
 /** Open WebUI puts documents, and what to do with them, before a question. */
 const DOCUMENTS = /^### Task:[^]*<\/context>\s*/
-/** Open WebUI's prompts for titles, tags and the like; a question has not all of these sections. */
-const JSON_PROMPT =
-  /^### Task:\n[^]*\n### (?:Guidelines|Output):[^]*\bJSON\b[^]*<chat_history>/
+/** Open WebUI's prompts for titles, tags and the like have these parts in this order; a question does not. */
+const JSON_PROMPT = [/^### Task:\n/, /\n### (?:Guidelines|Output):/, /\bJSON\b/, /<chat_history>/]
 /** For clients, an answer without any of the fields that they read. */
 const NO_FIELDS = [{ type: 'text', text: '{}' }] as const
 
@@ -96,9 +95,18 @@ export function questionOf ({ kind, payload }: EngineTask): Question | null {
   const last = said.findLastIndex(({ role }) => role === 'user')
   if (last < 0) throw badField('messages', 'have no text of the user')
   const { text } = said[last]!
-  if (JSON_PROMPT.test(text)) return null
+  if (isJsonPrompt(text)) return null
   if (text.length > QUESTION_MAX) {
     throw badField('messages', `end with a question of over ${QUESTION_MAX} characters; ask a shorter one`)
   }
   return { text, thread: said.slice(Math.max(0, last - THREAD_MAX), last) }
+}
+
+function isJsonPrompt (text: string): boolean {
+  let rest = text
+  return JSON_PROMPT.every((part) => {
+    const at = rest.search(part)
+    rest = rest.slice(at)
+    return at >= 0
+  })
 }

@@ -23,6 +23,8 @@ t.test('an event is told in one line, with the names of nodes', (t) => {
   t.equal(summaryOf(created, nameOf), 'acme/chat · cellar, attic · instance f734f934')
   const loading = event(2, 'RunnerStatusUpdated', { status: { RunnerLoading: { layersLoaded: 1 } } })
   t.equal(summaryOf(loading, nameOf), 'RunnerLoading')
+  const off = event(3, 'PluginStopped', { plugin: 'a-plugin-with-a-long-name', by: null })
+  t.equal(summaryOf(off, nameOf), 'plugin a-plugin-with-a-long-name', 'a name is no id')
   t.equal(kindWords('NodeTimedOut'), 'Node timed out')
   const levels = [
     ['TaskFailed', 'error'], ['NodeTimedOut', 'warn'], ['NodeJoined', 'ok'], ['Own', 'plain']

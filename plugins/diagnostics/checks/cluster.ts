@@ -222,7 +222,7 @@ export function checkHealth (nodes: readonly NodeRow[]): Check[] {
   return reasons.length > 0 ? reasons : [ok('health', `no problem at ${count(live.length, 'live node')}`)]
 }
 
-/** A drained node is no fault, but it explains why nothing is placed there. */
+/** Draining is intended, but explains an absence of placements. */
 const drainedNotes = ({ drainedNodes = {} }: ClusterState, nodes: readonly NodeRow[]): Check[] =>
   nodes.filter(({ drained }) => drained).map((node): Check => {
     const [name, at] = [node.name ?? node.nodeId ?? 'a node', drainedNodes[node.installId ?? '']?.since]

@@ -6,7 +6,7 @@ import type { routes } from '../routes.js'
 type Answer = FromSchema<(typeof routes.findings)['reply']>
 type Row = Answer['findings'][number]
 
-/** Milliseconds between two looks of `--follow`. */
+/** Poll interval of `--follow` in ms. */
 const PACE_MS = 5000
 const colours = { error: 'red', warn: 'yellow', info: 'dim' } as const
 

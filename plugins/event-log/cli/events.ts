@@ -87,7 +87,7 @@ async function namesAt ({ client }: VerbContext): Promise<NameOf> {
   return (id) => state.nodeIdentities[id] === undefined ? id.slice(0, 8) : nameOf(state, id)
 }
 
-/** One line of text: time, index, the node that tells it, and what happened. */
+/** Formats an event: time, index, reporting node, kind and fields. */
 function lineOf (event: ShownEvent, names: NameOf): string {
   const { idx, at, origin } = event
   const time = `${at.slice(0, 10)} ${at.slice(11, 19)}`

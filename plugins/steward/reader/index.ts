@@ -17,7 +17,7 @@ export async function * read (tools: TurnTools, question: Question): AsyncGenera
   if (more !== null) {
     yield { type: 'call', tool: more.tool, args: more.args }
     const { call, finding: { facts, unknown } } = await finding(more)
-    // Where a tool is missing, its plugin is off, and that answers the question.
+    // A tool is missing because its plugin is off, so that fact comes first.
     const level = found.some(({ call: { tool } }) => !tools.has(tool)) ? 'warn' : 'info'
     found.unshift({ call, finding: { unknown, facts: more.tool !== 'plugins' ? facts
       : facts.flatMap((one) => one.code === 'plugin_off' ? [{ ...one, level }] : []) } })

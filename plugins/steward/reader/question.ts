@@ -3,7 +3,7 @@ import { whenOf, type When } from './when.js'
 import { contentOf, countedText, wordsOf } from './words.js'
 import type { Turn } from '../types.js'
 
-/** What a question asks for; `what` also stands for questions that are not understood otherwise. */
+/** The kind of a question; `what` if unknown. */
 export type Kind = 'what' | 'why' | 'how' | 'fit' | 'safe' | 'when' | 'count' | 'compare' | 'hello'
 
 /** A subject that is no model or node, with the tool that knows it and the codes of its facts. */
@@ -25,9 +25,9 @@ export interface Asked {
   /** Path of a setting, and error reason, that the question names. */
   readonly setting: string | null
   readonly error: string | null
-  /** Words with a meaning of their own, to compare with findings. */
+  /** Significant words, to compare with findings. */
   readonly words: ReadonlySet<string>
-  /** How doubtful words were interpreted, one sentence each. */
+  /** Interpretations of ambiguous words, one sentence each. */
   readonly read: readonly string[]
   /** The question in normalised words, with MODEL, NODE, ID and TIME for what was recognised. */
   readonly counted: string

@@ -22,7 +22,7 @@ const QUIET_MOST = 3
 const BEFORE_MS = 24 * 3_600_000
 const HELP_MOST = 400
 
-/** Tools whose facts are about the past: they explain, but nothing of them is broken now. */
+/** Tools whose facts are about the past: they explain a fault, but do not report a present one. */
 export const HISTORY = new Set(['last_failure', 'events', 'logs', 'cluster_then', 'help'])
 /** Faults that can have effects on any node or model. */
 const EVERYWHERE = new Set(['no_quorum', 'no_master', 'disk_full', 'clock_skew'])
@@ -104,7 +104,7 @@ const targetsOf = ({ models, nodes, id, error }: Asked): string[] =>
   [...models, ...nodes.flatMap(({ name, nodeId }) => [name, nodeId]), id, error]
     .filter((one) => one !== null).map((one) => one.toLowerCase())
 
-/** How well a fact fits the question: its subjects, its topics, its words and its time. */
+/** Scores a fact against the question's subjects, topics, words and time. */
 function fitOf (asked: Asked, targets: readonly string[], { code, about, text, evidence }: Listed): number {
   const low = text.toLowerCase()
   const subject = targets.some((one) => [code, ...about].some((name) => name.toLowerCase() === one) ||
@@ -163,7 +163,7 @@ export function answerOf (asked: Asked, found: readonly Found[], world: World): 
     : ranked.find(({ fact, fit }) => fit >= 100 && isBad(fact) && fact.remedy !== null)
   const { diagnosis, facts, sure } = seeking || mending !== undefined ? diagnosed(asked, ranked)
     : told(asked, ranked, found, world)
-  // What the findings lack matters only to a question about what is wrong.
+  // Gaps in the findings matter only to a question about a fault.
   const looked = found.filter(({ call: { tool } }) => seeking || tool !== 'doctor' || found.length === 1)
   const unknown = distinct([...asked.read, ...looked.flatMap(({ finding }) => finding.unknown)].map(plain),
     (one) => one)
@@ -194,7 +194,7 @@ function diagnosed (asked: Asked, ranked: readonly Ranked[]): Part {
   const quiet = ranked.filter(({ fact }) => !isBad(fact))
   const past = quiet.filter(({ fact, fit }) => (fact.ended === true || fact.level === 'info') && fit > 0)
   const well = quiet.filter(({ fact }) => fact.level === 'ok')
-  // What is checked and fine answers a doubt better than figures do.
+  // A check that passed answers a doubt better than figures do.
   const near = quiet.filter(({ fit, own, fact }) => fit > 0 && own && fact.code !== 'no_downloads')
     .toSorted((a, b) => Number(b.fact.level === 'ok') - Number(a.fact.level === 'ok'))
   if (top !== undefined) {
@@ -231,7 +231,7 @@ function diagnosed (asked: Asked, ranked: readonly Ranked[]): Part {
   }
 }
 
-/** Nothing that fits was found: names what was checked, and calls only a bare question about health well. */
+/** No finding fits: names the checks that passed, and says that all is well only if asked about health. */
 function calm (asked: Asked, well: readonly Ranked[], past: Ranked | undefined, elsewhere: string): string {
   if (well.length === 0) return 'Nothing that is wrong could be seen, but not everything could be looked at.'
   if (!asked.complains && elsewhere === '' && past === undefined) return 'Nothing is wrong.'
@@ -292,7 +292,7 @@ function told (asked: Asked, ranked: readonly Ranked[], found: readonly Found[],
 
 const UNITS = { KiB: 1, MiB: 2, GiB: 3, TiB: 4 } as const
 const amountIn = ({ text }: Fact): number => {
-  const [, value, unit] = /(\d+(?:\.\d+)?) (KiB|MiB|GiB|TiB)/.exec(text) ?? []
+  const [, value, unit] = /(?<![\d.])(\d{1,9}(?:\.\d{1,9})?) (KiB|MiB|GiB|TiB)/.exec(text) ?? []
   return value === undefined ? Number.NaN : Number(value) * 1024 ** UNITS[unit as keyof typeof UNITS]
 }
 

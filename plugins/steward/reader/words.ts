@@ -122,7 +122,7 @@ export function countedText (text: string): string {
   return wordsOf(known).map(({ text: word, low }) => word === low ? counted(low) : word).join(' ')
 }
 
-/** Words with a meaning of their own: neither common words nor those that fit every fault. */
+/** Significant words: neither common words nor those that fit every fault. */
 export const contentOf = (counted: string): Set<string> => new Set(counted.split(/[\s/]+/)
 
   .filter((word) => TOPICAL.has(word) || (/^[a-z_]{4,}$/.test(word) && !KNOWN.has(word))))

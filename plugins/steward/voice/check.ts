@@ -153,8 +153,9 @@ const UNITS: readonly (readonly [words: RegExp, unit: string, factor: number])[]
   [/^(?:d|days?)$/, 's', 86_400]
 ]
 /** Excludes digits inside an id, a time, a version or an address. */
-const NUMBER = new RegExp('(?<![\\p{L}\\p{N}_.:/@#-])(\\d{1,3}(?:,\\d{3})+(?:\\.\\d+)?|\\d+(?:\\.\\d+)?)' +
-  '(?:\\s?(%|[A-Za-z]+))?(?![\\p{L}\\p{N}_]|[.,:/@-]\\d|[:/@-]\\p{L})', 'gu')
+const NUMBER = new RegExp('(?<![\\p{L}\\p{N}_.:/@#-])' +
+  '(\\d{1,3}(?:,\\d{3}){1,9}(?:\\.\\d{1,9})?|\\d{1,40}(?:\\.\\d{1,9})?)' +
+  '(?:\\s?(%|[A-Za-z]{1,20}))?(?![\\p{L}\\p{N}_]|[.,:/@-]\\d|[:/@-]\\p{L})', 'gu')
 const SPELT = ['zero', 'one', 'two', 'three', 'four', 'five', 'six', 'seven', 'eight', 'nine', 'ten',
   'eleven', 'twelve']
 
