@@ -102,7 +102,8 @@ function routesPage (manifests: readonly Manifest[]): string {
   return page('Routes', 'The same in machine form: `GET /openapi.json`, or [openapi.json](openapi.json). ' +
     `[The API by example](../api.md) has a curl of each. ${GLOSSARY}`,
   table(['Route', 'Authority', 'What it does', 'From'], sorted.map(({ owner, decl }) =>
-    [code(`${decl.method} ${decl.url}`), decl.authority ?? 'none', decl.summary, owner])))
+    [[decl.url, ...decl.also ?? []].map((url) => code(`${decl.method} ${url}`)).join(', '),
+      decl.authority ?? 'none', decl.summary, owner])))
 }
 
 /** Every field of the public APIs, and whether svc uses, ignores or refuses it. */

@@ -20,6 +20,8 @@ export interface RouteDecl {
   readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE'
   /** Full path; `:name` is a parameter, `*` the rest of the path. */
   readonly url: string
+  /** Further paths without parameters that lead to this route. */
+  readonly also?: readonly string[]
   readonly summary: string
   /** Required authority; `null` if none is needed. If a route lacks this field, the node does not start. */
   readonly authority: string | null

@@ -20,15 +20,18 @@ export function refuseOddModel (id: string): void {
 interface Pattern { method: string, before: string, expression: RegExp, tail: number }
 
 /**
- * Accepts an unencoded `org/name` as well as `org%2Fname`: encodes the slash on routes with `:model_id`
- * before routing. The route with the longest suffix wins, so `/store/models/a/b/manifest` is the manifest of
- * `a/b`.
+ * Leads a route's further paths to the route, and accepts an unencoded `org/name` as well as `org%2Fname`:
+ * encodes the slash on routes with `:model_id` before routing. The route with the longest suffix wins, so
+ * `/store/models/a/b/manifest` is the manifest of `a/b`.
  */
 export function modelPaths (routes: readonly RouteDecl[]): Rewrite {
+  const others = new Map(routes.flatMap(({ url, also = [] }) => also.map((path) => [path, url])))
   const patterns = routes.filter(({ url }) => namesModel(url)).map(patternOf).sort((a, b) => b.tail - a.tail)
   return (method, url) => {
     const query = url.indexOf('?')
     const path = query < 0 ? url : url.slice(0, query)
+    const other = others.get(path)
+    if (other !== undefined) return other + url.slice(path.length)
     for (const { method: own, before, expression } of patterns) {
       // Compares the literal beginning first, which is cheap, since this runs for every request.
       if (!path.startsWith(before)) continue
@@ -36,7 +39,7 @@ export function modelPaths (routes: readonly RouteDecl[]): Rewrite {
       const found = expression.exec(path)
       if (found === null) continue
       const [, id, after] = found
-      return `${before}${id!.replaceAll('/', '%2F')}${after!}${query < 0 ? '' : url.slice(query)}`
+      return `${before}${id!.replaceAll('/', '%2F')}${after!}${url.slice(path.length)}`
     }
     return url
   }

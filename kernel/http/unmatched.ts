@@ -18,11 +18,11 @@ export function methodFinder (routes: readonly RouteDecl[]): (path: string) => s
 export function errorFormatFinder (routes: readonly RouteDecl[]): (path: string) => ErrorFormat {
   const byBeginning = new Map<string, RouteDecl['failure'][]>()
   const formats = new Map<RouteDecl['failure'], ErrorFormat>([[undefined, {}]])
-  for (const { url, failure, idHeader } of routes) {
+  for (const { url, also = [], failure, idHeader } of routes) {
     if (failure !== undefined) {
       formats.set(failure, { failure, ...idHeader === undefined ? {} : { idHeader } })
     }
-    for (const beginning of beginnings(url)) {
+    for (const beginning of [url, ...also].flatMap(beginnings)) {
       byBeginning.set(beginning, [...byBeginning.get(beginning) ?? [], failure])
     }
   }

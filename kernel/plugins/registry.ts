@@ -21,7 +21,8 @@ export function contributions (m: Manifest): RegistryEntry[] {
     keys.map((key) => ({ owner: m.name, kind, key }))
   const keys = (record: object | undefined): string[] => Object.keys(record ?? {})
   return [
-    ...own('route', Object.values(m.routes ?? {}).map((r) => `${r.method} ${r.url}`)),
+    ...own('route', Object.values(m.routes ?? {}).flatMap(({ method, url, also = [] }) =>
+      [url, ...also].map((path) => `${method} ${path}`))),
     ...own('event', keys(m.events)),
     ...own('error reason', keys(m.errors)),
     ...own('conflict code', keys(m.conflicts)),

@@ -10,7 +10,7 @@ const rewrite = modelPaths([
   route('DELETE', '/store/models/:model_id/download'),
   route('GET', '/store/models/:model_id/manifest'),
   route('GET', '/store/models/:model_id/files/*'),
-  route('GET', '/state')
+  route('GET', '/state'), { ...route('GET', '/v1/models'), also: ['/models'] }
 ])
 
 t.test('a model id in a path may be written with its slash', (t) => {
@@ -27,7 +27,9 @@ t.test('a model id in a path may be written with its slash', (t) => {
     ['GET', '/store/models/..%2f/x/manifest', '/store/models/..%2f%2Fx/manifest'],
     ['POST', '/store/models/acme/x/manifest', '/store/models/acme/x/manifest'],
     ['GET', '/state?a=/store/models/a/b/manifest', '/state?a=/store/models/a/b/manifest'],
-    ['GET', '/store/models//manifest', '/store/models//manifest']
+    ['GET', '/store/models//manifest', '/store/models//manifest'],
+    ['GET', '/models?limit=1', '/v1/models?limit=1'],
+    ['GET', '/models/', '/models/']
   ]
   for (const [method, url, rewritten] of cases) t.equal(rewrite(method, url), rewritten, `${method} ${url}`)
   t.end()

@@ -35,12 +35,10 @@ export default definePlugin(manifest, (ctx) => {
       ...bound(parts, {
         chat, completions: completion, tokenize, detokenize, embeddings, rerank, messages, countMessages,
         responses, inputTokens, ollamaChat, ollamaGenerate, ollamaEmbed, ollamaEmbeddings, ollamaTags,
-        ollamaPs, ollamaShow, ollamaV1Chat: chat,
-        ollamaV1Completions: completion, ollamaV1Embeddings: embeddings, ollamaV1Models, lmStudioModels,
-        running, unload
+        ollamaPs, ollamaShow, ollamaV1Models, lmStudioModels, running, unload
       }),
       // Clients check for this text to detect Ollama.
-      ollama: () => 'Ollama is running', ollamaRoot: () => 'Ollama is running',
+      ollama: () => 'Ollama is running',
       ollamaVersion: () => ({ version: ctx.node.version })
     }
   }

@@ -37,31 +37,22 @@ const ollama = {
   asks: ['POST /place_instance', 'DELETE /instance/:instance_id']
 } as const
 const ollamaGet = { method: 'GET', authority: 'read', failure: ollamaFailure } as const
-/** Clients probe these routes before they have a token. */
-const ollamaAlive = {
-  method: 'GET', authority: null, failure: ollamaFailure, produces: 'text/plain; charset=utf-8',
-  summary: 'Confirms that Ollama\'s API is available.'
-} as const
 
-const v1 = {
+export const routes = {
   chat: {
-    ...openAi, url: '/v1/chat/completions', body: chatBody,
+    ...openAi, url: '/v1/chat/completions', also: ['/ollama/v1/chat/completions'], body: chatBody,
     summary: 'Answers a conversation (OpenAI\'s route), whole or as server-sent events.',
     ...reply('id', 'object', 'created', 'model', 'choices', 'usage')
   },
   completions: {
-    ...openAi, url: '/v1/completions', body: completionBody,
+    ...openAi, url: '/v1/completions', also: ['/ollama/v1/completions'], body: completionBody,
     summary: 'Completes a text (OpenAI\'s older route), whole or as server-sent events.',
     ...reply('id', 'object', 'created', 'model', 'choices', 'usage')
   },
   embeddings: {
-    ...openAi, url: '/v1/embeddings', body: embeddingsBody,
+    ...openAi, url: '/v1/embeddings', also: ['/ollama/v1/embeddings'], body: embeddingsBody,
     summary: 'One vector for each text (OpenAI\'s route).', ...reply('object', 'data', 'model', 'usage')
-  }
-} as const satisfies Record<string, RouteDecl>
-
-export const routes = {
-  ...v1,
+  },
   tokenize: {
     ...served, url: '/v1/tokenize', body: tokenizeBody,
     summary: 'The token ids of a text, or of a conversation in the model\'s template.',
@@ -96,44 +87,44 @@ export const routes = {
     ...reply('object', 'input_tokens')
   },
   // Clients of Ollama's own OpenAI routes append /v1 to the address of its API.
-  ollamaV1Chat: { ...v1.chat, url: '/ollama/v1/chat/completions' },
-  ollamaV1Completions: { ...v1.completions, url: '/ollama/v1/completions' },
-  ollamaV1Embeddings: { ...v1.embeddings, url: '/ollama/v1/embeddings' },
   ollamaV1Models: {
     method: 'GET', url: '/ollama/v1/models', authority: 'read', failure: openAiFailure,
     summary: 'The same as GET /v1/models.', ...reply('object', 'data')
   },
-  ollama: { ...ollamaAlive, url: '/ollama' },
-  ollamaRoot: { ...ollamaAlive, url: '/ollama/' },
+  ollama: {
+    method: 'GET', url: '/ollama', also: ['/ollama/'], authority: null, failure: ollamaFailure,
+    produces: 'text/plain; charset=utf-8', summary: 'Confirms that Ollama\'s API is available.'
+  },
   ollamaChat: {
-    ...ollama, url: '/ollama/api/chat', body: ollamaBodies.chatBody,
+    ...ollama, url: '/ollama/api/chat', also: ['/api/chat'], body: ollamaBodies.chatBody,
     summary: 'Answers a conversation (Ollama\'s route), as lines of JSON or whole.',
     ...reply('model', 'created_at', 'message', 'done')
   },
   ollamaGenerate: {
-    ...ollama, url: '/ollama/api/generate', body: ollamaBodies.generateBody,
+    ...ollama, url: '/ollama/api/generate', also: ['/api/generate'], body: ollamaBodies.generateBody,
     summary: 'Answers a prompt (Ollama\'s route), as lines of JSON or whole.',
     ...reply('model', 'created_at', 'response', 'done')
   },
   ollamaEmbed: {
-    ...ollama, url: '/ollama/api/embed', body: ollamaBodies.embedBody,
+    ...ollama, url: '/ollama/api/embed', also: ['/api/embed'], body: ollamaBodies.embedBody,
     summary: 'One vector for each text (Ollama\'s route).',
     ...reply('model', 'embeddings', 'prompt_eval_count')
   },
   ollamaEmbeddings: {
-    ...ollama, url: '/ollama/api/embeddings', body: ollamaBodies.embeddingsBody,
+    ...ollama, url: '/ollama/api/embeddings', also: ['/api/embeddings'], body: ollamaBodies.embeddingsBody,
     summary: 'The vector of one text (Ollama\'s older route).', ...reply('embedding')
   },
   ollamaTags: {
-    ...ollamaGet, url: '/ollama/api/tags',
+    ...ollamaGet, url: '/ollama/api/tags', also: ['/api/tags'],
     summary: 'The language models that this node knows, in Ollama\'s format.', ...reply('models')
   },
   ollamaPs: {
-    ...ollamaGet, url: '/ollama/api/ps',
+    ...ollamaGet, url: '/ollama/api/ps', also: ['/api/ps'],
     summary: 'The language models that are ready, in Ollama\'s format.', ...reply('models')
   },
   ollamaShow: {
-    ...ollama, authority: 'read', stream: false, url: '/ollama/api/show', body: ollamaBodies.showBody,
+    ...ollama, authority: 'read', stream: false, url: '/ollama/api/show', also: ['/api/show'],
+    body: ollamaBodies.showBody,
     summary: 'Details of a language model, in Ollama\'s format.',
     ...reply('details', 'model_info', 'capabilities'), errors: ['invalid_request', 'no_instance']
   },
@@ -152,7 +143,7 @@ export const routes = {
     summary: 'Unloads every model with a time to live (llama-swap\'s route).', ...reply('unloaded')
   },
   ollamaVersion: {
-    ...ollamaGet, url: '/ollama/api/version',
+    ...ollamaGet, url: '/ollama/api/version', also: ['/api/version'],
     summary: 'The version of svc, for Ollama\'s clients.', ...reply('version')
   }
 } as const satisfies Record<string, RouteDecl>

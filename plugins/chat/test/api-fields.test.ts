@@ -30,9 +30,7 @@ const bodies: Readonly<Record<string, object>> = {
   responses: { model: MODEL, input: 'Hi' }, inputTokens: { model: MODEL, input: 'Hi' },
   ollamaChat: hello, ollamaGenerate: { model: MODEL, prompt: 'Hi' },
   ollamaEmbed: { model: MODEL, input: 'Hi' }, ollamaEmbeddings: { model: MODEL, prompt: 'Hi' },
-  ollamaShow: { model: MODEL },
-  ollamaV1Chat: hello, ollamaV1Completions: { model: MODEL, prompt: 'Hi' },
-  ollamaV1Embeddings: { model: MODEL, input: 'Hi' }
+  ollamaShow: { model: MODEL }
 }
 
 /** A copy of the body with the value set at the path. */
