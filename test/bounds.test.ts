@@ -65,8 +65,8 @@ t.test('answers and errors of other layers are declared with the route', async (
   }
   const streamed = paths['/v1/capabilities/stream']!['post']!.responses['200']!
   t.match(Object.keys(streamed.content), ['application/vnd.svc.frames', 'text/event-stream', 'audio/mpeg'])
-  const removal = paths['/unload']!['post']!.responses
-  t.match(removal['409'], { description: /steward_instance/ })
+  const removal = paths['/ollama/api/delete']!['delete']!.responses
+  t.match(removal['409'], { description: /model_bundled/ })
   t.match(removal['431'],
     { content: { 'application/json': { schema: { $ref: '#/components/schemas/Error' } } } })
   const routes: RouteDecl[] = manifests.flatMap((one) => Object.values(one.routes ?? {}))

@@ -77,6 +77,8 @@ const places: Readonly<Record<string, string[]>> = {
     DELETE /models/custom/:model_id
     PUT /nodes/:node/drain
     DELETE /nodes/:node/drain
+    DELETE /ollama/api/delete
+    POST /ollama/api/pull
     POST /place_instance
     POST /unload
     DELETE /store/models/:model_id

@@ -486,62 +486,6 @@ export interface components {
         "GET /ollama/api/version": {
             version: string;
         };
-        "POST /ollama/v1/chat/completions": {
-            id: string;
-            object: string;
-            created: number;
-            model: string;
-            choices: {
-                index: number;
-                finish_reason: string | null;
-                message?: {
-                    role?: string;
-                    content?: string | null;
-                };
-                text?: string;
-            }[];
-            usage: {
-                prompt_tokens?: number;
-                completion_tokens?: number;
-                total_tokens?: number;
-                input_tokens?: number;
-                output_tokens?: number;
-            };
-        };
-        "POST /ollama/v1/completions": {
-            id: string;
-            object: string;
-            created: number;
-            model: string;
-            choices: {
-                index: number;
-                finish_reason: string | null;
-                message?: {
-                    role?: string;
-                    content?: string | null;
-                };
-                text?: string;
-            }[];
-            usage: {
-                prompt_tokens?: number;
-                completion_tokens?: number;
-                total_tokens?: number;
-                input_tokens?: number;
-                output_tokens?: number;
-            };
-        };
-        "POST /ollama/v1/embeddings": {
-            object: string;
-            data: Record<string, unknown>[];
-            model: string;
-            usage: {
-                prompt_tokens?: number;
-                completion_tokens?: number;
-                total_tokens?: number;
-                input_tokens?: number;
-                output_tokens?: number;
-            };
-        };
         "GET /ollama/v1/models": {
             object: string;
             data: Record<string, unknown>[];

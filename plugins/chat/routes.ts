@@ -37,6 +37,12 @@ const ollama = {
   asks: ['POST /place_instance', 'DELETE /instance/:instance_id']
 } as const
 const ollamaGet = { method: 'GET', authority: 'read', failure: ollamaFailure } as const
+/** Ollama's routes that pull and delete models; a pull streams its progress as lines. */
+const ollamaManage = {
+  ...ollama, authority: 'cluster:write',
+  errors: ['invalid_request', 'no_instance', 'no_master', 'no_quorum', 'session_changed'],
+  asks: ['POST /store/models/:model_id/download', 'DELETE /store/models/:model_id']
+} as const
 
 export const routes = {
   chat: {
@@ -127,6 +133,16 @@ export const routes = {
     body: ollamaBodies.showBody,
     summary: 'Details of a language model, in Ollama\'s format.',
     ...reply('details', 'model_info', 'capabilities'), errors: ['invalid_request', 'no_instance']
+  },
+  ollamaPull: {
+    ...ollamaManage, url: '/ollama/api/pull', also: ['/api/pull'], body: ollamaBodies.pullBody,
+    summary: 'Downloads a model from the hub into the store (Ollama\'s route), as lines of JSON or whole.',
+    ...reply('status')
+  },
+  ollamaDelete: {
+    ...ollamaManage, method: 'DELETE', url: '/ollama/api/delete', also: ['/api/delete'],
+    stream: false, audit: 'best-effort',
+    body: ollamaBodies.deleteBody, summary: 'Removes a model from the store (Ollama\'s route).'
   },
   lmStudioModels: {
     method: 'GET', url: '/api/v0/models', authority: 'read', failure: openAiFailure,

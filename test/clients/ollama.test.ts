@@ -1,4 +1,4 @@
-/** Ollama's client library and CLI, and Open WebUI, against Ollama's API at the root of a separate port. */
+/** Ollama's client library and CLI, and Open WebUI, against Ollama's API at the root of a node. */
 import t, { type Test } from 'tap'
 import { Ollama } from 'ollama'
 import { failure } from '../../plugins/chat/test/api-kit.js'
@@ -6,25 +6,22 @@ import { tinyModel } from '../../plugins/llama-cpp/test/gguf-kit.js'
 import { startHub } from '../../plugins/staging/test/hub-kit.js'
 import { dial } from '../node/http.js'
 import { until } from '../node/kit.js'
-import { freePorts } from '../node/ports.js'
 import { recorder } from '../real/recorder.js'
 import { MODEL, QUESTION, report, startClients, withoutClients } from './kit.js'
 
 const TINY = 'acme/tiny'
 const files = { 'tiny-F32.gguf': tinyModel() }
 
-interface Place { host: string, port: number, token: string }
+interface Place { host: string, token: string }
 
-/** Starts a node with a stub hub, and Ollama's API on a separate port. */
+/** Starts a node with a stub hub. */
 async function startOllama (t: Test): Promise<Place> {
   const hub = await startHub({ models: { [TINY]: { files } } })
   t.teardown(async () => { await hub.close() })
-  const [port = 0] = await freePorts(1)
-  const { token } = await startClients(t, {
-    plugins: { chat: { ollama_port: port } },
+  const { url, token } = await startClients(t, {
     model_store: { store_path: 'store', hub: { url: hub.url, redirect_hosts: [hub.cdnHost] } }
   })
-  return { host: `http://127.0.0.1:${port}`, port, token }
+  return { host: url, token }
 }
 
 t.test('ollama 0.6.4: pull, load, ask, unload, remove', { skip: withoutClients }, async (t) => {
@@ -67,7 +64,7 @@ t.test('ollama 0.6.4: pull, load, ask, unload, remove', { skip: withoutClients }
   t.match(await failure(unallowed.delete({ model: MODEL })), { status_code: 401, error: /cluster:write/ })
   report(t, {
     client: 'ollama (JavaScript)', packages: ['ollama'],
-    set: "`host: 'URL/ollama'`, or the address of `plugins.chat.ollama_port`",
+    set: "`host: 'URL'`",
     works: ['pull', 'list', 'ps', 'chat', 'generate', 'show', 'delete', 'load and unload']
   }, exchanges, [
     { path: '/api/chat', status: 400, sent: /"num_ctx":128/, got: /num_ctx is 128/,
@@ -81,7 +78,8 @@ t.test('ollama 0.6.4: pull, load, ask, unload, remove', { skip: withoutClients }
 type Sent = [method: string, path: string, body: object | null]
 
 t.test('the requests of the program ollama, byte by byte', { skip: withoutClients }, async (t) => {
-  const { port, token } = await startOllama(t)
+  const { host, token } = await startOllama(t)
+  const port = Number(new URL(host).port)
   const ask = async ([method, path, body]: Sent): Promise<{ status: number, type: string, text: string }> => {
     const json = body === null ? '' : JSON.stringify(body)
     const accept = /chat|generate|pull/.test(path) ? 'application/x-ndjson' : 'application/json'

@@ -30,7 +30,8 @@ const bodies: Readonly<Record<string, object>> = {
   responses: { model: MODEL, input: 'Hi' }, inputTokens: { model: MODEL, input: 'Hi' },
   ollamaChat: hello, ollamaGenerate: { model: MODEL, prompt: 'Hi' },
   ollamaEmbed: { model: MODEL, input: 'Hi' }, ollamaEmbeddings: { model: MODEL, prompt: 'Hi' },
-  ollamaShow: { model: MODEL }
+  ollamaShow: { model: MODEL }, ollamaPull: { model: 'a/b' },
+  ollamaDelete: { model: 'a/b' }
 }
 
 /** A copy of the body with the value set at the path. */

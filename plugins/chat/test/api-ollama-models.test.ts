@@ -2,9 +2,10 @@
 import t from 'tap'
 import { systemClock, type ModelCard, type RouteRequest } from '../../../kernel/index.js'
 import { keepAliveSeconds, loadFor, loadOnly } from '../api/ollama/load.js'
+import { ollamaDelete } from '../api/ollama/manage.js'
 import { ollamaShow, ollamaTags } from '../api/ollama/models.js'
 import { running, unload } from '../api/swapping.js'
-import { canonical } from '../api/ollama/names.js'
+import { canonical, parsePullSource } from '../api/ollama/names.js'
 import { card as plainCard, MODEL, namesField, startChat } from './api-kit.js'
 import type { ApiParts } from '../api/types.js'
 
@@ -31,6 +32,9 @@ t.test('names', (t) => {
     ['acme/odd:v2', 'acme/odd:v2'], ['none:latest', 'none'], ['none', 'none']
   ]
   for (const [given, name] of rows) t.equal(canonical(parts, given), name, given)
+  t.same(parsePullSource('hf.co/acme/x:Q4_K_M'), { modelId: 'acme/x', variant: 'Q4_K_M' })
+  t.same(parsePullSource('https://huggingface.co/acme/x:latest'), { modelId: 'acme/x' })
+  for (const name of ['llama3.2', 'llama3.2:1b', 'a/b/c']) namesField(t, () => parsePullSource(name), 'model')
   t.end()
 })
 
@@ -85,23 +89,44 @@ t.test('what LM Studio and llama-swap list, and unloading', async (t) => {
   t.strictSame(asked.ttls, [90, 90, undefined, undefined])
 })
 
-t.test('the size of a model in parameters', async (t) => {
+t.test('deleting a model that is loaded', async (t) => {
+  const alive = setInterval(() => undefined, 1000)
+  t.teardown(() => { clearInterval(alive) })
   const card: ModelCard = { ...plainCard }
+  const asked: string[] = []
+  let [loaded, used] = [true, 2]
   const parts = {
-    aliases: {}, clock: systemClock, startedMs: 0,
+    aliases: { small: MODEL }, clock: systemClock, startedMs: 0,
     runners: {
       card: (id: string) => id === MODEL ? card : undefined,
       models: (task: string) => card.tasks.includes(task) ? [{ card, ready: true }] : []
     },
-    instances: { placed: () => ({ instances: {} }) }
+    instances: { placed: () => ({ instances: loaded
+      ? { i1: { RingInstance: { instanceId: 'i1', shardAssignments: { modelId: MODEL } } } } : {} }) },
+    own: {
+      ask: async ({ method, path, body }: { method: string, path: string, body?: { dryRun: boolean } }) => {
+        asked.push(`${method} ${path}${body === undefined ? '' : ` ${body.dryRun}`}`)
+        if (path.startsWith('/instance')) loaded = false
+        const skippedInUse = body?.dryRun === true && used-- > 1 ? [MODEL] : []
+        return { status: 200, text: JSON.stringify({ nodes: [{ skippedInUse }] }) }
+      }
+    }
   } as unknown as ApiParts
-  const ask = (body: object) => ({ body }) as unknown as RouteRequest<never>
+  const ask = (body: object) =>
+    ({ body, caller: {}, signal: new AbortController().signal }) as unknown as RouteRequest<never>
+  const remove = async (model: string): Promise<object> => await ollamaDelete(parts, ask({ model }))
   for (const [parameters, size] of [[134_515_008, '135M'], [8_030_261_312, '8.03B'], [999_600_000, '1B'],
     [260_096, '260K'], [12, '12']] as const) {
     card.parameters = parameters
     t.match(await ollamaTags(parts, ask({})), { models: [{ details: { parameter_size: size } }] })
   }
   t.match(await ollamaShow(parts, ask({ model: MODEL })), { model_info: { 'general.parameter_count': 12 } })
+  await t.rejects(remove('small'), { message: /is an alias in the settings/ })
+  await t.rejects(remove('acme/none'), { message: /not found/ })
+  t.same(asked, [])
+  await remove(MODEL)
+  t.same(asked, [`DELETE /store/models/${MODEL}`, 'DELETE /instance/i1?unload=true',
+    'POST /store/purge-staging true', 'POST /store/purge-staging true', 'POST /store/purge-staging false'])
 })
 
 t.test('a request waits for a model that starts, but not for one that was given up', async (t) => {

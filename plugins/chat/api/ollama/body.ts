@@ -166,3 +166,18 @@ export const showBody = {
     options: refusedField('is not served: send them with a request', {})
   }
 } as const
+
+/** Body of DELETE /ollama/api/delete. */
+export const deleteBody = { type: 'object', properties: named } as const
+
+/** Body of POST /ollama/api/pull. */
+export const pullBody = {
+  type: 'object',
+  properties: {
+    ...named,
+    stream,
+    insecure: ignored('the settings name the hub'),
+    username: ignored('the settings contain the hub\'s token'),
+    password: ignored('the settings contain the hub\'s token')
+  }
+} as const

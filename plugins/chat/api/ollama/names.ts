@@ -43,3 +43,16 @@ export function nameIn ({ model, name }: { model?: string, name?: string }): str
   if (given === undefined) throw invalidField('model', 'is required')
   return given
 }
+
+export interface PullSource { modelId: string, variant?: string }
+
+/**
+ * Parses `org/name`, with an optional `:variant`. Throws `invalid_request` for names in Ollama's own library.
+ */
+export function parsePullSource (given: string): PullSource {
+  const name = given.replace(HUB, '').replace(/:latest$/, '')
+  const [, base = name, variant] = TAGGED.exec(name) ?? []
+  if (/^[^/]+\/[^/]+$/.test(base)) return { modelId: base, ...variant === undefined ? {} : { variant } }
+  throw invalidField('model', `"${given.slice(0, 200)}" is in Ollama's library, which is not served: write ` +
+    'hf.co/ORG/NAME:VARIANT for a model of the hub, or name Ollama as a server in plugins.upstreams')
+}

@@ -15,3 +15,7 @@ export async function requestLocal<T> (
   throw new SvcError(reason, { status, retryable, message, remedy: '' }, message,
     { ...details, ...param === null ? {} : { param } })
 }
+
+/** The path of a model in the store. */
+export const storePath = (modelId: string, end = ''): string =>
+  `/store/models/${modelId.split('/').map(encodeURIComponent).join('/')}${end}`
