@@ -48,6 +48,7 @@ const places: Readonly<Record<string, string[]>> = {
     POST /ollama/api/embeddings
     POST /ollama/api/generate
     POST /runners/donors
+    POST /runners/gangs
     POST /runners/tasks
     POST /upstreams/tasks
     POST /v1/audio/speech
@@ -61,9 +62,6 @@ const places: Readonly<Record<string, string[]>> = {
     POST /v1/completions
     POST /v1/detokenize
     POST /v1/embeddings
-    POST /ollama/v1/chat/completions
-    POST /ollama/v1/completions
-    POST /ollama/v1/embeddings
     POST /v1/rerank
     POST /v1/messages
     POST /v1/messages/count_tokens
@@ -113,7 +111,6 @@ const places: Readonly<Record<string, string[]>> = {
     GET /node/identity
     GET /node_id
     GET /ollama
-    GET /ollama/
     GET /api/v0/models
     GET /running
     GET /ollama/api/ps
