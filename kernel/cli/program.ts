@@ -169,14 +169,20 @@ function configured (command: Command, io: Outputs): Command {
 }
 
 function addVerb (parent: Command, word: string, verb: KnownVerb, io: Outputs, run: Run): void {
-  const isDefault = verb.name.endsWith(' ls')
+  const isDefault = verb.name.endsWith(' ls') && verb.args === undefined
   const command = configured(parent.command(word, { hidden: verb.hidden === true, isDefault }), io)
     .description(verb.summary).helpGroup(verb.name.includes(' ') ? 'Commands:' : headingOf(verb))
   if (verb.args !== undefined) command.arguments(verb.args)
   for (const [flags, description] of verb.options ?? []) command.option(flags, description)
-  if (verb.open === true) command.allowUnknownOption().allowExcessArguments()
+  if (verb.open === true) command.allowUnknownOption()
+  command.allowExcessArguments(isDefault || verb.open === true)
   addExamples(command, verb.examples ?? [])
   command.action(async () => {
+    const [extra] = isDefault ? command.args : []
+    if (extra !== undefined) {
+      const others = parent.commands.map((one) => one.name()).join(', ')
+      throw usageError(`svc ${parent.name()} has no "${extra}", only ${others}`)
+    }
     await run(verb, [...command.args], command.optsWithGlobals())
   })
 }

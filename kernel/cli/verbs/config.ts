@@ -110,10 +110,7 @@ export const set: Verb = {
     }
     const { config } = resolveConfig(installation.raw, { ...installation, env: ctx.io.env })
     const { file, ...effect } = await apply(ctx, installation, key!, value, options['config'])
-    if (ctx.out.json) {
-      ctx.out.value({ settings: [{ path: key!, value, file, ...effect }] })
-      return
-    }
+    if (ctx.out.json) return ctx.out.value({ settings: [{ path: key!, value, file, ...effect }] })
     ctx.out.line(`${key!} is set in ${file}${effect.inEffect ? ', and in effect' : ''}.`)
     const wins = config.entries(key).find((entry) => entry.origin === 'env')
     if (wins !== undefined) {

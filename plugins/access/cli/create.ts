@@ -12,10 +12,7 @@ export default {
     }
     const made = await ctx.client.json<{ token: string, record: TokenRecord }>('/v1/tokens',
       { method: 'POST', body: { label, authorities, expires } })
-    if (ctx.out.json) {
-      ctx.out.value(made)
-      return
-    }
+    if (ctx.out.json) return ctx.out.value(made)
     ctx.out.line(made.token)
     ctx.err.line(`token ${made.record.id} "${made.record.label}" may ${authorities.join(', ')}; it ${
       expires === null ? 'does not expire' : `expires ${expires}`}. It is not shown again: store it now.`)

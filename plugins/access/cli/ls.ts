@@ -4,10 +4,7 @@ import type { Verb } from '../../../kernel/cli/index.js'
 export default {
   async run ({ client, out }) {
     const answer = await client.json<{ tokens: TokenRecord[] }>('/v1/tokens')
-    if (out.json) {
-      out.value(answer)
-      return
-    }
+    if (out.json) return out.value(answer)
     const headers = ['ID', 'LABEL', 'AUTHORITIES', 'CREATED', 'EXPIRES', 'LAST USED', 'STATE']
     out.table(headers, answer.tokens.map((t) =>
       [t.id, t.label, t.authorities.join(','), t.created.slice(0, 10), t.expires?.slice(0, 16) ?? 'never',

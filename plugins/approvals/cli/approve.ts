@@ -20,10 +20,7 @@ export default {
 
 async function list ({ client, out, err }: VerbContext): Promise<void> {
   const listed = await client.json<Listed>('/v1/approvals')
-  if (out.json) {
-    out.value(listed)
-    return
-  }
+  if (out.json) return out.value(listed)
   for (const { name, message } of listed.failed) err.line(`${plain(name)} ${plain(message)}`)
   if (listed.approvals.length === 0) err.line('no calls wait for approval')
   else {

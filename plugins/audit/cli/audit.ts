@@ -35,10 +35,7 @@ function queryOf (ctx: VerbContext, options: Record<string, unknown>): string {
 async function list (ctx: VerbContext, options: Record<string, unknown>): Promise<void> {
   const { client, out, err } = ctx
   const listed = await client.json<Listed>(`/v1/audit${queryOf(ctx, options)}`)
-  if (out.json) {
-    out.value(listed)
-    return
-  }
+  if (out.json) return out.value(listed)
   for (const { name, message } of listed.failed) err.line(`${plain(name)} ${plain(message)}`)
   if (listed.entries.length === 0) {
     err.line('no matching changes')

@@ -13,10 +13,7 @@ export default {
       else show(out, found)
       return
     }
-    if (out.json) {
-      out.value(listing)
-      return
-    }
+    if (out.json) return out.value(listing)
     out.table(['CAPABILITY', 'TITLE', 'MODE', 'REVISION', 'NODE'], listing.capabilities.map((c) =>
       [`${c.id}@${c.version}`, c.title, c.io_mode, c.revision, c.node_id]))
   }

@@ -23,10 +23,7 @@ export default {
     const made = await ctx.client.json<{ token: string, expires: string, command: string }>(
       '/cluster/join-tokens', { method: 'POST', body: { ttl_seconds: seconds, ...local } }
     )
-    if (ctx.out.json) {
-      ctx.out.value(made)
-      return
-    }
+    if (ctx.out.json) return ctx.out.value(made)
     ctx.out.line(made.token)
     const own = options['local'] === true
     const where = own ? 'this machine' : 'the other machine'

@@ -4,10 +4,7 @@ import type { DeviceView } from './describe.js'
 export default {
   async run ({ client, out }, [id]) {
     const d = await client.json<DeviceView>(`/v1/devices/${encodeURIComponent(id!)}`)
-    if (out.json) {
-      out.value(d)
-      return
-    }
+    if (out.json) return out.value(d)
     const rows: [string, string][] = [
       ['id', d.deviceId], ['name', plain(d.name)], ['state', d.state],
       ['authorities', d.authorities.join(', ')],

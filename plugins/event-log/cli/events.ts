@@ -42,10 +42,7 @@ const path = (query: Map<string, string>): string => {
 async function once (ctx: VerbContext, query: Map<string, string>): Promise<void> {
   const { client, out, err } = ctx
   const page = await client.json<EventsPage>(path(query))
-  if (out.json) {
-    out.value(page)
-    return
-  }
+  if (out.json) return out.value(page)
   if (page.degraded === true) err.line('this node does not store events now; `svc doctor` shows the reason')
   for (const [from, to] of page.gaps ?? []) err.line(gapLine({ from, to }))
   const names = await namesAt(ctx)

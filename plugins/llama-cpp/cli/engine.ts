@@ -53,10 +53,7 @@ export const add: Verb = {
     }
     const { build, added } = await withErrorText(ctx, async () => await withParts(ctx, wanted, addBuild))
     const other = otherProgram(ctx)
-    if (ctx.out.json) {
-      ctx.out.value({ engine: ENGINE, ...build, added, used: other === null })
-      return
-    }
+    if (ctx.out.json) return ctx.out.value({ engine: ENGINE, ...build, added, used: other === null })
     const devices = build.devices.join('; ') || 'the CPU'
     ctx.out.line(`${ENGINE} ${build.name} is ${added ? '' : 'already '}installed; it computes on ${devices}`)
     if (build.backend !== 'cpu' && build.devices.length === 0) {

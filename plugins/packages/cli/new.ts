@@ -54,10 +54,7 @@ function pathBetween (from: string, to: string): string {
 function report (ctx: VerbContext, name: string, folder: string, files: string[]): void {
   const config = findConfig({ env: ctx.io.env, home: ctx.home }) ?? join(ctx.home, 'svc.yaml')
   const module = pathBetween(dirname(config), join(folder, 'index.js'))
-  if (ctx.out.json) {
-    ctx.out.value({ plugins: [{ name, folder, files, config, module }] })
-    return
-  }
+  if (ctx.out.json) return ctx.out.value({ plugins: [{ name, folder, files, config, module }] })
   const from = relative(ctx.io.cwd, folder) || '.'
   ctx.out.line([
     `${folder}: ${files.join(', ')}`,

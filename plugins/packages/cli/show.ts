@@ -19,10 +19,7 @@ export default {
   async run (ctx, [name], options) {
     const installation = await installationOf(ctx, options['config'])
     const { manifest, source } = findPlugin(installation, name!)
-    if (ctx.out.json) {
-      ctx.out.value(manifest)
-      return
-    }
+    if (ctx.out.json) return ctx.out.value(manifest)
     const dependants = installation.plugins.map((p) => p.manifest)
       .filter((m) => neededBy(m).includes(manifest.name)).map((m) => m.name)
     ctx.out.line(`${manifest.name} ${manifest.version} (${source})\n${manifest.summary}`)

@@ -115,10 +115,7 @@ const ranks = ({ details }: PreviewRow): number => ((details?.['ranks'] ?? []) a
 
 async function tryOut (ctx: VerbContext, ask: Ask, state: SeenState): Promise<void> {
   const instance = await ctx.client.json<Instance>(`/instance/placement?${queryOf(ask, true)}`)
-  if (ctx.out.json) {
-    ctx.out.value(instance)
-    return
-  }
+  if (ctx.out.json) return ctx.out.value(instance)
   ctx.out.table(['RANK', 'NODE', 'LAYERS'], ranksOf(instance).map(({ nodeId, shard }) => [
     String(shard.deviceRank), nameOf(state, nodeId), `${shard.startLayer} to ${shard.endLayer}`
   ]))

@@ -86,10 +86,7 @@ const ends = new Set<string>(['complete', 'failed', 'paused', 'cancelled', 'not_
 const over = ({ status }: DownloadStatus): boolean => ends.has(status)
 
 function inBackground ({ out, err }: VerbContext, first: DownloadStatus): void {
-  if (out.json) {
-    out.value(first)
-    return
-  }
+  if (out.json) return out.value(first)
   out.line(`${first.modelId}: ${first.status}`)
   if (!over(first)) err.line('the download continues in the background; svc downloads shows it')
 }

@@ -9,10 +9,7 @@ export default {
     if (options['limit'] !== undefined) asked.set('limit', String(options['limit']))
     const answer = await ctx.client.json<Answers['searchHub']>(`/store/search?${asked}`)
     const { hub, models } = answer
-    if (ctx.out.json) {
-      ctx.out.value(answer)
-      return
-    }
+    if (ctx.out.json) return ctx.out.value(answer)
     if (models.length === 0) {
       ctx.err.line(plain(`${hub} has no model with "${query}" in its name`))
       return

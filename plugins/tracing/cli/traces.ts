@@ -32,10 +32,7 @@ async function list ({ client, out, err }: VerbContext, base: string, options: R
 Promise<void> {
   const limit = typeof options['limit'] === 'string' ? options['limit'] : LIST_MAX
   const listed = await client.json<Listed>(`${base}?limit=${encodeURIComponent(limit)}`)
-  if (out.json) {
-    out.value(listed)
-    return
-  }
+  if (out.json) return out.value(listed)
   printFailed(err, listed.failed)
   if (listed.traces.length === 0) {
     const { enabled } = await client.json<{ enabled: boolean }>('/v1/tracing')
@@ -51,10 +48,7 @@ Promise<void> {
 
 async function show ({ client, out, err }: VerbContext, path: string): Promise<void> {
   const shown = await client.json<Shown>(path)
-  if (out.json) {
-    out.value(shown)
-    return
-  }
+  if (out.json) return out.value(shown)
   printFailed(err, shown.failed)
   const { nodeIdentities } = await client.json<State>('/state')
   const nameOf = (nodeId: string): string =>
