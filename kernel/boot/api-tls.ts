@@ -11,7 +11,6 @@ import {
 } from '../http/tls/identity.js'
 import ipaddr from 'ipaddr.js'
 import { readText, writeWhole } from './home.js'
-import { authorityExtensions, makeCertificate, nameConstraints, serverExtensions } from '../http/tls/x509.js'
 import type { KernelConfig } from '../config/kernel-settings.js'
 
 /** The TLS state of the API; `current` is the certificate in use. */
@@ -28,11 +27,12 @@ export interface ApiTlsOptions {
 }
 
 /** TLS identity of the API as set in `api.tls`; undefined if TLS is off. Throws BootError naming the file. */
-export function openApiTls (options: ApiTlsOptions): ApiTls | undefined {
+export async function openApiTls (options: ApiTlsOptions): Promise<ApiTls | undefined> {
   const { settings: { tls }, now } = options
   if (tls === 'off') return undefined
   const source = tls === 'files' ? inFiles(options) : ownIdentity({
-    home: options.home, installId: options.installId, now, names: () => namesOf(options.served())
+    home: options.home, installId: options.installId, now, names: () => namesOf(options.served()),
+    x509: await import('../http/tls/x509.js')
   })
   try {
     return { source, current: source.next()! }
@@ -90,6 +90,8 @@ interface OwnOptions {
   /** Returns the names and addresses under which clients reach the node. */
   names: () => readonly string[]
   now: () => number
+  /** Imported only for `api.tls: self`. */
+  x509: typeof import('../http/tls/x509.js')
 }
 
 interface Authority { key: KeyObject, keyPem: string, pem: string, names: readonly string[] }
@@ -109,7 +111,7 @@ export function ownIdentity (options: OwnOptions): IdentitySource {
         names.every((name) => shown!.names.includes(name))
       if (fits) return null
       const authority = openAuthority(options, path, names)
-      const cert = certify(authority, options.installId, names, now) + authority.pem
+      const cert = certify(authority, options, names, now) + authority.pem
       const files = { cert: path, key: join(options.home, ownFile.key) }
       shown = { names, identity: identityFrom({ cert, key: authority.keyPem }, files, now) }
       return shown.identity
@@ -118,31 +120,32 @@ export function ownIdentity (options: OwnOptions): IdentitySource {
 }
 
 function certify (
-  { key, keyPem }: Authority, installId: string, names: readonly string[], now: number
+  { key, keyPem }: Authority, { installId, x509 }: OwnOptions, names: readonly string[], now: number
 ): string {
   const publicKey = createPublicKey(keyPem)
-  return makeCertificate({
+  return x509.makeCertificate({
     subject: `svc ${installId}`, issuer: authorityName(installId),
     publicKey, signer: key, serial: newSerial(),
     from: now - DAY_MS, until: now + (DAYS - 1) * DAY_MS,
-    extensions: serverExtensions(publicKey, key, names)
+    extensions: x509.serverExtensions(publicKey, key, names)
   })
 }
 
 /** Opens the key and its authority; creates them if missing or if the authority may not sign for a name. */
-function openAuthority ({ home, installId }: OwnOptions, path: string, names: readonly string[]): Authority {
+function openAuthority (options: OwnOptions, path: string, names: readonly string[]): Authority {
+  const { home, installId, x509 } = options
   const keyPath = join(home, ownFile.key)
   const keyPem = readText(keyPath, 'secret') ?? makeKey(keyPath)
   const key = keyFrom(keyPem, keyPath)
-  const kept = readAuthority(path, key)
+  const kept = readAuthority(path, key, x509)
   const suffices = kept !== undefined && names.every((name) => isWithin(name, kept.names))
   if (suffices) return { key, keyPem, ...kept }
   const all = [...new Set([...PRIVATE_NAMES, ...names.filter((name) => !isWithin(name, PRIVATE_NAMES))])]
   const publicKey = createPublicKey(key)
-  const pem = makeCertificate({
+  const pem = x509.makeCertificate({
     subject: authorityName(installId), issuer: authorityName(installId), publicKey, signer: key,
     serial: newSerial(), from: Date.UTC(2020, 0, 1), until: Date.UTC(2049, 11, 31),
-    extensions: authorityExtensions(publicKey, all, PRIVATE_NETWORKS)
+    extensions: x509.authorityExtensions(publicKey, all, PRIVATE_NETWORKS)
   })
   writeWhole(path, pem, 0o644)
   return { key, keyPem, pem, names: all }
@@ -176,23 +179,25 @@ function keyFrom (pem: string, path: string): KeyObject {
 }
 
 /** The stored authority; undefined if it is missing, invalid, for another key, or has other constraints. */
-function readAuthority (path: string, key: KeyObject): { pem: string, names: string[] } | undefined {
+function readAuthority (
+  path: string, key: KeyObject, { hasConstraints }: OwnOptions['x509']
+): { pem: string, names: string[] } | undefined {
   const pem = readText(path, 'public')
   if (pem === undefined) return undefined
   try {
     const certificate = new X509Certificate(pem)
     const names = (certificate.subjectAltName ?? '').split(', ').map((one) =>
       one.startsWith('DNS:') ? one.slice(4) : ipaddr.parse(one.replace('IP Address:', '')).toString())
-    const bounded = certificate.raw.includes(nameConstraints(names, PRIVATE_NETWORKS))
-    return bounded && certificate.checkPrivateKey(key) ? { pem, names } : undefined
+    const isOurs = hasConstraints(certificate, names, PRIVATE_NETWORKS) && certificate.checkPrivateKey(key)
+    return isOurs ? { pem, names } : undefined
   } catch {
     return undefined
   }
 }
 
 /** A random serial number that is positive and has no leading zero byte. */
-function newSerial (): Uint8Array {
-  const bytes = randomBytes(16)
+function newSerial (): Uint8Array<ArrayBuffer> {
+  const bytes = new Uint8Array(randomBytes(16))
   bytes[0] = (bytes[0]! & 0x3f) | 0x40
   return bytes
 }

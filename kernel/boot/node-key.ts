@@ -3,7 +3,6 @@ import {
 } from 'node:crypto'
 import { join } from 'node:path'
 import { HomeError, readText, writeWhole } from './home.js'
-import { makeCertificate } from '../http/tls/x509.js'
 
 export const identityFile = {
   key: 'node.key',
@@ -93,7 +92,7 @@ export async function openNodeKey (home: string, installId: string): Promise<Nod
   const fingerprint = fingerprintOfKey(createPublicKey(key))
   let certificatePem = readCertificate(certificatePath, installId, fingerprint)
   if (certificatePem === undefined) {
-    certificatePem = certificateOf(key, installId)
+    certificatePem = await certificateOf(key, installId)
     writeWhole(certificatePath, certificatePem)
   }
   return { installId, privateKeyPem: pemOf(key), certificatePem, fingerprint }
@@ -107,7 +106,9 @@ const NEVER = Date.UTC(9999, 11, 31, 23, 59, 59)
  * Creates the key's self-signed TLS certificate, without extensions, since nodes check only the key. The
  * result is deterministic. `commonName` must be short, like an install id.
  */
-function certificateOf (key: KeyObject, commonName: string): string {
+async function certificateOf (key: KeyObject, commonName: string): Promise<string> {
+  // Imported on demand, since the library takes 40 ms of the start.
+  const { makeCertificate } = await import('../http/tls/x509.js')
   return makeCertificate({
     subject: commonName, publicKey: createPublicKey(key), issuer: commonName, signer: key,
     serial: Uint8Array.of(1), from: FROM, until: NEVER

@@ -106,7 +106,7 @@ async function boot (options: NodeOptions, release: () => void): Promise<SvcNode
   })
   const address: Address = { host: keys.api.host, port: keys.api.port, url: null, outside: null }
   const served = servedBy(address, keys.api)
-  const tls = openApiTls({
+  const tls = await openApiTls({
     settings: keys.api, home: options.home, installId: node.installId, file: setup.file, served,
     now: systemClock.now
   })

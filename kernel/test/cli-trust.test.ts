@@ -10,6 +10,7 @@ import {
 } from '../cli/known-nodes.js'
 import { verifyPeer, type PresentedIdentity, type TrustOptions } from '../cli/trust.js'
 import { ownIdentity } from '../boot/api-tls.js'
+import * as x509 from '../http/tls/x509.js'
 import { tlsOf } from '../http/tls/port.js'
 import { tempHome } from '../../plugins/cluster/test/identity-kit.js'
 import type { AddressInfo } from 'node:net'
@@ -92,7 +93,7 @@ t.test('known nodes are kept, listed and forgotten', async (t) => {
 /** Starts a fake TLS API that records requests with their tokens. */
 async function start (t: Test): Promise<{ url: string, pin: string, heard: string[] }> {
   const identity = ownIdentity({
-    home: tempHome(t), installId: 'i', names: () => ['127.0.0.1'], now: Date.now
+    x509, home: tempHome(t), installId: 'i', names: () => ['127.0.0.1'], now: Date.now
   }).next()!
   const heard: string[] = []
   const server = createServer(tlsOf(identity), (asked, response) => {

@@ -4,7 +4,7 @@ import { createServer, request } from 'node:https'
 import { join } from 'node:path'
 import t from 'tap'
 import { openApiTls, advertisedName, namesOf, ownFile, ownIdentity } from '../boot/api-tls.js'
-import { authorityExtensions, makeCertificate, serverExtensions } from '../http/tls/x509.js'
+import * as x509 from '../http/tls/x509.js'
 import { BootError } from '../api/errors.js'
 import { readConfigText } from '../config/text.js'
 import { resolveConfig } from '../config/resolve.js'
@@ -28,9 +28,9 @@ function pair (
   const { privateKey, publicKey } = generateKeyPairSync('ec', { namedCurve: 'prime256v1' })
   const files = { cert: join(home, 'fullchain.pem'), key: join(home, 'privkey.pem') }
   writeFileSync(files.key, privateKey.export({ type: 'pkcs8', format: 'pem' }), { mode: 0o600 })
-  writeFileSync(files.cert, makeCertificate({
+  writeFileSync(files.cert, x509.makeCertificate({
     subject: 'x', issuer: 'x', publicKey, signer: privateKey, serial: Uint8Array.of(7), from, until,
-    extensions: serverExtensions(publicKey, privateKey, names)
+    extensions: x509.serverExtensions(publicKey, privateKey, names)
   }))
   return files
 }
@@ -59,7 +59,7 @@ t.test('self: one key, one authority, and certificates for what is served', asyn
   let names = ['localhost', '127.0.0.1', '::1']
   let now = Date.now()
   const open = (): IdentitySource =>
-    ownIdentity({ home, installId: 'i-1', names: () => names, now: () => now })
+    ownIdentity({ home, installId: 'i-1', names: () => names, now: () => now, x509 })
   const source = open()
   const first = source.next()!
   const ca = readFileSync(source.authority!, 'utf8')
@@ -98,16 +98,18 @@ t.test('self: one key, one authority, and certificates for what is served', asyn
 
 t.test('the authority signs for no other name, whoever has its key', async (t) => {
   const home = tempHome(t)
-  const source = ownIdentity({ home, installId: 'i-1', names: () => ['localhost'], now: () => Date.now() })
+  const source = ownIdentity({
+    home, installId: 'i-1', names: () => ['localhost'], now: () => Date.now(), x509
+  })
   const good = source.next()!
   const ca = readFileSync(source.authority!, 'utf8')
   const signer = createPrivateKey(good.key)
   const publicKey = createPublicKey(signer)
   const forged = async (name: string, ca: string): Promise<string> => {
-    const cert = makeCertificate({
+    const cert = x509.makeCertificate({
       subject: 'bank', issuer: 'svc node i-1', publicKey, signer, serial: Uint8Array.of(9),
       from: Date.now() - DAY_MS, until: Date.now() + DAY_MS,
-      extensions: serverExtensions(publicKey, signer, [name, 'localhost'])
+      extensions: x509.serverExtensions(publicKey, signer, [name, 'localhost'])
     })
     return await asked({ ...good, cert }, ca, 'localhost')
   }
@@ -120,7 +122,7 @@ t.test('the authority signs for no other name, whoever has its key', async (t) =
   // For a public address, the authority must be one that may sign for the address.
   const names = ['localhost', '198.51.100.7', '2001:DB8::1']
   const open = (): IdentitySource =>
-    ownIdentity({ home, installId: 'i-1', names: () => names, now: () => Date.now() })
+    ownIdentity({ home, installId: 'i-1', names: () => names, now: () => Date.now(), x509 })
   const opened = (): string => {
     open().next()
     return readFileSync(source.authority!, 'utf8')
@@ -131,10 +133,10 @@ t.test('the authority signs for no other name, whoever has its key', async (t) =
   t.equal(await forged('198.51.100.8', wider), 'permitted subtree violation')
   t.equal(opened(), wider)
   // An authority certificate without address constraints, as earlier releases created, is replaced.
-  const loose = makeCertificate({
+  const loose = x509.makeCertificate({
     subject: 'svc node i-1', issuer: 'svc node i-1', publicKey, signer, serial: Uint8Array.of(8),
     from: Date.now() - DAY_MS, until: Date.now() + DAY_MS,
-    extensions: authorityExtensions(publicKey, ['localhost', ...names.slice(1)], [])
+    extensions: x509.authorityExtensions(publicKey, ['localhost', ...names.slice(1)], [])
   })
   writeFileSync(source.authority!, loose)
   const again = opened()
@@ -186,7 +188,7 @@ const served = {
 
 const PAIR = ', tls_cert: fullchain.pem, tls_key: privkey.pem'
 
-const boot = (home: string, tls: string): ReturnType<typeof openApiTls> => openApiTls({
+const boot = async (home: string, tls: string): ReturnType<typeof openApiTls> => await openApiTls({
   settings: apiOf(`api: { tls: ${tls}${tls === 'files' ? PAIR : ''} }`).config.kernel.api,
   home, installId: 'i-1', file: join(home, 'svc.yaml'), served: () => served, now: () => NOW
 })
@@ -195,18 +197,18 @@ t.test('files: what cannot be used ends the boot with its name and the next step
   for (const { title, spoil, says } of rows) {
     const home = tempHome(t)
     spoil(pair(home), home)
-    t.throws(() => boot(home, 'files'), BootError, title)
-    t.throws(() => boot(home, 'files'), { message: says }, title)
-    t.throws(() => boot(home, 'files'), { message: /svc config set api\.tls self/ }, `${title}: what next`)
+    await t.rejects(boot(home, 'files'), BootError, title)
+    await t.rejects(boot(home, 'files'), { message: says }, title)
+    await t.rejects(boot(home, 'files'), { message: /svc config set api\.tls self/ }, `${title}: what next`)
   }
   const home = tempHome(t)
   pair(home)
-  const made = boot(home, 'files')!
+  const made = (await boot(home, 'files'))!
   t.equal(advertisedName(made, served), 'svc.example.net:443', 'others use the name of the certificate')
   t.equal(made.source.authority, null)
-  t.equal(boot(home, 'off'), undefined)
+  t.equal(await boot(home, 'off'), undefined)
   writeFileSync(join(home, ownFile.key), 'x', { mode: 0o600 })
-  t.throws(() => boot(home, 'self'), { message: /api-tls\.key contains no P-256 key.*rm / })
+  await t.rejects(boot(home, 'self'), { message: /api-tls\.key contains no P-256 key.*rm / })
   t.same(namesOf(served),
     ['localhost', '127.0.0.1', '::1', '192.0.2.1', 'attic.lan', 'svc.example.net'])
 })

@@ -6,6 +6,7 @@ import { connect as connectTls, type TLSSocket } from 'node:tls'
 import t, { type Test } from 'tap'
 import { HttpListener } from '../http/http-listener.js'
 import { ownIdentity } from '../boot/api-tls.js'
+import * as x509 from '../http/tls/x509.js'
 import { tempHome } from '../../plugins/cluster/test/identity-kit.js'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { FastifyInstance } from 'fastify'
@@ -19,7 +20,7 @@ const limits: HttpLimits = {
 
 async function start (t: Test): Promise<{ front: HttpListener, port: number }> {
   const home = tempHome(t)
-  const source = ownIdentity({ home, installId: 'i', names: () => ['localhost'], now: Date.now })
+  const source = ownIdentity({ x509, home, installId: 'i', names: () => ['localhost'], now: Date.now })
   const front = new HttpListener(limits, { identity: source.next()! })
   const table = {
     routing: (request: IncomingMessage, response: ServerResponse) => {

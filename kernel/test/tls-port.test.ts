@@ -5,6 +5,7 @@ import { connect, createServer as createTcp, type AddressInfo, type Socket } fro
 import { connect as connectTls, type ConnectionOptions } from 'node:tls'
 import t, { type Test } from 'tap'
 import { ownIdentity } from '../boot/api-tls.js'
+import * as x509 from '../http/tls/x509.js'
 import { pinOf } from '../http/tls/pin.js'
 import { answerInClear, isTls, plainEvent, showIdentity, tlsOf } from '../http/tls/port.js'
 import { tempHome } from '../../plugins/cluster/test/identity-kit.js'
@@ -14,7 +15,7 @@ interface Rig { port: number, server: Server, ca: string, seen: string[], show: 
 /** Starts a TLS server that records its requests. */
 async function start (t: Test): Promise<Rig> {
   const home = tempHome(t)
-  const source = ownIdentity({ home, installId: 'i', names: () => ['localhost'], now: Date.now })
+  const source = ownIdentity({ x509, home, installId: 'i', names: () => ['localhost'], now: Date.now })
   const seen: string[] = []
   const server = createServer(tlsOf(source.next()!), (asked, response) => {
     seen.push(`${asked.method} ${asked.url}`)
@@ -27,7 +28,7 @@ async function start (t: Test): Promise<Rig> {
     seen, server, port: (server.address() as AddressInfo).port, ca: readFileSync(source.authority!, 'utf8'),
     show: () => {
       const other = ownIdentity({
-        home: tempHome(t), installId: 'j', names: () => ['localhost'], now: Date.now
+        x509, home: tempHome(t), installId: 'j', names: () => ['localhost'], now: Date.now
       }).next()!
       showIdentity(server, other)
       return other.fingerprint

@@ -1,69 +1,54 @@
 import { askMembers, boundsOf, clockOffset, MemberFault } from '../../kernel/index.js'
-import type {
-  Caller, Clock, ClockOffset, Cluster, MemberAnswer, NodeView, SvcError
-} from '../../kernel/index.js'
+import type { Caller, Clock, Cluster, FromSchema, NodeView, SvcError } from '../../kernel/index.js'
+import type { NodeDiagnostics } from './report.js'
+import type { routes } from './routes.js'
 
-/** Deadline in ms for one node's complete answer. */
+/** Deadline in ms for one node's complete report. */
 export const PEER_MS = 3000
-/** Largest accepted answer from a node, in bytes. */
+/** Largest accepted report from a node, in bytes. */
 export const PEER_BYTES = 8 * 1024 ** 2
 
-export interface PeerFault { reason: 'no_sign_of_life' | MemberFault['reason'], message: string }
-
-export interface PeerAnswer<T> {
-  node: NodeView
-  value: T | null
-  error: PeerFault | null
-  /** Response time in ms; null for this node itself, and for nodes that did not answer. */
-  tookMs: number | null
-  clock: ClockOffset | null
-}
-
-export interface FanOutParts { cluster: Pick<Cluster, 'nodes' | 'request'>, clock: Clock }
-
-/** A request to send to every node, its caller, and the signal that aborts it; `own` answers locally. */
-export interface Question<T> {
-  path: string
-  /** Deadline of each node in ms; PEER_MS by default. */
-  ms?: number
-  caller: Caller
-  signal: AbortSignal
-  own: () => T | Promise<T>
-  read: (sent: unknown) => T | null
-  /** The node's own time in its answer, ISO-8601. */
-  timeOf: (value: T) => string
-}
+type Shown = FromSchema<typeof routes.cluster.reply>['nodes'][number]
 
 /**
- * Asks all nodes in parallel, each with a deadline; the result has the order of `cluster.nodes()` and
- * includes nodes that timed out, refused or sent an invalid answer.
+ * Asks all nodes for their reports in parallel, each within `ms`; the result begins with this node and
+ * includes nodes that timed out, refused or sent an invalid report.
  */
-export async function askAll<T> (
-  parts: FanOutParts, { path, ms = PEER_MS, caller, signal, own, read, timeOf }: Question<T>
-): Promise<PeerAnswer<T>[]> {
+export async function reportsOf (
+  parts: { cluster: Pick<Cluster, 'nodes' | 'request'>, clock: Clock }, own: () => NodeDiagnostics,
+  { caller, signal }: { caller: Caller, signal: AbortSignal }, ms = PEER_MS
+): Promise<Shown[]> {
   const nodes = parts.cluster.nodes()
   const asked = askMembers(parts, nodes.filter(({ self }) => !self), {
-    path, caller, signal, ms, bytes: PEER_BYTES, read: (text) => read(JSON.parse(text))
+    path: '/v1/diagnostics/node', caller, signal, ms, bytes: PEER_BYTES, read: readReport
   })
-  const self = async (node: NodeView): Promise<PeerAnswer<T>> =>
-    ({ node, value: await own(), error: null, tookMs: null, clock: null })
-  const others = asked.map(async (answer) => peerAnswer(await answer, timeOf))
-  return await Promise.all([...nodes.filter((node) => node.self).map(self), ...others])
+  const here = nodes.filter(({ self }) => self).map((node) => ({ ...silent(node), diagnostics: own() }))
+  const others = (await Promise.all(asked)).map(({ node, sentAt, tookMs, value, error }): Shown => {
+    if (error !== null) return { ...silent(node), error: faultOf(node, error) }
+    const arrivedMs = Date.parse(value.generatedAt)
+    const clock = clockOffset(boundsOf({ sentMs: sentAt, arrivedMs, backMs: sentAt + tookMs }))
+    return {
+      ...silent(node), tookMs: Math.round(tookMs), clockAheadMs: Math.round(clock.offsetMs),
+      clockUncertaintyMs: Math.ceil(clock.uncertaintyMs), diagnostics: value
+    }
+  })
+  return [...here, ...others]
 }
 
-function peerAnswer<T> (answer: MemberAnswer<T>, timeOf: (value: T) => string): PeerAnswer<T> {
-  const { node, sentAt, tookMs, value, error } = answer
-  const nothing = { node, value: null, tookMs: null, clock: null }
-  if (error !== null) return { ...nothing, error: faultOf(node, error) }
-  const arrivedMs = Date.parse(timeOf(value))
-  if (Number.isNaN(arrivedMs)) {
-    return { ...nothing, error: { reason: 'garbage', message: 'The answer has no time.' } }
-  }
-  const clock = clockOffset(boundsOf({ sentMs: sentAt, arrivedMs, backMs: sentAt + tookMs }))
-  return { node, value, error: null, tookMs, clock }
+const silent = ({ nodeId, installId, name, live, master }: NodeView): Shown => ({
+  nodeId, nodeInstallId: installId, name, live, master, error: null, tookMs: null, clockAheadMs: null,
+  clockUncertaintyMs: null, diagnostics: null
+})
+
+/** Accepts reports from other svc versions, with more or fewer fields; null if a required one is missing. */
+function readReport (text: string): NodeDiagnostics | null {
+  const sent = JSON.parse(text) as Partial<NodeDiagnostics> | null
+  const isReport = typeof sent?.runtime === 'object' && sent.runtime !== null &&
+    Array.isArray(sent.supervisorRunners) && !Number.isNaN(Date.parse(sent.generatedAt!))
+  return isReport ? sent as NodeDiagnostics : null
 }
 
-function faultOf ({ live }: NodeView, error: MemberFault | SvcError): PeerFault {
+function faultOf ({ live }: NodeView, error: MemberFault | SvcError): NonNullable<Shown['error']> {
   if (!live) return { reason: 'no_sign_of_life', message: 'The node gives no sign of life.' }
   if (error instanceof MemberFault) return { reason: error.reason, message: `The node ${error.message}.` }
   return { reason: 'unreachable', message: error.message.slice(0, 500) }

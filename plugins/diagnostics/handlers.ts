@@ -1,6 +1,6 @@
 import { badField, type Context, type RouteRequest } from '../../kernel/index.js'
 import { lookedAt, type ToolContext } from '../../kernel/cli/index.js'
-import { askAll, PEER_MS, type PeerAnswer } from './fan-out.js'
+import { reportsOf } from './fan-out.js'
 import { findings, PAST_MS } from './findings.js'
 import type { manifest } from './manifest.js'
 import type { Metrics } from './metrics/index.js'
@@ -48,30 +48,9 @@ export async function listFindings (
 }
 
 export async function clusterDiagnostics (
-  parts: HandlerParts, { caller, signal }: Pick<RouteRequest, 'caller' | 'signal'>, ms = PEER_MS
+  { ctx: { clock, node, deps: { cluster } }, own }: HandlerParts,
+  { caller, signal }: Pick<RouteRequest, 'caller' | 'signal'>, ms?: number
 ): Promise<object> {
-  const { ctx } = parts
-  const answers = await askAll({ cluster: ctx.deps.cluster, clock: ctx.clock }, {
-    path: '/v1/diagnostics/node', ms, caller, signal, own: parts.own, read: readDiagnostics,
-    timeOf: ({ generatedAt }) => generatedAt
-  })
-  const generatedAt = new Date(ctx.clock.now()).toISOString()
-  return { generatedAt, localNodeId: ctx.node.nodeId, nodes: answers.map(shownPeer) }
-}
-
-function shownPeer ({ node, value, error, tookMs, clock }: PeerAnswer<NodeDiagnostics>): object {
-  return {
-    nodeId: node.nodeId, nodeInstallId: node.installId, name: node.name, live: node.live,
-    master: node.master, error, tookMs: tookMs === null ? null : Math.round(tookMs),
-    clockAheadMs: clock === null ? null : Math.round(clock.offsetMs),
-    clockUncertaintyMs: clock === null ? null : Math.ceil(clock.uncertaintyMs), diagnostics: value
-  }
-}
-
-/** Accepts reports from other svc versions, with more or fewer fields; null if a required one is missing. */
-function readDiagnostics (sent: unknown): NodeDiagnostics | null {
-  if (typeof sent !== 'object' || sent === null) return null
-  const { generatedAt, runtime, supervisorRunners } = sent as Partial<NodeDiagnostics>
-  const isReport = typeof runtime === 'object' && runtime !== null && Array.isArray(supervisorRunners)
-  return isReport && typeof generatedAt === 'string' ? sent as NodeDiagnostics : null
+  const nodes = await reportsOf({ cluster, clock }, own, { caller, signal }, ms)
+  return { generatedAt: new Date(clock.now()).toISOString(), localNodeId: node.nodeId, nodes }
 }

@@ -19,9 +19,10 @@ export function nodeDiagnostics (ctx: Context<typeof manifest>, loop: LoopMonito
   const stores = {
     eventLog: eventLog?.status() ?? null, shipping: ship?.shipping ?? null, gossip: gossip.counters()
   }
+  const heap = { heapUsedBytes: memory.heapUsed, heapLimitBytes: facts.heapLimitBytes }
   const warnings = [
     ...inspection.warnings().map((text) => ({ code: 'node_warning', text })),
-    ...warningsOf({ runners, loopDelayMs, stores })
+    ...warningsOf({ node: node.name, runners, resources: { eventLoopDelayMs: loopDelayMs, ...heap }, stores })
   ]
   const alive = runners.filter((r) => r.pid !== null && r.processAlive)
   return {
@@ -34,8 +35,7 @@ export function nodeDiagnostics (ctx: Context<typeof manifest>, loop: LoopMonito
       uptimeSeconds: facts.uptimeSeconds
     },
     resources: {
-      eventLoopDelayMs: loopDelayMs, rssBytes: memory.rss, heapUsedBytes: memory.heapUsed,
-      heapTotalBytes: memory.heapTotal, heapLimitBytes: facts.heapLimitBytes,
+      eventLoopDelayMs: loopDelayMs, rssBytes: memory.rss, ...heap, heapTotalBytes: memory.heapTotal,
       externalBytes: memory.external, arrayBuffersBytes: memory.arrayBuffers, openFiles: facts.openFiles,
       handles: facts.handles, openCommands: inspection.openCommands(),
       openStreams: inspection.openStreams(),

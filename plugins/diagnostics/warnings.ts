@@ -1,7 +1,9 @@
+import { factOf } from '../../kernel/cli/index.js'
 import type { GossipCounters } from '../../kernel/index.js'
 import type { EventLogView } from '../event-log/service.js'
 import type { ShippingStats } from '../logs/service.js'
 import type { RunnerReport } from '../runners/service.js'
+import { checkProcess, checkRunner, type NodeDiagnostics } from './checks/inside.js'
 
 export interface Stores {
   eventLog: Pick<ReturnType<EventLogView['status']>, 'mode' | 'counted' | 'dropped'> | null
@@ -10,58 +12,30 @@ export interface Stores {
 }
 
 export interface WarningsInput {
+  /** The node's name. */
+  node: string
   runners: readonly RunnerReport[]
-  loopDelayMs: { p99: number }
+  resources: NodeDiagnostics['resources']
   stores: Stores
 }
 
 export interface Warning {
   code: string
-  /** The warning and the next step, in one sentence. */
+  /** The warning and the next step. */
   text: string
 }
 
-/** Event loop delay in ms above which the node is reported as slow. */
-export const SLOW_LOOP_MS = 250
-/** Seconds without output after which a runner with tasks is reported, because it may be stuck. */
-const SILENT_SECONDS = 30
-
-type Working = Pick<RunnerReport, 'inProgressTasks' | 'secondsInStatus' | 'secondsSinceForward'>
-
-/** Seconds without output, if more than SILENT_SECONDS and the runner has tasks; otherwise null. */
-export function stalledSeconds (runner: Working): number | null {
-  const { inProgressTasks, secondsInStatus, secondsSinceForward } = runner
-  // The status changes when a task begins, so output before that does not count.
-  const silent = Math.min(secondsSinceForward ?? Infinity, secondsInStatus)
-  return inProgressTasks.length > 0 && silent > SILENT_SECONDS ? Math.round(silent) : null
-}
-
-export function warningsOf ({ runners, loopDelayMs, stores }: WarningsInput): Warning[] {
-  const late = loopDelayMs.p99 > SLOW_LOOP_MS
-    ? [{
-        code: 'loop_was_late',
-        text: `The event loop was delayed by ${Math.round(loopDelayMs.p99)} ms (p99 since the start): the ` +
-          'node answers slowly. Check for a busy machine, or spread the streams over more nodes.'
-      }]
-    : []
-  return [...late, ...runners.flatMap(aboutRunner), ...aboutStores(stores)]
-}
-
-function aboutRunner (runner: RunnerReport): Warning[] {
-  const { runnerId, modelId, statusKind, restarts, inProgressTasks, chunks } = runner
-  const who = `The runner of ${modelId} (${runnerId})`
-  const silent = stalledSeconds(runner)
-  const said: [code: string, applies: boolean, text: string][] = [
-    ['runner_failed', statusKind === 'RunnerFailed',
-      `${who} failed after ${restarts} restart(s); its flight recorder has the reason. Place it again.`],
-    ['runner_restarts', statusKind !== 'RunnerFailed' && restarts > 0,
-      `${who} was restarted ${restarts} time(s); its flight recorder has the reason.`],
-    ['runner_silent', silent !== null,
-      `${who} works on ${inProgressTasks.length} task(s), without output for ${silent} s. ` +
-      `\`svc stop ${modelId} --now\` ends them.`],
-    ['chunks_dropped', chunks.dropped > 0, `${who} sent ${chunks.dropped} chunk(s) that were dropped.`]
+/** A node's warnings: what `svc doctor` checks at runners and the process, and faults of its stores. */
+export function warningsOf ({ node, runners, resources, stores }: WarningsInput): Warning[] {
+  const checks = [...checkProcess(node, resources), ...runners.flatMap((one) => checkRunner(node, one))]
+  return [
+    ...checks.map(factOf).map(({ code, text, remedy }) => ({ code, text: `${text} ${remedy ?? ''}`.trim() })),
+    ...runners.filter(({ chunks }) => chunks.dropped > 0).map(({ runnerId, modelId, chunks }) => ({
+      code: 'chunks_dropped',
+      text: `The runner of ${modelId} (${runnerId}) sent ${chunks.dropped} chunk(s) that were dropped.`
+    })),
+    ...aboutStores(stores)
   ]
-  return applying(said)
 }
 
 function aboutStores ({ eventLog, shipping, gossip }: Stores): Warning[] {
@@ -77,9 +51,5 @@ function aboutStores ({ eventLog, shipping, gossip }: Stores): Warning[] {
     ['readings_unsent', gossip?.enabled === true && gossip.publishFailures > 0,
       `${gossip?.publishFailures} reading(s) could not be sent to other nodes; the log has the reason.`]
   ]
-  return applying(said)
-}
-
-function applying (said: readonly [code: string, applies: boolean, text: string][]): Warning[] {
   return said.filter(([, applies]) => applies).map(([code, , text]) => ({ code, text }))
 }

@@ -1,10 +1,10 @@
-import { askMembers, type Clock, type Cluster, type LogRing, type NodeView } from '../../kernel/index.js'
-import { refOf, statusOf, type LogRequester } from './ask.js'
+import { askMembers, MemberFault } from '../../kernel/index.js'
 import { PAGE_BYTES, PAGE_MS } from './limits.js'
 import {
-  inOrder, pageOf, readPage, type ClusterPage, type LogPage, type NodeRef, type NodeStatus, type ShownLine
+  inOrder, pageOf, readPage, type ClusterPage, type LogPage, type NodeRef, type ShownLine
 } from './lines.js'
 import { pathFor, wantOf, type Query } from './query.js'
+import type { Caller, Clock, Cluster, LogRing, NodeView } from '../../kernel/index.js'
 
 export interface ClusterParts {
   ring: LogRing
@@ -13,15 +13,18 @@ export interface ClusterParts {
   clock: Clock
 }
 
+const refOf = ({ nodeId, name }: NodeView): NodeRef => ({ nodeId, node: name })
+
 /**
  * The newest matching lines from all nodes. Reports nodes that refuse, miss their deadline or send invalid
  * data, and never throws.
  */
 export async function gather (
-  parts: ClusterParts, nodes: readonly NodeView[], query: Query, requester: LogRequester
+  parts: ClusterParts, nodes: readonly NodeView[], query: Query,
+  { caller, signal }: { readonly caller: Caller, readonly signal: AbortSignal }
 ): Promise<ClusterPage> {
   const { ring, self, clock } = parts
-  const statuses: NodeStatus[] = []
+  const statuses: ClusterPage['nodes'] = []
   let lines: ShownLine[] = []
   const take = (view: NodeView, page: LogPage): void => {
     statuses.push({ ...refOf(view), error: null })
@@ -33,13 +36,15 @@ export async function gather (
   }
   const others = nodes.filter((node) => !node.self)
   const asked = askMembers({ cluster: parts.cluster, clock }, others, {
-    path: pathFor(query), caller: requester.caller, signal: requester.signal, ms: PAGE_MS, bytes: PAGE_BYTES,
+    path: pathFor(query), caller, signal, ms: PAGE_MS, bytes: PAGE_BYTES,
     read: (text, view) => readPage(text, refOf(view))
   })
   await Promise.all(asked.map(async (answer) => {
     const { node, value, error } = await answer
-    if (error === null) take(node, value)
-    else statuses.push(statusOf(refOf(node), error))
+    if (error === null) return take(node, value)
+    const { reason, message } = error
+    const text = error instanceof MemberFault ? `It ${message}.` : message
+    statuses.push({ ...refOf(node), error: { reason, message: text } })
   }))
   return { nodes: statuses.sort((a, b) => a.node < b.node ? -1 : 1), lines }
 }

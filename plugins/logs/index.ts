@@ -1,6 +1,5 @@
-import { randomInt } from 'node:crypto'
 import { ClusterService, definePlugin, LogRingService, logLevels, noSuchNode } from '../../kernel/index.js'
-import type { Cluster, Context, NodeView } from '../../kernel/index.js'
+import type { Cluster, NodeView } from '../../kernel/index.js'
 import { gather } from './cluster.js'
 import { EVENTS, follow, followMember } from './follow.js'
 import { pageOf } from './lines.js'
@@ -60,7 +59,8 @@ export default definePlugin({
   const { ring, cluster } = ctx.deps
   const { clock } = ctx
   const self = { nodeId: ctx.node.nodeId, node: ctx.node.name }
-  const shipper = shipperFor(ctx, ring.ingestUrl)
+  const shipper = ring.ingestUrl === undefined ? null
+    : new LogShipper({ url: ring.ingestUrl, clock, random: Math.random, log: ctx.log })
   if (shipper !== null) ring.sendTo(shipper)
   return {
     services: { shipping: { get shipping () { return shipper?.shipping ?? null } } },
@@ -84,14 +84,6 @@ export default definePlugin({
     }
   }
 })
-
-function shipperFor (
-  { clock, log }: Pick<Context, 'clock' | 'log'>, url: string | undefined
-): LogShipper | null {
-  if (url === undefined) return null
-  const random = (): number => randomInt(2 ** 32) / 2 ** 32
-  return new LogShipper({ url, clock, random, log })
-}
 
 /** The named node, or all nodes. Throws `node_not_found`. */
 function nodesFor (cluster: Cluster, ref: string | undefined): readonly NodeView[] {

@@ -8,7 +8,6 @@ export interface ShownLine extends LogLine, NodeRef {}
 
 export type LogPage = FromSchema<typeof routes.here.reply>
 export type ClusterPage = FromSchema<typeof routes.cluster.reply>
-export type NodeStatus = ClusterPage['nodes'][number]
 
 export interface Gap extends NodeRef { lost: number }
 

@@ -4,26 +4,14 @@ import { decode, languageOf, type Decoded } from './decoder.js'
 import { RATE } from './mel.js'
 import type { Whisper } from './model.js'
 import { STEP_SECONDS, type Vocabulary } from './tokens.js'
-import { wordTimes, type TimedWord } from './words.js'
+import { wordTimes } from './words.js'
+import type { SttSegment } from '../service.js'
 import type { SttRequest } from './request.js'
 import type { Window } from './windows.js'
 
-export interface TokenLogprob { token: string, logprob: number, bytes: number[] }
-
-/** One segment as `verbose_json` has it; times in seconds from the start of the input. */
-export interface Segment {
-  start: number
-  end: number
-  text: string
-  /** With the timestamps. */
-  tokens: number[]
-  temperature: number
-  avg_logprob: number
-  compression_ratio: number
-  no_speech_prob: number
-  words?: TimedWord[]
-  logprobs?: TokenLogprob[]
-}
+/** One segment as `verbose_json` has it, without its place in the answer. */
+export type Segment = Omit<SttSegment, 'id' | 'final'>
+type TokenLogprob = NonNullable<SttSegment['logprobs']>[number]
 
 /** Whisper's thresholds: beyond them a text is decoded again at a higher temperature, or is silence. */
 const COMPRESSION = 2.4

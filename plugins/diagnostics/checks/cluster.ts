@@ -1,6 +1,6 @@
 import { count, fail, isVerbError, ok, formatDuration, warn } from '../../../kernel/cli/index.js'
 import { joinNodes, startOrRemove } from '../../cluster/cli/nodes.js'
-import { clusterWarnings, splitOf } from './split.js'
+import { splitOf } from './split.js'
 import type { DialReport, Manifest } from '../../../kernel/index.js'
 import type { Check, CheckContext, ClusterState, CheckData, VerbError } from '../../../kernel/cli/index.js'
 import type { MemberList, NodeRow } from '../../cluster/cli/nodes.js'
@@ -112,18 +112,25 @@ export function checkMaster (state: ClusterState, nodes: readonly NodeRow[]): Ch
   const { term, quorum, liveNodes, knownNodes } = state.cluster ??
     { term: 0, quorum: 'ok', liveNodes: nodes.length, knownNodes: nodes.length }
   const numbers = `${liveNodes} of ${knownNodes} nodes live`
-  const bad = (name: string, message: string, code: string): Check => fail(name, message,
-    clusterWarnings(state, nodes).find((warning) => warning.code === code)?.remedy ?? '`svc nodes`', { code })
   const lost = quorum === 'lost'
   const split = splitOf(state, nodes)
-  const deciding = lost ? bad('quorum', `lost: ${numbers}`, 'no_quorum') : ok('quorum', `ok: ${numbers}`)
+  const missing = nodes.find(({ live, installId }) => !live && installId !== null)
+  const start = 'Start the missing nodes with `svc up`; remove one that will not come back: ' +
+    `\`svc members remove ${missing?.installId ?? 'ID'}\`.`
+  const deciding = lost
+    ? fail('quorum', `the quorum is lost: ${numbers}`, start, { code: 'no_quorum' })
+    : ok('quorum', `ok: ${numbers}`)
+  const elect = lost ? start
+    : 'An election takes a few seconds; if it takes longer, `svc doctor` shows the cause.'
   const leading = state.masterNodeId === null
-    ? bad('master', 'no master is known', lost ? 'no_quorum' : 'no_master')
+    ? fail('master', 'no master is known', elect, { code: lost ? 'no_quorum' : 'no_master' })
     : ok('master', `${master?.name ?? state.masterNodeId} in term ${term}`, nodeTold(master))
   return [
     // Without a quorum there is no master, so the cause comes first.
     ...lost ? [deciding, leading] : [leading, deciding],
-    ...split === null ? [] : [bad('partition', split, 'partition')]
+    ...split === null ? [] : [fail('partition', split,
+      'Fix the network between the nodes; `svc doctor` shows which dial fails and why.',
+      { code: 'partition' })]
   ]
 }
 
@@ -156,10 +163,11 @@ export function checkMembers (list: MemberList, nodes: readonly NodeRow[]): Chec
   return [...members, ...strangers(list)]
 }
 
-/** One failed check per lost node, used if the member list cannot be read. */
+/** One failed check per lost node, for callers without the member list. */
 export function lostNodeChecks (nodes: readonly NodeRow[]): Check[] {
   return nodes.filter(({ live }) => !live).map((node) => {
-    const since = node.lostForSeconds === null ? 'lost' : `lost for ${formatDuration(node.lostForSeconds)}`
+    const { lostForSeconds: lost } = node
+    const since = lost === null ? 'not seen in this session' : `lost for ${formatDuration(lost)}`
     return fail(`member ${node.name ?? node.nodeId ?? ''}`, since,
       startOrRemove(node.installId ?? 'ID', node.name), { code: 'node_lost', ...nodeTold(node) })
   })

@@ -1,7 +1,6 @@
 import { count, fail, isVerbError, ok, plain, showBytes, warn } from '../../../kernel/cli/index.js'
 import type { Check, Checker } from '../../../kernel/cli/index.js'
 import type { RunnerReport } from '../../runners/service.js'
-import { SLOW_LOOP_MS, stalledSeconds } from '../warnings.js'
 import { checkClocks } from './cluster.js'
 import type { ClockReading } from './cluster.js'
 
@@ -28,13 +27,18 @@ export interface NodeDiagnostics {
 
 export interface Diagnosis { localNodeId: string, nodes: DiagnosedNode[] }
 
+/** Event loop delay in ms above which the node is reported as slow. */
+const SLOW_LOOP_MS = 250
+/** Seconds without output after which a runner with tasks is reported, because it may be stuck. */
+const SILENT_SECONDS = 30
 /** From this number of restarts on, a runner counts as crashing repeatedly. */
 const RESTARTS_MANY = 3
 /** Fraction of the heap limit above which the process may run out of memory. */
 const HEAP_FULL = 0.85
-/** Warnings to skip: a check below replaces them with a better remedy, or they are about the past. */
+/** Warnings to skip: the node words a check below, or they are about the past. */
 const TOLD = new Set([
-  'loop_was_late', 'runner_failed', 'runner_restarts', 'runner_silent', 'log_shipping_back'
+  'loop_was_late', 'heap_full', 'runner_failed', 'runner_restarted', 'runner_restarts', 'runner_silent',
+  'log_shipping_back'
 ])
 
 /** Warnings about past faults, reported as ok: chunks that a runner sent after their request ended. */
@@ -92,7 +96,7 @@ function checkNodeInside ({ name, live, error, diagnostics }: DiagnosedNode): Ch
   ]
 }
 
-function checkRunner (node: string, runner: Runner): Check[] {
+export function checkRunner (node: string, runner: Runner): Check[] {
   const model = plain(runner.modelId)
   const name = `runner of ${model} on ${node}`
   const logs = `\`svc logs --node ${node} --model ${model}\``
@@ -104,13 +108,14 @@ function checkRunner (node: string, runner: Runner): Check[] {
       { code: 'runner_failed', about })]
   }
   const tasks = runner.inProgressTasks
-  const silent = stalledSeconds(runner)
+  // The status changes when a task begins, so output before that does not count.
+  const silent = Math.min(runner.secondsSinceForward ?? Infinity, runner.secondsInStatus)
   return [
     ...checkRestarts(name, runner, { logs, about }),
-    ...silent === null ? []
-      : [warn(name, `works on ${tasks.length} requests, without output for ${silent} s`,
-          `Find the cause: \`svc why ${tasks[0]!}\`.`,
-          { code: 'runner_silent', about })]
+    ...tasks.length > 0 && silent > SILENT_SECONDS
+      ? [warn(name, `works on ${tasks.length} requests, without output for ${Math.round(silent)} s`,
+          `Find the cause: \`svc why ${tasks[0]!}\`.`, { code: 'runner_silent', about })]
+      : []
   ]
 }
 
@@ -126,7 +131,7 @@ function checkRestarts (
     : [warn(name, times, `Why: ${logs}.`, { code: 'runner_restarts', about })]
 }
 
-function checkProcess (
+export function checkProcess (
   node: string,
   { eventLoopDelayMs, heapUsedBytes = 0, heapLimitBytes = Infinity }: NodeDiagnostics['resources']
 ): Check[] {

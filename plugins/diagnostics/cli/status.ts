@@ -2,8 +2,8 @@ import {
   homeManifests, isVerbError, createGet, type ClusterState, type StatusLines, type Verb, type VerbContext
 } from '../../../kernel/cli/index.js'
 import { joinNodes, readMembers, type NodeRow } from '../../cluster/cli/nodes.js'
-import { checksIn, contributed, type ReadyCheck } from '../checks/cluster.js'
-import { clusterWarnings, settledState, type Warning } from '../checks/split.js'
+import { checkMaster, checksIn, contributed, lostNodeChecks, type ReadyCheck } from '../checks/cluster.js'
+import { settledState } from '../checks/split.js'
 
 export default {
   async run (ctx) {
@@ -16,7 +16,7 @@ export default {
       { state, look: createGet(ctx.client) })
     const nodes = joinNodes(state, members)
     const live = nodes.filter((node) => node.live)
-    const warnings = [...clusterWarnings(state, nodes), ...live.flatMap(healthWarnings)]
+    const warnings = [...failedChecks(state, nodes), ...live.flatMap(healthWarnings)]
     if (ctx.out.json) {
       const { sessionId = null, masterNodeId, cluster } = state
       const whole = { sessionId, masterNodeId, ...cluster }
@@ -45,6 +45,17 @@ function headline ({ masterNodeId, cluster }: ClusterState, nodes: readonly Node
   const known = cluster?.knownNodes ?? nodes.length
   const term = cluster === undefined ? '' : `, term ${cluster.term}, quorum ${cluster.quorum}`
   return `${live} of ${known} node${known === 1 ? '' : 's'} live, master ${master}${term}`
+}
+
+interface Warning { node: string | null, code: string | undefined, message: string, remedy: string | null }
+
+function failedChecks (state: ClusterState, nodes: readonly NodeRow[]): Warning[] {
+  // A removed node sees the others as lost; its health already reports the cause.
+  if (state.nodeHealth[state.localNodeId]?.reasons.some(({ code }) => code === 'node_removed')) return []
+  const quorumLost = state.cluster?.quorum === 'lost'
+  return [...checkMaster(state, nodes), ...lostNodeChecks(nodes)]
+    .filter(({ name, result }) => result !== 'ok' && !(quorumLost && name === 'master'))
+    .map(({ about, code, message, remedy }) => ({ node: about?.[0] ?? null, code, message, remedy }))
 }
 
 function healthWarnings ({ name, health }: NodeRow): Warning[] {

@@ -3,21 +3,18 @@ import { setImmediate as turn } from 'node:timers/promises'
 import t from 'tap'
 import { ClusterService, type Caller } from '../../../kernel/index.js'
 import { fake, manualClock, startPlugin } from '../../../kernel/testing/index.js'
-import { askAll, PEER_BYTES, PEER_MS, type Question } from '../fan-out.js'
+import { PEER_BYTES, PEER_MS, reportsOf } from '../fan-out.js'
 import diagnostics from '../index.js'
+import type { NodeDiagnostics } from '../report.js'
 import { answer, fakeCluster, type Answer } from './kit.js'
 
 const caller: Caller = { id: 'ann', mode: 'direct', authorities: new Set(['operator']) }
 const START = Date.parse('2026-01-01T00:00:00.000Z')
 const at = (ms: number): string => new Date(START + ms).toISOString()
 
-interface Told { generatedAt: string }
-const question: Question<Told> = {
-  path: '/x', caller, signal: new AbortController().signal,
-  own: () => ({ generatedAt: 'own' }),
-  read: (sent) => typeof (sent as Told).generatedAt === 'string' ? sent as Told : null,
-  timeOf: ({ generatedAt }) => generatedAt
-}
+const told = (generatedAt: string): object => ({ generatedAt, runtime: {}, supervisorRunners: [] })
+const own = (): NodeDiagnostics => told('own') as NodeDiagnostics
+const asker = { caller, signal: new AbortController().signal }
 
 t.test('a node that is silent or talks nonsense is named and holds nobody up', async (t) => {
   const clock = manualClock()
@@ -25,51 +22,53 @@ t.test('a node that is silent or talks nonsense is named and holds nobody up', a
   endless.write('{"generatedAt":')
   const silent: Answer = () => new Promise(() => {})
   const others: Record<string, Answer> = {
-    good: () => answer({ generatedAt: at(7000) }),
+    good: () => answer(told(at(7000))),
     silent,
     deaf: () => new Promise(() => {}),
     endless: () => ({ status: 200, headers: {}, body: endless }),
     garbage: () => answer('<html>'),
     list: () => answer([]),
     nothing: () => answer('null'),
-    timeless: () => answer({ generatedAt: 'soon' }),
+    timeless: () => answer(told('soon')),
     refuses: () => answer({ error: { reason: 'missing_grant' } }, 403),
     breaks: () => { throw new Error('boom') },
     large: () => answer(`"${'x'.repeat(PEER_BYTES)}"`)
   }
   const cluster = fakeCluster(others, ['away'])
-  const asking = askAll({ cluster, clock }, question)
+  const asking = reportsOf({ cluster, clock }, own, asker)
   for (let i = 0; i < 50; i++) await turn()
   clock.advance(PEER_MS)
   const answers = await asking
-  const said = Object.fromEntries(answers.map(({ node, value, error }) =>
-    [node.name, error?.reason ?? value]))
+  const said = Object.fromEntries(answers.map(({ name, diagnostics, error }) =>
+    [name, error?.reason ?? diagnostics]))
   t.same(said, {
-    me: { generatedAt: 'own' }, good: { generatedAt: at(7000) }, silent: 'timeout', deaf: 'timeout',
+    me: told('own'), good: told(at(7000)), silent: 'timeout', deaf: 'timeout',
     endless: 'timeout', garbage: 'garbage', list: 'garbage', nothing: 'garbage', timeless: 'garbage',
     refuses: 'refused', breaks: 'unreachable', large: 'too_large', away: 'no_sign_of_life'
   })
   t.ok(endless.destroyed, 'what nobody reads any more is given up')
   t.notOk(cluster.asked.some(({ to }) => to === 'install-away'), 'a node that is gone is not asked')
-  t.match(cluster.asked[0]!.request, { method: 'GET', path: '/x', caller: { id: 'ann' }, timeoutMs: PEER_MS })
-  t.match(answers[1]!.clock, { offsetMs: 7000 - (clock.now() - START - PEER_MS), uncertaintyMs: 0 })
+  t.match(cluster.asked[0]!.request, {
+    method: 'GET', path: '/v1/diagnostics/node', caller: { id: 'ann' }, timeoutMs: PEER_MS
+  })
+  t.match(answers[1],
+    { clockAheadMs: 7000 - (clock.now() - START - PEER_MS), clockUncertaintyMs: 0 })
 })
 
 t.test('the offset of a clock is taken from the middle of the way', async (t) => {
   const clock = manualClock()
   const slow: Answer = async () => {
     clock.advance(400)
-    return answer({ generatedAt: new Date(clock.now() + 10_000).toISOString() })
+    return answer(told(new Date(clock.now() + 10_000).toISOString()))
   }
-  const [, slowly] = await askAll({ cluster: fakeCluster({ slow }), clock }, question)
-  t.match(slowly, { tookMs: 400, clock: { offsetMs: 10_200, uncertaintyMs: 200 } })
+  const [, slowly] = await reportsOf({ cluster: fakeCluster({ slow }), clock }, own, asker)
+  t.match(slowly, { tookMs: 400, clockAheadMs: 10_200, clockUncertaintyMs: 200 })
 })
 
 t.test('an asker that goes away ends the questions', async (t) => {
   const stop = new AbortController()
   const cluster = fakeCluster({ b: () => new Promise(() => {}) })
-  const asking = askAll({ cluster, clock: manualClock() },
-    { ...question, signal: stop.signal })
+  const asking = reportsOf({ cluster, clock: manualClock() }, own, { caller, signal: stop.signal })
   stop.abort(new Error('gone'))
   t.match((await asking)[1], { error: { reason: 'unreachable' } })
 })

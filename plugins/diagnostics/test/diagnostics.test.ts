@@ -121,7 +121,7 @@ t.test('the report says whether requests are traced, and warns of what is wrong'
 
 t.test('warnings name what to look at and the next step', (t) => {
   const well: WarningsInput = {
-    runners: [runner], loopDelayMs: { p99: 20 },
+    node: 'attic', runners: [runner], resources: { eventLoopDelayMs: { p99: 20 } },
     stores: {
       eventLog: { mode: 'normal', counted: 0, dropped: 0 }, gossip: counters({ publishFailures: 0 }),
       shipping: { dropped: 0, failures: 0, problem: null }
@@ -130,14 +130,14 @@ t.test('warnings name what to look at and the next step', (t) => {
   const runners = (more: Parameters<typeof runnerReport>[0]): object => ({ runners: [runnerReport(more)] })
   const stores = (more: object): object => ({ stores: { ...well.stores, ...more } })
   const table: [string, object, RegExp][] = [
-    ['a late loop', { loopDelayMs: { p99: 300.4 } }, /delayed by 300 ms/],
+    ['a late loop', { resources: { eventLoopDelayMs: { p99: 300.4 } } }, /delayed by up to 300 ms/],
     ['a runner given up', runners({ statusKind: 'RunnerFailed', restarts: 2 }),
-      /failed after 2 restart.*Place/],
-    ['a restarted runner', runners({ restarts: 1 }), /restarted 1 time.*flight recorder/],
+      /Runner of svc\/voice-en on attic: given up after 2 restarts\. .*svc place/],
+    ['a restarted runner', runners({ restarts: 1 }), /: 1 restart; it is ready again\.$/],
     ['a runner that hangs', runners({ inProgressTasks: ['t'], secondsSinceForward: 31, secondsInStatus: 40 }),
-      /31 s\. `svc stop .* --now`/],
+      /for 31 s\. .*svc why t`/],
     ['one that never gave anything',
-      runners({ inProgressTasks: ['t'], secondsSinceForward: null, secondsInStatus: 40 }), /for 40 s\. `svc/],
+      runners({ inProgressTasks: ['t'], secondsSinceForward: null, secondsInStatus: 40 }), /for 40 s\. Find/],
     ['dropped chunks', runners({ chunks: { received: 1, dropped: 2, buffered: 0 } }),
       /2 chunk\(s\) that were dropped/],
     ['a slow disk', stores({ eventLog: { mode: 'normal', counted: 0, dropped: 9 } }), /dropped 9 event/],

@@ -7,6 +7,7 @@ import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import { Header } from 'tar'
 import { ownIdentity } from '../../../kernel/boot/api-tls.js'
+import * as x509 from '../../../kernel/http/tls/x509.js'
 import { cli, type Ran } from '../../../kernel/test/cli-helpers.js'
 import { PINNED } from '../builds/release.js'
 import type { AddressInfo } from 'node:net'
@@ -78,7 +79,7 @@ function selfSigned (t: TestCase) {
     if (before === undefined) delete process.env['NODE_TLS_REJECT_UNAUTHORIZED']
   })
   const names = (): string[] => ['127.0.0.1']
-  const { cert, key } = ownIdentity({ home, installId: 'x', names, now: Date.now }).next()!
+  const { cert, key } = ownIdentity({ x509, home, installId: 'x', names, now: Date.now }).next()!
   return { cert, key }
 }
 

@@ -2,33 +2,20 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
 import { systemClock } from '../../../kernel/index.js'
-import {
-  classifyResponse, LogShipper, pauseMs, type Answer, type ShipperOptions, type Verdict
-} from '../ship.js'
+import { failureOf, LogShipper, type ShipperOptions } from '../ship.js'
 
-t.test('what an answer means for the batch', (t) => {
-  const rows: [Answer, Verdict][] = [
-    [{ status: 200 }, 'taken'], [{ status: 204 }, 'taken'], [{ error: 'ECONNREFUSED' }, 'later'],
-    ...[301, 401, 404, 408, 415, 429, 500, 503].map((status): [Answer, Verdict] => [{ status }, 'later']),
-    ...[400, 413, 422].map((status): [Answer, Verdict] => [{ status }, 'refused'])
-  ]
-  for (const [answer, verdict] of rows) t.equal(classifyResponse(answer), verdict, JSON.stringify(answer))
-  t.end()
-})
-
-t.test('how long until the next attempt', (t) => {
-  const now = Date.parse('2026-01-31T08:00:00Z')
-  const rows: [number, number, string | undefined, number][] = [
-    [1, 0, undefined, 500], [1, 1, undefined, 1000], [2, 1, undefined, 2000], [6, 1, undefined, 32_000],
-    [7, 1, undefined, 60_000], [5000, 0.5, undefined, 45_000],
-    [1, 1, '7', 7000], [7, 1, '7', 60_000], [1, 1, '86400', 300_000],
-    [1, 1, 'Sat, 31 Jan 2026 08:00:30 GMT', 30_000], [1, 1, 'Sat, 31 Jan 2026 07:00:00 GMT', 1000],
-    [1, 1, 'soon', 1000], [1, 1, '-5', 1000], [1, 1, '', 1000]
-  ]
-  for (const [failures, chance, retryAfter, expect] of rows) {
-    t.equal(pauseMs(failures, chance, retryAfter, now), expect, `${failures} ${chance} ${retryAfter}`)
+t.test('what an answer means for the batch', async (t) => {
+  for (const status of [200, 204]) t.equal(failureOf(status, '', 0), null)
+  for (const status of [301, 401, 404, 408, 415, 429, 500, 503]) {
+    t.match(failureOf(status, '', 0), { refused: false, waitMs: 0 }, `${status}`)
   }
-  t.end()
+  for (const status of [400, 413, 422]) t.match(failureOf(status, '', 0), { refused: true }, `${status}`)
+  const now = Date.parse('2026-01-31T08:00:00Z')
+  const waits: [string, number][] = [
+    ['7', 7000], ['86400', 300_000], ['Sat, 31 Jan 2026 08:00:30 GMT', 30_000], ['soon', 0], ['', 0]
+  ]
+  for (const [retryAfter, waitMs] of waits) t.match(failureOf(503, retryAfter, now), { waitMs }, retryAfter)
+  t.ok(failureOf(503, 'Sat, 31 Jan 2026 07:00:00 GMT', now)!.waitMs < 0)
 })
 
 type Behave = (request: IncomingMessage, response: ServerResponse, lines: string[]) => void
