@@ -4,11 +4,10 @@ import { keepOnly } from '../files/seal.js'
 import { openInside, openSvcFile, parentOf, replaceSvcFile } from '../files/open.js'
 import { eachOf } from '../files/queues.js'
 import { findFiles, type FoundFile } from '../files/walk.js'
-import { ChunkBits } from './swarm.js'
 import { beginWork, GATHER_BYTES, type Chunk, type ChunkTable, type Verifier, type Work } from './chunks.js'
 import type { FileList } from './types.js'
 
-export interface ResumedChunks { complete: ChunkBits, begun: Work[] }
+export interface ResumedChunks { complete: Set<number>, begun: Work[] }
 
 /** Which bytes `findKept` verifies: those in a journal, complete chunks, or each file's first bytes. */
 export type ResumeEvidence = JournalState | 'whole chunks' | 'first bytes'
@@ -26,7 +25,7 @@ export async function findKept (
 ): Promise<ResumedChunks> {
   await keepOnly(folder, new Set(files.map(({ path }) => path)))
   const found = new Map((await findFiles(folder)).map((file) => [file.path, file]))
-  const kept: ResumedChunks = { complete: new ChunkBits(table.count), begun: [] }
+  const kept: ResumedChunks = { complete: new Set(), begun: [] }
   const search = { folder, table, claims, kept }
   const wanted = files.filter(({ path, size }) => size === 0 || found.has(path))
   // Two files at a time, so that one is read while the other is hashed.
@@ -134,7 +133,7 @@ export class Journal {
   static async begin (
     folder: string, digest: string, { complete, begun }: ResumedChunks, failed: (error: unknown) => void
   ): Promise<Journal> {
-    const whole = [...complete.values()].map((chunk) => `c ${chunk}\n`)
+    const whole = [...complete].map((chunk) => `c ${chunk}\n`)
     const partial = begun.map(({ number, done }) => `p ${number} ${done}\n`)
     const file = await replaceSvcFile(folder, JOURNAL, async (file) => {
       await file.writeFile(`${HEADER}${digest}\n${whole.join('')}${partial.join('')}`)
