@@ -65,8 +65,8 @@ t.test('of what is typed only the origin is used', (t) => {
   for (const typed of bad) {
     t.match(originOf(typed), { problem: /\w/ }, typed)
   }
-  t.match(noAnswer('http://b:1', 'http://a:1').command, '["http://a:1"]')
-  t.equal(noAnswer('http://b:1', 'https://a:1').command, null)
+  t.match(noAnswer('http://b:1', 'http://a:1').remedy, '["http://a:1"]')
+  t.equal(noAnswer('http://b:1', 'https://a:1').remedy, null)
   t.end()
 })
 

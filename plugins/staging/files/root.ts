@@ -3,7 +3,7 @@ import { constants, type Dirent, type Stats } from 'node:fs'
 import { access, lstat, mkdir, readdir, rename } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { openSvcFile } from './open.js'
-import { PathError, errnoOf, folderOf, modelOf } from './names.js'
+import { PathError, errnoOf, folderOf, modelOf, orMissing } from './names.js'
 import { isRealFolder, sync } from './folders.js'
 import { KeyedLock } from './queues.js'
 import { checkRecord, localCopy, manifestDigest, RECORD_FILE, readRecord, writeRecord } from './record.js'
@@ -350,10 +350,7 @@ export class ModelRoot {
   async #entries (name: '' | typeof INCOMING | typeof TRASH): Promise<Dirent[]> {
     if (!this.usable) return []
     if (name !== '' && !await isRealFolder(join(this.root, name))) return []
-    return await readdir(join(this.root, name), { withFileTypes: true }).catch((error: unknown) => {
-      if (errnoOf(error) === 'ENOENT') return []
-      throw error
-    })
+    return await orMissing(readdir(join(this.root, name), { withFileTypes: true }), [])
   }
 
   #published (modelId: string): string { return join(this.root, folderOf(modelId)) }

@@ -61,24 +61,24 @@ export class Exchange {
     const { manifest, digest } = content
     const table = chunksOf(manifest)
     const held = new Set<number>()
-    const state = new Swarm(table.count)
+    const swarm = new Swarm(table.count)
     const has = (path: string, range: ByteRange): boolean => covers(table, held, path, range)
     const stops = [
       this.#send(modelId, { ...content, exported: false, has }),
-      this.#holdings.offer(digest, () => bitmapOf(held, table.count)), this.#holdings.follow(digest, state)
+      this.#holdings.offer(digest, () => bitmapOf(held, table.count)), this.#holdings.follow(digest, swarm)
     ]
     return {
-      state,
-      sources: () => this.#sources({ modelId, digest, manifest }, state),
+      swarm,
+      sources: () => this.#sources({ modelId, digest, manifest }, swarm),
       onSources: (fn: () => void) => {
-        const each = [state.onChange(fn), this.#ctx.deps.cluster.onPeers(fn)]
+        const each = [swarm.onChange(fn), this.#ctx.deps.cluster.onPeers(fn)]
         return () => { for (const stop of each) stop() }
       },
-      got: (chunk: number) => {
+      onChunk: (chunk: number) => {
         held.add(chunk)
         this.#holdings.announce(digest, chunk)
       },
-      take: (chunk: number) => { this.#holdings.claim(digest, chunk) },
+      onTake: (chunk: number) => { this.#holdings.claim(digest, chunk) },
       leave: () => { for (const stop of stops) stop() }
     }
   }

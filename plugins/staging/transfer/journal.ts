@@ -1,7 +1,7 @@
 import { unlink, type FileHandle } from 'node:fs/promises'
 import { join } from 'node:path'
 import { keepOnly } from '../files/seal.js'
-import { openInside, openSvcFile, parentOf, replaceSvcFile } from '../files/open.js'
+import { openInside, openSvcFile, parentOf, readPieces, replaceSvcFile } from '../files/open.js'
 import { eachOf } from '../files/queues.js'
 import { findFiles, type FoundFile } from '../files/walk.js'
 import { beginWork, GATHER_BYTES, type Chunk, type ChunkTable, type Verifier, type Work } from './chunks.js'
@@ -53,7 +53,6 @@ async function checkKept (
       const claimed = claims === 'first bytes' ? Math.min(whole, size) : claimedOf(claims, i, whole)
       if (claimed === 0 || claimed > whole || chunk.start + claimed > size) continue
       const verifier = await hashed(handle, chunk, claimed, signal)
-      if (verifier === undefined) continue
       if (claimed === whole) {
         if (verifier.right()) kept.complete.add(i)
       } else if (!shared) kept.begun.push(beginWork(i, chunk, { verifier, done: claimed }))
@@ -72,20 +71,15 @@ function claimedOf (claims: JournalState | 'whole chunks', chunk: number, whole:
   return claimed === 'whole' ? whole : claimed
 }
 
-/** Returns a verifier that has hashed the first bytes of a chunk; undefined if the file is too short. */
+/** Returns a verifier that has hashed the first bytes of a chunk. */
 async function hashed (
   handle: FileHandle, chunk: Chunk, bytes: number, signal: AbortSignal | undefined
-): Promise<Verifier | undefined> {
+): Promise<Verifier> {
   const { start } = chunk
-  const end = start + bytes
   const verifier = chunk.verifier()
-  const buffer = Buffer.allocUnsafeSlow(Math.min(GATHER_BYTES, end - start))
-  for (let at = start; at < end;) {
+  for await (const piece of readPieces(handle, { start, end: start + bytes }, GATHER_BYTES)) {
     signal?.throwIfAborted()
-    const { bytesRead } = await handle.read(buffer, 0, Math.min(buffer.length, end - at), at)
-    if (bytesRead === 0) return undefined
-    verifier.update(buffer.subarray(0, bytesRead))
-    at += bytesRead
+    verifier.update(piece)
   }
   return verifier
 }

@@ -320,28 +320,38 @@ export function useNow (ms = 1000): number {
 
 interface Loaded<T> { value: T | null, error: Error | null, again: () => void }
 
-/** Loads data, and loads it again when one of `keys` changes or the caller calls `again`. */
+/**
+ * Loads data, and loads it again when one of `keys` changes or the caller calls `again`. With `everyMs`, also
+ * loads it that many ms after each answer.
+ */
 export function useLoaded<T> (
-  load: (signal: AbortSignal) => Promise<T>, keys: readonly unknown[]
+  load: (signal: AbortSignal) => Promise<T>, keys: readonly unknown[], everyMs?: number
 ): Loaded<T> {
   const [round, setRound] = useState(0)
   const [result, setResult] = useState<{ value: T | null, error: Error | null }>({ value: null, error: null })
+  const again = (): void => { setRound((n) => n + 1) }
   useEffect(() => {
     const abort = new AbortController()
-    load(abort.signal).then(
-      (value) => { if (!abort.signal.aborted) setResult({ value, error: null }) },
-      (error: unknown) => {
-        if (!abort.signal.aborted) setResult((had) => ({ value: had.value, error: error as Error }))
-      })
-    return () => { abort.abort() }
+    let timer: ReturnType<typeof setTimeout> | undefined
+    const show = (next: { value?: T, error: Error | null }): void => {
+      if (abort.signal.aborted) return
+      setResult((had) => ({ ...had, ...next }))
+      if (everyMs !== undefined) timer = setTimeout(again, everyMs)
+    }
+    load(abort.signal).then((value) => { show({ value, error: null }) },
+      (error: unknown) => { show({ error: error as Error }) })
+    return () => {
+      abort.abort()
+      clearTimeout(timer)
+    }
   }, [...keys, round])
-  return { ...result, again: () => { setRound((n) => n + 1) } }
+  return { ...result, again }
 }
 
 export const useAsk = <R extends keyof Replies>(
-  route: R, keys: readonly unknown[], options: AskOptions = {}
+  route: R, keys: readonly unknown[], options: AskOptions = {}, everyMs?: number
 ) =>
-  useLoaded(async (signal) => await ask(route, { ...options, signal }), keys)
+  useLoaded(async (signal) => await ask(route, { ...options, signal }), keys, everyMs)
 
 export function Trouble (
   { error, again, action = 'Try again' }: { error: Error, again?: () => void, action?: string }
