@@ -21,7 +21,11 @@ const signers = new Map<string, RequestSigner>()
 export const bearerAt = (origin: string): string | null => bearers.value?.at(origin) ?? null
 export const signs = (): boolean => device.value !== null && ended.value === null
 
-export async function find (): Promise<void> { become(await load()) }
+/** Finds the device paired at this origin; there is none if the browser refuses storage. */
+export async function find (): Promise<void> {
+  const kept = await within<Kept | undefined>(PLACE, 'readonly', (store) => store.get(OWN)).catch(() => null)
+  become(kept ?? null)
+}
 
 export async function keep (kept: Kept): Promise<void> {
   await save(kept)
@@ -63,7 +67,7 @@ export async function forget (origin: string): Promise<void> {
   }
   // Forget the device before deleting its record, so that pending work does not save it again.
   become(null)
-  await remove()
+  await within(PLACE, 'readwrite', (store) => store.delete(OWN))
 }
 
 const NO_DEVICE = ['device_ended', 'device_not_found', 'unauthenticated']
@@ -140,18 +144,5 @@ export const selfOf = (keys: Keys): DeviceIdentity =>
 const PLACE = { database: 'svc', store: 'device' }
 const OWN = 'own'
 
-/** The device paired at this origin; null if there is none or the browser refuses storage. */
-async function load (): Promise<Kept | null> {
-  try {
-    return await within<Kept | undefined>(PLACE, 'readonly', (store) => store.get(OWN)) ?? null
-  } catch {
-    return null
-  }
-}
-
 const save = async (kept: Kept): Promise<unknown> =>
   await within(PLACE, 'readwrite', (store) => store.put(kept, OWN))
-
-const remove = async (): Promise<void> => {
-  await within(PLACE, 'readwrite', (store) => store.delete(OWN))
-}

@@ -148,8 +148,8 @@ export const DiskMeter = ({ of }: { of: Space }) =>
   of && <Meter label="Disk" {...of} text={`${bytes(of.total - of.used)} free`} />
 
 /** A progress bar, indeterminate if the total is unknown. */
-export function Progress ({ label, done, total }: { label: string, done: number, total: number | null }) {
-  return total === null || total === 0
+export function Progress ({ label, done, total }: { label: string, done: number, total: number }) {
+  return total === 0
     ? <progress aria-label={label} />
     : <progress aria-label={label} value={done} max={total} />
 }
