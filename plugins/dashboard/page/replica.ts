@@ -10,13 +10,10 @@ const GATHER_MS = 40
 /** Milliseconds to wait for the first complete state. */
 const SYNC_LIMIT_MS = 10_000
 
-export interface ReplicaEvents {
-  /** Called with the first complete state, and with the state after each change. */
-  state (state: State): void
-  over (): void
-}
-
-export function followState (origin: string, token: string | null, events: ReplicaEvents): () => void {
+/** Calls `events.state` with the first complete state and after each change; returns a function to stop. */
+export function followState (
+  origin: string, token: string | null, events: { state (state: State): void, over (): void }
+): () => void {
   const doc = new Doc()
   const provider = new WebsocketProvider(`${origin.replace(/^http/, 'ws')}/state`, 'sync', doc, {
     disableBc: true, connect: false,

@@ -11,7 +11,7 @@ import {
   isSealed, isTransfer, missingFile, notOurs, removeAll, removeCopy, requireFiles, finalizeCopy, foreignFileIn
 } from './seal.js'
 import { bytesOf, findFiles, freeable, newest } from './walk.js'
-import { makeFolder, type Clock } from '../../../kernel/index.js'
+import { makeFolder, type Clock, type Logger } from '../../../kernel/index.js'
 import type { Copy, CopyRecord, LocalCopy, Role } from '../types.js'
 
 const SETTINGS: Readonly<Record<Role, string>> = {
@@ -21,6 +21,8 @@ const SETTINGS: Readonly<Record<Role, string>> = {
 const INCOMING = '.incoming'
 const TRASH = '.trash'
 const LAST_USED = '.last_used'
+/** Time after which partial transfers expire. */
+const KEEP_PARTIAL_MS = 24 * 3600_000
 /** Created as the first file in a transfer folder, to mark the folder as svc's. */
 const TRANSFER_FILE = '.svc-transfer'
 /** Names in the trash. A sweep removes a `transfer` completely, but only the recorded files of a `copy`. */
@@ -318,6 +320,13 @@ export class ModelRoot {
     if (failures.length === 0) return
     throw new Error(`${failures.length} folders in ${this.root} could not be removed; first error: ` +
       String(failures[0]), { cause: failures[0] })
+  }
+
+  /** Sweeps transfers that have not changed for a day; logs failures. */
+  async expire (live: SweepOptions['live'], log: Logger): Promise<void> {
+    await this.sweep({ olderThanMs: KEEP_PARTIAL_MS, live }).catch((err: unknown) => {
+      log.warn({ err, path: this.root }, 'remains of earlier transfers could not be removed')
+    })
   }
 
   /** Renames a folder into the trash and protects it from sweeps while `work` runs. */

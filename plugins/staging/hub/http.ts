@@ -198,10 +198,7 @@ export class HostRules {
   }
 }
 
-function portOf (url: URL): string {
-  if (url.port !== '') return url.port
-  return url.protocol === 'https:' ? '443' : '80'
-}
+const portOf = ({ port, protocol }: URL): string => port || (protocol === 'https:' ? '443' : '80')
 
 /** `*.example.org` or `*.example.org:8443`: any subdomain, at the standard port or the given one. */
 function matchesPattern (entry: string, url: URL): boolean {

@@ -15,7 +15,6 @@ import { health, registry, room, storage, withoutRoom } from '../handlers/storag
 import type { manifest, StagingContext } from '../manifest.js'
 import type { LocatedModel, Models } from '../service.js'
 import { effective } from '../settings.js'
-import type { Nearby } from '../store/types.js'
 import { failureOf } from '../transfer/job.js'
 import { ModelManager, type ManagerOptions } from './manager.js'
 
@@ -110,7 +109,7 @@ function optionsOf (ctx: StagingContext, { env, random, headroomBytes }: Staging
     keepRecentBytes: own.staging_keep_recent_gb * GIB,
     cleanupOnDeactivate: own.cleanup_on_deactivate,
     uploadBytesPerSecond: bytesOf(store.upload_mib_per_second),
-    nearby: nearbyOf(env),
+    hubCache: hubCacheOf(env),
     importRoots: store.import_roots.map((root) => absolute(root, configPath)),
     hub: hub.enabled
       ? { url: hub.url, redirectHosts: hub.redirect_hosts, token: hubToken(env, hub.url) }
@@ -118,13 +117,12 @@ function optionsOf (ctx: StagingContext, { env, random, headroomBytes }: Staging
   }
 }
 
-/** Cache folders of the hub's own tools, according to their environment variables. */
-export function nearbyOf (env: StagingParts['env']): Nearby {
+/** Cache folder of the hub's own tools, according to their environment variables. */
+export function hubCacheOf (env: StagingParts['env']): string | null {
   const { HOME, XDG_CACHE_HOME, HF_HOME, HF_HUB_CACHE } = env
   const cache = XDG_CACHE_HOME ?? (HOME === undefined ? undefined : join(HOME, '.cache'))
   const hub = HF_HOME ?? (cache === undefined ? undefined : join(cache, 'huggingface'))
-  const hubCache = HF_HUB_CACHE ?? (hub === undefined ? undefined : join(hub, 'hub'))
-  return { hubCaches: hubCache === undefined ? [] : [hubCache] }
+  return HF_HUB_CACHE ?? (hub === undefined ? null : join(hub, 'hub'))
 }
 
 const PUBLIC_HUB = 'huggingface.co'

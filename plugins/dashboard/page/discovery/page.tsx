@@ -143,9 +143,8 @@ function OriginForm ({ onDone }: { onDone: () => void }) {
     >
       <Field
         label="Origin" spellcheck={false} placeholder="http://192.168.1.7:52415" value={address}
-        onText={setAddress}
+        problem={problem} onText={setAddress}
       />
-      {problem !== null && <p class="problem" role="alert">{problem}</p>}
       <Field
         label="Token, if it wants one" type="password" spellcheck={false} value={token} onText={setToken}
       />

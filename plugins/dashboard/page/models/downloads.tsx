@@ -100,6 +100,9 @@ export function PullDialog ({ wanted }: { wanted: Wanted }) {
   )
 }
 
+export const hubDialog = (modelId: string) =>
+  <PullDialog wanted={{ modelId, variant: null, revision: null }} />
+
 function Sums ({ plan }: { plan: Plan }) {
   const { hub, commit, files, totalBytes, weightsBytes, disk, memory } = plan
   return (

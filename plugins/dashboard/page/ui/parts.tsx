@@ -60,15 +60,21 @@ export function Opens ({ dialog, onClosed, ...button }: OpensProps) {
 
 export interface FieldProps {
   label: ComponentChildren, value: string, onText: (text: string) => void, unseen?: boolean
+  /** Text below the field; a problem replaces the hint. */
+  hint?: string, problem?: string | null
 }
 
 type FieldElement = Pick<ComponentProps<'input'>, 'type' | 'min' | 'max' | 'step'> &
   Omit<ComponentProps<'textarea'>, 'label' | 'value'>
 
 /** A labelled text input; `unseen` shows the label only to screen readers, `rows` makes it multi-line. */
-export function Field ({ label, unseen, onText, rows, ...given }: FieldProps & FieldElement) {
+export function Field ({ label, unseen, onText, rows, hint, problem, ...rest }: FieldProps & FieldElement) {
   const own = useId()
-  const id = given.id ?? own
+  const id = rest.id ?? own
+  const below = problem ?? hint
+  const wrong = problem != null
+  const hintId = below === undefined ? undefined : `${id as string}-hint`
+  const given = { 'aria-describedby': hintId, 'aria-invalid': wrong, ...rest }
   const onInput = ({ currentTarget }: { currentTarget: { value: string } }): void => {
     onText(currentTarget.value)
   }
@@ -78,6 +84,9 @@ export function Field ({ label, unseen, onText, rows, ...given }: FieldProps & F
       {rows === undefined
         ? <input autocomplete="off" {...given as object} id={id} onInput={onInput} />
         : <textarea {...given} rows={rows} id={id} onInput={onInput} />}
+      {below !== undefined && (
+        <p id={hintId} class={wrong ? 'problem' : 'hint'} role={wrong ? 'alert' : undefined}>{below}</p>
+      )}
     </>
   )
 }
