@@ -1,15 +1,11 @@
 export class ApiError extends Error {
-  readonly status: number
-  readonly reason: string
-  readonly remedy: string | null
-  readonly details: Record<string, unknown>
-  readonly requestId: string | null
+  readonly status: number = 0
+  readonly reason: string = 'unreachable'
+  readonly remedy: string | null = null
+  readonly details: Record<string, unknown> = {}
+
   constructor (message: string, more: Partial<Omit<ApiError, 'message' | 'name'>> = {}) {
     super(message)
-    this.status = more.status ?? 0
-    this.reason = more.reason ?? 'unreachable'
-    this.remedy = more.remedy ?? null
-    this.details = more.details ?? {}
-    this.requestId = more.requestId ?? null
+    Object.assign(this, more)
   }
 }

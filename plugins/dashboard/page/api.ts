@@ -48,12 +48,11 @@ async function failureOf (response: Response): Promise<ApiError> {
   const { status } = response
   const text = await response.text().catch(() => '')
   try {
-    const { error } = JSON.parse(text) as { error: {
-      message: string, reason: string, requestId: string, details?: Record<string, unknown>
-    } }
+    const { error } = JSON.parse(text) as
+      { error: { message: string, reason: string, details?: Record<string, unknown> } }
     const remedy = status === 401 ? SIGN_IN : error.details?.['remedy']
     return new ApiError(error.message, {
-      status, reason: error.reason, requestId: error.requestId, details: error.details ?? {},
+      status, reason: error.reason, details: error.details ?? {},
       remedy: typeof remedy === 'string' ? remedy : null
     })
   } catch {

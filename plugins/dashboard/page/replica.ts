@@ -1,7 +1,7 @@
 // One connection to a node's read-only replica of /state, held as a plain object.
 import { WebsocketProvider } from 'y-websocket'
-import { Doc, type Item } from 'yjs'
-import { Assembly } from './assembly.js'
+import { Doc } from 'yjs'
+import { stateOf } from './assembly.js'
 import { emptyState, type State } from './state.js'
 import type { Entry } from '../../../kernel/state/entries.js'
 
@@ -10,18 +10,10 @@ const GATHER_MS = 40
 /** Milliseconds to wait for the first complete state. */
 const SYNC_LIMIT_MS = 10_000
 
-export interface ReplicaEvents {
-  /** Called with the first complete state, and with the state after each change. */
-  state (state: State): void
-  over (): void
-}
-
-/** The entries in Yjs items; a deleted item keeps its content until the event handler returns. */
-function * entriesIn (items: Iterable<Item>): Iterable<Entry> {
-  for (const { content } of items) yield * content.getContent() as Entry[]
-}
-
-export function followState (origin: string, token: string | null, events: ReplicaEvents): () => void {
+/** Calls `events.state` with the first complete state and after each change; returns a function to stop. */
+export function followState (
+  origin: string, token: string | null, events: { state (state: State): void, over (): void }
+): () => void {
   const doc = new Doc()
   const provider = new WebsocketProvider(`${origin.replace(/^http/, 'ws')}/state`, 'sync', doc, {
     disableBc: true, connect: false,
@@ -29,7 +21,6 @@ export function followState (origin: string, token: string | null, events: Repli
     ...(token === null ? {} : { protocols: ['svc', `svc.bearer.${token}`] })
   })
   const entries = doc.getArray<Entry>('entries')
-  const assembly = new Assembly()
   let open = true
   let timer: ReturnType<typeof setTimeout> | undefined
   const close = (): void => {
@@ -48,17 +39,13 @@ export function followState (origin: string, token: string | null, events: Repli
   const limit = setTimeout(end, SYNC_LIMIT_MS)
   const show = (): void => {
     timer = undefined
-    events.state({ ...emptyState, ...assembly.state() } as State)
+    events.state({ ...emptyState, ...stateOf(entries.toArray()) } as State)
   }
   provider.on('sync', (ok: boolean) => {
     if (!ok || !open) return
     clearTimeout(limit)
-    assembly.apply([], entries.toArray())
     show()
-    entries.observe(({ changes }) => {
-      assembly.apply(entriesIn(changes.deleted), entriesIn(changes.added))
-      timer ??= setTimeout(show, GATHER_MS)
-    })
+    entries.observe(() => { timer ??= setTimeout(show, GATHER_MS) })
   })
   provider.on('connection-close', end)
   provider.connect()

@@ -99,7 +99,7 @@ export function transfersOf (state: State) {
     const progress = (one['downloadProgress'] ?? one) as Record<string, unknown>
     const total = number(progress['total'])
     return {
-      nodeId, modelId: String(one['modelId']), attemptId: String(one['attemptId'] ?? ''),
+      nodeId, modelId: String(one['modelId']),
       status: tag as 'pending' | 'ongoing' | 'completed' | 'failed', total,
       done: tag === 'completed' ? total : number(progress['downloaded']),
       bytesPerSecond: progress['speed'] === undefined ? null : number(progress['speed']),
@@ -107,19 +107,6 @@ export function transfersOf (state: State) {
       error: one['errorMessage'] === undefined ? null : String(one['errorMessage'])
     }
   }))
-}
-
-/** Keeps transfers' progress bars from going backwards; a new attempt starts at zero again. */
-export class Bars {
-  readonly #shown = new Map<string, { attempt: string, done: number }>()
-
-  at (name: string, attempt: string, done: number, total: number): { done: number, total: number | null } {
-    const had = this.#shown.get(name)
-    const most = had?.attempt === attempt ? Math.max(had.done, done) : done
-    const shown = total > 0 ? Math.min(most, total) : most
-    this.#shown.set(name, { attempt, done: shown })
-    return { done: shown, total: total > 0 ? total : null }
-  }
 }
 
 export const emptyState: State = {

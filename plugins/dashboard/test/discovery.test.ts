@@ -1,6 +1,7 @@
 import t from 'tap'
 import { encodeEvent, encodeFrame, type Frame as NodeFrame } from '../../capabilities/frames/frames.js'
-import { endingOf, FrameReader, frameOfEvent, isLast, mediaOf } from '../page/discovery/frames.js'
+import { FrameParser } from '../../capabilities/frames/parser.js'
+import { endingOf, frameOfEvent, framesIn, isLast, mediaOf } from '../page/discovery/frames.js'
 import { noAnswer, originOf } from '../page/discovery/origins.js'
 import { fits, isOpen, problemsOf } from '../page/discovery/schema.js'
 
@@ -21,19 +22,23 @@ const plain = ({ header, media }: { header: unknown, media: Uint8Array | null })
 
 const FRAMES = [frame('chunk', [1, 2, 3]), frame('chunk', null), frame('chunk', []), frame('completed', [4])]
 
+const readAll = (bytes: Uint8Array): unknown[] => [...framesIn(new FrameParser(), bytes)]
+
 t.test('the frames of a node are read, however they are cut', (t) => {
   const all = Buffer.concat(FRAMES.map((one) => encodeFrame(one)))
   for (const step of [1, 3, 7, 1000, all.byteLength]) {
-    const reader = new FrameReader()
+    const parser = new FrameParser()
     const read = []
-    for (let at = 0; at < all.byteLength; at += step) read.push(...reader.push(all.subarray(at, at + step)))
+    for (let at = 0; at < all.byteLength; at += step) {
+      read.push(...framesIn(parser, all.subarray(at, at + step)))
+    }
     t.same(read.map(plain), FRAMES.map(plain), `${step} bytes at once`)
     t.same(read.map(isLast), [false, false, false, true])
   }
-  t.throws(() => new FrameReader().push(Buffer.from('<html>none</html>')), /a frame header of \d+ bytes/)
+  t.throws(() => readAll(Buffer.from('<html>none</html>')), /a frame header of \d+ bytes/)
   const less = encodeFrame({ header: { kind: 'chunk', media: { size: -1 } }, media: null })
-  t.throws(() => new FrameReader().push(less), /media.size must be/)
-  t.throws(() => new FrameReader().push(encodeFrame({ header: {}, media: null })), /no kind/)
+  t.throws(() => readAll(less), /media.size must be/)
+  t.throws(() => readAll(encodeFrame({ header: {}, media: null })), /no kind/)
   t.end()
 })
 
@@ -65,8 +70,8 @@ t.test('of what is typed only the origin is used', (t) => {
   for (const typed of bad) {
     t.match(originOf(typed), { problem: /\w/ }, typed)
   }
-  t.match(noAnswer('http://b:1', 'http://a:1').command, '["http://a:1"]')
-  t.equal(noAnswer('http://b:1', 'https://a:1').command, null)
+  t.match(noAnswer('http://b:1', 'http://a:1').remedy, '["http://a:1"]')
+  t.equal(noAnswer('http://b:1', 'https://a:1').remedy, null)
   t.end()
 })
 

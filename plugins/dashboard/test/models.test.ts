@@ -3,7 +3,7 @@ import {
   copiesByNode, filterRows, rowsOf, wantedOf, type Copied, type Download, type Entry, type Live
 } from '../page/models/data.js'
 import { placeBody, queryOf, termsOf, waysOf, type NodeSum, type Preview } from '../page/models/previews.js'
-import { Bars, type Instance, type Transfer } from '../page/state.js'
+import type { Instance, Transfer } from '../page/state.js'
 
 const ID = 'acme/chat'
 const entry = (more: Partial<Entry> = {}): Entry => ({
@@ -21,7 +21,7 @@ const download = (more: Partial<Download> = {}): Download => ({
 const instance = (phase: string): Instance =>
   ({ modelId: ID, instanceId: phase, phase, ready: phase === 'ready' }) as Instance
 const transfer = (status: Transfer['status']): Transfer => ({
-  nodeId: 'n1', modelId: ID, attemptId: '1', status, done: 0, total: 1, bytesPerSecond: null, etaMs: null,
+  nodeId: 'n1', modelId: ID, status, done: 0, total: 1, bytesPerSecond: null, etaMs: null,
   error: null
 })
 const live = (more: Partial<Live> = {}): Live =>
@@ -87,16 +87,6 @@ t.test('copies by node, without what ships with svc', (t) => {
     { nodeId: 'n1', copies: [{ modelId: ID, kind: 'store' }] }, { nodeId: 'n2', copies: [{ modelId: ID }] }
   ])
   t.equal(copiesByNode(copies).length, 2)
-  t.end()
-})
-
-t.test('a bar goes back for a new attempt only, and is never more than whole', (t) => {
-  const bars = new Bars()
-  const at = (attempt: string, done: number, total = 10): number => bars.at('x', attempt, done, total).done
-  t.same([at('1', 3), at('1', 2), at('1', 5), at('1', 20), at('1', 1)], [3, 3, 5, 10, 10])
-  t.same([at('2', 1), at('2', 0)], [1, 1])
-  t.same(bars.at('y', '', 4, 0), { done: 4, total: null }, 'without a total it is not known')
-  t.equal(at('2', 4), 4, 'each for itself')
   t.end()
 })
 

@@ -160,11 +160,10 @@ function checkEnd (ctx: VerbContext, status: DownloadStatus): void {
         (status.downloadedBytes > 0
           ? '\n  the downloaded bytes are kept; run the same command to resume' : ''))
     case 'paused':
-      throw ctx.fail(1,
-        `the download of ${modelId} is paused; \`svc downloads resume ${modelId}\` resumes it`)
-    case 'cancelled':
-      throw ctx.fail(1,
-        `the download of ${modelId} was cancelled; \`svc downloads resume ${modelId}\` resumes it`)
+    case 'cancelled': {
+      const how = status.status === 'paused' ? 'is paused' : 'was cancelled'
+      throw ctx.fail(1, `the download of ${modelId} ${how}; \`svc downloads resume ${modelId}\` resumes it`)
+    }
     case 'not_found':
       throw ctx.fail(3, `the store has no download of ${modelId}; \`svc downloads\` lists its downloads`)
   }

@@ -3,8 +3,6 @@ import type { CopiesAnswer } from './api.js'
 import { canAsk, confirm, isVerbError, readModelId, plain, showBytes } from '../../../kernel/cli/index.js'
 import type { Verb, VerbContext, VerbError } from '../../../kernel/cli/index.js'
 
-interface Removal { modelId: string, deleted: boolean, error: string | null }
-
 export default {
   async run (ctx, words, options) {
     const ids = [...new Set(words.map((word) => readModelId(ctx, word)))]
@@ -13,7 +11,7 @@ export default {
       return 1
     }
     const failures: VerbError[] = []
-    const models: Removal[] = []
+    const models: object[] = []
     for (const modelId of ids) {
       const failure = await remove(ctx, modelId)
       models.push({ modelId, deleted: failure === null, error: failure?.message ?? null })

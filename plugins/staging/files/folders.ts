@@ -1,13 +1,10 @@
 import { lstat, open, realpath, stat, statfs } from 'node:fs/promises'
 import { basename, dirname, join, sep, resolve } from 'node:path'
-import { PathError, errnoOf } from './names.js'
+import { PathError, errnoOf, orMissing } from './names.js'
 
 /** True for a folder, false if missing. Throws PathError for anything else, even a link to a folder. */
 export async function isRealFolder (path: string): Promise<boolean> {
-  const stats = await lstat(path).catch((error: unknown) => {
-    if (errnoOf(error) === 'ENOENT') return undefined
-    throw error
-  })
+  const stats = await orMissing(lstat(path), undefined)
   if (stats === undefined) return false
   if (stats.isDirectory()) return true
   throw new PathError(`${path} is ${stats.isSymbolicLink() ? 'a link' : 'a file'}, not a folder`)

@@ -1,8 +1,7 @@
 import { createHash, type Hash } from 'node:crypto'
-import { constants } from 'node:fs'
-import { open } from 'node:fs/promises'
+import { basename, dirname } from 'node:path'
 import { CHUNK_BYTES, type ManifestFile } from '../types.js'
-import { PathError, errnoOf } from './names.js'
+import { openInside, readPieces } from './open.js'
 
 const READ_BYTES = 1024 * 1024
 
@@ -12,33 +11,18 @@ export interface HashOptions {
   onBytes?: (bytes: number) => void
 }
 
-/** Hashes a regular file in pieces of 1 MiB. Throws PathError for other files, and if the file changes. */
+/** Hashes a regular file in pieces of 1 MiB. Throws PathError for other files, and if it gets shorter. */
 export async function hashFile (
   path: string, { signal, onBytes }: HashOptions = {}
 ): Promise<Omit<ManifestFile, 'path'>> {
-  // O_NONBLOCK, because opening a pipe must not wait for its writer.
-  const flags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK
-  const file = await open(path, flags).catch((error: unknown) => {
-    if (errnoOf(error) === 'ELOOP') throw new PathError(`${path} is a link; links are not followed`)
-    throw error
-  })
+  const file = await openInside(dirname(path), basename(path), 'read')
   try {
-    const before = await file.stat()
-    if (!before.isFile()) throw new PathError(`${path} is not a regular file`)
+    const { size } = await file.stat()
     const hash = new ChunkedHash()
-    const buffer = Buffer.allocUnsafeSlow(Math.min(READ_BYTES, before.size))
-    let size = 0
-    while (size < before.size) {
+    for await (const piece of readPieces(file, { start: 0, end: size }, READ_BYTES)) {
       signal?.throwIfAborted()
-      const { bytesRead } = await file.read(buffer, 0, Math.min(buffer.length, before.size - size), size)
-      if (bytesRead === 0) break
-      hash.update(buffer.subarray(0, bytesRead))
-      size += bytesRead
-      onBytes?.(bytesRead)
-    }
-    const after = await file.stat()
-    if (size !== before.size || after.size !== before.size || after.mtimeMs !== before.mtimeMs) {
-      throw new PathError(`${path} changed while it was read; retry when no program writes to it`)
+      hash.update(piece)
+      onBytes?.(piece.length)
     }
     return { size, ...hash.end() }
   } finally {

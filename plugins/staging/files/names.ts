@@ -6,7 +6,6 @@ const LONGEST_ID = 193
 
 /** Why an id is invalid; null if it is valid. Ids become folder names on all platforms. */
 export function modelIdProblem (id: string): string | null {
-  if (typeof id !== 'string') return 'A model id must be a string such as org/name.'
   const problem = idShapeProblem(id)
   return problem === null ? null : `${shown(id)} is not a valid model id: ${problem}.`
 }
@@ -55,7 +54,6 @@ export function isOwnName (name: string): boolean {
  * segments joined by `/`, is relative, safe on every platform and not reserved for svc.
  */
 export function filePathProblem (path: string): string | null {
-  if (typeof path !== 'string') return 'A file path must be a string.'
   const problem = pathShapeProblem(path)
   return problem === null ? null : `${shown(path)} is not a valid file path of a model: ${problem}.`
 }
@@ -119,6 +117,14 @@ export class PathError extends Error {
 export class ManifestError extends Error {
   override readonly name = 'ManifestError'
   readonly reason = 'bad_manifest'
+}
+
+/** The result of a call; `missing` if it fails because a file or folder does not exist. */
+export async function orMissing<T, M> (call: Promise<T>, missing: M): Promise<T | M> {
+  return await call.catch((error: unknown) => {
+    if (errnoOf(error) === 'ENOENT') return missing
+    throw error
+  })
 }
 
 /** The errno code of a failed system call, such as `ENOENT`; undefined for any other error. */

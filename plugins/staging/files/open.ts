@@ -1,7 +1,8 @@
 import { constants, existsSync, type Dirent } from 'node:fs'
-import { lstat, open, rename, unlink, mkdir, readdir, rmdir, type FileHandle } from 'node:fs/promises'
+import { lstat, open, rename, rm, unlink, mkdir, readdir, rmdir, type FileHandle } from 'node:fs/promises'
 import { join, basename } from 'node:path'
-import { PathError, errnoOf, filePathProblem, isOwnName } from './names.js'
+import { PathError, errnoOf, filePathProblem, isOwnName, orMissing } from './names.js'
+import type { ByteRange } from '../transfer/types.js'
 
 /** `create` makes a new file for reading and writing; `update` also opens an existing one. */
 export type OpenMode = 'read' | 'create' | 'update'
@@ -33,15 +34,11 @@ export async function openSvcFile (root: string, name: string, mode: OpenMode): 
 }
 
 /** Reads one of svc's own files. Throws like `openInside`, and PathError above `mostBytes`. */
-export const readOwn = async (root: string, name: string, mostBytes: number): Promise<string> =>
-  await readAll(await openSvcFile(root, name, 'read'), join(root, name), mostBytes)
-
-export const readInside = async (root: string, path: string, mostBytes: number): Promise<string> =>
-  await readAll(await openInside(root, path, 'read'), join(root, path), mostBytes)
-
-async function readAll (file: FileHandle, name: string, mostBytes: number): Promise<string> {
+export async function readOwn (root: string, name: string, mostBytes: number): Promise<string> {
+  const file = await openSvcFile(root, name, 'read')
   try {
-    if ((await file.stat()).size > mostBytes) throw new PathError(`${name} has more than ${mostBytes} bytes`)
+    const { size } = await file.stat()
+    if (size > mostBytes) throw new PathError(`${join(root, name)} has more than ${mostBytes} bytes`)
     return await file.readFile('utf8')
   } finally {
     await file.close()
@@ -55,9 +52,7 @@ export async function replaceSvcFile<T> (
   const draft = `${name}.tmp`
   return await inFolder(root, [], true, async (folder) => {
     // Remove a leftover or planted draft file, since it must not be written to.
-    await unlink(join(folder.path, draft)).catch((error: unknown) => {
-      if (errnoOf(error) !== 'ENOENT') throw error
-    })
+    await rm(join(folder.path, draft), { force: true })
     const file = await openIn(folder, draft, 'create')
     try {
       const written = await write(file)
@@ -100,12 +95,26 @@ async function openIn (folder: OpenFolder, name: string, mode: OpenMode): Promis
 }
 
 async function refuseIrregular (path: string, shown: string): Promise<void> {
-  const stats = await lstat(path).catch((error: unknown) => {
-    if (errnoOf(error) === 'ENOENT') return undefined
-    throw error
-  })
+  const stats = await orMissing(lstat(path), undefined)
   if (stats === undefined || stats.isFile()) return
   throw new PathError(`${shown} is ${stats.isSymbolicLink() ? 'a link' : 'not a regular file'}`)
+}
+
+const PIECE_BYTES = 256 * 1024
+
+/** Reads a range in pieces, each in a new buffer, because the reader may still use earlier pieces. */
+export async function * readPieces (
+  handle: FileHandle, { start, end }: ByteRange, pieceBytes = PIECE_BYTES
+): AsyncGenerator<Uint8Array> {
+  for (let at = start; at < end;) {
+    const buffer = Buffer.allocUnsafeSlow(Math.min(pieceBytes, end - at))
+    const { bytesRead } = await handle.read(buffer, 0, buffer.byteLength, at)
+    if (bytesRead === 0) {
+      throw new PathError(`a file changed while it was read: it ended at ${at}, ${end - at} bytes early`)
+    }
+    yield buffer.subarray(0, bytesRead)
+    at += bytesRead
+  }
 }
 
 /** An open folder. `path` stays valid even if the folder is renamed; `name` is for messages. */
@@ -170,11 +179,8 @@ export type ShouldRemove = (path: string, entry: Dirent) => boolean
  * Removes symbolic links, not their targets. Resolves to true if `root` is then empty or missing.
  */
 export async function removeBelow (root: string, doomed: ShouldRemove): Promise<boolean> {
-  return await inFolder(root, [], false, async (folder) => await removeIn(folder, '', doomed))
-    .catch((error: unknown) => {
-      if (errnoOf(error) === 'ENOENT') return true
-      throw error
-    })
+  return await orMissing(
+    inFolder(root, [], false, async (folder) => await removeIn(folder, '', doomed)), true)
 }
 
 async function removeIn (folder: OpenFolder, below: string, doomed: ShouldRemove): Promise<boolean> {

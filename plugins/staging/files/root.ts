@@ -3,7 +3,7 @@ import { constants, type Dirent, type Stats } from 'node:fs'
 import { access, lstat, mkdir, readdir, rename } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { openSvcFile } from './open.js'
-import { PathError, errnoOf, folderOf, modelOf } from './names.js'
+import { PathError, errnoOf, folderOf, modelOf, orMissing } from './names.js'
 import { isRealFolder, sync } from './folders.js'
 import { KeyedLock } from './queues.js'
 import { checkRecord, localCopy, manifestDigest, RECORD_FILE, readRecord, writeRecord } from './record.js'
@@ -11,7 +11,7 @@ import {
   isSealed, isTransfer, missingFile, notOurs, removeAll, removeCopy, requireFiles, finalizeCopy, foreignFileIn
 } from './seal.js'
 import { bytesOf, findFiles, freeable, newest } from './walk.js'
-import { makeFolder, type Clock } from '../../../kernel/index.js'
+import { makeFolder, type Clock, type Logger } from '../../../kernel/index.js'
 import type { Copy, CopyRecord, LocalCopy, Role } from '../types.js'
 
 const SETTINGS: Readonly<Record<Role, string>> = {
@@ -21,6 +21,8 @@ const SETTINGS: Readonly<Record<Role, string>> = {
 const INCOMING = '.incoming'
 const TRASH = '.trash'
 const LAST_USED = '.last_used'
+/** Time after which partial transfers expire. */
+const KEEP_PARTIAL_MS = 24 * 3600_000
 /** Created as the first file in a transfer folder, to mark the folder as svc's. */
 const TRANSFER_FILE = '.svc-transfer'
 /** Names in the trash. A sweep removes a `transfer` completely, but only the recorded files of a `copy`. */
@@ -320,6 +322,13 @@ export class ModelRoot {
       String(failures[0]), { cause: failures[0] })
   }
 
+  /** Sweeps transfers that have not changed for a day; logs failures. */
+  async expire (live: SweepOptions['live'], log: Logger): Promise<void> {
+    await this.sweep({ olderThanMs: KEEP_PARTIAL_MS, live }).catch((err: unknown) => {
+      log.warn({ err, path: this.root }, 'remains of earlier transfers could not be removed')
+    })
+  }
+
   /** Renames a folder into the trash and protects it from sweeps while `work` runs. */
   async #trash (
     kind: 'copy' | 'transfer', directory: string, work: (trash: string) => Promise<void>
@@ -350,10 +359,7 @@ export class ModelRoot {
   async #entries (name: '' | typeof INCOMING | typeof TRASH): Promise<Dirent[]> {
     if (!this.usable) return []
     if (name !== '' && !await isRealFolder(join(this.root, name))) return []
-    return await readdir(join(this.root, name), { withFileTypes: true }).catch((error: unknown) => {
-      if (errnoOf(error) === 'ENOENT') return []
-      throw error
-    })
+    return await orMissing(readdir(join(this.root, name), { withFileTypes: true }), [])
   }
 
   #published (modelId: string): string { return join(this.root, folderOf(modelId)) }

@@ -3,7 +3,7 @@ import { join, relative } from 'node:path'
 import type { Dirent } from 'node:fs'
 import { removeBelow, openInside } from './open.js'
 import { eachOf } from './queues.js'
-import { PathError, errnoOf, shown, foldersAbove, isOwnName } from './names.js'
+import { PathError, foldersAbove, isOwnName, orMissing, shown } from './names.js'
 import { sync } from './folders.js'
 import { RECORD_FILE, readRecord, writeRecord } from './record.js'
 import { findFiles, walkModel } from './walk.js'
@@ -100,8 +100,7 @@ export async function keepOnly (folder: string, paths: ReadonlySet<string>): Pro
 /** Whether a folder is an svc transfer, which is empty or has one of svc's own files. */
 export async function isTransfer (folder: string): Promise<boolean> {
   // The folder may be gone: a concurrent call may have published or discarded it.
-  const entries = await readdir(folder, { withFileTypes: true })
-    .catch((error: unknown) => { if (errnoOf(error) === 'ENOENT') return null; throw error })
+  const entries = await orMissing(readdir(folder, { withFileTypes: true }), null)
   return entries !== null && (entries.length === 0 || entries.some((entry) => isOwnFile(entry.name, entry)))
 }
 

@@ -1,12 +1,14 @@
-import { kernelError, Reply, SvcError, textOf } from '../../../kernel/index.js'
-import type { NodeView, RouteDecl, RouteRequest } from '../../../kernel/index.js'
-import type { errors } from '../declarations.js'
+import { kernelError, Reply, textOf } from '../../../kernel/index.js'
+import type { NodeView, RouteDecl, RouteRequest, SvcError } from '../../../kernel/index.js'
+import { errors } from '../declarations.js'
 import { modelIdProblem } from '../files/names.js'
+import type { StagingContext } from '../manifest.js'
 import type { ModelManager } from '../manager/manager.js'
 import type { FinderParts } from '../peers/finder.js'
 import { modelPath } from '../peers/sources.js'
 import { virtualModel } from '../service.js'
 import type { Store } from '../store/store.js'
+import type { Failure } from '../transfer/job.js'
 import { StoreError } from '../types.js'
 
 /** Validates a model id. Throws `invalid_request` naming the field. */
@@ -42,16 +44,20 @@ export function nodeOf ({ cluster }: Pick<ModelManager, 'cluster'>, ref: string)
   return node
 }
 
-/** Maps StoreError reasons to API errors; all other reasons become `download_failed`. */
+/** API errors for failures whose reason has another name; `no_source`: all sources disappeared meanwhile. */
 const NAMED: Readonly<Record<string, keyof typeof errors>> = {
-  download_running: 'download_running', no_safe_fit: 'no_safe_fit', no_hub: 'hub_disabled',
-  no_download: 'download_not_found', not_in_store: 'model_not_found', bad_source: 'import_refused'
+  no_hub: 'hub_disabled', no_download: 'download_not_found', not_in_store: 'model_not_found',
+  bad_source: 'import_refused', no_source: 'store_unreachable'
 }
 
-export function apiError ({ ctx }: Pick<ModelManager, 'ctx'>, error: unknown): unknown {
-  if (!(error instanceof StoreError) || error instanceof SvcError) return error
-  return ctx.error(NAMED[error.reason] ?? 'download_failed', error.message)
+/** A failure as an API error; reasons that the API does not declare become `download_failed`. */
+export function failureError (ctx: StagingContext, { reason, message }: Failure): SvcError {
+  const own = Object.hasOwn(errors, reason) ? reason as keyof typeof errors : 'download_failed'
+  return ctx.error(NAMED[reason] ?? own, message)
 }
+
+export const apiError = ({ ctx }: Pick<ModelManager, 'ctx'>, error: unknown): unknown =>
+  error instanceof StoreError ? failureError(ctx, error) : error
 
 type Route = Pick<RouteDecl, 'method' | 'url'>
 

@@ -2,7 +2,6 @@ import { randomUUID } from 'node:crypto'
 import { delay, type NodeView, type RouteRequest } from '../../../kernel/index.js'
 import { eachNode, onlyNode } from '../peers/each-node.js'
 import { modelUrl } from '../peers/sources.js'
-import type { StageJob } from '../staged/stager.js'
 import { eitherSpelling, modelIn, nodeOf } from './request.js'
 import type { ModelManager } from '../manager/manager.js'
 import type { Answers } from '../routes.js'
@@ -57,10 +56,8 @@ async function stageHere (
     await Promise.race([job.ended, late.catch(() => {})])
     done.abort()
   }
-  return statusOf(job, manager.ctx.node.nodeId)
-}
-
-function statusOf ({ state, failure }: StageJob, nodeId: string): Staged {
+  const { nodeId } = manager.ctx.node
+  const { state, failure } = job
   const status = state === 'pending' || state === 'downloading' || state === 'complete' ? state : 'failed'
   return { nodeId, status, error: failure?.message ?? null, reason: failure?.reason ?? null }
 }

@@ -1,6 +1,6 @@
 import { backoffMs, delay } from '../../../kernel/index.js'
 import { modelIdProblem } from '../files/names.js'
-import { checkBodyHead, checkLinked, type Headers } from './answers.js'
+import { checkBodyHead, checkLinked } from './answers.js'
 import { checkSelected, describe, searchHub } from './listing.js'
 import { selectFiles } from './select.js'
 import { weightsIn } from './select-weights.js'
@@ -80,10 +80,12 @@ class Client {
     const path = file.path.split('/').map(encodeURIComponent).join('/')
     const url = new URL(`${this.url}/${modelId}/resolve/${commit}/${path}`)
     const headers: Record<string, string> = start > 0 ? { range: `bytes=${start}-` } : {}
-    const onHub = (answered: Headers): void => { checkLinked(answered, commit, file) }
     const http = await this.#http()
-    return await http.bytes({ url, headers, what: `${modelId}/${file.path}`, signal, onHub },
-      file.size - start, (status, answered) => { checkBodyHead(status, answered, file, start) })
+    return await http.bytes({
+      url, headers, what: `${modelId}/${file.path}`, signal,
+      onHub: (answered) => { checkLinked(answered, commit, file) },
+      check: (status, answered) => { checkBodyHead(status, answered, file, start) }
+    }, file.size - start)
   }
 
   async close (): Promise<void> { await (await this.#opened)?.close() }

@@ -13,8 +13,10 @@ export interface Get {
   /** Request headers with lower-case names. */
   headers?: Record<string, string>
   signal?: AbortSignal | undefined
-  /** Receives the headers of each success or redirect from the hub's own origin. */
+  /** Receives the headers of each success or redirect from the hub's own origin; may throw. */
   onHub?: (headers: Headers) => void
+  /** Checks the head of the last response, before its body is read; throws to refuse it. */
+  check?: (status: number, headers: Headers) => void
 }
 
 /** An open response; the receiver must read or destroy the body. */
@@ -64,7 +66,10 @@ export class HubHttp {
           throw statusError(answer.status, answer.headers, about, clock.now())
         }
         if (atHub) asked.onHub?.(answer.headers)
-        if (success) return answer
+        if (success) {
+          asked.check?.(answer.status, answer.headers)
+          return answer
+        }
         url = locationOf(answer, url, asked.what)
         log?.debug({ host: url.host, what: asked.what }, 'the hub redirects')
       } catch (error) {
@@ -78,17 +83,8 @@ export class HubHttp {
   }
 
   /** Streams a response body. Throws `too_long` above `mostBytes`. */
-  async bytes (
-    asked: Get, mostBytes: number, check: (status: number, headers: Headers) => void
-  ): Promise<AsyncIterable<Uint8Array>> {
-    const answer = await this.#get(asked)
-    try {
-      check(answer.status, answer.headers)
-    } catch (error) {
-      discard(answer)
-      throw error
-    }
-    return bodyOf(answer, mostBytes, asked)
+  async bytes (asked: Get, mostBytes: number): Promise<AsyncIterable<Uint8Array>> {
+    return bodyOf(await this.#get(asked), mostBytes, asked)
   }
 
   libraryFetch (what: string, signal?: AbortSignal): typeof fetch {
@@ -202,10 +198,7 @@ export class HostRules {
   }
 }
 
-function portOf (url: URL): string {
-  if (url.port !== '') return url.port
-  return url.protocol === 'https:' ? '443' : '80'
-}
+const portOf = ({ port, protocol }: URL): string => port || (protocol === 'https:' ? '443' : '80')
 
 /** `*.example.org` or `*.example.org:8443`: any subdomain, at the standard port or the given one. */
 function matchesPattern (entry: string, url: URL): boolean {

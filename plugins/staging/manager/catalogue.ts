@@ -37,8 +37,12 @@ export class Catalogue {
 
   /** Unlike `cards`, prefers the card of a local copy, because runners load that copy. */
   card (modelId: string): ModelCard | undefined {
-    return this.#local.get(modelId)?.card ?? this.byHand(modelId) ??
-      this.#last(this.#ctx.sections.storeModels, modelId)?.card
+    const own = this.#local.get(modelId)?.card ?? this.byHand(modelId)
+    if (own !== undefined) return own
+    const { deps: { cluster }, sections: { storeModels } } = this.#ctx
+    // Looks up each node, as lists call this for every model.
+    const said = cluster.nodes().map(({ nodeId }) => storeModels.get(modelId, nodeId))
+    return said.findLast((value) => value !== undefined)?.card
   }
 
   /** The card of a model that was added over the API. */
@@ -72,12 +76,6 @@ export class Catalogue {
     const live = new Set(cluster.nodes().filter((node) => node.live).map((node) => node.nodeId))
     const ready = [...modelCopies.entries()].filter(({ nodeId, value }) => value.ready && live.has(nodeId))
     return new Set(ready.map(({ key }) => key))
-  }
-
-  /** The last node's entry for this key. Looks up each node, as lists call this for every model. */
-  #last<T> (section: Section<T>, key: string): T | undefined {
-    const said = this.#ctx.deps.cluster.nodes().map(({ nodeId }) => section.get(key, nodeId))
-    return said.findLast((value) => value !== undefined)
   }
 }
 

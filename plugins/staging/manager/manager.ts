@@ -21,8 +21,8 @@ import { FreeSpace } from '../space/free-space.js'
 import { Leases } from '../space/leases.js'
 import { LocalCopies, type Roots } from '../staged/local-copies.js'
 import { Stager } from '../staged/stager.js'
-import { KEEP_PARTIAL_MS, Store } from '../store/store.js'
-import type { Derive, Nearby } from '../store/types.js'
+import { Store } from '../store/store.js'
+import type { Derive } from '../store/types.js'
 import { failureOf } from '../transfer/job.js'
 import type { CopyEntry } from '../types.js'
 import { Catalogue, publishEntries, storeFact } from './catalogue.js'
@@ -51,7 +51,7 @@ export interface ManagerOptions {
   uploadBytesPerSecond: number | null
   headroomBytes: number
   hub: { url: string, redirectHosts: readonly string[], token: string | undefined } | null
-  nearby: Nearby
+  hubCache: string | null
   /** Folders from which operators may import remotely; on this machine they may import any folder. */
   importRoots: readonly string[]
 }
@@ -256,10 +256,7 @@ export class ModelManager {
   }
 
   async #sweep (root: ModelRoot): Promise<void> {
-    const live = { has: (modelId: string) => this.stager.active().includes(modelId) }
-    await root.sweep({ olderThanMs: KEEP_PARTIAL_MS, live }).catch((err: unknown) => {
-      this.ctx.log.warn({ err }, 'remains of earlier transfers could not be removed')
-    })
+    await root.expire({ has: (modelId) => this.stager.active().includes(modelId) }, this.ctx.log)
   }
 
   async expire (): Promise<void> {
@@ -284,7 +281,7 @@ export class ModelManager {
     const { fromNode } = this.exchange
     const store = new Store({
       root: new ModelRoot({ root: path, clock, role: 'store' }),
-      random, clock, log, hub, freeSpace, local, derive, fromNode, nearby: this.options.nearby,
+      random, clock, log, hub, freeSpace, local, derive, fromNode, hubCache: this.options.hubCache,
       // `onChange` is also called for progress, which is not published.
       onChange: (modelId) => { if (this.#stored(modelId)) this.share() },
       onFailed ({ modelId, attemptId }, { reason, message: errorMessage }) {

@@ -2,22 +2,20 @@ import { homedir } from 'node:os'
 import { isAbsolute, join, resolve } from 'node:path'
 import {
   delay, raceAbort, waitForCallback, type Context, type ModelCard, type RouteRequest, type Session,
-  type PluginParts, type SvcError
+  type PluginParts
 } from '../../../kernel/index.js'
-import { errors } from '../declarations.js'
 import { cancelDownload, download, downloads, downloadState, pause } from '../handlers/downloads.js'
 import { file, manifest as manifestHandler } from '../handlers/files.js'
 import { add, card, copies, model, models, modelsShort, removeCustom } from '../handlers/models.js'
 import { plan, search } from '../handlers/hub.js'
 import { purge, remove } from '../handlers/purge.js'
+import { apiError, failureError } from '../handlers/request.js'
 import { stage } from '../handlers/stage.js'
 import { health, registry, room, storage, withoutRoom } from '../handlers/storage.js'
 import type { manifest, StagingContext } from '../manifest.js'
 import type { LocatedModel, Models } from '../service.js'
 import { effective } from '../settings.js'
-import type { Nearby } from '../store/types.js'
-import { failureOf, type Failure } from '../transfer/job.js'
-import { StoreError } from '../types.js'
+import { failureOf } from '../transfer/job.js'
 import { ModelManager, type ManagerOptions } from './manager.js'
 
 const GIB = 1024 ** 3
@@ -111,7 +109,7 @@ function optionsOf (ctx: StagingContext, { env, random, headroomBytes }: Staging
     keepRecentBytes: own.staging_keep_recent_gb * GIB,
     cleanupOnDeactivate: own.cleanup_on_deactivate,
     uploadBytesPerSecond: bytesOf(store.upload_mib_per_second),
-    nearby: nearbyOf(env),
+    hubCache: hubCacheOf(env),
     importRoots: store.import_roots.map((root) => absolute(root, configPath)),
     hub: hub.enabled
       ? { url: hub.url, redirectHosts: hub.redirect_hosts, token: hubToken(env, hub.url) }
@@ -119,13 +117,12 @@ function optionsOf (ctx: StagingContext, { env, random, headroomBytes }: Staging
   }
 }
 
-/** Cache folders of the hub's own tools, according to their environment variables. */
-export function nearbyOf (env: StagingParts['env']): Nearby {
+/** Cache folder of the hub's own tools, according to their environment variables. */
+export function hubCacheOf (env: StagingParts['env']): string | null {
   const { HOME, XDG_CACHE_HOME, HF_HOME, HF_HUB_CACHE } = env
   const cache = XDG_CACHE_HOME ?? (HOME === undefined ? undefined : join(HOME, '.cache'))
   const hub = HF_HOME ?? (cache === undefined ? undefined : join(cache, 'huggingface'))
-  const hubCache = HF_HUB_CACHE ?? (hub === undefined ? undefined : join(hub, 'hub'))
-  return { hubCaches: hubCache === undefined ? [] : [hubCache] }
+  return HF_HUB_CACHE ?? (hub === undefined ? null : join(hub, 'hub'))
 }
 
 const PUBLIC_HUB = 'huggingface.co'
@@ -180,7 +177,7 @@ export function modelsService (manager: ModelManager): Models {
       try {
         return manager.leases.use(modelId, by, digest)
       } catch (error) {
-        throw error instanceof StoreError ? ctx.error('model_going', error.message) : error
+        throw apiError(manager, error)
       }
     },
     serving: (modelId, ready) => { manager.serving(modelId, ready) },
@@ -193,20 +190,12 @@ export function modelsService (manager: ModelManager): Models {
       const job = manager.stager.stage(modelId, digest)
       // An abort ends only this wait, because other callers may be waiting for the same transfer.
       await (signal === undefined ? job.ended : raceAbort(job.ended, signal))
-      if (job.failure !== null) throw apiError(ctx, job.failure)
+      if (job.failure !== null) throw failureError(ctx, job.failure)
       const arrived = manager.local.get(modelId, digest)
       if (arrived === undefined) throw ctx.error('model_going', `${modelId} was removed again.`)
       return arrived
     }
   }
-}
-
-/** A failed transfer as an API error; unknown reasons become `download_failed`. */
-function apiError (ctx: StagingContext, { reason, message }: Failure): SvcError {
-  // `no_source` means that all sources disappeared during the transfer.
-  const name = reason === 'no_source' ? 'store_unreachable' : reason
-  const known = Object.keys(errors).find((one) => one === name) as keyof typeof errors | undefined
-  return ctx.error(known ?? 'download_failed', message)
 }
 
 /**

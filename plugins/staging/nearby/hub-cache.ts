@@ -3,21 +3,17 @@ import { lstat, realpath } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { HubFile, LocalHubFile } from '../hub/types.js'
 
-/** Finds files in the caches by the hash in the blob's name, without reading their contents. */
+/** Finds files in the cache by the hash in the blob's name, without reading their contents. */
 export async function cachedFiles (
-  caches: readonly string[], modelId: string, files: readonly HubFile[]
+  cache: string | null, modelId: string, files: readonly HubFile[]
 ): Promise<LocalHubFile[]> {
-  const folder = `models--${modelId.replace('/', '--')}`
+  const root = cache === null ? undefined : await realpath(cache).catch(() => undefined)
+  if (root === undefined) return []
   const found: LocalHubFile[] = []
-  for (const cache of caches) {
-    const root = await realpath(cache).catch(() => undefined)
-    if (root === undefined) continue
-    for (const file of files) {
-      const inner = `${folder}/blobs/${file.sha256 ?? file.gitSha1!}`
-      const there = await lstat(join(root, inner)).catch(() => undefined)
-      const known = found.some(({ path }) => path === file.path)
-      if (!known && there?.isFile() === true && there.size === file.size) found.push({ ...file, root, inner })
-    }
+  for (const file of files) {
+    const inner = `models--${modelId.replace('/', '--')}/blobs/${file.sha256 ?? file.gitSha1!}`
+    const there = await lstat(join(root, inner)).catch(() => undefined)
+    if (there?.isFile() === true && there.size === file.size) found.push({ ...file, root, inner })
   }
   return found
 }

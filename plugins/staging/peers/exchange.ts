@@ -5,7 +5,7 @@ import { lanSource, type LanSourceParts } from './sources.js'
 import type { ByteRange, ChunkSource } from '../transfer/types.js'
 import type { StoreAccess } from './store-access.js'
 import type { StoreOptions } from '../store/types.js'
-import { ChunkBits, Swarm } from '../transfer/swarm.js'
+import { bitmapOf, Swarm } from '../transfer/swarm.js'
 import { chunksOf, type ChunkTable } from '../transfer/chunks.js'
 import { ChunkAnnouncements } from '../transfer/holdings.js'
 import type { LocalCopy, ModelContent } from '../types.js'
@@ -60,25 +60,25 @@ export class Exchange {
   join ({ modelId, ...content }: Arriving) {
     const { manifest, digest } = content
     const table = chunksOf(manifest)
-    const bits = new ChunkBits(table.count)
-    const state = new Swarm(table.count)
-    const has = (path: string, range: ByteRange): boolean => covers(table, bits, path, range)
+    const held = new Set<number>()
+    const swarm = new Swarm(table.count)
+    const has = (path: string, range: ByteRange): boolean => covers(table, held, path, range)
     const stops = [
       this.#send(modelId, { ...content, exported: false, has }),
-      this.#holdings.offer(digest, () => bits.bytes), this.#holdings.follow(digest, state)
+      this.#holdings.offer(digest, () => bitmapOf(held, table.count)), this.#holdings.follow(digest, swarm)
     ]
     return {
-      state,
-      sources: () => this.#sources({ modelId, digest, manifest }, state),
+      swarm,
+      sources: () => this.#sources({ modelId, digest, manifest }, swarm),
       onSources: (fn: () => void) => {
-        const each = [state.onChange(fn), this.#ctx.deps.cluster.onPeers(fn)]
+        const each = [swarm.onChange(fn), this.#ctx.deps.cluster.onPeers(fn)]
         return () => { for (const stop of each) stop() }
       },
-      got: (chunk: number) => {
-        bits.add(chunk)
+      onChunk: (chunk: number) => {
+        held.add(chunk)
         this.#holdings.announce(digest, chunk)
       },
-      take: (chunk: number) => { this.#holdings.claim(digest, chunk) },
+      onTake: (chunk: number) => { this.#holdings.claim(digest, chunk) },
       leave: () => { for (const stop of stops) stop() }
     }
   }
@@ -116,11 +116,13 @@ export class Exchange {
   }
 }
 
-function covers (table: ChunkTable, bits: ChunkBits, path: string, { start, end }: ByteRange): boolean {
+function covers (
+  table: ChunkTable, held: ReadonlySet<number>, path: string, { start, end }: ByteRange
+): boolean {
   const { first, count } = table.of(path)
   for (let chunk = first; chunk < first + count; chunk++) {
     const at = table.at(chunk)
-    if (at.start < end && at.end > start && !bits.has(chunk)) return false
+    if (at.start < end && at.end > start && !held.has(chunk)) return false
   }
   return true
 }

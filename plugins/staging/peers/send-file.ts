@@ -1,7 +1,6 @@
 import { delay, type RouteRequest, type SvcError, type Clock } from '../../../kernel/index.js'
-import { openInside } from '../files/open.js'
+import { openInside, readPieces } from '../files/open.js'
 import { KeyedLock } from '../files/queues.js'
-import { readPieces } from './sources.js'
 import type { ByteRange } from '../transfer/types.js'
 
 /** A complete file, or the verified part of one. */

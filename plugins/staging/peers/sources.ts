@@ -1,8 +1,7 @@
-import type { FileHandle } from 'node:fs/promises'
 import type { Caller, Cluster, MemberResponse } from '../../../kernel/index.js'
 import type { ChunkSource, ByteRange } from '../transfer/types.js'
 import type { LocalFile } from '../files/bring.js'
-import { openInside } from '../files/open.js'
+import { openInside, readPieces } from '../files/open.js'
 import { fileOf } from '../files/record.js'
 import type { ModelManifest } from '../types.js'
 
@@ -86,20 +85,5 @@ async function * readFrom (
     }
   } finally {
     await handle.close()
-  }
-}
-
-const PIECE_BYTES = 256 * 1024
-
-/** Reads a range in pieces, each in a new buffer, because the reader may still use earlier pieces. */
-export async function * readPieces (
-  handle: FileHandle, { start, end }: ByteRange
-): AsyncGenerator<Uint8Array> {
-  for (let at = start; at < end;) {
-    const buffer = Buffer.allocUnsafeSlow(Math.min(PIECE_BYTES, end - at))
-    const { bytesRead } = await handle.read(buffer, 0, buffer.byteLength, at)
-    if (bytesRead === 0) throw new Error(`the file ended at ${at}, ${end - at} bytes early`)
-    yield buffer.subarray(0, bytesRead)
-    at += bytesRead
   }
 }

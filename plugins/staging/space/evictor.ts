@@ -90,20 +90,17 @@ export class Evictor {
     })
   }
 
-  async deactivated (modelId: string): Promise<string[]> {
-    return await this.#pass(async () => {
+  async deactivated (modelId: string): Promise<void> {
+    await this.#pass(async () => {
       await this.#touch([modelId])
-      const evicted: string[] = []
       // Start with the versions in `beside`, which stay only while in use.
-      for (const root of this.#evicted.reverse()) evicted.push(...await this.#evictIdle(root, 'deactivation'))
-      return evicted
+      for (const root of this.#evicted.reverse()) await this.#evictIdle(root, 'deactivation')
     })
   }
 
   /** Evicts idle copies for a transfer, except `keep` and its companions. Throws `no_safe_fit`. */
-  async makeRoom (bytes: number, keep: string): Promise<{ evicted: string[] }> {
-    if (bytes <= 0) return { evicted: [] }
-    return await this.#pass(async () => await this.#capacityPass(bytes, keep))
+  async makeRoom (bytes: number, keep: string): Promise<void> {
+    if (bytes > 0) await this.#pass(async () => { await this.#capacityPass(bytes, keep) })
   }
 
   /** Throws `no_safe_fit` if `makeRoom` would throw it, but evicts nothing. */
@@ -144,12 +141,10 @@ export class Evictor {
 
   async #pass<T> (work: () => Promise<T>): Promise<T> { return await this.#passes.run('pass', work) }
 
-  async #evictIdle (root: Root, trigger: Trigger, keepSinceMs = Infinity): Promise<string[]> {
-    const evicted: string[] = []
+  async #evictIdle (root: Root, trigger: Trigger, keepSinceMs = Infinity): Promise<void> {
     for (const modelId of this.#overBudget(root, await this.#copies(root), keepSinceMs)) {
-      if (await this.#evict(root, modelId, trigger) !== undefined) evicted.push(modelId)
+      await this.#evict(root, modelId, trigger)
     }
-    return evicted
   }
 
   /** The idle copies that a pass removes, oldest use first; all idle copies in `beside` are among them. */
@@ -162,20 +157,17 @@ export class Evictor {
   }
 
   /** Plans again after each removal, which may have failed or freed less; the next copy may now be in use. */
-  async #capacityPass (additionalBytes: number, keep: string): Promise<{ evicted: string[] }> {
+  async #capacityPass (additionalBytes: number, keep: string): Promise<void> {
     const { roots: { staged }, settings: { headroomBytes } } = this.#options
     // Count freed bytes instead of reading the free space, which some file systems update seconds later.
     let freeBytes = await this.#freeBytes()
     let left = await this.#copies(staged)
-    const evicted: string[] = []
     for (;;) {
       const safe = this.#safe(keep)
       const idle = left.filter(({ modelId }) => !safe.has(modelId))
       const [next] = requireFit({ additionalBytes, freeBytes, headroomBytes, idle })
-      if (next === undefined) return { evicted }
-      const freedBytes = await this.#evict(staged, next, 'capacity', keep)
-      if (freedBytes !== undefined) evicted.push(next)
-      freeBytes += freedBytes ?? 0
+      if (next === undefined) return
+      freeBytes += await this.#evict(staged, next, 'capacity', keep)
       left = left.filter(({ modelId }) => modelId !== next)
     }
   }
@@ -238,12 +230,12 @@ export class Evictor {
       }))
   }
 
-  /** Like `#remove`, but logs a failure instead of throwing. */
-  async #evict (root: Root, modelId: string, trigger: Trigger, keep?: string): Promise<number | undefined> {
+  /** Like `#remove`, but logs a failure instead of throwing; resolves with the freed bytes. */
+  async #evict (root: Root, modelId: string, trigger: Trigger, keep?: string): Promise<number> {
     return await this.#remove(root, modelId, trigger, keep).catch((err: unknown) => {
       this.#options.log.warn({ err, modelId, trigger }, 'an idle copy could not be removed')
       return undefined
-    })
+    }) ?? 0
   }
 
   /** Removes a copy unless it is in use; resolves with the freed bytes, undefined if it is in use. */

@@ -210,18 +210,17 @@ export class Stager {
     const makeRoom = async (bytes: number): Promise<void> => { await evictor.makeRoom(bytes, modelId) }
     const { totalBytes } = manifest
     await freeSpace.admit({ root, job, totalBytes, digest, makeRoom }, async (into) => {
-      const peers = exchange.join({ ...content, directory: into.folder, modelId })
+      const { leave, ...peers } = exchange.join({ ...content, directory: into.folder, modelId })
       const own = item === null ? null : [folderSource(item.directory)]
       try {
         await fetchModel({
-          ...into, manifest, clock, random, swarm: peers.state, sources: () => own ?? peers.sources(),
-          onSources: peers.onSources, onChunk: peers.got, onTake: peers.take
+          ...into, ...peers, manifest, clock, random, sources: () => own ?? peers.sources()
         })
       } catch (error) {
         if (!signal.aborted) await freeSpace.discardIfFull(root, modelId, log)
         throw error
       } finally {
-        peers.leave()
+        leave()
       }
     })
   }

@@ -8,12 +8,9 @@ import { download, NO_HUB } from './fetch.js'
 import { MOST_ATTEMPTS, StoreIndex } from './store-index.js'
 import { parseSource, type StartOptions, type StoreOptions, type StoreProblem } from './types.js'
 import { StoreError, type LocalCopy } from '../types.js'
-import type { ModelRoot, SweepOptions } from '../files/root.js'
+import type { ModelRoot } from '../files/root.js'
 
 type Ask = Download['ask']
-
-/** Time after which partial downloads expire. */
-export const KEEP_PARTIAL_MS = 24 * 3600_000
 
 export class Store {
   readonly #options: StoreOptions
@@ -220,14 +217,14 @@ export class Store {
   }
 
   async #restore (): Promise<void> {
-    const { root } = this.#options
+    const { root, log } = this.#options
     const records = new Map<string, DownloadRecord>()
     for (const { modelId, directory } of await root.pending()) {
       const record = await readDownload(directory, modelId)
       if (record !== undefined) records.set(modelId, record)
     }
     const live = [...records].filter(([, { state }]) => state === 'active' || state === 'paused')
-    await this.#sweep(new Map(live))
+    await root.expire(new Map(live), log)
     for (const { modelId, sizeBytes } of await root.pending()) {
       const record = records.get(modelId)
       if (record !== undefined) this.#takeUp(modelId, record, sizeBytes)
@@ -235,19 +232,12 @@ export class Store {
   }
 
   async expire (): Promise<void> {
-    await this.#sweep({
-      has: (modelId) => {
-        const job = this.#jobs.get(modelId)
-        return job !== undefined && goesOn(job)
-      }
-    })
-  }
-
-  async #sweep (live: SweepOptions['live']): Promise<void> {
     const { root, log } = this.#options
-    await root.sweep({ olderThanMs: KEEP_PARTIAL_MS, live }).catch((error: unknown) => {
-      log.warn({ path: root.root, error: String(error) }, 'remains of earlier downloads could not be removed')
-    })
+    const has = (modelId: string): boolean => {
+      const job = this.#jobs.get(modelId)
+      return job !== undefined && goesOn(job)
+    }
+    await root.expire({ has }, log)
   }
 
   #takeUp (modelId: string, record: DownloadRecord, partialBytes: number): void {

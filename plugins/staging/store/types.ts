@@ -17,9 +17,6 @@ export interface StoreProblem { modelId: string, problem: string }
 /** Derives a model's card from its files. Rejects with an Error whose message is a sentence. */
 export type Derive = (folder: string, about: DeriveOptions) => Promise<ModelCard>
 
-/** The hub's own cache folders; they may be missing. */
-export interface Nearby { hubCaches: readonly string[] }
-
 export interface StoreOptions {
   root: ModelRoot
   clock: Clock
@@ -36,7 +33,8 @@ export interface StoreOptions {
   Pick<ModelContent, 'manifest' | 'digest'> & { source: ChunkSource }
   >
   log: Logger
-  nearby: Nearby
+  /** Cache folder of the hub's own tools, which may be missing. */
+  hubCache: string | null
   /** Called when a model is added or removed, and for download progress (at most twice a second). */
   onChange: (modelId: string) => void
   /** Called for failed downloads, but not for stopped ones. */

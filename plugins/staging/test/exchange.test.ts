@@ -109,8 +109,8 @@ async function fetch ({ exchange, folder }: Member, manifest = MANIFEST): Promis
     directory: folder, card: CARD })
   try {
     await fetchModel({
-      manifest, folder, clock: liveClock, random: () => 0.5, signal, swarm: swarm.state,
-      sources: swarm.sources, onSources: swarm.onSources, onChunk: swarm.got, onTake: swarm.take,
+      manifest, folder, clock: liveClock, random: () => 0.5, signal, swarm: swarm.swarm,
+      sources: swarm.sources, onSources: swarm.onSources, onChunk: swarm.onChunk, onTake: swarm.onTake,
       limits: { backoffMs: 2, backoffMaxMs: 10 }
     })
   } finally {
@@ -180,7 +180,7 @@ t.test('the store counts only while it is live and has this very content; once',
   store.exchange.offer([copyOf(store.folder, MANIFEST)])
   const joined = b.exchange.join({ modelId: ID, manifest: MANIFEST, digest: DIGEST, directory: b.folder,
     card: CARD })
-  await until(() => joined.state.peers().length === 1)
+  await until(() => joined.swarm.peers().length === 1)
   t.match(joined.sources(), [{ id: 'i-store', kind: 'store' }])
   t.equal(joined.sources().length, 1, 'not as a peer too')
   b.says('n-store', fact('0'.repeat(64)))
@@ -203,7 +203,7 @@ t.test('what has come is given; what has not is chunk_not_here', async (t) => {
     card: CARD })
   const table = chunksOf(MANIFEST)
   const { first } = table.of('big.bin')
-  joined.got(first + 1)
+  joined.onChunk(first + 1)
   const given = b.exchange.partial(ID)!
   const has: [number, number, boolean][] = [
     [0, CHUNK_BYTES, false], [CHUNK_BYTES, 2 * CHUNK_BYTES, true], [CHUNK_BYTES, CHUNK_BYTES + 1, true],
@@ -233,7 +233,7 @@ t.test('a node gives what comes of a new version while it has the old one', asyn
   write(a.folder, CONTENT)
   const joined = a.exchange.join({ modelId: ID, manifest: MANIFEST, digest: DIGEST, directory: a.folder,
     card: CARD })
-  for (let chunk = 0; chunk < chunksOf(MANIFEST).count; chunk++) joined.got(chunk)
+  for (let chunk = 0; chunk < chunksOf(MANIFEST).count; chunk++) joined.onChunk(chunk)
   await fetch(b)
   t.same(await wrongFiles(b.folder, CONTENT), [],
     'the new version came from a node that still has the old one')

@@ -5,12 +5,11 @@ import {
 import { dirname, join } from 'node:path'
 import t from 'tap'
 import { derive, gguf, llama } from './cards-kit.js'
-import { nearbyOf } from '../manager/start.js'
+import { hubCacheOf } from '../manager/start.js'
 import { startHub, type FakeHub } from './hub-kit.js'
 import { cacheOf, sha256 } from './nearby-kit.js'
 import { call, reasonOf, scratch, startNode } from './manager-kit.js'
 import { clientOf, done, open } from './store-kit.js'
-import type { Nearby } from '../store/types.js'
 import type { Store } from '../store/store.js'
 
 const WEIGHTS = gguf(llama)
@@ -19,12 +18,11 @@ const LARGER = Buffer.concat([WEIGHTS, WEIGHTS])
 const FILES = { 'config.json': '{"a":1}', 'm-Q4_K_M.gguf': WEIGHTS, 'm-Q8_0.gguf': LARGER }
 
 async function storeWith (
-  t: Parameters<typeof open>[0], nearby: Partial<Nearby>, hub?: FakeHub
+  t: Parameters<typeof open>[0], hubCache: string, hub?: FakeHub
 ): Promise<{ store: Store, folder: string }> {
   const folder = scratch(t)
   const store = await open(t, folder, {
-    nearby: { hubCaches: [], ...nearby }, derive,
-    ...hub === undefined ? {} : { hub: clientOf(hub) }
+    hubCache, derive, ...hub === undefined ? {} : { hub: clientOf(hub) }
   })
   return { store, folder }
 }
@@ -48,7 +46,7 @@ t.test('a pull takes from the hub\'s cache what has the right hash, and changes 
   const hub = await hubOf(t)
   const cache = cacheOf(scratch(t), FILES)
   const before = lookAt(cache)
-  const { store } = await storeWith(t, { hubCaches: [cache] }, hub)
+  const { store } = await storeWith(t, cache, hub)
   t.match(await done(store.start(ID, {}, true)), { status: 'complete', error: null })
   t.equal(hub.sent(), 0, 'not a byte from the hub')
   const entry = store.get(ID)!
@@ -57,7 +55,7 @@ t.test('a pull takes from the hub\'s cache what has the right hash, and changes 
   t.same(lookAt(cache), before)
   await store.remove(ID)
   t.same(lookAt(cache), before, 'neither does removing the model')
-  const other = await storeWith(t, { hubCaches: [cache] }, hub)
+  const other = await storeWith(t, cache, hub)
   t.match(await done(other.store.start(ID)), { status: 'complete' })
   t.equal(hub.sent(), WEIGHTS.length + 7, 'not for who is not the operator')
 })
@@ -69,7 +67,7 @@ t.test('what is wrong in the cache comes from the hub', async (t) => {
   const wrong = Buffer.from(WEIGHTS)
   wrong[wrong.length - 1]! ^= 1
   writeFileSync(blob, wrong)
-  const { store, folder } = await storeWith(t, { hubCaches: [cache] }, hub)
+  const { store, folder } = await storeWith(t, cache, hub)
   t.match(await done(store.start(ID, {}, true)), { status: 'complete' })
   t.equal(hub.sent('m-Q4_K_M.gguf'), WEIGHTS.length)
   t.ok(readFileSync(blob).equals(wrong), 'and nothing is mended there')
@@ -80,7 +78,7 @@ t.test('what is wrong in the cache comes from the hub', async (t) => {
   writeFileSync(outside, WEIGHTS)
   symlinkSync(outside, blob)
   hub.reset()
-  const other = await storeWith(t, { hubCaches: [cache] }, hub)
+  const other = await storeWith(t, cache, hub)
   t.match(await done(other.store.start(ID, {}, true)), { status: 'complete' })
   t.equal(hub.sent('m-Q4_K_M.gguf'), WEIGHTS.length)
 })
@@ -90,7 +88,7 @@ t.test('what cannot be linked is copied', async (t) => {
   // The cache is on another disk, so neither clone nor link works.
   const cache = cacheOf(`/dev/shm/svc-near-${process.pid}`, FILES)
   t.teardown(() => { rmSync(cache, { recursive: true, force: true }) })
-  const { store, folder } = await storeWith(t, { hubCaches: [cache] }, hub)
+  const { store, folder } = await storeWith(t, cache, hub)
   if (statSync(cache).dev === statSync(folder).dev) t.comment('one disk: linked')
   t.match(await done(store.start(ID, {}, true)), { status: 'complete' })
   t.equal(hub.sent(), 0)
@@ -100,7 +98,7 @@ t.test('a hard link is not made writable, nor read-only, for its other owner', a
   const cache = cacheOf(scratch(t), FILES)
   const blob = join(cache, 'models--acme--chat', 'blobs', sha256(WEIGHTS))
   chmodSync(blob, 0o644)
-  const { store } = await storeWith(t, { hubCaches: [cache] }, await hubOf(t))
+  const { store } = await storeWith(t, cache, await hubOf(t))
   t.match(await done(store.start(ID, {}, true)), { status: 'complete' })
   const { nlink, mode } = statSync(blob)
   t.equal(mode & 0o777, 0o644)
@@ -113,10 +111,10 @@ t.test('a hard link is not made writable, nor read-only, for its other owner', a
 })
 
 t.test('where the hub\'s own programs keep their cache', (t) => {
-  t.same(nearbyOf({ HOME: '/h' }), { hubCaches: ['/h/.cache/huggingface/hub'] })
-  t.same(nearbyOf({ HOME: '/h', HF_HOME: '/f' }), { hubCaches: ['/f/hub'] })
-  t.same(nearbyOf({ HF_HUB_CACHE: '/c' }), { hubCaches: ['/c'] })
-  t.same(nearbyOf({}), { hubCaches: [] })
+  t.same(hubCacheOf({ HOME: '/h' }), '/h/.cache/huggingface/hub')
+  t.same(hubCacheOf({ HOME: '/h', HF_HOME: '/f' }), '/f/hub')
+  t.same(hubCacheOf({ HF_HUB_CACHE: '/c' }), '/c')
+  t.equal(hubCacheOf({}), null)
   t.end()
 })
 

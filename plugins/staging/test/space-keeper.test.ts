@@ -1,7 +1,7 @@
 import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { GIB, instead, MINUTE, spaceRig, until, type SpaceRig } from './space-kit.js'
+import { deactivated, evictedBy, GIB, instead, MINUTE, spaceRig, until, type SpaceRig } from './space-kit.js'
 
 const NO_FIT = { name: 'StoreError', reason: 'no_safe_fit' }
 const GOING = { name: 'StoreError', reason: 'model_going' }
@@ -137,23 +137,23 @@ t.test('uses are written down at use, every minute and at release, companions to
 t.test('the pass after a deactivation', async (t) => {
   const rig = spaceRig(t)
   put(rig, 'a:30@5000 b:30@2 c:30@3 d:1@4')
-  t.same(await rig.evictor.deactivated('o/a'), ['o/d', 'o/c'], 'the deactivated one is the newest')
+  t.same(await deactivated(rig, 'o/a'), ['o/d', 'o/c'], 'the deactivated one is the newest')
   t.same([rig.there(), rig.ageOf('a')], ['a b', 0])
   t.same(rig.evicted.map(({ modelId, freedBytes, trigger }) => [modelId, freedBytes / GIB, trigger]),
     [['o/d', 1, 'deactivation'], ['o/c', 30, 'deactivation']])
   rig.settings.cleanupOnDeactivate = false
   rig.settings.keepRecentBytes = 0
-  t.same([await rig.evictor.deactivated('o/a'), rig.there()], [[], 'a b'], 'cleanup off')
+  t.same([await deactivated(rig, 'o/a'), rig.there()], [[], 'a b'], 'cleanup off')
   rig.settings.cleanupOnDeactivate = true
   const release = rig.leases.use('o/a', 'another instance')
-  t.same([await rig.evictor.deactivated('o/a'), rig.there()], [['o/b'], 'a'],
+  t.same([await deactivated(rig, 'o/a'), rig.there()], [['o/b'], 'a'],
     'another instance still uses it')
   release()
-  t.same([await rig.evictor.deactivated('o/a'), rig.there()], [['o/a'], ''], 'budget 0 is strict')
-  t.same(await rig.evictor.deactivated('o/none'), [], 'a model that is not staged')
+  t.same([await deactivated(rig, 'o/a'), rig.there()], [['o/a'], ''], 'budget 0 is strict')
+  t.same(await deactivated(rig, 'o/none'), [], 'a model that is not staged')
   put(rig, 'b:30@5 z:30@-60')
   rig.settings.keepRecentBytes = 30 * GIB
-  t.same(await rig.evictor.deactivated('o/b'), ['o/z'], 'a time in the future is not newer than now')
+  t.same(await deactivated(rig, 'o/b'), ['o/z'], 'a time in the future is not newer than now')
 })
 
 t.test('room for a transfer', async (t) => {
@@ -165,7 +165,7 @@ t.test('room for a transfer', async (t) => {
   rig.leases.use('o/busy', 'runner')
   const room = async (gib: number, free: number, keep = 'o/new'): Promise<string[]> => {
     rig.volume.freeBytes = free * GIB
-    return (await rig.evictor.makeRoom(gib * GIB, keep)).evicted
+    return await evictedBy(rig, async () => { await rig.evictor.makeRoom(gib * GIB, keep) })
   }
   t.same(await room(5, 15), [], 'fits as it is')
   await t.rejects(room(20, 14), {
@@ -182,7 +182,7 @@ t.test('room for a transfer', async (t) => {
 
 t.test('a transfer that adds nothing does not even look', async (t) => {
   const rig = spaceRig(t, () => ({ volume: async () => await Promise.reject(new Error('not asked')) }))
-  t.same(await rig.evictor.makeRoom(0, 'o/new'), { evicted: [] })
+  await rig.evictor.makeRoom(0, 'o/new')
   await t.rejects(rig.evictor.makeRoom(1, 'o/new'), { message: 'not asked' })
 })
 
@@ -205,10 +205,10 @@ t.test('what refuses to go is left, and others make the room', async (t) => {
   }))
   put(rig, 'a:5@1 b:5@2 stuck:5@90')
   rig.volume.freeBytes = 10 * GIB
-  t.same(await rig.evictor.makeRoom(4 * GIB, 'o/new'), { evicted: ['o/b'] })
+  t.same(await evictedBy(rig, async () => { await rig.evictor.makeRoom(4 * GIB, 'o/new') }), ['o/b'])
   t.match(rig.logged, [/^warn an idle copy could not be removed o\/stuck/, /^info/])
   rig.settings.keepRecentBytes = 0
-  t.same(await rig.evictor.deactivated('o/a'), ['o/a'])
+  t.same(await deactivated(rig, 'o/a'), ['o/a'])
   put(rig, 'a:5@1')
   t.same(await rig.evictor.purge(), {
     removed: ['o/a'], skippedInUse: [], freedBytes: 5 * GIB, error: 'o/stuck: EBUSY: o--stuck'

@@ -101,6 +101,19 @@ function disk (folder: string, clock: ManualClock): Pick<SpaceRig, 'put' | 'hard
   }
 }
 
+/** The models that are evicted while `work` runs, in order. */
+export async function evictedBy (
+  { evicted }: Pick<SpaceRig, 'evicted'>, work: () => Promise<void>
+): Promise<string[]> {
+  const before = evicted.length
+  await work()
+  return evicted.slice(before).map(({ modelId }) => modelId)
+}
+
+export const deactivated = async (
+  rig: Pick<SpaceRig, 'evicted' | 'evictor'>, modelId: string
+): Promise<string[]> => await evictedBy(rig, async () => { await rig.evictor.deactivated(modelId) })
+
 type Root = EvictorOptions['roots']['staged']
 
 /** A root with some operations replaced; each replacement receives the real operation. */

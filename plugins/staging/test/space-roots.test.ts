@@ -4,7 +4,7 @@ import t from 'tap'
 import { systemClock } from '../../../kernel/index.js'
 import { ModelRoot } from '../files/root.js'
 import { recordOf } from './files-kit.js'
-import { GIB, spaceRig } from './space-kit.js'
+import { deactivated, GIB, spaceRig } from './space-kit.js'
 import { scratch } from './store-kit.js'
 
 /** Creates another root, with models `o/NAME` of 3 bytes each. */
@@ -45,9 +45,9 @@ t.test('after a deactivation no version beside another stays, and the cache is l
   rig.put('a', GIB, 9)
   rig.settings.cleanupOnDeactivate = false
   const release = rig.leases.use('o/a', 'runner')
-  t.same(await rig.evictor.deactivated('o/b'), [])
+  t.same(await deactivated(rig, 'o/b'), [])
   release()
-  t.same(await rig.evictor.deactivated('o/a'), ['o/a'], 'the one beside')
+  t.same(await deactivated(rig, 'o/a'), ['o/a'], 'the one beside')
   t.same([roots.beside.copies.size, roots.cache.copies.size, rig.there()], [0, 1, 'a'])
   t.same((await rig.evictor.storage()).copies.map(({ modelId }) => modelId), ['o/a'])
 })

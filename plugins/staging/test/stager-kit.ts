@@ -54,7 +54,7 @@ export async function world (
   const roots = { staged: staging!, beside: beside!, cache: cache! }
   const local = new LocalCopies(ctx, roots, { models: () => [] })
   const stager = new Stager({
-    ctx, roots, local, evictor: { makeRoom: async () => ({ evicted: [] }) },
+    ctx, roots, local, evictor: { makeRoom: async () => {} },
     freeSpace: new FreeSpace(0), exchange, hub: null, random: () => 0.01,
     find: async (modelId, digest, signal) => await find(modelId, signal, digest),
     derive: async (_folder, { modelId }) => card(modelId),

@@ -99,7 +99,7 @@ t.test('what ships is copied chunk by chunk, in room that was asked for', async 
   const one = item(t, { bundled: true })
   const asked: unknown[] = []
   const evictor = { makeRoom: async (bytes: number,
-    o: unknown) => { asked.push([bytes, o]); return { evicted: [] } } }
+    o: unknown) => { asked.push([bytes, o]) } }
   const w = await world(t, () => offered(one), { evictor: evictor as unknown as Evictor })
   await w.stager.stage(ID).ended
   t.same(w.failures, [])
@@ -111,7 +111,7 @@ t.test('what ships is copied chunk by chunk, in room that was asked for', async 
 t.test('what a broken off transfer left counts as there', async (t) => {
   const one = item(t, { bundled: true })
   const asked: number[] = []
-  const evictor = { makeRoom: async (bytes: number) => { asked.push(bytes); return { evicted: [] } } }
+  const evictor = { makeRoom: async (bytes: number) => { asked.push(bytes) } }
   const w = await world(t, () => offered(one), { evictor: evictor as unknown as Evictor })
   const folder = w.staging.incoming(ID)
   mkdirSync(folder, { recursive: true })
@@ -128,7 +128,6 @@ t.test('no room: no_safe_fit, nothing begun; the next wish is a new attempt', as
   const evictor = {
     makeRoom: async () => {
       if (full) throw new StoreError('no_safe_fit', 'too little')
-      return { evicted: [] }
     }
   }
   const w = await world(t, () => offered(one), { evictor: evictor as unknown as Evictor })

@@ -27,7 +27,7 @@ const store = new Store({
     return await derive(...about)
   },
   freeSpace: new FreeSpace(0),
-  local: { bundled: new Map() }, nearby: { hubCaches: [] },
+  local: { bundled: new Map() }, hubCache: null,
   fromNode: async () => { throw new Error('there are no other nodes') },
   log: memoryLog(),
   onChange: () => {}

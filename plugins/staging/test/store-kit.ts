@@ -81,7 +81,7 @@ export async function open (t: Test, folder: string, options: Partial<StoreOptio
     local: { bundled: new Map() },
     fromNode: async () => { throw new Error('there are no other nodes') },
     log: memoryLog(),
-    nearby: { hubCaches: [] },
+    hubCache: null,
     onChange: () => {},
     ...options
   })

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { manualClock, type ManualClock } from '../../../kernel/testing/index.js'
-import { ChunkBits, Swarm } from '../transfer/swarm.js'
+import { bitmapOf, Swarm } from '../transfer/swarm.js'
 import { ChunkAnnouncements, type HoldingsMessage } from '../transfer/holdings.js'
 import type { StagingContext } from '../manifest.js'
 
@@ -60,13 +60,11 @@ t.test('who follows hears what is offered, got, claimed and ended', async (t) =>
   const { nodes, peer, log, clock } = net('a', 'b', 'c')
   const [a, b, c] = ['a', 'b', 'c'].map((id) => nodes.get(id)!) as [ChunkAnnouncements, ChunkAnnouncements,
     ChunkAnnouncements]
-  const bits = new ChunkBits(20)
-  bits.add(3)
   const swarm = new Swarm(20)
   const stopA = a.offer(m, 'all')
   const stop = c.follow(m, swarm)
   t.ok(swarm.holds('a', 19), 'asked at the start')
-  const stopB = b.offer(m, () => bits.bytes)
+  const stopB = b.offer(m, () => bitmapOf([3], 20))
   t.ok(swarm.holds('b', 3), 'told at once')
   t.notOk(swarm.holds('b', 4))
 
@@ -79,9 +77,7 @@ t.test('who follows hears what is offered, got, claimed and ended', async (t) =>
 
   b.claim(m, 6)
   const store = { id: 'store', kind: 'store' as const, has: () => true }
-  const wanted = new ChunkBits(20)
-  for (const i of [6, 7]) wanted.add(i)
-  t.equal(swarm.pick(store, wanted, new Set(), () => 0, clock.mono()), 7)
+  t.equal(swarm.pick(store, new Set([6, 7]), new Set(), () => 0, clock.mono()), 7)
 
   stopA()
   t.notOk(swarm.holds('a', 19), 'gives none any more')

@@ -3,7 +3,7 @@ import { openInside } from '../files/open.js'
 import { manifestDigest } from '../files/record.js'
 import { StoreError } from '../types.js'
 import { diskError, SourceFault, DEFAULT_LIMITS, LONG_WAIT_MS } from './types.js'
-import { ChunkBits, Swarm } from './swarm.js'
+import { allChunks, Swarm } from './swarm.js'
 import { Journal, readJournal, findKept } from './journal.js'
 import { pauseMs, SourceReader, SourceScores } from './source-reader.js'
 import { Tally } from './progress.js'
@@ -32,8 +32,8 @@ class Transfer {
   readonly #swarm: Swarm
   readonly #scores: SourceScores
   readonly #tally: Tally
-  readonly #missing: ChunkBits
-  readonly #small: ChunkBits
+  readonly #missing: Set<number>
+  readonly #small = new Set<number>()
   readonly #begun = new Map<number, Work>()
   readonly #inFlight = new Map<number, SourceReader>()
   #journal: Journal | undefined
@@ -49,8 +49,7 @@ class Transfer {
     this.#swarm = options.swarm ?? new Swarm(this.#table.count)
     this.#scores = new SourceScores(this.#limits, options.random)
     this.#tally = new Tally(options, this.#table, (error) => { this.#end(error) })
-    this.#missing = ChunkBits.all(this.#table.count)
-    this.#small = new ChunkBits(this.#table.count)
+    this.#missing = allChunks(this.#table.count)
     for (const { path, size } of options.manifest.files) {
       if (size > 0 && size <= SMALL_BYTES) this.#small.add(this.#table.of(path).first)
     }
@@ -86,7 +85,7 @@ class Transfer {
         this.#begun.set(work.number, work)
         this.#tally.has(work.done)
       }
-      for (const chunk of kept.complete.values()) {
+      for (const chunk of kept.complete) {
         const { start, end } = this.#table.at(chunk)
         this.#tally.has(end - start)
         this.#complete(chunk)
@@ -306,7 +305,7 @@ class Transfer {
   }
 
   #useful (source: ChunkSource): boolean {
-    for (const chunk of this.#missing.values()) if (source.has(chunk)) return true
+    for (const chunk of this.#missing) if (source.has(chunk)) return true
     return false
   }
 

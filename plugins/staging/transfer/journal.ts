@@ -1,14 +1,13 @@
 import { unlink, type FileHandle } from 'node:fs/promises'
 import { join } from 'node:path'
 import { keepOnly } from '../files/seal.js'
-import { openInside, openSvcFile, parentOf, replaceSvcFile } from '../files/open.js'
+import { openInside, openSvcFile, parentOf, readPieces, replaceSvcFile } from '../files/open.js'
 import { eachOf } from '../files/queues.js'
 import { findFiles, type FoundFile } from '../files/walk.js'
-import { ChunkBits } from './swarm.js'
 import { beginWork, GATHER_BYTES, type Chunk, type ChunkTable, type Verifier, type Work } from './chunks.js'
 import type { FileList } from './types.js'
 
-export interface ResumedChunks { complete: ChunkBits, begun: Work[] }
+export interface ResumedChunks { complete: Set<number>, begun: Work[] }
 
 /** Which bytes `findKept` verifies: those in a journal, complete chunks, or each file's first bytes. */
 export type ResumeEvidence = JournalState | 'whole chunks' | 'first bytes'
@@ -26,7 +25,7 @@ export async function findKept (
 ): Promise<ResumedChunks> {
   await keepOnly(folder, new Set(files.map(({ path }) => path)))
   const found = new Map((await findFiles(folder)).map((file) => [file.path, file]))
-  const kept: ResumedChunks = { complete: new ChunkBits(table.count), begun: [] }
+  const kept: ResumedChunks = { complete: new Set(), begun: [] }
   const search = { folder, table, claims, kept }
   const wanted = files.filter(({ path, size }) => size === 0 || found.has(path))
   // Two files at a time, so that one is read while the other is hashed.
@@ -54,7 +53,6 @@ async function checkKept (
       const claimed = claims === 'first bytes' ? Math.min(whole, size) : claimedOf(claims, i, whole)
       if (claimed === 0 || claimed > whole || chunk.start + claimed > size) continue
       const verifier = await hashed(handle, chunk, claimed, signal)
-      if (verifier === undefined) continue
       if (claimed === whole) {
         if (verifier.right()) kept.complete.add(i)
       } else if (!shared) kept.begun.push(beginWork(i, chunk, { verifier, done: claimed }))
@@ -73,20 +71,15 @@ function claimedOf (claims: JournalState | 'whole chunks', chunk: number, whole:
   return claimed === 'whole' ? whole : claimed
 }
 
-/** Returns a verifier that has hashed the first bytes of a chunk; undefined if the file is too short. */
+/** Returns a verifier that has hashed the first bytes of a chunk. */
 async function hashed (
   handle: FileHandle, chunk: Chunk, bytes: number, signal: AbortSignal | undefined
-): Promise<Verifier | undefined> {
+): Promise<Verifier> {
   const { start } = chunk
-  const end = start + bytes
   const verifier = chunk.verifier()
-  const buffer = Buffer.allocUnsafeSlow(Math.min(GATHER_BYTES, end - start))
-  for (let at = start; at < end;) {
+  for await (const piece of readPieces(handle, { start, end: start + bytes }, GATHER_BYTES)) {
     signal?.throwIfAborted()
-    const { bytesRead } = await handle.read(buffer, 0, Math.min(buffer.length, end - at), at)
-    if (bytesRead === 0) return undefined
-    verifier.update(buffer.subarray(0, bytesRead))
-    at += bytesRead
+    verifier.update(piece)
   }
   return verifier
 }
@@ -134,7 +127,7 @@ export class Journal {
   static async begin (
     folder: string, digest: string, { complete, begun }: ResumedChunks, failed: (error: unknown) => void
   ): Promise<Journal> {
-    const whole = [...complete.values()].map((chunk) => `c ${chunk}\n`)
+    const whole = [...complete].map((chunk) => `c ${chunk}\n`)
     const partial = begun.map(({ number, done }) => `p ${number} ${done}\n`)
     const file = await replaceSvcFile(folder, JOURNAL, async (file) => {
       await file.writeFile(`${HEADER}${digest}\n${whole.join('')}${partial.join('')}`)

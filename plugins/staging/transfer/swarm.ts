@@ -16,7 +16,7 @@ export interface Supplier {
  */
 export class Swarm {
   readonly count: number
-  readonly #peers = new Map<string, ChunkBits>()
+  readonly #peers = new Map<string, Set<number>>()
   readonly #rarity: Uint16Array
   readonly #claims = new Map<number, { peer: string, until: number }>()
   readonly #listeners = new Set<() => void>()
@@ -28,20 +28,20 @@ export class Swarm {
 
   /** Returns false for a bitmap of the wrong length, which is ignored. */
   setPeer (id: string, bits: Uint8Array | 'all'): boolean {
-    const held = bits === 'all' ? ChunkBits.all(this.count) : ChunkBits.read(bits, this.count)
+    const held = bits === 'all' ? allChunks(this.count) : chunksIn(bits, this.count)
     if (held === undefined) return false
     this.#forgetBits(id)
     this.#peers.set(id, held)
-    for (const chunk of held.values()) this.#gained(id, chunk)
+    for (const chunk of held) this.#gained(id, chunk)
     this.#changed()
     return true
   }
 
   /** Records that a node has a chunk; ignores invalid chunk numbers. */
   got (id: string, chunk: number): void {
-    let held = this.#peers.get(id)
-    if (held === undefined) this.#peers.set(id, held = new ChunkBits(this.count))
-    if (!held.add(chunk)) return
+    const held = this.#peers.get(id) ?? new Set()
+    if (chunk < 0 || chunk >= this.count || held.has(chunk)) return
+    this.#peers.set(id, held.add(chunk))
     this.#gained(id, chunk)
     this.#changed()
   }
@@ -69,25 +69,26 @@ export class Swarm {
   /**
    * Picks the next chunk to request from a source: the rarest missing chunk that is not in flight. From the
    * store, chunks claimed by other nodes come last. If there are peers, ties are broken at random, so that
-   * nodes ask the store for different chunks; otherwise in file order, which suits disks.
+   * nodes ask the store for different chunks; otherwise in file order, which suits disks. `missing` must be in
+   * ascending order.
    */
   pick (
-    source: Supplier, missing: ChunkBits, inFlight: { has (chunk: number): boolean },
+    source: Supplier, missing: ReadonlySet<number>, inFlight: { has (chunk: number): boolean },
     random: () => number, now: number
   ): number | undefined {
     const start = this.#peers.size === 0 ? 0 : Math.floor(random() * this.count)
     const lowest = source.kind === 'peer' ? 1 : 0
     let best: number | undefined
     let bestCost = Infinity
-    const consider = (from: number, to: number): void => {
-      for (let i = missing.next(from, to); i >= 0 && bestCost > lowest; i = missing.next(i + 1, to)) {
-        if (inFlight.has(i) || !source.has(i)) continue
+    // The chunks from `start` on, then those before it.
+    for (const wraps of [false, true]) {
+      for (const i of missing) {
+        if ((i < start) !== wraps || inFlight.has(i) || !source.has(i)) continue
         const cost = this.#cost(source, i, now)
         if (cost < bestCost) [best, bestCost] = [i, cost]
+        if (bestCost <= lowest) return best
       }
     }
-    consider(start, this.count)
-    consider(0, start)
     return best
   }
 
@@ -109,67 +110,25 @@ export class Swarm {
   #forgetBits (id: string): void {
     const held = this.#peers.get(id)
     if (held === undefined) return
-    for (const chunk of held.values()) this.#rarity[chunk]!--
+    for (const chunk of held) this.#rarity[chunk]!--
     this.#peers.delete(id)
   }
 
   #changed (): void { for (const fn of this.#listeners) fn() }
 }
 
-/** A set of chunk numbers 0..count-1 as a bitmap; chunk i is bit `i % 8` of byte `floor(i / 8)`. */
-export class ChunkBits {
-  readonly count: number
-  readonly bytes: Uint8Array
-  #size = 0
+/** The chunk numbers 0..count-1. */
+export const allChunks = (count: number): Set<number> => new Set(Array.from({ length: count }, (_, i) => i))
 
-  constructor (count: number) {
-    this.count = count
-    this.bytes = new Uint8Array(Math.ceil(count / 8))
-  }
+/** Chunk numbers as a bitmap for messages; chunk i is bit `i % 8` of byte `floor(i / 8)`. */
+export function bitmapOf (chunks: Iterable<number>, count: number): Uint8Array {
+  const bytes = new Uint8Array(Math.ceil(count / 8))
+  for (const i of chunks) bytes[i >> 3]! |= 1 << (i & 7)
+  return bytes
+}
 
-  static all (count: number): ChunkBits {
-    const bits = new ChunkBits(count)
-    for (let i = 0; i < count; i++) bits.add(i)
-    return bits
-  }
-
-  /** Parses a bitmap; undefined if its length is wrong. */
-  static read (bytes: Uint8Array, count: number): ChunkBits | undefined {
-    if (bytes.length !== Math.ceil(count / 8)) return undefined
-    const bits = new ChunkBits(count)
-    for (let i = 0; i < count; i++) if ((bytes[i >> 3]! & (1 << (i & 7))) !== 0) bits.add(i)
-    return bits
-  }
-
-  get size (): number { return this.#size }
-
-  has (i: number): boolean { return (this.bytes[i >> 3]! & (1 << (i & 7))) !== 0 }
-
-  /** Adds a chunk; false if its number is already in the set or invalid. */
-  add (i: number): boolean {
-    if (i < 0 || i >= this.count || this.has(i)) return false
-    this.bytes[i >> 3]! |= 1 << (i & 7)
-    this.#size++
-    return true
-  }
-
-  delete (i: number): boolean {
-    if (i < 0 || i >= this.count || !this.has(i)) return false
-    this.bytes[i >> 3]! &= ~(1 << (i & 7))
-    this.#size--
-    return true
-  }
-
-  * values (): Iterable<number> {
-    for (let i = this.next(0); i >= 0; i = this.next(i + 1)) yield i
-  }
-
-  /** The first chunk of the set in [from, to), or -1. */
-  next (from: number, to = this.count): number {
-    for (let i = from; i < to; i++) {
-      if ((i & 7) === 0 && this.bytes[i >> 3] === 0) { i += 7; continue }
-      if (this.has(i)) return i
-    }
-    return -1
-  }
+/** Parses a bitmap; undefined if its length is wrong. */
+export function chunksIn (bytes: Uint8Array, count: number): Set<number> | undefined {
+  if (bytes.length !== Math.ceil(count / 8)) return undefined
+  return new Set([...allChunks(count)].filter((i) => (bytes[i >> 3]! & (1 << (i & 7))) !== 0))
 }

@@ -52,9 +52,7 @@ function Attention () {
         {reasons.slice(0, 20).map(({ node, reason }) => (
           <li key={`${node.id} ${reason.code}`} class="row">
             <Badge level={reason.severity}>{reason.severity === 'error' ? 'error' : 'warning'}</Badge>
-            <div class="grow">
-              <p><a href={linkTo('cluster', node.id)}>{node.name}</a>: {reason.message}</p>
-            </div>
+            <p class="grow"><a href={linkTo('cluster', node.id)}>{node.name}</a>: {reason.message}</p>
             <Remedy node={node} reason={reason} />
           </li>
         ))}

@@ -3,16 +3,14 @@ import { linkTo } from '../route.js'
 import { Rows } from '../ui/list.js'
 import { Badge, Progress, RowText } from '../ui/parts.js'
 import { bytes, joined, percent, rate, span } from '../ui/text.js'
-import { Bars, type Transfer } from '../state.js'
-
-export const bars = new Bars()
+import type { Transfer } from '../state.js'
 
 export function amounts (
-  done: number, total: number | null, speed: number | null = null, etaMs: number | null = null
+  done: number, total: number, speed: number | null = null, etaMs: number | null = null
 ): string {
   return joined([
-    total === null ? (done > 0 ? bytes(done) : 'waiting') : `${bytes(done)} of ${bytes(total)}`,
-    total === null ? null : percent(Math.floor(100 * done / total) / 100),
+    total === 0 ? (done > 0 ? bytes(done) : 'waiting') : `${bytes(done)} of ${bytes(total)}`,
+    total === 0 ? null : percent(Math.floor(100 * done / total) / 100),
     speed === null || speed === 0 ? null : rate(speed),
     etaMs === null ? null : `${span(Math.max(1000, etaMs))} left`
   ])
@@ -26,9 +24,8 @@ export const TransferList = ({ list }: { list: readonly Transfer[] }) => (
 )
 
 export function TransferRow ({ one }: { one: Transfer }) {
-  const { modelId, nodeId, attemptId, status, error } = one
+  const { modelId, nodeId, status, error, done, total } = one
   const name = nameOf(nodeId)
-  const { done, total } = bars.at(`${nodeId} ${modelId}`, attemptId, one.done, one.total)
   return (
     <>
       <RowText hint={error ?? amounts(done, total, one.bytesPerSecond, one.etaMs)}>

@@ -1,3 +1,4 @@
+import { signal } from '@preact/signals'
 import { ApiError } from '../api-error.js'
 import type { RequestSigner } from '../../../devices/signing/signer.js'
 
@@ -10,22 +11,21 @@ export interface Session { token: string, expiresInSeconds: number }
 
 interface BearersOptions {
   session: (origin: string) => Promise<Session>
-  /** Called after each change, with all current bearers by origin. */
-  changed: (held: ReadonlyMap<string, string>) => void
   /** Runs `act` once after `ms`; returns a function that cancels it. */
   later: (ms: number, act: () => void) => () => void
 }
 
 export class Bearers {
+  /** Bearers by origin, kept in memory only; each is valid only at its origin. */
+  readonly held = signal<ReadonlyMap<string, string>>(new Map())
   readonly #options: BearersOptions
-  #held: ReadonlyMap<string, string> = new Map()
   readonly #asked = new Map<string, Promise<string>>()
   #cancel = (): void => {}
   #over = false
 
   constructor (options: BearersOptions) { this.#options = options }
 
-  at (origin: string): string | null { return this.#held.get(origin) ?? null }
+  at (origin: string): string | null { return this.held.value.get(origin) ?? null }
 
   /** Requests a new bearer, with one request per node at a time, and schedules its renewal. */
   async fresh (origin: string): Promise<string> {
@@ -44,7 +44,7 @@ export class Bearers {
 
   drop (): void {
     this.#cancel()
-    this.#hold(new Map())
+    this.held.value = new Map()
   }
 
   /** Drops all bearers and ignores the answers to pending requests. */
@@ -61,13 +61,8 @@ export class Bearers {
     // If this renewal fails, the bearer is replaced after a node refuses it.
     this.#cancel = later(Math.max(1, expiresInSeconds - EARLY_SECONDS) * 1000,
       () => { this.fresh(origin).catch(() => {}) })
-    this.#hold(new Map(this.#held).set(origin, token))
+    this.held.value = new Map(this.held.value).set(origin, token)
     return token
-  }
-
-  #hold (held: ReadonlyMap<string, string>): void {
-    this.#held = held
-    this.#options.changed(held)
   }
 }
 

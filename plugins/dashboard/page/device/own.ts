@@ -15,16 +15,17 @@ const ANSWER_MS = 5000
 export const device = signal<Kept | null>(null)
 /** Why a node refused the device permanently; null if none did. */
 export const ended = signal<string | null>(null)
-/** Bearers by origin, kept in memory only; each is valid only at its origin. */
-const tokens = signal<ReadonlyMap<string, string>>(new Map())
-
-let bearers: Bearers | null = null
+const bearers = signal<Bearers | null>(null)
 const signers = new Map<string, RequestSigner>()
 
-export const bearerAt = (origin: string): string | null => tokens.value.get(origin) ?? null
+export const bearerAt = (origin: string): string | null => bearers.value?.at(origin) ?? null
 export const signs = (): boolean => device.value !== null && ended.value === null
 
-export async function find (): Promise<void> { become(await load()) }
+/** Finds the device paired at this origin; there is none if the browser refuses storage. */
+export async function find (): Promise<void> {
+  const kept = await within<Kept | undefined>(PLACE, 'readonly', (store) => store.get(OWN)).catch(() => null)
+  become(kept ?? null)
+}
 
 export async function keep (kept: Kept): Promise<void> {
   await save(kept)
@@ -33,9 +34,9 @@ export async function keep (kept: Kept): Promise<void> {
 
 function become (kept: Kept | null): void {
   batch(() => {
-    bearers?.end()
+    bearers.value?.end()
     signers.clear()
-    bearers = kept === null ? null : bearersOf(kept)
+    bearers.value = kept === null ? null : bearersOf(kept)
     device.value = kept
     ended.value = null
   })
@@ -48,7 +49,6 @@ function bearersOf (kept: Kept): Bearers {
       signers.set(origin, signer)
       return await sessionOf(kept, signer, origin)
     },
-    changed: (held) => { tokens.value = held },
     later: (ms, act) => {
       const timer = setTimeout(act, ms)
       return () => { clearTimeout(timer) }
@@ -67,7 +67,7 @@ export async function forget (origin: string): Promise<void> {
   }
   // Forget the device before deleting its record, so that pending work does not save it again.
   become(null)
-  await remove()
+  await within(PLACE, 'readwrite', (store) => store.delete(OWN))
 }
 
 const NO_DEVICE = ['device_ended', 'device_not_found', 'unauthenticated']
@@ -80,8 +80,8 @@ export const bearerAfter = async (origin: string, refused: string | null): Promi
 export const newBearer = async (origin: string): Promise<string> => await own().fresh(origin)
 
 function own (): Bearers {
-  if (bearers === null) throw new ApiError('This browser is no paired device.')
-  return bearers
+  if (bearers.value === null) throw new ApiError('This browser is no paired device.')
+  return bearers.value
 }
 
 async function sessionOf (kept: Kept, signer: RequestSigner, origin: string): Promise<Session> {
@@ -118,7 +118,7 @@ export async function learnNodes (origin: string): Promise<void> {
 
 function endNow (why: string): void {
   batch(() => {
-    bearers?.drop()
+    bearers.value?.drop()
     ended.value = why
   })
 }
@@ -144,18 +144,5 @@ export const selfOf = (keys: Keys): DeviceIdentity =>
 const PLACE = { database: 'svc', store: 'device' }
 const OWN = 'own'
 
-/** The device paired at this origin; null if there is none or the browser refuses storage. */
-async function load (): Promise<Kept | null> {
-  try {
-    return await within<Kept | undefined>(PLACE, 'readonly', (store) => store.get(OWN)) ?? null
-  } catch {
-    return null
-  }
-}
-
 const save = async (kept: Kept): Promise<unknown> =>
   await within(PLACE, 'readwrite', (store) => store.put(kept, OWN))
-
-const remove = async (): Promise<void> => {
-  await within(PLACE, 'readwrite', (store) => store.delete(OWN))
-}

@@ -4,7 +4,8 @@ import { ApiError, chunksOf, serverEvents } from '../api.js'
 import { JsonField } from '../ui/json.js'
 import { Badge, Button, Copy, Guard, Section, Select, Trouble } from '../ui/parts.js'
 import { problemsOf, type Problem, type Schema } from './schema.js'
-import { endingOf, frameOfEvent, FrameReader, isLast, mediaOf, type Frame } from './frames.js'
+import { FrameParser } from '../../../capabilities/frames/parser.js'
+import { endingOf, frameOfEvent, framesIn, isLast, mediaOf, type Frame } from './frames.js'
 import { nodeId, request, target, type Descriptor } from './target.js'
 import { playInto, type Player } from '../ui/player.js'
 import { bytes, count, span } from '../ui/text.js'
@@ -186,8 +187,8 @@ async function * callStream (
 }
 
 async function * binary (response: Response): AsyncGenerator<Frame> {
-  const reader = new FrameReader()
-  for await (const chunk of chunksOf(response)) yield * reader.push(chunk)
+  const parser = new FrameParser()
+  for await (const chunk of chunksOf(response)) yield * framesIn(parser, chunk)
 }
 
 async function * events (response: Response): AsyncGenerator<Frame> {
@@ -218,7 +219,7 @@ function openSession (descriptor: Descriptor, payload: unknown, heard: SessionEv
   socket.onopen = () => { say({ kind: 'call', ...bodyOf(descriptor, payload) }) }
   socket.onmessage = ({ data }: MessageEvent<ArrayBuffer>) => {
     try {
-      for (const frame of new FrameReader().push(new Uint8Array(data))) {
+      for (const frame of framesIn(new FrameParser(), new Uint8Array(data))) {
         heard.frame(frame)
         if (isLast(frame)) over(null)
       }

@@ -1,5 +1,5 @@
 // Parses the frames of a capability call, which arrive over HTTP, server-sent events or a WebSocket.
-import { FrameParser } from '../../../capabilities/frames/parser.js'
+import type { FrameParser } from '../../../capabilities/frames/parser.js'
 import { grouped } from '../ui/text.js'
 
 export interface FrameMedia {
@@ -19,18 +19,11 @@ export interface Frame { header: FrameHeader, media: Uint8Array | null }
 export const isLast = ({ header: { kind } }: Frame): boolean =>
   kind === 'completed' || kind === 'failed' || kind === 'cancelled'
 
-/** Parses `application/vnd.svc.frames` from chunks of any size. */
-export class FrameReader {
-  readonly #parser = new FrameParser()
-
-  /** Adds bytes and returns the frames that are now complete. @throws Error for invalid frames */
-  push (bytes: Uint8Array): Frame[] {
-    this.#parser.push(bytes)
-    const frames: Frame[] = []
-    for (let next = this.#parser.next(); next !== null; next = this.#parser.next()) {
-      frames.push({ ...next, header: headerOf(next.header) })
-    }
-    return frames
+/** Adds bytes to a parser of `application/vnd.svc.frames` and yields the frames that are now complete. */
+export function * framesIn (parser: FrameParser, bytes: Uint8Array): Iterable<Frame> {
+  parser.push(bytes)
+  for (let next = parser.next(); next !== null; next = parser.next()) {
+    yield { ...next, header: headerOf(next.header) }
   }
 }
 

@@ -1,3 +1,5 @@
+import { ApiError } from '../api-error.js'
+
 /** Parses typed text, `host:port` or a URL, as an origin; the URL's path is ignored. */
 export function originOf (typed: string): { origin: string } | { problem: string } {
   const text = typed.trim()
@@ -13,16 +15,12 @@ export function originOf (typed: string): { origin: string } | { problem: string
 }
 
 /** Explains why no answer from another origin could be read, with a command that may fix it. */
-export function noAnswer (origin: string, page: string): { why: string, command: string | null } {
+export function noAnswer (origin: string, page: string): ApiError {
   if (page.startsWith('https:') && origin.startsWith('http:')) {
-    return {
-      why: `This page came over https, and a browser lets it call nothing over http such as ${origin}. ` +
-        'Open the page of that node itself.', command: null
-    }
+    return new ApiError('This page came over https, and a browser lets it call nothing over http such as ' +
+      `${origin}. Open the page of that node itself.`)
   }
-  return {
-    why: `Either nothing answers at ${origin}, or it does not let this page read its answers. A node ` +
-      'lets the pages of its own cluster and those under api.allowed_origins. On its machine:',
-    command: `svc config set api.allowed_origins '["${page}"]'`
-  }
+  return new ApiError(`Either nothing answers at ${origin}, or it does not let this page read its answers. ` +
+    'A node lets the pages of its own cluster and those under api.allowed_origins. On its machine:',
+  { remedy: `\`svc config set api.allowed_origins '["${page}"]'\`` })
 }

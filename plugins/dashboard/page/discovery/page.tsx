@@ -5,8 +5,9 @@ import { ApiError } from '../api.js'
 import { caller, home } from '../link.js'
 import { linkTo, route } from '../route.js'
 import {
-  Badge, Button, Copy, Empty, Facts, Field, Section, Snippet, Trouble, useLoaded
+  Badge, Button, Copy, Empty, Facts, Field, RowText, Section, Snippet, Trouble, useLoaded
 } from '../ui/parts.js'
+import { Rows } from '../ui/list.js'
 import { list, nodeId, other, target, useOther, type Descriptor } from './target.js'
 import { nameOf } from '../known.js'
 import { NodeFilter } from '../happened/parts.js'
@@ -23,14 +24,15 @@ export function DiscoveryPage () {
   return (
     <>
       <Where />
-      {unread && <NoAnswer />}
+      {unread && <Trouble error={noAnswer(target.value.origin, home)} again={again} />}
       {error !== null && !unread && <Trouble error={error} again={again} />}
       {error === null && value !== null && (
         <Section title="Capabilities" aside={<Button onClick={again}>Read again</Button>}>
           {value.length === 0 && <Empty title="This node serves no capability. A plugin brings them." />}
-          <ul class="rows" aria-label="Capabilities">
-            {value.map((one) => <Row key={keyOf(one)} one={one} shown={one === chosen} />)}
-          </ul>
+          <Rows
+            label="Capabilities" items={value} keyOf={keyOf}
+            row={(one) => <Row one={one} shown={one === chosen} />}
+          />
         </Section>
       )}
       {error === null && value !== null && name !== undefined && chosen === null && (
@@ -52,18 +54,13 @@ const keyOf = ({ id, version }: Descriptor): string => `${id}@${version}`
 
 function Row ({ one, shown }: { one: Descriptor, shown: boolean }) {
   return (
-    <li class="row">
-      <div class="grow">
-        <p class="row-title">
-          <a href={linkTo('discovery', keyOf(one))} aria-current={shown ? 'true' : undefined}>
-            {keyOf(one)}
-          </a>
-          <Badge>{modeWords(one.io_mode)}</Badge>
-        </p>
-        <p class="hint">{one.description}</p>
-      </div>
+    <>
+      <RowText hint={one.description}>
+        <a href={linkTo('discovery', keyOf(one))} aria-current={shown ? 'true' : undefined}>{keyOf(one)}</a>
+        <Badge>{MODES[one.io_mode]}</Badge>
+      </RowText>
       <span>{one.title}</span>
-    </li>
+    </>
   )
 }
 
@@ -71,8 +68,6 @@ const MODES = {
   unary: 'one answer', server_streaming: 'streams its answer', client_streaming: 'takes a stream',
   bidirectional: 'streams both ways'
 }
-
-const modeWords = (mode: Descriptor['io_mode']): string => MODES[mode]
 
 function DescriptorView ({ descriptor }: { descriptor: Descriptor }) {
   const { id, version, title, description, annotations, revision } = descriptor
@@ -88,7 +83,7 @@ function DescriptorView ({ descriptor }: { descriptor: Descriptor }) {
       <Facts
         list={[
           ['Id and version', <Copy key="id" text={`${id}@${version}`} />],
-          ['Kind', <>{modeWords(mode)} (<code>{mode}</code>)</>],
+          ['Kind', <>{MODES[mode]} (<code>{mode}</code>)</>],
           ['Revision', <Copy key="revision" text={revision} />],
           ['Node', <Copy key="node" text={node} shown={nameOf(node)} />],
           ...Object.entries(annotations).map(([key, value]) =>
@@ -148,9 +143,8 @@ function OriginForm ({ onDone }: { onDone: () => void }) {
     >
       <Field
         label="Origin" spellcheck={false} placeholder="http://192.168.1.7:52415" value={address}
-        onText={setAddress}
+        problem={problem} onText={setAddress}
       />
-      {problem !== null && <p class="problem" role="alert">{problem}</p>}
       <Field
         label="Token, if it wants one" type="password" spellcheck={false} value={token} onText={setToken}
       />
@@ -160,12 +154,5 @@ function OriginForm ({ onDone }: { onDone: () => void }) {
       </p>
       <div class="inline"><button type="submit" class="button main">Look there</button></div>
     </form>
-  )
-}
-
-function NoAnswer () {
-  const { why, command } = noAnswer(target.value.origin, home)
-  return (
-    <div class="trouble" role="alert"><p>{why}</p>{command !== null && <Copy text={command} />}</div>
   )
 }

@@ -2,13 +2,13 @@ import { useEffect, useState } from 'preact/hooks'
 import { signal } from '@preact/signals'
 import { ask } from '../link.js'
 import { linkTo } from '../route.js'
-import { Badge, Button, Copy, Empty, Section } from '../ui/parts.js'
+import { Badge, Button, Copy, Empty, Section, Trouble } from '../ui/parts.js'
 import { clock, count } from '../ui/text.js'
 import { hasText, levelOf, olderFrom, withEvents } from './events.js'
 import { fieldsOf, kindOf, kindWords, summaryOf } from '../../../../kernel/cli/event-words.js'
 import { useFollow } from './follow.js'
 import { nameOf } from '../known.js'
-import { Filter, Live, NodeFilter, Refused, Search } from './parts.js'
+import { Filter, NodeFilter, Search } from './parts.js'
 import type { ControlEvent } from './events.js'
 
 /** Number of events shown at first. */
@@ -42,6 +42,8 @@ async function eventsBefore (
   return { events: [], end: false }
 }
 
+const WORDS = { connecting: 'connecting', live: 'live', lost: 'trying again' }
+
 export function Events ({ asked: at }: { asked: string | null }) {
   const [kind, setKind] = useState('')
   const [node, setNode] = useState('')
@@ -56,7 +58,7 @@ export function Events ({ asked: at }: { asked: string | null }) {
     setEvents([])
     setStart(false)
   }, [path])
-  const following = useFollow(path, (batch) => {
+  const { status, error, again } = useFollow(path, (batch) => {
     const more = batch.filter(({ type }) => type === 'message')
       .map(({ data }) => JSON.parse(data) as ControlEvent)
     learn(more)
@@ -70,9 +72,15 @@ export function Events ({ asked: at }: { asked: string | null }) {
   }
   const shown = events.filter((one) => hasText(one, text, nameOf)).reverse()
   return (
-    <Section title="Events" aside={<Live following={following} />}>
-      <Refused following={following} what="The events" />
-      {following.status !== 'refused' && (
+    <Section
+      title="Events" aside={status !== 'refused' && (
+        <span role="status"><Badge level={status === 'live' ? 'ok' : 'warn'}>{WORDS[status]}</Badge></span>
+      )}
+    >
+      {error !== null && (
+        <Trouble error={new Error(`The events cannot be shown. ${error.message}`)} again={again} />
+      )}
+      {status !== 'refused' && (
         <>
           <div class="filters">
             <Filter

@@ -1,8 +1,8 @@
-import { useEffect, useState } from 'preact/hooks'
+import { useState } from 'preact/hooks'
 import { route } from '../route.js'
-import { ask, caller, origin } from '../link.js'
+import { caller, origin } from '../link.js'
 import { useEnd } from '../ui/list.js'
-import { Badge, Empty, Section, Trouble, useLoaded } from '../ui/parts.js'
+import { Badge, Empty, Section, Trouble, useAsk } from '../ui/parts.js'
 import { clock, count } from '../ui/text.js'
 import { Filter, NodeFilter, Search } from './parts.js'
 import type { Replies } from '../../../../docs/reference/replies.js'
@@ -23,18 +23,6 @@ const has = (line: Line, text: string): boolean => text.trim() === '' ||
 
 interface Wanted { node: string, level: string, plugin: string, model: string }
 
-/** The newest lines of all nodes that `given` selects, loaded again regularly. */
-function useLines (given: Readonly<Record<string, string>>) {
-  const query = new URLSearchParams(Object.entries(given).filter(([, value]) => value !== ''))
-  const loaded = useLoaded(async (signal) => await ask('GET /v1/logs/cluster', { query, signal }),
-    [String(query), origin.value, caller.value])
-  useEffect(() => {
-    const timer = setTimeout(loaded.again, POLL_MS)
-    return () => { clearTimeout(timer) }
-  }, [loaded.value, loaded.error])
-  return loaded
-}
-
 export function Logs () {
   const { query } = route.value
   const [wanted, setWanted] = useState<Wanted>({
@@ -42,7 +30,10 @@ export function Logs () {
     model: query.get('model') ?? ''
   })
   const [text, setText] = useState('')
-  const { value, error: why } = useLines({ ...wanted, limit: LINES, since: query.get('since') ?? '' })
+  const given = { ...wanted, limit: LINES, since: query.get('since') ?? '' }
+  const asked = new URLSearchParams(Object.entries(given).filter(([, value]) => value !== ''))
+  const { value, error: why } = useAsk('GET /v1/logs/cluster',
+    [String(asked), origin.value, caller.value], { query: asked }, POLL_MS)
   const { lines, nodes } = value ?? { lines: [], nodes: [] }
   const shown = lines.filter((line) => has(line, text))
   return (

@@ -1,18 +1,5 @@
 import { nodesNow } from '../known.js'
-import { Badge, Field, Select, Trouble } from '../ui/parts.js'
-import type { Following } from './follow.js'
-
-export function Live ({ following: { status } }: { following: Following }) {
-  if (status === 'refused') return null
-  const words = { connecting: 'connecting', live: 'live', lost: 'trying again' }[status]
-  return (<span role="status"><Badge level={status === 'live' ? 'ok' : 'warn'}>{words}</Badge></span>)
-}
-
-export function Refused ({ following, what }: { following: Following, what: string }) {
-  const { status, error, again } = following
-  if (status !== 'refused' || error === null) return null
-  return <Trouble error={new Error(`${what} cannot be shown. ${error.message}`)} again={again} />
-}
+import { Field, Select } from '../ui/parts.js'
 
 interface FilterProps {
   label: string, value: string, all: string, options: readonly (readonly [value: string, words: string])[]

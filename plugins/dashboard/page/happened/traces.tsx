@@ -1,7 +1,7 @@
 import { useState } from 'preact/hooks'
 import { ask, call, latest } from '../link.js'
 import { linkTo } from '../route.js'
-import { Badge, Button, Copy, Empty, Section, Trouble, useAsk, useNow } from '../ui/parts.js'
+import { Badge, Button, Copy, Empty, Section, Trouble, useAsk } from '../ui/parts.js'
 import { bytes, clock, count, span as spanText } from '../ui/text.js'
 import { done } from '../ui/toast.js'
 import { nameOf } from '../known.js'
@@ -18,8 +18,7 @@ const SHOWN = '200'
 export const Traces = ({ asked: id }: { asked: string | null }) => id === null ? <List /> : <Trace id={id} />
 
 function List () {
-  const round = useNow(AGAIN_MS)
-  const { value, error, again } = useAsk('GET /v1/traces/cluster', [round], { query: { limit: SHOWN } })
+  const { value, error, again } = useAsk('GET /v1/traces/cluster', [], { query: { limit: SHOWN } }, AGAIN_MS)
   const [text, setText] = useState('')
   const traced = latest.value.tracingEnabled
   const all = value?.traces ?? []

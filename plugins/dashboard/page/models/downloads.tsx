@@ -1,5 +1,5 @@
 import { useState } from 'preact/hooks'
-import { amounts, bars, TransferRow } from '../cluster/transfer.js'
+import { amounts, TransferRow } from '../cluster/transfer.js'
 import { transfers } from '../known.js'
 import { linkTo } from '../route.js'
 import {
@@ -21,7 +21,7 @@ export function DownloadsSection () {
   if (open.length + ended.length + transfers.value.length === 0 && error === null) return null
   return (
     <Section title="Downloads and copies under way">
-      {error !== null && <Trouble error={error} again={() => { void readDownloads() }} />}
+      {error !== null && <Trouble error={error} again={readDownloads} />}
       <ul class="rows">
         {open.map((one) => <li key={one.modelId} class="row"><DownloadRow one={one} /></li>)}
         {transfers.value.map((one) => (
@@ -41,8 +41,7 @@ export function DownloadsSection () {
 }
 
 export function DownloadRow ({ one }: { one: Download }) {
-  const { modelId, status, error, startedAt, downloadedBytes, totalBytes } = one
-  const { done, total } = bars.at(`store ${modelId}`, startedAt ?? '', downloadedBytes, totalBytes)
+  const { modelId, status, error, downloadedBytes: done, totalBytes: total } = one
   const moving = isRunning(one)
   const again = async (): Promise<void> => { await pull({ modelId, variant: null, revision: null }) }
   return (
@@ -51,7 +50,7 @@ export function DownloadRow ({ one }: { one: Download }) {
         <a href={linkTo('models', modelId)}>{modelId}</a>
         <Badge level={status === 'failed' ? 'error' : moving ? 'plain' : 'warn'}>{status}</Badge>
       </RowText>
-      {(moving || total !== null) && <Progress label={`Download of ${modelId}`} done={done} total={total} />}
+      {(moving || total > 0) && <Progress label={`Download of ${modelId}`} done={done} total={total} />}
       {moving && (
         <Button label={`Pause ${modelId}`} onClick={async () => { await halt(modelId, 'pause') }}>
           Pause
@@ -100,6 +99,9 @@ export function PullDialog ({ wanted }: { wanted: Wanted }) {
     </Confirm>
   )
 }
+
+export const hubDialog = (modelId: string) =>
+  <PullDialog wanted={{ modelId, variant: null, revision: null }} />
 
 function Sums ({ plan }: { plan: Plan }) {
   const { hub, commit, files, totalBytes, weightsBytes, disk, memory } = plan

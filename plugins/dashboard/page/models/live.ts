@@ -3,7 +3,7 @@ import { useEffect } from 'preact/hooks'
 import { ApiError } from '../api.js'
 import { allTransfers, instances, nodes } from '../known.js'
 import { ask, caller, origin } from '../link.js'
-import { useLoaded } from '../ui/parts.js'
+import { useAsk, useLoaded } from '../ui/parts.js'
 import { done } from '../ui/toast.js'
 import { isRunning, type Copied, type Download, type Entry, type Wanted } from './data.js'
 
@@ -14,39 +14,22 @@ export const downloadsError = signal<Error | null>(null)
 /** Milliseconds between requests for downloads (not replicated) while one runs, and while none runs. */
 const MOVING_MS = 700
 const STILL_MS = 5000
-let shown = false
-let timer: ReturnType<typeof setTimeout> | undefined
-let asking = 0
+const asked = signal(0)
+
+/** Reads the downloads again, if a page shows them. */
+export const readDownloads = (): void => { asked.value++ }
 
 /** Reads the downloads now and regularly while a page shows them. */
-export async function readDownloads (): Promise<void> {
-  clearTimeout(timer)
-  const mine = ++asking
-  try {
-    const { downloads: list } = await ask('GET /store/downloads')
-    if (mine !== asking) return
-    downloads.value = list as Download[]
-    downloadsError.value = null
-  } catch (error) {
-    if (mine !== asking) return
-    const none = error instanceof ApiError && error.reason === 'store_not_configured'
-    downloadsError.value = none ? null : error as Error
-    if (none) downloads.value = []
-  }
-  if (!shown) return
-  const moving = downloads.value?.some(isRunning) === true
-  timer = setTimeout(() => { void readDownloads() }, moving ? MOVING_MS : STILL_MS)
-}
-
 export function useDownloads (): void {
+  const moving = downloads.value?.some(isRunning) === true
+  const keys = [origin.value, caller.value, asked.value, moving]
+  const { value, error } = useAsk('GET /store/downloads', keys, {}, moving ? MOVING_MS : STILL_MS)
   useEffect(() => {
-    shown = true
-    void readDownloads()
-    return () => {
-      shown = false
-      clearTimeout(timer)
-    }
-  }, [origin.value, caller.value])
+    const none = error instanceof ApiError && error.reason === 'store_not_configured'
+    downloadsError.value = none ? null : error
+    if (none) downloads.value = []
+    else if (value !== null) downloads.value = value.downloads as Download[]
+  }, [value, error])
 }
 
 /** Milliseconds from the end of a transfer or download until the nodes' model lists reflect it. */
@@ -85,12 +68,12 @@ export async function pull ({ modelId, variant, revision }: Wanted): Promise<voi
   const body = { ...variant === null ? {} : { variant }, ...revision === null ? {} : { revision } }
   const { storeMade } = await ask('POST /store/models/{model_id}/download', { params: [modelId], body })
   if (storeMade !== undefined) done(`This node keeps the store from now on, in ${storeMade}.`)
-  await readDownloads()
+  readDownloads()
 }
 
 /** Pauses or cancels a download; both keep the bytes downloaded so far. */
 export async function halt (modelId: string, how: 'pause' | 'cancel'): Promise<void> {
   const pause = how === 'pause' ? 'POST /store/models/{model_id}/download/pause' as const : null
   await ask(pause ?? 'DELETE /store/models/{model_id}/download', { params: [modelId] })
-  await readDownloads()
+  readDownloads()
 }

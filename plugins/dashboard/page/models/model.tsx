@@ -12,7 +12,7 @@ import {
 import { bytes, count, toggled } from '../ui/text.js'
 import { done, failed } from '../ui/toast.js'
 import { CopyList, PurgeDialog } from './disk.js'
-import { DownloadRow, PullDialog } from './downloads.js'
+import { DownloadRow, hubDialog } from './downloads.js'
 import { changes, downloads } from './live.js'
 import { PlaceDialog } from './place.js'
 import type { Replies } from '../../../../docs/reference/replies.js'
@@ -51,8 +51,6 @@ export function ModelPage ({ id, row, known }: { id: string, row: Row | null, kn
     </>
   )
 }
-
-const hubDialog = (modelId: string) => <PullDialog wanted={{ modelId, variant: null, revision: null }} />
 
 function Unknown ({ id }: { id: string }) {
   return (

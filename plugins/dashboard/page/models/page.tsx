@@ -7,7 +7,7 @@ import { Badge, Empty, Field, Opens, RowText, Section, Trouble, useLoaded } from
 import { Rows } from '../ui/list.js'
 import { bytes, count, joined } from '../ui/text.js'
 import { DiskSection } from './disk.js'
-import { DownloadsSection, PullDialog } from './downloads.js'
+import { DownloadsSection, hubDialog, PullDialog } from './downloads.js'
 import { filterRows, rowsOf, wantedOf, type Row } from './data.js'
 import { downloads, useCatalogue, useDownloads } from './live.js'
 import { ModelPage } from './model.js'
@@ -162,12 +162,7 @@ function FoundRow ({ one }: { one: Answer['models'][number] }) {
       {here
         ? <a class="button" href={linkTo('models', modelId)}>It is here</a>
         : engine !== null && (
-          <Opens
-            label={`Pull ${modelId}`}
-            dialog={<PullDialog wanted={{ modelId, variant: null, revision: null }} />}
-          >
-            Pull
-          </Opens>
+          <Opens label={`Pull ${modelId}`} dialog={hubDialog(modelId)}>Pull</Opens>
         )}
     </>
   )

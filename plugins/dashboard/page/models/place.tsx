@@ -48,12 +48,10 @@ export function PlaceDialog ({ modelId }: { modelId: string }) {
       <NodePicker excluded={excluded} onChange={setExcluded} />
       <div class="form">
         <Field
-          label="Tokens of context" class="short" inputMode="numeric" aria-describedby="context-hint"
-          aria-invalid={problem !== null} value={context} onText={(text) => { setContext(text.trim()) }}
+          label="Tokens of context" class="short" inputMode="numeric" value={context} problem={problem}
+          hint="Empty for 2048 to 32768, as memory is free, at most what the model has."
+          onText={(text) => { setContext(text.trim()) }}
         />
-        <p id="context-hint" class="hint">
-          {problem ?? 'Empty for 2048 to 32768, as memory is free, at most what the model has.'}
-        </p>
       </div>
       {error !== null && <Trouble error={error} again={again} />}
       {value !== null && (

@@ -1,4 +1,5 @@
 import { useState } from 'preact/hooks'
+import { save } from '../happened/parts.js'
 import { Button, Field, Section } from '../ui/parts.js'
 import { ModelChoice, WithModels, type Model } from './catalogue.js'
 import { MicrophoneChoice, TalkButton, transcribe } from './microphone.js'
@@ -58,7 +59,8 @@ function Recording ({ models, id, onModel }: FormProps) {
             {FORMATS.map(([format, title, extension]) => (
               <Button
                 key={format} onClick={async () => {
-                  save(await transcribe(sound!, { model: id, language, response_format: format }), extension)
+                  const words = await transcribe(sound!, { model: id, language, response_format: format })
+                  save(new Blob([words], { type: 'text/plain' }), `transcript.${extension}`)
                 }}
               >
                 {title}
@@ -69,12 +71,4 @@ function Recording ({ models, id, onModel }: FormProps) {
       )}
     </div>
   )
-}
-
-function save (text: string, extension: string): void {
-  const link = document.createElement('a')
-  link.href = URL.createObjectURL(new Blob([text], { type: 'text/plain' }))
-  link.download = `transcript.${extension}`
-  link.click()
-  URL.revokeObjectURL(link.href)
 }

@@ -2,11 +2,8 @@
 export function peaksOf (samples: Float32Array, count: number): number[] {
   const slice = samples.length / count
   return Array.from({ length: count }, (_, i) => {
-    const last = Math.max(Math.floor(i * slice) + 1, Math.floor((i + 1) * slice))
-    let peak = 0
-    for (let at = Math.floor(i * slice); at < last && at < samples.length; at++) {
-      peak = Math.max(peak, Math.abs(samples[at]!))
-    }
-    return Math.min(1, peak)
+    const first = Math.floor(i * slice)
+    const part = samples.subarray(first, Math.max(first + 1, Math.floor((i + 1) * slice)))
+    return Math.min(1, part.reduce((peak, one) => Math.max(peak, Math.abs(one)), 0))
   })
 }

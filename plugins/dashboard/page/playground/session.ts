@@ -85,7 +85,8 @@ let loaded: Promise<void> | null = null
 export function load (): Promise<void> {
   return loaded ??= (async () => {
     try {
-      const kept = await readKept()
+      const saved = await within<Conversation[]>(PLACE, 'readonly', (store) => store.getAll())
+      const kept = saved.map(afterReload).sort((a, b) => b.changedAt - a.changedAt)
       all.value = new Map([...all.value, ...kept.map((one) => [one.id, one] as const)])
       if (kept[0] !== undefined && conversation.value.changedAt === 0) currentId.value = kept[0].id
     } catch (error) {
@@ -106,7 +107,7 @@ export async function remove (): Promise<void> {
   const { id } = conversation.value
   const { model } = conversation.value.lanes[0]!
   all.value = new Map([...all.value].filter(([key]) => key !== id))
-  await forget(id).catch(failed)
+  await within(PLACE, 'readwrite', (store) => store.delete(id)).catch(failed)
   const next = list.value[0]
   if (next === undefined) begin(model)
   else open(next.id)
@@ -133,24 +134,17 @@ export function compare (model: string | null): void {
 
 const PLACE = { database: 'svc-playground', store: 'conversations', keyPath: 'id' }
 
-const sizeOf = (one: Conversation): Size => ({ id: one.id, changedAt: one.changedAt, bytes: bytesOf(one) })
-
-export async function readKept (): Promise<Conversation[]> {
-  const all = await within<Conversation[]>(PLACE, 'readonly', (store) => store.getAll())
-  return all.map(afterReload).sort((a, b) => b.changedAt - a.changedAt)
-}
-
 /** Sizes of conversations, which are immutable, so each is measured once. */
 const measured = new WeakMap<Conversation, number>()
 
-function bytesOf (conversation: Conversation): number {
-  const bytes = measured.get(conversation) ?? JSON.stringify(conversation).length
-  measured.set(conversation, bytes)
-  return bytes
+function sizeOf (one: Conversation): Size {
+  const bytes = measured.get(one) ?? JSON.stringify(one).length
+  measured.set(one, bytes)
+  return { id: one.id, changedAt: one.changedAt, bytes }
 }
 
 /** Saves a conversation, and deletes the oldest ones that no longer fit. Returns their ids. */
-export async function keep (conversation: Conversation, all: Iterable<Conversation>): Promise<string[]> {
+async function keep (conversation: Conversation, all: Iterable<Conversation>): Promise<string[]> {
   const gone = tooMany([...all].map(sizeOf))
   await within(PLACE, 'readwrite', (store) => {
     for (const id of gone) store.delete(id)
@@ -158,6 +152,3 @@ export async function keep (conversation: Conversation, all: Iterable<Conversati
   })
   return gone
 }
-
-export const forget = async (id: string): Promise<void> =>
-  await within(PLACE, 'readwrite', (store) => store.delete(id))

@@ -1,4 +1,4 @@
-import { useId, useState } from 'preact/hooks'
+import { useState } from 'preact/hooks'
 import { Button, Field } from '../ui/parts.js'
 import { readTools } from './request.js'
 import { fields, readFigure, withFigure, type Sampling, type SamplingName } from './sampling.js'
@@ -48,21 +48,19 @@ interface FigureProps {
 }
 
 function Figure ({ name, title, hint, value, onChange }: FigureProps) {
-  const id = useId()
   const [text, setText] = useState(value === undefined ? '' : String(value))
   const read = readFigure(name, text)
-  const wrong = typeof read === 'string'
   return (
     <div class="figure">
       <Field
-        label={title} inputMode="decimal" value={text} aria-describedby={`${id}-hint`} aria-invalid={wrong}
+        label={title} inputMode="decimal" value={text} hint={hint}
+        problem={typeof read === 'string' ? read : null}
         onText={(typed) => {
           setText(typed)
           const next = readFigure(name, typed)
           if (typeof next !== 'string') onChange(next)
         }}
       />
-      <p id={`${id}-hint`} class={wrong ? 'problem' : 'hint'}>{wrong ? read : hint}</p>
     </div>
   )
 }
@@ -77,7 +75,6 @@ const EXAMPLE = [{
 const written = (value: unknown): string => JSON.stringify(value, null, 2)
 
 function ToolsField ({ settings, onChange, withoutTools }: SettingsProps) {
-  const id = useId()
   const [text, setText] = useState(settings.tools.length === 0 ? '' : written(settings.tools))
   const read = readTools(text)
   const take = (value: string): void => {
@@ -88,16 +85,12 @@ function ToolsField ({ settings, onChange, withoutTools }: SettingsProps) {
   return (
     <>
       <Field
-        label="Tools" class="mono" rows={4} spellcheck={false} value={text} aria-describedby={`${id}-hint`}
-        placeholder="A list of functions as JSON" aria-invalid={typeof read === 'string'} onText={take}
+        label="Tools" class="mono" rows={4} spellcheck={false} value={text} onText={take}
+        placeholder="A list of functions as JSON" problem={typeof read === 'string' ? read : null}
+        hint={withoutTools.length > 0
+          ? `${withoutTools.join(', ')} does not call tools.`
+          : 'You answer the calls: the model gets what you write.'}
       />
-      <p id={`${id}-hint`} class={typeof read === 'string' ? 'problem' : 'hint'}>
-        {typeof read === 'string'
-          ? read
-          : withoutTools.length > 0
-            ? `${withoutTools.join(', ')} does not call tools.`
-            : 'You answer the calls: the model gets what you write.'}
-      </p>
       {text === '' && (
         <div class="inline">
           <Button kind="quiet" onClick={() => { take(written(EXAMPLE)) }}>Put in an example</Button>

@@ -22,11 +22,20 @@ export function Devices () {
     <>
       <OwnDevice />
       <h3>Devices of the cluster</h3>
-      {error === null
-        ? <All list={value?.devices ?? null} again={again} />
-        : isRefused(error)
-          ? <p class="hint">Only an operator sees the devices and lets them in.</p>
-          : <Trouble error={error} again={again} />}
+      {error !== null && (isRefused(error)
+        ? <p class="hint">Only an operator sees the devices and lets them in.</p>
+        : <Trouble error={error} again={again} />)}
+      {error === null && (
+        <>
+          <div class="inline">
+            <Opens kind="main" onClosed={again} dialog={<PairingDialog />}>Let a device in</Opens>
+          </div>
+          {value?.devices.length === 0 && <Empty title="No device is paired." />}
+          <ul class="rows" aria-label="Devices">
+            {value?.devices.map((one) => <Row key={one.deviceId} one={one} again={again} />)}
+          </ul>
+        </>
+      )}
     </>
   )
 }
@@ -82,20 +91,6 @@ function OwnDevice () {
 /** Whether the node refused a request that had no credential, or one without the required authority. */
 const isRefused = (error: Error): boolean =>
   error instanceof ApiError && (error.status === 401 || error.status === 403)
-
-function All ({ list, again }: { list: Device[] | null, again: () => void }) {
-  return (
-    <>
-      <div class="inline">
-        <Opens kind="main" onClosed={again} dialog={<PairingDialog />}>Let a device in</Opens>
-      </div>
-      {list?.length === 0 && <Empty title="No device is paired." />}
-      <ul class="rows" aria-label="Devices">
-        {list?.map((one) => <Row key={one.deviceId} one={one} again={again} />)}
-      </ul>
-    </>
-  )
-}
 
 function Row ({ one, again }: { one: Device, again: () => void }) {
   const { authorities, by, created, deviceId, expires, lastUsedDay, name, state, viaRelay } = one

@@ -1,5 +1,5 @@
 // The operator's side of pairing: opens it, compares six digits, grants the device's authorities.
-import { useEffect, useState } from 'preact/hooks'
+import { useRef, useState } from 'preact/hooks'
 import { chosenWith, spaced } from '../device/words.js'
 import { ask, origin } from '../link.js'
 import { Button, Dialog, Trouble, useClose, useLoaded, useNow } from '../ui/parts.js'
@@ -15,7 +15,7 @@ type Waiting = NonNullable<View['device']>
 
 export function PairingDialog () {
   const done = useClose()
-  const { view, error, again } = usePairing()
+  const { view, error, reopen } = usePairing()
   const close = (): void => {
     // Pairing must end when the operator leaves. If the request fails, pairing times out.
     if (view?.open === true) void ask('DELETE /v1/devices/pairing').catch(() => {})
@@ -31,7 +31,7 @@ export function PairingDialog () {
       {view?.open === false && (
         <>
           <div class="dialog-body"><p>The time is over, and no device was let in.</p></div>
-          <div class="dialog-foot"><Button kind="main" onClick={again}>Open it again</Button></div>
+          <div class="dialog-foot"><Button kind="main" onClick={reopen}>Open it again</Button></div>
         </>
       )}
       {view?.open === true && <Open view={view} onDone={done} />}
@@ -41,27 +41,18 @@ export function PairingDialog () {
 
 /** Opens a pairing on this node unless one is open, and polls it while it is shown. */
 function usePairing () {
-  const [view, setView] = useState<View | null>(null)
-  const [error, setError] = useState<Error | null>(null)
-  const [round, setRound] = useState(0)
-  useEffect(() => {
-    const abort = new AbortController()
-    const { signal } = abort
-    const look = async (): Promise<void> => {
-      const found = await ask('GET /v1/devices/pairing', { signal })
-      let now = found.open ? found : await ask('POST /v1/devices/pairing', { body: {}, signal })
-      while (!signal.aborted) {
-        setView(now)
-        if (!now.open) return
-        await new Promise((resolve) => setTimeout(resolve, LOOK_MS))
-        // If a poll fails, keep the last answer until the next poll.
-        now = await ask('GET /v1/devices/pairing', { signal }).catch(() => now)
-      }
-    }
-    look().catch((cause: unknown) => { if (!signal.aborted) setError(cause as Error) })
-    return () => { abort.abort() }
-  }, [round])
-  return { view, error, again: () => { setRound((n) => n + 1) } }
+  const begun = useRef(false)
+  const { value: view, error, again } = useLoaded(async (signal) => {
+    const found = await ask('GET /v1/devices/pairing', { signal })
+    const opens = !found.open && !begun.current
+    begun.current = true
+    return opens ? await ask('POST /v1/devices/pairing', { body: {}, signal }) : found
+  }, [], LOOK_MS)
+  const reopen = (): void => {
+    begun.current = false
+    again()
+  }
+  return { view, error, reopen }
 }
 
 function Open ({ view, onDone }: { view: View, onDone: () => void }) {

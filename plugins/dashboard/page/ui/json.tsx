@@ -20,10 +20,5 @@ export function JsonField ({ value, onValue, ...field }: JsonProps) {
       setProblem((error as Error).message)
     }
   }
-  return (
-    <>
-      <Field class="mono" spellcheck={false} {...field} value={text} onText={read} />
-      {problem !== null && <p class="problem" role="alert">{problem}</p>}
-    </>
-  )
+  return <Field class="mono" spellcheck={false} {...field} value={text} problem={problem} onText={read} />
 }

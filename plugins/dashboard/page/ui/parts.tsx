@@ -60,15 +60,21 @@ export function Opens ({ dialog, onClosed, ...button }: OpensProps) {
 
 export interface FieldProps {
   label: ComponentChildren, value: string, onText: (text: string) => void, unseen?: boolean
+  /** Text below the field; a problem replaces the hint. */
+  hint?: string, problem?: string | null
 }
 
 type FieldElement = Pick<ComponentProps<'input'>, 'type' | 'min' | 'max' | 'step'> &
   Omit<ComponentProps<'textarea'>, 'label' | 'value'>
 
 /** A labelled text input; `unseen` shows the label only to screen readers, `rows` makes it multi-line. */
-export function Field ({ label, unseen, onText, rows, ...given }: FieldProps & FieldElement) {
+export function Field ({ label, unseen, onText, rows, hint, problem, ...rest }: FieldProps & FieldElement) {
   const own = useId()
-  const id = given.id ?? own
+  const id = rest.id ?? own
+  const below = problem ?? hint
+  const wrong = problem != null
+  const hintId = below === undefined ? undefined : `${id as string}-hint`
+  const given = { 'aria-describedby': hintId, 'aria-invalid': wrong, ...rest }
   const onInput = ({ currentTarget }: { currentTarget: { value: string } }): void => {
     onText(currentTarget.value)
   }
@@ -78,6 +84,9 @@ export function Field ({ label, unseen, onText, rows, ...given }: FieldProps & F
       {rows === undefined
         ? <input autocomplete="off" {...given as object} id={id} onInput={onInput} />
         : <textarea {...given} rows={rows} id={id} onInput={onInput} />}
+      {below !== undefined && (
+        <p id={hintId} class={wrong ? 'problem' : 'hint'} role={wrong ? 'alert' : undefined}>{below}</p>
+      )}
     </>
   )
 }
@@ -148,8 +157,8 @@ export const DiskMeter = ({ of }: { of: Space }) =>
   of && <Meter label="Disk" {...of} text={`${bytes(of.total - of.used)} free`} />
 
 /** A progress bar, indeterminate if the total is unknown. */
-export function Progress ({ label, done, total }: { label: string, done: number, total: number | null }) {
-  return total === null || total === 0
+export function Progress ({ label, done, total }: { label: string, done: number, total: number }) {
+  return total === 0
     ? <progress aria-label={label} />
     : <progress aria-label={label} value={done} max={total} />
 }
@@ -320,28 +329,38 @@ export function useNow (ms = 1000): number {
 
 interface Loaded<T> { value: T | null, error: Error | null, again: () => void }
 
-/** Loads data, and loads it again when one of `keys` changes or the caller calls `again`. */
+/**
+ * Loads data, and loads it again when one of `keys` changes or the caller calls `again`. With `everyMs`, also
+ * loads it that many ms after each answer.
+ */
 export function useLoaded<T> (
-  load: (signal: AbortSignal) => Promise<T>, keys: readonly unknown[]
+  load: (signal: AbortSignal) => Promise<T>, keys: readonly unknown[], everyMs?: number
 ): Loaded<T> {
   const [round, setRound] = useState(0)
   const [result, setResult] = useState<{ value: T | null, error: Error | null }>({ value: null, error: null })
+  const again = (): void => { setRound((n) => n + 1) }
   useEffect(() => {
     const abort = new AbortController()
-    load(abort.signal).then(
-      (value) => { if (!abort.signal.aborted) setResult({ value, error: null }) },
-      (error: unknown) => {
-        if (!abort.signal.aborted) setResult((had) => ({ value: had.value, error: error as Error }))
-      })
-    return () => { abort.abort() }
+    let timer: ReturnType<typeof setTimeout> | undefined
+    const show = (next: { value?: T, error: Error | null }): void => {
+      if (abort.signal.aborted) return
+      setResult((had) => ({ ...had, ...next }))
+      if (everyMs !== undefined) timer = setTimeout(again, everyMs)
+    }
+    load(abort.signal).then((value) => { show({ value, error: null }) },
+      (error: unknown) => { show({ error: error as Error }) })
+    return () => {
+      abort.abort()
+      clearTimeout(timer)
+    }
   }, [...keys, round])
-  return { ...result, again: () => { setRound((n) => n + 1) } }
+  return { ...result, again }
 }
 
 export const useAsk = <R extends keyof Replies>(
-  route: R, keys: readonly unknown[], options: AskOptions = {}
+  route: R, keys: readonly unknown[], options: AskOptions = {}, everyMs?: number
 ) =>
-  useLoaded(async (signal) => await ask(route, { ...options, signal }), keys)
+  useLoaded(async (signal) => await ask(route, { ...options, signal }), keys, everyMs)
 
 export function Trouble (
   { error, again, action = 'Try again' }: { error: Error, again?: () => void, action?: string }
