@@ -1,5 +1,5 @@
 import { DriverService } from '../runners/service.js'
-import type { Manifest } from '../../kernel/index.js'
+import { AuditService, type Manifest } from '../../kernel/index.js'
 import { BUNDLED, ENGINE } from './descriptions.js'
 
 const text = { type: 'string', minLength: 1, maxLength: 4096 } as const
@@ -65,7 +65,11 @@ const installs = Object.entries(BUNDLED).map(([name, { install }]) => `${name}: 
 export const manifest = {
   name: 'openai-programs', version: '1.0.0', kernel: '^1.0.0',
   summary: 'Runs models in safetensors with vLLM, MLX, SGLang, or any program that speaks OpenAI\'s API.',
-  requires: ['runners'], consumes: { drivers: DriverService },
+  requires: ['runners'], consumes: { drivers: DriverService }, consumesOptional: { audit: AuditService },
+  checks: {
+    collectives: { summary: 'Unencrypted traffic between nodes that svc.yaml allows.',
+      load: async () => ({ default: (await import('./cli.js')).doctor }) }
+  },
   config: {
     type: 'object', additionalProperties: false,
     properties: {

@@ -16,9 +16,8 @@ t.test('who is what', async (t) => {
   t.match(roleOf(instance, 'n2'),
     { kind: 'donor', driverNode: 'n0', card: { modelId: 'acme/gguf', files: [] } })
   t.equal(roleOf(instance, 'other'), null)
-  const next = { nodeId: 'n0', runnerId: 'r-n0' }
-  t.match(roleOf(star([4, 2, 3], 'RingInstance'), 'n2'),
-    { kind: 'gang', rank: 2, size: 3, headNode: 'n0', before: 'n1', next, others: [{ nodeId: 'n1' }, {}] })
+  const ranks = ['n0', 'n1', 'n2'].map((nodeId) => ({ nodeId, runnerId: `r-${nodeId}` }))
+  t.match(roleOf(star([4, 2, 3], 'RingInstance'), 'n2'), { kind: 'gang', rank: 2, ranks })
   t.equal(roleOf(star([4], 'RingInstance'), 'n0'), null)
   t.strictSame(['n0', 'n1', 'n2'].map((id) => isHelper(bodyOf(instance), id)), [false, true, true])
   t.strictSame(['n0', 'n1', 'n2'].map((id) => leads(instance, id)), [true, false, false])
