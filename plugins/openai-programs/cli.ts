@@ -10,9 +10,9 @@ interface State extends ClusterState {
 
 /** Nodes whose svc.yaml allows programs to exchange unencrypted traffic with other nodes. */
 export const doctor: Checker = {
-  run: async ({ state }) => Object.entries((state as State).nodeResources ?? {}).flatMap(([id, resources]) => {
-    const { gangs = {} } = resources?.engines?.[ENGINE] ?? {}
-    const [first] = Object.values(gangs).filter(({ network }) => network !== undefined)
+  run: async ({ state }) => Object.entries((state as State).nodeResources ?? {}).flatMap(([id, all]) => {
+    const { gangs = {} } = all?.engines?.[ENGINE] ?? {}
+    const first = Object.values(gangs).find(({ network }) => network !== undefined)
     if (first === undefined) return []
     const node = plain(state.nodeIdentities[id]?.friendlyName ?? id)
     const [name, about] = [`collectives of ${node}`, { code: 'collectives', about: [node] }]

@@ -15,8 +15,9 @@ export default definePlugin(manifest, async ({ config, clock, deps: { drivers, a
   const host = { platform: process.platform, env: process.env, uid: process.getuid?.() ?? 0 }
   const { collectives } = config as Settings
   if (collectives !== undefined) {
-    const change = { who: 'svc.yaml', how: 'direct', what: ENGINE, bestEffort: true, detail: { collectives } } as const
-    await (await audit?.begin(change))?.({ status: 200, reason: null, detail: {} })
+    const change = { who: 'svc.yaml', how: 'direct', what: ENGINE, bestEffort: true } as const
+    const end = await audit?.begin({ ...change, detail: { collectives } })
+    await end?.({ status: 200, reason: null, detail: {} })
   }
   let known: { atMs: number, driver: OfferedDriver | null } | undefined
   effect('programs', drivers.offer(ENGINE, () => {
@@ -64,7 +65,7 @@ function gangOf ({ description: { gang }, version }: Found, network?: string): G
       : network === undefined ? 'its traffic between nodes is not encrypted: to allow it on a network that ' +
       'you trust, set plugins.openai-programs.collectives.interface in svc.yaml'
         : `the interface ${network} of plugins.openai-programs.collectives does not exist or has no IPv4 ` +
-        `address; others: ${Object.keys(addresses).join(', ')}`
+          `address; others: ${Object.keys(addresses).join(', ')}`
   return { version, models, linked, problem, ...linked ? {} : { network, address } }
 }
 

@@ -1,4 +1,5 @@
 /** Ranks of a gang: programs of one model on several nodes, which the first rank's node starts and ends. */
+import { once } from 'node:events'
 import { writeFile } from 'node:fs/promises'
 import { EngineError, type EngineSession } from '../../../kernel/api/engine.js'
 import { LOOPBACK, type Program } from '../../runners/openai/program.js'
@@ -35,7 +36,7 @@ export function rankSession (
         throw new EngineError('invalid_request', `this rank has no task ${kind} now`)
       }
       program = await start(payload as unknown as GangPlan)
-      const left = new Promise<null>((resolve) => { signal.addEventListener('abort', () => { resolve(null) }) })
+      const left = once(signal, 'abort').then(() => null)
       try {
         while (!signal.aborted) {
           yield { payload: {} }

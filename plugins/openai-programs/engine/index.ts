@@ -52,7 +52,8 @@ export function programEngine ({ clock, die, echo }: EngineParts): EngineModule 
         : { host: LOOPBACK, port: await freePort() }
       const start = async (of?: GangPlan): Promise<Program> => {
         const values = await valuesOf(spec, description, address, tokens.template, of?.size)
-        const { args, environment } = commandLine(description, backend, { ...values, ...await gangValues(of) })
+        const all = { ...values, ...await gangValues(of) }
+        const { args, environment } = commandLine(description, backend, all)
         const PATH = [...root === null ? [] : [join(root, 'bin')], process.env['PATH'] ?? ''].join(delimiter)
         return new Program({
           name, path, args, env, clock, die, echo: (line) => { echo(`${name}: ${line}`) },

@@ -78,7 +78,8 @@ export class Gangs {
       entry.run = newId()
       const signal = AbortSignal.any([end.signal, entry.joins.signal])
       for (const rank of others) {
-        void this.#ask(assignment, rank, entry, signal, entry.run).then(() => 'ended', reasonOf).then((why) => {
+        const over = this.#ask(assignment, rank, entry, signal, entry.run)
+        void over.then(() => 'ended', reasonOf).then((why) => {
           if (!signal.aborted) lost(`the rank on ${rank.nodeId} is lost: ${why}`)
         })
       }

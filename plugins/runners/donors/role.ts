@@ -17,7 +17,7 @@ export interface GangOffer {
   version: string
   /** The families of models that it splits, a regular expression. */
   models: string
-  /** True if its traffic goes through svc's links; else it uses `address` of this node's interface `network`. */
+  /** True if its traffic goes through svc's links; else it uses the own `address` on interface `network`. */
   linked: boolean
   network?: string | undefined
   address?: string | undefined

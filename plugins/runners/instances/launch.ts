@@ -186,7 +186,7 @@ export function gangOffer (
   const { engine = '', placement: { engine: name = '' } = {} } = instanceOf(parts, assignment)?.ring ?? {}
   const driver = parts.detection.programs()[engine]
   const { gangs = {} } = driver != null && 'options' in driver ? driver : {}
-  const none = { version: '', models: '', linked: true, problem: 'it cannot share a model with other nodes' }
+  const none = { version: '', models: '', linked: true, problem: 'it cannot share a model with others' }
   const { [name]: offer = none } = gangs
   const problem = offer.problem && `${name || engine}: ${offer.problem}`
   return { ...offer, program: `${name} ${offer.version}`, problem }
@@ -210,9 +210,9 @@ function whyApart (parts: LaunchParts, assignment: Assignment, role: Role | null
   if (parts.config.rpc_for_every_user) {
     return role?.kind === 'gang' ? gangOffer(parts, assignment).problem : null
   }
-  return 'this node takes no part in models that are spread over nodes: llama.cpp RPC, MLX and vLLM have no ' +
-    'authentication there, so every user of this machine could access it. If you trust all of them: svc ' +
-    'config set plugins.runners.rpc_for_every_user true, and restart the node'
+  return 'this node takes no part in models that are spread over nodes: llama.cpp RPC, MLX and vLLM have ' +
+    'no authentication there, so every user of this machine could access it. If you trust all of them: ' +
+    'svc config set plugins.runners.rpc_for_every_user true, and restart the node'
 }
 
 function filesOf (

@@ -28,7 +28,8 @@ function launched (
     },
     models: undefined,
     detection: { runtimes: { cuda: false, webgpu: false, nvidiaDevice: false }, binary: () => undefined,
-      programs: () => ({ 'llama-server': { gangs: { '': { version: '1', problem } }, options: () => ({}) } as never }),
+      programs: () =>
+        ({ 'llama-server': { gangs: { '': { version: '1', problem } }, options: () => ({}) } as never }),
       without: () => null, devices: () => null },
     instances: { get: () => instance },
     drivers: { prepare: async () => {}, plan: () => null, begins: () => {} },
