@@ -58,7 +58,7 @@ t.test('a gang', { timeout: 240_000 }, async (t) => {
   const [one, two] = cluster.members
   const run = async (...args: string[]) => await svc(args, { env: { SVC_HOME: one!.home } })
   const place = async (...more: string[]) => await run('place', 'test/ring', ...more)
-  interface Start { start: number, rank?: string, environment?: string, secret?: boolean }
+  interface Start { start: number, child: number, rank?: string, environment?: string, secret?: boolean }
   const starts = (): Start[] => readFileSync(journal, 'utf8').split('\n')
     .filter((line) => line.startsWith('{"start"')).map((line) => JSON.parse(line) as Start)
   const live = () => starts().filter(({ start }) => alive(start))
@@ -108,7 +108,8 @@ t.test('a gang', { timeout: 240_000 }, async (t) => {
   }
   const stops = async (model = 'test/ring', left = 0) => {
     t.match(await run('stop', model), { status: 0 })
-    await until('its programs are gone', () => live().length === left)
+    await until('its programs and their children are gone',
+      () => live().length === left && starts().filter(({ child }) => alive(child)).length === left)
   }
 
   await t.test('ends while it starts', async () => {
