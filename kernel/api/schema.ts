@@ -15,7 +15,7 @@ type Props<S> = S extends { properties: infer P } ? P : never
 type Flat<T> = { [K in keyof T]: T[K] }
 
 type ObjectOf<S, Filled> = Props<S> extends never
-  ? Record<string, unknown>
+  ? Record<string, S extends { additionalProperties: infer A } ? FromSchema<A, Filled> : unknown>
   : Flat<{
     [K in keyof Props<S> as Present<S, K, Filled> extends true ? K : never]: FromSchema<Props<S>[K], Filled>
   } & {
@@ -28,7 +28,7 @@ type Present<S, K extends keyof Props<S>, Filled> =
 
 /**
  * The TypeScript type of a JSON Schema given as a literal: const, enum, type (also a list of types),
- * object with properties and required, array, string, number, integer, boolean, null.
+ * object with properties and required, or with additional ones, array, string, number, boolean, null.
  * `Filled`: defaults have been filled in (settings, query strings), so a property with one is present;
  * bodies and payloads are never filled in.
  */

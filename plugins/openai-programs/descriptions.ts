@@ -1,70 +1,8 @@
 /** Programs that speak OpenAI's API, as data: how each is found, started, watched and asked. */
+import type { Description } from './schema.js'
 
 /** The engine's name in cards and settings. */
 export const ENGINE = 'openai-programs'
-
-/** Features that a program ignores: svc does `stop` and `context` itself, and refuses requests for others. */
-export type Lack = 'schema' | 'required_tools' | 'logprobs' | 'stop' | 'context' | 'token_ids'
-
-/**
- * A group in `args` and a variable in `environment` are left out if one of their placeholders has no value.
- * Placeholders: model (folder), name (model id), socket, port, context (tokens), slots, threads, kv_gib,
- * kv_bytes, gpu_share (of the GPU's memory), tool_parser; in a gang also rank, ranks (their number), hosts
- * (file with the addresses of the ranks, as MLX reads it), head and head_port (address and free port of the
- * first rank), own (address of this rank) and interface.
- */
-interface Start {
-  args?: readonly (string | readonly string[])[]
-  environment?: Readonly<Record<string, string>>
-}
-
-export interface Description extends Start {
-  /** File name of the program in its environment or in PATH, or an absolute path. */
-  command: string
-  /** Folder of the virtual environment with the program. */
-  environment_path?: string
-  /** Added on one backend: cpu, cuda, rocm or metal. */
-  on?: Readonly<Record<string, Start>>
-  /** Python distributions that contain it, by which its version is known; without one it is not there. */
-  packages?: readonly string[]
-  /** By distribution: why the program does not start although it is installed. */
-  broken?: Readonly<Record<string, string>>
-  /** The command that installs it. */
-  install?: string
-  /** Backends on which it runs, and by platform those that it brings along. */
-  backends: readonly string[]
-  /** Formats of weights that it loads, a regular expression for the card's `quantization`. */
-  weights: string
-  /** Path that answers 200 once the program listens, and the status there that means it has failed. */
-  ready: string
-  failed?: number
-  /** The `model` of requests. */
-  request_model: string
-  /** Path and names of metrics that move while it works. */
-  metrics?: { path: string, names: readonly string[] }
-  /** Names of request fields, from svc's to the program's; null: the program does not know it. */
-  rename?: Readonly<Record<string, string | null>>
-  lacks?: readonly Lack[]
-  /** Names of parsers of tool calls by a mark in the chat template; `''` is for all others. */
-  tool_parsers?: Readonly<Record<string, string>>
-  /** True to check it again after each client that left. */
-  fragile?: boolean
-  /** Memory in MiB besides weights and KV cache. */
-  process_mib: number
-  gang?: GangForm
-}
-
-/** How several of these programs, of one version, run a model together, each with a part of every layer. */
-export interface GangForm {
-  /** True if ranks only connect to the next one, by `hosts`: svc then carries that through its own links. */
-  linked?: boolean
-  /** Families of models that it splits, a regular expression. */
-  models?: string
-  /** Arguments of all ranks but the first. */
-  worker?: readonly string[]
-  /** Limit in seconds on the start, in which all ranks must meet. */
-  seconds?: number
-}
 
 const OFFLINE = { HF_HUB_OFFLINE: '1', TRANSFORMERS_OFFLINE: '1', DO_NOT_TRACK: '1' }
 const TRANSFORMERS = '^(?!mlx)'

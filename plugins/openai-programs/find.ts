@@ -1,7 +1,8 @@
 /** Finds programs and reads their versions from the metadata of their environments, without running them. */
 import { readdirSync, readFileSync, realpathSync, statSync } from 'node:fs'
 import { basename, delimiter, dirname, isAbsolute, join } from 'node:path'
-import { BUNDLED, GENERIC, usualOrder, type Description } from './descriptions.js'
+import { BUNDLED, GENERIC, usualOrder } from './descriptions.js'
+import type { Description } from './schema.js'
 
 /** A program on this machine, or why it cannot be used; `version` is '' if unknown. */
 export interface Found {

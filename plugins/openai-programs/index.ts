@@ -11,12 +11,17 @@ import { manifest } from './manifest.js'
 const KNOWN_MS = 10_000
 const MIB = 2 ** 20
 
-export default definePlugin(manifest, ({ config, clock, deps: { drivers }, effect }) => {
+export default definePlugin(manifest, async ({ config, clock, deps: { drivers, audit }, effect }) => {
   const host = { platform: process.platform, env: process.env, uid: process.getuid?.() ?? 0 }
+  const { collectives } = config as Settings
+  if (collectives !== undefined) {
+    const change = { who: 'svc.yaml', how: 'direct', what: ENGINE, bestEffort: true } as const
+    const end = await audit?.begin({ ...change, detail: { collectives } })
+    await end?.({ status: 200, reason: null, detail: {} })
+  }
   let known: { atMs: number, driver: OfferedDriver | null } | undefined
   effect('programs', drivers.offer(ENGINE, () => {
     if (known === undefined || clock.mono() - known.atMs > KNOWN_MS) {
-      const { collectives } = config as Settings
       const driver = driverOf(findPrograms(config as Settings, host), collectives?.interface)
       known = { atMs: clock.mono(), driver }
     }
@@ -41,7 +46,7 @@ export function driverOf (all: readonly Found[], network?: string): OfferedDrive
     options (card, chosen) {
       const named = chosen === undefined ? usable : all.filter(({ name }) => name === chosen)
       const found = named.find((one) => whyNot(one, card) === null)
-      if (found !== undefined) return { ...optionsOf(found), collectives: { interface: network } }
+      if (found !== undefined) return optionsOf(found)
       const why = named.map((one) => `${one.name}: ${whyNot(one, card)!}`).join('; ')
       return `no program runs ${card.modelId}: ${why === '' ? `there is none called ${chosen!}` : why}`
     }
@@ -52,13 +57,16 @@ export function driverOf (all: readonly Found[], network?: string): OfferedDrive
 function gangOf ({ description: { gang }, version }: Found, network?: string): GangOffer | null {
   if (gang === undefined) return null
   const { linked = false, models = '' } = gang
-  const { address } = networkInterfaces()[network ?? '']?.find(({ family }) => family === 'IPv4') ?? {}
+  const addresses = Object.fromEntries(Object.entries(networkInterfaces()).flatMap(([name, all = []]) =>
+    all.filter(({ family }) => family === 'IPv4').slice(0, 1).map(({ address }) => [name, address])))
+  const address = addresses[network ?? '']
   const problem = version === '' ? 'its version is unknown: name its `packages`'
     : linked || address !== undefined ? null
       : network === undefined ? 'its traffic between nodes is not encrypted: to allow it on a network that ' +
       'you trust, set plugins.openai-programs.collectives.interface in svc.yaml'
-        : `the interface ${network} has no IPv4 address`
-  return { version, models, linked, problem, ...address === undefined ? {} : { address } }
+        : `the interface ${network} of plugins.openai-programs.collectives does not exist or has no IPv4 ` +
+          `address; others: ${Object.keys(addresses).join(', ')}`
+  return { version, models, linked, problem, ...linked ? {} : { network, address } }
 }
 
 function whyNot ({ problem, description: { weights, backends } }: Found, card: ModelCard): string | null {

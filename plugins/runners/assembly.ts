@@ -5,7 +5,6 @@ import {
 import type { Bundle } from './cards/bundle.js'
 import { createDrivers } from './donors/driver.js'
 import { Gangs } from './donors/gang.js'
-import { helps } from './donors/role.js'
 import { createSetDiff, createLeases, withCopies } from './instances/copies.js'
 import { PlacedInstances } from './instances/document.js'
 import { InstanceShutdown } from './instances/shutdown.js'
@@ -16,7 +15,7 @@ import {
 } from './instances/launch.js'
 import { createReconciler } from './instances/reconcile.js'
 import type { Instance } from './instances/sections.js'
-import { leads } from './instances/shapes.js'
+import { isHelper, leads } from './instances/shapes.js'
 import { createFailures, createStatuses, type Failures, type RunnerStatuses } from './instances/statuses.js'
 import { checkOverrides } from './machine/backends.js'
 import { startDetection, type Detection } from './machine/detection.js'
@@ -183,7 +182,10 @@ function openFleet (
     clock, log, statuses,
     create: (options) => machine.createSupervisor(options),
     prepare: (assignment, waits) => prepareLaunch(launch, assignment, waits),
-    isDonor: (assignment) => helps(instanceOf(launch, assignment)?.role ?? null),
+    isDonor (assignment) {
+      const { ring } = instanceOf(launch, assignment) ?? {}
+      return ring !== undefined && isHelper(ring, nodeId)
+    },
     launch: (assignment) => launchOptions(launch, assignment),
     admit: createFit({
       machine: machine.reader,

@@ -53,8 +53,8 @@ export const routes = {
     summary: 'Runs a rank of a model on several nodes until the request ends; for its first rank only.',
     members: true, authority: 'invoke', stream: true, produces: 'application/octet-stream',
     body: exactly({
-      instanceId: id, runnerId: id, program: id, address: textOrNull, port: { type: 'integer' }
-    }, { run: uuid }),
+      instanceId: id, runnerId: id, program: id, headPort: { type: 'integer', minimum: 1, maximum: 65535 }
+    }, { run: uuid, headAddress: { type: 'string', pattern: '^\\d{1,3}(\\.\\d{1,3}){3}$' } }),
     errors: ['not_found', 'instance_lost']
   },
   feed: {

@@ -2,7 +2,7 @@ import { defineService, EngineError, SvcError, timed } from '../../kernel/index.
 import { NOT_STARTED } from './process/errors.js'
 import { untilRouted } from './routing/wait.js'
 import type { Bundle } from './cards/bundle.js'
-import type { GangOffer } from './donors/offer.js'
+import type { GangOffer } from './donors/role.js'
 import type { Instance, InstanceFailure } from './instances/sections.js'
 import type { ModelWait } from './language/chunks.js'
 import type { Machine } from './machine/vitals.js'
@@ -20,7 +20,7 @@ export {
   whyLibraryCannot, BUILD_FILE, buildsFolder, buildsOf, buildText, findLibrary, findProgram, listsBackend,
   outputOf, readDevices
 } from './machine/programs.js'
-export type { GangOffer, GangPlan } from './donors/offer.js'
+export type { GangOffer, GangPlan } from './donors/role.js'
 export type { Build } from './machine/programs.js'
 export { runtimeFiles } from './machine/runtimes.js'
 export { ROOT, toSentSpan, SpanRecorder, SPANS_MAX } from './process/span-recorder.js'

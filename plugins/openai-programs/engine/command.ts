@@ -4,7 +4,7 @@ import { promisify } from 'node:util'
 import type { ModelSpec } from '../../../kernel/api/engine.js'
 import { cacheOf, contextOf, needOf } from '../../runners/cards/memory-forecast.js'
 import type { Address } from '../../runners/openai/client.js'
-import type { Description } from '../descriptions.js'
+import type { Description } from '../schema.js'
 
 const GIB = 2 ** 30
 const MIB = 2 ** 20

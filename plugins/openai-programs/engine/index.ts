@@ -6,7 +6,7 @@ import { rm } from 'node:fs/promises'
 import { delimiter, join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import {
-  EngineError, type EngineEnv, type EngineModule, type EngineSession, type ModelSpec
+  EngineError, type EngineEnv, type EngineModule, type EngineSession
 } from '../../../kernel/api/engine.js'
 import { Client, type Address } from '../../runners/openai/client.js'
 import { BrokenAnswer } from '../../runners/openai/errors.js'
@@ -14,9 +14,9 @@ import { freePort, LOOPBACK, Program, type Clock, type EngineParts } from '../..
 import type { GangPlan } from '../../runners/service.js'
 import { wordsOf, type Found } from '../find.js'
 import { isProof } from './answer.js'
-import { commandLine, sizesOf, takesSocket, valuesOf, type Values } from './command.js'
+import { commandLine, sizesOf, takesSocket, valuesOf } from './command.js'
 import { programError } from './errors.js'
-import { gangIn, gangValues, RankSession } from './gang.js'
+import { gangValues, rankSession } from './gang.js'
 import { ProgramSession, ROUTES } from './session.js'
 import { Tokens } from './tokens.js'
 import { ALONE, IN_GANG, Watch } from './watch.js'
@@ -42,18 +42,25 @@ export function programEngine ({ clock, die, echo }: EngineParts): EngineModule 
     async load (spec, env): Promise<EngineSession> {
       const found = spec.options['program'] as Found | undefined
       if (found === undefined) throw new EngineError('no_backend', 'the plugin openai-programs is off')
-      const { name, description } = found
+      const { name, description, path, root } = found
       const { card: { modelId, tasks }, backend } = spec
-      const gang = gangIn(spec)
+      const gang = spec.options['gang'] as GangPlan | null | undefined
+      if (gang === null) throw new EngineError('provider_error', 'the ranks of this model are not prepared')
       const tokens = await Tokens.read(spec)
       await rm(SOCKET, { force: true })
       const address: Address = takesSocket(description) ? { socketPath: SOCKET }
         : { host: LOOPBACK, port: await freePort() }
-      const start = async (of: GangPlan | null): Promise<Program> => programOf(found, spec, {
-        ...await valuesOf(spec, description, address, tokens.template, of?.size),
-        ...await gangValues(spec, of)
-      }, { env, clock, die, echo })
-      if (gang !== null && gang.rank > 0) return new RankSession(start, die)
+      const start = async (of?: GangPlan): Promise<Program> => {
+        const values = await valuesOf(spec, description, address, tokens.template, of?.size)
+        const all = { ...values, ...await gangValues(of) }
+        const { args, environment } = commandLine(description, backend, all)
+        const PATH = [...root === null ? [] : [join(root, 'bin')], process.env['PATH'] ?? ''].join(delimiter)
+        return new Program({
+          name, path, args, env, clock, die, echo: (line) => { echo(`${name}: ${line}`) },
+          variables: { PATH, ...environment }
+        })
+      }
+      if (gang !== undefined && gang.rank > 0) return rankSession(start, die)
       const program = await start(gang)
       const client = new Client({
         address, name, toError: (body, status) => programError(body, { modelId, name }, status)
@@ -64,10 +71,9 @@ export function programEngine ({ clock, die, echo }: EngineParts): EngineModule 
         await generate(client, kind, model, seen)
       }
       // A rank that waits for the others computes all the time.
-      const signs = signsOf(found, client, program, gang === null ? backend : '')
+      const signs = signsOf(found, client, program, gang === undefined ? backend : '')
       const lost = (why: string): void => { die(new Error(`${name} is lost: ${why}`)) }
-      const pace = gang === null ? ALONE : IN_GANG
-      const watch = new Watch({ clock, canary, lost, signs, pace })
+      const watch = new Watch({ clock, canary, lost, signs, pace: gang === undefined ? ALONE : IN_GANG })
       const close = async (): Promise<void> => {
         watch.close()
         client.close()
@@ -75,8 +81,8 @@ export function programEngine ({ clock, die, echo }: EngineParts): EngineModule 
         await rm(SOCKET, { force: true })
       }
       try {
-        const seconds = gang === null ? Infinity : description.gang?.seconds ?? MEET_SECONDS
-        await ready({ found, client, program, canary, env, isLate: lateAfter(clock, seconds) })
+        const seconds = gang === undefined ? Infinity : description.gang?.seconds ?? MEET_SECONDS
+        await ready({ found, client, program, canary, env, clock, endMs: clock.now() + seconds * 1_000 })
       } catch (error) {
         await close()
         throw error
@@ -92,21 +98,6 @@ export function programEngine ({ clock, die, echo }: EngineParts): EngineModule 
   }
 }
 
-/** Starts the program of a description as a child. */
-function programOf (
-  { name, description, path, root }: Found, { backend }: ModelSpec, values: Values,
-  { env, clock, die, echo }: EngineParts & { env: EngineEnv }
-): Program {
-  const { args, environment } = commandLine(description, backend, values)
-  return new Program({
-    name, path, args, env, clock, die, echo: (line) => { echo(`${name}: ${line}`) },
-    variables: {
-      ...root === null ? {} : { PATH: [join(root, 'bin'), process.env['PATH'] ?? ''].join(delimiter) },
-      ...environment
-    }
-  })
-}
-
 /** Asks for one token. @throws BrokenAnswer if the answer has none, and the program's errors */
 async function generate (
   client: Client, kind: keyof typeof ROUTES, model: string, seen: () => void
@@ -120,13 +111,9 @@ async function generate (
 
 interface Starting {
   found: Found, client: Client, program: Program, env: EngineEnv, canary: (seen: () => void) => Promise<void>
-  /** Whether the ranks of a gang had enough time to meet. */
-  isLate: () => boolean
-}
-
-function lateAfter ({ now }: Clock, seconds: number): () => boolean {
-  const startMs = now()
-  return () => now() - startMs > seconds * 1_000
+  clock: Clock
+  /** Time at which the ranks of a gang must have met. */
+  endMs: number
 }
 
 /**
@@ -134,10 +121,10 @@ function lateAfter ({ now }: Clock, seconds: number): () => boolean {
  * start that stands still but not one that is slow. @throws EngineError
  */
 async function ready (
-  { found: { name, description }, client, program, canary, env, isLate }: Starting
+  { found: { name, description }, client, program, canary, env, clock, endMs }: Starting
 ): Promise<void> {
   const told = (): void => {
-    if (isLate()) throw new EngineError('load_failed', `${name}: its ranks did not meet in time`)
+    if (clock.now() > endMs) throw new EngineError('load_failed', `${name}: its ranks did not meet in time`)
     env.progress(Math.min(Math.floor(program.processorSeconds), START_SECONDS - 1), START_SECONDS)
   }
   await program.until(async () => {

@@ -4,7 +4,7 @@ import {
 } from '../../runners/language/json.js'
 import { invalid } from '../../runners/language/refusals.js'
 import { answerSchema, requiresCall } from '../../runners/language/structure.js'
-import type { Description, Lack } from '../descriptions.js'
+import type { Description, Lack } from '../schema.js'
 
 export type Body = Record<string, unknown>
 

@@ -54,6 +54,17 @@ t.test('finds programs, and says why one cannot be used', async (t) => {
   t.match(driver.options(model('bfloat16'), 'mlx'), /mlx_lm.server is not in PATH: run `pip install mlx-lm`/)
   t.match(driver.options(model('bfloat16'), 'mxl'), /there is none called mxl/)
   t.equal(driverOf(look({})), null)
+  const offer = (network?: string) => driverOf(found, network)!.gangs!['vllm']
+  t.match(offer(), { problem: /not encrypted: .* set plugins.openai-programs.collectives.interface/ })
+  t.match(offer('none0'), { problem: /interface none0 .* does not exist .*; others: (.*, )?lo\b/,
+    address: undefined })
+  t.match(offer('lo'), { problem: null, network: 'lo', address: '127.0.0.1', version: '0.32.0' })
+  const inGang = commandLine(BUNDLED['vllm']!, 'cpu', { ranks: '2', rank: '1', head: '10.0.0.1',
+    head_port: '5', own: '10.0.0.2', interface: 'eth1' })
+  t.match(inGang.args.join(' '),
+    /--nnodes 2 --node-rank 1 --master-addr 10.0.0.1 --master-port 5 .*--headless$/)
+  t.match(inGang.environment,
+    { VLLM_HOST_IP: '10.0.0.2', GLOO_SOCKET_IFNAME: 'eth1', NCCL_SOCKET_IFNAME: '=eth1' })
 })
 
 t.test('command lines', async (t) => {

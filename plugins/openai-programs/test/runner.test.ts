@@ -8,7 +8,8 @@ import t from 'tap'
 import { parsed, type Fields } from '../../runners/language/json.js'
 import { bench, hear, lives, until, type TestCase } from '../../runners/test/process-kit.js'
 import { card } from '../../runners/test/samples.js'
-import { GENERIC, type Description } from '../descriptions.js'
+import { GENERIC } from '../descriptions.js'
+import type { Description } from '../schema.js'
 
 const ENGINE = new URL('../../../dist/plugins/openai-programs/engine/index.js', import.meta.url)
 const SCRIPT = fileURLToPath(new URL('fixtures/stand-in.mjs', import.meta.url))

@@ -234,10 +234,10 @@ function withGang (
   const offers = view.nodes.flatMap(({ gangs }) => Object.entries(gangs?.[engine] ?? {}))
     .filter(([name, { problem, models }]) =>
       problem === null && (chosen ?? name) === name && RegExp(models).test(family))
-    .map(([name, { version }]) => ({ name, version, words: `${name} ${version}` }))
-  const nodesWith = (words: string): number => offers.filter((one) => one.words === words).length
-  const best = offers.reduce<typeof offers[number] | undefined>((most, one) =>
-    most === undefined || nodesWith(one.words) > nodesWith(most.words) ? one : most, undefined)
+    .map(([name, { version }]) => ({ name, version }))
+  const nodesWith = ({ name, version }: typeof offers[number]): number =>
+    offers.filter((one) => one.name === name && one.version === version).length
+  const [best] = [...offers].sort((a, b) => nodesWith(b) - nodesWith(a))
   const apart = ({ gangs, programs }: NodeFacts): string | undefined => {
     const all = gangs?.[engine] ?? {}
     const name = best?.name ?? chosen ?? programs?.[engine]?.find((one) => Object.hasOwn(all, one))

@@ -59,7 +59,8 @@ function checkDriver (
   const instance = instances.get(instanceId)
   const role = instance === undefined ? null : roleOf(instance, nodeId)
   const isGang = role?.kind === 'gang'
-  const from = isGang ? role.before : role?.kind === 'donor' ? role.driverNode : undefined
+  const from = isGang ? role.ranks.at(role.rank - 1)!.nodeId
+    : role?.kind === 'donor' ? role.driverNode : undefined
   const named = from !== undefined && assignmentOf(instance!, nodeId)?.runnerId === runnerId
   if (member === null || (named && cluster.resolve(from)?.installId !== member)) {
     throw kernelError('not_found')

@@ -13,8 +13,8 @@ import {
   LOOPBACK, NODE_CALLER, receive, send, STALL_MS, TUNNEL_TYPE, TUNNELS_MAX, TUNNELS_PATH
 } from './tunnel.js'
 
-/** Limit in ms on the wait until a donor accepts a connection. */
-const HEAD_MS = 20_000
+/** Limit in ms on the wait until a donor accepts a connection; a rank of a gang does so after its start. */
+const HEAD_MS = 1_200_000
 
 export interface DriverParts extends MemberParts {
   runners: Section<RunnerStatus>
@@ -86,9 +86,9 @@ export function createDrivers (parts: DriverParts) {
       if (ports.length !== donors.length) return null
       return {
         ...own,
-        donors: ports.map(({ endpoint: address }, i) => {
+        donors: ports.map(({ port }, i) => {
           const { nodeId: _node, runnerId: _runner, ...share } = donors[i]!
-          return { address, ...share }
+          return { address: `${LOOPBACK}:${port}`, ...share }
         })
       }
     },
@@ -99,7 +99,7 @@ export function createDrivers (parts: DriverParts) {
     },
     release,
     /** Opens a local port to a rank of a gang; `broke` is called if an accepted connection breaks. */
-    forward: async (of: Pick<PortParts, 'entry' | 'broke' | 'acceptMs'>, instanceId: string, to: RankRef) =>
+    forward: async (of: Pick<PortParts, 'entry' | 'broke'>, instanceId: string, to: RankRef) =>
       await openPort({ ...parts, ...of, feeds }, instanceId, to),
     /** Handler of GET /runners/donors/:feed_id: the bytes a driver sends to its donor. */
     async feed (request: RouteRequest<typeof routes.feed>): Promise<void> {
@@ -144,12 +144,11 @@ function isReady (runners: Section<RunnerStatus>, { nodeId, runnerId }: RankRef)
   return status !== undefined && serves(kindOf(status))
 }
 
-export interface DonorPort { port: number, endpoint: string, close (): void }
+export interface DonorPort { port: number, close (): void }
 export type PortParts = DriverParts & {
   entry: Pick<Entry, 'run'>
   feeds: Map<string, Feed>
   broke: (message: string) => void
-  acceptMs?: number
 }
 
 async function openPort (parts: PortParts, instanceId: string, donor: RankRef): Promise<DonorPort> {
@@ -165,7 +164,6 @@ async function openPort (parts: PortParts, instanceId: string, donor: RankRef): 
   const { port } = server.address() as AddressInfo
   return {
     port,
-    endpoint: `${LOOPBACK}:${port}`,
     close () {
       server.close()
       for (const socket of sockets) socket.destroy()
@@ -179,7 +177,7 @@ async function openPort (parts: PortParts, instanceId: string, donor: RankRef): 
  * close itself.
  */
 async function pass (parts: PortParts, instanceId: string, donor: RankRef, socket: Socket): Promise<void> {
-  const { cluster, feeds, log, broke, entry: { run }, acceptMs: timeoutMs = HEAD_MS } = parts
+  const { cluster, feeds, log, broke, entry: { run } } = parts
   const { nodeId, runnerId } = donor
   const feedId = parts.newId()
   const closed = new AbortController()
@@ -199,7 +197,7 @@ async function pass (parts: PortParts, instanceId: string, donor: RankRef, socke
     feeds.set(feedId, { socket, installId })
     const answer = await parts.cluster.request(installId, {
       method: 'POST', path: TUNNELS_PATH, body: { instanceId, runnerId, feedId, run }, caller: NODE_CALLER,
-      signal, timeoutMs
+      signal, timeoutMs: HEAD_MS
     })
     if (answer.status !== 200) throw new Error(`it answered ${answer.status}`)
     carries = true

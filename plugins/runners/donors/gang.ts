@@ -3,41 +3,33 @@
  * starts the other ranks each time the head starts, and all of them end with any one of them.
  */
 import type { Socket } from 'node:net'
-import {
-  delay, kernelError, readRefusal, waitForCallback, whileLive, type Clock, type MemberParts,
-  type RouteRequest, type Section
-} from '../../../kernel/index.js'
+import { delay, kernelError, readRefusal, whileLive } from '../../../kernel/index.js'
+import type { RouteRequest, Section } from '../../../kernel/index.js'
 import { freePort } from '../openai/program.js'
 import { reasonOf } from '../process/errors.js'
-import { kindOf, serves, type StatusKind } from '../process/states.js'
+import { kindOf } from '../process/states.js'
 import type { RunnerSet } from '../instances/runner-set.js'
 import type { Instance } from '../instances/sections.js'
 import { assignmentOf, type Assignment } from '../instances/shapes.js'
 import type { routes } from '../routes.js'
-import type { GangOffer, GangPlan, RunnerStatus } from '../service.js'
-import { isWaiting, whileDonors, type DonorPort, type RpcDrivers } from './driver.js'
-import { roleOf, type GangRole, type RankRef } from './role.js'
+import type { RunnerStatus } from '../service.js'
+import { isWaiting, whileDonors, type DriverParts, type RpcDrivers } from './driver.js'
+import { roleOf, type GangOffer, type GangPlan, type GangRole, type RankRef } from './role.js'
 import { connected, NODE_CALLER, TUNNEL_TYPE } from './tunnel.js'
 
 /** Path at which a node starts its rank for the head's node, and ends it with the request. */
 const GANGS_PATH = '/runners/gangs'
 /** Limit in ms on the wait until a rank has ended the previous run and is ready for the next one. */
 const READY_MS = 60_000
-/** Limit in ms on the wait until a rank accepts a connection; the start of the head ends sooner. */
-const MEET_MS = 1_200_000
 const POLL_MS = 100
-const STARTS_OR_ENDS: ReadonlySet<StatusKind> =
-  new Set(['RunnerConnecting', 'RunnerIdle', 'RunnerFailed', 'RunnerShuttingDown'])
+const STARTS_OR_ENDS = /^Runner(Connecting|Idle|Failed|ShuttingDown)$/
 
-interface GangParts extends MemberParts {
+interface GangParts extends Omit<DriverParts, 'log' | 'lost'> {
   nodeId: string
   instances: Section<Instance>
-  runners: Section<RunnerStatus>
   fleet: () => Pick<RunnerSet, 'get' | 'again'>
   drivers: Pick<RpcDrivers, 'forward'>
-  clock: Clock
-  newId (): string
-  /** The program of an assignment. Throws if it cannot run in a gang on this node. */
+  /** The program of an assignment. */
   offer (assignment: Assignment): GangOffer & { program: string }
 }
 
@@ -46,7 +38,7 @@ interface Entry {
   run: string
   end: AbortController
   port: number
-  next: DonorPort | null
+  next?: number
   joins?: AbortController
   start?: () => void
 }
@@ -58,11 +50,8 @@ export class Gangs {
   constructor (parts: GangParts) { this.#parts = parts }
 
   release (runnerId: string): void {
-    const entry = this.#entries.get(runnerId)
+    this.#entries.get(runnerId)?.end.abort()
     this.#entries.delete(runnerId)
-    entry?.joins?.abort()
-    entry?.end.abort()
-    entry?.next?.close()
   }
 
   /**
@@ -73,38 +62,44 @@ export class Gangs {
     if (role.rank > 0) return
     const { newId, fleet } = this.#parts
     const { runnerId } = assignment
+    const end = new AbortController()
     const lost = (message: string): void => {
-      if (this.#entries.get(runnerId) !== entry) return
+      if (end.signal.aborted) return
       this.release(runnerId)
       void fleet().again(runnerId, message)
     }
-    const entry = await this.#enter(assignment, role, newId(), lost)
-    const { signal } = entry.end
-    await whileDonors(this.#parts, role.others, signal, isWaiting(waits))
-    if (signal.aborted) return
-    await Promise.all(role.others.map(async (rank) => { await this.#ask(assignment, rank, signal) }))
+    const entry = await this.#enter(assignment, role, { run: newId(), end }, lost)
+    const others = role.ranks.slice(1)
+    await whileDonors(this.#parts, others, end.signal, isWaiting(waits))
+    if (end.signal.aborted) return
+    await Promise.all(others.map((rank) => this.#ask(assignment, rank, entry, end.signal)))
     entry.start = () => {
-      const joins = entry.joins = new AbortController()
-      const run = entry.run = newId()
-      for (const rank of role.others) {
-        void this.#ask(assignment, rank, joins.signal, run).then(() => 'ended', reasonOf).then((why) => {
-          if (!joins.signal.aborted) lost(`the rank on ${rank.nodeId} is lost: ${why}`)
+      entry.joins = new AbortController()
+      entry.run = newId()
+      const signal = AbortSignal.any([end.signal, entry.joins.signal])
+      for (const rank of others) {
+        const over = this.#ask(assignment, rank, entry, signal, entry.run)
+        void over.then(() => 'ended', reasonOf).then((why) => {
+          if (!signal.aborted) lost(`the rank on ${rank.nodeId} is lost: ${why}`)
         })
       }
     }
   }
 
-  /** What the head's program needs to meet the others; null before `prepare`. */
-  plan (assignment: Assignment, role: GangRole): GangPlan | null {
-    const entry = this.#entries.get(assignment.runnerId)
-    const { address = null } = this.#parts.offer(assignment)
-    return entry === undefined ? null : planOf(entry, role, address, entry.port)
+  /** What the program of a rank needs to meet the others; null before `prepare`. `head`: if it is another. */
+  plan (
+    assignment: Assignment, { rank, ranks: { length: size } }: GangRole, head?: Partial<GangPlan>
+  ): GangPlan | null {
+    const { port, next } = this.#entries.get(assignment.runnerId) ?? {}
+    const { address, network } = this.#parts.offer(assignment)
+    return port === undefined ? null
+      : { rank, size, port, next, address, network, headAddress: address, headPort: port, ...head }
   }
 
   /** Call when a runner's status changes: its start begins a run of its gang, and its end ends the run. */
   moved (runnerId: string, status: RunnerStatus): void {
     const entry = this.#entries.get(runnerId)
-    if (STARTS_OR_ENDS.has(kindOf(status))) entry?.joins?.abort()
+    if (STARTS_OR_ENDS.test(kindOf(status))) entry?.joins?.abort()
     if ('RunnerConnecting' in status) entry?.start?.()
   }
 
@@ -112,104 +107,88 @@ export class Gangs {
   async connect (runnerId: string, run: string, signal: AbortSignal): Promise<Socket> {
     for (;;) {
       const entry = this.#entries.get(runnerId)
-      const socket = entry?.run !== run ? null : await connected(entry.port).catch(() => null)
+      const socket = entry?.run !== run ? null : await connected(entry.port, signal).catch(() => null)
       if (socket !== null) return socket
       await delay(this.#parts.clock, POLL_MS, signal)
     }
   }
 
-  /** Handler of POST /runners/gangs: runs the rank on this node until the request ends. */
+  /**
+   * Handler of POST /runners/gangs: runs the rank on this node until the request ends; without `run` it only
+   * compares the programs. Throws `not_found` unless the node of the first rank asks, and `instance_lost`.
+   */
   async join (request: RouteRequest<typeof routes.gang>): Promise<void> {
-    const { nodeId: self, newId, fleet } = this.#parts
-    const { body: { runnerId, run, program, address, port } } = request
-    const { member, role, assignment } = this.#checkHead(request)
-    const own = this.#parts.offer(assignment).program
-    if (own !== program) {
-      throw kernelError('instance_lost', `${self} has ${own}, but the first rank has ${program}.`)
-    }
-    if (run === undefined) {
-      await request.open({ contentType: TUNNEL_TYPE }).end()
-      return
-    }
-    const { signal, end } = whileLive(this.#parts, member, request.signal)
-    try {
-      await this.#untilReady(runnerId, signal)
-      const entry = await this.#enter(assignment, role, run, () => { this.release(runnerId) })
-      try {
-        const stream = request.open({ contentType: TUNNEL_TYPE })
-        const task = { kind: 'join', payload: { ...planOf(entry, role, address, port) } }
-        const until = AbortSignal.any([signal, entry.end.signal])
-        for await (const _ of fleet().get(runnerId)?.supervisor?.open(newId(), task, until) ?? []) {
-          await stream.write(Buffer.from('.'))
-        }
-        await stream.end()
-      } finally {
-        // A new process for the next run. A program that ended by itself has ended its runner.
-        if (signal.aborted || entry.end.signal.aborted) void fleet().again(runnerId, 'its gang has ended')
-        this.release(runnerId)
-      }
-    } finally {
-      end()
-    }
-  }
-
-  /** Throws `not_found` unless the request comes from the node of the first rank of its instance. */
-  #checkHead (
-    { body: { instanceId, runnerId }, member }: RouteRequest<typeof routes.gang>
-  ): { member: string, role: GangRole, assignment: Assignment } {
-    const { nodeId, instances, cluster } = this.#parts
+    const { nodeId, cluster, instances, fleet, newId } = this.#parts
+    const { member, body: { instanceId, runnerId, run, program, ...head } } = request
     const instance = instances.get(instanceId)
     const role = instance === undefined ? null : roleOf(instance, nodeId)
     const assignment = instance === undefined ? null : assignmentOf(instance, nodeId)
     if (member === null || role?.kind !== 'gang' || assignment?.runnerId !== runnerId ||
-      cluster.resolve(role.headNode)?.installId !== member) throw kernelError('not_found')
-    return { member, role, assignment }
-  }
-
-  /** Waits until the previous run has ended and the runner of this rank is ready. Throws `instance_lost`. */
-  async #untilReady (runnerId: string, signal: AbortSignal): Promise<void> {
-    const { nodeId, runners } = this.#parts
-    const isReady = (): boolean => !this.#entries.has(runnerId) &&
-      serves(kindOf(runners.get(runnerId, nodeId) ?? { RunnerIdle: {} }))
-    const over = AbortSignal.any([signal, AbortSignal.timeout(READY_MS)])
-    while (!isReady()) {
-      if (over.aborted) throw kernelError('instance_lost', `The rank on ${nodeId} did not become ready.`)
-      await waitForCallback((callback) => runners.observe(callback), over)
+      cluster.resolve(role.ranks[0]!.nodeId)?.installId !== member) throw kernelError('not_found')
+    const { program: own, problem } = this.#parts.offer(assignment)
+    if (problem !== null) throw kernelError('instance_lost', `${nodeId} cannot take part: ${problem}.`)
+    if (own !== program) throw kernelError('instance_lost', `${nodeId} has ${own}, others ${program}.`)
+    if (run === undefined) return await request.open({ contentType: TUNNEL_TYPE }).end()
+    const live = whileLive(this.#parts, member, request.signal)
+    const end = new AbortController()
+    const over = AbortSignal.any([live.signal, end.signal])
+    try {
+      const late = AbortSignal.any([live.signal, AbortSignal.timeout(READY_MS)])
+      await whileDonors(this.#parts, [{ nodeId, runnerId }], late, (missing) =>
+        missing.length > 0 || this.#entries.has(runnerId))
+      if (late.aborted) throw kernelError('instance_lost', `The rank on ${nodeId} did not become ready.`)
+      await this.#enter(assignment, role, { run, end }, () => { end.abort() })
+      const stream = request.open({ contentType: TUNNEL_TYPE })
+      const task = { kind: 'join', payload: { ...this.plan(assignment, role, head) } }
+      for await (const _ of fleet().get(runnerId)?.supervisor?.open(newId(), task, over) ?? []) {
+        await stream.write('.')?.catch(() => { end.abort() })
+      }
+      await stream.end()
+    } finally {
+      if (this.#entries.get(runnerId)?.end === end) {
+        // A new process for the next run. A program that ended by itself has ended its runner.
+        if (over.aborted) void fleet().again(runnerId, 'its gang has ended')
+        this.release(runnerId)
+      }
+      live.end()
     }
   }
 
   /** Reserves the ports of a rank; `broke` is called if its connection to the next rank breaks. */
   async #enter (
-    assignment: Assignment, role: GangRole, run: string, broke: (message: string) => void
+    assignment: Assignment, { rank, ranks }: GangRole, of: Pick<Entry, 'run' | 'end'>,
+    broke: (message: string) => void
   ): Promise<Entry> {
     const { runnerId, instanceId } = assignment
     this.release(runnerId)
-    const entry: Entry = { run, end: new AbortController(), port: 0, next: null }
+    const entry: Entry = { ...of, port: 0 }
     this.#entries.set(runnerId, entry)
-    entry.port = await freePort()
-    const next = !this.#parts.offer(assignment).linked ? null
-      : await this.#parts.drivers.forward({ entry, broke, acceptMs: MEET_MS }, instanceId, role.next)
-    if (entry.end.signal.aborted) next?.close()
-    else entry.next = next
+    // A port is free again until the program listens there.
+    do entry.port = await freePort()
+    while ([...this.#entries.values()].some((one) => one !== entry && one.port === entry.port))
+    if (!this.#parts.offer(assignment).linked) return entry
+    const to = ranks[(rank + 1) % ranks.length]!
+    const next = await this.#parts.drivers.forward({ entry, broke }, instanceId, to)
+    entry.next = next.port
+    if (entry.end.signal.aborted) next.close()
+    else entry.end.signal.addEventListener('abort', () => { next.close() })
     return entry
   }
 
   /** Asks the node of a rank. Without `run` it only compares programs; with one the answer lasts as long. */
   async #ask (
-    assignment: Assignment, { nodeId, runnerId }: RankRef, signal: AbortSignal, run?: string
+    assignment: Assignment, { nodeId, runnerId }: RankRef, { port }: Entry, signal: AbortSignal, run?: string
   ): Promise<void> {
-    const { cluster, offer } = this.#parts
+    const { cluster } = this.#parts
     const { installId } = cluster.resolve(nodeId) ?? {}
     if (installId === undefined) throw kernelError('instance_lost', `The node ${nodeId} is gone.`)
     const live = whileLive(this.#parts, installId, signal)
     try {
-      const { program, address = null } = offer(assignment)
-      const { port = 0 } = this.#entries.get(assignment.runnerId) ?? {}
+      const { program, address: headAddress } = this.#parts.offer(assignment)
       const { instanceId } = assignment
       const { status, body } = await cluster.request(installId, {
         method: 'POST', path: GANGS_PATH, caller: NODE_CALLER, signal: live.signal,
-        timeoutMs: READY_MS + 5_000,
-        body: { instanceId, runnerId, program, address, port, ...run === undefined ? {} : { run } }
+        timeoutMs: READY_MS + 5_000, body: { instanceId, runnerId, program, headAddress, headPort: port, run }
       })
       if (status !== 200) throw kernelError('instance_lost', (await readRefusal(body))?.message)
       for await (const _ of body) { /* A byte now and then says that it runs. */ }
@@ -218,7 +197,3 @@ export class Gangs {
     }
   }
 }
-
-const planOf = (
-  { port, next }: Entry, { rank, size }: GangRole, headAddress: string | null, headPort: number
-): GangPlan => ({ rank, size, port, next: next?.port ?? null, headAddress, headPort })

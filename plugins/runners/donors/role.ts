@@ -10,16 +10,25 @@ export interface DonorRank extends Share { nodeId: string, runnerId: string }
 export interface RankRef { nodeId: string, runnerId: string }
 
 /** A rank of a gang: equal programs on several nodes, of which the first one serves and starts the others. */
-export interface GangRole {
-  kind: 'gang'
-  rank: number
-  size: number
-  headNode: string
-  /** The node of the rank before this one and the rank after it; the last rank is before the first one. */
-  before: string
-  next: RankRef
-  /** All ranks but the first. */
-  others: RankRef[]
+export interface GangRole { kind: 'gang', rank: number, ranks: RankRef[] }
+
+/** How a program forms gangs. All programs of a gang have the same version. */
+export interface GangOffer {
+  version: string
+  /** The families of models that it splits, a regular expression. */
+  models: string
+  /** True if its traffic goes through svc's links; else it uses the own `address` on interface `network`. */
+  linked: boolean
+  network?: string | undefined
+  address?: string | undefined
+  /** Why it cannot form gangs on this node. */
+  problem: string | null
+}
+
+/** How a rank meets the others: the ports of itself, of the next rank on this node, and of the first rank. */
+export interface GangPlan extends Pick<GangOffer, 'network' | 'address'> {
+  rank: number, size: number, port: number, next?: number | undefined, headPort: number
+  headAddress?: string | undefined
 }
 
 export type Role =
@@ -35,10 +44,6 @@ export function opensPorts (role: Role | null): boolean {
   return role !== null && (role.kind !== 'driver' || role.donors.length > 0)
 }
 
-/** True for a role that serves no tasks of the model. */
-export const helps = (role: Role | null): boolean =>
-  role?.kind === 'donor' || (role?.kind === 'gang' && role.rank > 0)
-
 /** The role of a node in an instance; null if it is alone there or the instance does not name it. Pure. */
 export function roleOf (instance: Instance, nodeId: string): Role | null {
   const own = shardOf(instance, nodeId)
@@ -48,8 +53,8 @@ export function roleOf (instance: Instance, nodeId: string): Role | null {
     return shard === null ? [] : [{ nodeId: id, runnerId, shard }]
   }).sort((a, b) => a.shard.deviceRank - b.shard.deviceRank)
   if (!('LlamaRpcInstance' in instance)) {
-    const refs = ranks.map(({ nodeId: id, runnerId }) => ({ nodeId: id, runnerId }))
-    return gangRole(refs, refs.findIndex((one) => one.nodeId === nodeId))
+    const rank = ranks.findIndex((one) => one.nodeId === nodeId)
+    return ranks.length === 1 ? null : { kind: 'gang', rank, ranks }
   }
   const { driverNode } = instance.LlamaRpcInstance
   if (isHelper(bodyOf(instance), nodeId)) return { kind: 'donor', driverNode, card: cardOf(own) }
@@ -57,16 +62,6 @@ export function roleOf (instance: Instance, nodeId: string): Role | null {
     kind: 'driver', tensor: isTensor(bodyOf(instance), nodeId), ...shareOf(own),
     donors: ranks.filter((one) => one.nodeId !== nodeId)
       .map(({ nodeId: id, runnerId, shard }) => ({ nodeId: id, runnerId, ...shareOf(shard) }))
-  }
-}
-
-function gangRole (ranks: readonly RankRef[], rank: number): GangRole | null {
-  const [head, ...others] = ranks
-  if (head === undefined || others.length === 0) return null
-  const size = ranks.length
-  return {
-    kind: 'gang', rank, size, headNode: head.nodeId, others,
-    before: ranks[(rank + size - 1) % size]!.nodeId, next: ranks[(rank + 1) % size]!
   }
 }
 

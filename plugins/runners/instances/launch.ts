@@ -6,11 +6,10 @@ import { addNeeds, cacheOf, needOf, type DeviceTarget } from '../cards/memory-fo
 import { runsOn } from '../cards/backends.js'
 import type { Bundle, BundledModel, RegisteredEngine } from '../cards/bundle.js'
 import type { Models } from '../../staging/service.js'
-import type { GangOffer } from '../service.js'
 import type { RunnerConfig } from '../declarations.js'
 import type { RpcDrivers } from '../donors/driver.js'
 import type { Gangs } from '../donors/gang.js'
-import { opensPorts, roleOf, shareOf, type Role } from '../donors/role.js'
+import { opensPorts, roleOf, shareOf, type GangOffer, type Role } from '../donors/role.js'
 import {
   chooseBackend, declaredBackend, offersOf, programMissing, type BackendChoice, type BinaryOverride
 } from '../machine/backends.js'
@@ -86,7 +85,7 @@ export function prepareLaunch (
   const { ring, role = null } = instanceOf(parts, assignment) ?? {}
   if (role?.kind === 'donor') return undefined
   // The launch will be refused, so fetch no files and open no ports.
-  if (opensPorts(role) && !parts.config.rpc_for_every_user) return undefined
+  if (whyApart(parts, assignment, role) !== null) return undefined
   const digest = ring?.modelDigest
   leases.take(assignment, digest)
   // A staged copy may have been deleted by hand; bundled files are always present.
@@ -95,6 +94,8 @@ export function prepareLaunch (
   const files = here === undefined || staged ? models?.ensure(modelId, digest) : undefined
   if (role === null) return files
   return Promise.resolve(files).then(async () => {
+    // It may have been removed meanwhile.
+    if (instanceOf(parts, assignment) === undefined) return
     await (role.kind === 'gang' ? gangs.prepare(assignment, role, waits)
       : drivers.prepare(assignment, role, waits))
   })
@@ -105,7 +106,8 @@ export function launchOptions (parts: LaunchParts, assignment: Assignment): Laun
   const { instanceId, runnerId, modelId } = assignment
   const { bundle, clock, log, node, config, models } = parts
   const { ring, role = null, shard = null } = instanceOf(parts, assignment) ?? {}
-  mayOpenPorts(config, role)
+  const apart = whyApart(parts, assignment, role)
+  if (apart !== null) throw new LaunchError('no_backend', apart)
   const scratch = join(runnersFolder(node.home), runnerId)
   // A donor needs no model files.
   const model = role?.kind === 'donor' ? { card: role.card, directory: join(scratch, 'work') }
@@ -177,16 +179,17 @@ function offeredOptions (
   return options
 }
 
-/** The program of an assignment, with its version, as its gang names it. Throws LaunchError `no_backend`. */
+/** The program of an assignment, with its version as its gang names it, or why it cannot be in a gang. */
 export function gangOffer (
   parts: Pick<LaunchParts, 'detection' | 'instances' | 'node'>, assignment: Assignment
 ): GangOffer & { program: string } {
   const { engine = '', placement: { engine: name = '' } = {} } = instanceOf(parts, assignment)?.ring ?? {}
   const driver = parts.detection.programs()[engine]
   const { gangs = {} } = driver != null && 'options' in driver ? driver : {}
-  const { problem = 'it cannot share a model with other nodes' } = gangs[name] ?? {}
-  if (problem !== null) throw new LaunchError('no_backend', `${name || engine}: ${problem}`)
-  return { ...gangs[name]!, program: `${name} ${gangs[name]!.version}` }
+  const none = { version: '', models: '', linked: true, problem: 'it cannot share a model with others' }
+  const { [name]: offer = none } = gangs
+  const problem = offer.problem && `${name || engine}: ${offer.problem}`
+  return { ...offer, program: `${name} ${offer.version}`, problem }
 }
 
 /** The module that runs the engine: the program driver or the library. Throws LaunchError `no_backend`. */
@@ -201,13 +204,15 @@ function moduleOf (
   throw new LaunchError('no_backend', `${problem}. ${remedy}`)
 }
 
-/** Throws LaunchError `no_backend` if the role opens ports and the operator has not allowed that. */
-function mayOpenPorts (config: RunnerConfig, role: Role | null): void {
-  if (config.rpc_for_every_user || !opensPorts(role)) return
-  throw new LaunchError('no_backend', 'this node takes no part in models that are spread over nodes: ' +
-    'llama.cpp RPC, MLX and vLLM have no authentication there, so every user of this machine could ' +
-    'access it. If you trust all of them: svc config set plugins.runners.rpc_for_every_user true, and ' +
-    'restart the node')
+/** Why this node takes no part in a model that is spread over nodes; null if it does. */
+function whyApart (parts: LaunchParts, assignment: Assignment, role: Role | null): string | null {
+  if (!opensPorts(role)) return null
+  if (parts.config.rpc_for_every_user) {
+    return role?.kind === 'gang' ? gangOffer(parts, assignment).problem : null
+  }
+  return 'this node takes no part in models that are spread over nodes: llama.cpp RPC, MLX and vLLM have ' +
+    'no authentication there, so every user of this machine could access it. If you trust all of them: ' +
+    'svc config set plugins.runners.rpc_for_every_user true, and restart the node'
 }
 
 function filesOf (
@@ -269,12 +274,12 @@ function usable ({ variable, path, problem }: BinaryOverride): string {
 
 /** Engine options for this node's part of an instance that spans nodes or several devices of the node. */
 function planned (
-  { drivers, gangs }: LaunchParts, assignment: Assignment,
+  parts: LaunchParts, assignment: Assignment,
   { role, shard }: { role: Role | null, shard: ShardBody | null }
 ): Record<string, unknown> {
-  if (role?.kind === 'driver') return { rpc: drivers.plan(assignment.runnerId, role) }
+  if (role?.kind === 'driver') return { rpc: parts.drivers.plan(assignment.runnerId, role) }
   if (role?.kind === 'gang') {
-    return { gang: role.rank > 0 ? { rank: role.rank } : gangs.plan(assignment, role) }
+    return { gang: role.rank > 0 ? { rank: role.rank } : parts.gangs.plan(assignment, role) }
   }
   const split = (shard?.gpuLayers ?? []).length === 0 ? {} : { split: shareOf(shard!) }
   return role === null ? split : { lends: true, ...split }

@@ -1,6 +1,8 @@
 /** A model split between a driver and its donors: roles, and the byte streams between the nodes. */
 import { randomBytes, randomUUID } from 'node:crypto'
 import t from 'tap'
+import { manualClock } from '../../../kernel/testing/index.js'
+import { Gangs } from '../donors/gang.js'
 import { roleOf } from '../donors/role.js'
 import { bodyOf, isHelper, leads } from '../instances/shapes.js'
 import { client, echo, pair, star } from './donors-kit.js'
@@ -16,9 +18,8 @@ t.test('who is what', async (t) => {
   t.match(roleOf(instance, 'n2'),
     { kind: 'donor', driverNode: 'n0', card: { modelId: 'acme/gguf', files: [] } })
   t.equal(roleOf(instance, 'other'), null)
-  const next = { nodeId: 'n0', runnerId: 'r-n0' }
-  t.match(roleOf(star([4, 2, 3], 'RingInstance'), 'n2'),
-    { kind: 'gang', rank: 2, size: 3, headNode: 'n0', before: 'n1', next, others: [{ nodeId: 'n1' }, {}] })
+  const ranks = ['n0', 'n1', 'n2'].map((nodeId) => ({ nodeId, runnerId: `r-${nodeId}` }))
+  t.match(roleOf(star([4, 2, 3], 'RingInstance'), 'n2'), { kind: 'gang', rank: 2, ranks })
   t.equal(roleOf(star([4], 'RingInstance'), 'n0'), null)
   t.strictSame(['n0', 'n1', 'n2'].map((id) => isHelper(bodyOf(instance), id)), [false, true, true])
   t.strictSame(['n0', 'n1', 'n2'].map((id) => leads(instance, id)), [true, false, false])
@@ -144,6 +145,33 @@ t.test('nobody else gets through', async (t) => {
   t.equal(await reason({ runnerId: 'r-n0' }), 'instance_lost')
   t.equal(await reason({}), 'instance_lost', 'the driver does not know of that connection')
   t.equal((await rig.feed(randomUUID(), 'install-n1')).status, 404)
+})
+
+t.test('a rank joins for the first rank alone, with an equal program', async (t) => {
+  const instance = star([1, 1], 'RingInstance')
+  const never = async () => await Promise.reject(new Error('no'))
+  const offer = { problem: null as string | null }
+  const gangs = new Gangs({
+    nodeId: 'n1', clock: manualClock(), newId: randomUUID, runners: {} as never, drivers: { forward: never },
+    instances: { get: (id: string) => id === 'I' ? instance : undefined } as never, fleet: never as never,
+    cluster: { resolve: (id: string) => ({ installId: `install-${id}` }), request: never } as never,
+    offer: () => ({ version: '1', models: '', linked: false, program: 'vllm 1', ...offer })
+  })
+  const join = async (over: object = {}, member: string | null = 'install-n0') => {
+    const body = { instanceId: 'I', runnerId: 'r-n1', program: 'vllm 1', headPort: 1, ...over }
+    let ended = false
+    await gangs.join({ body, member, open: () => ({ end: async () => { ended = true } }) } as never)
+    return ended
+  }
+  t.equal(await join(), true)
+  const others = [[{}, null], [{}, 'install-n1'], [{ instanceId: 'J' }], [{ runnerId: 'r-n0' }]] as const
+  for (const given of others) {
+    await t.rejects(join(...given), { reason: 'not_found' })
+  }
+  await t.rejects(join({ program: 'vllm 2' }),
+    { reason: 'instance_lost', message: /n1 has vllm 1, others vllm 2/ })
+  offer.problem = 'the interface eth9 is gone'
+  await t.rejects(join(), { reason: 'instance_lost', message: /n1 cannot take part: the interface eth9/ })
 })
 
 t.test('a donor whose runner is not ready', async (t) => {

@@ -12,7 +12,9 @@ const quiet = (): void => {}
 const model = { card: card('acme/gguf'), directory: '/models/acme/gguf' }
 
 /** Launches the node's part of an instance; returns the model or the refusal. */
-function launched (instance: Instance, nodeId: string, agreed: boolean): unknown {
+function launched (
+  instance: Instance, nodeId: string, agreed: boolean, problem: string | null = null
+): unknown {
   const engine = {
     name: 'onnx-tts', owner: 'x', decl: { summary: '', module: 'file:///engine.js', backends: ['cpu'] }
   }
@@ -26,7 +28,9 @@ function launched (instance: Instance, nodeId: string, agreed: boolean): unknown
     },
     models: undefined,
     detection: { runtimes: { cuda: false, webgpu: false, nvidiaDevice: false }, binary: () => undefined,
-      programs: () => ({}), without: () => null, devices: () => null },
+      programs: () =>
+        ({ 'llama-server': { gangs: { '': { version: '1', problem } }, options: () => ({}) } as never }),
+      without: () => null, devices: () => null },
     instances: { get: () => instance },
     drivers: { prepare: async () => {}, plan: () => null, begins: () => {} },
     logs: { output: quiet }
@@ -51,6 +55,8 @@ t.test('a part of a spread model is refused unless the operator agreed', (t) => 
   }
   t.match(launched(ring, 'n0', false), refusal)
   t.equal(launched(ring, 'n1', true), 'acme/gguf')
+  t.match(launched(ring, 'n1', true, 'no network'),
+    { errorCode: 'no_backend', message: 'llama-server: no network' })
   t.equal(launched(alone, 'n0', false), 'acme/gguf', 'it opens nothing')
   t.strictSame([roleOf(spread, 'n1'), roleOf(spread, 'n0'), roleOf(alone, 'n0'), null].map(opensPorts),
     [true, true, false, false])
