@@ -454,6 +454,7 @@ export interface components {
             };
             done: boolean;
         };
+        "DELETE /ollama/api/delete": Record<string, unknown>;
         "POST /ollama/api/embed": {
             model: string;
             embeddings: number[][];
@@ -470,6 +471,9 @@ export interface components {
         };
         "GET /ollama/api/ps": {
             models: Record<string, unknown>[];
+        };
+        "POST /ollama/api/pull": {
+            status: string;
         };
         "POST /ollama/api/show": {
             details: Record<string, unknown>;

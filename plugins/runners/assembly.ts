@@ -79,9 +79,8 @@ export function assemble (ctx: RunnersContext, machine: Parts) {
     models, detection, instances, drivers, gangs, leases, logs: ctx.deps.logs
   }
   const fleet: RunnerSet = openFleet(ctx, machine, { launch, gangs, statuses, recordFailure })
-  const prune = async (): Promise<void> => {
+  const prune = async (): Promise<void> =>
     await pruneScratch(runnersFolder(node.home), (runnerId) => fleet.get(runnerId) !== undefined)
-  }
   const reconcile = createReconciler({
     clock, log, fleet, settled, closing: closing.signal,
     // Models and backends are unknown until the detection and the list of models are ready.

@@ -40,7 +40,7 @@ const BUDGET = {
   'plugins/placement': 7136,
   'plugins/realtime': 1647,
   'plugins/relay': 2649,
-  'plugins/runners': 13344,
+  'plugins/runners': 13343,
   'plugins/staging': 11045,
   'plugins/steward': 2904,
   'plugins/tracing': 1724,
