@@ -65,8 +65,8 @@ async function times (reads: ToolReads, traces: readonly ListedTrace[], model?: 
   const most = `${showMs(slowest.durationUs / 1000)} (${quoted(slowest.taskId, 80)})`
   const took = traces.length === 1
     ? `One request${of} was traced; it took ${most}.`
-    : `The newest ${traces.length} requests${of} took ${showMs(median.durationUs / 1000)} at the median and at ` +
-      `most ${most}.`
+    : `The newest ${traces.length} requests${of} took ${showMs(median.durationUs / 1000)} at the median ` +
+      `and at most ${most}.`
   const chosen = [...new Set([...traces.slice(0, CLOSELY - 1), slowest])]
   const stats = (await Promise.all(chosen.map(({ taskId }) => reads.read<TraceStats>(
     `The trace ${quoted(taskId, 80)}`, `/v1/traces/cluster/${encodeURIComponent(taskId)}/stats`))))
