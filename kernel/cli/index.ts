@@ -8,7 +8,7 @@ export { apiFailure, asApiError, CliError, exitCodes, failureWithin, interrupted
 export { createClient, isLoopbackUrl, ownFingerprint, ownHome, ownToken } from './client.js'
 export {
   count, expiryOf, isModelId, modelInPath, MOMENTS, readModelId, readModelName, readNumber, parseTimeOrIndex,
-  readSpan, showBytes, formatDuration, showTime
+  readSpan, showBytes, formatDuration, showMs, showTime
 } from './text.js'
 export { homeOption, programIn, shellWord } from './shell.js'
 export { nearest } from '../config/nearest.js'

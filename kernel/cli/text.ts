@@ -18,6 +18,13 @@ export function formatDuration (seconds: number): string {
   return `${Math.floor(whole / size)}${unit}${more > 0 ? `${more}${rest![0]}` : ''}`
 }
 
+/** Formats a duration, for instance as `0.4 ms`, `312 ms`, `1.31 s` or `2m10s`. */
+export function showMs (ms: number): string {
+  if (ms < 10) return `${ms.toFixed(1)} ms`
+  if (ms < 1000) return `${Math.round(ms)} ms`
+  return ms < 60_000 ? `${(ms / 1000).toFixed(2)} s` : formatDuration(ms / 1000)
+}
+
 /** Formats a time for people, with the date unless it is today: `14:05:09 UTC`, `2026-01-31 14:05:09 UTC`. */
 export function showTime (ms: number, nowMs: number): string {
   const [day, time] = new Date(ms).toISOString().slice(0, 19).split('T')

@@ -1,8 +1,8 @@
-import { isVerbError, createGet, plain, readModelName } from '../../../kernel/cli/index.js'
+import { isVerbError, createGet, plain, readModelName, showMs } from '../../../kernel/cli/index.js'
 import { systemClock } from '../../../kernel/index.js'
 import { whyModel } from '../tools/model-chain.js'
 import type { ChainLink } from '../tools/model-chain.js'
-import { requestIdIn, showMs, whyRequest } from '../tools/why-request.js'
+import { requestIdIn, whyRequest } from '../tools/why-request.js'
 import type { Part, RequestHistory } from '../tools/request-history.js'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 

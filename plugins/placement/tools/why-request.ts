@@ -1,4 +1,4 @@
-import { fact, isVerbError, formatDuration, unreadableSentence } from '../../../kernel/cli/index.js'
+import { fact, isVerbError, showMs, unreadableSentence } from '../../../kernel/cli/index.js'
 import type { Evidence, Fact, Finding, Tool, ToolContext, VerbError } from '../../../kernel/cli/index.js'
 import { remediesIn } from '../../runners/service.js'
 import { gather, isKnown, unknownText } from './request-facts.js'
@@ -110,11 +110,4 @@ function logsOf ({ logs }: RequestHistory, about: readonly string[]): Fact[] {
   return logs.map(({ at, node, text }) => fact('info', 'log', `${node} logged ` +
     `at ${at}: ${sentenceEnd(text)}.`,
   { about, evidence: [{ kind: 'log', node, at }] }))
-}
-
-/** Formats a duration, for instance as `0.4 ms`, `312 ms`, `1.31 s` or `2m10s`. */
-export function showMs (ms: number): string {
-  if (ms < 10) return `${ms.toFixed(1)} ms`
-  if (ms < 1000) return `${Math.round(ms)} ms`
-  return ms < 60_000 ? `${(ms / 1000).toFixed(2)} s` : formatDuration(ms / 1000)
 }

@@ -1,4 +1,4 @@
-import { fact, quoted, createToolReads } from '../../../kernel/cli/index.js'
+import { fact, quoted, createToolReads, showMs } from '../../../kernel/cli/index.js'
 import type { ClusterState, Evidence, Fact, ToolReads, Tool, Finding } from '../../../kernel/cli/index.js'
 import type { ListedTrace } from '../peers.js'
 import type { CategoryStats, TraceStats } from '../stats.js'
@@ -62,11 +62,11 @@ async function times (reads: ToolReads, traces: readonly ListedTrace[], model?: 
   }
   const sorted = traces.toSorted((a, b) => a.durationUs - b.durationUs)
   const [median, slowest] = [sorted[Math.floor(sorted.length / 2)]!, sorted.at(-1)!]
-  const most = `${showMs(slowest.durationUs)} (${quoted(slowest.taskId, 80)})`
+  const most = `${showMs(slowest.durationUs / 1000)} (${quoted(slowest.taskId, 80)})`
   const took = traces.length === 1
     ? `One request${of} was traced; it took ${most}.`
-    : `The newest ${traces.length} requests${of} took ${showMs(median.durationUs)} at the median and at ` +
-      `most ${most}.`
+    : `The newest ${traces.length} requests${of} took ${showMs(median.durationUs / 1000)} at the median ` +
+      `and at most ${most}.`
   const chosen = [...new Set([...traces.slice(0, CLOSELY - 1), slowest])]
   const stats = (await Promise.all(chosen.map(({ taskId }) => reads.read<TraceStats>(
     `The trace ${quoted(taskId, 80)}`, `/v1/traces/cluster/${encodeURIComponent(taskId)}/stats`))))
@@ -102,13 +102,6 @@ function parts (stats: readonly TraceStats[], traces: readonly ListedTrace[]): F
       `Requests wait in the queue for ${percent(waited.share)} of their time: there are more than the ` +
       'runners serve at once.', { evidence, remedy: capacityRemedy(quoted(traces[0]!.modelId)) })]
   ]
-}
-
-/** Formats a duration: `0.4 ms`, `312 ms`, `1.31 s`. */
-function showMs (us: number): string {
-  const ms = us / 1000
-  if (ms < 10) return `${ms.toFixed(1)} ms`
-  return ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(2)} s`
 }
 
 /** A link counts as slow above this round trip time in ms or below this rate in bytes per second. */
