@@ -7,21 +7,12 @@ import { fileURLToPath } from 'node:url'
 /** Maximum number of lines per folder. A budget may rise only by what another folder gives up. */
 const BUDGET = {
   kernel: 164,
-<<<<<<< HEAD
   'kernel/api': 2070,
   'kernel/boot': 1584,
   'kernel/build': 340,
-  'kernel/cli': 3188,
+  'kernel/cli': 3195,
   'kernel/config': 1981,
   'kernel/http': 3066,
-=======
-  'kernel/api': 2075,
-  'kernel/boot': 1585,
-  'kernel/build': 340,
-  'kernel/cli': 3192,
-  'kernel/config': 1981,
-  'kernel/http': 3128,
->>>>>>> w/cut1
   'kernel/net': 717,
   'kernel/observe': 500,
   'kernel/plugins': 2369,
@@ -29,7 +20,6 @@ const BUDGET = {
   'kernel/testing': 414,
   'kernel/untrusted': 219,
   plugins: 38,
-<<<<<<< HEAD
   'plugins/access': 353,
   'plugins/approvals': 601,
   'plugins/audit': 1149,
@@ -47,37 +37,13 @@ const BUDGET = {
   'plugins/mcp': 665,
   'plugins/openai-programs': 1441,
   'plugins/packages': 684,
-  'plugins/placement': 7136,
-=======
-  'plugins/access': 359,
-  'plugins/approvals': 604,
-  'plugins/audit': 1152,
-  'plugins/capabilities': 3583,
-  'plugins/capabilities-stt': 2655,
-  'plugins/capabilities-tts': 5214,
-  'plugins/chat': 6722,
-  'plugins/cluster': 8973,
-  'plugins/dashboard': 9397,
-  'plugins/devices': 2830,
-  'plugins/diagnostics': 2545,
-  'plugins/event-log': 4153,
-  'plugins/llama-cpp': 6718,
-  'plugins/logs': 860,
-  'plugins/mcp': 665,
-  'plugins/openai-programs': 1311,
-  'plugins/packages': 690,
-  'plugins/placement': 6893,
->>>>>>> w/cut1
+  'plugins/placement': 7129,
   'plugins/realtime': 1647,
   'plugins/relay': 2649,
   'plugins/runners': 13343,
   'plugins/staging': 11045,
   'plugins/steward': 2904,
-<<<<<<< HEAD
-  'plugins/tracing': 1724,
-=======
-  'plugins/tracing': 1723,
->>>>>>> w/cut1
+  'plugins/tracing': 1717,
   'plugins/upstreams': 857,
   'plugins/wyoming': 509
 }
