@@ -5,7 +5,6 @@
 // @ts-expect-error -- the package declares its types under the name it had before it was aliased
 import { Mp3Encoder } from 'lamejs'
 import { EngineError } from '../../../kernel/api/engine.js'
-import { Mp3Time } from './mp3-duration.js'
 import { toInt16, type AudioEncoder, type Encoded } from './samples.js'
 
 export const ENCODINGS = ['mp3', 'opus', 'aac', 'flac', 'wav', 'pcm'] as const
@@ -54,8 +53,12 @@ const PIECE = 16_384
 
 class Mp3Stream implements AudioEncoder {
   private readonly lame: LameEncoder
+  private readonly kbps: number
 
-  constructor (sampleRate: number, kbps: number) { this.lame = new Lame(1, sampleRate, kbps) }
+  constructor (sampleRate: number, kbps: number) {
+    this.lame = new Lame(1, sampleRate, kbps)
+    this.kbps = kbps
+  }
 
   encode (samples: Float32Array): Encoded {
     const pcm = toInt16(samples)
@@ -63,22 +66,21 @@ class Mp3Stream implements AudioEncoder {
     for (let at = 0; at < pcm.length; at += PIECE) {
       parts.push(copyOf(this.lame.encodeBuffer(pcm.subarray(at, at + PIECE))))
     }
-    return measured(Buffer.concat(parts))
+    return this.measured(Buffer.concat(parts))
   }
 
   /** Pads the last frame; the stream is longer by the codec's delay (1105 samples). */
-  finish (): Encoded { return measured(copyOf(this.lame.flush())) }
+  finish (): Encoded { return this.measured(copyOf(this.lame.flush())) }
+
+  /** The bit rate is constant: a frame is at most one byte longer than its time. */
+  private measured (bytes: Uint8Array): Encoded {
+    return { bytes, seconds: bytes.length / (this.kbps * 125) }
+  }
 }
 
 /** Copies lamejs's output, because lamejs reuses the buffer. */
 function copyOf (view: Int8Array | Uint8Array): Uint8Array {
   return Uint8Array.from(new Uint8Array(view.buffer, view.byteOffset, view.length))
-}
-
-function measured (bytes: Uint8Array): Encoded {
-  const time = new Mp3Time()
-  time.add(bytes)
-  return { bytes, seconds: time.seconds }
 }
 
 /** A WAV header for mono 16-bit sound of unknown length: both sizes are 0xFFFFFFFF. */

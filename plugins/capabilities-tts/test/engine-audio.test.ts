@@ -1,7 +1,7 @@
 import t from 'tap'
 import { createEncoder, ENCODINGS, MP3_RATES } from '../engine/encoder.js'
 import { toInt16 } from '../engine/samples.js'
-import { readFrame } from '../engine/mp3-duration.js'
+import { readFrame } from './mp3-frames.js'
 import { partsOf, tone } from './engine-kit.js'
 import { framesSeconds, walkFrames } from './mp3.js'
 
@@ -15,7 +15,7 @@ t.test('an MP3 at each rate is whole mono frames of the right length', async (t)
     for (const { bytes, seconds } of parts) {
       const { frames, rest } = walkFrames(bytes)
       t.equal(rest, 0, `${rate} Hz: frames and nothing else`)
-      t.equal(seconds, framesSeconds(frames), `${rate} Hz: reported duration`)
+      t.ok(Math.abs(seconds - framesSeconds(frames)) < 0.001, `${rate} Hz: reported duration`)
       t.ok(frames.every((f) => f.sampleRate === rate && f.mono), `${rate} Hz: mono at its own rate`)
     }
     const { frames } = walkFrames(Buffer.concat(parts.map((p) => p.bytes)))

@@ -1,4 +1,4 @@
-import { readFrame, type Mp3Frame } from '../engine/mp3-duration.js'
+import { readFrame, type Mp3Frame } from './mp3-frames.js'
 
 export interface FoundFrame extends Mp3Frame { offset: number, mono: boolean }
 
