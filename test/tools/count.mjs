@@ -25,7 +25,7 @@ const BUDGET = {
   'plugins/audit': 1149,
   'plugins/capabilities': 3580,
   'plugins/capabilities-stt': 2655,
-  'plugins/capabilities-tts': 5214,
+  'plugins/capabilities-tts': 5165,
   'plugins/chat': 6742,
   'plugins/cluster': 8970,
   'plugins/dashboard': 9211,
