@@ -43,7 +43,7 @@ const BUDGET = {
   'plugins/runners': 12920,
   'plugins/staging': 11163,
   'plugins/steward': 2904,
-  'plugins/tracing': 1723,
+  'plugins/tracing': 1719,
   'plugins/upstreams': 857,
   'plugins/wyoming': 509
 }
