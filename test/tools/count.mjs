@@ -33,7 +33,7 @@ const BUDGET = {
   'plugins/diagnostics': 2545,
   'plugins/event-log': 4153,
   'plugins/llama-cpp': 6718,
-  'plugins/logs': 860,
+  'plugins/logs': 863,
   'plugins/mcp': 665,
   'plugins/openai-programs': 1311,
   'plugins/packages': 690,
