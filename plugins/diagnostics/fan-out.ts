@@ -1,10 +1,8 @@
 import { askMembers, boundsOf, clockOffset, MemberFault } from '../../kernel/index.js'
 import type { Caller, Clock, Cluster, FromSchema, NodeView, SvcError } from '../../kernel/index.js'
 import type { NodeDiagnostics } from './report.js'
-import type { routes } from './routes.js'
+import { PEER_MS, type routes } from './routes.js'
 
-/** Deadline in ms for one node's complete report. */
-export const PEER_MS = 3000
 /** Largest accepted report from a node, in bytes. */
 export const PEER_BYTES = 8 * 1024 ** 2
 

@@ -1,5 +1,7 @@
 import type { RouteDecl } from '../../kernel/index.js'
-import { PEER_MS } from './fan-out.js'
+
+/** Deadline in ms for one node's complete report. */
+export const PEER_MS = 3000
 
 const count = { type: 'integer', minimum: 0 } as const
 const text = { type: 'string' } as const

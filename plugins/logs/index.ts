@@ -1,3 +1,4 @@
+import { randomInt } from 'node:crypto'
 import { ClusterService, definePlugin, LogRingService, logLevels, noSuchNode } from '../../kernel/index.js'
 import type { Cluster, NodeView } from '../../kernel/index.js'
 import { gather } from './cluster.js'
@@ -60,7 +61,9 @@ export default definePlugin({
   const { clock } = ctx
   const self = { nodeId: ctx.node.nodeId, node: ctx.node.name }
   const shipper = ring.ingestUrl === undefined ? null
-    : new LogShipper({ url: ring.ingestUrl, clock, random: Math.random, log: ctx.log })
+    : new LogShipper({
+        url: ring.ingestUrl, clock, random: () => randomInt(2 ** 32) / 2 ** 32, log: ctx.log
+      })
   if (shipper !== null) ring.sendTo(shipper)
   return {
     services: { shipping: { get shipping () { return shipper?.shipping ?? null } } },

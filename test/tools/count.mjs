@@ -33,7 +33,7 @@ const BUDGET = {
   'plugins/diagnostics': 2545,
   'plugins/event-log': 4150,
   'plugins/llama-cpp': 6715,
-  'plugins/logs': 860,
+  'plugins/logs': 863,
   'plugins/mcp': 665,
   'plugins/openai-programs': 1441,
   'plugins/packages': 684,
@@ -43,7 +43,7 @@ const BUDGET = {
   'plugins/runners': 13343,
   'plugins/staging': 11045,
   'plugins/steward': 2904,
-  'plugins/tracing': 1717,
+  'plugins/tracing': 1713,
   'plugins/upstreams': 857,
   'plugins/wyoming': 509
 }

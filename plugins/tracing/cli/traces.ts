@@ -1,4 +1,4 @@
-import { plain, formatDuration, type Verb, type VerbContext } from '../../../kernel/cli/index.js'
+import { plain, showMs, type Verb, type VerbContext } from '../../../kernel/cli/index.js'
 import { TRACE_ID, type ShownSpan } from '../trace-file.js'
 import { stepsOf } from '../stats.js'
 import type { ListedTrace, FailedPeer } from '../peers.js'
@@ -88,11 +88,7 @@ function printFailed (err: VerbContext['err'], failed: readonly FailedPeer[] = [
 }
 
 /** A human-readable duration: `312 us`, `4.2 ms`, `1.31 s`, `2m10s`. */
-export function showMicros (us: number): string {
-  if (us < 1000) return `${Math.round(us)} us`
-  if (us < 1e6) return `${(us / 1000).toFixed(us < 1e5 ? 1 : 0)} ms`
-  return us < 6e7 ? `${(us / 1e6).toFixed(2)} s` : formatDuration(us / 1e6)
-}
+export const showMicros = (us: number): string => us < 1000 ? `${Math.round(us)} us` : showMs(us / 1000)
 
 /** Up to this many spans with the same node, category and name get a row each; more share one row. */
 const SINGLE_MAX = 4

@@ -161,7 +161,7 @@ t.test('the steps of a trace', (t) => {
   ], (nodeId) => nodeId === 'b' ? 'beta' : 'alpha')
   t.same(rows, [
     ['alpha', 'request', '+0 us', '100 ms'], ['alpha', 'route', '+1.0 ms', '500 us'],
-    ['alpha', 'runner', '+10.0 ms', '80.0 ms'], ['beta', 'decode x5', '+20.0 ms', '50.0 ms (10.0 ms each)']
+    ['alpha', 'runner', '+10 ms', '80 ms'], ['beta', 'decode x5', '+20 ms', '50 ms (10 ms each)']
   ])
   t.same(stepRows([], String), [])
   t.same([1, 999, 1500, 250_000, 1_500_000, 90_000_000].map(showMicros),
