@@ -121,8 +121,9 @@ export function checkRecord (value: unknown, modelId: string): CopyRecord {
   if (problem !== null) throw new PathError(`the record of ${shown(modelId)} is not valid: ${problem}`)
   const { manifest, card, source, choice, publishedAt } = value as CopyRecord
   const checked = checkManifest(manifest)
-  if (checked.modelId !== modelId || card.modelId !== modelId) {
-    throw new PathError(`the record is not for ${shown(modelId)}`)
+  const other = [checked, card].find((one) => one.modelId !== modelId)
+  if (other !== undefined) {
+    throw new PathError(`the record is for ${shown(other.modelId)}, not for ${shown(modelId)}`)
   }
   const chosen = choiceIn(choice)
   return {
