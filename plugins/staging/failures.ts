@@ -14,18 +14,14 @@ function fieldCode ({ details }: ErrorBody['error']): string {
   return /^(is|are) not served/.test(message) ? 'unsupported_parameter' : 'invalid_value'
 }
 
-function openAiType (status: number): string {
-  if (status === 429) return 'rate_limit_error'
-  return status < 500 ? 'invalid_request_error' : 'server_error'
-}
-
 export function openAiFailure ({ error, detail }: ErrorBody): object {
   const { reason, retryable } = error
   const known = reason === 'no_instance' && error.code === 503
     ? retryable ? 'model_loading' : 'server_error'
     : CODES[reason] ?? reason
   const code = reason === 'invalid_request' ? fieldCode(error) : known
-  return { error: { ...error, type: openAiType(error.code), code }, detail }
+  const fault = error.code < 500 ? 'invalid_request_error' : 'server_error'
+  return { error: { ...error, type: error.code === 429 ? 'rate_limit_error' : fault, code }, detail }
 }
 
 const ANTHROPIC_TYPES: Readonly<Record<number, string>> = {

@@ -1,9 +1,5 @@
 const folder = { 'type': 'string', 'minLength': 1, 'x-local': true } as const
 
-const cachePath = {
-  ...folder, description: 'Folder of staged copies, one subfolder <org>--<name> each; default <home>/staging.'
-} as const
-
 const staging = {
   type: 'object', additionalProperties: false, default: {},
   description: 'Staged copies, from which runners load models.',
@@ -60,7 +56,10 @@ export const settings = {
       }
     }
   },
-  node_cache_path: cachePath,
+  node_cache_path: {
+    ...folder,
+    description: 'Folder of staged copies, one subfolder <org>--<name> each; default <home>/staging.'
+  },
   node_overrides: {
     type: 'object', default: {},
     description: 'Staging settings for single nodes, by node name or install id.',

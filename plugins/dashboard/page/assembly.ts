@@ -11,8 +11,9 @@ export function stateOf (entries: Iterable<Entry>): Record<string, unknown> {
   }
   for (const [key, own] of members) {
     const val = state.get(key)
+    if (typeof val !== 'object' || val === null || Array.isArray(val)) continue
     // Object.fromEntries creates a property even for a member named __proto__; an assignment would not.
-    if (typeof val === 'object' && val !== null && !Array.isArray(val)) state.set(key, Object.fromEntries(own))
+    state.set(key, Object.fromEntries(own))
   }
   return Object.fromEntries(state)
 }

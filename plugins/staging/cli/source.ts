@@ -48,12 +48,13 @@ function fromPath (ctx: VerbContext, path: string, options: SourceOptions): Want
   if (isFile) refuse(ctx, options, ['allow'], 'is not allowed for a file')
   return {
     modelId: as === undefined ? idOfPath(path) : readModelId(ctx, as),
-    body: {
-      source: pathToFileURL(path).href, ...(revision === undefined ? {} : { revision }),
-      ...(allow === undefined ? {} : { allow })
-    }
+    body: given({ source: pathToFileURL(path).href, revision, allow })
   }
 }
+
+/** Leaves out fields that are undefined. */
+const given = (fields: { [K in keyof Wanted['body']]: Wanted['body'][K] | undefined }): Wanted['body'] =>
+  Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as Wanted['body']
 
 /** A model as named on the command line; `source` is set only for a path. */
 export interface NamedModel {
@@ -110,10 +111,7 @@ function readHubModel (ctx: Pick<VerbContext, 'fail'>, word: string): NamedModel
   if (colon !== undefined && !/^[A-Za-z0-9._-]{1,64}$/.test(variant!)) {
     throw ctx.fail(2, `the text after : must name a variant, such as ${modelId}:Q4_K_M`)
   }
-  return {
-    modelId, ...at === undefined ? {} : { revision: revision! },
-    ...colon === undefined ? {} : { variant: variant! }, ...allow === undefined ? {} : { allow }
-  }
+  return { modelId, ...given({ revision, variant, allow }) }
 }
 
 function fromElsewhere (ctx: VerbContext, word: string, options: SourceOptions): Wanted {
@@ -130,12 +128,7 @@ function fromElsewhere (ctx: VerbContext, word: string, options: SourceOptions):
   }
   return {
     modelId,
-    body: {
-      ...(from === undefined ? {} : { source: `node:${from}` }),
-      ...(revision === undefined ? {} : { revision }),
-      ...(allow === undefined ? {} : { allow }),
-      ...(variant === undefined ? {} : { variant })
-    }
+    body: given({ source: from === undefined ? undefined : `node:${from}`, revision, allow, variant })
   }
 }
 

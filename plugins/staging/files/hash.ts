@@ -8,6 +8,7 @@ const READ_BYTES = 1024 * 1024
 export interface HashOptions {
   /** Stops hashing between two reads; the promise then rejects with the signal's reason. */
   signal?: AbortSignal
+  /** Called with the number of bytes of each read. */
   onBytes?: (bytes: number) => void
 }
 

@@ -110,24 +110,24 @@ const FORMAT = 1
 /** Maximum size of a record in bytes, well above that of a model with 16,384 files and 10 TB. */
 const MOST_BYTES = 64 * 1024 * 1024
 
+const text = { type: 'string' } as const
+const recordProblem = schemaChecker(object({
+  manifest: { type: 'object' }, card: object({ modelId: text }), source: text, publishedAt: text
+}))
+
 /** Validates a record, but checks only the model id of its card. Throws ManifestError or PathError. */
 export function checkRecord (value: unknown, modelId: string): CopyRecord {
-  const { manifest, card, source, choice, publishedAt } =
-    (value ?? {}) as Partial<Record<keyof CopyRecord, unknown>>
+  const problem = recordProblem(value)
+  if (problem !== null) throw new PathError(`the record of ${shown(modelId)} is not valid: ${problem}`)
+  const { manifest, card, source, choice, publishedAt } = value as CopyRecord
   const checked = checkManifest(manifest)
-  if (checked.modelId !== modelId) {
-    throw new PathError(`the record is for ${shown(checked.modelId)}, not for ${shown(modelId)}`)
-  }
-  const named = typeof card === 'object' && card !== null && 'modelId' in card
-  if (!named || card.modelId !== modelId) {
-    throw new PathError(`the record of ${shown(modelId)} has no card of that model`)
-  }
-  if (typeof source !== 'string' || typeof publishedAt !== 'string') {
-    throw new PathError(`the record of ${shown(modelId)} has no source or time`)
+  const other = [checked, card].find((one) => one.modelId !== modelId)
+  if (other !== undefined) {
+    throw new PathError(`the record is for ${shown(other.modelId)}, not for ${shown(modelId)}`)
   }
   const chosen = choiceIn(choice)
   return {
-    manifest: checked, card: withTensorSupport(card as CopyRecord['card']), source, publishedAt,
+    manifest: checked, card: withTensorSupport(card), source, publishedAt,
     ...chosen === null ? {} : { choice: chosen }
   }
 }

@@ -28,13 +28,9 @@ export async function walkModel (folder: string): Promise<{ path: string, size: 
       throw new PathError(`${folder} has more than ${MOST_FILES} files or folders`)
     }
   }
-  const found: { path: string, size: number }[] = []
-  await eachOf(paths, PARALLEL, async (path) => {
-    const stats = await lstat(join(folder, path))
-    if (!stats.isFile()) throw new PathError(`${join(folder, path)} changed while it was read`)
-    found.push({ path, size: stats.size })
-  })
-  return found.sort((a, b) => a.path < b.path ? -1 : 1)
+  const found = await statFiles(folder, paths)
+  if (found.length < paths.length) throw new PathError(`${folder} changed while it was read`)
+  return found.map(({ path, size }) => ({ path, size })).sort((a, b) => a.path < b.path ? -1 : 1)
 }
 
 function refuseEntry (root: string, path: string, entry: Dirent): void {
@@ -51,6 +47,11 @@ export async function findFiles (root: string): Promise<FoundFile[]> {
   const paths: string[] = []
   const unreadable = (error: unknown): void => { if (errnoOf(error) === undefined) throw error }
   for await (const { path, entry } of below(root, unreadable)) if (entry.isFile()) paths.push(path)
+  return await statFiles(root, paths)
+}
+
+/** Leaves out paths that are no longer regular files. */
+async function statFiles (root: string, paths: readonly string[]): Promise<FoundFile[]> {
   const found: FoundFile[] = []
   await eachOf(paths, PARALLEL, async (path) => {
     const stats = await lstat(join(root, path)).catch(() => undefined)

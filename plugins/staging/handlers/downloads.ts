@@ -172,7 +172,7 @@ async function makeStore (
 ): Promise<string | null> {
   const { access, ctx, hub } = manager
   if (access.known() !== undefined) return null
-  if (access.learning) throw access.none()
+  if (access.learning()) throw access.none()
   // Without a hub client the new store would stay empty.
   if (source === 'hub' && hub === null) throw ctx.error('hub_disabled')
   if (!request.caller.authorities.has('operator')) {

@@ -58,9 +58,7 @@ export async function file (manager: ModelManager, request: RouteRequest): Promi
   }
   if (found === undefined) throw missing(manager, modelId, asked)
   const entry = fileOf(found.manifest, path)
-  if (entry === undefined) {
-    throw manager.ctx.error('model_not_found', `${modelId} has no file ${path}.`)
-  }
+  if (entry === undefined) throw manager.ctx.error('model_not_found', `${modelId} has no file ${path}.`)
   await sendFile(request, {
     folder: found.directory, path, size: entry.size, sha256: entry.sha256,
     has: (range) => found.has?.(path, range) ?? true

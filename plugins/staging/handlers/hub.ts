@@ -38,9 +38,7 @@ export async function plan (
   checkMayRead(manager, request, source)
   if (store === null && request.member === null) await access.learned(signal)
   const elsewhere = store === null && access.known() !== undefined
-  if (elsewhere && source.kind !== 'file') {
-    return await forward(manager, request, routes.plan)
-  }
+  if (elsewhere && source.kind !== 'file') return await forward(manager, request, routes.plan)
   const { from, commit, files, weights } = await lookUp(manager, modelId, source, query, signal)
   const totalBytes = files.reduce((sum, { size }) => sum + size, 0)
   const taken = new Set(files.map(({ path }) => path))
@@ -120,9 +118,8 @@ export async function search (
   const query = request.query.query.trim()
   const { limit } = request.query
   if (store === null && request.member === null) await access.learned(signal)
-  if (store === null && access.known() !== undefined) {
-    return await forward(manager, request, routes.searchHub)
-  }
+  const elsewhere = store === null && access.known() !== undefined
+  if (elsewhere) return await forward(manager, request, routes.searchHub)
   if (hub === null) throw ctx.error('hub_disabled')
   const found = await hub.search(query, { limit, signal })
     .catch((error: unknown) => {

@@ -50,9 +50,7 @@ export async function model (manager: ModelManager, request: RouteRequest): Prom
   // Do not require the form of a model id, because an alias may have any form.
   const { model_id: name } = request.params as { model_id: string }
   const found = (await listOf(manager)).data.find(({ id }) => id === name)
-  if (found === undefined) {
-    throw noModel(manager, name)
-  }
+  if (found === undefined) throw noModel(manager, name)
   return isAnthropic(request.headers) ? anthropicModel(found) : found
 }
 
@@ -137,9 +135,7 @@ export async function card (manager: ModelManager, request: RouteRequest): Promi
   const virtual = manager.virtual().find((one) => one.modelId === modelId)
   if (virtual !== undefined) return { model_id: modelId, origin: 'bundled', card: virtual, copies: [] }
   const known = manager.catalogue.cards().get(modelId)
-  if (known === undefined) {
-    throw noModel(manager, modelId)
-  }
+  if (known === undefined) throw noModel(manager, modelId)
   const whole = await wholeCard(manager, request, modelId)
   // A hand-written card takes precedence, but its list of files is replaced by that of the actual copy.
   const { files, totalBytes } = whole ?? known.card

@@ -60,7 +60,7 @@ class Client {
     const files = selectFiles(info.files, options)
     const totalBytes = checkSelected(files)
     const { commit, licence, languages } = info
-    const selection = { modelId, commit, revision, files, totalBytes, licence, languages }
+    const selection = { modelId, commit, files, totalBytes, licence, languages }
     return { selection, weights: weightsIn(info.files) }
   }
 

@@ -155,9 +155,7 @@ export function chooseGguf<F extends Choosable> (files: readonly F[], variant: s
     throw new HubError('not_found', `every GGUF file of the model lacks a part: ${names()}`)
   }
   const asked = complete.find((model) => isVariant(model.name, variant ?? PREFERRED))
-  if (asked === undefined && variant !== undefined) {
-    throw noVariant('GGUF', variant, names())
-  }
+  if (asked === undefined && variant !== undefined) throw noVariant('GGUF', variant, names())
   const chosen = asked ?? smallestOf(complete, ({ bytes }) => bytes)
   return new Set([...chosen.files, ...ggufCompanions(files).keys()])
 }

@@ -18,8 +18,6 @@ export type LocalHubFile = HubFile & LocalFile
 export interface HubSelection {
   modelId: string
   commit: string
-  /** Revision as requested, e.g. `main`. */
-  revision: string
   files: HubFile[]
   totalBytes: number
   licence: string | null

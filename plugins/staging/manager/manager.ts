@@ -15,7 +15,7 @@ import { ProgressGossip } from '../peers/progress-gossip.js'
 import { UploadLimiter } from '../peers/send-file.js'
 import { StoreAccess } from '../peers/store-access.js'
 import type { AvailabilityReader, MemoryPlanner, ModelAlias } from '../service.js'
-import { Evictor } from '../space/evictor.js'
+import { Evictor, type EvictorSettings } from '../space/evictor.js'
 import { inUseClosure } from '../space/plans.js'
 import { FreeSpace } from '../space/free-space.js'
 import { Leases } from '../space/leases.js'
@@ -40,16 +40,13 @@ const DERIVE_BOUNDS = {
   deadlineMs: 30_000, heapMib: 256, resultBytes: 16 * 2 ** 20, waiting: 256, waitingOfOne: 8
 }
 
-export interface ManagerOptions {
+export interface ManagerOptions extends EvictorSettings {
   random: () => number
   stagingPath: string
   cachePath: string
   /** Configured store folder; null unless this node starts as the store host. */
   storePath: string | null
-  keepRecentBytes: number
-  cleanupOnDeactivate: boolean
   uploadBytesPerSecond: number | null
-  headroomBytes: number
   hub: { url: string, redirectHosts: readonly string[], token: string | undefined } | null
   hubCache: string | null
   /** Folders from which operators may import remotely; on this machine they may import any folder. */

@@ -85,22 +85,20 @@ const knownState = (view: DownloadView): DownloadView[] => Object.entries(view)
 
 const [text, bytes] = [{ type: 'string' }, { type: 'number' }]
 
-const view = (more: object = {}, required: string[] = []) => ({
-  type: 'object', required: ['modelId', 'nodeId', ...required],
+const view = {
+  type: 'object', required: ['modelId', 'nodeId'],
   properties: {
     modelId: text, nodeId: text, attemptId: text, downloaded: bytes, total: bytes, errorMessage: text,
-    reason: text, ...more
-  }
-})
-
-const states = {
-  DownloadPending: view(), DownloadCompleted: view(), DownloadFailed: view(),
-  DownloadOngoing: view({
-    downloadProgress: {
+    reason: text, downloadProgress: {
       type: 'object', required: ['downloaded'],
       properties: { downloaded: bytes, total: bytes, speed: bytes, etaMs: { type: ['number', 'null'] } }
     }
-  }, ['downloadProgress'])
+  }
+}
+
+const states = {
+  DownloadPending: view, DownloadCompleted: view, DownloadFailed: view,
+  DownloadOngoing: { ...view, required: [...view.required, 'downloadProgress'] }
 }
 
 export const problemOf = schemaChecker({

@@ -8,12 +8,12 @@ const LOOK_MS = 100
 
 export class StoreAccess {
   readonly #ctx: StagingContext
-  readonly #learning: () => boolean
+  /** True while this node may not have the cluster's state yet. */
+  readonly learning: () => boolean
 
-  /** `learning` returns true while this node may not have the cluster's state yet. */
   constructor (ctx: StagingContext, learning: () => boolean) {
     this.#ctx = ctx
-    this.#learning = learning
+    this.learning = learning
   }
 
   /** The store host, live or lost. Prefers this node, then live nodes, then the lowest install id. */
@@ -24,7 +24,7 @@ export class StoreAccess {
 
   /** Waits up to 10 s until the store host is known; without `surely`, only a new node waits. */
   async learned (signal: AbortSignal, surely = false): Promise<void> {
-    for (let leftMs = LEARN_MS; leftMs > 0 && this.known() === undefined && (surely || this.#learning());) {
+    for (let leftMs = LEARN_MS; leftMs > 0 && this.known() === undefined && (surely || this.learning());) {
       await delay(this.#ctx.clock, LOOK_MS, signal)
       leftMs -= LOOK_MS
     }
@@ -50,11 +50,9 @@ export class StoreAccess {
     return host
   }
 
-  get learning (): boolean { return this.#learning() }
-
   /** The error for a cluster without a store, or with a store that this node does not know yet. */
   none (): SvcError {
-    if (!this.learning) return this.#ctx.error('store_not_configured')
+    if (!this.learning()) return this.#ctx.error('store_not_configured')
     const message = 'This node is still joining the cluster and does not know the store host yet.'
     return this.#ctx.error('store_unreachable', message, { retryAfterSeconds: 1, learning: true })
   }

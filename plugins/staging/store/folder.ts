@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs'
 import { lstat, realpath, readdir } from 'node:fs/promises'
 import { basename, dirname, join, resolve } from 'node:path'
-import { hashFile } from '../files/hash.js'
+import { hashFile, type HashOptions } from '../files/hash.js'
 import { openInside } from '../files/open.js'
 import { isModel, isModelFile, isWeights, matcherOf, otherWeights } from '../hub/select.js'
 import { modelsIn, belongsTo, partOfGraph, QUANTISATION, type Choosable } from '../hub/select-weights.js'
@@ -100,12 +100,9 @@ export async function checkUnchanged (
   }
 }
 
-/** `onBytes` gets the number of bytes of each read. */
-export interface HashOptions {
+export interface TreeOptions extends HashOptions {
   modelId: string
   revision: string
-  signal: AbortSignal
-  onBytes?: (bytes: number) => void
   /** Selects the files to hash; by default all files are hashed. */
   taken?: Taken
 }
@@ -115,7 +112,7 @@ export interface HashOptions {
  * is empty or has names that differ only in case, PathError for symbolic links.
  */
 export async function hashTree (
-  folder: string, { modelId, revision, taken, ...options }: HashOptions
+  folder: string, { modelId, revision, taken, ...options }: TreeOptions
 ): Promise<ModelManifest> {
   const before = await listFiles(folder, taken)
   const files: ManifestFile[] = []

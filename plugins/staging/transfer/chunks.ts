@@ -1,6 +1,5 @@
 import { createHash } from 'node:crypto'
 import type { FileHandle } from 'node:fs/promises'
-import { shown } from '../files/names.js'
 import type { ManifestFile, ModelManifest } from '../types.js'
 
 /** A range of a file that is fetched and verified as a unit; `end` is exclusive. */
@@ -20,9 +19,8 @@ export interface Verifier {
 
 export interface ChunkTable {
   readonly count: number
-  /** Looks up a chunk. Throws RangeError for an invalid number. */
   at (chunk: number): Chunk
-  /** The first chunk of a file and the number of its chunks. Throws RangeError for an unknown path. */
+  /** The first chunk of a file and the number of its chunks. */
   of (path: string): { first: number, count: number }
 }
 
@@ -37,15 +35,7 @@ export function chunkTable<F extends { path: string }> (
     for (const chunk of cut(file)) chunks.push(chunk)
     places.set(file.path, { first, count: chunks.length - first })
   }
-  return {
-    count: chunks.length,
-    at: (chunk) => chunks[chunk] ?? missing(`there is no chunk ${chunk}; the manifest has ${chunks.length}`),
-    of: (path) => places.get(path) ?? missing(`the manifest has no file ${shown(path)}`)
-  }
-}
-
-function missing (message: string): never {
-  throw new RangeError(message)
+  return { count: chunks.length, at: (chunk) => chunks[chunk]!, of: (path) => places.get(path)! }
 }
 
 /** The chunks of a checked manifest. */

@@ -69,8 +69,8 @@ export class Swarm {
   /**
    * Picks the next chunk to request from a source: the rarest missing chunk that is not in flight. From the
    * store, chunks claimed by other nodes come last. If there are peers, ties are broken at random, so that
-   * nodes ask the store for different chunks; otherwise in file order, which suits disks. `missing` must be in
-   * ascending order.
+   * nodes ask the store for different chunks; otherwise in file order, which suits disks. `missing` must be
+   * in ascending order.
    */
   pick (
     source: Supplier, missing: ReadonlySet<number>, inFlight: { has (chunk: number): boolean },

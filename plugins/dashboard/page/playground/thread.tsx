@@ -2,8 +2,9 @@ import { memo } from 'preact/compat'
 import { useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks'
 import DOMPurify from 'dompurify'
 import { Marked } from 'marked'
+import { ApiError } from '../api.js'
 import { useEnd } from '../ui/list.js'
-import { Badge, Button, CopyButton, Empty, Field } from '../ui/parts.js'
+import { Badge, Button, CopyButton, Empty, Field, Trouble } from '../ui/parts.js'
 import { openCalls, pathOf, pathTo, siblingsOf } from './conversation.js'
 import { again, answerCall, edit, stop } from './answering.js'
 import { conversation, show } from './session.js'
@@ -193,16 +194,10 @@ function Ending ({ answer, onAgain }: { answer: Answer, onAgain: () => void }) {
   }
   if (state === 'open') return null
   if (state === 'stopped') return <p class="hint">{note}</p>
-  return (
-    <div class="trouble" role="alert">
-      <p>
-        {note}
-        {state === 'lost' && ' What had come is kept; a new answer comes beside it.'}
-        {remedy !== null && <> {remedy}</>}
-      </p>
-      <Button onClick={onAgain}>{state === 'lost' ? 'Ask again' : 'Try again'}</Button>
-    </div>
-  )
+  const lost = state === 'lost'
+  const why = `${note ?? ''}${lost ? ' What had come is kept; a new answer comes beside it.' : ''}`
+  const error = new ApiError(why, { remedy })
+  return <Trouble error={error} again={onAgain} action={lost ? 'Ask again' : 'Try again'} />
 }
 
 function figures ({ firstMs, perSecond, tokens, totalMs, node }: Answer): string {

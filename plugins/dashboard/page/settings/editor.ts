@@ -9,12 +9,9 @@ export type Setting = Replies['GET /config']['entries'][number] & { schema: Sett
 
 export type Kind = 'switch' | 'choice' | 'number' | 'text' | 'lines' | 'json'
 
-const typesOf = (schema: SettingSchema | null): string[] =>
-  schema?.type === undefined ? [] : Array.isArray(schema.type) ? schema.type : [schema.type]
-
 export function kindOf (schema: SettingSchema | null): Kind {
   if (schema?.enum !== undefined) return 'choice'
-  const types = typesOf(schema).filter((type) => type !== 'null')
+  const types = [schema?.type ?? []].flat().filter((type) => type !== 'null')
   if (types.length !== 1) return 'json'
   switch (types[0]) {
     case 'boolean': return 'switch'
