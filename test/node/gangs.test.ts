@@ -152,6 +152,18 @@ t.test('a gang', { timeout: 240_000 }, async (t) => {
     t.notOk(starts().some(({ secret }) => secret))
   })
 
+  await t.test('a first rank that always crashes', async (t) => {
+    await stops()
+    writeFileSync(`${journal}.crash`, '')
+    t.match(await place('--min-nodes', '2', '--no-wait'), { status: 0 })
+    const startMs = performance.now()
+    await until('it serves on one node', async () => await serves(1), { seconds: 120 })
+    t.comment(`after ${secondsSince(startMs)} s`)
+    rmSync(`${journal}.crash`)
+    await stops()
+    t.match(await place('--min-nodes', '2', '--wait=60'), { status: 0 })
+  })
+
   await t.test('a rank that never arrives, and later the loss of a node', async (t) => {
     writeFileSync(away, '')
     process.kill(rank(1)!, 'SIGKILL')
