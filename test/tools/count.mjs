@@ -40,7 +40,7 @@ const BUDGET = {
   'plugins/placement': 7139,
   'plugins/realtime': 1647,
   'plugins/relay': 2649,
-  'plugins/runners': 13344,
+  'plugins/runners': 13342,
   'plugins/staging': 11163,
   'plugins/steward': 2904,
   'plugins/tracing': 1730,
