@@ -88,9 +88,7 @@ export function assemble (ctx: RunnersContext, machine: Parts) {
     desired: () => closing.signal.aborted
       ? [] : instances.assignments().filter(({ runnerId }) => !endings.done(runnerId)),
     async ended (runnerId) {
-      drivers.release(runnerId)
-      gangs.release(runnerId)
-      leases.release(runnerId)
+      for (const one of [drivers, gangs, leases]) one.release(runnerId)
       await prune()
     }
   })

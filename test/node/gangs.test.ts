@@ -15,7 +15,7 @@ const model = {
   num_attention_heads: 2, max_position_embeddings: 2048, torch_dtype: 'bfloat16'
 }
 
-t.test('a gang', { timeout: 240_000 }, async (t) => {
+t.test('a gang', { timeout: 300_000 }, async (t) => {
   const at = folder(t)
   const journal = join(at, 'journal')
   writeFileSync(journal, '')
@@ -33,7 +33,7 @@ t.test('a gang', { timeout: 240_000 }, async (t) => {
   }
   const configOf = (number: number) => {
     const ring = {
-      command: process.execPath, environment_path: environment(number === 3 ? '2.0' : '1.0'),
+      command: process.execPath, environment_path: environment(number === 1 ? '2.0' : '1.0'),
       packages: ['ring'], gang: { linked: true, models: '^llama$', seconds: 6 },
       args: [SCRIPT, '--port', '{port}', '--journal', journal, ['--rank', '{rank}', '--hosts', '{hosts}']]
     }
@@ -44,7 +44,7 @@ t.test('a gang', { timeout: 240_000 }, async (t) => {
         ['--rank', '{rank}', '--ranks', '{ranks}', '--head', '{head}:{head_port}']]
     })
     const other = { command: process.execPath, args: [SCRIPT] }
-    const collectives = number === 3 ? {} : { collectives: { interface: 'lo' } }
+    const collectives = number === 1 ? {} : { collectives: { interface: 'lo' } }
     return {
       model_store: { hub: { enabled: false } },
       plugins: {
@@ -55,7 +55,7 @@ t.test('a gang', { timeout: 240_000 }, async (t) => {
   }
   const env = { HF_TOKEN: 'hunter2', OPENAI_API_KEY: 'hunter2', AWS_SECRET_ACCESS_KEY: 'hunter2' }
   const cluster = await startCluster(t, { nodes: 3, configOf, config: {}, heartbeatMs: 2000, env })
-  const [one, two] = cluster.members
+  const [one, two, three] = cluster.members
   const run = async (...args: string[]) => await svc(args, { env: { SVC_HOME: one!.home } })
   const place = async (...more: string[]) => await run('place', 'test/ring', ...more)
   interface Start { start: number, child: number, rank?: string, environment?: string, secret?: boolean }
@@ -64,7 +64,8 @@ t.test('a gang', { timeout: 240_000 }, async (t) => {
   const live = () => starts().filter(({ start }) => alive(start))
   const rank = (number: number): number | undefined =>
     live().find((entry) => entry.rank === String(number))?.start
-  const chat = async (content: string) => await ask(one!.node, '/v1/chat/completions',
+  let at3 = false
+  const chat = async (content: string) => await ask((at3 ? three : one)!.node, '/v1/chat/completions',
     { body: { model: 'test/ring', messages: [{ role: 'user', content }] } })
   const serves = async (count: number): Promise<boolean> =>
     (await chat('go')).status === 200 && live().length === count
@@ -72,8 +73,8 @@ t.test('a gang', { timeout: 240_000 }, async (t) => {
 
   const refusals: [string[], RegExp][] = [
     [['--min-nodes', '3'], /which 3 nodes do not allow|it has ring 2.0, others have 1.0/],
-    [['--min-nodes', '2', '--exclude', 'n1'], /it has ring [12].0, others have [12].0/],
-    [['--min-nodes', '3', '--engine', 'open'], /on n3, open: its traffic between nodes is not encrypted/],
+    [['--min-nodes', '2', '--exclude', 'n2'], /it has ring [12].0, others have [12].0/],
+    [['--min-nodes', '3', '--engine', 'open'], /on n1, open: its traffic between nodes is not encrypted/],
     [['--min-nodes', '2', '--engine', 'other'], /other: cannot share|other cannot share a model/],
     [['--min-nodes', '2', '--engine', 'none'], /"none" cannot be used on any node/]
   ]
@@ -142,8 +143,8 @@ t.test('a gang', { timeout: 240_000 }, async (t) => {
     t.match(live(), [{ environment: '127.0.0.1 lo' }, { environment: '127.0.0.1 lo' }])
     t.match(await chat('go'), { status: 200, text: /Mercury, Venus, Earth\./ })
     const { stdout } = await run('doctor')
-    t.match(stdout, /collectives of n1 .*unencrypted traffic with other nodes by lo/)
-    t.notMatch(stdout, /collectives of n3/)
+    t.match(stdout, /collectives of n2 .*unencrypted traffic with other nodes by lo/)
+    t.notMatch(stdout, /collectives of n1/)
     t.match((await run('audit', '--who', 'svc.yaml')).stdout, /openai-programs/)
     process.kill(rank(1)!, 'SIGKILL')
     await until('a new gang serves', async () => await serves(2))
@@ -152,15 +153,35 @@ t.test('a gang', { timeout: 240_000 }, async (t) => {
     t.notOk(starts().some(({ secret }) => secret))
   })
 
-  await t.test('a rank that never arrives, and later the loss of a node', async (t) => {
+  await t.test('a first rank that always crashes', async (t) => {
+    await stops()
+    writeFileSync(`${journal}.crash`, '')
+    t.match(await place('--min-nodes', '2', '--no-wait'), { status: 0 })
+    const startMs = performance.now()
+    await until('it serves on one node', async () => await serves(1), { seconds: 120 })
+    t.comment(`after ${secondsSince(startMs)} s`)
+    rmSync(`${journal}.crash`)
+    await stops()
+    t.match(await place('--min-nodes', '2', '--wait=60'), { status: 0 })
+  })
+
+  await t.test('a rank that never arrives', async (t) => {
     writeFileSync(away, '')
     process.kill(rank(1)!, 'SIGKILL')
     await until('it serves on one node', async () => await serves(1), { seconds: 90 })
     rmSync(away)
     t.match(await run('stop', 'test/ring'), { status: 0 })
     t.match(await place('--min-nodes', '2', '--wait=60'), { status: 0 })
-    const gone = one!.node.nodeId === two!.node.nodeId ? one! : two!
-    await gone.kill()
+  })
+
+  await t.test('another master, and the loss of a node', async (t) => {
+    const old = live().map(({ start }) => start)
+    await one!.kill()
+    await cluster.agreed({ live: 2 })
+    at3 = true
+    t.match(await chat('go'), { status: 200 })
+    t.strictSame(live().map(({ start }) => start), old, 'the gang goes on')
+    await two!.kill()
     await until('it serves without that node', async () => await serves(1), { seconds: 90 })
   })
 })

@@ -40,7 +40,7 @@ const BUDGET = {
   'plugins/placement': 7129,
   'plugins/realtime': 1647,
   'plugins/relay': 2649,
-  'plugins/runners': 13343,
+  'plugins/runners': 13341,
   'plugins/staging': 11002,
   'plugins/steward': 2904,
   'plugins/tracing': 1713,
