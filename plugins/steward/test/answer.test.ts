@@ -1,6 +1,6 @@
 import t from 'tap'
 import { answerOf, moreOf, planOf, type Found } from '../reader/select.js'
-import { evidenceWords, restWords } from '../reader/say.js'
+import { evidenceWords, restWords } from '../reader/index.js'
 import { understand } from '../reader/question.js'
 import type { Evidence, Fact, Finding } from '../../../kernel/cli/index.js'
 import type { World } from '../reader/entities.js'
