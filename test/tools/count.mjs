@@ -42,7 +42,7 @@ const BUDGET = {
   'plugins/relay': 2649,
   'plugins/runners': 13341,
   'plugins/staging': 11002,
-  'plugins/steward': 2904,
+  'plugins/steward': 2900,
   'plugins/tracing': 1713,
   'plugins/upstreams': 857,
   'plugins/wyoming': 509
