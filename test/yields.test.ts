@@ -97,7 +97,6 @@ const places: Readonly<Record<string, string[]>> = {
     GET /events
     GET /health
     GET /healthz
-    GET /ollama/v1/models
     GET /instance/:instance_id
     GET /instance/await
     GET /instance/placement

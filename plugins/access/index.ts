@@ -24,8 +24,7 @@ export default definePlugin({
       args: {
         type: 'object', additionalProperties: false, required: ['id', 'expires'],
         properties: { id: { type: 'string', maxLength: 64 }, expires: { type: 'string', maxLength: 30 } }
-      },
-      result: { type: 'object' }
+      }
     }
   },
   routes,

@@ -8,7 +8,7 @@ import { ollamaChat, ollamaGenerate } from './api/ollama/chat.js'
 import { ollamaEmbed, ollamaEmbeddings } from './api/ollama/embed.js'
 import { ollamaDelete, ollamaPull } from './api/ollama/manage.js'
 import { lmStudioModels, running, unload } from './api/swapping.js'
-import { ollamaPs, ollamaShow, ollamaTags, ollamaV1Models } from './api/ollama/models.js'
+import { ollamaPs, ollamaShow, ollamaTags } from './api/ollama/models.js'
 import { chat, chatFormat, completion } from './api/openai.js'
 import { inputTokens, responses } from './api/responses.js'
 import { chatTask, modelOf } from './api/request-to-task.js'
@@ -36,7 +36,7 @@ export default definePlugin(manifest, (ctx) => {
       ...bound(parts, {
         chat, completions: completion, tokenize, detokenize, embeddings, rerank, messages, countMessages,
         responses, inputTokens, ollamaChat, ollamaGenerate, ollamaEmbed, ollamaEmbeddings, ollamaTags,
-        ollamaPs, ollamaShow, ollamaPull, ollamaDelete, ollamaV1Models, lmStudioModels, running, unload
+        ollamaPs, ollamaShow, ollamaPull, ollamaDelete, lmStudioModels, running, unload
       }),
       // Clients check for this text to detect Ollama.
       ollama: () => 'Ollama is running',

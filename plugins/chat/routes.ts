@@ -92,11 +92,6 @@ export const routes = {
     summary: 'Counts the tokens of a conversation (OpenAI\'s Responses route).',
     ...reply('object', 'input_tokens')
   },
-  // Clients of Ollama's own OpenAI routes append /v1 to the address of its API.
-  ollamaV1Models: {
-    method: 'GET', url: '/ollama/v1/models', authority: 'read', failure: openAiFailure,
-    summary: 'The same as GET /v1/models.', ...reply('object', 'data')
-  },
   ollama: {
     method: 'GET', url: '/ollama', also: ['/ollama/'], authority: null, failure: ollamaFailure,
     produces: 'text/plain; charset=utf-8', summary: 'Confirms that Ollama\'s API is available.'

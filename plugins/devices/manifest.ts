@@ -112,24 +112,21 @@ export const manifest = {
       summary: 'Adds the grant of a device to the cluster.',
       args: {
         type: 'object', additionalProperties: false, required: ['grant'], properties: { grant: grantSchema }
-      },
-      result: { type: 'object' }
+      }
     },
     revokeDevice: {
       summary: 'Permanently revokes a device.',
       args: {
         type: 'object', additionalProperties: false, required: ['revoked'],
         properties: { revoked: revocationSchema }
-      },
-      result: { type: 'object' }
+      }
     },
     keepDevices: {
       summary: 'Adds device entries of a node that the cluster lacks.',
       args: {
         type: 'object', additionalProperties: false, required: ['entries'],
         properties: { entries: { type: 'array', maxItems: 50, items: entrySchema } }
-      },
-      result: { type: 'object' }
+      }
     }
   }
 } as const satisfies Manifest

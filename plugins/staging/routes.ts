@@ -283,7 +283,8 @@ export const routes = {
     errors: [...storeErrors, 'model_not_found', 'range_not_satisfiable', 'chunk_not_here']
   },
   models: {
-    method: 'GET', url: '/v1/models', authority: 'read', failure: eitherFailure, idHeader: 'request-id',
+    method: 'GET', url: '/v1/models', also: ['/ollama/v1/models'], authority: 'read', failure: eitherFailure,
+    idHeader: 'request-id',
     summary: 'Models and their aliases; in Anthropic\'s format for its clients.',
     query: {
       type: 'object', additionalProperties: false,

@@ -16,13 +16,11 @@ export const commands = {
   tasksFailed: {
     summary: 'Reports failed tasks, each once.',
     args: exactly({ failures: { type: 'array', items: events.TaskFailed.payload,
-      maxItems: MAX_PER_COMMAND } }),
-    result: { type: 'object', additionalProperties: false }
+      maxItems: MAX_PER_COMMAND } })
   },
   instancesGone: {
     summary: 'Reports instances that were lost with the session of another master.',
-    args: exactly({ instances: { type: 'array', items: exactly({ instanceId: text, modelId: text }) } }),
-    result: { type: 'object', additionalProperties: false }
+    args: exactly({ instances: { type: 'array', items: exactly({ instanceId: text, modelId: text }) } })
   },
   create: {
     summary: 'Places an instance, unless the same one exists already.',

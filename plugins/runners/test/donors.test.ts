@@ -164,10 +164,9 @@ t.test('a rank joins for the first rank alone, with an equal program', async (t)
     return ended
   }
   t.equal(await join(), true)
-  const others = [[{}, null], [{}, 'install-n1'], [{ instanceId: 'J' }], [{ runnerId: 'r-n0' }]] as const
-  for (const given of others) {
-    await t.rejects(join(...given), { reason: 'not_found' })
-  }
+  const others: Parameters<typeof join>[] =
+    [[{}, null], [{}, 'install-n1'], [{ instanceId: 'J' }], [{ runnerId: 'r-n0' }]]
+  for (const given of others) await t.rejects(join(...given), { reason: 'not_found' } as never)
   await t.rejects(join({ program: 'vllm 2' }),
     { reason: 'instance_lost', message: /n1 has vllm 1, others vllm 2/ })
   offer.problem = 'the interface eth9 is gone'

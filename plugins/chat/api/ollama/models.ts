@@ -43,9 +43,6 @@ export async function ollamaTags (parts: ApiParts, request: RouteRequest): Promi
   return { models: all(parts).map((card) => listed(parts, { name: card.modelId, card }, times)) }
 }
 
-export const ollamaV1Models = async (parts: ApiParts, request: RouteRequest): Promise<unknown> =>
-  await requestLocal(parts, request, { path: '/v1/models' })
-
 export async function ollamaPs (parts: ApiParts, request: RouteRequest): Promise<object> {
   const times = await timesOf(parts, request)
   return {
