@@ -30,8 +30,7 @@ const RANKS = { fail: 0, warn: 1, info: 2, ok: 3 }
 export default { run: (ctx) => findings(ctx) } satisfies Tool
 
 interface Source { name: string, past: boolean, run: (ctx: ToolContext) => Promise<Pick<Findings,
-  'unknown'> & {
-    facts: readonly Fact[] }> }
+  'unknown'> & { facts: readonly Fact[] }> }
 
 /**
  * All findings that the caller of `ctx` may read, the worst first, including what was checked and is fine.

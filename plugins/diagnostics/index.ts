@@ -21,8 +21,7 @@ export default definePlugin(manifest, async (ctx) => {
     routes: {
       gossip: () => ctx.deps.gossip.counters(), node: parts.own,
       cluster: (request) => clusterDiagnostics(parts, request, request.query.timeout_ms),
-      findings: (request) => listFindings(parts, request),
-      capture: (request) => capture(parts, request),
+      findings: (request) => listFindings(parts, request), capture: (request) => capture(parts, request),
       metrics: async () => new Reply(await metrics.text()), openapi: openApiBytes(ctx)
     }
   }

@@ -1,7 +1,6 @@
 import {
   ClusterService, DeclarationService, EventTapService, InspectionService, LogRingService, OwnApiService,
-  SessionService,
-  StateService, GossipService, TrafficService, type Manifest
+  SessionService, StateService, GossipService, TrafficService, type Manifest
 } from '../../kernel/index.js'
 import { CallsService } from '../capabilities/service.js'
 import { EventLogService } from '../event-log/service.js'

@@ -37,10 +37,7 @@ export default {
       (notable !== true || NOTABLE.includes(one.kind) && rankOf(one.kind, one.payload) <= DECIDED))
     const facts = [...repeated(wanted, nameOf, ctx.nowMs), ...factsOf(wanted, nameOf, ctx.nowMs)]
     const none = notable === true ? [] : [nothing(range, about, ctx.nowMs)]
-    return {
-      facts: [...counting(read.mode), ...facts.length > 0 ? facts : none],
-      unknown: look.unknown
-    }
+    return { facts: [...counting(read.mode), ...facts.length > 0 ? facts : none], unknown: look.unknown }
   }
 } satisfies Tool<{ from?: string, to?: string, about?: string, notable?: boolean }>
 

@@ -86,8 +86,7 @@ async function fromHub (options: StoreOptions, job: Download, folder: string): P
   ask.selection = selection
   await writeDownload(folder, job, 'active')
   await keepOnly(folder, new Set(selection.files.map(({ path }) => path)))
-  const near = ask.nearby === true
-    ? await cachedFiles(options.hubCache, modelId, selection.files) : []
+  const near = ask.nearby === true ? await cachedFiles(options.hubCache, modelId, selection.files) : []
   await bringFiles(folder, near, SHARED, signal)
   const manifest = await fetchSelection({ ...options, hub }, job, { ...selection, near }, async () => {
     await begins(job, folder)
