@@ -1,7 +1,7 @@
 /** The generated pages, from what the kernel and the plugins declare. */
 import { builtIn } from '../kernel/cli/builtin.js'
 import { kernelManifest } from '../kernel/plugins/kernel-manifest.js'
-import { routesOf } from '../kernel/plugins/catalogue.js'
+import { routesOf } from '../kernel/plugins/registry.js'
 import { ownerOf } from '../kernel/plugins/installation.js'
 import { openApi } from '../plugins/diagnostics/openapi.js'
 import { exampleYaml } from './example.js'

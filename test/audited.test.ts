@@ -1,5 +1,5 @@
 import t from 'tap'
-import { routesOf } from '../kernel/plugins/catalogue.js'
+import { routesOf } from '../kernel/plugins/registry.js'
 import { kernelManifest } from '../kernel/plugins/kernel-manifest.js'
 import { isAudited } from '../kernel/http/audited.js'
 import { redactedParts } from '../plugins/audit/redacted.js'

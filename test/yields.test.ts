@@ -3,7 +3,7 @@
  * test/node/closure.test.ts calls the routes that give credentials.
  */
 import t from 'tap'
-import { routesOf } from '../kernel/plugins/catalogue.js'
+import { routesOf } from '../kernel/plugins/registry.js'
 import { kernelManifest } from '../kernel/plugins/kernel-manifest.js'
 import { bundled } from '../plugins/index.js'
 

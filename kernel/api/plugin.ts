@@ -370,3 +370,11 @@ export function definePlugin<const M extends Manifest> (
 ): Plugin {
   return { manifest, start }
 }
+
+/** Everything that svc declares: names with a fixed meaning, settings, verbs and routes. */
+export interface DeclarationSet {
+  readonly manifests: readonly Manifest[]
+  readonly settings: Readonly<Record<string, JsonSchema>>
+  readonly verbs: Readonly<Record<string, Omit<VerbDecl, 'load'>>>
+  readonly exitCodes: readonly (readonly [status: number, meaning: string])[]
+}

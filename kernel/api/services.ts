@@ -1,16 +1,14 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import type { Duplex, Readable } from 'node:stream'
 import { defineService } from './plugin.js'
-import type { DeclarationSet } from './declared.js'
 import type { GossipCounters } from './gossip.js'
 import type { LogRing } from '../observe/log-ring.js'
 import type { SvcError } from './errors.js'
-import type { Caller, CapabilityCall, CapabilityDecl, Manifest } from './plugin.js'
+import type { Caller, CapabilityCall, CapabilityDecl, DeclarationSet, Manifest } from './plugin.js'
 
 export interface Command {
   readonly commandId: string
   readonly caller: Caller
-  readonly summary: string
   /** Ends the command; its stream ends with the given reason. */
   abort (reason: 'cancelled' | 'session_changed' | 'shutting_down'): void
 }

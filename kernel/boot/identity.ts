@@ -1,6 +1,6 @@
-import { createPrivateKey, hkdfSync } from 'node:crypto'
+import { createPrivateKey, hkdfSync, randomBytes } from 'node:crypto'
 import { x25519, KEY_BYTES, keyPairOf, rawPrivate, rawPublic, signed } from '../net/keys.js'
-import { purposeBytes } from '../net/encoding.js'
+import { base32, purposeBytes } from '../net/encoding.js'
 import type { Identity } from '../api/identity.js'
 
 const AGREEMENT = 'svc node agreement key'
@@ -21,3 +21,6 @@ export function createIdentity (
     agree: (peer) => x25519(agreement.privateKey, peer), ...members
   }
 }
+
+/** Creates a node id of 26 characters; every process start gets a new one. */
+export const newNodeId = (): string => base32(randomBytes(16))

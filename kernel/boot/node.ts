@@ -12,7 +12,7 @@ import {
 } from './home.js'
 import { secondLoopback } from './launcher.js'
 import { missingHomeFile } from './lost-files.js'
-import { newNodeId } from './node-id.js'
+import { newNodeId } from './identity.js'
 import { CallerSchemes } from '../http/callers.js'
 import { operatorToken, openTokens, type TokenStore } from '../http/tokens.js'
 import { showIdentity } from '../http/tls/port.js'

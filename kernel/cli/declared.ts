@@ -3,8 +3,7 @@ import { kernelManifest } from '../plugins/kernel-manifest.js'
 import { builtIn } from './builtin.js'
 import { exitCodeMeanings } from './errors.js'
 import { installationOf } from './installed.js'
-import type { DeclarationSet } from '../api/declared.js'
-import type { Manifest } from '../api/plugin.js'
+import type { DeclarationSet, Manifest } from '../api/plugin.js'
 import type { VerbContext } from './verb.js'
 
 export function declaredBy (plugins: readonly Manifest[]): DeclarationSet {

@@ -1,5 +1,5 @@
 /** Library for plugin verbs, published as `svc/cli`. */
-export type { DeclarationSet } from '../api/declared.js'
+export type { DeclarationSet } from '../api/plugin.js'
 export { isVerbError } from './verb.js'
 export type { CredentialHelper, Verb, VerbContext, VerbError } from './verb.js'
 export type { AdmittedMember } from './output.js'

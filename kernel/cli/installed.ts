@@ -14,7 +14,7 @@ import { failuresOf } from './contributed.js'
 import { CliError, exitCodes } from './errors.js'
 import { homeOption, programIn, shellWord } from './shell.js'
 import type { FromSchema, JsonSchema } from '../api/schema.js'
-import type { ConfigOwner } from '../config/owner.js'
+import type { ConfigOwner } from '../config/config-schemas.js'
 import type { systemRoutes } from '../http/system-routes.js'
 import type { VerbContext } from './verb.js'
 

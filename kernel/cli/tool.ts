@@ -1,7 +1,7 @@
 import { parseJson } from '../api/schema.js'
 import { apiFailure, asApiError, type CliError } from './errors.js'
 import { plain } from './output.js'
-import type { DeclarationSet } from '../api/declared.js'
+import type { DeclarationSet } from '../api/plugin.js'
 
 /** Source of a fact. A `nodeId` is that of the node's current process; times are ISO-8601. */
 export type Evidence =

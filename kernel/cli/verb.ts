@@ -1,6 +1,5 @@
-import type { Plugin } from '../api/plugin.js'
+import type { DeclarationSet, Plugin } from '../api/plugin.js'
 import type { Client, ClientOptions, Signing } from './client.js'
-import type { DeclarationSet } from '../api/declared.js'
 import type { CliError, ExitCode } from './errors.js'
 import type { Io, Out, Progress } from './output.js'
 import type { Sink } from './sink.js'

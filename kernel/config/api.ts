@@ -11,8 +11,7 @@ import { formatPath, getIn, parsePath, cleanCopy, deleteIn, isUnder, setIn } fro
 import { readConfigText } from './text.js'
 import type { Caller } from '../api/plugin.js'
 import type { Env } from './env.js'
-import type { ConfigSchemas } from './config-schemas.js'
-import type { ConfigOwner } from './owner.js'
+import type { ConfigOwner, ConfigSchemas } from './config-schemas.js'
 import type { Path, Tree } from './paths.js'
 import type { ResolvedConfig } from './resolve.js'
 

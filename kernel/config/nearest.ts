@@ -1,20 +1,16 @@
 /** Optimal string alignment distance: edits (insert, delete, replace, swap of neighbours) from `a` to `b`. */
 export function editDistance (a: string, b: string): number {
-  let before: number[] = []
-  let row = Array.from({ length: b.length + 1 }, (_, j) => j)
+  const rows = Array.from({ length: a.length + 1 }, (_, i) => [i])
+  for (let j = 1; j <= b.length; j++) rows[0]![j] = j
   for (let i = 1; i <= a.length; i++) {
-    const next = [i]
     for (let j = 1; j <= b.length; j++) {
-      const same = a[i - 1] === b[j - 1] ? 0 : 1
-      let best = Math.min((row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1, (row[j - 1] ?? 0) + same)
+      const [row, above] = [rows[i]!, rows[i - 1]!]
       const swapped = i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1]
-      if (swapped) best = Math.min(best, (before[j - 2] ?? 0) + 1)
-      next.push(best)
+      row[j] = Math.min(above[j]! + 1, row[j - 1]! + 1, above[j - 1]! + (a[i - 1] === b[j - 1] ? 0 : 1),
+        swapped ? rows[i - 2]![j - 2]! + 1 : Infinity)
     }
-    before = row
-    row = next
   }
-  return row[b.length] ?? 0
+  return rows[a.length]![b.length]!
 }
 
 const plain = (text: string): string => text.replace(/[-_\s]/g, '').toLowerCase()

@@ -8,7 +8,7 @@ import { readInstallation, type Installation, type InstallationOptions } from '.
 import { checkManifests } from './registry.js'
 import type { Manifest, Plugin } from '../api/plugin.js'
 import type { JsonSchema } from '../api/schema.js'
-import type { ConfigOwner } from '../config/owner.js'
+import type { ConfigOwner } from '../config/config-schemas.js'
 import type { RawConfig } from '../config/text.js'
 
 export interface OffPlugin { readonly plugin: Plugin, readonly message: string }

@@ -2,7 +2,7 @@ import { neededBy, transitive } from './graph.js'
 import { kernelErrors } from '../api/errors.js'
 import { nearest } from '../config/nearest.js'
 import { isKernelService, kernelManifest } from './kernel-manifest.js'
-import type { Manifest } from '../api/plugin.js'
+import type { Manifest, RouteDecl } from '../api/plugin.js'
 
 export interface RegistryEntry { owner: string, kind: string, key: string }
 
@@ -134,3 +134,10 @@ function badServices (m: Manifest, byName: ReadonlyMap<string, Manifest>): strin
 }
 
 const needs = (m: Manifest): string => neededBy(m).join(', ') || 'nothing'
+
+export interface OwnedRoute { owner: string, name: string, decl: RouteDecl }
+
+export function routesOf (manifests: readonly Manifest[]): OwnedRoute[] {
+  return manifests.flatMap((m) =>
+    Object.entries(m.routes ?? {}).map(([name, decl]) => ({ owner: m.name, name, decl })))
+}

@@ -1,6 +1,6 @@
 import { resolveConfig, type ResolvedConfig } from '../config/resolve.js'
 import { readConfigText } from '../config/text.js'
-import type { ConfigOwner } from '../config/owner.js'
+import type { ConfigOwner } from '../config/config-schemas.js'
 import type { Problem } from '../config/problems.js'
 import type { JsonSchema } from '../api/schema.js'
 

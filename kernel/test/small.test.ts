@@ -62,7 +62,7 @@ t.test('commands: cancel your own, or with the authority anybody\'s', (t) => {
     ({ id, mode: 'direct', authorities: new Set(authorities) })
   const ended: string[] = []
   const done = commands.track({
-    commandId: 'c', caller: caller('ann'), summary: '', abort: (reason) => { ended.push(reason) }
+    commandId: 'c', caller: caller('ann'), abort: (reason) => { ended.push(reason) }
   })
   t.equal(commands.open, 1)
   t.throws(() => commands.cancel('c', caller('bob')), { message: /needs cluster:write/ })
@@ -73,7 +73,7 @@ t.test('commands: cancel your own, or with the authority anybody\'s', (t) => {
   done()
   t.equal(commands.cancel('c', caller('ann')), false)
   t.equal(commands.open, 0)
-  t.throws(() => commands.track({ commandId: 'd', caller: caller('ann'), summary: '', abort: () => {} }),
+  t.throws(() => commands.track({ commandId: 'd', caller: caller('ann'), abort: () => {} }),
     { reason: 'shutting_down' } as unknown as Error)
   t.equal(commands.open, 0, 'a node that stops takes no command')
   t.end()

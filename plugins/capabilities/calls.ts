@@ -119,8 +119,7 @@ export class CallTable {
     const commandId = origin.commandId ?? randomUUID()
     const call = new Call(this.#clock, { callId, commandId, capability, origin, timeoutMs })
     const untrack = this.#commands.track({
-      commandId, caller: origin.caller, summary: capability.name,
-      abort: (reason) => { call.fail(kernelError(reason)) }
+      commandId, caller: origin.caller, abort: (reason) => { call.fail(kernelError(reason)) }
     })
     this.#open.set(origin.caller.id, own.set(callId, call))
     this.#count++

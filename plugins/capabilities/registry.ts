@@ -1,12 +1,25 @@
+import { createHash } from 'node:crypto'
 import { checkOf } from '../../kernel/api/validate.js'
 import {
-  becauseOff, kernelError, switchOn, cacheJson, type CapabilityCall, type CapabilityDecl,
-  type CapabilityHandler, type Check, type IoMode, type OffPlugin
+  becauseOff, canonicalJson, isObject, kernelError, switchOn, cacheJson, type CapabilityCall,
+  type CapabilityDecl, type CapabilityHandler, type Check, type IoMode, type JsonSchema, type OffPlugin
 } from '../../kernel/index.js'
 import { costProblems, declaredCost, type Cost } from './cost.js'
-import { descriptorOf, revisionOf, type Descriptor } from './revision.js'
-import { schemaProblems } from './schema-check.js'
+import { SCHEMA_BYTES, SCHEMA_DEPTH } from './limits.js'
 import type { Admission } from './admission.js'
+
+export interface Descriptor {
+  id: string
+  version: string
+  title: string
+  description: string
+  input_schema: JsonSchema
+  output_schema: JsonSchema | null
+  io_mode: IoMode
+  input_chunk_schema: JsonSchema | null
+  output_chunk_schema: JsonSchema | null
+  annotations: Readonly<Record<string, string>>
+}
 
 export interface Capability {
   readonly owner: string
@@ -34,6 +47,7 @@ export interface Listing {
   revisions: Record<string, string>
 }
 
+const DIALECT = 'https://json-schema.org/draft/2020-12/schema'
 const ID = /^[a-z0-9][a-z0-9._:-]*$/
 const VERSION = /^\d+\.\d+\.\d+$/
 const MODES: readonly IoMode[] = ['unary', 'server_streaming', 'client_streaming', 'bidirectional']
@@ -224,4 +238,55 @@ function capabilityOf (owner: string, decl: CapabilityDecl, handler: CapabilityH
     inputChunk: check(decl.input_chunk_schema),
     outputChunk: check(decl.output_chunk_schema)
   }
+}
+
+/** The descriptor of a declaration; missing schemas become null, all other fields are left out. */
+export function descriptorOf (decl: CapabilityDecl): Descriptor {
+  return {
+    id: decl.id, version: decl.version, title: decl.title, description: decl.description,
+    input_schema: decl.input_schema, output_schema: decl.output_schema ?? null, io_mode: decl.io_mode,
+    input_chunk_schema: decl.input_chunk_schema ?? null,
+    output_chunk_schema: decl.output_chunk_schema ?? null, annotations: decl.annotations
+  }
+}
+
+/** First 16 hex digits (lower case) of the SHA-256 of the canonical JSON. */
+export function revisionOf (descriptor: Descriptor): string {
+  return createHash('sha256').update(canonicalJson(descriptor)).digest('hex').slice(0, 16)
+}
+
+/** Problems in a schema that compiling it does not reveal. */
+function schemaProblems (schema: unknown): string[] {
+  if (!isObject(schema)) return ['must be a JSON Schema object']
+  let text: string
+  try {
+    text = JSON.stringify(schema)
+  } catch {
+    return ['must be plain JSON (it contains itself or a value that JSON cannot represent)']
+  }
+  const bytes = Buffer.byteLength(text)
+  if (bytes > SCHEMA_BYTES) return [`is ${bytes} bytes long; at most ${SCHEMA_BYTES} are allowed`]
+  const depth = depthOf(schema)
+  if (depth > SCHEMA_DEPTH) return [`is nested ${depth} deep; at most ${SCHEMA_DEPTH} are allowed`]
+  return keywordProblems(schema)
+}
+
+function depthOf (value: unknown): number {
+  if (typeof value !== 'object' || value === null) return 0
+  return 1 + Math.max(0, ...Object.values(value).map(depthOf))
+}
+
+/** Finds keywords that refer outside the schema or change the result of a validation. */
+function keywordProblems (node: unknown): string[] {
+  if (typeof node !== 'object' || node === null) return []
+  return Object.entries(node).flatMap(([key, value]) => {
+    if ((key === '$ref' || key === '$dynamicRef') && typeof value === 'string' && !value.startsWith('#')) {
+      return [`${key} "${value}" points outside the schema; only "#…" is allowed`]
+    }
+    if (key === '$schema' && typeof value === 'string' && value.replace(/#$/, '') !== DIALECT) {
+      return [`$schema "${value}" is not supported; use JSON Schema 2020-12`]
+    }
+    if (key === '$async' && typeof value === 'boolean') return ['$async is not allowed']
+    return keywordProblems(value)
+  })
 }

@@ -82,8 +82,7 @@ export class Response {
     this.#send('response.created', { response: this.#shown('in_progress') })
     try {
       untrack = commands.track({
-        commandId, caller, summary: 'realtime',
-        abort: (reason) => {
+        commandId, caller, abort: (reason) => {
           if (reason === 'cancelled') this.cancel('client_cancelled')
           else this.#fail(kernelError(reason))
         }

@@ -4,7 +4,6 @@ import { meetingSchema, routes } from './routes.js'
 import type { Context, Manifest } from '../../kernel/index.js'
 
 const text = { type: 'string' } as const
-const asDevice = ['--device <name>', 'device of this machine to act as (default: the newest)'] as const
 
 export const manifest = {
   name: 'relay', version: '1.0.0', kernel: '^1.0.0',
@@ -80,17 +79,11 @@ export const manifest = {
       heading: 'Set it up', summary: 'open a local port to the cluster through the relay, for any client',
       options: [
         ['--port <port>', 'port on 127.0.0.1 (default: 52430; 0: any free port)'],
-        asDevice,
+        ['--device <name>', 'device of this machine to act as (default: the newest)'],
         ['--token', 'require a token even if the device has no authority beyond read and invoke']
       ],
       examples: ['svc device serve', 'svc --url http://127.0.0.1:52430 say "hello"'],
       load: () => import('./cli/serve.js')
-    },
-    'device routes': {
-      heading: 'Set it up', summary: 'fetch the relay addresses of the cluster from the node again',
-      options: [asDevice],
-      examples: ['svc --url http://192.168.1.20:52415 device routes'],
-      load: () => import('./cli/routes.js')
     }
   }
 } as const satisfies Manifest

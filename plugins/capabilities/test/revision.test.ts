@@ -1,6 +1,6 @@
 import t from 'tap'
 import { canonicalJson } from '../../../kernel/index.js'
-import { descriptorOf, revisionOf } from '../revision.js'
+import { descriptorOf, revisionOf } from '../registry.js'
 import { declaration } from './kit.js'
 import type { CapabilityDecl } from '../../../kernel/api/plugin.js'
 

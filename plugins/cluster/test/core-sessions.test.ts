@@ -86,7 +86,7 @@ t.test('commands of a node end with the session', async (t) => {
   const caller = { id: 'ann', mode: 'direct', authorities: new Set<string>() } as const
   const reasons: string[] = []
   const track = (commandId: string): (() => void) => commands.track({
-    commandId, caller, summary: '', abort: (reason) => { reasons.push(`${commandId} ${reason}`) }
+    commandId, caller, abort: (reason) => { reasons.push(`${commandId} ${reason}`) }
   })
   track('open')
   track('done')()

@@ -69,7 +69,7 @@ export class RelayConnection {
       }
     }
     const unknown = 'This device has no relay address: set relay.url on a node, then run ' +
-      '`svc --url URL device routes` where the node is reachable directly.'
+      '`svc --url URL status` where the node is reachable directly.'
     throw kernelError('unreachable', tried.length === 0 ? unknown : `No node answers. ${tried.join('; ')}`)
   }
 

@@ -374,7 +374,7 @@ t.test('POST /v1/cancel of a member is answered by this node alone', async (t) =
   t.match(await ask(), [404, { error: { reason: 'command_unknown' } }])
   let aborted = ''
   const of = (by: typeof caller): (() => void) => rig.kernel.commands.track(
-    { commandId: 'C', caller: by, summary: '', abort: (reason) => { aborted = reason } })
+    { commandId: 'C', caller: by, abort: (reason) => { aborted = reason } })
   const untrack = of({ ...caller, id: 'somebody else' })
   t.match(await ask(), [403, { error: { reason: 'missing_grant' } }])
   t.equal(aborted, '')

@@ -47,10 +47,7 @@ export function taskHandler (parts: ReceiveParts): (request: TaskRequest) => Pro
     const end = new AbortController()
     // Tracked by task id, because the command id is already in use if the request came through this node.
     const untrack = parts.commands.track({
-      commandId: body.taskId,
-      caller,
-      summary: `${body.capability} with ${body.modelId} for another node`,
-      abort: (reason) => { end.abort(kernelError(reason)) }
+      commandId: body.taskId, caller, abort: (reason) => { end.abort(kernelError(reason)) }
     })
     const link = whileLive(parts, member, AbortSignal.any([request.signal, end.signal]),
       () => { stream.cut() })
