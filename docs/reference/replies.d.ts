@@ -486,10 +486,6 @@ export interface components {
         "GET /ollama/api/version": {
             version: string;
         };
-        "GET /ollama/v1/models": {
-            object: string;
-            data: Record<string, unknown>[];
-        };
         "POST /place_instance": {
             message: string;
             command_id: string;

@@ -11,7 +11,7 @@ const BUDGET = {
   'kernel/boot': 1581,
   'kernel/build': 340,
   'kernel/cli': 3193,
-  'kernel/config': 1975,
+  'kernel/config': 1974,
   'kernel/http': 3066,
   'kernel/net': 717,
   'kernel/observe': 500,
