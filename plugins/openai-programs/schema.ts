@@ -70,5 +70,5 @@ type Given = FromSchema<typeof description>
 /** With all that has a default. `broken`: by distribution, why a program that is installed does not start. */
 export type Description = Given & { broken?: Readonly<Record<string, string>> } &
   Required<Pick<Given, 'command' | 'backends' | 'weights' | 'ready' | 'request_model' | 'process_mib'>>
-/** What a program ignores. */
+/** A feature that a program ignores. */
 export type Lack = NonNullable<Given['lacks']>[number]

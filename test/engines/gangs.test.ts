@@ -1,4 +1,4 @@
-/** SmolLM2 on a ring of three real MLX programs, each on a node of its own: `npm run test:engines`. */
+/** SmolLM2 on a ring of three real MLX programs on three nodes: `npm run test:engines`. */
 import { join } from 'node:path'
 import t from 'tap'
 import { startCluster, type Member } from '../node/cluster-kit.js'

@@ -44,7 +44,7 @@ export function nodeOf ({ cluster }: Pick<ModelManager, 'cluster'>, ref: string)
   return node
 }
 
-/** API errors for failures whose reason has another name; `no_source`: all sources disappeared meanwhile. */
+/** API errors for failures whose reason has another name; `no_source`: no source is left. */
 const NAMED: Readonly<Record<string, keyof typeof errors>> = {
   no_hub: 'hub_disabled', no_download: 'download_not_found', not_in_store: 'model_not_found',
   bad_source: 'import_refused', no_source: 'store_unreachable'
