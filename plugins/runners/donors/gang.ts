@@ -86,7 +86,7 @@ export class Gangs {
     }
   }
 
-  /** Ports and addresses by which a rank meets the others; null before `prepare`. `head`: if it is another. */
+  /** Ports and addresses by which a rank meets the others; null before `prepare`. `head`: another one. */
   plan (
     assignment: Assignment, { rank, ranks: { length: size } }: GangRole, head?: Partial<GangPlan>
   ): GangPlan | null {
