@@ -35,7 +35,7 @@ export interface ShipperOptions {
 /** The outcome of a request: null if the receiver took the batch. It is dropped if `refused`, else resent. */
 export type Failure = { readonly problem: string, readonly refused: boolean, readonly waitMs: number } | null
 
-/** The failure in a response, or null. `retryAfter`: seconds or a date; `waitMs`: at most five minutes. Pure. */
+/** The failure in a response, or null. `retryAfter`: seconds or a date; `waitMs`: at most 5 minutes. Pure. */
 export function failureOf (status: number, retryAfter: string, nowMs: number): Failure {
   if (status >= 200 && status < 300) return null
   const redirect = status >= 300 && status < 400 ? ': redirects are not followed' : ''
