@@ -3,7 +3,7 @@ import type { JsonSchema } from '../kernel/api/schema.js'
 import { gatherKnown } from '../kernel/config/config-schemas.js'
 import { isTree } from '../kernel/config/paths.js'
 import { describe, show } from '../kernel/config/values.js'
-import type { ConfigOwner } from '../kernel/config/config-schemas.js'
+import type { ConfigOwner } from '../kernel/api/plugin.js'
 
 const width = 100
 

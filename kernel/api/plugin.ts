@@ -378,3 +378,14 @@ export interface DeclarationSet {
   readonly verbs: Readonly<Record<string, Omit<VerbDecl, 'load'>>>
   readonly exitCodes: readonly (readonly [status: number, meaning: string])[]
 }
+
+/** The part of a plugin that declares settings. */
+export interface ConfigOwner {
+  readonly name: string
+  /** Schema of `plugins.<name>`. */
+  readonly config?: JsonSchema
+  readonly settings?: Readonly<Record<string, JsonSchema>>
+  readonly variables?: Readonly<Record<string, string>>
+  /** False for a third-party plugin, which svc.yaml names by `module`. */
+  readonly bundled: boolean
+}

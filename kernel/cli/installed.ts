@@ -14,9 +14,9 @@ import { failuresOf } from './contributed.js'
 import { CliError, exitCodes } from './errors.js'
 import { homeOption, programIn, shellWord } from './shell.js'
 import type { FromSchema, JsonSchema } from '../api/schema.js'
-import type { ConfigOwner } from '../config/config-schemas.js'
 import type { systemRoutes } from '../http/system-routes.js'
 import type { VerbContext } from './verb.js'
+import type { ConfigOwner } from '../api/plugin.js'
 
 export async function installationOf (
   { home, io, plugins }: Pick<VerbContext, 'home' | 'io' | 'plugins'>, configFlag?: unknown

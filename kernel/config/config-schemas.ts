@@ -1,18 +1,9 @@
 import { bounded } from '../api/bounds.js'
+import type { ConfigOwner } from '../api/plugin.js'
 import type { JsonSchema } from '../api/schema.js'
 import { kernelKeys } from './kernel-settings.js'
 import { formatPath, isTree, isUnder, pathKey, type Path } from './paths.js'
 import { nearest } from './nearest.js'
-
-export interface ConfigOwner {
-  readonly name: string
-  /** Schema of `plugins.<name>`. */
-  readonly config?: JsonSchema
-  readonly settings?: Readonly<Record<string, JsonSchema>>
-  readonly variables?: Readonly<Record<string, string>>
-  /** False for a third-party plugin, which svc.yaml names by `module`. */
-  readonly bundled: boolean
-}
 
 /** A schema and its path in svc.yaml; each schema is compiled separately. */
 export interface ConfigSchema {

@@ -12,9 +12,9 @@ import { nearest } from './nearest.js'
 import { cleanCopy, deepFreeze, formatPath, getIn, isTree, isUnder, parsePath, type Path } from './paths.js'
 import { isHidden, unknownKey, validateDraft } from './validate.js'
 import type { Env } from './env.js'
-import type { ConfigOwner } from './config-schemas.js'
 import type { Problem } from './problems.js'
 import type { RawConfig } from './text.js'
+import type { ConfigOwner } from '../api/plugin.js'
 
 export type Origin = 'flag' | 'env' | 'file' | 'default'
 

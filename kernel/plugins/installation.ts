@@ -5,9 +5,8 @@ import { pathToFileURL } from 'node:url'
 import { findConfig, pluginModules, readConfigFile, untrustedOwner } from '../config/file.js'
 import { kernelManifest } from './kernel-manifest.js'
 import { faultOf, folderOf, linkSvc, readRecord } from './packages.js'
-import type { Manifest, Plugin } from '../api/plugin.js'
+import type { ConfigOwner, Manifest, Plugin } from '../api/plugin.js'
 import type { PluginModule } from '../config/file.js'
-import type { ConfigOwner } from '../config/config-schemas.js'
 import type { RawConfig } from '../config/text.js'
 
 /** The plugins of a home folder, as its svc.yaml lists them; reading them requires no running node. */

@@ -6,9 +6,8 @@ import { resolveConfig, type ResolvedConfig } from '../config/resolve.js'
 import { sortByDependency, type StartOrder } from './graph.js'
 import { readInstallation, type Installation, type InstallationOptions } from './installation.js'
 import { checkManifests } from './registry.js'
-import type { Manifest, Plugin } from '../api/plugin.js'
+import type { ConfigOwner, Manifest, Plugin } from '../api/plugin.js'
 import type { JsonSchema } from '../api/schema.js'
-import type { ConfigOwner } from '../config/config-schemas.js'
 import type { RawConfig } from '../config/text.js'
 
 export interface OffPlugin { readonly plugin: Plugin, readonly message: string }

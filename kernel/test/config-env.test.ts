@@ -5,7 +5,7 @@ import { findSetting } from '../config/resolve.js'
 import { parseTyped } from '../config/values.js'
 import { formatPath, parsePath } from '../config/paths.js'
 import { brief, owners, resolveText } from './config-fixture.js'
-import type { ConfigOwner } from '../config/config-schemas.js'
+import type { ConfigOwner } from '../api/plugin.js'
 
 t.test('variables are typed by the schema of their setting', async (t) => {
   const check = (name: string, text: string, path: string, expected: unknown): void => {

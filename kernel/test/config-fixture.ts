@@ -1,8 +1,8 @@
 import { resolveConfig, type ResolvedConfig } from '../config/resolve.js'
 import { readConfigText } from '../config/text.js'
-import type { ConfigOwner } from '../config/config-schemas.js'
 import type { Problem } from '../config/problems.js'
 import type { JsonSchema } from '../api/schema.js'
+import type { ConfigOwner } from '../api/plugin.js'
 
 const section = (properties: Record<string, JsonSchema>, more: JsonSchema = {}): JsonSchema =>
   ({ type: 'object', additionalProperties: false, properties, ...more })

@@ -9,7 +9,7 @@ const { ClusterCore } = await source('plugins/cluster/cluster.ts')
 const { clusterTiming } = await source('plugins/cluster/election/timing.ts')
 const { Gossip } = await source('plugins/cluster/gossip.ts')
 const { encodeFrame, decodeFrame } = await source('plugins/cluster/links/frames.ts')
-const { newNodeId } = await source('kernel/boot/node-id.ts')
+const { newNodeId } = await source('kernel/boot/identity.ts')
 
 const quiet = () => {}
 const log = { trace: quiet, debug: quiet, info: quiet, warn: quiet, error: quiet, fatal: quiet }
