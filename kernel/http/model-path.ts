@@ -25,12 +25,16 @@ interface Pattern { method: string, before: string, expression: RegExp, tail: nu
  * `/store/models/a/b/manifest` is the manifest of `a/b`.
  */
 export function modelPaths (routes: readonly RouteDecl[]): Rewrite {
-  const others = new Map(routes.flatMap(({ url, also = [] }) => also.map((path) => [path, url])))
+  const at = (method: string, path: string): string => `${method === 'HEAD' ? 'GET' : method} ${path}`
+  const own = new Set(routes.map(({ method, url }) => at(method, url)))
+  // Without a method too, so that another method of a further path gets the route's 405.
+  const others = new Map(routes.flatMap(({ method, url, also = [] }) =>
+    also.flatMap((path): [string, string][] => [[at(method, path), url], [path, url]])))
   const patterns = routes.filter(({ url }) => namesModel(url)).map(patternOf).sort((a, b) => b.tail - a.tail)
   return (method, url) => {
     const query = url.indexOf('?')
     const path = query < 0 ? url : url.slice(0, query)
-    const other = others.get(path)
+    const other = own.has(at(method, path)) ? undefined : others.get(at(method, path)) ?? others.get(path)
     if (other !== undefined) return other + url.slice(path.length)
     for (const { method: own, before, expression } of patterns) {
       // Compares the literal beginning first, which is cheap, since this runs for every request.

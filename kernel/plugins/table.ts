@@ -80,8 +80,9 @@ function mountOptions (kernel: Assembly, work: OpenRequests): MountOptions {
 
 /** Routes of disabled plugins; each answers with the command that enables its plugin. */
 function disabledRoutes ({ kernel: { present, started }, routes }: TableParts): MountedRoute[] {
-  const at = ({ decl: { method, url } }: MountedRoute): string => `${method} ${url}`
-  const taken = new Set([...routes, ...started.flatMap((running) => running.routes)].map(at))
+  const at = ({ decl: { method, url, also = [] } }: MountedRoute): string[] =>
+    [url, ...also].map((path) => `${method} ${path}`)
+  const taken = new Set([...routes, ...started.flatMap((running) => running.routes)].flatMap(at))
   return present.off.flatMap(({ plugin: { manifest }, message }) => {
     // The message names the plugin to enable, which may be one that this one requires.
     const [command] = /`svc plugin enable [^`]+`/.exec(message) ?? []
@@ -91,7 +92,7 @@ function disabledRoutes ({ kernel: { present, started }, routes }: TableParts): 
       owner: manifest.name, name, decl: withoutSchemas(route),
       handler: () => { throw kernelError('plugin_disabled', message, details) }
     }))
-  }).filter((route) => !taken.has(at(route)))
+  }).filter((route) => !at(route).some((one) => taken.has(one)))
 }
 
 /** Query schema that all route tables share, so that it is compiled only once. */
@@ -99,9 +100,11 @@ const ANY_QUERY = { type: 'object' } as const
 const ANY_BODY = {}
 
 /** Makes a route accept any query and body, since its answer is always the same. */
-function withoutSchemas ({ method, url, summary, authority, members = false, params }: RouteDecl): RouteDecl {
+function withoutSchemas (
+  { method, url, also = [], summary, authority, members = false, params }: RouteDecl
+): RouteDecl {
   return {
-    method, url, summary, authority, members, audit: false, query: ANY_QUERY,
+    method, url, also, summary, authority, members, audit: false, query: ANY_QUERY,
     ...(params === undefined ? {} : { params }),
     ...(method === 'POST' || method === 'PUT' ? { body: ANY_BODY } : {})
   }

@@ -123,7 +123,8 @@ function openEvictions (ctx: RunnersContext, placed: PlacedInstances, own: Insta
   const { cluster } = ctx.deps
   const channel = cluster.channel('runners.evict', (_from, message: Record<string, unknown> | null) => {
     const { instanceId, into } = message ?? {}
-    if (typeof instanceId === 'string' && typeof into === 'string') own.evict(instanceId, into)
+    const isModel = typeof into === 'string' && into.length <= 256
+    if (typeof instanceId === 'string' && isModel) own.evict(instanceId, into)
   })
   return {
     close () { channel.close() },

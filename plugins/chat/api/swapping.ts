@@ -1,8 +1,9 @@
 /** Routes by which clients of LM Studio and llama-swap see and unload models. */
+import { SvcError, type RouteRequest } from '../../../kernel/index.js'
 import { bodyOf } from '../../runners/service.js'
-import { isReady, unloadModel } from './ollama/load.js'
+import { isReady } from './ollama/load.js'
 import { all } from './ollama/models.js'
-import type { RouteRequest } from '../../../kernel/index.js'
+import { requestLocal } from './ollama/own.js'
 import type { ApiParts } from './types.js'
 
 /** Handles GET /api/v0/models. */
@@ -23,10 +24,16 @@ export const running = (parts: ApiParts): object => ({
     }))
 })
 
-/** Handles POST /unload: unloads every model that has a time to live. */
+/** Handles POST /unload: unloads every instance that has a time to live. */
 export async function unload (parts: ApiParts, request: RouteRequest): Promise<object> {
-  const models = Object.values(parts.instances?.placed().instances ?? {}).map(bodyOf)
-    .flatMap(({ placement, shardAssignments: { modelId } }) => placement?.ttlSeconds == null ? [] : [modelId])
-  for (const modelId of new Set(models)) await unloadModel(parts, request, modelId)
-  return { unloaded: [...new Set(models)] }
+  const all = Object.values(parts.instances?.placed().instances ?? {}).map(bodyOf)
+    .filter(({ placement, drainUntil }) => placement?.ttlSeconds != null && drainUntil === undefined)
+  const ended = await Promise.all(all.map(async ({ instanceId, shardAssignments: { modelId } }) =>
+    await requestLocal(parts, request, { method: 'DELETE', path: `/instance/${instanceId}?unload=true` })
+      .then(() => [modelId], (error: unknown) => {
+        // Its time is over, or another request has unloaded it.
+        if (error instanceof SvcError && error.reason === 'instance_not_found') return []
+        throw error
+      })))
+  return { unloaded: [...new Set(ended.flat())] }
 }

@@ -32,9 +32,10 @@ export async function place (
     excluded: planning.refs(body.excluded_nodes, body.excluded_node_ids), force: body.force ?? false,
     origin: 'request', ttlSeconds: body.ttl_seconds ?? null
   }
-  const seconds = body.timeout_seconds ?? WAIT_SECONDS
+  const { clock } = planning.ctx
+  const until = clock.mono() + (body.timeout_seconds ?? WAIT_SECONDS) * 1000
   const { outcome: { plan, card, facts }, entered } = body.make_room === true
-    ? await placeWithRoom(planning, asked, request, planning.ctx.clock.mono() + seconds * 1000)
+    ? await placeWithRoom(planning, asked, request, until)
     : await planAndEnter(planning, asked, request)
   const names = plan.ranks.map(({ nodeId }) => planning.nameOf(nodeId)).join(', ')
   const what = entered.isNew ? `is placed on ${names}. ${plan.why}`
@@ -50,6 +51,7 @@ export async function place (
   const answer = answerOf(`${asked.modelId} ${what}${stays}${ignored}${note}`, card, entered)
   if (body.wait !== true) return answer
   const { instanceId } = entered
+  const seconds = Math.max(0, Math.ceil((until - clock.mono()) / 1000))
   const ready = await untilReady(planning, { instanceId, attempts: failedAttempts(facts), seconds, signal })
   return { ...answer, instance_id: ready }
 }

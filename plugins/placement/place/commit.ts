@@ -3,9 +3,11 @@ import { delay, kernelError, SvcError, type Caller } from '../../../kernel/index
 import { errors } from '../errors.js'
 import { idOf, instanceOf, modelOf, nodesOf } from './instance.js'
 import { POLL_MS, type PlanningInput, type Outcome, type Planning } from './planning.js'
-import { runnerErrors, type Instance, type PlacementIntent } from '../../runners/service.js'
+import { bodyOf, runnerErrors, type Instance, type PlacementIntent } from '../../runners/service.js'
 
 const TRIES = 3
+/** Milliseconds for which memory readings may be older than an unloading, also those of the master. */
+const STALE_MS = 5000
 
 export interface Requester { caller: Caller, signal: AbortSignal }
 
@@ -65,11 +67,17 @@ export async function placeWithRoom (
   planning: Planning, request: PlacementRequest, requester: Requester, until: number
 ): ReturnType<typeof planAndEnter> {
   const { clock } = planning.ctx
-  for (;;) {
+  for (let staleUntil = 0; ;) {
+    const leaves = Object.values(planning.facts.now().instances)
+      .some((one) => bodyOf(one).drainUntil !== undefined)
+    if (leaves) staleUntil = clock.mono() + STALE_MS
     try {
       return await planAndEnter(planning, request, requester)
     } catch (error) {
-      if (!makeRoom(planning, request.modelId, error)) throw error
+      const isStale = error instanceof SvcError && error.reason === 'insufficient_memory' &&
+        clock.mono() < staleUntil && (!leaves || error.details['unloads'] === undefined)
+      // Just after an unloading, neither give up nor unload more.
+      if (!isStale && !makeRoom(planning, request.modelId, error)) throw error
       if (clock.mono() >= until) {
         throw kernelError('not_ready', `${request.modelId} waits for memory: other models are in use.`)
       }

@@ -45,7 +45,8 @@ export function createOnDemand (planning: Planning): (query: RouteQuery) => Prom
             if (progress.kind === 'waiting') forEntry(planning, progress)
           }
         })
-        loadSeconds.set(modelId, spent())
+        // A request that found the model nearly loaded says nothing about the time.
+        if (spent() > 1) loadSeconds.set(modelId, spent())
         return true
       } catch (error) {
         if (error instanceof SvcError && error.reason === 'not_ready_yet') throw loading(error.message)

@@ -117,8 +117,8 @@ export class Planning {
   async plan (ask: PlanningInput, signal: AbortSignal): Promise<Outcome> {
     const { ctx: { clock }, facts } = this
     const until = clock.mono() + INFO_PENDING_MS
-    await this.readMemory()
     for (;;) {
+      await this.readMemory()
       try {
         const now = facts.now()
         await this.card(ask.modelId)

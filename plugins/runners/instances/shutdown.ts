@@ -217,12 +217,15 @@ export class InstanceShutdown {
   /** Unloads an instance that this node leads, so that model `into` fits, unless it must stay. */
   evict (instanceId: string, into: string): void {
     const { led, clock } = this.#parts
-    const found = led().find(({ ring }) => ring.instanceId === instanceId && ring.drainUntil === undefined)
+    const found = led().find(({ ring: { instanceId: id, placement, drainUntil } }) =>
+      id === instanceId && placement?.ttlSeconds != null && drainUntil === undefined)
     const idleSeconds = found === undefined ? null : this.idleSeconds(found.assignment.runnerId)
     if (found === undefined || idleSeconds === null || this.#unloading.has(instanceId)) return
     const { modelId } = found.assignment
-    this.#swaps = [...this.#swaps, { models: [modelId, into], mono: clock.mono() }].slice(-SWAPS_MAX)
-    void this.#unload(found.assignment, Math.round(idleSeconds))
+    void this.#unload(found.assignment, Math.round(idleSeconds)).then((done) => {
+      const swap = { models: [modelId, into], mono: clock.mono() }
+      if (done) this.#swaps = [...this.#swaps, swap].slice(-SWAPS_MAX)
+    })
   }
 
   settling (): boolean { return this.#removals.settling(this.#parts.clock.mono(), this.#parts.nodeId) }
@@ -289,16 +292,18 @@ export class InstanceShutdown {
     }
   }
 
-  async #unload ({ instanceId, modelId }: Assignment, idleSeconds: number): Promise<void> {
+  async #unload ({ instanceId, modelId }: Assignment, idleSeconds: number): Promise<boolean> {
     const { drain, unloaded, log } = this.#parts
     this.#unloading.add(instanceId)
     try {
       // A request that arrives before the drain may take as long as it needs.
       await drain(instanceId, DRAIN_MAX_MS / 1000)
       unloaded({ instanceId, modelId, idleSeconds })
+      return true
     } catch (error) {
       this.#unloading.delete(instanceId)
       log.debug({ instanceId, modelId, error: reasonOf(error) }, 'an idle instance could not be unloaded yet')
+      return false
     }
   }
 }

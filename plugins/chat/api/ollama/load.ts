@@ -92,7 +92,7 @@ export async function unloadAfter (
   }
 }
 
-/** Stops every instance of a model; requests in progress may finish first. */
+/** Stops every instance of a model, as DELETE does without `drain_seconds`. */
 export async function unloadModel (
   parts: ApiParts, request: Pick<RouteRequest, 'caller' | 'signal'>, modelId: string
 ): Promise<void> {
