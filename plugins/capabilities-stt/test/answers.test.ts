@@ -1,6 +1,6 @@
 import t from 'tap'
 import { answerOf, readFields, transcriptEvent } from '../transcribe.js'
-import { toSrt, toVtt } from '../subtitles.js'
+import { toSrt, toVtt } from '../transcribe.js'
 import type { SttSegment } from '../service.js'
 
 const segment = (id: number, start: number, end: number, text: string): SttSegment => ({

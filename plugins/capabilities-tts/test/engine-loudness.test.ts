@@ -4,7 +4,7 @@ import { ENCODINGS } from '../engine/encoder.js'
 import engine, { openSpeech } from '../engine/index.js'
 import { loadFamily } from '../engine/load.js'
 import { amplified } from '../engine/loudness.js'
-import { foreignLanguage } from '../engine/warnings.js'
+import { foreignLanguage } from '../engine/index.js'
 import { embeddedSpec, piperSpec, quietEnv, refusal, say } from './engine-kit.js'
 
 let session: EngineSession

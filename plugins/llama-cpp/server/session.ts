@@ -10,17 +10,18 @@ import { constraintOf } from '../embedded/constraint.js'
 import { TOOLS_LEFT_OUT, warmCompiler, withoutTools } from '../structure.js'
 import { OutputReader } from '../text/parse/output.js'
 import { reasoningOf, reasonings, reasoningStateAfter } from '../text/reasoning.js'
-import { chatReader, ChunkSpans, type ReaderFactory } from '../../runners/openai/answer.js'
+import {
+  chatReader, ChunkSpans, type ReaderFactory, admittedOf, endOf, newsOf, reportsOf, type AnswerReader
+} from '../../runners/openai/answer.js'
 import { BrokenAnswer } from '../../runners/openai/errors.js'
-import { completionReader, withCalls } from './answer.js'
-import type { Sizes } from './command-line.js'
-import type { Client } from '../../runners/openai/client.js'
 import { fieldsOf, idsOf, listOf, numberOf, textOf, type Fields } from '../../runners/language/json.js'
 import { merged } from '../../runners/language/merged.js'
 import {
   callIdsOf, chatBodies, completionBodies, isConstrained, offeredTools, promptOf, readsTools, templateBody,
   templated, type Bodies, type Facts
 } from './request.js'
+import type { Sizes } from './command-line.js'
+import type { Client } from '../../runners/openai/client.js'
 import type { AnswerChunk } from '../../runners/language/chunks.js'
 import type { LlamaServer } from './server.js'
 
@@ -277,3 +278,42 @@ function vectorsOf (data: unknown, texts: number): Float32Array[] {
   if (vectors.some(({ length }) => length === 0)) fail(`llama-server did not return ${texts} embeddings`)
   return vectors.map((numbers) => Float32Array.from(numbers))
 }
+
+/** Reads an answer from `/completion`. */
+export const completionReader: ReaderFactory = (index, tops) => {
+  let last: Fields | null = null
+  return {
+    read (event) {
+      if (event['stop'] === true) last = event
+      const tokens = reportsOf(event['completion_probabilities'], tops)
+      return [...admittedOf(event), ...newsOf(index, { text: textOf(event['content']) }, tokens)]
+    },
+    end (peakBytes) {
+      if (last === null) return null
+      const { stop_type: type, stopped_limit: limited, truncated } = last
+      const cut = type === 'limit' || limited === true || truncated === true
+      const usage = { prompt_tokens: last['tokens_evaluated'], completion_tokens: last['tokens_predicted'] }
+      return endOf({ index, text: '' }, {
+        finish: cut ? 'length' : 'stop', stop: textOf(last['stopping_word']) || null, usage,
+        timings: fieldsOf(last['timings']), peakBytes
+      })
+    }
+  }
+}
+
+/** Parses tool calls and reasoning in grammar-constrained answers, which the server returns as text. */
+export const withCalls = (inner: AnswerReader, output: OutputReader): AnswerReader => ({
+  read: (event) => inner.read(event).map((chunk) => ({
+    ...chunk,
+    choices: chunk.choices.map(({ delta: { content = '', ...rest } = {}, text = '', ...choice }) =>
+      ({ ...choice, delta: { ...rest, ...output.push(content + text) } }))
+  })),
+  end (peakBytes) {
+    const last = inner.end(peakBytes)
+    const delta = output.end()
+    if (last?.choices[0] === undefined) return last
+    const { text: _, ...choice } = last.choices[0]
+    const isCall = choice.finish_reason === 'stop' && output.calls > 0
+    return { ...last, choices: [{ ...choice, delta, ...isCall ? { finish_reason: 'tool_calls' } : {} }] }
+  }
+})

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { chatReader } from '../../runners/openai/answer.js'
-import { completionReader } from '../server/answer.js'
+import { completionReader } from '../server/session.js'
 import { readHelp } from '../server/binary.js'
 import { draftMethodOf, serverArguments, sizesOf } from '../server/command-line.js'
 import { serverError } from '../server/errors.js'

@@ -9,17 +9,18 @@ import {
   EngineError, type EngineEnv, type EngineModule, type EngineSession
 } from '../../../kernel/api/engine.js'
 import { Client, type Address } from '../../runners/openai/client.js'
-import { BrokenAnswer } from '../../runners/openai/errors.js'
+import { BrokenAnswer, withoutPaths } from '../../runners/openai/errors.js'
 import { freePort, LOOPBACK, Program, type Clock, type EngineParts } from '../../runners/openai/program.js'
-import type { GangPlan } from '../../runners/service.js'
 import { wordsOf, type Found } from '../find.js'
 import { isProof } from './answer.js'
 import { commandLine, sizesOf, takesSocket, valuesOf } from './command.js'
-import { programError } from './errors.js'
 import { gangValues, rankSession } from './gang.js'
 import { ProgramSession, ROUTES } from './session.js'
 import { Tokens } from './tokens.js'
 import { ALONE, IN_GANG, Watch } from './watch.js'
+import { fieldsOf, numberOf, textOf } from '../../runners/language/json.js'
+import { contextExceeded } from '../../runners/language/refusals.js'
+import type { GangPlan } from '../../runners/service.js'
 
 const SYSTEM: Clock = {
   now: () => Number(process.hrtime.bigint() / 1_000_000n),
@@ -163,3 +164,35 @@ function signsOf (
 }
 
 export default programEngine({ clock: SYSTEM, die, echo: (line) => { process.stderr.write(`${line}\n`) } })
+
+const MAX_CHARS = 1_000
+const CONTEXT = /maximum context length (?:is|of) (\d+)/i
+const PROMPT = /(?:contains(?: at least)?|requested a total of|has) (\d+)(?: input)? tokens/i
+const REFUSED = [400, 413, 422]
+const INTERNAL = 500
+
+/**
+ * The error for `{error: {message}}`, `{error: 'text'}` or FastAPI's `{detail}`. One in a stream has no
+ * `status`; unless it names a fault of the request, the program may have failed as a whole.
+ */
+export function programError (
+  body: unknown, { modelId, name }: { modelId: string, name: string }, status?: number
+): Error {
+  const { error, detail } = fieldsOf(body)
+  const { message, code } = fieldsOf(error)
+  const said = [message, error, detail, detail === undefined ? '' : JSON.stringify(detail)].map(textOf)
+    .find((text) => text !== '') ?? `status ${status ?? 'unknown'} without a message`
+  const words = withoutPaths(said).replace(/\s+/g, ' ').trim().slice(0, MAX_CHARS)
+  const number = status ?? numberOf(code)
+  const [, context] = CONTEXT.exec(words) ?? []
+  if (context !== undefined) {
+    const prompt = Number(PROMPT.exec(words)?.[1] ?? Number(context))
+    return contextExceeded(modelId, prompt, Number(context))
+  }
+  if (number !== undefined && REFUSED.includes(number)) {
+    return new EngineError('invalid_request', `${name} refused the request: ${words}`)
+  }
+  return status === undefined && (number ?? INTERNAL) >= INTERNAL
+    ? new BrokenAnswer(`${name} failed: ${words}`)
+    : new EngineError('provider_error', `${name} failed: ${words}`)
+}

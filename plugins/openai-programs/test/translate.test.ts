@@ -6,7 +6,7 @@ import { StopFinder } from '../../runners/language/stop.js'
 import { BUNDLED, GENERIC } from '../descriptions.js'
 import type { Description } from '../schema.js'
 import { completionReader, isProof, programChatReader, withStops } from '../engine/answer.js'
-import { programError } from '../engine/errors.js'
+import { programError } from '../engine/index.js'
 import { bodyOf, copiesOf } from '../engine/request.js'
 
 const ALL: Record<string, Description> = { ...BUNDLED, own: GENERIC }

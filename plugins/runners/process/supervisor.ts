@@ -1,16 +1,15 @@
 import { delay, SvcError, timed, toSvcError, type Trace } from '../../../kernel/index.js'
 import { Admission, type Release } from '../../capabilities/service.js'
-import type { EngineChunk, EngineTask } from '../../../kernel/api/engine.js'
-import { isAnswer, slotsTaken } from '../language/slots.js'
 import { afterFailure, CLOSED, type BreakerState } from './breaker.js'
-import type { TaskChannel } from './channels.js'
-import type { ProcessEnd } from './deadlines.js'
 import { cancelled, lost, NOT_STARTED, reasonOf, RunnerError } from './errors.js'
 import { resolveLimits, type RunnerLimits } from './limits.js'
-import type { RunnerOptions } from './options.js'
 import { RunnerRecord } from './record.js'
 import { RunnerProcess } from './runner-process.js'
 import { kindOf, mayFollow, serves } from './states.js'
+import type { EngineChunk, EngineTask } from '../../../kernel/api/engine.js'
+import type { TaskChannel } from './channels.js'
+import type { ProcessEnd } from './deadlines.js'
+import type { RunnerOptions } from './options.js'
 import type { RunnerReport, RunnerStatus } from '../service.js'
 
 export { RunnerError } from './errors.js'
@@ -289,3 +288,11 @@ class RunnerSupervisor {
 
   #refuseQueued (message: string): void { this.#admission.refuseAll(lost(message, { ...NOT_STARTED })) }
 }
+
+export function slotsTaken ({ kind, payload: { n } }: EngineTask): number {
+  if (kind === 'tokenize' || kind === 'detokenize') return 0
+  return Number.isSafeInteger(n) && n as number > 0 ? n as number : 1
+}
+
+/** True for a task whose reader accepts answer chunks, which may carry the task's position in the queue. */
+export const isAnswer = ({ kind }: EngineTask): boolean => /^(chat|completions?)$/.test(kind)

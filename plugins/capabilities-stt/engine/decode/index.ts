@@ -1,12 +1,13 @@
 /** Any sound as mono blocks at 16 kHz, with bounds on its length, channels and rate. */
-import type { FileHandle } from 'node:fs/promises'
+import { type FileHandle, open, unlink } from 'node:fs/promises'
 import { EngineError } from '../../../../kernel/api/engine.js'
 import { Resampler } from '../../../runners/onnx/resample.js'
 import { decodeContainer } from './container.js'
 import { decodeMp3, isMp3 } from './mp3.js'
 import { readAt, undecodable, type Sound } from './sound.js'
-import { spool } from './spool.js'
 import { decodeWav, isWav } from './wav.js'
+import { randomUUID } from 'node:crypto'
+import { join } from 'node:path'
 
 /** Samples per second of all blocks. */
 const RATE = 16_000
@@ -159,4 +160,28 @@ function toMono (channels: readonly Float32Array[]): Float32Array {
     mono[i] = mean >= -1 && mean <= 1 ? mean : Math.max(-1, Math.min(1, mean || 0))
   }
   return mono
+}
+
+/** An unlinked file, which the system deletes when it is closed. */
+export interface Spooled { file: FileHandle, size: number }
+
+/** Writes the input to a file in `folder`. Throws the error of `tooLarge` above `maxBytes`. */
+export async function spool (
+  input: AsyncIterable<Uint8Array>, folder: string, maxBytes: number, tooLarge: () => Error
+): Promise<Spooled> {
+  const path = join(folder, `${randomUUID()}.sound`)
+  const file = await open(path, 'wx+', 0o600)
+  let size = 0
+  try {
+    await unlink(path)
+    for await (const piece of input) {
+      size += piece.byteLength
+      if (size > maxBytes) throw tooLarge()
+      await file.writeFile(piece)
+    }
+    return { file, size }
+  } catch (error) {
+    await file.close()
+    throw error
+  }
 }
