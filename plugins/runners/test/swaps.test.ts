@@ -1,5 +1,5 @@
 import t from 'tap'
-import { staysUntil, type Swap } from '../instances/swaps.js'
+import { staysUntil, type Swap } from '../instances/shutdown.js'
 
 const swap = (models: string, mono: number): Swap => ({ models: [...models], mono })
 

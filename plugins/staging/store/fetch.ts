@@ -3,7 +3,6 @@ import { bringFiles, type LocalFile } from '../files/bring.js'
 import { overlap } from '../files/folders.js'
 import { manifestDigest, EMPTY_SHA256 } from '../files/record.js'
 import { keepOnly } from '../files/seal.js'
-import { cachedFiles } from '../nearby/hub-cache.js'
 import { folderSource, diskSource } from '../peers/sources.js'
 import { fetchModel } from '../transfer/fetch.js'
 import { failureOf, type Job } from '../transfer/job.js'
@@ -18,6 +17,8 @@ import { ChunkedHash } from '../files/hash.js'
 import { LONG_WAIT_MS, type ChunkSource, type FetchOptions, type TransferLimits } from '../transfer/types.js'
 import { chunkTable, type Verifier } from '../transfer/chunks.js'
 import { HubError, type HubSelection, type HubFile, type LocalHubFile } from '../hub/types.js'
+import { lstat, realpath } from 'node:fs/promises'
+import { join } from 'node:path'
 import type { DeriveOptions } from '../cards/found.js'
 import type { HubClient } from '../hub/client.js'
 
@@ -346,4 +347,19 @@ async function inTurn<T> (clock: Clock, signal: AbortSignal, turn: () => Promise
       await delay(clock, waitMs, signal)
     }
   }
+}
+
+/** Finds files in the cache by the hash in the blob's name, without reading their contents. */
+export async function cachedFiles (
+  cache: string | null, modelId: string, files: readonly HubFile[]
+): Promise<LocalHubFile[]> {
+  const root = cache === null ? undefined : await realpath(cache).catch(() => undefined)
+  if (root === undefined) return []
+  const found: LocalHubFile[] = []
+  for (const file of files) {
+    const inner = `models--${modelId.replace('/', '--')}/blobs/${file.sha256 ?? file.gitSha1!}`
+    const there = await lstat(join(root, inner)).catch(() => undefined)
+    if (there?.isFile() === true && there.size === file.size) found.push({ ...file, root, inner })
+  }
+  return found
 }
