@@ -1,13 +1,17 @@
 import { randomInt } from 'node:crypto'
-import { ClusterService, definePlugin, LogRingService, logLevels, noSuchNode } from '../../kernel/index.js'
-import type { Cluster, NodeView } from '../../kernel/index.js'
-import { gather } from './cluster.js'
+import {
+  ClusterService, definePlugin, LogRingService, logLevels, noSuchNode, type Cluster, type NodeView,
+  askMembers, MemberFault, type Caller, type Clock, type LogRing
+} from '../../kernel/index.js'
 import { EVENTS, follow, followMember } from './follow.js'
-import { pageOf } from './lines.js'
-import { badSince, readQuery, wantOf } from './query.js'
+import {
+  pageOf, inOrder, readPage, type ClusterPage, type LogPage, type NodeRef, type ShownLine
+} from './lines.js'
+import { badSince, readQuery, wantOf, pathFor, type Query } from './query.js'
 import { routes } from './routes.js'
 import { ShippingService } from './service.js'
 import { LogShipper } from './ship.js'
+import { PAGE_BYTES, PAGE_MS } from './limits.js'
 
 export default definePlugin({
   name: 'logs',
@@ -94,4 +98,47 @@ function nodesFor (cluster: Cluster, ref: string | undefined): readonly NodeView
   const node = cluster.resolve(ref)
   if (node === undefined) throw noSuchNode(ref, cluster.nodes())
   return [node]
+}
+
+export interface ClusterParts {
+  ring: LogRing
+  self: NodeRef
+  cluster: Pick<Cluster, 'nodes' | 'request'>
+  clock: Clock
+}
+
+const refOf = ({ nodeId, name }: NodeView): NodeRef => ({ nodeId, node: name })
+
+/**
+ * The newest matching lines from all nodes. Reports nodes that refuse, miss their deadline or send invalid
+ * data, and never throws.
+ */
+export async function gather (
+  parts: ClusterParts, nodes: readonly NodeView[], query: Query,
+  { caller, signal }: { readonly caller: Caller, readonly signal: AbortSignal }
+): Promise<ClusterPage> {
+  const { ring, self, clock } = parts
+  const statuses: ClusterPage['nodes'] = []
+  let lines: ShownLine[] = []
+  const take = (view: NodeView, page: LogPage): void => {
+    statuses.push({ ...refOf(view), error: null })
+    // Truncate the lines after each response, so that memory does not grow with the number of nodes.
+    lines = inOrder([...lines, ...page.lines]).slice(-query.limit)
+  }
+  for (const view of nodes.filter((node) => node.self)) {
+    take(view, pageOf(ring, self, wantOf(query, self.nodeId)))
+  }
+  const others = nodes.filter((node) => !node.self)
+  const asked = askMembers({ cluster: parts.cluster, clock }, others, {
+    path: pathFor(query), caller, signal, ms: PAGE_MS, bytes: PAGE_BYTES,
+    read: (text, view) => readPage(text, refOf(view))
+  })
+  await Promise.all(asked.map(async (answer) => {
+    const { node, value, error } = await answer
+    if (error === null) return take(node, value)
+    const { reason, message } = error
+    const text = error instanceof MemberFault ? `It ${message}.` : message
+    statuses.push({ ...refOf(node), error: { reason, message: text } })
+  }))
+  return { nodes: statuses.sort((a, b) => a.node < b.node ? -1 : 1), lines }
 }

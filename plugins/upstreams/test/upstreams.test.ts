@@ -1,5 +1,5 @@
 import t from 'tap'
-import { bodyFor } from '../request.js'
+import { bodyFor } from '../server.js'
 import { ask, END, event, fakeServer, HELLO, say, start, until } from './kit.js'
 
 const NODE = '00000000-0000-4000-8000-000000000000'
