@@ -44,7 +44,7 @@ const BUDGET = {
   'plugins/staging': 10999,
   'plugins/steward': 2900,
   'plugins/tracing': 1713,
-  'plugins/upstreams': 857,
+  'plugins/upstreams': 852,
   'plugins/wyoming': 509
 }
 
