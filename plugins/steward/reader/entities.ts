@@ -163,7 +163,7 @@ export class Names {
 
 const TASKS: readonly (readonly [task: string, words: RegExp])[] = [
   ['tts', /\b(?:tts|speech|audio|spoken|voice)\b/], ['stt', /\b(?:stt|transcri\w+)\b/],
-  ['embeddings', /\bembeddings?\b/], ['chat', /\b(?:llm|chatbot)\b/]
+  ['embeddings', /\bembeddings?\b/], ['chat', /\b(?:llm|chat(?:bot)?)\b/]
 ]
 
 type Unplaced = Omit<Named<string>, 'at'>

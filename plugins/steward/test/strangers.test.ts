@@ -16,7 +16,10 @@ async function answered (name: Parameters<typeof answersIn>[0],
   const answers = answersIn(name)
   const tools = new TurnTools({
     api: { ask: async ({ path }: { path: string }) => {
-      const found = answers[path] ?? answers[path.replace(/\?.*/, '?')] ?? answers[path.replace(/\?.*/, '')]
+      const then = !path.startsWith('/state?at=') ? undefined
+        : { at: NOW, snapshot: { idx: 1, at: NOW }, state: answers['/state'], events: [], gaps: [] }
+      const found = then ?? answers[path] ?? answers[path.replace(/\?.*/, '?')] ??
+        answers[path.replace(/\?.*/, '')]
       return found === undefined ? { status: 404, text: NONE } : { status: 200, text: JSON.stringify(found) }
     } } as never,
     declarations: { manifests, off: [], whole: async () => declaredBy(manifests) } as unknown as Declarations,
@@ -45,7 +48,7 @@ t.test('questions of strangers', { timeout: 120_000 }, async (t) => {
     if (said.length > 0) wrong++
   }
   for (const one of missed) t.comment(one)
-  // What was right at first sight.
+  // As many as were right at first sight.
   t.ok(QUESTIONS.length - missed.length >= 58, `${QUESTIONS.length - missed.length} answers are right`)
-  t.ok(wrong <= 1, 'no answer but one calls well what is not')
+  t.equal(wrong, 0, 'no answer calls well what is not')
 })
