@@ -15,9 +15,7 @@ export default {
     const newest = [...new Map(list.tokens.toSorted((a, b) => a.created.localeCompare(b.created))
       .map((token) => [token.label, token])).values()].reverse()
     const named = newest.filter(({ id, label }) => names(about, label) || names(about, id))
-    const facts = named.length > 0
-      ? named.map((token) => told(token, ctx.nowMs, true))
-      : newest.map((token) => told(token, ctx.nowMs, false))
+    const facts = (named.length > 0 ? named : newest).map((token) => told(token, ctx.nowMs, named.length > 0))
     const none = fact('info', 'no_token', 'This node has no tokens.', { evidence: [TOKENS] })
     return { facts: facts.length > 0 ? facts.slice(0, MOST) : [none], unknown: look.unknown }
   }

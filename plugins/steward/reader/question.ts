@@ -48,7 +48,7 @@ const KINDS: readonly (readonly [Kind, RegExp])[] = [
     'what (?:can|do|could) (?:you|i ask).*)(?: \\w+)?$')],
   ['why', /^why(?= |$)/],
   ['compare', has('compare|comparison|versus|vs|differs?')],
-  ['safe', has('safe(?:ly)?(?! to up)|survive|tolerate|single point|maintenance|impact|' +
+  ['safe', has('safe(?:ly)?(?! to up)|fine to|survive|tolerate|single point|maintenance|impact|' +
     'without (?:NODE|master|the master)|' +
     '(?:if|when|suppose) (?:i |we |the |a )?(?:NODE|master|one|node|it).*(?:die|down|fail|happen)?|' +
     '(?:can|may|could|should) (?:i|we) (?:\\w+ )?(?:die|down|take|unplug|maintain|update).*NODE|' +
@@ -60,7 +60,7 @@ const KINDS: readonly (readonly [Kind, RegExp])[] = [
   ['how', has('how (?:do|can|should|would|to|must|does one)|explain (?:what|how|a|the)|what (?:do|' +
     'is) .* explain|what (?:is|are) (?:a|an|the difference)|' +
     '(?:which|what|the) command|tutorial|documentation|docs|manual|help me|where (?:do|can|should) (?:i|' +
-    'we)|(?<!. )(?:can|may) i|safe to up\\w+|' +
+    'we)|(?<!. )(?:can|may) (?:i|we)(?! see)|safe to up\\w+|' +
     'i (?:want|need|would like) to|what (?:do|does) .* (?:do|stand for|for)')],
   ['when', has('(?:since|for how) .*when|since when|how long|when (?:do(?:es)?|did|wa?s|has|is|were|wurde)')],
   ['why', has('why')],

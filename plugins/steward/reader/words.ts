@@ -75,7 +75,7 @@ const PLAIN = `
 about after again also another around ask asked back because been before being best between both card
 cards cart cause charge chat close closed code cold core cores cost could currently does done door each
 earlier early enough even evening every fast faster file files find first found free from full getting
-give goes going have hello help here hold hosted hour hours inside into just keep keeps kind kinds know
+give goes going hard have hello help here hold hosted hour hours inside into just keep keeps kind kinds know
 later least left less letting life like line lines list lives long look loud make many mine minute minutes
 mode moment month more morning most much name names need next night none noon note noted now only onto
 open other outside over page pages path place places plan plans play plays please port ports possible pull
@@ -109,7 +109,6 @@ const PHRASES: readonly (readonly [RegExp, string])[] = [
   [/\b(?:turn|switch|shut|take|pull|power)(?:s|ed|ing|n)? (?:down|off|out|the plug)\b|\btook down\b/g, 'die'],
   [/\bevent[- ]logs?\b/g, 'events'],
   [/\b(?:log|sign)(?:s|ged|ging)? ?in(?:to)?\b/g, 'access'],
-  [/\bhard (?:disk|drive)s?\b/g, 'disk'],
   [/\bget rid of\b/g, 'mend'],
   [/\bout of memory\b/g, 'memory'],
   [/\bwhat(?: i)?s (?:up|the matter|going on)\b/g, 'what is wrong'],
