@@ -40,9 +40,9 @@ const BUDGET = {
   'plugins/placement': 7140,
   'plugins/realtime': 1646,
   'plugins/relay': 2628,
-  'plugins/runners': 13339,
+  'plugins/runners': 13342,
   'plugins/staging': 10999,
-  'plugins/steward': 2900,
+  'plugins/steward': 2899,
   'plugins/tracing': 1713,
   'plugins/upstreams': 852,
   'plugins/wyoming': 509

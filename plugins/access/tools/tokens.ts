@@ -15,9 +15,7 @@ export default {
     const newest = [...new Map(list.tokens.toSorted((a, b) => a.created.localeCompare(b.created))
       .map((token) => [token.label, token])).values()].reverse()
     const named = newest.filter(({ id, label }) => names(about, label) || names(about, id))
-    const facts = named.length > 0
-      ? named.map((token) => told(token, ctx.nowMs, true))
-      : newest.map((token) => told(token, ctx.nowMs, false))
+    const facts = (named.length > 0 ? named : newest).map((token) => told(token, ctx.nowMs, named.length > 0))
     const none = fact('info', 'no_token', 'This node has no tokens.', { evidence: [TOKENS] })
     return { facts: facts.length > 0 ? facts.slice(0, MOST) : [none], unknown: look.unknown }
   }
@@ -30,14 +28,15 @@ function names (text: string, name: string): boolean {
   return name !== '' && at >= 0 && edge(text[at - 1]) && edge(text[at + name.length])
 }
 
-/** An expired or revoked token is a fault only if the question named it. */
+/** An ended token is a fault only if the question named it; one that expires within a day is a finding. */
 function told (
   { id, label, authorities, expires, revoked, lastUsedDay }: TokenRecord, nowMs: number, named: boolean
 ): Fact {
   const called = quoted(label, 80)
-  const over = expires !== null && Date.parse(expires) <= nowMs
-  const level = !named ? 'info' : revoked || over ? 'fail' : 'ok'
-  const remedy = revoked || over
+  const leftMs = expires === null ? Infinity : Date.parse(expires) - nowMs
+  const [over, soon] = [leftMs <= 0, !revoked && leftMs > 0 && leftMs <= 24 * 3_600_000]
+  const level = soon ? 'warn' : !named ? 'info' : revoked || over ? 'fail' : 'ok'
+  const remedy = revoked || over || soon
     ? `Create a new one for the client: \`svc token create ${shellWord(called)}\`.`
     : named && !authorities.includes('operator')
       ? 'Requests that need more get a 403 that names the authority; create a token that has it: `svc ' +
@@ -47,7 +46,8 @@ function told (
   const may = authorities.map((one) => quoted(one, 40)).join(', ')
   const [code, text] = revoked ? ['token_revoked', `was revoked and ${used}`]
     : over ? ['token_expired', `expired at ${expires} and ${used}`]
-      : ['token_ok', `is valid${expires === null ? '' : ` until ${expires}`}, may do ${may}, and ${used}`]
+      : soon ? ['token_ending', `expires at ${expires} and ${used}`]
+        : ['token_ok', `is valid${expires === null ? '' : ` until ${expires}`}, may do ${may}, and ${used}`]
   return fact(level, code, `The token ${called} ${text}.`,
     { about: [called, id], evidence: [TOKENS], remedy })
 }

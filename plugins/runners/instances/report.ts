@@ -7,7 +7,7 @@ import type { routes } from '../routes.js'
 export interface ModelState extends ClusterState {
   instances?: Record<string, Record<string, unknown>>
   runners?: Record<string, Record<string, unknown>>
-  waitingInstances?: Record<string, { modelId: string }>
+  waitingInstances?: Record<string, { modelId: string, message?: string }>
   nodeResources?: Record<string, EngineFacts | null>
 }
 
@@ -91,20 +91,23 @@ export function checkModels (state: ModelState): Check[] {
   const checks = instances.flatMap((tagged) => {
     const { modelId = 'a model', nodeToRunner = {} } = assignedIn(tagged)
     return Object.entries(nodeToRunner).map(([nodeId, runnerId]) =>
-      checkRank(modelId, nameIn(state, nodeId), kindOf(state, runnerId)))
+      checkRank(modelId, nameIn(state, nodeId), kindOf(state, runnerId),
+        (state.runners?.[runnerId]?.['RunnerFailed'] as { errorMessage?: string } | undefined)?.errorMessage))
   })
-  const waiting = waitingModels(state).map((modelId) =>
-    warn(`model ${plain(modelId)}`, 'waits for a place', `\`svc why ${plain(modelId)}\` shows the reason.`,
-      { code: 'waiting_for_node', about: [plain(modelId)] }))
+  const waiting = Object.values(state.waitingInstances ?? {}).map(({ modelId: id, message }) =>
+    warn(`model ${plain(id)}`, `waits for a place${because(message)}`,
+      `\`svc why ${plain(id)}\` shows the reason.`, { code: 'waiting_for_node', about: [plain(id)] }))
   const found = [...checks.filter((check) => check.result !== 'ok'), ...waiting]
   return found.length > 0 || instances.length === 0
     ? found
     : [ok('models', `${instances.length} placed, all runners ready`)]
 }
 
-function checkRank (modelId: string, node: string, kind: string): Check {
+const because = (why = ''): string => why === '' ? '' : `: ${plain(why).slice(0, 300)}`
+
+function checkRank (modelId: string, node: string, kind: string, why?: string): Check {
   const model = plain(modelId)
-  const [name, message] = [`model ${model}`, `${kind} on ${node}`]
+  const [name, message] = [`model ${model}`, `${kind} on ${node}${because(why)}`]
   if (serves(kind)) return ok(name, message)
   const [make, code] = kind === 'RunnerFailed' ? [fail, 'runner_failed'] : [warn, 'loading']
   return make(name, message, `\`svc why ${model}\` shows why it does not answer.`,

@@ -1,6 +1,5 @@
-import {
-  fact, nameOf, quoted, createToolReads, showBytes, withoutFullStop, type Evidence, type Fact, type Tool
-} from '../../../kernel/cli/index.js'
+import { createToolReads, fact, nameOf, quoted, showBytes, showMs, withoutFullStop, type Evidence, type Fact,
+  type Tool } from '../../../kernel/cli/index.js'
 import { stagingsOf, type StateView, type Staging } from '../cli/cluster.js'
 import type { DownloadStatus } from '../store/download.js'
 
@@ -68,5 +67,6 @@ function toNode ({ modelId, nodeId, status, error, reason, ...moved }: Staging, 
 const causeOf = (error: string | null, reason: string | null): string =>
   withoutFullStop(error ?? reason ?? 'the node gave no reason', 300)
 
-const farOf = ({ downloadedBytes, totalBytes }: Pick<Staging, 'downloadedBytes' | 'totalBytes'>): string =>
-  totalBytes > 0 ? `, ${showBytes(downloadedBytes)} of ${showBytes(totalBytes)} complete` : ''
+const farOf = ({ downloadedBytes = 0, totalBytes = 0, etaMs }: Partial<DownloadStatus>): string =>
+  totalBytes <= 0 ? '' : `, ${showBytes(downloadedBytes)} of ${showBytes(totalBytes)} complete` +
+    (etaMs == null ? '' : `, about ${showMs(etaMs)} to go`)

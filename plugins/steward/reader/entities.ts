@@ -162,8 +162,8 @@ export class Names {
 }
 
 const TASKS: readonly (readonly [task: string, words: RegExp])[] = [
-  ['tts', /\b(?:tts|speech|audio|spoken|voice)\b/], ['stt', /\b(?:stt|transcri\w+)\b/],
-  ['embeddings', /\bembeddings?\b/], ['chat', /\b(?:llm|chatbot)\b/]
+  ['tts', /\b(?:tts|speech|audio|spoken|voice|voz|voix|stimme)\b|语音|音声/], ['stt', /\b(?:stt|transcri\w+)\b/],
+  ['embeddings', /\bembeddings?\b/], ['chat', /\b(?:llm|chat(?:bot)?)\b|聊天|チャット/]
 ]
 
 type Unplaced = Omit<Named<string>, 'at'>

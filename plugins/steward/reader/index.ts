@@ -1,4 +1,4 @@
-import { isVerbError, type ClusterState, type Evidence } from '../../../kernel/cli/index.js'
+import { isVerbError, type ClusterState, type Evidence, type Fact } from '../../../kernel/cli/index.js'
 import { understand, type Asked } from './question.js'
 import { answerOf, moreOf, planOf, type Found, type Worded } from './select.js'
 import { clockWords } from './when.js'
@@ -18,9 +18,10 @@ export async function * read (tools: TurnTools, question: Question): AsyncGenera
     yield { type: 'call', tool: more.tool, args: more.args }
     const { call, finding: { facts, unknown } } = await finding(more)
     // A tool is missing because its plugin is off, so that fact comes first.
-    const level = found.some(({ call: { tool } }) => !tools.has(tool)) ? 'warn' : 'info'
+    const missing = found.some(({ call: { tool } }) => !tools.has(tool))
+    const level = ({ about: [name] }: Fact) => missing || name === asked.feature ? 'warn' : 'info'
     found.unshift({ call, finding: { unknown, facts: more.tool !== 'plugins' ? facts
-      : facts.flatMap((one) => one.code === 'plugin_off' ? [{ ...one, level }] : []) } })
+      : facts.flatMap((one) => one.code === 'plugin_off' ? [{ ...one, level: level(one) }] : []) } })
   }
   const worded = answerOf(asked, found, world)
   yield { type: 'text', text: `${worded.diagnosis}\n${restWords(asked, worded, world.zoneMin)}` }

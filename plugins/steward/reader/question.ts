@@ -48,22 +48,21 @@ const KINDS: readonly (readonly [Kind, RegExp])[] = [
     'what (?:can|do|could) (?:you|i ask).*)(?: \\w+)?$')],
   ['why', /^why(?= |$)/],
   ['compare', has('compare|comparison|versus|vs|differs?')],
-  ['safe', has('safe(?:ly)?|survive|tolerate|single point|maintenance|without (?:NODE|master|the master)|' +
-    'impact|' +
+  ['safe', has('safe(?:ly)?(?! to up)|fine to|survive|tolerate|single point|maintenance|impact|' +
+    'without (?:NODE|master|the master)|' +
     '(?:if|when|suppose) (?:i |we |the |a )?(?:NODE|master|one|node|it).*(?:die|down|fail|happen)?|' +
     '(?:can|may|could|should) (?:i|we) (?:\\w+ )?(?:die|down|take|unplug|maintain|update).*NODE|' +
     'NODE die what.*')],
   ['fit', has('fit|(?:can|could|may|would|will) (?:\\w+ ){1,2}?(?:run|running|place|hold|host|take|' +
     'serve) .*(?:MODEL|NODE|here)|' +
     'enough (?:memory|disk|room|power).*|(?:room|memory|space|place) for|big enough|too (?:big|large)|' +
-    'able to run|' +
-    'much (?:memory|disk|room) .*need|MODEL .*possible')],
+    'able to run|much (?:memory|disk|room) .*need|MODEL .*possible')],
   ['how', has('how (?:do|can|should|would|to|must|does one)|explain (?:what|how|a|the)|what (?:do|' +
     'is) .* explain|what (?:is|are) (?:a|an|the difference)|' +
     '(?:which|what|the) command|tutorial|documentation|docs|manual|help me|where (?:do|can|should) (?:i|' +
-    'we)|' +
+    'we)|(?<!. )(?:can|may) (?:i|we)(?! see)|safe to up\\w+|' +
     'i (?:want|need|would like) to|what (?:do|does) .* (?:do|stand for|for)')],
-  ['when', has('(?:since|for how) .*when|since when|how long|when (?:do|did|was|has|is|were)')],
+  ['when', has('(?:since|for how) .*when|since when|how long|when (?:do(?:es)?|did|wa?s|has|is|were|wurde)')],
   ['why', has('why')],
   ['count', has('how (?:many|much|often|big|full|fast|quick|far|good)|(?:number|amount) of')]
 ]
@@ -78,7 +77,7 @@ disk disks disk|enospc|full|(?:gb|gib|gigabytes?) (?:free|left)|room disk|room|e
 store disks stores? store|second_store|staging
 downloads downloads down-?loa?d\w*|downlods?|pull(?:s|ed|ing)?|cop(?:y|ied|ies)|stag(?:e|ed|ing)|
  hub|hash|fetch\w* download|files|hub|staging|store_
-running running running|run|instances?|placed?|placing|ps|serving|schedul\w+|pending|(?:which|what|
+running running running|run(?! out)|instances?|placed?|placing|ps|serving|schedul\w+|pending|(?:which|what|
  list|all|many) model running|runner|place|model_|wait|instance|drain|fit
 slow slow slow|fast|faster|speed|quick\w*|queue|wait|waits|waiting|seconds|overloaded busy|late|lag|
  slow|loop|durations|overloaded|time_spent
@@ -94,7 +93,7 @@ network cluster_now network|link|partition\w*|connect\w*|reach|each other|split 
 names - (?:same|listed|name) .*(?:name|twice)|twice name
 drain - drain\w*|accepts? drain
 relay - relay relay
-happened events happen|change|history|timeline|news|did|TIME|flaky|often .
+happened events happen|change|history|timeline|news|did|TIME|flaky|often|(?:delet|evict|reinstat)ed|who die .
 `.replaceAll('\n ', '').trim().split('\n').map((line) => {
     const [, name, tool, words, codes] = /^(\S+) (\S+) (.*) (\S+)$/.exec(line)!
     return { topic: { name: name!, tool: tool === '-' ? null : tool!, codes: new RegExp(codes!) },
@@ -112,8 +111,7 @@ const FEATURES: readonly (readonly [plugin: string, words: RegExp])[] = [
 ]
 
 const COMPLAINTS = has('why|not|down|fail|wrong|slow|stuck|nothing|never|empty|flaky|drops?|refus\\w+|' +
-  'strange\\w*|pending|' +
-  'die|weird|[a-z]+_[a-z_]+')
+  'strange\\w*|pending|die|weird|[a-z]+_[a-z_]+')
 const POINTS = has('it|its|that|this|there|they|them|same|those|and|also|then|what about|how about|other|' +
   'else|again')
 

@@ -50,7 +50,7 @@ export function planOf (asked: Asked, world: World): ToolCall[] {
   const [model, node] = [models[0], nodes[0]]
   const help = call('help', { question: asked.text.slice(0, HELP_MOST) || '?' })
   if (kind === 'hello') return []
-  if (kind === 'how') return [help, call('doctor')]
+  if (kind === 'how') return [help, ...models.map((one) => call('why_model', { model: one })), call('doctor')]
   const calls: ToolCall[] = []
   if (id !== null) calls.push(call('why_request', { id }))
   if (kind === 'safe') calls.push(...node === undefined ? [call('cluster_now')]
@@ -60,7 +60,7 @@ export function planOf (asked: Asked, world: World): ToolCall[] {
   } else if (wasAsked(asked)) calls.push(call('cluster_then', { at: when!.at }))
   const facts = topics.flatMap((topic) => callOf(topic, asked, world))
   const subjects = [
-    ...kind === 'safe' || (kind === 'fit' && !asked.complains) ? []
+    ...kind === 'safe' ? []
       : models.map((one) => call('why_model', { model: one })),
     ...nodes.map(({ name }) => call('node', { node: name }))
   ]
@@ -234,10 +234,9 @@ function diagnosed (asked: Asked, ranked: readonly Ranked[]): Part {
 /** No finding fits: names the checks that passed, and says that all is well only if asked about health. */
 function calm (asked: Asked, well: readonly Ranked[], past: Ranked | undefined, elsewhere: string): string {
   if (well.length === 0) return 'Nothing that is wrong could be seen, but not everything could be looked at.'
-  if (!asked.complains && elsewhere === '' && past === undefined) return 'Nothing is wrong.'
-  if (/^(?:what|is|any|are|do|anything|something)?.*\bwrong\b/.test(asked.counted) && elsewhere === '' &&
-    past === undefined && asked.words.size === 0 &&
-    /\?|^(?:what|is|any)/.test(asked.text.toLowerCase())) return 'Nothing is wrong.'
+  const asks = !asked.complains ? HEALTH.test(asked.counted) : /\bwrong\b/.test(asked.counted) &&
+    asked.words.size === 0 && /\?|^(?:what|is|any)/.test(asked.text.toLowerCase())
+  if (asks && elsewhere === '' && past === undefined) return 'Nothing is wrong.'
   if (elsewhere !== '' && !asked.complains) return elsewhere.replace('; elsewhere: ', '')
   const checked = well.slice(0, 4).map(({ fact }) => unstopped(fact.text)).join('; ')
   return `No finding explains that${elsewhere === '' ? '' : unstopped(elsewhere)}. ` +
@@ -256,19 +255,19 @@ const FIRST: Readonly<Record<string, RegExp>> = {
 
 /** The facts that were asked for. */
 function told (asked: Asked, ranked: readonly Ranked[], found: readonly Found[], world: World): Part {
-  const { kind, models, nodes, topics } = asked
+  const { kind, nodes, topics } = asked
   const fixed = (diagnosis: string, sure: boolean): Part => ({ diagnosis, facts: [], sure: () => sure })
   if (kind === 'hello') return fixed(CAN, true)
   if (kind === 'safe' && nodes.length === 0 && !/NODE/.test(asked.counted)) {
     const names = world.nodes.map(({ name }) => plain(name)).join(', ')
     return fixed(`Which node? Ask again with its name: ${names}.`, false)
   }
-  if (kind === 'fit' && models.length === 0) return fixed('Which model? Ask again with its name.', false)
+  const targets = targetsOf(asked)
+  if (kind === 'fit' && targets.length === 0) return fixed('Which model? Ask again with its name.', false)
   const toolsFirst = new Map(found.map(({ call: { tool } }, i) => [tool, i]))
   const callsOf = (one: Ranked): number => found.findIndex(({ finding }) =>
     finding.facts.some(({ code, text }) => code === one.fact.code && plain(text).trim() === one.fact.text))
   const best = kind === 'safe' || kind === 'fit' || kind === 'how'
-  const targets = targetsOf(asked)
   const wanted = topics.flatMap(({ name }) => FIRST[name] ?? [])
   const listed = ranked.filter(({ own, fact, fit }) => own || (isBad(fact) && fit > 0))
   const score = (one: Ranked): number => one.rank + (targets.length > 0 ? -2 * one.fact.about.length
@@ -310,7 +309,7 @@ function extremes ({ counted }: Asked, list: readonly Ranked[]): Ranked[] {
 export function moreOf (asked: Asked, found: readonly Found[],
   has: (tool: string) => boolean): ToolCall | null {
   if (found.some(({ call: { tool } }) => !has(tool)) && asked.kind !== 'how') return call('plugins')
-  if (asked.feature !== null && asked.complains && asked.models.length === 0) return call('plugins')
+  if (asked.feature !== null && asked.complains) return call('plugins')
   if (asked.id !== null || !seeks(asked) || !asked.topics.some(({ name }) => name === 'request')) return null
   const failure = found.find(({ call: { tool } }) => tool === 'last_failure')?.finding.facts[0]
   const id = failure?.about.find((one) => /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(one))

@@ -7,9 +7,9 @@ import { recorded } from '../../../test/recorded.js'
 
 export const NOW = '2026-11-23T20:30:00.000Z'
 
-type Answers = Record<string, unknown>
+export type Answers = Record<string, unknown>
 interface Node { level: string, reasons: object[] }
-interface State extends Record<string, unknown> {
+export interface State extends Record<string, unknown> {
   nodeHealth: Record<string, Node>
   nodeIdentities: Record<string, Record<string, unknown>>
   nodeMemory: Record<string, { ramTotal: { inBytes: number }, ramAvailable: { inBytes: number } }>
@@ -18,15 +18,17 @@ interface State extends Record<string, unknown> {
   cluster: Record<string, unknown>
 }
 
-const VM = 'fewbz4dioi7epfbb7jocx4w5ve'
-const NODE2 = 'qxfskgjjemel4htn2p7nsiebhm'
-const NODE3 = '6iyishaic2ysjchg5imxhidlle'
+export const VM = 'fewbz4dioi7epfbb7jocx4w5ve'
+export const NODE2 = 'qxfskgjjemel4htn2p7nsiebhm'
+export const NODE3 = '6iyishaic2ysjchg5imxhidlle'
 const VOICE = '1a838048-08c0-4956-9188-fb7b3f066b1c'
 const TASK = '3f0c8c3a-52a4-4a53-9d0e-7e1a8e6f2b11'
-const GIB = 2 ** 30
+export const GIB = 2 ** 30
 
 /** A healthy cluster of three nodes; the second argument changes its answers. */
-function world (change: (answers: Answers, state: State) => void = () => {}, base = 'three-nodes'): Answers {
+export function world (
+  change: (answers: Answers, state: State) => void = () => {}, base = 'three-nodes'
+): Answers {
   const answers: Answers = {
     '/readyz': { ready: true, checks: [] }, '/v1/tracing': { enabled: false },
     '/v1/traces/cluster?': { traces: [] }, '/store/downloads': { downloads: [] },
@@ -49,14 +51,14 @@ const link = (name: string, ok: boolean | null, message: string, more: object = 
 const LINKS = [link('card', true, 'its card is known'), link('copy', true, 'on vm'),
   link('backend', true, 'cpu'), link('placement', true, 'on vm'), link('runner', true, 'ready on vm'),
   link('request', true, 'it answers')]
-const broken = (at: string, message: string, more: object): object[] => {
+export const broken = (at: string, message: string, more: object): object[] => {
   const i = LINKS.findIndex((one) => (one as { link: string }).link === at)
   return [...LINKS.slice(0, i), link(at, false, message, more),
     ...LINKS.slice(i + 1).map((one) => ({ ...one, ok: null, message: 'not checked' }))]
 }
 
 let idx = 100
-const events = (answers: Answers, ...list: [at: string, kind: string, payload: object][]): void => {
+export const events = (answers: Answers, ...list: [at: string, kind: string, payload: object][]): void => {
   const page = answers['/events?'] as { events: object[] }
   page.events.push(...list.map(([at, kind, payload]) => ({
     idx: idx++, at: `2026-11-23T${at}Z`, origin: VM, sessionId: 's', id: `e${idx}`, event: { [kind]: payload }
@@ -64,7 +66,7 @@ const events = (answers: Answers, ...list: [at: string, kind: string, payload: o
 }
 const session = (masterNodeId: string, term: number): object =>
   ({ sessionId: `s${term}`, term, masterNodeId, previousSessionId: null })
-const ill = (state: State, nodeId: string, level: string, reason: object): void => {
+export const ill = (state: State, nodeId: string, level: string, reason: object): void => {
   state.nodeHealth[nodeId] = { level, reasons: [{ severity: level, ...reason }] }
 }
 
@@ -159,7 +161,7 @@ export const answersIn = (name: World): Answers => worlds[name]()
 /** A question, what its answer must say (every pattern) and what it must not say (none). */
 export type Row = readonly [world: World, question: string, must: RegExp[], not?: RegExp[]]
 
-const CALM = /nothing is (?:wrong|broken)|everything is (?:fine|ok)/i
+export const CALM = /nothing is (?:wrong|broken)|everything is (?:fine|ok)/i
 
 export const QUESTIONS: readonly Row[] = [
   ['churn', 'why do all my connections drop every few minutes', [/master/i, /3|three/], [CALM]],
