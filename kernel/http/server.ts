@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { Server, type ServerResponse } from 'node:http'
 import { Readable } from 'node:stream'
-import { Socket } from 'node:net'
+import type { Socket } from 'node:net'
 import {
   fastify, type FastifyError, type FastifyInstance, type FastifyReply, type FastifyRequest
 } from 'fastify'
@@ -15,8 +15,8 @@ import { errorBody, errorHeaders, invalid, printable } from './error-body.js'
 import { foreignPage, hostAllowed, type ServedNames } from './origin.js'
 import { CALLER_HEADER, memberOf, readCaller } from './forwarded.js'
 import { closeUnupgraded, limitStall } from './sockets.js'
+import { isUnencrypted, isToken } from './tls/in-clear.js'
 import cors from '@fastify/cors'
-import { isLoopback } from '../net/addresses.js'
 import type { ConnectionLimiter } from './connection-limiter.js'
 import type { HttpListener } from './http-listener.js'
 import type { LocalRequests } from './local-api.js'
@@ -25,7 +25,6 @@ import type { Arrival, Proof } from './access.js'
 import type { HttpLimits } from './limits.js'
 import type { Rewrite } from './model-path.js'
 import type { PageOf } from '../api/cluster.js'
-import type { TLSSocket } from 'node:tls'
 
 /** A route's error body format and request id header. */
 export type ErrorFormat = Pick<RouteDecl, 'failure' | 'idHeader'>
@@ -298,14 +297,4 @@ function allowCors (app: FastifyInstance, { served, pageOf = () => null }: PageS
     maxAge: 600,
     exposedHeaders: READ
   })
-}
-
-/** True for a bearer token, which anyone who reads it can use, unlike a device's signature. */
-export const isToken = (authorization: string | undefined): boolean => /^Bearer /i.test(authorization ?? '')
-
-/** Whether others could read a request because it came from another machine without TLS. */
-export function isUnencrypted (socket: object): boolean {
-  if (!(socket instanceof Socket) || (socket as Partial<TLSSocket>).encrypted === true) return false
-  const { remoteAddress, localAddress } = socket
-  return remoteAddress !== undefined && remoteAddress !== localAddress && !isLoopback(remoteAddress)
 }

@@ -1,7 +1,6 @@
 import { collectDefaultMetrics, Gauge, Registry } from 'prom-client'
-import { monitorLoop, type LoopMonitor } from '../../../kernel/index.js'
-import { clusterMetrics } from './cluster.js'
-import { Meters, type MetricsParts } from './meters.js'
+import { monitorLoop, type LoopMonitor, type LinkReport } from '../../../kernel/index.js'
+import { Meters, type MetricsParts, samplesBy, counter, gauge, type Row, type Sample } from './meters.js'
 import { requestMetrics } from './requests.js'
 import { runnerMetrics } from './runners.js'
 import { storeMetrics } from './stores.js'
@@ -51,3 +50,51 @@ function loopMetrics (registry: Registry): LoopMonitor {
   }
   return loop
 }
+
+export function clusterMetrics (meters: Meters, parts: MetricsParts): void {
+  const { session, cluster, tap } = parts
+  meters.table(() => parts, TABLE)
+  const sessions = meters.counter('svc_cluster_session_changes_total', 'Sessions that this node changed to.')
+  const losses = meters.counter('svc_cluster_master_losses_total', 'Times this node lost its master.')
+  const elections = meters.counter('svc_cluster_elections_won_total', 'Times this node was elected master.')
+  const events = meters.counter('svc_events_total', 'Control events of this node, by kind.', ['kind'])
+  let known = { sessionId: session.sessionId, master: session.masterNodeId !== null }
+  meters.onStop(session.onChange(() => {
+    const now = { sessionId: session.sessionId, master: session.masterNodeId !== null }
+    if (now.sessionId !== known.sessionId) sessions.inc()
+    if (known.master && !now.master) losses.inc()
+    known = now
+  }))
+  meters.onStop(tap.onDurable(({ kind, payload }) => {
+    events.inc({ kind })
+    if (kind === 'MasterElected' && payload['masterNodeId'] === cluster.self.nodeId) elections.inc()
+  }))
+}
+
+const perLink = (
+  { inspection }: MetricsParts, of: (link: LinkReport) => Record<'in' | 'out', number>
+): Sample[] => [...samplesBy('direction', { in: 0, out: 0 }), ...inspection.links().flatMap((link) =>
+  samplesBy('direction', of(link)).map((figure) => ({ ...figure, source: link.installId })))]
+
+const TABLE: readonly Row<MetricsParts>[] = [
+  gauge('svc_cluster_nodes', 'Members of the cluster as seen by this node: live or gone.',
+    ({ cluster }) => {
+      const live = cluster.nodes().filter((node) => node.live).length
+      return samplesBy('state', { live, gone: cluster.nodes().length - live })
+    }, ['state']),
+  gauge('svc_cluster_is_master', '1 while this node is the master.',
+    ({ session }) => session.isMaster ? 1 : 0),
+  gauge('svc_cluster_master_known', '1 while this node knows a master.',
+    ({ session }) => session.masterNodeId === null ? 0 : 1),
+  gauge('svc_cluster_links', 'Open links to other nodes.', ({ inspection }) => inspection.links().length),
+  gauge('svc_cluster_link_buffered_bytes', 'Bytes queued for other nodes.',
+    ({ inspection }) => inspection.links().reduce((sum, { buffered }) => sum + buffered, 0)),
+  counter('svc_cluster_link_frames_total', 'Frames over links to other nodes.',
+    (parts) => perLink(parts, ({ framesIn, framesOut }) => ({ in: framesIn, out: framesOut })),
+    ['direction']),
+  counter('svc_cluster_link_bytes_total', 'Bytes over links to other nodes.',
+    (parts) => perLink(parts, ({ bytesIn, bytesOut }) => ({ in: bytesIn, out: bytesOut })), ['direction']),
+  counter('svc_cluster_messages_dropped_total', 'Messages of other nodes with an unknown shape.',
+    ({ inspection }) => inspection.links()
+      .map(({ dropped, installId }) => ({ value: dropped, source: installId })))
+]

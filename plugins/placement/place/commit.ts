@@ -74,10 +74,13 @@ export async function placeWithRoom (
     try {
       return await planAndEnter(planning, request, requester)
     } catch (error) {
-      const isStale = error instanceof SvcError && error.reason === 'insufficient_memory' &&
-        clock.mono() < staleUntil && (!leaves || error.details['unloads'] === undefined)
+      const isShort = error instanceof SvcError && error.reason === 'insufficient_memory'
+      const unloads = isShort ? error.details['unloads'] as readonly object[] | undefined : undefined
       // Just after an unloading, neither give up nor unload more.
-      if (!isStale && !makeRoom(planning, request.modelId, error)) throw error
+      if (!isShort || clock.mono() >= staleUntil || (leaves && unloads !== undefined)) {
+        if (!makeRoom(planning, request.modelId, error)) throw error
+        if (unloads!.length > 0) staleUntil = clock.mono() + STALE_MS
+      }
       if (clock.mono() >= until) {
         throw kernelError('not_ready', `${request.modelId} waits for memory: other models are in use.`)
       }
