@@ -48,7 +48,7 @@ t.test('questions of strangers', { timeout: 120_000 }, async (t) => {
     if (said.length > 0) wrong++
   }
   for (const one of missed) t.comment(one)
-  // As many as were right at first sight.
-  t.ok(QUESTIONS.length - missed.length >= 58, `${QUESTIONS.length - missed.length} answers are right`)
+  // 58 were right when these questions were first asked.
+  t.ok(QUESTIONS.length - missed.length >= 75, `${QUESTIONS.length - missed.length} answers are right`)
   t.equal(wrong, 0, 'no answer calls well what is not')
 })
