@@ -33,6 +33,8 @@ t.test('a recording, the microphone, and a conversation', { skip }, async (t) =>
   await page.getByRole('button', { name: 'Hold to talk' }).hover()
   await page.mouse.down()
   await page.getByText('Level of the microphone').waitFor()
+  // A recording without any sound is no file that can be decoded.
+  await page.waitForTimeout(1000)
   await page.mouse.up()
   await page.getByRole('button', { name: 'Writing it down' }).waitFor({ state: 'detached' })
   await text.waitFor()
