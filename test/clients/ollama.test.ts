@@ -171,5 +171,5 @@ t.test('the requests of Open WebUI', { skip: withoutClients }, async (t) => {
   t.match(await json(ask('POST', '/api/generate', { ...unload, stream: false })), { done_reason: 'unload' })
   t.match(await json(ask('POST', '/api/embed', { model, input: ['x'] })), { error: String })
   t.match(await json(ask('GET', '/api/nothing')), { error: String })
-  t.equal(await (await ask('GET', '/')).text(), 'Ollama is running')
+  t.equal(await (await ask('GET', '/ollama')).text(), 'Ollama is running')
 })
