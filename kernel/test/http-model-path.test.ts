@@ -10,7 +10,9 @@ const rewrite = modelPaths([
   route('DELETE', '/store/models/:model_id/download'),
   route('GET', '/store/models/:model_id/manifest'),
   route('GET', '/store/models/:model_id/files/*'),
-  route('GET', '/state'), { ...route('GET', '/v1/models'), also: ['/models'] }
+  route('GET', '/state'), { ...route('GET', '/v1/models'), also: ['/models', '/taken'] },
+  route('POST', '/taken'),
+  { ...route('POST', '/b'), also: ['/both'] }, { ...route('GET', '/a'), also: ['/both'] }
 ])
 
 t.test('a model id in a path may be written with its slash', (t) => {
@@ -29,7 +31,10 @@ t.test('a model id in a path may be written with its slash', (t) => {
     ['GET', '/state?a=/store/models/a/b/manifest', '/state?a=/store/models/a/b/manifest'],
     ['GET', '/store/models//manifest', '/store/models//manifest'],
     ['GET', '/models?limit=1', '/v1/models?limit=1'],
-    ['GET', '/models/', '/models/']
+    ['GET', '/models/', '/models/'], ['HEAD', '/models', '/v1/models'],
+    // Another method gets the route's 405, unless a route has that path itself.
+    ['PUT', '/models', '/v1/models'], ['POST', '/taken', '/taken'], ['GET', '/taken', '/v1/models'],
+    ['POST', '/both', '/b'], ['GET', '/both', '/a']
   ]
   for (const [method, url, rewritten] of cases) t.equal(rewrite(method, url), rewritten, `${method} ${url}`)
   t.end()

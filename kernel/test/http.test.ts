@@ -179,14 +179,16 @@ t.test('a route of a disabled plugin names the line that enables it', async (t) 
   const off = definePlugin({
     ...base,
     name: 'sleeper',
-    routes: { x: { method: 'GET', url: '/sleep/:id', summary: 's', authority: 'read' } }
+    routes: { x: { method: 'GET', url: '/sleep/:id', also: ['/doze'], summary: 's', authority: 'read' } }
   }, () => ({ routes: { x: () => ({}) } }))
   const rig = await startPlugin(t, probe, { off: [off] })
-  const answer = await rig.inject({ url: '/sleep/1' })
-  t.equal(answer.statusCode, 404)
-  t.match(answer.json(), { error: { reason: 'plugin_disabled', details: {
-    plugin: 'sleeper', remedy: 'Enable it: `svc plugin enable sleeper`.'
-  } } })
+  for (const url of ['/sleep/1', '/doze']) {
+    const answer = await rig.inject({ url })
+    t.equal(answer.statusCode, 404)
+    t.match(answer.json(), { error: { reason: 'plugin_disabled', details: {
+      plugin: 'sleeper', remedy: 'Enable it: `svc plugin enable sleeper`.'
+    } } })
+  }
 })
 
 t.test('a change of settings tells which plugins it switched', async (t) => {

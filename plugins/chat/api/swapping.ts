@@ -26,9 +26,9 @@ export const running = (parts: ApiParts): object => ({
 
 /** Handles POST /unload: unloads every instance that has a time to live. */
 export async function unload (parts: ApiParts, request: RouteRequest): Promise<object> {
-  const all = Object.values(parts.instances?.placed().instances ?? {}).map(bodyOf)
+  const timed = Object.values(parts.instances?.placed().instances ?? {}).map(bodyOf)
     .filter(({ placement, drainUntil }) => placement?.ttlSeconds != null && drainUntil === undefined)
-  const ended = await Promise.all(all.map(async ({ instanceId, shardAssignments: { modelId } }) =>
+  const ended = await Promise.all(timed.map(async ({ instanceId, shardAssignments: { modelId } }) =>
     await requestLocal(parts, request, { method: 'DELETE', path: `/instance/${instanceId}?unload=true` })
       .then(() => [modelId], (error: unknown) => {
         // Its time is over, or another request has unloaded it.

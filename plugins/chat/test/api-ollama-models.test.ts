@@ -60,26 +60,31 @@ t.test('what LM Studio and llama-swap list, and unloading', async (t) => {
   t.match((await rig.inject({ url: '/api/v0/models' })).json(), { object: 'list', data: [{
     id: MODEL, object: 'model', type: 'llm', state: 'loaded', max_context_length: 128, quantization: 'q4'
   }] })
-  const ring = (modelId: string, more: object): object =>
-    ({ RingInstance: { instanceId: `i-${modelId}`, shardAssignments: { modelId }, ...more } })
+  const ring = (modelId: string, more: object, instanceId = `i-${modelId}`): object =>
+    ({ RingInstance: { instanceId, shardAssignments: { modelId }, ...more } })
   const placement = { ttlSeconds: 5 }
   const deleted: string[] = []
   const parts = {
     runners: { models: () => [{ card: plainCard, ready: true }] },
     instances: { placed: () => ({ instances: {
-      a: ring(MODEL, { placement }), b: ring('acme/b', { drainUntil: '' }), c: ring('acme/c', {})
+      a: ring(MODEL, { placement }), b: ring('acme/b', { drainUntil: '' }), c: ring('acme/c', {}),
+      pinned: ring(MODEL, {}, 'pinned'), gone: ring('acme/gone', { placement }, 'gone')
     } }) },
     own: { ask: async ({ path }: { path: string }) => {
       deleted.push(path)
-      return { status: 200, text: '{}' }
+      if (!path.includes('gone')) return { status: 200, text: '{}' }
+      const error = { code: 404, reason: 'instance_not_found', message: 'gone' }
+      return { status: 404, text: JSON.stringify({ error }) }
     } }
   } as unknown as ApiParts
   t.strictSame(running(parts), { running: [
     { model: MODEL, state: 'ready' }, { model: 'acme/b', state: 'stopping' },
-    { model: 'acme/c', state: 'starting' }
+    { model: 'acme/c', state: 'starting' }, { model: MODEL, state: 'ready' },
+    { model: 'acme/gone', state: 'starting' }
   ] })
   t.strictSame(await unload(parts, {} as RouteRequest), { unloaded: [MODEL] })
-  t.strictSame(deleted, [`/instance/i-${MODEL}?unload=true`], 'what has no time to live stays')
+  t.strictSame(deleted, [`/instance/i-${MODEL}?unload=true`, '/instance/gone?unload=true'],
+    'what has no time to live stays')
   const messages = [{ role: 'user', content: 'hi' }]
   for (const ttl of [90, null]) {
     t.equal((await post('/v1/chat/completions', { model: MODEL, messages, ttl })).statusCode, 200)

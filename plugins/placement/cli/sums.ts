@@ -67,7 +67,7 @@ function commandOf (modelId: string, change: Suggestion): string | null {
 
 interface Unload { instanceId: string, modelId: string, idleSeconds: number, bytes: number }
 
-/** What a request for the model, or `--make-room`, would unload. */
+/** The instances that a request for the model, or `--make-room`, would unload. */
 function unloadLines (unloads: readonly Unload[] | undefined): string[] {
   if (unloads === undefined) return []
   if (unloads.length === 0) return ['--make-room would wait: what could be unloaded is in use or is new']

@@ -139,7 +139,7 @@ function backendsOf (
     [name, backends.filter((backend) => (own?.[name] ?? offered).includes(backend))]))
 }
 
-/** What the nodes report of their runners, by runner id: see `memoryView` in plugins/runners. */
+/** The nodes' readings of their runners, by runner id: see `memoryView` in plugins/runners. */
 function runnerReadings (
   reports: readonly NodeReport[]
 ): Record<string, { vramCounted?: boolean, idleSeconds?: number | null }> {

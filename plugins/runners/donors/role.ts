@@ -12,7 +12,7 @@ export interface RankRef { nodeId: string, runnerId: string }
 /** A rank of a gang: equal programs on several nodes, of which the first one serves and starts the others. */
 export interface GangRole { kind: 'gang', rank: number, ranks: RankRef[] }
 
-/** How a program forms gangs. All programs of a gang have the same version. */
+/** A program's ability to form gangs. All programs of a gang have the same version. */
 export interface GangOffer {
   version: string
   /** The families of models that it splits, a regular expression. */
@@ -25,7 +25,7 @@ export interface GangOffer {
   problem: string | null
 }
 
-/** How a rank meets the others: the ports of itself, of the next rank on this node, and of the first rank. */
+/** Ports by which a rank meets the others: its own, that to the next rank, and that of the first rank. */
 export interface GangPlan extends Pick<GangOffer, 'network' | 'address'> {
   rank: number, size: number, port: number, next?: number | undefined, headPort: number
   headAddress?: string | undefined

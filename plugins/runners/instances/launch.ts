@@ -94,7 +94,7 @@ export function prepareLaunch (
   const files = here === undefined || staged ? models?.ensure(modelId, digest) : undefined
   if (role === null) return files
   return Promise.resolve(files).then(async () => {
-    // It may have been removed meanwhile.
+    // The instance may have been removed while its files were copied.
     if (instanceOf(parts, assignment) === undefined) return
     await (role.kind === 'gang' ? gangs.prepare(assignment, role, waits)
       : drivers.prepare(assignment, role, waits))

@@ -63,6 +63,9 @@ t.test('an idle instance is unloaded for another model unless it works, is new o
   node.outstanding = 1
   t.strictSame([ends.idleSeconds('R'), asks()], [null, []], 'it works')
   node.outstanding = 0
+  const [timed] = led.splice(0, 1, ledBy('I', 'R', {}))
+  t.strictSame(asks(), [], 'it has no time to live')
+  led.splice(0, 1, timed!)
   t.strictSame([asks(), asks()], [['I 3600'], []], 'once')
   await again()
   t.strictSame([asks(), await again(), asks(), await again(), asks()], [['I 3600'], undefined, ['I 3600'],
