@@ -1,6 +1,7 @@
 // Signs this browser in with the code in the address that `svc open` printed.
 import { send } from '../api.js'
 import { home, notice, useToken } from '../link.js'
+import { failed } from '../ui/toast.js'
 import { pairHere } from './pair.js'
 import { browserName } from './words.js'
 
@@ -31,6 +32,7 @@ export async function signIn (code: string): Promise<void> {
     notice.value = 'You are signed in until this page is closed or loaded again. To stay signed in, ' +
       'switch TLS on at the node: `svc config set api.tls self`, restart it, and run `svc open` again.'
   } catch (error) {
-    notice.value = (error as Error).message
+    // A notice would be replaced by the node's refusal a moment later.
+    failed(error)
   }
 }
