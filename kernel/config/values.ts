@@ -2,6 +2,7 @@ import { isIP } from 'node:net'
 import { isOpenBound } from '../api/bounds.js'
 import { parseJson, type JsonSchema } from '../api/schema.js'
 import { hostProblem } from '../net/addresses.js'
+import { withoutUrlSecrets } from '../net/urls.js'
 import { cleanCopy, isTree, printable } from './paths.js'
 
 /** Describes in words what a schema expects: `a whole number from 0 to 65535`. */
@@ -85,7 +86,8 @@ export function show (value: unknown): string {
   if (Array.isArray(value)) return value.length === 0 ? 'an empty list' : `a list of ${value.length}`
   if (typeof value === 'object') return 'keys with values'
   if (typeof value !== 'string') return String(value)
-  const short = value.length > 60 ? value.slice(0, 60) + '…' : value
+  const plain = withoutUrlSecrets(value)
+  const short = plain.length > 60 ? plain.slice(0, 60) + '…' : plain
   return printable(JSON.stringify(short))
 }
 
@@ -128,6 +130,10 @@ function isCidr (text: string): boolean {
   return bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= (family === 4 ? 32 : 128))
 }
 
+function isExpression (text: string): boolean {
+  try { return RegExp(text) !== null } catch { return false }
+}
+
 /** True for an explicit path: `./x`, `../x` or `/x`. */
 export function isModulePath (text: string): boolean { return /^(\.{1,2})?\//.test(text) }
 
@@ -152,7 +158,8 @@ export const formats: Readonly<Record<string, Format>> = {
     expected: 'an http or https address without a password, and not a cloud metadata service'
   },
   module: { test: isModule, expected: 'a path starting with ./, ../ or /, or a package name; never a URL' },
-  uri: { test: (text) => URL.canParse(text), expected: 'a URI' }
+  uri: { test: (text) => URL.canParse(text), expected: 'a URI' },
+  regex: { test: isExpression, expected: 'a regular expression' }
 }
 
 const numeric = /^[+-]?(\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?$/i

@@ -80,6 +80,9 @@ t.test('each kind of mistake', async (t) => {
   check('api: { allowed_origins: ["https://a.example/x"] }',
     ['1:26 api.allowed_origins[0]: expected an origin like ' +
       'https://host:port or app://name, without a path, found "https://a.example/x"'])
+  check('api: { allowed_origins: ["https://name:secret@a.example"] }',
+    ['1:26 api.allowed_origins[0]: expected an origin like https://host:port or app://name, ' +
+      'without a path, found "https://********@a.example"'])
   check(`access: { local: [${'x'.repeat(4097)}] }`,
     [`1:19 access.local[0]: expected text, at most 4096 long, found "${'x'.repeat(60)}…"`])
   check('api: { trust_proxy: [10.0.0.0/33] }',

@@ -70,13 +70,14 @@ async function findSafetensors (folder: Folder): Promise<ModelFacts | undefined>
   }
 }
 
-/** @throws CardError if a file that the index lists is missing */
+/** @throws CardError if a file that the index lists is missing, or one is empty */
 async function checkParts (folder: Folder, weights: readonly string[]): Promise<void> {
   const index = await folder.json(INDEX)
   const listed = new Set(Object.values(child(index ?? {}, 'weight_map')).map(textOf))
-  const missing = [...listed].filter((path) => !weights.includes(path))
-  const named = missing.slice(0, 5).join(', ')
-  if (missing.length > 0) throw new CardError(`${INDEX} lists files that are missing: ${named}`)
+  const missing = [...listed].filter((path) => !weights.includes(path)).slice(0, 5)
+  const empty = weights.find((path) => folder.size(path) === 0)
+  if (missing.length > 0) throw new CardError(`${INDEX} lists files that are missing: ${missing.join(', ')}`)
+  if (empty !== undefined) throw new CardError(`${empty} is empty`)
 }
 
 /** The format of the weights: MLX's bits, the method of others, or the type of the numbers. */

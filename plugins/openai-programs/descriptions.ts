@@ -23,8 +23,9 @@ export const BUNDLED: Readonly<Record<string, Description>> = {
     environment: { ...OFFLINE, MLX_RANK: '{rank}', MLX_HOSTFILE: '{hosts}' },
     gang: {
       linked: true, seconds: 300,
-      models: '^(deepseek_v\\d+|exaone_moe|glm4_moe(_lite)?|gpt_oss|iquestloopcoder|kimi_k\\d+|llama|' +
-        'longcat_flash(_ngram)?|minimax|ministral3|mistral4|qwen2|qwen3(_5|_moe)?|step3p5)$'
+      models: ['deepseek_v2', 'deepseek_v3', 'deepseek_v32', 'exaone_moe', 'glm4_moe', 'glm4_moe_lite',
+        'gpt_oss', 'iquestloopcoder', 'kimi_k25', 'llama', 'longcat_flash', 'longcat_flash_ngram', 'minimax',
+        'ministral3', 'mistral4', 'qwen2', 'qwen3', 'qwen3_5', 'qwen3_moe', 'step3p5']
     },
     rename: { repeat_last_n: 'repetition_context_size' },
     lacks: ['schema', 'required_tools', 'logprobs', 'stop', 'context', 'token_ids'],

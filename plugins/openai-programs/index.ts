@@ -56,7 +56,7 @@ export function driverOf (all: readonly Found[], network?: string): OfferedDrive
 /** How a program forms gangs, null if it never does. Unlinked ones need a network that the operator names. */
 function gangOf ({ description: { gang }, version }: Found, network?: string): GangOffer | null {
   if (gang === undefined) return null
-  const { linked = false, models = '' } = gang
+  const { linked = false, models = [] } = gang
   const addresses = Object.fromEntries(Object.entries(networkInterfaces()).flatMap(([name, all = []]) =>
     all.filter(({ family }) => family === 'IPv4').slice(0, 1).map(({ address }) => [name, address])))
   const address = addresses[network ?? '']

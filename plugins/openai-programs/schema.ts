@@ -32,7 +32,9 @@ export const description = {
     backends: { ...texts, description: 'cuda, rocm, metal, cpu' },
     packages: { ...texts, description: 'Python distributions that tell its version' },
     install: { ...text, description: 'command that installs it' },
-    weights: { ...text, description: 'regular expression for the quantization of models that it loads' },
+    weights: {
+      ...text, format: 'regex', description: 'regular expression for the quantization of models that it loads'
+    },
     ready: { ...text, pattern: '^/', description: 'path that answers 200 once it listens' },
     failed: { type: 'integer', minimum: 400, maximum: 599, description: 'status there if it has failed' },
     request_model: { ...text, description: 'model of its requests' },
@@ -58,7 +60,7 @@ export const description = {
       type: 'object', additionalProperties: false, description: 'how several run one model on several nodes',
       properties: {
         linked: { type: 'boolean', description: 'ranks connect to the next one only, by {hosts}' },
-        models: { ...text, description: 'regular expression for the families of models that it splits' },
+        models: { ...texts, description: 'families of models that it splits, if not all' },
         worker: { ...texts, description: 'arguments of all ranks but the first' },
         seconds: { type: 'integer', minimum: 1, description: 'limit on the start of all' }
       }

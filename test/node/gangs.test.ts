@@ -34,12 +34,12 @@ t.test('a gang', { timeout: 300_000 }, async (t) => {
   const configOf = (number: number) => {
     const ring = {
       command: process.execPath, environment_path: environment(number === 1 ? '2.0' : '1.0'),
-      packages: ['ring'], gang: { linked: true, models: '^llama$', seconds: 6 },
+      packages: ['ring'], gang: { linked: true, models: ['llama'], seconds: 6 },
       args: [SCRIPT, '--port', '{port}', '--journal', journal, ['--rank', '{rank}', '--hosts', '{hosts}']]
     }
     // A copy, because svc.yaml must not have aliases.
     const open = structuredClone({
-      ...ring, gang: { models: '^llama$', seconds: 6 }, environment: { STAND_IN: '{own} {interface}' },
+      ...ring, gang: { models: ['llama'], seconds: 6 }, environment: { STAND_IN: '{own} {interface}' },
       args: [...ring.args.slice(0, -1),
         ['--rank', '{rank}', '--ranks', '{ranks}', '--head', '{head}:{head_port}']]
     })

@@ -6,7 +6,9 @@ import { isModel, otherWeights, selectFiles } from '../../staging/hub/select.js'
 import { driverOf } from '../index.js'
 import { commandLine, takesSocket } from '../engine/command.js'
 import { BUNDLED } from '../descriptions.js'
+import { manifest } from '../manifest.js'
 import { findPrograms, wordsOf, type Settings } from '../find.js'
+import { brief, resolveText } from '../../../kernel/test/config-fixture.js'
 import { card } from '../../runners/test/samples.js'
 
 /** A virtual environment with a program and the metadata of these distributions. */
@@ -123,6 +125,24 @@ t.test('cards of folders with safetensors', async (t) => {
   await t.rejects(cardOf({ ...plain,
     'model.safetensors.index.json': { weight_map: { a: 'other.safetensors' } } }),
   /lists files that are missing: other.safetensors/)
+  await t.rejects(cardOf({ ...plain, 'model.safetensors': '' }), /^[^ ]* ?.*model.safetensors is empty/)
+})
+
+t.test('descriptions in svc.yaml that cannot work are refused with their field', (t) => {
+  const { config, name } = manifest
+  const rows: [string, string[]][] = [
+    ['vllm: { args: [a] }', []], ['own: { command: x, weights: "^mlx", gang: { models: [llama] } }', []],
+    ['own: { args: [a] }', ['own.command: is missing']],
+    ['own: { command: x, weights: "(" }', ['own.weights: expected a regular expression, found "("']],
+    ['own: { command: x, gang: { models: ^llama } }',
+      ['own.gang.models: expected a list of at most 64, each text that is not empty, found "^llama"']]
+  ]
+  for (const [text, wanted] of rows) {
+    const { problems } = resolveText(`plugins: { ${name}: { engines: { ${text} } } }`,
+      { owners: [{ name, bundled: true, config }] })
+    t.strictSame(brief(problems).map((one) => one.replace(/^.*engines\./, '')), wanted, text)
+  }
+  t.end()
 })
 
 t.test('the files of a hub that a program needs', async (t) => {

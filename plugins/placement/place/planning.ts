@@ -231,9 +231,10 @@ function withGang (
   view: ClusterView, { family, engine }: ModelCard, chosen?: string
 ): { view: ClusterView, gang: string | undefined } {
   if (engine !== ENGINES.safetensors) return { view, gang: undefined }
+  const splits = (models: readonly string[]): boolean => models.length === 0 || models.includes(family)
   const offers = view.nodes.flatMap(({ gangs }) => Object.entries(gangs?.[engine] ?? {}))
     .filter(([name, { problem, models }]) =>
-      problem === null && (chosen ?? name) === name && RegExp(models).test(family))
+      problem === null && (chosen ?? name) === name && splits([models].flat()))
     .map(([name, { version }]) => ({ name, version }))
   const nodesWith = ({ name, version }: typeof offers[number]): number =>
     offers.filter((one) => one.name === name && one.version === version).length

@@ -70,7 +70,7 @@ export function createDrivers (parts: DriverParts) {
       }
       release(runnerId)
       entries.set(runnerId, entry)
-      await whileDonors(parts, donors, signal, isWaiting(waits))
+      await whileDonors(parts, donors, signal, isWaiting(parts, waits))
       for (const donor of donors) {
         if (signal.aborted) return
         const port = await openPort({ ...parts, entry, feeds, broke: lost }, instanceId, donor)
@@ -78,7 +78,7 @@ export function createDrivers (parts: DriverParts) {
         else entry.ports.push(port)
       }
       void whileDonors(parts, donors, signal, (missing) => missing.length === 0)
-        .then((missing) => { lost(notReadyText(missing.slice(0, 1))) })
+        .then((missing) => { lost(notReadyText(parts, missing.slice(0, 1))) })
     },
     /** The shares and addresses of the donors as engine options; null before `prepare`. */
     plan (runnerId: string, { kind: _, donors, ...own }: Driver): Record<string, unknown> | null {
@@ -114,10 +114,12 @@ export function createDrivers (parts: DriverParts) {
 }
 
 /** True while donors are missing; calls `waits` each time their list changes. */
-export function isWaiting (waits: (message: string) => void): (missing: readonly RankRef[]) => boolean {
+export function isWaiting (
+  parts: MemberParts, waits: (message: string) => void
+): (missing: readonly RankRef[]) => boolean {
   let lastMessage = ''
   return (missing) => {
-    const message = notReadyText(missing)
+    const message = notReadyText(parts, missing)
     if (missing.length > 0 && message !== lastMessage) waits(message)
     lastMessage = message
     return missing.length > 0
@@ -136,8 +138,8 @@ export async function whileDonors (
   }
 }
 
-const notReadyText = (donors: readonly RankRef[]): string =>
-  `the rank on ${donors.map(({ nodeId }) => nodeId).join(', ')} is not ready`
+const notReadyText = ({ cluster }: MemberParts, donors: readonly RankRef[]): string =>
+  `the rank on ${donors.map(({ nodeId }) => cluster.resolve(nodeId)?.name ?? nodeId).join(', ')} is not ready`
 
 function isReady (runners: Section<RunnerStatus>, { nodeId, runnerId }: RankRef): boolean {
   const status = runners.get(runnerId, nodeId)

@@ -70,7 +70,7 @@ export class Gangs {
     }
     const entry = await this.#enter(assignment, role, { run: newId(), end }, lost)
     const others = role.ranks.slice(1)
-    await whileDonors(this.#parts, others, end.signal, isWaiting(waits))
+    await whileDonors(this.#parts, others, end.signal, isWaiting(this.#parts, waits))
     if (end.signal.aborted) return
     await Promise.all(others.map((rank) => this.#ask(assignment, rank, entry, end.signal)))
     entry.start = () => {

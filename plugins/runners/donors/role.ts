@@ -15,8 +15,8 @@ export interface GangRole { kind: 'gang', rank: number, ranks: RankRef[] }
 /** A program's ability to form gangs. All programs of a gang have the same version. */
 export interface GangOffer {
   version: string
-  /** The families of models that it splits, a regular expression. */
-  models: string
+  /** The families of models that it splits; empty: all. */
+  models: readonly string[]
   /** True if its traffic goes through svc's links; else it uses the own `address` on interface `network`. */
   linked: boolean
   network?: string | undefined

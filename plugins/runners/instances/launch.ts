@@ -186,7 +186,7 @@ export function gangOffer (
   const { engine = '', placement: { engine: name = '' } = {} } = instanceOf(parts, assignment)?.ring ?? {}
   const driver = parts.detection.programs()[engine]
   const { gangs = {} } = driver != null && 'options' in driver ? driver : {}
-  const none = { version: '', models: '', linked: true, problem: 'it cannot share a model with others' }
+  const none = { version: '', models: [], linked: true, problem: 'it cannot share a model with others' }
   const { [name]: offer = none } = gangs
   const problem = offer.problem && `${name || engine}: ${offer.problem}`
   return { ...offer, program: `${name} ${offer.version}`, problem }

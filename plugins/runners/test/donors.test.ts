@@ -155,7 +155,7 @@ t.test('a rank joins for the first rank alone, with an equal program', async (t)
     nodeId: 'n1', clock: manualClock(), newId: randomUUID, runners: {} as never, drivers: { forward: never },
     instances: { get: (id: string) => id === 'I' ? instance : undefined } as never, fleet: never as never,
     cluster: { resolve: (id: string) => ({ installId: `install-${id}` }), request: never } as never,
-    offer: () => ({ version: '1', models: '', linked: false, program: 'vllm 1', ...offer })
+    offer: () => ({ version: '1', models: [], linked: false, program: 'vllm 1', ...offer })
   })
   const join = async (over: object = {}, member: string | null = 'install-n0') => {
     const body = { instanceId: 'I', runnerId: 'r-n1', program: 'vllm 1', headPort: 1, ...over }
