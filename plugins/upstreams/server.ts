@@ -10,6 +10,7 @@ import { merged } from '../runners/language/merged.js'
 import { chatReader } from '../runners/openai/answer.js'
 import { Client } from '../runners/openai/client.js'
 import { BrokenAnswer } from '../runners/openai/errors.js'
+import { messagesBody, messagesReader, VERSION } from './anthropic.js'
 import { REFUSED_KEY, toUpstreamError, upstreamError, withoutSecrets } from './errors.js'
 import { entryOf, type Entry, type ServerSettings, type Price } from './settings.js'
 import type { Spending, Amount } from '../capabilities/service.js'
@@ -22,6 +23,7 @@ const PROBE_EVERY_MS = 60_000
 const MAX_BYTES = 2 * 2 ** 20
 const MAX_LISTED = 200
 const MODEL = /^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,120}$/
+const CONTEXT = ['context_length', 'max_model_len', 'max_input_tokens']
 const MAX_HOPS = 3
 const HOP = /^[\w-]{1,64}$/
 
@@ -45,7 +47,7 @@ export class UpstreamServer {
   #probedMs = -Infinity
 
   constructor (settings: ServerSettings, parts: ServerParts) {
-    const { name, url, key, external, models, missing } = this.settings = settings
+    const { name, api, url, key, external, models, missing } = this.settings = settings
     this.#parts = parts
     this.models = models ?? new Map()
     if (missing !== null) this.problem = { message: missing, since: this.#now }
@@ -53,7 +55,7 @@ export class UpstreamServer {
     const hide = withoutSecrets([...key === undefined ? [] : [key], ...Object.values(settings.headers)])
     this.#client = new Client({
       address: { host: url.hostname.replace(/^\[|\]$/g, ''), port: Number(url.port) || (secure ? 443 : 80) },
-      name, key,
+      name, key, keyHeader: api === 'anthropic' ? 'x-api-key' : undefined,
       remote: {
         request: secure ? secureRequest : request, agent: outgoingAgent(url, external ? 'named' : 'local'),
         base: url.pathname.replace(/(?<!\/)\/+$/, ''), maxBytes: MAX_BYTES
@@ -74,7 +76,8 @@ export class UpstreamServer {
     const late = new AbortController()
     const stop = clock.after(PROBE_MS, () => { late.abort() })
     try {
-      const answer = await this.#client.json({ path: '/models', signal: late.signal })
+      const call = { path: '/models', headers: this.#headers, signal: late.signal }
+      const answer = await this.#client.json(call)
       if (models === undefined) this.models = this.#listed(answer)
       this.#works()
     } catch (error) {
@@ -94,7 +97,7 @@ export class UpstreamServer {
     if (this.settings.external) {
       requireAuthority(caller, 'external', `Requests to ${modelId} leave the cluster: this needs "external"`)
     }
-    const headers = { ...this.settings.headers, 'x-svc-hops': this.#hops(query) }
+    const headers = { ...this.#headers, 'x-svc-hops': this.#hops(query) }
     const answers = numberOf(payload['n']) ?? 1
     const body = bodyFor(payload, entry)
     if (entry.price !== undefined) {
@@ -107,8 +110,11 @@ export class UpstreamServer {
       await spending.allow({ capability: modelId, commandId, caller, amount, signal })
     }
     const tops = numberOf(payload['top_logprobs']) ?? 0
+    const isAnthropic = this.settings.api === 'anthropic'
+    const call = isAnthropic ? { path: '/messages', body: messagesBody(body), headers }
+      : { path: '/chat/completions', body, headers }
     yield * merged(Array.from({ length: answers }, (_, index) =>
-      this.#answer({ path: '/chat/completions', body, headers }, chatReader(index, tops), signal)))
+      this.#answer(call, (isAnthropic ? messagesReader : chatReader)(index, tops), signal)))
   }
 
   async * #answer (
@@ -141,6 +147,11 @@ export class UpstreamServer {
     yield { payload: { ...end } }
   }
 
+  get #headers (): Record<string, string> {
+    const { api, headers } = this.settings
+    return api === 'anthropic' ? { ...VERSION, ...headers } : headers
+  }
+
   /** `x-svc-hops` for the server: the request's own and this node. Throws `upstream_loop`. */
   #hops ({ hops = '' }: RouteQuery): string {
     const nodes = this.#parts.nodes()
@@ -154,7 +165,7 @@ export class UpstreamServer {
 
   #listed (answer: Fields): ReadonlyMap<string, Entry> {
     return new Map(listOf(answer['data']).flatMap((one) => {
-      const [id, context] = [text(one, 'id'), count(one, ['context_length', 'max_model_len'])]
+      const [id, context] = [text(one, 'id'), count(one, CONTEXT)]
       const isChat = !Array.isArray(one['tasks']) || one['tasks'].includes('chat')
       return id === undefined || !MODEL.test(id) || checkKey(`models/${id}`) !== null || !isChat ? []
         : [[`${this.settings.name}/${id}`, entryOf(id, context === undefined ? {} : { context })] as const]

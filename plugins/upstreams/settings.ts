@@ -33,6 +33,7 @@ const server = {
   'properties': {
     url: { type: 'string', ...address }, key: { ...text, 'pattern': '^[\\x21-\\x7e]+$', 'x-secret': true },
     key_file: text, key_env: text, external: flag, timeout_seconds: seconds,
+    api: { enum: ['openai', 'anthropic'], default: 'openai' },
     headers: {
       ...mapOf('^[A-Za-z0-9-]{1,100}$'), 'x-secret': true,
       'additionalProperties': { type: 'string', pattern: '^[\\t\\x20-\\x7e]*$' }
@@ -61,7 +62,8 @@ export const config = {
     servers: {
       ...mapOf('^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$'), 'x-local': true, 'default': {},
       'additionalProperties': server,
-      'description': 'Servers with OpenAI\'s API, by name: an address, or keys. Their models are NAME/MODEL.',
+      'description': 'Servers with OpenAI\'s or Anthropic\'s API, by name: an address, or keys. Models are ' +
+        'NAME/MODEL.',
       'examples': [{ ollama: 'http://192.168.1.5:11434/v1' }]
     },
     models: {
@@ -85,6 +87,7 @@ export interface Entry {
 }
 export interface ServerSettings {
   name: string, url: URL, key: string | undefined, headers: Record<string, string>
+  api: 'openai' | 'anthropic'
   /** Whether it may be outside the local network, which needs an authority of the caller. */
   external: boolean
   silenceMs: number
@@ -109,6 +112,7 @@ export function serversOf (
   return Object.entries(given as Record<string, string | GivenServer>).map(([name, one]) => {
     const { url, models, headers = {}, ...more } = typeof one === 'string' ? { url: one } : one
     const { external = false, timeout_seconds: silence = 120, key, key_file: file, key_env: variable } = more
+    const { api = 'openai' } = more
     const entries: [string, GivenModel][] | undefined = models === undefined || !isList(models)
       ? models && Object.entries(models) : models.map((id) => [id, {}])
     const path = file === undefined ? undefined : resolve(home, file)
@@ -121,7 +125,7 @@ export function serversOf (
       : existsSync(path) ? readFileSync(path, 'utf8') : undefined)?.trim() ?? ''
     const isKey = /^[\x21-\x7e]+$/.test(read)
     return {
-      name, url: new URL(url), headers, silenceMs: silence * 1000, key: isKey ? read : undefined,
+      name, api, url: new URL(url), headers, silenceMs: silence * 1000, key: isKey ? read : undefined,
       external: external || entries?.some(([, about]) => about.external) === true,
       models: entries && new Map(entries.map(([id, about]) => [`${name}/${id}`, entryOf(id, about)])),
       missing: isKey || (file ?? variable) === undefined ? null : `${file ?? variable} has no key`

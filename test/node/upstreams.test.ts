@@ -24,7 +24,8 @@ t.test('a model of another cluster, with the key on one node', async (t) => {
       far: { url: `http://127.0.0.1:${port}/v1`, key_file: 'far.key' },
       out: {
         url: `http://127.0.0.1:${port}/v1`, key_file: 'far.key', external: true, models: ['svc/steward']
-      }
+      },
+      messages: { url: `http://127.0.0.1:${port}/v1`, key_file: 'far.key', api: 'anthropic' }
     },
     models: { chat: { try: [MODEL, 'svc/steward'], when: { first_token_seconds: 10 } } }
   }
@@ -41,6 +42,8 @@ t.test('a model of another cluster, with the key on one node', async (t) => {
     const answer = await chat(at, MODEL)
     t.equal(answer.status, 200, answer.text)
     t.match(answer.json, { model: MODEL, choices: [{ message: { content: /\w/ }, finish_reason: 'stop' }] })
+    const model = 'messages/svc/steward'
+    t.match((await chat(at, model)).json, { model, choices: [{ message: { content: /\w/ } }] })
     const streamed = await chat(at, MODEL, { stream: true })
     t.match(streamed.text, /"content":"[^]*\[DONE\]/)
   }

@@ -44,6 +44,8 @@ export interface ClientParts {
   /** The server's name in messages. */
   name: string
   key?: string | undefined
+  /** Header for the key; default: `authorization`, as a bearer token. */
+  keyHeader?: string | undefined
   remote?: Remote
   /** The error for an error of the server; `status` is absent for one in the middle of a stream. */
   toError (body: unknown, status?: number, headers?: IncomingHttpHeaders): Error
@@ -153,7 +155,7 @@ export class Client {
 
   private send ({ path, body, signal, headers }: Call): ClientRequest {
     const text = body === undefined ? undefined : JSON.stringify(body)
-    const { address, remote } = this.parts
+    const { address, remote, key, keyHeader } = this.parts
     const sent = (remote?.request ?? request)({
       ...address,
       path: `${remote?.base ?? ''}${path}`,
@@ -161,7 +163,8 @@ export class Client {
       method: text === undefined ? 'GET' : 'POST',
       headers: {
         ...headers,
-        ...this.parts.key === undefined ? {} : { authorization: `Bearer ${this.parts.key}` },
+        ...key === undefined ? {} : keyHeader === undefined ? { authorization: `Bearer ${key}` }
+          : { [keyHeader]: key },
         ...text === undefined
           ? {}
           : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(text) }
