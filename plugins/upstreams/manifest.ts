@@ -18,7 +18,7 @@ export const routes = {
 
 export const manifest = {
   name: 'upstreams', version: '1.0.0', kernel: '^1.0.0',
-  summary: 'Passes chats on to other servers with OpenAI\'s or Anthropic\'s API, and falls back from one to another.',
+  summary: 'Passes chats on to servers with OpenAI\'s or Anthropic\'s API, and falls back to other models.',
   requires: ['capabilities', 'runners', 'chat'], after: ['approvals'],
   consumes: { cluster: ClusterService, invocations: InvocationService, runners: RunnersService },
   consumesOptional: { spending: SpendingService },
