@@ -60,6 +60,7 @@ interface RequestFacts {
   svcEntered: boolean
   /** True if a web page of a member on another machine sent the request. */
   svcPageElsewhere: boolean
+  svcOwn: boolean
   /** Arrival of a traced request in monotonic milliseconds. */
   svcArrivedMs: number | undefined
 }
@@ -124,11 +125,14 @@ function addHooks (app: FastifyInstance, options: TableOptions): void {
   const { answered } = options
   app.decorateRequest('svcCaller', null)
   app.decorateRequest('svcPageElsewhere', false)
+  app.decorateRequest('svcOwn', false)
   app.decorateRequest('svcEntered', false)
   app.decorateRequest('svcArrivedMs', undefined)
   if (answered !== undefined) {
     app.addHook('onResponse', (request, reply, done) => {
-      answered((request.routeOptions.config as { owner?: string }).owner, reply.raw.statusCode)
+      const { owner } = request.routeOptions.config as { owner?: string }
+      // Requests of this node to itself are no traffic.
+      if (!factsOf(request).svcOwn) answered(owner, reply.raw.statusCode)
       done()
     })
   }
@@ -147,9 +151,9 @@ function guardSource (app: FastifyInstance, options: TableOptions): void {
     const { idHeader } = request.routeOptions.config as ErrorFormat
     if (idHeader !== undefined) reply.header(idHeader, request.id)
     const member = memberOf(socket)
-    const asker = member === undefined
-      ? options.own?.callerOf(request, reply.raw)
-      : options.vouchedBy(member, readCaller(headers[CALLER_HEADER]))
+    const own = member === undefined ? options.own?.callerOf(request, reply.raw) : undefined
+    factsOf(request).svcOwn = own !== undefined
+    const asker = member === undefined ? own : options.vouchedBy(member, readCaller(headers[CALLER_HEADER]))
     if (asker !== undefined) {
       factsOf(request).svcCaller = asker
       done()

@@ -3,7 +3,7 @@ import {
   type Clock, type Cluster, type FromSchema, type NodeView, type SvcError
 } from '../../kernel/index.js'
 import { lookedAt, type ToolContext } from '../../kernel/cli/index.js'
-import { findings, PAST_MS } from './findings.js'
+import { findings, PAST_MS, type Found } from './findings.js'
 import { type routes, PEER_MS } from './routes.js'
 import type { manifest } from './manifest.js'
 import type { Metrics } from './metrics/index.js'
@@ -17,11 +17,16 @@ export interface HandlerParts {
   secrets: () => readonly string[]
 }
 
+/** A finding in the route's shape. */
+type Shape = Omit<Found, 'level' | 'about' | 'text'> &
+  { severity: string, subject: readonly string[], summary: string }
+
 /** GET /v1/findings: everything is read with the caller's authorities. */
 export async function listFindings (
   { ctx: { clock, deps: { api, declared } } }: HandlerParts,
-  { caller, signal, query: { since, subject } }: RouteRequest<typeof routes.findings>
-): Promise<object> {
+  { caller, signal, query: { since, subject } }: Pick<
+    RouteRequest<typeof routes.findings>, 'caller' | 'signal' | 'query'>
+): Promise<{ generatedAt: string, unknown: readonly string[], findings: Shape[] }> {
   const nowMs = clock.now()
   const sinceMs = since === undefined ? nowMs - PAST_MS : Date.parse(since)
   if (Number.isNaN(sinceMs)) throw badField('since', 'is not a time in ISO-8601')

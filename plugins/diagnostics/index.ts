@@ -22,7 +22,11 @@ export default definePlugin(manifest, async (ctx) => {
       gossip: () => ctx.deps.gossip.counters(), node: parts.own,
       cluster: (request) => clusterDiagnostics(parts, request, request.query.timeout_ms),
       findings: (request) => listFindings(parts, request), capture: (request) => capture(parts, request),
-      metrics: async () => new Reply(await metrics.text()), openapi: openApiBytes(ctx)
+      metrics: async ({ caller, signal }) => {
+        const { findings } = await listFindings(parts, { caller, signal, query: {} })
+        const open = findings.filter(({ ended, authority }) => !ended && authority === 'read')
+        return new Reply(await metrics.text(open))
+      }, openapi: openApiBytes(ctx)
     }
   }
 })

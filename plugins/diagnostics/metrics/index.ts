@@ -5,7 +5,11 @@ import { requestMetrics } from './requests.js'
 import { runnerMetrics } from './runners.js'
 import { storeMetrics } from './stores.js'
 
-export interface Metrics { text (): Promise<string>, stop (): void }
+export interface Metrics {
+  /** The metrics as text, with one count for each code and severity of the open findings. */
+  text (open: readonly { code: string, severity: string }[]): Promise<string>
+  stop (): void
+}
 
 /** Starts the metrics; counters kept by other parts are read at each scrape. */
 export function startMetrics (parts: MetricsParts): Metrics {
@@ -16,13 +20,19 @@ export function startMetrics (parts: MetricsParts): Metrics {
     name: 'svc_build_info', help: 'Always 1; the version is in the label.', labelNames: ['version'],
     registers: [registry]
   }).set({ version: parts.version }, 1)
+  const found = new Gauge({
+    name: 'svc_finding', help: 'Open findings (`svc findings`) that need no authority but read, by code.',
+    labelNames: ['code', 'severity'], registers: [registry]
+  })
   const meters = new Meters(registry)
   requestMetrics(meters, parts)
   runnerMetrics(meters, parts)
   clusterMetrics(meters, parts)
   storeMetrics(meters, parts)
   return {
-    async text () {
+    async text (open) {
+      found.reset()
+      for (const { code, severity } of open) found.inc({ code, severity })
       await meters.sample()
       return await registry.metrics()
     },

@@ -99,7 +99,7 @@ const UNIT =
 /** Metrics that count things, so their names do not end in a unit. */
 const THINGS = new Set([
   'svc_calls_running', 'svc_calls_waiting', 'svc_open_streams', 'svc_open_commands', 'svc_runners',
-  'svc_runner_slots', 'svc_runner_slots_used', 'svc_runner_chunks_buffered'
+  'svc_runner_slots', 'svc_runner_slots_used', 'svc_runner_chunks_buffered', 'svc_finding'
 ])
 
 t.test('every metric has a help, a type and a unit after the conventions, and few labels', async (t) => {
@@ -248,7 +248,11 @@ t.test('calls are counted with how long they waited', async (t) => {
   }
   ended(outcome)
   ended({ ...outcome, kind: 'cancelled', queuedSeconds: null })
-  const families = readExposition(await metrics.text())
+  const warned = { code: 'disk_full', severity: 'warn' }
+  await metrics.text([warned, { code: 'node_lost', severity: 'error' }])
+  const families = readExposition(await metrics.text([warned, warned]))
+  t.strictSame(families.get('svc_finding')?.samples.map(({ labels, value }) => [labels, value]),
+    [[warned, 2]], 'ended ones are gone')
   t.equal(valueOf(families, 'svc_calls_total', { outcome: 'completed', capability: 'tts@1.0.0' }), 1)
   t.equal(valueOf(families, 'svc_calls_total', { outcome: 'cancelled' }), 1)
   t.equal(valueOf(families, 'svc_call_duration_seconds_count'), 2)

@@ -1,7 +1,9 @@
 import { instances, nodes, transfers, waiting } from '../known.js'
-import { state } from '../link.js'
+import { here, past, state } from '../link.js'
 import { linkTo, route } from '../route.js'
-import { Badge, DiskMeter, Empty, MemoryMeter, Opens, RowText, Section } from '../ui/parts.js'
+import {
+  Badge, DiskMeter, Empty, MemoryMeter, Opens, Quoting, RowText, Section, useAsk
+} from '../ui/parts.js'
 import { Rows } from '../ui/list.js'
 import { count, joined, percent } from '../ui/text.js'
 import { InstanceList, WaitingRow } from './instance.js'
@@ -40,20 +42,36 @@ export function ClusterPage () {
   )
 }
 
+/** Pause in ms between two requests for findings, which the state does not contain. */
+const FINDINGS_MS = 15_000
+const WORDS = { error: 'error', warn: 'warning', info: 'note' }
+
 /** Lists problems that need an operator, worst first; renders no section if there are none. */
 function Attention () {
   const reasons = nodes.value.flatMap((node) => node.health.reasons.map((reason) => ({ node, reason })))
     .sort((a, b) => a.reason.severity === b.reason.severity ? 0 : a.reason.severity === 'error' ? -1 : 1)
+  const { value: all } = useAsk('GET /v1/findings', [here.value], {}, FINDINGS_MS)
+  const found = past.value !== null ? [] : all?.findings.filter(({ severity, ended, code }) =>
+    severity !== 'info' && !ended && !reasons.some(({ reason }) => reason.code === code)) ?? []
   const failures = state.value.instanceFailures.slice(0, 3)
-  if (reasons.length === 0 && failures.length === 0) return null
+  if (reasons.length + found.length + failures.length === 0) return null
   return (
     <Section title="Needs attention">
       <ul class="rows">
         {reasons.slice(0, 20).map(({ node, reason }) => (
           <li key={`${node.id} ${reason.code}`} class="row">
-            <Badge level={reason.severity}>{reason.severity === 'error' ? 'error' : 'warning'}</Badge>
+            <Badge level={reason.severity}>{WORDS[reason.severity]}</Badge>
             <p class="grow"><a href={linkTo('cluster', node.id)}>{node.name}</a>: {reason.message}</p>
             <Remedy node={node} reason={reason} />
+          </li>
+        ))}
+        {found.slice(0, 20).map(({ code, severity, summary, remedy, subject }) => (
+          <li key={`${code} ${subject.join()}`} class="row">
+            <Badge level={severity === 'error' ? 'error' : 'warn'}>{WORDS[severity]}</Badge>
+            <div class="grow">
+              <p>{summary}</p>
+              {remedy !== null && <p class="hint"><Quoting text={remedy} /></p>}
+            </div>
           </li>
         ))}
         {failures.map((failure) => (
