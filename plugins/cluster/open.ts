@@ -20,7 +20,7 @@ import { createDiscovery } from './links/discovery.js'
 import { Links, type LinkEvents } from './links/links.js'
 import { openMembers, type Members } from './members/file.js'
 import { MAX_ADMITTING_CREDENTIALS, type Applicant } from './members/member.js'
-import type { LinkPeer } from './options.js'
+import type { LinkPeer } from './cluster.js'
 import type { QuorumSetting } from './election/rules.js'
 import type { Peer } from './links/link.js'
 
