@@ -12,10 +12,7 @@ const node = {
   type: 'string', minLength: 1, maxLength: 100, description: 'Only this node: id, name or local.'
 } as const
 
-/**
- * `node`: install id of the recording node. `status`: null while the request is in progress, or if the node
- * stopped before it ended.
- */
+/** `node`: install id of the recording node. `status`: null until the request ends, or if it never did. */
 const entry = exact({
   seq, at: text, node: text, who: text, how: text, what: text, detail: { type: 'object' },
   status: { type: ['integer', 'null'] }, reason: textOrNull

@@ -48,10 +48,7 @@ export const isDeviceId = (id: string): boolean => DEVICE_ID.test(id)
 
 const bytes = (base64url: string): Buffer => Buffer.from(base64url, 'base64url')
 
-/**
- * Whether a grant's device id matches its key and the node's signature is valid. The caller checks at each
- * use that the node is still a member.
- */
+/** Whether the device id matches the key and the node, which may have left, has signed the grant. */
 export function isSignedByNode (grant: Grant): boolean {
   const [own, node] = [bytes(grant.key), bytes(grant.nodeKey)]
   return own.byteLength === KEY_BYTES && deviceIdOf(sha256(own)) === grant.deviceId &&

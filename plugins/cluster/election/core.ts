@@ -183,10 +183,7 @@ export class Election {
 
   closeStream (stream: StreamId): void { this.#e.streams.delete(stream) }
 
-  /**
-   * Steps down before a planned stop, so that the others elect a master without waiting for the timeout. This
-   * node is not a candidate for `timing.silence` ms.
-   */
+  /** Steps down before a planned stop, so that others need not wait; no candidate for `timing.silence` ms. */
   resign (now: number): void {
     const e = this.#e
     e.eligibleAt = now + e.timing.silence

@@ -82,10 +82,7 @@ export class Links {
     }))
   }
 
-  /**
-   * Opens or moves the members' listener. Rejects with Node's error (EADDRINUSE, EADDRNOTAVAIL, EACCES); an
-   * open listener then stays as it was.
-   */
+  /** Opens or moves the members' listener. Rejects with Node's error; an open one then stays as it was. */
   async listen (at: { host: string, port: number }): Promise<{ host: string, port: number }> {
     this.#listener ??= createListener({
       ...this.#options,

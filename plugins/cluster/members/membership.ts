@@ -108,10 +108,7 @@ export class Membership {
     this.#spread({ members: [], removed: [removed] })
   }
 
-  /**
-   * Re-adds known members that a new session's document lacks. This node's copy of the document may be
-   * incomplete, so the master decides which ones are really missing.
-   */
+  /** Re-adds known members that the document seems to lack; the master decides which are really missing. */
   async introduce (): Promise<void> {
     const { commands, members, self } = this.#options
     const inDocument = this.#inDocument()
@@ -130,10 +127,7 @@ export class Membership {
     if (recorded === undefined || !sameRecord(recorded, mine)) await commands.run(memberCommands.put, mine)
   }
 
-  /**
-   * Merges another member's list across sessions, because two halves whose masters refuse each other would
-   * otherwise never exchange their lists. Skips invalid records.
-   */
+  /** Merges a list of another session, whose master may refuse this one. Skips invalid records. */
   merge (other: MemberList): void {
     const { clusterId, members, removed } = other
     if (clusterId !== this.#options.members.current().clusterId) return
