@@ -21,10 +21,7 @@ const PEER_MS = 3000
 /** Size limit in bytes for a node's answer. */
 const BODY_BYTES = 32 * 1024 * 1024
 
-/**
- * Requests a path from all other live nodes, each with its own deadline. `failed` names nodes that refuse,
- * are late or send invalid data, for which `read` returns null. Never throws.
- */
+/** Requests a path from all other live nodes. Never throws; `failed` names nodes with invalid answers too. */
 export async function askPeers<T> (
   parts: PeersParts, path: string, { caller, signal }: { caller: Caller, signal: AbortSignal },
   read: (text: string) => T | null

@@ -130,10 +130,7 @@ export class Election {
     e.beat(now)
   }
 
-  /**
-   * Handles a message from an authenticated peer; `from` is the identity of the connection. Returns false if
-   * it ignored the message: unknown kind, malformed, or from a node that never connected.
-   */
+  /** Handles a message from the authenticated peer `from`. Returns false if it ignored the message. */
   receive (from: NodeId, value: unknown, now: number): boolean {
     const e = this.#e
     const message = readMessage(value)

@@ -23,10 +23,7 @@ function readStored (path: string, self: MembersOptions['self']): MemberList | u
   return found
 }
 
-/**
- * Opens a home's members file; a new home gets a cluster of one with a random id. Throws HomeError for a
- * broken or newer file, and if the file has a different key for this node.
- */
+/** Opens the members file, or starts a cluster of one. Throws HomeError for a broken file or another key. */
 export function openMembers ({ home, self, now }: MembersOptions) {
   const path = join(home, identityFile.members)
   const listeners = new Set<() => void>()

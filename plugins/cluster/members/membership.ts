@@ -134,10 +134,7 @@ export class Membership {
     if (Array.isArray(members) && Array.isArray(removed)) this.#spread({ members, removed })
   }
 
-  /**
-   * Adds or removes one voter per call, until the voters are the members; called periodically on the master.
-   * This also happens in available mode, in case the quorum setting changes to a majority.
-   */
+  /** Adds or removes one voter, until the voters are the members; also in available mode, to be prepared. */
   async alignVoters (): Promise<void> {
     const { driver, control } = this.#options
     if (this.#aligning || !driver().isMaster) return
@@ -244,10 +241,7 @@ function sameRecord (a: MemberRecord, b: MemberRecord): boolean {
     a.addresses.join() === b.addresses.join()
 }
 
-/**
- * Merges the lists of a file, a document and another node: the document has newer addresses, removals win,
- * and a key belongs to one member permanently. Skips invalid records. Pure.
- */
+/** Merges lists: the document has newer addresses, removals win, a key belongs to one member. Pure. */
 export function union (
   file: MemberList, members: readonly (Member | MemberRecord)[], removed: readonly Removed[],
   other: Omit<MemberList, 'clusterId'> = { members: [], removed: [] }
