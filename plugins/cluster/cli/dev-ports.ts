@@ -1,4 +1,3 @@
-import { once } from 'node:events'
 import { createServer, type AddressInfo, type Server } from 'node:net'
 import { holderOf, type VerbContext } from '../../../kernel/cli/index.js'
 
@@ -22,12 +21,14 @@ export async function devPorts (
   }
 }
 
-async function open (port: number, fail: VerbContext['fail']): Promise<Server> {
-  const server = createServer().listen({ host: HOST, port })
-  await once(server, 'listening').catch(({ code, message }: NodeJS.ErrnoException) => {
-    throw fail(1, explain(port, code ?? message))
+function open (port: number, fail: VerbContext['fail']): Promise<Server> {
+  return new Promise((resolve, reject) => {
+    const server = createServer()
+    server.on('error', (error: NodeJS.ErrnoException) => {
+      reject(fail(1, explain(port, error.code ?? error.message)))
+    })
+    server.listen({ host: HOST, port }, () => { resolve(server) })
   })
-  return server
 }
 
 function explain (port: number, code: string): string {
