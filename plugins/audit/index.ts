@@ -111,10 +111,7 @@ const CALLERS = 1000
 export class Refusals {
   readonly #seen = new Map<string, { recorded: number[], left: number }>()
 
-  /**
-   * Returns how many refusals were left out of the record before this one; null if this one is left out too.
-   * `nowMs` is monotonic.
-   */
+  /** Number of refusals left out before this one; null to leave it out too. `nowMs` is monotonic. */
   admit (who: string, nowMs: number): number | null {
     const known = this.#seen.get(who) ?? { recorded: [], left: 0 }
     if (!this.#seen.has(who) && this.#seen.size >= CALLERS) this.#seen.delete(this.#seen.keys().next().value!)

@@ -1,5 +1,10 @@
 import type { RouteDecl } from '../../kernel/index.js'
 
+/** Schema of an object with exactly these fields. */
+const exact = <const P extends Record<string, unknown>>(properties: P) => ({
+  type: 'object', additionalProperties: false, required: Object.keys(properties) as (keyof P)[], properties
+}) as const
+
 const text = { type: 'string' } as const
 const textOrNull = { type: ['string', 'null'] } as const
 const seq = { type: 'integer', minimum: 0 } as const
@@ -7,43 +12,24 @@ const node = {
   type: 'string', minLength: 1, maxLength: 100, description: 'Only this node: id, name or local.'
 } as const
 
-/**
- * `node`: install id of the recording node. `status`: null while the request is in progress, or if the node
- * stopped before it ended.
- */
-const entry = {
-  type: 'object', additionalProperties: false,
-  required: ['seq', 'at', 'node', 'who', 'how', 'what', 'detail', 'status', 'reason'],
-  properties: {
-    seq, at: text, node: text, who: text, how: text, what: text, detail: { type: 'object' },
-    status: { type: ['integer', 'null'] }, reason: textOrNull
-  }
-} as const
+/** `node`: install id of the recording node. `status`: null until the request ends, or if it never did. */
+const entry = exact({
+  seq, at: text, node: text, who: text, how: text, what: text, detail: { type: 'object' },
+  status: { type: ['integer', 'null'] }, reason: textOrNull
+})
 
-const missing = {
-  type: 'object', additionalProperties: false, required: ['node', 'name', 'message'],
-  properties: { node: text, name: text, message: text }
-} as const
-
-const head = {
-  type: ['object', 'null'], additionalProperties: false, required: ['seq', 'hash'],
-  properties: { seq, hash: text }
-} as const
-
+const missing = exact({ node: text, name: text, message: text })
+const head = { ...exact({ seq, hash: text }), type: ['object', 'null'] } as const
 const fault = {
-  type: ['object', 'null'], additionalProperties: false, required: ['seq', 'kind', 'message'],
-  properties: { seq, kind: { enum: ['altered', 'removed', 'reordered'] }, message: text }
+  ...exact({ seq, kind: { enum: ['altered', 'removed', 'reordered'] }, message: text }),
+  type: ['object', 'null']
 } as const
 
-const verified = {
-  type: 'object', additionalProperties: false,
-  required: ['node', 'name', 'ok', 'records', 'first', 'last', 'fault', 'error'],
-  properties: {
-    node: text, name: text,
-    ok: { type: ['boolean', 'null'], description: 'Null if the chain could not be read.' },
-    records: seq, first: { type: ['integer', 'null'] }, last: head, fault, error: textOrNull
-  }
-} as const
+const verified = exact({
+  node: text, name: text,
+  ok: { type: ['boolean', 'null'], description: 'Null if the chain could not be read.' },
+  records: seq, first: { type: ['integer', 'null'] }, last: head, fault, error: textOrNull
+})
 
 export const routes = {
   list: {
@@ -57,26 +43,20 @@ export const routes = {
         limit: { type: 'integer', minimum: 1, maximum: 1000, default: 100 }, node
       }
     },
-    reply: {
-      type: 'object', additionalProperties: false, required: ['entries', 'failed'],
-      properties: {
-        entries: { type: 'array', items: entry },
-        failed: { type: 'array', items: missing, description: 'Nodes whose changes are missing.' }
-      }
-    },
+    reply: exact({
+      entries: { type: 'array', items: entry },
+      failed: { type: 'array', items: missing, description: 'Nodes whose changes are missing.' }
+    }),
     errors: ['invalid_request', 'node_not_found']
   },
   verify: {
     method: 'GET', url: '/v1/audit/verify', authority: 'operator',
     summary: 'Checks the chain of every node for altered, removed or reordered records.',
     query: { type: 'object', additionalProperties: false, properties: { node } },
-    reply: {
-      type: 'object', additionalProperties: false, required: ['ok', 'nodes'],
-      properties: {
-        ok: { type: 'boolean', description: 'True if no readable chain has a fault.' },
-        nodes: { type: 'array', items: verified }
-      }
-    },
+    reply: exact({
+      ok: { type: 'boolean', description: 'True if no readable chain has a fault.' },
+      nodes: { type: 'array', items: verified }
+    }),
     errors: ['node_not_found'],
     deadlineMs: 300_000
   },

@@ -1,8 +1,10 @@
 import { join } from 'node:path'
-import { kernelError, Listeners, type Channel, type Cluster } from '../../kernel/cluster.js'
+import {
+  kernelError, Listeners, type Channel, type Cluster, type Clock, type Logger, type NodeInfo
+} from '../../kernel/cluster.js'
 import { Channels, DroppedMessages } from './links/channels.js'
 import { CommandRouter } from './commands.js'
-import { Directory } from './members/directory.js'
+import { Directory, type LinkedNode } from './members/directory.js'
 import { ControlLog, type Position } from './log/log.js'
 import { fileStore, memoryStore } from './log/snapshot.js'
 import { Replicas } from './replicas/replicas.js'
@@ -15,8 +17,39 @@ import { SessionView } from './session.js'
 import type { FrameKind } from './links/frames.js'
 import type { Status } from './election/core.js'
 import type { Timing } from './election/timing.js'
-import type { MemberList, MemberRecord } from './members/member.js'
-import type { ClusterOptions, LinkPeer } from './options.js'
+import type { MemberList, MemberRecord, Applicant } from './members/member.js'
+import type { QuorumSetting } from './election/rules.js'
+import type { Links } from './links/links.js'
+import type { Members } from './members/file.js'
+
+export interface LinkPeer extends LinkedNode { readonly address: string, readonly rttMs: number | null }
+
+/** The subset of Links that the cluster uses; a lone node has no links. */
+export interface Transport extends Pick<Links, 'send' | 'broadcast' | 'request'> {
+  peers (): readonly LinkPeer[]
+  drop (installId: string): void
+}
+
+export interface ClusterOptions {
+  node: NodeInfo
+  clock: Clock
+  log: Logger
+  random: () => number
+  quorum: QuorumSetting
+  timing: Timing
+  /** Folder for the state files; null keeps the state in memory only. */
+  folder: string | null
+  members: Members
+  /** True if this home has just joined and so has the member list but not the control document. */
+  joining?: boolean
+  /** Writes a test file to check the disk; called every other heartbeat. */
+  diskWrites?: () => Promise<boolean>
+  /** The record of this node, with its current addresses. */
+  self: () => Applicant
+  apiUrl: () => string | null
+  transport: Transport
+  emit: (kind: string, payload: Record<string, unknown>) => void
+}
 
 interface Digest {
   /** Node id, new at each process start. */

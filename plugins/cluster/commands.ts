@@ -33,10 +33,7 @@ const PAUSE = { minMs: 20, maxMs: 1000 }
 /** Refusals after which the command may be retried with the same id: it runs at most once. */
 const AGAIN: ReadonlySet<Refusal> = new Set(['session_changed', 'stale_session', 'no_answer'])
 
-/**
- * Cluster commands by name. Any node can send one; the master runs it once even if it is retried, and applies
- * all its writes atomically.
- */
+/** Commands that any node can send; the master runs each once and applies all its writes atomically. */
 export class CommandRouter implements ClusterCommands {
   readonly #handlers = new Map<string, CommandHandler>()
   readonly #options: CommandRouterOptions

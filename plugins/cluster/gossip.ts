@@ -56,10 +56,7 @@ export interface GossipOptions {
 
 interface Received { readonly value: unknown, readonly atMs: number }
 
-/**
- * Exchanges readings between members periodically. Only the latest reading for a key matters: lost ones are
- * not resent, and the queue holds one per key.
- */
+/** Exchanges readings periodically. Only the latest for a key matters, so lost ones are not resent. */
 export class Gossip {
   readonly #options: GossipOptions
   /** Queued readings with their sizes, oldest first. */

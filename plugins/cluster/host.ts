@@ -93,10 +93,7 @@ function * apisOf ({ cluster, network }: ApiSources): Iterable<KnownApi> {
   }
 }
 
-/**
- * Finds the member whose API has this origin (scheme, host and port); null if there is none. A loopback
- * origin matches members on this machine only.
- */
+/** Where the member with an API at this origin is; a loopback origin matches only this machine. */
 export function pageOf (
   origin: string, members: Iterable<KnownApi>, isOwn: (host: string) => boolean = isOwnAddress
 ): PageOf | null {

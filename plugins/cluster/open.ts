@@ -20,7 +20,7 @@ import { createDiscovery } from './links/discovery.js'
 import { Links, type LinkEvents } from './links/links.js'
 import { openMembers, type Members } from './members/file.js'
 import { MAX_ADMITTING_CREDENTIALS, type Applicant } from './members/member.js'
-import type { LinkPeer } from './options.js'
+import type { LinkPeer } from './cluster.js'
 import type { QuorumSetting } from './election/rules.js'
 import type { Peer } from './links/link.js'
 
@@ -329,10 +329,7 @@ export interface Awaited {
   join: string | undefined
 }
 
-/**
- * Whether other machines must reach the members' listener: there is a remote member, an open join token names
- * a remote address, or this node joins one. Throws `invalid_request` for an invalid token.
- */
+/** Whether a remote member, join token or inviter needs the listener. Throws `invalid_request`. */
 export function needsRemoteListener ({ members, joinTokens, installId, join }: Awaited): boolean {
   const seedsOf = (text: string): readonly string[] =>
     readAddress(text) === undefined ? readJoinToken(text, 0).seeds : [text]

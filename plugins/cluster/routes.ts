@@ -1,17 +1,17 @@
 import { admittedMembers, type RouteDecl } from '../../kernel/index.js'
 
+/** Schema of an object with at least these fields. */
+const object = <const P extends Record<string, unknown>>(properties: P) =>
+  ({ type: 'object', required: Object.keys(properties) as (keyof P)[], properties }) as const
+
 const text = { type: 'string' } as const
 const rows = { type: 'array', items: { type: 'object' } } as const
 const flag = { type: 'boolean' } as const
-const memberRow = {
-  type: 'object', required: ['installId', 'nodeId', 'name', 'fingerprint', 'addresses', 'joinedAt', 'live',
-    'master', 'self', 'version'],
-  properties: {
-    installId: text, nodeId: { type: ['string', 'null'] }, name: text, fingerprint: text,
-    addresses: { type: 'array', items: text }, joinedAt: text, live: flag, master: flag, self: flag,
-    version: { type: ['string', 'null'] }
-  }
-} as const
+const memberRow = object({
+  installId: text, nodeId: { type: ['string', 'null'] }, name: text, fingerprint: text,
+  addresses: { type: 'array', items: text }, joinedAt: text, live: flag, master: flag, self: flag,
+  version: { type: ['string', 'null'] }
+})
 const nodeRef = { type: 'string', minLength: 1, maxLength: 128 } as const
 
 const joinTokenBody = {
@@ -40,46 +40,33 @@ export const clusterRoutes = {
     summary: 'Creates a token that lets one node join. It needs every authority, because a member can ' +
       'vouch for all of them.',
     body: joinTokenBody,
-    reply: {
-      type: 'object', required: ['token', 'expires', 'command'],
-      properties: { token: text, expires: text, command: text }
-    },
+    reply: object({ token: text, expires: text, command: text }),
     errors: ['loopback_only', 'missing_grant']
   },
   joinTokens: {
     method: 'GET', url: '/cluster/join-tokens', authority: 'operator',
     summary: 'The open join tokens of this node, without their secrets.',
-    reply: {
-      type: 'object', required: ['tokens'], properties: { tokens: { type: 'array', items: joinTokenRecord } }
-    }
+    reply: object({ tokens: { type: 'array', items: joinTokenRecord } })
   },
   revokeJoinToken: {
     method: 'DELETE', url: '/cluster/join-tokens/:id', authority: 'operator',
     summary: 'Revokes a join token of this node.',
-    params: { type: 'object', required: ['id'], properties: { id: nodeRef } },
-    reply: {
-      type: 'object', required: ['id', 'revoked'], properties: { id: text, revoked: { const: true } }
-    },
+    params: object({ id: nodeRef }),
+    reply: object({ id: text, revoked: { const: true } }),
     errors: ['not_found']
   },
   members: {
     method: 'GET', url: '/cluster/members', authority: 'operator',
     summary: 'The members with their keys and addresses, and all dialled addresses.',
-    reply: {
-      type: 'object', required: ['clusterId', 'members', 'dials', 'removed'],
-      properties: {
-        clusterId: text, members: { type: 'array', items: memberRow }, dials: rows, removed: rows
-      }
-    }
+    reply: object({
+      clusterId: text, members: { type: 'array', items: memberRow }, dials: rows, removed: rows
+    })
   },
   removeMember: {
     method: 'DELETE', url: '/cluster/members/:id', authority: 'operator',
     summary: 'Removes a member permanently: its key is refused from then on.',
-    params: { type: 'object', required: ['id'], properties: { id: nodeRef } },
-    reply: {
-      type: 'object', required: ['installId', 'removed', 'admitted'],
-      properties: { installId: text, removed: { const: true }, admitted: admittedMembers }
-    },
+    params: object({ id: nodeRef }),
+    reply: object({ installId: text, removed: { const: true }, admitted: admittedMembers }),
     errors: ['node_not_found', 'member_self', 'no_master', 'no_quorum']
   },
   touch: {

@@ -13,14 +13,10 @@ export interface SectionsOptions {
   log: Logger
 }
 
-/** Named parts of the cluster's documents, for plugins; the only access to the documents. */
-export interface Sections {
-  section<T> (name: string, decl: SectionDecl): Section<T>
-  carried (key: string): boolean
-}
+export type Sections = ReturnType<typeof createSections>
 
-/** Values are plain JSON under flat keys `section/key`. */
-export function createSections (options: SectionsOptions): Sections {
+/** The only access of plugins to the cluster's documents: plain JSON under flat keys `section/key`. */
+export function createSections (options: SectionsOptions) {
   const dropped = new Set<string>()
   return {
     section<T> (name: string, decl: SectionDecl) {
@@ -31,16 +27,13 @@ export function createSections (options: SectionsOptions): Sections {
         ? masterSection<T>(prefix, check, options)
         : nodeSection<T>(prefix, check, options)
     },
-    carried: (key) => !dropped.has(key.slice(0, key.indexOf('/') + 1))
+    carried: (key: string) => !dropped.has(key.slice(0, key.indexOf('/') + 1))
   }
 }
 
 const LOGGED_MAX = 100
 
-/**
- * Checks entries against a section's schema and skips invalid ones, because other nodes may run another
- * version or send anything.
- */
+/** Skips entries that do not fit the section's schema; other nodes may run another version. */
 export class EntryCheck {
   readonly #name: string
   readonly #problem: (value: unknown) => string | null

@@ -38,10 +38,7 @@ export class Deciding {
     ctx.every('devices of revoked tokens', CHECK_MS, () => { void this.#endWithTokens() })
   }
 
-  /**
-   * Adds defaults to a choice. Throws `invalid_request`, and `missing_grant` for authorities that the caller
-   * lacks.
-   */
+  /** Adds defaults. Throws `invalid_request`, and `missing_grant` for authorities that the caller lacks. */
   wish (choice: Choice, caller: Caller, base?: PairingWindowOptions): Omit<PairingWindowOptions, 'by'> {
     const authorities = choice.authorities ?? base?.authorities ?? USUAL
     const left = choice.viaRelay ?? (choice.authorities === undefined ? base?.viaRelay : undefined)
@@ -68,9 +65,7 @@ export class Deciding {
     }
   }
 
-  /**
-   * Creates the grant once the digits have been compared, and sends it to the cluster. Returns the device id.
-   */
+  /** Creates the grant after the comparison of digits, and sends it to the cluster. Returns the id. */
   async confirm (
     attempt: string, digits: string, choice: Choice, caller: Caller, pairing = this.#parts.pairing
   ): Promise<string> {

@@ -26,45 +26,29 @@ const authorities = {
   type: 'array', maxItems: 32, items: { type: 'string', minLength: 1, maxLength: 64 }
 } as const
 
-export const grantSchema = {
-  type: 'object',
-  additionalProperties: false,
-  required: [
-    'deviceId', 'name', 'key', 'agreementKey', 'authorities', 'viaRelay', 'created', 'expires',
-    'maxOfflineSeconds', 'by', 'nodeKey', 'nodeAgreementKey', 'signature'
-  ],
-  properties: {
-    deviceId, name: text, key, agreementKey: key, authorities, viaRelay: authorities, created: time,
-    expires: time, maxOfflineSeconds: { type: 'integer', minimum: 0 }, by: text, nodeKey: key,
-    nodeAgreementKey: key, signature: { type: 'string', pattern: '^[\\w-]{86}$' }
-  }
-} as const
+/** Schema of an object with exactly these fields. */
+export const exact = <const P extends Record<string, unknown>>(properties: P) => ({
+  type: 'object', additionalProperties: false, required: Object.keys(properties) as (keyof P)[], properties
+}) as const
 
-export const revocationSchema = {
-  type: 'object',
-  additionalProperties: false,
-  required: ['deviceId', 'name', 'at', 'by', 'expires'],
-  properties: { deviceId, name: text, at: time, by: text, expires: time }
-} as const
+export const grantSchema = exact({
+  deviceId, name: text, key, agreementKey: key, authorities, viaRelay: authorities, created: time,
+  expires: time, maxOfflineSeconds: { type: 'integer', minimum: 0 }, by: text, nodeKey: key,
+  nodeAgreementKey: key, signature: { type: 'string', pattern: '^[\\w-]{86}$' }
+})
 
-export const entrySchema = {
-  type: 'object',
-  additionalProperties: false,
-  required: ['grant', 'revoked'],
-  properties: {
-    grant: { anyOf: [{ type: 'null' }, grantSchema] },
-    revoked: { anyOf: [{ type: 'null' }, revocationSchema] }
-  }
-} as const
+export const revocationSchema = exact({ deviceId, name: text, at: time, by: text, expires: time })
+
+export const entrySchema = exact({
+  grant: { anyOf: [{ type: 'null' }, grantSchema] },
+  revoked: { anyOf: [{ type: 'null' }, revocationSchema] }
+})
 
 export const isDeviceId = (id: string): boolean => DEVICE_ID.test(id)
 
 const bytes = (base64url: string): Buffer => Buffer.from(base64url, 'base64url')
 
-/**
- * Whether a grant's device id matches its key and the node's signature is valid. The caller checks at each
- * use that the node is still a member.
- */
+/** Whether the device id matches the key and the node, which may have left, has signed the grant. */
 export function isSignedByNode (grant: Grant): boolean {
   const [own, node] = [bytes(grant.key), bytes(grant.nodeKey)]
   return own.byteLength === KEY_BYTES && deviceIdOf(sha256(own)) === grant.deviceId &&

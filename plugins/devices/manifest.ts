@@ -2,7 +2,7 @@ import {
   CallerService, ClusterService, DeclarationService, durableEvent, IdentityService, SessionService,
   StateService, TokenService, type Context, type ErrorDecl, type EventDecl, type Manifest, type VerbDecl
 } from '../../kernel/index.js'
-import { entrySchema, grantSchema, revocationSchema } from './grants.js'
+import { entrySchema, exact, grantSchema, revocationSchema } from './grants.js'
 import { routes } from './routes.js'
 import { DevicesService } from './service.js'
 
@@ -110,23 +110,15 @@ export const manifest = {
   commands: {
     grantDevice: {
       summary: 'Adds the grant of a device to the cluster.',
-      args: {
-        type: 'object', additionalProperties: false, required: ['grant'], properties: { grant: grantSchema }
-      }
+      args: exact({ grant: grantSchema })
     },
     revokeDevice: {
       summary: 'Permanently revokes a device.',
-      args: {
-        type: 'object', additionalProperties: false, required: ['revoked'],
-        properties: { revoked: revocationSchema }
-      }
+      args: exact({ revoked: revocationSchema })
     },
     keepDevices: {
       summary: 'Adds device entries of a node that the cluster lacks.',
-      args: {
-        type: 'object', additionalProperties: false, required: ['entries'],
-        properties: { entries: { type: 'array', maxItems: 50, items: entrySchema } }
-      }
+      args: exact({ entries: { type: 'array', maxItems: 50, items: entrySchema } })
     }
   }
 } as const satisfies Manifest

@@ -23,10 +23,7 @@ export function windowTime (clock: Pick<Clock, 'now' | 'mono'>): () => number {
   }
 }
 
-/**
- * Remembers the nonces of signed requests, to detect replays; a device that exceeds its limit is refused.
- * Nonces are stored by signed time, so that a check searches one bucket.
- */
+/** Remembers the nonces of signed requests by signed time, to detect replays; refuses above a limit. */
 export class Nonces {
   readonly #byDevice = new Map<string, Buckets>()
   #size = 0

@@ -7,10 +7,7 @@ const FORMAT = 1
 
 export interface NotesOptions { home: string, clock: Pick<Clock, 'now'>, log: Logger }
 
-/**
- * The last day of use of each device, and the last contact with the cluster. Both change rarely; a crash
- * loses unwritten changes.
- */
+/** Each device's last day of use, and the last contact with the cluster; a crash may lose changes. */
 export class DeviceNotes {
   readonly #options: NotesOptions
   readonly #path: string

@@ -1,4 +1,5 @@
 import { admittedMembers, type RouteDecl } from '../../kernel/index.js'
+import { exact } from './grants.js'
 
 const text = { type: 'string' } as const
 const key = { type: 'string', pattern: '^[A-Za-z0-9_-]{43}$' } as const
@@ -36,49 +37,26 @@ const choice = {
   }
 } as const
 
-const device = {
-  type: 'object', additionalProperties: false,
-  required: [
-    'deviceId', 'name', 'authorities', 'viaRelay', 'created', 'expires', 'maxOfflineSeconds', 'by',
-    'lastUsedDay', 'state'
-  ],
-  properties: {
-    deviceId: text, name: text, authorities: list, viaRelay: list, created: textOrNull, expires: text,
-    maxOfflineSeconds: { type: ['integer', 'null'] }, by: text, lastUsedDay: textOrNull,
-    state: { enum: ['active', 'expired', 'revoked', 'node_removed', 'unheard'] }
-  }
-} as const
+const device = exact({
+  deviceId: text, name: text, authorities: list, viaRelay: list, created: textOrNull, expires: text,
+  maxOfflineSeconds: { type: ['integer', 'null'] }, by: text, lastUsedDay: textOrNull,
+  state: { enum: ['active', 'expired', 'revoked', 'node_removed', 'unheard'] }
+})
 
 const compared = {
-  type: ['object', 'null'], additionalProperties: false, required: ['attempt', 'deviceId', 'name', 'digits'],
-  properties: { attempt: text, deviceId: text, name: text, digits: text }
+  ...exact({ attempt: text, deviceId: text, name: text, digits: text }), type: ['object', 'null']
 } as const
 
-const pairing = {
-  type: 'object', additionalProperties: false,
-  required: ['open', 'ends', 'triesLeft', 'authorities', 'viaRelay', 'expires', 'device'],
-  properties: {
-    open: { type: 'boolean' }, ends: textOrNull, triesLeft: { type: 'integer' },
-    authorities: { type: ['array', 'null'], items: text }, viaRelay: { type: ['array', 'null'], items: text },
-    expires: textOrNull, device: compared
-  }
-} as const
+const pairing = exact({
+  open: { type: 'boolean' }, ends: textOrNull, triesLeft: { type: 'integer' },
+  authorities: { type: ['array', 'null'], items: text }, viaRelay: { type: ['array', 'null'], items: text },
+  expires: textOrNull, device: compared
+})
 
-const half = {
-  type: 'object', additionalProperties: false, required: ['key', 'agreementKey', 'ephemeral', 'nonce'],
-  properties: { key, agreementKey: key, ephemeral: key, nonce }
-} as const
-
-const one = {
-  type: 'object', additionalProperties: false, required: ['id'], properties: { id: deviceId }
-} as const
-const ofAttempt = {
-  type: 'object', additionalProperties: false, required: ['attempt'], properties: { attempt }
-} as const
-const ended = {
-  type: 'object', additionalProperties: false, required: ['id', 'revoked', 'admitted'],
-  properties: { id: text, revoked: { const: true }, admitted: admittedMembers }
-} as const
+const half = exact({ key, agreementKey: key, ephemeral: key, nonce })
+const one = exact({ id: deviceId })
+const ofAttempt = exact({ attempt })
+const ended = exact({ id: text, revoked: { const: true }, admitted: admittedMembers })
 const nothing = { type: 'object', additionalProperties: false, properties: {} } as const
 
 export const routes = {
@@ -86,10 +64,7 @@ export const routes = {
     method: 'GET', url: '/v1/devices',
     summary: 'Lists the devices of the cluster with their authorities, expiry and day of last use.',
     authority: 'operator',
-    reply: {
-      type: 'object', additionalProperties: false, required: ['devices'],
-      properties: { devices: { type: 'array', items: device } }
-    }
+    reply: exact({ devices: { type: 'array', items: device } })
   },
   show: {
     method: 'GET', url: '/v1/devices/:id', summary: 'One device of the cluster.', authority: 'operator',
@@ -112,10 +87,7 @@ export const routes = {
     method: 'POST', url: SESSION_PATH,
     summary: 'Returns a bearer token for this node, valid for 10 minutes; a device must sign the request.',
     authority: null, body: nothing,
-    reply: {
-      type: 'object', additionalProperties: false, required: ['token', 'expiresInSeconds', 'nodeId'],
-      properties: { token: text, expiresInSeconds: { type: 'integer' }, nodeId: text }
-    },
+    reply: exact({ token: text, expiresInSeconds: { type: 'integer' }, nodeId: text }),
     errors: ['bearer_in_clear', 'device_not_found', 'unauthenticated']
   },
   open: {
@@ -168,21 +140,15 @@ export const routes = {
         authorities: { ...authorities, minItems: 1, description: 'Those of the caller when absent.' }
       }
     },
-    reply: {
-      type: 'object', additionalProperties: false, required: ['code', 'ends', 'url'],
-      properties: { code: text, ends: text, url: textOrNull }
-    },
+    reply: exact({ code: text, ends: text, url: textOrNull }),
     errors: ['missing_grant', 'invalid_request']
   },
   signInToken: {
     method: 'POST', url: '/v1/devices/sign-in/token',
     summary: 'Exchanges a sign-in code for a token of 12 hours, for a browser that keeps no keys.',
     authority: null, audit: true,
-    body: { type: 'object', additionalProperties: false, required: ['code'], properties: { code: attempt } },
-    reply: {
-      type: 'object', additionalProperties: false, required: ['token', 'expires'],
-      properties: { token: text, expires: text }
-    },
+    body: exact({ code: attempt }),
+    reply: exact({ token: text, expires: text }),
     errors: ['pairing_closed', 'pairing_failed']
   },
   begin: {
@@ -196,30 +162,21 @@ export const routes = {
         code: { ...attempt, description: 'A sign-in code, in place of the comparison of digits.' }
       }
     },
-    reply: {
-      type: 'object', additionalProperties: false, required: ['attempt', 'node', 'nodeId', 'name'],
-      properties: { attempt: text, node: half, nodeId: text, name: text }
-    },
+    reply: exact({ attempt: text, node: half, nodeId: text, name: text }),
     errors: ['pairing_closed', 'pairing_busy', 'pairing_failed']
   },
   reveal: {
     method: 'POST', url: '/v1/devices/pair/:attempt',
     summary: 'The device reveals its keys and its name; both sides can then show the six digits.',
     authority: null, params: ofAttempt,
-    body: {
-      type: 'object', additionalProperties: false,
-      required: ['key', 'agreementKey', 'ephemeral', 'nonce', 'name', 'proof'],
-      properties: {
-        key, agreementKey: key, ephemeral: key, nonce, name,
-        proof: {
-          type: 'string', pattern: '^[A-Za-z0-9_-]{86}$',
-          description: 'Proof that the device has the private key.'
-        }
+    body: exact({
+      key, agreementKey: key, ephemeral: key, nonce, name,
+      proof: {
+        type: 'string', pattern: '^[A-Za-z0-9_-]{86}$',
+        description: 'Proof that the device has the private key.'
       }
-    },
-    reply: {
-      type: 'object', additionalProperties: false, required: ['signature'], properties: { signature: text }
-    },
+    }),
+    reply: exact({ signature: text }),
     errors: ['pairing_closed', 'pairing_failed']
   },
   withdraw: {
@@ -233,10 +190,7 @@ export const routes = {
       'Keys from the pairing authenticate the answer.',
     authority: null,
     params: ofAttempt,
-    reply: {
-      type: 'object', additionalProperties: false, required: ['state', 'answer', 'mac'],
-      properties: { state: { enum: ['waiting', 'paired', 'refused'] }, answer: textOrNull, mac: textOrNull }
-    },
+    reply: exact({ state: { enum: ['waiting', 'paired', 'refused'] }, answer: textOrNull, mac: textOrNull }),
     errors: ['pairing_closed']
   }
 } as const satisfies Record<string, RouteDecl>

@@ -17,10 +17,7 @@ export interface SignIn { readonly opener: Caller, readonly wish: Omit<PairingWi
 
 const hashOf = (code: string): string => createHash('sha256').update(code).digest('base64')
 
-/**
- * One-time sign-in codes, in memory only. A code of 128 random bits replaces the comparison of digits: it
- * opens a separate pairing for the device that sends it.
- */
+/** One-time sign-in codes, in memory. A code of 128 random bits replaces the comparison of digits. */
 export class SignIns {
   readonly #options: Options
   readonly #codes = new Map<string, SignIn & { endsMs: number }>()

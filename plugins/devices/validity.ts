@@ -18,10 +18,7 @@ export interface StandingOptions {
   notes: DeviceNotes
   clock: Clock
   identity: Pick<Identity, 'vouched'>
-  /**
-   * True while this node has contact with its cluster, i.e. knows a master and reaches at least half of the
-   * members.
-   */
+  /** Whether this node has contact: it knows a master and reaches at least half of the members. */
   hears: () => boolean
 }
 

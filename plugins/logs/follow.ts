@@ -6,10 +6,7 @@ import { pathFor, seqAt, wantOf, type Query } from './query.js'
 
 export const EVENTS = { contentType: 'text/event-stream' }
 
-/**
- * Writes this node's log as server-sent events until the client leaves or the node stops. Lines that the ring
- * dropped while the client was slow become an event `gap`.
- */
+/** Writes this node's log as server-sent events; an event `gap` counts lines that the ring dropped. */
 export async function follow (
   stream: StreamWriter, { ring, self, clock }: { ring: LogRing, self: NodeRef, clock: Clock }, query: Query,
   signal: AbortSignal

@@ -109,10 +109,7 @@ export interface ClusterParts {
 
 const refOf = ({ nodeId, name }: NodeView): NodeRef => ({ nodeId, node: name })
 
-/**
- * The newest matching lines from all nodes. Reports nodes that refuse, miss their deadline or send invalid
- * data, and never throws.
- */
+/** The newest matching lines of all nodes, and which nodes did not send theirs. Never throws. */
 export async function gather (
   parts: ClusterParts, nodes: readonly NodeView[], query: Query,
   { caller, signal }: { readonly caller: Caller, readonly signal: AbortSignal }

@@ -26,10 +26,7 @@ export function inOrder (lines: readonly ShownLine[]): ShownLine[] {
 
 const compare = (a: string, b: string): number => a < b ? -1 : a > b ? 1 : 0
 
-/**
- * Validates a line, and replaces the identity that it claims with that of the node that was asked; null if
- * the line is invalid.
- */
+/** Validates a line and sets the identity to the node that was asked; null if the line is invalid. */
 export function readLine (value: unknown, self: NodeRef): ShownLine | null {
   const line = value as Partial<LogLine> | null
   const fine = typeof line === 'object' && line !== null && Number.isSafeInteger(line.seq) &&

@@ -1,6 +1,11 @@
 import { logLevels, type RouteDecl } from '../../kernel/index.js'
 import { LIMIT_MOST } from './limits.js'
 
+/** Schema of an object with exactly these fields. */
+const exact = <const P extends Record<string, unknown>>(properties: P) => ({
+  type: 'object', additionalProperties: false, required: Object.keys(properties) as (keyof P)[], properties
+}) as const
+
 const text = { type: 'string' } as const
 const name = { type: 'string', minLength: 1, maxLength: 200 } as const
 const count = { type: 'integer', minimum: 0 } as const
@@ -22,29 +27,20 @@ const query = {
 } as const
 
 const nullable = { type: ['string', 'null'] } as const
-const line = {
-  type: 'object', additionalProperties: false,
-  required: [
-    'nodeId', 'node', 'seq', 'at', 'level', 'source', 'plugin', 'modelId', 'runnerId', 'message', 'fields'
-  ],
-  properties: {
-    nodeId: text, node: text, seq: count, at: text, level: { enum: [...logLevels] },
-    source: { enum: ['node', 'runner'] },
-    plugin: nullable, modelId: nullable, runnerId: nullable, message: text, fields: { type: 'object' }
-  }
-} as const
+const line = exact({
+  nodeId: text, node: text, seq: count, at: text, level: { enum: [...logLevels] },
+  source: { enum: ['node', 'runner'] },
+  plugin: nullable, modelId: nullable, runnerId: nullable, message: text, fields: { type: 'object' }
+})
 const lines = { type: 'array', items: line } as const
 
 /** Whether a node's log could be read; `error` is null for a node that answered. */
-const status = {
-  type: 'object', additionalProperties: false, required: ['nodeId', 'node', 'error'],
-  properties: {
-    nodeId: text, node: text,
-    error: {
-      type: ['object', 'null'], required: ['reason', 'message'], properties: { reason: text, message: text }
-    }
+const status = exact({
+  nodeId: text, node: text,
+  error: {
+    type: ['object', 'null'], required: ['reason', 'message'], properties: { reason: text, message: text }
   }
-} as const
+})
 
 export const routes = {
   /** `firstSeq`, `nextSeq`: `seq` of the oldest line in memory, and of the next line to be written. */
@@ -52,11 +48,7 @@ export const routes = {
     method: 'GET', url: '/v1/logs', members: true, authority: 'operator', stream: true,
     summary: 'The newest lines of this node\'s log and of its runners\' output, as a page or a stream.',
     query: { type: 'object', additionalProperties: false, properties: query },
-    reply: {
-      type: 'object', additionalProperties: false,
-      required: ['nodeId', 'node', 'firstSeq', 'nextSeq', 'lines'],
-      properties: { nodeId: text, node: text, firstSeq: count, nextSeq: count, lines }
-    },
+    reply: exact({ nodeId: text, node: text, firstSeq: count, nextSeq: count, lines }),
     errors: ['invalid_request']
   },
   cluster: {
@@ -68,10 +60,7 @@ export const routes = {
         ...query, node: { ...name, description: 'Only this node: id, name or local (default with follow).' }
       }
     },
-    reply: {
-      type: 'object', additionalProperties: false, required: ['nodes', 'lines'],
-      properties: { nodes: { type: 'array', items: status }, lines }
-    },
+    reply: exact({ nodes: { type: 'array', items: status }, lines }),
     errors: ['invalid_request', 'node_not_found', 'unreachable']
   }
 } as const satisfies Record<string, RouteDecl>

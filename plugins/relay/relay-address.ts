@@ -19,10 +19,7 @@ export function meetingOf (
   }
 }
 
-/**
- * Whether a known key has signed this address. A device accepts a node's relay address and key only with the
- * signature of that node, whichever node forwards them.
- */
+/** Whether the node itself has signed this address with a known key, whichever node forwards it. */
 export function isOwn (meeting: RelayAddress, fingerprints: ReadonlySet<string>): boolean {
   const [key, agreementKey] = [bytes(meeting.key), bytes(meeting.agreementKey)]
   if (key.length !== KEY_BYTES || agreementKey.length !== KEY_BYTES) return false

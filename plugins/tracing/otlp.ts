@@ -16,14 +16,6 @@ export interface OtlpParts {
   timeoutMs?: number
 }
 
-export interface Otlp {
-  push (record: TraceRecord): void
-  /** Resolves when the queue is empty. */
-  idle (): Promise<void>
-  /** Drops the queue and waits up to 2 s for the trace that is being sent. */
-  close (): Promise<void>
-}
-
 /** Maximum number of traces queued for the receiver; any more are dropped. */
 const WAITING_MAX = 64
 const TIMEOUT_MS = 10_000
@@ -34,7 +26,9 @@ const WARN_INTERVAL_MS = 60_000
 
 interface Sender { send (record: TraceRecord): Promise<void>, shutdown (): Promise<void> }
 
-export function createOtlp (parts: OtlpParts): Otlp {
+export type Otlp = ReturnType<typeof createOtlp>
+
+export function createOtlp (parts: OtlpParts) {
   const { clock, log, counters } = parts
   const waiting: TraceRecord[] = []
   let sender: Promise<Sender> | undefined
@@ -62,7 +56,7 @@ export function createOtlp (parts: OtlpParts): Otlp {
     sending = null
   }
   return {
-    push (record) {
+    push (record: TraceRecord): void {
       if (closed || waiting.length >= WAITING_MAX) {
         counters.exportDropped++
         return
@@ -70,7 +64,9 @@ export function createOtlp (parts: OtlpParts): Otlp {
       waiting.push(record)
       sending ??= sendAll()
     },
+    /** Resolves when the queue is empty. */
     async idle () { while (sending !== null) await sending },
+    /** Drops the queue and waits up to 2 s for the trace that is being sent. */
     async close () {
       closed = true
       counters.exportDropped += waiting.splice(0).length
@@ -171,15 +167,9 @@ export function readable (
       endTime: timeOf(span.startUs + span.durationUs),
       duration: timeOf(span.durationUs),
       status: { code: failed ? STATUS.error : STATUS.unset },
-      attributes,
-      links: [],
-      events: [],
-      ended: true,
-      resource,
+      attributes, links: [], events: [], ended: true, resource,
       instrumentationScope: { name: 'svc', version },
-      droppedAttributesCount: 0,
-      droppedEventsCount: 0,
-      droppedLinksCount: 0
+      droppedAttributesCount: 0, droppedEventsCount: 0, droppedLinksCount: 0
     }
   })
 }

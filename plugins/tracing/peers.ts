@@ -21,10 +21,7 @@ const PEER_MS = 3000
 /** Size limit in bytes for a node's answer. */
 const BODY_BYTES = 32 * 1024 * 1024
 
-/**
- * Requests a path from all other live nodes, each with its own deadline. `failed` names nodes that refuse,
- * are late or send invalid data, for which `read` returns null. Never throws.
- */
+/** Requests a path from all other live nodes. Never throws; `failed` names nodes with invalid answers too. */
 export async function askPeers<T> (
   parts: PeersParts, path: string, { caller, signal }: { caller: Caller, signal: AbortSignal },
   read: (text: string) => T | null
@@ -67,13 +64,10 @@ export function mergeSpans (lists: readonly NodeTraces<readonly ShownSpan[]>[]):
 /** Limits for the texts and numbers in other nodes' answers. */
 const LIMITS = { maxLength: 512, maximum: Number.MAX_SAFE_INTEGER }
 
-/** Validators for other nodes' answers; they drop unknown fields and return null for invalid data. */
-export interface PeerReaders {
-  readList: (body: unknown) => TraceEntry[] | null
-  readTrace: (body: unknown) => { taskId: string, spans: ShownSpan[] } | null
-}
+export type PeerReaders = ReturnType<typeof peerReaders>
 
-export function peerReaders ({ checker }: Pick<Context, 'checker'>): PeerReaders {
+/** Validators for other nodes' answers; they drop unknown fields and return null for invalid data. */
+export function peerReaders ({ checker }: Pick<Context, 'checker'>) {
   /** Creates a validator for the list under `traces` in a node's answer. */
   const listReader = <T>(most: number, declared: { properties: Record<string, object> }) => {
     const keys = Object.keys(declared.properties)
@@ -92,7 +86,7 @@ export function peerReaders ({ checker }: Pick<Context, 'checker'>): PeerReaders
   const readSpanList = listReader<ShownSpan>(8192, span)
   return {
     readList: listReader<TraceEntry>(10_000, stored),
-    readTrace (body) {
+    readTrace (body: unknown): { taskId: string, spans: ShownSpan[] } | null {
       const spans = readSpanList(body)
       const taskId = (body as { taskId?: unknown } | null)?.taskId
       return spans === null || typeof taskId !== 'string' || taskId.length > LIMITS.maxLength

@@ -225,17 +225,10 @@ export class Recording extends SpanRecorder implements Trace {
       durationUs: Math.max(0, micros(endMs - startMs))
     }))
     return {
-      taskId,
-      commandId: this.#start.commandId,
-      createdAt: new Date(this.#wallMs).toISOString(),
-      modelId: this.#about?.modelId ?? '',
-      taskKind: this.#about?.capability ?? this.#start.name,
-      durationUs: micros(endMs - this.#beganMs),
-      outcome: kind,
-      reason,
-      traceId: this.#traceId,
-      spanId: this.#spanId,
-      parentSpanId: this.#parentSpanId,
+      taskId, commandId: this.#start.commandId, createdAt: new Date(this.#wallMs).toISOString(),
+      modelId: this.#about?.modelId ?? '', taskKind: this.#about?.capability ?? this.#start.name,
+      durationUs: micros(endMs - this.#beganMs), outcome: kind, reason,
+      traceId: this.#traceId, spanId: this.#spanId, parentSpanId: this.#parentSpanId,
       places: this.#places.map(({ nodeId, process, rank }) => {
         const id = nodeId ?? self
         return { nodeId: id, name: nameOf(id), process, rank }

@@ -12,9 +12,7 @@ export interface TraceStats {
   byRank: Record<string, { byCategory: ByCategory }>
 }
 
-/**
- * Sums the time by category and counts steps. The wall time runs from the first start to the last end. Pure.
- */
+/** Sums time and steps by category. The wall time is from the first start to the last end. Pure. */
 export function statsOf (taskId: string, spans: readonly ShownSpan[]): TraceStats {
   const ranks = [...new Set(spans.map(({ rank }) => rank))].sort((a, b) => a - b)
   const first = spans.reduce((least, { startUs }) => Math.min(least, startUs), Infinity)

@@ -81,10 +81,7 @@ interface ChromeEvent {
 /** Chrome's format has processes instead of places; their ids start at 1. */
 const pidOf = (place: number): number => place + 1
 
-/**
- * Assigns each span a lane in which spans never overlap and have the same place and category. Expects spans
- * sorted by start. Pure.
- */
+/** Assigns lanes of one place and category without overlaps. Expects spans sorted by start. Pure. */
 export function lanes (spans: readonly TraceSpan[]): number[] {
   const open: { key: string, freeUs: number }[] = []
   return spans.map(({ place, category, startUs, durationUs }) => {
@@ -96,10 +93,7 @@ export function lanes (spans: readonly TraceSpan[]): number[] {
   })
 }
 
-/**
- * Formats a trace as Chrome trace JSON, which Perfetto can open. The head is on the first line, so listing
- * traces needs to read only that line. Pure.
- */
+/** Formats a trace as Chrome trace JSON, with its head alone on the first line, for listings. Pure. */
 export function chromeText (record: TraceRecord): string {
   const { spans, ...head } = record
   const tids = lanes(spans)

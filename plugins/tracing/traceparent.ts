@@ -13,10 +13,7 @@ export function readTraceparent (header: string | undefined): TraceContext | nul
 
 export const writeTraceparent = (traceId: string, spanId: string): string => `00-${traceId}-${spanId}-01`
 
-/**
- * Derives a span's id for other systems by adding its number to the root's id. Thus a request to another node
- * can carry the id before its span ends, and all exports agree. Pure.
- */
+/** Derives a span's id from the root's id and its number, so that it is known before the span ends. Pure. */
 export function spanIdOf (firstSpanId: string, number: number): string {
   const id = BigInt.asUintN(64, BigInt(`0x${firstSpanId}`) + BigInt(number))
   return id.toString(16).padStart(16, '0')

@@ -5,18 +5,16 @@ import { firstOf, linesOf, openParts, openToWrite, removePart, type ChainFile } 
 import { canonicalJson, GENESIS, own, withHash, type AuditRecord, type RecordFields } from './record.js'
 import type { Head } from './verify.js'
 
-export interface ChainLimits {
+export const chainLimits = {
   /** Size at which a file is closed and the next one started. */
-  readonly fileBytes: number
+  fileBytes: 4 * 1024 * 1024,
   /** Maximum number of files; beyond that, the oldest is removed. */
-  readonly files: number
-  readonly waiting: number
+  files: 8,
+  waiting: 1000,
   /** Disk space that is reserved so that records can still be written when the disk is full. */
-  readonly reserveBytes: number
+  reserveBytes: 256 * 1024
 }
-
-export const chainLimits: ChainLimits =
-  { fileBytes: 4 * 1024 * 1024, files: 8, waiting: 1000, reserveBytes: 256 * 1024 }
+export type ChainLimits = Readonly<typeof chainLimits>
 
 /** Maximum number of records that share one write and fsync. */
 const GROUP = 64
@@ -38,10 +36,7 @@ export class ChainFault extends Error { override readonly name = 'ChainFault' }
 type Draft = RecordFields & { readonly at: string }
 interface Waiting { draft: Draft, resolve: (record: AuditRecord) => void, reject: (why: ChainFault) => void }
 
-/**
- * One node's records in append-only files, each record linked to its predecessor by its hash. Records that
- * arrive during a write are written together.
- */
+/** One node's records in append-only files, each linked to its predecessor by its hash. */
 export class Chain {
   readonly #options: ChainOptions
   readonly #limits: ChainLimits
@@ -49,10 +44,7 @@ export class Chain {
   readonly #waiting: Waiting[] = []
   /** Request outcomes that could not be written yet; written before any new record. */
   #owed: Draft[] = []
-  /**
-   * Number of unrecorded changes since startup, how many of them `gap` records already report, and the time
-   * of the first one not yet reported.
-   */
+  /** Unrecorded changes: their number, how many `gap` records report, and the time of the first other. */
   #missed = { count: 0, told: 0, from: '' }
   #parts: ChainFile[] = []
   #file: FileHandle | null = null

@@ -14,10 +14,7 @@ export interface EntryFilter {
 
 interface Ended { status?: unknown, reason?: unknown, noted?: unknown }
 
-/**
- * The newest matching entries, oldest first. `files`: the lines of the chain's files, newest file first.
- * Skips invalid lines, which `verify` reports.
- */
+/** The newest matching entries, oldest first; skips invalid lines. `files`: the newest one first. */
 export async function newestEntries (
   files: Iterable<AsyncIterable<string>>, { since, who, limit }: EntryFilter
 ): Promise<Entry[]> {

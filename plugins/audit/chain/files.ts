@@ -11,10 +11,7 @@ export interface ChainFile { readonly first: number, bytes: number }
 const pathOf = (folder: string, { first }: ChainFile): string =>
   join(folder, `${String(first).padStart(12, '0')}.jsonl`)
 
-/**
- * The files of a folder, oldest first, and the newest record. Truncates a record cut off by a crash, which
- * was never acknowledged. Throws file system errors.
- */
+/** The files, oldest first, and the newest record. A record that a crash cut off does not count. */
 export async function openParts (folder: string): Promise<{ parts: ChainFile[], last: AuditRecord | null }> {
   const names = (await readdir(folder)).filter((name) => NAME.test(name)).sort()
   const parts: ChainFile[] = []
@@ -26,10 +23,7 @@ export async function openParts (folder: string): Promise<{ parts: ChainFile[], 
   for (const part of [...parts].reverse()) {
     const content = await readFile(pathOf(folder, part))
     const whole = content.lastIndexOf(0x0a) + 1
-    if (part === parts.at(-1) && whole < content.byteLength) {
-      part.bytes = whole
-      await cut(folder, part)
-    }
+    if (part === parts.at(-1)) part.bytes = whole
     const last = lastOf(content.subarray(0, whole))
     if (last !== null) return { parts, last }
   }
@@ -44,16 +38,6 @@ function lastOf (content: Buffer): AuditRecord | null {
     end = start
   }
   return null
-}
-
-async function cut (folder: string, part: ChainFile): Promise<void> {
-  const file = await open(pathOf(folder, part), 'r+')
-  try {
-    await file.truncate(part.bytes)
-    await file.datasync()
-  } finally {
-    await file.close()
-  }
 }
 
 /** Opens a file for appending; with `fresh`, the file must not exist yet. */
@@ -77,10 +61,7 @@ export async function firstOf (folder: string, part: ChainFile): Promise<AuditRe
   return null
 }
 
-/**
- * The lines up to the current file sizes. Opens all files first, so that a file removed meanwhile can still
- * be read.
- */
+/** The lines up to the current sizes. Opens all files first, in case one is removed. */
 export async function * linesOf (folder: string, parts: readonly ChainFile[]): AsyncGenerator<string> {
   const files: { file: FileHandle, bytes: number }[] = []
   try {

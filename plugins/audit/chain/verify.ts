@@ -7,12 +7,7 @@ export type Checked = FromSchema<typeof routes.verify.reply>['nodes'][number]
 export type Head = Readonly<NonNullable<Checked['last']>>
 export type Fault = NonNullable<Checked['fault']>
 
-export interface Verdict {
-  readonly records: number
-  readonly first: number | null
-  readonly last: Head | null
-  readonly fault: Fault | null
-}
+export type Verdict = Pick<Checked, 'records' | 'first' | 'last' | 'fault'>
 
 /** Finds the first altered, removed or reordered record. Pass every line, in order. */
 export class Verifier {

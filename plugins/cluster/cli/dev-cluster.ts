@@ -22,19 +22,10 @@ export interface DevOptions {
 
 export interface DevNodeUp extends StartedNode { name: string }
 
-export interface DevCluster {
-  readonly nodes: readonly DevNode[]
-  /**
-   * Resolves when all nodes are listening. Throws VerbError (1) if a node ends, and errors from the
-   * join-token request.
-   */
-  join (): Promise<DevNodeUp[]>
-  /** Resolves when all nodes have ended, or after STOP_LIMIT_MS. */
-  stopped (): Promise<void>
-}
+export type DevCluster = ReturnType<typeof startDev>
 
 /** Starts the first node and the members of its cluster; `join` adds the others. */
-export function startDev (ctx: VerbContext, options: DevOptions): DevCluster {
+export function startDev (ctx: VerbContext, options: DevOptions) {
   const { homes, stop } = options
   const first = homes[0]!
   const begin = (home: typeof first, token: string | null): DevNode => startDevNode({
@@ -56,7 +47,8 @@ export function startDev (ctx: VerbContext, options: DevOptions): DevCluster {
   const nodes = known.map((one) => begin(one, null))
   return {
     nodes,
-    async join () {
+    /** Resolves when all nodes listen. Throws VerbError (1) if a node ends, and join-token errors. */
+    async join (): Promise<DevNodeUp[]> {
       const { url } = await nodes[0]!.up
       const client = clientOf(ctx, url, first.home)
       await Promise.all(homes.filter((one) => !known.includes(one)).map(async (one) => {
@@ -66,6 +58,7 @@ export function startDev (ctx: VerbContext, options: DevOptions): DevCluster {
       nodes.sort((a, b) => order.indexOf(a.name) - order.indexOf(b.name))
       return await Promise.all(nodes.map(async ({ up, name }) => ({ ...await up, name })))
     },
+    /** Resolves when all nodes have ended, or after STOP_LIMIT_MS. */
     async stopped () {
       const all = Promise.allSettled(nodes.map((node) => node.over))
       await Promise.race([all, sleep(STOP_LIMIT_MS, undefined, { ref: false })])
@@ -93,10 +86,7 @@ async function tokenFrom (ctx: VerbContext, client: Client): Promise<string> {
   return token
 }
 
-/**
- * Waits until every node has the same master, session and live nodes. Throws VerbError (1) if a node ends,
- * or VerbError (4) that states the disagreement after AGREE_SECONDS.
- */
+/** Waits until all nodes agree. Throws VerbError: 1 if one ends, 4 with the dispute after AGREE_SECONDS. */
 export async function waitForOneMaster (
   ctx: VerbContext, cluster: DevCluster, up: readonly StartedNode[]
 ): Promise<{ masterNodeId: string, sessionId: string }> {

@@ -130,10 +130,7 @@ export class Election {
     e.beat(now)
   }
 
-  /**
-   * Handles a message from an authenticated peer; `from` is the identity of the connection. Returns false if
-   * it ignored the message: unknown kind, malformed, or from a node that never connected.
-   */
+  /** Handles a message from the authenticated peer `from`. Returns false if it ignored the message. */
   receive (from: NodeId, value: unknown, now: number): boolean {
     const e = this.#e
     const message = readMessage(value)
@@ -183,10 +180,7 @@ export class Election {
 
   closeStream (stream: StreamId): void { this.#e.streams.delete(stream) }
 
-  /**
-   * Steps down before a planned stop, so that the others elect a master without waiting for the timeout. This
-   * node is not a candidate for `timing.silence` ms.
-   */
+  /** Steps down before a planned stop, so that others need not wait; no candidate for `timing.silence` ms. */
   resign (now: number): void {
     const e = this.#e
     e.eligibleAt = now + e.timing.silence

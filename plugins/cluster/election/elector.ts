@@ -163,10 +163,7 @@ export class Elector {
     this.io.staleRefused(stale, this.hardState.voted)
   }
 
-  /**
-   * Whether this node may become master: its disk works, it has not just resigned, and in majority mode it
-   * is a voter.
-   */
+  /** True if the disk works, this node has not just resigned, and in majority mode it is a voter. */
   eligible (now: number): boolean {
     const voter = this.options.quorum.mode === 'available' || this.log.voters().includes(this.id)
     return voter && this.hardState.storing && now >= this.eligibleAt

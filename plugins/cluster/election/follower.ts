@@ -42,10 +42,7 @@ export function stepDown (e: Elector, retryAt: number, now: number): void {
   e.beat(now)
 }
 
-/**
- * Follows the master `leader`, which must be `from`, unless its term is too old (answered with a nack) or
- * this node has another live master.
- */
+/** Follows `from` as master, unless its term is too old (it gets a nack) or another master is live. */
 export function accept (e: Elector, from: NodeId, leader: Leader, now: number): boolean {
   if (leader.master !== from) return false
   e.noteTerm(leader.term)

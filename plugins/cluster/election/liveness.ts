@@ -11,10 +11,7 @@ interface Peer {
   count: number
 }
 
-/**
- * Failure detector: a peer counts as gone once its connection closes or `silence` ms pass without a message.
- * Callers pass the time.
- */
+/** Failure detector: a peer is lost when its connection closes, or after `silence` ms without a message. */
 export class Liveness {
   readonly #peers = new Map<NodeId, Peer>()
   readonly #silence: number

@@ -97,10 +97,7 @@ export type Heartbeat = MessageOf<'heartbeat'>
 
 const schemas = new Map<unknown, Schema<unknown>>(Object.entries(MESSAGES))
 
-/**
- * Parses a message; null for an unknown kind and for missing or mistyped fields. Ignores unknown fields,
- * which another version may send.
- */
+/** Parses a message; null for an unknown kind or wrong fields. Ignores unknown fields of other versions. */
 export function readMessage (value: unknown): Message | null {
   if (typeof value !== 'object' || value === null) return null
   const schema = schemas.get((value as { kind?: unknown }).kind)
@@ -176,10 +173,7 @@ export interface Io {
  */
 export type ApplyResult = 'adopted' | 'gap' | 'refused' | 'failed'
 
-/**
- * The replicated log, whose contents the core does not read. In majority mode `append` and `adopt` return
- * after the write to disk.
- */
+/** The replicated log. In majority mode `append` and `adopt` return after the write to disk. */
 export interface Log {
   last (): LogPosition
   /** Voters according to the newest local entry, even if it is not acknowledged. Empty while unknown. */

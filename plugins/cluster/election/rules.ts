@@ -192,10 +192,7 @@ export interface Quorum {
   readonly atLeast: number
 }
 
-/**
- * Reads the setting `cluster.quorum` for these voters. @throws RangeError, with the numbers and the remedy,
- * unless it is `majority`, 1, or more than half of the voters
- */
+/** Reads `cluster.quorum`. @throws RangeError unless it is `majority`, 1, or more than half of the voters */
 export function readQuorum (setting: QuorumSetting, voters: readonly NodeId[]): Quorum {
   if (setting === 1) return { mode: 'available', atLeast: 1 }
   const least = majorityOf(voters.length)

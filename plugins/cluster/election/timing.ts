@@ -47,10 +47,7 @@ function below (timing: Timing, low: keyof Timing, high: keyof Timing): void {
   throw new RangeError(`timing.${low} (${timing[low]} ms) must be below timing.${high} (${timing[high]} ms)`)
 }
 
-/**
- * Scales heartbeat-related times with `heartbeat_ms` and vote-related ones with `election_timeout_ms`. Throws
- * RangeError if the resulting times contradict each other.
- */
+/** Scales the times with the two settings. Throws RangeError if the results contradict each other. */
 export function clusterTiming (
   { heartbeat_ms: beat, election_timeout_ms: timeout }: { heartbeat_ms: number, election_timeout_ms: number }
 ): Timing {

@@ -61,10 +61,7 @@ function readTicket (text: string): JoinTicket {
   return read(ticketSchema, value)
 }
 
-/**
- * Reads a join token; `nowMs` is the wall time. Throws SvcError invalid_request for a malformed, mistyped or
- * expired token; the message omits the secret.
- */
+/** Reads a join token; `nowMs`: wall time. Throws `invalid_request`, with a message without the secret. */
 export function readJoinToken (token: string, nowMs: number): JoinTicket {
   const text = token.trim()
   const match = FORM.exec(text)
@@ -104,10 +101,7 @@ export function proofWith (
     .update(`${inviter}\0${joiner}`).digest('base64url')
 }
 
-/**
- * A joiner's proof of the secret: HMAC-SHA-256, base64url, over the channel binding of its connection and
- * both keys, so it is worthless on other connections or for other keys.
- */
+/** A joiner's proof: HMAC-SHA-256, base64url, worthless on another connection or for other keys. */
 export function proofOf (
   secret: string, binding: Buffer, fingerprints: { inviter: string, joiner: string }
 ): string {

@@ -153,10 +153,7 @@ export async function join (options: JoinOptions): Promise<MemberList> {
   }
 }
 
-/**
- * Time limit in ms for retries while there is no quorum; retries do not use up the token. The quorum may
- * depend on nodes that joined just before and are still starting.
- */
+/** Time limit in ms for retries without a quorum, which may need nodes that are still starting. */
 const ELECTION_MS = 60_000
 const AGAIN_MS = 1000
 /** Maximum retries if the connection breaks before the answer; the token stays valid for the same key. */

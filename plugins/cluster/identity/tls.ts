@@ -5,19 +5,11 @@ import { fingerprintOf, KEY_GROUPS, type Clock, type NodeKey } from '../../../ke
 
 const HANDSHAKE_MS = 10_000
 
-/**
- * TLS 1.3 for the members' listener. There is no certificate authority: the library accepts every key and the
- * listener compares the fingerprint.
- */
+/** TLS 1.3 without a certificate authority: accepts every key; the listener compares the fingerprint. */
 export function serverTls (key: NodeKey): TlsOptions {
   return {
-    key: key.privateKeyPem,
-    cert: key.certificatePem,
-    minVersion: 'TLSv1.3',
-    ecdhCurve: KEY_GROUPS,
-    requestCert: true,
-    rejectUnauthorized: false,
-    handshakeTimeout: HANDSHAKE_MS,
+    key: key.privateKeyPem, cert: key.certificatePem, minVersion: 'TLSv1.3', ecdhCurve: KEY_GROUPS,
+    requestCert: true, rejectUnauthorized: false, handshakeTimeout: HANDSHAKE_MS,
     // Disables session resumption, so that each connection proves its key.
     secureOptions: constants.SSL_OP_NO_TICKET
   }
@@ -74,10 +66,7 @@ function keyProblem (socket: TLSSocket, expect: DialOptions['expect']): string |
   return found === expect ? null : `has the key ${found}, not the expected ${expect}`
 }
 
-/**
- * Connects and checks the other end's key before writing a byte. Rejects with a DialError after destroying
- * the socket. The caller handles errors on the open socket.
- */
+/** Connects and checks the other end's key before it writes a byte. Rejects with a DialError. */
 export async function dial (options: DialOptions): Promise<TLSSocket> {
   const { key, host, port, expect, timeoutMs, clock, signal } = options
   const where = `${host} port ${port}`

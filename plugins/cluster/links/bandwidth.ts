@@ -74,10 +74,7 @@ export interface BandwidthOptions {
   request: (to: string, request: MemberRequest) => Promise<MemberResponse>
 }
 
-/**
- * Measures the bandwidth of each link every AGAIN_MS by fetching a few MiB of random bytes. The end with the
- * smaller install id measures.
- */
+/** Measures each link every AGAIN_MS by fetching random bytes; the end with the smaller id measures. */
 export class Bandwidth {
   readonly #options: BandwidthOptions
   /** Open links, each with the function that cancels its next measurement. */

@@ -16,10 +16,7 @@ export class CopiedHomes {
 
   constructor (options: { clock: Clock, log: Logger }) { this.#options = options }
 
-  /**
-   * The reason to refuse a second link to a member. The open link may be dead, so it is pinged first; if it
-   * answers, the other process is a copy.
-   */
+  /** Why to refuse a second link to a member: it is a copy if the open link still answers a ping. */
   refused (link: Link, current: Link): CloseReason | undefined {
     const { installId } = link
     const { nodeId, name } = link.greeting!.hello

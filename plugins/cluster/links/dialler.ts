@@ -173,16 +173,9 @@ function stop (entry: Entry): void {
 }
 
 const words: Readonly<Record<string, string>> = {
-  ECONNREFUSED: 'refused',
-  ETIMEDOUT: 'timeout',
-  ENOTFOUND: 'name_not_found',
-  EAI_AGAIN: 'name_not_found',
-  EHOSTUNREACH: 'no_route',
-  ENETUNREACH: 'no_route',
-  EHOSTDOWN: 'no_route',
-  EADDRNOTAVAIL: 'no_route',
-  ECONNRESET: 'closed',
-  EPIPE: 'closed'
+  ECONNREFUSED: 'refused', ETIMEDOUT: 'timeout', ECONNRESET: 'closed', EPIPE: 'closed',
+  ENOTFOUND: 'name_not_found', EAI_AGAIN: 'name_not_found',
+  EHOSTUNREACH: 'no_route', ENETUNREACH: 'no_route', EHOSTDOWN: 'no_route', EADDRNOTAVAIL: 'no_route'
 }
 
 /**
@@ -206,10 +199,7 @@ export interface ConnectOptions { key: NodeKey, members: Members, clock: Clock, 
 
 const aborted = (): Error => new Error('aborted')
 
-/**
- * Connects to a target and checks its key: the expected member's, or for a hint any member's. Rejects with
- * the reason (dialReason) as the message.
- */
+/** Connects and checks the key: the expected member's, or any. Rejects with dialReason as the message. */
 export async function connectMember (
   target: Target, options: ConnectOptions, signal: AbortSignal
 ): Promise<{ socket: TLSSocket, member: Member }> {

@@ -129,12 +129,7 @@ function checkValue (value: unknown, depth: number): void {
 
 const text = name(256)
 const helloSchema = record({
-  installId: text,
-  nodeId: text,
-  name: text,
-  version: text,
-  clusterId: text,
-  apiUrl: orNull(text),
+  installId: text, nodeId: text, name: text, version: text, clusterId: text, apiUrl: orNull(text),
   /** The host:port that the sender advertises for other members to connect to; null if it has none. */
   address: orNull(text)
 }, {

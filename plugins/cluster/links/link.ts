@@ -54,10 +54,7 @@ export interface LinkOptions {
   hooks: LinkHooks
 }
 
-/**
- * Kinds that wait in a queue until the receiver gives credit. Other kinds, such as heartbeats and votes,
- * bypass the queue: at most one window of bulk data is ahead of them.
- */
+/** Kinds that wait for the receiver's credit; the others, such as heartbeats, bypass the queue. */
 const BULK: ReadonlySet<WireKind> = new Set(['document', 'channel'])
 
 /**
@@ -73,10 +70,7 @@ const LAZY_MS = 25
 /** Maximum characters of a close reason; a close frame has space for 123 bytes. */
 const MAX_REASON = 40
 
-/**
- * WebSocket options of links. The limit is above `frameBytes`, so that svc itself refuses a frame that is too
- * large.
- */
+/** Options of links. `maxPayload` is above `frameBytes`, so that svc itself refuses larger frames. */
 export function socketOptions (limits: LinkLimits): { maxPayload: number, perMessageDeflate: false } {
   return {
     maxPayload: limits.frameBytes + 64 * 1024,
@@ -181,10 +175,7 @@ export class Link {
     }
   }
 
-  /**
-   * Sends an encoded frame; false if too much is queued. A full socket buffer closes the link. A lazy frame
-   * is sent with the next one, after LAZY_MS at the latest.
-   */
+  /** False if too much is queued; a full socket buffer closes the link. A lazy frame waits up to LAZY_MS. */
   send (kind: WireKind, frame: Uint8Array, lazy = false): boolean {
     const { limits } = this.#options
     if (!this.open || frame.byteLength > limits.frameBytes) return false

@@ -9,7 +9,7 @@ import {
 } from './frames.js'
 import { defaultLimits, type LinkLimits } from './limits.js'
 import { Link, type LinkHooks, type LinkOptions, type Peer, type LinkPriority } from './link.js'
-import { createListener, type Listener, type ListenerOptions } from './listener.js'
+import { createListener, type ListenerOptions } from './listener.js'
 import { Requests } from './requests.js'
 import type { WebSocket } from 'ws'
 import type { Member } from '../members/member.js'
@@ -53,7 +53,7 @@ export class Links {
   readonly #hooks: LinkHooks
   /** Members in back-off after breaking the protocol `times` times in a row, until `until` (monotonic ms). */
   readonly #backOffs = new Map<string, { until: number, times: number }>()
-  #listener: Promise<Listener> | undefined
+  #listener: ReturnType<typeof createListener> | undefined
   #serial = 0
   #encoded: { kind: FrameKind, body: unknown, frame: Uint8Array } | undefined
   #stop: (() => void)[] = []
@@ -82,10 +82,7 @@ export class Links {
     }))
   }
 
-  /**
-   * Opens or moves the members' listener. Rejects with Node's error (EADDRINUSE, EADDRNOTAVAIL, EACCES); an
-   * open listener then stays as it was.
-   */
+  /** Opens or moves the members' listener. Rejects with Node's error; an open one then stays as it was. */
   async listen (at: { host: string, port: number }): Promise<{ host: string, port: number }> {
     this.#listener ??= createListener({
       ...this.#options,

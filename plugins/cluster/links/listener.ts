@@ -1,4 +1,4 @@
-import { EventEmitter } from 'node:events'
+import { EventEmitter, once } from 'node:events'
 import { createServer, type Server } from 'node:https'
 import websocket from '@fastify/websocket'
 import { fastify, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
@@ -24,16 +24,6 @@ export interface ListenerOptions extends JoinRouteOptions {
   accept: (ws: WebSocket, socket: TLSSocket, member: Member) => void
 }
 
-export interface Listener {
-  /** A second call moves the listener, or rejects and leaves the old address in use. */
-  listen (at: { host: string, port: number }): Promise<{ host: string, port: number }>
-  /** Closes all request connections from a member, but not its links. */
-  dropRequests (installId: string): void
-  /** Closes request connections whose key is no longer the member's. `keys`: fingerprints by install id. */
-  keep (keys: ReadonlyMap<string, string>): void
-  close (): Promise<void>
-}
-
 const linkSockets = new WeakSet<object>()
 
 const REMOVED_RESPONSE = `HTTP/1.1 ${REMOVED_STATUS} Gone\r\nconnection: close\r\ncontent-length: 0\r\n\r\n`
@@ -44,7 +34,7 @@ export const KEEP_ALIVE_MS = 15_000
 const CHECK_MS = 1000
 
 /** Creates the members' listener, which uses TLS 1.3 and checks the peer's key before it reads any data. */
-export async function createListener (options: ListenerOptions): Promise<Listener> {
+export async function createListener (options: ListenerOptions) {
   const { limits } = options
   const upgrades = new EventEmitter()
   let server: Server | undefined
@@ -73,13 +63,16 @@ export async function createListener (options: ListenerOptions): Promise<Listene
   https.on('tlsClientError', (_error, socket) => { socket.destroy() })
   https.on('clientError', (_error, socket) => { socket.destroy() })
   return {
-    listen: (at) => listenOn(https, at),
-    dropRequests (installId) {
+    /** A second call moves the listener, or rejects and leaves the old address in use. */
+    listen: (at: Address) => listenOn(https, at),
+    /** Closes all request connections from a member, but not its links. */
+    dropRequests (installId: string) {
       for (const socket of sockets.keys()) {
         if (memberOf(socket) === installId && !linkSockets.has(socket)) socket.destroy()
       }
     },
-    keep (keys) {
+    /** Closes request connections whose key is no longer the member's. `keys`: fingerprints by install id. */
+    keep (keys: ReadonlyMap<string, string>) {
       for (const [socket, fingerprint] of sockets) {
         const installId = memberOf(socket)
         if (installId === undefined || keys.get(installId) === fingerprint) continue
@@ -98,8 +91,10 @@ export async function createListener (options: ListenerOptions): Promise<Listene
   }
 }
 
+interface Address { host: string, port: number }
+
 /** Listens at that address only; open connections stay. */
-async function listenOn (server: Server, at: { host: string, port: number }): ReturnType<Listener['listen']> {
+async function listenOn (server: Server, at: Address): Promise<Address> {
   const before = server.address() as AddressInfo | null
   if (before === null) return await bind(server, at)
   server.close()
@@ -109,17 +104,11 @@ async function listenOn (server: Server, at: { host: string, port: number }): Re
   })
 }
 
-function bind (
-  server: Server, { host, port }: { host: string, port: number }
-): ReturnType<Listener['listen']> {
-  return new Promise((resolve, reject) => {
-    server.once('error', reject)
-    server.listen({ host, port }, () => {
-      server.off('error', reject)
-      const { address, port: bound } = server.address() as AddressInfo
-      resolve({ host: address, port: bound })
-    })
-  })
+async function bind (server: Server, at: Address): Promise<Address> {
+  server.listen(at)
+  await once(server, 'listening')
+  const { address, port } = server.address() as AddressInfo
+  return { host: address, port }
 }
 
 /** Checks keys when a connection becomes secure, before Node's HTTP parser reads from it. */

@@ -172,9 +172,6 @@ function failure (who: string, call: ClientRequest, error: Error): Error {
 }
 
 function plainHeaders ({ headers }: IncomingMessage): Record<string, string> {
-  const plain: Record<string, string> = {}
-  for (const [name, value] of Object.entries(headers)) {
-    if (value !== undefined) plain[name] = Array.isArray(value) ? value.join(', ') : value
-  }
-  return plain
+  return Object.fromEntries(Object.entries(headers).flatMap(([name, value]) =>
+    value === undefined ? [] : [[name, [value].flat().join(', ')]]))
 }

@@ -10,10 +10,7 @@ const names = listOf<NodeId>(text)
 const digest = schemaOf<string>({ type: 'string' })
 const entrySchema = record({
   kind: oneOf<Entry['kind']>('session', 'anoint', 'voters', 'command'),
-  id: text,
-  sid: text,
-  term: count,
-  seq: count,
+  id: text, sid: text, term: count, seq: count,
   /** Hash over this entry and all earlier ones. */
   digest,
   /** Yjs update; empty if the document did not change. */
@@ -28,13 +25,7 @@ const partSchema = record({
 })
 const wholeSchema = record({
   base: schemaOf<null>({ type: 'null' }),
-  state: bytes,
-  clientId: count,
-  sid: orNull(text),
-  term: count,
-  seq: count,
-  gen: count,
-  digest,
+  state: bytes, clientId: count, sid: orNull(text), term: count, seq: count, gen: count, digest,
   voters: orNull(names),
   receipts: listOf(record({ id: text, sid: text, term: count, seq: count }, { result: json }))
 })
@@ -100,10 +91,7 @@ export function readVoters (payload: unknown): readonly NodeId[] {
   return [...payload]
 }
 
-/**
- * Checks entries that follow `digest`, before any of them changes the document. Null if all are valid; `gap`
- * if they follow another history.
- */
+/** Checks entries that follow `digest`. Null if all are valid; `gap` if they follow another history. */
 export function checkEntries (
   kv: KvDoc, digest: string, entries: readonly WireEntry[]
 ): { readonly gap: boolean, readonly why: string } | null {

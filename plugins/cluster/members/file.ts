@@ -4,20 +4,7 @@ import { HomeError, identityFile, readVersioned, writeVersioned } from '../../..
 import { invalidField, mapShapeError } from '../wire.js'
 import { readMemberList, type Applicant, type Member, type MemberList } from './member.js'
 
-export interface Members {
-  current (): MemberList
-  find (installId: string): Member | undefined
-  /** Finds a member by its key's fingerprint; undefined for unknown and for removed keys. */
-  byFingerprint (fingerprint: string): Member | undefined
-  isRemoved (fingerprint: string): boolean
-  /**
-   * Replaces the list: writes it durably, then calls onChange if it differs. For a bad field, throws SvcError
-   * invalid_request that names it and changes nothing. Removals apply even if the disk refuses the write.
-   */
-  replace (next: MemberList): void
-  /** Subscribes to changes to the list; returns a function that unsubscribes. */
-  onChange (fn: () => void): () => void
-}
+export type Members = ReturnType<typeof openMembers>
 
 export interface MembersOptions { home: string, self: Applicant, now: () => number }
 
@@ -36,11 +23,8 @@ function readStored (path: string, self: MembersOptions['self']): MemberList | u
   return found
 }
 
-/**
- * Opens a home's members file; a new home gets a cluster of one with a random id. Throws HomeError for a
- * broken or newer file, and if the file has a different key for this node.
- */
-export function openMembers ({ home, self, now }: MembersOptions): Members {
+/** Opens the members file, or starts a cluster of one. Throws HomeError for a broken file or another key. */
+export function openMembers ({ home, self, now }: MembersOptions) {
   const path = join(home, identityFile.members)
   const listeners = new Set<() => void>()
   let current: MemberList
@@ -62,10 +46,15 @@ export function openMembers ({ home, self, now }: MembersOptions): Members {
   else take(stored)
   return {
     current: () => current,
-    find: (installId) => byId.get(installId),
-    byFingerprint: (fingerprint) => removed.has(fingerprint) ? undefined : byKey.get(fingerprint),
-    isRemoved: (fingerprint) => removed.has(fingerprint),
-    replace (next) {
+    find: (installId: string) => byId.get(installId),
+    /** Finds a member by its key's fingerprint; undefined for unknown and for removed keys. */
+    byFingerprint: (fingerprint: string) => removed.has(fingerprint) ? undefined : byKey.get(fingerprint),
+    isRemoved: (fingerprint: string) => removed.has(fingerprint),
+    /**
+     * Replaces the list: writes it durably, then calls onChange if it differs. For a bad field, throws
+     * `invalid_request` and changes nothing. Removals apply even if the disk refuses the write.
+     */
+    replace (next: MemberList) {
       const checked = mapShapeError(() => readMemberList(next), invalidField)
       if (JSON.stringify(checked) === JSON.stringify(current)) return
       const grown = checked.removed.length > current.removed.length
@@ -82,7 +71,8 @@ export function openMembers ({ home, self, now }: MembersOptions): Members {
       }
       tell()
     },
-    onChange (fn) {
+    /** Subscribes to changes to the list; returns a function that unsubscribes. */
+    onChange (fn: () => void) {
       const own = (): void => { fn() }
       listeners.add(own)
       return () => { listeners.delete(own) }

@@ -108,10 +108,7 @@ export class Membership {
     this.#spread({ members: [], removed: [removed] })
   }
 
-  /**
-   * Re-adds known members that a new session's document lacks. This node's copy of the document may be
-   * incomplete, so the master decides which ones are really missing.
-   */
+  /** Re-adds known members that the document seems to lack; the master decides which are really missing. */
   async introduce (): Promise<void> {
     const { commands, members, self } = this.#options
     const inDocument = this.#inDocument()
@@ -130,20 +127,14 @@ export class Membership {
     if (recorded === undefined || !sameRecord(recorded, mine)) await commands.run(memberCommands.put, mine)
   }
 
-  /**
-   * Merges another member's list across sessions, because two halves whose masters refuse each other would
-   * otherwise never exchange their lists. Skips invalid records.
-   */
+  /** Merges a list of another session, whose master may refuse this one. Skips invalid records. */
   merge (other: MemberList): void {
     const { clusterId, members, removed } = other
     if (clusterId !== this.#options.members.current().clusterId) return
     if (Array.isArray(members) && Array.isArray(removed)) this.#spread({ members, removed })
   }
 
-  /**
-   * Adds or removes one voter per call, until the voters are the members; called periodically on the master.
-   * This also happens in available mode, in case the quorum setting changes to a majority.
-   */
+  /** Adds or removes one voter, until the voters are the members; also in available mode, to be prepared. */
   async alignVoters (): Promise<void> {
     const { driver, control } = this.#options
     if (this.#aligning || !driver().isMaster) return
@@ -250,10 +241,7 @@ function sameRecord (a: MemberRecord, b: MemberRecord): boolean {
     a.addresses.join() === b.addresses.join()
 }
 
-/**
- * Merges the lists of a file, a document and another node: the document has newer addresses, removals win,
- * and a key belongs to one member permanently. Skips invalid records. Pure.
- */
+/** Merges lists: the document has newer addresses, removals win, a key belongs to one member. Pure. */
 export function union (
   file: MemberList, members: readonly (Member | MemberRecord)[], removed: readonly Removed[],
   other: Omit<MemberList, 'clusterId'> = { members: [], removed: [] }

@@ -63,10 +63,7 @@ export class RequestSigner {
     return `${SIGNATURE_SCHEME} ${credential}`
   }
 
-  /**
-   * Applies a refusal's correction; returns whether to retry. Trusts only a correction that a node of the
-   * cluster signed, for a request from this signer.
-   */
+  /** Applies a correction that a node of the cluster signed for a request; returns whether to retry. */
   async correct (details: unknown): Promise<boolean> {
     const { nodeId, timeMs, nonce, nodeKey, signature } = (details ?? {}) as Refusal
     if (typeof nodeId !== 'string' || typeof timeMs !== 'number' || typeof nonce !== 'string') return false

@@ -1,7 +1,4 @@
-/**
- * Device cryptography that needs only WebCrypto, for browsers and the command line.
- * Browsers have `crypto.subtle` in a secure context only.
- */
+/** Device cryptography with WebCrypto only; browsers have `crypto.subtle` in a secure context only. */
 import { base64url } from '../../../kernel/net/encoding.js'
 import { ANSWER_KEY_BYTES, derived, DIGITS_BYTES, digitsOf } from './protocol.js'
 

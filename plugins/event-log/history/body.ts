@@ -59,10 +59,7 @@ const READINGS = new Set([
   'topology', 'localNodeId', TWIN
 ])
 
-/**
- * Text for comparing states. Digits are removed, so states that differ only in readings, times or progress
- * are equal. Pure.
- */
+/** Text for comparing states, without digits: readings, times and progress make no difference. Pure. */
 export function noteOf (state: Fields, part: ClusterPart): string {
   const noted = Object.entries(state).filter(([key]) => !READINGS.has(key))
   return JSON.stringify([part.members, noted],

@@ -110,10 +110,7 @@ async function since (
   return found
 }
 
-/**
- * Parses `at`: an index or a time (ISO-8601). Throws `invalid_request` for anything else and for a future
- * time, `not_recorded` for a future index.
- */
+/** Parses an index or a time. Throws `invalid_request`, and `not_recorded` for a future index. */
 function readMoment (text: string, now: { idx: number, ms: number }): IndexOrTime {
   const moment = readPoint('at', text)
   if ('idx' in moment && moment.idx > now.idx) {

@@ -22,10 +22,7 @@ export const PAGE_BYTES = 256 * 1024
 
 export interface Page { readonly base: Position, readonly entries: string }
 
-/**
- * The newest entries in memory, in order. More entries are in memory as JSON, for followers: strings cost the
- * garbage collector little and are sent unchanged. Listeners are notified of every change.
- */
+/** The newest entries in memory, in order, and more of them as JSON, which costs the collector little. */
 export class EventLog {
   /** Position just before the oldest entry in memory. */
   base: Position = START

@@ -22,10 +22,7 @@ export interface FollowOptions extends Source {
   foreign: (idx: number) => boolean
 }
 
-/**
- * Writes the log as server-sent events until the client disconnects or the node stops. A slow client delays
- * only its own stream; an idle stream gets a comment every 10 s.
- */
+/** Writes the log as server-sent events until client or node stops; a comment every 10 s if idle. */
 export async function follow (stream: StreamWriter, options: FollowOptions): Promise<void> {
   const { log, clock, query, signal } = options
   let reader = new Reader(log, options.since)

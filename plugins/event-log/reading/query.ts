@@ -21,9 +21,7 @@ export interface Query {
 const LIMIT = 200
 const MOST = 1000
 
-/**
- * Parses the query. Throws `invalid_request` for an invalid parameter, `node_not_found` for an unknown node.
- */
+/** Parses the query. Throws `invalid_request`, and `node_not_found` for an unknown node. */
 export function readQuery (raw: FromSchema<typeof routes.list.query>, world: QueryWorld): Query {
   const follow = raw.follow === '1'
   const since = follow ? world.lastEventId ?? raw.since : raw.since

@@ -17,9 +17,7 @@ export const FETCH_MS = 5_000
 type Append = (entry: Entry) => boolean
 
 export interface PageResult {
-  /**
-   * `whole`: equal to the master's log; `more`: equal up to the page's end; `broken`: the page did not fit.
-   */
+  /** `whole`: equal to the master's log; `more`: equal up to the page's end; `broken`: it did not fit. */
   readonly state: 'whole' | 'more' | 'broken'
   /** Entries that the master's log does not have, or has at another index. */
   readonly removed: Entry[]

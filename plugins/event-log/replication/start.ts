@@ -150,10 +150,7 @@ function unbroken (base: Position, entries: readonly Entry[]): Entry[] {
   return fitting(end < 0 ? entries : entries.slice(0, end), jsonBytes)
 }
 
-/**
- * Resolves when the store's queue is written, or after 2 s; null if it is short. Otherwise a node that
- * catches up would request entries faster than its disk writes them.
- */
+/** Waits up to 2 s for a long queue, so that catching up is no faster than the disk; null if it is short. */
 export function waitForQueue (store: Pick<EventStore, 'status' | 'flushed'>,
   clock: Clock): Promise<void> | null {
   if (store.status().queued < MAX_QUEUED) return null
@@ -166,10 +163,7 @@ export function waitForQueue (store: Pick<EventStore, 'status' | 'flushed'>,
   })
 }
 
-/**
- * Reports recent events as signs of life of their nodes, whichever node sent them; old ones arrive during
- * catch-up. Returns a function that stops it.
- */
+/** Reports recent events as signs of life of their nodes. Returns a function that stops it. */
 function reportLife (log: EventLog, cluster: Pick<Cluster, 'lives'>, clock: Clock, self: string): () => void {
   const reported = new Map<string, number>()
   return log.onChange((change) => {

@@ -32,10 +32,7 @@ export function skipped (entries: readonly { prev: number, idx: number }[], tail
   return entries.map(({ prev }, i): Range => [before(i) + 1, prev]).filter(([from, to]) => from <= to)
 }
 
-/**
- * Unwritten events that have not been reported yet. A run of consecutive indices is one element, so counts
- * stay exact across unused indices and cuts.
- */
+/** Unwritten events not reported yet, as runs of indices, so that counts stay exact across cuts. */
 export class PendingGaps {
   #runs: Gap[] = []
 

@@ -19,10 +19,7 @@ export interface ReadsOptions {
   readonly files: () => readonly LogFile[]
 }
 
-/**
- * Reads the files through separate connections, one statement at a time: a hung disk blocks one thread, and
- * all other reads are refused immediately.
- */
+/** Reads the files one statement at a time: a hung disk blocks one thread, other reads are refused. */
 export class Reads {
   readonly #options: ReadsOptions
   #last: Promise<unknown> = Promise.resolve()

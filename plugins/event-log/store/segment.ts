@@ -104,10 +104,7 @@ export async function writeGroup (db: Db, { rows, gaps, snapshots }: Group): Pro
   })
 }
 
-/**
- * If snapshots exceed `most` bytes, deletes every second one except the oldest and newest; later writes reuse
- * the space. Rejects with DbError.
- */
+/** Above `most` bytes, deletes every second snapshot, not the oldest or newest. Rejects with DbError. */
 export async function thinSnapshots (db: Db, most: number): Promise<void> {
   await db.run('DELETE FROM snap WHERE (SELECT sum(octet_length(body)) FROM snap) > ? AND n IN ' +
     '(SELECT n FROM (SELECT n, row_number() OVER (ORDER BY n) AS place FROM snap) WHERE place % 2 = 0) ' +

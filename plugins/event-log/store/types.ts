@@ -101,8 +101,5 @@ export const STORE_LIMITS = {
 
 export type StoreLimits = Readonly<typeof STORE_LIMITS>
 
-/**
- * Number of indices reserved on disk at a time, so that none is assigned again after a crash. Writing waits
- * for a reservation about once a second at 10,000 events/s.
- */
+/** Indices reserved at a time, so that none repeats after a crash: once a second at 10,000 events/s. */
 export const RESERVE = 16_384

@@ -55,10 +55,7 @@ function rangeOf (nowMs: number, from?: string, to?: string): Range | string {
 
 type Identities = ClusterState['nodeIdentities']
 
-/**
- * Resolves node ids to names. A node has a new id after each start, so an old id is looked up in a state that
- * was recorded while it was in use; an id without a name is shortened.
- */
+/** Resolves node ids to names, old ones by a state recorded while they were in use; shortens others. */
 async function namesOf (look: ToolReads, used: readonly { nodeId: string, at: string }[]): Promise<NameOf> {
   const now = await look.read<ClusterState>('The names of the nodes', '/state')
   const known: Record<string, Identities[string]> = { ...now?.nodeIdentities }

@@ -77,9 +77,7 @@ async function accepted (ctx: VerbContext, fetched: Fetched, yes: boolean): Prom
   if (!await confirm(ctx, `Install ${manifest.name}?`)) throw ctx.fail(1, 'not installed')
 }
 
-/**
- * Writes the install record, then moves the fetched folder to its final place, named after its files' hash.
- */
+/** Writes the install record, then moves the folder to its final place, named after its files' hash. */
 function keep ({ home }: VerbContext, { root, manifest, module, version, package: name }: Fetched): string {
   tighten(root)
   const files = hashFolder(root)

@@ -12,10 +12,7 @@ interface MuxOptions {
   readonly accept?: (stream: MuxStream) => void
 }
 
-/**
- * Multiplexes streams over one connection. Streams take turns and send only as many bytes as they have credit
- * for. The connection's buffer is bounded, so that a slow reader delays no other stream.
- */
+/** Multiplexes streams over one connection; turns and credit keep a slow reader from delaying others. */
 export class Mux {
   readonly #options: MuxOptions
   readonly #streams = new Map<number, MuxStream>()

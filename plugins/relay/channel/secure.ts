@@ -13,16 +13,15 @@ const HANDSHAKE_MS = 10_000
 const FULL_BYTES = 512 * 1024
 const ROOM_BYTES = 128 * 1024
 
-export interface PulseTimes {
-  readonly checkMs: number
-  /** Milliseconds without sending after which this end sends a keep-alive. */
-  readonly quietMs: number
-  /** Milliseconds of silence after which the peer counts as gone. */
-  readonly timeoutMs: number
-}
-
 /** Times that detect a lost peer within 45 s, but tolerate two lost keep-alives. */
-export const pulseTimes: PulseTimes = { checkMs: 5000, quietMs: 12_000, timeoutMs: 40_000 }
+export const pulseTimes = {
+  checkMs: 5000,
+  /** Milliseconds without sending after which this end sends a keep-alive. */
+  quietMs: 12_000,
+  /** Milliseconds of silence after which the peer counts as gone. */
+  timeoutMs: 40_000
+}
+export type PulseTimes = Readonly<typeof pulseTimes>
 
 export interface PulseOptions {
   readonly clock: Pick<Clock, 'mono' | 'every'>

@@ -10,10 +10,7 @@ const REKEY = new Uint8Array()
 
 export const FRAME_BYTES = MESSAGE_BYTES - TAG_BYTES
 
-/**
- * Encrypts frames, one per message. After a lost, reordered, repeated or altered message it throws and no
- * later message can be read, so the caller must end the connection.
- */
+/** Encrypts frames, one per message. It throws after a lost or altered one; then end the connection. */
 export class Transport {
   readonly #session: Session
   readonly #clock: Pick<Clock, 'mono'>

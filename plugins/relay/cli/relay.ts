@@ -36,15 +36,8 @@ export default {
   }
 } satisfies Verb
 
-/** A relay's key and certificate, read from files that may be renewed while the relay runs. */
-interface RelayTls {
-  readonly first: ServerIdentity
-  /** Calls `show` whenever the files are renewed; returns a function that stops watching. */
-  watch (show: (identity: ServerIdentity) => void): () => void
-}
-
-/** Reads the TLS options; undefined if none is set. Throws CliError for unusable ones. */
-function tlsOptions (ctx: VerbContext, options: Record<string, unknown>): RelayTls | undefined {
+/** Reads key and certificate from the files in the options, if any. Throws CliError for unusable ones. */
+function tlsOptions (ctx: VerbContext, options: Record<string, unknown>) {
   const [key, cert] = [options['tlsKey'], options['tlsCert']]
   if (key === undefined && cert === undefined) return undefined
   if (key === undefined || cert === undefined) {
@@ -54,7 +47,8 @@ function tlsOptions (ctx: VerbContext, options: Record<string, unknown>): RelayT
   const source = identityInFiles({ key: at(key), cert: at(cert) }, systemClock.now)
   return {
     first: firstOf(ctx, source),
-    watch: (show) => systemClock.every(PERIOD_MS, () => {
+    /** Calls `show` whenever the files are renewed; returns a function that stops watching. */
+    watch: (show: (identity: ServerIdentity) => void) => systemClock.every(PERIOD_MS, () => {
       try {
         const next = source.next()
         if (next !== null) show(next)

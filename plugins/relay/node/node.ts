@@ -12,14 +12,12 @@ import type { Agreement } from '../channel/suite.js'
 /** Time in ms without the relay after which the node raises a conflict. */
 const ABSENT_CONFLICT_MS = 60_000
 
-interface RelayNode { view (): object }
-
 const NOWHERE = {
   url: null, route: null, connected: false, since: null, reason: null, connections: 0, streams: 0
 }
 
 /** Connects this node to the relay in its settings, and admits devices. */
-export function startNode (ctx: RelayContext, chance: () => number): RelayNode {
+export function startNode (ctx: RelayContext, chance: () => number) {
   const { clock, deps: { devices, identity, listeners }, log, settings: { relay: { url } } } = ctx
   if (url === null) return { view: () => NOWHERE }
   const inbound = new Inbound({

@@ -1,42 +1,28 @@
 import type { Clock } from '../../../kernel/index.js'
 
-export interface RelayLimits {
-  readonly connections: number
-  /** Maximum connections from one address; unlimited for loopback, which may be a proxy. */
-  readonly connectionsPerAddress: number
-  /** Limits on new connections from one address: burst, and rate per second. */
-  readonly newPerAddress: { readonly burst: number, readonly perSecond: number }
-  readonly devicesPerRoute: number
-  /** Bytes per second for all traffic of a route, both directions together; also the maximum burst. */
-  readonly bytesPerSecond: number
-  /** Bytes queued for one connection, and for all, above which the relay stops reading from the sender. */
-  readonly queuedBytes: number
-  readonly queuedBytesInAll: number
-  readonly firstMs: number
-  /** Time limit in ms for a node to accept a device, and the delay in ms before each refusal of a device. */
-  readonly joinMs: number
-  readonly refuseMs: number
-  /** Interval of pings in ms; a connection must answer each ping before the next. */
-  readonly pingMs: number
-  readonly stallMs: number
-}
-
 const MIB = 1024 * 1024
 
-export const relayLimits: RelayLimits = {
+export const relayLimits = {
   connections: 4096,
+  /** Maximum connections from one address; unlimited for loopback, which may be a proxy. */
   connectionsPerAddress: 256,
+  /** Limits on new connections from one address: burst, and rate per second. */
   newPerAddress: { burst: 120, perSecond: 20 },
   devicesPerRoute: 64,
+  /** Bytes per second for all traffic of a route, both directions together; also the maximum burst. */
   bytesPerSecond: 64 * MIB,
+  /** Bytes queued for one connection, and for all, above which the relay stops reading from the sender. */
   queuedBytes: MIB,
   queuedBytesInAll: 256 * MIB,
   firstMs: 5000,
+  /** Time limit in ms for a node to accept a device, and the delay in ms before each refusal of a device. */
   joinMs: 5000,
   refuseMs: 1000,
+  /** Interval of pings in ms; a connection must answer each ping before the next. */
   pingMs: 15_000,
   stallMs: 60_000
 }
+export type RelayLimits = Readonly<typeof relayLimits>
 
 /** A token bucket that refills continuously. It may be overdrawn; the caller must then wait. */
 export class Bucket {

@@ -26,22 +26,12 @@ export interface RelayOptions {
   readonly random: (bytes: number) => Uint8Array
 }
 
-interface Relay {
-  readonly port: number
-  readonly router: RelayRouter
-  show (identity: ServerIdentity): void
-  close (): Promise<void>
-}
-
 /** Maximum bytes of a request head, and time limit in ms for receiving it. */
 const HEAD_BYTES = 8 * 1024
 const HEAD_MS = 10_000
 
-/**
- * Starts a relay, which connects devices with nodes that have dialled it and forwards messages that it cannot
- * read. Stores no data. Rejects if it cannot listen.
- */
-export async function startRelay (options: RelayOptions): Promise<Relay> {
+/** Starts a relay, which connects devices with nodes that dial it. Rejects if it cannot listen. */
+export async function startRelay (options: RelayOptions) {
   const { clock, limits, random, tls } = options
   const router = new RelayRouter({ clock, limits, random })
   const visitors = new Visitors(limits, clock)
@@ -74,7 +64,7 @@ export async function startRelay (options: RelayOptions): Promise<Relay> {
   return {
     port: (server.address() as AddressInfo).port,
     router,
-    show (identity) { showIdentity(server, identity) },
+    show (identity: ServerIdentity) { showIdentity(server, identity) },
     async close () {
       stopPings()
       for (const ws of sockets.clients) ws.terminate()

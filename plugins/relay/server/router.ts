@@ -29,10 +29,7 @@ interface Waiting {
 
 export type Refusal = keyof typeof closes
 
-/**
- * Connects devices with nodes, and stores only who is connected. Looks up routes and tickets by their hash,
- * so that timing reveals no partial guess.
- */
+/** Connects devices with nodes. Looks up hashes of routes and tickets, so that timing reveals nothing. */
 export class RelayRouter {
   readonly #options: RelayRouterOptions
   readonly #routes = new Map<string, Route>()

@@ -23,30 +23,15 @@ export function modelListEntry (
   card: ModelCard, { installed, ready, created, judgement, virtual }: ModelPresence
 ) {
   return {
-    id: card.modelId,
-    // The model behind the id, which may be an alias.
-    root: card.modelId,
-    object: 'model',
-    created,
-    owned_by: 'svc',
-    name: card.title,
-    description: card.description,
-    context_length: card.contextLength,
-    tags: [card.engine, ...card.languages],
-    tasks: card.tasks,
-    storage_size_megabytes: Math.ceil(card.totalBytes / 2 ** 20),
-    supports_tensor: card.supportsTensor,
-    family: card.family,
-    quantization: card.quantization,
-    capabilities: card.tasks,
-    resolved_capabilities: capabilitiesOf(card),
-    audio: audioOf(card),
-    installed,
-    ready,
-    virtual,
+    // `root` is the model behind the id, which may be an alias.
+    id: card.modelId, root: card.modelId, object: 'model', created, owned_by: 'svc',
+    name: card.title, description: card.description, context_length: card.contextLength,
+    tags: [card.engine, ...card.languages], tasks: card.tasks,
+    storage_size_megabytes: Math.ceil(card.totalBytes / 2 ** 20), supports_tensor: card.supportsTensor,
+    family: card.family, quantization: card.quantization, capabilities: card.tasks,
+    resolved_capabilities: capabilitiesOf(card), audio: audioOf(card), installed, ready, virtual,
     // The first broken link of the availability chain; null if no plugin runs models.
-    available: judgement?.available ?? null,
-    broken_link: judgement?.brokenLink ?? null,
+    available: judgement?.available ?? null, broken_link: judgement?.brokenLink ?? null,
     remedy: judgement?.remedy ?? null
   }
 }

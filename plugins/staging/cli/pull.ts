@@ -50,10 +50,7 @@ const FINAL: ReadonlySet<string> = new Set([
   'hub_not_found', 'hub_gated', 'hub_unusable', 'import_refused', 'missing_grant', 'invalid_request'
 ])
 
-/**
- * A model that is too large for memory is downloaded anyway, since another node may join; the store checks
- * the disk space. Throws the refusals in FINAL.
- */
+/** Only warns if the model is too large for memory, since a node may join. Throws the refusals in FINAL. */
 async function showPlan (ctx: VerbContext, { modelId, body }: Wanted): Promise<void> {
   if (body.source?.startsWith('node:') === true) return
   try {

@@ -3,15 +3,19 @@ import { readFileSync, realpathSync, statSync } from 'node:fs'
 import { basename, dirname, isAbsolute, join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 
-export interface Wanted {
+/** A model as named on the command line; `source` is set only for a path. */
+export interface NamedModel {
   modelId: string
-  body: { source?: string, revision?: string, allow?: string[], variant?: string }
+  revision?: string
+  variant?: string
+  allow?: string[]
+  source?: string
 }
 
-export interface SourceOptions {
-  revision?: string
+export interface Wanted { modelId: string, body: Omit<NamedModel, 'modelId'> }
+
+export interface SourceOptions extends Pick<NamedModel, 'revision' | 'allow'> {
   variant?: string | undefined
-  allow?: string[]
   as?: string
   from?: string
 }
@@ -55,15 +59,6 @@ function fromPath (ctx: VerbContext, path: string, options: SourceOptions): Want
 /** Leaves out fields that are undefined. */
 const given = (fields: { [K in keyof Wanted['body']]: Wanted['body'][K] | undefined }): Wanted['body'] =>
   Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as Wanted['body']
-
-/** A model as named on the command line; `source` is set only for a path. */
-export interface NamedModel {
-  modelId: string
-  revision?: string
-  variant?: string
-  allow?: string[]
-  source?: string
-}
 
 /** URL prefix of a model on the public hub. */
 const HUB = /^(?:https?:\/\/)?(?:www\.)?(?:hf\.co|huggingface\.co)\//i

@@ -49,10 +49,7 @@ export function isOwnName (name: string): boolean {
   return folded.startsWith('.svc') || folded === '.last_used'
 }
 
-/**
- * Why a string is not a valid file path in a model, as one sentence; null if it is. A valid path has 1 to 8
- * segments joined by `/`, is relative, safe on every platform and not reserved for svc.
- */
+/** Why a string is no file path of a model; null if it is: relative, portable, at most 8 segments. */
 export function filePathProblem (path: string): string | null {
   const problem = pathShapeProblem(path)
   return problem === null ? null : `${shown(path)} is not a valid file path of a model: ${problem}.`

@@ -8,10 +8,7 @@ export class KeyedLock {
 
   busy (key: Key): boolean { return this.#tails.has(key) }
 
-  /**
-   * Runs `work` after all earlier tasks with this key. An abort removes a waiting task, and the promise
-   * rejects with the signal's reason; a running task must watch the signal itself.
-   */
+  /** Runs `work` after earlier tasks with this key. An abort rejects a waiting task, not a running one. */
   async run<T> (key: Key, work: () => T | Promise<T>, signal?: AbortSignal): Promise<T> {
     signal?.throwIfAborted()
     const before = this.#tails.get(key) ?? Promise.resolve()

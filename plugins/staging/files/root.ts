@@ -262,9 +262,7 @@ export class ModelRoot {
     return copy
   }
 
-  /**
-   * Removes only svc's files. Resolves with the freed bytes. Throws PathError for a copy without a record.
-   */
+  /** Removes only svc's files. Resolves with the freed bytes. Throws PathError without a record. */
   async remove (modelId: string): Promise<number> {
     return await this.#alone(modelId, async () => {
       const directory = this.#published(modelId)

@@ -31,10 +31,7 @@ export async function requireFiles (folder: string, manifest: ModelManifest): Pr
     (actual === undefined ? 'but is missing' : `but has ${actual}`))
 }
 
-/**
- * Prepares a complete transfer for publication: removes files outside the manifest, syncs the rest to disk,
- * then writes the record and removes the transfer's own files. Safe to repeat after a crash.
- */
+/** Removes files outside the manifest, syncs the rest and writes the record. Safe to repeat after a crash. */
 export async function finalizeCopy (folder: string, record: CopyRecord): Promise<void> {
   await requireFiles(folder, record.manifest)
   const named = new Set(record.manifest.files.map(({ path }) => path))

@@ -14,10 +14,7 @@ type Sendable = ModelContent & Pick<LocalCopy, 'directory'> & Partial<Pick<Parti
 
 interface Asked { from?: string, digest?: string }
 
-/**
- * Finds the copy to send: the store's or, with `from=self`, the first one with the given digest among an
- * exported folder, complete copies, an incoming copy and the store's.
- */
+/** Finds the copy to send: the store's, or with `from=self` any on this node, exported ones first. */
 function copyOf (manager: ModelManager, modelId: string, { from, digest }: Asked): Sendable | undefined {
   const { local, store, exchange } = manager
   const stored = store?.offer(modelId)

@@ -28,12 +28,9 @@ export async function storage (manager: ModelManager, { caller }: RouteRequest):
       modelId, directory: mayKnow ? directory : null, sizeBytes,
       lastUsedEpochSeconds: Math.floor(lastUsedMs / 1000), inUse, in_use: inUse
     })),
-    stagedTotalBytes: totalBytes,
-    partialBytes,
-    eventLogBytes,
+    stagedTotalBytes: totalBytes, partialBytes, eventLogBytes,
     eventLogMode: deps.eventLog?.status().mode ?? null,
-    diskTotalBytes: volume.totalBytes,
-    diskFreeBytes: volume.freeBytes
+    diskTotalBytes: volume.totalBytes, diskFreeBytes: volume.freeBytes
   }
 }
 

@@ -20,10 +20,7 @@ interface Graph<F> { folder: string, base: string, variant: string, files: F[], 
 /** The chosen ONNX files; `dropped` returns true for files of the graphs that were not chosen. */
 export interface OnnxChoice<F> { chosen: Set<F>, dropped: (file: F) => boolean }
 
-/**
- * Chooses the ONNX graphs in one folder, each in one precision, with their external data and `.onnx.json`.
- * Throws HubError `not_found` for a missing precision and `ambiguous` for a collection of voices.
- */
+/** Chooses the ONNX graphs in one folder, each in one precision. Throws HubError `not_found`, `ambiguous`. */
 export function chooseOnnx<F extends Choosable> (
   files: readonly F[], variant: string | undefined
 ): OnnxChoice<F> {
@@ -143,10 +140,7 @@ function isWithin (folder: string, other: string): boolean {
 
 const PREFERRED = 'q4_k_m'
 
-/**
- * Chooses one complete GGUF model: the one whose name ends in the variant, else Q4_K_M, else the smallest;
- * with its vision weights and draft model. Throws HubError `not_found`.
- */
+/** Chooses one complete GGUF model: by variant, else Q4_K_M, else the smallest. Throws `not_found`. */
 export function chooseGguf<F extends Choosable> (files: readonly F[], variant: string | undefined): Set<F> {
   const models = ggufModels(files)
   const complete = models.filter(({ files, parts }) => files.length === parts)

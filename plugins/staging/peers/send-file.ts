@@ -17,11 +17,9 @@ export interface SendParts {
   error (reason: 'range_not_satisfiable' | 'chunk_not_here', message: string): SvcError
 }
 
-/**
- * Sends a file or a range of it. The ETag is the hash, so that If-Range never mixes two versions. Throws
- * `range_not_satisfiable`, `chunk_not_here`, PathError.
- */
+/** Sends a file or a range of it. Throws `range_not_satisfiable`, `chunk_not_here`, PathError. */
 export async function sendFile (request: RouteRequest, file: SendableFile, parts: SendParts): Promise<void> {
+  // The hash of the file, so that If-Range never mixes two versions.
   const etag = `"${file.sha256}"`
   const { headers, signal } = request
   const sameVersion = headers['if-range'] === undefined || headers['if-range'] === etag
@@ -60,10 +58,7 @@ export async function sendFile (request: RouteRequest, file: SendableFile, parts
   }
 }
 
-/**
- * Parses a Range header (RFC 9110, 14.2) for a file of `size` bytes. `whole` for a missing, multiple or
- * malformed range, which a server must ignore; `unsatisfiable` for one beyond the file. Pure.
- */
+/** Parses a Range header (RFC 9110 14.2) for a file of `size` bytes; malformed or multiple ones: `whole`. */
 export function readRange (header: string | undefined, size: number): ByteRange | 'whole' | 'unsatisfiable' {
   const found = /^bytes=(\d{0,15})-(\d{0,15})$/.exec(header?.trim() ?? '')
   if (found === null) return 'whole'

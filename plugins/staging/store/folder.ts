@@ -52,10 +52,7 @@ export interface LocalSource { folder: string, taken: Taken, seen: Map<string, F
 /** Number of models that a message names. */
 const MOST_NAMED = 20
 
-/**
- * Lists the files to import from a folder with one model, or of the model that one file belongs to, and
- * decides by their names whether they are a model. Throws StoreError `bad_source`, PathError.
- */
+/** Lists the files to import from a folder, or of one file's model. Throws `bad_source`, PathError. */
 export async function openSource (
   source: string, allow: readonly string[] | null | undefined
 ): Promise<LocalSource> {
@@ -175,10 +172,7 @@ const stemOf = (name: string): string => name.toLowerCase().replace(QUANTISATION
 const namedIn = (path: string): string => stemOf(path.toLowerCase().replace(/\.gguf$/, '')
   .replace(/^(mmproj|draft(er)?|assistant|mtp)[-_.]?|[-_.]draft(er)?$/g, '')).replace(/^model$/, '')
 
-/**
- * All parts of the model with its vision weights and draft model. If other models are beside it, only those
- * files belong to it that have its name. Undefined if the file is no model.
- */
+/** A model's parts and the companions that have its name. Undefined if the file is no model. */
 function withGguf (files: readonly Choosable[], path: string): Choosable[] | undefined {
   const models = ggufModels(files)
   const model = models.find((one) => one.files.some((file) => file.path === path))
