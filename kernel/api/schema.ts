@@ -5,10 +5,13 @@ export type JsonSchema = Readonly<Record<string, unknown>>
 export const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
-/** Parses JSON text; undefined for invalid JSON. */
-export function parseJson (text: string): unknown {
-  try { return JSON.parse(text) } catch { return undefined }
+/** The result of `read`, or the fallback if it throws. */
+export function orElse<T> (fallback: T, read: () => T): T {
+  try { return read() } catch { return fallback }
 }
+
+/** Parses JSON text; undefined for invalid JSON. */
+export const parseJson = (text: string): unknown => orElse(undefined, () => JSON.parse(text))
 
 type Required<S> = S extends { required: readonly (infer K)[] } ? K : never
 type Props<S> = S extends { properties: infer P } ? P : never

@@ -1,5 +1,5 @@
 import {
-  errorFrom, isObject, kernelError, MemberFault, noSuchNode, parseJson, readRefusal, refusalIn, SvcError,
+  deadline, errorFrom, isObject, kernelError, MemberFault, noSuchNode, parseJson, readRefusal, refusalIn, SvcError,
   textOf, traceHeaders, whileLive, type Caller, type CapabilityCall, type CapabilityChunk, type Clock,
   type Cluster, type Hop, type MemberRequest, type MemberResponse, type NodeInfo, type NodeView
 } from '../../kernel/index.js'
@@ -126,14 +126,9 @@ export class Remote {
   }
 
   async #fetch (node: NodeView, caller: Caller, given: AbortSignal): Promise<RemoteListing> {
-    const late = new AbortController()
-    const stop = this.#options.clock.after(ANSWER_MS, () => {
-      late.abort(unreachable(node, `did not list its capabilities within ${ANSWER_MS / 1000} s`))
-    })
-    const question = {
-      method: 'GET', path: '/v1/capabilities', caller, timeoutMs: ANSWER_MS,
-      signal: AbortSignal.any([given, late.signal])
-    }
+    const { signal, stop } = deadline(this.#options.clock, ANSWER_MS,
+      () => unreachable(node, `did not list its capabilities within ${ANSWER_MS / 1000} s`), given)
+    const question = { method: 'GET', path: '/v1/capabilities', caller, timeoutMs: ANSWER_MS, signal }
     return await this.#asked(node, question, async ({ headers, body }) => {
       const listing = parseJson(await textOf(body, ANSWER_BYTES))
       if (!isListing(listing)) throw unreachable(node, 'returned an invalid listing')

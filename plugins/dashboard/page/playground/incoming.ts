@@ -1,3 +1,4 @@
+import { parseJson } from '../../../../kernel/api/schema.js'
 import { loopFinder } from '../../../chat/repetition.js'
 import type { ToolCall } from './conversation.js'
 
@@ -69,9 +70,8 @@ export class Incoming {
   }
 
   #stats (text: string): void {
-    try {
-      const { generation_tps: rate } = JSON.parse(text) as { generation_tps?: number }
-      if (rate !== undefined && rate > 0) this.perSecond = rate
-    } catch { /* not JSON: an ordinary comment */ }
+    // An ordinary comment is not JSON.
+    const { generation_tps: rate } = (parseJson(text) ?? {}) as { generation_tps?: number }
+    if (rate !== undefined && rate > 0) this.perSecond = rate
   }
 }
