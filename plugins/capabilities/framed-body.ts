@@ -1,9 +1,10 @@
 import { checkOf } from '../../kernel/api/validate.js'
-import { badField, deadline, kernelError, raceAbort, type ClientChunk, type Clock } from '../../kernel/index.js'
+import {
+  badField, deadline, kernelError, raceAbort, type ClientChunk, type Clock
+} from '../../kernel/index.js'
 import { FrameError, FrameParser, FrameTooLargeError, rawFrames, type RawFrame } from './frames/frames.js'
 import { READ_LIMIT_BYTES, type CapabilityLimits } from './limits.js'
-import { callSchema } from './routes.js'
-import type { CallRequest } from './request.js'
+import { callSchema, type CallRequest } from './routes.js'
 
 /** A call whose chunks follow it in the body of the same request. */
 export interface FramedCall { request: CallRequest, input: AsyncIterable<ClientChunk> }

@@ -1,15 +1,15 @@
 import {
-  deadline, errorFrom, isObject, kernelError, MemberFault, noSuchNode, parseJson, readRefusal, refusalIn, SvcError,
-  textOf, traceHeaders, whileLive, type Caller, type CapabilityCall, type CapabilityChunk, type Clock,
-  type Cluster, type Hop, type MemberRequest, type MemberResponse, type NodeInfo, type NodeView
+  deadline, errorFrom, isObject, kernelError, MemberFault, noSuchNode, parseJson, readRefusal, refusalIn,
+  SvcError, textOf, traceHeaders, whileLive, type Caller, type CapabilityCall, type CapabilityChunk,
+  type Clock, type Cluster, type Hop, type MemberRequest, type MemberResponse, type NodeInfo, type NodeView
 } from '../../kernel/index.js'
 import { Admission } from './admission.js'
 import { readCost } from './cost.js'
 import { decodeFrames, framedBody, FRAMES_TYPE, isTerminal, type Frame } from './frames/frames.js'
 import { RETRY_HEADER, type CallOrigin } from './origin.js'
 import { chooseVersion, clientStreams, serverStreams, type Capability, type Listing } from './registry.js'
-import type { CallRequest } from './request.js'
 import type { CapabilityLimits } from './limits.js'
+import type { CallRequest } from './routes.js'
 
 /** Header of a listing for another node, with the media types of the listed capabilities. */
 export const MEDIA_TYPES_HEADER = 'x-svc-media-types'

@@ -42,13 +42,9 @@ export class TurnTools {
   constructor (parts: ToolboxParts, caller: Caller, signal: AbortSignal) {
     this.#parts = parts
     this.#signal = signal
-    const ask = async (path: string): Promise<{ status: number, text: string }> => {
-      const answer = await parts.api.ask({ path, caller, signal })
-      if (answer.text.length <= READ_MOST) return answer
-      throw new Error(`${path} answers with over ${READ_MOST / 1024 / 1024} MiB`)
-    }
     this.#context = {
-      look: lookingOnce(ask), nowMs: parts.clock.now(), declared: () => parts.declarations.whole()
+      look: lookingOnce((path) => this.#ask(path, caller)), nowMs: parts.clock.now(),
+      declared: () => parts.declarations.whole()
     }
   }
 
@@ -107,6 +103,12 @@ export class TurnTools {
     if (this.made.length >= CALLS_MOST) return `${tool} was not asked: a turn has ${CALLS_MOST} calls.`
     const problem = this.#parts.checker(known.args)(args)
     return problem === null ? null : `${tool} was asked wrongly: ${problem}`
+  }
+
+  async #ask (path: string, caller: Caller): Promise<{ status: number, text: string }> {
+    const answer = await this.#parts.api.ask({ path, caller, signal: this.#signal })
+    if (answer.text.length <= READ_MOST) return answer
+    throw new Error(`${path} answers with over ${READ_MOST / 1024 / 1024} MiB`)
   }
 }
 
