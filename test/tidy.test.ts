@@ -165,7 +165,8 @@ check('imports of plugins', inFolder('plugins/').flatMap((path) => imports(path)
 
 /** Modules of the nodes that the page may import, such as frame parsers and reply types. */
 const SHARED = [
-  'plugins/capabilities/frames/parser', 'kernel/http/event-stream-parser', 'kernel/state/entries',
+  'plugins/capabilities/frames/parser', 'kernel/api/schema', 'kernel/http/event-stream-parser',
+  'kernel/state/entries',
   'kernel/cli/bytes', 'kernel/cli/event-words', 'kernel/net/encoding', 'plugins/devices/signing/pair',
   'plugins/devices/signing/protocol',
   'plugins/devices/signing/signer', 'plugins/devices/signing/web', 'plugins/chat/repetition',

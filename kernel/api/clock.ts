@@ -76,6 +76,15 @@ export function delay (clock: Clock, ms: number, signal?: AbortSignal): Promise<
   })
 }
 
+/** A signal that also aborts after `ms`, with the error of `late`, unless `stop` is called before. */
+export function deadline (
+  clock: Pick<Clock, 'after'>, ms: number, late: () => Error, ...signals: AbortSignal[]
+): { signal: AbortSignal, stop: () => void } {
+  const over = new AbortController()
+  const stop = clock.after(ms, () => { over.abort(late()) })
+  return { signal: AbortSignal.any([...signals, over.signal]), stop }
+}
+
 /** Settles like the promise, but rejects with the signal's reason if the signal aborts first. */
 export function raceAbort<T> (promise: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {

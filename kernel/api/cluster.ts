@@ -1,3 +1,4 @@
+import { closedObject } from './schema.js'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Audit } from './audit.js'
 import type { Clock } from './clock.js'
@@ -19,10 +20,7 @@ export const COPIED_HOME_REMEDY =
 
 export const admittedMembers = {
   type: 'array', description: 'the members that it admitted; they stay until they are removed',
-  items: {
-    type: 'object', additionalProperties: false, required: ['installId', 'name'],
-    properties: { installId: { type: 'string' }, name: { type: 'string' } }
-  }
+  items: closedObject({ installId: { type: 'string' }, name: { type: 'string' } })
 } as const
 
 /** Whether the member that serves a web page runs on this machine or on another one. */

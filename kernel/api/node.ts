@@ -8,10 +8,5 @@ export interface NodeInfo {
   readonly configPath: string | null
 }
 
-export interface Logger {
-  debug (fields: Record<string, unknown>, message: string): void
-  info (fields: Record<string, unknown>, message: string): void
-  warn (fields: Record<string, unknown>, message: string): void
-  error (fields: Record<string, unknown>, message: string): void
-  fatal (fields: Record<string, unknown>, message: string): void
-}
+export type Logger = Record<
+  'debug' | 'info' | 'warn' | 'error' | 'fatal', (fields: Record<string, unknown>, message: string) => void>

@@ -1,8 +1,8 @@
+import { closedObject, type FromSchema, type JsonSchema } from './schema.js'
 import type { StreamHead, StreamWriter } from './reply.js'
 import type { Clock } from './clock.js'
 import type { BundledModelDecl, EngineDecl } from './engine.js'
 import type { Logger, NodeInfo } from './node.js'
-import type { FromSchema, JsonSchema } from './schema.js'
 import type { ErrorDecl, SvcError } from './errors.js'
 import type { Trace } from '../observe/tracer.js'
 import type { RouteDecl, RouteSocket } from './route.js'
@@ -41,14 +41,7 @@ export interface EventDecl {
 
 /** Declares a durable event whose payload has exactly these properties, all required. */
 export function durableEvent<const P extends Record<string, unknown>> (summary: string, properties: P) {
-  return {
-    plane: 'durable',
-    summary,
-    payload: {
-      type: 'object', additionalProperties: false, required: Object.keys(properties) as (keyof P)[],
-      properties
-    }
-  } as const
+  return { plane: 'durable', summary, payload: closedObject(properties) } as const
 }
 
 export interface SectionDecl {

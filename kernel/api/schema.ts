@@ -5,9 +5,30 @@ export type JsonSchema = Readonly<Record<string, unknown>>
 export const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
+/** The result of `read`, or the fallback if it throws. */
+export function orElse<T> (fallback: T, read: () => T): T {
+  try { return read() } catch { return fallback }
+}
+
 /** Parses JSON text; undefined for invalid JSON. */
-export function parseJson (text: string): unknown {
-  try { return JSON.parse(text) } catch { return undefined }
+export const parseJson = (text: string): unknown => orElse(undefined, () => JSON.parse(text))
+
+type Properties = Record<string, unknown>
+type Names<P> = keyof P & string
+
+/** Schema of an object that has the `required` properties, by default all, and may have others as well. */
+export function openObject<const P extends Properties, const R extends Names<P> = Names<P>> (
+  properties: P, required: readonly R[] = Object.keys(properties) as R[]
+) {
+  return { type: 'object', required, properties } as const
+}
+
+/** Like `openObject`, but without other properties. */
+export function closedObject<const P extends Properties, const R extends Names<P> = Names<P>> (
+  properties: P, required: readonly R[] = Object.keys(properties) as R[]
+) {
+  const some = (required.length === 0 ? {} : { required }) as { readonly required: readonly R[] }
+  return { type: 'object', additionalProperties: false, ...some, properties } as const
 }
 
 type Required<S> = S extends { required: readonly (infer K)[] } ? K : never

@@ -6,6 +6,7 @@ import {
 import { rm, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { diskError } from '../api/errors.js'
+import { orElse, parseJson } from '../api/schema.js'
 
 /** Files and folders in the home directory, by purpose. */
 export const homeFile = {
@@ -170,13 +171,10 @@ interface Holder { format: number, pid: number, startTicks: string | null, since
 
 /** Fields 3 and 22 of /proc/<pid>/stat: the state letter and the start time in clock ticks since boot. */
 function procStat (pid: number): { state: string, startTicks: string } | null {
-  try {
-    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
-    const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
-    return { state: fields[0] ?? '', startTicks: fields[19] ?? '' }
-  } catch {
-    return null
-  }
+  const stat = orElse(null, () => readFileSync(`/proc/${pid}/stat`, 'utf8'))
+  if (stat === null) return null
+  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
+  return { state: fields[0] ?? '', startTicks: fields[19] ?? '' }
 }
 
 /** Start time of a process in clock ticks since boot; null if unknown. */
@@ -255,18 +253,12 @@ export function dropStale (path: string, aside: string, held: string): boolean {
   }
 }
 
-function readLock (path: string): string | undefined {
-  try { return readFileSync(path, 'utf8') } catch { return undefined }
-}
+const readLock = (path: string): string | undefined => orElse(undefined, () => readFileSync(path, 'utf8'))
 
 /** The process named in a lock file; undefined if the file's text is invalid. */
 function holderIn (text: string | undefined): Holder | undefined {
-  try {
-    const holder = JSON.parse(text ?? '') as Holder | null
-    return Number.isInteger(holder?.pid) ? holder! : undefined
-  } catch {
-    return undefined
-  }
+  const holder = parseJson(text ?? '') as Holder | null | undefined
+  return Number.isInteger(holder?.pid) ? holder! : undefined
 }
 
 /** The install id: a UUID created once per home. */

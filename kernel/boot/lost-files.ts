@@ -1,7 +1,7 @@
 import { X509Certificate } from 'node:crypto'
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { isObject } from '../api/schema.js'
+import { isObject, orElse } from '../api/schema.js'
 import { homeFile } from './home.js'
 
 const FILES = [
@@ -61,10 +61,6 @@ function damaged (path: string, isSound: (value: unknown) => boolean): boolean {
   if (text === null) return false
   const stored = orElse<{ format?: unknown } | null>(null, () => JSON.parse(text) as { format?: unknown })
   return !isSound(stored) && !(Number(stored?.format) > 1)
-}
-
-function orElse<T> (fallback: T, read: () => T): T {
-  try { return read() } catch { return fallback }
 }
 
 /** Whether a value is a stored vote (Raft's hard state). */

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import type { IncomingHttpHeaders, IncomingMessage, RequestOptions } from 'node:http'
 import type { TrustingAgent, TrustOptions } from './trust.js'
+import { orElse } from '../api/schema.js'
 import { startTicks } from '../boot/home.js'
 import { apiFailure, CliError, exitCodes, interrupted, readApiError } from './errors.js'
 
@@ -236,30 +237,23 @@ interface Running {
 
 /** Contents of run/node.json, which a running node writes; undefined if there is none. */
 function runningAt (home: string): Running | undefined {
-  try {
+  return orElse(undefined, () => {
     const text = readFileSync(join(home, 'run', 'node.json'), 'utf8')
     const { format, url, fingerprint, processes = [] } =
       JSON.parse(text) as Partial<Running & { format: unknown }>
     return format === 1 && typeof url === 'string' ? { url, fingerprint, processes } : undefined
-  } catch {
-    return undefined
-  }
+  })
 }
 
 /** Whether the node's process, or its launcher during a restart, is still running. */
 function isAlive ({ processes }: Running): boolean {
-  return processes.some(({ pid, startTicks: since }) => {
-    try { return process.kill(pid, 0) && startTicks(pid) === since } catch { return false }
-  })
+  return processes.some(({ pid, startTicks: since }) =>
+    orElse(false, () => process.kill(pid, 0) && startTicks(pid) === since))
 }
 
 function devHomes (home: string): string[] {
-  try {
-    return readdirSync(join(home, 'dev')).filter((name) => /^node\d+$/.test(name))
-      .sort((a, b) => Number(a.slice(4)) - Number(b.slice(4))).map((name) => join(home, 'dev', name))
-  } catch {
-    return []
-  }
+  return orElse<string[]>([], () => readdirSync(join(home, 'dev'))).filter((name) => /^node\d+$/.test(name))
+    .sort((a, b) => Number(a.slice(4)) - Number(b.slice(4))).map((name) => join(home, 'dev', name))
 }
 
 /** Address of this home's running node, else of the first node of its `svc dev`, else the default address. */
@@ -286,12 +280,7 @@ export function ownHome (home: string, url: string): string | undefined {
 export function ownToken (home: string, url: string): string | undefined {
   const holder = ownHome(home, url)
   if (holder === undefined) return undefined
-  try {
-    const token = readFileSync(join(holder, 'operator.token'), 'utf8').trim()
-    return token === '' ? undefined : token
-  } catch {
-    return undefined
-  }
+  return orElse('', () => readFileSync(join(holder, 'operator.token'), 'utf8').trim()) || undefined
 }
 
 /** Fingerprint of this home's node, or its `svc dev` node, at this https address; otherwise undefined. */

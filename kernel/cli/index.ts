@@ -26,7 +26,8 @@ export type { Out } from './output.js'
 export type { Sink } from './sink.js'
 export { readSetting } from './setting.js'
 export {
-  causeAmong, fact, isSymptom, lookedAt, quoted, createToolReads, unreadableSentence, withoutFullStop
+  causeAmong, fact, isSymptom, lookedAt, lookingOnce, quoted, createToolReads, unreadableSentence,
+  withoutFullStop
 } from './tool.js'
 export type { Evidence, Fact, Finding, ToolReads, Tool, ToolContext } from './tool.js'
 export { holderOf, portHolder } from './ports.js'

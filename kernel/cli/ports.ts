@@ -1,5 +1,6 @@
 import { execFileSync } from 'node:child_process'
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
+import { orElse } from '../api/schema.js'
 
 export interface Holder { pid: number, command: string }
 
@@ -28,15 +29,15 @@ export function holderOf (port: number): string {
 
 function fromProc (port: number): Holder | undefined {
   const tables = ['/proc/net/tcp', '/proc/net/tcp6']
-    .map((path) => quiet(() => readFileSync(path, 'utf8')) ?? '')
+    .map((path) => orElse('', () => readFileSync(path, 'utf8')))
   const inodes = tables.flatMap((table) => listeningInodes(table, port))
   const links = new Set(inodes.map((inode) => `socket:[${inode}]`))
   if (links.size === 0) return undefined
   for (const name of readdirSync('/proc')) {
     if (!/^\d+$/.test(name)) continue
-    const fds = quiet(() => readdirSync(`/proc/${name}/fd`)) ?? []
-    if (fds.some((fd) => links.has(quiet(() => readlinkSync(`/proc/${name}/fd/${fd}`)) ?? ''))) {
-      const words = (quiet(() => readFileSync(`/proc/${name}/cmdline`, 'utf8')) ?? '').split('\0')
+    const fds = orElse<string[]>([], () => readdirSync(`/proc/${name}/fd`))
+    if (fds.some((fd) => links.has(orElse('', () => readlinkSync(`/proc/${name}/fd/${fd}`))))) {
+      const words = orElse('', () => readFileSync(`/proc/${name}/cmdline`, 'utf8')).split('\0')
       return { pid: Number(name), command: words.join(' ').trim() }
     }
   }
@@ -44,12 +45,8 @@ function fromProc (port: number): Holder | undefined {
 }
 
 function fromLsof (port: number): Holder | undefined {
-  const text = quiet(() => execFileSync('lsof', ['-nP', `-iTCP:${port}`, '-sTCP:LISTEN', '-Fpc'],
-    { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] })) ?? ''
+  const text = orElse('', () => execFileSync('lsof', ['-nP', `-iTCP:${port}`, '-sTCP:LISTEN', '-Fpc'],
+    { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }))
   const pid = /^p(\d+)$/m.exec(text)?.[1]
   return pid === undefined ? undefined : { pid: Number(pid), command: /^c(.*)$/m.exec(text)?.[1] ?? '' }
-}
-
-function quiet<T> (read: () => T): T | undefined {
-  try { return read() } catch { return undefined }
 }

@@ -77,6 +77,19 @@ export function lookedAt<T> (status: number, text: string): T | ReturnType<typeo
   return apiFailure(status, asApiError((value as { error?: unknown } | null)?.error), text)
 }
 
+/** A `look` that sends a GET with `ask` only once per path. */
+export function lookingOnce (
+  ask: (path: string) => Promise<{ status: number, text: string }>
+): ToolContext['look'] {
+  const answers = new Map<string, Promise<unknown>>()
+  const look = (path: string): Promise<unknown> => {
+    const answer = answers.get(path) ?? ask(path).then(({ status, text }) => lookedAt(status, text))
+    answers.set(path, answer)
+    return answer
+  }
+  return look as ToolContext['look']
+}
+
 export function fact (level: Fact['level'], code: string, text: string, more: Partial<Fact> = {}): Fact {
   return { about: [], evidence: [], remedy: null, ...more, level, code, text }
 }

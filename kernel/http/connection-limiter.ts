@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs'
 import type { Socket } from 'node:net'
+import { orElse } from '../api/schema.js'
 
 interface Unproven { socket: Socket, network: string, leave: () => void }
 
@@ -13,12 +14,8 @@ export interface ConnectionLimits {
 
 /** Number of files this process may open; Infinity if the system does not say. */
 function filesAllowed (): number {
-  try {
-    const [, soft] = /^Max open files\s+(\d+)/m.exec(readFileSync('/proc/self/limits', 'utf8')) ?? []
-    return Number(soft ?? Infinity)
-  } catch {
-    return Infinity
-  }
+  const limits = orElse('', () => readFileSync('/proc/self/limits', 'utf8'))
+  return Number(/^Max open files\s+(\d+)/m.exec(limits)?.[1] ?? Infinity)
 }
 
 /** Maximum connections per listener: two listeners (API, members) may use half of the open-file limit. */

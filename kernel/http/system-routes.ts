@@ -1,64 +1,56 @@
+import { closedObject, openObject } from '../api/schema.js'
 import type { RouteDecl } from '../api/route.js'
 
 const text = { type: 'string' } as const
 const flag = { type: 'boolean' } as const
 const operatorsText = { type: ['string', 'null'], description: 'null without `operator`' } as const
-const object = <const P extends Record<string, unknown>>(properties: P) =>
-  ({ type: 'object', required: Object.keys(properties), properties }) as const
 const settings = {
-  type: 'array', items: {
-    type: 'object', required: ['path', 'schema'],
-    properties: {
-      path: text, value: {}, origin: { enum: ['flag', 'env', 'file', 'default'] }, source: text,
-      line: { type: 'integer' }, schema: { type: ['object', 'null'] },
-      restart: { const: true, description: 'svc.yaml has another value, which takes effect after a restart' },
-      local: { const: true, description: 'can be changed in svc.yaml only, not over HTTP' }
-    }
-  }
+  type: 'array', items: openObject({
+    path: text, value: {}, origin: { enum: ['flag', 'env', 'file', 'default'] }, source: text,
+    line: { type: 'integer' }, schema: { type: ['object', 'null'] },
+    restart: { const: true, description: 'svc.yaml has another value, which takes effect after a restart' },
+    local: { const: true, description: 'can be changed in svc.yaml only, not over HTTP' }
+  }, ['path', 'schema'])
 } as const
 const effect = {
   in_effect: flag, why: { type: ['string', 'null'], description: 'why it does not take effect at once' }
 } as const
-const written = object({
+const written = openObject({
   revision: text, restart_needed: flag,
   plugins: {
     type: 'array', description: 'the plugins that it enabled or disabled',
-    items: object({ name: text, enabled: flag, ...effect })
+    items: openObject({ name: text, enabled: flag, ...effect })
   }
 })
 
-/** An object schema that allows only these fields. */
-const closed = <const P extends Record<string, unknown>>(properties: P) =>
-  ({ type: 'object', additionalProperties: false, properties }) as const
-
-const ready = object({
-  ready: flag, checks: { type: 'array', items: object({ name: text, ok: flag, detail: text }) }
+const ready = openObject({
+  ready: flag, checks: { type: 'array', items: openObject({ name: text, ok: flag, detail: text }) }
 })
 
-const stateQuery = closed({
+const stateQuery = closedObject({
   follow: { enum: ['0', '1'], description: '1: server-sent events, one at once and one after each change' },
   at: {
     type: 'string', minLength: 1, maxLength: 40,
     description: 'The state at this index of GET /events, or at this time (ISO-8601).'
   }
-})
+}, [])
 
 const plugins = {
-  type: 'array', items: object({
+  type: 'array', items: openObject({
     name: text, version: text, summary: text, enabled: flag,
     why: { type: ['string', 'null'], description: 'why it is disabled' }
   })
 } as const
 
 const configChange = {
-  ...closed({
+  ...closedObject({
     revision: text,
     set: { type: 'object', minProperties: 1, description: 'values by dotted path, null to remove' }
-  }),
+  }, []),
   required: ['revision', 'set']
 } as const
 
-const alive = { method: 'GET', authority: null, reply: object({ ok: flag }) } as const
+const alive = { method: 'GET', authority: null, reply: openObject({ ok: flag }) } as const
 
 export const systemRoutes = {
   healthz: { ...alive, url: '/healthz', summary: 'The process is up.' },
@@ -66,7 +58,7 @@ export const systemRoutes = {
   readyz: {
     method: 'GET', url: '/readyz', authority: null,
     summary: 'Whether all configured parts are ready; with `model` (needs `read`), if it answers requests.',
-    query: closed({ model: { type: 'string', minLength: 1, maxLength: 200 } }), reply: ready,
+    query: closedObject({ model: { type: 'string', minLength: 1, maxLength: 200 } }, []), reply: ready,
     errors: ['not_ready']
   },
   state: {
@@ -87,19 +79,23 @@ export const systemRoutes = {
   identity: {
     method: 'GET', url: '/node/identity', authority: 'read',
     summary: 'Identity of this node; host name and address for `operator` only.',
-    reply: object({ nodeId: text, nodeInstallId: text, hostname: operatorsText, ipAddress: operatorsText })
+    reply: openObject({
+      nodeId: text, nodeInstallId: text, hostname: operatorsText, ipAddress: operatorsText
+    })
   },
   restart: {
     method: 'POST', url: '/admin/restart', members: true, authority: 'operator', audit: 'best-effort',
     summary: 'Restarts the node\'s process; it rejoins the cluster automatically.',
-    query: closed({ node_id: { type: 'string', minLength: 1 } }),
-    reply: object({ status: { const: 'restarting' }, node_id: text }),
+    query: closedObject({ node_id: { type: 'string', minLength: 1 } }, []),
+    reply: openObject({ status: { const: 'restarting' }, node_id: text }),
     errors: ['restart_pending', 'node_not_found', 'unreachable']
   },
   config: {
     method: 'GET', url: '/config', authority: 'operator',
     summary: 'The settings in effect with their origins, secrets masked; whether svc.yaml has changed since.',
-    reply: object({ revision: text, file: text, entries: settings, unset: settings, restart_needed: flag })
+    reply: openObject({
+      revision: text, file: text, entries: settings, unset: settings, restart_needed: flag
+    })
   },
   setConfig: {
     method: 'PUT', url: '/config', authority: 'operator',
@@ -109,14 +105,15 @@ export const systemRoutes = {
   },
   plugins: {
     method: 'GET', url: '/v1/plugins', authority: 'plugin:read',
-    summary: 'The plugins of this node, with the reason for each disabled one.', reply: object({ plugins })
+    summary: 'The plugins of this node, with the reason for each disabled one.',
+    reply: openObject({ plugins })
   },
   switchPlugin: {
     method: 'POST', url: '/v1/plugins/:name', authority: 'plugin:manage',
     summary: 'Enables or disables a plugin in svc.yaml, and at once unless `why` has a reason against it.',
-    params: object({ name: { type: 'string', maxLength: 128 } }),
-    body: { ...closed({ enabled: flag }), required: ['enabled'] },
-    reply: object({ revision: text, restart_needed: flag, ...effect }),
+    params: openObject({ name: { type: 'string', maxLength: 128 } }),
+    body: { ...closedObject({ enabled: flag }, []), required: ['enabled'] },
+    reply: openObject({ revision: text, restart_needed: flag, ...effect }),
     errors: ['not_found', 'config_changed', 'plugin_failed']
   }
 } as const satisfies Record<string, RouteDecl>

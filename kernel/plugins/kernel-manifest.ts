@@ -2,6 +2,7 @@ import { AuditService } from '../api/audit.js'
 import { COPIED_HOME_REMEDY } from '../api/cluster.js'
 import { kernelErrors } from '../api/errors.js'
 import { durableEvent, type ConflictDecl, type EventDecl, type Manifest } from '../api/plugin.js'
+import { closedObject } from '../api/schema.js'
 import { StateHistoryService } from '../api/services.js'
 import { systemRoutes } from '../http/system-routes.js'
 
@@ -85,10 +86,9 @@ const conflicts = {
 const text = { type: 'string' } as const
 const term = { type: 'integer', minimum: 0 } as const
 
-const sessionEvent = {
-  type: 'object', required: ['sessionId', 'term', 'masterNodeId'], additionalProperties: false,
-  properties: { sessionId: text, term, masterNodeId: text, previousSessionId: { type: ['string', 'null'] } }
-} as const
+const sessionEvent = closedObject({
+  sessionId: text, term, masterNodeId: text, previousSessionId: { type: ['string', 'null'] }
+}, ['sessionId', 'term', 'masterNodeId'])
 
 const events = {
   NodeJoined: durableEvent('A node joined the cluster.', { nodeId: text }),

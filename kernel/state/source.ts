@@ -6,11 +6,11 @@ import {
 } from '../api/services.js'
 import { baseState, redact, withViews, type HiddenFields, type NodeFacts } from './state.js'
 import { MAX_READING_BYTES, type ClusterHost } from '../api/cluster.js'
+import { openObject, type JsonSchema } from '../api/schema.js'
 import { schemaChecker } from '../api/validate.js'
 import type { Assembly } from '../plugins/assembly.js'
 import type { Caller, Manifest, NodeInfo, Section } from '../api/plugin.js'
 import type { NodeHealth } from '../plugins/health.js'
-import type { JsonSchema } from '../api/schema.js'
 import type { MachineStats } from '../api/vitals.js'
 
 /** Milliseconds between checks for changes to publish. */
@@ -146,7 +146,7 @@ const text = { type: 'string' } as const
 /** Schema for byte counts with these names; null if the machine does not report a count. */
 function objectOf (names: readonly string[]): JsonSchema {
   const inBytes = { type: 'number' } as const
-  const bytes = { type: 'object', required: ['inBytes'], properties: { inBytes } } as const
+  const bytes = openObject({ inBytes })
   return {
     type: ['object', 'null'], required: names,
     properties: Object.fromEntries(names.map((name) => [name, bytes]))
@@ -156,14 +156,10 @@ function objectOf (names: readonly string[]): JsonSchema {
 /** Schemas of a node's report about itself, one document entry per part. */
 const portrait = {
   identity: { type: 'object' },
-  health: {
-    type: 'object',
-    required: ['level', 'reasons'],
-    properties: {
-      level: { enum: ['ok', 'warn', 'error'] },
-      reasons: { type: 'array', items: { type: 'object', required: ['code'], properties: { code: text } } }
-    }
-  },
+  health: openObject({
+    level: { enum: ['ok', 'warn', 'error'] },
+    reasons: { type: 'array', items: openObject({ code: text }) }
+  }),
   resources: {
     type: ['object', 'null'],
     required: ['backends', 'participation'],
@@ -179,14 +175,10 @@ const readings = {
   network: { type: ['object', 'null'] },
   links: {
     type: 'array',
-    items: {
-      type: 'object',
-      required: ['nodeId', 'ipAddress', 'port', 'rttMs', 'bytesPerSecond'],
-      properties: {
-        nodeId: text, ipAddress: text, port: { type: 'integer' },
-        rttMs: { type: ['number', 'null'] }, bytesPerSecond: { type: ['number', 'null'] }
-      }
-    }
+    items: openObject({
+      nodeId: text, ipAddress: text, port: { type: 'integer' },
+      rttMs: { type: ['number', 'null'] }, bytesPerSecond: { type: ['number', 'null'] }
+    })
   },
   tasks: { type: 'object', additionalProperties: { type: 'object' } }
 } as const satisfies Record<string, JsonSchema>

@@ -1,4 +1,6 @@
-import type { CapabilityDecl, ErrorDecl, RouteDecl } from '../../kernel/index.js'
+import {
+  closedObject, openObject, type CapabilityDecl, type ErrorDecl, type RouteDecl
+} from '../../kernel/index.js'
 
 const name = { type: 'string', minLength: 1 } as const
 const seconds = { type: 'number', minimum: 0 } as const
@@ -10,53 +12,43 @@ export const stt = {
     'partial and final text.',
   input_schema: {
     $schema: 'https://json-schema.org/draft/2020-12/schema',
-    type: 'object', additionalProperties: false, required: ['model'],
-    properties: {
+    ...closedObject({
       model: { ...name, maxLength: 200 }, sample_rate: { type: 'integer', minimum: 8000, maximum: 48_000 },
       task: { enum: ['transcribe', 'translate'] }, language: { type: 'string', minLength: 2, maxLength: 40 },
       prompt: { type: 'string', maxLength: 10_000 }, temperature: { type: 'number', minimum: 0, maximum: 1 },
       words: { type: 'boolean' }, logprobs: { type: 'boolean' }, live: { type: 'boolean' },
       partials: { type: 'boolean' },
-      turn: {
-        type: 'object', additionalProperties: false,
-        properties: {
-          threshold: { type: 'number', minimum: 0, maximum: 1 },
-          prefix_padding_ms: { type: 'integer', minimum: 0, maximum: 5000 },
-          silence_duration_ms: { type: 'integer', minimum: 100, maximum: 5000 }
-        }
-      }
-    }
+      turn: closedObject({
+        threshold: { type: 'number', minimum: 0, maximum: 1 },
+        prefix_padding_ms: { type: 'integer', minimum: 0, maximum: 5000 },
+        silence_duration_ms: { type: 'integer', minimum: 100, maximum: 5000 }
+      }, [])
+    }, ['model'])
   },
   output_schema: null, io_mode: 'bidirectional',
-  input_chunk_schema: { type: 'object', additionalProperties: false, properties: {} },
-  output_chunk_schema: {
-    type: 'object', additionalProperties: false, required: ['event'],
-    properties: {
-      event: { enum: ['language', 'speech_started', 'speech_stopped', 'partial', 'segment', 'done'] },
-      language: text, at: seconds, duration: seconds, id: { type: 'integer', minimum: 0 }, start: seconds,
-      end: seconds, text, tokens: { type: 'array', items: { type: 'integer' } },
-      temperature: { type: 'number' }, avg_logprob: { type: 'number' }, compression_ratio: { type: 'number' },
-      no_speech_prob: { type: 'number' }, words: { type: 'array', items: { type: 'object' } },
-      logprobs: { type: 'array', items: { type: 'object' } }, final: { type: 'boolean' }
-    }
-  },
+  input_chunk_schema: closedObject({}),
+  output_chunk_schema: closedObject({
+    event: { enum: ['language', 'speech_started', 'speech_stopped', 'partial', 'segment', 'done'] },
+    language: text, at: seconds, duration: seconds, id: { type: 'integer', minimum: 0 }, start: seconds,
+    end: seconds, text, tokens: { type: 'array', items: { type: 'integer' } },
+    temperature: { type: 'number' }, avg_logprob: { type: 'number' }, compression_ratio: { type: 'number' },
+    no_speech_prob: { type: 'number' }, words: { type: 'array', items: { type: 'object' } },
+    logprobs: { type: 'array', items: { type: 'object' } }, final: { type: 'boolean' }
+  }, ['event']),
   annotations: { modality: 'text', latency: 'interactive', runtime: 'onnxruntime', stability: 'experimental' }
 } as const satisfies CapabilityDecl
 
 const MEDIA = ['application/json', 'text/plain', 'application/x-subrip', 'text/vtt'] as const
 
 /** Fields of a form; the file is read as a stream. */
-const form = {
-  type: 'object', required: ['file', 'model'],
-  properties: {
-    file: {
-      type: 'string', format: 'binary', description: 'wav, mp3, m4a, webm, ogg or flac, found by its content'
-    },
-    model: { ...name, description: 'a placed model, or whisper-1, gpt-4o-transcribe and the like' },
-    prompt: text, response_format: { enum: ['json', 'text', 'srt', 'verbose_json', 'vtt'], default: 'json' },
-    temperature: { type: 'number', minimum: 0, maximum: 1 }
-  }
-} as const
+const form = openObject({
+  file: {
+    type: 'string', format: 'binary', description: 'wav, mp3, m4a, webm, ogg or flac, found by its content'
+  },
+  model: { ...name, description: 'a placed model, or whisper-1, gpt-4o-transcribe and the like' },
+  prompt: text, response_format: { enum: ['json', 'text', 'srt', 'verbose_json', 'vtt'], default: 'json' },
+  temperature: { type: 'number', minimum: 0, maximum: 1 }
+}, ['file', 'model'])
 
 const common = {
   method: 'POST', authority: 'invoke', stream: true, api: 'OpenAI', produces: 'application/json',
@@ -95,23 +87,20 @@ export const routes = {
   }
 } as const satisfies Record<string, RouteDecl>
 
-export const config = {
-  type: 'object', additionalProperties: false,
-  properties: {
-    model_aliases: {
-      type: 'object', default: {}, additionalProperties: name,
-      description: 'Aliases of models for speech to text, e.g. {whisper: onnx-community/whisper-base}.'
-    },
-    openai_names: {
-      type: 'boolean', default: true,
-      description: 'Whether OpenAI\'s names (whisper-1, gpt-4o-transcribe) select the placed model.'
-    },
-    max_upload_mib: {
-      type: 'integer', minimum: 1, maximum: 16_384, default: 1024,
-      description: 'Largest recording that a request may send, MiB.'
-    }
+export const config = closedObject({
+  model_aliases: {
+    type: 'object', default: {}, additionalProperties: name,
+    description: 'Aliases of models for speech to text, e.g. {whisper: onnx-community/whisper-base}.'
+  },
+  openai_names: {
+    type: 'boolean', default: true,
+    description: 'Whether OpenAI\'s names (whisper-1, gpt-4o-transcribe) select the placed model.'
+  },
+  max_upload_mib: {
+    type: 'integer', minimum: 1, maximum: 16_384, default: 1024,
+    description: 'Largest recording that a request may send, MiB.'
   }
-} as const
+}, [])
 
 export const errors = {
   audio_undecodable: {

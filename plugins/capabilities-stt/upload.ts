@@ -4,7 +4,7 @@ import { randomUUID } from 'node:crypto'
 import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { Busboy, type BusboyFileStream } from '@fastify/busboy'
-import { badField, kernelError, raceAbort, SvcError, type Clock } from '../../kernel/index.js'
+import { badField, deadline, kernelError, raceAbort, SvcError, type Clock } from '../../kernel/index.js'
 
 /** A file up to this size in bytes stays in memory. */
 const IN_MEMORY = 2 ** 20
@@ -54,11 +54,9 @@ export async function readForm (
 async function * steady (body: AsyncIterable<Uint8Array>, clock: Clock): AsyncGenerator<Uint8Array> {
   const pieces = body[Symbol.asyncIterator]()
   for (;;) {
-    const late = new AbortController()
-    const stop = clock.after(IDLE_MS, () => {
-      late.abort(kernelError('timeout', `No byte of the form came for ${IDLE_MS / 1000} s.`))
-    })
-    const step = await raceAbort(pieces.next(), late.signal).finally(stop)
+    const { signal, stop } = deadline(clock, IDLE_MS,
+      () => kernelError('timeout', `No byte of the form came for ${IDLE_MS / 1000} s.`))
+    const step = await raceAbort(pieces.next(), signal).finally(stop)
     if (step.done === true) return
     yield step.value
   }

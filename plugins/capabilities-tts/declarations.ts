@@ -1,4 +1,6 @@
-import { bounded, type CapabilityDecl, type ErrorDecl, type RouteDecl } from '../../kernel/index.js'
+import {
+  bounded, closedObject, openObject, type CapabilityDecl, type ErrorDecl, type RouteDecl
+} from '../../kernel/index.js'
 import { LOUDNESS, LOUDNESS_RANGE } from './engine/loudness.js'
 
 const name = { type: 'string', minLength: 1 } as const
@@ -14,24 +16,22 @@ const TEXT_LENGTH = 100_000
 
 export const inputSchema = {
   $schema: 'https://json-schema.org/draft/2020-12/schema',
-  type: 'object', additionalProperties: false, required: ['model', 'text'],
-  properties: {
+  ...closedObject({
     model: name, text: name, voice: name, response_format: { const: 'mp3' }, streaming_interval: positive,
     speed: positive, instruct: { type: 'string' }, lang_code: { type: 'string' },
     temperature: { type: 'number' }, top_p: { type: 'number' }, top_k: { type: 'integer', minimum: 0 },
     repetition_penalty: positive, max_tokens: { type: 'integer', minimum: 1 },
     seed: { type: 'integer', minimum: 0, maximum: 4294967295 }
-  }
+  }, ['model', 'text'])
 } as const
 
 /** Schema of the fields that a streamed chunk has in addition to its audio bytes. */
 export const outputChunkSchema = {
   $schema: 'https://json-schema.org/draft/2020-12/schema',
-  type: 'object', additionalProperties: false, required: ['model', 'format', 'chunk_index', 'is_partial'],
-  properties: {
+  ...closedObject({
     model: { type: 'string' }, format: { const: 'mp3' }, chunk_index: { type: 'integer', minimum: 0 },
     sample_rate: { type: 'integer', minimum: 1 }, is_partial: { type: 'boolean' }
-  }
+  }, ['model', 'format', 'chunk_index', 'is_partial'])
 } as const
 
 export const tts = {
@@ -57,40 +57,35 @@ const loudness = {
 
 const BY_CARD = 'only for models whose card supports it: `support` in GET /models/{id}/card'
 
-export const speechBody = {
-  type: 'object', required: ['model', 'input'],
-  properties: {
-    model: { type: 'string', minLength: 1 },
-    input: {
-      type: 'string', minLength: 1, maxLength: TEXT_LENGTH,
-      description: 'up to 100,000 characters, about two hours of speech; OpenAI accepts 4,096'
-    },
-    voice: {
-      type: ['string', 'object'], minLength: 1, required: ['id'],
-      properties: { id: { type: 'string', minLength: 1 } }
-    },
-    instructions: {
-      type: 'string', description: 'only for models whose card supports them; Piper and Kokoro do not'
-    },
-    response_format: { enum: ['mp3', 'wav', 'pcm', 'flac', 'opus', 'aac'] },
-    speed: { type: 'number', exclusiveMinimum: 0 }, stream_format: { enum: ['audio', 'sse'] },
-    streaming_interval: { type: 'number', exclusiveMinimum: 0 }, lang_code: { type: 'string' },
-    loudness: {
-      ...loudness,
-      description: 'RMS in dBFS; null for the voice\'s own; default: the card\'s, else the setting\'s'
-    },
-    temperature: { type: 'number', description: BY_CARD }, top_p: { type: 'number', description: BY_CARD },
-    top_k: { type: 'integer', minimum: 0, description: BY_CARD },
-    repetition_penalty: { type: 'number', exclusiveMinimum: 0, description: BY_CARD },
-    max_tokens: { type: 'integer', minimum: 1, description: BY_CARD },
-    seed: { type: 'integer', minimum: 0, maximum: 4294967295, description: BY_CARD }
-  }
-} as const
+export const speechBody = openObject({
+  model: { type: 'string', minLength: 1 },
+  input: {
+    type: 'string', minLength: 1, maxLength: TEXT_LENGTH,
+    description: 'up to 100,000 characters, about two hours of speech; OpenAI accepts 4,096'
+  },
+  voice: {
+    type: ['string', 'object'], minLength: 1, required: ['id'],
+    properties: { id: { type: 'string', minLength: 1 } }
+  },
+  instructions: {
+    type: 'string', description: 'only for models whose card supports them; Piper and Kokoro do not'
+  },
+  response_format: { enum: ['mp3', 'wav', 'pcm', 'flac', 'opus', 'aac'] },
+  speed: { type: 'number', exclusiveMinimum: 0 }, stream_format: { enum: ['audio', 'sse'] },
+  streaming_interval: { type: 'number', exclusiveMinimum: 0 }, lang_code: { type: 'string' },
+  loudness: {
+    ...loudness,
+    description: 'RMS in dBFS; null for the voice\'s own; default: the card\'s, else the setting\'s'
+  },
+  temperature: { type: 'number', description: BY_CARD }, top_p: { type: 'number', description: BY_CARD },
+  top_k: { type: 'integer', minimum: 0, description: BY_CARD },
+  repetition_penalty: { type: 'number', exclusiveMinimum: 0, description: BY_CARD },
+  max_tokens: { type: 'integer', minimum: 1, description: BY_CARD },
+  seed: { type: 'integer', minimum: 0, maximum: 4294967295, description: BY_CARD }
+}, ['model', 'input'])
 
-const listedVoice = {
-  type: 'object', required: ['id', 'name', 'model'],
-  properties: { id: { type: 'string' }, name: { type: 'string' }, model: { type: 'string' } }
-} as const
+const text = { type: 'string' } as const
+const listedVoice = openObject({ id: text, name: text, model: text })
 
 export const routes = {
   speech: {
@@ -106,53 +101,42 @@ export const routes = {
   voices: {
     method: 'GET', url: '/v1/audio/voices', authority: 'read',
     summary: 'The voices of one speech model, or of all.',
-    query: {
-      type: 'object', additionalProperties: false, properties: { model: { type: 'string', minLength: 1 } }
-    },
-    reply: {
-      type: 'object', required: ['object', 'data', 'voices'],
-      properties: {
-        object: { const: 'list' }, data: { type: 'array', items: listedVoice },
-        voices: { type: 'array', items: listedVoice, description: 'the same, for Open WebUI' }
-      }
-    },
+    query: closedObject({ model: { type: 'string', minLength: 1 } }, []),
+    reply: openObject({
+      object: { const: 'list' }, data: { type: 'array', items: listedVoice },
+      voices: { type: 'array', items: listedVoice, description: 'the same, for Open WebUI' }
+    }),
     errors: ['no_instance']
   },
   models: {
     method: 'GET', url: '/v1/audio/models', authority: 'read',
     summary: 'The speech models, in the format of Open WebUI.',
-    reply: {
-      type: 'object', required: ['models'],
-      properties: {
-        models: {
-          type: 'array', items: { type: 'object', required: ['id'], properties: { id: { type: 'string' } } }
-        }
+    reply: openObject({
+      models: {
+        type: 'array', items: openObject({ id: { type: 'string' } })
       }
-    }
+    })
   }
 } as const satisfies Record<string, RouteDecl>
 
-export const config = {
-  type: 'object', additionalProperties: false,
-  properties: {
-    model_aliases: {
-      type: 'object', default: {}, additionalProperties: { type: 'string', minLength: 1 },
-      description: 'Aliases of models on /v1/audio routes, e.g. {tts-1: svc/voice-en}.'
-    },
-    voice_aliases: {
-      type: 'object', default: {}, additionalProperties: { type: 'string', minLength: 1 },
-      description: 'Aliases of voices on /v1/audio routes, e.g. {alloy: slt}.'
-    },
-    openai_names: {
-      type: 'boolean', default: true,
-      description: 'Whether OpenAI\'s names (tts-1, alloy) select the placed voice on /v1/audio routes.'
-    },
-    loudness: {
-      ...loudness, default: LOUDNESS,
-      description: 'Loudness of speech as RMS in dBFS, the same for all voices; null for each voice\'s own.'
-    }
+export const config = closedObject({
+  model_aliases: {
+    type: 'object', default: {}, additionalProperties: { type: 'string', minLength: 1 },
+    description: 'Aliases of models on /v1/audio routes, e.g. {tts-1: svc/voice-en}.'
+  },
+  voice_aliases: {
+    type: 'object', default: {}, additionalProperties: { type: 'string', minLength: 1 },
+    description: 'Aliases of voices on /v1/audio routes, e.g. {alloy: slt}.'
+  },
+  openai_names: {
+    type: 'boolean', default: true,
+    description: 'Whether OpenAI\'s names (tts-1, alloy) select the placed voice on /v1/audio routes.'
+  },
+  loudness: {
+    ...loudness, default: LOUDNESS,
+    description: 'Loudness of speech as RMS in dBFS, the same for all voices; null for each voice\'s own.'
   }
-} as const
+}, [])
 
 export const errors = {
   text_unspeakable: {

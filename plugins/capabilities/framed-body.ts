@@ -1,9 +1,10 @@
 import { checkOf } from '../../kernel/api/validate.js'
-import { badField, kernelError, raceAbort, type ClientChunk, type Clock } from '../../kernel/index.js'
+import {
+  badField, deadline, kernelError, raceAbort, type ClientChunk, type Clock
+} from '../../kernel/index.js'
 import { FrameError, FrameParser, FrameTooLargeError, rawFrames, type RawFrame } from './frames/frames.js'
 import { READ_LIMIT_BYTES, type CapabilityLimits } from './limits.js'
-import { callSchema } from './routes.js'
-import type { CallRequest } from './request.js'
+import { callSchema, type CallRequest } from './routes.js'
 
 /** A call whose chunks follow it in the body of the same request. */
 export interface FramedCall { request: CallRequest, input: AsyncIterable<ClientChunk> }
@@ -17,11 +18,9 @@ export async function readFramed (
 ): Promise<FramedCall> {
   const parser = new FrameParser(READ_LIMIT_BYTES)
   const frames = refusing(rawFrames(body, parser))
-  const late = new AbortController()
-  const stop = clock.after(limits.timeoutSeconds * 1000, () => {
-    late.abort(kernelError('timeout', `No call arrived within ${limits.timeoutSeconds} s.`))
-  })
-  const first = await raceAbort(frames.next(), AbortSignal.any([signal, late.signal])).finally(stop)
+  const { signal: either, stop } = deadline(clock, limits.timeoutSeconds * 1000,
+    () => kernelError('timeout', `No call arrived within ${limits.timeoutSeconds} s.`), signal)
+  const first = await raceAbort(frames.next(), either).finally(stop)
   if (first.done === true) throw badField('message', 'is empty; the first frame must be the call')
   const { header: { kind = 'call', media: _, ...fields }, media } = first.value
   if (kind !== 'call' || media !== null) {

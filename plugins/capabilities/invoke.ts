@@ -11,8 +11,8 @@ import { ChunkBuffer } from './chunk-buffer.js'
 import { withTaskId, type CallOrigin } from './origin.js'
 import { serverStreams, type Capability, type Registry } from './registry.js'
 import type { CapabilityLimits } from './limits.js'
+import type { CallRequest } from './routes.js'
 import type { Remote } from './remote.js'
-import type { CallRequest } from './request.js'
 import type { CallOutcome, CallQueue, Spending } from './service.js'
 
 export interface UnaryAnswer {

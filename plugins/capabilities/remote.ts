@@ -1,15 +1,15 @@
 import {
-  errorFrom, isObject, kernelError, MemberFault, noSuchNode, parseJson, readRefusal, refusalIn, SvcError,
-  textOf, traceHeaders, whileLive, type Caller, type CapabilityCall, type CapabilityChunk, type Clock,
-  type Cluster, type Hop, type MemberRequest, type MemberResponse, type NodeInfo, type NodeView
+  deadline, errorFrom, isObject, kernelError, MemberFault, noSuchNode, parseJson, readRefusal, refusalIn,
+  SvcError, textOf, traceHeaders, whileLive, type Caller, type CapabilityCall, type CapabilityChunk,
+  type Clock, type Cluster, type Hop, type MemberRequest, type MemberResponse, type NodeInfo, type NodeView
 } from '../../kernel/index.js'
 import { Admission } from './admission.js'
 import { readCost } from './cost.js'
 import { decodeFrames, framedBody, FRAMES_TYPE, isTerminal, type Frame } from './frames/frames.js'
 import { RETRY_HEADER, type CallOrigin } from './origin.js'
 import { chooseVersion, clientStreams, serverStreams, type Capability, type Listing } from './registry.js'
-import type { CallRequest } from './request.js'
 import type { CapabilityLimits } from './limits.js'
+import type { CallRequest } from './routes.js'
 
 /** Header of a listing for another node, with the media types of the listed capabilities. */
 export const MEDIA_TYPES_HEADER = 'x-svc-media-types'
@@ -126,14 +126,9 @@ export class Remote {
   }
 
   async #fetch (node: NodeView, caller: Caller, given: AbortSignal): Promise<RemoteListing> {
-    const late = new AbortController()
-    const stop = this.#options.clock.after(ANSWER_MS, () => {
-      late.abort(unreachable(node, `did not list its capabilities within ${ANSWER_MS / 1000} s`))
-    })
-    const question = {
-      method: 'GET', path: '/v1/capabilities', caller, timeoutMs: ANSWER_MS,
-      signal: AbortSignal.any([given, late.signal])
-    }
+    const { signal, stop } = deadline(this.#options.clock, ANSWER_MS,
+      () => unreachable(node, `did not list its capabilities within ${ANSWER_MS / 1000} s`), given)
+    const question = { method: 'GET', path: '/v1/capabilities', caller, timeoutMs: ANSWER_MS, signal }
     return await this.#asked(node, question, async ({ headers, body }) => {
       const listing = parseJson(await textOf(body, ANSWER_BYTES))
       if (!isListing(listing)) throw unreachable(node, 'returned an invalid listing')

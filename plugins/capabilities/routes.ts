@@ -1,31 +1,24 @@
 import { FRAMES_TYPE } from './frames/frames.js'
 import { MAX_CALL_ID, MAX_TIMEOUT_SECONDS, READ_LIMIT_BYTES } from './limits.js'
 import { MAX_APPROVAL_SECONDS } from './service.js'
-import type { RouteDecl } from '../../kernel/index.js'
+import { closedObject, openObject, type FromSchema, type RouteDecl } from '../../kernel/index.js'
 
 /** Body schema of a call; unknown fields are refused. */
-export const callSchema = {
-  type: 'object', additionalProperties: false,
-  required: ['capability_id', 'version', 'descriptor_revision', 'payload'],
-  properties: {
-    call_id: { type: ['string', 'null'], minLength: 1, maxLength: MAX_CALL_ID },
-    capability_id: { type: 'string', minLength: 1, maxLength: 256 },
-    version: { type: 'string', minLength: 1, maxLength: 64 },
-    descriptor_revision: { type: 'string', minLength: 1, maxLength: 64 },
-    target_node: { type: ['string', 'null'], minLength: 1, maxLength: 256 },
-    timeout_seconds: { type: 'number', exclusiveMinimum: 0, maximum: MAX_TIMEOUT_SECONDS }, payload: {}
-  }
-} as const
+export const callSchema = closedObject({
+  call_id: { type: ['string', 'null'], minLength: 1, maxLength: MAX_CALL_ID },
+  capability_id: { type: 'string', minLength: 1, maxLength: 256 },
+  version: { type: 'string', minLength: 1, maxLength: 64 },
+  descriptor_revision: { type: 'string', minLength: 1, maxLength: 64 },
+  target_node: { type: ['string', 'null'], minLength: 1, maxLength: 256 },
+  timeout_seconds: { type: 'number', exclusiveMinimum: 0, maximum: MAX_TIMEOUT_SECONDS }, payload: {}
+}, ['capability_id', 'version', 'descriptor_revision', 'payload'])
 
-const cancelSchema = {
-  type: 'object', additionalProperties: false, required: ['call_id'],
-  properties: { call_id: { type: 'string', minLength: 1, maxLength: MAX_CALL_ID } }
-} as const
+/** Body of a call (`contract.md` 4). `bytes`: size of the original request; default: that of the payload. */
+export type CallRequest = FromSchema<typeof callSchema> & { bytes?: number }
 
-const listQuery = {
-  type: 'object', additionalProperties: false,
-  properties: { node_id: { type: 'string', minLength: 1, maxLength: 256 } }
-} as const
+const cancelSchema = closedObject({ call_id: { type: 'string', minLength: 1, maxLength: MAX_CALL_ID } })
+
+const listQuery = closedObject({ node_id: { type: 'string', minLength: 1, maxLength: 256 } }, [])
 
 const CALL_ERRORS = [
   'invalid_request', 'node_not_found', 'capability_not_found', 'version_mismatch', 'revision_mismatch',
@@ -35,42 +28,30 @@ const CALL_ERRORS = [
 ] as const
 
 const open = { type: 'object', additionalProperties: true } as const
-const descriptorReply = {
-  type: 'object',
-  required: ['id', 'version', 'title', 'description', 'input_schema', 'output_schema', 'io_mode',
-    'input_chunk_schema',
-    'output_chunk_schema', 'annotations', 'revision', 'node_id'],
-  properties: {
-    id: { type: 'string' }, version: { type: 'string' }, title: { type: 'string' },
-    description: { type: 'string' }, input_schema: open, output_schema: { type: ['object', 'null'] },
-    io_mode: { enum: ['unary', 'server_streaming', 'client_streaming', 'bidirectional'] },
-    input_chunk_schema: { type: ['object', 'null'] }, output_chunk_schema: { type: ['object', 'null'] },
-    annotations: { type: 'object', additionalProperties: { type: 'string' } },
-    revision: { type: 'string', pattern: '^[0-9a-f]{16}$' }, node_id: { type: 'string' }
-  }
-} as const
+const descriptorReply = openObject({
+  id: { type: 'string' }, version: { type: 'string' }, title: { type: 'string' },
+  description: { type: 'string' }, input_schema: open, output_schema: { type: ['object', 'null'] },
+  io_mode: { enum: ['unary', 'server_streaming', 'client_streaming', 'bidirectional'] },
+  input_chunk_schema: { type: ['object', 'null'] }, output_chunk_schema: { type: ['object', 'null'] },
+  annotations: { type: 'object', additionalProperties: { type: 'string' } },
+  revision: { type: 'string', pattern: '^[0-9a-f]{16}$' }, node_id: { type: 'string' }
+})
 
 export const routes = {
   list: {
     method: 'GET', url: '/v1/capabilities',
     summary: 'Lists the capabilities a node serves, with their schemas and revisions.', members: true,
     authority: 'read', query: listQuery,
-    reply: {
-      type: 'object', required: ['node_id', 'capabilities', 'revisions'],
-      properties: {
-        node_id: { type: 'string' }, capabilities: { type: 'array', items: descriptorReply },
-        revisions: { type: 'object', additionalProperties: { type: 'string' } }
-      }
-    },
+    reply: openObject({
+      node_id: { type: 'string' }, capabilities: { type: 'array', items: descriptorReply },
+      revisions: { type: 'object', additionalProperties: { type: 'string' } }
+    }),
     errors: ['node_not_found', 'unreachable']
   },
   call: {
     method: 'POST', url: '/v1/capabilities/call', summary: 'Calls a unary capability and returns its result.',
     members: true, authority: 'invoke', body: callSchema,
-    reply: {
-      type: 'object', required: ['call_id', 'ok', 'result'],
-      properties: { call_id: { type: 'string' }, ok: { const: true }, result: {} }
-    },
+    reply: openObject({ call_id: { type: 'string' }, ok: { const: true }, result: {} }),
     errors: CALL_ERRORS, bodyLimit: READ_LIMIT_BYTES,
     deadlineMs: (MAX_APPROVAL_SECONDS + MAX_TIMEOUT_SECONDS + 10) * 1000
   },

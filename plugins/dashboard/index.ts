@@ -1,4 +1,4 @@
-import { definePlugin, kernelError, Reply } from '../../kernel/index.js'
+import { definePlugin, kernelError, openObject, Reply } from '../../kernel/index.js'
 import { encodingFor, pageFiles, type PageFile } from './files.js'
 
 /**
@@ -43,9 +43,7 @@ export default definePlugin({
     },
     file: {
       method: 'GET', url: '/page/:name', authority: null, summary: 'A script or style of the web page.',
-      params: {
-        type: 'object', required: ['name'], properties: { name: { type: 'string', maxLength: 200 } }
-      },
+      params: openObject({ name: { type: 'string', maxLength: 200 } }),
       produces: 'text/javascript', errors: ['page_not_built', 'not_found']
     }
   },

@@ -2,7 +2,7 @@ import {
   badField, type Context, type RouteRequest, askMembers, boundsOf, clockOffset, MemberFault, type Caller,
   type Clock, type Cluster, type FromSchema, type NodeView, type SvcError
 } from '../../kernel/index.js'
-import { lookedAt, type ToolContext } from '../../kernel/cli/index.js'
+import { lookingOnce } from '../../kernel/cli/index.js'
 import { findings, PAST_MS, type Found } from './findings.js'
 import { type routes, PEER_MS } from './routes.js'
 import type { manifest } from './manifest.js'
@@ -30,18 +30,8 @@ export async function listFindings (
   const nowMs = clock.now()
   const sinceMs = since === undefined ? nowMs - PAST_MS : Date.parse(since)
   if (Number.isNaN(sinceMs)) throw badField('since', 'is not a time in ISO-8601')
-  const reads = new Map<string, Promise<unknown>>()
-  const read = async (path: string): Promise<unknown> => {
-    const { status, text } = await api.ask({ path, caller, signal })
-    return lookedAt(status, text)
-  }
-  const look = (path: string): Promise<unknown> => {
-    const answer = reads.get(path) ?? read(path)
-    reads.set(path, answer)
-    return answer
-  }
-  const { facts, unknown } = await findings(
-    { look: look as ToolContext['look'], nowMs, declared: () => declared.whole() }, sinceMs)
+  const look = lookingOnce((path) => api.ask({ path, caller, signal }))
+  const { facts, unknown } = await findings({ look, nowMs, declared: () => declared.whole() }, sinceMs)
   const wanted = subject?.toLowerCase()
   return {
     generatedAt: new Date(nowMs).toISOString(), unknown,

@@ -1,6 +1,6 @@
 import {
-  ClusterService, DeclarationService, EventTapService, InspectionService, LogRingService, OwnApiService,
-  SessionService, StateService, GossipService, TrafficService, type Manifest
+  closedObject, ClusterService, DeclarationService, EventTapService, InspectionService, LogRingService,
+  OwnApiService, SessionService, StateService, GossipService, TrafficService, type Manifest
 } from '../../kernel/index.js'
 import { CallsService } from '../capabilities/service.js'
 import { EventLogService } from '../event-log/service.js'
@@ -31,7 +31,7 @@ export const manifest = {
   tools: {
     doctor: {
       summary: 'All findings: problems of master, nodes, clocks, disks, models, settings; past ones too.',
-      args: { type: 'object', additionalProperties: false, properties: {} },
+      args: closedObject({}),
       load: () => import('./findings.js')
     }
   },

@@ -1,4 +1,4 @@
-import type { RouteDecl } from '../../kernel/index.js'
+import { closedObject, openObject, type RouteDecl } from '../../kernel/index.js'
 
 /** Deadline in ms for one node's complete report. */
 export const PEER_MS = 3000
@@ -17,30 +17,20 @@ const fault = {
 const node = {
   method: 'GET', url: '/v1/diagnostics/node', members: true, authority: 'operator',
   summary: 'Diagnostics of this node: process, runners with pids, dialled addresses, plugins, warnings.',
-  reply: {
-    type: 'object', additionalProperties: false,
-    required: [
-      'generatedAt', 'runtime', 'resources', 'processes', 'supervisorRunners', 'placements',
-      'dials', 'plugins', 'warnings'
-    ],
-    properties: {
-      generatedAt: text,
-      runtime: {
-        type: 'object', required: ['nodeId', 'pid', 'isMaster', 'tracingEnabled'],
-        properties: {
-          nodeId: text, pid: { type: 'integer' }, isMaster: { type: 'boolean' },
-          tracingEnabled: { type: 'boolean' }
-        }
-      },
-      resources: {
-        type: 'object', required: ['eventLoopDelayMs', 'handles', 'dataPlane'],
-        properties: { eventLoopDelayMs: {}, handles: {}, dataPlane: {} }
-      },
-      processes: list, supervisorRunners: list, placements: list, dials: list, plugins: list,
-      warnings: { type: 'array', items: text },
-      warningCodes: { type: 'array', items: text, description: 'the code of each warning' }
-    }
-  }
+  reply: closedObject({
+    generatedAt: text,
+    runtime: openObject({
+      nodeId: text, pid: { type: 'integer' }, isMaster: { type: 'boolean' },
+      tracingEnabled: { type: 'boolean' }
+    }),
+    resources: openObject({ eventLoopDelayMs: {}, handles: {}, dataPlane: {} }),
+    processes: list, supervisorRunners: list, placements: list, dials: list, plugins: list,
+    warnings: { type: 'array', items: text },
+    warningCodes: { type: 'array', items: text, description: 'the code of each warning' }
+  }, [
+    'generatedAt', 'runtime', 'resources', 'processes', 'supervisorRunners', 'placements', 'dials', 'plugins',
+    'warnings'
+  ])
 } as const
 
 const capture = {
@@ -56,66 +46,43 @@ const optional = { type: ['string', 'null'] } as const
 const findings = {
   method: 'GET', url: '/v1/findings', authority: 'read',
   summary: 'What is wrong or noteworthy, now and in the last hours, as far as the caller may read it.',
-  query: {
-    type: 'object', additionalProperties: false,
-    properties: {
-      since: { ...text, maxLength: 40,
-        description: 'Ended findings since this time, ISO-8601; a day by default.' },
-      subject: { ...text, maxLength: 200,
-        description: 'Only of this node, model, instance, request or code.' }
+  query: closedObject({
+    since: { ...text, maxLength: 40,
+      description: 'Ended findings since this time, ISO-8601; a day by default.' },
+    subject: { ...text, maxLength: 200,
+      description: 'Only of this node, model, instance, request or code.' }
+  }, []),
+  reply: closedObject({
+    generatedAt: text, unknown: { ...texts, description: 'What could not be asked, with the reason.' },
+    findings: {
+      type: 'array',
+      items: closedObject({
+        code: text, severity: { enum: ['error', 'warn', 'info'] }, subject: texts, summary: text,
+        evidence: list, since: optional, ended: { type: 'boolean' }, cause: optional, remedy: optional,
+        authority: { ...text, description: 'What a caller needs to see it.' }, source: text
+      })
     }
-  },
-  reply: {
-    type: 'object', additionalProperties: false, required: ['generatedAt', 'findings', 'unknown'],
-    properties: {
-      generatedAt: text, unknown: { ...texts, description: 'What could not be asked, with the reason.' },
-      findings: {
-        type: 'array',
-        items: {
-          type: 'object', additionalProperties: false,
-          required: ['code', 'severity', 'subject', 'summary', 'evidence', 'since', 'ended', 'cause',
-            'remedy',
-            'authority', 'source'],
-          properties: {
-            code: text, severity: { enum: ['error', 'warn', 'info'] }, subject: texts, summary: text,
-            evidence: list, since: optional, ended: { type: 'boolean' }, cause: optional, remedy: optional,
-            authority: { ...text, description: 'What a caller needs to see it.' }, source: text
-          }
-        }
-      }
-    }
-  }
+  }, ['generatedAt', 'findings', 'unknown'])
 } as const
 
 const cluster = {
   method: 'GET', url: '/v1/diagnostics/cluster', authority: 'operator',
   summary: 'The diagnostics of every node; one that does not answer in time is listed with the error.',
-  query: {
-    type: 'object', additionalProperties: false,
-    properties: { timeout_ms: { type: 'integer', minimum: 100, maximum: PEER_MS, default: PEER_MS } }
-  },
-  reply: {
-    type: 'object', additionalProperties: false, required: ['generatedAt', 'localNodeId', 'nodes'],
-    properties: {
-      generatedAt: text, localNodeId: text,
-      nodes: {
-        type: 'array',
-        items: {
-          type: 'object', additionalProperties: false,
-          required: [
-            'nodeId', 'nodeInstallId', 'name', 'live', 'master', 'error', 'tookMs', 'clockAheadMs',
-            'clockUncertaintyMs', 'diagnostics'
-          ],
-          properties: {
-            nodeId: text, nodeInstallId: text, name: text,
-            live: { type: 'boolean' }, master: { type: 'boolean' }, error: fault,
-            tookMs: { type: ['number', 'null'] }, clockAheadMs: { type: ['number', 'null'] },
-            clockUncertaintyMs: { type: ['number', 'null'] }, diagnostics: { type: ['object', 'null'] }
-          }
-        }
-      }
+  query: closedObject({
+    timeout_ms: { type: 'integer', minimum: 100, maximum: PEER_MS, default: PEER_MS }
+  }, []),
+  reply: closedObject({
+    generatedAt: text, localNodeId: text,
+    nodes: {
+      type: 'array',
+      items: closedObject({
+        nodeId: text, nodeInstallId: text, name: text,
+        live: { type: 'boolean' }, master: { type: 'boolean' }, error: fault,
+        tookMs: { type: ['number', 'null'] }, clockAheadMs: { type: ['number', 'null'] },
+        clockUncertaintyMs: { type: ['number', 'null'] }, diagnostics: { type: ['object', 'null'] }
+      })
     }
-  }
+  })
 } as const
 
 const metrics = {
@@ -127,20 +94,12 @@ const metrics = {
 const gossip = {
   method: 'GET', url: '/v1/diagnostics/telemetry', authority: 'read',
   summary: 'Counters of the readings that this node sends: admission, coalescing, drops, queue, publishes.',
-  reply: {
-    type: 'object', additionalProperties: false,
-    required: [
-      'enabled', 'transport', 'admissionCapacity', 'pendingReadings', 'queueDepth', 'maxQueueDepth',
-      'readingsOffered', 'readingsCoalesced', 'readingsDropped', 'readingsPublished', 'publishFailures',
-      'noPeerPublishes', 'bytesPublished', 'lastSuccessfulPublishAgeSeconds'
-    ],
-    properties: {
-      enabled: { type: 'boolean' }, transport: text, admissionCapacity: count, pendingReadings: count,
-      queueDepth: count, maxQueueDepth: count, readingsOffered: count, readingsCoalesced: count,
-      readingsDropped: count, readingsPublished: count, publishFailures: count, noPeerPublishes: count,
-      bytesPublished: count, lastSuccessfulPublishAgeSeconds: { type: ['number', 'null'], minimum: 0 }
-    }
-  }
+  reply: closedObject({
+    enabled: { type: 'boolean' }, transport: text, admissionCapacity: count, pendingReadings: count,
+    queueDepth: count, maxQueueDepth: count, readingsOffered: count, readingsCoalesced: count,
+    readingsDropped: count, readingsPublished: count, publishFailures: count, noPeerPublishes: count,
+    bytesPublished: count, lastSuccessfulPublishAgeSeconds: { type: ['number', 'null'], minimum: 0 }
+  })
 } as const
 
 const openapi = {

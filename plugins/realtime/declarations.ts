@@ -1,5 +1,5 @@
 import { sessionSchema } from './session-config.js'
-import type { RouteDecl } from '../../kernel/index.js'
+import { closedObject, openObject, type RouteDecl } from '../../kernel/index.js'
 
 export const SOCKET_URL = '/v1/realtime'
 
@@ -37,10 +37,9 @@ export const routes = {
         session: sessionSchema
       }
     },
-    reply: {
-      type: 'object', required: ['value', 'expires_at', 'session'],
-      properties: { value: { type: 'string' }, expires_at: { type: 'integer' }, session: { type: 'object' } }
-    },
+    reply: openObject({
+      value: { type: 'string' }, expires_at: { type: 'integer' }, session: { type: 'object' }
+    }),
     errors: ['overloaded']
   },
   calls: { ...notServed, url: '/v1/realtime/calls', summary: 'Refused: WebRTC is not served.' },
@@ -58,14 +57,11 @@ export const errors = {
 
 const model = { type: ['string', 'null'], minLength: 1, default: null } as const
 
-export const config = {
-  type: 'object', additionalProperties: false,
-  properties: {
-    chat: { ...model, description: 'Model that answers as gpt-realtime; default: one that is ready.' },
-    stt: { ...model, description: 'Model that listens when a client names none of this cluster.' },
-    tts: { ...model, description: 'Model that speaks; default: the placed voice.' },
-    sessions: {
-      type: 'integer', minimum: 0, maximum: 1000, default: 16, description: 'Open sessions of this node.'
-    }
+export const config = closedObject({
+  chat: { ...model, description: 'Model that answers as gpt-realtime; default: one that is ready.' },
+  stt: { ...model, description: 'Model that listens when a client names none of this cluster.' },
+  tts: { ...model, description: 'Model that speaks; default: the placed voice.' },
+  sessions: {
+    type: 'integer', minimum: 0, maximum: 1000, default: 16, description: 'Open sessions of this node.'
   }
-} as const
+}, [])

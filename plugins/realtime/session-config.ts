@@ -1,5 +1,5 @@
 /** The session object of the Realtime API: its schema, its defaults, and updates of it. */
-import { isObject, type FromSchema } from '../../kernel/index.js'
+import { isObject, openObject, type FromSchema } from '../../kernel/index.js'
 import { newId } from './ids.js'
 import type { SoundFormat } from './audio.js'
 
@@ -7,17 +7,13 @@ const text = { type: 'string', maxLength: 262_144 } as const
 const name = { type: 'string', minLength: 1, maxLength: 64 } as const
 const flag = { type: 'boolean' } as const
 const ignored = { 'x-ignored': 'it is accepted, without effect' } as const
-const format = {
-  type: 'object', required: ['type'],
-  properties: { type: { enum: ['audio/pcm', 'audio/pcmu', 'audio/pcma'] }, rate: { const: 24_000 } }
-} as const
-const tool = {
-  type: 'object', required: ['type', 'name'],
-  properties: {
-    type: { const: 'function', description: 'functions of the client; remote MCP servers are not served' },
-    name, description: text, parameters: { type: 'object' }
-  }
-} as const
+const format = openObject({
+  type: { enum: ['audio/pcm', 'audio/pcmu', 'audio/pcma'] }, rate: { const: 24_000 }
+}, ['type'])
+const tool = openObject({
+  type: { const: 'function', description: 'functions of the client; remote MCP servers are not served' },
+  name, description: text, parameters: { type: 'object' }
+}, ['type', 'name'])
 
 /** Fields of sessions and of single responses. */
 export const answerFields = {
@@ -59,17 +55,14 @@ const inputFields = {
   }
 } as const
 
-export const sessionSchema = {
-  type: 'object', required: ['type'],
-  properties: {
-    type: { enum: ['realtime', 'transcription'] }, ...answerFields,
-    model: { type: 'string', description: 'counts for a client secret; later the model of the address' },
-    include: { type: ['array', 'null'], maxItems: 8, items: { type: 'string' } },
-    tracing: ignored,
-    truncation: { type: ['string', 'object'], description: '"disabled": one that is too long is an error' },
-    audio: { type: 'object', properties: { input: inputFields, output: outputFields } }
-  }
-} as const
+export const sessionSchema = openObject({
+  type: { enum: ['realtime', 'transcription'] }, ...answerFields,
+  model: { type: 'string', description: 'counts for a client secret; later the model of the address' },
+  include: { type: ['array', 'null'], maxItems: 8, items: { type: 'string' } },
+  tracing: ignored,
+  truncation: { type: ['string', 'object'], description: '"disabled": one that is too long is an error' },
+  audio: { type: 'object', properties: { input: inputFields, output: outputFields } }
+}, ['type'])
 
 const PCM: { type: SoundFormat, rate?: number } = { type: 'audio/pcm', rate: 24_000 }
 const TURN = {

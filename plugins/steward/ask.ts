@@ -1,4 +1,4 @@
-import { beating, errorBody, kernelError, raceAbort, toSvcError } from '../../kernel/index.js'
+import { beating, deadline, errorBody, kernelError, raceAbort, toSvcError } from '../../kernel/index.js'
 import type { Caller, Clock, Logger, RouteRequest, StreamWriter, SvcError } from '../../kernel/index.js'
 import { Admission } from '../capabilities/service.js'
 import type { routes } from './routes.js'
@@ -43,11 +43,8 @@ export function createDesk (parts: DeskParts): Desk {
       yield * mayNotLook()
       return
     }
-    const late = new AbortController()
-    const stop = clock.after(TURN_MS, () => {
-      late.abort(kernelError('timeout', `The steward had no whole answer within ${TURN_MS / 1000} seconds.`))
-    })
-    const signal = AbortSignal.any([outer, late.signal])
+    const { signal, stop } = deadline(clock, TURN_MS, () =>
+      kernelError('timeout', `The steward had no whole answer within ${TURN_MS / 1000} seconds.`), outer)
     try {
       const release = await door.enter(caller.id, signal)
       try { yield * until(voice(parts, question, { caller, signal }), signal) } finally { release() }

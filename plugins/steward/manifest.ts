@@ -1,10 +1,12 @@
-import { DeclarationService, OwnApiService, SessionService, type Manifest } from '../../kernel/index.js'
+import {
+  closedObject, DeclarationService, OwnApiService, SessionService, type Manifest
+} from '../../kernel/index.js'
 import { PlacementService } from '../placement/service.js'
 import { RunnersService, RunnerWorkService } from '../runners/service.js'
 import { ModelsService } from '../staging/service.js'
 import { routes } from './routes.js'
 
-const nothing = { type: 'object', additionalProperties: false, properties: {} } as const
+const nothing = closedObject({})
 
 export const manifest = {
   name: 'steward', version: '1.0.0', kernel: '^1.0.0',
@@ -54,10 +56,7 @@ export const manifest = {
     signsOfLife: {
       writer: 'node',
       summary: 'Probes in a row, by instance, to which the model of the steward gave no sign of life.',
-      value: {
-        type: 'object', additionalProperties: false, required: ['failed'],
-        properties: { failed: { type: 'integer', minimum: 1 } }
-      }
+      value: closedObject({ failed: { type: 'integer', minimum: 1 } })
     }
   },
   verbs: {
@@ -79,25 +78,19 @@ export const manifest = {
     },
     node: {
       summary: 'How one node is: up, or lost since when; memory, disk, load, health, what runs there.',
-      args: {
-        type: 'object', additionalProperties: false, required: ['node'],
-        properties: {
-          node: { type: 'string', minLength: 1, maxLength: 100, description: 'Name or id of it, or local.' }
-        }
-      },
+      args: closedObject({
+        node: { type: 'string', minLength: 1, maxLength: 100, description: 'Name or id of it, or local.' }
+      }),
       load: () => import('./tools/node.js')
     },
     settings: {
       summary: 'Settings in force at the node that is asked, each with its origin; secrets are masked.',
-      args: {
-        type: 'object', additionalProperties: false,
-        properties: {
-          path: {
-            type: 'string', minLength: 1, maxLength: 200,
-            description: 'Such as cluster.quorum, or the start of a path. All that are set when absent.'
-          }
+      args: closedObject({
+        path: {
+          type: 'string', minLength: 1, maxLength: 200,
+          description: 'Such as cluster.quorum, or the start of a path. All that are set when absent.'
         }
-      },
+      }, []),
       load: () => import('./tools/settings.js')
     },
     plugins: {

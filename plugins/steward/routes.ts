@@ -1,12 +1,10 @@
-import type { RouteDecl } from '../../kernel/index.js'
+import { closedObject, openObject, type RouteDecl } from '../../kernel/index.js'
 
 const text = { type: 'string' } as const
 const texts = { type: 'array', items: text } as const
 const objects = { type: 'array', items: { type: 'object' } } as const
-const of = (kind: string, properties: Record<string, object>) => ({
-  type: 'object', required: ['kind', ...Object.keys(properties)],
-  properties: { kind: { const: kind }, ...properties }
-})
+const of = (kind: string, properties: Record<string, object>) =>
+  openObject({ kind: { const: kind }, ...properties })
 const evidence = {
   type: 'array', items: {
     anyOf: [
@@ -16,13 +14,10 @@ const evidence = {
     ]
   }
 }
-const fact = {
-  type: 'object', required: ['level', 'code', 'text', 'about', 'evidence', 'remedy'],
-  properties: {
-    level: { enum: ['fail', 'warn', 'ok', 'info'] }, code: text, text, about: texts, evidence,
-    remedy: { type: ['string', 'null'] }
-  }
-}
+const fact = openObject({
+  level: { enum: ['fail', 'warn', 'ok', 'info'] }, code: text, text, about: texts, evidence,
+  remedy: { type: ['string', 'null'] }
+})
 
 /** Character limit for a question and for each earlier message, and the limit on earlier messages. */
 export const QUESTION_MAX = 4000
@@ -33,42 +28,28 @@ export const routes = {
   status: {
     method: 'GET', url: '/v1/steward', authority: 'read',
     summary: 'Whether the steward answers questions, and the model that words its answers.',
-    reply: {
-      type: 'object', additionalProperties: false,
-      required: ['enabled', 'present', 'ready', 'steward_model', 'instance_id', 'state', 'reason'],
-      properties: {
-        enabled: { type: 'boolean' }, present: { type: 'boolean' }, ready: { type: 'boolean' },
-        steward_model: { type: ['string', 'null'] }, instance_id: { type: ['string', 'null'] },
-        state: { enum: ['disabled', 'downloading', 'starting', 'ready', 'degraded'] },
-        reason: { type: ['string', 'null'], description: 'Why the model has no place, or failed.' }
-      }
-    }
+    reply: closedObject({
+      enabled: { type: 'boolean' }, present: { type: 'boolean' }, ready: { type: 'boolean' },
+      steward_model: { type: ['string', 'null'] }, instance_id: { type: ['string', 'null'] },
+      state: { enum: ['disabled', 'downloading', 'starting', 'ready', 'degraded'] },
+      reason: { type: ['string', 'null'], description: 'Why the model has no place, or failed.' }
+    })
   },
   ask: {
     method: 'POST', url: '/v1/steward/ask', authority: 'read', stream: true,
     summary: 'Answers a question about the cluster with its evidence, whole or as server-sent events.',
-    body: {
-      type: 'object', additionalProperties: false, required: ['question'],
-      properties: {
-        question: { ...text, minLength: 1, maxLength: QUESTION_MAX },
-        thread: {
-          type: 'array', maxItems: THREAD_MAX, description: 'What was said before, oldest first.',
-          items: {
-            type: 'object', additionalProperties: false, required: ['role', 'text'],
-            properties: { role: { enum: ['user', 'assistant'] }, text: { ...text, maxLength: TURN_MAX } }
-          }
-        },
-        stream: { type: 'boolean', default: false }
-      }
-    },
-    reply: {
-      type: 'object',
-      required: ['diagnosis', 'sure', 'facts', 'evidence', 'remedies', 'unknown', 'voice', 'calls', 'text'],
-      properties: {
-        diagnosis: text, sure: { type: 'boolean' }, facts: { type: 'array', items: fact }, evidence,
-        remedies: texts, unknown: texts, voice: text, calls: objects, text
-      }
-    },
+    body: closedObject({
+      question: { ...text, minLength: 1, maxLength: QUESTION_MAX },
+      thread: {
+        type: 'array', maxItems: THREAD_MAX, description: 'What was said before, oldest first.',
+        items: closedObject({ role: { enum: ['user', 'assistant'] }, text: { ...text, maxLength: TURN_MAX } })
+      },
+      stream: { type: 'boolean', default: false }
+    }, ['question']),
+    reply: openObject({
+      diagnosis: text, sure: { type: 'boolean' }, facts: { type: 'array', items: fact }, evidence,
+      remedies: texts, unknown: texts, voice: text, calls: objects, text
+    }),
     errors: ['invalid_request', 'steward_disabled', 'not_ready']
   }
 } as const satisfies Record<string, RouteDecl>

@@ -1,8 +1,8 @@
 import {
-  raceAbort, type Caller, type Clock, type Declarations, type JsonSchema, type Manifest, type LocalApi,
-  type ToolDecl
+  deadline, raceAbort, type Caller, type Clock, type Declarations, type JsonSchema, type Manifest,
+  type LocalApi, type ToolDecl
 } from '../../kernel/index.js'
-import { lookedAt, type Fact, type Finding, type Tool, type ToolContext } from '../../kernel/cli/index.js'
+import { lookingOnce, type Fact, type Finding, type Tool, type ToolContext } from '../../kernel/cli/index.js'
 import type { MadeCall, ToolCall } from './types.js'
 
 /** Limit on tool calls per turn. */
@@ -42,14 +42,9 @@ export class TurnTools {
   constructor (parts: ToolboxParts, caller: Caller, signal: AbortSignal) {
     this.#parts = parts
     this.#signal = signal
-    const seen = new Map<string, Promise<unknown>>()
-    const look = (path: string): Promise<unknown> => {
-      const known = seen.get(path) ?? this.#look(path, caller)
-      seen.set(path, known)
-      return known
-    }
     this.#context = {
-      look: look as ToolContext['look'], nowMs: parts.clock.now(), declared: () => parts.declarations.whole()
+      look: lookingOnce((path) => this.#ask(path, caller)), nowMs: parts.clock.now(),
+      declared: () => parts.declarations.whole()
     }
   }
 
@@ -80,11 +75,10 @@ export class TurnTools {
     const startedMs = clock.mono()
     const call: MadeCall = { tool: name, args, tookMs: 0 }
     const index = this.made.push(call) - 1
-    const late = new AbortController()
-    const stop = clock.after(CALL_MS, () => { late.abort(new Error(`no answer within ${CALL_MS / 1000} s`)) })
+    const late = (): Error => new Error(`no answer within ${CALL_MS / 1000} s`)
+    const { signal, stop } = deadline(clock, CALL_MS, late, this.#signal)
     try {
       const tool = (await this.#tool(name)!.load()).default as Tool
-      const signal = AbortSignal.any([this.#signal, late.signal])
       return bounded(await raceAbort(tool.run(this.#context, args), signal))
     } catch (error) {
       this.#signal.throwIfAborted()
@@ -111,10 +105,10 @@ export class TurnTools {
     return problem === null ? null : `${tool} was asked wrongly: ${problem}`
   }
 
-  async #look (path: string, caller: Caller): Promise<unknown> {
-    const { status, text } = await this.#parts.api.ask({ path, caller, signal: this.#signal })
-    if (text.length > READ_MOST) throw new Error(`${path} answers with over ${READ_MOST / 1024 / 1024} MiB`)
-    return lookedAt(status, text)
+  async #ask (path: string, caller: Caller): Promise<{ status: number, text: string }> {
+    const answer = await this.#parts.api.ask({ path, caller, signal: this.#signal })
+    if (answer.text.length <= READ_MOST) return answer
+    throw new Error(`${path} answers with over ${READ_MOST / 1024 / 1024} MiB`)
   }
 }
 

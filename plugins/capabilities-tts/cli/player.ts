@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { delimiter, join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { plain, realPace } from '../../../kernel/cli/index.js'
+import { orElse } from '../../../kernel/api/schema.js'
 import type { Writable } from 'node:stream'
 
 /** An MP3 player that reads stdin, or a file whose path is its last argument. */
@@ -25,12 +26,10 @@ export function findPlayer (path: string): Player | undefined {
 }
 
 function isProgram (file: string): boolean {
-  try {
+  return orElse(false, () => {
     accessSync(file, constants.X_OK)
     return true
-  } catch {
-    return false
-  }
+  })
 }
 
 /** Milliseconds a player may take beyond the length of the sound, for start-up and buffers. */

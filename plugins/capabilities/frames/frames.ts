@@ -1,24 +1,13 @@
-import { FrameError, FrameParser, FrameTooLargeError, LENGTH_BYTES, type RawFrame } from './parser.js'
+import {
+  FrameError, FrameParser, FrameTooLargeError, isTerminal, LENGTH_BYTES, type FrameKind, type FrameMedia,
+  type RawFrame
+} from './parser.js'
 import type { ChunkMedia, ClientChunk, ErrorBody } from '../../../kernel/index.js'
 
-export { FrameError, FrameParser, FrameTooLargeError }
-export type { RawFrame }
+export { FrameError, FrameParser, FrameTooLargeError, isTerminal }
+export type { FrameKind, FrameMedia, RawFrame }
 
 export const FRAMES_TYPE = 'application/vnd.svc.frames'
-
-/** `error` reports an invalid session message that belongs to no call, so it ends no call. */
-export type FrameKind = 'started' | 'chunk' | 'completed' | 'failed' | 'cancelled' | 'error'
-
-/** Media description with times in seconds and `size` in bytes. */
-export interface FrameMedia {
-  media_type: string
-  codec: string
-  sample_rate: number
-  channels: number
-  size: number
-  timestamp_seconds: number
-  duration_seconds: number
-}
 
 export interface FrameHeader {
   call_id: string | null
@@ -32,9 +21,6 @@ export interface FrameHeader {
 }
 
 export interface Frame { header: FrameHeader, media: Uint8Array | null }
-
-export const isTerminal = (kind: FrameKind): boolean =>
-  kind === 'completed' || kind === 'failed' || kind === 'cancelled'
 
 export function mediaOf (media: ChunkMedia): FrameMedia {
   return {

@@ -13,6 +13,23 @@ export class FrameError extends Error { override readonly name = 'FrameError' }
 
 export class FrameTooLargeError extends FrameError {}
 
+/** `error` reports an invalid session message that belongs to no call, so it ends no call. */
+export type FrameKind = 'started' | 'chunk' | 'completed' | 'failed' | 'cancelled' | 'error'
+
+export const isTerminal = (kind: FrameKind): boolean =>
+  kind === 'completed' || kind === 'failed' || kind === 'cancelled'
+
+/** Media description with times in seconds and `size` in bytes. */
+export interface FrameMedia {
+  media_type: string
+  codec: string
+  sample_rate: number
+  channels: number
+  size: number
+  timestamp_seconds: number
+  duration_seconds: number
+}
+
 /** A parsed frame; only `media.size` has been checked. */
 export interface RawFrame { header: Record<string, unknown>, media: Uint8Array<ArrayBuffer> | null }
 

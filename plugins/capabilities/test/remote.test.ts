@@ -2,7 +2,7 @@ import t from 'tap'
 import { kernelError, SvcError } from '../../../kernel/api/errors.js'
 import { ask, bench, caller, errorOf, eventually, gate, NODE, piece, probe } from './kit.js'
 import { at, callsOf, GONE, OTHER, pair } from './remote-kit.js'
-import type { CallRequest } from '../request.js'
+import type { CallRequest } from '../routes.js'
 import type { Request, Source, View } from './kit.js'
 
 const counts: Source = async function * ({ n = 0 }) { for (let i = 0; i < n; i++) yield piece(i, 1000) }

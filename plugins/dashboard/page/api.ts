@@ -1,5 +1,5 @@
 // Requests to the node that the page is connected to.
-import { serverEvents as parseEvents } from '../../../kernel/http/event-stream-parser.js'
+import { serverEvents as parseEvents, type ServerEvent } from '../../../kernel/http/event-stream-parser.js'
 import { ApiError } from './api-error.js'
 
 export { ApiError }
@@ -60,16 +60,9 @@ async function failureOf (response: Response): Promise<ApiError> {
   }
 }
 
-export interface ServerEvent { type: string, data: string, id: string | null, comment: string | null }
-
 /** Yields a stream's events, including comments, until the stream ends; throws if the connection breaks. */
-export async function * serverEvents (response: Response): AsyncGenerator<ServerEvent> {
-  for await (const part of parseEvents(chunksOf(response))) {
-    yield part.kind === 'event' ? { ...part, comment: null } : { ...COMMENT, comment: part.text }
-  }
-}
-
-const COMMENT = { type: 'message', data: '', id: null }
+export const serverEvents = (response: Response): AsyncGenerator<ServerEvent> =>
+  parseEvents(chunksOf(response))
 
 /** The bytes of a response as they arrive. */
 export async function * chunksOf (response: Response): AsyncGenerator<Uint8Array<ArrayBuffer>> {

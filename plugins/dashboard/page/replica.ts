@@ -1,9 +1,8 @@
 // One connection to a node's read-only replica of /state, held as a plain object.
 import { WebsocketProvider } from 'y-websocket'
 import { Doc } from 'yjs'
-import { stateOf } from './assembly.js'
 import { emptyState, type State } from './state.js'
-import type { Entry } from '../../../kernel/state/entries.js'
+import { type Entry, keyOf } from '../../../kernel/state/entries.js'
 
 /** Milliseconds for which changes are collected before they are shown together. */
 const GATHER_MS = 40
@@ -50,4 +49,22 @@ export function followState (
   provider.on('connection-close', end)
   provider.connect()
   return close
+}
+
+/** Builds the state from a replica's entries (see kernel/state/entries.ts). */
+export function stateOf (entries: Iterable<Entry>): Record<string, unknown> {
+  const state = new Map<string, unknown>()
+  const members = new Map<string, Map<string, unknown>>()
+  for (const { key, val } of entries) {
+    const of = keyOf(key)
+    if (of === key) state.set(key, val)
+    else members.set(of, (members.get(of) ?? new Map<string, unknown>()).set(key.slice(of.length + 1), val))
+  }
+  for (const [key, own] of members) {
+    const val = state.get(key)
+    if (typeof val !== 'object' || val === null || Array.isArray(val)) continue
+    // Object.fromEntries creates a property even for a member named __proto__; an assignment would not.
+    state.set(key, Object.fromEntries(own))
+  }
+  return Object.fromEntries(state)
 }

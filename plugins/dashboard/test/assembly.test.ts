@@ -3,7 +3,7 @@ import t from 'tap'
 import { Doc, applyUpdate } from 'yjs'
 import { KvDoc } from '../../../kernel/state/documents/kv-doc.js'
 import { stateOf } from '../../../kernel/test/state-entries.js'
-import { stateOf as shown } from '../page/assembly.js'
+import { stateOf as shown } from '../page/replica.js'
 import type { Entry } from '../../../kernel/state/entries.js'
 
 t.test('whatever is written, it is the state that all entries make', (t) => {

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { encodeEvent, encodeFrame, type Frame as NodeFrame } from '../../capabilities/frames/frames.js'
-import { FrameParser } from '../../capabilities/frames/parser.js'
-import { endingOf, frameOfEvent, framesIn, isLast, mediaOf } from '../page/discovery/frames.js'
+import { FrameParser, isTerminal } from '../../capabilities/frames/parser.js'
+import { endingOf, frameOfEvent, framesIn, mediaOf } from '../page/discovery/frames.js'
 import { noAnswer, originOf } from '../page/discovery/origins.js'
 import { fits, isOpen, problemsOf } from '../page/discovery/schema.js'
 
@@ -33,7 +33,7 @@ t.test('the frames of a node are read, however they are cut', (t) => {
       read.push(...framesIn(parser, all.subarray(at, at + step)))
     }
     t.same(read.map(plain), FRAMES.map(plain), `${step} bytes at once`)
-    t.same(read.map(isLast), [false, false, false, true])
+    t.same(read.map(({ header }) => isTerminal(header.kind)), [false, false, false, true])
   }
   t.throws(() => readAll(Buffer.from('<html>none</html>')), /a frame header of \d+ bytes/)
   const less = encodeFrame({ header: { kind: 'chunk', media: { size: -1 } }, media: null })

@@ -175,9 +175,10 @@ t.test('speech has lines for each program', (t) => {
   t.end()
 })
 
-const event = (value: unknown) => ({ data: JSON.stringify(value), comment: null })
+const dataEvent = (data: string) => ({ kind: 'event', type: 'message', data, id: null }) as const
+const event = (value: unknown) => dataEvent(JSON.stringify(value))
 const delta = (value: object) => event({ choices: [{ delta: value }] })
-const comment = (text: string) => ({ data: '', comment: text })
+const comment = (text: string) => ({ kind: 'comment', text }) as const
 
 t.test('an answer is gathered from its events', (t) => {
   const incoming = new Incoming()
@@ -192,7 +193,7 @@ t.test('an answer is gathered from its events', (t) => {
   incoming.take(event({ choices: [], usage: { completion_tokens: 7 } }))
   incoming.take(comment('generation_stats {"generation_tps":12.5}'))
   t.notOk(incoming.complete)
-  incoming.take({ data: '[DONE]', comment: null })
+  incoming.take(dataEvent('[DONE]'))
   t.match(incoming, {
     content: 'Yes', reasoning: 'Hm. ', toolCalls: [weather], finish: 'tool_calls', tokens: 7, perSecond: 12.5,
     complete: true, failure: null

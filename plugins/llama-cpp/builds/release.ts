@@ -3,6 +3,7 @@ import { fetch, type Dispatcher } from 'undici'
 import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
 import { open, rm, stat } from 'node:fs/promises'
+import { parseJson } from '../../../kernel/api/schema.js'
 
 /** A failed installation, described for the user; `wrong` if the arguments are invalid. */
 export class BuildError extends Error {
@@ -147,10 +148,7 @@ export async function readRelease ({ base, signal, dispatcher }: Source, tag: st
 
 /** Parses a release from GitHub's API. Pure. @throws BuildError */
 export function readAssets (text: string, url: string): Asset[] {
-  let assets: unknown
-  try {
-    assets = (JSON.parse(text) as { assets?: unknown }).assets
-  } catch { /* reported below */ }
+  const { assets } = (parseJson(text) ?? {}) as { assets?: unknown }
   if (!Array.isArray(assets)) throw new BuildError(`${url} is not a release of GitHub's API`)
   return assets.flatMap((asset: Record<string, unknown>) => {
     const { name, browser_download_url: from, size } = asset

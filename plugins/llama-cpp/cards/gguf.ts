@@ -190,52 +190,23 @@ async function readTensor (r: HeaderReader): Promise<{ tensor: GgufTensor, end: 
   const shape = Array.from({ length: dims }, () => r.u64())
   const id = r.u32()
   const offset = r.u64()
-  const known = GGML_TYPES[id]
+  // No bytes are counted for an unknown type.
+  const [type, blockValues, blockBytes] = GGML_TYPES[id] ?? [`type ${id}`, 1, 0]
   const values = shape.reduce((a, b) => a * b, 1n)
-  const bytes = known === undefined ? 0n
-    : (values + BigInt(known.block - 1)) / BigInt(known.block) * BigInt(known.bytes)
-  const type = known?.name ?? `type ${id}`
+  const bytes = (values + BigInt(blockValues - 1)) / BigInt(blockValues) * BigInt(blockBytes)
   return { tensor: { name, shape: shape.map(Number), type, bytes: Number(bytes) }, end: offset + bytes }
 }
 
-/** A quantization type; each `block` values take `bytes` bytes. */
-interface GgmlType { name: string, block: number, bytes: number }
-
-const type = (name: string, block: number, bytes: number): GgmlType => ({ name, block, bytes })
-
-const GGML_TYPES: Readonly<Record<number, GgmlType>> = {
-  0: type('fp32', 1, 4),
-  1: type('fp16', 1, 2),
-  2: type('Q4_0', 32, 18),
-  3: type('Q4_1', 32, 20),
-  6: type('Q5_0', 32, 22),
-  7: type('Q5_1', 32, 24),
-  8: type('Q8_0', 32, 34),
-  9: type('Q8_1', 32, 36),
-  10: type('Q2_K', 256, 84),
-  11: type('Q3_K', 256, 110),
-  12: type('Q4_K', 256, 144),
-  13: type('Q5_K', 256, 176),
-  14: type('Q6_K', 256, 210),
-  15: type('Q8_K', 256, 292),
-  16: type('IQ2_XXS', 256, 66),
-  17: type('IQ2_XS', 256, 74),
-  18: type('IQ3_XXS', 256, 98),
-  19: type('IQ1_S', 256, 50),
-  20: type('IQ4_NL', 32, 18),
-  21: type('IQ3_S', 256, 110),
-  22: type('IQ2_S', 256, 82),
-  23: type('IQ4_XS', 256, 136),
-  24: type('int8', 1, 1),
-  25: type('int16', 1, 2),
-  26: type('int32', 1, 4),
-  27: type('int64', 1, 8),
-  28: type('fp64', 1, 8),
-  29: type('IQ1_M', 256, 56),
-  30: type('bf16', 1, 2),
-  34: type('TQ1_0', 256, 54),
-  35: type('TQ2_0', 256, 66),
-  39: type('MXFP4', 32, 17)
+/** Quantization types by GGML number: the name, the values in a block, and the bytes of a block. */
+const GGML_TYPES: Readonly<Record<number, readonly [name: string, values: number, bytes: number]>> = {
+  0: ['fp32', 1, 4], 1: ['fp16', 1, 2], 2: ['Q4_0', 32, 18], 3: ['Q4_1', 32, 20], 6: ['Q5_0', 32, 22],
+  7: ['Q5_1', 32, 24], 8: ['Q8_0', 32, 34], 9: ['Q8_1', 32, 36], 10: ['Q2_K', 256, 84],
+  11: ['Q3_K', 256, 110], 12: ['Q4_K', 256, 144], 13: ['Q5_K', 256, 176], 14: ['Q6_K', 256, 210],
+  15: ['Q8_K', 256, 292], 16: ['IQ2_XXS', 256, 66], 17: ['IQ2_XS', 256, 74], 18: ['IQ3_XXS', 256, 98],
+  19: ['IQ1_S', 256, 50], 20: ['IQ4_NL', 32, 18], 21: ['IQ3_S', 256, 110], 22: ['IQ2_S', 256, 82],
+  23: ['IQ4_XS', 256, 136], 24: ['int8', 1, 1], 25: ['int16', 1, 2], 26: ['int32', 1, 4],
+  27: ['int64', 1, 8], 28: ['fp64', 1, 8], 29: ['IQ1_M', 256, 56], 30: ['bf16', 1, 2],
+  34: ['TQ1_0', 256, 54], 35: ['TQ2_0', 256, 66], 39: ['MXFP4', 32, 17]
 }
 
 /** Names of quantization mixes by the metadata value `general.file_type`. */

@@ -27,17 +27,10 @@ export interface NativeModel {
 }
 
 /** Sampling parameters. An absent field turns its sampler off; without a temperature, sampling is greedy. */
-export interface SamplerConfig {
-  temperature?: number
-  topK?: number
-  topP?: number
-  minP?: number
-  seed?: number
-  repeatPenalty?: number
-  repeatPenaltyMaxTokens?: number
+export interface SamplerConfig extends Partial<Record<
+  'temperature' | 'topK' | 'topP' | 'minP' | 'seed' | 'repeatPenalty' | 'repeatPenaltyMaxTokens' |
+  'repeatPenaltyPresencePenalty' | 'repeatPenaltyFrequencyPenalty', number>> {
   repeatPenaltyTokens?: Uint32Array
-  repeatPenaltyPresencePenalty?: number
-  repeatPenaltyFrequencyPenalty?: number
   tokenBiasKeys?: Uint32Array
   tokenBiasValues?: Float32Array
   grammarEvaluationState?: object

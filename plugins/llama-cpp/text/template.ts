@@ -1,6 +1,7 @@
 import { Environment, Interpreter, Template } from '@huggingface/jinja'
 import type { ChatMessage } from '../../runners/language/chunks.js'
-import { isObject, parsed } from '../../runners/language/json.js'
+import { isObject, parseJson } from '../../../kernel/api/schema.js'
+import { parsed } from '../../runners/language/json.js'
 import { invalid } from '../../runners/language/refusals.js'
 import { reasoningOf, type ReasoningName } from './reasoning.js'
 import { EngineError } from '../../../kernel/api/engine.js'
@@ -274,16 +275,8 @@ function reads (name: ToolFormatName, text: string, reasoning: ReasoningName | n
   })
   const found = [reader.push(text), reader.end()].flatMap(({ tool_calls: calls = [] }) => calls)
   const given = found.map((call) => call.function.arguments ?? '').join('')
-  return found[0]?.function.name === NAME && sameArguments(given)
-}
-
-function sameArguments (text: string): boolean {
-  try {
-    const value = JSON.parse(text) as Record<string, unknown>
-    return value[KEY] === VALUE
-  } catch {
-    return false
-  }
+  const value = parseJson(given)
+  return found[0]?.function.name === NAME && isObject(value) && value[KEY] === VALUE
 }
 
 function hintedBy (text: string): ToolFormatName | null {

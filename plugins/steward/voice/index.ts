@@ -1,4 +1,5 @@
 import type { Fact, Finding } from '../../../kernel/cli/index.js'
+import { deadline } from '../../../kernel/index.js'
 import { HISTORY } from '../reader/select.js'
 import { CALLS_MOST, toolsOf, type NamedTool, type TurnTools } from '../toolbox.js'
 import type { TurnParts } from '../ask.js'
@@ -48,11 +49,9 @@ export async function * speak (
   parts: SpeakParts, question: Question, { model, reader }: Speakers
 ): AsyncGenerator<TurnEvent> {
   const { clock, log, tools } = parts
-  const late = new AbortController()
-  const stop = clock.after(VOICE_MS, () => {
-    late.abort(new Unspoken(`no answer within ${VOICE_MS / 1000} s`))
-  })
-  const asking = { ...parts, model, signal: AbortSignal.any([parts.signal, late.signal]) }
+  const late = (): Error => new Unspoken(`no answer within ${VOICE_MS / 1000} s`)
+  const { signal, stop } = deadline(clock, VOICE_MS, late, parts.signal)
+  const asking = { ...parts, model, signal }
   const asked = messagesOf(question)
   const planned = plan(asking, asked)
   // Awaited only after the reader is done; avoids an unhandled rejection until then.

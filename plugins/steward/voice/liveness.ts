@@ -1,4 +1,6 @@
-import type { Caller, Clock, Logger, LocalApi, Section } from '../../../kernel/index.js'
+import {
+  deadline, type Caller, type Clock, type Logger, type LocalApi, type Section
+} from '../../../kernel/index.js'
 import type { RoleStatus, PlacementKeeper } from '../../placement/service.js'
 
 /** Milliseconds without a successful request after which a ready model is probed. */
@@ -94,13 +96,11 @@ export class Liveness {
   /** Why the probe failed; null for any answer, including one that reports a full queue. */
   async #ask (modelId: string): Promise<string | null> {
     const { api, clock } = this.#parts
-    const late = new AbortController()
-    const stop = clock.after(PROBE_MS, () => {
-      late.abort(new Error(`no answer within ${PROBE_MS / 1000} s`))
-    })
+    const late = (): Error => new Error(`no answer within ${PROBE_MS / 1000} s`)
+    const { signal, stop } = deadline(clock, PROBE_MS, late)
     try {
       const { status } = await api.ask({
-        path: '/v1/chat/completions', method: 'POST', caller: VOICE_CALLER, signal: late.signal,
+        path: '/v1/chat/completions', method: 'POST', caller: VOICE_CALLER, signal,
         body: { model: modelId, messages: [{ role: 'user', content: 'ping' }], max_tokens: 1 }
       })
       return status >= 500 && status !== 503 ? `it answered with ${status}` : null

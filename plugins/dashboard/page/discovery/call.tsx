@@ -4,8 +4,8 @@ import { ApiError, chunksOf, serverEvents } from '../api.js'
 import { JsonField } from '../ui/json.js'
 import { Badge, Button, Copy, Guard, Section, Select, Trouble } from '../ui/parts.js'
 import { problemsOf, type Problem, type Schema } from './schema.js'
-import { FrameParser } from '../../../capabilities/frames/parser.js'
-import { endingOf, frameOfEvent, framesIn, isLast, mediaOf, type Frame } from './frames.js'
+import { FrameParser, isTerminal } from '../../../capabilities/frames/parser.js'
+import { endingOf, frameOfEvent, framesIn, mediaOf, type Frame } from './frames.js'
 import { nodeId, request, target, type Descriptor } from './target.js'
 import { playInto, type Player } from '../ui/player.js'
 import { bytes, count, span } from '../ui/text.js'
@@ -181,7 +181,7 @@ async function * callStream (
     { body: bodyOf(descriptor, payload), signal, headers: { accept } })
   for await (const frame of framing === 'frames' ? binary(response) : events(response)) {
     yield frame
-    if (isLast(frame)) return
+    if (isTerminal(frame.header.kind)) return
   }
   throw new Error('The stream ended without its last frame: the connection broke off.')
 }
@@ -192,7 +192,9 @@ async function * binary (response: Response): AsyncGenerator<Frame> {
 }
 
 async function * events (response: Response): AsyncGenerator<Frame> {
-  for await (const { data } of serverEvents(response)) if (data !== '') yield frameOfEvent(data)
+  for await (const event of serverEvents(response)) {
+    if (event.kind === 'event') yield frameOfEvent(event.data)
+  }
 }
 
 /** A call over a WebSocket, to which chunks can be sent while it answers. */
@@ -221,7 +223,7 @@ function openSession (descriptor: Descriptor, payload: unknown, heard: SessionEv
     try {
       for (const frame of framesIn(new FrameParser(), new Uint8Array(data))) {
         heard.frame(frame)
-        if (isLast(frame)) over(null)
+        if (isTerminal(frame.header.kind)) over(null)
       }
     } catch (error) {
       over((error as Error).message)
@@ -269,7 +271,7 @@ function Frames ({ frames, running }: { frames: readonly Arrived[], running: boo
 
 function FrameWords ({ frame }: { frame: Frame }) {
   const { kind, sequence, payload, media, error } = frame.header
-  const level = kind === 'failed' || kind === 'error' ? 'error' : isLast(frame) ? 'ok' : 'plain'
+  const level = kind === 'failed' || kind === 'error' ? 'error' : isTerminal(kind) ? 'ok' : 'plain'
   return (
     <div class="grow">
       <p class="row-title">

@@ -1,13 +1,6 @@
 // Parses the frames of a capability call, which arrive over HTTP, server-sent events or a WebSocket.
-import type { FrameParser } from '../../../capabilities/frames/parser.js'
+import type { FrameKind, FrameMedia, FrameParser } from '../../../capabilities/frames/parser.js'
 import { grouped } from '../ui/text.js'
-
-export interface FrameMedia {
-  media_type: string, codec: string, sample_rate: number, channels: number, size: number
-  timestamp_seconds: number, duration_seconds: number
-}
-
-export type FrameKind = 'started' | 'chunk' | 'completed' | 'failed' | 'cancelled' | 'error'
 
 export interface FrameHeader {
   call_id: string | null, sequence: number, kind: FrameKind, payload: unknown, media: FrameMedia | null
@@ -15,9 +8,6 @@ export interface FrameHeader {
 }
 
 export interface Frame { header: FrameHeader, media: Uint8Array | null }
-
-export const isLast = ({ header: { kind } }: Frame): boolean =>
-  kind === 'completed' || kind === 'failed' || kind === 'cancelled'
 
 /** Adds bytes to a parser of `application/vnd.svc.frames` and yields the frames that are now complete. */
 export function * framesIn (parser: FrameParser, bytes: Uint8Array): Iterable<Frame> {

@@ -1,9 +1,7 @@
 import { Validator } from '@cfworker/json-schema'
+import { isObject } from '../../../../kernel/api/schema.js'
 
 export type Schema = Record<string, unknown>
-
-const isObject = (value: unknown): value is Schema =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
 
 const TELLING = ['enum', 'const', 'anyOf', 'oneOf', 'allOf', '$ref', 'if', 'properties', 'items']
 

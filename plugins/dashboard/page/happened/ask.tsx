@@ -26,8 +26,8 @@ async function put (question: string): Promise<void> {
   try {
     const body = { question: turn.question, thread, stream: true }
     const response = await call('/v1/steward/ask', { body })
-    for await (const { data, comment } of serverEvents(response)) {
-      if (comment === null) show(withEvent(turn, data))
+    for await (const event of serverEvents(response)) {
+      if (event.kind === 'event') show(withEvent(turn, event.data))
     }
   } catch (error) {
     show({ ...turn, error: (error as Error).message })

@@ -1,6 +1,10 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
-import { ApiError, serverEvents, type ServerEvent } from '../api.js'
+import { ApiError, serverEvents } from '../api.js'
 import { call, caller, origin } from '../link.js'
+import type { ServerEvent } from '../../../../kernel/http/event-stream-parser.js'
+
+/** An event of a stream that is followed; comments are dropped. */
+type Followed = Extract<ServerEvent, { kind: 'event' }>
 
 /** Milliseconds between the end of a stream and the next attempt. */
 const AGAIN_MS = 1000
@@ -17,7 +21,7 @@ export interface Following {
  * Follows a stream from the page's node; passes events to `take` in small batches.
  * Stops if the node refuses the request; after a disconnect, resumes after the last event with an id.
  */
-export function useFollow (path: string, take: (events: ServerEvent[]) => void): Following {
+export function useFollow (path: string, take: (events: Followed[]) => void): Following {
   const [status, setStatus] = useState<Following['status']>('connecting')
   const [error, setError] = useState<Error | null>(null)
   const [round, setRound] = useState(0)
@@ -37,10 +41,10 @@ export function useFollow (path: string, take: (events: ServerEvent[]) => void):
 }
 
 async function follow (
-  path: string, signal: AbortSignal, take: (events: ServerEvent[]) => void,
+  path: string, signal: AbortSignal, take: (events: Followed[]) => void,
   is: (status: Following['status'], error?: Error) => void
 ): Promise<void> {
-  const waiting: ServerEvent[] = []
+  const waiting: Followed[] = []
   let timer: ReturnType<typeof setTimeout> | undefined
   signal.addEventListener('abort', () => { clearTimeout(timer) })
   let last: string | null = null
@@ -50,8 +54,8 @@ async function follow (
       const response = await call(path, { signal, headers })
       is('live')
       for await (const event of serverEvents(response)) {
+        if (event.kind === 'comment') continue
         last = event.id ?? last
-        if (event.comment !== null) continue
         waiting.push(event)
         timer ??= setTimeout(() => {
           timer = undefined

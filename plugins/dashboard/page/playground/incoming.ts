@@ -1,5 +1,7 @@
+import { parseJson } from '../../../../kernel/api/schema.js'
 import { loopFinder } from '../../../chat/repetition.js'
 import type { ToolCall } from './conversation.js'
+import type { ServerEvent } from '../../../../kernel/http/event-stream-parser.js'
 
 interface Delta {
   content?: string | null
@@ -32,9 +34,12 @@ export class Incoming {
   complete = false
 
   /** Processes one event from the answer stream. Returns true if the event adds text or tool calls. */
-  take ({ data, comment }: { data: string, comment: string | null }): boolean {
-    if (comment?.startsWith(STATS) === true) this.#stats(comment.slice(STATS.length))
-    if (data === '') return false
+  take (event: ServerEvent): boolean {
+    if (event.kind === 'comment') {
+      if (event.text.startsWith(STATS)) this.#stats(event.text.slice(STATS.length))
+      return false
+    }
+    const { data } = event
     if (data === '[DONE]') {
       this.complete = true
       return false
@@ -69,9 +74,8 @@ export class Incoming {
   }
 
   #stats (text: string): void {
-    try {
-      const { generation_tps: rate } = JSON.parse(text) as { generation_tps?: number }
-      if (rate !== undefined && rate > 0) this.perSecond = rate
-    } catch { /* not JSON: an ordinary comment */ }
+    // An ordinary comment is not JSON.
+    const { generation_tps: rate } = (parseJson(text) ?? {}) as { generation_tps?: number }
+    if (rate !== undefined && rate > 0) this.perSecond = rate
   }
 }

@@ -14,6 +14,7 @@ import { chatBody, chatLines } from './request.js'
 import { RequestButton, TraceLink } from './shown-request.js'
 import { copyText } from '../ui/copy.js'
 import { failed } from '../ui/toast.js'
+import { orElse } from '../../../../kernel/api/schema.js'
 import type { Answer, Lane, Message, ToolCall } from './conversation.js'
 import type { Token } from 'marked'
 
@@ -232,9 +233,7 @@ function Foot ({ message, answer, index }: AnswerProps & { answer: Answer }) {
   )
 }
 
-const pretty = (text: string): string => {
-  try { return JSON.stringify(JSON.parse(text), null, 2) } catch { return text }
-}
+const pretty = (text: string): string => orElse(text, () => JSON.stringify(JSON.parse(text), null, 2))
 
 /** A tool call from the model; the user supplies its result. */
 function Call ({ call, index }: { call: ToolCall, index: number }) {
