@@ -101,7 +101,10 @@ export function proofWith (
     .update(`${inviter}\0${joiner}`).digest('base64url')
 }
 
-/** A joiner's proof: HMAC-SHA-256, base64url, worthless on another connection or for other keys. */
+/**
+ * A joiner's proof of the secret: HMAC-SHA-256, base64url, over the channel binding of its connection and
+ * both keys, so it is worthless on other connections or for other keys.
+ */
 export function proofOf (
   secret: string, binding: Buffer, fingerprints: { inviter: string, joiner: string }
 ): string {
