@@ -177,12 +177,15 @@ export interface Route {
   nodeId: string
   installId: string
   trace?: Trace | undefined
+  /** For another node: the request's hashes to remember, joined. */
+  prefixes?: string
 }
 
 /**
  * A request to route. `signal` ends the wait for a model that is placed on demand; `pinned`: only a runner on
  * this node may serve it; `except`: instances that earlier attempts have lost; `tooShort`: the instance whose
- * context was too small, so only one with a larger context may serve it.
+ * context was too small, so only one with a larger context may serve it; `payload` and `session`: the task's
+ * payload and the client's id of a conversation, which lead to the instance that has them in its cache.
  */
 export interface RouteQuery {
   modelId: string
@@ -193,6 +196,8 @@ export interface RouteQuery {
   except?: readonly string[]
   tooShort?: string | undefined
   pinned?: boolean
+  payload?: EngineTask['payload'] | undefined
+  session?: string | undefined
   /** See `CapabilityCall`. */
   hops?: string | undefined
   trace?: Trace | undefined
@@ -219,7 +224,7 @@ export interface VirtualModel {
 /** The data plane from any node to the runner that serves a model. */
 export interface Runners {
   /**
-   * Assigns a task id and picks the ready runner with the least outstanding work on any node. Throws
+   * Assigns a task id and picks a ready runner on any node: see `pick`. Throws
    * `no_instance` (details.brokenLink and details.remedy name the first broken link of the availability
    * chain): 503 while the model is placed or waits for a place, 404 if it is not placed.
    */
@@ -312,7 +317,7 @@ export interface Instances {
 }
 export const InstanceService = defineService<Instances>('instances')
 
-export interface TaskRequest extends Pick<RouteQuery, 'modelId' | 'capability' | 'ttlSeconds'> {
+export interface TaskRequest extends Pick<RouteQuery, 'modelId' | 'capability' | 'ttlSeconds' | 'session'> {
   task: EngineTask
 }
 
@@ -333,12 +338,13 @@ type RepeatableRequest = Omit<TaskRequest, 'task'> & { task: EngineTask | (() =>
  * in place of a virtual one. Throws like `Runners.route` and `Runners.open`.
  */
 export async function * runTask (
-  runners: Pick<Runners, 'route' | 'open'>, { modelId, capability, ttlSeconds, task }: RepeatableRequest,
-  call: TaskCall
+  runners: Pick<Runners, 'route' | 'open'>, { task, ...request }: RepeatableRequest, call: TaskCall
 ): AsyncGenerator<EngineChunk> {
+  const { modelId, capability, ttlSeconds, session } = request
   const { commandId, caller, signal, pinned = false, hops, trace } = call
   const query: RouteQuery = {
-    modelId, capability, commandId, caller, signal, pinned, hops, ttlSeconds,
+    modelId, capability, commandId, caller, signal, pinned, hops, ttlSeconds, session,
+    payload: typeof task === 'function' ? undefined : task.payload,
     ...(trace === undefined ? {} : { trace })
   }
   const except: string[] = []
