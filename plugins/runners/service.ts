@@ -1,5 +1,6 @@
 import { defineService, EngineError, SvcError, timed } from '../../kernel/index.js'
 import { NOT_STARTED } from './process/errors.js'
+import { withInput } from './process/input.js'
 import { untilRouted } from './routing/wait.js'
 import type { Bundle } from './cards/bundle.js'
 import type { GangOffer } from './donors/role.js'
@@ -387,17 +388,6 @@ export async function * runTask (
       except.push(instanceId)
     }
   }
-}
-
-/** The task with an input that calls `onRead` when its first byte is requested. */
-function withInput (task: EngineTask, onRead: () => void): EngineTask {
-  const { input } = task
-  if (input === undefined) return task
-  const noted = async function * (): AsyncGenerator<Uint8Array> {
-    onRead()
-    yield * input
-  }
-  return { ...task, input: noted() }
 }
 
 const MOST_TRIES = 16
