@@ -27,11 +27,14 @@ interface Trace {
 
 const traces: [string, Trace, saved: number][] = [
   // Lengths of ShareGPT as the vLLM paper (arXiv:2309.06180) has them: 161 tokens in, 338 out.
-  ['chats of 6 turns', { rate: 0.06, turns: 6, systems: 1, system: 150, ask: 161, answer: 338, pause: 20 }, 60],
+  ['chats of 6 turns',
+    { rate: 0.06, turns: 6, systems: 1, system: 150, ask: 161, answer: 338, pause: 20 }, 60],
   // Lengths of Mooncake's trace of tool agents (arXiv:2407.00079): about 8,600 tokens in, 180 out.
   ['agents', { rate: 0.015, turns: 12, systems: 4, system: 6000, ask: 450, answer: 180, pause: 3 }, 60],
-  ['one system prompt for all', { rate: 0.4, turns: 1, systems: 1, system: 2000, ask: 161, answer: 338, pause: 0 }, 0],
-  ['nothing in common', { rate: 0.4, turns: 1, systems: Infinity, system: 150, ask: 500, answer: 338, pause: 0 }, 0]
+  ['one system prompt for all',
+    { rate: 0.4, turns: 1, systems: 1, system: 2000, ask: 161, answer: 338, pause: 0 }, 0],
+  ['nothing in common',
+    { rate: 0.4, turns: 1, systems: Infinity, system: 150, ask: 500, answer: 338, pause: 0 }, 0]
 ]
 
 function random (seed: number): () => number {
@@ -178,8 +181,9 @@ function quantile (all: readonly number[], q: number): number {
 for (const [name, trace, least] of traces) {
   t.test(name, async (t) => {
     for (const [count, share] of [[3, 1], [8, 1], [8, 1.7]] as const) {
-      const [load, prefix] = (['load', 'prefix'] as const).map((policy) =>
-        new Simulation({ ...trace, rate: trace.rate * share }, policy, 7, count).run(400)) as [Simulation, Simulation]
+      const run = (policy: Policy): Simulation =>
+        new Simulation({ ...trace, rate: trace.rate * share }, policy, 7, count).run(400)
+      const [load, prefix] = [run('load'), run('prefix')]
       const saved = 100 * (1 - prefix.evaluated / load.evaluated)
       const [before, after] = [load, prefix].map(({ waits }) => [quantile(waits, 0.5), quantile(waits, 0.95)])
       const told = (of: number[]): string => of.map((seconds) => seconds.toFixed(2)).join('/')

@@ -194,7 +194,7 @@ t.test('a plugin that starts late asks for the whole', async (t) => {
   t.same(shown(a), { x: 'Pending' })
 })
 
-t.test('an instance\'s hashes go with its tasks, under one key, to nodes that know them and others', async (t) => {
+t.test('an instance\'s hashes go with its tasks, under one key; older nodes send none', async (t) => {
   const { net, a, b } = await pair()
   t.equal(a.prefixes.key, b.prefixes.key)
   const lead = b.prefixes.lead({ payload: { messages: [{ role: 'user', content: 'secret' }] }, session: 's' })
