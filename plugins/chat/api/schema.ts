@@ -122,9 +122,9 @@ export const chatFields = {
 
 /** OpenAI's fields that do not affect the answer. */
 export const openAiExtras = {
-  user: { description: 'as prompt_cache_key, if the request has no other id' },
+  user: { ...optionalText, description: 'as prompt_cache_key, if the request has no other id' },
   safety_identifier: ignored('the newer name of user'),
-  prompt_cache_key: { description: 'requests with the same key go to the same instance if it is not busier' },
+  prompt_cache_key: { ...optionalText, description: 'leads requests with the same key to the same instance' },
   prompt_cache_retention: ignored('cached prompts stay until their memory is needed'),
   prompt_cache_options: ignored('the cache matches prompts by their prefix'),
   service_tier: ignored('there is only one tier'),
