@@ -1,4 +1,4 @@
-/** Three nodes with an instance of a model each: the turns of a chat go to the one that has it in its cache. */
+/** Three nodes with an instance each: the turns of a chat go to the one that has it in its cache. */
 import t from 'tap'
 import { spawnSync } from 'node:child_process'
 import { mkdirSync, writeFileSync } from 'node:fs'

@@ -11,7 +11,7 @@ const rows: [string, { headers?: Record<string, string>, body?: unknown }, strin
   ['a conversation', { headers: {}, body: { conversation: 'c', user: 'e' } }, 'c'],
   ['Open WebUI\'s before the user', { headers: { 'x-openwebui-chat-id': 'd' }, body: { user: 'e' } }, 'd'],
   ['the user last', { headers: {}, body: { user: 'e' } }, 'e'],
-  ['no text', { headers: { 'x-session-id': '' }, body: { prompt_cache_key: 7, conversation: {}, user: null } },
+  ['no text', { headers: { 'x-session-id': '' }, body: { prompt_cache_key: 7, conversation: {} } },
     undefined],
   ['a long one', { headers: { 'x-session-id': 'x'.repeat(9999) } }, 'x'.repeat(256)],
   ['no body', { headers: {}, body: undefined }, undefined]

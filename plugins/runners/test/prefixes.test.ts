@@ -19,7 +19,7 @@ const chains: [string, object, object, number, number][] = [
   ['the next turn', { messages: [user('a')] },
     { messages: [user('a'), { role: 'assistant', content: 'b' }, user('c')] }, 3, 1],
   ['another role', { messages: [user('a')] }, { messages: [{ role: 'system', content: 'a' }] }, 1, 0],
-  ['a boundary that moved', { messages: [user('ab'), user('c')] }, { messages: [user('a'), user('bc')] }, 2, 0],
+  ['a moved boundary', { messages: [user('ab'), user('c')] }, { messages: [user('a'), user('bc')] }, 2, 0],
   ['a text in parts', { messages: [image('AAAA')] }, { messages: [image('AAAB')] }, 1, 0],
   ['a tool call', { messages: [{ role: 'assistant', content: null, tool_calls: [{ id: '1' }] }] },
     { messages: [{ role: 'assistant', content: null, tool_calls: [{ id: '2' }] }] }, 1, 0],
@@ -52,8 +52,7 @@ for (const [name, before, after, pieces, common] of chains) {
 }
 
 const at = (instanceId: string, load: number, held: number): Candidate => ({
-  nodeId: `n-${instanceId}`, installId: `i-${instanceId}`, instanceId, runnerId: `r-${instanceId}`, own: false,
-  load, held, contextTokens: 0
+  nodeId: 'n', installId: 'i', instanceId, runnerId: instanceId, own: false, load, held, contextTokens: 0
 })
 const choices: [string, Candidate[], string[], string][] = [
   ['the longest prefix', [at('a', 0, 2), at('b', 1, 6)], [], 'b'],
