@@ -14,9 +14,6 @@ import type { AnswerFormat, ApiParts, TextRequest, AnswerMetadata, Framing } fro
 /** Every request for text counts against the concurrency limit of this capability. */
 const CHAT = 'chat@1.0.0'
 
-/** Characters of a session's id that count. */
-const SESSION_CHARS = 256
-
 /** Milliseconds of silence after which a stream sends a keep-alive. */
 const BEAT_MS = 10_000
 
@@ -174,7 +171,7 @@ export async function * formatted<T> (
 export function sessionOf ({ headers, body }: Pick<RouteRequest, 'headers' | 'body'>): string | undefined {
   const { prompt_cache_key: cache, conversation, user } = fieldsOf(body)
   return [headers['x-session-id'], cache, conversation, headers['x-openwebui-chat-id'], user]
-    .find((id): id is string => typeof id === 'string' && id !== '')?.slice(0, SESSION_CHARS)
+    .find((id): id is string => typeof id === 'string' && id !== '')
 }
 
 export async function answer (

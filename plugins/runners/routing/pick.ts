@@ -21,10 +21,7 @@ interface Wanted extends Pick<RouteQuery, 'except' | 'pinned'> {
   longerThan?: number
 }
 
-/**
- * Open requests by which an instance with the request's prefix or session may exceed the least busy one. In
- * the simulation of prefix-sim.test.ts less loses reuse, and more does not gain any.
- */
+/** Open requests that the instance with the prefix may have above the least: see prefix-sim.test.ts. */
 export const BUSIER_MAX = 4
 
 /** Chooses the runner with the most of the request in its cache, else the least outstanding work. Pure. */

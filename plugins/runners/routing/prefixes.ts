@@ -32,7 +32,7 @@ export class PrefixTable {
 
   lead ({ payload = {}, session: id }: Pick<RouteQuery, 'payload' | 'session'>): Lead {
     const cuts = prefixHashes(this.#key, payload)
-    const session = id === undefined ? undefined : shorten(digest(`${this.#key}session ${id}`))
+    const session = id && shorten(digest(`${this.#key}session ${id.slice(0, PIECE_CHARS)}`))
     // The end leads the next turn, the others lead prompts with the same beginning.
     const kept = cuts.filter((_, i) => i === cuts.length - 1 || (i + 1) % TEXT_PIECES === 0)
     return { cuts, session, kept: session === undefined ? kept : [...kept, session] }
@@ -40,10 +40,9 @@ export class PrefixTable {
 
   /** Rates an instance for a request: by the longest common prefix, then by the session; 0 for neither. */
   rate (instanceId: string, { cuts, session }: Lead): number {
-    const held = this.#held.get(instanceId)
-    if (held === undefined) return 0
-    return 2 * (cuts.findLastIndex((cut) => held.has(cut)) + 1) +
-      Number(session !== undefined && held.has(session))
+    const held = this.#held.get(instanceId) ?? new Set<string>()
+    const prefix = cuts.findLastIndex((cut) => held.has(cut)) + 1
+    return 2 * prefix + Number(session !== undefined && held.has(session))
   }
 
   remember (instanceId: string, hashes: readonly string[]): void {
@@ -72,12 +71,10 @@ function dropOldest (all: Set<string> | Map<string, unknown>, most: number): voi
 
 /** Pattern of joined hashes, which other nodes send. */
 export const JOINED_HASHES = `^(?:[A-Za-z0-9_-]{${HASH_CHARS}}){0,${HASHES_MAX}}$`
-const ARE_HASHES = new RegExp(JOINED_HASHES)
-const EACH_HASH = new RegExp(`.{${HASH_CHARS}}`, 'g')
 
 /** The single hashes; none if they are malformed or too many. */
 export const splitHashes = (joined: string): string[] =>
-  ARE_HASHES.test(joined) ? joined.match(EACH_HASH) ?? [] : []
+  new RegExp(JOINED_HASHES).test(joined) ? joined.match(new RegExp(`.{${HASH_CHARS}}`, 'g')) ?? [] : []
 
 const digest = (text: string): string => hash('sha256', text, 'base64url')
 const shorten = (hashed: string): string => hashed.slice(0, HASH_CHARS)
@@ -108,8 +105,7 @@ function * piecesOf (payload: Fields): Generator<string> {
 /** The texts of a prompt, in the order of most templates. */
 function * textsOf ({ tools, messages, prompt }: Fields): Generator<string> {
   // Without the parameters of tools, which take long to serialize and rarely change alone.
-  const names = listOf(tools).map((tool) => Object.values(child(tool, 'function')).map(textOf).join(' '))
-  if (names.length > 0) yield names.join()
+  yield listOf(tools).map((tool) => Object.values(child(tool, 'function')).map(textOf).join(' ')).join()
   for (const { role, content, tool_calls: calls } of listOf(messages)) {
     const parts = listOf(content).map((part) => part['text'] ?? child(part, 'image_url')['url'])
     yield [role, content, ...parts].map(textOf).join(' ') + (calls === undefined ? '' : JSON.stringify(calls))

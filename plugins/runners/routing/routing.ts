@@ -10,7 +10,7 @@ import {
 import type { RunnerSet, Member } from '../instances/runner-set.js'
 import { NOT_STARTED, RunnerError } from '../process/errors.js'
 import { compare, pick, type Refusal } from './pick.js'
-import { splitHashes, type Lead, type PrefixTable } from './prefixes.js'
+import { splitHashes, type PrefixTable } from './prefixes.js'
 import { mergeTasks, type TaskGossip } from './remote/gossip.js'
 import type { Assigned } from './remote/receive.js'
 import { openRemote } from './remote/send.js'
@@ -160,7 +160,7 @@ export class Routing implements Runners {
       ? this.#availability.candidates(snapshot) : []
     const { prefixes } = this.#parts
     // With a single candidate there is no choice, so nothing is hashed.
-    const lead: Lead = candidates.length > 1 ? prefixes.lead(query) : NO_LEAD
+    const lead = prefixes.lead(candidates.length > 1 ? query : {})
     const rated = candidates.map((one) => ({ ...one, held: prefixes.rate(one.instanceId, lead) }))
     const chosen = pick(rated, { ...query, ...longerThan === undefined ? {} : { longerThan } })
     if ('code' in chosen) return chosen
@@ -218,8 +218,6 @@ export class Routing implements Runners {
     return openRemote(this.#parts, route, { task, about, caller }, signal)
   }
 }
-
-const NO_LEAD: Lead = { cuts: [], session: undefined, kept: [] }
 
 /** Broken links that placing the model fixes, or that another request is fixing now. */
 const ON_ITS_WAY: readonly unknown[] = ['placement', 'runner']

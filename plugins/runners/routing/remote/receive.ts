@@ -18,10 +18,7 @@ const STALL_MS = 3_600_000
 
 type TaskRequest = RouteRequest<typeof routes.task>
 
-/**
- * A task from another node; `trace` records this node's spans if the other node traces the request, and
- * `prefixes` are the joined hashes of its prompt and session, unchecked.
- */
+/** A task from another node; `trace` records this node's spans, `prefixes` are joined hashes, unchecked. */
 export type Assigned = Omit<TaskRequest['body'], 'task'> &
   { trace?: Trace | undefined, prefixes?: string | undefined }
 
