@@ -27,6 +27,7 @@ import { kindOf, type StatusKind } from './process/states.js'
 import type { RunnerOptions, Supervisor } from './process/supervisor.js'
 import { LostTasks } from './routing/lost-tasks.js'
 import { createCanary, createReadiness } from './routing/readiness.js'
+import { PrefixTable } from './routing/prefixes.js'
 import { TaskGossip } from './routing/remote/gossip.js'
 import { Routing, type RoutingParts } from './routing/routing.js'
 import { hasEnded, TaskTable, TaskWatchers } from './routing/tasks.js'
@@ -63,7 +64,8 @@ export function assemble (ctx: RunnersContext, machine: Parts) {
     if (hasEnded(status)) endings.taskEnded(runnerId)
   })
   const losses = openLosses(ctx, instances)
-  const gossip = new TaskGossip({ cluster, clock, tasks, missing: losses.missing.bind(losses) })
+  const prefixes = new PrefixTable()
+  const gossip = new TaskGossip({ cluster, clock, tasks, prefixes, missing: losses.missing.bind(losses) })
   const statuses = createStatuses(sections.runners, clock)
   const leases = createLeases(models)
   const drivers = createDrivers({
@@ -103,7 +105,7 @@ export function assemble (ctx: RunnersContext, machine: Parts) {
   return {
     sections, detection, instances, endings, fleet, drivers, gangs, losses, failures, recordFailure,
     reconcile, settled, evict: evictions.evict, prune,
-    ...openRouting(ctx, { launch, sections, placed: instances, fleet, tasks, gossip, losses }),
+    ...openRouting(ctx, { launch, sections, placed: instances, fleet, tasks, gossip, prefixes, losses }),
     /** The `runners` field of /state. */
     runners: () => instances.runners(sections.runners, (runnerId) => statuses.get(runnerId)),
     /** Stops every runner; afterwards no runner starts. */
@@ -215,7 +217,8 @@ function openFleet (
   return fleet
 }
 
-interface RoutingNeeds extends Pick<RoutingParts, 'sections' | 'placed' | 'fleet' | 'tasks' | 'gossip'> {
+interface RoutingNeeds extends
+  Pick<RoutingParts, 'sections' | 'placed' | 'fleet' | 'tasks' | 'gossip' | 'prefixes'> {
   launch: LaunchParts
   losses: LostTasks
 }

@@ -1,5 +1,6 @@
 import { defineService, EngineError, SvcError, timed } from '../../kernel/index.js'
 import { NOT_STARTED } from './process/errors.js'
+import { withInput } from './process/input.js'
 import { untilRouted } from './routing/wait.js'
 import type { Bundle } from './cards/bundle.js'
 import type { GangOffer } from './donors/role.js'
@@ -177,12 +178,15 @@ export interface Route {
   nodeId: string
   installId: string
   trace?: Trace | undefined
+  /** For another node: the request's hashes to remember, joined. */
+  prefixes?: string
 }
 
 /**
  * A request to route. `signal` ends the wait for a model that is placed on demand; `pinned`: only a runner on
  * this node may serve it; `except`: instances that earlier attempts have lost; `tooShort`: the instance whose
- * context was too small, so only one with a larger context may serve it.
+ * context was too small, so only one with a larger context may serve it; `payload` and `session`: the task's
+ * payload and the client's id of a conversation, which lead to the instance that has them in its cache.
  */
 export interface RouteQuery {
   modelId: string
@@ -193,6 +197,8 @@ export interface RouteQuery {
   except?: readonly string[]
   tooShort?: string | undefined
   pinned?: boolean
+  payload?: EngineTask['payload'] | undefined
+  session?: string | undefined
   /** See `CapabilityCall`. */
   hops?: string | undefined
   trace?: Trace | undefined
@@ -219,7 +225,7 @@ export interface VirtualModel {
 /** The data plane from any node to the runner that serves a model. */
 export interface Runners {
   /**
-   * Assigns a task id and picks the ready runner with the least outstanding work on any node. Throws
+   * Assigns a task id and picks a ready runner on any node: see `pick`. Throws
    * `no_instance` (details.brokenLink and details.remedy name the first broken link of the availability
    * chain): 503 while the model is placed or waits for a place, 404 if it is not placed.
    */
@@ -312,7 +318,7 @@ export interface Instances {
 }
 export const InstanceService = defineService<Instances>('instances')
 
-export interface TaskRequest extends Pick<RouteQuery, 'modelId' | 'capability' | 'ttlSeconds'> {
+export interface TaskRequest extends Pick<RouteQuery, 'modelId' | 'capability' | 'ttlSeconds' | 'session'> {
   task: EngineTask
 }
 
@@ -333,12 +339,13 @@ type RepeatableRequest = Omit<TaskRequest, 'task'> & { task: EngineTask | (() =>
  * in place of a virtual one. Throws like `Runners.route` and `Runners.open`.
  */
 export async function * runTask (
-  runners: Pick<Runners, 'route' | 'open'>, { modelId, capability, ttlSeconds, task }: RepeatableRequest,
-  call: TaskCall
+  runners: Pick<Runners, 'route' | 'open'>, { task, ...request }: RepeatableRequest, call: TaskCall
 ): AsyncGenerator<EngineChunk> {
+  const { modelId, capability, ttlSeconds, session } = request
   const { commandId, caller, signal, pinned = false, hops, trace } = call
   const query: RouteQuery = {
-    modelId, capability, commandId, caller, signal, pinned, hops, ttlSeconds,
+    modelId, capability, commandId, caller, signal, pinned, hops, ttlSeconds, session,
+    payload: typeof task === 'function' ? undefined : task.payload,
     ...(trace === undefined ? {} : { trace })
   }
   const except: string[] = []
@@ -381,17 +388,6 @@ export async function * runTask (
       except.push(instanceId)
     }
   }
-}
-
-/** The task with an input that calls `onRead` when its first byte is requested. */
-function withInput (task: EngineTask, onRead: () => void): EngineTask {
-  const { input } = task
-  if (input === undefined) return task
-  const noted = async function * (): AsyncGenerator<Uint8Array> {
-    onRead()
-    yield * input
-  }
-  return { ...task, input: noted() }
 }
 
 const MOST_TRIES = 16

@@ -5,6 +5,7 @@ import {
 } from '../../../kernel/index.js'
 import { runTask, type Runners, type TaskRequest } from '../../runners/service.js'
 import { merged } from '../../runners/language/merged.js'
+import { fieldsOf } from '../../runners/language/json.js'
 import { asRequestError } from './errors.js'
 import { Collector, pieceReader, Totals, type Piece, type QueuePiece } from './pieces.js'
 import type { ServedFrame } from '../../capabilities/service.js'
@@ -166,9 +167,17 @@ export async function * formatted<T> (
   yield made(formatter.end(totals), { totals })
 }
 
+/** The client's id of its conversation, which leads its requests to one instance. */
+export function sessionOf ({ headers, body }: Pick<RouteRequest, 'headers' | 'body'>): string | undefined {
+  const { prompt_cache_key: cache, conversation, user } = fieldsOf(body)
+  return [headers['x-session-id'], cache, conversation, headers['x-openwebui-chat-id'], user]
+    .find((id): id is string => typeof id === 'string' && id !== '')
+}
+
 export async function answer (
-  parts: ApiParts, request: RouteRequest, asked: TextRequest, stream: boolean, format: AnswerFormat
+  parts: ApiParts, request: RouteRequest, task: TextRequest, stream: boolean, format: AnswerFormat
 ): Promise<void> {
+  const asked = { ...task, session: sessionOf(request) }
   if (stream) await answerStream(parts, request, asked, format)
   else await answerJson(parts, request, async (call) => await wholeAnswer(parts, asked, call, format))
 }

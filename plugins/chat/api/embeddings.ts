@@ -4,8 +4,7 @@ import { EngineError, type CapabilityCall, type FromSchema } from '../../../kern
 import { idsOf, present } from '../../runners/language/json.js'
 import { answerJson, runWhole } from './answer.js'
 import { atMost, invalidField, type Rules } from './errors.js'
-import { longText, name, text, nullableInteger } from './fields.js'
-import { openAiExtras } from './schema.js'
+import { ignored, longText, name, text, nullableInteger } from './fields.js'
 import { modelOf } from './request-to-task.js'
 import type { TaskRequest } from '../../runners/service.js'
 import type { ApiParts, Handler } from './types.js'
@@ -25,7 +24,7 @@ export const embeddingFields = {
 export const embeddingsBody = {
   type: 'object', required: ['model', 'input'],
   properties: {
-    ...embeddingFields, user: openAiExtras.user,
+    ...embeddingFields, user: ignored('identifies the end user for abuse checks, which svc does not do'),
     truncate_prompt_tokens: {
       ...nullableInteger(-1), description: 'uses the first tokens of each text, as many; -1: all that fit'
     }

@@ -122,9 +122,9 @@ export const chatFields = {
 
 /** OpenAI's fields that do not affect the answer. */
 export const openAiExtras = {
-  user: ignored('identifies the end user for abuse checks, which svc does not do'),
+  user: { ...optionalText, description: 'as prompt_cache_key, if the request has no other id' },
   safety_identifier: ignored('the newer name of user'),
-  prompt_cache_key: ignored('the cache matches prompts by their prefix'),
+  prompt_cache_key: { ...optionalText, description: 'leads requests with the same key to the same instance' },
   prompt_cache_retention: ignored('cached prompts stay until their memory is needed'),
   prompt_cache_options: ignored('the cache matches prompts by their prefix'),
   service_tier: ignored('there is only one tier'),

@@ -1,5 +1,5 @@
 /** The client's bytes for a task on their way to its reader: a runner, or the node that serves the task. */
-import { EngineError } from '../../../kernel/api/engine.js'
+import { EngineError, type EngineTask } from '../../../kernel/api/engine.js'
 import { ProtocolError } from './errors.js'
 import { TO_RUNNER, type Frame } from './protocol.js'
 
@@ -157,4 +157,15 @@ export class TaskInput implements AsyncIterable<Uint8Array> {
       } else await new Promise<void>((resolve) => { this.#wake = resolve })
     }
   }
+}
+
+/** The task with an input that calls `onRead` when its first byte is requested. */
+export function withInput (task: EngineTask, onRead: () => void): EngineTask {
+  const { input } = task
+  if (input === undefined) return task
+  const noted = async function * (): AsyncGenerator<Uint8Array> {
+    onRead()
+    yield * input
+  }
+  return { ...task, input: noted() }
 }

@@ -6,6 +6,8 @@ export interface Candidate extends
   readonly own: boolean
   readonly load: number
   readonly contextTokens: number
+  /** How much of the request the instance has in its cache; see `PrefixTable.rate`. */
+  readonly held?: number
 }
 
 /** Why no runner accepts a request, with the ids of the nodes that serve the model. */
@@ -19,7 +21,10 @@ interface Wanted extends Pick<RouteQuery, 'except' | 'pinned'> {
   longerThan?: number
 }
 
-/** Chooses the runner with the least outstanding work. Pure. */
+/** Open requests that the instance with the prefix may have above the least: see prefix-sim.test.ts. */
+export const BUSIER_MAX = 4
+
+/** Chooses the runner with the most of the request in its cache, else the least outstanding work. Pure. */
 export function pick (
   candidates: readonly Candidate[], { except = [], pinned = false, longerThan = -1 }: Wanted
 ): Candidate | Refusal {
@@ -29,7 +34,9 @@ export function pick (
   if (allowed.length === 0) return { code: 'other_node_named', nodeIds }
   const left = allowed.filter(({ instanceId, contextTokens }) =>
     !except.includes(instanceId) && contextTokens > longerThan)
-  return left.toSorted(compare)[0] ?? { code: 'none_left', nodeIds }
+  const least = Math.min(...left.map(({ load }) => load))
+  const value = ({ held = 0, load }: Candidate): number => load > least + BUSIER_MAX ? 0 : held
+  return left.toSorted((a, b) => value(b) - value(a) || compare(a, b))[0] ?? { code: 'none_left', nodeIds }
 }
 
 /** Orders runners by load. With equal load this node's own comes first, then the lower instance id. */

@@ -10,6 +10,7 @@ import {
 import type { RunnerSet, Member } from '../instances/runner-set.js'
 import { NOT_STARTED, RunnerError } from '../process/errors.js'
 import { compare, pick, type Refusal } from './pick.js'
+import { splitHashes, type PrefixTable } from './prefixes.js'
 import { mergeTasks, type TaskGossip } from './remote/gossip.js'
 import type { Assigned } from './remote/receive.js'
 import { openRemote } from './remote/send.js'
@@ -24,6 +25,7 @@ export interface RoutingParts extends
   tasks: TaskTable
   cluster: AvailabilityParts['cluster'] & MemberParts['cluster']
   gossip: Pick<TaskGossip, 'load' | 'tasks'>
+  prefixes: PrefixTable
   newId (): string
 }
 
@@ -133,8 +135,8 @@ export class Routing implements Runners {
   }
 
   /** Registers a task from another node. Throws `instance_lost`, or `invalid_request` if the id is in use. */
-  take ({ trace, ...assigned }: Assigned, requester: TaskRequester): Route {
-    const { fleet, tasks, self: { nodeId, installId } } = this.#parts
+  take ({ trace, prefixes: led = '', ...assigned }: Assigned, requester: TaskRequester): Route {
+    const { fleet, tasks, prefixes, self: { nodeId, installId } } = this.#parts
     const { taskId, modelId, instanceId, runnerId } = assigned
     const assignment = fleet.get(runnerId)?.assignment
     if (assignment?.instanceId !== instanceId || assignment.modelId !== modelId) {
@@ -144,6 +146,7 @@ export class Routing implements Runners {
     if (tasks.get(taskId) !== undefined) {
       throw kernelError('invalid_request', `Task ${taskId} already exists on this node.`, { param: 'taskId' })
     }
+    prefixes.remember(instanceId, splitHashes(led))
     this.#enter(tasks, assigned, requester)
     return { taskId, instanceId, runnerId, modelId, nodeId, installId, trace }
   }
@@ -155,13 +158,18 @@ export class Routing implements Runners {
     const longerThan = tooShort === undefined ? undefined : contextOf(snapshot.instances, tooShort)
     const candidates = this.#availability.does(modelId, capability)
       ? this.#availability.candidates(snapshot) : []
-    const chosen = pick(candidates, { ...query, ...longerThan === undefined ? {} : { longerThan } })
+    const { prefixes } = this.#parts
+    // With a single candidate there is no choice, so nothing is hashed.
+    const lead = prefixes.lead(candidates.length > 1 ? query : {})
+    const rated = candidates.map((one) => ({ ...one, held: prefixes.rate(one.instanceId, lead) }))
+    const chosen = pick(rated, { ...query, ...longerThan === undefined ? {} : { longerThan } })
     if ('code' in chosen) return chosen
     const { own, instanceId, runnerId, nodeId, installId } = chosen
+    prefixes.remember(instanceId, lead.kept)
     const taskId = this.#parts.newId()
     this.#enter(own ? this.#parts.tasks : this.#remoteTasks,
       { taskId, commandId, instanceId, modelId, capability, runnerId }, { caller, member: null })
-    return { taskId, instanceId, runnerId, modelId, nodeId, installId, trace }
+    return { taskId, instanceId, runnerId, modelId, nodeId, installId, trace, prefixes: lead.kept.join('') }
   }
 
   #explained ({ modelId, capability }: RouteQuery, refusal: Refusal): SvcError {
@@ -171,7 +179,7 @@ export class Routing implements Runners {
     return noInstance(modelId, broken, this.#parts.clock.now())
   }
 
-  #enter (table: TaskTable, assigned: Omit<Assigned, 'trace'>, requester: TaskRequester): void {
+  #enter (table: TaskTable, assigned: Omit<Assigned, 'trace' | 'prefixes'>, requester: TaskRequester): void {
     const { taskId, commandId, instanceId, modelId, capability, runnerId } = assigned
     const createdAt = new Date(this.#parts.clock.now()).toISOString()
     table.add({ taskId, commandId, instanceId, modelId, capability, createdAt }, runnerId, requester)

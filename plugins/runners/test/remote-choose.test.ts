@@ -6,6 +6,7 @@ import { manualClock } from '../../../kernel/testing/index.js'
 import type { Member } from '../instances/runner-set.js'
 import { Availability, type AvailabilityParts } from '../routing/availability.js'
 import { pick, type Candidate } from '../routing/pick.js'
+import { PrefixTable } from '../routing/prefixes.js'
 import { Routing, type RoutingParts } from '../routing/routing.js'
 import { TaskTable } from '../routing/tasks.js'
 import { RunnerError } from '../process/errors.js'
@@ -67,6 +68,7 @@ for (const [name, contexts, tried, answers] of rooms) {
     let ids = 0
     const parts: Partial<RoutingParts> = {
       ...partsOf(section(all), section<RunnerStatus>([])), tasks, clock, newId: () => `T${ids += 1}`,
+      prefixes: new PrefixTable(),
       bundle: { model: () => ({ card: card('acme/x') }), engine: () => undefined } as never,
       fleet: {
         status: ready, get: (runner: string) => ({ supervisor: { open: open(runner.slice(2)) } })

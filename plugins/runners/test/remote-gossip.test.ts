@@ -4,11 +4,13 @@ import { manualClock, type ManualClock } from '../../../kernel/testing/index.js'
 import {
   GATHER_MS, KEPT_MAX, mergeTasks, MESSAGE_TASKS_MAX, SEND_MS, TaskGossip, type GossipMessage
 } from '../routing/remote/gossip.js'
+import { HASHES_MAX, PrefixTable } from '../routing/prefixes.js'
 import { TASK_LINGER_MS, TaskTable, type Task, type TaskStatus } from '../routing/tasks.js'
 
 interface Node {
   id: string
   tasks: TaskTable
+  prefixes: PrefixTable
   gossip: TaskGossip
   receive: (from: string, message: unknown) => void
   /** For each link that closed, the node at its other end and the tasks open on that node. */
@@ -44,9 +46,10 @@ class Net {
     })
     const node = { id, receive: () => {} } as unknown as Node
     node.tasks = new TaskTable(() => this.clock.mono(), () => { node.gossip.changed() })
+    node.prefixes = new PrefixTable()
     node.missing = []
     node.gossip = new TaskGossip({
-      cluster: clusterOf(), clock: this.clock, tasks: node.tasks,
+      cluster: clusterOf(), clock: this.clock, tasks: node.tasks, prefixes: node.prefixes,
       missing: (from, open) => {
         node.missing.push([from, open.map(({ task: { taskId }, requester }) => [taskId, requester])])
       }
@@ -189,6 +192,33 @@ t.test('a plugin that starts late asks for the whole', async (t) => {
   const a = net.join('A')
   await net.clock.advance(SEND_MS)
   t.same(shown(a), { x: 'Pending' })
+})
+
+t.test('an instance\'s hashes go with its tasks, under one key; older nodes send none', async (t) => {
+  const { net, a, b } = await pair()
+  t.equal(a.prefixes.key, b.prefixes.key)
+  const lead = b.prefixes.lead({ payload: { messages: [{ role: 'user', content: 'secret' }] }, session: 's' })
+  b.prefixes.remember('i', lead.kept)
+  add(b, 'x')
+  await net.clock.advance(SEND_MS)
+  t.same(a.prefixes.hashesOf('i'), lead.kept)
+  t.equal(a.prefixes.rate('i', lead), 3)
+  t.notMatch(JSON.stringify(net.sent), /secret/)
+  const old: GossipMessage = { whole: false, loads: { r: 1 }, tasks: [], ended: [] }
+  a.receive('B', old)
+  t.same([a.gossip.load('B', 'r'), a.prefixes.hashesOf('i')], [1, lead.kept], 'an older node sends none')
+  const hash = lead.kept[0]!
+  const key = '0'.repeat(32)
+  const wrong: object[] = [
+    { key: 'x' }, { key: 7 }, { prefixes: [] }, { prefixes: { i: 7 } }, { prefixes: { i: hash.slice(1) } },
+    { key, prefixes: { i: hash.repeat(HASHES_MAX + 1) } },
+    { key, prefixes: Object.fromEntries(Array.from({ length: 129 }, (_, n) => [`i${n}`, hash])) }
+  ]
+  for (const more of wrong) {
+    a.receive('B', { ...old, loads: { r: 9 }, ...more })
+    t.equal(a.gossip.load('B', 'r'), 1, JSON.stringify(more).slice(0, 80))
+  }
+  t.not(a.prefixes.key, key)
 })
 
 t.test('a task that ended and was dropped in between does not stay open', async (t) => {

@@ -9,6 +9,7 @@ import { fake, type ManualClock, type TestContext } from '../../../kernel/testin
 import { setMember } from '../../../kernel/http/forwarded.js'
 import { PlacedInstances } from '../instances/document.js'
 import type { RunnerSet, Member } from '../instances/runner-set.js'
+import { PrefixTable } from '../routing/prefixes.js'
 import { Routing } from '../routing/routing.js'
 import type { RunnerStatus } from '../service.js'
 import type { Instance, InstanceFailure } from '../instances/sections.js'
@@ -101,6 +102,7 @@ export async function pair (t: TestContext, options: PairOptions = {}): Promise<
     },
     cluster: { resolve, nodes, request: async (_to, sent) => await request(sent) },
     gossip: { load: () => options.told ?? null, tasks: () => [] },
+    prefixes: new PrefixTable(),
     state: undefined,
     placed: new PlacedInstances(instances, ASKER.nodeId),
     sections,

@@ -7,6 +7,9 @@ import { DEFAULT_LIMITS } from '../../process/limits.js'
 /** Media type of a task's answer between nodes: the frames of the runner protocol, up to a terminal frame. */
 export const TASK_TYPE = 'application/vnd.svc.task'
 
+/** Joined hashes of the task's prompt and session; see `PrefixTable`. */
+export const PREFIX_HEADER = 'x-svc-prefixes'
+
 const MESSAGE_CHARS = 4_096
 
 /** The failure of a task on the node that served it, which has already recorded the failure. */

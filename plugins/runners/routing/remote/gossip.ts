@@ -2,6 +2,7 @@ import { compileStrict } from '../../../../kernel/api/validate.js'
 import type { Channel, Clock, Cluster, FromSchema } from '../../../../kernel/index.js'
 import { atLeast } from '../../declarations.js'
 import type { OpenTask } from '../lost-tasks.js'
+import { JOINED_HASHES, splitHashes, type PrefixTable } from '../prefixes.js'
 import { hasEnded, TASK_LINGER_MS, taskSchema, type Task, type TaskTable } from '../tasks.js'
 
 /** Minimum ms between two sends of changes. */
@@ -32,10 +33,14 @@ const messageSchema = atLeast({
   ended: listOf(text)
 }, {
   /** By task id, the install id of the node that requested the task; absent if the sender requested it. */
-  given: mapOf(text)
+  given: mapOf(text),
+  /** See `PrefixTable.adopt`. */
+  key: { type: 'string', pattern: '^[0-9a-f]{32}$' },
+  /** Hashes of the prompts of the instances whose tasks are in the message; older nodes send none. */
+  prefixes: mapOf({ type: 'string', maxLength: 1024, pattern: JOINED_HASHES })
 })
-export type GossipMessage = Omit<FromSchema<typeof messageSchema>, 'loads' | 'given'> &
-  { loads: Record<string, number>, given?: Record<string, string> }
+export type GossipMessage = Omit<FromSchema<typeof messageSchema>, 'loads' | 'given' | 'prefixes'> &
+  { loads: Record<string, number>, given?: Record<string, string>, prefixes?: Record<string, string> }
 
 /** Requests the complete state, for a node that has just started. */
 interface Question { whole: 'please' }
@@ -50,6 +55,7 @@ interface TaskGossipParts {
   cluster: Pick<Cluster, 'channel' | 'nodes' | 'onPeers'>
   clock: Clock
   tasks: TaskTable
+  prefixes: PrefixTable
   /** Called when the link to a node closes; `open` are its open tasks as last sent. */
   missing? (installId: string, open: OpenTask[]): void
 }
@@ -131,7 +137,7 @@ export class TaskGossip {
   }
 
   #sendTo (to: string, sent: Sent): boolean {
-    const { tasks: table } = this.#parts
+    const { tasks: table, prefixes: { key }, prefixes } = this.#parts
     const { tasks, next, more } = table.changedSince(sent.change, MESSAGE_TASKS_MAX)
     const dropped = [...sent.open].filter((taskId) => table.get(taskId) === undefined)
     const ended = dropped.slice(0, MESSAGE_TASKS_MAX)
@@ -141,7 +147,9 @@ export class TaskGossip {
       const { member } = table.requesterOf(taskId)
       return member === null ? [] : [[taskId, member]]
     }))
-    if (!this.#channel.send(to, { whole: sent.whole, loads, tasks, ended, given })) {
+    const held = Object.fromEntries(tasks.map(({ instanceId: id }) => [id, prefixes.hashesOf(id).join('')]))
+    const message = { whole: sent.whole, loads, tasks, ended, given, key, prefixes: held }
+    if (!this.#channel.send(to, message)) {
       this.#sent.set(to, { whole: true, change: 0, open: new Set() })
       return true
     }
@@ -162,7 +170,11 @@ export class TaskGossip {
     return true
   }
 
-  #take (from: string, { whole, loads, tasks, ended, given = {} }: GossipMessage): void {
+  #take (
+    from: string, { whole, loads, tasks, ended, given = {}, key, prefixes = {} }: GossipMessage
+  ): void {
+    if (key !== undefined) this.#parts.prefixes.adopt(key)
+    for (const [id, held] of Object.entries(prefixes)) this.#parts.prefixes.remember(id, splitHashes(held))
     const known = this.#received.get(from)
     const received: Received = whole || known === undefined ? { loads: new Map(), tasks: new Map() } : known
     received.loads = new Map(Object.entries(loads))

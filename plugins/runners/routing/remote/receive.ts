@@ -10,7 +10,7 @@ import type { Frame } from '../../process/protocol.js'
 import { routes } from '../../routes.js'
 import type { Route } from '../../service.js'
 import type { TaskRequester } from '../tasks.js'
-import { chunkFrame, endFrame, failFrame, framesOf, TASK_TYPE } from './frames.js'
+import { chunkFrame, endFrame, failFrame, framesOf, PREFIX_HEADER, TASK_TYPE } from './frames.js'
 import type { Failure, Recorded } from './frames.js'
 
 /** Milliseconds without reads after which the answer is cut off; the other node limits slow clients. */
@@ -18,8 +18,9 @@ const STALL_MS = 3_600_000
 
 type TaskRequest = RouteRequest<typeof routes.task>
 
-/** A task from another node; `trace` records this node's spans if the other node traces the request. */
-export type Assigned = Omit<TaskRequest['body'], 'task'> & { trace?: Trace | undefined }
+/** A task from another node; `trace` records this node's spans, `prefixes` are joined hashes, unchecked. */
+export type Assigned = Omit<TaskRequest['body'], 'task'> &
+  { trace?: Trace | undefined, prefixes?: string | undefined }
 
 interface ReceiveParts {
   cluster: Pick<Cluster, 'resolve'>
@@ -52,8 +53,10 @@ export function taskHandler (parts: ReceiveParts): (request: TaskRequest) => Pro
     const link = whileLive(parts, member, AbortSignal.any([request.signal, end.signal]),
       () => { stream.cut() })
     const trace = traceOf(parts, request, body)
+    const prefixes = request.headers[PREFIX_HEADER]
+    const asked = { ...body, requester: { caller, member }, trace, prefixes }
     try {
-      await answer(parts, stream, { ...body, requester: { caller, member }, trace }, frames, link.signal)
+      await answer(parts, stream, asked, frames, link.signal)
     } finally {
       void frames?.return(undefined)
       link.end()
@@ -97,7 +100,7 @@ function traceOf (
 
 async function answer (
   { routing }: ReceiveParts, stream: StreamWriter,
-  asked: TaskRequest['body'] & { requester: TaskRequester, trace: Trace | undefined },
+  asked: Assigned & Pick<TaskRequest['body'], 'task'> & { requester: TaskRequester },
   frames: AsyncIterable<Frame> | null, signal: AbortSignal
 ): Promise<void> {
   const { task, requester, ...assigned } = asked

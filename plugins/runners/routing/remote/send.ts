@@ -8,7 +8,7 @@ import { InputSender } from '../../process/input.js'
 import { encodeFrame, TO_RUNNER } from '../../process/protocol.js'
 import type { Route } from '../../service.js'
 import type { Task } from '../tasks.js'
-import { readTask, TASK_TYPE, RemoteTaskError } from './frames.js'
+import { PREFIX_HEADER, readTask, TASK_TYPE, RemoteTaskError } from './frames.js'
 
 const TASKS_PATH = '/runners/tasks'
 /** Limit in ms on the wait until the other node accepts a task; the answer itself has no deadline here. */
@@ -57,7 +57,7 @@ async function ask (
   parts: MemberParts, route: Route, { task, about, caller }: RemoteTask, hop: Hop | undefined,
   signal: AbortSignal, upload: Readable
 ): Promise<MemberResponse> {
-  const { taskId, modelId, instanceId, runnerId, installId } = route
+  const { taskId, modelId, instanceId, runnerId, installId, prefixes } = route
   const { commandId, capability } = about
   const body = {
     taskId, commandId, modelId, instanceId, runnerId, capability,
@@ -67,7 +67,9 @@ async function ask (
   // A task with input is the first frame of a body that goes on while the answer arrives.
   if (streams) upload.push(Buffer.concat(encodeFrame(TO_RUNNER.task, 0, body)))
   return await parts.cluster.request(installId, {
-    method: 'POST', path: TASKS_PATH, headers: { accept: TASK_TYPE, ...traceHeaders(hop) },
+    method: 'POST', path: TASKS_PATH, headers: {
+      accept: TASK_TYPE, ...traceHeaders(hop), ...prefixes ? { [PREFIX_HEADER]: prefixes } : {}
+    },
     ...streams ? { upload: { type: TASK_TYPE, bytes: upload } } : { body }, caller, signal,
     timeoutMs: HEAD_MS
   })
