@@ -3,6 +3,7 @@ import { bodyOf } from '../runners/service.js'
 import { FactsReader } from './facts.js'
 import { drain, awaitReady, get, remove } from './handlers/instances.js'
 import { create, place, placement, previews } from './handlers/place.js'
+import { setPolicy } from './handlers/policy.js'
 import { keepingService } from './keeper/keeping.js'
 import { Keeper } from './keeper/loop.js'
 import { manifest } from './manifest.js'
@@ -10,7 +11,7 @@ import { checkEntering, memoryFit } from './place/check.js'
 import { createOnDemand } from './place/on-demand.js'
 import { Planning } from './place/planning.js'
 import { absenceOf, checkReady } from './progress/follow.js'
-import { commandHandlers, drainedView, waitingView } from './waitlist.js'
+import { commandHandlers, drainedView, policiesView, waitingView } from './waitlist.js'
 
 export default definePlugin(manifest, (ctx) => {
   const { instances } = ctx.deps
@@ -24,7 +25,7 @@ export default definePlugin(manifest, (ctx) => {
   const keeper = new Keeper(planning)
   ctx.readiness('placement', (model) => checkReady(planning, model))
   ctx.effect('reasons of missing models', instances.onAbsent((modelId) => absenceOf(planning, modelId)))
-  if (ctx.config.on_demand) ctx.effect('on-demand placement', instances.onMissing(createOnDemand(planning)))
+  ctx.effect('on-demand placement', instances.onMissing(createOnDemand(planning)))
   return {
     routes: {
       place: async (request) => await place(planning, request),
@@ -35,10 +36,11 @@ export default definePlugin(manifest, (ctx) => {
       remove: async (request) => await remove(planning, request),
       drain: async (request) => await drain(planning, request, true),
       undrain: async (request) => await drain(planning, request, false),
+      policy: async (request) => await setPolicy(planning, request),
       await: async (request) => { await awaitReady(planning, request) }
     },
     commands: commandHandlers({
-      ...ctx.sections,
+      ...ctx.sections, file: ctx.config.policies,
       replaced: (id) => Object.values(instances.placed().instances).some((one) =>
         bodyOf(one).placement?.replaces === id),
       waits (instanceId, { modelId, reason, message }) {
@@ -48,7 +50,8 @@ export default definePlugin(manifest, (ctx) => {
     services: { keeping: keepingService(planning, keeper.poke) },
     state: {
       waitingInstances: () => waitingView(ctx.sections.waiting),
-      drainedNodes: () => drainedView(ctx.sections.drainedNodes)
+      drainedNodes: () => drainedView(ctx.sections.drainedNodes),
+      policies: () => policiesView(ctx.sections.policies)
     }
   }
 })

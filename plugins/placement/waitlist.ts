@@ -1,5 +1,8 @@
-import type { CommandDecl, Section, SectionDecl } from '../../kernel/index.js'
+import type { CommandDecl, FromSchema, Section, SectionDecl } from '../../kernel/index.js'
 import { placement, type PlacementIntent } from '../runners/service.js'
+import {
+  demand, policyText, replicas, storedPolicy, type FilePolicies, type StoredPolicy
+} from './place/policies.js'
 
 /** An instance that waits to be placed. Its key is the id of the lost instance, or a new id. */
 export type WaitingEntry = {
@@ -53,8 +56,16 @@ export const sections = {
       type: 'object', additionalProperties: false, required: ['since', 'by'],
       properties: { since: text, by: text }
     }
-  }
+  },
+  policies: { writer: 'master', summary: 'Policies of models by model id.', value: storedPolicy }
 } as const satisfies Record<string, SectionDecl>
+
+/** Changes of a policy; null removes a field. */
+export const policyPatch = {
+  type: 'object', additionalProperties: false, properties: {
+    demand: { ...demand, type: ['boolean', 'null'] }, replicas: { ...replicas, type: ['object', 'null'] }
+  }
+} as const
 
 const command = <const P extends object>(summary: string, properties: P) => ({
   summary,
@@ -73,20 +84,32 @@ export const commands = {
     { modelId: text, since: text }),
   unstop: command('Allows the automatic placement of a model again.', { modelId: text }),
   drain: command('Drains a node.', { installId: text, since: text, by: text }),
-  undrain: command('Ends the drain of a node.', { installId: text })
-}
+  undrain: command('Ends the drain of a node.', { installId: text }),
+  policy: {
+    ...command('Changes the policy of a model. One from svc.yaml replaces the earlier one.',
+      { modelId: text, patch: policyPatch, from: storedPolicy.properties.from }),
+    result: storedPolicy
+  }
+} as const
 
 export interface CommandParts {
   waiting: Section<WaitingEntry>
   stopped: Section<StoppedEntry>
   drainedNodes: Section<DrainedEntry>
+  policies: Section<StoredPolicy>
+  /** The policies in this node's svc.yaml. */
+  file: FilePolicies
   replaced (id: string): boolean
   waits (id: string, entry: WaitingEntry): void
 }
 
 export interface Done { changed: boolean }
 
-export function commandHandlers ({ waiting, stopped, drainedNodes, replaced, waits }: CommandParts) {
+interface PolicyChange { modelId: string, patch: FromSchema<typeof policyPatch>, from: StoredPolicy['from'] }
+
+export function commandHandlers (
+  { waiting, stopped, drainedNodes, policies, file, replaced, waits }: CommandParts
+) {
   const remove = (section: Section<unknown>, key: string): Done => {
     const changed = section.get(key) !== undefined
     if (changed) section.remove(key)
@@ -121,8 +144,23 @@ export function commandHandlers ({ waiting, stopped, drainedNodes, replaced, wai
       if (changed) drainedNodes.put(installId, entry)
       return { changed }
     },
-    undrain: ({ installId }: { installId: string }) => remove(drainedNodes, installId)
+    undrain: ({ installId }: { installId: string }) => remove(drainedNodes, installId),
+    policy ({ modelId, patch, from }: PolicyChange): StoredPolicy {
+      const before = from === 'request' ? policies.get(modelId) : {}
+      const fields = Object.entries({ ...before, ...patch, from }).filter(([, value]) => value !== null)
+      const policy = Object.fromEntries(fields) as StoredPolicy
+      // An empty policy is stored only if it hides that of svc.yaml.
+      if (fields.length > 1 || (from === 'request' && Object.hasOwn(file, modelId))) {
+        policies.put(modelId, policy)
+      } else remove(policies, modelId)
+      return policy
+    }
   }
+}
+
+export function policiesView (policies: Section<StoredPolicy>): Record<string, StoredPolicy & { words: string }> {
+  return Object.fromEntries([...policies.entries()].map(({ key, value }) =>
+    [key, { ...value, words: policyText(value) }]))
 }
 
 export interface WaitingInstance extends WaitingEntry {

@@ -3,14 +3,18 @@ import { SvcError } from '../../../kernel/index.js'
 import { bodyOf } from '../../runners/service.js'
 import type { Facts } from '../facts.js'
 import type { PlacementContext } from '../manifest.js'
+import type { SeenState } from '../cli/state.js'
 import { idOf } from '../place/instance.js'
+import { unstored } from '../place/policies.js'
 import type { Planning } from '../place/planning.js'
 import { serves, type InstanceFailure } from '../progress/progress.js'
 import { MESSAGE_CHARS_MAX, type WaitingEntry } from '../waitlist.js'
 import { CutLinks, LostNodes, type CutLinkChanges, type LostNodesResult } from './lost-nodes.js'
 import { decide, type Step } from './decide.js'
 import { onceFor } from './once.js'
+import type { FitChecks, Situation } from './roles.js'
 import { isLater, PlacementQueue } from './placing.js'
+import { Replicas, type ReplicaLoad } from './replicas.js'
 import { Stalls } from './stalls.js'
 
 /** Interval in ms of passes while work is in progress, and their longest delay after a state change. */
@@ -19,7 +23,11 @@ const LOOK_EVERY_MS = 1000
 const GATHER_MS = 50
 /** Limit in seconds on the drain of an instance whose node is stopping; usually the node stops earlier. */
 const LEAVE_SECONDS = 30
+/** Limit in seconds on requests that reach a replica just before it is drained. */
+const RETIRE_SECONDS = 3600
 const NO_PROGRESS = 'no_progress'
+/** Task states of open requests. */
+const OPEN = ['Pending', 'Running']
 
 const TRIGGERS = ['InstanceCreated', 'InstanceDeleted', 'InstanceFailureRecorded', 'RunnerStatusUpdated']
 
@@ -35,6 +43,7 @@ export class Keeper {
   readonly #lost = new LostNodes()
   readonly #cuts = new CutLinks()
   readonly #stalls = new Stalls()
+  readonly #replicas = new Replicas()
   #session = ''
   #sessionSince: number
   #lookedAt = -Infinity
@@ -133,14 +142,15 @@ export class Keeper {
     const sessionId = session.sessionId
     const still = (): boolean => session.isMaster && session.sessionId === sessionId && !this.#closed
     this.#nodesSeen = this.#nodes()
+    const load = await this.#load()
     const facts = this.#planning.facts.now()
     const nodes = facts.nodes.map(({ view }) => view)
     const reached = reachedByOthers(facts, cluster.self.nodeId)
     const instances = Object.values(facts.instances)
     const losses = this.#lost.look(instances, nodes, clock.mono(), sessionAge, reached)
     const cuts = this.#cuts.look(instances, facts.nodes, clock.mono())
-    const steps = this.#decide(facts, losses, cuts)
-    if (steps.length > 0 || cuts.nextMs !== null || this.#goesOn(facts, losses)) this.#atRest = false
+    const steps = this.#decide(facts, load, losses, cuts)
+    if (steps.length > 0 || load.policies.size > 0 || cuts.nextMs !== null || this.#goesOn(facts, losses)) this.#atRest = false
     for (const step of steps) {
       if (!still()) return
       try {
@@ -166,13 +176,13 @@ export class Keeper {
       `${nodeId} ${live} ${leaving === true}`).join()
   }
 
-  #decide (facts: Facts, losses: LostNodesResult, { cut }: CutLinkChanges): Step[] {
+  #decide (facts: Facts, load: ReplicaLoad, losses: LostNodesResult, { cut }: CutLinkChanges): Step[] {
     const { clock, sections } = this.#ctx
     const nodes = facts.nodes.map(({ view }) => view)
     const waiting = new Map([...sections.waiting.entries()].map(({ key, value }) => [key, value]))
     const drained = this.#planning.drained()
     this.#placing.notice(facts, waiting)
-    return decide({
+    const situation: Situation = {
       now: clock.now(), instances: Object.values(facts.instances), runners: facts.runners,
       failures: this.#failures(facts, losses), nodes, gone: losses.gone, cut,
       leaving: new Set(nodes.filter((node) => node.leaving === true).map(({ nodeId }) => nodeId)),
@@ -180,7 +190,27 @@ export class Keeper {
       autoplace: this.#autoplace(),
       roles: new Map([...this.#planning.roles].map(([role, keeping]) => [role, keeping.wanted()])),
       waiting, stopped: new Set([...sections.stopped.entries()].map(({ key }) => key))
-    }, { newId: randomUUID, fits: (modelId, intent) => this.#placing.fits(modelId, intent, facts) })
+    }
+    const judge: FitChecks =
+      { newId: randomUUID, fits: (modelId, intent) => this.#placing.fits(modelId, intent, facts) }
+    return [...decide(situation, judge), ...this.#replicas.look(situation, load, judge, clock.mono())]
+  }
+
+  /** Stores the policies of this node's svc.yaml; then reads all policies and the open requests. */
+  async #load (): Promise<ReplicaLoad> {
+    const { command, config, deps: { state }, sections } = this.#ctx
+    for (const [modelId, patch] of unstored(config.policies, sections.policies)) {
+      await command('policy', { modelId, patch, from: 'svc.yaml' })
+    }
+    const policies = new Map([...sections.policies.entries()].flatMap(({ key, value: { replicas } }) =>
+      replicas === undefined ? [] : [[key, replicas]]))
+    const open = new Map<string, number>()
+    const { tasks = {} } = (policies.size === 0 ? {} : await state.read()) as Pick<SeenState, 'tasks'>
+    for (const { Inference: task } of Object.values(tasks)) {
+      if (task === undefined || !OPEN.includes(task.status)) continue
+      open.set(task.instanceId, (open.get(task.instanceId) ?? 0) + 1)
+    }
+    return { policies, open }
   }
 
   /** The `autoplace` models; none if a card cannot be read, so that the rest of the pass goes on. */
@@ -198,7 +228,7 @@ export class Keeper {
 
   /** Runs one step. `still` returns false once the session has changed. */
   async #do (step: Step, still: () => boolean): Promise<void> {
-    const { log, command, deps: { instances } } = this.#ctx
+    const { log, command, emit, deps: { instances } } = this.#ctx
     const { id } = step
     // Do not wait for a slow runner to exit, because other entries are waiting to be placed.
     const remove = async (): Promise<boolean> => await wasThere(instances.remove(id, { ended: false }))
@@ -235,6 +265,10 @@ export class Keeper {
         log.info({ instanceId: id }, 'an instance is drained: its replacement is ready')
         await wasThere(instances.drain(id, { seconds: LEAVE_SECONDS }))
         return
+      case 'retire':
+        if (!await wasThere(instances.drain(id, { seconds: RETIRE_SECONDS }))) return
+        emit('ReplicaRemoved', { instanceId: id, modelId: step.modelId, ...this.#replicas.sums(step.modelId) })
+        return
       case 'remove':
         await remove()
         return
@@ -244,7 +278,7 @@ export class Keeper {
   }
 
   async #place (id: string, entry: WaitingEntry): Promise<void> {
-    const { clock, log, command, sections } = this.#ctx
+    const { clock, log, command, emit, sections } = this.#ctx
     const facts = this.#planning.facts.now()
     // Wait until the instance that the entry replaces is gone or draining.
     const before = facts.instances[id]
@@ -253,7 +287,11 @@ export class Keeper {
     const tried = await this.#placing.place(id, entry, facts, clock.mono())
     if (tried.ok) {
       const instanceId = idOf(tried.instance)
-      log.info({ instanceId, modelId: entry.modelId, waitedAs: id }, 'an instance was placed')
+      const { modelId } = entry
+      log.info({ instanceId, modelId, waitedAs: id }, 'an instance was placed')
+      if (entry.intent.replica !== undefined) {
+        emit('ReplicaAdded', { instanceId, modelId, ...this.#replicas.sums(modelId) })
+      }
       // Use a random command id, so that an entry added by a late repeated `wait` can be removed again.
       await command('unwait', { id })
       return

@@ -68,15 +68,22 @@ export class Planning {
   }
 
   /**
-   * True if the model would be placed again after its last instance is removed: by autoplace, on demand, or
-   * for a role.
+   * True if the model would be placed again after its last instance is removed: by autoplace, on demand, by
+   * its policy or for a role.
    */
   returns (modelId: string): boolean {
-    const { config: { autoplace, on_demand: onDemand }, deps: { bundle } } = this.ctx
+    const { config: { autoplace }, deps: { bundle } } = this.ctx
     const chosen = [...this.roles.values()].map((role) => role.wanted())
       .some(({ models, waits }) => !waits && models.includes(modelId))
-    return onDemand || chosen || (autoplace?.includes(modelId) ?? bundle.model(modelId) !== undefined)
+    return this.onDemand(modelId) || this.minimum(modelId) > 0 || chosen || (autoplace?.includes(modelId) ?? bundle.model(modelId) !== undefined)
   }
+
+  onDemand (modelId: string): boolean {
+    return this.ctx.sections.policies.get(modelId)?.demand ?? this.ctx.config.on_demand
+  }
+
+  /** The number of instances that the model's policy keeps. */
+  minimum (modelId: string): number { return this.ctx.sections.policies.get(modelId)?.replicas?.min ?? 0 }
 
   isStopped (modelId: string): boolean { return this.ctx.sections.stopped.get(modelId) !== undefined }
 
@@ -88,7 +95,7 @@ export class Planning {
     const { bundle, models, instances } = this.ctx.deps
     return viewOf({
       engines: bundle.engines(), staged: models?.stagedBytes(modelId) ?? new Map(),
-      releasing: instances.releasing(), drained: this.drained()
+      releasing: instances.releasing(), drained: this.drained(), minimum: (id) => this.minimum(id)
     }, facts, modelId)
   }
 

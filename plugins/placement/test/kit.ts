@@ -26,6 +26,7 @@ export interface StateView extends InstanceStates {
   nodeMemory: Record<string, { ramTotal: { inBytes: number }, ramAvailable: { inBytes: number } }>
   nodeSystem: Record<string, NonNullable<NodeReport['system']>>
   nodeResources: Record<string, NonNullable<NodeReport['resources']>>
+  tasks?: Record<string, { Inference: { instanceId: string, status: string } }>
   /** How many times the GPUs have been read. */
   looks?: number
   instanceFailures: InstanceStates['instanceFailures'][number][]
@@ -257,7 +258,7 @@ function clusterFakes (made: Made): ReturnType<typeof fake>[] {
     }),
     fake(StateService, {
       nodes: () => reports(made),
-      read: async () => ({}),
+      read: async () => ({ tasks: made.state.tasks ?? {} }),
       onChange (fn) {
         const before = made.changed
         made.changed = () => {
