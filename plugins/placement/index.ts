@@ -2,16 +2,16 @@ import { definePlugin } from '../../kernel/index.js'
 import { bodyOf } from '../runners/service.js'
 import { FactsReader } from './facts.js'
 import { drain, awaitReady, get, remove } from './handlers/instances.js'
-import { create, place, placement, previews } from './handlers/place.js'
-import { setPolicy } from './handlers/policy.js'
+import { create, place, placement, previews, setPolicy } from './handlers/place.js'
 import { keepingService } from './keeper/keeping.js'
 import { Keeper } from './keeper/loop.js'
 import { manifest } from './manifest.js'
 import { checkEntering, memoryFit } from './place/check.js'
 import { createOnDemand } from './place/on-demand.js'
 import { Planning } from './place/planning.js'
+import { policyText } from './place/policies.js'
 import { absenceOf, checkReady } from './progress/follow.js'
-import { commandHandlers, drainedView, policiesView, waitingView } from './waitlist.js'
+import { commandHandlers, drainedView, waitingView } from './waitlist.js'
 
 export default definePlugin(manifest, (ctx) => {
   const { instances } = ctx.deps
@@ -40,7 +40,7 @@ export default definePlugin(manifest, (ctx) => {
       await: async (request) => { await awaitReady(planning, request) }
     },
     commands: commandHandlers({
-      ...ctx.sections, file: ctx.config.policies,
+      ...ctx.sections,
       replaced: (id) => Object.values(instances.placed().instances).some((one) =>
         bodyOf(one).placement?.replaces === id),
       waits (instanceId, { modelId, reason, message }) {
@@ -51,7 +51,8 @@ export default definePlugin(manifest, (ctx) => {
     state: {
       waitingInstances: () => waitingView(ctx.sections.waiting),
       drainedNodes: () => drainedView(ctx.sections.drainedNodes),
-      policies: () => policiesView(ctx.sections.policies)
+      policies: () => Object.fromEntries([...ctx.sections.policies.entries()].map(({ key, value }) =>
+        [key, { ...value, words: policyText(value) }]))
     }
   }
 })

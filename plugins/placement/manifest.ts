@@ -5,7 +5,7 @@ import type { Context, EventDecl, Manifest, ToolDecl, VerbDecl } from '../../ker
 import { BundleService, InstanceService, MachineService } from '../runners/service.js'
 import { ModelsService } from '../staging/service.js'
 import { errors } from './errors.js'
-import { policyInFile } from './place/policies.js'
+import { filePolicy } from './place/policies.js'
 import { routes } from './routes.js'
 import { PlacementService } from './service.js'
 import { commands, sections } from './waitlist.js'
@@ -35,10 +35,9 @@ const config = {
       description: 'Idle time after which a model that a request placed is unloaded, seconds.'
     },
     policies: {
-      type: 'object', maxProperties: 256, default: {}, additionalProperties: policyInFile,
-      description: 'Policy by model, e.g. {acme/chat: {replicas: {min: 1, max: 3, target_open: 2}}}: how many ' +
-        'instances run, and whether requests place it (demand). The file of the master counts; one that was ' +
-        'set by request replaces it.'
+      type: 'object', maxProperties: 256, default: {}, additionalProperties: filePolicy,
+      description: 'Policies by model, e.g. {acme/chat: {replicas: {min: 1, max: 3, target_open: 2}}}. The ' +
+        'file of the master counts; a policy that was set by request replaces it.'
     },
     wait_seconds: {
       type: 'integer', minimum: 1, maximum: 3600, default: 120,
@@ -49,8 +48,8 @@ const config = {
 
 const text = { type: 'string' } as const
 const count = { type: 'integer' } as const
-/** The open requests and the number of instances before the change, and the policy. */
-const replicaChange = {
+/** Open requests and instances before the change, and the policy. */
+const replica = {
   instanceId: text, modelId: text, open: count, instances: count, min: count, max: count, targetOpen: count
 } as const
 
@@ -63,9 +62,8 @@ const events = {
     'A lost or wanted instance waits for a place; it is placed automatically.',
     { instanceId: text, modelId: text, reason: text, message: text }
   ),
-  ReplicaAdded: durableEvent('The policy of a model added an instance.', replicaChange),
-  ReplicaRemoved: durableEvent('An instance that a policy had added was idle too long, or failed.',
-    replicaChange),
+  ReplicaAdded: durableEvent('The policy of a model added an instance.', replica),
+  ReplicaRemoved: durableEvent('An instance that a policy had added was idle too long, or failed.', replica),
   NodeDrained: durableEvent('An operator drained a node: its instances move to other nodes.',
     { nodeId: text, name: text, by: text }),
   NodeUndrained: durableEvent('An operator ended the drain of a node.',
@@ -135,14 +133,14 @@ export const verbs = {
   },
   policy: {
     heading: 'Keep models',
-    summary: 'show or set how many instances of a model run, and whether requests place it', args: '<model>',
+    summary: 'set how many instances of a model run, and whether requests place it', args: '<model>',
     options: [
-      ['--replicas <n>', 'instances to run, such as 2 or 1-3, or none to remove this part of the policy'],
+      ['--replicas <n>', 'instances to run, such as 2 or 1-3; none removes this part of the policy'],
       ['--target-open <n>', 'open requests per instance above which another one is placed; default: 4'],
-      ['--idle <seconds>', 'time after which an instance that is not needed is removed; default: 300'],
-      ['--demand <word>', 'whether requests place it: on, off or default']
+      ['--idle <seconds>', 'time after which an instance without need is removed; default: 300'],
+      ['--demand <on|off>', 'whether requests place it']
     ],
-    examples: ['svc policy acme/chat', 'svc policy acme/chat --replicas 1-3 --target-open 2'],
+    examples: ['svc policy acme/chat --replicas 1-3 --target-open 2', 'svc show acme/chat'],
     load: () => import('./cli/policy.js')
   },
   ps: {

@@ -1,6 +1,6 @@
 import type { RouteDecl } from '../../kernel/index.js'
 import { REFUSALS } from './planner/types.js'
-import { policyPatch, sections } from './waitlist.js'
+import { policyPatch, storedPolicy } from './place/policies.js'
 
 const object = <const R extends readonly string[], const P extends object>(required: R, properties: P) =>
   ({ type: 'object', additionalProperties: false, required, properties } as const)
@@ -231,8 +231,7 @@ const policy = {
   method: 'PATCH', url: '/models/:model_id/policy', authority: 'cluster:write',
   summary: 'Changes how many instances of a model run, and whether requests place it; null removes a field.',
   params: object(['model_id'], { model_id: modelId }), body: policyPatch,
-  reply: object(['message', 'model_id', 'policy'],
-    { message: text, model_id: text, policy: sections.policies.value }),
+  reply: object(['message', 'model_id', 'policy'], { message: text, model_id: text, policy: storedPolicy }),
   errors: ['model_unknown', 'info_pending', ...commanding]
 } as const satisfies RouteDecl
 

@@ -1,8 +1,6 @@
 import type { CommandDecl, FromSchema, Section, SectionDecl } from '../../kernel/index.js'
 import { placement, type PlacementIntent } from '../runners/service.js'
-import {
-  demand, policyText, replicas, storedPolicy, type FilePolicies, type StoredPolicy
-} from './place/policies.js'
+import { policyPatch, storedPolicy, type StoredPolicy } from './place/policies.js'
 
 /** An instance that waits to be placed. Its key is the id of the lost instance, or a new id. */
 export type WaitingEntry = {
@@ -60,13 +58,6 @@ export const sections = {
   policies: { writer: 'master', summary: 'Policies of models by model id.', value: storedPolicy }
 } as const satisfies Record<string, SectionDecl>
 
-/** Changes of a policy; null removes a field. */
-export const policyPatch = {
-  type: 'object', additionalProperties: false, properties: {
-    demand: { ...demand, type: ['boolean', 'null'] }, replicas: { ...replicas, type: ['object', 'null'] }
-  }
-} as const
-
 const command = <const P extends object>(summary: string, properties: P) => ({
   summary,
   args: { type: 'object', additionalProperties: false, required: Object.keys(properties), properties },
@@ -86,7 +77,7 @@ export const commands = {
   drain: command('Drains a node.', { installId: text, since: text, by: text }),
   undrain: command('Ends the drain of a node.', { installId: text }),
   policy: {
-    ...command('Changes the policy of a model. One from svc.yaml replaces the earlier one.',
+    ...command('Changes the policy of a model, or sets it to that of svc.yaml.',
       { modelId: text, patch: policyPatch, from: storedPolicy.properties.from }),
     result: storedPolicy
   }
@@ -97,18 +88,14 @@ export interface CommandParts {
   stopped: Section<StoppedEntry>
   drainedNodes: Section<DrainedEntry>
   policies: Section<StoredPolicy>
-  /** The policies in this node's svc.yaml. */
-  file: FilePolicies
   replaced (id: string): boolean
   waits (id: string, entry: WaitingEntry): void
 }
 
 export interface Done { changed: boolean }
 
-interface PolicyChange { modelId: string, patch: FromSchema<typeof policyPatch>, from: StoredPolicy['from'] }
-
 export function commandHandlers (
-  { waiting, stopped, drainedNodes, policies, file, replaced, waits }: CommandParts
+  { waiting, stopped, drainedNodes, policies, replaced, waits }: CommandParts
 ) {
   const remove = (section: Section<unknown>, key: string): Done => {
     const changed = section.get(key) !== undefined
@@ -145,22 +132,16 @@ export function commandHandlers (
       return { changed }
     },
     undrain: ({ installId }: { installId: string }) => remove(drainedNodes, installId),
-    policy ({ modelId, patch, from }: PolicyChange): StoredPolicy {
+    policy ({ modelId, patch, from }: FromSchema<typeof commands.policy.args>): StoredPolicy {
       const before = from === 'request' ? policies.get(modelId) : {}
       const fields = Object.entries({ ...before, ...patch, from }).filter(([, value]) => value !== null)
       const policy = Object.fromEntries(fields) as StoredPolicy
-      // An empty policy is stored only if it hides that of svc.yaml.
-      if (fields.length > 1 || (from === 'request' && Object.hasOwn(file, modelId))) {
-        policies.put(modelId, policy)
-      } else remove(policies, modelId)
+      // Without the entry, the policy of svc.yaml applies again.
+      if (fields.length === 1) remove(policies, modelId)
+      else policies.put(modelId, policy)
       return policy
     }
   }
-}
-
-export function policiesView (policies: Section<StoredPolicy>): Record<string, StoredPolicy & { words: string }> {
-  return Object.fromEntries([...policies.entries()].map(({ key, value }) =>
-    [key, { ...value, words: policyText(value) }]))
 }
 
 export interface WaitingInstance extends WaitingEntry {

@@ -1,5 +1,4 @@
 import { plain, type NamedNodes, type WaitClock, type VerbContext } from '../../../kernel/cli/index.js'
-import type { StoredPolicy } from '../place/policies.js'
 import { loadingText, STATUS_TEXT, type LoadProgress } from '../../runners/service.js'
 import type { InstanceStates, RankProgress } from '../progress/progress.js'
 
@@ -15,7 +14,6 @@ export interface RunnerMemory {
 export interface SeenState extends InstanceStates, NamedNodes {
   nodeSystem?: Record<string, { runnerMemory?: Record<string, RunnerMemory> } | null>
   tasks?: Record<string, { Inference?: SeenTask }>
-  policies?: Record<string, StoredPolicy & { words: string }>
 }
 
 export interface SeenTask {

@@ -1,11 +1,12 @@
 import { randomUUID } from 'node:crypto'
+import { isDeepStrictEqual } from 'node:util'
 import { SvcError } from '../../../kernel/index.js'
 import { bodyOf } from '../../runners/service.js'
 import type { Facts } from '../facts.js'
 import type { PlacementContext } from '../manifest.js'
 import type { SeenState } from '../cli/state.js'
 import { idOf } from '../place/instance.js'
-import { unstored } from '../place/policies.js'
+import type { StoredPolicy } from '../place/policies.js'
 import type { Planning } from '../place/planning.js'
 import { serves, type InstanceFailure } from '../progress/progress.js'
 import { MESSAGE_CHARS_MAX, type WaitingEntry } from '../waitlist.js'
@@ -26,8 +27,6 @@ const LEAVE_SECONDS = 30
 /** Limit in seconds on requests that reach a replica just before it is drained. */
 const RETIRE_SECONDS = 3600
 const NO_PROGRESS = 'no_progress'
-/** Task states of open requests. */
-const OPEN = ['Pending', 'Running']
 
 const TRIGGERS = ['InstanceCreated', 'InstanceDeleted', 'InstanceFailureRecorded', 'RunnerStatusUpdated']
 
@@ -199,15 +198,19 @@ export class Keeper {
   /** Stores the policies of this node's svc.yaml; then reads all policies and the open requests. */
   async #load (): Promise<ReplicaLoad> {
     const { command, config, deps: { state }, sections } = this.#ctx
-    for (const [modelId, patch] of unstored(config.policies, sections.policies)) {
-      await command('policy', { modelId, patch, from: 'svc.yaml' })
+    const stored = (): [string, StoredPolicy][] =>
+      [...sections.policies.entries()].map(({ key, value }) => [key, value])
+    for (const modelId of new Set([...Object.keys(config.policies), ...stored().map(([id]) => id)])) {
+      const { from = 'svc.yaml', ...policy } = sections.policies.get(modelId) ?? {}
+      const patch = config.policies[modelId] ?? {}
+      if (from === 'request' || isDeepStrictEqual(policy, patch)) continue
+      await command('policy', { modelId, patch, from })
     }
-    const policies = new Map([...sections.policies.entries()].flatMap(({ key, value: { replicas } }) =>
-      replicas === undefined ? [] : [[key, replicas]]))
+    const policies = new Map(stored().flatMap(([id, { replicas }]) => replicas === undefined ? [] : [[id, replicas]]))
     const open = new Map<string, number>()
     const { tasks = {} } = (policies.size === 0 ? {} : await state.read()) as Pick<SeenState, 'tasks'>
     for (const { Inference: task } of Object.values(tasks)) {
-      if (task === undefined || !OPEN.includes(task.status)) continue
+      if (task?.status !== 'Pending' && task?.status !== 'Running') continue
       open.set(task.instanceId, (open.get(task.instanceId) ?? 0) + 1)
     }
     return { policies, open }
@@ -228,7 +231,7 @@ export class Keeper {
 
   /** Runs one step. `still` returns false once the session has changed. */
   async #do (step: Step, still: () => boolean): Promise<void> {
-    const { log, command, emit, deps: { instances } } = this.#ctx
+    const { log, command, deps: { instances } } = this.#ctx
     const { id } = step
     // Do not wait for a slow runner to exit, because other entries are waiting to be placed.
     const remove = async (): Promise<boolean> => await wasThere(instances.remove(id, { ended: false }))
@@ -267,7 +270,7 @@ export class Keeper {
         return
       case 'retire':
         if (!await wasThere(instances.drain(id, { seconds: RETIRE_SECONDS }))) return
-        emit('ReplicaRemoved', { instanceId: id, modelId: step.modelId, ...this.#replicas.sums(step.modelId) })
+        this.#announce('ReplicaRemoved', id, step.modelId)
         return
       case 'remove':
         await remove()
@@ -278,7 +281,7 @@ export class Keeper {
   }
 
   async #place (id: string, entry: WaitingEntry): Promise<void> {
-    const { clock, log, command, emit, sections } = this.#ctx
+    const { clock, log, command, sections } = this.#ctx
     const facts = this.#planning.facts.now()
     // Wait until the instance that the entry replaces is gone or draining.
     const before = facts.instances[id]
@@ -289,9 +292,7 @@ export class Keeper {
       const instanceId = idOf(tried.instance)
       const { modelId } = entry
       log.info({ instanceId, modelId, waitedAs: id }, 'an instance was placed')
-      if (entry.intent.replica !== undefined) {
-        emit('ReplicaAdded', { instanceId, modelId, ...this.#replicas.sums(modelId) })
-      }
+      if (entry.intent.replica !== undefined) this.#announce('ReplicaAdded', instanceId, modelId)
       // Use a random command id, so that an entry added by a late repeated `wait` can be removed again.
       await command('unwait', { id })
       return
@@ -301,6 +302,11 @@ export class Keeper {
     // replicated document.
     if (reason === entry.reason) return
     await command('note', { id, reason, message: message.slice(0, MESSAGE_CHARS_MAX) })
+  }
+
+  #announce (kind: 'ReplicaAdded' | 'ReplicaRemoved', instanceId: string, modelId: string): void {
+    const numbers = this.#replicas.numbers.get(modelId)
+    if (numbers !== undefined) this.#ctx.emit(kind, { instanceId, modelId, ...numbers })
   }
 
   /** All recorded failures, plus new stalls, which this method records as failures. */

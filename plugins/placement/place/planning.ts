@@ -7,6 +7,7 @@ import type { Facts, FactsReader } from '../facts.js'
 import type { PlacementContext } from '../manifest.js'
 import type { SystemRole } from '../service.js'
 import { virtualModel, type NodeProblem } from '../../staging/service.js'
+import type { StoredPolicy } from './policies.js'
 import { viewOf } from './view.js'
 
 /** The engine that runs language models in each file format. */
@@ -78,12 +79,12 @@ export class Planning {
     return this.onDemand(modelId) || this.minimum(modelId) > 0 || chosen || (autoplace?.includes(modelId) ?? bundle.model(modelId) !== undefined)
   }
 
-  onDemand (modelId: string): boolean {
-    return this.ctx.sections.policies.get(modelId)?.demand ?? this.ctx.config.on_demand
-  }
+  policy (modelId: string): StoredPolicy | undefined { return this.ctx.sections.policies.get(modelId) }
+
+  onDemand (modelId: string): boolean { return this.policy(modelId)?.demand ?? this.ctx.config.on_demand }
 
   /** The number of instances that the model's policy keeps. */
-  minimum (modelId: string): number { return this.ctx.sections.policies.get(modelId)?.replicas?.min ?? 0 }
+  readonly minimum = (modelId: string): number => this.policy(modelId)?.replicas?.min ?? 0
 
   isStopped (modelId: string): boolean { return this.ctx.sections.stopped.get(modelId) !== undefined }
 
@@ -95,7 +96,7 @@ export class Planning {
     const { bundle, models, instances } = this.ctx.deps
     return viewOf({
       engines: bundle.engines(), staged: models?.stagedBytes(modelId) ?? new Map(),
-      releasing: instances.releasing(), drained: this.drained(), minimum: (id) => this.minimum(id)
+      releasing: instances.releasing(), drained: this.drained()
     }, facts, modelId)
   }
 
@@ -201,7 +202,7 @@ export class Planning {
       return { plan: result.plan, card, facts, instanceMeta, engine: chosen }
     }
     if (result.reason === 'insufficient_memory') {
-      const unloads = evictions(request, view)?.map(({ memory, ...one }) =>
+      const unloads = evictions(request, view, this.minimum)?.map(({ memory, ...one }) =>
         ({ ...one, bytes: bytesOf({ ...one, memory }) }))
       if (unloads !== undefined) result.details['unloads'] = unloads
     }

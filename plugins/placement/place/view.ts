@@ -31,7 +31,6 @@ export interface ViewParts {
   /** Removed instances whose memory is not released yet, and their nodes. */
   releasing: readonly EndingInstance[]
   drained: ReadonlySet<string>
-  minimum: (modelId: string) => number
 }
 
 /** The cluster as the planner's input: live nodes that are not leaving. Pure. */
@@ -56,7 +55,7 @@ export function viewOf (parts: ViewParts, facts: Facts, modelId: string): Cluste
     edges: reports.flatMap(({ view, links }) => links.map(({ nodeId: to, rttMs, bytesPerSecond }) =>
       ({ from: view.nodeId, to, rttMs, bytesPerSecond })))
       .filter(({ to }) => there.has(to)),
-    engines, minimum: parts.minimum,
+    engines,
     reservations: instances.flatMap((one) => [
       ...reserved(one, (rank) => !LOADED.has(kind(rank)) && !ENDED.has(kind(rank))),
       ...reserved(one, (rank) => LOADED.has(kind(rank)) && readings[rank.runnerId]?.vramCounted === false)

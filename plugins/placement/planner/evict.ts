@@ -22,26 +22,21 @@ const byValue = (a: InstanceMemory, b: InstanceMemory): number =>
   Number(b.onDemand === true) - Number(a.onDemand === true) || value(a) - value(b) ||
   compareText(a.instanceId, b.instanceId)
 
-/** Those that may be unloaded, the first ones first, so that each model keeps its minimum. */
-function spare (all: readonly InstanceMemory[], { instances, minimum }: ClusterView): InstanceMemory[] {
-  const left = new Map<string, number>()
-  return all.filter(({ modelId }) => {
-    const count = left.get(modelId) ?? instances.filter((one) => one.modelId === modelId).length
-    left.set(modelId, count - 1)
-    return count > (minimum?.(modelId) ?? 0)
-  })
-}
-
 /**
  * The idle instances to unload so that the request fits, the least valuable first: those that requests
- * placed come before those of people. Empty if the request has to wait until others are idle or unloaded;
+ * placed come before those of people. Each model keeps its `minimum` of instances. Empty if the request has to wait until others are idle or unloaded;
  * null if waiting cannot help. Pure.
  */
-export function evictions (request: PlanRequest, view: ClusterView): InstanceMemory[] | null {
+export function evictions (
+  request: PlanRequest, view: ClusterView, minimum = (_modelId: string): number => 0
+): InstanceMemory[] | null {
   const rest = without(view, view.instances.filter(({ leaving }) => leaving === true))
   const fits = (gone: readonly InstanceMemory[]): boolean => canPlan(request, without(rest, gone))
-  if (!fits(spare(rest.instances.filter(({ idleSeconds }) => idleSeconds !== undefined), rest))) return null
-  const idle = spare(rest.instances.filter(({ idleSeconds }) => idleSeconds != null).sort(byValue), rest)
+  const spare = (all: readonly InstanceMemory[]): InstanceMemory[] => all.filter(({ modelId }, i) => minimum(modelId) === 0 ||
+    rest.instances.filter((one) => one.modelId === modelId).length - minimum(modelId) >
+      all.slice(0, i).filter((one) => one.modelId === modelId).length)
+  if (!fits(spare(rest.instances.filter(({ idleSeconds }) => idleSeconds !== undefined)))) return null
+  const idle = spare(rest.instances.filter(({ idleSeconds }) => idleSeconds != null).sort(byValue))
   if (fits([]) || !fits(idle)) return []
   let [least, most] = [1, idle.length]
   while (least < most) {

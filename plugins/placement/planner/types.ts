@@ -110,8 +110,6 @@ export interface ClusterView {
   /** Memory that is being released, which the readings still include. */
   releasing: readonly MemoryClaim[]
   instances: readonly InstanceMemory[]
-  /** The number of a model's instances that no request may unload; absent for 0. */
-  minimum?: ((modelId: string) => number) | undefined
 }
 
 /** The part of the model on one node. Layers are a half-open range; a tensor rank has all of them. */

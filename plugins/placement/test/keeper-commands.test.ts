@@ -24,7 +24,7 @@ t.test('each command may be repeated', (t) => {
   const drainedNodes = section<DrainedEntry>()
   const said: string[] = []
   const { wait, note, unwait, stop, unstop, drain, undrain } = commandHandlers({
-    waiting, stopped, drainedNodes, policies: section(), file: {}, replaced: (id) => id === 'placed',
+    waiting, stopped, drainedNodes, policies: section(), replaced: (id) => id === 'placed',
     waits: (id, { reason }) => { said.push(`${id} ${reason}`) }
   })
   const check = (done: { changed: boolean }, changed: boolean): void => { t.strictSame(done, { changed }) }

@@ -2,7 +2,6 @@
 import t from 'tap'
 import { bodyOf, type Instance } from '../../runners/service.js'
 import { BUSY_MS, PAUSE_MS, Replicas, type ReplicaLoad } from '../keeper/replicas.js'
-import { unstored, type StoredPolicy } from '../place/policies.js'
 import type { Situation } from '../keeper/roles.js'
 import { entry, ids, instance, intent, judge, placedOn, ready, short, situation, startKeeper, waiting, passes,
   put } from './keeper-kit.js'
@@ -41,8 +40,6 @@ const table: [string, Look[], Partial<typeof POLICY>?, (() => boolean)?][] = [
   ['a model that an operator stopped', [[0, { stopped: new Set(['acme/chat']) }, {}, []],
     [99, { ...all(A), stopped: new Set(['acme/chat']) }, { a: 9 }, []]], { min: 2 }],
   ['a lost instance that waits counts', [[0, { waiting: waits() }, {}, []]]],
-  ['one that moves off a drained node counts once', [[0, all(A, instance('x', ['id-n3'],
-    { placement: intent({ moves: 'a' }) })), {}, ADD]], { min: 2 }],
   ['not needed for 60 s: the newest idle one', [[0, all(A, B, C), { a: 1 }, []], [59, all(A, B, C), {}, []],
     [60, all(A, B, C), { a: 1 }, ['retire c']]]],
   ['never one with open requests', [[0, all(A, B, C), { a: 1, c: 1 }, []],
@@ -88,18 +85,11 @@ t.test('an instance like the first one, not on a node where the model failed', a
   t.match(step, { entry: { intent: { contextLength: 512, ttlSeconds: null, failedOn: ['id-n2'], replica: /Z$/ } } })
 })
 
-t.test('what of svc.yaml is to be stored', async (t) => {
-  const stored = (...entries: [string, StoredPolicy][]) =>
-    unstored({ 'a/b': { replicas: POLICY }, 'a/c': { demand: true } },
-      { entries: () => entries.map(([key, value]) => ({ key, value })) } as never).map(([id]) => id)
-  t.strictSame(stored(), ['a/b', 'a/c'])
-  t.strictSame(stored(['a/b', { replicas: POLICY, from: 'svc.yaml' }], ['a/c', { from: 'request' }]), [])
-  t.strictSame(stored(['a/b', { replicas: { ...POLICY, max: 9 }, from: 'svc.yaml' }],
-    ['a/c', { demand: true, from: 'svc.yaml' }], ['a/d', { demand: true, from: 'svc.yaml' }]), ['a/b', 'a/d'])
-})
-
 const busy = (id: string, count: number) => Object.fromEntries(Array.from({ length: count }, (_, i) =>
-  [`${id}${i}`, { Inference: { instanceId: id, status: i === 0 ? 'Running' : 'Pending' } }]))
+  [`${id}${i}`, { Inference: {
+    taskId: `${id}${i}`, commandId: '', instanceId: id, modelId: 'acme/chat', capability: 'chat', createdAt: '',
+    status: ['Running', 'Pending'][i] ?? 'Pending'
+  } }]))
 const policy = { replicas: { ...POLICY, max: 2 } }
 
 t.test('the master adds an instance on another node, and removes it again', async (t) => {
@@ -166,15 +156,18 @@ t.test('the policy of a model over the API', async (t) => {
   const set = async (model: string, body: object) => await rig.ask('PATCH', `/models/${model}/policy`, body)
   const stored = async (): Promise<unknown> =>
     ((await rig.inject({ url: '/state' })).json() as { policies: unknown }).policies
-  t.match(await stored(), { 'acme/chat': { demand: true, from: 'svc.yaml', words: /svc\.yaml of the master/ } })
+  t.match(await stored(), { 'acme/chat': { demand: true, from: 'svc.yaml', words: /svc\.yaml/ } })
   t.match(await set('acme/chat', policy), { status: 200, body: {
-    model_id: 'acme/chat', message: /1 to 2 instances.*requests place it \(set by request\)/,
+    model_id: 'acme/chat', message: /1 to 2 instances.*requests place it; set by request/,
     policy: { demand: true, ...policy, from: 'request' }
   } })
   t.strictSame((await set('acme/chat', { replicas: null })).body['policy'], { demand: true, from: 'request' })
-  t.match(await set('acme/chat', { demand: null }), { status: 200, body: { policy: { from: 'request' } } })
+  t.match(await set('acme/chat', { demand: false }), { body: { policy: { demand: false, from: 'request' } } })
   await rig.clock.advance(5000)
-  t.match(await stored(), { 'acme/chat': { from: 'request', words: /^none/ } }, 'svc.yaml does not come back')
+  t.match(await stored(), { 'acme/chat': { demand: false, from: 'request' } }, 'it replaces that of svc.yaml')
+  await set('acme/chat', { demand: null })
+  await rig.clock.advance(5000)
+  t.match(await stored(), { 'acme/chat': { demand: true, from: 'svc.yaml' } }, 'which applies again without it')
   await set('acme/other', { demand: false })
   await set('acme/other', { demand: null })
   t.strictSame(Object.keys(await stored() as object), ['acme/chat'])
