@@ -192,7 +192,9 @@ export class Keeper {
     }
     const judge: FitChecks =
       { newId: randomUUID, fits: (modelId, intent) => this.#placing.fits(modelId, intent, facts) }
-    return [...decide(situation, judge), ...this.#replicas.look(situation, load, judge, clock.mono())]
+    const steps = decide(situation, judge)
+    const waits = new Map(steps.flatMap((step) => 'entry' in step ? [[step.id, step.entry]] : []))
+    return [...steps, ...this.#replicas.look({ ...situation, waiting: waits }, load, judge, clock.mono())]
   }
 
   /** Stores the policies of this node's svc.yaml; then reads all policies and the open requests. */
@@ -202,7 +204,8 @@ export class Keeper {
       [...sections.policies.entries()].map(({ key, value }) => [key, value])
     for (const modelId of new Set([...Object.keys(config.policies), ...stored().map(([id]) => id)])) {
       const { from = 'svc.yaml', ...policy } = sections.policies.get(modelId) ?? {}
-      const patch = config.policies[modelId] ?? {}
+      // Settings have no prototype, which would count as a difference.
+      const patch = structuredClone(config.policies[modelId] ?? {})
       if (from === 'request' || isDeepStrictEqual(policy, patch)) continue
       await command('policy', { modelId, patch, from })
     }

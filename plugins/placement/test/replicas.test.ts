@@ -6,6 +6,7 @@ import type { Situation } from '../keeper/roles.js'
 import { entry, ids, instance, intent, judge, placedOn, ready, short, situation, startKeeper, waiting, passes,
   put } from './keeper-kit.js'
 import { card, GIB, runnersAre } from './kit.js'
+import { nodeOf, sendJson } from './verb-kit.js'
 
 const POLICY = { min: 1, max: 3, target_open: 2, idle_seconds: 60 }
 const at = (n: number): string => new Date(Date.UTC(2026, 0, 1, 0, n)).toISOString()
@@ -95,6 +96,8 @@ const policy = { replicas: { ...POLICY, max: 2 } }
 t.test('the master adds an instance on another node, and removes it again', async (t) => {
   const rig = await startKeeper(t, { config: { autoplace: [], policies: { 'acme/chat': policy } } })
   await passes(rig, 'the one of min', () => ids(rig).length === 1)
+  await rig.clock.advance(5000)
+  t.equal(rig.commands.filter(([name]) => name === 'policy').length, 1, 'the policy of svc.yaml is stored once')
   const [first] = ids(rig) as [string]
   t.match(rig.events.filter(({ kind }) => kind === 'ReplicaAdded').map(({ payload }) => payload),
     [{ instanceId: first, modelId: 'acme/chat', open: 0, instances: 0, min: 1, max: 2, targetOpen: 2 }])
@@ -111,6 +114,12 @@ t.test('the master adds an instance on another node, and removes it again', asyn
   t.strictSame(rig.drained.map(({ instanceId }) => instanceId), [second])
   t.match(rig.events.filter(({ kind }) => kind === 'ReplicaRemoved').map(({ payload }) => payload),
     [{ instanceId: second, open: 0, instances: 2 }])
+})
+
+t.test('autoplace and min place one instance together', async (t) => {
+  const rig = await startKeeper(t, { config: { autoplace: ['acme/chat'], policies: { 'acme/chat': policy } } })
+  await rig.clock.advance(30_000)
+  t.equal(rig.placed.length, 1)
 })
 
 t.test('one that fails to load twice is not tried again for minutes', async (t) => {
@@ -180,5 +189,25 @@ t.test('the policy of a model over the API', async (t) => {
   ]
   for (const [model, body, status, reason, param] of bad) {
     t.match(await set(model, body), { status, body: { error: { reason, param } } })
+  }
+})
+
+t.test('svc policy', async (t) => {
+  const node = await nodeOf(t, {
+    'PATCH /models/acme/chat/policy': (response) => { sendJson(response, { message: 'acme/chat: set.' }) }
+  })
+  const body = async (...args: string[]): Promise<unknown> => {
+    t.match(await node.run(['policy', 'acme/chat', ...args]), { status: 0, out: 'acme/chat: set.\n' })
+    return node.asked.at(-1)!.body
+  }
+  const of = (min: number, max: number, target_open = 4) => ({ replicas: { min, max, target_open } })
+  t.strictSame(await body('--replicas', '1-3', '--target-open', '2'), of(1, 3, 2))
+  t.strictSame(await body('--replicas', '2'), of(2, 2))
+  t.match(await body('--replicas', '0-2', '--idle', '60'), { replicas: { idle_seconds: 60 } })
+  t.strictSame(await body('--replicas', 'none', '--demand', 'on'), { replicas: null, demand: true })
+  t.strictSame(await body(), {})
+  for (const args of [['--target-open', '2'], ['--replicas', 'x'], ['--replicas', '1', '--target-open', '0'],
+    ['--demand', 'yes']]) {
+    t.match(await node.run(['policy', 'acme/chat', ...args]), { status: 2, err: /^svc: --/ }, args.join(' '))
   }
 })
