@@ -13,7 +13,7 @@ export default {
     if (wanted !== undefined && replicas !== 'none' && min === undefined) {
       throw ctx.fail(2, '--replicas: expected a number, a range such as 1-3, or none')
     }
-    if (demand !== undefined && !['on', 'off'].includes(demand)) throw ctx.fail(2, '--demand: expected on or off')
+    if (!['on', 'off', undefined].includes(demand)) throw ctx.fail(2, '--demand: expected on or off')
     const body = {
       ...wanted === undefined ? {} : { replicas: replicas === 'none' ? null : some },
       ...demand === undefined ? {} : { demand: demand === 'on' }

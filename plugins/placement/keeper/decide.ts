@@ -9,8 +9,8 @@ export const MOVES_MAX = 2
 
 /**
  * A step of the keeper. Steps run in order, and the master may change between any two. `lose` adds a waiting
- * entry, then removes the instance; `move` adds an entry, then drains the instance; `drain` only drains; `retire` drains a replica;
- * `wait` only adds an entry; `forget` removes one.
+ * entry, then removes the instance; `move` adds an entry, then drains the instance; `drain` only drains;
+ * `retire` drains a replica; `wait` only adds an entry; `forget` removes one.
  */
 export type Step =
   | { do: 'forget', id: string, why: string }

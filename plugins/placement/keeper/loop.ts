@@ -42,7 +42,7 @@ export class Keeper {
   readonly #lost = new LostNodes()
   readonly #cuts = new CutLinks()
   readonly #stalls = new Stalls()
-  readonly #replicas = new Replicas()
+  #replicas = new Replicas()
   #session = ''
   #sessionSince: number
   #lookedAt = -Infinity
@@ -135,6 +135,7 @@ export class Keeper {
     const { clock, deps: { session, cluster } } = this.#ctx
     const sessionAge = clock.mono() - this.#sessionSince
     if (!session.isMaster) {
+      this.#replicas = new Replicas()
       this.#lost.look([], cluster.nodes(), clock.mono(), sessionAge)
       return
     }
@@ -149,7 +150,8 @@ export class Keeper {
     const losses = this.#lost.look(instances, nodes, clock.mono(), sessionAge, reached)
     const cuts = this.#cuts.look(instances, facts.nodes, clock.mono())
     const steps = this.#decide(facts, load, losses, cuts)
-    if (steps.length > 0 || load.policies.size > 0 || cuts.nextMs !== null || this.#goesOn(facts, losses)) this.#atRest = false
+    const more = steps.length > 0 || load.policies.size > 0 || cuts.nextMs !== null
+    if (more || this.#goesOn(facts, losses)) this.#atRest = false
     for (const step of steps) {
       if (!still()) return
       try {
@@ -204,12 +206,12 @@ export class Keeper {
       [...sections.policies.entries()].map(({ key, value }) => [key, value])
     for (const modelId of new Set([...Object.keys(config.policies), ...stored().map(([id]) => id)])) {
       const { from = 'svc.yaml', ...policy } = sections.policies.get(modelId) ?? {}
-      // Settings have no prototype, which would count as a difference.
+      // Settings have no prototype; the copy has one, so that it can equal the stored policy.
       const patch = structuredClone(config.policies[modelId] ?? {})
       if (from === 'request' || isDeepStrictEqual(policy, patch)) continue
       await command('policy', { modelId, patch, from })
     }
-    const policies = new Map(stored().flatMap(([id, { replicas }]) => replicas === undefined ? [] : [[id, replicas]]))
+    const policies = new Map(stored().flatMap(([id, { replicas }]) => replicas ? [[id, replicas]] : []))
     const open = new Map<string, number>()
     const { tasks = {} } = (policies.size === 0 ? {} : await state.read()) as Pick<SeenState, 'tasks'>
     for (const { Inference: task } of Object.values(tasks)) {

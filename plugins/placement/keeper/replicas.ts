@@ -13,7 +13,7 @@ export const PAUSE_MS = 300_000
 
 export interface ReplicaLoad {
   policies: ReadonlyMap<string, ReplicaPolicy>
-  /** Open requests by instance id, waiting or running, as gossip between the nodes tells them. */
+  /** Open requests by instance id, waiting or running, from the gossip between nodes. */
   open: ReadonlyMap<string, number>
 }
 
@@ -23,7 +23,7 @@ interface Numbers { open: number, instances: number, min: number, max: number, t
 /** Adds and removes instances by the policies of their models. Callers pass the time in monotonic ms. */
 export class Replicas {
   readonly numbers = new Map<string, Numbers>()
-  /** What a model needs, from when on a step is allowed, and not before which time another attempt is. */
+  /** By model: its need, the earliest time of the next step for it, and of the next attempt for any need. */
   readonly #timers = new Map<string, { need: string, at: number, next: number }>()
   readonly #failed = new Map<string, number>()
   #began = false
@@ -46,7 +46,7 @@ export class Replicas {
           : instances < max && open > targetOpen * serving.length ? ['busy', BUSY_MS]
             : instances > min && spare ? ['spare', idle * 1000] : ['none', Infinity]
       if (!this.#isDue(modelId, `${need} ${instances}`, wait, mono)) return []
-      if (need !== 'spare') return this.#add(situation, judge, modelId, there, mono)
+      if (need !== 'spare') return this.#add(situation, judge, modelId, mono, there[0])
       const [newest] = serving.filter((one) => replicaOf(one) !== '' && openAt(one) === 0)
         .sort((a, b) => replicaOf(b).localeCompare(replicaOf(a)))
       return newest === undefined ? [] : [{ do: 'retire', id: idOf(newest), modelId }]
@@ -54,7 +54,7 @@ export class Replicas {
   }
 
   #add (
-    { now, failures }: Situation, judge: FitChecks, modelId: string, [first]: readonly Instance[], mono: number
+    { now, failures }: Situation, judge: FitChecks, modelId: string, mono: number, first?: Instance
   ): Step[] {
     const failed = failures.filter((one) => one.modelId === modelId &&
       mono - this.#failed.get(one.instanceId)! < PAUSE_MS)
@@ -93,5 +93,5 @@ export class Replicas {
   }
 }
 
-/** When a policy added the instance; '' for all others. */
+/** The time at which a policy added the instance; '' for all others. */
 const replicaOf = (instance: Instance): string => intentOf(instance).replica ?? ''

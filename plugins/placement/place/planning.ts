@@ -76,7 +76,8 @@ export class Planning {
     const { config: { autoplace }, deps: { bundle } } = this.ctx
     const chosen = [...this.roles.values()].map((role) => role.wanted())
       .some(({ models, waits }) => !waits && models.includes(modelId))
-    return this.onDemand(modelId) || this.minimum(modelId) > 0 || chosen || (autoplace?.includes(modelId) ?? bundle.model(modelId) !== undefined)
+    return this.onDemand(modelId) || this.minimum(modelId) > 0 || chosen ||
+      (autoplace?.includes(modelId) ?? bundle.model(modelId) !== undefined)
   }
 
   policy (modelId: string): StoredPolicy | undefined { return this.ctx.sections.policies.get(modelId) }

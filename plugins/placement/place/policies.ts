@@ -52,7 +52,7 @@ export type ReplicaPolicy = FromSchema<typeof replicas>
 export function policyText ({ demand: loads, replicas: some, from }: StoredPolicy): string {
   return [
     some && `${some.min} to ${some.max} instances, one more above ${some.target_open} open requests each, ` +
-      `one less after ${some.idle_seconds ?? IDLE_SECONDS} s`,
+    `one less after ${some.idle_seconds ?? IDLE_SECONDS} s`,
     loads === undefined ? undefined : `requests ${loads ? 'place' : 'do not place'} it`,
     from === 'request' ? 'set by request' : 'from svc.yaml of the master'
   ].filter(Boolean).join('; ')

@@ -41,8 +41,8 @@ const table: [string, string[] | null, string[] | null][] = [
   ], [node('n', 1), node('m', 1)]), ['b']]
 ]
 const keep = (modelId: string): number => modelId === 'acme/kept' ? 1 : 0
-const [kept, more] = ['b', 'c'].map((id, i) => loaded(id, 20, { modelId: 'acme/kept', idleSeconds: 90 + i })) as
-  [InstanceMemory, InstanceMemory]
+const kept = loaded('b', 20, { modelId: 'acme/kept', idleSeconds: 90 })
+const more = loaded('c', 20, { modelId: 'acme/kept', idleSeconds: 91 })
 table.push(
   ['the only one that a policy keeps', chosen([kept], undefined, {}, keep), null],
   ['another one than that', chosen([kept, loaded('a', 20)], undefined, {}, keep), ['a']],
