@@ -6,7 +6,6 @@ import type { Facts } from '../facts.js'
 import type { PlacementContext } from '../manifest.js'
 import type { SeenState } from '../cli/state.js'
 import { idOf } from '../place/instance.js'
-import type { StoredPolicy } from '../place/policies.js'
 import type { Planning } from '../place/planning.js'
 import { serves, type InstanceFailure } from '../progress/progress.js'
 import { MESSAGE_CHARS_MAX, type WaitingEntry } from '../waitlist.js'
@@ -201,17 +200,16 @@ export class Keeper {
 
   /** Stores the policies of this node's svc.yaml; then reads all policies and the open requests. */
   async #load (): Promise<ReplicaLoad> {
-    const { command, config, deps: { state }, sections } = this.#ctx
-    const stored = (): [string, StoredPolicy][] =>
-      [...sections.policies.entries()].map(({ key, value }) => [key, value])
-    for (const modelId of new Set([...Object.keys(config.policies), ...stored().map(([id]) => id)])) {
-      const { from = 'svc.yaml', ...policy } = sections.policies.get(modelId) ?? {}
+    const { command, config, deps: { state }, sections: { policies: stored } } = this.#ctx
+    for (const modelId of [...Object.keys(config.policies), ...[...stored.entries()].map(({ key }) => key)]) {
+      const { from = 'svc.yaml', ...policy } = stored.get(modelId) ?? {}
       // Settings have no prototype; the copy has one, so that it can equal the stored policy.
       const patch = structuredClone(config.policies[modelId] ?? {})
       if (from === 'request' || isDeepStrictEqual(policy, patch)) continue
       await command('policy', { modelId, patch, from })
     }
-    const policies = new Map(stored().flatMap(([id, { replicas }]) => replicas ? [[id, replicas]] : []))
+    const policies = new Map([...stored.entries()].flatMap(({ key, value: { replicas } }) =>
+      replicas === undefined ? [] : [[key, replicas]]))
     const open = new Map<string, number>()
     const { tasks = {} } = (policies.size === 0 ? {} : await state.read()) as Pick<SeenState, 'tasks'>
     for (const { Inference: task } of Object.values(tasks)) {

@@ -25,12 +25,12 @@ export class Replicas {
   readonly numbers = new Map<string, Numbers>()
   /** By model: its need, the earliest time of the next step for it, and of the next attempt for any need. */
   readonly #timers = new Map<string, { need: string, at: number, next: number }>()
-  readonly #failed = new Map<string, number>()
-  #began = false
+  /** The time of each recorded failure, by instance id; null before the first look. */
+  #failed: ReadonlyMap<string, number> | null = null
 
   /** The steps to take at `mono`: for each model at most one instance is added or removed. */
   look (situation: Situation, load: ReplicaLoad, judge: FitChecks, mono: number): Step[] {
-    this.#noteFailures(situation, mono)
+    const failed = this.#noteFailures(situation, mono)
     return [...load.policies].flatMap(([modelId, policy]) => {
       const there = situation.instances.filter((one) => modelOf(one) === modelId && stays(one))
       const serving = there.filter((one) => serves(situation, one))
@@ -38,7 +38,7 @@ export class Replicas {
       const { min, max, target_open: targetOpen, idle_seconds: idle = IDLE_SECONDS } = policy
       const [instances, open] = [there.length, serving.reduce((sum, one) => sum + openAt(one), 0)]
       this.numbers.set(modelId, { open, instances, min, max, targetOpen })
-      const loads = there.some((one) => !serving.includes(one) && !this.#failed.has(idOf(one))) ||
+      const loads = there.some((one) => !serving.includes(one) && !failed.has(idOf(one))) ||
         [...situation.waiting.values()].some((entry) => entry.modelId === modelId)
       const spare = instances > max || open <= targetOpen * (serving.length - 1)
       const [need, wait] = loads || situation.stopped.has(modelId) ? ['none', Infinity]
@@ -57,7 +57,7 @@ export class Replicas {
     { now, failures }: Situation, judge: FitChecks, modelId: string, mono: number, first?: Instance
   ): Step[] {
     const failed = failures.filter((one) => one.modelId === modelId &&
-      mono - this.#failed.get(one.instanceId)! < PAUSE_MS)
+      mono - this.#failed!.get(one.instanceId)! < PAUSE_MS)
     const { moves: _, systemRole: __, ...like } = first === undefined ? AUTOPLACE : intentOf(first)
     const since = new Date(now).toISOString()
     const intent: PlacementIntent =
@@ -82,14 +82,12 @@ export class Replicas {
   }
 
   /** Counts failures from now on, since the clocks of nodes differ; a new master goes by their times. */
-  #noteFailures ({ failures, now }: Situation, mono: number): void {
-    for (const { instanceId, recordedAt = '' } of failures) {
-      const age = this.#began ? 0 : Math.max(0, now - Date.parse(recordedAt)) || 0
-      if (!this.#failed.has(instanceId)) this.#failed.set(instanceId, mono - age)
-    }
-    const ids = new Set(failures.map(({ instanceId }) => instanceId))
-    for (const id of this.#failed.keys()) if (!ids.has(id)) this.#failed.delete(id)
-    this.#began = true
+  #noteFailures ({ failures, now }: Situation, mono: number): ReadonlyMap<string, number> {
+    const old = this.#failed
+    const age = (at = ''): number => old === null ? Math.max(0, now - Date.parse(at)) || 0 : 0
+    this.#failed = new Map(failures.map(({ instanceId, recordedAt }) =>
+      [instanceId, old?.get(instanceId) ?? mono - age(recordedAt)]))
+    return this.#failed
   }
 }
 

@@ -19,18 +19,14 @@ const demand = {
 } as const
 const policy = { type: 'object', additionalProperties: false, properties: { demand, replicas } } as const
 
+const lowestMax = (minimum: number) => ({
+  if: { type: 'object', required: ['min'], properties: { min: { const: minimum } } },
+  then: { type: 'object', properties: { max: { type: 'integer', minimum } } }
+})
 /** A policy in svc.yaml; for each `min`, the schema requires a `max` that is not lower. */
 export const filePolicy = {
-  ...policy,
-  properties: {
-    demand,
-    replicas: {
-      ...replicas,
-      allOf: Array.from({ length: REPLICAS_MAX }, (_, i) => ({
-        if: { type: 'object', required: ['min'], properties: { min: { const: i + 1 } } },
-        then: { type: 'object', properties: { max: { type: 'integer', minimum: i + 1 } } }
-      }))
-    }
+  ...policy, properties: {
+    demand, replicas: { ...replicas, allOf: Array.from({ length: REPLICAS_MAX }, (_, i) => lowestMax(i + 1)) }
   }
 } as const
 
