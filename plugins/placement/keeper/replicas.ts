@@ -31,8 +31,12 @@ export class Replicas {
   /** The steps to take at `mono`: for each model at most one instance is added or removed. */
   look (situation: Situation, load: ReplicaLoad, judge: FitChecks, mono: number): Step[] {
     const failed = this.#noteFailures(situation, mono)
+    const byModel = new Map<string, Instance[]>()
+    for (const one of situation.instances.filter(stays)) {
+      byModel.set(modelOf(one), [...byModel.get(modelOf(one)) ?? [], one])
+    }
     return [...load.policies].flatMap(([modelId, policy]) => {
-      const there = situation.instances.filter((one) => modelOf(one) === modelId && stays(one))
+      const there = byModel.get(modelId) ?? []
       const serving = there.filter((one) => serves(situation, one))
       const openAt = (one: Instance): number => load.open.get(idOf(one)) ?? 0
       const { min, max, target_open: targetOpen, idle_seconds: idle = IDLE_SECONDS } = policy
