@@ -36,8 +36,8 @@ const config = {
     },
     policies: {
       type: 'object', maxProperties: 256, default: {}, additionalProperties: filePolicy,
-      description: 'Policies by model, e.g. {acme/chat: {replicas: {min: 1, max: 3, target_open: 2}}}. The ' +
-        'file of the master counts; a policy that was set by request replaces it.'
+      description: 'Policies by model, e.g. {acme/chat: {replicas: {min: 1, max: 3, target_open: 2}}}. ' +
+        'Those of the master count; a policy that was set by request replaces one.'
     },
     wait_seconds: {
       type: 'integer', minimum: 1, maximum: 3600, default: 120,

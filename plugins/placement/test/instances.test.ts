@@ -373,7 +373,7 @@ t.test('what is lost while it is deleted is not placed again', async (t) => {
       }
     }
     const planning = {
-      facts: { now: () => ({ instances: there, waitingInstances: {} }) }, returns: () => false,
+      facts: { now: () => ({ instances: there, waitingInstances: {} }) }, returns: () => false, minimum: () => 0,
       roles: new Map(),
       ctx: {
         config: { drain_seconds: 30 }, deps: { instances }, sections: { waiting },
