@@ -99,7 +99,7 @@ export async function setPolicy (
   // Also accepts the model of a stored policy, whose card may have been deleted since.
   if (planning.policy(modelId) === undefined) await planning.card(modelId)
   const policy = await planning.ctx.command('policy', { modelId, patch: body, from: 'request' })
-  return { message: `${modelId}: ${policyText(policy)}.`, model_id: modelId, policy }
+  return { message: `Policy of ${modelId}: ${policyText(policy)}.`, model_id: modelId, policy }
 }
 
 export async function placement (

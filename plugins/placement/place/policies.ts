@@ -46,10 +46,11 @@ export type ReplicaPolicy = FromSchema<typeof replicas>
 
 /** The policy as text for people. */
 export function policyText ({ demand: loads, replicas: some, from }: StoredPolicy): string {
-  return [
+  const rules = [
     some && `${some.min} to ${some.max} instances, one more above ${some.target_open} open requests each, ` +
     `one less after ${some.idle_seconds ?? IDLE_SECONDS} s`,
-    loads === undefined ? undefined : `requests ${loads ? 'place' : 'do not place'} it`,
-    from === 'request' ? 'set by request' : 'from svc.yaml of the master'
-  ].filter(Boolean).join('; ')
+    loads === undefined ? undefined : `requests ${loads ? 'place' : 'do not place'} it`
+  ].filter(Boolean)
+  const source = from === 'request' ? 'set by request' : 'from svc.yaml of the master'
+  return [...rules, rules.length > 0 ? source : 'none is set; that of svc.yaml applies'].join('; ')
 }

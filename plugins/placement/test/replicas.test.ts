@@ -180,7 +180,7 @@ t.test('the policy of a model over the API', async (t) => {
   t.match(await set('acme/chat', { demand: false }), { body: { policy: off } })
   await rig.clock.advance(5000)
   t.match(await stored(), { 'acme/chat': off }, 'it replaces that of svc.yaml')
-  await set('acme/chat', { demand: null })
+  t.match(await set('acme/chat', { demand: null }), { body: { message: /: none is set; that of svc\.yaml/ } })
   await rig.clock.advance(5000)
   t.match(await stored(), { 'acme/chat': { demand: true, from: 'svc.yaml' } }, 'which applies again')
   await set('acme/other', { demand: false })
