@@ -72,6 +72,7 @@ const places: Readonly<Record<string, string[]>> = {
     POST /instance
     DELETE /instance/:instance_id
     POST /models/add
+    PATCH /models/:model_id/policy
     DELETE /models/custom/:model_id
     PUT /nodes/:node/drain
     DELETE /nodes/:node/drain

@@ -418,6 +418,26 @@ export interface components {
                 kind: "store" | "bundled" | "staged" | "cache" | "receiving";
             }[];
         };
+        "PATCH /models/{model_id}/policy": {
+            message: string;
+            model_id: string;
+            policy: {
+                /** @description whether a request places the model; default: plugins.placement.on_demand */
+                demand?: boolean;
+                replicas?: {
+                    /** @description instances to keep running if they fit */
+                    min: number;
+                    /** @description instances to run at most */
+                    max: number;
+                    /** @description open requests per instance; with more for 10 s another instance is placed */
+                    target_open: number;
+                    /** @description time after which an instance without need is removed; default: 300 */
+                    idle_seconds?: number;
+                };
+                /** @enum {unknown} */
+                from: "svc.yaml" | "request";
+            };
+        };
         "GET /node/identity": {
             nodeId: string;
             nodeInstallId: string;
@@ -695,6 +715,8 @@ export interface components {
             waitingInstances?: unknown;
             /** @description Drained nodes by install id, with the time. */
             drainedNodes?: unknown;
+            /** @description Policies of models, and from where they come. */
+            policies?: unknown;
         } | {
             at: string | number;
             snapshot: Record<string, unknown>;

@@ -17,7 +17,7 @@ export interface RouteSocket {
 }
 
 export interface RouteDecl {
-  readonly method: 'GET' | 'POST' | 'PUT' | 'DELETE'
+  readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
   /** Full path; `:name` is a parameter, `*` the rest of the path. */
   readonly url: string
   /** Further paths without parameters that lead to this route. */

@@ -16,7 +16,7 @@ export interface ClientResponse {
 }
 
 export interface ClientRequest {
-  method?: 'GET' | 'POST' | 'PUT' | 'DELETE'
+  method?: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
   /** Request body, sent as JSON. */
   body?: unknown
   /** Request body of a media type, sent as it arrives, so the request cannot be repeated or signed. */

@@ -295,7 +295,7 @@ function allowCors (app: FastifyInstance, { served, pageOf = () => null }: PageS
     served().allowedOrigins.includes(origin) || pageOf(origin) !== null
   void app.register(cors, {
     origin: (origin, answer) => { answer(null, origin !== undefined && mayRead(origin)) },
-    methods: ['GET', 'HEAD', 'POST', 'PUT', 'DELETE'],
+    methods: ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE'],
     // Allows any request header, since SDKs send their own and none grants anything without a token.
     credentials: false,
     maxAge: 600,

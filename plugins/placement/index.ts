@@ -2,13 +2,14 @@ import { definePlugin } from '../../kernel/index.js'
 import { bodyOf } from '../runners/service.js'
 import { FactsReader } from './facts.js'
 import { drain, awaitReady, get, remove } from './handlers/instances.js'
-import { create, place, placement, previews } from './handlers/place.js'
+import { create, place, placement, previews, setPolicy } from './handlers/place.js'
 import { keepingService } from './keeper/keeping.js'
 import { Keeper } from './keeper/loop.js'
 import { manifest } from './manifest.js'
 import { checkEntering, memoryFit } from './place/check.js'
 import { createOnDemand } from './place/on-demand.js'
 import { Planning } from './place/planning.js'
+import { policyText } from './place/policies.js'
 import { absenceOf, checkReady } from './progress/follow.js'
 import { commandHandlers, drainedView, waitingView } from './waitlist.js'
 
@@ -24,7 +25,7 @@ export default definePlugin(manifest, (ctx) => {
   const keeper = new Keeper(planning)
   ctx.readiness('placement', (model) => checkReady(planning, model))
   ctx.effect('reasons of missing models', instances.onAbsent((modelId) => absenceOf(planning, modelId)))
-  if (ctx.config.on_demand) ctx.effect('on-demand placement', instances.onMissing(createOnDemand(planning)))
+  ctx.effect('on-demand placement', instances.onMissing(createOnDemand(planning)))
   return {
     routes: {
       place: async (request) => await place(planning, request),
@@ -35,6 +36,7 @@ export default definePlugin(manifest, (ctx) => {
       remove: async (request) => await remove(planning, request),
       drain: async (request) => await drain(planning, request, true),
       undrain: async (request) => await drain(planning, request, false),
+      policy: async (request) => await setPolicy(planning, request),
       await: async (request) => { await awaitReady(planning, request) }
     },
     commands: commandHandlers({
@@ -48,7 +50,9 @@ export default definePlugin(manifest, (ctx) => {
     services: { keeping: keepingService(planning, keeper.poke) },
     state: {
       waitingInstances: () => waitingView(ctx.sections.waiting),
-      drainedNodes: () => drainedView(ctx.sections.drainedNodes)
+      drainedNodes: () => drainedView(ctx.sections.drainedNodes),
+      policies: () => Object.fromEntries([...ctx.sections.policies.entries()].map(({ key, value }) =>
+        [key, { ...value, words: policyText(value) }]))
     }
   }
 })

@@ -5,6 +5,7 @@ import type { Context, EventDecl, Manifest, ToolDecl, VerbDecl } from '../../ker
 import { BundleService, InstanceService, MachineService } from '../runners/service.js'
 import { ModelsService } from '../staging/service.js'
 import { errors } from './errors.js'
+import { filePolicy } from './place/policies.js'
 import { routes } from './routes.js'
 import { PlacementService } from './service.js'
 import { commands, sections } from './waitlist.js'
@@ -33,6 +34,11 @@ const config = {
       type: 'integer', minimum: 1, maximum: 2_592_000, default: 300,
       description: 'Idle time after which a model that a request placed is unloaded, seconds.'
     },
+    policies: {
+      type: 'object', maxProperties: 256, default: {}, additionalProperties: filePolicy,
+      description: 'Policies by model, e.g. {acme/chat: {replicas: {min: 1, max: 3, target_open: 2}}}. ' +
+        'Those of the master count; a policy that was set by request replaces one.'
+    },
     wait_seconds: {
       type: 'integer', minimum: 1, maximum: 3600, default: 120,
       description: 'Longest wait of a request for a model that is placed for it, seconds; then it gets 503.'
@@ -41,6 +47,11 @@ const config = {
 } as const
 
 const text = { type: 'string' } as const
+const count = { type: 'integer' } as const
+/** Open requests and instances before the change, and the policy. */
+const replica = {
+  instanceId: text, modelId: text, open: count, instances: count, min: count, max: count, targetOpen: count
+} as const
 
 const events = {
   PlacementForced: durableEvent('An instance was placed without a memory check.', {
@@ -51,6 +62,8 @@ const events = {
     'A lost or wanted instance waits for a place; it is placed automatically.',
     { instanceId: text, modelId: text, reason: text, message: text }
   ),
+  ReplicaAdded: durableEvent('The policy of a model added an instance.', replica),
+  ReplicaRemoved: durableEvent('An instance that a policy had added was idle too long, or failed.', replica),
   NodeDrained: durableEvent('An operator drained a node: its instances move to other nodes.',
     { nodeId: text, name: text, by: text }),
   NodeUndrained: durableEvent('An operator ended the drain of a node.',
@@ -118,6 +131,18 @@ export const verbs = {
     ],
     load: () => import('./cli/place.js')
   },
+  policy: {
+    heading: 'Keep models',
+    summary: 'set how many instances of a model run, and whether requests place it', args: '<model>',
+    options: [
+      ['--replicas <n>', 'instances to run, such as 2 or 1-3; none removes this part of the policy'],
+      ['--target-open <n>', 'open requests per instance above which another one is placed; default: 4'],
+      ['--idle <seconds>', 'time after which an instance without need is removed; default: 300'],
+      ['--demand <on|off>', 'whether requests place it']
+    ],
+    examples: ['svc policy acme/chat --replicas 1-3 --target-open 2', 'svc show acme/chat'],
+    load: () => import('./cli/policy.js')
+  },
   ps: {
     heading: 'Keep models', summary: 'list placed and waiting instances: model, nodes, state, memory',
     examples: ['svc ps', 'svc ps --json | jq -r \'.instances[] | select(.state == "ready") | .instanceId\''],
@@ -170,7 +195,8 @@ export const manifest = {
   config, sections, commands, routes, errors, events, verbs, tools,
   state: {
     waitingInstances: 'Instances that wait for a place, with the reason.',
-    drainedNodes: 'Drained nodes by install id, with the time.'
+    drainedNodes: 'Drained nodes by install id, with the time.',
+    policies: 'Policies of models, and from where they come.'
   }
 } as const satisfies Manifest
 

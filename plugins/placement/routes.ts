@@ -1,5 +1,6 @@
 import type { RouteDecl } from '../../kernel/index.js'
 import { REFUSALS } from './planner/types.js'
+import { policyPatch, storedPolicy } from './place/policies.js'
 
 const object = <const R extends readonly string[], const P extends object>(required: R, properties: P) =>
   ({ type: 'object', additionalProperties: false, required, properties } as const)
@@ -226,6 +227,14 @@ const undrain = {
   params: nodeParams, reply: drainedReply, errors: ['node_not_found', ...commanding]
 } as const satisfies RouteDecl
 
+const policy = {
+  method: 'PATCH', url: '/models/:model_id/policy', authority: 'cluster:write',
+  summary: 'Changes how many instances of a model run, and whether requests place it; null removes a field.',
+  params: object(['model_id'], { model_id: modelId }), body: policyPatch,
+  reply: object(['message', 'model_id', 'policy'], { message: text, model_id: text, policy: storedPolicy }),
+  errors: ['model_unknown', 'info_pending', ...commanding]
+} as const satisfies RouteDecl
+
 const awaitReady = {
   method: 'GET', url: '/instance/await', authority: 'read', stream: true,
   summary: 'Server-sent events: one when an instance of the model is ready, or on timeout.',
@@ -234,5 +243,5 @@ const awaitReady = {
 } as const satisfies RouteDecl
 
 export const routes = {
-  place, create, placement, previews, get, remove, drain, undrain, await: awaitReady
+  place, create, placement, previews, get, remove, drain, undrain, policy, await: awaitReady
 } as const satisfies Record<string, RouteDecl>

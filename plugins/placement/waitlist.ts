@@ -1,5 +1,6 @@
-import type { CommandDecl, Section, SectionDecl } from '../../kernel/index.js'
+import type { CommandDecl, FromSchema, Section, SectionDecl } from '../../kernel/index.js'
 import { placement, type PlacementIntent } from '../runners/service.js'
+import { policyPatch, storedPolicy, type StoredPolicy } from './place/policies.js'
 
 /** An instance that waits to be placed. Its key is the id of the lost instance, or a new id. */
 export type WaitingEntry = {
@@ -53,7 +54,8 @@ export const sections = {
       type: 'object', additionalProperties: false, required: ['since', 'by'],
       properties: { since: text, by: text }
     }
-  }
+  },
+  policies: { writer: 'master', summary: 'Policies of models by model id.', value: storedPolicy }
 } as const satisfies Record<string, SectionDecl>
 
 const command = <const P extends object>(summary: string, properties: P) => ({
@@ -73,20 +75,28 @@ export const commands = {
     { modelId: text, since: text }),
   unstop: command('Allows the automatic placement of a model again.', { modelId: text }),
   drain: command('Drains a node.', { installId: text, since: text, by: text }),
-  undrain: command('Ends the drain of a node.', { installId: text })
-}
+  undrain: command('Ends the drain of a node.', { installId: text }),
+  policy: {
+    ...command('Changes the policy of a model, or sets it to that of svc.yaml.',
+      { modelId: text, patch: policyPatch, from: storedPolicy.properties.from }),
+    result: storedPolicy
+  }
+} as const
 
 export interface CommandParts {
   waiting: Section<WaitingEntry>
   stopped: Section<StoppedEntry>
   drainedNodes: Section<DrainedEntry>
+  policies: Section<StoredPolicy>
   replaced (id: string): boolean
   waits (id: string, entry: WaitingEntry): void
 }
 
 export interface Done { changed: boolean }
 
-export function commandHandlers ({ waiting, stopped, drainedNodes, replaced, waits }: CommandParts) {
+export function commandHandlers (
+  { waiting, stopped, drainedNodes, policies, replaced, waits }: CommandParts
+) {
   const remove = (section: Section<unknown>, key: string): Done => {
     const changed = section.get(key) !== undefined
     if (changed) section.remove(key)
@@ -121,7 +131,16 @@ export function commandHandlers ({ waiting, stopped, drainedNodes, replaced, wai
       if (changed) drainedNodes.put(installId, entry)
       return { changed }
     },
-    undrain: ({ installId }: { installId: string }) => remove(drainedNodes, installId)
+    undrain: ({ installId }: { installId: string }) => remove(drainedNodes, installId),
+    policy ({ modelId, patch, from }: FromSchema<typeof commands.policy.args>): StoredPolicy {
+      const before = from === 'request' ? policies.get(modelId) : {}
+      const fields = Object.entries({ ...before, ...patch, from }).filter(([, value]) => value !== null)
+      const policy = Object.fromEntries(fields) as StoredPolicy
+      // Without the entry, the policy of svc.yaml applies again.
+      if (fields.length === 1) remove(policies, modelId)
+      else policies.put(modelId, policy)
+      return policy
+    }
   }
 }
 

@@ -18,6 +18,8 @@ interface Known extends CardAnswer {
   instances: InstanceView[]
   /** The engine's driver version on each node, ready to print. */
   drivers: string[]
+  /** How many instances run, as text; null without a policy. */
+  policy: string | null
 }
 
 export default {
@@ -36,7 +38,8 @@ async function fetchKnown ({ client }: VerbContext, modelId: string): Promise<Kn
     client.json<Availability>(`${path}/availability`), client.json<StateView>('/state')
   ])
   const drivers = driversOf(state, answer.card.engine)
-  return { ...answer, availability, instances: instancesOf(state, modelId), drivers }
+  const policy = state.policies?.[modelId]?.words ?? null
+  return { ...answer, availability, instances: instancesOf(state, modelId), drivers, policy }
 }
 
 function driversOf (state: StateView, engine: string): string[] {
@@ -81,7 +84,7 @@ function rowOf ({ instanceId, nodes, state, error, contextTokenLimit, slots }: I
 }
 
 /** Rows of the table, without those that do not apply to the model. */
-function factsOf ({ card, origin, copies, availability, drivers }: Known): [string, string][] {
+function factsOf ({ card, origin, copies, availability, drivers, policy }: Known): [string, string][] {
   const several = (count: number, what: string): string => `${count} ${what}${count === 1 ? '' : 's'}`
   const facts: [string, string | false][] = [
     ['Tasks', card.tasks.join(', ')],
@@ -101,6 +104,7 @@ function factsOf ({ card, origin, copies, availability, drivers }: Known): [stri
     ['Revision', card.revision],
     ['Card from', origin],
     ['Where', locationsText(copies)],
+    ['Policy', policy ?? ''],
     ['Answers', answersOf(availability)]
   ]
   return facts.filter((fact): fact is [string, string] => fact[1] !== '' && fact[1] !== false)

@@ -9,6 +9,8 @@ export interface StateView {
   instanceFailures: { instanceId: string, errorMessage: string }[]
   /** Absent in the state of older nodes. */
   waitingInstances?: Record<string, { instanceId: string, modelId: string, message: string }>
+  /** Policies of the plugin placement, ready to print. */
+  policies?: Record<string, { words: string }>
   nodeIdentities: Record<string, { friendlyName?: string | null, chipId?: string | null }>
   nodeResources: Record<string, { backends?: string[], engines?: Record<string, { words?: string } | null> }>
   nodeSystem: Record<string, { accelerator?: { name?: string | null } | null }>

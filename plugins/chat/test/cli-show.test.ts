@@ -20,6 +20,7 @@ t.test('svc show', async (t) => {
       i1: instance('acme/chat', { n1: 'r1', n2: 'r2' }), other: instance('acme/other', { n1: 'r3' })
     },
     runners: { r1: { RunnerRunning: {} }, r2: { RunnerReady: {} } },
+    policies: { 'acme/chat': { words: '1 to 3 instances' } },
     nodeResources: {
       n1: { engines: { 'onnx-lm': { words: 'the library (cpu)' } } }, n2: { engines: { 'onnx-lm': null } }
     }
@@ -47,6 +48,7 @@ Licence       MIT
 Revision      abc
 Card from     store
 Where         store@n1, staged@node2 (lost),node10
+Policy        1 to 3 instances
 Answers       yes
 
 INSTANCE  NODES     STATE  CONTEXT  SLOTS
@@ -62,7 +64,7 @@ model.onnx  weights  2.0 KiB
 ` })
   const json = JSON.parse((await node.run(['show', 'acme/chat', '--json'])).out) as object
   t.strictSame(json, {
-    ...answer, availability: available, drivers: ['attic: the library (cpu)'],
+    ...answer, availability: available, drivers: ['attic: the library (cpu)'], policy: '1 to 3 instances',
     instances: [{
       instanceId: 'i1', state: 'ready', error: null, contextTokenLimit: 2048, slots: null, nodes: [
         { nodeId: 'n1', name: 'attic', state: 'ready' }, { nodeId: 'n2', name: 'n2', state: 'ready' }

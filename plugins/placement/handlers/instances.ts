@@ -61,7 +61,8 @@ function checkUnkept (planning: Planning, instanceId: string, intent: PlacementI
 
 /**
  * Records the model as stopped before the instance is removed; otherwise autoplace, on-demand requests or
- * roles would place the model again. Does nothing while another instance of the model remains.
+ * roles would place the model again. Does nothing while another instance of the model remains, or as many as
+ * its policy keeps.
  */
 async function keepAway (
   planning: Planning, facts: Facts, instanceId: string, instance: Instance | undefined,
@@ -73,7 +74,8 @@ async function keepAway (
   const others = [...instancesOf(facts, modelId), ...waiting.map((one) => one.instanceId)]
     .filter((id) => id !== instanceId)
   const intent = (instance === undefined ? undefined : bodyOf(instance).placement) ?? waits?.intent
-  if (intent?.origin !== 'autoplace' && (others.length > 0 || !planning.returns(modelId))) return
+  const enough = others.length > 0 || !planning.returns(modelId)
+  if (intent?.origin !== 'autoplace' && enough && others.length >= planning.minimum(modelId)) return
   const { clock, command } = planning.ctx
   await command('stop', { modelId, since: new Date(clock.now()).toISOString() })
 }

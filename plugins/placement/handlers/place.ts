@@ -6,6 +6,7 @@ import {
 } from '../place/commit.js'
 import { idOf, instanceOf, intentShownBy, modelOf, nodesOf, ranksOf, visibleTo } from '../place/instance.js'
 import type { Planning } from '../place/planning.js'
+import { policyText } from '../place/policies.js'
 import { untilReady } from '../progress/follow.js'
 import { failedAttempts } from '../progress/progress.js'
 import type { routes } from '../routes.js'
@@ -88,6 +89,17 @@ function completed (given: Instance, card: ModelCard, nodes: readonly NodeReport
   const plan = { ...intent, ranks, contextLength: contextOf(card, contextTokenLimit) }
   const made = instanceOf(plan, card, nodes, () => ids.shift()!, intent)
   return changed(made, { systemRole, ...slots === undefined ? {} : { slots } })
+}
+
+export async function setPolicy (
+  planning: Planning, { params: { model_id: modelId }, body }: RouteRequest<typeof routes.policy>
+) {
+  const { min = 0, max = 1 } = body.replicas ?? {}
+  if (max < min) throw badField('replicas.max', `must be at least ${min}, which is min`)
+  // Also accepts the model of a stored policy, whose card may have been deleted since.
+  if (planning.policy(modelId) === undefined) await planning.card(modelId)
+  const policy = await planning.ctx.command('policy', { modelId, patch: body, from: 'request' })
+  return { message: `Policy of ${modelId}: ${policyText(policy)}.`, model_id: modelId, policy }
 }
 
 export async function placement (

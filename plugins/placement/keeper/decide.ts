@@ -10,12 +10,13 @@ export const MOVES_MAX = 2
 /**
  * A step of the keeper. Steps run in order, and the master may change between any two. `lose` adds a waiting
  * entry, then removes the instance; `move` adds an entry, then drains the instance; `drain` only drains;
- * `wait` only adds an entry; `forget` removes one.
+ * `retire` drains a replica; `wait` only adds an entry; `forget` removes one.
  */
 export type Step =
   | { do: 'forget', id: string, why: string }
   | { do: 'remove', id: string }
   | { do: 'drain', id: string }
+  | { do: 'retire', id: string, modelId: string }
   | { do: 'lose', id: string, entry: WaitingEntry }
   | { do: 'move', id: string, entry: WaitingEntry }
   | { do: 'wait', id: string, entry: WaitingEntry }
@@ -72,6 +73,7 @@ function forgettable (situation: Situation): [string, string][] {
     if (replaced.has(id)) return [[id, 'it is placed']]
     if (movesInVain(situation, intent)) return [[id, 'its node is no longer drained']]
     if (there.has(intent.moves ?? '')) return []
+    if (intent.replica !== undefined) return [[id, 'the policy of the model decides again']]
     if (intent.origin !== 'autoplace' || intent.systemRole !== undefined) return []
     if (stopped.has(modelId)) return [[id, 'an operator stopped the model']]
     if (running.has(modelId)) return [[id, 'an instance of the model exists']]
@@ -81,7 +83,7 @@ function forgettable (situation: Situation): [string, string][] {
   })
 }
 
-const stays = (instance: Instance): boolean => bodyOf(instance).drainUntil === undefined
+export const stays = (instance: Instance): boolean => bodyOf(instance).drainUntil === undefined
 
 /** True if an instance no longer has to move: it is not draining, and its nodes are no longer drained. */
 function movesInVain ({ instances, drained }: Situation, { moves }: PlacementIntent): boolean {
@@ -153,6 +155,7 @@ function lossOf (situation: Situation, judge: FitChecks, instance: Instance): St
   // Give the instance up even if the model fits nowhere else: the entry then waits for a node or the link.
   if (severed !== undefined) return step('lose', 'link_lost', severed)
   const failure = failures.find(({ instanceId }) => instanceId === id)
+  if (failure !== undefined && intent.replica !== undefined) return [{ do: 'retire', id, modelId }]
   if (failure === undefined || intent.failedOn.length >= MOVES_MAX) return []
   const moved = { ...intent, failedOn: [...intent.failedOn, ...affected(situation, failure, instance)] }
   return judge.fits(modelId, moved) ? step('lose', failure.errorCode, failure.errorMessage, moved) : []

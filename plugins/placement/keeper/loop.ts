@@ -1,8 +1,10 @@
 import { randomUUID } from 'node:crypto'
+import { isDeepStrictEqual } from 'node:util'
 import { SvcError } from '../../../kernel/index.js'
 import { bodyOf } from '../../runners/service.js'
 import type { Facts } from '../facts.js'
 import type { PlacementContext } from '../manifest.js'
+import type { SeenState } from '../cli/state.js'
 import { idOf } from '../place/instance.js'
 import type { Planning } from '../place/planning.js'
 import { serves, type InstanceFailure } from '../progress/progress.js'
@@ -10,7 +12,9 @@ import { MESSAGE_CHARS_MAX, type WaitingEntry } from '../waitlist.js'
 import { CutLinks, LostNodes, type CutLinkChanges, type LostNodesResult } from './lost-nodes.js'
 import { decide, type Step } from './decide.js'
 import { onceFor } from './once.js'
+import type { FitChecks, Situation } from './roles.js'
 import { isLater, PlacementQueue } from './placing.js'
+import { Replicas, type ReplicaLoad } from './replicas.js'
 import { Stalls } from './stalls.js'
 
 /** Interval in ms of passes while work is in progress, and their longest delay after a state change. */
@@ -19,6 +23,8 @@ const LOOK_EVERY_MS = 1000
 const GATHER_MS = 50
 /** Limit in seconds on the drain of an instance whose node is stopping; usually the node stops earlier. */
 const LEAVE_SECONDS = 30
+/** Limit in seconds on requests that reach a replica just before it is drained. */
+const RETIRE_SECONDS = 3600
 const NO_PROGRESS = 'no_progress'
 
 const TRIGGERS = ['InstanceCreated', 'InstanceDeleted', 'InstanceFailureRecorded', 'RunnerStatusUpdated']
@@ -35,6 +41,7 @@ export class Keeper {
   readonly #lost = new LostNodes()
   readonly #cuts = new CutLinks()
   readonly #stalls = new Stalls()
+  #replicas = new Replicas()
   #session = ''
   #sessionSince: number
   #lookedAt = -Infinity
@@ -127,20 +134,23 @@ export class Keeper {
     const { clock, deps: { session, cluster } } = this.#ctx
     const sessionAge = clock.mono() - this.#sessionSince
     if (!session.isMaster) {
+      this.#replicas = new Replicas()
       this.#lost.look([], cluster.nodes(), clock.mono(), sessionAge)
       return
     }
     const sessionId = session.sessionId
     const still = (): boolean => session.isMaster && session.sessionId === sessionId && !this.#closed
     this.#nodesSeen = this.#nodes()
+    const load = await this.#load()
     const facts = this.#planning.facts.now()
     const nodes = facts.nodes.map(({ view }) => view)
     const reached = reachedByOthers(facts, cluster.self.nodeId)
     const instances = Object.values(facts.instances)
     const losses = this.#lost.look(instances, nodes, clock.mono(), sessionAge, reached)
     const cuts = this.#cuts.look(instances, facts.nodes, clock.mono())
-    const steps = this.#decide(facts, losses, cuts)
-    if (steps.length > 0 || cuts.nextMs !== null || this.#goesOn(facts, losses)) this.#atRest = false
+    const steps = this.#decide(facts, load, losses, cuts)
+    const more = steps.length > 0 || load.policies.size > 0 || cuts.nextMs !== null
+    if (more || this.#goesOn(facts, losses)) this.#atRest = false
     for (const step of steps) {
       if (!still()) return
       try {
@@ -166,13 +176,13 @@ export class Keeper {
       `${nodeId} ${live} ${leaving === true}`).join()
   }
 
-  #decide (facts: Facts, losses: LostNodesResult, { cut }: CutLinkChanges): Step[] {
+  #decide (facts: Facts, load: ReplicaLoad, losses: LostNodesResult, { cut }: CutLinkChanges): Step[] {
     const { clock, sections } = this.#ctx
     const nodes = facts.nodes.map(({ view }) => view)
     const waiting = new Map([...sections.waiting.entries()].map(({ key, value }) => [key, value]))
     const drained = this.#planning.drained()
     this.#placing.notice(facts, waiting)
-    return decide({
+    const situation: Situation = {
       now: clock.now(), instances: Object.values(facts.instances), runners: facts.runners,
       failures: this.#failures(facts, losses), nodes, gone: losses.gone, cut,
       leaving: new Set(nodes.filter((node) => node.leaving === true).map(({ nodeId }) => nodeId)),
@@ -180,7 +190,33 @@ export class Keeper {
       autoplace: this.#autoplace(),
       roles: new Map([...this.#planning.roles].map(([role, keeping]) => [role, keeping.wanted()])),
       waiting, stopped: new Set([...sections.stopped.entries()].map(({ key }) => key))
-    }, { newId: randomUUID, fits: (modelId, intent) => this.#placing.fits(modelId, intent, facts) })
+    }
+    const judge: FitChecks =
+      { newId: randomUUID, fits: (modelId, intent) => this.#placing.fits(modelId, intent, facts) }
+    const steps = decide(situation, judge)
+    const waits = new Map(steps.flatMap((step) => 'entry' in step ? [[step.id, step.entry]] : []))
+    return [...steps, ...this.#replicas.look({ ...situation, waiting: waits }, load, judge, clock.mono())]
+  }
+
+  /** Stores the policies of this node's svc.yaml; then reads all policies and the open requests. */
+  async #load (): Promise<ReplicaLoad> {
+    const { command, config, deps: { state }, sections: { policies: stored } } = this.#ctx
+    for (const modelId of [...Object.keys(config.policies), ...[...stored.entries()].map(({ key }) => key)]) {
+      const { from = 'svc.yaml', ...policy } = stored.get(modelId) ?? {}
+      // Settings have no prototype; the copy has one, so that it can equal the stored policy.
+      const patch = structuredClone(config.policies[modelId] ?? {})
+      if (from === 'request' || isDeepStrictEqual(policy, patch)) continue
+      await command('policy', { modelId, patch, from })
+    }
+    const policies = new Map([...stored.entries()].flatMap(({ key, value: { replicas } }) =>
+      replicas === undefined ? [] : [[key, replicas]]))
+    const open = new Map<string, number>()
+    const { tasks = {} } = (policies.size === 0 ? {} : await state.read()) as Pick<SeenState, 'tasks'>
+    for (const { Inference: task } of Object.values(tasks)) {
+      if (task?.status !== 'Pending' && task?.status !== 'Running') continue
+      open.set(task.instanceId, (open.get(task.instanceId) ?? 0) + 1)
+    }
+    return { policies, open }
   }
 
   /** The `autoplace` models; none if a card cannot be read, so that the rest of the pass goes on. */
@@ -235,6 +271,10 @@ export class Keeper {
         log.info({ instanceId: id }, 'an instance is drained: its replacement is ready')
         await wasThere(instances.drain(id, { seconds: LEAVE_SECONDS }))
         return
+      case 'retire':
+        if (!await wasThere(instances.drain(id, { seconds: RETIRE_SECONDS }))) return
+        this.#announce('ReplicaRemoved', id, step.modelId)
+        return
       case 'remove':
         await remove()
         return
@@ -253,7 +293,9 @@ export class Keeper {
     const tried = await this.#placing.place(id, entry, facts, clock.mono())
     if (tried.ok) {
       const instanceId = idOf(tried.instance)
-      log.info({ instanceId, modelId: entry.modelId, waitedAs: id }, 'an instance was placed')
+      const { modelId } = entry
+      log.info({ instanceId, modelId, waitedAs: id }, 'an instance was placed')
+      if (entry.intent.replica !== undefined) this.#announce('ReplicaAdded', instanceId, modelId)
       // Use a random command id, so that an entry added by a late repeated `wait` can be removed again.
       await command('unwait', { id })
       return
@@ -263,6 +305,11 @@ export class Keeper {
     // replicated document.
     if (reason === entry.reason) return
     await command('note', { id, reason, message: message.slice(0, MESSAGE_CHARS_MAX) })
+  }
+
+  #announce (kind: 'ReplicaAdded' | 'ReplicaRemoved', instanceId: string, modelId: string): void {
+    const numbers = this.#replicas.numbers.get(modelId)
+    if (numbers !== undefined) this.#ctx.emit(kind, { instanceId, modelId, ...numbers })
   }
 
   /** All recorded failures, plus new stalls, which this method records as failures. */

@@ -58,7 +58,7 @@ export function createOnDemand (planning: Planning): (query: RouteQuery) => Prom
     }
   }
   return async (query) => {
-    if (planning.known(query.modelId) === undefined) return false
+    if (!planning.onDemand(query.modelId) || planning.known(query.modelId) === undefined) return false
     let wait = QUEUED
     const stop = clock.every(TELL_MS, () => { query.onWait?.(wait) })
     const signal = query.signal ?? new AbortController().signal

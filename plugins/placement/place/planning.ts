@@ -7,6 +7,7 @@ import type { Facts, FactsReader } from '../facts.js'
 import type { PlacementContext } from '../manifest.js'
 import type { SystemRole } from '../service.js'
 import { virtualModel, type NodeProblem } from '../../staging/service.js'
+import type { StoredPolicy } from './policies.js'
 import { viewOf } from './view.js'
 
 /** The engine that runs language models in each file format. */
@@ -68,15 +69,23 @@ export class Planning {
   }
 
   /**
-   * True if the model would be placed again after its last instance is removed: by autoplace, on demand, or
-   * for a role.
+   * True if the model would be placed again after its last instance is removed: by autoplace, on demand, by
+   * its policy or for a role.
    */
   returns (modelId: string): boolean {
-    const { config: { autoplace, on_demand: onDemand }, deps: { bundle } } = this.ctx
+    const { config: { autoplace }, deps: { bundle } } = this.ctx
     const chosen = [...this.roles.values()].map((role) => role.wanted())
       .some(({ models, waits }) => !waits && models.includes(modelId))
-    return onDemand || chosen || (autoplace?.includes(modelId) ?? bundle.model(modelId) !== undefined)
+    return this.onDemand(modelId) || this.minimum(modelId) > 0 || chosen ||
+      (autoplace?.includes(modelId) ?? bundle.model(modelId) !== undefined)
   }
+
+  policy (modelId: string): StoredPolicy | undefined { return this.ctx.sections.policies.get(modelId) }
+
+  onDemand (modelId: string): boolean { return this.policy(modelId)?.demand ?? this.ctx.config.on_demand }
+
+  /** The number of instances that the model's policy keeps. */
+  readonly minimum = (modelId: string): number => this.policy(modelId)?.replicas?.min ?? 0
 
   isStopped (modelId: string): boolean { return this.ctx.sections.stopped.get(modelId) !== undefined }
 
@@ -194,7 +203,7 @@ export class Planning {
       return { plan: result.plan, card, facts, instanceMeta, engine: chosen }
     }
     if (result.reason === 'insufficient_memory') {
-      const unloads = evictions(request, view)?.map(({ memory, ...one }) =>
+      const unloads = evictions(request, view, this.minimum)?.map(({ memory, ...one }) =>
         ({ ...one, bytes: bytesOf({ ...one, memory }) }))
       if (unloads !== undefined) result.details['unloads'] = unloads
     }

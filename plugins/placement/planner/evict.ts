@@ -24,14 +24,21 @@ const byValue = (a: InstanceMemory, b: InstanceMemory): number =>
 
 /**
  * The idle instances to unload so that the request fits, the least valuable first: those that requests
- * placed come before those of people. Empty if the request has to wait until others are idle or unloaded;
- * null if waiting cannot help. Pure.
+ * placed come before those of people. Each model keeps its `minimum` of instances. Empty if the request has
+ * to wait until others are idle or unloaded; null if waiting cannot help. Pure.
  */
-export function evictions (request: PlanRequest, view: ClusterView): InstanceMemory[] | null {
+export function evictions (
+  request: PlanRequest, view: ClusterView, minimum = (_modelId: string): number => 0
+): InstanceMemory[] | null {
   const rest = without(view, view.instances.filter(({ leaving }) => leaving === true))
   const fits = (gone: readonly InstanceMemory[]): boolean => canPlan(request, without(rest, gone))
-  if (!fits(rest.instances.filter(({ idleSeconds }) => idleSeconds !== undefined))) return null
-  const idle = rest.instances.filter(({ idleSeconds }) => idleSeconds != null).sort(byValue)
+  const countOf = (some: readonly InstanceMemory[], modelId: string): number =>
+    some.filter((one) => one.modelId === modelId).length
+  const spare = (some: readonly InstanceMemory[]): InstanceMemory[] => some.filter(({ modelId }, i) =>
+    minimum(modelId) === 0 ||
+    countOf(rest.instances, modelId) - minimum(modelId) > countOf(some.slice(0, i), modelId))
+  if (!fits(spare(rest.instances.filter(({ idleSeconds }) => idleSeconds !== undefined)))) return null
+  const idle = spare(rest.instances.filter(({ idleSeconds }) => idleSeconds != null).sort(byValue))
   if (fits([]) || !fits(idle)) return []
   let [least, most] = [1, idle.length]
   while (least < most) {

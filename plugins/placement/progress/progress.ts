@@ -8,6 +8,8 @@ interface Transfer { modelId?: string, attemptId?: string, errorMessage?: string
 
 export interface InstanceFailure {
   instanceId: string
+  modelId?: string
+  recordedAt?: string
   errorCode: string
   errorMessage: string
   affectedNodeIds: readonly string[]

@@ -13,8 +13,9 @@ const on = (nodeId: string, gib: number): Pick<InstanceMemory, 'memory'> =>
   ({ memory: [{ nodeId, backend: 'cpu', bytes: gib * GIB }] })
 
 /** A model that needs 13 GiB; by default one node with a free GiB. */
-const chosen = (instances: InstanceMemory[], nodes = [node('n', 1)], over: Partial<ClusterView> = {}) =>
-  evictions(request({ minNodes: 1 }), view(nodes, { edges: [], ...over, instances }))
+const chosen = (instances: InstanceMemory[], nodes = [node('n', 1)], over: Partial<ClusterView> = {},
+  minimum?: (modelId: string) => number) =>
+  evictions(request({ minNodes: 1 }), view(nodes, { edges: [], ...over, instances }), minimum)
     ?.map(({ instanceId }) => instanceId) ?? null
 
 const table: [string, string[] | null, string[] | null][] = [
@@ -39,6 +40,15 @@ const table: [string, string[] | null, string[] | null][] = [
     loaded('a', 2, { idleSeconds: 999, ...on('m', 2) }), loaded('b', 20), loaded('c', 30, on('m', 30))
   ], [node('n', 1), node('m', 1)]), ['b']]
 ]
+const keep = (modelId: string): number => modelId === 'acme/kept' ? 1 : 0
+const kept = loaded('b', 20, { modelId: 'acme/kept', idleSeconds: 90 })
+const more = loaded('c', 20, { modelId: 'acme/kept', idleSeconds: 91 })
+table.push(
+  ['the only one that a policy keeps', chosen([kept], undefined, {}, keep), null],
+  ['another one than that', chosen([kept, loaded('a', 20)], undefined, {}, keep), ['a']],
+  ['one of two of which the policy keeps one', chosen([kept, more], undefined, {}, keep), ['c']],
+  ['one in use is kept', chosen([kept, { ...more, idleSeconds: null }], undefined, {}, keep), ['b']]
+)
 for (const [name, got, wanted] of table) t.test(name, async (t) => { t.strictSame(got, wanted) })
 
 t.test('what is unloaded is enough, idle, and none too many', async (t) => {

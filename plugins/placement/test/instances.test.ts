@@ -374,7 +374,7 @@ t.test('what is lost while it is deleted is not placed again', async (t) => {
     }
     const planning = {
       facts: { now: () => ({ instances: there, waitingInstances: {} }) }, returns: () => false,
-      roles: new Map(),
+      minimum: () => 0, roles: new Map(),
       ctx: {
         config: { drain_seconds: 30 }, deps: { instances }, sections: { waiting },
         async command (name: string, { id }: { id: string }) { if (name === 'unwait') waiting.delete(id) }

@@ -24,7 +24,7 @@ t.test('each command may be repeated', (t) => {
   const drainedNodes = section<DrainedEntry>()
   const said: string[] = []
   const { wait, note, unwait, stop, unstop, drain, undrain } = commandHandlers({
-    waiting, stopped, drainedNodes, replaced: (id) => id === 'placed',
+    waiting, stopped, drainedNodes, policies: section(), replaced: (id) => id === 'placed',
     waits: (id, { reason }) => { said.push(`${id} ${reason}`) }
   })
   const check = (done: { changed: boolean }, changed: boolean): void => { t.strictSame(done, { changed }) }
@@ -55,7 +55,7 @@ t.test('each command may be repeated', (t) => {
   check(unwait({ id: 'a' }), false)
   t.strictSame(said, ['a node_lost', 'b node_lost', 'c node_lost'])
   t.strictSame(Object.keys(commands).sort(),
-    ['drain', 'note', 'stop', 'undrain', 'unstop', 'unwait', 'wait'], 'each is declared')
+    ['drain', 'note', 'policy', 'stop', 'undrain', 'unstop', 'unwait', 'wait'], 'each is declared')
   t.end()
 })
 

@@ -16,7 +16,7 @@ const SELF = 'auto/model'
 
 /** One command from the master; losing or moving an instance takes two commands. */
 type Op = { do: 'enter' | 'place', id: string, entry: WaitingEntry } |
-  { do: 'remove' | 'forget' | 'drain', id: string }
+  { do: 'remove' | 'forget' | 'drain' | 'retire', id: string }
 
 const opsOf = (step: Step): Op[] => {
   if (step.do === 'lose') {

@@ -11,6 +11,7 @@ import { errors, refuse } from '../errors.js'
 import type { InstanceStates } from '../progress/progress.js'
 import placement from '../index.js'
 import type { commands } from '../waitlist.js'
+import type { SeenTask } from '../cli/state.js'
 import type {
   MissingReason, PendingInstance, Instance, EndingInstance, RouteQuery
 } from '../../runners/service.js'
@@ -26,6 +27,7 @@ export interface StateView extends InstanceStates {
   nodeMemory: Record<string, { ramTotal: { inBytes: number }, ramAvailable: { inBytes: number } }>
   nodeSystem: Record<string, NonNullable<NodeReport['system']>>
   nodeResources: Record<string, NonNullable<NodeReport['resources']>>
+  tasks?: Record<string, { Inference?: SeenTask }>
   /** How many times the GPUs have been read. */
   looks?: number
   instanceFailures: InstanceStates['instanceFailures'][number][]
@@ -257,7 +259,7 @@ function clusterFakes (made: Made): ReturnType<typeof fake>[] {
     }),
     fake(StateService, {
       nodes: () => reports(made),
-      read: async () => ({}),
+      read: async () => ({ tasks: made.state.tasks ?? {} }),
       onChange (fn) {
         const before = made.changed
         made.changed = () => {

@@ -21,8 +21,14 @@ async function ask (
 const only = (rig: PlacementRig): string => bodyOf(rig.placed[0]!.instance).instanceId
 
 t.test('on_demand is off unless it is set', async (t) => {
-  t.equal((await startPlacement(t)).missing, null)
-  t.type((await start(t)).missing, 'function')
+  const rig = await startPlacement(t)
+  t.strictSame(await ask(rig), { served: false })
+  await rig.decide('policy', { modelId: 'acme/chat', patch: { demand: true }, from: 'request' })
+  void ask(rig)
+  await until(() => rig.placed.length === 1)
+  const on = await start(t)
+  await on.decide('policy', { modelId: 'acme/chat', patch: { demand: false }, from: 'request' })
+  t.strictSame(await ask(on), { served: false }, 'the policy of a model counts first')
 })
 
 t.test('a request places the model and waits until it is ready', async (t) => {

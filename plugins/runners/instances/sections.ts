@@ -34,7 +34,9 @@ export const placement = exactly({
   /** Name of the program that runs the model, of an engine with several. */
   engine: text,
   /** Id of the instance on a draining node that this one replaces and that ends once this one serves. */
-  moves: text
+  moves: text,
+  /** When the policy of the model added the instance, ISO 8601; absent for all others. */
+  replica: text
 })
 export type PlacementIntent = FromSchema<typeof placement>
 
