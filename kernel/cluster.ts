@@ -4,7 +4,7 @@
  */
 export type { Audit, Change } from './api/audit.js'
 export { backoffMs } from './api/backoff.js'
-export { delay, systemClock } from './api/clock.js'
+export { deadline, delay, systemClock } from './api/clock.js'
 export type { Clock } from './api/clock.js'
 export * from './api/cluster.js'
 export * from './api/errors.js'

@@ -33,7 +33,7 @@ export function closedObject<const P extends Properties, const R extends Names<P
 
 type Required<S> = S extends { required: readonly (infer K)[] } ? K : never
 type Props<S> = S extends { properties: infer P } ? P : never
-type Flat<T> = { [K in keyof T]: T[K] }
+type Flat<T> = { -readonly [K in keyof T]: T[K] }
 
 type ObjectOf<S, Filled> = Props<S> extends never
   ? Record<string, S extends { additionalProperties: infer A } ? FromSchema<A, Filled> : unknown>

@@ -1,5 +1,5 @@
 import {
-  ClusterService, definePlugin, kernelError, SessionService, TokenService
+  closedObject, ClusterService, definePlugin, kernelError, SessionService, TokenService
 } from '../../kernel/index.js'
 import { routes } from './routes.js'
 import type { Clock, Logger, Section, Tokens } from '../../kernel/index.js'
@@ -21,10 +21,9 @@ export default definePlugin({
   commands: {
     keepRevoked: {
       summary: 'Records the revocation of a token.',
-      args: {
-        type: 'object', additionalProperties: false, required: ['id', 'expires'],
-        properties: { id: { type: 'string', maxLength: 64 }, expires: { type: 'string', maxLength: 30 } }
-      }
+      args: closedObject({
+        id: { type: 'string', maxLength: 64 }, expires: { type: 'string', maxLength: 30 }
+      })
     }
   },
   routes,
@@ -40,37 +39,26 @@ export default definePlugin({
     TokenCreated: {
       plane: 'durable',
       summary: 'A token was created; the event lists its authorities, never its secret.',
-      payload: {
-        type: 'object', additionalProperties: false, required: ['id', 'label', 'authorities', 'by'],
-        properties: {
-          id: { type: 'string' },
-          label: { type: 'string' },
-          authorities: { type: 'array', items: { type: 'string' } },
-          by: { type: 'string' }
-        }
-      }
+      payload: closedObject({
+        id: { type: 'string' }, label: { type: 'string' },
+        authorities: { type: 'array', items: { type: 'string' } }, by: { type: 'string' }
+      })
     },
     TokenRevoked: {
       plane: 'durable',
       summary: 'A token was revoked.',
-      payload: {
-        type: 'object', additionalProperties: false, required: ['id', 'by'],
-        properties: { id: { type: 'string' }, by: { type: 'string' } }
-      }
+      payload: closedObject({ id: { type: 'string' }, by: { type: 'string' } })
     }
   },
   tools: {
     tokens: {
       summary: 'The tokens of this node: which are expired or revoked, and what each may do.',
-      args: {
-        type: 'object', additionalProperties: false,
-        properties: {
-          about: {
-            type: 'string', maxLength: 4000,
-            description: 'Text that contains the label or id of a token, to select that token.'
-          }
+      args: closedObject({
+        about: {
+          type: 'string', maxLength: 4000,
+          description: 'Text that contains the label or id of a token, to select that token.'
         }
-      },
+      }, []),
       finds: { past: false }, load: () => import('./tools/tokens.js')
     }
   },

@@ -1,4 +1,4 @@
-import type { FromSchema } from '../../kernel/index.js'
+import { openObject, type FromSchema } from '../../kernel/index.js'
 import type { Amount } from '../capabilities/service.js'
 
 export const BUDGETS_MOST = 1000
@@ -6,22 +6,16 @@ export const BUDGETS_MOST = 1000
 const STEPS = 20
 
 /** Schema of the budget file, which is validated because an invalid file could allow any amount. */
-export const keptSchema = {
-  type: 'object', required: ['day', 'budgets'],
-  properties: {
-    day: { type: 'string', pattern: '^\\d{4}-\\d{2}-\\d{2}$' },
-    budgets: {
-      type: 'array', maxItems: BUDGETS_MOST,
-      items: {
-        type: 'object', required: ['caller', 'unit', 'perDay', 'spent'],
-        properties: {
-          caller: { type: 'string' }, unit: { type: 'string' },
-          perDay: { type: 'integer', minimum: 0 }, spent: { type: 'integer', minimum: 0 }
-        }
-      }
-    }
+export const keptSchema = openObject({
+  day: { type: 'string', pattern: '^\\d{4}-\\d{2}-\\d{2}$' },
+  budgets: {
+    type: 'array', maxItems: BUDGETS_MOST,
+    items: openObject({
+      caller: { type: 'string' }, unit: { type: 'string' },
+      perDay: { type: 'integer', minimum: 0 }, spent: { type: 'integer', minimum: 0 }
+    })
   }
-} as const
+})
 
 export type StoredBudgets = FromSchema<typeof keptSchema>
 

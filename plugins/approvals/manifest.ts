@@ -1,4 +1,4 @@
-import { ClusterService, durableEvent, type Manifest } from '../../kernel/index.js'
+import { closedObject, ClusterService, durableEvent, type Manifest } from '../../kernel/index.js'
 import { MAX_APPROVAL_SECONDS, SpendingService } from '../capabilities/service.js'
 import { routes } from './routes.js'
 
@@ -8,15 +8,12 @@ export const manifest = {
   name: 'approvals', version: '1.0.0', kernel: '^1.0.0',
   summary: 'Holds calls that cost more than their caller may spend until they are approved.',
   requires: ['capabilities'], consumes: { cluster: ClusterService }, provides: { spending: SpendingService },
-  config: {
-    type: 'object', additionalProperties: false,
-    properties: {
-      wait_seconds: {
-        type: 'integer', minimum: 1, maximum: MAX_APPROVAL_SECONDS, default: 120,
-        description: 'Longest wait of a call for approval, seconds.'
-      }
+  config: closedObject({
+    wait_seconds: {
+      type: 'integer', minimum: 1, maximum: MAX_APPROVAL_SECONDS, default: 120,
+      description: 'Longest wait of a call for approval, seconds.'
     }
-  },
+  }, []),
   routes,
   errors: {
     approval_not_found: {

@@ -1,4 +1,6 @@
-import { isSignedBy, KEY_BYTES, purposeBytes, sha256, type FromSchema } from '../../kernel/index.js'
+import {
+  closedObject, isSignedBy, KEY_BYTES, purposeBytes, sha256, type FromSchema
+} from '../../kernel/index.js'
 import { deviceIdOf, GRANT, grantBytes, type Grant } from './signing/protocol.js'
 
 /** The record of a revoked device, kept until its grant would have expired. Times are ISO-8601. */
@@ -26,20 +28,15 @@ const authorities = {
   type: 'array', maxItems: 32, items: { type: 'string', minLength: 1, maxLength: 64 }
 } as const
 
-/** Schema of an object with exactly these fields. */
-export const exact = <const P extends Record<string, unknown>>(properties: P) => ({
-  type: 'object', additionalProperties: false, required: Object.keys(properties) as (keyof P)[], properties
-}) as const
-
-export const grantSchema = exact({
+export const grantSchema = closedObject({
   deviceId, name: text, key, agreementKey: key, authorities, viaRelay: authorities, created: time,
   expires: time, maxOfflineSeconds: { type: 'integer', minimum: 0 }, by: text, nodeKey: key,
   nodeAgreementKey: key, signature: { type: 'string', pattern: '^[\\w-]{86}$' }
 })
 
-export const revocationSchema = exact({ deviceId, name: text, at: time, by: text, expires: time })
+export const revocationSchema = closedObject({ deviceId, name: text, at: time, by: text, expires: time })
 
-export const entrySchema = exact({
+export const entrySchema = closedObject({
   grant: { anyOf: [{ type: 'null' }, grantSchema] },
   revoked: { anyOf: [{ type: 'null' }, revocationSchema] }
 })

@@ -1,8 +1,9 @@
 import {
-  CallerService, ClusterService, DeclarationService, durableEvent, IdentityService, SessionService,
-  StateService, TokenService, type Context, type ErrorDecl, type EventDecl, type Manifest, type VerbDecl
+  CallerService, closedObject, ClusterService, DeclarationService, durableEvent, IdentityService,
+  SessionService, StateService, TokenService, type Context, type ErrorDecl, type EventDecl, type Manifest,
+  type VerbDecl
 } from '../../kernel/index.js'
-import { entrySchema, exact, grantSchema, revocationSchema } from './grants.js'
+import { entrySchema, grantSchema, revocationSchema } from './grants.js'
 import { routes } from './routes.js'
 import { DevicesService } from './service.js'
 
@@ -110,15 +111,15 @@ export const manifest = {
   commands: {
     grantDevice: {
       summary: 'Adds the grant of a device to the cluster.',
-      args: exact({ grant: grantSchema })
+      args: closedObject({ grant: grantSchema })
     },
     revokeDevice: {
       summary: 'Permanently revokes a device.',
-      args: exact({ revoked: revocationSchema })
+      args: closedObject({ revoked: revocationSchema })
     },
     keepDevices: {
       summary: 'Adds device entries of a node that the cluster lacks.',
-      args: exact({ entries: { type: 'array', maxItems: 50, items: entrySchema } })
+      args: closedObject({ entries: { type: 'array', maxItems: 50, items: entrySchema } })
     }
   }
 } as const satisfies Manifest

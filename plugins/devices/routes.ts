@@ -1,5 +1,4 @@
-import { admittedMembers, type RouteDecl } from '../../kernel/index.js'
-import { exact } from './grants.js'
+import { admittedMembers, closedObject, type RouteDecl } from '../../kernel/index.js'
 
 const text = { type: 'string' } as const
 const key = { type: 'string', pattern: '^[A-Za-z0-9_-]{43}$' } as const
@@ -37,34 +36,34 @@ const choice = {
   }
 } as const
 
-const device = exact({
+const device = closedObject({
   deviceId: text, name: text, authorities: list, viaRelay: list, created: textOrNull, expires: text,
   maxOfflineSeconds: { type: ['integer', 'null'] }, by: text, lastUsedDay: textOrNull,
   state: { enum: ['active', 'expired', 'revoked', 'node_removed', 'unheard'] }
 })
 
 const compared = {
-  ...exact({ attempt: text, deviceId: text, name: text, digits: text }), type: ['object', 'null']
+  ...closedObject({ attempt: text, deviceId: text, name: text, digits: text }), type: ['object', 'null']
 } as const
 
-const pairing = exact({
+const pairing = closedObject({
   open: { type: 'boolean' }, ends: textOrNull, triesLeft: { type: 'integer' },
   authorities: { type: ['array', 'null'], items: text }, viaRelay: { type: ['array', 'null'], items: text },
   expires: textOrNull, device: compared
 })
 
-const half = exact({ key, agreementKey: key, ephemeral: key, nonce })
-const one = exact({ id: deviceId })
-const ofAttempt = exact({ attempt })
-const ended = exact({ id: text, revoked: { const: true }, admitted: admittedMembers })
-const nothing = { type: 'object', additionalProperties: false, properties: {} } as const
+const half = closedObject({ key, agreementKey: key, ephemeral: key, nonce })
+const one = closedObject({ id: deviceId })
+const ofAttempt = closedObject({ attempt })
+const ended = closedObject({ id: text, revoked: { const: true }, admitted: admittedMembers })
+const nothing = closedObject({})
 
 export const routes = {
   list: {
     method: 'GET', url: '/v1/devices',
     summary: 'Lists the devices of the cluster with their authorities, expiry and day of last use.',
     authority: 'operator',
-    reply: exact({ devices: { type: 'array', items: device } })
+    reply: closedObject({ devices: { type: 'array', items: device } })
   },
   show: {
     method: 'GET', url: '/v1/devices/:id', summary: 'One device of the cluster.', authority: 'operator',
@@ -87,13 +86,13 @@ export const routes = {
     method: 'POST', url: SESSION_PATH,
     summary: 'Returns a bearer token for this node, valid for 10 minutes; a device must sign the request.',
     authority: null, body: nothing,
-    reply: exact({ token: text, expiresInSeconds: { type: 'integer' }, nodeId: text }),
+    reply: closedObject({ token: text, expiresInSeconds: { type: 'integer' }, nodeId: text }),
     errors: ['bearer_in_clear', 'device_not_found', 'unauthenticated']
   },
   open: {
     method: 'POST', url: '/v1/devices/pairing',
     summary: 'Opens the pairing of one device at this node for 120 seconds.', authority: 'operator',
-    body: { type: 'object', additionalProperties: false, properties: choice }, reply: pairing,
+    body: closedObject(choice, []), reply: pairing,
     errors: ['pairing_open', 'missing_grant', 'invalid_request']
   },
   view: {
@@ -110,13 +109,10 @@ export const routes = {
     summary: 'The digits are the same on both sides: grants the device access to the whole cluster, ' +
       'once the device has confirmed them, too.',
     authority: 'operator',
-    body: {
-      type: 'object', additionalProperties: false, required: ['attempt', 'digits'],
-      properties: {
-        attempt, digits: { type: 'string', pattern: '^\\d{6}$', description: 'The compared digits.' },
-        ...choice
-      }
-    },
+    body: closedObject({
+      attempt, digits: { type: 'string', pattern: '^\\d{6}$', description: 'The compared digits.' },
+      ...choice
+    }, ['attempt', 'digits']),
     reply: device,
     // The request waits until the device confirms the digits or the window closes.
     deadlineMs: 150_000,
@@ -134,49 +130,43 @@ export const routes = {
     summary: 'Returns a code that signs one browser in at this node within 60 seconds, as a device or with ' +
       'a token; `url` is the node\'s address for other machines.',
     authority: 'operator',
-    body: {
-      type: 'object', additionalProperties: false,
-      properties: {
-        authorities: { ...authorities, minItems: 1, description: 'Those of the caller when absent.' }
-      }
-    },
-    reply: exact({ code: text, ends: text, url: textOrNull }),
+    body: closedObject({
+      authorities: { ...authorities, minItems: 1, description: 'Those of the caller when absent.' }
+    }, []),
+    reply: closedObject({ code: text, ends: text, url: textOrNull }),
     errors: ['missing_grant', 'invalid_request']
   },
   signInToken: {
     method: 'POST', url: '/v1/devices/sign-in/token',
     summary: 'Exchanges a sign-in code for a token of 12 hours, for a browser that keeps no keys.',
     authority: null, audit: true,
-    body: exact({ code: attempt }),
-    reply: exact({ token: text, expires: text }),
+    body: closedObject({ code: attempt }),
+    reply: closedObject({ token: text, expires: text }),
     errors: ['pairing_closed', 'pairing_failed']
   },
   begin: {
     method: 'POST', url: '/v1/devices/pair',
     summary: 'A device starts the pairing: it commits to its keys and gets those of the node.',
     authority: null,
-    body: {
-      type: 'object', additionalProperties: false, required: ['commit'],
-      properties: {
-        commit: { ...key, description: 'SHA-256 of the data that it will reveal.' },
-        code: { ...attempt, description: 'A sign-in code, in place of the comparison of digits.' }
-      }
-    },
-    reply: exact({ attempt: text, node: half, nodeId: text, name: text }),
+    body: closedObject({
+      commit: { ...key, description: 'SHA-256 of the data that it will reveal.' },
+      code: { ...attempt, description: 'A sign-in code, in place of the comparison of digits.' }
+    }, ['commit']),
+    reply: closedObject({ attempt: text, node: half, nodeId: text, name: text }),
     errors: ['pairing_closed', 'pairing_busy', 'pairing_failed']
   },
   reveal: {
     method: 'POST', url: '/v1/devices/pair/:attempt',
     summary: 'The device reveals its keys and its name; both sides can then show the six digits.',
     authority: null, params: ofAttempt,
-    body: exact({
+    body: closedObject({
       key, agreementKey: key, ephemeral: key, nonce, name,
       proof: {
         type: 'string', pattern: '^[A-Za-z0-9_-]{86}$',
         description: 'Proof that the device has the private key.'
       }
     }),
-    reply: exact({ signature: text }),
+    reply: closedObject({ signature: text }),
     errors: ['pairing_closed', 'pairing_failed']
   },
   withdraw: {
@@ -190,7 +180,9 @@ export const routes = {
       'Keys from the pairing authenticate the answer.',
     authority: null,
     params: ofAttempt,
-    reply: exact({ state: { enum: ['waiting', 'paired', 'refused'] }, answer: textOrNull, mac: textOrNull }),
+    reply: closedObject({
+      state: { enum: ['waiting', 'paired', 'refused'] }, answer: textOrNull, mac: textOrNull
+    }),
     errors: ['pairing_closed']
   }
 } as const satisfies Record<string, RouteDecl>

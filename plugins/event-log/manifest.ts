@@ -1,5 +1,6 @@
 import {
-  ClusterService, durableEvent, EventTapService, SessionService, StateHistoryService, StateService
+  closedObject, ClusterService, durableEvent, EventTapService, SessionService, StateHistoryService,
+  StateService
 } from '../../kernel/index.js'
 import { routes } from './routes.js'
 import { EventLogService } from './service.js'
@@ -47,22 +48,19 @@ export const manifest = {
       summary: 'The events of the cluster in a period, by default the last hour: losses, ' +
         'failures, elections, placements.',
       finds: { past: true, args: { notable: true } },
-      args: {
-        type: 'object', additionalProperties: false,
-        properties: {
-          from: moment, to: moment,
-          notable: { type: 'boolean', description: 'Only losses, failures and decisions, and what repeats.' },
-          about: {
-            type: 'string', minLength: 1, maxLength: 200,
-            description: 'Only events about this node, model, instance or request, or of this kind.'
-          }
+      args: closedObject({
+        from: moment, to: moment,
+        notable: { type: 'boolean', description: 'Only losses, failures and decisions, and what repeats.' },
+        about: {
+          type: 'string', minLength: 1, maxLength: 200,
+          description: 'Only events about this node, model, instance or request, or of this kind.'
         }
-      },
+      }, []),
       load: () => import('./tools/events.js')
     },
     cluster_then: {
       summary: 'The state of the cluster at an earlier time: master, nodes, instances.',
-      args: { type: 'object', additionalProperties: false, required: ['at'], properties: { at: moment } },
+      args: closedObject({ at: moment }),
       load: () => import('./tools/then.js')
     }
   },

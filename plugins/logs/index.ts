@@ -1,7 +1,7 @@
 import { randomInt } from 'node:crypto'
 import {
-  ClusterService, definePlugin, LogRingService, logLevels, noSuchNode, type Cluster, type NodeView,
-  askMembers, MemberFault, type Caller, type Clock, type LogRing
+  closedObject, ClusterService, definePlugin, LogRingService, logLevels, noSuchNode, askMembers, MemberFault,
+  type Cluster, type NodeView, type Caller, type Clock, type LogRing
 } from '../../kernel/index.js'
 import { EVENTS, follow, followMember } from './follow.js'
 import {
@@ -24,18 +24,15 @@ export default definePlugin({
   tools: {
     logs: {
       summary: 'The newest log lines of all nodes: warnings and errors, unless a level is given.',
-      args: {
-        type: 'object', additionalProperties: false,
-        properties: {
-          node: { type: 'string', minLength: 1, maxLength: 100, description: 'Lines of this node.' },
-          model: { type: 'string', minLength: 1, maxLength: 200, description: 'Lines about this model.' },
-          from: {
-            type: 'string', minLength: 1, maxLength: 40,
-            description: 'Lines since this time (ISO-8601), or since a span ago such as 10m.'
-          },
-          level: { enum: [...logLevels], description: 'Lowest level.' }
-        }
-      },
+      args: closedObject({
+        node: { type: 'string', minLength: 1, maxLength: 100, description: 'Lines of this node.' },
+        model: { type: 'string', minLength: 1, maxLength: 200, description: 'Lines about this model.' },
+        from: {
+          type: 'string', minLength: 1, maxLength: 40,
+          description: 'Lines since this time (ISO-8601), or since a span ago such as 10m.'
+        },
+        level: { enum: [...logLevels], description: 'Lowest level.' }
+      }, []),
       load: () => import('./tools/logs.js')
     }
   },

@@ -1,10 +1,5 @@
-import { logLevels, type RouteDecl } from '../../kernel/index.js'
+import { closedObject, logLevels, type RouteDecl } from '../../kernel/index.js'
 import { LIMIT_MOST } from './limits.js'
-
-/** Schema of an object with exactly these fields. */
-const exact = <const P extends Record<string, unknown>>(properties: P) => ({
-  type: 'object', additionalProperties: false, required: Object.keys(properties) as (keyof P)[], properties
-}) as const
 
 const text = { type: 'string' } as const
 const name = { type: 'string', minLength: 1, maxLength: 200 } as const
@@ -27,7 +22,7 @@ const query = {
 } as const
 
 const nullable = { type: ['string', 'null'] } as const
-const line = exact({
+const line = closedObject({
   nodeId: text, node: text, seq: count, at: text, level: { enum: [...logLevels] },
   source: { enum: ['node', 'runner'] },
   plugin: nullable, modelId: nullable, runnerId: nullable, message: text, fields: { type: 'object' }
@@ -35,7 +30,7 @@ const line = exact({
 const lines = { type: 'array', items: line } as const
 
 /** Whether a node's log could be read; `error` is null for a node that answered. */
-const status = exact({
+const status = closedObject({
   nodeId: text, node: text,
   error: {
     type: ['object', 'null'], required: ['reason', 'message'], properties: { reason: text, message: text }
@@ -47,20 +42,17 @@ export const routes = {
   here: {
     method: 'GET', url: '/v1/logs', members: true, authority: 'operator', stream: true,
     summary: 'The newest lines of this node\'s log and of its runners\' output, as a page or a stream.',
-    query: { type: 'object', additionalProperties: false, properties: query },
-    reply: exact({ nodeId: text, node: text, firstSeq: count, nextSeq: count, lines }),
+    query: closedObject(query, []),
+    reply: closedObject({ nodeId: text, node: text, firstSeq: count, nextSeq: count, lines }),
     errors: ['invalid_request']
   },
   cluster: {
     method: 'GET', url: '/v1/logs/cluster', authority: 'operator', stream: true,
     summary: 'The same for all nodes, sorted by time; names those that do not respond. Follows one node.',
-    query: {
-      type: 'object', additionalProperties: false,
-      properties: {
-        ...query, node: { ...name, description: 'Only this node: id, name or local (default with follow).' }
-      }
-    },
-    reply: exact({ nodes: { type: 'array', items: status }, lines }),
+    query: closedObject({
+      ...query, node: { ...name, description: 'Only this node: id, name or local (default with follow).' }
+    }, []),
+    reply: closedObject({ nodes: { type: 'array', items: status }, lines }),
     errors: ['invalid_request', 'node_not_found', 'unreachable']
   }
 } as const satisfies Record<string, RouteDecl>

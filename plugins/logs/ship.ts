@@ -1,5 +1,7 @@
 import type { Dispatcher } from 'undici'
-import { backoffMs, delay, outgoingDispatcher, type Clock, type Logger } from '../../kernel/index.js'
+import {
+  backoffMs, deadline, delay, outgoingDispatcher, type Clock, type Logger
+} from '../../kernel/index.js'
 import type { ShippingStats } from './service.js'
 
 const LIMITS = {
@@ -179,14 +181,13 @@ export class LogShipper {
   async #send (body: string): Promise<Failure> {
     const { clock, url } = this.#options
     const { sendTimeoutMs } = this.#limits
-    const timeout = new AbortController()
-    const cancel = clock.after(sendTimeoutMs, () => { timeout.abort() })
+    const late = new Error(`no response within ${sendTimeoutMs} ms`)
+    const { signal, stop } = deadline(clock, sendTimeoutMs, () => late, this.#cut.signal)
     try {
       const { origin, pathname, search } = new URL(url)
       const answer = await (await this.#agent).request({
         origin, path: `${pathname}${search}`, method: 'POST', body,
-        headers: { 'content-type': 'application/x-ndjson' },
-        signal: AbortSignal.any([timeout.signal, this.#cut.signal])
+        headers: { 'content-type': 'application/x-ndjson' }, signal
       })
       // Ignore errors while reading the body, because only the status matters.
       await answer.body.dump({ limit: MAX_ANSWER }).catch(() => {})
@@ -195,10 +196,10 @@ export class LogShipper {
       // Omit the receiver's URL, because its path or query may contain a secret.
       const { code, message } = error as NodeJS.ErrnoException
       const reason = this.#cut.signal.aborted ? 'the node is stopping' : code ?? message
-      const problem = timeout.signal.aborted ? `no response within ${sendTimeoutMs} ms` : reason
+      const problem = signal.reason === late ? late.message : reason
       return { problem, refused: false, waitMs: 0 }
     } finally {
-      cancel()
+      stop()
     }
   }
 }

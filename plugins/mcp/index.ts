@@ -1,5 +1,5 @@
 import {
-  DeclarationService, definePlugin, OwnApiService, type ErrorBody, type RouteDecl
+  closedObject, DeclarationService, definePlugin, OwnApiService, type ErrorBody, type RouteDecl
 } from '../../kernel/index.js'
 
 /** JSON-RPC code for an invalid request; the field `data` contains svc's own error. */
@@ -27,7 +27,7 @@ const routes = {
   },
   end: {
     ...session, method: 'DELETE', summary: 'Ends an MCP session and cancels its open requests.',
-    reply: { type: 'object', additionalProperties: false, properties: {} }, errors: ['not_found']
+    reply: closedObject({}), errors: ['not_found']
   }
 } as const satisfies Record<string, RouteDecl>
 

@@ -3,7 +3,9 @@ import {
   type Tool as McpTool
 } from '@modelcontextprotocol/server'
 import { isVerbError, createGet, type DeclarationSet, type Tool } from '../../kernel/cli/index.js'
-import { raceAbort, type Clock, type JsonSchema, type Manifest, type ToolDecl } from '../../kernel/index.js'
+import {
+  deadline, raceAbort, type Clock, type JsonSchema, type Manifest, type ToolDecl
+} from '../../kernel/index.js'
 import { invocationBody, listingPath, stream, type Listed, type Listing } from '../capabilities/cli/invoke.js'
 import { Admission } from '../capabilities/service.js'
 import { collected, refused, textResult, type Progress } from './result.js'
@@ -103,16 +105,13 @@ async function runTool (
 ): Promise<CallToolResult> {
   const problem = checker(decl.args)(args)
   if (problem !== null) return textResult(`The arguments of ${name} are invalid: ${problem}.`, true)
-  const late = new AbortController()
-  const signal = AbortSignal.any([outer, late.signal])
-  const release = await toolAdmission.enter(client.id, signal).catch((error: unknown) => {
+  const release = await toolAdmission.enter(client.id, outer).catch((error: unknown) => {
     outer.throwIfAborted()
     return error as Error
   })
   if (release instanceof Error) return textResult(release.message, true)
-  const stop = clock.after(TOOL_TIMEOUT_MS, () => {
-    late.abort(new Error(`no answer within ${TOOL_TIMEOUT_MS / 1000} s`))
-  })
+  const { signal, stop } = deadline(clock, TOOL_TIMEOUT_MS,
+    () => new Error(`no answer within ${TOOL_TIMEOUT_MS / 1000} s`), outer)
   try {
     const tool = (await decl.load()).default as Tool
     const finding = await raceAbort(

@@ -1,5 +1,5 @@
 import { DriverService } from '../runners/service.js'
-import { AuditService, type Manifest } from '../../kernel/index.js'
+import { AuditService, closedObject, type Manifest } from '../../kernel/index.js'
 import { BUNDLED, ENGINE } from './descriptions.js'
 import { description, text } from './schema.js'
 
@@ -13,31 +13,28 @@ export const manifest = {
     collectives: { summary: 'Unencrypted traffic between nodes that svc.yaml allows.',
       load: async () => ({ default: (await import('./cli.js')).doctor }) }
   },
-  config: {
-    type: 'object', additionalProperties: false,
-    properties: {
-      engine_order: {
-        'type': 'array', 'x-local': true, 'maxItems': 64, 'uniqueItems': true,
-        'items': { type: 'string', maxLength: 64 }, 'examples': [['mlx', 'vllm', 'sglang']],
-        'description': 'Programs in the order in which they are tried; those left out come last.'
-      },
-      collectives: {
-        'type': 'object', 'x-local': true, 'additionalProperties': false, 'required': ['interface'],
-        'properties': { interface: { ...text, maxLength: 15 } }, 'examples': [{ interface: 'eth1' }],
-        'description': 'Network interface for models that vLLM or SGLang spreads over nodes. Their traffic ' +
-          'is not encrypted, and others on that network could run code on this node: name a private one.'
-      },
-      engines: {
-        'type': 'object', 'x-local': true, 'maxProperties': 64, 'default': {},
-        'propertyNames': { pattern: '^[a-z][a-z0-9-]{0,63}$' },
-        'additionalProperties': description,
-        'allOf': [{ patternProperties: {
-          [`^(?!(${Object.keys(BUNDLED).join('|')})$)`]: { type: 'object', required: ['command'] }
-        } }],
-        'description': 'Programs by name: changes of vllm, mlx and sglang, or others with their `command`.'
-      }
+  config: closedObject({
+    engine_order: {
+      'type': 'array', 'x-local': true, 'maxItems': 64, 'uniqueItems': true,
+      'items': { type: 'string', maxLength: 64 }, 'examples': [['mlx', 'vllm', 'sglang']],
+      'description': 'Programs in the order in which they are tried; those left out come last.'
+    },
+    collectives: {
+      'type': 'object', 'x-local': true, 'additionalProperties': false, 'required': ['interface'],
+      'properties': { interface: { ...text, maxLength: 15 } }, 'examples': [{ interface: 'eth1' }],
+      'description': 'Network interface for models that vLLM or SGLang spreads over nodes. Their traffic ' +
+        'is not encrypted, and others on that network could run code on this node: name a private one.'
+    },
+    engines: {
+      'type': 'object', 'x-local': true, 'maxProperties': 64, 'default': {},
+      'propertyNames': { pattern: '^[a-z][a-z0-9-]{0,63}$' },
+      'additionalProperties': description,
+      'allOf': [{ patternProperties: {
+        [`^(?!(${Object.keys(BUNDLED).join('|')})$)`]: { type: 'object', required: ['command'] }
+      } }],
+      'description': 'Programs by name: changes of vllm, mlx and sglang, or others with their `command`.'
     }
-  },
+  }, []),
   engines: {
     [ENGINE]: {
       summary: 'Models in safetensors on vLLM, MLX or SGLang, or on a program that svc.yaml describes.',

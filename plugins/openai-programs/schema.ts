@@ -1,5 +1,5 @@
 /** The JSON schema of descriptions of programs, and their type. */
-import type { FromSchema } from '../../kernel/index.js'
+import { closedObject, type FromSchema } from '../../kernel/index.js'
 
 export const text = { type: 'string', minLength: 1, maxLength: 4096 } as const
 const texts = { type: 'array', maxItems: 64, items: text } as const
@@ -17,56 +17,53 @@ const start = {
 } as const
 
 /** A description in svc.yaml; of a bundled one, what it changes. */
-export const description = {
-  type: 'object', additionalProperties: false,
-  properties: {
-    command: { ...text, description: 'program in its environment or in PATH, or its absolute path' },
-    environment_path: {
-      ...text, pattern: '^/', description: 'virtual environment with the program, in its folder bin'
-    },
-    ...start,
-    on: {
-      type: 'object', description: 'more args and environment on one backend, such as cpu',
-      additionalProperties: { type: 'object', additionalProperties: false, properties: start }
-    },
-    backends: { ...texts, description: 'cuda, rocm, metal, cpu' },
-    packages: { ...texts, description: 'Python distributions that tell its version' },
-    install: { ...text, description: 'command that installs it' },
-    weights: {
-      ...text, format: 'regex', description: 'regular expression for the quantization of models that it loads'
-    },
-    ready: { ...text, pattern: '^/', description: 'path that answers 200 once it listens' },
-    failed: { type: 'integer', minimum: 400, maximum: 599, description: 'status there if it has failed' },
-    request_model: { ...text, description: 'model of its requests' },
-    metrics: {
-      type: 'object', additionalProperties: false, required: ['path', 'names'],
-      properties: { path: { ...text, pattern: '^/' }, names: texts },
-      description: 'metrics that move while it works'
-    },
-    rename: {
-      type: 'object', maxProperties: 64, additionalProperties: { type: ['string', 'null'], maxLength: 128 },
-      description: 'names of request fields, from svc\'s to its own; null leaves one out'
-    },
-    lacks: {
-      type: 'array', uniqueItems: true,
-      items: { enum: ['schema', 'required_tools', 'logprobs', 'stop', 'context', 'token_ids'] },
-      description: 'what it ignores: svc does stop and context itself, and refuses the others'
-    },
-    tool_parsers: { type: 'object', maxProperties: 32,
-      additionalProperties: { type: 'string', maxLength: 64 } },
-    fragile: { type: 'boolean', description: 'check it after each client that left' },
-    process_mib: { type: 'integer', minimum: 0, description: 'memory besides weights and KV cache' },
-    gang: {
-      type: 'object', additionalProperties: false, description: 'how several run one model on several nodes',
-      properties: {
-        linked: { type: 'boolean', description: 'ranks connect to the next one only, by {hosts}' },
-        models: { ...texts, description: 'families of models that it splits, if not all' },
-        worker: { ...texts, description: 'arguments of all ranks but the first' },
-        seconds: { type: 'integer', minimum: 1, description: 'limit on the start of all' }
-      }
+export const description = closedObject({
+  command: { ...text, description: 'program in its environment or in PATH, or its absolute path' },
+  environment_path: {
+    ...text, pattern: '^/', description: 'virtual environment with the program, in its folder bin'
+  },
+  ...start,
+  on: {
+    type: 'object', description: 'more args and environment on one backend, such as cpu',
+    additionalProperties: closedObject(start, [])
+  },
+  backends: { ...texts, description: 'cuda, rocm, metal, cpu' },
+  packages: { ...texts, description: 'Python distributions that tell its version' },
+  install: { ...text, description: 'command that installs it' },
+  weights: {
+    ...text, format: 'regex', description: 'regular expression for the quantization of models that it loads'
+  },
+  ready: { ...text, pattern: '^/', description: 'path that answers 200 once it listens' },
+  failed: { type: 'integer', minimum: 400, maximum: 599, description: 'status there if it has failed' },
+  request_model: { ...text, description: 'model of its requests' },
+  metrics: {
+    type: 'object', additionalProperties: false, required: ['path', 'names'],
+    properties: { path: { ...text, pattern: '^/' }, names: texts },
+    description: 'metrics that move while it works'
+  },
+  rename: {
+    type: 'object', maxProperties: 64, additionalProperties: { type: ['string', 'null'], maxLength: 128 },
+    description: 'names of request fields, from svc\'s to its own; null leaves one out'
+  },
+  lacks: {
+    type: 'array', uniqueItems: true,
+    items: { enum: ['schema', 'required_tools', 'logprobs', 'stop', 'context', 'token_ids'] },
+    description: 'what it ignores: svc does stop and context itself, and refuses the others'
+  },
+  tool_parsers: { type: 'object', maxProperties: 32,
+    additionalProperties: { type: 'string', maxLength: 64 } },
+  fragile: { type: 'boolean', description: 'check it after each client that left' },
+  process_mib: { type: 'integer', minimum: 0, description: 'memory besides weights and KV cache' },
+  gang: {
+    type: 'object', additionalProperties: false, description: 'how several run one model on several nodes',
+    properties: {
+      linked: { type: 'boolean', description: 'ranks connect to the next one only, by {hosts}' },
+      models: { ...texts, description: 'families of models that it splits, if not all' },
+      worker: { ...texts, description: 'arguments of all ranks but the first' },
+      seconds: { type: 'integer', minimum: 1, description: 'limit on the start of all' }
     }
   }
-} as const
+}, [])
 
 type Given = FromSchema<typeof description>
 /** With all that has a default. `broken`: by distribution, why a program that is installed does not start. */

@@ -1,15 +1,10 @@
-import type { RouteDecl } from '../../kernel/index.js'
-
-/** Schema of an object with exactly these fields. */
-const exact = <const P extends Record<string, unknown>>(properties: P) => ({
-  type: 'object', additionalProperties: false, required: Object.keys(properties) as (keyof P)[], properties
-}) as const
+import { closedObject, type RouteDecl } from '../../kernel/index.js'
 
 const textOrNull = { type: ['string', 'null'] } as const
 const key = { type: 'string', pattern: '^[\\w-]{43}$' } as const
 
 /** The relay address of a node, signed with the node's key. Keys and signatures are raw, base64url. */
-export const meetingSchema = exact({
+export const meetingSchema = closedObject({
   installId: { type: 'string', minLength: 1, maxLength: 64 },
   name: { type: 'string', minLength: 1, maxLength: 100 },
   url: { type: 'string', minLength: 1, maxLength: 500 },
@@ -22,7 +17,7 @@ export const routes = {
     method: 'GET', url: '/v1/relay', authority: 'read',
     summary: 'Whether this node is connected to its relay, since when, and its connections; the URL and ' +
       'the reason of a failure for `operator` only.',
-    reply: exact({
+    reply: closedObject({
       url: textOrNull, route: textOrNull, connected: { type: 'boolean' }, since: textOrNull,
       reason: textOrNull, connections: { type: 'integer' }, streams: { type: 'integer' }
     })
@@ -31,6 +26,6 @@ export const routes = {
     method: 'GET', url: '/v1/relay/routes', authority: 'read',
     summary: 'The relay address of each node of the cluster, signed by that node; empty for tokens ' +
       'without `operator`.',
-    reply: exact({ routes: { type: 'array', items: meetingSchema } })
+    reply: closedObject({ routes: { type: 'array', items: meetingSchema } })
   }
 } as const satisfies Record<string, RouteDecl>

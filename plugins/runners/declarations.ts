@@ -1,74 +1,66 @@
-import { durableEvent } from '../../kernel/index.js'
+import { closedObject, durableEvent } from '../../kernel/index.js'
 import type { ConflictDecl, ErrorDecl, EventDecl, FromSchema } from '../../kernel/index.js'
 
-/** Schema of an object with exactly these properties; only those in `optional` may be missing. */
-export const exactly = <const P extends object, const O extends object = object>(
-  properties: P, optional = {} as O
-) => ({
-  type: 'object', additionalProperties: false, required: Object.keys(properties) as (keyof P)[],
-  properties: { ...properties, ...optional } as { -readonly [K in keyof (P & O)]: (P & O)[K] }
-} as const)
-
-/** Like `exactly`, with further properties, such as those from a newer version. */
+/** Schema of an object with these properties, perhaps those in `optional`, and others of a newer version. */
 export const atLeast = <const P extends object, const O extends object = object>(
   properties: P, optional = {} as O
-) => ({ ...exactly(properties, optional), additionalProperties: true } as const)
+) => ({
+  type: 'object', additionalProperties: true, required: Object.keys(properties) as (keyof P)[],
+  properties: { ...properties, ...optional } as P & O
+} as const)
 
 /** Schema of `plugins.runners` in svc.yaml. */
-export const config = {
-  type: 'object', additionalProperties: false,
-  properties: {
-    backends: {
-      type: 'object',
-      description:
-        'Backend per engine, e.g. {onnx-tts: cuda}. A declared backend is used even if its hardware is not ' +
-        'detected. By default an engine uses a GPU if it is detected with its libraries, else the CPU.',
-      additionalProperties: { enum: ['cpu', 'cuda', 'rocm', 'vulkan', 'metal', 'webgpu'] },
-      default: {}
-    },
-    threads: { type: 'integer', minimum: 1, maximum: 256, default: 1, description: 'Threads per inference.' },
-    max_concurrent: {
-      type: 'integer', minimum: 1, maximum: 1024, default: 8,
-      description: 'Concurrent requests per runner, if its engine has no slots.'
-    },
-    max_queued: {
-      type: 'integer', minimum: 0, maximum: 10_000, default: 32,
-      description: 'Requests that queue at one runner; further ones get 429.'
-    },
-    engine_options: {
-      'type': 'object', 'x-local': true,
-      'description':
-        'Options by engine, passed to it when it loads a model, e.g. {llama-server: {max_batch: 4}}. ' +
-        'The README of the plugin that provides the engine lists them.',
-      'additionalProperties': { type: 'object' },
-      'default': {}
-    },
-    confine: {
-      'type': 'boolean', 'x-local': true, 'default': true,
-      'description':
-        'Limits runners to the files of the system, svc, the engine and the model, without other ' +
-        'processes, network and capabilities, as far as the system supports it. `svc doctor` says what ' +
-        'is missing.'
-    },
-    rpc_for_every_user: {
-      'type': 'boolean', 'x-local': true, 'default': false,
-      'description':
-        'Allows models that are spread over this and other nodes. llama.cpp\'s RPC, MLX and vLLM have no ' +
-        'authentication between nodes: while such a model runs or starts, every user of this machine can ' +
-        'access its memory.'
-    },
-    memory_mib: {
-      type: 'integer', minimum: 64,
-      description: 'RAM that all models on this node may use together, MiB. Default: 75 % of its RAM.'
-    },
-    memory_limit_mb: {
-      type: 'integer', minimum: 64,
-      description:
-        'Resident memory in MiB above which a runner is killed. By default derived from the size of ' +
-        'the model, at least 1024.'
-    }
+export const config = closedObject({
+  backends: {
+    type: 'object',
+    description:
+      'Backend per engine, e.g. {onnx-tts: cuda}. A declared backend is used even if its hardware is not ' +
+      'detected. By default an engine uses a GPU if it is detected with its libraries, else the CPU.',
+    additionalProperties: { enum: ['cpu', 'cuda', 'rocm', 'vulkan', 'metal', 'webgpu'] },
+    default: {}
+  },
+  threads: { type: 'integer', minimum: 1, maximum: 256, default: 1, description: 'Threads per inference.' },
+  max_concurrent: {
+    type: 'integer', minimum: 1, maximum: 1024, default: 8,
+    description: 'Concurrent requests per runner, if its engine has no slots.'
+  },
+  max_queued: {
+    type: 'integer', minimum: 0, maximum: 10_000, default: 32,
+    description: 'Requests that queue at one runner; further ones get 429.'
+  },
+  engine_options: {
+    'type': 'object', 'x-local': true,
+    'description':
+      'Options by engine, passed to it when it loads a model, e.g. {llama-server: {max_batch: 4}}. ' +
+      'The README of the plugin that provides the engine lists them.',
+    'additionalProperties': { type: 'object' },
+    'default': {}
+  },
+  confine: {
+    'type': 'boolean', 'x-local': true, 'default': true,
+    'description':
+      'Limits runners to the files of the system, svc, the engine and the model, without other ' +
+      'processes, network and capabilities, as far as the system supports it. `svc doctor` says what ' +
+      'is missing.'
+  },
+  rpc_for_every_user: {
+    'type': 'boolean', 'x-local': true, 'default': false,
+    'description':
+      'Allows models that are spread over this and other nodes. llama.cpp\'s RPC, MLX and vLLM have no ' +
+      'authentication between nodes: while such a model runs or starts, every user of this machine can ' +
+      'access its memory.'
+  },
+  memory_mib: {
+    type: 'integer', minimum: 64,
+    description: 'RAM that all models on this node may use together, MiB. Default: 75 % of its RAM.'
+  },
+  memory_limit_mb: {
+    type: 'integer', minimum: 64,
+    description:
+      'Resident memory in MiB above which a runner is killed. By default derived from the size of ' +
+      'the model, at least 1024.'
   }
-} as const
+}, [])
 export type RunnerConfig = FromSchema<typeof config, true>
 
 export const errors = {
@@ -147,7 +139,7 @@ export const events = {
   InstanceDeleted: {
     ...durableEvent(
       'An instance was removed. Reason `session_lost`: its side of a network partition gave way.', {}),
-    payload: exactly({ instanceId: text, modelId: text }, { reason: text })
+    payload: closedObject({ instanceId: text, modelId: text, reason: text }, ['instanceId', 'modelId'])
   },
   InstanceUnloaded: durableEvent('An instance is unloaded because it was unused for its ttl.', {
     instanceId: text, modelId: text, idleSeconds: { type: 'integer' }

@@ -1,6 +1,6 @@
 import {
-  CallerService, ClusterService, CommandService, DeclarationService, LogRingService, SessionService,
-  StateService, TracerService, VitalsService, type Manifest
+  CallerService, closedObject, ClusterService, CommandService, DeclarationService, LogRingService,
+  SessionService, StateService, TracerService, VitalsService, type Manifest
 } from '../../kernel/index.js'
 import { CallsService } from '../capabilities/service.js'
 import { ModelsService } from '../staging/service.js'
@@ -42,12 +42,9 @@ export const manifest = {
   tools: {
     last_failure: {
       summary: 'The newest failed requests, with their ids, reason and remedy.', finds: { past: true },
-      args: {
-        type: 'object', additionalProperties: false,
-        properties: {
-          model: { type: 'string', minLength: 1, maxLength: 200, description: 'Only of this model.' }
-        }
-      },
+      args: closedObject({
+        model: { type: 'string', minLength: 1, maxLength: 200, description: 'Only of this model.' }
+      }, []),
       load: () => import('./tools/last-failure.js')
     }
   },

@@ -1,7 +1,7 @@
 import type { ErrorDecl, ConflictDecl, EventDecl, CommandDecl, SectionDecl } from '../../kernel/index.js'
-import { durableEvent } from '../../kernel/index.js'
+import { closedObject, durableEvent, openObject } from '../../kernel/index.js'
 import { cardSchema } from '../runners/cards/schema.js'
-import { exact, listOf, object, text } from './routes-parts.js'
+import { listOf, text } from './routes-parts.js'
 
 const final = (status: number, message: string, remedy: string): ErrorDecl =>
   ({ status, retryable: false, message, remedy })
@@ -99,35 +99,31 @@ export const sections = {
   modelCopies: {
     writer: 'node',
     summary: 'The complete copies on the node by model id; `ready` while a runner serves the model.',
-    value: exact({
+    value: closedObject({
       kind: { enum: ['bundled', 'staged', 'cache'] }, digest: text, sizeBytes: bytes,
       ready: { type: 'boolean' }
     })
   },
   storeModels: {
     writer: 'node', summary: 'The models in the node\'s store by model id; cards are without their files.',
-    value: {
-      type: 'object', additionalProperties: false,
-      required: ['digest', 'revision', 'totalBytes', 'source', 'downloadedAt', 'bundled', 'card'],
-      properties: {
-        digest: text, revision: text, totalBytes: bytes, source: text, downloadedAt: text,
-        bundled: { type: 'boolean' }, choice: { type: 'object' }, card
-      }
-    }
+    value: closedObject({
+      digest: text, revision: text, totalBytes: bytes, source: text, downloadedAt: text,
+      bundled: { type: 'boolean' }, choice: { type: 'object' }, card
+    }, ['digest', 'revision', 'totalBytes', 'source', 'downloadedAt', 'bundled', 'card'])
   },
   modelLists: {
     writer: 'node',
     summary: '`rest`: the number of models that do not fit in the node\'s document, and the version of ' +
       'their list in GET /models/rest.',
-    value: exact({ version: bytes, count: bytes })
+    value: closedObject({ version: bytes, count: bytes })
   },
   stores: {
     writer: 'master',
     summary: 'Install ids of the store hosts, so that the cluster remembers a store that is down.',
-    value: exact({ since: text })
+    value: closedObject({ since: text })
   },
   storeHosts: {
-    writer: 'node', summary: '`store` if the node is a store host.', value: exact({ since: text })
+    writer: 'node', summary: '`store` if the node is a store host.', value: closedObject({ since: text })
   },
   customCards: { writer: 'master', summary: 'Cards added over the API by model id.', value: card }
 } as const satisfies Record<string, SectionDecl>
@@ -135,17 +131,19 @@ export const sections = {
 export const commands = {
   setStore: {
     summary: 'Records whether a node is a store host.',
-    args: exact({ installId: text, is: { type: 'boolean' } }), result: object({ is: { type: 'boolean' } })
+    args: closedObject({ installId: text, is: { type: 'boolean' } }),
+    result: openObject({ is: { type: 'boolean' } })
   },
   claimStore: {
     summary: 'Makes a node the store host if there is none; returns the store host.',
-    args: exact({ installId: text }), result: object({ host: text })
+    args: closedObject({ installId: text }), result: openObject({ host: text })
   },
   addCard: {
-    summary: 'Adds or replaces a custom card.', args: exact({ card }), result: object({ modelId: text })
+    summary: 'Adds or replaces a custom card.',
+    args: closedObject({ card }), result: openObject({ modelId: text })
   },
   removeCard: {
     summary: 'Removes a custom card, if it exists.',
-    args: exact({ modelId: text }), result: object({ removed: { type: 'boolean' } })
+    args: closedObject({ modelId: text }), result: openObject({ removed: { type: 'boolean' } })
   }
 } as const satisfies Record<string, CommandDecl>

@@ -1,5 +1,5 @@
 import {
-  ClusterService, ConfigService, DeclarationService, SessionService, StateService
+  closedObject, ClusterService, ConfigService, DeclarationService, SessionService, StateService
 } from '../../kernel/index.js'
 import type { Context, Manifest, ModelCard, Section } from '../../kernel/index.js'
 import { verbs } from './cli/verbs.js'
@@ -23,16 +23,13 @@ export const manifest = {
   tools: {
     disks: {
       summary: 'Disk space on each node and in the store, and the staged models of this node.',
-      args: { type: 'object', additionalProperties: false, properties: {} },
+      args: closedObject({}),
       load: () => import('./tools/disks.js')
     },
     downloads: {
       summary: 'Downloads into the store and transfers to nodes: failed, paused, in progress.',
       finds: { past: false },
-      args: {
-        type: 'object', additionalProperties: false,
-        properties: { model: { type: 'string', minLength: 1, maxLength: 512 } }
-      },
+      args: closedObject({ model: { type: 'string', minLength: 1, maxLength: 512 } }, []),
       load: () => import('./tools/downloads.js')
     }
   },

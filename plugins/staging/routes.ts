@@ -1,17 +1,18 @@
 import { cardSchema } from '../runners/cards/schema.js'
 import { eitherFailure } from './failures.js'
-import {
-  exact, listOf, modelId, modelParam, object, optionalFields, storeErrors, text
-} from './routes-parts.js'
-import type { FromSchema, RouteDecl } from '../../kernel/index.js'
+import { listOf, modelId, modelParam, storeErrors, text } from './routes-parts.js'
+import { closedObject, openObject, type FromSchema, type RouteDecl } from '../../kernel/index.js'
 
+/** A closed object, with its keys in the order that openapi.json has here. */
+const exact = <const P extends Record<string, unknown>>(properties: P) =>
+  ({ additionalProperties: false, ...openObject(properties) }) as const
 const bytes = { type: 'integer', minimum: 0 } as const
 const nullable = { type: ['string', 'null'] } as const
 const nodeRefs = {
   type: 'array', uniqueItems: true, maxItems: 256, items: { type: 'string', minLength: 1, maxLength: 128 }
 } as const
 
-const downloadStatus = object({
+const downloadStatus = openObject({
   modelId: text,
   status: { enum: ['pending', 'downloading', 'paused', 'complete', 'failed', 'cancelled', 'not_found'] },
   progress: { type: 'number', minimum: 0, maximum: 1 }, error: nullable
@@ -64,32 +65,29 @@ const digest = {
 } as const
 
 const flag = { type: 'boolean' } as const
-const copyList = listOf(object({
+const copyList = listOf(openObject({
   modelId: text, nodeId: text, nodeName: text, live: flag, sizeBytes: bytes, digest: text,
   kind: { enum: ['store', 'bundled', 'staged', 'cache', 'receiving'] }
 }))
 /** Schema of a model. Anthropic's format requires only `id`; OpenAI's also has svc's own fields. */
-const entry = {
-  type: 'object', required: ['id'],
-  properties: {
-    id: text, root: text, object: text, created: { type: 'integer' }, owned_by: text, name: text,
-    description: text, installed: flag, ready: flag, virtual: flag, tasks: listOf(text),
-    context_length: { type: 'integer' }, storage_size_megabytes: { type: 'integer' }, family: text,
-    quantization: nullable, remedy: nullable,
-    resolved_capabilities: { type: 'object', additionalProperties: flag },
-    audio: {
-      ...object({ voices: listOf(object({ id: text, name: text })), default_voice: nullable }),
-      type: ['object', 'null']
-    }
+const entry = openObject({
+  id: text, root: text, object: text, created: { type: 'integer' }, owned_by: text, name: text,
+  description: text, installed: flag, ready: flag, virtual: flag, tasks: listOf(text),
+  context_length: { type: 'integer' }, storage_size_megabytes: { type: 'integer' }, family: text,
+  quantization: nullable, remedy: nullable,
+  resolved_capabilities: { type: 'object', additionalProperties: flag },
+  audio: {
+    ...openObject({ voices: listOf(openObject({ id: text, name: text })), default_voice: nullable }),
+    type: ['object', 'null']
   }
-} as const
+}, ['id'])
 
 /** Query parameter that Anthropic's clients send and svc ignores. */
 const beta = { beta: text } as const
 
 const modelList = exact({ object: { const: 'list' }, data: listOf(entry) })
 
-const downloadBody = optionalFields({
+const downloadBody = closedObject({
   source: {
     type: 'string', minLength: 1, maxLength: 4096,
     description: '`hub` (the default); `node:REF` for the copy of another node; for operators only ' +
@@ -99,7 +97,7 @@ const downloadBody = optionalFields({
   revision: { type: 'string', minLength: 1, maxLength: 256, pattern: '^[A-Za-z0-9][A-Za-z0-9._/-]*$' },
   allow: { type: 'array', maxItems: 64, items: { type: 'string', minLength: 1, maxLength: 256 } },
   variant: { type: 'string', minLength: 1, maxLength: 64, pattern: '^[A-Za-z0-9._-]+$' }
-})
+}, [])
 
 export const routes = {
   storage: {
@@ -107,7 +105,7 @@ export const routes = {
     summary: 'Disk use of this node: staged models, event log, free space.',
     reply: exact({
       nodeId: text, stagingRoot: nullable,
-      stagedModels: listOf(object({
+      stagedModels: listOf(openObject({
         modelId: text, directory: nullable, sizeBytes: bytes, lastUsedEpochSeconds: { type: 'number' },
         inUse: { type: 'boolean' }, in_use: { type: 'boolean' }
       })),
@@ -129,12 +127,12 @@ export const routes = {
   registry: {
     method: 'GET', url: '/store/registry', members: true, authority: 'read',
     summary: 'Every model in the store, and which nodes have a copy.',
-    reply: object({ entries: { type: 'array' } }), errors: storeErrors
+    reply: openObject({ entries: { type: 'array' } }), errors: storeErrors
   },
   downloads: {
     method: 'GET', url: '/store/downloads', members: true, authority: 'read',
     summary: 'Downloads into the store, including ended ones.',
-    reply: object({ downloads: listOf(wholeStatus) }), errors: storeErrors
+    reply: openObject({ downloads: listOf(wholeStatus) }), errors: storeErrors
   },
   download: {
     method: 'POST', url: '/store/models/:model_id/download', members: true, authority: 'cluster:write',
@@ -157,13 +155,13 @@ export const routes = {
     summary: 'The files of a download, and whether they fit in the store and in memory; downloads ' +
       'nothing.',
     params: modelParam,
-    query: optionalFields({
+    query: closedObject({
       ...downloadBody.properties,
       source: {
         type: 'string', pattern: '^(hub|file:///.+)$', maxLength: 4096,
         description: 'default: `hub`'
       }
-    }),
+    }, []),
     reply: exact({
       modelId: text, hub: { ...text, description: 'address of the hub, or the name of the local source' },
       commit: text, files: { type: 'integer', minimum: 1 }, totalBytes: bytes,
@@ -194,16 +192,13 @@ export const routes = {
   searchHub: {
     method: 'GET', url: '/store/search', members: true, authority: 'cluster:write',
     summary: 'Searches the public hub by model name; runnable formats come first.',
-    query: {
-      type: 'object', additionalProperties: false, required: ['query'],
-      properties: {
-        query: { type: 'string', minLength: 1, maxLength: 200, pattern: '\\S' },
-        limit: {
-          type: 'integer', minimum: 1, maximum: 100, default: 20,
-          description: 'at most this many of each format'
-        }
+    query: closedObject({
+      query: { type: 'string', minLength: 1, maxLength: 200, pattern: '\\S' },
+      limit: {
+        type: 'integer', minimum: 1, maximum: 100, default: 20,
+        description: 'at most this many of each format'
       }
-    },
+    }, ['query']),
     reply: exact({
       hub: text, query: text,
       models: listOf(exact({
@@ -236,13 +231,13 @@ export const routes = {
     method: 'POST', url: '/store/models/:model_id/stage', members: true, authority: 'cluster:write',
     summary: 'Copies a model from the store to nodes; with `wait`, responds when the copies are complete.',
     params: modelParam,
-    body: optionalFields({
+    body: closedObject({
       nodeIds: nodeRefs, node_ids: nodeRefs, wait: { type: 'boolean' },
       timeout_seconds: { type: 'integer', minimum: 1, maximum: 86_400 }
-    }),
+    }, []),
     reply: exact({
       commandId: text, message: text,
-      nodes: listOf(object({
+      nodes: listOf(openObject({
         nodeId: text, status: { enum: ['pending', 'downloading', 'complete', 'failed'] }, error: nullable
       }))
     }),
@@ -257,20 +252,20 @@ export const routes = {
   purge: {
     method: 'POST', url: '/store/purge-staging', members: true, authority: 'cluster:write',
     audit: 'best-effort', summary: 'Removes unused staged copies from every node: of all models, or of one.',
-    body: optionalFields({ modelId, model_id: modelId, dryRun, dry_run: dryRun }),
+    body: closedObject({ modelId, model_id: modelId, dryRun, dry_run: dryRun }, []),
     reply: exact({ commandId: text, message: text, nodes: listOf(purgeResult) }), errors: ['invalid_request']
   },
   remove: {
     method: 'DELETE', url: '/store/models/:model_id', members: true, authority: 'cluster:write',
     audit: 'best-effort', summary: 'Deletes a model from the store, and its unused staged copies.',
-    params: modelParam, reply: object({ modelId: text, deleted: { const: true } }),
+    params: modelParam, reply: openObject({ modelId: text, deleted: { const: true } }),
     errors: [...storeErrors, 'model_not_found', 'model_bundled']
   },
   manifest: {
     method: 'GET', url: '/store/models/:model_id/manifest', members: true, authority: 'read',
     summary: 'Every file of a model with its size and the hashes of its chunks.', params: modelParam,
-    query: optionalFields({ from, digest }),
-    reply: object({
+    query: closedObject({ from, digest }, []),
+    reply: openObject({
       modelId: text, revision: text, totalBytes: bytes, chunkBytes: bytes, files: { type: 'array' }
     }),
     errors: [...storeErrors, 'model_not_found']
@@ -278,8 +273,8 @@ export const routes = {
   file: {
     method: 'GET', url: '/store/models/:model_id/files/*', members: true, authority: 'read', stream: true,
     summary: 'The bytes of a file. Supports a single Range; the ETag is the SHA-256.',
-    params: object({ 'model_id': { type: 'string', minLength: 1 }, '*': text }),
-    query: optionalFields({ from, digest }), produces: 'application/octet-stream',
+    params: openObject({ 'model_id': { type: 'string', minLength: 1 }, '*': text }),
+    query: closedObject({ from, digest }, []), produces: 'application/octet-stream',
     errors: [...storeErrors, 'model_not_found', 'range_not_satisfiable', 'chunk_not_here']
   },
   models: {
@@ -293,14 +288,12 @@ export const routes = {
         ...beta, limit: { type: 'integer', minimum: 1, maximum: 1000 }, after_id: text, before_id: text
       }
     },
-    reply: {
-      type: 'object', required: ['data'], properties: { object: { const: 'list' }, data: listOf(entry) }
-    }
+    reply: openObject({ object: { const: 'list' }, data: listOf(entry) }, ['data'])
   },
   model: {
     method: 'GET', url: '/v1/models/:model_id', authority: 'read',
     failure: eitherFailure, idHeader: 'request-id',
-    summary: 'A model of the catalogue, as in the list.', params: modelParam, query: optionalFields(beta),
+    summary: 'A model of the catalogue, as in the list.', params: modelParam, query: closedObject(beta, []),
     reply: entry, errors: ['model_not_found']
   },
   modelsShort: {
@@ -311,17 +304,17 @@ export const routes = {
     method: 'GET', url: '/models/copies', authority: 'read',
     summary: 'The copies of all models in the cluster; `silent_store`: the store host if it cannot be ' +
       'reached.',
-    reply: object({ copies: copyList, silent_store: { type: ['string', 'null'] } })
+    reply: openObject({ copies: copyList, silent_store: { type: ['string', 'null'] } })
   },
   rest: {
     method: 'GET', url: '/models/rest', members: true, authority: 'read',
     summary: 'The models of this node that do not fit in its document, for other nodes.',
-    reply: object({ version: { type: 'integer' }, rest: { type: 'object' } })
+    reply: openObject({ version: { type: 'integer' }, rest: { type: 'object' } })
   },
   card: {
     method: 'GET', url: '/models/:model_id/card', members: true, authority: 'read',
     summary: 'The card of a model, its origin and the copies of the model.', params: modelParam,
-    reply: object({ model_id: text, origin: text, card: cardSchema, copies: copyList }),
+    reply: openObject({ model_id: text, origin: text, card: cardSchema, copies: copyList }),
     errors: ['model_not_found']
   },
   add: {
@@ -331,13 +324,14 @@ export const routes = {
       type: 'object', additionalProperties: false, minProperties: 1, maxProperties: 1,
       properties: { card: { type: 'object' }, source: modelId }
     },
-    reply: object({ model_id: text, card: { type: ['object', 'null'] } }),
+    reply: openObject({ model_id: text, card: { type: ['object', 'null'] } }),
     errors: ['invalid_request', 'card_exists', ...storeErrors, 'hub_disabled', 'missing_grant']
   },
   removeCustom: {
     method: 'DELETE', url: '/models/custom/:model_id', authority: 'cluster:write', audit: 'best-effort',
     summary: 'Removes a custom card.', params: modelParam,
-    reply: object({ model_id: text, deleted: { const: true } }), errors: ['model_not_found', 'model_in_use']
+    reply: openObject({ model_id: text, deleted: { const: true } }),
+    errors: ['model_not_found', 'model_in_use']
   }
 } as const satisfies Record<string, RouteDecl>
 

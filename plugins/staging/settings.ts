@@ -1,3 +1,5 @@
+import { closedObject } from '../../kernel/index.js'
+
 const folder = { 'type': 'string', 'minLength': 1, 'x-local': true } as const
 
 const staging = {
@@ -63,13 +65,10 @@ export const settings = {
   node_overrides: {
     type: 'object', default: {},
     description: 'Staging settings for single nodes, by node name or install id.',
-    additionalProperties: {
-      type: 'object', additionalProperties: false,
-      properties: {
-        cleanup_on_deactivate: { type: 'boolean' }, staging_keep_recent_gb: { type: 'number', minimum: 0 },
-        node_cache_path: folder
-      }
-    }
+    additionalProperties: closedObject({
+      cleanup_on_deactivate: { type: 'boolean' }, staging_keep_recent_gb: { type: 'number', minimum: 0 },
+      node_cache_path: folder
+    }, [])
   }
 } as const
 

@@ -1,4 +1,4 @@
-import { ClusterService, TracerService, type Manifest } from '../../kernel/index.js'
+import { closedObject, ClusterService, TracerService, type Manifest } from '../../kernel/index.js'
 import { routes, setting } from './routes.js'
 import { TracingService } from './service.js'
 
@@ -53,12 +53,9 @@ export const manifest = {
   tools: {
     slow: {
       summary: 'Why requests are slow: where their time goes, queues, links, busy nodes.',
-      args: {
-        type: 'object', additionalProperties: false,
-        properties: {
-          model: { type: 'string', minLength: 1, maxLength: 200, description: 'Only requests to this model.' }
-        }
-      },
+      args: closedObject({
+        model: { type: 'string', minLength: 1, maxLength: 200, description: 'Only requests to this model.' }
+      }, []),
       load: () => import('./tools/slow.js')
     }
   },

@@ -1,4 +1,4 @@
-import { askMembers, MemberFault } from '../../kernel/index.js'
+import { askMembers, MemberFault, openObject } from '../../kernel/index.js'
 import { span, stored } from './routes.js'
 import type { Caller, Clock, Cluster, Context, FromSchema } from '../../kernel/index.js'
 import type { entry, failedPeer } from './routes.js'
@@ -74,10 +74,7 @@ export function peerReaders ({ checker }: Pick<Context, 'checker'>) {
     const properties = Object.fromEntries(Object.entries(declared.properties).map(([key, schema]) =>
       [key, { ...LIMITS, ...schema }]))
     const item = { type: 'object', required: keys, properties } as const
-    const problemOf = checker({
-      type: 'object', required: ['traces'],
-      properties: { traces: { type: 'array', maxItems: most, items: item } }
-    })
+    const problemOf = checker(openObject({ traces: { type: 'array', maxItems: most, items: item } }))
     return (body: unknown): T[] | null => problemOf(body) !== null
       ? null
       : (body as { traces: Record<string, unknown>[] }).traces.map((one) =>

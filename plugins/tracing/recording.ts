@@ -1,4 +1,4 @@
-import { boundsOf, clockOffset } from '../../kernel/index.js'
+import { boundsOf, clockOffset, openObject } from '../../kernel/index.js'
 import type {
   Clock, Hop, HopTarget, SpanAttrs, TracedTask, Trace, TraceEnd, TraceStart, Context
 } from '../../kernel/index.js'
@@ -19,33 +19,29 @@ const count = { type: 'integer', minimum: 0, maximum: Number.MAX_SAFE_INTEGER } 
 const process = { enum: ['node', 'runner'] } as const
 const nodeId = { type: ['string', 'null'], maxLength: 128 } as const
 
-const object = <const P extends Record<string, unknown>>(properties: P, ...optional: (keyof P)[]) => ({
-  type: 'object', required: Object.keys(properties).filter((key) => !optional.includes(key)), properties
-})
-
-const schema = object({
+const schema = openObject({
   receivedMs: { type: 'number' },
   sentMs: { type: 'number' },
-  places: { type: 'array', maxItems: 64, items: object({ nodeId, process, rank: count }) },
+  places: { type: 'array', maxItems: 64, items: openObject({ nodeId, process, rank: count }) },
   spans: {
     type: 'array',
     maxItems: SPANS_MAX,
-    items: object({
+    items: openObject({
       id: count, parent: { type: ['integer', 'null'] }, place: count, name: text, category: text,
       startUs: { ...duration, minimum: -MICROS_MAX }, durationUs: duration, steps: count,
       attrs: {
         type: 'object', maxProperties: 32, propertyNames: { maxLength: 128 },
         additionalProperties: { type: ['string', 'number', 'boolean'], maxLength: 128 }
       }
-    }, 'attrs')
+    }, ['id', 'parent', 'place', 'name', 'category', 'startUs', 'durationUs', 'steps'])
   },
   clocks: {
     type: 'array',
     maxItems: 64,
-    items: object({ nodeId, process, offsetMs: { type: 'number' }, uncertaintyMs: { type: 'number' } })
+    items: openObject({ nodeId, process, offsetMs: { type: 'number' }, uncertaintyMs: { type: 'number' } })
   },
   about: {
-    ...object({ taskId: text, modelId: { type: 'string', maxLength: 256 }, capability: text }),
+    ...openObject({ taskId: text, modelId: { type: 'string', maxLength: 256 }, capability: text }),
     type: ['object', 'null']
   },
   dropped: count

@@ -1,38 +1,28 @@
-import type { RouteDecl } from '../../kernel/index.js'
+import { closedObject, type RouteDecl } from '../../kernel/index.js'
 import { TRACE_ID } from './trace-file.js'
 
 /** Schema of the setting that switches tracing on or off, in the document, command, event and routes. */
-export const setting = {
-  type: 'object', additionalProperties: false, required: ['enabled'],
-  properties: { enabled: { type: 'boolean' } }
-} as const
+export const setting = closedObject({ enabled: { type: 'boolean' } })
 
 const text = { type: 'string' } as const
 const count = { type: 'integer', minimum: 0 } as const
 
 const id = { type: 'string', pattern: TRACE_ID.source } as const
-const one = { type: 'object', additionalProperties: false, required: ['id'], properties: { id } } as const
-const page = {
-  type: 'object', additionalProperties: false,
-  properties: { limit: { type: 'integer', minimum: 1, maximum: 10_000, default: 1000 } }
-} as const
-
-const reply = <const P extends Record<string, unknown>>(properties: P) => ({
-  type: 'object', additionalProperties: false, required: Object.keys(properties) as (keyof P)[], properties
-}) as const
+const one = closedObject({ id })
+const page = closedObject({ limit: { type: 'integer', minimum: 1, maximum: 10_000, default: 1000 } }, [])
 
 /** A trace as a node lists its own; `fileSize` is 0 until it is written. */
-export const stored = reply({
+export const stored = closedObject({
   taskId: text, createdAt: text, modelId: text, commandId: text, taskKind: text, outcome: text,
   durationUs: count, fileSize: count
 })
-export const entry = reply({ ...stored.properties, sourceNodes: { type: 'array', items: text } as const })
-export const span = reply({
+export const entry = closedObject({ ...stored.properties, sourceNodes: { type: 'array', items: text } })
+export const span = closedObject({
   name: text, startUs: { type: 'integer' }, durationUs: count, rank: count, category: text, nodeId: text,
   attrs: { type: 'object' }
 })
 /** A node that did not answer, or whose answer is invalid. */
-export const failedPeer = reply({ nodeId: text, name: text, reason: text, message: text })
+export const failedPeer = closedObject({ nodeId: text, name: text, reason: text, message: text })
 const failed = { type: 'array', items: failedPeer } as const
 
 const object = { type: 'object' } as const
@@ -53,16 +43,16 @@ export const routes = {
   list: {
     method: 'GET', url: '/v1/traces', members: true, authority: 'read',
     summary: 'The traces that this node stores, newest first.',
-    query: page, reply: reply({ traces: { type: 'array', items: entry } })
+    query: page, reply: closedObject({ traces: { type: 'array', items: entry } })
   },
   get: {
     method: 'GET', url: '/v1/traces/:id', members: true, authority: 'read', params: one,
     summary: 'The spans of one trace of this node, by the id of its task or command.',
-    reply: reply({ taskId: text, traces: { type: 'array', items: span } }), errors: found
+    reply: closedObject({ taskId: text, traces: { type: 'array', items: span } }), errors: found
   },
   stats: {
     method: 'GET', url: '/v1/traces/:id/stats', authority: 'read', params: one,
-    summary: 'Durations by category in one trace of this node.', reply: reply(stats), errors: found
+    summary: 'Durations by category in one trace of this node.', reply: closedObject(stats), errors: found
   },
   raw: {
     method: 'GET', url: '/v1/traces/:id/raw', members: true, authority: 'read', params: one,
@@ -72,17 +62,17 @@ export const routes = {
   clusterList: {
     method: 'GET', url: '/v1/traces/cluster', authority: 'read',
     summary: 'The traces of all nodes that respond in time, merged, with the nodes that store each.',
-    query: page, reply: reply({ traces: { type: 'array', items: entry }, failed })
+    query: page, reply: closedObject({ traces: { type: 'array', items: entry }, failed })
   },
   clusterGet: {
     method: 'GET', url: '/v1/traces/cluster/:id', authority: 'read', params: one,
     summary: 'The spans of one trace, from all nodes that store it.',
-    reply: reply({ taskId: text, traces: { type: 'array', items: span }, ...sources }), errors: found
+    reply: closedObject({ taskId: text, traces: { type: 'array', items: span }, ...sources }), errors: found
   },
   clusterStats: {
     method: 'GET', url: '/v1/traces/cluster/:id/stats', authority: 'read', params: one,
     summary: 'Durations by category in one trace, from all nodes that store it.',
-    reply: reply({ ...stats, ...sources }), errors: found
+    reply: closedObject({ ...stats, ...sources }), errors: found
   },
   clusterRaw: {
     method: 'GET', url: '/v1/traces/cluster/:id/raw', authority: 'read', params: one,
@@ -92,10 +82,7 @@ export const routes = {
   delete: {
     method: 'POST', url: '/v1/traces/delete', authority: 'cluster:write', audit: 'best-effort',
     summary: 'Removes traces of this node.',
-    body: {
-      type: 'object', additionalProperties: false, required: ['taskIds'],
-      properties: { taskIds: { type: 'array', maxItems: 1000, items: id } }
-    },
-    reply: reply({ deleted: { type: 'array', items: text }, notFound: { type: 'array', items: text } })
+    body: closedObject({ taskIds: { type: 'array', maxItems: 1000, items: id } }),
+    reply: closedObject({ deleted: { type: 'array', items: text }, notFound: { type: 'array', items: text } })
   }
 } as const satisfies Record<string, RouteDecl>

@@ -1,4 +1,4 @@
-import { ClusterService, type Manifest } from '../../kernel/index.js'
+import { closedObject, ClusterService, type Manifest } from '../../kernel/index.js'
 import { InvocationService, SpendingService } from '../capabilities/service.js'
 import { RunnersService } from '../runners/service.js'
 import { errors } from './errors.js'
@@ -8,10 +8,9 @@ export const routes = {
   task: {
     method: 'POST', url: '/upstreams/tasks', authority: 'invoke', members: true, stream: true,
     bodyLimit: 8 * 2 ** 20, summary: 'Answers another node\'s request with a server whose key this node has.',
-    body: {
-      type: 'object', additionalProperties: false, required: ['model', 'payload'],
-      properties: { model: { type: 'string', minLength: 1, maxLength: 512 }, payload: { type: 'object' } }
-    },
+    body: closedObject({
+      model: { type: 'string', minLength: 1, maxLength: 512 }, payload: { type: 'object' }
+    }),
     errors: ['not_found', 'no_instance', 'upstream_unavailable', 'upstream_loop', 'provider_error', 'timeout']
   }
 } as const
@@ -33,13 +32,10 @@ export const manifest = {
   sections: {
     models: {
       writer: 'node', summary: 'Models that a node answers with servers whose keys it has.',
-      value: {
-        type: 'object', additionalProperties: false, required: ['context', 'weight', 'problem'],
-        properties: {
-          context: { type: 'integer', minimum: 1 }, weight: { type: 'number', exclusiveMinimum: 0 },
-          problem: { type: ['string', 'null'], maxLength: 400 }
-        }
-      }
+      value: closedObject({
+        context: { type: 'integer', minimum: 1 }, weight: { type: 'number', exclusiveMinimum: 0 },
+        problem: { type: ['string', 'null'], maxLength: 400 }
+      })
     }
   }
 } as const satisfies Manifest

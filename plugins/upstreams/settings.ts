@@ -1,7 +1,7 @@
 /** The settings: servers, the models that they answer with, and fallback chains. */
 import { existsSync, readFileSync, statSync } from 'node:fs'
 import { resolve } from 'node:path'
-import type { FromSchema } from '../../kernel/index.js'
+import { closedObject, type FromSchema } from '../../kernel/index.js'
 
 const text = { type: 'string', minLength: 1, maxLength: 512 } as const
 const name = { type: 'string', pattern: '^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,120}$' } as const
@@ -14,18 +14,14 @@ const mapOf = (pattern: string) =>
   ({ type: 'object', maxProperties: 64, propertyNames: { pattern } }) as const
 
 /** Amounts are for 1,000,000 tokens. */
-const price = {
-  type: 'object', additionalProperties: false, required: ['currency', 'prompt', 'completion'],
-  properties: { currency: { type: 'string', pattern: '^[A-Z]{3,5}$' }, prompt: amount, completion: amount }
-} as const
+const price = closedObject({
+  currency: { type: 'string', pattern: '^[A-Z]{3,5}$' }, prompt: amount, completion: amount
+})
 
-const model = {
-  type: 'object', additionalProperties: false,
-  properties: {
-    id: text, context: count, max_tokens: count, external: flag, price,
-    weight: { type: 'number', exclusiveMinimum: 0, maximum: 1000 }
-  }
-} as const
+const model = closedObject({
+  id: text, context: count, max_tokens: count, external: flag, price,
+  weight: { type: 'number', exclusiveMinimum: 0, maximum: 1000 }
+}, [])
 
 const server = {
   'type': ['string', 'object'], ...address, 'x-expected': 'an address such as http://host:11434/v1, or keys',
@@ -45,35 +41,26 @@ const server = {
   }
 } as const
 
-const chain = {
-  type: 'object', additionalProperties: false, required: ['try'],
-  properties: {
-    try: { type: 'array', items: text, minItems: 1, maxItems: 16, uniqueItems: true }, spread: flag,
-    when: {
-      type: 'object', additionalProperties: false,
-      properties: { queue: { ...count, minimum: 0 }, first_token_seconds: seconds }
-    }
-  }
-} as const
+const chain = closedObject({
+  try: { type: 'array', items: text, minItems: 1, maxItems: 16, uniqueItems: true }, spread: flag,
+  when: closedObject({ queue: { ...count, minimum: 0 }, first_token_seconds: seconds }, [])
+}, ['try'])
 
-export const config = {
-  type: 'object', additionalProperties: false,
-  properties: {
-    servers: {
-      ...mapOf('^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$'), 'x-local': true, 'default': {},
-      'additionalProperties': server,
-      'description': 'Servers with OpenAI\'s or Anthropic\'s API, by name: an address, or keys. Models are ' +
-        'NAME/MODEL.',
-      'examples': [{ ollama: 'http://192.168.1.5:11434/v1' }]
-    },
-    models: {
-      ...mapOf('^[A-Za-z0-9][A-Za-z0-9._/-]{0,95}$'), 'x-local': true, 'default': {},
-      'additionalProperties': chain,
-      'description': 'Fallback chains, by name: models to try in order, and when to go on to the next one.',
-      'examples': [{ chat: { try: ['acme/qwen', 'openrouter/qwen'], when: { first_token_seconds: 20 } } }]
-    }
+export const config = closedObject({
+  servers: {
+    ...mapOf('^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$'), 'x-local': true, 'default': {},
+    'additionalProperties': server,
+    'description': 'Servers with OpenAI\'s or Anthropic\'s API, by name: an address, or keys. Models are ' +
+      'NAME/MODEL.',
+    'examples': [{ ollama: 'http://192.168.1.5:11434/v1' }]
+  },
+  models: {
+    ...mapOf('^[A-Za-z0-9][A-Za-z0-9._/-]{0,95}$'), 'x-local': true, 'default': {},
+    'additionalProperties': chain,
+    'description': 'Fallback chains, by name: models to try in order, and when to go on to the next one.',
+    'examples': [{ chat: { try: ['acme/qwen', 'openrouter/qwen'], when: { first_token_seconds: 20 } } }]
   }
-} as const
+}, [])
 
 type GivenModel = FromSchema<typeof model>
 type GivenServer = Omit<Exclude<FromSchema<typeof server>, string>, 'headers' | 'models'> &

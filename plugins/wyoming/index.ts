@@ -1,4 +1,4 @@
-import { AuditService, definePlugin } from '../../kernel/index.js'
+import { AuditService, definePlugin, openObject } from '../../kernel/index.js'
 import { ListeningService } from '../capabilities-stt/service.js'
 import { SpeechService } from '../capabilities-tts/service.js'
 import { RunnersService } from '../runners/service.js'
@@ -33,13 +33,10 @@ export default definePlugin({
     view: {
       method: 'GET', url: '/v1/wyoming', authority: 'operator',
       summary: 'The Wyoming port, and who may use it.',
-      reply: {
-        type: 'object', required: ['port', 'allow', 'reason'],
-        properties: {
-          port: { type: ['integer', 'null'] }, allow: { type: 'array', items: { type: 'string' } },
-          reason: { type: ['string', 'null'], description: 'why the port cannot be opened' }
-        }
-      }
+      reply: openObject({
+        port: { type: ['integer', 'null'] }, allow: { type: 'array', items: { type: 'string' } },
+        reason: { type: ['string', 'null'], description: 'why the port cannot be opened' }
+      })
     }
   },
   checks: {

@@ -2,8 +2,8 @@ import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { request, type IncomingMessage } from 'node:http'
 import {
-  delay, errorBody, errorHeaders, kernelError, kernelErrors, toSvcError, unsafe, type Audit, type Change,
-  type Clock, type KernelReason, type Logger, type NodeKey, type SvcError
+  deadline, delay, errorBody, errorHeaders, kernelError, kernelErrors, toSvcError, unsafe, type Audit,
+  type Change, type Clock, type KernelReason, type Logger, type NodeKey, type SvcError
 } from '../../../kernel/cluster.js'
 import { readAddress } from './addresses.js'
 import {
@@ -55,20 +55,18 @@ async function post (socket: TLSSocket, body: JoinRequest, clock: Clock): Promis
     host: 'svc-members', 'content-type': 'application/json', 'content-length': Buffer.byteLength(text),
     connection: 'close'
   }
-  const late = new AbortController()
-  const stopTimer = clock.after(ANSWER_MS, () => { late.abort() })
-  const call = request({
-    createConnection: () => socket, method: 'POST', path: JOIN_PATH, headers, signal: late.signal
-  })
+  const late = new Error(`no response within ${ANSWER_MS} ms`)
+  const { signal, stop } = deadline(clock, ANSWER_MS, () => late)
+  const call = request({ createConnection: () => socket, method: 'POST', path: JOIN_PATH, headers, signal })
   // The connection may break again while or after the response is read.
   call.on('error', () => {}).end(text)
   try {
     const [response] = await once(call, 'response') as [IncomingMessage]
     return { status: response.statusCode ?? 0, body: await readBody(response) }
   } catch (error) {
-    throw late.signal.aborted ? new Error(`no response within ${ANSWER_MS} ms`) : error
+    throw signal.aborted ? late : error
   } finally {
-    stopTimer()
+    stop()
     call.destroy()
   }
 }

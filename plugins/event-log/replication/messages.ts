@@ -1,5 +1,5 @@
 import { schemaChecker } from '../../../kernel/api/validate.js'
-import { isObject, parseJson } from '../../../kernel/index.js'
+import { isObject, openObject, parseJson } from '../../../kernel/index.js'
 import { PAGE_ENTRIES } from '../log/log.js'
 import type { Entry, Position, Submission } from '../log/entries.js'
 
@@ -79,29 +79,28 @@ const text = (maxLength: number) => ({ type: 'string', maxLength })
 /** Far above any real index, and far below the limit of exact integers. */
 const idx = { type: 'integer', minimum: 0, maximum: 2 ** 50 }
 const list = (maxItems: number, items: object) => ({ type: 'array', maxItems, items })
-/** `optional` fields may be absent, because older versions lack them. */
-const object = (properties: Readonly<Record<string, object>>, ...optional: string[]) => ({
-  type: 'object', properties, required: Object.keys(properties).filter((name) => !optional.includes(name))
-})
 
 const placed = { idx, chain: text(64) }
-const position = object(placed)
+const position = openObject(placed)
 const submission = {
   id: text(64), at: text(40), origin: text(64),
   event: { type: 'object', minProperties: 1, maxProperties: 1, additionalProperties: { type: 'object' } }
 }
 const sid = text(200)
-const entries = list(PAGE_ENTRIES, object({ ...submission, ...placed, prev: idx, sid }))
+const entries = list(PAGE_ENTRIES, openObject({ ...submission, ...placed, prev: idx, sid }))
 
+/** `last` and `above` are optional, because older versions lack them. */
 const problemOf = new Map<unknown, (value: unknown) => string | null>(Object.entries({
-  head: object({ sid, last: position }),
-  append: object({ sid, last: position, entries }, 'last'),
-  took: object({ sid, last: position }),
-  want: object({
+  head: openObject({ sid, last: position }),
+  append: openObject({ sid, last: position, entries }, ['sid', 'entries']),
+  took: openObject({ sid, last: position }),
+  want: openObject({
     sid, n: idx, learn: { type: 'boolean' }, have: list(MOST_POSITIONS, position), above: idx
-  }, 'above'),
-  page: object({ sid, n: idx, base: position, last: position, entries, above: idx }, 'above'),
-  submit: object({ sid, events: list(PAGE_ENTRIES, object(submission)) })
+  }, ['sid', 'n', 'learn', 'have']),
+  page: openObject({
+    sid, n: idx, base: position, last: position, entries, above: idx
+  }, ['sid', 'n', 'base', 'last', 'entries']),
+  submit: openObject({ sid, events: list(PAGE_ENTRIES, openObject(submission)) })
 }).map(([type, schema]) => [type, schemaChecker(schema)]))
 
 /** Maximum nesting, the same as in a link's frames. A copied `__proto__` key would change the prototype. */

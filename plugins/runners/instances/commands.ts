@@ -1,5 +1,5 @@
-import type { CommandDecl, Section } from '../../../kernel/index.js'
-import { events, exactly } from '../declarations.js'
+import { closedObject, openObject, type CommandDecl, type Section } from '../../../kernel/index.js'
+import { events } from '../declarations.js'
 import { MAX_PER_COMMAND } from '../routing/lost-tasks.js'
 import { sections, type Instance } from './sections.js'
 import type { PendingInstance } from '../service.js'
@@ -10,32 +10,34 @@ const text = { type: 'string' } as const
 export const commands = {
   settle: {
     summary: 'Changes nothing; its acknowledgement confirms all earlier entries.',
-    args: exactly({}),
-    result: { type: 'object', required: ['sessionId'], properties: { sessionId: text } }
+    args: closedObject({}),
+    result: openObject({ sessionId: text })
   },
   tasksFailed: {
     summary: 'Reports failed tasks, each once.',
-    args: exactly({ failures: { type: 'array', items: events.TaskFailed.payload,
+    args: closedObject({ failures: { type: 'array', items: events.TaskFailed.payload,
       maxItems: MAX_PER_COMMAND } })
   },
   instancesGone: {
     summary: 'Reports instances that were lost with the session of another master.',
-    args: exactly({ instances: { type: 'array', items: exactly({ instanceId: text, modelId: text }) } })
+    args: closedObject({
+      instances: { type: 'array', items: closedObject({ instanceId: text, modelId: text }) }
+    })
   },
   create: {
     summary: 'Places an instance, unless the same one exists already.',
-    args: exactly({ instance: sections.instances.value }, { force: { type: 'boolean' } }),
-    result: { type: 'object', required: ['instanceId'], properties: { instanceId: text } }
+    args: closedObject({ instance: sections.instances.value, force: { type: 'boolean' } }, ['instance']),
+    result: openObject({ instanceId: text })
   },
   remove: {
     summary: 'Removes an instance; has no effect if it does not exist.',
-    args: exactly({ instanceId: text }),
-    result: { type: 'object', required: ['removed'], properties: { removed: { type: 'boolean' } } }
+    args: closedObject({ instanceId: text }),
+    result: openObject({ removed: { type: 'boolean' } })
   },
   drain: {
     summary: 'Stops new requests to an instance and removes it when its last one has ended.',
-    args: exactly({ instanceId: text, seconds: { type: 'number', minimum: 0 } }),
-    result: { type: 'object', required: ['found'], properties: { found: { type: 'boolean' } } }
+    args: closedObject({ instanceId: text, seconds: { type: 'number', minimum: 0 } }),
+    result: openObject({ found: { type: 'boolean' } })
   }
 } as const satisfies Record<string, CommandDecl>
 

@@ -1,13 +1,14 @@
-import type { FromSchema, ModelCard, SectionDecl } from '../../../kernel/index.js'
+import {
+  closedObject, openObject, type FromSchema, type ModelCard, type SectionDecl
+} from '../../../kernel/index.js'
 import { cardSchema } from '../cards/schema.js'
-import { exactly } from '../declarations.js'
 
 const text = { type: 'string' } as const
 const count = { type: 'integer', minimum: 0 } as const
 const strings = { type: 'array', items: text } as const
 
 /** The request behind a placement, stored so that a lost instance can be placed again. */
-export const placement = exactly({
+export const placement = closedObject({
   /**
    * Placed by an explicit request, `plugins.placement.autoplace`, or an inference request for an unplaced
    * model.
@@ -22,8 +23,7 @@ export const placement = exactly({
   /** Seconds without a request after which the instance is unloaded; null for never. */
   ttlSeconds: { type: ['number', 'null'], exclusiveMinimum: 0 },
   /** Id of the lost instance that this instance replaced; null for a first placement. */
-  replaces: { type: ['string', 'null'] }
-}, {
+  replaces: { type: ['string', 'null'] },
   /** The purpose for which a plugin requires the instance; absent for all others. */
   systemRole: text,
   /** Requested context length in tokens; absent for the default. */
@@ -37,14 +37,12 @@ export const placement = exactly({
   moves: text,
   /** When the policy of the model added the instance, ISO 8601; absent for all others. */
   replica: text
-})
+}, ['origin', 'sharding', 'instanceMeta', 'minNodes', 'excluded', 'failedOn', 'ttlSeconds', 'replaces'])
 export type PlacementIntent = FromSchema<typeof placement>
 
 const { totalBytes: _, files: __, ...cardFields } = cardSchema.properties
-const size = exactly({ inBytes: count })
-const file = {
-  type: 'object', required: ['path', 'role', 'size'], properties: { path: text, role: text, size }
-} as const
+const size = closedObject({ inBytes: count })
+const file = openObject({ path: text, role: text, size })
 
 /** A model card as in /state, with byte counts as `{inBytes}`. */
 export type StateCard = Omit<ModelCard, 'totalBytes' | 'files'> & {
@@ -56,18 +54,13 @@ export type StateCard = Omit<ModelCard, 'totalBytes' | 'files'> & {
  * The part of a model that one runner holds, with a half-open layer range. `gpuLayers`: layers on each GPU of
  * the node, in the node's GPU order, if it uses several devices; the remaining layers are on the CPU.
  */
-const shardBody = exactly({
-  modelCard: {
-    type: 'object',
-    required: ['modelId', 'engine', 'storageSize', 'files'],
-    properties: { ...cardFields, storageSize: size, files: { type: 'array', items: file } }
-  },
-  deviceRank: count,
-  worldSize: count,
-  startLayer: count,
-  endLayer: count,
-  nLayers: count
-}, { gpuLayers: { type: 'array', items: count } })
+const shardBody = closedObject({
+  modelCard: openObject({
+    ...cardFields, storageSize: size, files: { type: 'array', items: file }
+  }, ['modelId', 'engine', 'storageSize', 'files']),
+  deviceRank: count, worldSize: count, startLayer: count, endLayer: count, nLayers: count,
+  gpuLayers: { type: 'array', items: count }
+}, ['modelCard', 'deviceRank', 'worldSize', 'startLayer', 'endLayer', 'nLayers'])
 export type ShardBody = Omit<FromSchema<typeof shardBody>, 'modelCard'> & { modelCard: StateCard }
 export type Shard = { PipelineShardMetadata: ShardBody } | { TensorShardMetadata: ShardBody }
 
@@ -76,7 +69,7 @@ const tagged = <const P extends Record<string, unknown>>(properties: P) =>
   ({ type: 'object', additionalProperties: false, minProperties: 1, maxProperties: 1, properties }) as const
 
 const shard = tagged({ PipelineShardMetadata: shardBody, TensorShardMetadata: shardBody })
-const host = { type: 'object', required: ['ip', 'port'], properties: { ip: text, port: count } } as const
+const host = openObject({ ip: text, port: count })
 const hosts = { type: 'object', additionalProperties: { type: 'array', items: host } } as const
 
 const ringFields = {
@@ -84,7 +77,7 @@ const ringFields = {
   contextTokenLimit: count,
   systemRole: { type: ['string', 'null'] },
   engine: text,
-  shardAssignments: exactly({
+  shardAssignments: closedObject({
     modelId: text,
     runnerToShard: { type: 'object', additionalProperties: shard },
     nodeToRunner: { type: 'object', additionalProperties: text }
@@ -103,13 +96,15 @@ const ringOptional = {
    */
   drainUntil: text
 } as const
-const ringInstance = exactly(ringFields, ringOptional)
-const llamaRpcInstance = exactly({
+const ringRequired = Object.keys(ringFields) as (keyof typeof ringFields)[]
+const ringInstance = closedObject({ ...ringFields, ...ringOptional }, ringRequired)
+const llamaRpcInstance = closedObject({
   ...ringFields,
   driverNode: text,
   /** Addresses at which the driver reaches its donors: by node id, in rank order. */
-  donorEndpoints: hosts
-}, ringOptional)
+  donorEndpoints: hosts,
+  ...ringOptional
+}, [...ringRequired, 'driverNode', 'donorEndpoints'])
 
 type Hosts = Record<string, { ip: string, port: number }[]>
 export type RingInstance = Omit<FromSchema<typeof ringInstance>, 'shardAssignments' | 'hostsByNode'> & {
@@ -128,23 +123,17 @@ const status = tagged({
   RunnerIdle: bare,
   RunnerConnecting: bare,
   RunnerConnected: bare,
-  RunnerLoading: {
-    type: 'object', required: ['layersLoaded', 'totalLayers'],
-    properties: { layersLoaded: count, totalLayers: count }
-  },
+  RunnerLoading: openObject({ layersLoaded: count, totalLayers: count }),
   RunnerLoaded: bare,
   RunnerWarmingUp: bare,
   RunnerReady: bare,
   RunnerRunning: bare,
   RunnerShuttingDown: bare,
   RunnerShutdown: bare,
-  RunnerFailed: {
-    type: 'object', required: ['errorMessage'],
-    properties: { errorMessage: text, errorCode: text, nextTryAt: text }
-  }
+  RunnerFailed: openObject({ errorMessage: text, errorCode: text, nextTryAt: text }, ['errorMessage'])
 })
 
-const failure = exactly({
+const failure = closedObject({
   instanceId: text,
   modelId: text,
   errorCode: text,

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { schemaChecker } from '../../../kernel/api/validate.js'
+import { closedObject, openObject } from '../../../kernel/index.js'
 import { withTensorSupport } from '../cards/cuts.js'
-import { object } from '../routes-parts.js'
 import { CHUNK_BYTES } from '../types.js'
 import { ManifestError, modelIdProblem, shown, filePathProblem, PathError } from './names.js'
 import type { ManifestFile, ModelManifest, CopyRecord, HubChoice, LocalCopy, Role } from '../types.js'
@@ -13,24 +13,19 @@ export const EMPTY_SHA256 = 'e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca49
 
 export const size = { type: 'integer', minimum: 0, maximum: Number.MAX_SAFE_INTEGER } as const
 export const hex = (digits: number) => ({ type: 'string', pattern: `^[0-9a-f]{${digits}}$` })
-const problemOf = schemaChecker({
-  ...object({
-    modelId: { type: 'string' },
-    // A hub commit or a string chosen by the operator, without control characters.
-    revision: { type: 'string', pattern: '^[^\\x00-\\x1f\\x7f-\\x9f]{1,256}$' },
-    totalBytes: size,
-    chunkBytes: { const: CHUNK_BYTES },
-    files: {
-      type: 'array', minItems: 1, maxItems: MOST_FILES,
-      items: {
-        ...object({ path: { type: 'string' }, size, sha256: hex(64),
-          chunkSha256: { type: 'array', items: hex(64) } }),
-        additionalProperties: false
-      }
-    }
-  }),
-  additionalProperties: false
-})
+const problemOf = schemaChecker(closedObject({
+  modelId: { type: 'string' },
+  // A hub commit or a string chosen by the operator, without control characters.
+  revision: { type: 'string', pattern: '^[^\\x00-\\x1f\\x7f-\\x9f]{1,256}$' },
+  totalBytes: size,
+  chunkBytes: { const: CHUNK_BYTES },
+  files: {
+    type: 'array', minItems: 1, maxItems: MOST_FILES,
+    items: closedObject({
+      path: { type: 'string' }, size, sha256: hex(64), chunkSha256: { type: 'array', items: hex(64) }
+    })
+  }
+}))
 
 function refuse (problem: string): never {
   throw new ManifestError(`The manifest is not valid: ${problem}`)
@@ -111,8 +106,8 @@ const FORMAT = 1
 const MOST_BYTES = 64 * 1024 * 1024
 
 const text = { type: 'string' } as const
-const recordProblem = schemaChecker(object({
-  manifest: { type: 'object' }, card: object({ modelId: text }), source: text, publishedAt: text
+const recordProblem = schemaChecker(openObject({
+  manifest: { type: 'object' }, card: openObject({ modelId: text }), source: text, publishedAt: text
 }))
 
 /** Validates a record, but checks only the model id of its card. Throws ManifestError or PathError. */

@@ -1,4 +1,4 @@
-import type { Channel } from '../../../kernel/index.js'
+import { openObject, type Channel } from '../../../kernel/index.js'
 import { schemaChecker } from '../../../kernel/api/validate.js'
 import type { StagingContext } from '../manifest.js'
 import type { DownloadView, Job } from '../transfer/job.js'
@@ -85,16 +85,12 @@ const knownState = (view: DownloadView): DownloadView[] => Object.entries(view)
 
 const [text, bytes] = [{ type: 'string' }, { type: 'number' }]
 
-const view = {
-  type: 'object', required: ['modelId', 'nodeId'],
-  properties: {
-    modelId: text, nodeId: text, attemptId: text, downloaded: bytes, total: bytes, errorMessage: text,
-    reason: text, downloadProgress: {
-      type: 'object', required: ['downloaded'],
-      properties: { downloaded: bytes, total: bytes, speed: bytes, etaMs: { type: ['number', 'null'] } }
-    }
-  }
-}
+const view = openObject({
+  modelId: text, nodeId: text, attemptId: text, downloaded: bytes, total: bytes, errorMessage: text,
+  reason: text, downloadProgress: openObject({
+    downloaded: bytes, total: bytes, speed: bytes, etaMs: { type: ['number', 'null'] }
+  }, ['downloaded'])
+}, ['modelId', 'nodeId'])
 
 const states = {
   DownloadPending: view, DownloadCompleted: view, DownloadFailed: view,

@@ -1,6 +1,6 @@
 import { schemaChecker } from '../../../kernel/api/validate.js'
-import type { FromSchema } from '../../../kernel/index.js'
-import { object, text } from '../routes-parts.js'
+import { openObject, type FromSchema } from '../../../kernel/index.js'
+import { text } from '../routes-parts.js'
 import { putOwnText, readOwn } from '../files/open.js'
 import { hex, MOST_FILES, size } from '../files/record.js'
 import { checkSelected } from '../hub/listing.js'
@@ -49,21 +49,20 @@ export function statusOfEntry (modelId: string, entry: LocalCopy | undefined): D
 
 const textOrNull = { type: ['string', 'null'] } as const
 
-const recordSchema = object({
+const recordSchema = openObject({
   format: { const: 1 },
   source: text, revision: textOrNull, variant: textOrNull,
   allow: { type: ['array', 'null'], items: text },
   state: { enum: ['active', 'paused', 'cancelled', 'failed'] },
   error: textOrNull, reason: textOrNull, startedAt: text, totalBytes: size,
   selection: {
-    ...object({
+    ...openObject({
       modelId: text, commit: hex(40), totalBytes: size,
       files: {
         type: 'array', minItems: 1, maxItems: MOST_FILES,
-        items: {
-          ...object({ path: text, size, sha256: { ...hex(64), ...textOrNull },
-            gitSha1: { ...hex(40), ...textOrNull } })
-        }
+        items: openObject({
+          path: text, size, sha256: { ...hex(64), ...textOrNull }, gitSha1: { ...hex(40), ...textOrNull }
+        })
       }
     }),
     type: ['object', 'null']
