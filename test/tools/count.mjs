@@ -37,7 +37,7 @@ const BUDGET = {
   'plugins/mcp': 665,
   'plugins/openai-programs': 1445,
   'plugins/packages': 682,
-  'plugins/placement': 7465,
+  'plugins/placement': 7466,
   'plugins/realtime': 1626,
   'plugins/relay': 2577,
   'plugins/runners': 13510,
