@@ -23,9 +23,9 @@ export default definePlugin(manifest, async (ctx) => {
       cluster: (request) => clusterDiagnostics(parts, request, request.query.timeout_ms),
       findings: (request) => listFindings(parts, request), capture: (request) => capture(parts, request),
       metrics: async ({ caller, signal }) => {
-        const { findings } = await listFindings(parts, { caller, signal, query: {} })
-        const open = findings.filter(({ ended, authority }) => !ended && authority === 'read')
-        return new Reply(await metrics.text(open))
+        const reader = { ...caller, authorities: new Set(['read']) }
+        const { findings } = await listFindings(parts, { caller: reader, signal, query: {} })
+        return new Reply(await metrics.text(findings.filter(({ ended }) => !ended)))
       }, openapi: openApiBytes(ctx)
     }
   }

@@ -36,6 +36,7 @@ const config = {
     },
     policies: {
       type: 'object', maxProperties: 256, default: {}, additionalProperties: filePolicy,
+      propertyNames: { pattern: '^(?!(.*/)?(constructor|prototype)(/|$))[a-zA-Z0-9/_.:@-]{1,200}$' },
       description: 'Policies by model, e.g. {acme/chat: {replicas: {min: 1, max: 3, target_open: 2}}}. ' +
         'Those of the master count; a policy that was set by request replaces one.'
     },

@@ -68,3 +68,13 @@ t.test('a node shows, counts and bundles its work without any request text', asy
     t.same(parts.filter(([, there]) => there === false), [], 'every part was collected')
   })
 })
+
+t.test('GET /metrics has the same open findings for every caller', async (t) => {
+  const node = await startNode(t, {
+    env: { SVC_TELEMETRY_DISABLE: '1' }, config: { plugins: { placement: { autoplace: [] } } }
+  })
+  for (const token of [await tokenWith(node, ['read']), node.token]) {
+    const { text } = await ask(node, '/metrics', { token })
+    t.match(text, /^svc_finding\{code="readings_disabled",severity="\w+"\} 1$/m)
+  }
+})

@@ -41,6 +41,16 @@ t.test('a wrong policy in svc.yaml is refused with line and field', async (t) =>
   t.match(stderr, /svc\.yaml:7.*plugins\.placement\.policies.*test\/left.*replicas\.max.*at least 3/)
 })
 
+t.test('a policy whose name no document takes is refused, as it would stop the keeper', async (t) => {
+  const home = folder(t)
+  for (const name of ['constructor/x', 'spaces in/it', 'ü/x', `a/${'b'.repeat(200)}`]) {
+    writeConfig(home, { plugins: { placement: { policies: { [name]: { demand: true } } } } })
+    const { status, stdout, stderr } = await svc(['config', 'check', '--home', home])
+    t.not(status, 0, name)
+    t.match(stdout + stderr, /svc\.yaml.*plugins\.placement\.policies/)
+  }
+})
+
 t.test('replicas', async (t) => {
   const cluster = await instancesCluster(t, { plugins: plugins(replicas) })
   const { others: [asked], master: first } = await cluster.agreed()

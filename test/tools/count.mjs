@@ -37,7 +37,7 @@ const BUDGET = {
   'plugins/mcp': 664,
   'plugins/openai-programs': 1439,
   'plugins/packages': 682,
-  'plugins/placement': 7465,
+  'plugins/placement': 7466,
   'plugins/realtime': 1626,
   'plugins/relay': 2572,
   'plugins/runners': 13476,
