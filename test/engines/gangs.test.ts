@@ -21,7 +21,7 @@ const gangs = {
 const { SVC_TEST_NIGHTLY: nightly } = process.env
 
 for (const [name, gang] of Object.entries(gangs).slice(0, nightly === undefined ? 1 : 2)) {
-  t.test(`a gang of ${name}`, { skip, timeout: 3_000_000 }, async (t) => {
+  t.test(`a gang of ${name}`, { skip, timeout: 2_400_000 }, async (t) => {
     const { nodes, startSeconds: seconds } = gang
     const config = { model_store: { hub: { enabled: false } }, plugins: {
       'placement': { autoplace: [] }, 'runners': { rpc_for_every_user: true },
@@ -60,8 +60,11 @@ for (const [name, gang] of Object.entries(gangs).slice(0, nightly === undefined 
     t.equal(textOf(await chat()), alone, 'the same text')
     t.comment(`24 tokens in ${secondsSince(startMs)} s`)
 
-    /** Ends a part of the gang during an answer, which must end within `limit` seconds with a typed error. */
-    const during = async (what: string, limit: number, end: () => unknown): Promise<void> => {
+    /**
+     * Ends a part of the gang during an answer, which must end within `limit` seconds with a typed error, and
+     * calls `next` while it starts again.
+     */
+    const during = async (what: string, limit: number, end: () => unknown, next = (): unknown => null) => {
       const old = all()
       const open = chat({ max_tokens: 1_900 })
       await sleep(1_000)
@@ -72,14 +75,18 @@ for (const [name, gang] of Object.entries(gangs).slice(0, nightly === undefined 
       t.ok(noticed <= limit, `${what}: the open answer ended after ${noticed} s: ${status}`)
       t.match(text, /instance_lost/)
       await until('the old programs are gone', () => !all().some((pid) => old.includes(pid)), { seconds: 30 })
+      await next()
       await until('it serves again', serves, { seconds })
       t.comment(`${what}: noticed after ${noticed} s; it serves again after ${secondsSince(startMs)} s`)
       t.equal(textOf(await chat()), alone)
     }
     const second = cluster.members[1]!
-    for (const [signal, limit] of [['SIGKILL', 3], ['SIGSTOP', 15]] as const) {
-      await during(`${signal} of a rank`, limit, () => process.kill(of(second, gang.rank)[0]!, signal))
-    }
+    const send = (signal: string, what: RegExp): void => { process.kill(of(second, what)[0]!, signal) }
+    await during('SIGKILL of a rank', 3, () => { send('SIGKILL', gang.rank) }, async () => {
+      await until('its program starts', () => of(second, gang.program).length > 0)
+      send('SIGKILL', gang.program)
+    })
+    await during('SIGSTOP of a rank', 15, () => { send('SIGSTOP', gang.rank) })
     await during('the loss of a node', 8,
       async () => { await cluster.up().find((one) => one !== master)!.kill() })
     t.equal(all(gang.rank).length, 1, 'it serves on one node')
