@@ -4,7 +4,7 @@ import t from 'tap'
 import { derive, filesOf, put } from '../../staging/test/cards-kit.js'
 import { isModel, otherWeights, selectFiles } from '../../staging/hub/select.js'
 import { driverOf } from '../index.js'
-import { commandLine, takesSocket } from '../engine/command.js'
+import { commandLine, takesSocket, valuesOf } from '../engine/command.js'
 import { BUNDLED } from '../descriptions.js'
 import { manifest } from '../manifest.js'
 import { findPrograms, wordsOf, type Settings } from '../find.js'
@@ -81,6 +81,13 @@ t.test('command lines', async (t) => {
     { args: /--gpu-memory-utilization,0.30,--kv-cache-memory-bytes,5/,
       environment: { TORCHDYNAMO_DISABLE: undefined } })
   t.same(Object.values(BUNDLED).map(takesSocket), [false, true, false])
+  const memory = { weightBytes: 1, tokenBytes: 1000 }
+  const spec = { card: card('a/b', { contextLength: 1000, memory }), directory: '/m', backend: 'cpu',
+    threads: 1, slots: 2, options: {} }
+  for (const [ranks, bytes] of [[1, 2_512_000], [2, 1_256_000]] as const) {
+    t.match(await valuesOf(spec, BUNDLED['vllm']!, { socketPath: 's' }, '', ranks),
+      { kv_bytes: String(bytes) }, 'whole blocks and a free one for each slot')
+  }
 })
 
 const llama = {
