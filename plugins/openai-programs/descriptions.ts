@@ -52,10 +52,11 @@ export const BUNDLED: Readonly<Record<string, Description>> = {
     },
     on: {
       cpu: {
-        args: ['--enforce-eager'],
+        args: ['--enforce-eager', '--kv-cache-memory-bytes', '{kv_bytes}'],
         // torch.compile would run g++ at the first request with logprobs, which takes a minute.
-        environment: { VLLM_CPU_KVCACHE_SPACE: '{kv_gib}', TORCHDYNAMO_DISABLE: '1',
-          VLLM_CPU_OMP_THREADS_BIND: 'nobind', OMP_NUM_THREADS: '{threads}' }
+        environment: {
+          TORCHDYNAMO_DISABLE: '1', VLLM_CPU_OMP_THREADS_BIND: 'nobind', OMP_NUM_THREADS: '{threads}'
+        }
       }
     },
     metrics: { path: '/metrics', names: ['vllm:prompt_tokens_total', 'vllm:generation_tokens_total',

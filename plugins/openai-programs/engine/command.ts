@@ -13,6 +13,8 @@ const SMI = ['--query-gpu=memory.total', '--format=csv,noheader,nounits']
 const SMI_MS = 10_000
 /** Most that a program may take of a GPU; drivers keep some memory. */
 const MOST_SHARE = 0.95
+/** Tokens per slot that a cache holds besides its context: vLLM rounds up to blocks and keeps one free. */
+const SPARE_TOKENS = 256
 
 export type Values = Readonly<Record<string, string | undefined>>
 
@@ -31,7 +33,8 @@ export async function valuesOf (
 ): Promise<Values> {
   const { card, directory, threads, backend } = spec
   const { contextLength, slots } = sizesOf(spec)
-  const bytes = Math.ceil(cacheOf(card, contextLength, slots).bytes / ranks)
+  const share = (1 + SPARE_TOKENS / contextLength) / ranks
+  const bytes = Math.ceil(cacheOf(card, contextLength, slots).bytes * share)
   const traits = { fixedBytes: process * MIB }
   const { neededBytes } = needOf(card, traits,
     { context: contextLength, slots, gpu: backend !== 'cpu', part: { of: 1, parts: ranks } })

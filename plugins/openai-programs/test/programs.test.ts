@@ -4,7 +4,7 @@ import t from 'tap'
 import { derive, filesOf, put } from '../../staging/test/cards-kit.js'
 import { isModel, otherWeights, selectFiles } from '../../staging/hub/select.js'
 import { driverOf } from '../index.js'
-import { commandLine, takesSocket } from '../engine/command.js'
+import { commandLine, takesSocket, valuesOf } from '../engine/command.js'
 import { BUNDLED } from '../descriptions.js'
 import { manifest } from '../manifest.js'
 import { findPrograms, wordsOf, type Settings } from '../find.js'
@@ -74,13 +74,20 @@ t.test('command lines', async (t) => {
     kv_gib: '1', kv_bytes: '5', tool_parser: 'hermes' }
   const vllm = commandLine(BUNDLED['vllm']!, 'cpu', values)
   t.match(vllm.args.join(' '),
-    /^serve \/m --served-model-name a\/b --uds s --max-model-len 10 .* --enforce-eager$/)
+    /^serve \/m --served-model-name a\/b --uds s .* 10 .* --enforce-eager --kv-cache-memory-bytes 5$/)
   t.notMatch(vllm.args.join(' '), /gpu-memory/)
-  t.match(vllm.environment, { VLLM_CPU_KVCACHE_SPACE: '1', TORCHDYNAMO_DISABLE: '1' })
+  t.match(vllm.environment, { TORCHDYNAMO_DISABLE: '1' })
   t.match(commandLine(BUNDLED['vllm']!, 'cuda', { ...values, gpu_share: '0.30' }),
     { args: /--gpu-memory-utilization,0.30,--kv-cache-memory-bytes,5/,
-      environment: { VLLM_CPU_KVCACHE_SPACE: undefined } })
+      environment: { TORCHDYNAMO_DISABLE: undefined } })
   t.same(Object.values(BUNDLED).map(takesSocket), [false, true, false])
+  const memory = { weightBytes: 1, tokenBytes: 1000 }
+  const spec = { card: card('a/b', { contextLength: 1000, memory }), directory: '/m', backend: 'cpu',
+    threads: 1, slots: 2, options: {} }
+  for (const [ranks, bytes] of [[1, 2_512_000], [2, 1_256_000]] as const) {
+    t.match(await valuesOf(spec, BUNDLED['vllm']!, { socketPath: 's' }, '', ranks),
+      { kv_bytes: String(bytes) }, 'whole blocks and a free one for each slot')
+  }
 })
 
 const llama = {
