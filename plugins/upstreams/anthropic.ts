@@ -12,6 +12,7 @@ export const VERSION = { 'anthropic-version': '2023-06-01' }
 /** The API requires a limit on the answer, in tokens. */
 const MAX_TOKENS = 4096
 const DATA_URL = /^data:([^;,]{1,100});base64,/
+const EFFORTS = ['low', 'medium', 'high']
 const CHOICES: Readonly<Record<string, string>> = { auto: 'auto', required: 'any', none: 'none' }
 
 /** Converts a body of `/chat/completions`; fields without a counterpart are left out. */
@@ -20,17 +21,20 @@ export function messagesBody (body: Fields): Record<string, unknown> {
   const system = listOf(body['messages']).filter(isSystem).flatMap(({ content }) => blocksOf(content))
   const tools = listOf(body['tools']).map(({ function: one }) => fieldsOf(one))
   const type = CHOICES[textOf(choice)] ?? (choice == null ? 'auto' : 'tool')
-  const output = present({ effort: body['reasoning_effort'], format: format && schemaOf(fieldsOf(format)) })
+  const effort = EFFORTS.find((one) => one === body['reasoning_effort'])
+  const output = present({ effort, format: format && schemaOf(fieldsOf(format)) })
   const { model, stream, temperature, top_p: topP, top_k: topK, stop } = body
   return present({
-    model, stream, temperature, top_p: topP, top_k: topK, max_tokens: body['max_tokens'] ?? MAX_TOKENS,
+    // Temperatures end at 1 there, and newer models take only one of temperature and top_p.
+    model, stream, top_k: topK, max_tokens: body['max_tokens'] ?? MAX_TOKENS,
+    ...temperature == null ? { top_p: topP } : { temperature: Math.min(1, Number(temperature)) },
     stop_sequences: stop == null ? null : [stop].flat(),
     messages: turnsOf(listOf(body['messages']).filter((message) => !isSystem(message))),
     system: system.length === 0 ? null : system,
     output_config: Object.keys(output).length === 0 ? null : output,
     ...tools.length === 0 ? {} : {
       tools: tools.map(({ name, description, parameters }) =>
-        present({ name, description, input_schema: parameters ?? { type: 'object' } })),
+        present({ name, description, input_schema: { type: 'object', ...fieldsOf(parameters) } })),
       tool_choice: present({
         type, name: type === 'tool' ? fieldsOf(fieldsOf(choice)['function'])['name'] : null,
         disable_parallel_tool_use: parallel === false && type !== 'none' ? true : null
@@ -58,6 +62,8 @@ function turnsOf (messages: readonly Fields[]): { role: string, content: object[
       input: fieldsOf(parsed(textOf(fieldsOf(one)['arguments'])))
     }))
     const speaker = role === 'assistant' ? 'assistant' : 'user'
+    // The server refuses turns without content.
+    if (own.length + used.length === 0) continue
     if (turns.at(-1)?.role === speaker) turns.at(-1)!.content.push(...own, ...used)
     else turns.push({ role: speaker, content: [...own, ...used] })
   }
@@ -66,12 +72,12 @@ function turnsOf (messages: readonly Fields[]): { role: string, content: object[
 
 function blocksOf (content: unknown): object[] {
   if (typeof content === 'string') return content === '' ? [] : [{ type: 'text', text: content }]
-  return listOf(content).map(({ type, text, image_url: image }) => {
-    if (type !== 'image_url') return { type: 'text', text: textOf(text) }
+  return listOf(content).flatMap(({ type, text, image_url: image }): object[] => {
+    if (type !== 'image_url') return textOf(text) === '' ? [] : [{ type: 'text', text }]
     const url = textOf(fieldsOf(image)['url'])
     const [head, media] = DATA_URL.exec(url) ?? []
-    return { type: 'image', source: head === undefined ? { type: 'url', url }
-      : { type: 'base64', media_type: media, data: url.slice(head.length) } }
+    return [{ type: 'image', source: head === undefined ? { type: 'url', url }
+      : { type: 'base64', media_type: media, data: url.slice(head.length) } }]
   })
 }
 
@@ -83,20 +89,24 @@ const FINISHES: Readonly<Record<string, Finish>> = {
 export const messagesReader: ReaderFactory = (index) => {
   let finish: Finish | null = null
   let usage: Fields = {}
-  let [call, hasInput] = [-1, true]
-  const deltaOf = ({ type, delta, content_block: block }: Fields): Choice['delta'] => {
-    const { type: kind, text, thinking, partial_json: json } = fieldsOf(delta)
-    if (type === 'content_block_start' && fieldsOf(block)['type'] === 'tool_use') {
-      const { id, name } = fieldsOf(block)
-      ;[call, hasInput] = [call + 1, false]
-      const named = { name: textOf(name), arguments: '' }
-      return { tool_calls: [{ index: call, id: textOf(id), function: named }] }
+  /** The calls in order, by block; `given` is the input so far. */
+  const calls = new Map<unknown, { index: number, given: string }>()
+  const deltaOf = ({ type, index: block, delta, content_block: begun }: Fields): Choice['delta'] => {
+    const { type: kind, text, thinking, partial_json: json } = { ...fieldsOf(begun), ...fieldsOf(delta) }
+    if (type === 'content_block_start' && kind === 'tool_use') {
+      const { id, name, input } = fieldsOf(begun)
+      const given = Object.keys(fieldsOf(input)).length === 0 ? '' : JSON.stringify(input)
+      calls.set(block, { index: calls.size, given })
+      const named = { name: textOf(name), arguments: given }
+      return { tool_calls: [{ index: calls.size - 1, id: textOf(id), function: named }] }
     }
-    const input = type === 'content_block_stop' && !hasInput ? '{}' : textOf(json)
-    hasInput ||= input !== ''
-    return kind === 'text_delta' ? { content: textOf(text) }
-      : kind === 'thinking_delta' ? { reasoning_content: textOf(thinking) }
-        : input === '' ? {} : { tool_calls: [{ index: call, function: { arguments: input } }] }
+    const call = calls.get(block)
+    const more = type === 'content_block_stop' && call?.given === '' ? '{}' : textOf(json)
+    if (call !== undefined) call.given += more
+    return kind === 'text_delta' || kind === 'text' ? { content: textOf(text) }
+      : kind === 'thinking_delta' || kind === 'thinking' ? { reasoning_content: textOf(thinking) }
+        : call === undefined || more === '' ? {}
+          : { tool_calls: [{ index: call.index, function: { arguments: more } }] }
   }
   return {
     read (event) {

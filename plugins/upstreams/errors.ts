@@ -49,7 +49,8 @@ export function toUpstreamError (
 ): SvcError | EngineError {
   const fields = fieldsOf(body)
   const error = fieldsOf(fields['error'])
-  const code = status ?? numberOf(error['code']) ?? 500
+  // Anthropic's errors in streams have no code.
+  const code = status ?? numberOf(error['code']) ?? (error['type'] === 'overloaded_error' ? 529 : 500)
   const text = hide(textOf(error['message']) || textOf(fields['error']) || textOf(fields['message']))
   const said = `${name} failed (${code})${text === '' ? '' : `: ${withoutPaths(text).slice(0, 300)}`}`
   // 403 also refuses single requests, such as those that a filter stops.

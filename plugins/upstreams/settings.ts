@@ -104,7 +104,7 @@ export function serversOf (
       ? models && Object.entries(models) : models.map((id) => [id, {}])
     const path = file === undefined ? undefined : resolve(home, file)
     const at = `plugins.upstreams.servers.${name}`
-    if (!URL.canParse(url)) throw new Error(`${at}.url is not an address: ${url}`)
+    if (!URL.canParse(url)) throw new Error(`${at}.url is not an address`)
     if (path !== undefined && existsSync(path) && !statSync(path).isFile()) {
       throw new Error(`${at}.key_file is not a file: ${path}`)
     }

@@ -96,9 +96,12 @@ export async function setPolicy (
 ) {
   const { min = 0, max = 1 } = body.replicas ?? {}
   if (max < min) throw badField('replicas.max', `must be at least ${min}, which is min`)
+  const stored = planning.policy(modelId)
   // Also accepts the model of a stored policy, whose card may have been deleted since.
-  if (planning.policy(modelId) === undefined) await planning.card(modelId)
-  const policy = await planning.ctx.command('policy', { modelId, patch: body, from: 'request' })
+  if (stored === undefined) await planning.card(modelId)
+  // Without changes it is only shown, and that of svc.yaml stays in force.
+  const policy = Object.keys(body).length === 0 ? stored ?? { from: 'svc.yaml' as const }
+    : await planning.ctx.command('policy', { modelId, patch: body, from: 'request' })
   return { message: `Policy of ${modelId}: ${policyText(policy)}.`, model_id: modelId, policy }
 }
 

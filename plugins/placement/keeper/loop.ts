@@ -200,13 +200,16 @@ export class Keeper {
 
   /** Stores the policies of this node's svc.yaml; then reads all policies and the open requests. */
   async #load (): Promise<ReplicaLoad> {
-    const { command, config, deps: { state }, sections: { policies: stored } } = this.#ctx
+    const { command, config, log, deps: { state }, sections: { policies: stored } } = this.#ctx
     for (const modelId of [...Object.keys(config.policies), ...[...stored.entries()].map(({ key }) => key)]) {
       const { from = 'svc.yaml', ...policy } = stored.get(modelId) ?? {}
       // Settings have no prototype; the copy has one, so that it can equal the stored policy.
       const patch = structuredClone(config.policies[modelId] ?? {})
       if (from === 'request' || isDeepStrictEqual(policy, patch)) continue
-      await command('policy', { modelId, patch, from })
+      // The keeper goes on without a policy that could not be stored.
+      await command('policy', { modelId, patch, from }).catch((error: unknown) => {
+        log.warn({ modelId, err: error }, 'a policy of svc.yaml could not be stored')
+      })
     }
     const policies = new Map([...stored.entries()].flatMap(({ key, value: { replicas } }) =>
       replicas === undefined ? [] : [[key, replicas]]))

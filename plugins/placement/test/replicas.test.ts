@@ -171,6 +171,8 @@ t.test('the policy of a model over the API', async (t) => {
   const stored = async (): Promise<unknown> =>
     ((await rig.inject({ url: '/state' })).json() as { policies: unknown }).policies
   t.match(await stored(), { 'acme/chat': { demand: true, from: 'svc.yaml', words: /svc\.yaml/ } })
+  t.match(await set('acme/chat', {}), { status: 200, body: { policy: { demand: true, from: 'svc.yaml' } } })
+  t.match(await stored(), { 'acme/chat': { from: 'svc.yaml' } }, 'reading it changes nothing')
   t.match(await set('acme/chat', policy), { status: 200, body: {
     model_id: 'acme/chat', message: /1 to 2 instances.*requests place it; set by request/,
     policy: { demand: true, ...policy, from: 'request' }

@@ -16,7 +16,12 @@ t.test('requests in Anthropic\'s form', (t) => {
     ['the least', { model: 'm', stream: true, messages: hi, seed: 4, min_p: 1, logit_bias: {} },
       { model: 'm', stream: true, max_tokens: 4096, messages: [turn] }],
     ['sampling', { messages: hi, max_tokens: 9, temperature: 0, top_p: 0.5, top_k: 3, stop: 'x' },
-      { max_tokens: 9, temperature: 0, top_p: 0.5, top_k: 3, stop_sequences: ['x'], messages: [turn] }],
+      { max_tokens: 9, temperature: 0, top_k: 3, stop_sequences: ['x'], messages: [turn] }],
+    ['what it would refuse',
+      { messages: [user(''), ...hi, { role: 'assistant', content: '' }, user([{ type: 'text', text: '' }])],
+        temperature: 1.5, reasoning_effort: 'none' },
+      { max_tokens: 4096, temperature: 1, messages: [turn] }],
+    ['one of both', { messages: hi, top_p: 0.5 }, { max_tokens: 4096, top_p: 0.5, messages: [turn] }],
     ['instructions',
       { messages: [{ role: 'system', content: 'a' }, ...hi, { role: 'developer', content: 'b' }] },
       { max_tokens: 4096, messages: [turn],
@@ -98,6 +103,17 @@ t.test('a chat with a server that speaks Anthropic\'s API', async (t) => {
   t.match(headers, { 'x-api-key': 'sk-ant-0123456789', 'anthropic-version': '2023-06-01' })
   t.notOk('authorization' in headers)
   t.match(body, { model: 'm', stream: true, max_tokens: Number })
+  fake.state.answer = say(begin +
+    event('content_block_start', { index: 0, content_block: { type: 'text', text: 'Hi' } }) +
+    event('content_block_start', { index: 1, content_block: { type: 'tool_use', id: 'a', name: 'f' } }) +
+    event('content_block_start', {
+      index: 2, content_block: { type: 'tool_use', id: 'b', name: 'g', input: { c: 3 } }
+    }) +
+    event('content_block_delta', { index: 1, delta: { type: 'input_json_delta', partial_json: '{"d":4}' } }) +
+    event('content_block_stop', { index: 2 }) + event('content_block_stop', { index: 1 }) + end('tool_use'))
+  t.match((await ask(rig, 'far/m')).json(), { choices: [{ message: { content: 'Hi', tool_calls: [
+    { id: 'a', function: { arguments: '{"d":4}' } }, { id: 'b', function: { arguments: '{"c":3}' } }
+  ] } }] }, 'blocks that overlap, and whole inputs at the start')
   const reasons = { end_turn: 'stop', max_tokens: 'length', refusal: 'stop' }
   for (const [reason, finish] of Object.entries(reasons)) {
     fake.state.answer = say(begin + said('a') + end(reason))
@@ -106,7 +122,7 @@ t.test('a chat with a server that speaks Anthropic\'s API', async (t) => {
   const rows: [string, object][] = [
     [begin, { status: 502, message: 'far ended an answer early.' }],
     [begin + event('error', { error: { type: 'overloaded_error', message: 'Overloaded' } }),
-      { status: 502, message: /Overloaded/ }]
+      { status: 503, message: /Overloaded/ }]
   ]
   for (const [text, wanted] of rows) {
     fake.state.answer = say(text)
