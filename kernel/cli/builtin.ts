@@ -3,9 +3,10 @@ import type { Manifest, VerbDecl } from '../api/plugin.js'
 const waitOption =
   ['--wait [seconds]', 'keep trying while the node is starting or busy (60 s by default)'] as const
 
-const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner'>>> = {
+const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner' | 'load'>>> = {
   up: {
-    heading: 'Run a cluster', summary: 'run a node in the foreground',
+    heading: 'Run a cluster',
+    summary: 'run a node in the foreground',
     options: [
       ['--port <n>', 'port to listen on, 0 for any free one (api.port)'],
       ['--host <host>', 'address to listen on (api.host)'],
@@ -14,21 +15,21 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner'>>> = {
       ['--join <token>', 'join a cluster: its join token, or host:port of a member (better SVC_JOIN)'],
       ['--no-discovery', 'do not search the local network for members (cluster.discovery)']
     ],
-    examples: ['svc up', 'svc up --port 0 --json', 'svc up --home /var/lib/svc --host 0.0.0.0'],
-    load: () => import('./verbs/up.js')
+    examples: ['svc up', 'svc up --port 0 --json', 'svc up --home /var/lib/svc --host 0.0.0.0']
   },
   restart: {
-    heading: 'Run a cluster', summary: 'restart this node or another one, and wait until it is back',
+    heading: 'Run a cluster',
+    summary: 'restart this node or another one, and wait until it is back',
     args: '[node]',
     options: [
       ['--wait [seconds]', 'longest wait, then exit 4 (60 s)'],
       ['--no-wait', 'request the restart and return']
     ],
-    examples: ['svc restart', 'svc restart attic'],
-    load: () => import('./verbs/restart.js')
+    examples: ['svc restart', 'svc restart attic']
   },
   state: {
-    heading: 'Watch it', summary: 'print the complete state of the cluster, now or at an earlier time',
+    heading: 'Watch it',
+    summary: 'print the complete state of the cluster, now or at an earlier time',
     options: [
       ['--at <when>', 'the recorded state: some time ago (10m), at a time, or at an index of `svc events`'],
       ['--follow', 'print the state, then every change: one JSON object of the changed keys per line'],
@@ -37,65 +38,64 @@ const verbs: Readonly<Record<string, Omit<KnownVerb, 'name' | 'owner'>>> = {
     examples: [
       'svc state', 'svc state --json | jq .nodeHealth', 'svc state --follow --json',
       'svc state --at 10m --json | jq .derived', 'svc state --at 2026-01-31T08:00Z'
-    ],
-    load: () => import('./verbs/state.js')
+    ]
   },
   'plugin ls': {
-    heading: 'Set it up', summary: 'list plugins and whether they are enabled',
-    options: [['--config <file>', 'svc.yaml to read']],
-    load: async () => ({ default: (await import('./verbs/plugins.js')).ls })
+    heading: 'Set it up',
+    summary: 'list plugins and whether they are enabled',
+    options: [['--config <file>', 'svc.yaml to read']]
   },
   'plugin enable': {
-    heading: 'Set it up', summary: 'enable a plugin, at once if a node is running',
-    args: '<name>', options: [['--config <file>', 'svc.yaml to change']],
-    load: async () => ({ default: (await import('./verbs/plugins.js')).enable })
+    heading: 'Set it up',
+    summary: 'enable a plugin, at once if a node is running',
+    args: '<name>',
+    options: [['--config <file>', 'svc.yaml to change']]
   },
   'plugin disable': {
-    heading: 'Set it up', summary: 'disable a plugin, at once if a node is running',
-    args: '<name>', options: [['--config <file>', 'svc.yaml to change']],
-    load: async () => ({ default: (await import('./verbs/plugins.js')).disable })
+    heading: 'Set it up',
+    summary: 'disable a plugin, at once if a node is running',
+    args: '<name>',
+    options: [['--config <file>', 'svc.yaml to change']]
   },
   'config check': {
     heading: 'Set it up', local: true,
     summary: 'check svc.yaml and the SVC_* variables, and report every problem',
-    options: [['--config <file>', 'svc.yaml to check']],
-    load: async () => ({ default: (await import('./verbs/config.js')).check })
+    options: [['--config <file>', 'svc.yaml to check']]
   },
   'config get': {
-    heading: 'Set it up', local: true, summary: 'print the settings in use, or those under a key',
+    heading: 'Set it up', local: true,
+    summary: 'print the settings in use, or those under a key',
     args: '[key]',
     options: [['--origin', 'show where each value comes from'], ['--config <file>', 'svc.yaml to read']],
-    examples: ['svc config get api.port', 'svc config get --origin'],
-    load: async () => ({ default: (await import('./verbs/config.js')).get })
+    examples: ['svc config get api.port', 'svc config get --origin']
   },
   'config set': {
     heading: 'Set it up', local: true,
     summary: 'change a setting in svc.yaml, from the next restart; enable or disable a plugin at once',
-    args: '<key> <value>', options: [['--config <file>', 'svc.yaml to change']],
-    examples: ['svc config set api.port 8080', 'svc config set access.local \'[read, invoke]\''],
-    load: async () => ({ default: (await import('./verbs/config.js')).set })
+    args: '<key> <value>',
+    options: [['--config <file>', 'svc.yaml to change']],
+    examples: ['svc config set api.port 8080', 'svc config set access.local \'[read, invoke]\'']
   },
-  'known ls': {
-    heading: 'Set it up', summary: 'list the known keys of nodes at https addresses',
-    load: async () => ({ default: (await import('./verbs/known.js')).ls })
-  },
+  'known ls': { heading: 'Set it up', summary: 'list the known keys of nodes at https addresses' },
   'known rm': {
-    heading: 'Set it up', summary: 'remove the known key of a node, so that the next connection asks again',
-    args: '<place>', examples: ['svc known rm attic.lan:52415', 'svc known rm attic.lan'],
-    load: async () => ({ default: (await import('./verbs/known.js')).rm })
+    heading: 'Set it up',
+    summary: 'remove the known key of a node, so that the next connection asks again',
+    args: '<place>',
+    examples: ['svc known rm attic.lan:52415', 'svc known rm attic.lan']
   },
   completion: {
-    heading: 'Set it up', summary: 'print a completion script for bash, zsh or fish',
+    heading: 'Set it up',
+    summary: 'print a completion script for bash, zsh or fish',
     args: '<shell>',
     examples: [
       'source <(svc completion bash)', 'svc completion zsh > ~/.zfunc/_svc', 'svc completion fish | source'
-    ],
-    load: async () => ({ default: (await import('./verbs/completion.js')).completion })
+    ]
   },
   'complete-words': {
     summary: 'print completions of the given words; used by completion scripts',
-    args: '[words...]', hidden: true, open: true,
-    load: async () => ({ default: (await import('./verbs/completion.js')).completeWords })
+    args: '[words...]',
+    hidden: true,
+    open: true
   }
 }
 
@@ -111,7 +111,9 @@ export const groups: Groups = {
   token: 'create, list and revoke tokens of this node'
 }
 
-export interface KnownVerb extends VerbDecl {
+export interface KnownVerb extends Omit<VerbDecl, 'load'> {
+  /** Undefined for built-in verbs, whose modules are in loaders.ts. */
+  readonly load?: VerbDecl['load']
   /** Verb name: one word, or two for a verb in a group, such as `token create`. */
   readonly name: string
   readonly owner: string

@@ -12,13 +12,30 @@ import { globalOptions, helpTopics } from './help.js'
 import { canAsk, confirm, createOut, createProgress, type Io, type Progress } from './output.js'
 import { openSink } from './sink.js'
 import { isRetryable, retryFor } from './waiting.js'
-import { verbHeadings, type Plugin } from '../api/plugin.js'
+import { verbHeadings, type Plugin, type VerbDecl } from '../api/plugin.js'
 import type { CredentialHelper, Verb, VerbContext } from './verb.js'
 
 /** Seconds to wait for `--wait` without a value. */
 const DEFAULT_WAIT_SECONDS = 60
 /** The verb under which a plugin can answer questions that no page of `svc help` covers. */
 const HELP = 'help'
+
+/** Module loaders of the built-in verbs; a module is loaded only when its verb is used. */
+const loaders: Readonly<Record<string, VerbDecl['load']>> = {
+  up: () => import('./verbs/up.js'),
+  restart: () => import('./verbs/restart.js'),
+  state: () => import('./verbs/state.js'),
+  'plugin ls': async () => ({ default: (await import('./verbs/plugins.js')).ls }),
+  'plugin enable': async () => ({ default: (await import('./verbs/plugins.js')).enable }),
+  'plugin disable': async () => ({ default: (await import('./verbs/plugins.js')).disable }),
+  'config check': async () => ({ default: (await import('./verbs/config.js')).check }),
+  'config get': async () => ({ default: (await import('./verbs/config.js')).get }),
+  'config set': async () => ({ default: (await import('./verbs/config.js')).set }),
+  'known ls': async () => ({ default: (await import('./verbs/known.js')).ls }),
+  'known rm': async () => ({ default: (await import('./verbs/known.js')).rm }),
+  completion: async () => ({ default: (await import('./verbs/completion.js')).completion }),
+  'complete-words': async () => ({ default: (await import('./verbs/completion.js')).completeWords })
+}
 
 export interface CliOptions { io: Io, plugins: () => Promise<readonly Plugin[]>, signal: AbortSignal }
 
@@ -44,11 +61,11 @@ async function execute (argv: string[], options: CliOptions): Promise<number> {
   const verbs = await verbsFor(argv, options)
   let status: number | void = exitCodes.ok
   const program = buildProgram(verbs, options.io, async (verb, args, given) => {
-    const module = (await verb.load()).default as Verb
+    const module = (await (verb.load ?? loaders[verb.name]!)()).default as Verb
     const context = createContext(given, options)
     if (verb.local === true) {
       refuseElsewhere(verb.name, context)
-      if (verb.owner !== 'kernel') await refuseOff(verb, context)
+      if (verb.load !== undefined) await refuseOff(verb, context)
     }
     status = await module.run(context, args, given)
     if (!options.signal.aborted) await context.signedBy?.used(context)

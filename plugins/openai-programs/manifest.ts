@@ -29,7 +29,7 @@ export const manifest = {
       'type': 'object', 'x-local': true, 'maxProperties': 64, 'default': {},
       'propertyNames': { pattern: '^[a-z][a-z0-9-]{0,63}$' },
       'additionalProperties': description,
-      'allOf': [{ patternProperties: {
+      'allOf': [{ type: 'object', maxProperties: 64, patternProperties: {
         [`^(?!(${Object.keys(BUNDLED).join('|')})$)`]: { type: 'object', required: ['command'] }
       } }],
       'description': 'Programs by name: changes of vllm, mlx and sglang, or others with their `command`.'

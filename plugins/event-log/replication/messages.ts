@@ -1,5 +1,4 @@
-import { schemaChecker } from '../../../kernel/api/validate.js'
-import { isObject, openObject, parseJson } from '../../../kernel/index.js'
+import { parseJson } from '../../../kernel/index.js'
 import { PAGE_ENTRIES } from '../log/log.js'
 import type { Entry, Position, Submission } from '../log/entries.js'
 
@@ -75,33 +74,34 @@ export interface ReplicationHost {
 /** Maximum positions in one `want`; a log of 10,000 entries needs 16. */
 const MOST_POSITIONS = 64
 
-const text = (maxLength: number) => ({ type: 'string', maxLength })
-/** Far above any real index, and far below the limit of exact integers. */
-const idx = { type: 'integer', minimum: 0, maximum: 2 ** 50 }
-const list = (maxItems: number, items: object) => ({ type: 'array', maxItems, items })
+type Fields = Record<string, unknown>
 
-const placed = { idx, chain: text(64) }
-const position = openObject(placed)
-const submission = {
-  id: text(64), at: text(40), origin: text(64),
-  event: { type: 'object', minProperties: 1, maxProperties: 1, additionalProperties: { type: 'object' } }
+const isFields = (value: unknown): value is Fields =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
+const isText = (value: unknown, most: number): boolean => typeof value === 'string' && value.length <= most
+
+/** Limit for indices: far above any real index, and far below the limit of exact integers. */
+const MOST_IDX = 2 ** 50
+
+const isIdx = (value: unknown): boolean =>
+  Number.isSafeInteger(value) && (value as number) >= 0 && (value as number) <= MOST_IDX
+
+/** Validates `above`, which messages of older versions lack. */
+const isAbove = (value: unknown): boolean => value === undefined || isIdx(value)
+
+const isPosition = (value: unknown): boolean =>
+  isFields(value) && isIdx(value['idx']) && isText(value['chain'], 64)
+
+function isSubmission (value: unknown): boolean {
+  if (!isFields(value) || !isFields(value['event'])) return false
+  const bodies = Object.values(value['event'])
+  return isText(value['id'], 64) && isText(value['at'], 40) && isText(value['origin'], 64) &&
+    bodies.length === 1 && isFields(bodies[0])
 }
-const sid = text(200)
-const entries = list(PAGE_ENTRIES, openObject({ ...submission, ...placed, prev: idx, sid }))
 
-/** `last` and `above` are optional, because older versions lack them. */
-const problemOf = new Map<unknown, (value: unknown) => string | null>(Object.entries({
-  head: openObject({ sid, last: position }),
-  append: openObject({ sid, last: position, entries }, ['sid', 'entries']),
-  took: openObject({ sid, last: position }),
-  want: openObject({
-    sid, n: idx, learn: { type: 'boolean' }, have: list(MOST_POSITIONS, position), above: idx
-  }, ['sid', 'n', 'learn', 'have']),
-  page: openObject({
-    sid, n: idx, base: position, last: position, entries, above: idx
-  }, ['sid', 'n', 'base', 'last', 'entries']),
-  submit: openObject({ sid, events: list(PAGE_ENTRIES, openObject(submission)) })
-}).map(([type, schema]) => [type, schemaChecker(schema)]))
+const isEntry = (value: unknown): boolean => isSubmission(value) && isPosition(value) &&
+  isIdx((value as Fields)['prev']) && isText((value as Fields)['sid'], 200) && isPlain(value, 0)
 
 /** Maximum nesting, the same as in a link's frames. A copied `__proto__` key would change the prototype. */
 const MOST_DEPTH = 64
@@ -112,13 +112,28 @@ function isPlain (value: unknown, depth: number): boolean {
   return Object.values(value).every((item) => isPlain(item, depth + 1))
 }
 
+function isList (value: unknown, most: number, fits: (item: unknown) => boolean): boolean {
+  return Array.isArray(value) && value.length <= most && value.every(fits)
+}
+
+const shapes: Readonly<Record<string, (m: Fields) => boolean>> = {
+  head: (m) => isPosition(m['last']),
+  append: (m) => (m['last'] === undefined || isPosition(m['last'])) &&
+    isList(m['entries'], PAGE_ENTRIES, isEntry),
+  took: (m) => isPosition(m['last']),
+  want: (m) => isIdx(m['n']) && isAbove(m['above']) && typeof m['learn'] === 'boolean' &&
+    isList(m['have'], MOST_POSITIONS, isPosition),
+  page: (m) => isIdx(m['n']) && isAbove(m['above']) && isPosition(m['base']) && isPosition(m['last']) &&
+    isList(m['entries'], PAGE_ENTRIES, isEntry),
+  submit: (m) => isList(m['events'], PAGE_ENTRIES, isSubmission)
+}
+
 /** Parses a message; null for anything else. Other nodes may run another version. */
 export function readMessage (value: unknown): Message | null {
-  if (!isObject(value)) return null
+  if (!isFields(value) || typeof value['type'] !== 'string' || !isText(value['sid'], 200)) return null
+  const fits = Object.hasOwn(shapes, value['type']) ? shapes[value['type']]! : () => false
   // Entries are sent as a JSON string, but older versions of svc send the list itself.
   const { entries } = value
   const message = typeof entries === 'string' ? { ...value, entries: parseJson(entries) ?? null } : value
-  const fits = problemOf.get(value['type'])?.(message) === null
-  // The list of entries does not count as a level.
-  return fits && isPlain(message['entries'], -1) ? message as unknown as Message : null
+  return fits(message) ? message as unknown as Message : null
 }

@@ -33,6 +33,8 @@ export const EVENTS: Readonly<Record<string, readonly [rank: number, words: stri
   NodeJoined: [CAME, '{nodeId} joined'],
   PlacementForced: [PLACED, '{modelId} was placed on {nodeIds} without the memory check, by {by}'],
   InstanceCreated: [PLACED, '{modelId} was placed on {nodeIds}'],
+  ReplicaAdded: [PLACED, 'another instance of {modelId} was placed for {open} open requests'],
+  ReplicaRemoved: [PLACED, 'an instance of {modelId} was removed, as {open} requests were open'],
   InstanceDeleted: [PLACED, 'an instance of {modelId} was removed'],
   InstanceUnloaded: [PLACED, 'an instance of {modelId} was unloaded, unused for {idleSeconds} s'],
   PluginEnabled: [KEPT, 'the plugin {plugin} was enabled on {nodeId}'],
