@@ -77,7 +77,7 @@ export function lookedAt<T> (status: number, text: string): T | ReturnType<typeo
   return apiFailure(status, asApiError((value as { error?: unknown } | null)?.error), text)
 }
 
-/** A `look` that sends a GET with `ask` only once per path. */
+/** Returns a `look` that requests each path only once, with `ask`. */
 export function lookingOnce (
   ask: (path: string) => Promise<{ status: number, text: string }>
 ): ToolContext['look'] {

@@ -15,7 +15,7 @@ const DATA_URL = /^data:([^;,]{1,100});base64,/
 const EFFORTS = ['low', 'medium', 'high']
 const CHOICES: Readonly<Record<string, string>> = { auto: 'auto', required: 'any', none: 'none' }
 
-/** Converts a body of `/chat/completions`; fields without a counterpart are left out. */
+/** Converts a body of `/chat/completions`, without the fields that have no counterpart. */
 export function messagesBody (body: Fields): Record<string, unknown> {
   const { tool_choice: choice, parallel_tool_calls: parallel, response_format: format } = body
   const system = listOf(body['messages']).filter(isSystem).flatMap(({ content }) => blocksOf(content))

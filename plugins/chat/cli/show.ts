@@ -18,7 +18,7 @@ interface Known extends CardAnswer {
   instances: InstanceView[]
   /** The engine's driver version on each node, ready to print. */
   drivers: string[]
-  /** How many instances run, as text; null without a policy. */
+  /** The model's policy as text; null if there is none. */
   policy: string | null
 }
 

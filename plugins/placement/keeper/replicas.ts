@@ -25,7 +25,7 @@ export class Replicas {
   readonly numbers = new Map<string, Numbers>()
   /** By model: its need, the earliest time of the next step for it, and of the next attempt for any need. */
   readonly #timers = new Map<string, { need: string, at: number, next: number }>()
-  /** The time of each recorded failure, by instance id; null before the first look. */
+  /** The time of each recorded failure, by instance id; null before the first pass. */
   #failed: ReadonlyMap<string, number> | null = null
 
   /** The steps to take at `mono`: for each model at most one instance is added or removed. */

@@ -91,7 +91,7 @@ export function prefixHashes (key: string, payload: Fields): string[] {
   return cuts
 }
 
-/** Pieces of a prompt. The middle of a long text is left out: its beginning, length and end identify it. */
+/** Pieces of a prompt. Skips the middle of a long text: its beginning, length and end identify it. */
 function * piecesOf (payload: Fields): Generator<string> {
   for (const text of textsOf(payload)) {
     const most = TEXT_PIECES * PIECE_CHARS
