@@ -85,28 +85,29 @@ const FINISHES: Readonly<Record<string, Finish>> = {
   max_tokens: 'length', model_context_window_exceeded: 'length', tool_use: 'tool_calls'
 }
 
-/** Reads an answer from `/messages`, whose content blocks follow one another. */
+/** Reads an answer from `/messages`, which consists of content blocks. */
 export const messagesReader: ReaderFactory = (index) => {
   let finish: Finish | null = null
   let usage: Fields = {}
-  /** The calls in order, by block; `given` is the input so far. */
-  const calls = new Map<unknown, { index: number, given: string }>()
+  /** The calls in order, by block; `given` once a part of the input has come. */
+  const calls = new Map<unknown, { index: number, given: boolean }>()
   const deltaOf = ({ type, index: block, delta, content_block: begun }: Fields): Choice['delta'] => {
-    const { type: kind, text, thinking, partial_json: json } = { ...fieldsOf(begun), ...fieldsOf(delta) }
-    if (type === 'content_block_start' && kind === 'tool_use') {
+    const { text, thinking, partial_json: json } = { ...fieldsOf(begun), ...fieldsOf(delta) }
+    if (fieldsOf(begun)['type'] === 'tool_use') {
       const { id, name, input } = fieldsOf(begun)
-      const given = Object.keys(fieldsOf(input)).length === 0 ? '' : JSON.stringify(input)
+      const given = Object.keys(fieldsOf(input)).length > 0
       calls.set(block, { index: calls.size, given })
-      const named = { name: textOf(name), arguments: given }
+      const named = { name: textOf(name), arguments: given ? JSON.stringify(input) : '' }
       return { tool_calls: [{ index: calls.size - 1, id: textOf(id), function: named }] }
     }
     const call = calls.get(block)
-    const more = type === 'content_block_stop' && call?.given === '' ? '{}' : textOf(json)
-    if (call !== undefined) call.given += more
-    return kind === 'text_delta' || kind === 'text' ? { content: textOf(text) }
-      : kind === 'thinking_delta' || kind === 'thinking' ? { reasoning_content: textOf(thinking) }
-        : call === undefined || more === '' ? {}
-          : { tool_calls: [{ index: call.index, function: { arguments: more } }] }
+    const more = type === 'content_block_stop' && call?.given === false ? '{}' : textOf(json)
+    if (call !== undefined && more !== '') {
+      call.given = true
+      return { tool_calls: [{ index: call.index, function: { arguments: more } }] }
+    }
+    return textOf(text) !== '' ? { content: textOf(text) }
+      : textOf(thinking) !== '' ? { reasoning_content: textOf(thinking) } : {}
   }
   return {
     read (event) {
