@@ -68,8 +68,9 @@ t.test('replicas', async (t) => {
   streams.push(await endless(asked!.node))
   await until('a request at the second one', async () => Object.values((await view(asked!.node)).tasks)
     .some(({ Inference: task }) => task?.instanceId === second.instanceId))
-  t.match(await eventsOf([first], 'ReplicaAdded'),
-    [{ instances: 0 }, { open: 3, instances: 1, targetOpen: 1 }])
+  const added = await eventsOf([first], 'ReplicaAdded')
+  // On a busy machine the first one may have been placed twice, as its node seemed lost.
+  t.match([added[0], added.at(-1)], [{ instances: 0 }, { open: 3, instances: 1, targetOpen: 1 }])
 
   await sleep(replicas.idle_seconds * 1000 + 2000)
   await count(cluster, 2)
