@@ -30,6 +30,8 @@ export default definePlugin(manifest, async (ctx) => {
         const reader = { ...caller, authorities: new Set(['read']) }
         if (found === undefined || ctx.clock.mono() - found.atMs > FINDINGS_MS) {
           const { findings } = await listFindings(parts, { caller: reader, signal, query: {} })
+          // A scraper that left has ended the search early.
+          signal.throwIfAborted()
           found = { atMs: ctx.clock.mono(), open: findings.filter(({ ended }) => !ended) }
         }
         return new Reply(await metrics.text(found.open))

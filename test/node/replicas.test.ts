@@ -69,8 +69,9 @@ t.test('replicas', async (t) => {
   await until('a request at the second one', async () => Object.values((await view(asked!.node)).tasks)
     .some(({ Inference: task }) => task?.instanceId === second.instanceId))
   const added = await eventsOf([first], 'ReplicaAdded')
-  // On a busy machine the first one may have been placed twice, as its node seemed lost.
-  t.match([added[0], added.at(-1)], [{ instances: 0 }, { open: 3, instances: 1, targetOpen: 1 }])
+  // The first one is placed again if it was lost meanwhile, which was seen once on a busy machine.
+  t.match(added.at(-1), { open: 3, instances: 1, targetOpen: 1 })
+  t.same([...new Set(added.slice(0, -1).map(({ instances }) => instances))], [0])
 
   await sleep(replicas.idle_seconds * 1000 + 2000)
   await count(cluster, 2)

@@ -44,7 +44,7 @@ function captureParts (parts: HandlerParts, request: RouteRequest): Part[] {
       () => deps.eventLog?.newest(EVENTS) ?? []],
     ['event-log.json', 'State of the event log.', () => deps.eventLog?.status() ?? null],
     ['telemetry.json', 'Counters of the readings sent to other nodes.', () => deps.gossip.counters()],
-    ['metrics.txt', 'GET /metrics.', async () => await metrics.text([])],
+    ['metrics.txt', 'GET /metrics.', async () => await metrics.text()],
     ['state.json', 'GET /state as an operator sees it.', () => deps.state.read()]
   ]
   const { log } = deps

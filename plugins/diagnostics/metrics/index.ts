@@ -6,8 +6,8 @@ import { runnerMetrics } from './runners.js'
 import { storeMetrics } from './stores.js'
 
 export interface Metrics {
-  /** The metrics as text, with one count for each code and severity of the open findings. */
-  text (open: readonly { code: string, severity: string }[]): Promise<string>
+  /** The metrics as text; with `open`, the open findings are counted anew by code and severity. */
+  text (open?: readonly { code: string, severity: string }[]): Promise<string>
   stop (): void
 }
 
@@ -31,8 +31,8 @@ export function startMetrics (parts: MetricsParts): Metrics {
   storeMetrics(meters, parts)
   return {
     async text (open) {
-      found.reset()
-      for (const { code, severity } of open) found.inc({ code, severity })
+      if (open !== undefined) found.reset()
+      for (const { code, severity } of open ?? []) found.inc({ code, severity })
       await meters.sample()
       return await registry.metrics()
     },

@@ -71,10 +71,12 @@ function dropOldest (all: Set<string> | Map<string, unknown>, most: number): voi
 
 /** Pattern of joined hashes, which other nodes send. */
 export const JOINED_HASHES = `^(?:[A-Za-z0-9_-]{${HASH_CHARS}}){0,${HASHES_MAX}}$`
+const JOINED = new RegExp(JOINED_HASHES)
+const SINGLE = new RegExp(`.{${HASH_CHARS}}`, 'g')
 
 /** The single hashes; none if they are malformed or too many. */
 export const splitHashes = (joined: string): string[] =>
-  new RegExp(JOINED_HASHES).test(joined) ? joined.match(new RegExp(`.{${HASH_CHARS}}`, 'g')) ?? [] : []
+  JOINED.test(joined) ? joined.match(SINGLE) ?? [] : []
 
 const digest = (text: string): string => hash('sha256', text, 'base64url')
 const shorten = (hashed: string): string => hashed.slice(0, HASH_CHARS)
