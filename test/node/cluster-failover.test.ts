@@ -1,6 +1,8 @@
 import t from 'tap'
 import { randomUUID } from 'node:crypto'
-import { acknowledged, quiet, receiptOf, SILENCE_MS, percentiles, startCluster } from './cluster-kit.js'
+import {
+  acknowledged, HEARTBEAT_MS, quiet, receiptOf, SILENCE_MS, percentiles, startCluster
+} from './cluster-kit.js'
 import { figure, full, inTime, pick, secondsSince, sleep } from './kit.js'
 import type { Agreement, Cluster } from './cluster-kit.js'
 
@@ -21,7 +23,7 @@ async function failOver (cluster: Cluster, before: Agreement): Promise<{
 }
 
 t.test('three nodes without inference', async (t) => {
-  const cluster = await startCluster(t, { config: quiet })
+  const cluster = await startCluster(t, { config: quiet, heartbeatMs: HEARTBEAT_MS })
 
   await t.test('T-E18: one command id, sent to two nodes at once and again after a failover', async (t) => {
     const before = await cluster.agreed()
@@ -98,7 +100,8 @@ t.test('three nodes without inference', async (t) => {
 
 for (const nodes of full ? [5, 7] : []) {
   t.test(`T-E01: kill -9 of the master of ${nodes}`, async (t) => {
-    await kills(t, await startCluster(t, { config: quiet, nodes }), 30, nodes === 5 ? 5 : 8)
+    const cluster = await startCluster(t, { config: quiet, heartbeatMs: HEARTBEAT_MS, nodes })
+    await kills(t, cluster, 30, nodes === 5 ? 5 : 8)
   })
 }
 

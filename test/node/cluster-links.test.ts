@@ -4,7 +4,7 @@ import { figure, full, inTime, pick, secondsSince, sleep, until } from './kit.js
 import type { Member } from './cluster-kit.js'
 
 t.test('three nodes behind proxies', async (t) => {
-  const cluster = await startCluster(t, { config: quiet, proxied: true })
+  const cluster = await startCluster(t, { config: quiet, heartbeatMs: HEARTBEAT_MS, proxied: true })
 
   /** Applies `act` to the open connections between two members; returns the number of connections. */
   const between = (a: Member, b: Member, act: {

@@ -2,7 +2,7 @@ import t, { type Test } from 'tap'
 import { cpSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { ask } from './http.js'
-import { quiet, sameState, SILENCE_MS, startCluster, type Member } from './cluster-kit.js'
+import { HEARTBEAT_MS, quiet, sameState, SILENCE_MS, startCluster, type Member } from './cluster-kit.js'
 import { cli, folder, run, sleep, svc, until, writeConfig, type Child } from './kit.js'
 import { hardKill } from './proc.js'
 
@@ -28,7 +28,7 @@ function up (t: Test, home: string, ...args: string[]): Child {
 }
 
 t.test('mistakes of operators', async (t) => {
-  const cluster = await startCluster(t, { config: quiet })
+  const cluster = await startCluster(t, { config: quiet, heartbeatMs: HEARTBEAT_MS })
   const before = await cluster.agreed()
   const [n1, n2, n3] = cluster.members as [Member, Member, Member]
   const events = async (): Promise<number> => (await n1.state())!['lastEventAppliedIdx'] as number

@@ -13,7 +13,7 @@ const HOUR_MS = 3_600_000
 
 t.test('T-E11: wall clocks that are wrong, and that jump', async (t) => {
   const clock = skewed(t, 0)
-  const cluster = await startCluster(t, { config: quiet, env: clock.env })
+  const cluster = await startCluster(t, { config: quiet, heartbeatMs: HEARTBEAT_MS, env: clock.env })
   const before = await cluster.agreed()
   const seconds = async (): Promise<number> => {
     const { lastSeen, localNodeId } = (await before.master.state())! as unknown as
@@ -61,7 +61,7 @@ function freeze (t: Test, path: string): (() => void) | string {
 }
 
 t.test('T-E12 and T-Y09: a full disk, and many sessions', async (t) => {
-  const cluster = await startCluster(t, { config: quiet })
+  const cluster = await startCluster(t, { config: quiet, heartbeatMs: HEARTBEAT_MS })
 
   await t.test('T-E12: a node that cannot write its promise is not elected', async (t) => {
     const before = await cluster.agreed()

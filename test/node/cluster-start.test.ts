@@ -2,11 +2,11 @@ import t from 'tap'
 import { readFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { join } from 'node:path'
-import { quiet, SILENCE_MS, percentiles, startCluster } from './cluster-kit.js'
+import { HEARTBEAT_MS, quiet, SILENCE_MS, percentiles, startCluster } from './cluster-kit.js'
 import { figure, inTime, pick, secondsSince, sleep } from './kit.js'
 
 t.test('T-E09: all nodes start at once', async (t) => {
-  const cluster = await startCluster(t, { config: quiet, nodes: pick(3, 5) })
+  const cluster = await startCluster(t, { config: quiet, heartbeatMs: HEARTBEAT_MS, nodes: pick(3, 5) })
   const times: number[] = []
   for (let n = 0; n < pick(1, 30); n++) {
     await Promise.all(cluster.members.map((m) => m.kill()))

@@ -54,7 +54,7 @@ t.test('a gang', { timeout: 300_000 }, async (t) => {
     }
   }
   const env = { HF_TOKEN: 'hunter2', OPENAI_API_KEY: 'hunter2', AWS_SECRET_ACCESS_KEY: 'hunter2' }
-  const cluster = await startCluster(t, { nodes: 3, configOf, config: {}, heartbeatMs: 2000, env })
+  const cluster = await startCluster(t, { nodes: 3, configOf, config: {}, env })
   const [one, two, three] = cluster.members
   const run = async (...args: string[]) => await svc(args, { env: { SVC_HOME: one!.home } })
   const place = async (...more: string[]) => await run('place', 'test/ring', ...more)

@@ -19,7 +19,7 @@ t.test('no process ends, no master is elected, no heartbeat is missed', { timeou
   const store = { model_store: { store_path: join(folder(t), 'store'), hub: { enabled: false } } }
   // Uses the product's heartbeat, because the test checks for pauses of several seconds.
   const configOf = (number: number): Record<string, unknown> => number === 1 ? store : {}
-  const cluster = await startCluster(t, { heartbeatMs: 2000, configOf })
+  const cluster = await startCluster(t, { configOf })
   const { master, others, term, sessionId } = await cluster.agreed()
   t.equal(master.name, 'n1', 'the one with the store')
   const pids = cluster.members.map((member) => member.pid())

@@ -30,9 +30,7 @@ export async function instancesCluster (t: Test, options: {
   env?: Record<string, string>
 } = {}): Promise<Cluster> {
   const { plugins, config, ...rest } = options
-  // A killed node is missed as soon as its links close, so a shorter heartbeat would not speed these tests
-  // up; it would only make live nodes look lost on a busy machine.
-  return await startCluster(t, { ...rest, heartbeatMs: 2000, config: instancesConfig(plugins, config) })
+  return await startCluster(t, { ...rest, config: instancesConfig(plugins, config) })
 }
 
 /** Sends a request; a node that is silent for `seconds` fails the test instead of blocking it. */

@@ -36,7 +36,7 @@ async function placed (cluster: Cluster): Promise<{ id: string, worker: Member, 
 }
 
 t.test('a node that is paused for 4 s keeps its instances', async (t) => {
-  const cluster = await startCluster(t, { config, heartbeatMs: 2000 })
+  const cluster = await startCluster(t, { config })
   const { id, worker, other } = await placed(cluster)
   const runners = worker.node.runners()
   const speech = await openSpeech(worker)
@@ -50,7 +50,7 @@ t.test('a node that is paused for 4 s keeps its instances', async (t) => {
 })
 
 t.test('a node that only the master has lost keeps its instances and serves other nodes', async (t) => {
-  const cluster = await startCluster(t, { config, proxied: true, heartbeatMs: 2000 })
+  const cluster = await startCluster(t, { config, proxied: true })
   const { id, worker, other } = await placed(cluster)
   const { master } = await cluster.agreed()
   const runners = worker.node.runners()

@@ -50,7 +50,7 @@ t.test('a model over a driver and a donor', { timeout: 180_000 }, async (t) => {
   const { binary, journal } = standIn(directory, { outlives: true })
   const donors = donorIn(directory)
   const env = { SVC_LLAMA_SERVER_BIN: binary, SVC_LLAMA_RPC_SERVER_BIN: donors.binary }
-  const cluster = await startCluster(t, { nodes: 3, config, env, heartbeatMs: 2000 })
+  const cluster = await startCluster(t, { nodes: 3, config, env })
   const { master } = await cluster.agreed()
   const donorPids = (): number[] =>
     entries(donors.journal).flatMap((entry) => 'donor' in entry ? Number(entry['pid']) : [])
@@ -118,7 +118,7 @@ t.test('confined, driver and donor compute together as well', { timeout: 120_000
     new URL('../../plugins/llama-cpp/test/fixtures/llama-server.mjs', import.meta.url))
   const confined = { plugins: { ...config.plugins,
     runners: { rpc_for_every_user: true, engine_options: { 'llama-server': { scripts } } } } }
-  const cluster = await startCluster(t, { nodes: 2, config: confined, env, heartbeatMs: 2000 })
+  const cluster = await startCluster(t, { nodes: 2, config: confined, env })
   const { master } = await cluster.agreed()
   const placed = await place(master)
   t.equal(placed.status, 200, placed.text)
@@ -133,7 +133,7 @@ t.test('an unusable override is not replaced', { timeout: 120_000 }, async (t) =
   const { binary } = standIn(directory)
   donorIn(directory)
   const env = { SVC_LLAMA_SERVER_BIN: binary, SVC_LLAMA_RPC_SERVER_BIN: `${directory}/none` }
-  const cluster = await startCluster(t, { nodes: 2, config, env, heartbeatMs: 2000 })
+  const cluster = await startCluster(t, { nodes: 2, config, env })
   const { master } = await cluster.agreed()
   const failed = await place(master)
   t.not(failed.status, 200)

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { join } from 'node:path'
 import { framesSeconds, walkFrames } from '../../plugins/capabilities-tts/test/mp3.js'
-import { ELECTION_MS, HEARTBEAT_MS } from './cluster-kit.js'
+import { ELECTION_MS } from './cluster-kit.js'
 import { freePorts } from './ports.js'
 import { does, report, TTS } from './engine.js'
 import { ask, readStream, open, refusal, stream, streamed } from './http.js'
@@ -28,7 +28,7 @@ async function node (t: Test, name: string, joins?: TestNode): Promise<TestNode>
     home: join(folder(t), 'home'),
     ready: false,
     config: faultsConfig({ name, cluster: {
-      heartbeat_ms: HEARTBEAT_MS, election_timeout_ms: ELECTION_MS, discovery: false, port: members
+      election_timeout_ms: ELECTION_MS, discovery: false, port: members
     } }, { autoplace: [] }),
     args: ['--port', String(api), ...token === undefined ? [] : ['--join', token]]
   })

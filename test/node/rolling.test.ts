@@ -80,7 +80,6 @@ t.test('a rolling restart and a failover fail no request that another node can s
   t.teardown(() => hub.close())
   const store = join(folder(t), 'store')
   const cluster = await startCluster(t, {
-    heartbeatMs: 2000,
     config: { plugins: { placement: { autoplace: [] } } },
     configOf: (number) => ({ model_store: {
       hub: { enabled: true, url: hub.url, redirect_hosts: [hub.cdnHost] },

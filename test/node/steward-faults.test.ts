@@ -25,7 +25,7 @@ async function allRight (t: Test, of: Group, rig: unknown, names: readonly strin
 
 t.test('three nodes', async (t) => {
   // The cut-off part must lose its majority quorum; the heartbeat is long so that no other node seems lost.
-  const rig = await startRig(t, { nodes: 3, proxied: true, quorum: 'majority', heartbeatMs: 2000 })
+  const rig = await startRig(t, { nodes: 3, proxied: true, quorum: 'majority' })
   await allRight(t, nodes, rig, ['healthy: three fresh nodes', 'a node is killed', 'the master is killed'])
   await allRight(t, majority, rig, ['the smaller half is cut off, asked there'])
   await allRight(t, models, rig, ['healthy: a model that answers', 'an operator stopped the model',

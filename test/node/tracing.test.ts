@@ -4,7 +4,7 @@ import { createServer } from 'node:http'
 import { join } from 'node:path'
 import { json } from 'node:stream/consumers'
 import t, { type Test } from 'tap'
-import { ELECTION_MS, HEARTBEAT_MS } from './cluster-kit.js'
+import { ELECTION_MS } from './cluster-kit.js'
 import { freePorts } from './ports.js'
 import { does, TTS } from './engine.js'
 import { ask, streamed } from './http.js'
@@ -33,7 +33,7 @@ async function node (t: Test, name: string, joins?: TestNode): Promise<TestNode>
     home: join(folder(t), 'home'),
     ready: false,
     config: faultsConfig({ name, cluster: {
-      heartbeat_ms: HEARTBEAT_MS, election_timeout_ms: ELECTION_MS, discovery: false, port: members
+      election_timeout_ms: ELECTION_MS, discovery: false, port: members
     } }, { autoplace: [] }),
     args: ['--port', String(api), ...token === undefined ? [] : ['--join', token]]
   })

@@ -43,7 +43,7 @@ t.setTimeout(600_000)
 t.test(`a rolling upgrade from ${PREVIOUS.version} keeps one master throughout`, { skip }, async (t) => {
   // With the product's own timing, two nodes on a busy machine do not become candidates at the same time.
   const cluster = await startCluster(t, {
-    nodes: 4, joined: 3, heartbeatMs: 2000, electionMs: 3000, config: quiet, script: previousRelease()
+    nodes: 4, joined: 3, electionMs: 3000, config: quiet, script: previousRelease()
   })
   const [n1, n2, n3, n4] = cluster.members as [Member, Member, Member, Member]
   await placeOn(n1.node, 'svc/voice-en')
