@@ -18,7 +18,7 @@ const start = {
 
 /** A description in svc.yaml; of a bundled one, what it changes. */
 export const description = closedObject({
-  command: { ...text, description: 'program in its environment or in PATH, or its absolute path' },
+  command: { ...text, pattern: '\\S', description: 'program in its environment or in PATH, or its absolute path' },
   environment_path: {
     ...text, pattern: '^/', description: 'virtual environment with the program, in its folder bin'
   },
@@ -27,8 +27,10 @@ export const description = closedObject({
     type: 'object', description: 'more args and environment on one backend, such as cpu',
     additionalProperties: closedObject(start, [])
   },
-  backends: { ...texts, description: 'cuda, rocm, metal, cpu' },
-  packages: { ...texts, description: 'Python distributions that tell its version' },
+  backends: {
+    type: 'array', minItems: 1, uniqueItems: true, items: { enum: ['cuda', 'rocm', 'metal', 'cpu'] }
+  },
+  packages: { ...texts, minItems: 1, description: 'Python distributions that tell its version' },
   install: { ...text, description: 'command that installs it' },
   weights: {
     ...text, format: 'regex', description: 'regular expression for the quantization of models that it loads'

@@ -5,7 +5,7 @@ import { closedObject, type FromSchema } from '../../kernel/index.js'
 
 const text = { type: 'string', minLength: 1, maxLength: 512 } as const
 const name = { type: 'string', pattern: '^[A-Za-z0-9][A-Za-z0-9._:/@-]{0,120}$' } as const
-const address = { pattern: '^https?://[^@?#\\s]+$', maxLength: 2048 } as const
+const address = { format: 'uri', pattern: '^https?://[^@?#\\s]+$', maxLength: 2048 } as const
 const flag = { type: 'boolean' } as const
 const count = { type: 'integer', minimum: 1, maximum: 2 ** 31 } as const
 const seconds = { type: 'integer', minimum: 1, maximum: 3600 } as const
@@ -104,7 +104,6 @@ export function serversOf (
       ? models && Object.entries(models) : models.map((id) => [id, {}])
     const path = file === undefined ? undefined : resolve(home, file)
     const at = `plugins.upstreams.servers.${name}`
-    if (!URL.canParse(url)) throw new Error(`${at}.url is not an address`)
     if (path !== undefined && existsSync(path) && !statSync(path).isFile()) {
       throw new Error(`${at}.key_file is not a file: ${path}`)
     }

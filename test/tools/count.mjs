@@ -35,7 +35,7 @@ const BUDGET = {
   'plugins/llama-cpp': 6665,
   'plugins/logs': 830,
   'plugins/mcp': 664,
-  'plugins/openai-programs': 1443,
+  'plugins/openai-programs': 1445,
   'plugins/packages': 682,
   'plugins/placement': 7462,
   'plugins/realtime': 1626,
@@ -44,7 +44,7 @@ const BUDGET = {
   'plugins/staging': 10913,
   'plugins/steward': 2863,
   'plugins/tracing': 1656,
-  'plugins/upstreams': 979,
+  'plugins/upstreams': 978,
   'plugins/wyoming': 506
 }
 

@@ -140,6 +140,11 @@ t.test('descriptions in svc.yaml that cannot work are refused with their field',
   const rows: [string, string[]][] = [
     ['vllm: { args: [a] }', []], ['own: { command: x, weights: "^mlx", gang: { models: [llama] } }', []],
     ['own: { args: [a] }', ['own.command: is missing']],
+    ['own: { command: " " }', ['own.command: expected text that is not empty matching \\S, found " "']],
+    ['vllm: { backends: [cudaa] }',
+      ['vllm.backends[0]: expected one of "cuda", "rocm", "metal", "cpu", found "cudaa" [cuda]']],
+    ['own: { command: x, packages: [] }', ['own.packages: expected a list of at least 1 of at most 64, ' +
+      'each text that is not empty, found an empty list']],
     ['own: { command: x, weights: "(" }', ['own.weights: expected a regular expression, found "("']],
     ['own: { command: x, gang: { models: ^llama } }',
       ['own.gang.models: expected a list of at most 64, each text that is not empty, found "^llama"']]

@@ -174,6 +174,7 @@ t.test('mistakes in the settings', async (t) => {
     [{ servers: { a: 'ftp://x' } }, /servers\.a.*expected an address/],
     [{ servers: { a: 'http://u:p@x/v1' } }, /servers\.a/],
     [{ servers: { a: { models: ['m'] } } }, /servers\.a.*url/],
+    [{ servers: { a: { url: 'http://x:99999/v1' } } }, /servers\.a\.url: expected a URI/],
     [{ servers: { a: { url, kye: 'x' } } }, /servers\.a\.kye/],
     [{ servers: { a: { url, models: { m: { price: { currency: 'EUR' } } } } } }, /prompt/],
     [{ servers: { 'a/b': url } }, /servers/],
@@ -194,8 +195,6 @@ t.test('names that a list must not use', async (t) => {
   const rig = await start(t, { servers: { up: fake.url } })
   await until(async () => (await ask(rig, 'up/good')).statusCode === 200)
   t.same(rig.logged.filter(({ level }) => level === 'error'), [])
-  await t.rejects(start(t, { servers: { up: { url: 'http://x:99999/v1' } } }),
-    /servers\.up\.url is not an address/)
   await t.rejects(start(t, { servers: { up: { url: fake.url, key_file: '/' } } }),
     /servers\.up\.key_file is not a file/)
 })
