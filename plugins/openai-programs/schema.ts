@@ -18,7 +18,9 @@ const start = {
 
 /** A description in svc.yaml; of a bundled one, what it changes. */
 export const description = closedObject({
-  command: { ...text, pattern: '\\S', description: 'program in its environment or in PATH, or its absolute path' },
+  command: {
+    ...text, pattern: '\\S', description: 'program in its environment or in PATH, or its absolute path'
+  },
   environment_path: {
     ...text, pattern: '^/', description: 'virtual environment with the program, in its folder bin'
   },

@@ -35,7 +35,7 @@ const BUDGET = {
   'plugins/llama-cpp': 6665,
   'plugins/logs': 830,
   'plugins/mcp': 664,
-  'plugins/openai-programs': 1445,
+  'plugins/openai-programs': 1447,
   'plugins/packages': 682,
   'plugins/placement': 7462,
   'plugins/realtime': 1626,
