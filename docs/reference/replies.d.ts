@@ -1830,6 +1830,10 @@ export interface components {
         "PUT /v1/tracing": {
             enabled: boolean;
         };
+        "GET /v1/whoami": {
+            id: string;
+            authorities: string[];
+        };
         "GET /v1/wyoming": {
             port: number | null;
             allow: string[];

@@ -83,6 +83,10 @@ export const systemRoutes = {
       nodeId: text, nodeInstallId: text, hostname: operatorsText, ipAddress: operatorsText
     })
   },
+  caller: {
+    method: 'GET', url: '/v1/whoami', authority: null, summary: 'Who the caller is, and what it may do.',
+    reply: closedObject({ id: text, authorities: { type: 'array', items: text } })
+  },
   restart: {
     method: 'POST', url: '/admin/restart', members: true, authority: 'operator', audit: 'best-effort',
     summary: 'Restarts the node\'s process; it rejoins the cluster automatically.',

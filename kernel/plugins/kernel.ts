@@ -239,6 +239,7 @@ function systemHandlers (kernel: SystemParts): Handlers {
         ? { hostname: os.hostname(), ipAddress: [...kernel.options.served().addresses][0] ?? '127.0.0.1' }
         : { hostname: null, ipAddress: null }
     }),
+    caller: ({ caller: { id, authorities } }) => ({ id, authorities: [...authorities].sort() }),
     restart: (request) => restart(kernel, request),
     ...pluginHandlers(kernel)
   }

@@ -86,7 +86,7 @@ t.test('the same for the pairing pages on both sides', { skip }, async (t) => {
 })
 
 t.test('every control is reachable by keyboard, and a dialog restores the focus', { skip }, async (t) => {
-  const node = await startNode(t)
+  const node = await startNode(t, { config: { access: { local: ['read', 'invoke', 'cluster:write'] } } })
   const browser = await openBrowser(t)
   const { page, problems } = await openPage(t, browser, node)
   await page.getByRole('list', { name: 'Instances' }).getByText('ready').first().waitFor()
@@ -106,5 +106,24 @@ t.test('every control is reachable by keyboard, and a dialog restores the focus'
   await page.keyboard.press('Escape')
   await page.getByRole('dialog').waitFor({ state: 'detached' })
   t.equal(await focused(), 'Stop svc/guide')
+  t.same(problems, [])
+})
+
+t.test('what the caller may not do is disabled, and says why, until it signs in', { skip }, async (t) => {
+  const node = await startNode(t)
+  const { page, problems } = await openPage(t, await openBrowser(t), node)
+  const stop = page.getByRole('button', { name: 'Stop svc/guide' })
+  await page.locator('[aria-label="Stop svc/guide"][aria-disabled=true]').waitFor()
+  t.match(await stop.getAttribute('title'), /needs the authority cluster:write/)
+  await stop.focus()
+  await page.keyboard.press('Enter')
+  await page.getByText(/needs the authority cluster:write.*Sign in/).waitFor()
+  t.equal(await page.getByRole('dialog').count(), 0)
+  await page.getByRole('button', { name: 'Sign in' }).click()
+  await page.getByLabel(/^Token of/).fill(node.token)
+  await page.getByRole('button', { name: 'Use it' }).click()
+  await page.locator('[aria-label="Stop svc/guide"][aria-disabled=false]').waitFor()
+  await stop.click()
+  await page.getByRole('dialog', { name: 'Stop svc/guide?' }).waitFor()
   t.same(problems, [])
 })

@@ -13,7 +13,9 @@ export function DrainButton ({ node, running }: NodeProps & { running: number })
     done((await ask('PUT /nodes/{node}/drain', { params: [node.id] })).message)
   }
   return (
-    <ConfirmButton words="Drain" title={`Drain ${node.name}?`} action="Drain it" onConfirm={drain}>
+    <ConfirmButton
+      needs="cluster:write" words="Drain" title={`Drain ${node.name}?`} action="Drain it" onConfirm={drain}
+    >
       <p>Nothing is placed there any more, and it stays a member.</p>
       <p>
         {running === 0
@@ -35,7 +37,9 @@ export function RestartButton ({ node, words }: NodeProps & { words: string }) {
     done(`${node.name} restarts.`)
   }
   return (
-    <ConfirmButton words={words} title={`Restart ${node.name}?`} action="Restart it" onConfirm={restart}>
+    <ConfirmButton
+      needs="operator" words={words} title={`Restart ${node.name}?`} action="Restart it" onConfirm={restart}
+    >
       <p>It lets open requests end, then replaces its process and joins again by itself.</p>
       {node.master && <p>It is the master: another node takes over meanwhile.</p>}
     </ConfirmButton>
@@ -56,7 +60,7 @@ export function RemoveButton ({ name, id, ...button }: RemoveProps) {
   }
   return (
     <ConfirmButton
-      {...button} title={`Remove ${name} from the cluster?`} action="Remove it for good" danger
+      {...button} needs="operator" title={`Remove ${name} from the cluster?`} action="Remove it for good" danger
       onConfirm={remove}
     >
       <p>Its key is refused from then on. To come back it has to join anew, with a new token.</p>

@@ -27,7 +27,9 @@ export function NodePage ({ id }: { id: string }) {
         aside={(
           <>
             {node.drained
-              ? <Button onClick={async () => { await undrain(node) }}>Let it run models again</Button>
+              ? <Button needs="cluster:write" onClick={async () => { await undrain(node) }}>
+                Let it run models again
+              </Button>
               : <DrainButton node={node} running={own.length} />}
             <RestartButton node={node} words="Restart" />
             <RemoveButton kind="danger" words="Remove" name={node.name} id={refOf(node)} />

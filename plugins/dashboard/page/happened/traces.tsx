@@ -33,7 +33,7 @@ function List () {
       aside={(
         <>
           <Badge level={traced ? 'ok' : 'plain'}>{traced ? 'tracing is on' : 'tracing is off'}</Badge>
-          <Button onClick={turn}>{traced ? 'Switch it off' : 'Switch it on'}</Button>
+          <Button needs="cluster:write" onClick={turn}>{traced ? 'Switch it off' : 'Switch it on'}</Button>
         </>
       )}
     >

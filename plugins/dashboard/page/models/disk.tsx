@@ -18,7 +18,7 @@ export function DiskSection ({ copies }: { copies: readonly Copied[] }) {
   return (
     <Section
       title="Copies by node"
-      aside={<Opens dialog={<PurgeDialog modelId={null} />}>Free disk space</Opens>}
+      aside={<Opens needs="cluster:write" dialog={<PurgeDialog modelId={null} />}>Free disk space</Opens>}
     >
       <Rows
         items={copiesByNode(copies)} keyOf={({ nodeId }) => nodeId} row={({ nodeId, copies: own }) => (

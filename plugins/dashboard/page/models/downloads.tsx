@@ -52,14 +52,17 @@ export function DownloadRow ({ one }: { one: Download }) {
       </RowText>
       {(moving || total > 0) && <Progress label={`Download of ${modelId}`} done={done} total={total} />}
       {moving && (
-        <Button label={`Pause ${modelId}`} onClick={async () => { await halt(modelId, 'pause') }}>
+        <Button
+          needs="cluster:write" label={`Pause ${modelId}`} onClick={async () => { await halt(modelId, 'pause') }}
+        >
           Pause
         </Button>
       )}
-      {isStopped(one) && <Button label={`Resume ${modelId}`} onClick={again}>Resume</Button>}
+      {isStopped(one) &&
+        <Button needs="cluster:write" label={`Resume ${modelId}`} onClick={again}>Resume</Button>}
       {status !== 'cancelled' && (
         <ConfirmButton
-          words="Cancel" label={`Cancel ${modelId}`} title={`Cancel the download of ${modelId}?`}
+          words="Cancel" needs="cluster:write" label={`Cancel ${modelId}`} title={`Cancel the download of ${modelId}?`}
           action="Cancel the download" danger onConfirm={async () => { await halt(modelId, 'cancel') }}
         >
           <p>The {bytes(done)} that have come are kept for a while; Resume goes on from there.</p>

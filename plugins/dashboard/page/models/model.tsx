@@ -55,7 +55,7 @@ export function ModelPage ({ id, row, known }: { id: string, row: Row | null, kn
 function Unknown ({ id }: { id: string }) {
   return (
     <Empty title={`No model is called ${id} here.`}>
-      <Opens kind="main" dialog={hubDialog(id)}>Look for it at the hub</Opens>
+      <Opens needs="cluster:write" kind="main" dialog={hubDialog(id)}>Look for it at the hub</Opens>
       <a href={linkTo('models')}>All models</a>
     </Empty>
   )
@@ -65,7 +65,7 @@ function Actions ({ row: { id, tasks, state, placeable } }: { row: Row }) {
   return (
     <>
       {state === 'ready' && <a class="button" href={linkTo('playground', playFor(tasks), id)}>Try it</a>}
-      {placeable && (<Opens kind="main" dialog={<PlaceDialog modelId={id} />}>Place</Opens>)}
+      {placeable && <Opens needs="cluster:write" kind="main" dialog={<PlaceDialog modelId={id} />}>Place</Opens>}
     </>
   )
 }
@@ -108,11 +108,11 @@ function Copies ({ id, copies }: { id: string, copies: readonly Copied[] }) {
       title="Copies" aside={!has('bundled') && (
         <>
           {has('store') && (
-            <Opens dialog={<StageDialog modelId={id} copies={copies} />}>Copy to nodes</Opens>
+            <Opens needs="cluster:write" dialog={<StageDialog modelId={id} copies={copies} />}>Copy to nodes</Opens>
           )}
-          {has('store') && <Opens dialog={hubDialog(id)}>Fetch again</Opens>}
+          {has('store') && <Opens needs="cluster:write" dialog={hubDialog(id)}>Fetch again</Opens>}
           {(has('staged') || has('cache')) && (
-            <Opens dialog={<PurgeDialog modelId={id} />}>Remove copies</Opens>
+            <Opens needs="cluster:write" dialog={<PurgeDialog modelId={id} />}>Remove copies</Opens>
           )}
           {has('store') && <RemoveButton id={id} />}
         </>
@@ -131,7 +131,7 @@ function RemoveButton ({ id }: { id: string }) {
   }
   return (
     <ConfirmButton
-      words="Remove from the store" kind="danger" title={`Remove ${id} from the store?`}
+      words="Remove from the store" needs="cluster:write" kind="danger" title={`Remove ${id} from the store?`}
       action="Remove it for good" danger onConfirm={remove}
     >
       <p>

@@ -89,7 +89,7 @@ function ModelRow ({ row }: { row: Row }) {
       </RowText>
       {state === 'ready' && <a class="button" href={linkTo('playground', playFor(tasks), id)}>Try it</a>}
       {placeable && (
-        <Opens label={`Place ${id}`} dialog={<PlaceDialog modelId={id} />}>Place</Opens>
+        <Opens needs="cluster:write" label={`Place ${id}`} dialog={<PlaceDialog modelId={id} />}>Place</Opens>
       )}
     </>
   )
@@ -117,7 +117,7 @@ function SearchSection () {
           placeholder="Words of its name, or org/name:VARIANT" value={text} onText={setText}
         />
         <button type="submit" class="button main" disabled={text.trim() === ''}>Search</button>
-        {named !== null && <Opens dialog={<PullDialog wanted={named} />}>Pull {named.modelId}</Opens>}
+        {named !== null && <Opens needs="cluster:write" dialog={<PullDialog wanted={named} />}>Pull {named.modelId}</Opens>}
       </form>
       {error !== null && <Trouble error={error} again={again} />}
       {answer !== null && error === null && <Results answer={answer} />}
@@ -162,7 +162,7 @@ function FoundRow ({ one }: { one: Answer['models'][number] }) {
       {here
         ? <a class="button" href={linkTo('models', modelId)}>It is here</a>
         : engine !== null && (
-          <Opens label={`Pull ${modelId}`} dialog={hubDialog(modelId)}>Pull</Opens>
+          <Opens needs="cluster:write" label={`Pull ${modelId}`} dialog={hubDialog(modelId)}>Pull</Opens>
         )}
     </>
   )

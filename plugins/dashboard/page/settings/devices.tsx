@@ -28,7 +28,7 @@ export function Devices () {
       {error === null && (
         <>
           <div class="inline">
-            <Opens kind="main" onClosed={again} dialog={<PairingDialog />}>Let a device in</Opens>
+            <Opens needs="operator" kind="main" onClosed={again} dialog={<PairingDialog />}>Let a device in</Opens>
           </div>
           {value?.devices.length === 0 && <Empty title="No device is paired." />}
           <ul class="rows" aria-label="Devices">

@@ -24,7 +24,7 @@ export function Plugins () {
               <Badge level={plugin.enabled ? 'ok' : 'plain'}>{plugin.enabled ? 'on' : 'off'}</Badge>
             </RowText>
             <Button
-              label={`Switch ${plugin.enabled ? 'off' : 'on'} ${plugin.name}`}
+              needs="plugin:manage" label={`Switch ${plugin.enabled ? 'off' : 'on'} ${plugin.name}`}
               onClick={async () => { await change(plugin.name, !plugin.enabled) }}
             >
               {plugin.enabled ? 'Switch off' : 'Switch on'}

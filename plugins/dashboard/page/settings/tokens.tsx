@@ -16,7 +16,7 @@ export function Tokens () {
     <>
       <p class="hint">A token is good at this node only.</p>
       <div class="inline">
-        <Opens kind="main" onClosed={again} dialog={<MakeDialog />}>Make a token</Opens>
+        <Opens needs="operator" kind="main" onClosed={again} dialog={<MakeDialog />}>Make a token</Opens>
       </div>
       {value !== null && list.length === 0 && <Empty title="There is no token besides the operator's." />}
       <ul class="rows">

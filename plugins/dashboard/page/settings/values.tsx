@@ -69,7 +69,9 @@ function Row ({ setting, revision, onChanged }: RowProps) {
         {fixed !== null && <p class="hint">{fixed}</p>}
         <div class="inline">
           {changed && read !== null && 'value' in read && (
-            <Button kind="main" onClick={async () => { await write(read.value) }}>Write</Button>
+            <Button needs="operator" kind="main" onClick={async () => { await write(read.value) }}>
+              Write
+            </Button>
           )}
           {changed && <Button kind="quiet" onClick={() => { setText(null) }}>Leave it</Button>}
           {!changed && fixed === null && setting.origin === 'file' && (

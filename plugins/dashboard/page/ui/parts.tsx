@@ -2,6 +2,7 @@ import { Component, createContext, type ComponentChildren, type ComponentProps }
 import { useContext, useEffect, useId, useRef, useState } from 'preact/hooks'
 import { ApiError } from '../api.js'
 import { ask, type AskOptions } from '../link.js'
+import { lacks } from '../may.js'
 import { copyText } from './copy.js'
 import { bytes, commandsIn, percent, type Lines } from './text.js'
 import { failed } from './toast.js'
@@ -15,19 +16,23 @@ interface ButtonProps {
   disabled?: boolean
   title?: string
   label?: string | undefined
+  /** Authority without which the button is disabled and says so. */
+  needs?: string | undefined
 }
 
 /** A button that shows its progress and its error. */
-export function Button ({ children, onClick, kind = 'plain', disabled, title, label }: ButtonProps) {
+export function Button ({ children, onClick, kind = 'plain', disabled, title, label, needs }: ButtonProps) {
   const [busy, setBusy] = useState(false)
+  const why = lacks(needs)
   const act = async (): Promise<void> => {
+    if (why !== undefined) return failed(why)
     setBusy(true)
     try { await onClick() } catch (error) { failed(error) } finally { setBusy(false) }
   }
   return (
     <button
       type="button" class={`button ${kind}`} disabled={disabled === true || busy} aria-busy={busy}
-      title={title} aria-label={label} onClick={() => { void act() }}
+      aria-disabled={why !== undefined} title={why ?? title} aria-label={label} onClick={() => { void act() }}
     >
       {children}
     </button>
@@ -284,13 +289,15 @@ export function Confirm (
   )
 }
 
-export interface ConfirmButtonProps extends ConfirmProps, Pick<OpensProps, 'kind' | 'label' | 'onClosed'> {
+export interface ConfirmButtonProps extends ConfirmProps, Pick<OpensProps, 'kind' | 'label' | 'needs' | 'onClosed'> {
   words: string
 }
 
 /** A button that acts after a confirmation. */
-export const ConfirmButton = ({ words, kind, label, onClosed, ...confirm }: ConfirmButtonProps) => (
-  <Opens kind={kind} label={label} onClosed={onClosed} dialog={<Confirm {...confirm} />}>{words}</Opens>
+export const ConfirmButton = ({ words, kind, label, needs, onClosed, ...confirm }: ConfirmButtonProps) => (
+  <Opens kind={kind} label={label} needs={needs} onClosed={onClosed} dialog={<Confirm {...confirm} />}>
+    {words}
+  </Opens>
 )
 
 /** The text of a row in a list: its title, and a hint below. */
