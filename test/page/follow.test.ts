@@ -15,7 +15,8 @@ const WATCH = `{
   window.drawn = []
   let shown = null
   const look = () => {
-    const now = document.querySelector('[aria-label=Nodes] .badge.warn')?.textContent === 'drained'
+    const badges = [...document.querySelectorAll('[aria-label=Nodes] .badge.warn')]
+    const now = badges.some(({ textContent }) => textContent === 'drained')
     if (now !== shown) drawn.push({ drained: shown = now, at: performance.timeOrigin + performance.now() })
   }
   look()

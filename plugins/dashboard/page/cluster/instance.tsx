@@ -44,8 +44,8 @@ function InstanceRow ({ instance }: { instance: Instance }) {
         <a class="button" href={linkTo('playground', playFor(instance.card?.tasks ?? []), modelId)}>Try it</a>
       )}
       <ConfirmButton
-        words="Stop" needs="cluster:write" label={`Stop ${modelId}`} title={`Stop ${modelId}?`} action="Stop it" danger
-        onConfirm={stop}
+        words="Stop" needs="cluster:write" label={`Stop ${modelId}`} title={`Stop ${modelId}?`}
+        action="Stop it" danger onConfirm={stop}
       >
         <p>
           {inFlight === 0
@@ -69,7 +69,9 @@ export function WaitingRow ({ id, one }: { id: string, one: Waiting }) {
       <RowText hint={`${message} It waits since ${clock(since)}.`}>
         <a href={linkTo('models', modelId)}>{modelId}</a> <Badge level="warn">{reason}</Badge>
       </RowText>
-      <Button needs="cluster:write" label={`Have ${modelId} wait no more`} onClick={giveUp}>Wait no more</Button>
+      <Button needs="cluster:write" label={`Have ${modelId} wait no more`} onClick={giveUp}>
+        Wait no more
+      </Button>
     </>
   )
 }

@@ -1,5 +1,6 @@
 import { ask } from '../link.js'
-import { ConfirmButton, Dialog, Sentence, Snippet, Trouble, useAsk, useNow } from '../ui/parts.js'
+import { useAsk, useNow } from '../ui/loading.js'
+import { ConfirmButton, Dialog, Sentence, Snippet, Trouble } from '../ui/parts.js'
 import { count, span } from '../ui/text.js'
 import { done, ended } from '../ui/toast.js'
 import { nodes } from '../known.js'
@@ -60,8 +61,8 @@ export function RemoveButton ({ name, id, ...button }: RemoveProps) {
   }
   return (
     <ConfirmButton
-      {...button} needs="operator" title={`Remove ${name} from the cluster?`} action="Remove it for good" danger
-      onConfirm={remove}
+      {...button} needs="operator" title={`Remove ${name} from the cluster?`} action="Remove it for good"
+      danger onConfirm={remove}
     >
       <p>Its key is refused from then on. To come back it has to join anew, with a new token.</p>
     </ConfirmButton>

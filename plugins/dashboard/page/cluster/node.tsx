@@ -1,8 +1,7 @@
 import { instances, nodes } from '../known.js'
 import { linkTo } from '../route.js'
-import {
-  Badge, Button, Copy, DiskMeter, Empty, Facts, MemoryMeter, Meter, Section, useNow
-} from '../ui/parts.js'
+import { useNow } from '../ui/loading.js'
+import { Badge, Button, Copy, DiskMeter, Empty, Facts, MemoryMeter, Meter, Section } from '../ui/parts.js'
 import { ago, bytes, joined, percent } from '../ui/text.js'
 import { InstanceList } from './instance.js'
 import { DrainButton, refOf, Remedy, RemoveButton, RestartButton, undrain } from './node-actions.js'
@@ -27,9 +26,11 @@ export function NodePage ({ id }: { id: string }) {
         aside={(
           <>
             {node.drained
-              ? <Button needs="cluster:write" onClick={async () => { await undrain(node) }}>
-                Let it run models again
-              </Button>
+              ? (
+                  <Button needs="cluster:write" onClick={async () => { await undrain(node) }}>
+                    Let it run models again
+                  </Button>
+                )
               : <DrainButton node={node} running={own.length} />}
             <RestartButton node={node} words="Restart" />
             <RemoveButton kind="danger" words="Remove" name={node.name} id={refOf(node)} />

@@ -1,9 +1,8 @@
 import { instances, nodes, transfers, waiting } from '../known.js'
 import { here, past, state } from '../link.js'
 import { linkTo, route } from '../route.js'
-import {
-  Badge, DiskMeter, Empty, MemoryMeter, Opens, Quoting, RowText, Section, useAsk
-} from '../ui/parts.js'
+import { useAsk } from '../ui/loading.js'
+import { Badge, DiskMeter, Empty, MemoryMeter, Opens, Quoting, RowText, Section } from '../ui/parts.js'
 import { Rows } from '../ui/list.js'
 import { count, joined, percent } from '../ui/text.js'
 import { InstanceList, WaitingRow } from './instance.js'

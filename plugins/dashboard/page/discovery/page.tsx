@@ -4,9 +4,8 @@ import { useState } from 'preact/hooks'
 import { ApiError } from '../api.js'
 import { caller, home } from '../link.js'
 import { linkTo, route } from '../route.js'
-import {
-  Badge, Button, Copy, Empty, Facts, Field, RowText, Section, Snippet, Trouble, useLoaded
-} from '../ui/parts.js'
+import { useLoaded } from '../ui/loading.js'
+import { Badge, Button, Copy, Empty, Facts, Field, RowText, Section, Snippet, Trouble } from '../ui/parts.js'
 import { Rows } from '../ui/list.js'
 import { list, nodeId, other, target, useOther, type Descriptor } from './target.js'
 import { nameOf } from '../known.js'

@@ -2,8 +2,9 @@ import { useState } from 'preact/hooks'
 import { amounts, TransferRow } from '../cluster/transfer.js'
 import { transfers } from '../known.js'
 import { linkTo } from '../route.js'
+import { useLoaded } from '../ui/loading.js'
 import {
-  Badge, Button, Confirm, ConfirmButton, Facts, Progress, RowText, Section, Tick, Trouble, useLoaded
+  Badge, Button, Confirm, ConfirmButton, Facts, Progress, RowText, Section, Tick, Trouble
 } from '../ui/parts.js'
 import { bytes, clock, count, joined } from '../ui/text.js'
 import { isRunning, isStopped, type Download, type Wanted } from './data.js'
@@ -53,7 +54,8 @@ export function DownloadRow ({ one }: { one: Download }) {
       {(moving || total > 0) && <Progress label={`Download of ${modelId}`} done={done} total={total} />}
       {moving && (
         <Button
-          needs="cluster:write" label={`Pause ${modelId}`} onClick={async () => { await halt(modelId, 'pause') }}
+          needs="cluster:write" label={`Pause ${modelId}`}
+          onClick={async () => { await halt(modelId, 'pause') }}
         >
           Pause
         </Button>
@@ -62,8 +64,9 @@ export function DownloadRow ({ one }: { one: Download }) {
         <Button needs="cluster:write" label={`Resume ${modelId}`} onClick={again}>Resume</Button>}
       {status !== 'cancelled' && (
         <ConfirmButton
-          words="Cancel" needs="cluster:write" label={`Cancel ${modelId}`} title={`Cancel the download of ${modelId}?`}
-          action="Cancel the download" danger onConfirm={async () => { await halt(modelId, 'cancel') }}
+          words="Cancel" needs="cluster:write" label={`Cancel ${modelId}`} danger
+          title={`Cancel the download of ${modelId}?`} action="Cancel the download"
+          onConfirm={async () => { await halt(modelId, 'cancel') }}
         >
           <p>The {bytes(done)} that have come are kept for a while; Resume goes on from there.</p>
         </ConfirmButton>

@@ -3,7 +3,7 @@ import { useEffect } from 'preact/hooks'
 import { ApiError } from '../api.js'
 import { allTransfers, instances, nodes } from '../known.js'
 import { ask, caller, origin } from '../link.js'
-import { useAsk, useLoaded } from '../ui/parts.js'
+import { useAsk, useLoaded } from '../ui/loading.js'
 import { done } from '../ui/toast.js'
 import { isRunning, type Copied, type Download, type Entry, type Wanted } from './data.js'
 

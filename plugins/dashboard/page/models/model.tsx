@@ -5,9 +5,9 @@ import { instances, nameOf, nodes, transfers, waiting } from '../known.js'
 import { ask } from '../link.js'
 import { linkTo } from '../route.js'
 import { Rows } from '../ui/list.js'
+import { useAsk, useLoaded } from '../ui/loading.js'
 import {
-  Badge, Confirm, ConfirmButton, Copy, Empty, Facts, Opens, Section, Sentence, Tick, Trouble, useAsk,
-  useLoaded
+  Badge, Confirm, ConfirmButton, Copy, Empty, Facts, Opens, Section, Sentence, Tick, Trouble
 } from '../ui/parts.js'
 import { bytes, count, toggled } from '../ui/text.js'
 import { done, failed } from '../ui/toast.js'
@@ -65,7 +65,8 @@ function Actions ({ row: { id, tasks, state, placeable } }: { row: Row }) {
   return (
     <>
       {state === 'ready' && <a class="button" href={linkTo('playground', playFor(tasks), id)}>Try it</a>}
-      {placeable && <Opens needs="cluster:write" kind="main" dialog={<PlaceDialog modelId={id} />}>Place</Opens>}
+      {placeable &&
+        <Opens needs="cluster:write" kind="main" dialog={<PlaceDialog modelId={id} />}>Place</Opens>}
     </>
   )
 }
@@ -108,7 +109,9 @@ function Copies ({ id, copies }: { id: string, copies: readonly Copied[] }) {
       title="Copies" aside={!has('bundled') && (
         <>
           {has('store') && (
-            <Opens needs="cluster:write" dialog={<StageDialog modelId={id} copies={copies} />}>Copy to nodes</Opens>
+            <Opens needs="cluster:write" dialog={<StageDialog modelId={id} copies={copies} />}>
+              Copy to nodes
+            </Opens>
           )}
           {has('store') && <Opens needs="cluster:write" dialog={hubDialog(id)}>Fetch again</Opens>}
           {(has('staged') || has('cache')) && (

@@ -3,7 +3,8 @@ import { playFor } from '../cluster/instance.js'
 import { instances, transfers, waiting } from '../known.js'
 import { ask, past } from '../link.js'
 import { linkTo, route } from '../route.js'
-import { Badge, Empty, Field, Opens, RowText, Section, Trouble, useLoaded } from '../ui/parts.js'
+import { useLoaded } from '../ui/loading.js'
+import { Badge, Empty, Field, Opens, RowText, Section, Trouble } from '../ui/parts.js'
 import { Rows } from '../ui/list.js'
 import { bytes, count, joined } from '../ui/text.js'
 import { DiskSection } from './disk.js'
@@ -117,7 +118,9 @@ function SearchSection () {
           placeholder="Words of its name, or org/name:VARIANT" value={text} onText={setText}
         />
         <button type="submit" class="button main" disabled={text.trim() === ''}>Search</button>
-        {named !== null && <Opens needs="cluster:write" dialog={<PullDialog wanted={named} />}>Pull {named.modelId}</Opens>}
+        {named !== null && (
+          <Opens needs="cluster:write" dialog={<PullDialog wanted={named} />}>Pull {named.modelId}</Opens>
+        )}
       </form>
       {error !== null && <Trouble error={error} again={again} />}
       {answer !== null && error === null && <Results answer={answer} />}

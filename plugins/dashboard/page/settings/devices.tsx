@@ -2,7 +2,8 @@ import { ApiError } from '../api.js'
 import { device, ended as deviceEnded, forget } from '../device/own.js'
 import { PairDialog } from '../device/pair.js'
 import { ask, caller, connect, origin, typed } from '../link.js'
-import { Badge, ConfirmButton, Copy, Empty, Opens, Trouble, useAsk } from '../ui/parts.js'
+import { useAsk } from '../ui/loading.js'
+import { Badge, ConfirmButton, Copy, Empty, Opens, Trouble } from '../ui/parts.js'
 import { day } from '../ui/text.js'
 import { done, ended } from '../ui/toast.js'
 import { PairingDialog } from './pairing.js'
@@ -28,7 +29,9 @@ export function Devices () {
       {error === null && (
         <>
           <div class="inline">
-            <Opens needs="operator" kind="main" onClosed={again} dialog={<PairingDialog />}>Let a device in</Opens>
+            <Opens needs="operator" kind="main" onClosed={again} dialog={<PairingDialog />}>
+              Let a device in
+            </Opens>
           </div>
           {value?.devices.length === 0 && <Empty title="No device is paired." />}
           <ul class="rows" aria-label="Devices">

@@ -3,7 +3,8 @@ import { JoinDialog, RemoveButton } from '../cluster/node-actions.js'
 import { nodes } from '../known.js'
 import { ask } from '../link.js'
 import { linkTo } from '../route.js'
-import { Badge, Button, Copy, Opens, Trouble, useAsk } from '../ui/parts.js'
+import { useAsk } from '../ui/loading.js'
+import { Badge, Button, Copy, Opens, Trouble } from '../ui/parts.js'
 import { done } from '../ui/toast.js'
 
 export function Members () {

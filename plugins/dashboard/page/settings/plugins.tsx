@@ -1,6 +1,7 @@
 import { useState } from 'preact/hooks'
 import { ask } from '../link.js'
-import { Badge, Button, RowText, Trouble, useAsk } from '../ui/parts.js'
+import { useAsk } from '../ui/loading.js'
+import { Badge, Button, RowText, Trouble } from '../ui/parts.js'
 import { done } from '../ui/toast.js'
 import { RestartNotice } from '../cluster/node-actions.js'
 

@@ -1,8 +1,8 @@
 import { useState } from 'preact/hooks'
 import { ask } from '../link.js'
+import { useAsk, useLoaded } from '../ui/loading.js'
 import {
-  Badge, Button, ConfirmButton, Copy, Dialog, Empty, Field, Opens, RowText, Snippet, Trouble, useAsk,
-  useLoaded
+  Badge, Button, ConfirmButton, Copy, Dialog, Empty, Field, Opens, RowText, Snippet, Trouble
 } from '../ui/parts.js'
 import { day } from '../ui/text.js'
 import { ended } from '../ui/toast.js'

@@ -1,6 +1,7 @@
 import { useState } from 'preact/hooks'
 import { ask } from '../link.js'
-import { Badge, Button, Empty, Field, Select, Trouble, useAsk } from '../ui/parts.js'
+import { useAsk } from '../ui/loading.js'
+import { Badge, Button, Empty, Field, Select, Trouble } from '../ui/parts.js'
 import { done } from '../ui/toast.js'
 import { fixedBy, grouped, kindOf, originText, readText, textOf, type Setting } from './editor.js'
 import { RestartNotice } from '../cluster/node-actions.js'
