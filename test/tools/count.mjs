@@ -28,7 +28,7 @@ const BUDGET = {
   'plugins/capabilities-tts': 5147,
   'plugins/chat': 6751,
   'plugins/cluster': 8782,
-  'plugins/dashboard': 9248,
+  'plugins/dashboard': 9275,
   'plugins/devices': 2718,
   'plugins/diagnostics': 2510,
   'plugins/event-log': 4100,
