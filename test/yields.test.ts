@@ -169,6 +169,7 @@ const places: Readonly<Record<string, string[]>> = {
     GET /v1/traces/cluster/:id/raw
     GET /v1/traces/cluster/:id/stats
     GET /v1/tracing
+    GET /v1/usage
     GET /v1/wyoming`)
 }
 

@@ -125,10 +125,11 @@ function load (table: UsageTable, path: string, { log }: Pick<UsageContext, 'log
   try {
     const { rows = [] } = readVersioned<{ rows: unknown[][] }>(path, FORMAT) ?? {}
     for (const [day, caller, model, ...values] of rows) {
-      const isRow = [day, caller, model].every((one) => typeof one === 'string') &&
+      const isRow = typeof day === 'string' && dayOf(Date.parse(day)) === day &&
+        typeof caller === 'string' && typeof model === 'string' &&
         values.every((one) => Number.isFinite(one) && (one as number) >= 0)
       if (!isRow) throw new Error('it has an invalid row')
-      addTo(table.row(day as string, caller as string, model as string).counts,
+      addTo(table.row(day, caller, model).counts,
         Object.fromEntries(COUNTS.map((name, i) => [name, values[i] ?? 0])) as Counts)
     }
   } catch (err) {

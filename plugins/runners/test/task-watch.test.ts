@@ -125,8 +125,9 @@ t.test('what was written before an early end counts, and the sound that was hear
 t.test('a virtual model is told, unless another model answers in its place', async (t) => {
   const { watchers, told } = desk()
   const virtual = async (chunks: EngineChunk[], end?: Error): Promise<void> => {
-    const route = { taskId: 'v', modelId: 'far/m', instanceId: '', runnerId: '', nodeId: 'here', installId: 'x' }
-    const watch = watchers.beginVirtual(route, { modelId: 'far/m', capability: 'chat', commandId: 'c', caller })
+    const asked = { modelId: 'far/m', capability: 'chat', commandId: 'c', caller }
+    const route = { ...asked, taskId: 'v', instanceId: '', runnerId: '', nodeId: 'here', installId: 'x' }
+    const watch = watchers.beginVirtual(route, asked)
     const source = async function * (): AsyncGenerator<EngineChunk> {
       yield * chunks
       if (end !== undefined) throw end
