@@ -2,8 +2,8 @@ import { rename, rm, writeFile } from 'node:fs/promises'
 import { renameSync } from 'node:fs'
 import { join } from 'node:path'
 import {
-  askMembers, kernelError, openObject, parseJson, readVersioned, type Clock, type Cluster, type FromSchema,
-  type Logger, type RouteRequest, type Tokens
+  askMembers, kernelError, openObject, parseJson, readVersioned, type Cluster, type Context,
+  type FromSchema, type Manifest, type RouteRequest, type Tokens
 } from '../../../kernel/index.js'
 import { COUNTS, usageRoute, type Counts } from './declarations.js'
 import { addTo, UsageTable, zero } from './table.js'
@@ -20,17 +20,8 @@ const FORMAT = 1
 type Usage = FromSchema<typeof usageRoute.reply>
 type UsageRequest = RouteRequest<typeof usageRoute>
 
-interface UsageContext {
-  readonly clock: Clock
-  readonly log: Logger
-  readonly node: { readonly home: string, readonly name: string }
-  readonly deps: {
-    readonly cluster: Pick<Cluster, 'nodes' | 'request'>, readonly tokens: Pick<Tokens, 'list'>
-    readonly work: RunnerWork | undefined
-  }
-  effect (label: string, dispose: () => void | Promise<void>): void
-  every (label: string, ms: number, fn: () => void): void
-  checker (schema: object): (value: unknown) => string | null
+type UsageContext = Pick<Context<Manifest>, 'checker' | 'clock' | 'effect' | 'every' | 'log' | 'node'> & {
+  deps: { cluster: Pick<Cluster, 'nodes' | 'request'>, tokens: Pick<Tokens, 'list'>, work: RunnerWork | undefined }
 }
 
 const dayOf = (ms: number): string => new Date(ms).toISOString().slice(0, 10)
@@ -91,7 +82,8 @@ export function startUsage (ctx: UsageContext): (request: UsageRequest) => Promi
     for (const row of groups.values()) addTo(total, row)
     return {
       by, since, until, total,
-      rows: [...groups.values()].filter(isUsed).sort(by === 'day' ? byKey : byTokens),
+      rows: [...groups.values()].filter(isUsed).sort((a, b) =>
+        (by === 'day' ? 0 : tokensOf(b) - tokensOf(a)) || (a.key < b.key ? -1 : 1)),
       not_asked: answers.flatMap(({ node: { name }, error }) =>
         error === null ? [] : [{ name, message: error.message }])
     }
@@ -99,26 +91,21 @@ export function startUsage (ctx: UsageContext): (request: UsageRequest) => Promi
 }
 
 const isUsed = (counts: Counts): boolean => COUNTS.some((name) => counts[name] > 0)
-const byKey = (a: { key: string }, b: { key: string }): number => a.key < b.key ? -1 : 1
 const tokensOf = ({ prompt_tokens: prompt, output_tokens: output }: Counts): number => prompt + output
-const byTokens = (a: Usage['rows'][number], b: Usage['rows'][number]): number =>
-  tokensOf(b) - tokensOf(a) || b.requests - a.requests || byKey(a, b)
 
 /** The days of a request. Throws `invalid_request`. */
 function daysOf ({ since, until }: UsageRequest['query'], today: string): { since: string, until: string } {
-  const day = (param: string, text: string): string => {
+  const day = (param: string, text: string, last?: string): string => {
     const ms = Date.parse(text)
-    if (!Number.isNaN(ms) && dayOf(ms) === text) return text
-    throw wrong(param, `${text} is not a date`)
+    const isDate = !Number.isNaN(ms) && dayOf(ms) === text
+    if (isDate && (last === undefined || text <= last)) return text
+    const message = isDate ? `${text} is after ${last}` : `${text} is not a date`
+    throw kernelError('invalid_request', `${param}: ${message}.`,
+      { param, issues: [{ path: param, message }] })
   }
   const last = day('until', until ?? today)
-  const first = day('since', since ?? dayOf(Date.parse(last) - 6 * DAY_MS))
-  if (first > last) throw wrong('since', `${first} is after ${last}`)
-  return { since: first, until: last }
+  return { since: day('since', since ?? dayOf(Date.parse(last) - 6 * DAY_MS), last), until: last }
 }
-
-const wrong = (param: string, message: string): Error =>
-  kernelError('invalid_request', `${param}: ${message}.`, { param, issues: [{ path: param, message }] })
 
 /** Reads the file into the table; moves a file that cannot be read aside. */
 function load (table: UsageTable, path: string, { log }: Pick<UsageContext, 'log'>): void {

@@ -1,11 +1,11 @@
 import { COUNTS, type Counts } from './declarations.js'
 import type { EndedTask } from '../../runners/service.js'
 
-/** Limits on days, on rows of all days, and on requests whose last task may still follow. */
+/** Limits on days, on the rows of a day, and on requests whose last task may still follow. */
 export const DAYS_MAX = 62
-export const ROWS_MAX = 10_000
+export const ROWS_MAX = 400
 const RECENT_MAX = 1000
-/** Caller and model of the row into which rows beyond the limit are merged. */
+/** Caller and model of the row that counts what is beyond the limit. */
 export const OTHER = 'other'
 
 export interface Row { readonly day: string, readonly caller: string, readonly model: string, counts: Counts }
@@ -19,7 +19,6 @@ export class UsageTable {
   /** Rows by caller and model, by day. */
   readonly #days = new Map<string, Map<string, Row>>()
   readonly #recent = new Map<string, { counts: Counts, failed: number }>()
-  #size = 0
 
   /** Adds a task of a request that entered at this node. */
   add (day: string, task: EndedTask): void {
@@ -40,44 +39,22 @@ export class UsageTable {
     })
   }
 
-  /** The row to which counts are added; that of `other` if there is no room. */
+  /** The row to which counts are added; that of `other` if the day is full. */
   row (day: string, caller: string, model: string): Row {
-    const key = `${caller}\n${model}`
     const rows = this.#days.get(day) ?? new Map<string, Row>()
-    this.#days.set(day, rows)
-    const known = rows.get(key)
-    if (known !== undefined) return known
-    if (this.#days.size > DAYS_MAX) this.#dropBut(day)
-    if (this.#size >= ROWS_MAX && caller !== OTHER && !this.#mergeBefore(day)) {
-      return this.row(day, OTHER, OTHER)
+    if (rows.size === 0) this.#days.set(day, rows)
+    if (this.#days.size > DAYS_MAX) {
+      // A clock that was set back makes `day` the oldest.
+      this.#days.delete([...this.#days.keys()].filter((one) => one !== day).sort()[0]!)
     }
-    const row = { day, caller, model, counts: zero() }
+    const key = `${caller}\n${model}`
+    if (!rows.has(key) && rows.size >= ROWS_MAX && caller !== OTHER) return this.row(day, OTHER, OTHER)
+    const row = rows.get(key) ?? { day, caller, model, counts: zero() }
     rows.set(key, row)
-    this.#size++
     return row
   }
 
   * rows (): Iterable<Row> {
     for (const rows of this.#days.values()) yield * rows.values()
-  }
-
-  /** Removes the oldest day other than `day`, which is older if the clock was set back. */
-  #dropBut (day: string): void {
-    const [oldest] = [...this.#days.keys()].filter((one) => one !== day).sort()
-    this.#size -= this.#days.get(oldest!)!.size
-    this.#days.delete(oldest!)
-  }
-
-  /** Merges the rows of the oldest day before `day` that has several; false if there is none. */
-  #mergeBefore (day: string): boolean {
-    const found = [...this.#days].sort(([a], [b]) => a < b ? -1 : 1)
-      .find(([one, rows]) => one < day && rows.size > 1)
-    if (found === undefined) return false
-    const [one, rows] = found
-    const counts = zero()
-    for (const row of rows.values()) addTo(counts, row.counts)
-    this.#days.set(one, new Map([[`${OTHER}\n${OTHER}`, { day: one, caller: OTHER, model: OTHER, counts }]]))
-    this.#size -= rows.size - 1
-    return true
   }
 }
