@@ -1830,6 +1830,38 @@ export interface components {
         "PUT /v1/tracing": {
             enabled: boolean;
         };
+        "GET /v1/usage": {
+            by: string;
+            since: string;
+            until: string;
+            rows: {
+                /** @description Caller id, model, day or name of a node; `other` beyond the limits. */
+                key: string;
+                /** @description Label of a token. */
+                label: string | null;
+                requests: number;
+                failed: number;
+                prompt_tokens: number;
+                cached_tokens: number;
+                output_tokens: number;
+                sound_in_seconds: number;
+                sound_out_seconds: number;
+            }[];
+            total: {
+                requests: number;
+                failed: number;
+                prompt_tokens: number;
+                cached_tokens: number;
+                output_tokens: number;
+                sound_in_seconds: number;
+                sound_out_seconds: number;
+            };
+            /** @description Nodes that did not answer. */
+            not_asked: {
+                name: string;
+                message: string;
+            }[];
+        };
         "GET /v1/wyoming": {
             port: number | null;
             allow: string[];

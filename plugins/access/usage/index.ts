@@ -21,7 +21,9 @@ type Usage = FromSchema<typeof usageRoute.reply>
 type UsageRequest = RouteRequest<typeof usageRoute>
 
 type UsageContext = Pick<Context<Manifest>, 'checker' | 'clock' | 'effect' | 'every' | 'log' | 'node'> & {
-  deps: { cluster: Pick<Cluster, 'nodes' | 'request'>, tokens: Pick<Tokens, 'list'>, work: RunnerWork | undefined }
+  deps: {
+    cluster: Pick<Cluster, 'nodes' | 'request'>, tokens: Pick<Tokens, 'list'>, work: RunnerWork | undefined
+  }
 }
 
 const dayOf = (ms: number): string => new Date(ms).toISOString().slice(0, 10)
