@@ -170,6 +170,7 @@ const places: Readonly<Record<string, string[]>> = {
     GET /v1/traces/cluster/:id/stats
     GET /v1/tracing
     GET /v1/whoami
+    GET /v1/usage
     GET /v1/wyoming`)
 }
 

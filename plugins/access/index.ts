@@ -1,7 +1,10 @@
 import {
   closedObject, ClusterService, definePlugin, kernelError, SessionService, TokenService
 } from '../../kernel/index.js'
+import { RunnerWorkService } from '../runners/service.js'
 import { routes } from './routes.js'
+import { usageVerb } from './usage/declarations.js'
+import { startUsage } from './usage/index.js'
 import type { Clock, Logger, Section, Tokens } from '../../kernel/index.js'
 
 /** Manages this node's tokens. */
@@ -9,8 +12,9 @@ export default definePlugin({
   name: 'access',
   version: '1.0.0',
   kernel: '^1.0.0',
-  summary: 'Creates, lists and revokes the tokens of a node.',
+  summary: 'Creates, lists and revokes the tokens of a node; counts who uses which model.',
   consumes: { cluster: ClusterService, session: SessionService, tokens: TokenService },
+  consumesOptional: { work: RunnerWorkService },
   sections: {
     revocations: {
       writer: 'master',
@@ -84,7 +88,8 @@ export default definePlugin({
       summary: 'revoke a token immediately and permanently',
       args: '<id>',
       load: () => import('./cli/revoke.js')
-    }
+    },
+    usage: usageVerb
   }
 }, (ctx) => {
   const { deps: { cluster, session, tokens }, clock, emit, error, log } = ctx
@@ -100,6 +105,7 @@ export default definePlugin({
   return {
     commands: { keepRevoked: revocations.command },
     routes: {
+      usage: startUsage(ctx),
       list: () => ({ tokens: tokens.list() }),
       create: async (request) => {
         const { body: { label, authorities, expires = null }, caller } = request

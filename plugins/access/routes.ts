@@ -1,4 +1,5 @@
 import { admittedMembers, closedObject, type RouteDecl } from '../../kernel/index.js'
+import { usageRoute } from './usage/declarations.js'
 
 const text = { type: 'string' } as const
 const textOrNull = { type: ['string', 'null'] } as const
@@ -44,5 +45,6 @@ export const routes = {
     params: closedObject({ id: { type: 'string', minLength: 1, maxLength: 64 } }),
     reply: closedObject({ id: text, revoked: { const: true }, admitted: admittedMembers }),
     errors: ['token_not_found']
-  }
+  },
+  usage: usageRoute
 } as const satisfies Record<string, RouteDecl>

@@ -35,7 +35,8 @@ export function eventLog (more: Partial<ReturnType<EventLogView['status']>> = {}
 
 export function endedTask (more: Partial<EndedTask> = {}): EndedTask {
   return {
-    taskId: 't1', modelId: 'test/chat', capability: 'chat', status: 'Complete', entered: true, served: true,
+    taskId: 't1', commandId: 'c1', callerId: 'local', modelId: 'test/chat', capability: 'chat',
+    status: 'Complete', entered: true, served: true, heardSeconds: 0,
     seconds: 1.5, firstSeconds: 0.2, tokens: { prompt: 10, cached: 4, generated: 20 }, audioSeconds: 0,
     ...more
   }

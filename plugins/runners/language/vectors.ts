@@ -66,5 +66,5 @@ const PROBABILITY = /^qwen3(vl)?$/
 
 export function scoresChunk ({ family }: ModelCard, raw: readonly number[], tokens: number): EngineChunk {
   const scores = PROBABILITY.test(family) ? [...raw] : raw.map((value) => 1 / (1 + Math.exp(-value)))
-  return { payload: { scores, tokens } }
+  return { payload: { scores, tokens, usage: { prompt_tokens: tokens } } }
 }

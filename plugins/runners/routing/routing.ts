@@ -14,7 +14,7 @@ import { splitHashes, type PrefixTable } from './prefixes.js'
 import { mergeTasks, type TaskGossip } from './remote/gossip.js'
 import type { Assigned } from './remote/receive.js'
 import { openRemote } from './remote/send.js'
-import { serve, type ServeParts } from './serve.js'
+import { serve, watched, type ServeParts } from './serve.js'
 import type { Instances, Route, RouteQuery, RunnerReport, Runners, VirtualModel } from '../service.js'
 import { TaskTable, type TaskRequester, type Task } from './tasks.js'
 
@@ -75,7 +75,7 @@ export class Routing implements Runners {
   }
 
   open (route: Route, task: EngineTask, signal: AbortSignal): AsyncIterable<EngineChunk> {
-    const virtual = this.#virtual.open(route, task, signal)
+    const virtual = this.#virtual.open(route, task, signal, this.#parts)
     if (virtual !== undefined) return virtual
     const { self, tasks } = this.#parts
     const work = route.nodeId === self.nodeId
@@ -273,9 +273,12 @@ class VirtualModels {
   }
 
   /** Like `Runners.open`; undefined for a route to a runner. */
-  open (route: Route, task: EngineTask, signal: AbortSignal): AsyncIterable<EngineChunk> | undefined {
+  open (
+    route: Route, task: EngineTask, signal: AbortSignal, { watchers }: Pick<ServeParts, 'watchers'>
+  ): AsyncIterable<EngineChunk> | undefined {
     const query = this.#queries.get(route)
-    return query && this.#get(route.modelId)?.open(task, query, signal)
+    const chunks = query && this.#get(route.modelId)?.open(task, query, signal)
+    return chunks && watched(chunks, watchers.beginVirtual(route, query!), signal)
   }
 
   /** The availability chain of a virtual model, which needs no instance; undefined for other models. */

@@ -3,12 +3,12 @@ import { NOT_STARTED, reasonOf, RunnerError } from '../process/errors.js'
 import type { Route, TerminalStatus } from '../service.js'
 import type { TaskFailure } from './lost-tasks.js'
 import { RemoteTaskError } from './remote/frames.js'
-import type { TaskWatchers, TaskTable } from './tasks.js'
+import type { TaskTable, TaskWatch, TaskWatchers } from './tasks.js'
 
 export interface ServeParts {
   log: Logger
   taskFailed (failure: TaskFailure): void
-  watchers: Pick<TaskWatchers, 'begin'>
+  watchers: Pick<TaskWatchers, 'begin' | 'beginVirtual'>
 }
 
 export interface Work {
@@ -49,6 +49,25 @@ export async function * serve (
     throw publicError(error, modelId)
   } finally {
     tasks.finish(taskId, status)
+    watch?.end(status)
+  }
+}
+
+/** Passes on the chunks of a virtual model, whose task `watch` measures. */
+export async function * watched (
+  chunks: AsyncIterable<EngineChunk>, watch: TaskWatch | undefined, signal: AbortSignal
+): AsyncGenerator<EngineChunk> {
+  let status: TerminalStatus = 'Cancelled'
+  try {
+    for await (const chunk of chunks) {
+      watch?.see(chunk)
+      yield chunk
+    }
+    status = 'Complete'
+  } catch (error) {
+    status = signal.aborted ? whenAborted(signal) : 'Failed'
+    throw error
+  } finally {
     watch?.end(status)
   }
 }

@@ -1,6 +1,6 @@
 import type { Caller, Clock, EngineChunk, FromSchema } from '../../../kernel/index.js'
 import { atLeast } from '../declarations.js'
-import type { EndedTask, Route, RunnerWork, TerminalStatus } from '../service.js'
+import type { EndedTask, Route, RouteQuery, RunnerWork, TerminalStatus } from '../service.js'
 
 /** Limits on finished tasks in /state: the time in ms for which they stay, and their number. */
 export const TASK_LINGER_MS = 30_000
@@ -175,10 +175,22 @@ export class TaskWatchers implements RunnerWork {
 
   /** Undefined without subscribers, in which case the task is not measured. */
   begin ({ taskId, modelId, nodeId }: Route, tasks: TaskTable): TaskWatch | undefined {
+    const { capability = '', commandId = '' } = tasks.get(taskId) ?? {}
+    const { caller, member } = tasks.requesterOf(taskId)
+    return this.#begin({
+      taskId, commandId, modelId, capability, callerId: caller?.id ?? '', entered: member === null,
+      served: nodeId === this.#nodeId
+    })
+  }
+
+  /** Like `begin`, for a virtual model. An answer that another model gives in its place is not reported. */
+  beginVirtual ({ taskId, modelId }: Route, query: RouteQuery): TaskWatch | undefined {
+    const { capability, commandId, caller: { id: callerId } } = query
+    return this.#begin({ taskId, commandId, modelId, capability, callerId, entered: true, served: false })
+  }
+
+  #begin (about: About): TaskWatch | undefined {
     if (this.#listeners.size === 0) return undefined
-    const capability = tasks.get(taskId)?.capability ?? ''
-    const entered = tasks.requesterOf(taskId).member === null
-    const about = { taskId, modelId, capability, entered, served: nodeId === this.#nodeId }
     return watchTask(about, this.#clock, (ended) => { for (const fn of this.#listeners) fn(ended) })
   }
 
@@ -195,9 +207,10 @@ interface Usage {
   prompt_tokens_details?: { cached_tokens?: unknown } | null
 }
 
-type About = Pick<EndedTask, 'taskId' | 'modelId' | 'capability' | 'entered' | 'served'>
+type About = Pick<EndedTask,
+  'taskId' | 'commandId' | 'callerId' | 'modelId' | 'capability' | 'entered' | 'served'>
 
-interface TaskWatch { see (chunk: EngineChunk): void, end (status: TerminalStatus): void }
+export interface TaskWatch { see (chunk: EngineChunk): void, end (status: TerminalStatus): void }
 
 /** Measures one task by its chunks: times, tokens and seconds of sound, but never their content. */
 function watchTask (about: About, clock: Clock, report: (task: EndedTask) => void): TaskWatch {
@@ -206,15 +219,28 @@ function watchTask (about: About, clock: Clock, report: (task: EndedTask) => voi
   let firstSeconds: number | null = null
   let tokens: EndedTask['tokens'] = null
   let audioSeconds = 0
+  let heardSeconds = 0
+  let written = 0
+  let replaced = false
   return {
-    see ({ payload: { choices, usage }, media, timing }) {
+    see ({ payload: { choices, usage, model, event, duration }, media, timing }) {
       // A chunk without choices only says that the engine accepted the request; it is not part of the answer.
-      if (!(Array.isArray(choices) && choices.length === 0)) firstSeconds ??= secondsSince()
+      const isEmpty = Array.isArray(choices) && choices.length === 0
+      if (!isEmpty) firstSeconds ??= secondsSince()
       if (media !== undefined) audioSeconds += timing?.durationSeconds ?? 0
       if (usage !== undefined) tokens = addUsage(tokens, usage as Usage)
+      else if (choices !== undefined && !isEmpty) written++
+      if (event === 'done' && Number.isFinite(duration)) heardSeconds += duration as number
+      replaced ||= typeof model === 'string'
     },
     end (status) {
-      report({ ...about, status, seconds: secondsSince(), firstSeconds, tokens, audioSeconds })
+      if (replaced) return
+      if (status !== 'Complete' && written > (tokens?.generated ?? 0)) {
+        tokens = { prompt: 0, cached: 0, ...tokens, generated: written }
+      }
+      report({
+        ...about, status, seconds: secondsSince(), firstSeconds, tokens, audioSeconds, heardSeconds
+      })
     }
   }
 }

@@ -73,7 +73,8 @@ for (const [name, contexts, tried, answers] of rooms) {
       fleet: {
         status: ready, get: (runner: string) => ({ supervisor: { open: open(runner.slice(2)) } })
       } as never,
-      watchers: { begin: () => undefined }, taskFailed: (failure) => { failed.push(failure) },
+      watchers: { begin: () => undefined, beginVirtual: () => undefined },
+      taskFailed: (failure) => { failed.push(failure) },
       backend: () => null, absence: () => null, learning: () => false
     }
     const routing = new Routing(parts as RoutingParts)

@@ -2,7 +2,7 @@ import t from 'tap'
 import { manualClock } from '../../../kernel/testing/index.js'
 import { TaskTable, TaskWatchers } from '../routing/tasks.js'
 import { RunnerError } from '../process/errors.js'
-import { serve } from '../routing/serve.js'
+import { serve, watched } from '../routing/serve.js'
 import type { Caller, EngineChunk } from '../../../kernel/index.js'
 import type { EndedTask, Route } from '../service.js'
 
@@ -62,21 +62,25 @@ t.test('a task is told with its times and counts when it has ended', async (t) =
   await run([sound, sound])
   await run([])
   await run([done({ prompt_tokens: -1, completion_tokens: 'many', prompt_tokens_details: null })])
+  const about = {
+    commandId: 'c', callerId: 'ann', modelId: 'm', capability: 'chat', entered: true, served: true,
+    status: 'Complete', heardSeconds: 0
+  }
   t.same(told, [
     {
-      taskId: 't0', modelId: 'm', capability: 'chat', entered: true, served: true, status: 'Complete',
+      ...about, taskId: 't0',
       seconds: 0.5, firstSeconds: 0.2, tokens: { prompt: 9, cached: 3, generated: 12 }, audioSeconds: 0
     },
     {
-      taskId: 't1', modelId: 'm', capability: 'chat', entered: true, served: true, status: 'Complete',
+      ...about, taskId: 't1',
       seconds: 0.2, firstSeconds: 0.1, tokens: null, audioSeconds: 0.5
     },
     {
-      taskId: 't2', modelId: 'm', capability: 'chat', entered: true, served: true, status: 'Complete',
+      ...about, taskId: 't2',
       seconds: 0, firstSeconds: null, tokens: null, audioSeconds: 0
     },
     {
-      taskId: 't3', modelId: 'm', capability: 'chat', entered: true, served: true, status: 'Complete',
+      ...about, taskId: 't3',
       seconds: 0.1, firstSeconds: 0.1, tokens: { prompt: 0, cached: 0, generated: 0 }, audioSeconds: 0
     }
   ])
@@ -101,6 +105,44 @@ t.test('how a task ended is told, also where an operator ended it', async (t) =>
   t.equal(await run([delta], new RunnerError('cancelled', 'x'), stop.signal), 'cancelled')
   t.same(told.map(({ status }) => status), ['Cancelled', 'Failed', 'Cancelled'])
   t.equal(failed.length, 1, 'a cancel is no failure')
+})
+
+t.test('what was written before an early end counts, and the sound that was heard', async (t) => {
+  const { run, told } = desk()
+  const lost = new RunnerError('instance_lost', 'x')
+  const queue = { payload: { choices: [], queue: { place: 1, slots: 1 } } }
+  await run([queue, admitted, delta, delta], lost)
+  await run([delta, done({ prompt_tokens: 9, completion_tokens: 8 })], lost)
+  await run([delta, delta])
+  await run([{ payload: { event: 'done', duration: 2.5 } }, { payload: { event: 'done', duration: 'x' } }])
+  t.match(told, [
+    { status: 'Failed', tokens: { prompt: 9, cached: 0, generated: 2 } },
+    { status: 'Failed', tokens: { prompt: 9, generated: 8 } },
+    { status: 'Complete', tokens: null }, { tokens: null, heardSeconds: 2.5 }
+  ])
+})
+
+t.test('a virtual model is told, unless another model answers in its place', async (t) => {
+  const { watchers, told } = desk()
+  const virtual = async (chunks: EngineChunk[], end?: Error): Promise<void> => {
+    const asked = { modelId: 'far/m', capability: 'chat', commandId: 'c', caller }
+    const route = { ...asked, taskId: 'v', instanceId: '', runnerId: '', nodeId: 'here', installId: 'x' }
+    const watch = watchers.beginVirtual(route, asked)
+    const source = async function * (): AsyncGenerator<EngineChunk> {
+      yield * chunks
+      if (end !== undefined) throw end
+    }
+    for await (const _ of watched(source(), watch, new AbortController().signal)) { /* as a reader does */ }
+  }
+  const usage = done({ prompt_tokens: 9, completion_tokens: 1 })
+  await virtual([admitted, delta, usage])
+  await virtual([{ payload: { ...delta.payload, model: 'near/m' } }, usage])
+  await t.rejects(virtual([delta], new Error('broken')))
+  t.match(told, [
+    { modelId: 'far/m', callerId: 'ann', entered: true, served: false, tokens: { prompt: 9, generated: 1 } },
+    { status: 'Failed', tokens: { generated: 1 } }
+  ])
+  t.equal(told.length, 2)
 })
 
 t.test('nobody listens: nothing is watched', async (t) => {
