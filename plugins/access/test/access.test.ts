@@ -121,6 +121,7 @@ t.test('an old backup revives no revoked token', async (t) => {
     openTokens({ home, clock: systemClock, known: () => known, operator: 'none' })
   let store = open()
   const tokens: Tokens = {
+    issue: (options) => store.issue(options), makers: (id) => store.makers(id),
     create: async (options) => await store.create(options), list: () => store.list(),
     stands: (id) => store.stands(id),
     revoke: async (id) => await store.revoke(id), revoked: () => store.revoked()
