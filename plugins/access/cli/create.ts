@@ -22,7 +22,7 @@ export default {
     if (ctx.out.json) return ctx.out.value(made)
     ctx.out.line(made.token)
     ctx.err.line(`token ${made.record.id} "${made.record.label}" may ${authorities.join(', ')}${
-      made.record.models === null ? '' : ` with ${made.record.models.join(', ')}`}; it ${
+      made.record.models == null ? '' : ` with ${made.record.models.join(', ')}`}; it ${
       expires === null ? 'does not expire' : `expires ${expires}`}. It is not shown again: store it now.`)
   }
 } satisfies Verb
