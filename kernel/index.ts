@@ -9,6 +9,7 @@ export type {
   SpanAttrs, SpanSeries
 } from './api/engine.js'
 export { admittedMembers, defineCluster } from './api/cluster.js'
+export { mayUse } from './api/plugin.js'
 export { badField, kernelErrorDecl, noSuchNode, toSvcError, withHeaders } from './api/errors.js'
 export { bounded } from './api/bounds.js'
 export { closedObject, isObject, openObject, orElse, parseJson } from './api/schema.js'
@@ -25,13 +26,13 @@ export type { Identity } from './api/identity.js'
 export { CallerService } from './api/callers.js'
 export type { Arrival, CallerRegistry, CallerScheme, Proof } from './api/callers.js'
 export {
-  CapabilityHostService, CommandService, ConfigService, DeclarationService, InspectionService,
+  CapabilityHostService, CommandService, ConfigService, DeclarationService, inContact, InspectionService,
   ListenerService, LogRingService, OwnApiService, StateHistoryService, GossipService, TokenService
 } from './api/services.js'
 export type {
   CapabilityHandler, CapabilityServer, Commands, Declarations, DialReport, Inspection, LinkReport,
-  MemberRequest, MemberResponse, NodeReport, LocalApi, LocalRequest, PluginReport, PastState, TokenRecord,
-  Tokens
+  IssuedToken, MemberRequest, MemberResponse, NodeReport, LocalApi, LocalRequest, PluginReport, PastState,
+  TokenOptions, TokenRecord, Tokens
 } from './api/services.js'
 export type { GossipCounters } from './api/gossip.js'
 export { becauseOff, offPlugin, switchOn } from './api/off-plugin.js'
@@ -77,7 +78,7 @@ export type { IdentitySource, ServerIdentity } from './http/tls/identity.js'
 export { showIdentity, tlsOf } from './http/tls/port.js'
 export { networkOf } from './http/connection-limiter.js'
 export { foreignPage, hostAllowed } from './http/origin.js'
-export { requireAuthority } from './http/access.js'
+export { requireAuthority, requireModel } from './http/access.js'
 export { newToken, wellFormed } from './http/tokens.js'
 export { DiskReserve } from './boot/reserve.js'
 export {

@@ -1,4 +1,5 @@
 import { defineService, type Caller } from './plugin.js'
+import type { TokenRecord } from './services.js'
 
 /** Facts about a request before authentication. */
 export interface Arrival {
@@ -44,6 +45,8 @@ export interface CallerScheme {
   stands (callerId: string): boolean | undefined
   /** Id of the caller that admitted this one; undefined for callers that another scheme admitted. */
   makerOf (callerId: string): string | undefined
+  /** The scheme's own tokens, if it has any, for lists and for limits of what is made with them. */
+  records? (): readonly TokenRecord[]
 }
 
 export interface CallerRegistry {

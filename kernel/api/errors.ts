@@ -61,6 +61,8 @@ export const kernelErrors = {
     'Create one with `svc token create NAME` on the node\'s host.'),
   missing_grant: final(403, 'The credential lacks the authority.',
     'Ask the operator for a token that has it.'),
+  model_not_allowed: final(403, 'The key may not use this model.',
+    'Use a model in details.models, or ask the operator for a key that may use this one.'),
   foreign_origin: final(403, 'Requests from this web page are not allowed.',
     'List the origin under api.allowed_origins in svc.yaml.'),
   join_refused: final(403, 'The cluster refused this node.',

@@ -24,7 +24,13 @@ export interface Caller {
   readonly id: string
   readonly mode: 'direct' | 'paired' | 'relay'
   readonly authorities: ReadonlySet<string>
+  /** Ids of the only models that the caller may use; undefined if there is no limit. */
+  readonly models?: readonly string[] | undefined
 }
+
+/** Whether a caller may use a model, given its id. */
+export const mayUse = ({ models }: Pick<Caller, 'models'>, modelId: string): boolean =>
+  models?.includes(modelId) !== false
 
 export interface ConflictDecl {
   readonly severity: 'warn' | 'error'
@@ -334,8 +340,10 @@ type RouteHandler<D> = D extends { readonly socket: true }
 type RouteHandlers<M> = { [K in Keys<M, 'routes'>]: RouteHandler<Field<M, 'routes'>[K]> }
 type Invokers<M> = { [K in Keys<M, 'capabilities'>]: CapabilityHandler<Field<M, 'capabilities'>[K]> }
 type Commanders<M> = {
-  [K in Keys<M, 'commands'>]: (args: SchemaAt<Field<M, 'commands'>[K], 'args'>) =>
-  SchemaAt<Field<M, 'commands'>[K], 'result'>
+  /** `vouched`: the subset of authorities that the node which sent the command may vouch for. */
+  [K in Keys<M, 'commands'>]: (
+    args: SchemaAt<Field<M, 'commands'>[K], 'args'>, vouched: (authorities: readonly string[]) => string[]
+  ) => SchemaAt<Field<M, 'commands'>[K], 'result'>
 }
 type Provided<M> = { [K in keyof Field<M, 'provides'>]: Instance<Field<M, 'provides'>[K]> }
 type When<M, K extends keyof Manifest, Name extends string, T> =

@@ -99,6 +99,14 @@ export interface Cluster {
 }
 export const ClusterService = defineService<Cluster>('kernel.cluster')
 
+/** Whether this node has contact with its cluster: it knows a master and reaches at least half of the members. */
+export function inContact (
+  { masterNodeId }: Pick<Session, 'masterNodeId'>, cluster: Pick<Cluster, 'nodes'>
+): boolean {
+  const nodes = cluster.nodes()
+  return masterNodeId !== null && nodes.filter(({ live }) => live).length * 2 >= nodes.length
+}
+
 /** Gives the plugin that stores events access to every durable event from this node. */
 export interface EventTap {
   /** All declared event kinds; complete once all plugins have started. */
@@ -112,6 +120,8 @@ export interface TokenRecord {
   id: string
   label: string
   authorities: string[]
+  /** Ids of the only models that it may use; null if there is no limit. */
+  models: string[] | null
   created: string
   expires: string | null
   lastUsedDay: string | null
@@ -120,15 +130,27 @@ export interface TokenRecord {
   by: string
 }
 
+/** `expiresAt`: null for the creator's own expiry; `models`: null for all of the creator's. */
+export interface TokenOptions extends Pick<TokenRecord, 'label' | 'authorities'> {
+  models?: string[] | null | undefined
+  expiresAt: string | null
+  by: Caller
+}
+
+export interface IssuedToken { token: string, record: TokenRecord }
+
 export interface Tokens {
   /**
-   * Creates a token with at most its creator's authorities and lifetime; if `expiresAt` is null, it has its
-   * creator's expiry. Only the result contains the secret. Throws `invalid_request` for an unknown authority
-   * or a later expiry, `missing_grant` for an authority that the creator lacks.
+   * Makes a token with at most its creator's authorities, models and lifetime, without storing it. Only the
+   * result contains the secret; `hash` is its SHA-256. Throws `invalid_request` for an unknown authority or a
+   * later expiry, `missing_grant` and `model_not_allowed` for what the creator may not do itself.
    */
-  create (
-    options: { label: string, authorities: string[], expiresAt: string | null, by: Caller }
-  ): Promise<{ token: string, record: TokenRecord }>
+  issue (options: TokenOptions): IssuedToken & { hash: Buffer }
+  /** Issues a token and stores it at this node. */
+  create (options: TokenOptions): Promise<IssuedToken>
+  /** The caller's id, then the id of the credential that created the caller's, and so on. */
+  makers (callerId: string): string[]
+  /** The tokens of this node, and those that plugins accept. */
   list (): TokenRecord[]
   /** Whether a caller's credential is still valid; a token's end also ends the tokens created with it. */
   stands (callerId: string): boolean

@@ -1,13 +1,13 @@
 import { kernelError } from '../api/errors.js'
 import { isLoopback } from '../net/addresses.js'
 import { relayedOnly, type CallerSchemes } from './callers.js'
-import type { Caller, RouteDecl } from '../api/plugin.js'
+import { mayUse, type Caller, type RouteDecl } from '../api/plugin.js'
 import type { Clock } from '../api/clock.js'
 import type { Arrival, Proof } from '../api/callers.js'
 export type { Arrival, Proof } from '../api/callers.js'
 
 export interface AccessOptions {
-  tokens: { check (token: string): Pick<Caller, 'id' | 'authorities'> | undefined }
+  tokens: { check (token: string): Omit<Caller, 'mode'> | undefined }
   schemes: CallerSchemes
   /** The `access.local` setting: authorities of a loopback request without a token. */
   local: ReadonlySet<string>
@@ -40,9 +40,7 @@ export function createAccess (options: AccessOptions): (arrival: Arrival) => Pro
     }
     const token = /^Bearer +(\S+)$/i.exec(authorization)?.[1]
     const holder = token === undefined ? undefined : tokens.check(token)
-    if (holder !== undefined) {
-      return { caller: { id: holder.id, mode: 'direct', authorities: holder.authorities } }
-    }
+    if (holder !== undefined) return { caller: { ...holder, mode: 'direct' } }
     if (token !== undefined && !token.startsWith('svc_') && isHere()) return here
     failures.add(remoteAddress)
     throw kernelError('unauthenticated', token === undefined
@@ -78,6 +76,14 @@ export function authorize (
     throw kernelError('missing_grant', 'Nodes do not forward this route: request it at this node directly.')
   }
   requireAuthority(caller, authority)
+}
+
+/** Throws `model_not_allowed` unless the caller may use the model. */
+export function requireModel (caller: Caller, modelId: string): void {
+  if (mayUse(caller, modelId)) return
+  const models = caller.models!
+  throw kernelError('model_not_allowed',
+    `This key may not use the model ${modelId.slice(0, 200)}, only ${models.join(', ')}.`, { models })
 }
 
 /** Throws unless the caller has the route's authority (`null`: none needed). */

@@ -7,14 +7,18 @@ import { offeredToken } from './sockets.js'
 
 /**
  * A client's bearer token, also from the headers used by Anthropic's API and by web pages. Throws
- * `invalid_request` for two Authorization headers.
+ * `invalid_request` for two Authorization headers, and for an x-api-key that differs from Authorization.
  */
 export function credentialOf ({ raw, headers }: Pick<FastifyRequest, 'raw' | 'headers'>): string | undefined {
   sentOnce(raw, 'Authorization')
   const { authorization, 'x-api-key': key } = headers
   // Clients without a key send just `Bearer`.
-  if (authorization !== undefined && !/^Bearer *$/i.test(authorization)) return authorization
-  if (typeof key === 'string' && key !== '') return `Bearer ${key}`
+  const given = /^Bearer *$/i.test(authorization ?? '') ? undefined : authorization
+  const keyed = typeof key === 'string' && key !== '' ? `Bearer ${key}` : undefined
+  if (given !== undefined && keyed !== undefined && given.replace(/^Bearer +/i, 'Bearer ') !== keyed) {
+    throw invalid([{ path: '', message: 'has an Authorization and another x-api-key; send one' }], 'request')
+  }
+  if ((given ?? keyed) !== undefined) return given ?? keyed
   return offeredToken(headers['sec-websocket-protocol'])
 }
 

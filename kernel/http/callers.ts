@@ -1,5 +1,6 @@
 import { kernelError } from '../api/errors.js'
 import type { Arrival, CallerScheme, CallerRegistry, Proof } from '../api/callers.js'
+import type { TokenRecord } from '../api/services.js'
 
 /** Authorization syntax: scheme name, then credential. */
 const FORM = /^([A-Za-z][A-Za-z0-9-]*) +(\S.*)$/
@@ -42,6 +43,8 @@ export class CallerSchemes implements CallerRegistry {
   makerOf (callerId: string): string | undefined {
     return [...this.#schemes].map((scheme) => scheme.makerOf(callerId)).find((id) => id !== undefined)
   }
+
+  records (): TokenRecord[] { return [...this.#schemes].flatMap((scheme) => scheme.records?.() ?? []) }
 }
 
 /** Error for a relayed request that lacks the device's own credential. */

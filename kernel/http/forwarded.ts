@@ -8,8 +8,8 @@ export const CALLER_HEADER = 'x-svc-caller'
 const MODES: ReadonlySet<unknown> = new Set(['direct', 'paired', 'relay'])
 
 /** Serialises a caller with \\u escapes, since header values are limited to Latin-1. */
-export function writeCaller ({ id, mode, authorities }: Caller): string {
-  return JSON.stringify({ id, mode, authorities: [...authorities] })
+export function writeCaller ({ id, mode, authorities, models }: Caller): string {
+  return JSON.stringify({ id, mode, authorities: [...authorities], models })
     .replace(/[^\x20-\x7e]/g, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, '0')}`)
 }
 
@@ -19,12 +19,15 @@ export function writeCaller ({ id, mode, authorities }: Caller): string {
  */
 export function readCaller (header: string | string[] | undefined): Caller {
   const fields = parse(header)
-  const { id, mode, authorities } = fields
-  const fine = typeof id === 'string' && id !== '' && MODES.has(mode) && Array.isArray(authorities) &&
-    authorities.every((a) => typeof a === 'string')
+  const { id, mode, authorities, models } = fields
+  const fine = typeof id === 'string' && id !== '' && MODES.has(mode) && isTexts(authorities) &&
+    (models === undefined || isTexts(models))
   if (!fine) throw kernelError('unauthenticated', 'A request forwarded by a member must name its caller.')
-  return { id, mode: mode as Caller['mode'], authorities: new Set(authorities) }
+  return { id, mode: mode as Caller['mode'], authorities: new Set(authorities), models }
 }
+
+const isTexts = (value: unknown): value is string[] =>
+  Array.isArray(value) && value.every((one) => typeof one === 'string')
 
 function parse (header: string | string[] | undefined): Record<string, unknown> {
   const value = parseJson(typeof header === 'string' ? header : '')

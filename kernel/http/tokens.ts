@@ -4,11 +4,11 @@ import { join } from 'node:path'
 import { crc32 } from 'node:zlib'
 import { kernelError, type SvcError } from '../api/errors.js'
 import { HomeError, homeFile, readText, readVersioned, writeVersioned } from '../boot/home.js'
-import { requireAuthority } from './access.js'
+import { requireAuthority, requireModel } from './access.js'
 import type { Clock } from '../api/clock.js'
 import type { CallerScheme } from '../api/callers.js'
 import type { Caller } from '../api/plugin.js'
-import type { TokenRecord, Tokens } from '../api/services.js'
+import type { TokenOptions, TokenRecord, Tokens } from '../api/services.js'
 
 const DIGITS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
 const TOKEN = /^svc_(op|app|dev|join)_([0-9A-Za-z]{43})_([0-9A-Za-z]{6})$/
@@ -47,14 +47,12 @@ const APP = 'app_'
 
 interface StoredToken extends TokenRecord { hash: string }
 
-export interface TokenHolder { id: string, authorities: ReadonlySet<string> }
+export type TokenHolder = Omit<Caller, 'mode'>
 
 /** A node's tokens: the operator's, in a file that only the owner can read, and application tokens. */
 export interface TokenStore extends Tokens {
   /** The token's holder; undefined if it is unknown, expired or revoked. */
   check (token: string): TokenHolder | undefined
-  /** The caller's id, then the id of the credential that created the caller's, and so on. */
-  makers (callerId: string): string[]
 }
 
 /** The operator's token, created on the first start. Throws HomeError if others can read it. */
@@ -74,8 +72,8 @@ export interface TokenStoreOptions {
   clock: Clock
   known: () => ReadonlySet<string>
   operator: string
-  /** Validity and creators of callers that use a plugin's credential scheme instead of a token. */
-  others?: Pick<CallerScheme, 'stands' | 'makerOf'>
+  /** Validity, creators and tokens of callers that use a plugin's credential scheme instead of a token. */
+  others?: Pick<CallerScheme, 'stands' | 'makerOf' | 'records'>
 }
 
 function noAuthority (name: string, known: ReadonlySet<string>): SvcError {
@@ -115,10 +113,17 @@ function makersOf (tokens: StoredTokens, others: TokenStoreOptions['others'], id
   return line
 }
 
+/** Throws `model_not_allowed` for a model that the creator may not use. */
+function checkModels (asked: TokenOptions['models'], by: Caller): string[] | null {
+  for (const model of asked ?? []) requireModel(by, model)
+  return asked ?? (by.models === undefined ? null : [...by.models])
+}
+
 /** Tokens from older versions do not name their creator, since only the operator could create them. */
 function readTokens (path: string): Map<string, StoredToken> {
   const file = readVersioned<{ tokens: StoredToken[] }>(path, 1)
-  return new Map(file?.tokens.map((t) => [t.id, { ...t, by: (t as Partial<StoredToken>).by ?? 'operator' }]))
+  const usual = { by: 'operator', models: null }
+  return new Map(file?.tokens.map((t) => [t.id, { ...usual, ...t }]))
 }
 
 /** Opens a home's token file, which stores only hashes. */
@@ -149,21 +154,26 @@ export function openTokens (options: TokenStoreOptions): TokenStore {
         // On a full disk the token still works; the next change stores the date of its last use.
         try { save() } catch { /* nodeHealth reports the disk */ }
       }
-      return { id: found.id, authorities: new Set(found.authorities) }
+      const { id, authorities, models } = found
+      return { id, authorities: new Set(authorities), models: models ?? undefined }
     },
     stands,
     makers,
-    async create ({ label, authorities, expiresAt, by }) {
+    issue ({ label, authorities, models, expiresAt, by }) {
       checkAuthorities(authorities, by, options.known())
-      const last = tokens.get(by.id)?.expires ?? null
+      const last = this.list().find(({ id }) => id === by.id)?.expires ?? null
       if (last !== null && expiresAt !== null && expiresAt > last) throw tooLong(expiresAt, last)
       const token = newToken('app')
       const record: TokenRecord = {
-        id: APP + randomBytes(6).toString('hex'), label, authorities,
+        id: APP + randomBytes(6).toString('hex'), label, authorities, models: checkModels(models, by),
         created: new Date(options.clock.now()).toISOString(), expires: expiresAt ?? last,
         lastUsedDay: null, revoked: false, by: by.id
       }
-      tokens.set(record.id, { ...record, hash: digest(token).toString('hex') })
+      return { token, record, hash: digest(token) }
+    },
+    async create (wanted) {
+      const { token, record, hash } = this.issue(wanted)
+      tokens.set(record.id, { ...record, hash: hash.toString('hex') })
       try {
         save()
       } catch (error) {
@@ -173,8 +183,10 @@ export function openTokens (options: TokenStoreOptions): TokenStore {
       }
       return { token, record }
     },
-    list: () => [...tokens.values()].map(({ hash: _, ...record }) =>
-      ({ ...record, revoked: revoked(record.id) })),
+    list: () => [
+      ...options.others?.records?.() ?? [],
+      ...[...tokens.values()].map(({ hash: _, ...record }) => ({ ...record, revoked: revoked(record.id) }))
+    ],
     revoked: () => [...tokens.values()].filter((t) => t.revoked).map(({ id, expires }) => ({ id, expires })),
     async revoke (id) {
       const found = tokens.get(id)

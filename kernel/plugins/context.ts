@@ -23,7 +23,7 @@ export interface LiveContext {
 }
 
 export interface Contributed {
-  commands: [string, (args: unknown) => unknown][]
+  commands: [string, (args: unknown, vouched: (authorities: readonly string[]) => string[]) => unknown][]
   routes: [string, MountedRoute['handler']][]
   invoke: [string, CapabilityHandler][]
   services: [string, unknown][]

@@ -35,9 +35,12 @@ function put ({ manifest }: Plugin, given: Contributed, kernel: Assembly, undo: 
     const full = commandName(manifest.name, name)
     const problemOf = schemaChecker(manifest.commands![name]!.args)
     // The sending node may run another version or be malicious, so its arguments are validated.
-    undo.push(options.cluster.commands.handle(full, (args) => {
+    undo.push(options.cluster.commands.handle(full, (args, from) => {
       const problem = problemOf(args)
-      if (problem === null) return handler(args)
+      const { cluster } = options
+      if (problem === null) {
+        return handler(args, (given) => from === undefined ? [...given] : cluster.vouched(from, given))
+      }
       throw kernelError('invalid_request', `The arguments of the command "${full}": ${problem}`)
     }))
   }

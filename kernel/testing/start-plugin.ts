@@ -327,6 +327,7 @@ function recorder (plugin: string, logged: Rig['logged']): Logger {
 function memoryTokens (): TokenStore {
   return {
     check: () => undefined, stands: () => true, makers: (id) => [id],
+    issue: () => { throw new Error('no tokens in this rig') },
     create: async () => { throw new Error('no tokens in this rig') }, list: () => [], revoked: () => [],
     revoke: async () => false
   }

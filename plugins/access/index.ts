@@ -1,21 +1,29 @@
 import {
-  closedObject, ClusterService, definePlugin, kernelError, SessionService, TokenService
+  badField, CallerService, closedObject, ClusterService, definePlugin, kernelError, SessionService, TokenService
 } from '../../kernel/index.js'
+import { ChatService } from '../chat/service.js'
 import { RunnerWorkService } from '../runners/service.js'
+import { keyCommands } from './keys/commands.js'
+import { keyCommandDecls, keyErrors, keySections } from './keys/declarations.js'
+import { createKeys } from './keys/index.js'
 import { routes } from './routes.js'
 import { usageVerb } from './usage/declarations.js'
 import { startUsage } from './usage/index.js'
 import type { Clock, Logger, Section, Tokens } from '../../kernel/index.js'
 
-/** Manages this node's tokens. */
+/** Manages the keys of the cluster and the tokens of this node. */
 export default definePlugin({
   name: 'access',
   version: '1.0.0',
   kernel: '^1.0.0',
-  summary: 'Creates, lists and revokes the tokens of a node; counts who uses which model.',
-  consumes: { cluster: ClusterService, session: SessionService, tokens: TokenService },
-  consumesOptional: { work: RunnerWorkService },
+  summary: 'Creates, lists, rotates and revokes keys of the cluster and tokens of a node; counts who uses ' +
+    'which model.',
+  consumes: {
+    callers: CallerService, cluster: ClusterService, session: SessionService, tokens: TokenService
+  },
+  consumesOptional: { chat: ChatService, work: RunnerWorkService },
   sections: {
+    ...keySections,
     revocations: {
       writer: 'master',
       summary: 'Revoked token ids, each with the expiry of the token.',
@@ -23,6 +31,7 @@ export default definePlugin({
     }
   },
   commands: {
+    ...keyCommandDecls,
     keepRevoked: {
       summary: 'Records the revocation of a token.',
       args: closedObject({
@@ -32,6 +41,7 @@ export default definePlugin({
   },
   routes,
   errors: {
+    ...keyErrors,
     token_not_found: {
       status: 404,
       retryable: false,
@@ -48,6 +58,13 @@ export default definePlugin({
         authorities: { type: 'array', items: { type: 'string' } }, by: { type: 'string' }
       })
     },
+    TokenRotated: {
+      plane: 'durable',
+      summary: 'A key was replaced by a new one; the old one ends at `ends`.',
+      payload: closedObject({
+        id: { type: 'string' }, replaces: { type: 'string' }, ends: { type: 'string' }, by: { type: 'string' }
+      })
+    },
     TokenRevoked: {
       plane: 'durable',
       summary: 'A token was revoked.',
@@ -56,7 +73,7 @@ export default definePlugin({
   },
   tools: {
     tokens: {
-      summary: 'The tokens of this node: which are expired or revoked, and what each may do.',
+      summary: 'The tokens of the cluster and of this node: which are expired or revoked, and what each may do.',
       args: closedObject({
         about: {
           type: 'string', maxLength: 4000,
@@ -73,15 +90,24 @@ export default definePlugin({
       args: '<label>',
       options: [
         ['--authority <name...>', 'what it may do (default: read and invoke)'],
-        ['--expires <when>', 'when it expires: 90d, 12h, or a date such as 2027-01-31']
+        ['--expires <when>', 'when it expires: 90d, 12h, or a date such as 2027-01-31'],
+        ['--model <name...>', 'the only models that it may use'],
+        ['--local', 'valid at this node only']
       ],
-      examples: ['svc token create phone', 'svc token create dashboard --authority read --expires 90d'],
+      examples: ['svc token create phone', 'svc token create app --model acme/small', 'svc token create dashboard --authority read --expires 90d'],
       load: () => import('./cli/create.js')
     },
     'token ls': {
       heading: 'Set it up',
-      summary: 'list the tokens of the node, without their secrets',
+      summary: 'list the tokens of the cluster and the node, without their secrets',
       load: () => import('./cli/ls.js')
+    },
+    'token rotate': {
+      heading: 'Set it up',
+      summary: 'replace a token by a new one; both are valid for a while',
+      args: '<id>',
+      options: [['--overlap <span>', 'how long the old one stays valid: 24h (default), 7d, 0']],
+      load: () => import('./cli/rotate.js')
     },
     'token revoke': {
       heading: 'Set it up',
@@ -92,7 +118,7 @@ export default definePlugin({
     usage: usageVerb
   }
 }, (ctx) => {
-  const { deps: { cluster, session, tokens }, clock, emit, error, log } = ctx
+  const { deps: { callers, cluster, session, tokens }, clock, emit, error, log, node: { home, name } } = ctx
   const section = ctx.sections.revocations
   const revocations = createRevocations({
     section, tokens, clock, log,
@@ -102,27 +128,59 @@ export default definePlugin({
   ctx.effect('revocations of a new session', session.onChange(revocations.tell))
   revocations.hear()
   revocations.tell()
+  const keys = createKeys({
+    home, clock, log, tokens, cluster, session, error, sections: ctx.sections,
+    add: async (args) => await ctx.command('addKey', args), end: async (id) => await ctx.command('endKey', { id })
+  })
+  const { scheme } = keys
+  ctx.effect('keys of the cluster', callers.register(scheme))
+  ctx.effect('keys of the document', ctx.sections.keys.observe(() => { scheme.hear() }))
+  ctx.effect('keys of a new session', session.onChange(() => { scheme.hear() }))
+  ctx.every('contact with the cluster', CONTACT_MS, () => { scheme.look() })
+  scheme.hear()
   return {
-    commands: { keepRevoked: revocations.command },
+    commands: {
+      keepRevoked: revocations.command, ...keyCommands({ section: ctx.sections.keys, clock, error })
+    },
     routes: {
       usage: startUsage(ctx),
-      list: () => ({ tokens: tokens.list() }),
+      list: () => ({
+        tokens: tokens.list().map((record) => {
+          const key = scheme.get(record.id)
+          return { ...record, node: key === undefined ? name : null, replaces: key?.replaces ?? null }
+        })
+      }),
       create: async (request) => {
-        const { body: { label, authorities, expires = null }, caller } = request
+        const { body: { label, authorities, models: given, local, expires = null }, caller } = request
+        const models = given?.map((model) => ctx.deps.chat?.modelOf(model) ?? model)
+        const more = given && authorities.find((one) => !USE.includes(one))
+        if (more !== undefined) {
+          throw badField('authorities', `"${more}" could change what the models are; with models, only ` +
+            USE.join(', '))
+        }
         if (expires !== null && Date.parse(expires) <= clock.now()) {
           const message = `The expiry ${expires} is in the past.`
           throw kernelError('invalid_request', message,
             { param: 'expires', issues: [{ path: 'expires', message: 'must be in the future' }] })
         }
         const expiresAt = expires === null ? null : new Date(expires).toISOString()
-        const made = await tokens.create({ label, authorities, expiresAt, by: caller })
+        const made = await (local === true ? tokens : keys)
+          .create({ label, authorities, models, expiresAt, by: caller })
         request.note({ id: made.record.id })
         emit('TokenCreated', { id: made.record.id, label, authorities, by: caller.id })
-        return made
+        const only = { node: local === true ? name : null, replaces: null }
+        return { token: made.token, record: { ...made.record, ...only } }
+      },
+      rotate: async (request) => {
+        const { params: { id }, body: { overlap_seconds: overlap }, caller } = request
+        const { token, record, replaces, ends } = await keys.rotate(id, overlap ?? DAY_SECONDS, caller)
+        request.note({ id: record.id })
+        emit('TokenRotated', { id: record.id, replaces, ends, by: caller.id })
+        return { token, record: { ...record, node: null, replaces }, replaces, ends }
       },
       revoke: async ({ params: { id }, caller }) => {
         // The cluster must learn of the revocation even if the write to the token file fails.
-        const known = await tokens.revoke(id).finally(revocations.tell)
+        const known = await keys.revoke(id) || await tokens.revoke(id).finally(revocations.tell)
         if (!known) throw error('token_not_found', `The token ${id} does not exist.`)
         emit('TokenRevoked', { id, by: caller.id })
         return { id, revoked: true as const, admitted: cluster.admittedBy(id) }
@@ -130,6 +188,12 @@ export default definePlugin({
     }
   }
 })
+
+/** Authorities of a token for some models only. */
+const USE = ['read', 'invoke', 'external']
+const DAY_SECONDS = 86_400
+/** Milliseconds between checks of the contact with the cluster. */
+const CONTACT_MS = 5000
 
 /** Maximum number of revocations in the replicated document, whose 256 KiB all plugins share. */
 const MOST = 500

@@ -1,4 +1,4 @@
-import { definePlugin, type Section } from '../../kernel/index.js'
+import { definePlugin, inContact, type Section } from '../../kernel/index.js'
 import { Bearers } from './bearers.js'
 import { DeviceStore } from './store.js'
 import { deviceCommands, entriesToPublish } from './cluster.js'
@@ -21,10 +21,7 @@ export default definePlugin(manifest, (ctx) => {
   const notes = new DeviceNotes({ home: node.home, clock, log })
   const standing = new DeviceValidity({
     book, notes, clock, identity,
-    hears: () => {
-      const nodes = cluster.nodes()
-      return session.masterNodeId !== null && nodes.filter(({ live }) => live).length * 2 >= nodes.length
-    }
+    hears: () => inContact(session, cluster)
   })
   const bearers = new Bearers(clock)
   const pairing = new Pairing({ clock, identity, error: ctx.error })

@@ -18,7 +18,7 @@ export interface StandingOptions {
   notes: DeviceNotes
   clock: Clock
   identity: Pick<Identity, 'vouched'>
-  /** Whether this node has contact: it knows a master and reaches at least half of the members. */
+  /** Whether this node has contact with its cluster. */
   hears: () => boolean
 }
 

@@ -55,8 +55,8 @@ export class ClientSecrets implements CallerScheme {
       throw kernelError('unauthenticated', 'The client secret has ended, is unknown here, or is used for ' +
         `another route than ${SOCKET_URL}: POST /v1/realtime/client_secrets creates one.`)
     }
-    const { id, maker: { mode } } = found
-    return { caller: { id, mode, authorities: new Set(['invoke']) } }
+    const { id, maker: { mode, models } } = found
+    return { caller: { id, mode, authorities: new Set(['invoke']), models } }
   }
 
   stands (callerId: string): boolean | undefined {

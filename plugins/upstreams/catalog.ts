@@ -123,7 +123,8 @@ export class Catalog {
     const attempt = (model: string, task: EngineTask, query: RouteQuery): Attempt => ({
       name: model, model,
       open: (signal) => runTask(runners, { modelId: model, capability: query.capability, task },
-        { ...query, signal, retry: true, setHeader: () => {} })
+        // Whoever may use the chain may use what the operator has put into it.
+        { ...query, caller: { ...query.caller, models: undefined }, signal, retry: true, setHeader: () => {} })
     })
     return {
       card: () => cardOf(name, Math.min(...targets.flatMap((id) => runners.card(id)?.contextLength ?? [])),

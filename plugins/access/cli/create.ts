@@ -11,10 +11,18 @@ export default {
         'as 2027-01-31')
     }
     const made = await ctx.client.json<{ token: string, record: TokenRecord }>('/v1/tokens',
-      { method: 'POST', body: { label, authorities, expires } })
+      {
+        method: 'POST',
+        body: {
+          label, authorities, expires,
+          ...options['model'] === undefined ? {} : { models: options['model'] },
+          ...options['local'] === true ? { local: true } : {}
+        }
+      })
     if (ctx.out.json) return ctx.out.value(made)
     ctx.out.line(made.token)
-    ctx.err.line(`token ${made.record.id} "${made.record.label}" may ${authorities.join(', ')}; it ${
+    ctx.err.line(`token ${made.record.id} "${made.record.label}" may ${authorities.join(', ')}${
+      made.record.models == null ? '' : ` with ${made.record.models.join(', ')}`}; it ${
       expires === null ? 'does not expire' : `expires ${expires}`}. It is not shown again: store it now.`)
   }
 } satisfies Verb

@@ -3,11 +3,12 @@ import type { Verb } from '../../../kernel/cli/index.js'
 
 export default {
   async run ({ client, out }) {
-    const answer = await client.json<{ tokens: TokenRecord[] }>('/v1/tokens')
+    const answer = await client.json<{ tokens: (TokenRecord & { node: string | null })[] }>('/v1/tokens')
     if (out.json) return out.value(answer)
-    const headers = ['ID', 'LABEL', 'AUTHORITIES', 'CREATED', 'EXPIRES', 'LAST USED', 'STATE']
+    const headers =
+      ['ID', 'LABEL', 'VALID AT', 'AUTHORITIES', 'MODELS', 'CREATED', 'EXPIRES', 'LAST USED', 'STATE']
     out.table(headers, answer.tokens.map((t) =>
-      [t.id, t.label, t.authorities.join(','), t.created.slice(0, 10), t.expires?.slice(0, 16) ?? 'never',
+      [t.id, t.label, t.node ?? 'cluster', t.authorities.join(','), t.models?.join(',') ?? 'all', t.created.slice(0, 10), t.expires?.slice(0, 16) ?? 'never',
         t.lastUsedDay ?? 'never', stateOf(t, Date.now())]))
   }
 } satisfies Verb

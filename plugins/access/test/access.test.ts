@@ -10,17 +10,10 @@ import { TokenService, type Tokens } from '../../../kernel/index.js'
 import { expiryOf } from '../../../kernel/cli/index.js'
 import { stateOf } from '../cli/ls.js'
 import access from '../index.js'
+import { known, startAccess } from './access-kit.js'
 
-const known = new Set(['read', 'invoke', 'cluster:write', 'operator', 'plugin:manage'])
-
-async function start (t: Parameters<typeof startPlugin>[0], allow?: string[]): Promise<Rig> {
-  const home = mkdtempSync(join(tmpdir(), 'svc-access-'))
-  t.teardown!(() => { rmSync(home, { recursive: true, force: true }) })
-  prepareHome(home)
-  const tokens = openTokens({ home, clock: systemClock, known: () => known, operator: 'none' })
-  const fakes = [fake(TokenService, tokens)]
-  return await startPlugin(t, access, allow === undefined ? { fakes } : { fakes, allow })
-}
+const start = async (t: Parameters<typeof startPlugin>[0], allow?: string[]): Promise<Rig> =>
+  await startAccess(t, allow === undefined ? {} : { allow })
 
 const body = { label: 'phone', authorities: ['read', 'invoke'] }
 
@@ -62,6 +55,7 @@ t.test('what is wrong is refused by name', async (t) => {
   await check({ ...body, expires: 'soon' }, /expires/)
   await check({ ...body, expires: '2020-01-01T00:00:00Z' }, /in the past/)
   await check({ ...body, more: 1 }, /more/)
+  await check({ ...body, models: [] }, /models/)
   const unknown = await rig.inject({ method: 'DELETE', url: '/v1/tokens/app_9' })
   t.equal(unknown.statusCode, 404)
   t.match(unknown.json().error, { reason: 'token_not_found', message: /app_9/ })
@@ -121,13 +115,14 @@ t.test('an old backup revives no revoked token', async (t) => {
     openTokens({ home, clock: systemClock, known: () => known, operator: 'none' })
   let store = open()
   const tokens: Tokens = {
+    issue: (options) => store.issue(options), makers: (id) => store.makers(id),
     create: async (options) => await store.create(options), list: () => store.list(),
     stands: (id) => store.stands(id),
     revoke: async (id) => await store.revoke(id), revoked: () => store.revoked()
   }
   const rig = await startPlugin(t, access, { fakes: [fake(TokenService, tokens)] })
   const make = async (): Promise<{ token: string, record: { id: string } }> =>
-    (await rig.inject({ method: 'POST', url: '/v1/tokens', payload: body })).json()
+    (await rig.inject({ method: 'POST', url: '/v1/tokens', payload: { ...body, local: true } })).json()
   const revoke = async (id: string): Promise<void> => {
     t.equal((await rig.inject({ method: 'DELETE', url: `/v1/tokens/${id}` })).statusCode, 200)
   }

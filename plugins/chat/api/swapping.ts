@@ -7,9 +7,9 @@ import { requestLocal } from './ollama/own.js'
 import type { ApiParts } from './types.js'
 
 /** Handles GET /api/v0/models. */
-export const lmStudioModels = (parts: ApiParts): object => ({
+export const lmStudioModels = (parts: ApiParts, request: RouteRequest): object => ({
   object: 'list',
-  data: all(parts).map(({ modelId, tasks, support, family, quantization, contextLength }) => ({
+  data: all(parts, request).map(({ modelId, tasks, support, family, quantization, contextLength }) => ({
     id: modelId, object: 'model', publisher: modelId.split('/')[0], arch: family, quantization,
     type: tasks.includes('embeddings') ? 'embeddings' : support['images'] === undefined ? 'llm' : 'vlm',
     state: isReady(parts, modelId) ? 'loaded' : 'not-loaded', max_context_length: contextLength

@@ -164,6 +164,7 @@ function kernelOptions (
     url: () => `http://${node.name}:80`,
     tokens: {
       check: () => undefined, stands: () => true, makers: (id) => [id], list: () => [], revoked: () => [],
+      issue: () => { throw new Error('no tokens here') },
       revoke: async () => false,
       create: async () => { throw new Error('no tokens here') }
     },

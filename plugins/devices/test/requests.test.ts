@@ -225,7 +225,9 @@ t.test('a token that a device has made lets nothing in that outlives the device,
   })
   const soon = new Date(rig.clock.now() + 3_600_000).toISOString()
   const authorities = ['operator', 'read']
-  const record = { label: 'x', authorities, created: soon, lastUsedDay: null, revoked: false, expires: null }
+  const record = {
+    label: 'x', authorities, models: null, created: soon, lastUsedDay: null, revoked: false, expires: null
+  }
   tokens.push({ ...record, id: 'app_1', by: maker.deviceId }, { ...record, id: 'app_2', by: 'app_1' },
     { ...record, id: 'app_3', by: 'operator', expires: soon })
   const as = async (id: string, path: string, body: object) => {

@@ -1,5 +1,5 @@
 import {
-  delay, kernelError, SESSION_GRACE_MS, SvcError, type Clock, type EngineChunk, type EngineTask,
+  delay, kernelError, requireModel, SESSION_GRACE_MS, SvcError, type Clock, type EngineChunk, type EngineTask,
   type MemberParts, type ModelCard
 } from '../../../kernel/index.js'
 import { Availability, contextOf, type AvailabilityParts } from './availability.js'
@@ -56,6 +56,7 @@ export class Routing implements Runners {
   }
 
   async route (query: RouteQuery): Promise<Route> {
+    requireModel(query.caller, query.modelId)
     const virtual = this.#virtual.route(query, this.#parts)
     if (virtual !== undefined) return virtual
     const { clock, learning } = this.#parts

@@ -1,7 +1,7 @@
 import { statSync } from 'node:fs'
 import {
-  askMember, becauseOff, kernelError, offPlugin, Reply, switchOn, cacheJson, type ModelCard, type NodeView,
-  type RouteRequest
+  askMember, becauseOff, kernelError, mayUse, offPlugin, Reply, switchOn, cacheJson, type Caller,
+  type ModelCard, type NodeView, type RouteRequest
 } from '../../../kernel/index.js'
 import { checkCard } from '../../runners/cards/card.js'
 import { isAnthropic } from '../failures.js'
@@ -24,10 +24,10 @@ const LIST_MS = 250
 
 type ListRequest = RouteRequest<{ readonly query: typeof routes.models.query }>
 
-export function models (manager: ModelManager, { headers, query }: ListRequest): unknown {
-  if (isAnthropic(headers)) return anthropicPage(manager, query)
+export function models (manager: ModelManager, { caller, headers, query }: ListRequest): unknown {
+  if (isAnthropic(headers)) return anthropicPage(manager, query, caller)
   const [field] = Object.keys(query)
-  if (field === undefined) return listOf(manager)
+  if (field === undefined) return listFor(manager, caller)
   throw kernelError('invalid_request', `${field} is allowed only for Anthropic clients`, { param: field })
 }
 
@@ -42,6 +42,13 @@ function listOf (manager: ModelManager): ModelList | Promise<ModelList> {
   return making
 }
 
+/** The models that the caller may use. */
+async function listFor (manager: ModelManager, caller: Caller): Promise<ModelList> {
+  const list = await listOf(manager)
+  if (caller.models === undefined) return list
+  return { object: 'list', data: list.data.filter(({ root }) => mayUse(caller, root)) }
+}
+
 export async function modelsShort (manager: ModelManager): Promise<unknown> {
   return { object: 'list', data: await entries(manager) }
 }
@@ -49,7 +56,7 @@ export async function modelsShort (manager: ModelManager): Promise<unknown> {
 export async function model (manager: ModelManager, request: RouteRequest): Promise<unknown> {
   // Do not require the form of a model id, because an alias may have any form.
   const { model_id: name } = request.params as { model_id: string }
-  const found = (await listOf(manager)).data.find(({ id }) => id === name)
+  const found = (await listFor(manager, request.caller)).data.find(({ id }) => id === name)
   if (found === undefined) throw noModel(manager, name)
   return isAnthropic(request.headers) ? anthropicModel(found) : found
 }
@@ -69,9 +76,10 @@ const anthropicModel = ({ id, name, created, context_length: most }: Entry): obj
 
 /** A page in Anthropic's format: the first 20 models by default, or the models after or before an id. */
 async function anthropicPage (
-  manager: ModelManager, { limit = 20, after_id: after, before_id: before }: ListRequest['query']
+  manager: ModelManager, { limit = 20, after_id: after, before_id: before }: ListRequest['query'],
+  caller: Caller
 ): Promise<object> {
-  const { data: all } = await listOf(manager)
+  const { data: all } = await listFor(manager, caller)
   const from = after === undefined ? 0 : all.findIndex(({ id }) => id === after) + 1
   const end = before === undefined ? all.length : Math.max(0, all.findIndex(({ id }) => id === before))
   const within = all.slice(from, end)

@@ -6,7 +6,7 @@ import { parametersOf } from '../../../runners/language/sampling.js'
 import { requestLocal } from './own.js'
 import { find, nameIn, type NamedModelCard } from './names.js'
 import { instancesOf, isReady } from './load.js'
-import type { FromSchema, ModelCard, RouteRequest } from '../../../../kernel/index.js'
+import { mayUse, type FromSchema, type ModelCard, type RouteRequest } from '../../../../kernel/index.js'
 import type { ApiParts } from '../types.js'
 import type { showBody } from './body.js'
 
@@ -15,8 +15,8 @@ const NEVER = '9999-12-31T23:59:59Z'
 
 const TASKS = ['chat', 'completions', 'embeddings']
 
-/** Language models and encoders that are on disk or need no files. */
-export function all (parts: ApiParts): ModelCard[] {
+/** Language models and encoders that the caller may use and that are on disk or need no files. */
+export function all (parts: ApiParts, { caller }: Pick<RouteRequest, 'caller'>): ModelCard[] {
   const { runners, models } = parts
   const here = TASKS.flatMap((task) => runners.models(task)).map(({ card }) => card)
   const stored = (models?.cards() ?? [])
@@ -24,7 +24,7 @@ export function all (parts: ApiParts): ModelCard[] {
     .map(({ card }) => card)
   const rank = (card: ModelCard): number => listRank(card, isReady(parts, card.modelId))
   return [...new Map([...stored, ...here].map((card) => [card.modelId, card])).values()]
-    .sort((a, b) => rank(a) - rank(b))
+    .filter(({ modelId }) => mayUse(caller, modelId)).sort((a, b) => rank(a) - rank(b))
 }
 
 type Times = (modelId: string) => string
@@ -40,13 +40,13 @@ async function timesOf (parts: ApiParts, request: RouteRequest): Promise<Times> 
 
 export async function ollamaTags (parts: ApiParts, request: RouteRequest): Promise<object> {
   const times = await timesOf(parts, request)
-  return { models: all(parts).map((card) => listed(parts, { name: card.modelId, card }, times)) }
+  return { models: all(parts, request).map((card) => listed(parts, { name: card.modelId, card }, times)) }
 }
 
 export async function ollamaPs (parts: ApiParts, request: RouteRequest): Promise<object> {
   const times = await timesOf(parts, request)
   return {
-    models: all(parts).filter(({ modelId }) => isReady(parts, modelId)).map((card) => {
+    models: all(parts, request).filter(({ modelId }) => isReady(parts, modelId)).map((card) => {
       const { modelId, contextLength } = card
       const [instance] = instancesOf(parts, modelId)
       const { modified_at: _, ...entry } = listed(parts, { name: modelId, card }, times)

@@ -1,0 +1,56 @@
+import { closedObject, type FromSchema } from '../../../kernel/index.js'
+
+/** Keys of the cluster at most, including ended ones whose room is not needed yet. */
+export const MAX_KEYS = 200
+/** Maximum size as JSON of one key and of all, since the control document has 256 KiB for all plugins. */
+export const MAX_KEY_BYTES = 1024
+export const MAX_KEYS_BYTES = 64 * 1024
+
+const text = { type: 'string', minLength: 1, maxLength: 100 } as const
+const time = { type: 'string', maxLength: 30 } as const
+const timeOrNull = { type: ['string', 'null'], maxLength: 30 } as const
+const texts = { type: 'array', maxItems: 32, items: { type: 'string', minLength: 1, maxLength: 200 } } as const
+
+/** A key that every node accepts. `makers`: its creator, the creator of that one, and so on. */
+export const keySchema = closedObject({
+  label: text, authorities: texts, models: { ...texts, type: ['array', 'null'] },
+  hash: { type: 'string', pattern: '^[\\w-]{43}$', description: 'SHA-256 of the secret, base64url' },
+  created: time, expires: timeOrNull, makers: { ...texts, minItems: 1 },
+  replaces: { type: ['string', 'null'], maxLength: 64 }, revoked: { type: 'boolean' }
+})
+export type Key = Readonly<FromSchema<typeof keySchema>>
+
+const id = { type: 'string', pattern: '^key_[0-9a-f]{12}$' } as const
+
+export const keySections = {
+  keys: { writer: 'master', summary: 'The keys that every node accepts, by id.', value: keySchema },
+  keyUse: {
+    writer: 'node', summary: 'The day on which each key was last used at a node.',
+    value: { type: 'string', maxLength: 10 }
+  }
+} as const
+
+export const keyCommandDecls = {
+  addKey: {
+    summary: 'Adds a key; one that it replaces ends at `until`.',
+    args: closedObject({ id, key: keySchema, until: timeOrNull })
+  },
+  endKey: { summary: 'Revokes a key.', args: closedObject({ id }) }
+} as const
+
+export const keyErrors = {
+  keys_unconfirmed: {
+    status: 503, retryable: true, retryAfterSeconds: 10,
+    message: 'This node has had no contact with its cluster for a minute, so it cannot tell whether the key ' +
+      'was revoked.',
+    remedy: 'Ask another node, or see `svc doctor` on this one; tokens made with `--local` still work here.'
+  },
+  too_many_keys: {
+    status: 409, retryable: false, message: 'There is no room for another key of the cluster.',
+    remedy: 'Revoke one that is not used: `svc token ls` shows them, `svc token revoke ID` ends one.'
+  },
+  token_replaced: {
+    status: 409, retryable: false, message: 'The key was replaced already.',
+    remedy: 'Rotate the key that replaces it; `svc token ls` lists both.'
+  }
+} as const
