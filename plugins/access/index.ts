@@ -7,8 +7,10 @@ import { keyCommands } from './keys/commands.js'
 import { keyCommandDecls, keyErrors, keySections } from './keys/declarations.js'
 import { createKeys } from './keys/index.js'
 import { routes } from './routes.js'
+import { startLimits } from './limits.js'
 import { usageVerb } from './usage/declarations.js'
 import { startUsage } from './usage/index.js'
+import { UsageTable } from './usage/table.js'
 import type { Clock, Logger, Section, Tokens } from '../../kernel/index.js'
 
 /** Manages the keys of the cluster and the tokens of this node. */
@@ -92,6 +94,7 @@ export default definePlugin({
         ['--authority <name...>', 'what it may do (default: read and invoke)'],
         ['--expires <when>', 'when it expires: 90d, 12h, or a date such as 2027-01-31'],
         ['--model <name...>', 'the only models that it may use'],
+        ['--limit <name=count...>', 'requests_per_minute, tokens_per_minute, tokens_per_day'],
         ['--local', 'valid at this node only']
       ],
       examples: ['svc token create phone', 'svc token create app --model acme/small', 'svc token create dashboard --authority read --expires 90d'],
@@ -118,7 +121,7 @@ export default definePlugin({
     usage: usageVerb
   }
 }, (ctx) => {
-  const { deps: { callers, cluster, session, tokens }, clock, emit, error, log, node: { home, name } } = ctx
+  const { deps: { callers, cluster, session, tokens, work }, clock, emit, error, log, node: { home, name } } = ctx
   const section = ctx.sections.revocations
   const revocations = createRevocations({
     section, tokens, clock, log,
@@ -138,25 +141,35 @@ export default definePlugin({
   ctx.effect('keys of a new session', session.onChange(() => { scheme.hear() }))
   ctx.every('contact with the cluster', CONTACT_MS, () => { scheme.look() })
   scheme.hear()
+  const table = new UsageTable()
+  /** Temporary keys for web pages count for the key that made them. */
+  const payerOf = (id: string): string => id.startsWith('ek_') ? tokens.makers(id)[1] ?? id : id
+  if (work !== undefined) {
+    startLimits(ctx, { error, table, work, payerOf, keys: scheme, section: ctx.sections.keySpent })
+  }
   return {
     commands: {
       keepRevoked: revocations.command, ...keyCommands({ section: ctx.sections.keys, clock, error })
     },
     routes: {
-      usage: startUsage(ctx),
+      usage: startUsage(ctx, table, payerOf),
       list: () => ({
         tokens: tokens.list().map((record) => {
           const key = scheme.get(record.id)
-          return { ...record, node: key === undefined ? name : null, replaces: key?.replaces ?? null }
+          const { limits = null, replaces = null } = key ?? {}
+          return { ...record, node: key === undefined ? name : null, limits, replaces }
         })
       }),
       create: async (request) => {
-        const { body: { label, authorities, models: given, local, expires = null }, caller } = request
+        const { body: { label, authorities, limits, models: given, local, expires = null }, caller } = request
         const models = given?.map((model) => ctx.deps.chat?.modelOf(model) ?? model)
-        const more = given && authorities.find((one) => !USE.includes(one))
+        const more = (given ?? limits) && authorities.find((one) => !USE.includes(one))
         if (more !== undefined) {
-          throw badField('authorities', `"${more}" could change what the models are; with models, only ` +
+          throw badField('authorities', `"${more}" could lead around the models or limits; with these, only ` +
             USE.join(', '))
+        }
+        if (limits !== undefined && local === true) {
+          throw badField('limits', 'hold for all nodes; leave local out')
         }
         if (expires !== null && Date.parse(expires) <= clock.now()) {
           const message = `The expiry ${expires} is in the past.`
@@ -164,11 +177,11 @@ export default definePlugin({
             { param: 'expires', issues: [{ path: 'expires', message: 'must be in the future' }] })
         }
         const expiresAt = expires === null ? null : new Date(expires).toISOString()
-        const made = await (local === true ? tokens : keys)
-          .create({ label, authorities, models, expiresAt, by: caller })
+        const wanted = { label, authorities, models, expiresAt, by: caller }
+        const made = await (local === true ? tokens.create(wanted) : keys.create(wanted, limits))
         request.note({ id: made.record.id })
         emit('TokenCreated', { id: made.record.id, label, authorities, by: caller.id })
-        const only = { node: local === true ? name : null, replaces: null }
+        const only = { node: local === true ? name : null, replaces: null, limits: limits ?? null }
         return { token: made.token, record: { ...made.record, ...only } }
       },
       rotate: async (request) => {
@@ -176,7 +189,8 @@ export default definePlugin({
         const { token, record, replaces, ends } = await keys.rotate(id, overlap ?? DAY_SECONDS, caller)
         request.note({ id: record.id })
         emit('TokenRotated', { id: record.id, replaces, ends, by: caller.id })
-        return { token, record: { ...record, node: null, replaces }, replaces, ends }
+        const limits = scheme.get(record.id)?.limits ?? null
+        return { token, record: { ...record, node: null, limits, replaces }, replaces, ends }
       },
       revoke: async ({ params: { id }, caller }) => {
         // The cluster must learn of the revocation even if the write to the token file fails.

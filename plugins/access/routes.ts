@@ -1,4 +1,5 @@
 import { admittedMembers, closedObject, type RouteDecl } from '../../kernel/index.js'
+import { limitsSchema } from './limits.js'
 import { usageRoute } from './usage/declarations.js'
 
 const text = { type: 'string' } as const
@@ -10,7 +11,7 @@ const record = closedObject({
   models: { type: ['array', 'null'], items: text, description: 'The only models; null for no limit.' },
   created: text, expires: textOrNull, lastUsedDay: textOrNull, revoked: { type: 'boolean' }, by: text,
   node: { type: ['string', 'null'], description: 'The only node that accepts it; null for every node.' },
-  replaces: textOrNull
+  replaces: textOrNull, limits: { anyOf: [limitsSchema, { type: 'null' }] }
 })
 const params = closedObject({ id: { type: 'string', minLength: 1, maxLength: 64 } })
 
@@ -39,6 +40,10 @@ export const routes = {
         items: { type: 'string', minLength: 1, maxLength: 200 },
         description: 'Ids or aliases of the only models that it may use; all of the creator\'s when absent. ' +
           'Such a token may only have the authorities read, invoke and external.'
+      },
+      limits: {
+        ...limitsSchema, minProperties: 1,
+        description: 'Limits over all nodes; such a token may only have the same authorities.'
       },
       local: { type: 'boolean', description: 'True for a token that only this node accepts.' },
       expires: {

@@ -1,4 +1,5 @@
 import { closedObject, type FromSchema } from '../../../kernel/index.js'
+import { limitsSchema, spentSchema } from '../limits.js'
 
 /** Keys of the cluster at most, including ended ones whose room is not needed yet. */
 export const MAX_KEYS = 200
@@ -16,8 +17,8 @@ export const keySchema = closedObject({
   label: text, authorities: texts, models: { ...texts, type: ['array', 'null'] },
   hash: { type: 'string', pattern: '^[\\w-]{43}$', description: 'SHA-256 of the secret, base64url' },
   created: time, expires: timeOrNull, makers: { ...texts, minItems: 1 },
-  replaces: { type: ['string', 'null'], maxLength: 64 }, revoked: { type: 'boolean' }
-})
+  replaces: { type: ['string', 'null'], maxLength: 64 }, revoked: { type: 'boolean' }, limits: limitsSchema
+}, ['label', 'authorities', 'models', 'hash', 'created', 'expires', 'makers', 'replaces', 'revoked'])
 export type Key = Readonly<FromSchema<typeof keySchema>>
 
 const id = { type: 'string', pattern: '^key_[0-9a-f]{12}$' } as const
@@ -27,6 +28,10 @@ export const keySections = {
   keyUse: {
     writer: 'node', summary: 'The day on which each key was last used at a node.',
     value: { type: 'string', maxLength: 10 }
+  },
+  keySpent: {
+    writer: 'node', summary: 'What each key with limits has used at a node in this minute and on this day.',
+    value: spentSchema
   }
 } as const
 
@@ -48,6 +53,10 @@ export const keyErrors = {
   too_many_keys: {
     status: 409, retryable: false, message: 'There is no room for another key of the cluster.',
     remedy: 'Revoke one that is not used: `svc token ls` shows them, `svc token revoke ID` ends one.'
+  },
+  limit_reached: {
+    status: 429, retryable: true, message: 'The key has reached one of its limits.',
+    remedy: 'Wait for as long as Retry-After says; `svc usage` shows what was used, and when.'
   },
   token_replaced: {
     status: 409, retryable: false, message: 'The key was replaced already.',

@@ -5,7 +5,10 @@ import {
 import { earlier, hasEnded } from './commands.js'
 import { KeyNotes } from './notes.js'
 import { recordOf, SharedKeys } from './shared-keys.js'
+import type { Limits } from '../limits.js'
 import type { Key } from './declarations.js'
+
+interface Origin { limits: Limits | undefined, replaces: string | null, until: string | null }
 
 interface Parts {
   home: string
@@ -29,14 +32,14 @@ export function createKeys (parts: Parts) {
     hears: () => inContact(session, cluster), end, unconfirmed: () => error('keys_unconfirmed')
   })
   const create = async (
-    wanted: TokenOptions, { replaces, until }: { replaces: string | null, until: string | null }
+    wanted: TokenOptions, { limits, replaces, until }: Origin
   ): Promise<IssuedToken> => {
     const { token, hash, record } = tokens.issue(wanted)
     const id = record.id.replace('app_', 'key_')
     const { authorities, created, expires, label, models } = record
     const key: Key = {
       label, authorities, models, hash: hash.toString('base64url'), created, expires,
-      makers: tokens.makers(wanted.by.id), replaces, revoked: false
+      makers: tokens.makers(wanted.by.id), replaces, revoked: false, ...limits === undefined ? {} : { limits }
     }
     await withMaster(add({ id, key, until }), 'no key was created. `svc token create LABEL --local` creates ' +
       'one for this node alone')
@@ -44,7 +47,8 @@ export function createKeys (parts: Parts) {
   }
   return {
     scheme,
-    create: async (wanted: TokenOptions) => await create(wanted, { replaces: null, until: null }),
+    create: async (wanted: TokenOptions, limits?: Limits) =>
+      await create(wanted, { limits, replaces: null, until: null }),
     /** Throws `token_not_found`, `token_replaced`, and errors for rights that the caller lacks. */
     async rotate (id: string, overlapSeconds: number, by: TokenOptions['by']) {
       const old = scheme.get(id)
@@ -56,13 +60,13 @@ export function createKeys (parts: Parts) {
       if (tokens.makers(by.id).includes(id)) {
         throw badField('id', 'is your own key, or made yours; the new key would end with it')
       }
-      const { authorities, created, expires, label, models } = old
+      const { authorities, created, expires, label, limits, models } = old
       const whole = expires === null ? null : now + Date.parse(expires) - Date.parse(created)
       const last = tokens.list().find((one) => one.id === by.id)?.expires ?? null
       const expiresAt = earlier(whole === null ? null : new Date(whole).toISOString(), last)
       const until = new Date(now + overlapSeconds * 1000).toISOString()
       const made = await create({ label, authorities: [...authorities], models: models && [...models],
-        expiresAt, by }, { replaces: id, until })
+        expiresAt, by }, { limits, replaces: id, until })
       return { ...made, replaces: id, ends: earlier(expires, until)! }
     },
     /** False if there is no such key. The node itself refuses it at once, even without a master. */

@@ -6,7 +6,7 @@ import {
   type FromSchema, type Manifest, type RouteRequest, type Tokens
 } from '../../../kernel/index.js'
 import { COUNTS, usageRoute, type Counts } from './declarations.js'
-import { addTo, UsageTable, zero } from './table.js'
+import { addTo, zero, type UsageTable } from './table.js'
 import type { RunnerWork } from '../../runners/service.js'
 
 /** Milliseconds between two writes of the file. */
@@ -28,11 +28,15 @@ type UsageContext = Pick<Context<Manifest>, 'checker' | 'clock' | 'effect' | 'ev
 
 const dayOf = (ms: number): string => new Date(ms).toISOString().slice(0, 10)
 
-/** Counts the requests that enter at this node; returns the handler of `GET /v1/usage`. */
-export function startUsage (ctx: UsageContext): (request: UsageRequest) => Promise<Usage> {
+/**
+ * Counts the requests that enter at this node; returns the handler of `GET /v1/usage`. `payerOf` maps a caller
+ * to the one under which its requests count.
+ */
+export function startUsage (
+  ctx: UsageContext, table: UsageTable, payerOf: (callerId: string) => string
+): (request: UsageRequest) => Promise<Usage> {
   const { clock, deps: { cluster, tokens, work }, node } = ctx
   const path = join(node.home, 'state', 'usage.json')
-  const table = new UsageTable()
   load(table, path, ctx)
   const file = usageFile(table, path, ctx)
   ctx.every('usage file', FLUSH_MS, () => { void file.flush() })
@@ -43,7 +47,7 @@ export function startUsage (ctx: UsageContext): (request: UsageRequest) => Promi
   if (work !== undefined) {
     ctx.effect('usage', work.onTask((task) => {
       if (!task.entered) return
-      table.add(dayOf(clock.now()), task)
+      table.add(dayOf(clock.now()), { ...task, callerId: payerOf(task.callerId) })
       file.changed()
     }))
   }

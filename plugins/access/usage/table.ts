@@ -54,6 +54,12 @@ export class UsageTable {
     return row
   }
 
+  /** Prompt and output tokens of these callers on a day. */
+  tokens (day: string, callers: readonly string[]): number {
+    return [...this.#days.get(day)?.values() ?? []].filter(({ caller }) => callers.includes(caller))
+      .reduce((sum, { counts }) => sum + counts.prompt_tokens + counts.output_tokens, 0)
+  }
+
   * rows (): Iterable<Row> {
     for (const rows of this.#days.values()) yield * rows.values()
   }

@@ -42,14 +42,22 @@ export function endedTask (more: Partial<EndedTask> = {}): EndedTask {
   }
 }
 
-/** A fake RunnerWork; `ended` notifies its listeners of an ended task. */
-export function runnerWork (): RunnerWork & { ended (task: EndedTask): void } {
+type Request = Parameters<Parameters<RunnerWork['onRequest']>[0]>[0]
+
+/** A fake RunnerWork; `ended` notifies its listeners of an ended task, `admit` of a request. */
+export function runnerWork (): RunnerWork & { ended (task: EndedTask): void, admit (request: Request): void } {
   const listeners = new Set<(task: EndedTask) => void>()
+  const gates = new Set<(request: Request) => void>()
   return {
     onTask (fn) {
       listeners.add(fn)
       return () => { listeners.delete(fn) }
     },
+    onRequest (fn) {
+      gates.add(fn)
+      return () => { gates.delete(fn) }
+    },
+    admit (request) { for (const fn of gates) fn(request) },
     ended (task) { for (const fn of listeners) fn(task) }
   }
 }

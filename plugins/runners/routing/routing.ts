@@ -57,6 +57,7 @@ export class Routing implements Runners {
 
   async route (query: RouteQuery): Promise<Route> {
     requireModel(query.caller, query.modelId)
+    this.#parts.watchers.admit(query)
     const virtual = this.#virtual.route(query, this.#parts)
     if (virtual !== undefined) return virtual
     const { clock, learning } = this.#parts

@@ -8,7 +8,7 @@ import type { TaskTable, TaskWatch, TaskWatchers } from './tasks.js'
 export interface ServeParts {
   log: Logger
   taskFailed (failure: TaskFailure): void
-  watchers: Pick<TaskWatchers, 'begin' | 'beginVirtual'>
+  watchers: Pick<TaskWatchers, 'admit' | 'begin' | 'beginVirtual'>
 }
 
 export interface Work {

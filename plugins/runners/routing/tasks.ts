@@ -167,6 +167,7 @@ export class TaskWatchers implements RunnerWork {
   readonly #clock: Clock
   readonly #nodeId: string
   readonly #listeners = new Set<(task: EndedTask) => void>()
+  readonly #gates = new Set<(request: RouteQuery) => void>()
 
   constructor (clock: Clock, nodeId: string) {
     this.#clock = clock
@@ -198,6 +199,14 @@ export class TaskWatchers implements RunnerWork {
     this.#listeners.add(fn)
     return () => { this.#listeners.delete(fn) }
   }
+
+  onRequest (fn: (request: RouteQuery) => void): () => void {
+    this.#gates.add(fn)
+    return () => { this.#gates.delete(fn) }
+  }
+
+  /** Throws the error of a listener that refuses the request. */
+  admit (request: RouteQuery): void { for (const fn of this.#gates) fn(request) }
 }
 
 /** Token counts that an engine sends with its last chunk. */

@@ -73,7 +73,7 @@ for (const [name, contexts, tried, answers] of rooms) {
       fleet: {
         status: ready, get: (runner: string) => ({ supervisor: { open: open(runner.slice(2)) } })
       } as never,
-      watchers: { begin: () => undefined, beginVirtual: () => undefined },
+      watchers: { admit () {}, begin: () => undefined, beginVirtual: () => undefined },
       taskFailed: (failure) => { failed.push(failure) },
       backend: () => null, absence: () => null, learning: () => false
     }

@@ -115,7 +115,7 @@ export async function pair (t: TestContext, options: PairOptions = {}): Promise<
     absence: () => null,
     off: () => undefined,
     learning: () => false,
-    watchers: { begin: () => undefined, beginVirtual: () => undefined },
+    watchers: { admit () {}, begin: () => undefined, beginVirtual: () => undefined },
     taskFailed: (failure) => { failed.push(failure) }
   })
   return {

@@ -1,0 +1,116 @@
+import t from 'tap'
+import { fake, manualClock } from '../../../kernel/testing/index.js'
+import { OwnApiService, SvcError, type Caller } from '../../../kernel/index.js'
+import { endedTask, runnerWork } from '../../diagnostics/test/kit.js'
+import { RunnerWorkService } from '../../runners/service.js'
+import { KeyLimits, type Limits } from '../limits.js'
+import { UsageTable } from '../usage/table.js'
+import { OPERATOR, startAccess } from './access-kit.js'
+
+const START = Date.parse('2026-01-01T23:58:30Z')
+let ids = 0
+const callerOf = (id: string): Caller => ({ id, mode: 'direct', authorities: new Set(['invoke']) })
+
+/** Nodes with limits for `key_new`, which replaces `key_old`, that report to each other when told to. */
+function nodesWith (limits: Limits, names = ['a', 'b']) {
+  const clock = manualClock(START)
+  const entries = new Map<string, { nodeId: string, key: string, value: never }>()
+  const nodes = names.map((nodeId) => {
+    const table = new UsageTable()
+    const section = {
+      entries: () => entries.values(),
+      put: (key: string, value: unknown) => { entries.set(`${nodeId}/${key}`, { nodeId, key, value } as never) }
+    }
+    const all = new KeyLimits({
+      clock, nodeId, table, section: section as never,
+      limitsOf: (id) => id.startsWith('key_') ? limits : undefined,
+      lineOf: (id) => id === 'key_new' ? ['key_new', 'key_old'] : [id],
+      error: (reason, message, details) =>
+        new SvcError(reason, { status: 429, retryable: true, message, remedy: '' }, message, details)
+    })
+    return {
+      report: () => { all.report() },
+      /** Null, or the limit that refuses the request with the seconds to wait. */
+      ask (id: string, commandId = `c${++ids}`): unknown {
+        try { all.admit({ caller: callerOf(id), commandId }) } catch (error) {
+          const { details } = error as SvcError
+          return [details['limit'], details['retryAfterSeconds']]
+        }
+        return null
+      },
+      use (callerId: string, prompt: number, generated: number): void {
+        const task = endedTask({ commandId: `c${++ids}`, callerId, tokens: { prompt, generated, cached: 0 } })
+        table.add(new Date(clock.now()).toISOString().slice(0, 10), task)
+        all.add(callerId, prompt + generated)
+      }
+    }
+  })
+  return { clock, nodes }
+}
+
+t.test('requests of a minute count once, over all nodes and rotations', async (t) => {
+  const { clock, nodes: [a, b] } = nodesWith({ requests_per_minute: 3 })
+  t.same([a!.ask('key_old'), a!.ask('key_old', 'same'), a!.ask('key_old', 'same')], [null, null, null])
+  t.equal(b!.ask('key_new'), null)
+  a!.report()
+  b!.report()
+  t.same([a!.ask('key_new'), b!.ask('key_old')], [['requests_per_minute', 30], ['requests_per_minute', 30]])
+  t.equal(a!.ask('key_old', 'same'), null, 'a further attempt of a request that was admitted')
+  t.equal(a!.ask('app_1'), null, 'a token without limits')
+  await clock.advance(30_000)
+  t.same([a!.ask('key_new'), b!.ask('key_old')], [null, null])
+})
+
+t.test('tokens of a minute and of a day', async (t) => {
+  const { clock, nodes: [a, b] } = nodesWith({ tokens_per_minute: 100, tokens_per_day: 150 })
+  a!.use('key_old', 60, 39)
+  t.equal(a!.ask('key_old'), null)
+  a!.use('key_old', 1, 0)
+  t.same(a!.ask('key_new'), ['tokens_per_minute', 30])
+  t.equal(b!.ask('key_new'), null, 'the other node has not been told')
+  a!.report()
+  t.same(b!.ask('key_new'), ['tokens_per_minute', 30])
+  await clock.advance(30_000)
+  t.equal(b!.ask('key_new'), null)
+  b!.use('key_new', 25, 25)
+  b!.report()
+  t.same(a!.ask('key_old'), ['tokens_per_day', 60])
+  await clock.advance(60_000)
+  t.same([a!.ask('key_old'), b!.ask('key_new')], [null, null], 'the next day')
+})
+
+t.test('a key with limits over the API: refused as OpenAI does, no rights to lead around them', async (t) => {
+  const work = runnerWork()
+  const rig = await startAccess(t, { fakes: [fake(RunnerWorkService, work)] })
+  const send = async (path: string, body: object) => {
+    const { signal } = new AbortController()
+    const answer = await rig.service(OwnApiService)
+      .ask({ method: 'POST', path, body, caller: OPERATOR, signal })
+    return { status: answer.status, ...JSON.parse(answer.text) as { record: { id: string, limits: unknown } } }
+  }
+  const make = async (more: object) => await send('/v1/tokens', { label: 'x', authorities: ['invoke'], ...more })
+  const limits = { requests_per_minute: 1 }
+  const rows: [object, number][] = [
+    [{ limits: {} }, 400], [{ limits: { requests_per_hour: 1 } }, 400], [{ limits: { tokens_per_day: 0 } }, 400],
+    [{ limits, authorities: ['operator'] }, 400], [{ limits, local: true }, 400]
+  ]
+  for (const [more, status] of rows) t.equal((await make(more)).status, status, JSON.stringify(more))
+  const made = await make({ limits })
+  t.match(made, { status: 200, record: { limits } })
+  const rotated = await send(`/v1/tokens/${made.record.id}/rotate`, {})
+  t.match(rotated, { status: 200, record: { limits } })
+  const admit = (id: string): void => { work.admit({ caller: callerOf(id), commandId: `c${++ids}` }) }
+  admit(made.record.id)
+  const page = `ek_1.2.${rotated.record.id}`
+  rig.schemes.register({
+    word: 'EK', bearer: 'ek_', check: () => undefined, stands: () => undefined,
+    makerOf: (id) => id.startsWith('ek_') ? id.split('.')[2] : undefined
+  })
+  for (const id of [made.record.id, rotated.record.id, page]) {
+    t.throws(() => { admit(id) }, {
+      reason: 'limit_reached', status: 429, retryAfterSeconds: 60, message: /has used 1 of 1 requests of this minute/,
+      headers: { 'x-ratelimit-limit-requests': '1', 'x-ratelimit-remaining-requests': '0',
+        'x-ratelimit-reset-requests': '60s' }
+    } as never)
+  }
+})
