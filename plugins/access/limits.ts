@@ -61,8 +61,9 @@ export class KeyLimits {
       if (limit === undefined || used[name] < limit) continue
       const seconds = Math.ceil((spanMs - clock.now() % spanMs) / 1000)
       throw withHeaders(
-        error('limit_reached', `The key has used ${used[name]} of ${limit} ${words}; ` +
-          `the next ones are free in ${seconds} s.`, { limit: name, retryAfterSeconds: seconds }),
+        error('limit_reached',
+          `The key has used ${used[name]} of ${limit} ${words}; the next ones are free in ${seconds} s.`,
+          { limit: name, retryAfterSeconds: seconds }),
         { [`x-ratelimit-limit-${header}`]: String(limit), [`x-ratelimit-remaining-${header}`]: '0',
           [`x-ratelimit-reset-${header}`]: `${seconds}s` })
     }

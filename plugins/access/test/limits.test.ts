@@ -19,7 +19,7 @@ function nodesWith (limits: Limits, names = ['a', 'b']) {
     const table = new UsageTable()
     const section = {
       entries: () => entries.values(),
-      put: (key: string, value: unknown) => { entries.set(`${nodeId}/${key}`, { nodeId, key, value } as never) }
+      put: (key: string, value: never) => { entries.set(`${nodeId}/${key}`, { nodeId, key, value }) }
     }
     const all = new KeyLimits({
       clock, nodeId, table, section: section as never,
@@ -79,7 +79,7 @@ t.test('tokens of a minute and of a day', async (t) => {
   t.same([a!.ask('key_old'), b!.ask('key_new')], [null, null], 'the next day')
 })
 
-t.test('a key with limits over the API: refused as OpenAI does, no rights to lead around them', async (t) => {
+t.test('a key with limits over the API, with no rights to lead around them', async (t) => {
   const work = runnerWork()
   const rig = await startAccess(t, { fakes: [fake(RunnerWorkService, work)] })
   const send = async (path: string, body: object) => {
@@ -88,10 +88,12 @@ t.test('a key with limits over the API: refused as OpenAI does, no rights to lea
       .ask({ method: 'POST', path, body, caller: OPERATOR, signal })
     return { status: answer.status, ...JSON.parse(answer.text) as { record: { id: string, limits: unknown } } }
   }
-  const make = async (more: object) => await send('/v1/tokens', { label: 'x', authorities: ['invoke'], ...more })
+  const make = async (more: object) =>
+    await send('/v1/tokens', { label: 'x', authorities: ['invoke'], ...more })
   const limits = { requests_per_minute: 1 }
   const rows: [object, number][] = [
-    [{ limits: {} }, 400], [{ limits: { requests_per_hour: 1 } }, 400], [{ limits: { tokens_per_day: 0 } }, 400],
+    [{ limits: {} }, 400], [{ limits: { requests_per_hour: 1 } }, 400],
+    [{ limits: { tokens_per_day: 0 } }, 400],
     [{ limits, authorities: ['operator'] }, 400], [{ limits, local: true }, 400]
   ]
   for (const [more, status] of rows) t.equal((await make(more)).status, status, JSON.stringify(more))
@@ -108,7 +110,8 @@ t.test('a key with limits over the API: refused as OpenAI does, no rights to lea
   })
   for (const id of [made.record.id, rotated.record.id, page]) {
     t.throws(() => { admit(id) }, {
-      reason: 'limit_reached', status: 429, retryAfterSeconds: 60, message: /has used 1 of 1 requests of this minute/,
+      reason: 'limit_reached', status: 429, retryAfterSeconds: 60,
+      message: /has used 1 of 1 requests of this minute/,
       headers: { 'x-ratelimit-limit-requests': '1', 'x-ratelimit-remaining-requests': '0',
         'x-ratelimit-reset-requests': '60s' }
     } as never)
