@@ -1,7 +1,6 @@
 import { checkKey, checkValue, MAX_READING_BYTES } from '../../kernel/cluster.js'
-import { problem, record, schemaOf } from './wire.js'
+import { problem, record, schemaOf, type Of } from './wire.js'
 import type { Clock, GossipCounters, Logger } from '../../kernel/cluster.js'
-import type { Of } from './wire.js'
 
 const COUNTS = [
   'maxQueueDepth', 'readingsOffered', 'readingsCoalesced', 'readingsDropped', 'readingsPublished',

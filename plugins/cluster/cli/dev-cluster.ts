@@ -1,7 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { createClient, ownFingerprint, ownToken } from '../../../kernel/cli/index.js'
-import { startDevNode, describeEnding, isMemberOf } from './dev-node.js'
-import type { DevNode, StartedNode } from './dev-node.js'
+import { startDevNode, describeEnding, isMemberOf, type DevNode, type StartedNode } from './dev-node.js'
 import type { Plugin } from '../../../kernel/index.js'
 import type { Client, ClusterState, VerbContext, VerbError } from '../../../kernel/cli/index.js'
 import type { Ports } from './dev-ports.js'

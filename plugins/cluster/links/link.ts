@@ -1,10 +1,8 @@
-import { WebSocket } from 'ws'
-import { TokenBucket } from '../../../kernel/cluster.js'
+import { WebSocket, type RawData } from 'ws'
+import { TokenBucket, type Clock, type LinkReport } from '../../../kernel/cluster.js'
 import { formatAddress, readAddress } from '../identity/addresses.js'
 import { closeCodes, closeWord, decodeFrame, encodeFrame, FrameError, readGreeting } from './frames.js'
 import type { Duplex } from 'node:stream'
-import type { RawData } from 'ws'
-import type { Clock, LinkReport } from '../../../kernel/cluster.js'
 import type { CloseReason, FrameKind, Greeting, Hello, WireKind } from './frames.js'
 import type { LinkLimits } from './limits.js'
 

@@ -1,11 +1,10 @@
 import { decodeStateVector } from 'yjs'
 import { Listeners, hashOf, frozenCopy, KvDoc, sizeOf } from '../../../kernel/cluster.js'
 import { readDocMessage, payloadOf, step2, update } from './messages.js'
-import { Replica } from './replica.js'
+import { Replica, type Taken } from './replica.js'
 import type { Clock, Logger } from '../../../kernel/cluster.js'
 import type { NodeId } from '../election/protocol.js'
 import type { ResyncRequest, DocMessage, Announce, State, Update } from './messages.js'
-import type { Taken } from './replica.js'
 
 interface ObservedEntry {
   readonly installId: NodeId

@@ -1,11 +1,10 @@
 import { resolve } from 'node:path'
 import { randomBytes } from 'node:crypto'
-import { readNumber } from '../../../kernel/cli/index.js'
+import { readNumber, type Verb, type VerbContext } from '../../../kernel/cli/index.js'
 import { systemClock, IdentityError, identityInFiles } from '../../../kernel/index.js'
 import { relayLimits } from '../server/limits.js'
 import { startRelay } from '../server/relay.js'
 import { listening, stopped } from './line.js'
-import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 import type { IdentitySource, ServerIdentity } from '../../../kernel/index.js'
 
 const USAGE = 2

@@ -4,11 +4,10 @@ import { ask, call, origin, state } from '../link.js'
 import { linkTo } from '../route.js'
 import { JoinDialog, RestartNotice } from '../cluster/node-actions.js'
 import { Badge, Button, CodeChoice, Field, Opens, Section, Snippet, useAsk } from '../ui/parts.js'
-import { bytes } from '../ui/text.js'
+import { bytes, type Lines } from '../ui/text.js'
 import { chatLines } from '../playground/request.js'
 import type { ComponentChildren } from 'preact'
 import type { FieldProps } from '../ui/parts.js'
-import type { Lines } from '../ui/text.js'
 
 export function FirstPage () {
   return (

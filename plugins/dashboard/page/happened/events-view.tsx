@@ -4,12 +4,11 @@ import { ask } from '../link.js'
 import { linkTo } from '../route.js'
 import { Badge, Button, Copy, Empty, Section, Trouble } from '../ui/parts.js'
 import { clock, count } from '../ui/text.js'
-import { hasText, levelOf, olderFrom, withEvents } from './events.js'
+import { hasText, levelOf, olderFrom, withEvents, type ControlEvent } from './events.js'
 import { fieldsOf, kindOf, kindWords, summaryOf } from '../../../../kernel/cli/event-words.js'
 import { useFollow } from './follow.js'
 import { nameOf } from '../known.js'
 import { Filter, NodeFilter, Search } from './parts.js'
-import type { ControlEvent } from './events.js'
 
 /** Number of events shown at first. */
 const FIRST = 100

@@ -1,7 +1,7 @@
 import { memo } from 'preact/compat'
 import { useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks'
 import DOMPurify from 'dompurify'
-import { Marked } from 'marked'
+import { Marked, type Token } from 'marked'
 import { ApiError } from '../api.js'
 import { useEnd } from '../ui/list.js'
 import { Badge, Button, CopyButton, Empty, Field, Trouble } from '../ui/parts.js'
@@ -16,7 +16,6 @@ import { copyText } from '../ui/copy.js'
 import { failed } from '../ui/toast.js'
 import { orElse } from '../../../../kernel/api/schema.js'
 import type { Answer, Lane, Message, ToolCall } from './conversation.js'
-import type { Token } from 'marked'
 
 export function Thread ({ lane, index }: { lane: Lane, index: number }) {
   const path = pathOf(lane)
