@@ -50,10 +50,7 @@ function withMedia (chunk: EngineChunk): CapabilityChunk<SpokenChunk> {
 type SpeechBody = FromSchema<typeof speechBody>
 
 interface SpeechParts {
-  runners: Runners
-  invocations: Invocations
-  aliases: Aliases
-  clock: Clock
+  runners: Runners, invocations: Invocations, aliases: Aliases, clock: Clock
   /** RMS in dBFS; null for each voice's own. */
   loudness: number | null
 }

@@ -17,11 +17,7 @@ export interface CommandRouterOptions {
 
 interface Payload { readonly name: string, readonly args: unknown }
 interface ErrorParts {
-  code?: string
-  reason: string | undefined
-  status: number
-  retryable: boolean
-  message: string
+  code?: string, reason: string | undefined, status: number, retryable: boolean, message: string
   details: Record<string, unknown>
 }
 type Result = { readonly value: unknown } | { readonly error: ErrorParts }

@@ -43,9 +43,7 @@ function bodyProblem (body: unknown): string | null {
 }
 
 export interface GossipOptions {
-  clock: Clock
-  log: Logger
-  enabled: boolean
+  clock: Clock, log: Logger, enabled: boolean
   /** Sends a body to all peers; returns how many accepted it and the total bytes. Throws on failure. */
   publish (body: GossipBody): { peers: number, bytes: number }
   /** Interval of samples and publishes in ms; default 2000. */

@@ -12,11 +12,8 @@ import type { Gossip } from './gossip.js'
 import type { Members } from './members/file.js'
 
 interface HostParts {
-  readonly node: NodeInfo
-  readonly cluster: ClusterCore
-  readonly network: Network
-  readonly gossip: Gossip
-  readonly identity: Identity
+  readonly node: NodeInfo, readonly cluster: ClusterCore, readonly network: Network
+  readonly gossip: Gossip, readonly identity: Identity
   readonly life: Pick<ClusterHost, 'joined' | 'start' | 'stop'>
 }
 

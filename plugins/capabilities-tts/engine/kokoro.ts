@@ -29,9 +29,7 @@ export interface KokoroParts {
   seeded: boolean
   vocab: Map<string, number>
   packs: Map<string, Float32Array>
-  voices: CardVoice[]
-  defaultVoice: string
-  espeak: Espeak | undefined
+  voices: CardVoice[], defaultVoice: string, espeak: Espeak | undefined
   /** Whether this plugin's front end reads English; false if the card demands espeak. */
   builtin: boolean
   modelId: string

@@ -16,21 +16,12 @@ const ONE_PRIMARY = 1
 interface Model {
   /** Indices of the model's pieces, keyed by the letters that a piece covers. */
   byLetters: Map<string, number[]>
-  phones: Uint8Array[]
-  primaries: Uint8Array
-  firstChild: Uint32Array
-  symbol: Uint16Array
-  cost: Uint8Array
-  backOff: Int16Array
-  suffix: Uint32Array
+  phones: Uint8Array[], primaries: Uint8Array, firstChild: Uint32Array, symbol: Uint16Array
+  cost: Uint8Array, backOff: Int16Array, suffix: Uint32Array
 }
 
 interface Hypothesis {
-  cost: number
-  node: number
-  stress: number
-  piece: number
-  from: Hypothesis | undefined
+  cost: number, node: number, stress: number, piece: number, from: Hypothesis | undefined
 }
 
 function readPieces (data: Buffer, count: number): { end: number, letters: string[], phones: Uint8Array[] } {

@@ -13,10 +13,7 @@ const STOP_LIMIT_MS = 16_000
 
 export interface DevOptions {
   homes: readonly { name: string, home: string, ports: Ports }[]
-  script: string
-  plugins: readonly Plugin[]
-  env: NodeJS.ProcessEnv
-  stop: AbortSignal
+  script: string, plugins: readonly Plugin[], env: NodeJS.ProcessEnv, stop: AbortSignal
 }
 
 export interface DevNodeUp extends StartedNode { name: string }

@@ -16,16 +16,11 @@ import {
 import { TICK, timingWith, type Timing } from './timing.js'
 
 export interface Status {
-  readonly role: Role
-  readonly leader: Leader | null
-  readonly term: number
+  readonly role: Role, readonly leader: Leader | null, readonly term: number
   /** `lost`: too few reachable voters have a disk that accepts votes. */
   readonly quorum: 'ok' | 'lost'
-  readonly stale: boolean
-  readonly partition: boolean
-  readonly knownNodes: readonly NodeId[]
-  readonly liveNodes: readonly NodeId[]
-  readonly eligible: boolean
+  readonly stale: boolean, readonly partition: boolean, readonly knownNodes: readonly NodeId[]
+  readonly liveNodes: readonly NodeId[], readonly eligible: boolean
   /** False while the disk refuses votes. */
   readonly storing: boolean
 }
@@ -43,12 +38,10 @@ export function statusOf (e: Elector, now: number): Status {
 }
 
 export interface ElectionOptions {
-  readonly id: NodeId
-  readonly quorum: QuorumSetting
+  readonly id: NodeId, readonly quorum: QuorumSetting
   /** The last record given to `io.persist`; null on the first start. */
   readonly stored: HardStateRecord | null
-  readonly timing?: Partial<Timing>
-  readonly rules?: Rules
+  readonly timing?: Partial<Timing>, readonly rules?: Rules
 }
 
 type Handler<K extends MessageKind> = (e: Elector, from: NodeId, message: MessageOf<K>, now: number) => void

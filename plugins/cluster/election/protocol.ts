@@ -114,11 +114,8 @@ export interface HardStateRecord {
 
 /** An entry of the control data. `session` starts a session, `anoint` raises its term. */
 export interface Entry {
-  readonly kind: 'session' | 'anoint' | Change['kind']
-  readonly id: string
-  readonly sid: SessionId
-  readonly term: number
-  readonly payload: unknown
+  readonly kind: 'session' | 'anoint' | Change['kind'], readonly id: string, readonly sid: SessionId
+  readonly term: number, readonly payload: unknown
   /** The node that sent the command; not stored or replicated with the entry. */
   readonly from?: NodeId
 }

@@ -25,10 +25,7 @@ const MAX_ANSWER_BYTES = 1024 * 1024
 const MAX_MESSAGE_CHARS = 500
 
 export interface JoinOptions {
-  key: NodeKey
-  self: Applicant
-  ticket: JoinTicket
-  clock: Clock
+  key: NodeKey, self: Applicant, ticket: JoinTicket, clock: Clock
   /** Time limit in ms for retries while the cluster has no master; default one minute. */
   patienceMs?: number
 }
@@ -182,10 +179,7 @@ async function joinOnce (options: JoinOptions): Promise<MemberList> {
 }
 
 export interface JoinRouteOptions {
-  members: Members
-  joinTokens: JoinTokens
-  limits: LinkLimits
-  log: Logger
+  members: Members, joinTokens: JoinTokens, limits: LinkLimits, log: Logger
   /** Throws, e.g. `no_master`, while admission is impossible; called before a token is used. */
   mayAdmit?: () => void
   /** Called after the proof is verified: adds the member and returns the membership. */

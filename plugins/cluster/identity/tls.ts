@@ -40,13 +40,9 @@ export function peerFingerprint (socket: TLSSocket): string | undefined {
 export interface DialError extends Error { code: string }
 
 export interface DialOptions {
-  key: NodeKey
-  host: string
-  port: number
+  key: NodeKey, host: string, port: number
   expect: string | ((fingerprint: string) => boolean)
-  timeoutMs: number
-  clock: Clock
-  signal?: AbortSignal
+  timeoutMs: number, clock: Clock, signal?: AbortSignal
 }
 
 function dialError (code: string, message: string): DialError {

@@ -34,10 +34,7 @@ interface Entry {
   target: Target
   /** Install id of the member that answered at a hinted address; null before that. */
   found: string | null
-  attempts: number
-  reason: string | null
-  abort: AbortController | undefined
-  dueMs: number
+  attempts: number, reason: string | null, abort: AbortController | undefined, dueMs: number
   cancel: (() => void) | undefined
 }
 

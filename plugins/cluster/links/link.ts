@@ -38,18 +38,11 @@ export interface LinkHooks {
 }
 
 export interface LinkOptions {
-  ws: WebSocket
-  socket: Duplex
-  serial: number
+  ws: WebSocket, socket: Duplex, serial: number
   /** The member whose key was proven on the connection. */
   installId: string
-  fingerprint: string
-  outgoing: boolean
-  address: string
-  greeting: Greeting
-  clock: Clock
-  limits: LinkLimits
-  hooks: LinkHooks
+  fingerprint: string, outgoing: boolean, address: string, greeting: Greeting, clock: Clock
+  limits: LinkLimits, hooks: LinkHooks
 }
 
 /** Kinds that wait for the receiver's credit; the others, such as heartbeats, bypass the queue. */

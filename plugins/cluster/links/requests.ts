@@ -11,9 +11,7 @@ import type { Member } from '../members/member.js'
 import type { LinkLimits } from './limits.js'
 
 export interface RequestsOptions {
-  key: NodeKey
-  clock: Clock
-  limits: LinkLimits
+  key: NodeKey, clock: Clock, limits: LinkLimits
   member: (installId: string) => Member | undefined
   addresses: (installId: string) => readonly string[]
 }

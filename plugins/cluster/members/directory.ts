@@ -3,9 +3,7 @@ import type { Status } from '../election/core.js'
 import type { MemberRecord } from './member.js'
 
 export interface LinkedNode {
-  readonly installId: string
-  readonly nodeId: string
-  readonly name: string
+  readonly installId: string, readonly nodeId: string, readonly name: string
   readonly apiUrl: string | null
 }
 

@@ -18,13 +18,10 @@ export const memberCommands = {
 } as const
 
 export interface MembershipOptions {
-  members: Members
-  control: ControlLog
-  commands: CommandRouter
+  members: Members, control: ControlLog, commands: CommandRouter
   driver: () => ElectionDriver
   self: () => Applicant & { nodeId: string }
-  clock: Clock
-  log: Logger
+  clock: Clock, log: Logger
   onRemoved: (member: Pick<MemberRecord, 'installId' | 'name'>) => void
   /** Sends the list to all peers after a removal, because some have no link to the master. */
   broadcast: (list: MemberList) => void

@@ -7,21 +7,16 @@ import type { NodeId } from '../election/protocol.js'
 import type { ResyncRequest, DocMessage, Announce, State, Update } from './messages.js'
 
 interface ObservedEntry {
-  readonly installId: NodeId
-  readonly nodeId: string
-  readonly key: string
-  readonly value: unknown
+  readonly installId: NodeId, readonly nodeId: string, readonly key: string, readonly value: unknown
   /** True for the last known value while the link to the owner is down. */
   readonly old: boolean
 }
 
 interface ReplicasOptions {
-  readonly installId: NodeId
-  readonly nodeId: string
+  readonly installId: NodeId, readonly nodeId: string
   send (to: NodeId, message: DocMessage): boolean
   broadcast (message: DocMessage): void
-  readonly clock: Clock
-  readonly log: Logger
+  readonly clock: Clock, readonly log: Logger
   /** Called when a replica has the owner's sequence number but other contents, before it is reloaded. */
   diverged (installId: NodeId): void
 }

@@ -20,10 +20,7 @@ const LIBRARY = /\.(so(\.\d+)*|dylib|metal)$/
 const GROWTH = 5
 
 export interface AddParts extends Source {
-  home: string
-  machine: Machine
-  nvidia: boolean
-  tag?: string | undefined
+  home: string, machine: Machine, nvidia: boolean, tag?: string | undefined
   backend?: string | undefined
   /** Local files to install instead of a release: a server, its folder, or archives (programs first). */
   files: readonly string[]

@@ -13,10 +13,7 @@ const LEAST = -9_999
 const CANDIDATES = 64
 
 export interface SamplerParts {
-  native: Binding
-  model: NativeModel
-  context: NativeContext
-  table: TokenTable
+  native: Binding, model: NativeModel, context: NativeContext, table: TokenTable
 }
 
 /** Reported probabilities are the model's, before biases, penalties, temperature and grammar. */

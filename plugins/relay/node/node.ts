@@ -71,9 +71,7 @@ const CHECK_MS = 1000
 interface InboundOptions {
   readonly url: string
   readonly route: () => string
-  readonly own: Agreement
-  readonly clock: Clock
-  readonly log: Logger
+  readonly own: Agreement, readonly clock: Clock, readonly log: Logger
   readonly random: (bytes: number) => Uint8Array
   /** Id of this process start, which devices include in the requests that they sign. */
   readonly nodeId: string

@@ -79,9 +79,7 @@ export async function startRelay (options: RelayOptions) {
 interface UpgradeRequest { readonly request: IncomingMessage, readonly socket: Duplex, readonly head: Buffer }
 
 interface RelayParts {
-  readonly options: RelayOptions
-  readonly router: RelayRouter
-  readonly sockets: WebSocketServer
+  readonly options: RelayOptions, readonly router: RelayRouter, readonly sockets: WebSocketServer
   readonly visitors: Visitors
 }
 

@@ -6,9 +6,7 @@ import type { DownloadStatus } from '../store/download.js'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 
 interface Row extends Omit<DownloadStatus, 'source' | 'revision' | 'startedAt'> {
-  kind: 'store' | 'staging'
-  nodeId: string | null
-  nodeName: string | null
+  kind: 'store' | 'staging', nodeId: string | null, nodeName: string | null
 }
 
 const actions = ['pause', 'resume', 'cancel'] as const

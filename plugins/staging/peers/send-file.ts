@@ -5,10 +5,7 @@ import type { ByteRange } from '../transfer/types.js'
 
 /** A complete file, or the verified part of one. */
 export interface SendableFile {
-  folder: string
-  path: string
-  size: number
-  sha256: string
+  folder: string, path: string, size: number, sha256: string
   has (range: ByteRange): boolean
 }
 

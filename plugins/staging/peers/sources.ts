@@ -10,10 +10,7 @@ export const NODE_CALLER: Caller = { id: 'node', mode: 'direct', authorities: ne
 const HEAD_MS = 15_000
 
 export interface LanSourceParts {
-  cluster: Cluster
-  modelId: string
-  installId: string
-  kind: 'store' | 'peer'
+  cluster: Cluster, modelId: string, installId: string, kind: 'store' | 'peer'
   /** Digest that selects the version, since a node may have several. */
   digest: string
   has (chunk: number): boolean

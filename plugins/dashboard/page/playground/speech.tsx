@@ -109,18 +109,12 @@ function Heard ({ spoken, audio }: { spoken: Spoken, audio: RefObject<HTMLAudioE
 }
 
 interface Spoken {
-  state: 'open' | 'done' | 'cancelled' | 'failed'
-  sound: Sound | null
-  error: Error | null
+  state: 'open' | 'done' | 'cancelled' | 'failed', sound: Sound | null, error: Error | null
   received: number
   /** Milliseconds from the click to the first sound, and to the last byte. */
-  firstMs: number | null
-  totalMs: number | null
-  commandId: string | null
-  traced: boolean
-  node: string
-  url: string | null
-  streams: boolean
+  firstMs: number | null, totalMs: number | null
+  commandId: string | null, traced: boolean, node: string
+  url: string | null, streams: boolean
 }
 
 const TYPE = 'audio/mpeg'

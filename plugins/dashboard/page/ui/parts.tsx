@@ -12,9 +12,7 @@ interface ButtonProps {
   /** If this returns a promise, the button is busy until it settles, and shows its error. */
   onClick: () => unknown
   kind?: 'plain' | 'main' | 'danger' | 'quiet' | undefined
-  disabled?: boolean
-  title?: string
-  label?: string | undefined
+  disabled?: boolean, title?: string, label?: string | undefined
 }
 
 /** A button that shows its progress and its error. */
