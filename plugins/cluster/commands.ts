@@ -72,9 +72,7 @@ export class CommandRouter implements ClusterCommands {
         this.#options.log.error({ err: error, command: name }, 'a command failed')
       }
       return { writes: [], result: { error: partsOf(error) } satisfies Result }
-    } finally {
-      this.#writes = null
-    }
+    } finally { this.#writes = null }
   }
 
   /** Writes a key of the control document; undefined removes it. Throws `not_master` outside a command. */

@@ -180,7 +180,5 @@ export function writeHardState (path: string | null, record: HardStateRecord): b
   try {
     writeVersioned(path, 1, record)
     return true
-  } catch {
-    return false
-  }
+  } catch { return false }
 }

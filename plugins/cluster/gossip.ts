@@ -160,9 +160,7 @@ export class Gossip {
       }
     } catch (err) {
       this.#warnOnce('sample', { err }, 'the readings of this machine are unavailable')
-    } finally {
-      this.#sampling = false
-    }
+    } finally { this.#sampling = false }
   }
 
   #flush (): void {

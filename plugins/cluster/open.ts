@@ -315,9 +315,7 @@ export class NodeLinks {
 }
 
 /** A member may start with a refused token, unless the reason is that it was removed. */
-function unlessRemoved (error: SvcError): void {
-  if (error.details['why'] === 'removed') throw error
-}
+function unlessRemoved (error: SvcError): void { if (error.details['why'] === 'removed') throw error }
 
 function randomShare (): number { return randomInt(2 ** 32) / 2 ** 32 }
 

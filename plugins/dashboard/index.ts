@@ -12,10 +12,8 @@ const POLICY = [
 ].join('; ')
 
 const HEADERS = {
-  'content-security-policy': POLICY,
-  'x-content-type-options': 'nosniff',
-  'referrer-policy': 'no-referrer',
-  'cross-origin-opener-policy': 'same-origin',
+  'content-security-policy': POLICY, 'x-content-type-options': 'nosniff',
+  'referrer-policy': 'no-referrer', 'cross-origin-opener-policy': 'same-origin',
   vary: 'accept-encoding, origin'
 }
 

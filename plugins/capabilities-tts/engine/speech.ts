@@ -157,9 +157,7 @@ export async function * speak (
   try {
     const at = levelled(encoder, task.loudness, family, task.request)
     yield * encoded(family, task, model, at, signal, trace)
-  } finally {
-    await encoder.close?.()
-  }
+  } finally { await encoder.close?.() }
 }
 
 async function * encoded (

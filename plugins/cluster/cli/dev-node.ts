@@ -119,9 +119,7 @@ function readUp (text: string): StartedNode | undefined {
   try {
     const line = JSON.parse(text) as Partial<StartedNode>
     return typeof line.url === 'string' && typeof line.pid === 'number' ? line as StartedNode : undefined
-  } catch {
-    return undefined
-  }
+  } catch { return undefined }
 }
 
 export function describeEnding ({ status, signal }: ExitStatus): string {

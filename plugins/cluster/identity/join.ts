@@ -121,9 +121,7 @@ async function ask (seed: string, socket: TLSSocket, options: JoinOptions): Prom
       seeds: [{ seed, code: NO_ANSWER, message }],
       remedy: 'The token may have been used: create a new one with `svc join-token` and join again.'
     })
-  } finally {
-    socket.destroy()
-  }
+  } finally { socket.destroy() }
   if (answer.status < 200 || answer.status > 299) throw refusal(seed, answer)
   return readAnswer(seed, answer, options)
 }

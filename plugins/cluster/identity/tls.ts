@@ -31,9 +31,7 @@ export function peerFingerprint (socket: TLSSocket): string | undefined {
     const found = fingerprintOf(certificate)
     proven.set(socket, found)
     return found
-  } catch {
-    return undefined
-  }
+  } catch { return undefined }
 }
 
 /** Why a dial failed: `wrong_key`, `timeout`, `aborted`, or the system's or TLS library's own code. */

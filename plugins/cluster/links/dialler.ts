@@ -140,9 +140,7 @@ export class Dialler {
     let reason: string | null = null
     try {
       entry.found = await this.#options.attempt(entry.target, abort.signal)
-    } catch (error) {
-      reason = (error as Error).message
-    }
+    } catch (error) { reason = (error as Error).message }
     // The entry was stopped during the attempt, and may have been started again.
     if (entry.abort !== abort) return
     entry.abort = undefined

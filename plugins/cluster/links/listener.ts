@@ -39,9 +39,7 @@ export async function createListener (options: ListenerOptions) {
   const upgrades = new EventEmitter()
   let server: Server | undefined
   const app = fastify({
-    logger: false,
-    exposeHeadRoutes: false,
-    forceCloseConnections: true,
+    logger: false, exposeHeadRoutes: false, forceCloseConnections: true,
     serverFactory: (handler) => {
       server = createServer({
         ...serverTls(options.key), headersTimeout: HEADERS_MS, requestTimeout: 30_000,

@@ -96,9 +96,7 @@ class MemberAgent extends Agent {
         return await dial({
           key, ...at, expect: this.fingerprint, timeoutMs: limits.dialMs, clock, signal: this.#stop.signal
         })
-      } catch (error) {
-        failures.push({ address, reason: dialReason(error) })
-      }
+      } catch (error) { failures.push({ address, reason: dialReason(error) }) }
     }
     const list = failures.map(({ address, reason }) => `${address} ${reason}`).join(', ')
     throw kernelError('unreachable',

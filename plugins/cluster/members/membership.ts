@@ -140,9 +140,7 @@ export class Membership {
     this.#aligning = true
     try {
       await driver().changeVoters(`voters:${driver().leader?.sid ?? ''}:${control.last().seq}`, next)
-    } finally {
-      this.#aligning = false
-    }
+    } finally { this.#aligning = false }
   }
 
   #inDocument (): Map<string, MemberRecord> { return this.#values(MEMBER, this.#memberCheck) }

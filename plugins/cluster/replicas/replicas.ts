@@ -245,9 +245,7 @@ class ObservedDoc {
     try {
       const whole = boot !== this.boot || gen !== this.#gen || decodeStateVector(vector).size === 0
       return this.#state(whole, step2(this.#kv.doc, whole ? undefined : vector))
-    } catch {
-      return null
-    }
+    } catch { return null }
   }
 
   digest (): { seq: number, hash: string } {

@@ -69,9 +69,7 @@ export async function addBuild (parts: AddParts): Promise<Added> {
     const { code } = ((error as Error).cause ?? {}) as NodeJS.ErrnoException
     keep &&= code !== 'ENOSPC' && code !== 'EDQUOT'
     throw error
-  } finally {
-    await work.leave(keep)
-  }
+  } finally { await work.leave(keep) }
 }
 
 /** Tag and backend from the options, else the pinned release and this machine's usual backend. */
@@ -325,7 +323,5 @@ async function leftoversIn (folder: string): Promise<{ name: string, digest: str
 function alive (pid: number): boolean {
   try {
     return process.kill(pid, 0)
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code !== 'ESRCH'
-  }
+  } catch (error) { return (error as NodeJS.ErrnoException).code !== 'ESRCH' }
 }

@@ -118,9 +118,7 @@ const zip = (what: string): BuildError => new BuildError(`${what} is a ZIP archi
   'the ZIP yourself and set SVC_LLAMA_SERVER_BIN to its llama-server', { wrong: true })
 
 /** @throws BuildError for the name of a ZIP archive */
-export function refuseZip (name: string): void {
-  if (/\.zip$/i.test(name)) throw zip(name)
-}
+export function refuseZip (name: string): void { if (/\.zip$/i.test(name)) throw zip(name) }
 
 export interface Source { base: string, signal: AbortSignal, dispatcher: Dispatcher }
 
@@ -258,9 +256,7 @@ async function append (
   } catch (error) {
     if (error instanceof BuildError || source.signal.aborted) throw error
     throw new Error(`the download of ${url} broke off: ${reasonOf(error)}`, { cause: error })
-  } finally {
-    await handle.close()
-  }
+  } finally { await handle.close() }
 }
 
 /** @throws BuildError if the disk is full or fails */

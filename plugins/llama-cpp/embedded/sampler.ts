@@ -83,7 +83,5 @@ function grammarState ({ native, model }: SamplerParts, gbnf: string): object {
   try {
     const grammar = new native.AddonGrammar(gbnf, { addonExports: native, rootRuleName: 'root' })
     return new native.AddonGrammarEvaluationState(model, grammar)
-  } catch {
-    throw invalid('llama.cpp cannot parse the grammar', 'grammar')
-  }
+  } catch { throw invalid('llama.cpp cannot parse the grammar', 'grammar') }
 }

@@ -102,9 +102,7 @@ export class TextSession implements EngineSession {
       }
     } catch (error) {
       if (!signal.aborted) throw error
-    } finally {
-      left.abort()
-    }
+    } finally { left.abort() }
   }
 
   private answers (

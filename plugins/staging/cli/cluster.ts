@@ -24,9 +24,7 @@ export interface Staging extends Amount {
 const SILENT_MS = 15_000
 
 const statusOf: Readonly<Record<string, Staging['status']>> = {
-  DownloadPending: 'pending',
-  DownloadOngoing: 'downloading',
-  DownloadCompleted: 'complete',
+  DownloadPending: 'pending', DownloadOngoing: 'downloading', DownloadCompleted: 'complete',
   DownloadFailed: 'failed'
 }
 

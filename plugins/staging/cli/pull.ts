@@ -183,9 +183,7 @@ async function planOf (ctx: VerbContext, { modelId, ...named }: NamedModel): Pro
   })
   try {
     return await ctx.client.json<Answers['plan']>(planPath(modelId, named))
-  } finally {
-    answered.abort()
-  }
+  } finally { answered.abort() }
 }
 
 function tellPlan (ctx: VerbContext, plan: Answers['plan'], begin: string): void {

@@ -160,7 +160,5 @@ function idInCard (path: string): string | undefined {
     const text = readFileSync(path, 'utf8')
     const found = /^modelId:[ \t]*(["']?)([^\s"'#]+)\1[ \t]*(?:#.*)?\r?$/m.exec(text)?.[2]
     return found !== undefined && isModelId(found) ? found : undefined
-  } catch {
-    return undefined
-  }
+  } catch { return undefined }
 }

@@ -85,7 +85,5 @@ async function pass (
     })
     if (stream.closed) return
     for await (const piece of answer.body as AsyncIterable<Uint8Array>) await stream.write(piece)
-  } finally {
-    answer.body.destroy()
-  }
+  } finally { answer.body.destroy() }
 }

@@ -176,9 +176,7 @@ export function modelsService (manager: ModelManager): Models {
     use (modelId, by, digest) {
       try {
         return manager.leases.use(modelId, by, digest)
-      } catch (error) {
-        throw apiError(manager, error)
-      }
+      } catch (error) { throw apiError(manager, error) }
     },
     serving: (modelId, ready) => { manager.serving(modelId, ready) },
     async ensure (modelId, digest, signal): Promise<LocatedModel> {

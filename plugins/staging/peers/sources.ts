@@ -22,9 +22,7 @@ export function lanSource (parts: LanSourceParts): ChunkSource {
   const { cluster, modelId, installId, kind, digest, has, manifest } = parts
   const from = kind === 'store' ? 'store' : 'self'
   return {
-    id: installId,
-    kind,
-    has,
+    id: installId, kind, has,
     async read (path, { start, end }, signal) {
       const etag = `"${fileOf(manifest, path)?.sha256 ?? ''}"`
       const url = `${fileUrl(modelId, path)}?from=${from}&digest=${digest}`
@@ -80,7 +78,5 @@ async function * readFrom (
       signal.throwIfAborted()
       yield piece
     }
-  } finally {
-    await handle.close()
-  }
+  } finally { await handle.close() }
 }

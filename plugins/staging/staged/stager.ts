@@ -216,9 +216,7 @@ export class Stager {
       } catch (error) {
         if (!signal.aborted) await freeSpace.discardIfFull(root, modelId, log)
         throw error
-      } finally {
-        leave()
-      }
+      } finally { leave() }
     })
   }
 

@@ -95,9 +95,7 @@ export class StoreIndex {
       abort.signal.throwIfAborted()
       await root.adopt(modelId, { manifest, card, source: 'file' })
       log.info({ modelId, bytes: manifest.totalBytes }, 'the store imported a folder')
-    } finally {
-      this.#adoption = null
-    }
+    } finally { this.#adoption = null }
   }
 }
 

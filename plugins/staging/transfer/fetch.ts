@@ -107,9 +107,7 @@ class Transfer {
         await woken
         cancel?.()
       }
-    } finally {
-      await this.#drain()
-    }
+    } finally { await this.#drain() }
   }
 
   /** Waits until no request is in flight, so that buffers are written and files closed. */
@@ -226,9 +224,7 @@ class Transfer {
     } catch (error) {
       if (!(error instanceof SourceFault)) throw error
       return error
-    } finally {
-      await writer.flush()
-    }
+    } finally { await writer.flush() }
   }
 
   #wrote (work: Work, bytes: number): Promise<void> | undefined {

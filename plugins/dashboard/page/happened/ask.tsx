@@ -31,9 +31,7 @@ async function put (question: string): Promise<void> {
     }
   } catch (error) {
     show({ ...turn, error: (error as Error).message })
-  } finally {
-    busy.value = false
-  }
+  } finally { busy.value = false }
 }
 
 export function Ask () {

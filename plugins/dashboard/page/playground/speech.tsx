@@ -200,9 +200,7 @@ async function decode (bytes: ArrayBuffer): Promise<Sound | null> {
     // An OfflineAudioContext decodes without the user gesture that an AudioContext requires.
     const buffer = await new OfflineAudioContext(1, 1, 24_000).decodeAudioData(bytes)
     return { samples: buffer.getChannelData(0), seconds: buffer.duration }
-  } catch {
-    return null
-  }
+  } catch { return null }
 }
 
 interface WaveProps { sound: Sound, audio: RefObject<HTMLAudioElement | null> }
