@@ -63,7 +63,6 @@ export class Gossip {
   readonly #offered = new Set<string>()
   readonly #warned = new Set<string>()
   readonly #counts = Object.fromEntries(COUNTS.map((name) => [name, 0])) as Counts
-
   #lastSuccessMs: number | null = null
   #sampling = false
   #stop: (() => void) | undefined

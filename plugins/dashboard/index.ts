@@ -24,9 +24,7 @@ const FOR_EVER = 'public, max-age=31536000, immutable'
 const ASK_EACH_TIME = 'no-cache'
 
 export default definePlugin({
-  name: 'dashboard',
-  version: '1.0.0',
-  kernel: '^1.0.0',
+  name: 'dashboard', version: '1.0.0', kernel: '^1.0.0',
   summary: 'Serves the web page of the cluster at / of every node.',
   errors: {
     page_not_built: {

@@ -26,7 +26,6 @@ export class Directory {
   /** The last sign of life of each node: wall time for display, monotonic time for durations. */
   readonly #seen = new Map<string, { at: number, mono: number }>()
   readonly #last = new Map<string, MetNode>()
-
   /** Nodes that announced a stop and have not reconnected since. */
   readonly #leaving = new Set<string>()
 

@@ -201,10 +201,7 @@ async function freeBytes (folder: string): Promise<number> {
   return bavail * bsize
 }
 
-/**
- * Unpacks the archives into one folder, so that the libraries are beside the programs.
- * @throws BuildError
- */
+/** Unpacks the archives into one folder, so that the libraries are beside the programs. @throws BuildError */
 async function unpackAll (files: readonly string[], work: AddFolder, { signal }: AddParts): Promise<string> {
   const folders: string[] = []
   for (const [i, file] of files.entries()) {

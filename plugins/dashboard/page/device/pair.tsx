@@ -2,7 +2,7 @@ import { useEffect, useRef, useState } from 'preact/hooks'
 import { pairWith, type PairOptions } from '../../../devices/signing/pair.js'
 import { send } from '../api.js'
 import { origin, useToken } from '../link.js'
-import { Button, Dialog, Field, Snippet, Trouble, useClose } from '../ui/parts.js'
+import { Button, Dialog, Field, Form, Snippet, Trouble, useClose } from '../ui/parts.js'
 import { done } from '../ui/toast.js'
 import { keep, newKeys, selfOf } from './own.js'
 import { browserName, spaced } from './words.js'
@@ -46,12 +46,7 @@ export function PairThis () {
     return <Compare shown={stage} onLeave={() => { abort.current.abort() }} />
   }
   return (
-    <form
-      class="form" onSubmit={(event) => {
-        event.preventDefault()
-        void begin()
-      }}
-    >
+    <Form onSubmit={() => { void begin() }}>
       <p>
         It gets a key of its own in place of a token. Its operator first opens the pairing
         at <code>{origin.value}</code>: under Settings, Devices, or on that machine with
@@ -64,7 +59,7 @@ export function PairThis () {
           Pair this device
         </button>
       </div>
-    </form>
+    </Form>
   )
 }
 

@@ -3,7 +3,7 @@ import { playFor } from '../cluster/instance.js'
 import { instances, transfers, waiting } from '../known.js'
 import { ask, past } from '../link.js'
 import { linkTo, route } from '../route.js'
-import { Badge, Empty, Field, Opens, RowText, Section, Trouble, useLoaded } from '../ui/parts.js'
+import { Badge, Empty, Field, Form, Opens, RowText, Section, Trouble, useLoaded } from '../ui/parts.js'
 import { Rows } from '../ui/list.js'
 import { bytes, count, joined } from '../ui/text.js'
 import { DiskSection } from './disk.js'
@@ -105,9 +105,8 @@ function SearchSection () {
   const named = wantedOf(text)
   return (
     <Section title="Get a model from the hub">
-      <form
-        class="search" role="search" onSubmit={(event) => {
-          event.preventDefault()
+      <Form
+        class="search" role="search" onSubmit={() => {
           setQuery(named?.modelId ?? text.trim())
           again()
         }}
@@ -118,7 +117,7 @@ function SearchSection () {
         />
         <button type="submit" class="button main" disabled={text.trim() === ''}>Search</button>
         {named !== null && <Opens dialog={<PullDialog wanted={named} />}>Pull {named.modelId}</Opens>}
-      </form>
+      </Form>
       {error !== null && <Trouble error={error} again={again} />}
       {answer !== null && error === null && <Results answer={answer} />}
     </Section>

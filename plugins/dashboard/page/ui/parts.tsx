@@ -89,6 +89,12 @@ export function Field ({ label, unseen, onText, rows, hint, problem, ...rest }: 
   )
 }
 
+interface FormProps extends Omit<ComponentProps<'form'>, 'onSubmit'> { onSubmit: () => void }
+
+/** A form that is sent by the page's own code. */
+export const Form = ({ onSubmit, ...form }: FormProps) =>
+  <form class="form" {...form} onSubmit={(event) => { event.preventDefault(); onSubmit() }} />
+
 interface SelectProps extends FieldProps {
   options: readonly (readonly [value: string, words: string])[]
   id?: string, class?: string, disabled?: boolean
