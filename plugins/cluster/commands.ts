@@ -63,7 +63,10 @@ export class CommandRouter implements ClusterCommands {
     this.#writes = new Map()
     try {
       const handler = this.#handlers.get(name)
-      if (handler === undefined) throw unknownCommand(name)
+      if (handler === undefined) {
+        throw kernelError('internal', `The master does not know the command "${name}".`,
+          { remedy: 'Enable the same plugins on every node, in the same version.' })
+      }
       const value = handler(args, from)
       const writes = [...this.#writes].map(([key, written]) => ({ key, value: written }))
       return { writes, result: { value } satisfies Result }
@@ -93,11 +96,6 @@ export class CommandRouter implements ClusterCommands {
     if (code === 'session_changed' || code === 'stale_session') return kernelError('session_changed')
     return kernelError('no_master', `The master could not enter the command: ${code}.`)
   }
-}
-
-function unknownCommand (name: string): SvcError {
-  return kernelError('internal', `The master does not know the command "${name}".`,
-    { remedy: 'Enable the same plugins on every node, in the same version.' })
 }
 
 function partsOf (error: unknown): ErrorParts {

@@ -142,20 +142,15 @@ function finish (model: Model, open: Hypothesis[]): number[] {
   return best ? trace(model, best) : []
 }
 
-let loaded: Model | undefined
-
 /** The letter-to-sound model, loaded once per process (about 6 MB in memory). */
-function model (): Model {
-  loaded ??= parse(readData('lts.bin'))
-  return loaded
-}
+let loaded: Model | undefined
 
 /**
  * Phone codes (see `phones.ts`) of a word spelled with a to z, by beam search over the n-gram model. Linear
  * in the word's length, so callers cut long words. Empty for an empty word.
  */
 export function readLetters (word: string): number[] {
-  const m = model()
+  const m = loaded ??= parse(readData('lts.bin'))
   const start = findChild(m, 0, BEGIN)
   const open: Hypothesis[][] = Array.from({ length: word.length + 1 }, () => [])
   const next: Array<Map<number, Hypothesis>> = Array.from({ length: word.length + 1 }, () => new Map())

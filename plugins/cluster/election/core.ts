@@ -145,7 +145,9 @@ export class Election {
     e.liveness.up(peer, now)
     e.send(peer, e.heartbeat(now))
     // Commands sent over the previous connection may be lost, so resend them.
-    if (e.leader?.master === peer) resend(e, now)
+    if (e.leader?.master !== peer) return
+    for (const waiting of e.waiting.values()) waiting.resendAt = now
+    tickWaiting(e, now)
   }
 
   down (peer: NodeId, now: number): void {
@@ -236,11 +238,6 @@ function tickWaiting (e: Elector, now: number): void {
       dispatch(e, e.leader, id, waiting, now)
     }
   }
-}
-
-function resend (e: Elector, now: number): void {
-  for (const waiting of e.waiting.values()) waiting.resendAt = now
-  tickWaiting(e, now)
 }
 
 /** Binds a command to the first session that it is sent to; retries go to that session only. */

@@ -5,6 +5,7 @@ import type { Of, Schema } from '../wire.js'
 
 /** Stable id of a member, the same after a restart; `boot` in messages counts its starts. */
 export type NodeId = string
+export const nodeIds = listOf<NodeId>(text)
 export type SessionId = string
 export type StreamId = string
 export type CommandId = string

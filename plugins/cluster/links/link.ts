@@ -205,10 +205,7 @@ export class Link {
   /** Closes a link after MAX_SILENT_TICKS; pings silent links, and others every PING_EVERY ticks. */
   tick (): void {
     if (!this.open || this.greeting === undefined) return
-    if (this.#silentTicks >= MAX_SILENT_TICKS) {
-      this.end('stalled')
-      return
-    }
+    if (this.#silentTicks >= MAX_SILENT_TICKS) return this.end('stalled')
     const silent = this.#silentTicks++ > 0
     if (silent || this.#ticks++ % PING_EVERY === 0) this.ping()
   }

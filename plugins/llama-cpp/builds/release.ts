@@ -250,18 +250,13 @@ async function append (
     for await (const chunk of answer.body ?? []) {
       bytes += (chunk as Uint8Array).length
       if (bytes > size) throw new BuildError(`${name} is larger than the ${size} bytes of the release`)
-      await write(handle, chunk as Uint8Array)
+      await handle.writeFile(chunk as Uint8Array).catch((error: unknown) => { throw diskError(error) })
       onBytes(bytes)
     }
   } catch (error) {
     if (error instanceof BuildError || source.signal.aborted) throw error
     throw new Error(`the download of ${url} broke off: ${reasonOf(error)}`, { cause: error })
   } finally { await handle.close() }
-}
-
-/** @throws BuildError if the disk is full or fails */
-async function write (handle: Awaited<ReturnType<typeof open>>, bytes: Uint8Array): Promise<void> {
-  try { await handle.writeFile(bytes) } catch (error) { throw diskError(error) }
 }
 
 /** The BuildError for a failed write; says so if the disk is full. */

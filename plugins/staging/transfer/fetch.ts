@@ -238,10 +238,7 @@ class Transfer {
     if (fault !== undefined) this.#failed(source, work, fault, now, useful)
     if (work.done < work.size) return
     this.#begun.delete(work.number)
-    if (!work.verifier.right()) {
-      this.#wrong(source, work, now)
-      return
-    }
+    if (!work.verifier.right()) return this.#wrong(source, work, now)
     if (fault === undefined) this.#scores.succeeded(source.id)
     this.#journal?.complete(work.number)
     this.#complete(work.number)

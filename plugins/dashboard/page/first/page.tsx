@@ -18,7 +18,7 @@ export function FirstPage () {
         <GuideStep />
         <StoreStep />
         <MachineStep />
-        <ClientStep />
+        <Step title="Use it from a client"><CodeChoice label="Client" lines={clients(origin.value)} /></Step>
       </ol>
     </Section>
   )
@@ -134,10 +134,6 @@ function MachineStep () {
       <div class="inline"><Opens dialog={<JoinDialog />}>Show me how</Opens></div>
     </Step>
   )
-}
-
-function ClientStep () {
-  return <Step title="Use it from a client"><CodeChoice label="Client" lines={clients(origin.value)} /></Step>
 }
 
 const KEY = 'From another machine the key is a token: svc token create NAME --authority read invoke'

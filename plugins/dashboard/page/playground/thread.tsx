@@ -292,11 +292,6 @@ const ALLOWED = {
   ALLOW_DATA_ATTR: false, ALLOW_ARIA_ATTR: false
 }
 
-/** Splits text into blocks, of which only the last changes while an answer grows. */
-function blocksOf (text: string): Token[] {
-  return marked.lexer(text).filter(({ type }) => type !== 'space' && type !== 'def')
-}
-
 /** The HTML of one block without active content. */
 function safe (block: Token): string { return purify.sanitize(marked.parser([block]), ALLOWED) }
 
@@ -322,6 +317,8 @@ function copyButton (code: HTMLElement): HTMLButtonElement {
 }
 
 function Markdown ({ text }: { text: string }) {
-  const blocks = useMemo(() => blocksOf(text), [text])
+  // While an answer grows, only its last block changes.
+  const blocks = useMemo(
+    () => marked.lexer(text).filter(({ type }) => type !== 'space' && type !== 'def'), [text])
   return <div class="markdown">{blocks.map((block, i) => <Block key={i} block={block} />)}</div>
 }
