@@ -18,7 +18,7 @@ const verbs = {
   nodes: {
     heading: 'Run a cluster', summary: 'list the nodes: URL, master, live or lost, memory, health',
     examples: ['svc nodes', 'svc nodes --json | jq -r \'.nodes[] | select(.live | not) | .name\''],
-    load: async () => ({ default: (await import('./cli/nodes.js')).nodes })
+    load: async () => ({ default: (await import('./cli/members.js')).nodes })
   },
   'join-token': {
     heading: 'Run a cluster',
@@ -34,7 +34,7 @@ const verbs = {
   members: {
     heading: 'Run a cluster', summary: 'list the members of the cluster, or remove one permanently',
     args: '[action] [id]', examples: ['svc members', 'svc members remove attic'],
-    load: async () => ({ default: (await import('./cli/nodes.js')).members })
+    load: async () => ({ default: (await import('./cli/members.js')).members })
   }
 } satisfies Record<string, VerbDecl>
 

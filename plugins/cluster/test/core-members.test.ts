@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import t from 'tap'
-import { grantableAuthorities } from '../host.js'
+import { grantableAuthorities } from '../identity/admission.js'
 import { memberCommands, nextVoters, union } from '../members/membership.js'
 import { coreCluster, failure, selfOf, type CoreCluster, type CoreNode } from './core-kit.js'
 import type { ClusterCore } from '../cluster.js'
