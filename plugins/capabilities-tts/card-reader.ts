@@ -26,9 +26,7 @@ function memoryOf (
 const speech = { tasks: ['tts'], engine: 'onnx-tts', backends: ['cpu'], nLayers: 1 }
 
 /** Element types in ONNX's TensorProto. */
-const FLOAT = 1
-const INT32 = 6
-const INT64 = 7
+const [FLOAT, INT32, INT64] = [1, 6, 7] as const
 
 function needs (path: string, header: OnnxHeader, names: readonly string[]): void {
   const has = header.inputs.map((input) => input.name)

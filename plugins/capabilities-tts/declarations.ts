@@ -111,11 +111,7 @@ export const routes = {
   models: {
     method: 'GET', url: '/v1/audio/models', authority: 'read',
     summary: 'The speech models, in the format of Open WebUI.',
-    reply: openObject({
-      models: {
-        type: 'array', items: openObject({ id: { type: 'string' } })
-      }
-    })
+    reply: openObject({ models: { type: 'array', items: openObject({ id: text }) } })
   }
 } as const satisfies Record<string, RouteDecl>
 

@@ -8,9 +8,7 @@ import { SpeechService } from './service.js'
 import { speak, speechHandler, toTask } from './speech.js'
 
 export default definePlugin({
-  name: 'capabilities-tts',
-  version: '1.0.0',
-  kernel: '^1.0.0',
+  name: 'capabilities-tts', version: '1.0.0', kernel: '^1.0.0',
   summary: 'Converts text to speech with placed voices, and streams the audio while it is generated.',
   requires: ['capabilities', 'runners'],
   consumes: { runners: RunnersService, invocations: InvocationService },
@@ -38,9 +36,7 @@ export default definePlugin({
   ],
   verbs: {
     say: {
-      heading: 'Use models',
-      summary: 'Speak a text',
-      args: '<text>',
+      heading: 'Use models', summary: 'Speak a text', args: '<text>',
       options: [
         ['-o, --output <file>', 'write the sound here, in the format of the name\'s extension'],
         ['--format <format>', 'mp3, opus, aac, flac, wav or pcm, whatever the extension'],

@@ -3,15 +3,9 @@ export interface KokoroLanguage { code: string, espeak?: string }
 
 /** Kokoro's languages by letter. English needs no espeak, because this plugin's front end reads it. */
 export const KOKORO_LANGUAGES: Readonly<Record<string, KokoroLanguage>> = {
-  a: { code: 'en-us', espeak: 'en-us' },
-  b: { code: 'en-gb', espeak: 'en-gb' },
-  e: { code: 'es', espeak: 'es' },
-  f: { code: 'fr-fr', espeak: 'fr' },
-  h: { code: 'hi', espeak: 'hi' },
-  i: { code: 'it', espeak: 'it' },
-  j: { code: 'ja' },
-  p: { code: 'pt-br', espeak: 'pt-br' },
-  z: { code: 'zh' }
+  a: { code: 'en-us', espeak: 'en-us' }, b: { code: 'en-gb', espeak: 'en-gb' },
+  e: { code: 'es', espeak: 'es' }, f: { code: 'fr-fr', espeak: 'fr' }, h: { code: 'hi', espeak: 'hi' },
+  i: { code: 'it', espeak: 'it' }, p: { code: 'pt-br', espeak: 'pt-br' }, j: { code: 'ja' }, z: { code: 'zh' }
 }
 
 /** The language of a Kokoro voice id; American English for `af_heart`. */

@@ -11,10 +11,6 @@ type SpokenChunk = {
   model: string, format: 'mp3', chunk_index: number, sample_rate: number, is_partial: boolean
 }
 
-function mediaTypeOf (encoding: string): string | undefined {
-  return Object.hasOwn(MEDIA_TYPES, encoding) ? MEDIA_TYPES[encoding] : undefined
-}
-
 /** Speaks with the loudness of the payload, else of the model's card, else of the settings. */
 export async function * speak (
   { runners, loudness }: Pick<SpeechParts, 'runners' | 'loudness'>,
@@ -39,7 +35,7 @@ function withMedia (chunk: EngineChunk): CapabilityChunk<SpokenChunk> {
   return {
     payload,
     media: {
-      bytes: chunk.media, mediaType: mediaTypeOf(payload.format) ?? 'application/octet-stream',
+      bytes: chunk.media, mediaType: MEDIA_TYPES[payload.format] ?? 'application/octet-stream',
       codec: payload.format, sampleRate: payload.sample_rate, channels: 1,
       timestampSeconds: chunk.timing?.timestampSeconds ?? 0,
       durationSeconds: chunk.timing?.durationSeconds ?? 0
@@ -50,10 +46,7 @@ function withMedia (chunk: EngineChunk): CapabilityChunk<SpokenChunk> {
 type SpeechBody = FromSchema<typeof speechBody>
 
 interface SpeechParts {
-  runners: Runners
-  invocations: Invocations
-  aliases: Aliases
-  clock: Clock
+  runners: Runners, invocations: Invocations, aliases: Aliases, clock: Clock
   /** RMS in dBFS; null for each voice's own. */
   loudness: number | null
 }

@@ -31,12 +31,9 @@ export interface Transport extends Pick<Links, 'send' | 'broadcast' | 'request'>
 }
 
 export interface ClusterOptions {
-  node: NodeInfo
-  clock: Clock
-  log: Logger
+  node: NodeInfo, clock: Clock, log: Logger
   random: () => number
-  quorum: QuorumSetting
-  timing: Timing
+  quorum: QuorumSetting, timing: Timing
   /** Folder for the state files; null keeps the state in memory only. */
   folder: string | null
   members: Members

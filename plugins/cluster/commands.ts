@@ -17,11 +17,7 @@ export interface CommandRouterOptions {
 
 interface Payload { readonly name: string, readonly args: unknown }
 interface ErrorParts {
-  code?: string
-  reason: string | undefined
-  status: number
-  retryable: boolean
-  message: string
+  code?: string, reason: string | undefined, status: number, retryable: boolean, message: string
   details: Record<string, unknown>
 }
 type Result = { readonly value: unknown } | { readonly error: ErrorParts }
@@ -67,7 +63,10 @@ export class CommandRouter implements ClusterCommands {
     this.#writes = new Map()
     try {
       const handler = this.#handlers.get(name)
-      if (handler === undefined) throw unknownCommand(name)
+      if (handler === undefined) {
+        throw kernelError('internal', `The master does not know the command "${name}".`,
+          { remedy: 'Enable the same plugins on every node, in the same version.' })
+      }
       const value = handler(args, from)
       const writes = [...this.#writes].map(([key, written]) => ({ key, value: written }))
       return { writes, result: { value } satisfies Result }
@@ -76,9 +75,7 @@ export class CommandRouter implements ClusterCommands {
         this.#options.log.error({ err: error, command: name }, 'a command failed')
       }
       return { writes: [], result: { error: partsOf(error) } satisfies Result }
-    } finally {
-      this.#writes = null
-    }
+    } finally { this.#writes = null }
   }
 
   /** Writes a key of the control document; undefined removes it. Throws `not_master` outside a command. */
@@ -99,11 +96,6 @@ export class CommandRouter implements ClusterCommands {
     if (code === 'session_changed' || code === 'stale_session') return kernelError('session_changed')
     return kernelError('no_master', `The master could not enter the command: ${code}.`)
   }
-}
-
-function unknownCommand (name: string): SvcError {
-  return kernelError('internal', `The master does not know the command "${name}".`,
-    { remedy: 'Enable the same plugins on every node, in the same version.' })
 }
 
 function partsOf (error: unknown): ErrorParts {

@@ -1,9 +1,7 @@
 import { Listeners, type Clock, type Logger } from '../../kernel/cluster.js'
 
 export interface DiskWatchOptions {
-  clock: Clock
-  log: Logger
-  everyMs: number
+  clock: Clock, log: Logger, everyMs: number
   /** Writes a test file; resolves to false if that fails. */
   write: (() => Promise<boolean>) | undefined
   refused: () => void

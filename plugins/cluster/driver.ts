@@ -9,10 +9,7 @@ export type ElectionEvents = Pick<Io, 'sessionChanged' | 'becameMaster' | 'stora
 export interface DriverOptions extends ElectionOptions, Pick<Io, 'persist' | 'random'> {
   /** A `lazy` message may be delayed briefly, so that it shares a write with other frames. */
   send (to: string, message: Message, lazy: boolean): void
-  log: Log
-  clock: Clock
-  timing: Timing
-  events: ElectionEvents
+  log: Log, clock: Clock, timing: Timing, events: ElectionEvents
 }
 
 /** Maximum election steps that a lone node runs at startup; it needs fewer to become master. */
@@ -183,7 +180,5 @@ export function writeHardState (path: string | null, record: HardStateRecord): b
   try {
     writeVersioned(path, 1, record)
     return true
-  } catch {
-    return false
-  }
+  } catch { return false }
 }

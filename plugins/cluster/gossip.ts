@@ -1,7 +1,6 @@
 import { checkKey, checkValue, MAX_READING_BYTES } from '../../kernel/cluster.js'
-import { problem, record, schemaOf } from './wire.js'
+import { problem, record, schemaOf, type Of } from './wire.js'
 import type { Clock, GossipCounters, Logger } from '../../kernel/cluster.js'
-import type { Of } from './wire.js'
 
 const COUNTS = [
   'maxQueueDepth', 'readingsOffered', 'readingsCoalesced', 'readingsDropped', 'readingsPublished',
@@ -44,9 +43,7 @@ function bodyProblem (body: unknown): string | null {
 }
 
 export interface GossipOptions {
-  clock: Clock
-  log: Logger
-  enabled: boolean
+  clock: Clock, log: Logger, enabled: boolean
   /** Sends a body to all peers; returns how many accepted it and the total bytes. Throws on failure. */
   publish (body: GossipBody): { peers: number, bytes: number }
   /** Interval of samples and publishes in ms; default 2000. */
@@ -66,7 +63,6 @@ export class Gossip {
   readonly #offered = new Set<string>()
   readonly #warned = new Set<string>()
   readonly #counts = Object.fromEntries(COUNTS.map((name) => [name, 0])) as Counts
-
   #lastSuccessMs: number | null = null
   #sampling = false
   #stop: (() => void) | undefined
@@ -163,9 +159,7 @@ export class Gossip {
       }
     } catch (err) {
       this.#warnOnce('sample', { err }, 'the readings of this machine are unavailable')
-    } finally {
-      this.#sampling = false
-    }
+    } finally { this.#sampling = false }
   }
 
   #flush (): void {

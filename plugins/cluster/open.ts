@@ -5,7 +5,7 @@ import {
   BootError, COPIED_HOME_REMEDY, kernelError, openNodeKey, tryWrite, writeVersioned, type Audit,
   type ClusterHost, type ClusterOpening, type DialReport, type LinkReport, type NodeKey, type SvcError
 } from '../../kernel/cluster.js'
-import { ClusterCore } from './cluster.js'
+import { ClusterCore, type LinkPeer } from './cluster.js'
 import { NO_VOTE } from './election/hard-state.js'
 import { clusterTiming } from './election/timing.js'
 import { Gossip } from './gossip.js'
@@ -20,7 +20,6 @@ import { createDiscovery } from './links/discovery.js'
 import { Links, type LinkEvents } from './links/links.js'
 import { openMembers, type Members } from './members/file.js'
 import { MAX_ADMITTING_CREDENTIALS, type Applicant } from './members/member.js'
-import type { LinkPeer } from './cluster.js'
 import type { QuorumSetting } from './election/rules.js'
 import type { Peer } from './links/link.js'
 
@@ -316,9 +315,7 @@ export class NodeLinks {
 }
 
 /** A member may start with a refused token, unless the reason is that it was removed. */
-function unlessRemoved (error: SvcError): void {
-  if (error.details['why'] === 'removed') throw error
-}
+function unlessRemoved (error: SvcError): void { if (error.details['why'] === 'removed') throw error }
 
 function randomShare (): number { return randomInt(2 ** 32) / 2 ** 32 }
 

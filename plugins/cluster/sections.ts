@@ -6,9 +6,7 @@ import type { Replicas } from './replicas/replicas.js'
 
 export interface SectionsOptions {
   self: { readonly installId: string, readonly nodeId: string }
-  control: ControlLog
-  replicas: Replicas
-  commands: CommandRouter
+  control: ControlLog, replicas: Replicas, commands: CommandRouter
   masterNodeId: () => string | null
   log: Logger
 }

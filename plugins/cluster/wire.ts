@@ -132,9 +132,7 @@ function problemOf ({ instancePath, keyword, params, parentSchema, data, message
 export function mapShapeError<T> (act: () => T, refuse: (error: ShapeError) => Error): T {
   try {
     return act()
-  } catch (error) {
-    throw error instanceof ShapeError ? refuse(error) : error
-  }
+  } catch (error) { throw error instanceof ShapeError ? refuse(error) : error }
 }
 
 export function invalidField (error: ShapeError): SvcError {

@@ -8,10 +8,7 @@ const TYPES: Readonly<Record<string, string>> = {
 }
 
 export interface PageFile {
-  readonly type: string
-  readonly etag: string
-  readonly plain: Buffer
-  readonly br: Buffer
+  readonly type: string, readonly etag: string, readonly plain: Buffer, readonly br: Buffer
   readonly gzip: Buffer
 }
 

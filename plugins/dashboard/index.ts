@@ -12,10 +12,8 @@ const POLICY = [
 ].join('; ')
 
 const HEADERS = {
-  'content-security-policy': POLICY,
-  'x-content-type-options': 'nosniff',
-  'referrer-policy': 'no-referrer',
-  'cross-origin-opener-policy': 'same-origin',
+  'content-security-policy': POLICY, 'x-content-type-options': 'nosniff',
+  'referrer-policy': 'no-referrer', 'cross-origin-opener-policy': 'same-origin',
   vary: 'accept-encoding, origin'
 }
 
@@ -26,9 +24,7 @@ const FOR_EVER = 'public, max-age=31536000, immutable'
 const ASK_EACH_TIME = 'no-cache'
 
 export default definePlugin({
-  name: 'dashboard',
-  version: '1.0.0',
-  kernel: '^1.0.0',
+  name: 'dashboard', version: '1.0.0', kernel: '^1.0.0',
   summary: 'Serves the web page of the cluster at / of every node.',
   errors: {
     page_not_built: {

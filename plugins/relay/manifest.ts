@@ -46,7 +46,7 @@ export const manifest = {
   deviceNews: {
     routes: {
       summary: 'The relay addresses of the cluster.',
-      load: async () => ({ default: (await import('./cli/news.js')).relaySync })
+      load: async () => ({ default: (await import('./device/known.js')).relaySync })
     }
   },
   status: {

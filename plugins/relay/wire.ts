@@ -77,7 +77,5 @@ export function readTexts<const K extends string> (
     const fits = Object.keys(fields).length === keys.length && keys.every((key) =>
       Object.hasOwn(fields, key) && typeof fields[key] === 'string')
     return fits ? fields as Record<K, string> : undefined
-  } catch {
-    return undefined
-  }
+  } catch { return undefined }
 }

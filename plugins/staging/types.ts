@@ -12,9 +12,7 @@ export interface ModelManifest {
   modelId: string
   /** A hub commit or a string chosen by the operator. */
   revision: string
-  totalBytes: number
-  chunkBytes: number
-  files: ManifestFile[]
+  totalBytes: number, chunkBytes: number, files: ManifestFile[]
 }
 
 /** A model's manifest and card; `digest` is the manifest's digest. */
@@ -35,9 +33,7 @@ export interface CopyRecord {
 }
 
 export interface Copy {
-  modelId: string
-  directory: string
-  sizeBytes: number
+  modelId: string, directory: string, sizeBytes: number
   /** Bytes that removal frees, without files that have other hard links or that svc did not write. */
   freeableBytes: number
   lastUsedMs: number

@@ -76,9 +76,7 @@ export function play (player: Player, env: NodeJS.ProcessEnv, graceMs = GRACE_MS
         length += (realPace.mono() - began) / 1000
         running = start(player.command, [...player.args, file], env)
         await inTime(running.over)
-      } finally {
-        rmSync(folder, { recursive: true, force: true })
-      }
+      } finally { rmSync(folder, { recursive: true, force: true }) }
     },
     stop: () => { running?.stop() }
   }

@@ -43,15 +43,11 @@ export default {
       await target?.drop()
       throw error
     }
-    finish(ctx, heard, target)
+    ctx.err.end()
+    if (target === undefined) throw ctx.fail(1, 'the node sent no audio')
+    if (target.done !== null) ctx.err.line(`${target.done}: ${amount(heard)}`)
   }
 } satisfies Verb
-
-function finish (ctx: VerbContext, heard: Heard, target: Target | undefined): void {
-  ctx.err.end()
-  if (target === undefined) throw ctx.fail(1, 'the node sent no audio')
-  if (target.done !== null) ctx.err.line(`${target.done}: ${amount(heard)}`)
-}
 
 function amount ({ format, bytes, seconds }: Heard): string {
   const name = format.toUpperCase()

@@ -120,9 +120,7 @@ class PcmStream implements AudioEncoder {
     return out
   }
 
-  finish (): Encoded {
-    return this.write([this.held.length === 0 ? new Int16Array(1) : this.held])
-  }
+  finish (): Encoded { return this.write([this.held.length === 0 ? new Int16Array(1) : this.held]) }
 
   private write (parts: Int16Array[]): Encoded {
     const count = parts.reduce((sum, part) => sum + part.length, 0)

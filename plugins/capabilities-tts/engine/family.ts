@@ -37,12 +37,10 @@ export interface Limits {
 }
 
 export interface SpeechRequest {
-  text: string
-  voice: string
+  text: string, voice: string
   /** One of the family's language codes, or `ipa` if the text consists of phonemes. */
   language: string
-  speed: number
-  temperature: number
+  speed: number, temperature: number
   /** 0 to 2^32 - 1; undefined for the voice's default. */
   seed: number | undefined
   /** Limit on phoneme symbols in the whole answer; speech is cut off there. */
@@ -62,10 +60,7 @@ export interface SpeechUnit {
 }
 
 export interface Family {
-  sampleRate: number
-  voices: CardVoice[]
-  defaultVoice: string
-  limits: Limits
+  sampleRate: number, voices: CardVoice[], defaultVoice: string, limits: Limits
   /** False if the graph draws noise that cannot be replaced; then a `seed` is refused. */
   seeded: boolean
   /** Whether single sentences are returned in pieces. */

@@ -26,9 +26,7 @@ export function openSpeech (family: Family, { card }: ModelSpec): EngineSession 
           text: WARMUP, voice: family.defaultVoice, language: 'ipa', speed: 1, temperature: 1,
           seed: undefined, maxSymbols: Infinity, pace: new PieceLengths(FIRST_PIECE_SECONDS, DECODE_SECONDS)
         },
-        encoding: 'mp3',
-        interval: 1,
-        loudness: LOUDNESS
+        encoding: 'mp3', interval: 1, loudness: LOUDNESS
       }
       let bytes = 0
       try {

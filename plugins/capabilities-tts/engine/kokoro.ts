@@ -29,9 +29,7 @@ export interface KokoroParts {
   seeded: boolean
   vocab: Map<string, number>
   packs: Map<string, Float32Array>
-  voices: CardVoice[]
-  defaultVoice: string
-  espeak: Espeak | undefined
+  voices: CardVoice[], defaultVoice: string, espeak: Espeak | undefined
   /** Whether this plugin's front end reads English; false if the card demands espeak. */
   builtin: boolean
   modelId: string
@@ -74,9 +72,7 @@ export function kokoroFamily (parts: KokoroParts, sessions: Sessions): Family {
   const offered = Object.values(KOKORO_LANGUAGES).filter((l) => l.espeak !== undefined).map((l) => l.code)
   const known = (id: string): boolean => id.split(',').every((name) => parts.packs.has(name.trim()))
   return {
-    sampleRate: KOKORO_RATE,
-    voices: parts.voices,
-    defaultVoice: parts.defaultVoice,
+    sampleRate: KOKORO_RATE, voices: parts.voices, defaultVoice: parts.defaultVoice,
     limits: {
       speed: integerSpeed ? { min: 1, max: 2, integer: true } : { min: 0.5, max: 2 },
       temperature: undefined

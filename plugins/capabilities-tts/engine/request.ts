@@ -11,9 +11,7 @@ const INTERVAL: Range = { min: 0.04, max: 60 }
 const DEFAULT_INTERVAL = 1
 
 export interface SpeechTask {
-  request: SpeechRequest
-  encoding: Encoding
-  interval: number
+  request: SpeechRequest, encoding: Encoding, interval: number
   /** RMS in dBFS; null for the voice's own. */
   loudness: number | null
   /** Seconds of silence that replace a text without words; undefined if that is an error. */

@@ -28,9 +28,7 @@ export class Sessions {
     return await this.env.work(label, units, async () => await session.run(feeds))
   }
 
-  async close (): Promise<void> {
-    for (const session of this.opened.splice(0)) await session.release()
-  }
+  async close (): Promise<void> { for (const session of this.opened.splice(0)) await session.release() }
 }
 
 export const int64 = (values: number[], dims: number[]): Tensor =>

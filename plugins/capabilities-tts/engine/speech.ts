@@ -151,36 +151,27 @@ class ChunkWriter {
  * it is omitted after an abort.
  */
 export async function * speak (
-  family: Family, task: SpeechTask, model: string, signal: AbortSignal, trace?: SpanSink
-): AsyncGenerator<EngineChunk> {
-  const encoder = await createEncoder(task.encoding, family.sampleRate)
-  try {
-    const at = levelled(encoder, task.loudness, family, task.request)
-    yield * encoded(family, task, model, at, signal, trace)
-  } finally {
-    await encoder.close?.()
-  }
-}
-
-async function * encoded (
-  family: Family, task: SpeechTask, model: string, encoder: AudioEncoder, signal: AbortSignal,
+  family: Family, { encoding, interval, loudness, request }: SpeechTask, model: string, signal: AbortSignal,
   trace?: SpanSink
 ): AsyncGenerator<EngineChunk> {
   const { sampleRate } = family
-  const writer = new ChunkWriter({ model, format: task.encoding, sampleRate }, encoder, trace)
-  const samples = samplesOf(family, task.request, signal, trace)
-  const pace = new PieceLengths(FIRST_PIECE_SECONDS, task.interval)
-  let started = false
-  for await (const { part, full } of sliced(samples, pace, sampleRate)) {
-    await writer.push(part)
-    // The first chunk leaves with the first sound, even if trimmed silence made it shorter.
-    if ((started && !full) || !writer.ready) continue
-    started = true
-    yield writer.chunk(true)
-    await nextTurn()
+  const encoder = await createEncoder(encoding, sampleRate)
+  try {
+    const level = levelled(encoder, loudness, family, request)
+    const writer = new ChunkWriter({ model, format: encoding, sampleRate }, level, trace)
+    const pace = new PieceLengths(FIRST_PIECE_SECONDS, interval)
+    let started = false
+    for await (const { part, full } of sliced(samplesOf(family, request, signal, trace), pace, sampleRate)) {
+      await writer.push(part)
+      // The first chunk leaves with the first sound, even if trimmed silence made it shorter.
+      if ((started && !full) || !writer.ready) continue
+      started = true
+      yield writer.chunk(true)
+      await nextTurn()
+      if (signal.aborted) return
+    }
     if (signal.aborted) return
-  }
-  if (signal.aborted) return
-  await writer.finish()
-  yield writer.chunk(false)
+    await writer.finish()
+    yield writer.chunk(false)
+  } finally { await encoder.close?.() }
 }

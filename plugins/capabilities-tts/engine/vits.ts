@@ -38,14 +38,9 @@ export interface VitsGraph {
 }
 
 export interface VitsVoice {
-  graph: VitsGraph
-  config: VoiceConfig
-  front: UnitSource
+  graph: VitsGraph, config: VoiceConfig, front: UnitSource
   warmFront: () => void
-  sizes: UnitSizes
-  pads: boolean
-  voices: CardVoice[]
-  defaultVoice: string
+  sizes: UnitSizes, pads: boolean, voices: CardVoice[], defaultVoice: string
 }
 
 const VOICE = 'the voice'

@@ -7,13 +7,10 @@ export interface VoiceConfig {
   sampleRate: number
   idMap: Map<string, number[]>
   phonemeMap: Map<string, string[]>
-  phonemeType: string
-  espeakVoice: string
+  phonemeType: string, espeakVoice: string
   /** `espeak`: use espeak for English too; `ipa`: clients send phonemes, so no phonemizer is needed. */
   phonemizer: string | undefined
-  noiseScale: number
-  lengthScale: number
-  noiseW: number
+  noiseScale: number, lengthScale: number, noiseW: number
   /** Speaker id by name; empty for a single speaker. */
   speakers: Map<string, number>
   /** Language codes in lower case, such as en-us and en. */

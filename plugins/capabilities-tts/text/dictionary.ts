@@ -31,18 +31,14 @@ function lettersEnd (data: Buffer, at: number): number {
   return at
 }
 
-function firstWord (data: Buffer, block: number): string {
-  const at = blockStart(data, block) + 1
-  return data.toString('latin1', at, lettersEnd(data, at))
-}
-
 /** The last block whose first word is not after `word`. */
 function findBlock (data: Buffer, word: string): number {
   let low = 0
   let high = data.readUInt32LE(4) - 1
   while (low < high) {
     const middle = (low + high + 1) >> 1
-    if (firstWord(data, middle) <= word) low = middle
+    const at = blockStart(data, middle) + 1
+    if (data.toString('latin1', at, lettersEnd(data, at)) <= word) low = middle
     else high = middle - 1
   }
   return low

@@ -16,21 +16,12 @@ const ONE_PRIMARY = 1
 interface Model {
   /** Indices of the model's pieces, keyed by the letters that a piece covers. */
   byLetters: Map<string, number[]>
-  phones: Uint8Array[]
-  primaries: Uint8Array
-  firstChild: Uint32Array
-  symbol: Uint16Array
-  cost: Uint8Array
-  backOff: Int16Array
-  suffix: Uint32Array
+  phones: Uint8Array[], primaries: Uint8Array, firstChild: Uint32Array, symbol: Uint16Array
+  cost: Uint8Array, backOff: Int16Array, suffix: Uint32Array
 }
 
 interface Hypothesis {
-  cost: number
-  node: number
-  stress: number
-  piece: number
-  from: Hypothesis | undefined
+  cost: number, node: number, stress: number, piece: number, from: Hypothesis | undefined
 }
 
 function readPieces (data: Buffer, count: number): { end: number, letters: string[], phones: Uint8Array[] } {
@@ -151,20 +142,15 @@ function finish (model: Model, open: Hypothesis[]): number[] {
   return best ? trace(model, best) : []
 }
 
-let loaded: Model | undefined
-
 /** The letter-to-sound model, loaded once per process (about 6 MB in memory). */
-function model (): Model {
-  loaded ??= parse(readData('lts.bin'))
-  return loaded
-}
+let loaded: Model | undefined
 
 /**
  * Phone codes (see `phones.ts`) of a word spelled with a to z, by beam search over the n-gram model. Linear
  * in the word's length, so callers cut long words. Empty for an empty word.
  */
 export function readLetters (word: string): number[] {
-  const m = model()
+  const m = loaded ??= parse(readData('lts.bin'))
   const start = findChild(m, 0, BEGIN)
   const open: Hypothesis[][] = Array.from({ length: word.length + 1 }, () => [])
   const next: Array<Map<number, Hypothesis>> = Array.from({ length: word.length + 1 }, () => new Map())

@@ -77,7 +77,8 @@ function applyWords (sentence: string): string {
   const written = applyRules(sentence, WEB)
     .replace(/\b([A-Z]{1,3})&([A-Z]{1,3})\b/g, (_, a: string, b: string) => `${spell(a)} and ${spell(b)}`)
   const words = applyRules(written, ABBREVIATIONS)
-  return spellAcronyms(applyRules(/[\d%€^]/.test(words) ? applyNumbers(words) : words, SIGNS))
+  const counted = /[\d%€^]/.test(words) ? applyRules(splitCodes(applyRules(words, DATED)), QUANTITIES) : words
+  return spellAcronyms(applyRules(counted, SIGNS))
 }
 
 const SIGN = `[${CURRENCY_SIGNS}]`
@@ -222,10 +223,6 @@ function halfDayClock (all: string, h: string, m: string, s: string | undefined,
 }
 
 const DATED: readonly Rule[] = [...CODES, ...RANGES, ...DATES, ...SIGNS.slice(0, 4)]
-
-function applyNumbers (sentence: string): string {
-  return applyRules(splitCodes(applyRules(sentence, DATED)), QUANTITIES)
-}
 
 /** Matches codes of letters and digits, except amounts and ordinals ("5km", "3rd"). */
 const CODE = /(?:\b|(?<=\d)(?=[A-Z]))([A-Za-z]+)-?(\d+(?:\.\d+)?)(?:(s)\b|(?=[A-Za-z]*\b|[A-Z]))(-(?=\d))?/g

@@ -12,14 +12,10 @@ const LAST_LINES = 8
 export interface StartedNode { url: string, nodeId: string, pid: number, home: string }
 
 export interface DevNodeOptions {
-  name: string
-  home: string
-  ports: Ports
+  name: string, home: string, ports: Ports
   /** Join token for the first start; null for the first node and for a home that is a member already. */
   token: string | null
-  env: NodeJS.ProcessEnv
-  settings: DevSettings
-  script: string
+  env: NodeJS.ProcessEnv, settings: DevSettings, script: string
   /** Aborting stops the node. */
   stop: AbortSignal
   log (line: string): void
@@ -27,13 +23,10 @@ export interface DevNodeOptions {
 }
 
 export interface DevNode {
-  readonly name: string
-  readonly home: string
-  readonly ports: Ports
+  readonly name: string, readonly home: string, readonly ports: Ports
   /** Resolves when the node is listening; rejects with VerbError (1) if it ends before that. */
   readonly up: Promise<StartedNode>
-  readonly over: Promise<ExitStatus>
-  ending: ExitStatus | undefined
+  readonly over: Promise<ExitStatus>, ending: ExitStatus | undefined
 }
 
 /** Environment variables set per node; each node inherits all others. */
@@ -44,9 +37,7 @@ const ownSettings = new Set([
 ])
 
 export interface DevSettings {
-  name: string
-  port: number
-  peers?: readonly number[]
+  name: string, port: number, peers?: readonly number[]
   /** Plugin settings for this node, by dotted path; null means the default. */
   own?: Readonly<Record<string, string | null>>
 }
@@ -128,9 +119,7 @@ function readUp (text: string): StartedNode | undefined {
   try {
     const line = JSON.parse(text) as Partial<StartedNode>
     return typeof line.url === 'string' && typeof line.pid === 'number' ? line as StartedNode : undefined
-  } catch {
-    return undefined
-  }
+  } catch { return undefined }
 }
 
 export function describeEnding ({ status, signal }: ExitStatus): string {

@@ -1,8 +1,7 @@
 import { nearest, offerRemoval, plain, showBytes, formatDuration } from '../../../kernel/cli/index.js'
-import { joinNodes, readMembers } from './nodes.js'
+import { joinNodes, readMembers, type MemberList, type MemberRow, type NodeRow } from './nodes.js'
 import type { AdmittedMember, ClusterState, Verb, VerbContext } from '../../../kernel/cli/index.js'
 import type { Gpu } from '../../../kernel/index.js'
-import type { MemberList, MemberRow, NodeRow } from './nodes.js'
 
 export const members: Verb = {
   async run (ctx, [action, ref]) {

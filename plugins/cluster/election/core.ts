@@ -16,16 +16,11 @@ import {
 import { TICK, timingWith, type Timing } from './timing.js'
 
 export interface Status {
-  readonly role: Role
-  readonly leader: Leader | null
-  readonly term: number
+  readonly role: Role, readonly leader: Leader | null, readonly term: number
   /** `lost`: too few reachable voters have a disk that accepts votes. */
   readonly quorum: 'ok' | 'lost'
-  readonly stale: boolean
-  readonly partition: boolean
-  readonly knownNodes: readonly NodeId[]
-  readonly liveNodes: readonly NodeId[]
-  readonly eligible: boolean
+  readonly stale: boolean, readonly partition: boolean, readonly knownNodes: readonly NodeId[]
+  readonly liveNodes: readonly NodeId[], readonly eligible: boolean
   /** False while the disk refuses votes. */
   readonly storing: boolean
 }
@@ -43,12 +38,10 @@ export function statusOf (e: Elector, now: number): Status {
 }
 
 export interface ElectionOptions {
-  readonly id: NodeId
-  readonly quorum: QuorumSetting
+  readonly id: NodeId, readonly quorum: QuorumSetting
   /** The last record given to `io.persist`; null on the first start. */
   readonly stored: HardStateRecord | null
-  readonly timing?: Partial<Timing>
-  readonly rules?: Rules
+  readonly timing?: Partial<Timing>, readonly rules?: Rules
 }
 
 type Handler<K extends MessageKind> = (e: Elector, from: NodeId, message: MessageOf<K>, now: number) => void
@@ -152,7 +145,9 @@ export class Election {
     e.liveness.up(peer, now)
     e.send(peer, e.heartbeat(now))
     // Commands sent over the previous connection may be lost, so resend them.
-    if (e.leader?.master === peer) resend(e, now)
+    if (e.leader?.master !== peer) return
+    for (const waiting of e.waiting.values()) waiting.resendAt = now
+    tickWaiting(e, now)
   }
 
   down (peer: NodeId, now: number): void {
@@ -243,11 +238,6 @@ function tickWaiting (e: Elector, now: number): void {
       dispatch(e, e.leader, id, waiting, now)
     }
   }
-}
-
-function resend (e: Elector, now: number): void {
-  for (const waiting of e.waiting.values()) waiting.resendAt = now
-  tickWaiting(e, now)
 }
 
 /** Binds a command to the first session that it is sent to; retries go to that session only. */

@@ -21,20 +21,14 @@ export interface PreVoting {
 }
 
 export interface Campaigning {
-  readonly role: 'campaign'
-  readonly term: number
-  readonly until: number
+  readonly role: 'campaign', readonly term: number, readonly until: number
   readonly peers: ReadonlySet<NodeId>
   readonly ballots: Map<NodeId, Ballot>
 }
 
 export interface RequestingVotes {
-  readonly role: 'claim'
-  readonly leader: Leader
-  readonly until: number
-  readonly waiting: Set<NodeId>
-  readonly yes: Set<NodeId>
-  refused: boolean
+  readonly role: 'claim', readonly leader: Leader, readonly until: number
+  readonly waiting: Set<NodeId>, readonly yes: Set<NodeId>, refused: boolean
 }
 
 export interface Pending {
@@ -46,10 +40,7 @@ export interface Pending {
 
 /** A master's probe after a pause: it asks its peers whether they still follow it. */
 export interface Probing {
-  readonly nonce: number
-  readonly since: number
-  askedAt: number
-  readonly answers: Set<NodeId>
+  readonly nonce: number, readonly since: number, askedAt: number, readonly answers: Set<NodeId>
 }
 
 export interface MasterPhase {
@@ -80,10 +71,7 @@ export const ROLE_TRANSITIONS: { readonly [R in Role]: readonly Role[] } = {
 export const FOLLOWER: Follower = { role: 'follower' }
 
 export interface ElectorOptions {
-  readonly id: NodeId
-  readonly quorum: Quorum
-  readonly timing: Timing
-  readonly rules: Rules
+  readonly id: NodeId, readonly quorum: Quorum, readonly timing: Timing, readonly rules: Rules
 }
 
 export interface Waiting {

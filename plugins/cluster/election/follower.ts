@@ -52,7 +52,9 @@ export function accept (e: Elector, from: NodeId, leader: Leader, now: number): 
   if (!same && (e.phase.role === 'master' || e.hasLiveMaster(now))) return false
   e.hardState.follow(leader)
   e.noteStorage()
-  abandonOwnElection(e, now)
+  const { phase } = e
+  const stands = phase.role === 'claim' && e.rules.candidacyStands(e.hardState.voted, phase.leader, true)
+  if (phase.role !== 'follower' && !stands) e.toFollower(now)
   setLeader(e, leader, now)
   return true
 }
@@ -61,12 +63,6 @@ function refuse (e: Elector, from: NodeId, leader: Leader): false {
   e.noteRefused(leader)
   if (e.rules.answersRefused()) e.send(from, { kind: 'nack', sid: leader.sid, promised: e.hardState.voted })
   return false
-}
-
-function abandonOwnElection (e: Elector, now: number): void {
-  const { phase } = e
-  if (phase.role === 'claim' && e.rules.candidacyStands(e.hardState.voted, phase.leader, true)) return
-  if (phase.role !== 'follower') e.toFollower(now)
 }
 
 export function onAppend (e: Elector, from: NodeId, append: MessageOf<'append'>, now: number): void {

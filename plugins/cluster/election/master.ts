@@ -1,3 +1,5 @@
+import { fits } from '../wire.js'
+import { nodeIds } from './protocol.js'
 import { accept, finish, setLeader, stepDown } from './follower.js'
 import type { Elector, MasterPhase } from './elector.js'
 import type {
@@ -205,14 +207,12 @@ function enter (
   const { sid, term } = leader
   const { id } = change
   if (change.kind === 'voters') {
-    const to = readVoters(change.payload)
+    const to = fits(nodeIds, change.payload) ? change.payload : []
     const settled = isReplicated(e, phase, phase.votersSeq, now)
     const may = e.rules.mayChangeVoters({ master: e.id, from: e.log.voters(), to, settled })
     if (may !== 'yes') return may
   }
-  if (!e.log.append({ ...change, sid, term })) {
-    e.hardState.failed()
-    e.noteStorage()
+  if (!write(e, { ...change, sid, term })) {
     stepDown(e, now + e.timing.heartbeat, now)
     return 'storage_failed'
   }
@@ -220,11 +220,6 @@ function enter (
   if (change.kind === 'voters') phase.votersSeq = receipt.seq
   replicate(e, e.liveness.alive(now))
   return receipt
-}
-
-function readVoters (payload: unknown): readonly NodeId[] {
-  const fine = Array.isArray(payload) && payload.every((id) => typeof id === 'string' && id !== '')
-  return fine ? payload as NodeId[] : []
 }
 
 export function answerReplicated (e: Elector, now: number): void {

@@ -5,6 +5,7 @@ import type { Of, Schema } from '../wire.js'
 
 /** Stable id of a member, the same after a restart; `boot` in messages counts its starts. */
 export type NodeId = string
+export const nodeIds = listOf<NodeId>(text)
 export type SessionId = string
 export type StreamId = string
 export type CommandId = string
@@ -114,11 +115,8 @@ export interface HardStateRecord {
 
 /** An entry of the control data. `session` starts a session, `anoint` raises its term. */
 export interface Entry {
-  readonly kind: 'session' | 'anoint' | Change['kind']
-  readonly id: string
-  readonly sid: SessionId
-  readonly term: number
-  readonly payload: unknown
+  readonly kind: 'session' | 'anoint' | Change['kind'], readonly id: string, readonly sid: SessionId
+  readonly term: number, readonly payload: unknown
   /** The node that sent the command; not stored or replicated with the entry. */
   readonly from?: NodeId
 }

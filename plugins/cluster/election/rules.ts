@@ -40,20 +40,14 @@ export interface ProbeState {
 }
 
 export interface VoteCount {
-  readonly mode: Mode
-  readonly yes: number
-  readonly needed: number
-  readonly refused: boolean
+  readonly mode: Mode, readonly yes: number, readonly needed: number, readonly refused: boolean
   /** Whether every live peer has answered. */
   readonly complete: boolean
   readonly expired: boolean
 }
 
 export interface Reach {
-  readonly mode: Mode
-  readonly reachable: number
-  readonly needed: number
-  readonly age: number
+  readonly mode: Mode, readonly reachable: number, readonly needed: number, readonly age: number
   /** Milliseconds for which the master's own disk has refused writes; null while it accepts them. */
   readonly refusing: number | null
   readonly heirs: boolean
@@ -70,9 +64,7 @@ export interface MasterConflict {
 export type VoterRefusal = 'voters_invalid' | 'voters_self' | 'voters_busy'
 
 export interface VoterChange {
-  readonly master: NodeId
-  readonly from: readonly NodeId[]
-  readonly to: readonly NodeId[]
+  readonly master: NodeId, readonly from: readonly NodeId[], readonly to: readonly NodeId[]
   /** Whether the last change to the voters and this session's first entry have reached enough voters. */
   readonly settled: boolean
 }

@@ -25,10 +25,7 @@ const MAX_ANSWER_BYTES = 1024 * 1024
 const MAX_MESSAGE_CHARS = 500
 
 export interface JoinOptions {
-  key: NodeKey
-  self: Applicant
-  ticket: JoinTicket
-  clock: Clock
+  key: NodeKey, self: Applicant, ticket: JoinTicket, clock: Clock
   /** Time limit in ms for retries while the cluster has no master; default one minute. */
   patienceMs?: number
 }
@@ -124,9 +121,7 @@ async function ask (seed: string, socket: TLSSocket, options: JoinOptions): Prom
       seeds: [{ seed, code: NO_ANSWER, message }],
       remedy: 'The token may have been used: create a new one with `svc join-token` and join again.'
     })
-  } finally {
-    socket.destroy()
-  }
+  } finally { socket.destroy() }
   if (answer.status < 200 || answer.status > 299) throw refusal(seed, answer)
   return readAnswer(seed, answer, options)
 }
@@ -182,10 +177,7 @@ async function joinOnce (options: JoinOptions): Promise<MemberList> {
 }
 
 export interface JoinRouteOptions {
-  members: Members
-  joinTokens: JoinTokens
-  limits: LinkLimits
-  log: Logger
+  members: Members, joinTokens: JoinTokens, limits: LinkLimits, log: Logger
   /** Throws, e.g. `no_master`, while admission is impossible; called before a token is used. */
   mayAdmit?: () => void
   /** Called after the proof is verified: adds the member and returns the membership. */

@@ -31,22 +31,16 @@ export function peerFingerprint (socket: TLSSocket): string | undefined {
     const found = fingerprintOf(certificate)
     proven.set(socket, found)
     return found
-  } catch {
-    return undefined
-  }
+  } catch { return undefined }
 }
 
 /** Why a dial failed: `wrong_key`, `timeout`, `aborted`, or the system's or TLS library's own code. */
 export interface DialError extends Error { code: string }
 
 export interface DialOptions {
-  key: NodeKey
-  host: string
-  port: number
+  key: NodeKey, host: string, port: number
   expect: string | ((fingerprint: string) => boolean)
-  timeoutMs: number
-  clock: Clock
-  signal?: AbortSignal
+  timeoutMs: number, clock: Clock, signal?: AbortSignal
 }
 
 function dialError (code: string, message: string): DialError {

@@ -54,9 +54,7 @@ export async function measure (
     }
   } catch (error) {
     if (!timedOut) throw error
-  } finally {
-    cancel()
-  }
+  } finally { cancel() }
   return { bytes: seen.bytes, ms: seen.startMs === null ? 0 : seen.lastMs - seen.startMs }
 }
 

@@ -33,9 +33,7 @@ export class Channels {
     try {
       const taken = this.#receivers.get(channel)?.(from, message as never)
       if (taken === false) this.#options.dropped.add(from, channel)
-    } catch (err) {
-      this.#options.dropped.add(from, channel, err)
-    }
+    } catch (err) { this.#options.dropped.add(from, channel, err) }
     return true
   }
 }

@@ -34,10 +34,7 @@ interface Entry {
   target: Target
   /** Install id of the member that answered at a hinted address; null before that. */
   found: string | null
-  attempts: number
-  reason: string | null
-  abort: AbortController | undefined
-  dueMs: number
+  attempts: number, reason: string | null, abort: AbortController | undefined, dueMs: number
   cancel: (() => void) | undefined
 }
 
@@ -143,9 +140,7 @@ export class Dialler {
     let reason: string | null = null
     try {
       entry.found = await this.#options.attempt(entry.target, abort.signal)
-    } catch (error) {
-      reason = (error as Error).message
-    }
+    } catch (error) { reason = (error as Error).message }
     // The entry was stopped during the attempt, and may have been started again.
     if (entry.abort !== abort) return
     entry.abort = undefined

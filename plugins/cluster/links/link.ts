@@ -1,10 +1,8 @@
-import { WebSocket } from 'ws'
-import { TokenBucket } from '../../../kernel/cluster.js'
+import { WebSocket, type RawData } from 'ws'
+import { TokenBucket, type Clock, type LinkReport } from '../../../kernel/cluster.js'
 import { formatAddress, readAddress } from '../identity/addresses.js'
 import { closeCodes, closeWord, decodeFrame, encodeFrame, FrameError, readGreeting } from './frames.js'
 import type { Duplex } from 'node:stream'
-import type { RawData } from 'ws'
-import type { Clock, LinkReport } from '../../../kernel/cluster.js'
 import type { CloseReason, FrameKind, Greeting, Hello, WireKind } from './frames.js'
 import type { LinkLimits } from './limits.js'
 
@@ -40,18 +38,11 @@ export interface LinkHooks {
 }
 
 export interface LinkOptions {
-  ws: WebSocket
-  socket: Duplex
-  serial: number
+  ws: WebSocket, socket: Duplex, serial: number
   /** The member whose key was proven on the connection. */
   installId: string
-  fingerprint: string
-  outgoing: boolean
-  address: string
-  greeting: Greeting
-  clock: Clock
-  limits: LinkLimits
-  hooks: LinkHooks
+  fingerprint: string, outgoing: boolean, address: string, greeting: Greeting, clock: Clock
+  limits: LinkLimits, hooks: LinkHooks
 }
 
 /** Kinds that wait for the receiver's credit; the others, such as heartbeats, bypass the queue. */
@@ -214,10 +205,7 @@ export class Link {
   /** Closes a link after MAX_SILENT_TICKS; pings silent links, and others every PING_EVERY ticks. */
   tick (): void {
     if (!this.open || this.greeting === undefined) return
-    if (this.#silentTicks >= MAX_SILENT_TICKS) {
-      this.end('stalled')
-      return
-    }
+    if (this.#silentTicks >= MAX_SILENT_TICKS) return this.end('stalled')
     const silent = this.#silentTicks++ > 0
     if (silent || this.#ticks++ % PING_EVERY === 0) this.ping()
   }

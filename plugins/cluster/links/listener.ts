@@ -11,7 +11,6 @@ import { addJoinRoute, JOIN_PATH, type JoinRouteOptions } from '../identity/join
 import { socketOptions } from './link.js'
 import type { IncomingMessage, Server as HttpServer, ServerResponse } from 'node:http'
 import type { AddressInfo, Socket } from 'node:net'
-import type { Duplex } from 'node:stream'
 import type { TLSSocket } from 'node:tls'
 import type { WebSocket } from 'ws'
 import type { Member } from '../members/member.js'
@@ -39,9 +38,7 @@ export async function createListener (options: ListenerOptions) {
   const upgrades = new EventEmitter()
   let server: Server | undefined
   const app = fastify({
-    logger: false,
-    exposeHeadRoutes: false,
-    forceCloseConnections: true,
+    logger: false, exposeHeadRoutes: false, forceCloseConnections: true,
     serverFactory: (handler) => {
       server = createServer({
         ...serverTls(options.key), headersTimeout: HEADERS_MS, requestTimeout: 30_000,
@@ -58,7 +55,8 @@ export async function createListener (options: ListenerOptions) {
   await app.ready()
   https.on('upgrade', (request, socket: TLSSocket, head) => {
     if (options.members.isRemoved(peerFingerprint(socket) ?? '')) socket.end(REMOVED_RESPONSE)
-    else routeUpgrade(upgrades, request, socket, head)
+    else if (memberOf(socket) === undefined || request.url?.startsWith(API_PREFIX) === true) socket.destroy()
+    else upgrades.emit('upgrade', request, socket, head)
   })
   https.on('tlsClientError', (_error, socket) => { socket.destroy() })
   https.on('clientError', (_error, socket) => { socket.destroy() })
@@ -185,9 +183,4 @@ function addRoutes (app: FastifyInstance, options: ListenerOptions): void {
       }
     })
   })
-}
-
-function routeUpgrade (upgrades: EventEmitter, request: IncomingMessage, socket: Duplex, head: Buffer): void {
-  if (memberOf(socket) === undefined || request.url?.startsWith(API_PREFIX) === true) socket.destroy()
-  else upgrades.emit('upgrade', request, socket, head)
 }

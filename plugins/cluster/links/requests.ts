@@ -11,9 +11,7 @@ import type { Member } from '../members/member.js'
 import type { LinkLimits } from './limits.js'
 
 export interface RequestsOptions {
-  key: NodeKey
-  clock: Clock
-  limits: LinkLimits
+  key: NodeKey, clock: Clock, limits: LinkLimits
   member: (installId: string) => Member | undefined
   addresses: (installId: string) => readonly string[]
 }
@@ -98,9 +96,7 @@ class MemberAgent extends Agent {
         return await dial({
           key, ...at, expect: this.fingerprint, timeoutMs: limits.dialMs, clock, signal: this.#stop.signal
         })
-      } catch (error) {
-        failures.push({ address, reason: dialReason(error) })
-      }
+      } catch (error) { failures.push({ address, reason: dialReason(error) }) }
     }
     const list = failures.map(({ address, reason }) => `${address} ${reason}`).join(', ')
     throw kernelError('unreachable',

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import { nodeIds } from '../election/protocol.js'
 import { bytes, count, fits, json, listOf, orNull, problem, record, schemaOf, text, oneOf } from '../wire.js'
 import type { Changes, KvDoc } from '../../../kernel/cluster.js'
 import type { Of } from '../wire.js'
@@ -6,7 +7,6 @@ import type { Entry, NodeId } from '../election/protocol.js'
 import type { KeptReceipt } from './receipts.js'
 import type { Snapshot } from './snapshot.js'
 
-const names = listOf<NodeId>(text)
 const digest = schemaOf<string>({ type: 'string' })
 const entrySchema = record({
   kind: oneOf<Entry['kind']>('session', 'anoint', 'voters', 'command'),
@@ -18,7 +18,7 @@ const entrySchema = record({
   result: json
 }, {
   /** Node ids of the voters from this entry on; absent if the entry does not change them. */
-  voters: names
+  voters: nodeIds
 })
 const partSchema = record({
   base: record({ seq: count, digest }), clientId: count, entries: listOf(entrySchema)
@@ -26,7 +26,7 @@ const partSchema = record({
 const wholeSchema = record({
   base: schemaOf<null>({ type: 'null' }),
   state: bytes, clientId: count, sid: orNull(text), term: count, seq: count, gen: count, digest,
-  voters: orNull(names),
+  voters: orNull(nodeIds),
   receipts: listOf(record({ id: text, sid: text, term: count, seq: count }, { result: json }))
 })
 
@@ -87,7 +87,7 @@ export function receiptOf ({ id, sid, term, seq, result }: Omit<WireEntry, 'dige
 
 /** @throws TypeError for anything but a list of node ids */
 export function readVoters (payload: unknown): readonly NodeId[] {
-  if (!fits(names, payload)) throw new TypeError('the payload of a voters entry is not a list of node ids')
+  if (!fits(nodeIds, payload)) throw new TypeError('the payload of a voters entry is not a list of node ids')
   return [...payload]
 }
 

@@ -9,9 +9,7 @@ import { readSnapshot, SnapshotWriter, type Snapshot } from './snapshot.js'
 import type { ApplyResult, Entry, Log, LogPosition, CommandReceipt } from '../election/protocol.js'
 
 export interface Position {
-  readonly sid: string | null
-  readonly term: number
-  readonly seq: number
+  readonly sid: string | null, readonly term: number, readonly seq: number
   /** Increases with each rotation of the document within its session. */
   readonly gen: number
   readonly hash: string
@@ -21,9 +19,7 @@ export interface Position {
 const MAX_STATE_BYTES = 768 * 1024
 
 interface Draft {
-  readonly place: LogState
-  readonly kv: KvDoc
-  readonly changes: Changes
+  readonly place: LogState, readonly kv: KvDoc, readonly changes: Changes
   readonly receipts: readonly KeptReceipt[]
   /** Entries to append; null if this state starts a new Yjs document. */
   readonly entries: readonly WireEntry[] | null

@@ -8,10 +8,7 @@ import type { KeptReceipt } from './receipts.js'
 const FORMAT = 1
 
 export interface Snapshot {
-  readonly sid: string | null
-  readonly term: number
-  readonly seq: number
-  readonly gen: number
+  readonly sid: string | null, readonly term: number, readonly seq: number, readonly gen: number
   readonly digest: string
   /** Null before the first entry. */
   readonly voters: readonly NodeId[] | null

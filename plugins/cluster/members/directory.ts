@@ -3,9 +3,7 @@ import type { Status } from '../election/core.js'
 import type { MemberRecord } from './member.js'
 
 export interface LinkedNode {
-  readonly installId: string
-  readonly nodeId: string
-  readonly name: string
+  readonly installId: string, readonly nodeId: string, readonly name: string
   readonly apiUrl: string | null
 }
 
@@ -28,7 +26,6 @@ export class Directory {
   /** The last sign of life of each node: wall time for display, monotonic time for durations. */
   readonly #seen = new Map<string, { at: number, mono: number }>()
   readonly #last = new Map<string, MetNode>()
-
   /** Nodes that announced a stop and have not reconnected since. */
   readonly #leaving = new Set<string>()
 

@@ -1,13 +1,11 @@
-import { kernelError } from '../../../kernel/cluster.js'
+import { kernelError, type Clock, type Logger } from '../../../kernel/cluster.js'
 import { EntryCheck } from '../sections.js'
-import { fits, invalidField, problem, read, mapShapeError } from '../wire.js'
+import { fits, invalidField, problem, read, mapShapeError, type Schema } from '../wire.js'
 import { MAX_MEMBERS, MAX_REMOVED, memberRecordSchema, memberSchema, removedSchema } from './member.js'
-import type { Clock, Logger } from '../../../kernel/cluster.js'
 import type { CommandRouter } from '../commands.js'
 import type { ElectionDriver } from '../driver.js'
 import type { ControlLog } from '../log/log.js'
 import type { Members } from './file.js'
-import type { Schema } from '../wire.js'
 import type { Admission, Applicant, Member, MemberRecord, MemberList, Removed } from './member.js'
 
 const MEMBER = 'member/'
@@ -20,13 +18,10 @@ export const memberCommands = {
 } as const
 
 export interface MembershipOptions {
-  members: Members
-  control: ControlLog
-  commands: CommandRouter
+  members: Members, control: ControlLog, commands: CommandRouter
   driver: () => ElectionDriver
   self: () => Applicant & { nodeId: string }
-  clock: Clock
-  log: Logger
+  clock: Clock, log: Logger
   onRemoved: (member: Pick<MemberRecord, 'installId' | 'name'>) => void
   /** Sends the list to all peers after a removal, because some have no link to the master. */
   broadcast: (list: MemberList) => void
@@ -145,9 +140,7 @@ export class Membership {
     this.#aligning = true
     try {
       await driver().changeVoters(`voters:${driver().leader?.sid ?? ''}:${control.last().seq}`, next)
-    } finally {
-      this.#aligning = false
-    }
+    } finally { this.#aligning = false }
   }
 
   #inDocument (): Map<string, MemberRecord> { return this.#values(MEMBER, this.#memberCheck) }

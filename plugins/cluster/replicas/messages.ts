@@ -72,7 +72,5 @@ export function payloadOf (kind: SyncKind, message: Uint8Array): Uint8Array | nu
     if (decoding.readVarUint(decoder) !== TYPES[kind]) return null
     const payload = decoding.readVarUint8Array(decoder)
     return decoding.hasContent(decoder) ? null : payload
-  } catch {
-    return null
-  }
+  } catch { return null }
 }

@@ -1,28 +1,22 @@
 import { decodeStateVector } from 'yjs'
 import { Listeners, hashOf, frozenCopy, KvDoc, sizeOf } from '../../../kernel/cluster.js'
 import { readDocMessage, payloadOf, step2, update } from './messages.js'
-import { Replica } from './replica.js'
+import { Replica, type Taken } from './replica.js'
 import type { Clock, Logger } from '../../../kernel/cluster.js'
 import type { NodeId } from '../election/protocol.js'
 import type { ResyncRequest, DocMessage, Announce, State, Update } from './messages.js'
-import type { Taken } from './replica.js'
 
 interface ObservedEntry {
-  readonly installId: NodeId
-  readonly nodeId: string
-  readonly key: string
-  readonly value: unknown
+  readonly installId: NodeId, readonly nodeId: string, readonly key: string, readonly value: unknown
   /** True for the last known value while the link to the owner is down. */
   readonly old: boolean
 }
 
 interface ReplicasOptions {
-  readonly installId: NodeId
-  readonly nodeId: string
+  readonly installId: NodeId, readonly nodeId: string
   send (to: NodeId, message: DocMessage): boolean
   broadcast (message: DocMessage): void
-  readonly clock: Clock
-  readonly log: Logger
+  readonly clock: Clock, readonly log: Logger
   /** Called when a replica has the owner's sequence number but other contents, before it is reloaded. */
   diverged (installId: NodeId): void
 }
@@ -251,9 +245,7 @@ class ObservedDoc {
     try {
       const whole = boot !== this.boot || gen !== this.#gen || decodeStateVector(vector).size === 0
       return this.#state(whole, step2(this.#kv.doc, whole ? undefined : vector))
-    } catch {
-      return null
-    }
+    } catch { return null }
   }
 
   digest (): { seq: number, hash: string } {

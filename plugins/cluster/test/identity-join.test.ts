@@ -100,10 +100,7 @@ t.test('a node joins with a token, once', async (t) => {
 t.test('a request that was overheard is worth nothing on another connection', async (t) => {
   const overheard: string[] = []
   const inviter = await inviting(t, async (request, response, self) => {
-    if (overheard.length > 0) {
-      await honest(request, response, self)
-      return
-    }
+    if (overheard.length > 0) return await honest(request, response, self)
     overheard.push(await text(request))
     request.socket.destroy()
   })

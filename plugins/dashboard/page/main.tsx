@@ -1,7 +1,7 @@
 import { render } from 'preact'
 import { App } from './app.js'
 import { find } from './device/own.js'
-import { signIn, takeCode } from './device/sign-in.js'
+import { signIn, takeCode } from './device/pair.js'
 import { connect } from './link.js'
 
 const root = document.getElementById('page')!

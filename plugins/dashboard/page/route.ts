@@ -10,9 +10,7 @@ export const route = computed(() => {
   return { page: parts[0] ?? 'cluster', parts: parts.slice(1), query: new URLSearchParams(query) }
 })
 
-function readPart (part: string): string {
-  try { return decodeURIComponent(part) } catch { return part }
-}
+function readPart (part: string): string { try { return decodeURIComponent(part) } catch { return part } }
 
 export function linkTo (page: string, ...parts: string[]): string {
   return `#/${[page, ...parts.map(encodeURIComponent)].join('/')}`

@@ -20,10 +20,7 @@ const LIBRARY = /\.(so(\.\d+)*|dylib|metal)$/
 const GROWTH = 5
 
 export interface AddParts extends Source {
-  home: string
-  machine: Machine
-  nvidia: boolean
-  tag?: string | undefined
+  home: string, machine: Machine, nvidia: boolean, tag?: string | undefined
   backend?: string | undefined
   /** Local files to install instead of a release: a server, its folder, or archives (programs first). */
   files: readonly string[]
@@ -72,9 +69,7 @@ export async function addBuild (parts: AddParts): Promise<Added> {
     const { code } = ((error as Error).cause ?? {}) as NodeJS.ErrnoException
     keep &&= code !== 'ENOSPC' && code !== 'EDQUOT'
     throw error
-  } finally {
-    await work.leave(keep)
-  }
+  } finally { await work.leave(keep) }
 }
 
 /** Tag and backend from the options, else the pinned release and this machine's usual backend. */
@@ -206,10 +201,7 @@ async function freeBytes (folder: string): Promise<number> {
   return bavail * bsize
 }
 
-/**
- * Unpacks the archives into one folder, so that the libraries are beside the programs.
- * @throws BuildError
- */
+/** Unpacks the archives into one folder, so that the libraries are beside the programs. @throws BuildError */
 async function unpackAll (files: readonly string[], work: AddFolder, { signal }: AddParts): Promise<string> {
   const folders: string[] = []
   for (const [i, file] of files.entries()) {
@@ -328,7 +320,5 @@ async function leftoversIn (folder: string): Promise<{ name: string, digest: str
 function alive (pid: number): boolean {
   try {
     return process.kill(pid, 0)
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code !== 'ESRCH'
-  }
+  } catch (error) { return (error as NodeJS.ErrnoException).code !== 'ESRCH' }
 }

@@ -118,9 +118,7 @@ const zip = (what: string): BuildError => new BuildError(`${what} is a ZIP archi
   'the ZIP yourself and set SVC_LLAMA_SERVER_BIN to its llama-server', { wrong: true })
 
 /** @throws BuildError for the name of a ZIP archive */
-export function refuseZip (name: string): void {
-  if (/\.zip$/i.test(name)) throw zip(name)
-}
+export function refuseZip (name: string): void { if (/\.zip$/i.test(name)) throw zip(name) }
 
 export interface Source { base: string, signal: AbortSignal, dispatcher: Dispatcher }
 
@@ -252,20 +250,13 @@ async function append (
     for await (const chunk of answer.body ?? []) {
       bytes += (chunk as Uint8Array).length
       if (bytes > size) throw new BuildError(`${name} is larger than the ${size} bytes of the release`)
-      await write(handle, chunk as Uint8Array)
+      await handle.writeFile(chunk as Uint8Array).catch((error: unknown) => { throw diskError(error) })
       onBytes(bytes)
     }
   } catch (error) {
     if (error instanceof BuildError || source.signal.aborted) throw error
     throw new Error(`the download of ${url} broke off: ${reasonOf(error)}`, { cause: error })
-  } finally {
-    await handle.close()
-  }
-}
-
-/** @throws BuildError if the disk is full or fails */
-async function write (handle: Awaited<ReturnType<typeof open>>, bytes: Uint8Array): Promise<void> {
-  try { await handle.writeFile(bytes) } catch (error) { throw diskError(error) }
+  } finally { await handle.close() }
 }
 
 /** The BuildError for a failed write; says so if the disk is full. */

@@ -50,9 +50,7 @@ export async function unpack (file: string, folder: string, signal: AbortSignal)
       onReadEntry: (entry) => { entry.mode = (entry.mode ?? 0o644) & 0o755 }
     }), { signal })
     for (const { path, to } of links) await symlink(to, join(folder, path))
-  } catch (error) {
-    throw failure(error, signal)
-  }
+  } catch (error) { throw failure(error, signal) }
 }
 
 interface Inspection { problem: string | null, links: { path: string, to: string }[] }
@@ -71,9 +69,7 @@ async function inspect (file: string, signal: AbortSignal): Promise<Inspection> 
   } })
   try {
     await pipeline(createReadStream(file), list, { signal: AbortSignal.any([signal, stop.signal]) })
-  } catch (error) {
-    if (problem === null) throw failure(error, signal)
-  }
+  } catch (error) { if (problem === null) throw failure(error, signal) }
   return { problem, links }
 }
 

@@ -48,19 +48,16 @@ export class Outbox {
 }
 
 export interface AnswerParts {
-  index: number
-  prompt: readonly number[]
+  index: number, prompt: readonly number[]
   /** Limit on the answer's tokens: at least 1, and small enough for prompt and answer to fit the context. */
   maxTokens: number
-  sampler: TokenSampler
-  stream: TextStream
+  sampler: TokenSampler, stream: TextStream
   isEnd: (token: number) => boolean
   /** Parses reasoning and tool calls; null for text completions. */
   reader: OutputReader | null
   /** Limit on the number of tool calls in the answer. */
   calls: number
-  outbox: Outbox
-  signal: AbortSignal
+  outbox: Outbox, signal: AbortSignal
   admitted: () => void
   now: () => number
   trace?: SpanSink | undefined

@@ -60,22 +60,13 @@ export interface NativeContext {
 }
 
 interface ModelOptions {
-  addonExports: Binding
-  gpuLayers: number
-  useMmap: boolean
+  addonExports: Binding, gpuLayers: number, useMmap: boolean
   onLoadProgress?: (part: number) => void
 }
 
 export interface ContextOptions {
-  contextSize: number
-  batchSize: number
-  sequences: number
-  threads: number
-  flashAttention: 'auto'
-  kvCacheKeyType?: number
-  kvCacheValueType?: number
-  embeddings: boolean
-  ranking: boolean
+  contextSize: number, batchSize: number, sequences: number, threads: number, flashAttention: 'auto'
+  kvCacheKeyType?: number, kvCacheValueType?: number, embeddings: boolean, ranking: boolean
 }
 
 export interface Binding {

@@ -8,9 +8,7 @@ import { enforcedFormat } from './formats.js'
 
 /** Formats of an answer; `tools` is null if the request has no tools. */
 export interface AnswerFormats {
-  tools: ToolFormatName | null
-  reasoning: ReasoningName | null
-  thoughts: ReasoningState
+  tools: ToolFormatName | null, reasoning: ReasoningName | null, thoughts: ReasoningState
 }
 
 /** The grammar that constrains an answer (null for none), and the formats with which to parse the answer. */

@@ -29,9 +29,7 @@ export interface Job {
 }
 
 interface Slot {
-  readonly id: number
-  tokens: number[]
-  job: Job | null
+  readonly id: number, tokens: number[], job: Job | null
   /** Tokens of the job that have not been decoded yet. */
   pending: number[]
   used: number

@@ -147,10 +147,7 @@ function templatesOf ({ metadata }: GgufHeader): Map<string, string> {
 }
 
 interface VectorParts {
-  card: ModelCard
-  contextLength: number
-  release: string
-  vocabulary: Vocabulary
+  card: ModelCard, contextLength: number, release: string, vocabulary: Vocabulary
   context: NativeContext
   env: Pick<EngineEnv, 'work'>
   close: () => Promise<void>

@@ -13,10 +13,7 @@ const LEAST = -9_999
 const CANDIDATES = 64
 
 export interface SamplerParts {
-  native: Binding
-  model: NativeModel
-  context: NativeContext
-  table: TokenTable
+  native: Binding, model: NativeModel, context: NativeContext, table: TokenTable
 }
 
 /** Reported probabilities are the model's, before biases, penalties, temperature and grammar. */
@@ -86,7 +83,5 @@ function grammarState ({ native, model }: SamplerParts, gbnf: string): object {
   try {
     const grammar = new native.AddonGrammar(gbnf, { addonExports: native, rootRuleName: 'root' })
     return new native.AddonGrammarEvaluationState(model, grammar)
-  } catch {
-    throw invalid('llama.cpp cannot parse the grammar', 'grammar')
-  }
+  } catch { throw invalid('llama.cpp cannot parse the grammar', 'grammar') }
 }

@@ -25,14 +25,8 @@ import { needsServer } from './refusals.js'
 const WARMUP_TOKENS = 4
 
 export interface SessionParts {
-  modelId: string
-  defaults: Fields
-  sizes: Sizes
-  release: string
-  vocabulary: Vocabulary
-  prompts: Prompts
-  decoder: Decoder
-  sampling: SamplerParts
+  modelId: string, defaults: Fields, sizes: Sizes, release: string, vocabulary: Vocabulary
+  prompts: Prompts, decoder: Decoder, sampling: SamplerParts
   now: () => number
   close: () => Promise<void>
 }
@@ -108,9 +102,7 @@ export class TextSession implements EngineSession {
       }
     } catch (error) {
       if (!signal.aborted) throw error
-    } finally {
-      left.abort()
-    }
+    } finally { left.abort() }
   }
 
   private answers (
@@ -182,11 +174,7 @@ const SERVER_FIELDS: Readonly<Record<string, string>> = {
 
 /** The parameters from a validated request, not including its prompt. */
 interface Parameters {
-  n: number
-  maxTokens: number
-  stop: string[]
-  logprobs: boolean
-  tops: number
+  n: number, maxTokens: number, stop: string[], logprobs: boolean, tops: number
   seedOf: (index: number) => number
   /** The sampling parameters of answer `index`. Penalties also apply to the prompt's tokens. */
   configOf: (index: number, prompt: readonly number[]) => SamplerConfig

@@ -61,9 +61,7 @@ export class Vocabulary {
   }
 
   /** The text of a token, such as `<s>`; undefined for a negative id. */
-  textOf (id: number): string | undefined {
-    return id < 0 ? undefined : this.model.getTokenString(id)
-  }
+  textOf (id: number): string | undefined { return id < 0 ? undefined : this.model.getTokenString(id) }
 
   isEnd (id: number): boolean { return this.model.isEogToken(id) }
 

@@ -166,9 +166,7 @@ class Translator {
     return match
   }
 
-  private fail (what: string): never {
-    throw new NotExpressible(`has ${what} at character ${this.at}`)
-  }
+  private fail (what: string): never { throw new NotExpressible(`has ${what} at character ${this.at}`) }
 }
 
 const sum = (numbers: readonly number[]): number => numbers.reduce((before, each) => before + each, 0)

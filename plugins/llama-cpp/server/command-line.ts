@@ -143,14 +143,10 @@ export function draftMethodOf ({ metadata, tensors }: Omit<GgufHeader, 'weightBy
 }
 
 export interface StartOptions {
-  flags: ReadonlySet<string>
-  model: string
-  address: Address
+  flags: ReadonlySet<string>, model: string, address: Address
   /** File that contains the API key; an argument would be visible to every user of the machine. */
   keyFile: string
-  threads: number
-  backend: string
-  sizes: Sizes
+  threads: number, backend: string, sizes: Sizes
   /** Whether the model makes embeddings or reranks, instead of generating text. */
   embeds: boolean
   ranks?: boolean

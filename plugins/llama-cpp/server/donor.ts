@@ -15,10 +15,7 @@ import { freePort, LOOPBACK, Program, type EngineParts } from '../../runners/ope
 const POLL_MS = 50
 
 export interface DonorOptions {
-  flags: ReadonlySet<string>
-  port: number
-  threads: number
-  backend: string
+  flags: ReadonlySet<string>, port: number, threads: number, backend: string
   /** How the donor's layers are divided among its devices; null for a single device. */
   split?: LayerShare | null
 }

@@ -1,15 +1,12 @@
 import { resolve } from 'node:path'
 import { randomBytes } from 'node:crypto'
-import { readNumber } from '../../../kernel/cli/index.js'
+import { readNumber, type Verb, type VerbContext } from '../../../kernel/cli/index.js'
 import { systemClock, IdentityError, identityInFiles } from '../../../kernel/index.js'
 import { relayLimits } from '../server/limits.js'
 import { startRelay } from '../server/relay.js'
 import { listening, stopped } from './line.js'
-import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 import type { IdentitySource, ServerIdentity } from '../../../kernel/index.js'
 
-const USAGE = 2
-const FAILED = 1
 const PERIOD_MS = 10_000
 const PORT = 52420
 
@@ -41,7 +38,7 @@ function tlsOptions (ctx: VerbContext, options: Record<string, unknown>) {
   const [key, cert] = [options['tlsKey'], options['tlsCert']]
   if (key === undefined && cert === undefined) return undefined
   if (key === undefined || cert === undefined) {
-    throw ctx.fail(USAGE, '--tls-key and --tls-cert must be given together')
+    throw ctx.fail(2, '--tls-key and --tls-cert must be given together')
   }
   const at = (path: unknown): string => resolve(ctx.io.cwd, String(path))
   const source = identityInFiles({ key: at(key), cert: at(cert) }, systemClock.now)
@@ -64,6 +61,6 @@ function firstOf (ctx: VerbContext, source: IdentitySource): ServerIdentity {
     return source.next()!
   } catch (error) {
     if (!(error instanceof IdentityError)) throw error
-    throw ctx.fail(FAILED, `--tls-key, --tls-cert: ${error.message}`)
+    throw ctx.fail(1, `--tls-key, --tls-cert: ${error.message}`)
   }
 }

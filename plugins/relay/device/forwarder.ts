@@ -2,12 +2,11 @@ import { randomUUID, timingSafeEqual, createHash } from 'node:crypto'
 import { once } from 'node:events'
 import { createServer, request } from 'node:http'
 import { errorBody, foreignPage, hostAllowed, kernelError, toSvcError } from '../../../kernel/index.js'
-import { carrier } from './connection.js'
+import { carrier, type RelayConnection } from './connection.js'
 import type { ClientRequest, IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { Duplex } from 'node:stream'
 import type { SvcError } from '../../../kernel/index.js'
-import type { RelayConnection } from './connection.js'
 
 const CONNECTIONS = 256
 /** Hop-by-hop headers (RFC 9110 7.6.1), and those that a local client must not send to the node. */

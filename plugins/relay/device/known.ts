@@ -1,8 +1,10 @@
 import { join } from 'node:path'
 import { readVersioned, writeVersioned } from '../../../kernel/index.js'
 import { isOwn, type RelayAddress } from '../relay-address.js'
+import { plain } from '../../../kernel/cli/index.js'
 import type { DeviceFile } from '../../devices/signing/device.js'
 import type { KnownNode } from '../../devices/signing/protocol.js'
+import type { DeviceNews } from '../../devices/service.js'
 
 export interface KnownRelays {
   /** Signed relay addresses of the cluster's nodes. */
@@ -50,4 +52,14 @@ export async function fetchRelays (
   const stored: Stored = { meetings: [...fetched, ...retained], fingerprints: [...fingerprints] }
   writeVersioned(fileOf(home, device.deviceId), FORMAT, stored)
   return { meetings: stored.meetings, fingerprints }
+}
+
+/** Updates the relay addresses in a device's file whenever the device has reached a node. */
+export const relaySync: DeviceNews = {
+  async run ({ ask, device, home }) {
+    const { meetings } = await fetchRelays(home, device, ask, { proven: false })
+    if (meetings.length === 0) return []
+    const nodes = meetings.map(({ name, url }) => `${plain(name)} at ${plain(url)}`).join(', ')
+    return [`To reach it from other networks, run  svc device serve  (${nodes})`]
+  }
 }

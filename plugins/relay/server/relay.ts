@@ -79,9 +79,7 @@ export async function startRelay (options: RelayOptions) {
 interface UpgradeRequest { readonly request: IncomingMessage, readonly socket: Duplex, readonly head: Buffer }
 
 interface RelayParts {
-  readonly options: RelayOptions
-  readonly router: RelayRouter
-  readonly sockets: WebSocketServer
+  readonly options: RelayOptions, readonly router: RelayRouter, readonly sockets: WebSocketServer
   readonly visitors: Visitors
 }
 
@@ -112,14 +110,11 @@ function keepAlive (sockets: WebSocketServer, { clock, limits }: RelayOptions): 
   const asked = new WeakSet<WebSocket>()
   return clock.every(limits.pingMs, () => {
     for (const ws of sockets.clients) {
-      if (asked.has(ws) && !ws.isPaused) {
-        ws.terminate()
-        continue
-      }
-      if (asked.has(ws)) continue
-      asked.add(ws)
-      ws.once('pong', () => { asked.delete(ws) })
-      ws.ping()
+      if (!asked.has(ws)) {
+        asked.add(ws)
+        ws.once('pong', () => { asked.delete(ws) })
+        ws.ping()
+      } else if (!ws.isPaused) ws.terminate()
     }
   })
 }

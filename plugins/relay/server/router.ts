@@ -172,9 +172,7 @@ export interface Traffic { messages: number, bytes: number, queued: number }
 
 interface SpliceOptions {
   readonly clock: Pick<Clock, 'after'>
-  readonly limits: RelayLimits
-  readonly traffic: Traffic
-  readonly budget: Bucket
+  readonly limits: RelayLimits, readonly traffic: Traffic, readonly budget: Bucket
 }
 
 export function splice (

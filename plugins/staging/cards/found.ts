@@ -4,9 +4,7 @@ import type { Folder, FolderFile } from './folder.js'
 import { CardError } from '../../runners/cards/reader.js'
 
 export interface DeriveOptions {
-  modelId: string
-  revision: string
-  files: FolderFile[]
+  modelId: string, revision: string, files: FolderFile[]
   /** Licence according to the hub; if it is missing, the files decide. */
   licence?: string | undefined
   languages?: string[] | undefined

@@ -1,17 +1,12 @@
 import type { ModelCard } from '../../../kernel/index.js'
 
 export interface Availability {
-  available: boolean
-  brokenLink: string | null
-  remedy: string | null
-  wanted: boolean
+  available: boolean, brokenLink: string | null, remedy: string | null, wanted: boolean
 }
 
 /** Facts about a model for its entry in the list. `created` is in Unix seconds. */
 export interface ModelPresence {
-  installed: boolean
-  ready: boolean
-  created: number
+  installed: boolean, ready: boolean, created: number
   /** True if a plugin serves the model; it has no files. */
   virtual: boolean
   /** Whether the model can run; left out if no plugin runs models. */

@@ -10,29 +10,21 @@ export interface StateView {
 interface Moved { total?: number, downloaded?: number, speed?: number, etaMs?: number | null }
 
 interface Transfer extends Moved {
-  modelId: string
-  attemptId: string
-  errorMessage?: string | null
-  reason?: string | null
+  modelId: string, attemptId: string, errorMessage?: string | null, reason?: string | null
   downloadProgress?: Moved
 }
 
 export interface Staging extends Amount {
-  nodeId: string
-  modelId: string
-  attemptId: string
+  nodeId: string, modelId: string, attemptId: string
   status: 'pending' | 'downloading' | 'complete' | 'failed'
-  error: string | null
-  reason: string | null
+  error: string | null, reason: string | null
 }
 
 /** Milliseconds without a heartbeat after which a node counts as lost. */
 const SILENT_MS = 15_000
 
 const statusOf: Readonly<Record<string, Staging['status']>> = {
-  DownloadPending: 'pending',
-  DownloadOngoing: 'downloading',
-  DownloadCompleted: 'complete',
+  DownloadPending: 'pending', DownloadOngoing: 'downloading', DownloadCompleted: 'complete',
   DownloadFailed: 'failed'
 }
 

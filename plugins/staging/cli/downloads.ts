@@ -1,15 +1,12 @@
 import { isVerbError, nameOf, readModelId, plain, showBytes } from '../../../kernel/cli/index.js'
 import { storePath } from './api.js'
-import { stagingsOf } from './cluster.js'
+import { stagingsOf, type StateView } from './cluster.js'
 import { etaOf, percentOf, showSpan } from './meter.js'
 import type { DownloadStatus } from '../store/download.js'
-import type { StateView } from './cluster.js'
 import type { Verb, VerbContext } from '../../../kernel/cli/index.js'
 
 interface Row extends Omit<DownloadStatus, 'source' | 'revision' | 'startedAt'> {
-  kind: 'store' | 'staging'
-  nodeId: string | null
-  nodeName: string | null
+  kind: 'store' | 'staging', nodeId: string | null, nodeName: string | null
 }
 
 const actions = ['pause', 'resume', 'cancel'] as const

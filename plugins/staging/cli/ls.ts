@@ -6,11 +6,9 @@ import type { ClusterCopy } from '../types.js'
 type ListEntry = Answers['models']['data'][number]
 
 export interface ModelRow {
-  modelId: string
-  sizeBytes: number | null
+  modelId: string, sizeBytes: number | null
   state: 'ready' | 'receiving' | 'installed' | 'store unreachable' | '-'
-  tasks: string[]
-  copies: ClusterCopy[]
+  tasks: string[], copies: ClusterCopy[]
 }
 
 export default {

@@ -17,10 +17,7 @@ export function createPull (pace: WaitClock): Verb {
       const { modelId, body } = wantedFrom(ctx, word!, options)
       if (!ctx.out.json) await showPlan(ctx, { modelId, body })
       const first = await begin(ctx, { modelId, body })
-      if (options['background'] === true) {
-        inBackground(ctx, first)
-        return
-      }
+      if (options['background'] === true) return inBackground(ctx, first)
       try {
         await finish(ctx, await follow(ctx, pace, first), options['yes'] === true)
       } catch (error) {
@@ -166,26 +163,22 @@ function checkEnd (ctx: VerbContext, status: DownloadStatus): void {
   }
 }
 
-function planPath (modelId: string, { allow = [], ...named }: Omit<NamedModel, 'modelId'>): string {
-  const words = [...Object.entries(named), ...allow.map((pattern): [string, string] => ['allow', pattern])]
-  return `${storePath(modelId)}/download/plan?${new URLSearchParams(words).toString()}`
-}
-
 /** Milliseconds without an answer of the hub before the command says what it waits for. */
 const SILENT_MS = 2000
 
 /** The plan of a download. The node limits the number of its requests to the hub. */
-async function planOf (ctx: VerbContext, { modelId, ...named }: NamedModel): Promise<Answers['plan']> {
+async function planOf (
+  ctx: VerbContext, { modelId, allow = [], ...named }: NamedModel
+): Promise<Answers['plan']> {
+  const words = [...Object.entries(named), ...allow.map((pattern): [string, string] => ['allow', pattern])]
   const answered = new AbortController()
   void realPace.pause(SILENT_MS, answered.signal).then(() => {
     if (answered.signal.aborted || ctx.out.json) return
     ctx.err.line(`waiting for the hub to list the files of ${modelId}`)
   })
   try {
-    return await ctx.client.json<Answers['plan']>(planPath(modelId, named))
-  } finally {
-    answered.abort()
-  }
+    return await ctx.client.json(`${storePath(modelId)}/download/plan?${new URLSearchParams(words)}`)
+  } finally { answered.abort() }
 }
 
 function tellPlan (ctx: VerbContext, plan: Answers['plan'], begin: string): void {

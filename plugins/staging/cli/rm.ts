@@ -1,5 +1,4 @@
-import { storePath, sizeOfCopies, locationsText } from './api.js'
-import type { CopiesAnswer } from './api.js'
+import { storePath, sizeOfCopies, locationsText, type CopiesAnswer } from './api.js'
 import { canAsk, confirm, isVerbError, readModelId, plain, showBytes } from '../../../kernel/cli/index.js'
 import type { Verb, VerbContext, VerbError } from '../../../kernel/cli/index.js'
 

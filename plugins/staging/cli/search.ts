@@ -10,10 +10,7 @@ export default {
     const answer = await ctx.client.json<Answers['searchHub']>(`/store/search?${asked}`)
     const { hub, models } = answer
     if (ctx.out.json) return ctx.out.value(answer)
-    if (models.length === 0) {
-      ctx.err.line(plain(`${hub} has no model with "${query}" in its name`))
-      return
-    }
+    if (models.length === 0) return ctx.err.line(plain(`${hub} has no model with "${query}" in its name`))
     ctx.out.table(['MODEL', 'FORMAT', 'TASK', 'DOWNLOADS', 'UPDATED', 'NOTE'], models.map((one) => [
       one.modelId, one.engine?.toUpperCase() ?? '-', one.task ?? '-', one.downloads?.toString() ?? '-',
       one.updatedAt?.slice(0, 10) ?? '-', noteOn(one)

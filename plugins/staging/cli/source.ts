@@ -5,19 +5,13 @@ import { pathToFileURL } from 'node:url'
 
 /** A model as named on the command line; `source` is set only for a path. */
 export interface NamedModel {
-  modelId: string
-  revision?: string
-  variant?: string
-  allow?: string[]
-  source?: string
+  modelId: string, revision?: string, variant?: string, allow?: string[], source?: string
 }
 
 export interface Wanted { modelId: string, body: Omit<NamedModel, 'modelId'> }
 
 export interface SourceOptions extends Pick<NamedModel, 'revision' | 'allow'> {
-  variant?: string | undefined
-  as?: string
-  from?: string
+  variant?: string | undefined, as?: string, from?: string
 }
 
 /** Bytes above which a card.yaml is not searched for a model id. */
@@ -166,7 +160,5 @@ function idInCard (path: string): string | undefined {
     const text = readFileSync(path, 'utf8')
     const found = /^modelId:[ \t]*(["']?)([^\s"'#]+)\1[ \t]*(?:#.*)?\r?$/m.exec(text)?.[2]
     return found !== undefined && isModelId(found) ? found : undefined
-  } catch {
-    return undefined
-  }
+  } catch { return undefined }
 }

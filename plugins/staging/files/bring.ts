@@ -55,7 +55,5 @@ async function copyBytes (from: Place, to: Place, mode: number): Promise<void> {
     await copyFile(pathOf(source, join(from.root, from.inner)), pathOf(file, join(to.root, to.inner)), mode)
       .finally(async () => { await source.close() })
     await file.chmod(0o600)
-  } finally {
-    await file.close()
-  }
+  } finally { await file.close() }
 }

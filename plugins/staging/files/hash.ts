@@ -26,9 +26,7 @@ export async function hashFile (
       onBytes?.(piece.length)
     }
     return { size, ...hash.end() }
-  } finally {
-    await file.close()
-  }
+  } finally { await file.close() }
 }
 
 export class ChunkedHash {

@@ -40,9 +40,7 @@ export async function readOwn (root: string, name: string, mostBytes: number): P
     const { size } = await file.stat()
     if (size > mostBytes) throw new PathError(`${join(root, name)} has more than ${mostBytes} bytes`)
     return await file.readFile('utf8')
-  } finally {
-    await file.close()
-  }
+  } finally { await file.close() }
 }
 
 /** Replaces a file atomically; `write` may keep the handle. Returns its result. Throws like `openInside`. */
@@ -158,9 +156,7 @@ export async function inFolder<T> (
       folder = inner
     }
     return await work(folder)
-  } finally {
-    await folder.close()
-  }
+  } finally { await folder.close() }
 }
 
 export async function parentOf<T> (
@@ -198,8 +194,6 @@ async function removeIn (folder: OpenFolder, below: string, doomed: ShouldRemove
     const inner = await openFolder(path, name, false)
     try {
       return await removeIn(inner, `${below}${basename(path)}/`, doomed)
-    } finally {
-      await inner.close()
-    }
+    } finally { await inner.close() }
   }
 }

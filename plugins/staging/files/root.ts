@@ -74,9 +74,7 @@ export class ModelRoot {
     }
   }
 
-  requireUsable (): void {
-    if (!this.usable) throw new Error(`The folder ${this.root} cannot be used.`)
-  }
+  requireUsable (): void { if (!this.usable) throw new Error(`The folder ${this.root} cannot be used.`) }
 
   async #inner (name: string): Promise<void> {
     const folder = join(this.root, name)
@@ -337,9 +335,7 @@ export class ModelRoot {
     try {
       await rename(directory, trash)
       await work(trash)
-    } finally {
-      this.#busy.delete(trash)
-    }
+    } finally { this.#busy.delete(trash) }
   }
 
   async #transfers (wanted?: string): Promise<{ modelId: string, directory: string }[]> {

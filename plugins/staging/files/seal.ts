@@ -36,32 +36,23 @@ export async function finalizeCopy (folder: string, record: CopyRecord): Promise
   await requireFiles(folder, record.manifest)
   const named = new Set(record.manifest.files.map(({ path }) => path))
   await keepOnly(folder, named)
-  await eachOf([...named], PARALLEL, async (path) => { await syncInside(folder, path) })
-  for (const inner of foldersOf(named)) await sync(join(folder, inner))
+  await eachOf([...named], PARALLEL, async (path) => {
+    const file = await openInside(folder, path, 'read')
+    try { await file.sync() } finally { await file.close() }
+  })
+  const inner = new Set([...named].flatMap(foldersAbove))
+  for (const path of [...inner].sort((a, b) => b.length - a.length)) await sync(join(folder, path))
   await writeRecord(folder, record)
   await removeBelow(folder, (path, entry) => isOwnFile(path, entry) && path !== RECORD_FILE)
   await sync(folder)
 }
 
-async function syncInside (folder: string, path: string): Promise<void> {
-  const file = await openInside(folder, path, 'read')
-  try { await file.sync() } finally { await file.close() }
-}
-
 export async function isSealed (folder: string, modelId: string): Promise<boolean> {
-  const own = await ownFiles(folder)
+  const own = (await readdir(folder)).filter(isOwnName)
   // Other svc files next to the record mean that a new transfer began after a failed publication.
   if (own.length !== 1 || own[0] !== RECORD_FILE) return false
   const record = await readRecord(folder, modelId)
   return record !== null && missingFile(record.manifest, await findFiles(folder)) === undefined
-}
-
-async function ownFiles (folder: string): Promise<string[]> {
-  return (await readdir(folder)).filter(isOwnName)
-}
-
-function foldersOf (paths: Iterable<string>): string[] {
-  return [...new Set([...paths].flatMap(foldersAbove))].sort((a, b) => b.length - a.length)
 }
 
 export const isOwnFile = (path: string, entry: Dirent): boolean => entry.isFile() && isOwnName(path)

@@ -75,9 +75,7 @@ async function * below (
         if (entry.isDirectory()) folders.push(path)
         yield { path, entry }
       }
-    } catch (error) {
-      unreadable(error)
-    }
+    } catch (error) { unreadable(error) }
   }
 }
 

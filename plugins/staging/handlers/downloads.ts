@@ -104,9 +104,7 @@ async function inStore (
     const from = node === null ? {} : { source: `node:${node.installId}` }
     store.start(modelId, { ...options, ...from }, request.caller.authorities.has('operator'))
     return shownTo(request, store.status(modelId))
-  } catch (error) {
-    throw apiError(manager, error)
-  }
+  } catch (error) { throw apiError(manager, error) }
 }
 
 /** Ids of callers that must be on this machine: `operator` (has operator.token), `local` (loopback). */

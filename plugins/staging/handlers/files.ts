@@ -50,8 +50,7 @@ export async function file (manager: ModelManager, request: RouteRequest): Promi
   const asked = request.query as Asked
   const found = copyOf(manager, modelId, asked)
   if (found === undefined && asked.from !== 'self' && manager.store === null) {
-    await pass(manager, request, modelId, path)
-    return
+    return await pass(manager, request, modelId, path)
   }
   if (found === undefined) throw missing(manager, modelId, asked)
   const entry = fileOf(found.manifest, path)
@@ -85,7 +84,5 @@ async function pass (
     })
     if (stream.closed) return
     for await (const piece of answer.body as AsyncIterable<Uint8Array>) await stream.write(piece)
-  } finally {
-    answer.body.destroy()
-  }
+  } finally { answer.body.destroy() }
 }

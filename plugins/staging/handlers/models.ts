@@ -191,9 +191,7 @@ function cardOf (given: unknown): ModelCard {
   let checked: ModelCard
   try {
     checked = checkCardPaths(checkCard(given, 'in the body'), 'in the body')
-  } catch (error) {
-    throw refuse('/card', (error as Error).message)
-  }
+  } catch (error) { throw refuse('/card', (error as Error).message) }
   addable(checked.modelId, '/card/modelId')
   if (JSON.stringify(checked).length > CARD_BYTES) {
     throw refuse('/card', `it is larger than ${CARD_BYTES} bytes`)

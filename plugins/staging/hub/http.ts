@@ -146,9 +146,7 @@ async function * bodyOf (
     }
   } catch (error) {
     throw wireError(error, what, signal)
-  } finally {
-    discard(answer)
-  }
+  } finally { discard(answer) }
 }
 
 const WIRE: Readonly<Record<string, [HubReason, string]>> = {

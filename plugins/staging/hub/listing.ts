@@ -35,9 +35,7 @@ export async function describe (
       licence: [...texts(card['license']), ...tagged].find((name) => LICENCE.test(name)) ?? null,
       languages: texts(card['language']).filter((tag) => LANGUAGE.test(tag)).slice(0, 200)
     }
-  } catch (error) {
-    throw told(error, 'description of the model')
-  }
+  } catch (error) { throw told(error, 'description of the model') }
 }
 
 const isText = (value: unknown, shape: RegExp): value is string =>
@@ -146,9 +144,7 @@ async function list (
       }
     }
     return found
-  } catch (error) {
-    throw told(error, 'list of models')
-  }
+  } catch (error) { throw told(error, 'list of models') }
 }
 
 const countOf = (value: unknown): number | null =>

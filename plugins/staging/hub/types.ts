@@ -5,9 +5,7 @@ import type { Answers } from '../routes.js'
 
 /** A file in a hub repository. At least one hash is set; both are lowercase hex. */
 export interface HubFile {
-  path: string
-  size: number
-  sha256: string | null
+  path: string, size: number, sha256: string | null
   /** The git blob id; only for files that the hub stores in git itself. */
   gitSha1: string | null
 }
@@ -16,11 +14,7 @@ export type LocalHubFile = HubFile & LocalFile
 
 /** The chosen commit and files, as plain data that survives JSON. */
 export interface HubSelection {
-  modelId: string
-  commit: string
-  files: HubFile[]
-  totalBytes: number
-  licence: string | null
+  modelId: string, commit: string, files: HubFile[], totalBytes: number, licence: string | null
   languages: string[]
 }
 

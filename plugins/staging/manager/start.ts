@@ -8,10 +8,9 @@ import { cancelDownload, download, downloads, downloadState, pause } from '../ha
 import { file, manifest as manifestHandler } from '../handlers/files.js'
 import { add, card, copies, model, models, modelsShort, removeCustom } from '../handlers/models.js'
 import { plan, search } from '../handlers/hub.js'
-import { purge, remove } from '../handlers/purge.js'
+import { purge, remove, health, registry, room, storage, withoutRoom } from '../handlers/storage.js'
 import { apiError, failureError } from '../handlers/request.js'
 import { stage } from '../handlers/stage.js'
-import { health, registry, room, storage, withoutRoom } from '../handlers/storage.js'
 import type { manifest, StagingContext } from '../manifest.js'
 import type { LocatedModel, Models } from '../service.js'
 import { effective } from '../settings.js'
@@ -176,9 +175,7 @@ export function modelsService (manager: ModelManager): Models {
     use (modelId, by, digest) {
       try {
         return manager.leases.use(modelId, by, digest)
-      } catch (error) {
-        throw apiError(manager, error)
-      }
+      } catch (error) { throw apiError(manager, error) }
     },
     serving: (modelId, ready) => { manager.serving(modelId, ready) },
     async ensure (modelId, digest, signal): Promise<LocatedModel> {

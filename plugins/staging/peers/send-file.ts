@@ -5,10 +5,7 @@ import type { ByteRange } from '../transfer/types.js'
 
 /** A complete file, or the verified part of one. */
 export interface SendableFile {
-  folder: string
-  path: string
-  size: number
-  sha256: string
+  folder: string, path: string, size: number, sha256: string
   has (range: ByteRange): boolean
 }
 
@@ -40,9 +37,7 @@ export async function sendFile (request: RouteRequest, file: SendableFile, parts
       status: asked === 'whole' ? 200 : 206,
       contentType: 'application/octet-stream',
       headers: {
-        etag,
-        'accept-ranges': 'bytes',
-        'cache-control': 'no-transform',
+        etag, 'accept-ranges': 'bytes', 'cache-control': 'no-transform',
         'content-length': String(range.end - range.start),
         ...asked === 'whole'
           ? {} : { 'content-range': `bytes ${range.start}-${range.end - 1}/${file.size}` }
@@ -53,9 +48,7 @@ export async function sendFile (request: RouteRequest, file: SendableFile, parts
       await parts.uplink.take(piece.byteLength, signal)
       await stream.write(piece)
     }
-  } finally {
-    await handle.close()
-  }
+  } finally { await handle.close() }
 }
 
 /** Parses a Range header (RFC 9110 14.2) for a file of `size` bytes; malformed or multiple ones: `whole`. */

@@ -10,10 +10,7 @@ export const NODE_CALLER: Caller = { id: 'node', mode: 'direct', authorities: ne
 const HEAD_MS = 15_000
 
 export interface LanSourceParts {
-  cluster: Cluster
-  modelId: string
-  installId: string
-  kind: 'store' | 'peer'
+  cluster: Cluster, modelId: string, installId: string, kind: 'store' | 'peer'
   /** Digest that selects the version, since a node may have several. */
   digest: string
   has (chunk: number): boolean
@@ -25,9 +22,7 @@ export function lanSource (parts: LanSourceParts): ChunkSource {
   const { cluster, modelId, installId, kind, digest, has, manifest } = parts
   const from = kind === 'store' ? 'store' : 'self'
   return {
-    id: installId,
-    kind,
-    has,
+    id: installId, kind, has,
     async read (path, { start, end }, signal) {
       const etag = `"${fileOf(manifest, path)?.sha256 ?? ''}"`
       const url = `${fileUrl(modelId, path)}?from=${from}&digest=${digest}`
@@ -83,7 +78,5 @@ async function * readFrom (
       signal.throwIfAborted()
       yield piece
     }
-  } finally {
-    await handle.close()
-  }
+  } finally { await handle.close() }
 }

@@ -40,13 +40,10 @@ type Root = Pick<ModelRoot, 'role' | 'root' | 'list' | 'read' | 'remove' | 'touc
 export interface EvictorOptions {
   /** The folders with copies. Eviction passes skip `cache`, but a purge does not. */
   roots: { staged: Root, beside?: Root, cache?: Root }
-  leases: Leases
-  companionsOf: CompanionsOf
+  leases: Leases, companionsOf: CompanionsOf
   /** Models with a transfer in progress, whose copies and companions must stay. */
   active: () => Iterable<string>
-  settings: EvictorSettings
-  clock: Clock
-  log: Logger
+  settings: EvictorSettings, clock: Clock, log: Logger
   onEvicted: (evicted: Evicted) => void
   volume?: () => Promise<{ freeBytes: number }>
 }

@@ -12,9 +12,7 @@ import type { FetchOptions } from '../transfer/types.js'
 const FLOOR_BYTES = 2 * 1024 ** 3
 
 export interface Admission {
-  root: ModelRoot
-  job: Job
-  totalBytes: number
+  root: ModelRoot, job: Job, totalBytes: number
   /** Digest of the content, if known, since bytes of another version do not count as fetched. */
   digest?: string
   /** Makes room for a transfer; throws if the bytes do not fit. By default nothing is evicted. */

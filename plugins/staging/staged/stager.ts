@@ -23,12 +23,9 @@ export type StageJob = Job<{ digest: string | undefined }>
 export interface StagerParts {
   ctx: Pick<StagingContext, 'clear' | 'clock' | 'emit' | 'log' | 'node' | 'raise'>
   random: () => number
-  roots: Roots
-  local: LocalCopies
+  roots: Roots, local: LocalCopies
   evictor: Pick<Evictor, 'makeRoom'>
-  freeSpace: FreeSpace
-  exchange: Exchange
-  hub: HubClient | null
+  freeSpace: FreeSpace, exchange: Exchange, hub: HubClient | null
   find (modelId: string, digest: string | undefined, signal: AbortSignal): Promise<Found>
   inUse (modelId: string, digest: string): boolean
   derive: Derive
@@ -219,9 +216,7 @@ export class Stager {
       } catch (error) {
         if (!signal.aborted) await freeSpace.discardIfFull(root, modelId, log)
         throw error
-      } finally {
-        leave()
-      }
+      } finally { leave() }
     })
   }
 

@@ -92,9 +92,7 @@ export async function writeDownload (
 export async function readDownload (folder: string, modelId: string): Promise<DownloadRecord | undefined> {
   try {
     return parseDownload(JSON.parse(await readOwn(folder, NAME, MAX_BYTES)), modelId)
-  } catch {
-    return undefined
-  }
+  } catch { return undefined }
 }
 
 /** Parses a record; undefined if it is invalid, except that invalid files in the selection throw. */

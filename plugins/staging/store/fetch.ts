@@ -23,10 +23,7 @@ import type { DeriveOptions } from '../cards/found.js'
 import type { HubClient } from '../hub/client.js'
 
 interface Fetched {
-  manifest: ModelManifest
-  source: string
-  choice?: HubChoice
-  licence?: string | undefined
+  manifest: ModelManifest, source: string, choice?: HubChoice, licence?: string | undefined
   languages?: string[]
 }
 

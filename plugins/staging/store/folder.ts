@@ -133,9 +133,7 @@ async function setMode (folder: string, path: string, mode: number): Promise<voi
   const file = await openInside(folder, path, 'read')
   try {
     if ((await file.stat()).nlink === 1) await file.chmod(mode)
-  } finally {
-    await file.close()
-  }
+  } finally { await file.close() }
 }
 
 /** Folders beside weights whose files may belong to them. */

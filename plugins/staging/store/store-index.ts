@@ -70,8 +70,7 @@ export class StoreIndex {
     const record = join(copy.directory, '.svc-record.json')
     const damaged = await lstat(record).then(() => true, () => false)
     if (!damaged) {
-      await attempt(this.#options.root.root, copy.modelId, async () => { await this.#adopt(copy) })
-      return
+      return await attempt(this.#options.root.root, copy.modelId, async () => { await this.#adopt(copy) })
     }
     const [problem, mend] = copy.ours
       ? ['does not have the files in its record', `pull ${copy.modelId} again`]
@@ -95,9 +94,7 @@ export class StoreIndex {
       abort.signal.throwIfAborted()
       await root.adopt(modelId, { manifest, card, source: 'file' })
       log.info({ modelId, bytes: manifest.totalBytes }, 'the store imported a folder')
-    } finally {
-      this.#adoption = null
-    }
+    } finally { this.#adoption = null }
   }
 }
 

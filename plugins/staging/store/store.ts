@@ -62,7 +62,9 @@ export class Store {
     const job = this.#jobs.get(modelId)
     const plain = Object.values(options).every((option) => option === undefined)
     const again = plain && job !== undefined && job.over && job.state !== 'complete'
-    const request = again ? job.ask.request : requestOf(options)
+    const { source = 'hub', revision = null, allow, variant = null } = options
+    const request: DownloadRequest = again ? job.ask.request
+      : { source, revision, allow: allow === undefined ? null : [...allow], variant }
     const { kind } = parseSource(request.source)
     if (plain && !again && this.#isEnough(modelId)) {
       this.#jobs.delete(modelId)
@@ -267,11 +269,6 @@ const parked = (modelId: string, attempts: number): Failure => ({
   message: `the node ended ${attempts} times during this download, so svc does not resume it; ` +
     `find the cause in the node's log, then run \`svc downloads resume ${modelId}\``
 })
-
-function requestOf ({ source = 'hub', revision, allow, variant }: StartOptions): DownloadRequest {
-  const patterns = allow === undefined ? null : [...allow]
-  return { source, revision: revision ?? null, allow: patterns, variant: variant ?? null }
-}
 
 const isRunning = (job: Download): boolean => !job.over && job.stopped === null
 

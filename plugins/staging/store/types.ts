@@ -18,14 +18,12 @@ export interface StoreProblem { modelId: string, problem: string }
 export type Derive = (folder: string, about: DeriveOptions) => Promise<ModelCard>
 
 export interface StoreOptions {
-  root: ModelRoot
-  clock: Clock
+  root: ModelRoot, clock: Clock
   /** Random number from 0 to 1, for jittered pauses. */
   random: () => number
   /** Hub client; null if the hub is disabled. */
   hub: HubClient | null
-  derive: Derive
-  freeSpace: FreeSpace
+  derive: Derive, freeSpace: FreeSpace
   /** Bundled models are offered to other nodes too. */
   local: Pick<LocalCopies, 'bundled'>
   /** The manifest of a model on another node, and that node as a chunk source. */

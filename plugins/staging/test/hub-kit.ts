@@ -249,8 +249,7 @@ class Hub implements FakeHub {
     if (faults.gated === true) { refuse(authorization === undefined ? 401 : 403, 'GatedRepo'); return }
     const { token } = this.#options
     if (origin === 'hub' && token !== undefined && authorization !== `Bearer ${token}`) {
-      refuse(401, 'RepoNotFound')
-      return
+      return refuse(401, 'RepoNotFound')
     }
     if (target === '/api/models') { head(200, JSON_TYPE).end(this.#search(url, faults)); return }
     const match = api ?? file

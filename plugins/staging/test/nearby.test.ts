@@ -1,21 +1,41 @@
 import {
-  chmodSync, linkSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync,
-  unlinkSync, writeFileSync
+  chmodSync, linkSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, symlinkSync, unlinkSync,
+  writeFileSync
 } from 'node:fs'
 import { dirname, join } from 'node:path'
 import t from 'tap'
 import { derive, gguf, llama } from './cards-kit.js'
+import { sha256 } from './files-kit.js'
 import { hubCacheOf } from '../manager/start.js'
 import { startHub, type FakeHub } from './hub-kit.js'
-import { cacheOf, sha256 } from './nearby-kit.js'
 import { call, reasonOf, scratch, startNode } from './manager-kit.js'
 import { clientOf, done, open } from './store-kit.js'
+import { gitBlobSha1 } from './hub-kit-answers.js'
 import type { Store } from '../store/store.js'
 
 const WEIGHTS = gguf(llama)
 const ID = 'acme/chat'
 const LARGER = Buffer.concat([WEIGHTS, WEIGHTS])
 const FILES = { 'config.json': '{"a":1}', 'm-Q4_K_M.gguf': WEIGHTS, 'm-Q8_0.gguf': LARGER }
+
+/** Creates a hub cache with one commit, in the layout of the hub's own tools. */
+function cacheOf (
+  root: string, files: Record<string, Buffer | string>, commit = 'c'.repeat(40)
+): string {
+  const model = join(root, 'models--acme--chat')
+  for (const [path, content] of Object.entries(files)) {
+    const bytes = Buffer.from(content)
+    const blob = path.endsWith('.gguf') ? sha256(bytes) : gitBlobSha1(bytes)
+    const entry = join(model, 'snapshots', commit, path)
+    for (const folder of [join(model, 'blobs'), join(model, 'refs'), dirname(entry)]) {
+      mkdirSync(folder, { recursive: true })
+    }
+    writeFileSync(join(model, 'blobs', blob), bytes)
+    symlinkSync(`${'../'.repeat(path.split('/').length + 1)}blobs/${blob}`, entry)
+  }
+  writeFileSync(join(model, 'refs', 'main'), commit)
+  return root
+}
 
 async function storeWith (
   t: Parameters<typeof open>[0], hubCache: string, hub?: FakeHub

@@ -1,4 +1,3 @@
-import { createHash } from 'node:crypto'
 import { symlinkSync, truncateSync, writeFileSync } from 'node:fs'
 import { request as httpRequest } from 'node:http'
 import { join } from 'node:path'
@@ -7,13 +6,13 @@ import t from 'tap'
 import { manualClock } from '../../../kernel/testing/index.js'
 import { sendFile, UploadLimiter, type SendableFile, type SendParts } from '../peers/send-file.js'
 import { gguf, llama } from './cards-kit.js'
+import { sha256 } from './files-kit.js'
 import { errorOf, fakeRequest, pull, scratch, startNode, type FakeRequest } from './manager-kit.js'
 import { bytesOf } from './transfer-kit.js'
 
 const LLAMA = gguf(llama)
 const BIG = bytesOf(700_001, 3)
-const hex = (bytes: Uint8Array): string => createHash('sha256').update(bytes).digest('hex')
-const ETAG = `"${hex(BIG)}"`
+const ETAG = `"${sha256(BIG)}"`
 
 interface Got { status: number, headers: Record<string, unknown>, body: Buffer, whole: boolean }
 
@@ -100,7 +99,7 @@ t.test('files over HTTP', async (t) => {
   await t.test('If-Range', async (t) => {
     const range = 'bytes=1-2'
     t.match(await get(url, { range, 'if-range': ETAG }), { status: 206 })
-    for (const other of [`"${'0'.repeat(64)}"`, `W/${ETAG}`, 'Sat, 01 Jan 2022 00:00:00 GMT', hex(BIG)]) {
+    for (const other of [`"${'0'.repeat(64)}"`, `W/${ETAG}`, 'Sat, 01 Jan 2022 00:00:00 GMT', sha256(BIG)]) {
       t.match(await get(url, { range, 'if-range': other }), { status: 200 }, other)
     }
     t.match(await get(url, { range: 'bytes=999999999-', 'if-range': '"other"' }), { status: 200 },
@@ -166,7 +165,7 @@ interface Case { file?: Partial<SendableFile>, parts?: Partial<SendParts>, reque
 async function send (folder: string,
   { file = {}, parts = {}, request = fakeRequest() }: Case): Promise<FakeRequest> {
   await sendFile(request, {
-    folder, path: 'f', size: BIG.length, sha256: hex(BIG), has: () => true, ...file
+    folder, path: 'f', size: BIG.length, sha256: sha256(BIG), has: () => true, ...file
   }, { uplink: new UploadLimiter(null, manualClock()), error: errorOf, ...parts })
   return request
 }

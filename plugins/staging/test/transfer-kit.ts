@@ -1,4 +1,3 @@
-import { createHash } from 'node:crypto'
 import { createServer } from 'node:http'
 import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
@@ -9,11 +8,10 @@ import { systemClock, type Clock } from '../../../kernel/index.js'
 import { manifestDigest } from '../files/record.js'
 import { fetchModel } from '../transfer/fetch.js'
 import { CHUNK_BYTES, type ModelManifest } from '../types.js'
+import { sha256 } from './files-kit.js'
 import type { ByteRange, ChunkSource, FetchOptions, TransferLimits } from '../transfer/types.js'
 
 export const MIB = 1024 * 1024
-
-export const sha256 = (bytes: Uint8Array): string => createHash('sha256').update(bytes).digest('hex')
 
 export type Content = ReadonlyMap<string, Buffer>
 

@@ -5,9 +5,7 @@ import type { ManifestFile, ModelManifest } from '../types.js'
 /** A range of a file that is fetched and verified as a unit; `end` is exclusive. */
 export interface Chunk {
   file: Pick<ManifestFile, 'path' | 'size'>
-  index: number
-  start: number
-  end: number
+  index: number, start: number, end: number
   verifier (): Verifier
 }
 
@@ -53,13 +51,10 @@ function sha256Verifier (wanted: string): Verifier {
 
 /** A chunk in progress, which another source can continue at the current offset. */
 export interface Work {
-  readonly number: number
-  readonly chunk: Chunk
-  readonly size: number
+  readonly number: number, readonly chunk: Chunk, readonly size: number
   /** Verifier that has hashed the first `done` bytes. */
   readonly verifier: Verifier
-  done: number
-  readonly givers: Set<string>
+  done: number, readonly givers: Set<string>
   /** True if the first bytes are from an earlier run, so no source is to blame for a wrong hash. */
   readonly kept: boolean
 }

@@ -3,13 +3,11 @@ import { openInside } from '../files/open.js'
 import { manifestDigest } from '../files/record.js'
 import { StoreError } from '../types.js'
 import { diskError, SourceFault, DEFAULT_LIMITS, LONG_WAIT_MS } from './types.js'
-import { allChunks, Swarm } from './swarm.js'
+import { allChunks, Swarm, type Supplier } from './swarm.js'
 import { Journal, readJournal, findKept } from './journal.js'
 import { pauseMs, SourceReader, SourceScores } from './source-reader.js'
 import { Tally } from './progress.js'
-import { beginWork, chunksOf, chunkWriter } from './chunks.js'
-import type { ChunkTable, Work } from './chunks.js'
-import type { Supplier } from './swarm.js'
+import { beginWork, chunksOf, chunkWriter, type ChunkTable, type Work } from './chunks.js'
 import type { ChunkSource, FetchOptions, TransferLimits } from './types.js'
 
 /** Chunk size up to which one source may use all of `parallel`, because the round trip dominates. */
@@ -109,9 +107,7 @@ class Transfer {
         await woken
         cancel?.()
       }
-    } finally {
-      await this.#drain()
-    }
+    } finally { await this.#drain() }
   }
 
   /** Waits until no request is in flight, so that buffers are written and files closed. */
@@ -228,9 +224,7 @@ class Transfer {
     } catch (error) {
       if (!(error instanceof SourceFault)) throw error
       return error
-    } finally {
-      await writer.flush()
-    }
+    } finally { await writer.flush() }
   }
 
   #wrote (work: Work, bytes: number): Promise<void> | undefined {
@@ -244,10 +238,7 @@ class Transfer {
     if (fault !== undefined) this.#failed(source, work, fault, now, useful)
     if (work.done < work.size) return
     this.#begun.delete(work.number)
-    if (!work.verifier.right()) {
-      this.#wrong(source, work, now)
-      return
-    }
+    if (!work.verifier.right()) return this.#wrong(source, work, now)
     if (fault === undefined) this.#scores.succeeded(source.id)
     this.#journal?.complete(work.number)
     this.#complete(work.number)

@@ -57,9 +57,7 @@ async function checkKept (
         if (verifier.right()) kept.complete.add(i)
       } else if (!shared) kept.begun.push(beginWork(i, chunk, { verifier, done: claimed }))
     }
-  } finally {
-    await handle.close()
-  }
+  } finally { await handle.close() }
   const chunks = Array.from({ length: count }, (_, i) => first + i)
   if (!shared || (size === file.size && chunks.every((i) => kept.complete.has(i)))) return
   for (const i of chunks) kept.complete.delete(i)

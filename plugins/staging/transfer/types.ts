@@ -60,11 +60,9 @@ export interface FetchOptions {
   onProgress?: (progress: Progress) => void
   /** Awaited after every GiB (or `spaceEveryBytes`) of new bytes; an error ends the transfer. */
   space?: (bytesToGo: number) => Promise<void>
-  spaceEveryBytes?: number
-  clock: Clock
+  spaceEveryBytes?: number, clock: Clock
   random: () => number
-  signal?: AbortSignal
-  limits?: Partial<TransferLimits>
+  signal?: AbortSignal, limits?: Partial<TransferLimits>
 }
 
 /** A fault of a source. By default the transfer retries or continues with another source. */

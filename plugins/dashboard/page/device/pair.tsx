@@ -1,9 +1,9 @@
 import { useEffect, useRef, useState } from 'preact/hooks'
 import { pairWith, type PairOptions } from '../../../devices/signing/pair.js'
 import { send } from '../api.js'
-import { origin, useToken } from '../link.js'
-import { Button, Dialog, Field, Snippet, Trouble, useClose } from '../ui/parts.js'
-import { done } from '../ui/toast.js'
+import { origin, useToken, home, notice } from '../link.js'
+import { Button, Dialog, Field, Form, Snippet, Trouble, useClose } from '../ui/parts.js'
+import { done, failed } from '../ui/toast.js'
 import { keep, newKeys, selfOf } from './own.js'
 import { browserName, spaced } from './words.js'
 
@@ -46,12 +46,7 @@ export function PairThis () {
     return <Compare shown={stage} onLeave={() => { abort.current.abort() }} />
   }
   return (
-    <form
-      class="form" onSubmit={(event) => {
-        event.preventDefault()
-        void begin()
-      }}
-    >
+    <Form onSubmit={() => { void begin() }}>
       <p>
         It gets a key of its own in place of a token. Its operator first opens the pairing
         at <code>{origin.value}</code>: under Settings, Devices, or on that machine with
@@ -64,7 +59,7 @@ export function PairThis () {
           Pair this device
         </button>
       </div>
-    </form>
+    </Form>
   )
 }
 
@@ -135,4 +130,37 @@ function NeedsTls () {
       <p>Then open <a href={`${there}/${location.hash}`}>{there}</a> and pair this device there.</p>
     </div>
   )
+}
+
+const LIMIT_MS = 30_000
+
+/** The code in the page's address, which is removed from there and from the history; null without one. */
+export function takeCode (): string | null {
+  const code = /^#sign-in=([\w-]+)$/.exec(location.hash)?.[1] ?? null
+  if (code === null) return null
+  history.replaceState(null, '', '#/')
+  dispatchEvent(new Event('hashchange'))
+  return code
+}
+
+/**
+ * Signs this browser in with the code in the address that `svc open` printed.
+ * Over TLS and on the node's own machine this browser becomes a device. Elsewhere browsers let no page have a
+ * key, so the page gets a token that it keeps in memory.
+ */
+export async function signIn (code: string): Promise<void> {
+  const signal = AbortSignal.timeout(LIMIT_MS)
+  try {
+    if (globalThis.isSecureContext) {
+      return await pairHere(browserName(navigator.userAgent), signal, { code, compare: async () => true })
+    }
+    const options = { body: { code }, signal }
+    const answer = await send({ origin: home, token: null }, '/v1/devices/sign-in/token', options)
+    useToken((await answer.json() as { token: string }).token)
+    notice.value = 'You are signed in until this page is closed or loaded again. To stay signed in, ' +
+      'switch TLS on at the node: `svc config set api.tls self`, restart it, and run `svc open` again.'
+  } catch (error) {
+    // A notice would be replaced by the node's refusal a moment later.
+    failed(error)
+  }
 }

@@ -225,9 +225,7 @@ function openSession (descriptor: Descriptor, payload: unknown, heard: SessionEv
         heard.frame(frame)
         if (isTerminal(frame.header.kind)) over(null)
       }
-    } catch (error) {
-      over((error as Error).message)
-    }
+    } catch (error) { over((error as Error).message) }
   }
   socket.onclose = ({ code, reason }) => {
     over(`The session was closed (${code}${reason === '' ? '' : `: ${reason}`}).`)

@@ -4,9 +4,8 @@ import Form from '@rjsf/core/lib/components/Form.js'
 import SchemaField from '@rjsf/core/lib/components/fields/SchemaField.js'
 import { toErrorSchema } from '@rjsf/utils'
 import { JsonField } from '../ui/json.js'
-import { fits, isOpen, problemsOf } from './schema.js'
+import { fits, isOpen, problemsOf, type Schema } from './schema.js'
 import type { FieldProps, IconButtonProps, RJSFValidationError, ValidatorType } from '@rjsf/utils'
-import type { Schema } from './schema.js'
 
 /** The library's default validator generates code at run time, which the page's policy forbids. */
 const validator: ValidatorType = {

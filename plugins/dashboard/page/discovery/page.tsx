@@ -5,7 +5,9 @@ import { ApiError } from '../api.js'
 import { caller, home } from '../link.js'
 import { linkTo, route } from '../route.js'
 import { useLoaded } from '../ui/loading.js'
-import { Badge, Button, Copy, Empty, Facts, Field, RowText, Section, Snippet, Trouble } from '../ui/parts.js'
+import {
+  Badge, Button, Copy, Empty, Facts, Field, Form, RowText, Section, Snippet, Trouble
+} from '../ui/parts.js'
 import { Rows } from '../ui/list.js'
 import { list, nodeId, other, target, useOther, type Descriptor } from './target.js'
 import { nameOf } from '../known.js'
@@ -131,9 +133,8 @@ function OriginForm ({ onDone }: { onDone: () => void }) {
   const read = originOf(address)
   const problem = asked && 'problem' in read ? read.problem : null
   return (
-    <form
-      class="form" onSubmit={(event) => {
-        event.preventDefault()
+    <Form
+      onSubmit={() => {
         setAsked(true)
         if ('problem' in read) return
         useOther({ origin: read.origin, token: token.trim() === '' ? null : token.trim() })
@@ -152,6 +153,6 @@ function OriginForm ({ onDone }: { onDone: () => void }) {
         {' '}{'origin' in read ? read.origin : 'the origin above'} only.
       </p>
       <div class="inline"><button type="submit" class="button main">Look there</button></div>
-    </form>
+    </Form>
   )
 }

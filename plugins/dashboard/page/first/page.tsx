@@ -5,11 +5,10 @@ import { linkTo } from '../route.js'
 import { JoinDialog, RestartNotice } from '../cluster/node-actions.js'
 import { useAsk } from '../ui/loading.js'
 import { Badge, Button, CodeChoice, Field, Opens, Section, Snippet } from '../ui/parts.js'
-import { bytes } from '../ui/text.js'
+import { bytes, type Lines } from '../ui/text.js'
 import { chatLines } from '../playground/request.js'
 import type { ComponentChildren } from 'preact'
 import type { FieldProps } from '../ui/parts.js'
-import type { Lines } from '../ui/text.js'
 
 export function FirstPage () {
   return (
@@ -20,7 +19,7 @@ export function FirstPage () {
         <GuideStep />
         <StoreStep />
         <MachineStep />
-        <ClientStep />
+        <Step title="Use it from a client"><CodeChoice label="Client" lines={clients(origin.value)} /></Step>
       </ol>
     </Section>
   )
@@ -136,10 +135,6 @@ function MachineStep () {
       <div class="inline"><Opens dialog={<JoinDialog />}>Show me how</Opens></div>
     </Step>
   )
-}
-
-function ClientStep () {
-  return <Step title="Use it from a client"><CodeChoice label="Client" lines={clients(origin.value)} /></Step>
 }
 
 const KEY = 'From another machine the key is a token: svc token create NAME --authority read invoke'

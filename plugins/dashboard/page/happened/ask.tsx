@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks'
 import { serverEvents } from '../api.js'
 import { call } from '../link.js'
 import { linkTo } from '../route.js'
-import { Badge, Empty, Field, Section, Sentence } from '../ui/parts.js'
+import { Badge, Empty, Field, Form, Section, Sentence } from '../ui/parts.js'
 import { asked, placeOf, threadOf, withEvent, type Answer, type Evidence, type Turn } from './answer.js'
 
 /** The conversation; module state, so that switching tabs does not end it. */
@@ -31,9 +31,7 @@ async function put (question: string): Promise<void> {
     }
   } catch (error) {
     show({ ...turn, error: (error as Error).message })
-  } finally {
-    busy.value = false
-  }
+  } finally { busy.value = false }
 }
 
 export function Ask () {
@@ -57,12 +55,7 @@ export function Ask () {
       <div class="turns" aria-live="polite" aria-busy={busy.value}>
         {list.map((turn, index) => <TurnView key={index} turn={turn} />)}
       </div>
-      <form
-        class="inline" onSubmit={(event) => {
-          event.preventDefault()
-          send(text)
-        }}
-      >
+      <Form class="inline" onSubmit={() => { send(text) }}>
         <Field
           label="Question" unseen class="question" maxLength={4000} placeholder="why does … not answer?"
           value={text} onText={setText}
@@ -71,7 +64,7 @@ export function Ask () {
         {list.length > 0 && !busy.value && (
           <button type="button" class="button quiet" onClick={() => { turns.value = [] }}>Begin anew</button>
         )}
-      </form>
+      </Form>
     </Section>
   )
 }

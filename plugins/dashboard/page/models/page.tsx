@@ -4,7 +4,7 @@ import { instances, transfers, waiting } from '../known.js'
 import { ask, past } from '../link.js'
 import { linkTo, route } from '../route.js'
 import { useLoaded } from '../ui/loading.js'
-import { Badge, Empty, Field, Opens, RowText, Section, Trouble } from '../ui/parts.js'
+import { Badge, Empty, Field, Form, Opens, RowText, Section, Trouble } from '../ui/parts.js'
 import { Rows } from '../ui/list.js'
 import { bytes, count, joined } from '../ui/text.js'
 import { DiskSection } from './disk.js'
@@ -106,9 +106,8 @@ function SearchSection () {
   const named = wantedOf(text)
   return (
     <Section title="Get a model from the hub">
-      <form
-        class="search" role="search" onSubmit={(event) => {
-          event.preventDefault()
+      <Form
+        class="search" role="search" onSubmit={() => {
           setQuery(named?.modelId ?? text.trim())
           again()
         }}
@@ -121,7 +120,7 @@ function SearchSection () {
         {named !== null && (
           <Opens needs="cluster:write" dialog={<PullDialog wanted={named} />}>Pull {named.modelId}</Opens>
         )}
-      </form>
+      </Form>
       {error !== null && <Trouble error={error} again={again} />}
       {answer !== null && error === null && <Results answer={answer} />}
     </Section>

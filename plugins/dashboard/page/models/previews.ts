@@ -24,7 +24,8 @@ export function waysOf (previews: readonly Preview[]): Way[] {
   const ways = previews.flatMap((preview): Way[] => {
     const { sharding, instance_meta: meta, min_nodes: least, error, reason, details } = preview
     const fits = error === null
-    const sums = sumsOf(preview)
+    const sums = ((details?.ranks ?? details?.nodes ?? []) as NodeSum[]).filter(
+      ({ neededBytes, usableBytes }) => typeof neededBytes === 'number' && typeof usableBytes === 'number')
     const parts = sums.map(({ nodeId, startLayer, endLayer }) => `${nodeId} ${startLayer}-${endLayer}`)
     // A placement on one node is the same for every sharding, so it is listed once.
     const same = fits ? (sums.length === 1 ? parts.join() : [sharding, meta, ...parts].join()) : null
@@ -36,12 +37,6 @@ export function waysOf (previews: readonly Preview[]): Way[] {
     }]
   })
   return [...ways.filter(({ fits }) => fits), ...ways.filter(({ fits }) => !fits)]
-}
-
-function sumsOf ({ details }: Preview): NodeSum[] {
-  const list = (details?.ranks ?? details?.nodes ?? []) as NodeSum[]
-  return list.filter(({ neededBytes, usableBytes }) =>
-    typeof neededBytes === 'number' && typeof usableBytes === 'number')
 }
 
 function titleOf ({ sharding, instance_meta: meta, min_nodes: least, error, details }: Preview): string {

@@ -83,9 +83,7 @@ async function answer (id: string, index: number, asked: Message): Promise<void>
   const writing = new Writing(message, (next) => { update(id, index, next) })
   try {
     await writing.run(chatBody(model, settings, path), controller)
-  } finally {
-    stops.delete(message.id)
-  }
+  } finally { stops.delete(message.id) }
 }
 
 /** Reason for aborting an answer that repeats itself. If the user has set a token limit, it continues. */
@@ -131,9 +129,7 @@ class Writing {
       this.#end(this.#outcome())
     } catch (error) {
       this.#end(failureOf(error, signal))
-    } finally {
-      clearTimeout(silent)
-    }
+    } finally { clearTimeout(silent) }
   }
 
   #arrived (): void {

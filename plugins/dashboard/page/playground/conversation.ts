@@ -19,26 +19,14 @@ export interface Answer {
   model: string
   /** The settings used for this answer, so that its request can be shown later. */
   sent: Settings
-  state: AnswerState
-  note: string | null
-  remedy: string | null
-  reasoning: string
-  toolCalls: ToolCall[]
-  finish: string | null
-  commandId: string | null
-  traced: boolean
-  node: string
-  firstMs: number | null
-  totalMs: number | null
-  tokens: number | null
+  state: AnswerState, note: string | null, remedy: string | null, reasoning: string
+  toolCalls: ToolCall[], finish: string | null, commandId: string | null, traced: boolean
+  node: string, firstMs: number | null, totalMs: number | null, tokens: number | null
   perSecond: number | null
 }
 
 export interface Message {
-  id: string
-  parent: string | null
-  role: 'user' | 'assistant' | 'tool'
-  content: string
+  id: string, parent: string | null, role: 'user' | 'assistant' | 'tool', content: string
   images?: string[]
   /** Id of the tool call whose result this message of role `tool` is. */
   callId?: string
@@ -54,11 +42,7 @@ export interface Lane {
 }
 
 export interface Conversation {
-  id: string
-  title: string
-  changedAt: number
-  settings: Settings
-  lanes: readonly Lane[]
+  id: string, title: string, changedAt: number, settings: Settings, lanes: readonly Lane[]
 }
 
 export const noSettings: Settings = { system: '', sampling: {}, tools: [] }

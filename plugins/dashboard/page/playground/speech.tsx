@@ -109,18 +109,12 @@ function Heard ({ spoken, audio }: { spoken: Spoken, audio: RefObject<HTMLAudioE
 }
 
 interface Spoken {
-  state: 'open' | 'done' | 'cancelled' | 'failed'
-  sound: Sound | null
-  error: Error | null
+  state: 'open' | 'done' | 'cancelled' | 'failed', sound: Sound | null, error: Error | null
   received: number
   /** Milliseconds from the click to the first sound, and to the last byte. */
-  firstMs: number | null
-  totalMs: number | null
-  commandId: string | null
-  traced: boolean
-  node: string
-  url: string | null
-  streams: boolean
+  firstMs: number | null, totalMs: number | null
+  commandId: string | null, traced: boolean, node: string
+  url: string | null, streams: boolean
 }
 
 const TYPE = 'audio/mpeg'
@@ -206,9 +200,7 @@ async function decode (bytes: ArrayBuffer): Promise<Sound | null> {
     // An OfflineAudioContext decodes without the user gesture that an AudioContext requires.
     const buffer = await new OfflineAudioContext(1, 1, 24_000).decodeAudioData(bytes)
     return { samples: buffer.getChannelData(0), seconds: buffer.duration }
-  } catch {
-    return null
-  }
+  } catch { return null }
 }
 
 interface WaveProps { sound: Sound, audio: RefObject<HTMLAudioElement | null> }

@@ -1,7 +1,7 @@
 import { memo } from 'preact/compat'
 import { useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks'
 import DOMPurify from 'dompurify'
-import { Marked } from 'marked'
+import { Marked, type Token } from 'marked'
 import { ApiError } from '../api.js'
 import { useEnd } from '../ui/list.js'
 import { Badge, Button, CopyButton, Empty, Field, Trouble } from '../ui/parts.js'
@@ -16,7 +16,6 @@ import { copyText } from '../ui/copy.js'
 import { failed } from '../ui/toast.js'
 import { orElse } from '../../../../kernel/api/schema.js'
 import type { Answer, Lane, Message, ToolCall } from './conversation.js'
-import type { Token } from 'marked'
 
 export function Thread ({ lane, index }: { lane: Lane, index: number }) {
   const path = pathOf(lane)
@@ -293,11 +292,6 @@ const ALLOWED = {
   ALLOW_DATA_ATTR: false, ALLOW_ARIA_ATTR: false
 }
 
-/** Splits text into blocks, of which only the last changes while an answer grows. */
-function blocksOf (text: string): Token[] {
-  return marked.lexer(text).filter(({ type }) => type !== 'space' && type !== 'def')
-}
-
 /** The HTML of one block without active content. */
 function safe (block: Token): string { return purify.sanitize(marked.parser([block]), ALLOWED) }
 
@@ -323,6 +317,8 @@ function copyButton (code: HTMLElement): HTMLButtonElement {
 }
 
 function Markdown ({ text }: { text: string }) {
-  const blocks = useMemo(() => blocksOf(text), [text])
+  // While an answer grows, only its last block changes.
+  const blocks = useMemo(
+    () => marked.lexer(text).filter(({ type }) => type !== 'space' && type !== 'def'), [text])
   return <div class="markdown">{blocks.map((block, i) => <Block key={i} block={block} />)}</div>
 }

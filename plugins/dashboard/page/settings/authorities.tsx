@@ -13,9 +13,7 @@ export async function authorities (signal: AbortSignal): Promise<string[]> {
 }
 
 interface ChoiceProps {
-  legend: string
-  all: readonly string[]
-  chosen: readonly string[]
+  legend: string, all: readonly string[], chosen: readonly string[]
   onChange: (chosen: string[]) => void
 }
 

@@ -16,9 +16,7 @@ export function JsonField ({ value, onValue, ...field }: JsonProps) {
     try {
       onValue(typed.trim() === '' ? undefined : JSON.parse(typed))
       setProblem(null)
-    } catch (error) {
-      setProblem((error as Error).message)
-    }
+    } catch (error) { setProblem((error as Error).message) }
   }
   return <Field class="mono" spellcheck={false} {...field} value={text} problem={problem} onText={read} />
 }

@@ -11,9 +11,7 @@ interface ButtonProps {
   /** If this returns a promise, the button is busy until it settles, and shows its error. */
   onClick: () => unknown
   kind?: 'plain' | 'main' | 'danger' | 'quiet' | undefined
-  disabled?: boolean
-  title?: string
-  label?: string | undefined
+  disabled?: boolean, title?: string, label?: string | undefined
   /** Authority without which the button is disabled and says so. */
   needs?: string | undefined
 }
@@ -93,6 +91,12 @@ export function Field ({ label, unseen, onText, rows, hint, problem, ...rest }: 
     </>
   )
 }
+
+interface FormProps extends Omit<ComponentProps<'form'>, 'onSubmit'> { onSubmit: () => void }
+
+/** A form that is sent by the page's own code. */
+export const Form = ({ onSubmit, ...form }: FormProps) =>
+  <form class="form" {...form} onSubmit={(event) => { event.preventDefault(); onSubmit() }} />
 
 interface SelectProps extends FieldProps {
   options: readonly (readonly [value: string, words: string])[]

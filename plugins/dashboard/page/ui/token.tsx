@@ -4,7 +4,7 @@ import { device, signs } from '../device/own.js'
 import { PairThis } from '../device/pair.js'
 import { origin, typed, useToken } from '../link.js'
 import { linkTo } from '../route.js'
-import { Button, Dialog, Field, Snippet, useClose } from './parts.js'
+import { Button, Dialog, Field, Form, Snippet, useClose } from './parts.js'
 
 /** How to sign in without a token. */
 const SignIn = () => (
@@ -17,9 +17,8 @@ const SignIn = () => (
 function Fields ({ onDone }: { onDone: () => void }) {
   const [text, setText] = useState('')
   return (
-    <form
-      class="form" onSubmit={(event) => {
-        event.preventDefault()
+    <Form
+      onSubmit={() => {
         useToken(text)
         onDone()
       }}
@@ -31,7 +30,7 @@ function Fields ({ onDone }: { onDone: () => void }) {
         It is kept in the memory of this page until it is closed, and sent to {origin.value} only.
       </p>
       <button type="submit" class="button main" disabled={text.trim() === ''}>Use it</button>
-    </form>
+    </Form>
   )
 }
 
