@@ -14,7 +14,7 @@ export default definePlugin({
   kernel: '^1.0.0',
   summary: 'Creates, lists and revokes the tokens of a node; counts who uses which model.',
   consumes: { cluster: ClusterService, session: SessionService, tokens: TokenService },
-  consumesOptional: { work: RunnerWorkService },
+  after: ['runners'], consumesOptional: { work: RunnerWorkService },
   sections: {
     revocations: {
       writer: 'master',
