@@ -3,8 +3,8 @@ import {
 } from '../../kernel/index.js'
 import { RunnerWorkService } from '../runners/service.js'
 import { routes } from './routes.js'
-import { usageVerb } from './usage/declarations.js'
 import { startUsage } from './usage/index.js'
+import { usageVerb } from './usage/verb.js'
 import type { Clock, Logger, Section, Tokens } from '../../kernel/index.js'
 
 /** Manages this node's tokens. */

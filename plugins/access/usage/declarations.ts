@@ -1,4 +1,4 @@
-import { closedObject, type RouteDecl, type VerbDecl } from '../../../kernel/index.js'
+import { closedObject, type RouteDecl } from '../../../kernel/index.js'
 
 const text = { type: 'string' } as const
 const count = { type: 'integer', minimum: 0 } as const
@@ -39,15 +39,3 @@ export const usageRoute = {
   }),
   errors: ['invalid_request']
 } as const satisfies RouteDecl
-
-export const usageVerb = {
-  heading: 'Run a cluster',
-  summary: 'show who used which model how much',
-  options: [
-    ['--by <what>', 'key, model, day or node (default: key)'],
-    ['--since <when>', 'first day: 7d, or a date such as 2027-01-31 (default: 7 days)'],
-    ['--csv', 'print comma-separated values']
-  ],
-  examples: ['svc usage', 'svc usage --by model --since 30d --csv'],
-  load: () => import('../cli/usage.js')
-} as const satisfies VerbDecl
