@@ -62,11 +62,15 @@ t.test('days and rows have limits, and no count is lost by the limit on rows', a
 
 t.test('a request adds at most 20 µs', async (t) => {
   const table = new UsageTable()
-  const tasks = Array.from({ length: 20_000 }, (_, n) => task({ callerId: `app_${n % 200}` }))
-  const since = performance.now()
-  for (const one of tasks) table.add(DAY, one)
-  const each = (performance.now() - since) / tasks.length * 1000
-  t.ok(each < 20, `${each.toFixed(2)} µs`)
+  const times = Array.from({ length: 20_000 }, (_, n) => {
+    const one = task({ callerId: `app_${n % 200}` })
+    const since = performance.now()
+    table.add(DAY, one)
+    return (performance.now() - since) * 1000
+  }).sort((a, b) => a - b)
+  const median = times[times.length / 2]!
+  t.comment(`${median.toFixed(2)} µs`)
+  t.ok(median < 20, `${median.toFixed(2)} µs`)
 })
 
 type Peer = () => unknown

@@ -5,7 +5,7 @@ const count = { type: 'integer', minimum: 0 } as const
 const seconds = { type: 'number', minimum: 0 } as const
 const day = { type: 'string', maxLength: 10, pattern: '^\\d{4}-\\d\\d-\\d\\d$' } as const
 
-/** What is counted: requests, tokens and seconds of sound. */
+/** Cached tokens are part of the prompt tokens. */
 const counts = {
   requests: count, failed: count, prompt_tokens: count, cached_tokens: count, output_tokens: count,
   sound_in_seconds: seconds, sound_out_seconds: seconds
