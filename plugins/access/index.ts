@@ -8,9 +8,9 @@ import { keyCommandDecls, keyErrors, keySections } from './keys/declarations.js'
 import { createKeys } from './keys/index.js'
 import { routes } from './routes.js'
 import { startLimits } from './limits.js'
-import { usageVerb } from './usage/declarations.js'
 import { startUsage } from './usage/index.js'
 import { UsageTable } from './usage/table.js'
+import { usageVerb } from './usage/verb.js'
 import type { Clock, Logger, Section, Tokens } from '../../kernel/index.js'
 
 /** Manages the keys of the cluster and the tokens of this node. */
@@ -23,7 +23,7 @@ export default definePlugin({
   consumes: {
     callers: CallerService, cluster: ClusterService, session: SessionService, tokens: TokenService
   },
-  consumesOptional: { chat: ChatService, work: RunnerWorkService },
+  after: ['runners'], consumesOptional: { chat: ChatService, work: RunnerWorkService },
   sections: {
     ...keySections,
     revocations: {

@@ -147,10 +147,8 @@ export type TerminalStatus = 'Complete' | 'TimedOut' | 'Failed' | 'Cancelled'
 /** A task that has ended, as this node sees it. It contains no part of the request or answer. */
 export interface EndedTask {
   taskId: string
-  /** The same for all tasks of a request. */
-  commandId: string
-  /** Id of the caller who sent the request, see `Caller`. */
-  callerId: string
+  /** Of the request, which may have several tasks, and of its caller. */
+  commandId: string, callerId: string
   modelId: string
   capability: string
   status: TerminalStatus
@@ -160,14 +158,10 @@ export interface EndedTask {
   /** Seconds from routing to the end, and to the first token or sound; null if there was none. */
   seconds: number
   firstSeconds: number | null
-  /**
-   * The token counts from the engine; null if it reported none. Of a task that did not complete, each chunk
-   * of text counts as a generated token.
-   */
+  /** As the engine reports; null if it does not. If the task broke off, each chunk of text is one token. */
   tokens: { prompt: number, cached: number, generated: number } | null
   /** Length of the generated sound, and of the sound that was written down, seconds. */
-  audioSeconds: number
-  heardSeconds: number
+  audioSeconds: number, heardSeconds: number
 }
 
 export interface RunnerWork {

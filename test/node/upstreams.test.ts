@@ -48,6 +48,9 @@ t.test('a model of another cluster, with the key on one node', async (t) => {
     t.match(streamed.text, /"content":"[^]*\[DONE\]/)
   }
   t.equal((await chat(two, 'chat')).headers['x-svc-model'], MODEL)
+  // Neither the chain nor the node with the key counts a request again.
+  const used = (await ask(one, '/v1/usage?by=model')).json as { rows: { key: string, requests: number }[] }
+  t.same(used.rows.map(({ key, requests }) => [key, requests]), [[MODEL, 5], ['messages/svc/steward', 2]])
   const why = async (): Promise<string> => {
     const { stdout, stderr } = await svc(['why', MODEL, '--url', two.url, '--token', two.token])
     return stdout + stderr

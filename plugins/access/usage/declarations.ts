@@ -1,11 +1,11 @@
-import { closedObject, type RouteDecl, type VerbDecl } from '../../../kernel/index.js'
+import { closedObject, type RouteDecl } from '../../../kernel/index.js'
 
 const text = { type: 'string' } as const
 const count = { type: 'integer', minimum: 0 } as const
 const seconds = { type: 'number', minimum: 0 } as const
 const day = { type: 'string', maxLength: 10, pattern: '^\\d{4}-\\d\\d-\\d\\d$' } as const
 
-/** What is counted: requests, tokens and seconds of sound. */
+/** Cached tokens are part of the prompt tokens. */
 const counts = {
   requests: count, failed: count, prompt_tokens: count, cached_tokens: count, output_tokens: count,
   sound_in_seconds: seconds, sound_out_seconds: seconds
@@ -39,15 +39,3 @@ export const usageRoute = {
   }),
   errors: ['invalid_request']
 } as const satisfies RouteDecl
-
-export const usageVerb = {
-  heading: 'Run a cluster',
-  summary: 'show who used which model how much',
-  options: [
-    ['--by <what>', 'key, model, day or node (default: key)'],
-    ['--since <when>', 'first day: 7d, or a date such as 2027-01-31 (default: 7 days)'],
-    ['--csv', 'print comma-separated values']
-  ],
-  examples: ['svc usage', 'svc usage --by model --since 30d --csv'],
-  load: () => import('../cli/usage.js')
-} as const satisfies VerbDecl

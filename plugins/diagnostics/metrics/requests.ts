@@ -66,7 +66,7 @@ function countCalls (meters: Meters, { calls, capabilities }: MetricsParts): voi
 
 function countTasks (meters: Meters, { work, runners, capabilities }: MetricsParts): void {
   const tasks = meters.counter('svc_tasks_total',
-    'Ended tasks of requests to this node, served by any node, by status.',
+    'Ended tasks of requests to this node, served by any node or upstream, by status.',
     ['capability', 'status'])
   const first = meters.seconds('svc_task_first_output_seconds',
     'From the choice of a runner to the first token (chat) or sound (tts).', SHORT, ['capability'])
