@@ -8,6 +8,7 @@ export interface PreviewRow {
   sharding: string
   min_nodes: number
   error: string | null
+  reason?: string | null
   details: Record<string, unknown> | null
 }
 
