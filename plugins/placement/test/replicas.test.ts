@@ -120,6 +120,24 @@ t.test('the master adds an instance on another node, and removes it again', asyn
     [{ instanceId: second, open: 0, instances: 2 }])
 })
 
+t.test('without its policy, a replica counts as placed by people', async (t) => {
+  for (const lose of ['node', 'drain'] as const) {
+    const rig = await startKeeper(t)
+    await rig.decide('policy', { modelId: 'acme/chat', patch: policy, from: 'request' })
+    await passes(rig, 'the one of min', () => ids(rig).length === 1)
+    const [node] = placedOn(rig)
+    runnersAre(rig.state, ids(rig)[0]!, { RunnerReady: {} })
+    await rig.decide('policy', { modelId: 'acme/chat', patch: { replicas: null }, from: 'request' })
+    const view = rig.views.find(({ nodeId }) => nodeId === node)!
+    if (lose === 'node') Object.assign(view, { live: false })
+    else await rig.decide('drain', { installId: view.installId, since: '', by: '' })
+    await passes(rig, `it to be placed again: ${lose}`, () => rig.placed.length === 2, 120_000)
+    t.not(placedOn(rig)[0], node)
+    t.equal(bodyOf(rig.placed[1]!.instance).placement?.replica, undefined)
+    t.equal(rig.events.filter(({ kind }) => kind === 'ReplicaAdded').length, 1, 'no policy added it')
+  }
+})
+
 t.test('autoplace and min place one instance together', async (t) => {
   const rig = await startKeeper(t, { config: config(['acme/chat']) })
   await rig.clock.advance(30_000)
