@@ -219,7 +219,9 @@ t.test('the policy of a model over the API', async (t) => {
 })
 
 t.test('svc policy', async (t) => {
+  const policies: Record<string, object> = {}
   const node = await nodeOf(t, {
+    'GET /state': (response) => { sendJson(response, { policies }) },
     'PATCH /models/acme/chat/policy': (response) => { sendJson(response, { message: 'acme/chat: set.' }) }
   })
   const body = async (...args: string[]): Promise<unknown> => {
@@ -231,8 +233,20 @@ t.test('svc policy', async (t) => {
   t.strictSame(await body('--replicas', '2'), of(2, 2))
   t.match(await body('--replicas', '0-2', '--idle', '60'), { replicas: { idle_seconds: 60 } })
   t.strictSame(await body('--replicas', 'none', '--demand', 'on'), { replicas: null, demand: true })
+  t.strictSame(await body('--replicas', 'none'), { replicas: null })
   t.strictSame(await body(), {})
-  for (const args of [['--target-open', '2'], ['--replicas', 'x'], ['--replicas', '1', '--target-open', '0'],
+  t.match(await node.run(['policy', 'acme/chat', '--idle', '9']),
+    { status: 2, err: /^svc: --replicas: no number of instances is set for acme\/chat; give one/ })
+  policies['acme/chat'] = { replicas: { ...POLICY, idle_seconds: 7 }, from: 'svc.yaml' }
+  const kept: [string[], object][] = [
+    [['--replicas', '1'], { max: 1 }], [['--target-open', '9'], { target_open: 9 }],
+    [['--idle', '5'], { idle_seconds: 5 }],
+    [['--replicas', '2-4', '--idle', '6'], { min: 2, max: 4, idle_seconds: 6 }]
+  ]
+  for (const [args, over] of kept) {
+    t.strictSame(await body(...args), { replicas: { ...POLICY, idle_seconds: 7, ...over } }, args.join(' '))
+  }
+  for (const args of [['--target-open', 'x'], ['--replicas', 'x'], ['--replicas', '1', '--target-open', '0'],
     ['--demand', 'yes']]) {
     t.match(await node.run(['policy', 'acme/chat', ...args]), { status: 2, err: /^svc: --/ })
   }
