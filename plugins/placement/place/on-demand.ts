@@ -22,6 +22,15 @@ export function createOnDemand (planning: Planning): (query: RouteQuery) => Prom
   const { clock, config } = planning.ctx
   const placing = new Map<string, Promise<string>>()
   const loadSeconds = new Map<string, number>()
+  const planned = new Set<string>()
+  /** One plan for all requests that wait for the model. */
+  const planOnce = (progress: Progress & { kind: 'waiting' }): void => {
+    const { modelId } = progress.entry
+    if (planned.has(modelId)) return
+    planned.add(modelId)
+    clock.after(WATCH_MS, () => { planned.delete(modelId) })
+    forEntry(planning, progress)
+  }
   const placed = async (query: RouteQuery, until: number): Promise<string> => {
     const { modelId } = query
     const under = placing.get(modelId) ??
@@ -42,7 +51,7 @@ export function createOnDemand (planning: Planning): (query: RouteQuery) => Prom
           seconds: Math.ceil((until - since) / 1000),
           onLook (progress) {
             tell(waitOf(progress, spent(), loadSeconds.get(modelId)))
-            if (progress.kind === 'waiting') forEntry(planning, progress)
+            if (progress.kind === 'waiting') planOnce(progress)
           }
         })
         // A request that found the model nearly loaded says nothing about the time.
