@@ -9,7 +9,8 @@ const TRIES = 3
 /** Milliseconds for which memory readings may be older than an unloading, also those of the master. */
 const STALE_MS = 5000
 
-export interface Requester { caller: Caller, signal: AbortSignal }
+/** `isWanted`: false once no request waits for the placement, for which nothing is unloaded then. */
+export interface Requester { caller: Caller, signal: AbortSignal, isWanted?: () => boolean }
 
 /** The master's reply; `isNew` is false if these nodes already run the model. */
 export interface CommittedInstance { commandId: string, instanceId: string, isNew: boolean }
@@ -78,6 +79,9 @@ export async function placeWithRoom (
       const unloads = isShort ? error.details['unloads'] as readonly object[] | undefined : undefined
       // Just after an unloading, neither give up nor unload more.
       if (!isShort || clock.mono() >= staleUntil || (leaves && unloads !== undefined)) {
+        if (unloads !== undefined && (requester.signal.aborted || requester.isWanted?.() === false)) {
+          throw kernelError('not_ready', `No request waits for ${request.modelId} any more.`)
+        }
         if (!makeRoom(planning, request.modelId, error)) throw error
         if (unloads!.length > 0) staleUntil = clock.mono() + STALE_MS
       }

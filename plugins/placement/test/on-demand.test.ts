@@ -150,6 +150,27 @@ t.test('requests that wait for the same model share one plan', async (t) => {
   t.ok(rig.evicted.length >= 2 && rig.evicted.length <= 5, `${rig.evicted.length} plans in a second`)
 })
 
+t.test('nothing is unloaded for requests that are gone', async (t) => {
+  for (const left of [0, 1]) {
+    const rig = await start(t, { nodes: { n1: 40 } })
+    rig.state.nodeMemory['id-n1']!.ramAvailable.inBytes = GIB
+    load(rig, 'used', null, 300)
+    const [first, second] = [new AbortController(), new AbortController()]
+    const asked = [ask(rig, { signal: first.signal }), ask(rig, { signal: second.signal })]
+    await rig.clock.advance(1000)
+    first.abort()
+    if (left === 0) second.abort()
+    t.match(await asked[0], { error: { reason: 'cancelled' } })
+    load(rig, 'idle', 20, 300)
+    await rig.clock.advance(1000)
+    t.strictSame(rig.evicted, left === 0 ? [] : ['idle for acme/chat'], `${left} waits`)
+    rig.evicted.length = 0
+    void ask(rig)
+    await rig.clock.advance(6000)
+    t.strictSame(rig.evicted.slice(0, 1), ['idle for acme/chat'], 'it is loaded for the next one')
+  }
+})
+
 t.test('an instance that is lost while a request waits is placed again; a stopped one is not', async (t) => {
   const rig = await start(t)
   const asked = ask(rig)
