@@ -171,6 +171,25 @@ t.test('nothing is unloaded for requests that are gone', async (t) => {
   }
 })
 
+t.test('an instance that ends after long requests does not keep idle ones loaded', async (t) => {
+  const rig = await start(t, { nodes: { n1: 40 } })
+  rig.state.nodeMemory['id-n1']!.ramAvailable.inBytes = GIB
+  load(rig, 'long', null, 300)
+  bodyOf(rig.state.instances['long']!).drainUntil = '2026-01-01T01:00:00.000Z'
+  runnersAre(rig.state, 'long', { RunnerRunning: {} })
+  load(rig, 'idle', 20, 300)
+  load(rig, 'spare', 10, 300)
+  void ask(rig)
+  await rig.clock.advance(600)
+  t.strictSame(rig.evicted.splice(0), ['idle for acme/chat'])
+  delete rig.state.instances['idle']
+  await rig.clock.advance(3000)
+  t.strictSame([rig.evicted, rig.placed], [[], []], 'nothing else goes while readings are old')
+  rig.state.nodeMemory['id-n1']!.ramAvailable.inBytes = 20 * GIB
+  await rig.clock.advance(600)
+  t.equal(rig.placed.length, 1)
+})
+
 t.test('an instance that is lost while a request waits is placed again; a stopped one is not', async (t) => {
   const rig = await start(t)
   const asked = ask(rig)
