@@ -9,7 +9,7 @@ const TRIES = 3
 /** Milliseconds for which memory readings may be older than an unloading, also those of the master. */
 const STALE_MS = 5000
 
-/** `isWanted`: false once no request waits for the placement, for which nothing is unloaded then. */
+/** `isWanted`: false once the last waiting request is gone; then no instance is unloaded for it. */
 export interface Requester { caller: Caller, signal: AbortSignal, isWanted?: () => boolean }
 
 /** The master's reply; `isNew` is false if these nodes already run the model. */

@@ -32,7 +32,7 @@ export function evictions (
 ): InstanceMemory[] | null {
   const leaving = view.instances.filter((one) => one.leaving === true)
   const soon = leaving.filter(({ idleSeconds }) => idleSeconds !== null)
-  // The open requests of one that leaves may take long, so look first for others that can go at once.
+  // The open requests of one that leaves may take long, so prefer others that can go at once.
   const first = soon.length < leaving.length ? choose(request, without(view, soon), minimum) : null
   return first !== null && first.length > 0 ? first : choose(request, without(view, leaving), minimum)
 }
