@@ -112,7 +112,7 @@ export async function placement (
   const { plan, card, facts } = await planning.plan({
     modelId: query.model_id, sharding: query.sharding, instanceMeta: query.instance_meta,
     minNodes: query.min_nodes, contextLength: query.context_length, slots: query.slots,
-    excluded: planning.refs(query.excluded_node_ids, query.excluded_nodes), force: false, another: true
+    excluded: planning.refs(query.excluded_node_ids, query.excluded_nodes), force: false
   }, signal)
   return visibleTo(caller, instanceOf(plan, card, facts.nodes, randomUUID))
 }

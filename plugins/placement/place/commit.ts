@@ -84,7 +84,10 @@ export async function placeWithRoom (
           throw kernelError('not_ready', `No request waits for ${request.modelId} any more.`)
         }
         if (!makeRoom(planning, request.modelId, error)) throw error
-        if (unloads!.length > 0) [staleUntil, restUntil] = [now + STALE_MS, now + 2 * STALE_MS]
+        if (unloads!.length > 0) {
+          staleUntil = now + STALE_MS
+          restUntil = staleUntil + STALE_MS
+        }
       }
       if (now >= until) {
         throw kernelError('not_ready', `${request.modelId} waits for memory: other models are in use.`)

@@ -8,9 +8,6 @@ import type { PlacementContext } from '../manifest.js'
 import type { SystemRole } from '../service.js'
 import { virtualModel, type NodeProblem } from '../../staging/service.js'
 import type { StoredPolicy } from './policies.js'
-import { idOf, modelOf, nodesOf } from './instance.js'
-import { progressOf } from '../progress/progress.js'
-import { bodyOf } from '../../runners/service.js'
 import { viewOf } from './view.js'
 
 /** The engine that runs language models in each file format. */
@@ -29,8 +26,6 @@ export interface PlanningInput extends Omit<PlanRequest, 'card' | 'instanceMeta'
   engine?: string | undefined
   /** Node ids, install ids or names; unknown ones are ignored. */
   excluded: readonly string[]
-  /** True to plan another instance, even if one is enough. */
-  another?: boolean
 }
 
 /** `engine`: the program that runs the model, if one was chosen or several nodes must run the same one. */
@@ -137,27 +132,12 @@ export class Planning {
         const now = facts.now()
         await this.card(ask.modelId)
         this.checkSource(ask.modelId)
-        return await this.#withRoom(this.#once(ask, now), now)
+        return await this.#withRoom(ask, now)
       } catch (error) {
         if (!this.#passing(error) || clock.mono() >= until) throw error
       }
       await delay(clock, POLL_MS, signal)
     }
-  }
-
-  /** Limits a request that names no nodes to those of an instance that is enough for it, if there is one. */
-  #once (ask: PlanningInput, facts: Facts): PlanningInput {
-    const { modelId, minNodes, excluded, another } = ask
-    if (another === true || minNodes > 1 || excluded.length > 0) return ask
-    const digest = this.ctx.deps.models?.digest(modelId) ?? undefined
-    const usable = this.view(facts, modelId).nodes.flatMap((one) => one.drained === true ? [] : one.nodeId)
-    const there = Object.values(facts.instances).find((one) => modelOf(one) === modelId &&
-      ['ready', 'starting'].includes(progressOf(facts, idOf(one)).kind) &&
-      (bodyOf(one).modelDigest ?? digest) === (digest ?? bodyOf(one).modelDigest) &&
-      nodesOf(one).every((nodeId) => usable.includes(nodeId)))
-    if (there === undefined) return ask
-    const on = nodesOf(there)
-    return { ...ask, excluded: usable.filter((id) => !on.includes(id)), minNodes: on.length, force: true }
   }
 
   /** Refreshes the memory readings of this node: a model may just have been unloaded there. */

@@ -101,7 +101,6 @@ export interface Options {
   /** True to make the card of a bundled model unreadable. */
   brokenCard?: boolean
   sourceless?: string[]
-  digest?: string
   full?: string[]
   config?: Record<string, unknown>
 }
@@ -275,14 +274,14 @@ function clusterFakes (made: Made): ReturnType<typeof fake>[] {
 
 function modelFakes (
   { state }: Made, cards: ModelCard[], staged: Record<string, Record<string, number>>,
-  { brokenCard, silentStore, sourceless = [], full = [], digest }: Options
+  { brokenCard, silentStore, sourceless = [], full = [] }: Options
 ): ReturnType<typeof fake>[] {
   const engines = Object.entries(ENGINES).map(([name, decl]) =>
     ({ name, owner: 'x', decl: { summary: '', module: '', backends: ['cpu'], ...decl } }))
   const models: Partial<Models> = {
     opened: Promise.resolve(),
     transfers: () => structuredClone(state.downloads) as never,
-    digest: () => digest ?? null,
+    digest: () => null,
     isVirtual: (modelId) => modelId === 'acme/oracle',
     card: (modelId) => cards.find((one) => one.modelId === modelId),
     cards: () => cards.map((one) => ({ card: one, origin: 'store' as const })),

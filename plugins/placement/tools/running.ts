@@ -3,7 +3,7 @@ import {
 } from '../../../kernel/cli/index.js'
 import type { Evidence, Fact, ToolContext, ToolReads, Tool } from '../../../kernel/cli/index.js'
 import { PAUSE_MS } from '../keeper/replicas.js'
-import { intentOf } from '../place/instance.js'
+import { AUTOPLACE, intentOf } from '../place/instance.js'
 import type { StoredPolicy } from '../place/policies.js'
 import { progressOf, SERVING } from '../progress/progress.js'
 import { rowsOf } from '../cli/ps.js'
@@ -97,11 +97,15 @@ async function unmet ({ look, nowMs }: ToolContext, state: State, rows: readonly
     return stopped === true || there.length >= Math.max(min, 1) ? [] : [{ id, min, max, there }]
   }).sort((a, b) => b.min - a.min).slice(0, ASKED_MOST)
   return (await Promise.all(short.map(async ({ id, min, max, there }): Promise<Fact[]> => {
-    const settings = there.flatMap(({ instanceId }) => state.instances[instanceId] ?? []).map(intentOf)
-    const excluded = [...settings.flatMap((one) => one.excluded),
-      ...there.flatMap(({ nodes }) => nodes.map(({ nodeId }) => nodeId))].join()
-    const query = { model_id: id, ...excluded === '' ? {} : { excluded_nodes: excluded } }
-    const path = `/instance/previews?${new URLSearchParams(query).toString()}`
+    const [first] = there.flatMap(({ instanceId }) => state.instances[instanceId] ?? [])
+    const { excluded, contextLength = '', slots = '' } = first === undefined ? AUTOPLACE : intentOf(first)
+    const others = [...excluded, ...there.flatMap(({ nodes }) => nodes.map(({ nodeId }) => nodeId))].join()
+    const query = new URLSearchParams({ model_id: id })
+    const more = { context_length: contextLength, slots, excluded_nodes: others }
+    for (const [key, value] of Object.entries(more)) {
+      if (value !== '') query.set(key, String(value))
+    }
+    const path = `/instance/previews?${query.toString()}`
     const answer = await look<{ previews: PreviewRow[] }>(path)
     const model = quoted(id)
     const tell = (text: string, remedy: string): Fact[] =>
