@@ -64,6 +64,8 @@ export class Admission {
   #active = 0
   #waiting = 0
   #meanMs: number | null = null
+  /** Sum of the start times of the running calls, one for each slot, monotonic ms. */
+  #startSum = 0
 
   constructor (name: string, clock: Clock, limits: { concurrency: number, queue: number }) {
     this.#name = name
@@ -124,11 +126,13 @@ export class Admission {
   #take (caller: string, slots: number): Release {
     const since = this.#clock.mono()
     this.#active += slots
+    this.#startSum += since * slots
     this.#running.set(caller, (this.#running.get(caller) ?? 0) + slots)
     let held = true
     return (measured = true) => {
       if (!held) return
       held = false
+      this.#startSum -= since * slots
       this.#give(caller, slots, measured ? this.#clock.mono() - since : null)
     }
   }
@@ -180,7 +184,9 @@ export class Admission {
 
   #overloaded (): Error {
     const ahead = this.#active + this.#waiting + 1 - this.#concurrency
-    const seconds = retryAfterSeconds(ahead, this.#concurrency, this.#meanMs)
+    // Calls that already run longer than the mean, such as long streams, will take about as long again.
+    const ageMs = this.#clock.mono() - this.#startSum / Math.max(1, this.#active)
+    const seconds = retryAfterSeconds(ahead, this.#concurrency, Math.max(this.#meanMs ?? 0, ageMs))
     return kernelError('overloaded',
       `${this.#name} has ${this.#active} calls running and ${this.#waiting} waiting; ` +
       `try again in ${seconds} s.`,

@@ -52,7 +52,7 @@ export default definePlugin(manifest, (ctx) => {
       waitingInstances: () => waitingView(ctx.sections.waiting),
       drainedNodes: () => drainedView(ctx.sections.drainedNodes),
       policies: () => Object.fromEntries([...ctx.sections.policies.entries()].map(({ key, value }) =>
-        [key, { ...value, words: policyText(value) }]))
+        [key, { ...value, words: policyText(value), stopped: planning.isStopped(key) }]))
     }
   }
 })

@@ -63,6 +63,26 @@ t.test('eight run, thirty-two wait, the next is refused', async (t) => {
   t.same(order.slice(0, 20), Array.from({ length: 20 }, (_, i) => i), 'first come, first served')
 })
 
+t.test('Retry-After counts calls that run long, before the first has ended too', async (t) => {
+  const clock = manualClock()
+  await clock.advance(5000)
+  const door = new Admission('x@1.0.0', clock, { concurrency: 2, queue: 0 })
+  const refused = async (retryAfterSeconds: number): Promise<void> => {
+    await t.rejects(door.enter('b', never), like({ retryAfterSeconds }))
+  }
+  const [first] = [await door.enter('a', never), await door.enter('a', never)]
+  await refused(1)
+  await clock.advance(20_000)
+  await refused(10)
+  first()
+  const third = await door.enter('a', never)
+  await clock.advance(2000)
+  await refused(10)
+  await clock.advance(600_000)
+  await refused(60)
+  third()
+})
+
 t.test('turns alternate between callers, and a flood makes room for others', async (t) => {
   const door = new Admission('x@1.0.0', manualClock(), { concurrency: 1, queue: 4 })
   const first = await door.enter('flood', never)

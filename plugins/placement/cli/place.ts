@@ -6,8 +6,8 @@ import { bodyOf, type Instance, type StateCard } from '../../runners/service.js'
 import { cardOf, ranksOf } from '../place/instance.js'
 import { REFUSALS } from '../planner/types.js'
 import {
-  engineHelp, isVerbError, plain, readModelId, readNumber, realPace, showBytes, stallDetector, type WaitClock,
-  type Verb, type VerbContext, type VerbError
+  engineHelp, isVerbError, plain, readModelId, readNumber, realPace, shellWord, showBytes, stallDetector,
+  type Verb, type VerbContext, type VerbError, type WaitClock
 } from '../../../kernel/cli/index.js'
 import { findNodes } from '../../cluster/cli/nodes.js'
 import { nameOf, rankText, type SeenState } from './state.js'
@@ -39,7 +39,7 @@ export function createPlace (pace: WaitClock): Verb {
         if (options['dryRun'] === true) await tryOut(ctx, ask, state)
         else return await place(ctx, pace, ask, options, state)
       } catch (error) {
-        throw isVerbError(error) ? explained(ctx, ask, state, error) : error
+        throw isVerbError(error) ? explained(ctx, ask, state, error, options) : error
       }
     }
   }
@@ -315,10 +315,21 @@ function tryWith (modelId: string, tasks: readonly string[]): string {
   return tasks.includes('chat') ? `svc run ${modelId} "hello"` : `svc why ${modelId}`
 }
 
-function explained (ctx: VerbContext, ask: Ask, state: SeenState, error: VerbError): VerbError {
+/** The options that a suggested command repeats. */
+const REPEATED = ['node', 'exclude', 'minNodes', 'sharding', 'meta', 'ctx', 'slots', 'chatTemplate', 'engine',
+  'ttl', 'makeRoom']
+
+function explained (
+  ctx: VerbContext, ask: Ask, state: SeenState, error: VerbError, options: Record<string, unknown> = {}
+): VerbError {
   const { api } = error
   if (api === undefined) return error
-  for (const line of linesOf(ask.model_id, api.details, (id) => nameOf(state, id))) ctx.err.line(line)
+  const given = REPEATED.filter((key) => options[key] !== undefined).flatMap((key) => [
+    `--${key.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`,
+    ...[options[key]].flat().flatMap((value) => value === true ? [] : shellWord(String(value)))
+  ])
+  const asked = [ask.model_id, ...given].join(' ')
+  for (const line of linesOf(asked, api.details, (id) => nameOf(state, id))) ctx.err.line(line)
   if (api.reason === 'model_unknown') return ctx.fail(3, error.message)
   // Only these two reasons have their own exit codes; the other refusals exit with 1, not as a usage error.
   const known = api.reason === 'insufficient_memory' || api.reason === 'info_pending'

@@ -8,6 +8,7 @@ export interface PreviewRow {
   sharding: string
   min_nodes: number
   error: string | null
+  reason?: string | null
   details: Record<string, unknown> | null
 }
 
@@ -52,14 +53,17 @@ export function waysOf (
   return suggestions.map((one) => ({ text: plain(one.text), command: commandOf(modelId, one) }))
 }
 
+/** `modelId`: the model, and the options of the refused command, which the suggested one repeats. */
 function commandOf (modelId: string, change: Suggestion): string | null {
+  const place = (flag: string, value: string | number): string =>
+    `svc place ${modelId.replace(new RegExp(` ${flag} \\S+`), '')} ${flag} ${value}`
   switch (change.kind) {
     case 'stop': return `svc stop ${change.instanceId}`
-    case 'context_length': return `svc place ${modelId} --ctx ${change.contextLength}`
-    case 'slots': return `svc place ${modelId} --slots ${change.slots}`
-    case 'min_nodes': return `svc place ${modelId} --min-nodes ${change.minNodes}`
-    case 'sharding': return `svc place ${modelId} --sharding ${change.sharding.toLowerCase()}`
-    case 'instance_meta': return `svc place ${modelId} --meta ${change.instanceMeta}`
+    case 'context_length': return place('--ctx', change.contextLength)
+    case 'slots': return place('--slots', change.slots)
+    case 'min_nodes': return place('--min-nodes', change.minNodes)
+    case 'sharding': return place('--sharding', change.sharding.toLowerCase())
+    case 'instance_meta': return place('--meta', change.instanceMeta)
     case 'undrain': return change.nodeIds.map((id) => `svc undrain ${id}`).join(' && ')
     default: return null
   }

@@ -97,11 +97,17 @@ function successorOf ({ instances, waiting }: Situation, id: string): Instance |
   return instances.find((one) => stays(one) && intentOf(one).moves === id) ?? (waits ? 'waits' : undefined)
 }
 
+/** The intent of an instance; once its policy is removed, a replica counts as placed by a person. */
+function wantedOf ({ policies }: Situation, instance: Instance): PlacementIntent {
+  const { replica, ...intent } = intentOf(instance)
+  return replica === undefined || !policies.has(modelOf(instance)) ? intent : { ...intent, replica }
+}
+
 /** Adds a waiting entry for each instance on a drained node; the instance serves until it is replaced. */
 function movesOff (situation: Situation, judge: FitChecks, losses: readonly Step[]): Step[] {
   const { now, instances, nodes, leaving, drained, waiting } = situation
   return instances.filter(stays).flatMap((one): Step[] => {
-    const [id, modelId, intent] = [idOf(one), modelOf(one), intentOf(one)]
+    const [id, modelId, intent] = [idOf(one), modelOf(one), wantedOf(situation, one)]
     const on = nodesOf(one).filter((nodeId) => drained.has(nodeId))
     // Skip roles, which may have only one instance: `lossOf` drains the instance before replacing it.
     if (on.length === 0 || intent.systemRole !== undefined) return []
@@ -122,7 +128,7 @@ function lossOf (situation: Situation, judge: FitChecks, instance: Instance): St
   const { now, nodes, gone, cut, leaving, drained, failures } = situation
   const id = idOf(instance)
   const modelId = modelOf(instance)
-  const intent = intentOf(instance)
+  const intent = wantedOf(situation, instance)
   const step = (what: 'lose' | 'move', reason: string, text: string, wanted = intent): Step[] => [{
     do: what,
     id,

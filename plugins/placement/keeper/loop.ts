@@ -187,7 +187,7 @@ export class Keeper {
       failures: this.#failures(facts, losses), nodes, gone: losses.gone, cut,
       leaving: new Set(nodes.filter((node) => node.leaving === true).map(({ nodeId }) => nodeId)),
       drained: new Set(nodes.filter(({ installId }) => drained.has(installId)).map(({ nodeId }) => nodeId)),
-      autoplace: this.#autoplace(),
+      autoplace: this.#autoplace(), policies: new Set(load.policies.keys()),
       roles: new Map([...this.#planning.roles].map(([role, keeping]) => [role, keeping.wanted()])),
       waiting, stopped: new Set([...sections.stopped.entries()].map(({ key }) => key))
     }

@@ -20,6 +20,8 @@ export interface Situation {
   waiting: ReadonlyMap<string, WaitingEntry>
   stopped: ReadonlySet<string>
   autoplace: readonly string[]
+  /** The models whose policy decides how many instances run. */
+  policies: ReadonlySet<string>
   roles: ReadonlyMap<string, RoleModels>
 }
 

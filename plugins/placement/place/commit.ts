@@ -9,7 +9,8 @@ const TRIES = 3
 /** Milliseconds for which memory readings may be older than an unloading, also those of the master. */
 const STALE_MS = 5000
 
-export interface Requester { caller: Caller, signal: AbortSignal }
+/** `isWanted`: false once the last waiting request is gone; then no instance is unloaded for it. */
+export interface Requester { caller: Caller, signal: AbortSignal, isWanted?: () => boolean }
 
 /** The master's reply; `isNew` is false if these nodes already run the model. */
 export interface CommittedInstance { commandId: string, instanceId: string, isNew: boolean }
@@ -67,7 +68,7 @@ export async function placeWithRoom (
   planning: Planning, request: PlacementRequest, requester: Requester, until: number
 ): ReturnType<typeof planAndEnter> {
   const { clock } = planning.ctx
-  for (let staleUntil = 0; ;) {
+  for (let [staleUntil, restUntil] = [0, 0]; ;) {
     const leaves = Object.values(planning.facts.now().instances)
       .some((one) => bodyOf(one).drainUntil !== undefined)
     if (leaves) staleUntil = clock.mono() + STALE_MS
@@ -76,12 +77,19 @@ export async function placeWithRoom (
     } catch (error) {
       const isShort = error instanceof SvcError && error.reason === 'insufficient_memory'
       const unloads = isShort ? error.details['unloads'] as readonly object[] | undefined : undefined
+      const now = clock.mono()
       // Just after an unloading, neither give up nor unload more.
-      if (!isShort || clock.mono() >= staleUntil || (leaves && unloads !== undefined)) {
+      if (!isShort || now >= staleUntil || (leaves && unloads !== undefined && now >= restUntil)) {
+        if (unloads !== undefined && (requester.signal.aborted || requester.isWanted?.() === false)) {
+          throw kernelError('not_ready', `No request waits for ${request.modelId} any more.`)
+        }
         if (!makeRoom(planning, request.modelId, error)) throw error
-        if (unloads!.length > 0) staleUntil = clock.mono() + STALE_MS
+        if (unloads!.length > 0) {
+          staleUntil = now + STALE_MS
+          restUntil = staleUntil + STALE_MS
+        }
       }
-      if (clock.mono() >= until) {
+      if (now >= until) {
         throw kernelError('not_ready', `${request.modelId} waits for memory: other models are in use.`)
       }
     }

@@ -22,10 +22,21 @@ export function createOnDemand (planning: Planning): (query: RouteQuery) => Prom
   const { clock, config } = planning.ctx
   const placing = new Map<string, Promise<string>>()
   const loadSeconds = new Map<string, number>()
+  const planned = new Set<string>()
+  const waiting = new Set<RouteQuery>()
+  /** One plan for all requests that wait for the model. */
+  const planOnce = (progress: Progress & { kind: 'waiting' }): void => {
+    const { modelId } = progress.entry
+    if (planned.has(modelId)) return
+    planned.add(modelId)
+    clock.after(WATCH_MS, () => { planned.delete(modelId) })
+    forEntry(planning, progress)
+  }
   const placed = async (query: RouteQuery, until: number): Promise<string> => {
     const { modelId } = query
+    const isWanted = (): boolean => [...waiting].some((one) => one.modelId === modelId)
     const under = placing.get(modelId) ??
-      place(planning, query, until).finally(() => { placing.delete(modelId) })
+      place(planning, query, until, isWanted).finally(() => { placing.delete(modelId) })
     placing.set(modelId, under)
     return await under
   }
@@ -42,7 +53,7 @@ export function createOnDemand (planning: Planning): (query: RouteQuery) => Prom
           seconds: Math.ceil((until - since) / 1000),
           onLook (progress) {
             tell(waitOf(progress, spent(), loadSeconds.get(modelId)))
-            if (progress.kind === 'waiting') forEntry(planning, progress)
+            if (progress.kind === 'waiting') planOnce(progress)
           }
         })
         // A request that found the model nearly loaded says nothing about the time.
@@ -62,9 +73,11 @@ export function createOnDemand (planning: Planning): (query: RouteQuery) => Prom
     let wait = QUEUED
     const stop = clock.every(TELL_MS, () => { query.onWait?.(wait) })
     const signal = query.signal ?? new AbortController().signal
+    waiting.add(query)
     try {
       return await unlessOver(served(query, signal, (now) => { wait = now }), query.modelId, signal)
     } finally {
+      waiting.delete(query)
       stop()
     }
   }
@@ -74,7 +87,7 @@ type Tell = (wait: ModelWait) => void
 
 /** The id of the model's instance, which may exist already, be waiting, or be placed by this call. */
 async function place (
-  planning: Planning, { modelId, caller, ttlSeconds }: RouteQuery, until: number
+  planning: Planning, { modelId, caller, ttlSeconds }: RouteQuery, until: number, isWanted: () => boolean
 ): Promise<string> {
   const { ctx: { config }, facts } = planning
   const now = facts.now()
@@ -87,7 +100,7 @@ async function place (
   } as const
   // Do not use the first request's signal, because other requests share the placement.
   const { signal } = new AbortController()
-  return (await placeWithRoom(planning, wish, { caller, signal }, until)).entered.instanceId
+  return (await placeWithRoom(planning, wish, { caller, signal, isWanted }, until)).entered.instanceId
 }
 
 /** Makes room for an instance that lost its node and fits nowhere else. */

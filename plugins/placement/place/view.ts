@@ -70,8 +70,10 @@ export function viewOf (parts: ViewParts, facts: Facts, modelId: string): Cluste
         instanceId: idOf(one), modelId: modelOf(one), leaving: drainUntil !== undefined,
         onDemand: placement?.origin === 'on_demand', memory: claimsOf(one, (rank) => LOADED.has(kind(rank))),
         // Without a time to live, an instance stays until somebody stops it.
-        idleSeconds: placement?.ttlSeconds == null || ranks.some((rank) => ENDED.has(kind(rank))) ? undefined
-          : readings[ranks[0]?.runnerId ?? '']?.idleSeconds ?? null
+        idleSeconds: drainUntil !== undefined
+          ? ranks.some((rank) => kind(rank) === 'RunnerRunning') ? null : 0
+          : placement?.ttlSeconds == null || ranks.some((rank) => ENDED.has(kind(rank))) ? undefined
+            : readings[ranks[0]?.runnerId ?? '']?.idleSeconds ?? null
       }
     }).filter(({ memory, idleSeconds }) => memory.length > 0 || idleSeconds === null)
   }

@@ -30,15 +30,25 @@ const byValue = (a: InstanceMemory, b: InstanceMemory): number =>
 export function evictions (
   request: PlanRequest, view: ClusterView, minimum = (_modelId: string): number => 0
 ): InstanceMemory[] | null {
-  const rest = without(view, view.instances.filter(({ leaving }) => leaving === true))
+  const leaving = view.instances.filter((one) => one.leaving === true)
+  const soon = leaving.filter(({ idleSeconds }) => idleSeconds !== null)
+  // The open requests of one that leaves may take long, so prefer others that can go at once.
+  const first = soon.length < leaving.length ? choose(request, without(view, soon), minimum) : null
+  return first !== null && first.length > 0 ? first : choose(request, without(view, leaving), minimum)
+}
+
+function choose (
+  request: PlanRequest, rest: ClusterView, minimum: (modelId: string) => number
+): InstanceMemory[] | null {
+  const there = rest.instances.filter(({ leaving }) => leaving !== true)
   const fits = (gone: readonly InstanceMemory[]): boolean => canPlan(request, without(rest, gone))
   const countOf = (some: readonly InstanceMemory[], modelId: string): number =>
     some.filter((one) => one.modelId === modelId).length
   const spare = (some: readonly InstanceMemory[]): InstanceMemory[] => some.filter(({ modelId }, i) =>
     minimum(modelId) === 0 ||
-    countOf(rest.instances, modelId) - minimum(modelId) > countOf(some.slice(0, i), modelId))
-  if (!fits(spare(rest.instances.filter(({ idleSeconds }) => idleSeconds !== undefined)))) return null
-  const idle = spare(rest.instances.filter(({ idleSeconds }) => idleSeconds != null).sort(byValue))
+    countOf(there, modelId) - minimum(modelId) > countOf(some.slice(0, i), modelId))
+  if (!fits(spare(there.filter(({ idleSeconds }) => idleSeconds !== undefined)))) return null
+  const idle = spare(there.filter(({ idleSeconds }) => idleSeconds != null).sort(byValue))
   if (fits([]) || !fits(idle)) return []
   let [least, most] = [1, idle.length]
   while (least < most) {
@@ -49,9 +59,9 @@ export function evictions (
   // The last of these is on a node of the plan; most others may be elsewhere.
   const result = solve(request, without(rest, idle.slice(0, least)))
   const nodeIds = new Set(result.ok ? result.plan.ranks.map(({ nodeId }) => nodeId) : [])
-  const there = idle.slice(0, least).filter(({ memory }) => memory.some(({ nodeId }) => nodeIds.has(nodeId)))
-  return there.reduceRight<InstanceMemory[]>((chosen, one) => {
+  const near = idle.slice(0, least).filter(({ memory }) => memory.some(({ nodeId }) => nodeIds.has(nodeId)))
+  return near.reduceRight<InstanceMemory[]>((chosen, one) => {
     const fewer = chosen.filter((other) => other !== one)
     return fits(fewer) ? fewer : chosen
-  }, there)
+  }, near)
 }

@@ -89,7 +89,10 @@ export interface MemoryClaim {
 /** An instance; `memory` is empty until the readings include it. */
 export interface InstanceMemory {
   instanceId: string, modelId: string, memory: readonly MemoryClaim[]
-  /** Seconds without a request; null while it must stay loaded; absent if no request may unload it. */
+  /**
+   * Seconds without a request; null while it must stay loaded, such as one that is `leaving` and has open
+   * requests; absent if no request may unload it.
+   */
   idleSeconds?: number | null | undefined
   /** True if a request placed it, not a person. */
   onDemand?: boolean

@@ -14,6 +14,8 @@ const gone = new Set(['id-n1'])
 const failedOn = (...nodes: string[]) => instance('a', ['id-n1'], { placement: intent({ failedOn: nodes }) })
 const drained = instance('a', ['id-n1'], { drainUntil: '2026-01-01T00:00:10.000Z' })
 const drain = new Set(['id-n1'])
+const replica = instance('a', ['id-n1'], { placement: intent({ replica: '2026-01-01T00:00:00.000Z' }) })
+const policies = new Set(['acme/chat'])
 const moving = intent({ moves: 'a' })
 const next = instance('b', ['id-n2'], { placement: moving })
 const waits = (...entries: [string, Parameters<typeof entry>[0]?][]) =>
@@ -81,6 +83,10 @@ const table: [string, Partial<Situation>, string[], (() => boolean)?][] = [
   ['no third move', { instances: [failedOn('x', 'y')], failures: [failure()] }, []],
   ['after the moves a lost node still counts', { instances: [failedOn('x', 'y')], gone },
     ['lose a', 'place a']],
+  ['a replica without a policy is moved after a failure', { instances: [replica], failures: [failure()] },
+    ['lose a', 'place a']],
+  ['with one, the policy replaces it', { instances: [replica], failures: [failure()], policies },
+    ['retire a']],
   ['what waits is placed', { waiting: waits(['a']) }, ['place a']],
   ['a master died after it entered the loss', { instances: [A], waiting: waits(['a']) },
     ['remove a', 'place a']],

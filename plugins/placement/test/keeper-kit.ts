@@ -40,6 +40,7 @@ export function situation (over: Partial<Situation> = {}): Situation {
   return {
     now: NOW, instances: [], runners: {}, failures: [], gone: new Set(), cut: new Map(), leaving: new Set(),
     drained: new Set(), waiting: new Map(), stopped: new Set(), autoplace: [], roles: new Map(),
+    policies: new Set(),
     nodes: ['n1', 'n2', 'n3'].map((name) => ({ nodeId: `id-${name}`, installId: `install-${name}`, name })),
     ...over
   }

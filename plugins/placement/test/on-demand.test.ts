@@ -91,21 +91,23 @@ t.test('while a model is being unloaded its memory is waited for', async (t) => 
   t.match(await asked, { error: { reason: 'insufficient_memory' } }, 'somebody else has it')
 })
 
+/** Adds a ready instance of 200 GiB on n1. */
+function load (rig: PlacementRig, id: string, idleSeconds: number | null, ttlSeconds: number | null): void {
+  const placement = intent({ ttlSeconds })
+  rig.state.instances[id] = instance(id, ['id-n1'], { placement }, `acme/${id}`, 200 * GIB)
+  runnersAre(rig.state, id, { RunnerReady: {} })
+  const { runnerMemory = {} } = (rig.state.nodeSystem['id-n1'] ?? {}) as { runnerMemory?: object }
+  rig.state.nodeSystem['id-n1'] = {
+    accelerators: [], runnerMemory: { ...runnerMemory, [`${id}-r0`]: { idleSeconds } }
+  } as never
+}
+
 t.test('idle instances make room; those without a time to live and those in use do not', async (t) => {
   const rig = await start(t, { nodes: { n1: 40 }, config: { ...ON, wait_seconds: 60 } })
-  const load = (id: string, idleSeconds: number | null, ttlSeconds: number | null): void => {
-    const placement = intent({ ttlSeconds })
-    rig.state.instances[id] = instance(id, ['id-n1'], { placement }, `acme/${id}`, 200 * GIB)
-    runnersAre(rig.state, id, { RunnerReady: {} })
-    const { runnerMemory = {} } = (rig.state.nodeSystem['id-n1'] ?? {}) as { runnerMemory?: object }
-    rig.state.nodeSystem['id-n1'] = {
-      accelerators: [], runnerMemory: { ...runnerMemory, [`${id}-r0`]: { idleSeconds } }
-    } as never
-  }
   rig.state.nodeMemory['id-n1']!.ramAvailable.inBytes = GIB
-  load('pinned', 999, null)
+  load(rig, 'pinned', 999, null)
   t.match(await ask(rig), { error: { reason: 'insufficient_memory' } })
-  load('used', null, 300)
+  load(rig, 'used', null, 300)
   const waits: unknown[] = []
   const late = ask(rig, { onWait: (wait) => { waits.push(wait) } })
   await rig.clock.advance(59_000)
@@ -114,8 +116,8 @@ t.test('idle instances make room; those without a time to live and those in use 
   await rig.clock.advance(2000)
   t.match(await late, { error: { reason: 'not_ready', status: 503, message: /waits for memory/ } })
   t.strictSame(rig.evicted, [], 'one in use stays')
-  load('idle', 20, 300)
-  load('spare', 10, 300)
+  load(rig, 'idle', 20, 300)
+  load(rig, 'spare', 10, 300)
   const [first, second] = [ask(rig), ask(rig)]
   await rig.clock.advance(600)
   t.strictSame(rig.evicted.splice(0), ['idle for acme/chat'])
@@ -133,6 +135,59 @@ t.test('idle instances make room; those without a time to live and those in use 
   runnersAre(rig.state, only(rig), { RunnerReady: {} })
   await rig.clock.advance(500)
   t.strictSame(await Promise.all([first, second]), [{ served: true }, { served: true }])
+})
+
+t.test('requests that wait for the same model share one plan', async (t) => {
+  const rig = await start(t, { nodes: { n1: 40 } })
+  rig.state.nodeMemory['id-n1']!.ramAvailable.inBytes = GIB
+  load(rig, 'idle', 20, 300)
+  await rig.decide('wait', { id: 'lost', entry: {
+    modelId: 'acme/chat', intent: intent(), replaces: null, since: '', message: 'm',
+    reason: 'insufficient_memory'
+  } })
+  for (let n = 0; n < 20; n++) void ask(rig)
+  await rig.clock.advance(1000)
+  t.ok(rig.evicted.length >= 2 && rig.evicted.length <= 5, `${rig.evicted.length} plans in a second`)
+})
+
+t.test('nothing is unloaded for requests that are gone', async (t) => {
+  for (const left of [0, 1]) {
+    const rig = await start(t, { nodes: { n1: 40 } })
+    rig.state.nodeMemory['id-n1']!.ramAvailable.inBytes = GIB
+    load(rig, 'used', null, 300)
+    const [first, second] = [new AbortController(), new AbortController()]
+    const asked = [ask(rig, { signal: first.signal }), ask(rig, { signal: second.signal })]
+    await rig.clock.advance(1000)
+    first.abort()
+    if (left === 0) second.abort()
+    t.match(await asked[0], { error: { reason: 'cancelled' } })
+    load(rig, 'idle', 20, 300)
+    await rig.clock.advance(1000)
+    t.strictSame(rig.evicted, left === 0 ? [] : ['idle for acme/chat'], `${left} waits`)
+    rig.evicted.length = 0
+    void ask(rig)
+    await rig.clock.advance(6000)
+    t.strictSame(rig.evicted.slice(0, 1), ['idle for acme/chat'], 'it is loaded for the next one')
+  }
+})
+
+t.test('an instance that ends after long requests does not keep idle ones loaded', async (t) => {
+  const rig = await start(t, { nodes: { n1: 40 } })
+  rig.state.nodeMemory['id-n1']!.ramAvailable.inBytes = GIB
+  load(rig, 'long', null, 300)
+  bodyOf(rig.state.instances['long']!).drainUntil = '2026-01-01T01:00:00.000Z'
+  runnersAre(rig.state, 'long', { RunnerRunning: {} })
+  load(rig, 'idle', 20, 300)
+  load(rig, 'spare', 10, 300)
+  void ask(rig)
+  await rig.clock.advance(600)
+  t.strictSame(rig.evicted.splice(0), ['idle for acme/chat'])
+  delete rig.state.instances['idle']
+  await rig.clock.advance(3000)
+  t.strictSame([rig.evicted, rig.placed], [[], []], 'nothing else goes while readings are old')
+  rig.state.nodeMemory['id-n1']!.ramAvailable.inBytes = 20 * GIB
+  await rig.clock.advance(600)
+  t.equal(rig.placed.length, 1)
 })
 
 t.test('an instance that is lost while a request waits is placed again; a stopped one is not', async (t) => {

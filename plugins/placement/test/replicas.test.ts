@@ -120,6 +120,24 @@ t.test('the master adds an instance on another node, and removes it again', asyn
     [{ instanceId: second, open: 0, instances: 2 }])
 })
 
+t.test('without its policy, a replica counts as placed by people', async (t) => {
+  for (const lose of ['node', 'drain'] as const) {
+    const rig = await startKeeper(t)
+    await rig.decide('policy', { modelId: 'acme/chat', patch: policy, from: 'request' })
+    await passes(rig, 'the one of min', () => ids(rig).length === 1)
+    const [node] = placedOn(rig)
+    runnersAre(rig.state, ids(rig)[0]!, { RunnerReady: {} })
+    await rig.decide('policy', { modelId: 'acme/chat', patch: { replicas: null }, from: 'request' })
+    const view = rig.views.find(({ nodeId }) => nodeId === node)!
+    if (lose === 'node') Object.assign(view, { live: false })
+    else await rig.decide('drain', { installId: view.installId, since: '', by: '' })
+    await passes(rig, `it to be placed again: ${lose}`, () => rig.placed.length === 2, 120_000)
+    t.not(placedOn(rig)[0], node)
+    t.equal(bodyOf(rig.placed[1]!.instance).placement?.replica, undefined)
+    t.equal(rig.events.filter(({ kind }) => kind === 'ReplicaAdded').length, 1, 'no policy added it')
+  }
+})
+
 t.test('autoplace and min place one instance together', async (t) => {
   const rig = await startKeeper(t, { config: config(['acme/chat']) })
   await rig.clock.advance(30_000)
@@ -201,7 +219,9 @@ t.test('the policy of a model over the API', async (t) => {
 })
 
 t.test('svc policy', async (t) => {
+  const policies: Record<string, object> = {}
   const node = await nodeOf(t, {
+    'GET /state': (response) => { sendJson(response, { policies }) },
     'PATCH /models/acme/chat/policy': (response) => { sendJson(response, { message: 'acme/chat: set.' }) }
   })
   const body = async (...args: string[]): Promise<unknown> => {
@@ -213,8 +233,20 @@ t.test('svc policy', async (t) => {
   t.strictSame(await body('--replicas', '2'), of(2, 2))
   t.match(await body('--replicas', '0-2', '--idle', '60'), { replicas: { idle_seconds: 60 } })
   t.strictSame(await body('--replicas', 'none', '--demand', 'on'), { replicas: null, demand: true })
+  t.strictSame(await body('--replicas', 'none'), { replicas: null })
   t.strictSame(await body(), {})
-  for (const args of [['--target-open', '2'], ['--replicas', 'x'], ['--replicas', '1', '--target-open', '0'],
+  t.match(await node.run(['policy', 'acme/chat', '--idle', '9']),
+    { status: 2, err: /^svc: --replicas: no number of instances is set for acme\/chat; give one/ })
+  policies['acme/chat'] = { replicas: { ...POLICY, idle_seconds: 7 }, from: 'svc.yaml' }
+  const kept: [string[], object][] = [
+    [['--replicas', '1'], { max: 1 }], [['--target-open', '9'], { target_open: 9 }],
+    [['--idle', '5'], { idle_seconds: 5 }],
+    [['--replicas', '2-4', '--idle', '6'], { min: 2, max: 4, idle_seconds: 6 }]
+  ]
+  for (const [args, over] of kept) {
+    t.strictSame(await body(...args), { replicas: { ...POLICY, idle_seconds: 7, ...over } }, args.join(' '))
+  }
+  for (const args of [['--target-open', 'x'], ['--replicas', 'x'], ['--replicas', '1', '--target-open', '0'],
     ['--demand', 'yes']]) {
     t.match(await node.run(['policy', 'acme/chat', ...args]), { status: 2, err: /^svc: --/ })
   }

@@ -124,6 +124,11 @@ t.test('svc place shows the arithmetic of what does not fit, and the ways out', 
     '  set slots to 4: svc place acme/chat --slots 4\n' +
     '  free 5.80 GiB of memory on n1\n')
   }
+  const repeats = await node.run(['place', 'acme/chat', '--slots', '8', '--exclude', 'n3', 'a b',
+    '--make-room', '--no-wait', '--ttl', '60'])
+  const begin = ': svc place acme/chat --exclude n3 \'a b\''
+  t.match(repeats.err, `${begin} --slots 8 --ttl 60 --make-room --min-nodes 2\n`)
+  t.match(repeats.err, `${begin} --ttl 60 --make-room --slots 4\n`)
   const cases: [number, string, number][] = [
     [400, 'model_unknown', 3], [400, 'no_connected_cycle', 1], [400, 'no_source', 1],
     [503, 'info_pending', 4], [401, 'unauthenticated', 5], [400, 'invalid_request', 2]

@@ -1,9 +1,15 @@
-import { fact, modelInPath, quoted, createToolReads, withoutFullStop } from '../../../kernel/cli/index.js'
-import type { Evidence, Fact, ToolReads, Tool } from '../../../kernel/cli/index.js'
+import {
+  fact, isVerbError, modelInPath, quoted, createToolReads, withoutFullStop
+} from '../../../kernel/cli/index.js'
+import type { Evidence, Fact, ToolContext, ToolReads, Tool } from '../../../kernel/cli/index.js'
+import { PAUSE_MS } from '../keeper/replicas.js'
+import { AUTOPLACE, intentOf } from '../place/instance.js'
+import type { StoredPolicy } from '../place/policies.js'
 import { progressOf, SERVING } from '../progress/progress.js'
 import { rowsOf } from '../cli/ps.js'
 import { count, rankText } from '../cli/state.js'
 import type { PsRow } from '../cli/ps.js'
+import type { PreviewRow } from '../cli/sums.js'
 import type { SeenState } from '../cli/state.js'
 import type { ChainLink } from './model-chain.js'
 import { worstFirst } from './request-words.js'
@@ -14,17 +20,19 @@ const ASKED_MOST = 6
 /** Limit on the instances that are listed individually. */
 const INSTANCES_MOST = 30
 
+type State = SeenState & { policies?: Record<string, StoredPolicy & { stopped?: boolean }> }
 interface ListedModel { id: string, root?: string, installed: boolean }
 
 export default {
   async run (ctx) {
     const look = createToolReads(ctx)
-    const state = await look.read<SeenState>('The state of the cluster', '/state')
+    const state = await look.read<State>('The state of the cluster', '/state')
     if (state === null) return { facts: [], unknown: look.unknown }
     const rows = rowsOf(state)
     const told = rows.map((row) => factOf(row, state))
+    const [policies, others] = await Promise.all([unmet(ctx, state, rows), idle(look, rows)])
     return {
-      facts: [summary(rows), ...worstFirst(told).slice(0, INSTANCES_MOST), ...await idle(look, rows)],
+      facts: [summary(rows), ...policies, ...worstFirst(told).slice(0, INSTANCES_MOST), ...others],
       unknown: look.unknown
     }
   }
@@ -79,6 +87,42 @@ function stepsOf (state: SeenState, instanceId: string): string {
   const ranks = progress.kind === 'starting' ? progress.ranks : []
   const texts = ranks.filter((rank) => !SERVING.has(rank.state)).map((rank) => sentence(rankText(rank)))
   return [...new Set(texts)].join(', ') || 'it has just begun'
+}
+
+/** Policies of unknown models, and those with fewer instances than `min` although nothing loads. */
+async function unmet ({ look, nowMs }: ToolContext, state: State, rows: readonly PsRow[]): Promise<Fact[]> {
+  const short = Object.entries(state.policies ?? {}).flatMap(([id, { replicas, stopped }]) => {
+    const there = rows.filter((row) => row.modelId === id && row.state !== 'draining')
+    const { min = 0, max = 1 } = replicas ?? {}
+    return stopped === true || there.length >= Math.max(min, 1) ? [] : [{ id, min, max, there }]
+  }).sort((a, b) => b.min - a.min).slice(0, ASKED_MOST)
+  return (await Promise.all(short.map(async ({ id, min, max, there }): Promise<Fact[]> => {
+    const [first] = there.flatMap(({ instanceId }) => state.instances[instanceId] ?? [])
+    const { excluded, contextLength = '', slots = '' } = first === undefined ? AUTOPLACE : intentOf(first)
+    const others = [...excluded, ...there.flatMap(({ nodes }) => nodes.map(({ nodeId }) => nodeId))].join()
+    const query = new URLSearchParams({ model_id: id })
+    const more = { context_length: contextLength, slots, excluded_nodes: others }
+    for (const [key, value] of Object.entries(more)) {
+      if (value !== '') query.set(key, String(value))
+    }
+    const path = `/instance/previews?${query.toString()}`
+    const answer = await look<{ previews: PreviewRow[] }>(path)
+    const model = quoted(id)
+    const tell = (text: string, remedy: string): Fact[] =>
+      [fact('warn', 'policy_unmet', `The policy of ${model} is not met: ${text}.`,
+        { about: [model], evidence: [{ kind: 'path', path }], remedy })]
+    if (isVerbError(answer)) return answer.api?.reason !== 'model_unknown' ? []
+      : tell('no model has this name', `Download it: \`svc pull ${model}\`.`)
+    const row = answer.previews.find(({ error }) => error === null) ?? answer.previews[0]
+    const failure = state.instanceFailures.find(({ modelId, recordedAt = '' }) =>
+      modelId === id && nowMs - Date.parse(recordedAt) < PAUSE_MS)?.errorMessage
+    const why = row?.reason === 'exclusions_removed_all' ? 'no other live node can run it'
+      : row?.reason === 'info_pending' ? undefined : row?.error ?? failure
+    if (why === undefined || min === 0) return []
+    return tell(`${there.length} of at least ${count(min, 'instance')} run: ${sentence(why)}`,
+      why === failure ? `Find the cause with \`svc why ${model}\`.`
+        : `Ask for fewer: \`svc policy ${model} --replicas ${there.length}-${max}\`; or add memory.`)
+  }))).flat()
 }
 
 /** Facts about downloaded models without an instance; each stopped model has a separate fact. */

@@ -192,7 +192,7 @@ export class Availability {
     source: Source, snapshot: ModelSnapshot, asked: Pick<ChainFacts, 'modelId' | 'capability'>
   ): ChainFacts {
     const { absence, learning, backend, models, off } = this.#parts
-    const { modelId } = asked
+    const { modelId, capability } = asked
     const { nodes } = source
     const { instances } = snapshot
     const { card, cardProblem } = this.#readCard(modelId)
@@ -207,7 +207,8 @@ export class Availability {
     const choice = card === null ? null : backend(card)
     return {
       ...asked, card, cardProblem,
-      known: card === null && cardProblem === undefined ? [...this.cards().keys()] : [],
+      known: (card === null && cardProblem === undefined ? [...this.cards().values()] : [])
+        .filter(({ tasks }) => capability === null || tasks.includes(capability)).map((one) => one.modelId),
       copies: copies === undefined ? undefined : copiesOf(copies),
       silentStore: running ? undefined : models?.silentStore()?.name,
       off: card === null ? off('models', modelId) : off('engines', card.engine),

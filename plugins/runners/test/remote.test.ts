@@ -85,6 +85,7 @@ t.test('what can be named is what others serve, too', async (t) => {
   t.same(asker.serving(VOICE), [], 'not by a runner of its own')
   t.match(asker.missing('acme/none', 'tts'),
     { link: 'card', remedy: /Use one of: svc\/voice-en/ })
+  t.match(asker.missing('acme/none', 'chat'), { link: 'card', remedy: /^Download it:/ }, 'it fits')
   live.clear()
   t.same(asker.models('tts'), [], 'a node that is gone serves nothing')
   await t.rejects(asker.route(query), {
