@@ -3,7 +3,7 @@ import { missingOf, readLog, shown, type ShownEvent, type Source } from '../read
 import { invalid, readPoint } from '../reading/query.js'
 import { within, type Range } from '../store/gaps.js'
 import { decodeBody } from './body.js'
-import { applyEntries, PART_KINDS, type ClusterPart, type Fields } from './part.js'
+import { Draft, PART_KINDS, type ClusterPart, type Fields } from './part.js'
 import type { Entry } from '../log/entries.js'
 import type { EventStore } from '../store/store.js'
 import type { IndexOrTime, Snapshot } from '../store/types.js'
@@ -67,7 +67,7 @@ async function lookUp (options: LookupOptions, text: string): Promise<StateAt> {
       idx: snapshot.idx, at: iso(snapshot.at), sessionId: snapshot.sid, cause: snapshot.cause, stale, omitted
     },
     state,
-    derived: { idx, ...applyEntries(part, changing) },
+    derived: { idx, ...new Draft(part, changing).part() },
     events: events.slice(0, EVENTS_SHOWN).map(shown),
     more,
     // Only older entries can be missing, because those in memory are available even if they are not stored.
