@@ -4,7 +4,7 @@ import { begin, chunk, data, end, nodeOf, sendError, sendJson, stream } from './
 import { card, instance, state } from './cli-model-kit.js'
 import { applyLoad, countFailures } from '../cli/bench.js'
 import { Mp3Time } from '../../capabilities-tts/test/mp3-frames.js'
-import { chat, percentile, spreadOf, textOf } from '../cli/measures.js'
+import { chat, percentile, spreadOf, textOf } from '../cli/bench.js'
 import type { WaitClock } from '../../../kernel/cli/index.js'
 import type { Asked } from '../../../kernel/test/cli-helpers.js'
 

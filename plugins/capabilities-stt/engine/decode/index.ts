@@ -3,11 +3,11 @@ import { type FileHandle, open, unlink } from 'node:fs/promises'
 import { EngineError } from '../../../../kernel/api/engine.js'
 import { Resampler } from '../../../runners/onnx/resample.js'
 import { decodeContainer } from './container.js'
-import { decodeMp3, isMp3 } from './mp3.js'
 import { readAt, undecodable, type Sound } from './sound.js'
-import { decodeWav, isWav } from './wav.js'
 import { randomUUID } from 'node:crypto'
 import { join } from 'node:path'
+import { MPEGDecoder } from 'mpg123-decoder'
+import { AudioSampleSink, CustomSource, Input, WAVE } from 'mediabunny'
 
 /** Samples per second of all blocks. */
 const RATE = 16_000
@@ -183,5 +183,56 @@ export async function spool (
   } catch (error) {
     await file.close()
     throw error
+  }
+}
+
+/** Bytes decoded at once: at most half a minute of sound at the lowest bit rate. */
+const PIECE = 16 * 1024
+
+/** A sync word of 11 bits; layer 0 is AAC. */
+const isMp3 = ([first = 0, second = 0]: Buffer): boolean =>
+  first === 0xff && second >= 0xe0 && (second & 6) !== 0
+
+/** MP3, by mpg123 in WebAssembly: the build of FFmpeg that decodes the other types has no MP3. */
+async function * decodeMp3 (file: FileHandle, start: number): AsyncGenerator<Sound> {
+  const decoder = new MPEGDecoder()
+  try {
+    await decoder.ready
+    for (let at = start; ; at += PIECE) {
+      const bytes = await readAt(file, at, PIECE)
+      if (bytes.length === 0) return
+      const { channelData: channels, sampleRate: rate, samplesDecoded } = decoder.decode(bytes)
+      if (samplesDecoded > 0) yield { channels, rate }
+    }
+  } finally {
+    decoder.free()
+  }
+}
+
+/** Size of the read cache in bytes. */
+const CACHE = 1024 ** 2
+
+const isWav = (head: Buffer): boolean => /^(RIFF|RF64)....WAVE/s.test(head.toString('latin1'))
+
+/** WAV with samples of all widths and companding, by Mediabunny in JavaScript. */
+async function * decodeWav (file: FileHandle, size: number): AsyncGenerator<Sound> {
+  const read = async (start: number, end: number): Promise<Buffer> => await readAt(file, start, end - start)
+  const source = new CustomSource({ getSize: () => size, read, maxCacheSize: CACHE })
+  const input = new Input({ formats: [WAVE], source })
+  try {
+    const track = await input.getPrimaryAudioTrack()
+    if (track === null || !await track.canDecode()) throw undecodable('This type of WAV is not supported.')
+    for await (const sample of new AudioSampleSink(track).samples()) {
+      const { numberOfChannels, sampleRate: rate, numberOfFrames } = sample
+      const channels = Array.from({ length: numberOfChannels }, (_, planeIndex) => {
+        const samples = new Float32Array(numberOfFrames)
+        sample.copyTo(samples, { planeIndex, format: 'f32-planar' })
+        return samples
+      })
+      sample.close()
+      yield { channels, rate }
+    }
+  } finally {
+    input.dispose()
   }
 }

@@ -1,22 +1,24 @@
 /** Ollama's API: POST /ollama/api/chat and /generate. */
-import { fieldsOf, isObject, present } from '../../../runners/language/json.js'
+import { fieldsOf, isObject, present, parsed } from '../../../runners/language/json.js'
 import { samplingOf } from '../../../runners/language/sampling.js'
 import { answer } from '../answer.js'
 import { withApiFieldNames, invalidField } from '../errors.js'
-import { plainImage, textUnlessImages } from '../images.js'
-import { chatTask, completionTask, visionSupportOf, functionCall, functionTool } from '../request-to-task.js'
-import { chatFormat, generateFormat } from './format.js'
+import { plainImage, textUnlessImages, type VisionSupport } from '../images.js'
+import {
+  chatTask, completionTask, visionSupportOf, functionCall, functionTool, type VisionRules
+} from '../request-to-task.js'
 import { loadFor, loadOnly, unloadAfter, TEXT_TASKS } from './load.js'
 import { canonical } from './names.js'
+import { ollamaFailure } from '../../../staging/service.js'
+import { Collector, type Totals, type CompleteChoice, type WholeCall } from '../pieces.js'
 import type { FromSchema, RouteRequest } from '../../../../kernel/index.js'
-import type { ApiParts } from '../types.js'
-import type { VisionSupport } from '../images.js'
-import type { VisionRules } from '../request-to-task.js'
+import type { ApiParts, AnswerFormat, AnswerMetadata, Formatter, Framing } from '../types.js'
 import type { ChatBody, CompletionBody, InputMessage, Tool } from '../schema.js'
 import type { chatBody, generateBody } from './body.js'
+import type { TokenReport } from '../../../runners/language/chunks.js'
 
-export type OllamaChat = FromSchema<typeof chatBody>
-export type OllamaGenerate = FromSchema<typeof generateBody>
+type OllamaChat = FromSchema<typeof chatBody>
+type OllamaGenerate = FromSchema<typeof generateBody>
 type Common = Pick<OllamaChat, 'model' | 'format' | 'think' | 'options' | 'logprobs' | 'top_logprobs'>
 type Message = NonNullable<OllamaChat['messages']>[number]
 
@@ -167,3 +169,81 @@ function formatOf (format: Common['format']): ChatBody['response_format'] {
   if (typeof format === 'string') throw invalidField('format', 'must be "json" or a JSON Schema')
   return { type: 'json_schema', json_schema: { schema: format } }
 }
+
+/**
+ * Newline-delimited JSON. It cannot carry comments as keep-alives, so a stream without output sends only its
+ * headers.
+ */
+const framing: Framing = {
+  contentType: 'application/x-ndjson',
+  begin: () => '',
+  value: (value) => `${JSON.stringify(value)}\n`,
+  end: () => '',
+  beat: '',
+  failed: (error) => `${JSON.stringify(ollamaFailure(error))}\n`
+}
+
+type News = Pick<CompleteChoice, 'content' | 'reasoning' | 'calls' | 'tokens'>
+/** Puts new content into the response field of the route: `message` or `response`. */
+type Field = (news: News) => object
+
+const NOTHING: News = { content: '', reasoning: '', calls: [], tokens: [] }
+
+const chatField: Field = ({ content, reasoning: thinking, calls, tokens }) => ({
+  message: {
+    role: 'assistant', content,
+    ...thinking === '' ? {} : { thinking },
+    ...calls.length === 0 ? {} : { tool_calls: calls.map(callValue) }
+  },
+  ...logprobsOf(tokens)
+})
+
+const generateField: Field = ({ content, reasoning: thinking, tokens }) =>
+  ({ response: content, ...thinking === '' ? {} : { thinking }, ...logprobsOf(tokens) })
+
+const logprobsOf = (tokens: readonly TokenReport[]): object => tokens.length === 0 ? {} : { logprobs: tokens }
+
+/** A tool call whose arguments were cut off gets `{}` as arguments. */
+const callValue = ({ name, arguments: json }: WholeCall): object =>
+  ({ function: { name, arguments: fieldsOf(parsed(json)) } })
+
+const headOf = ({ model, created }: AnswerMetadata): object =>
+  ({ model, created_at: new Date(created * 1000).toISOString() })
+
+const NANOSECONDS = 1e9
+const took = (tokens: number, rate: number): number => rate > 0 ? Math.round(tokens / rate * NANOSECONDS) : 0
+
+function ending (facts: AnswerMetadata, totals: Totals, { finish }: CompleteChoice): object {
+  const { promptTokens, completionTokens, cachedTokens, promptRate, generationRate } = totals
+  return {
+    done: true, done_reason: finish === 'length' ? 'length' : 'stop',
+    total_duration: Math.round(facts.elapsedMs() * 1e6), load_duration: Math.round(facts.loadMs * 1e6),
+    prompt_eval_count: promptTokens, prompt_eval_duration: took(promptTokens - cachedTokens, promptRate),
+    eval_count: completionTokens, eval_duration: took(completionTokens, generationRate)
+  }
+}
+
+/** The lines of a stream. Ollama's API has no tool call deltas, so a call is sent once it is complete. */
+function linesFormatter (facts: AnswerMetadata, field: Field): Formatter {
+  const answer = new Collector()
+  return {
+    begin: () => [],
+    piece (piece) {
+      answer.add(piece)
+      const news = piece.kind === 'text' ? { ...piece, calls: [] } : { ...NOTHING, calls: answer.only.calls }
+      const { content, reasoning, calls, tokens } = news
+      if (content === '' && reasoning === '' && calls.length === 0 && tokens.length === 0) return []
+      return [{ ...headOf(facts), ...field(news), done: false }]
+    },
+    end: (totals) => [{ ...headOf(facts), ...field(NOTHING), ...ending(facts, totals, answer.only) }]
+  }
+}
+
+const answerFormat = (field: Field): AnswerFormat => ({
+  framing,
+  formatter: (facts) => linesFormatter(facts, field),
+  whole: ({ only, totals }, facts) => ({ ...headOf(facts), ...field(only), ...ending(facts, totals, only) })
+})
+
+export const chatFormat = answerFormat(chatField)
+const generateFormat = answerFormat(generateField)
