@@ -1,10 +1,10 @@
 import { boundsOf, clockOffset, openObject } from '../../kernel/index.js'
 import type {
-  Clock, Hop, HopTarget, SpanAttrs, TracedTask, Trace, TraceEnd, TraceStart, Context
+  Clock, Context, FromSchema, Hop, HopTarget, SpanAttrs, TracedTask, Trace, TraceEnd, TraceStart
 } from '../../kernel/index.js'
 import { ROOT, toSentSpan, SpanRecorder, SPANS_MAX } from '../runners/service.js'
 import { readTraceparent, spanIdOf, writeTraceparent } from './traceparent.js'
-import type { ClockNote, PlacedSpan, SpanPart, SpanPlace } from '../runners/service.js'
+import type { PlacedSpan } from '../runners/service.js'
 import type { TraceRecord } from './trace-file.js'
 
 /** Longest wait in ms, after a request has finished, for the spans of other processes. */
@@ -19,10 +19,14 @@ const count = { type: 'integer', minimum: 0, maximum: Number.MAX_SAFE_INTEGER } 
 const process = { enum: ['node', 'runner'] } as const
 const nodeId = { type: ['string', 'null'], maxLength: 128 } as const
 
+/** The record of one process, as sent to the node that requested it. Times are by the sender's clock. */
 const schema = openObject({
+  /** Arrival of the work and creation of this record, in ms. */
   receivedMs: { type: 'number' },
   sentMs: { type: 'number' },
+  /** Processes with spans in the trace; `nodeId` is null for the node that reads the trace. */
   places: { type: 'array', maxItems: 64, items: openObject({ nodeId, process, rank: count }) },
+  /** Spans whose parent is not in the list are children of the span of the request to this process. */
   spans: {
     type: 'array',
     maxItems: SPANS_MAX,
@@ -47,6 +51,7 @@ const schema = openObject({
   dropped: count
 })
 
+export type SpanPart = FromSchema<typeof schema>
 type ReadPart = (value: unknown) => SpanPart | null
 
 /** Creates a function that validates spans from another process and returns null for invalid ones. */
@@ -82,8 +87,8 @@ export class Recording extends SpanRecorder implements Trace {
   readonly #traceId: string
   readonly #parentSpanId: string | null
   readonly #spanId: string
-  readonly #places: SpanPlace[] = [{ nodeId: null, process: 'node', rank: 0 }]
-  readonly #clocks: ClockNote[] = []
+  readonly #places: SpanPart['places'] = [{ nodeId: null, process: 'node', rank: 0 }]
+  readonly #clocks: SpanPart['clocks'] = []
   /** Spans of other processes, moved to this node's clock. */
   readonly #adopted: PlacedSpan[] = []
   /** Number of spans from other processes dropped as invalid or over the limit. */
@@ -137,7 +142,7 @@ export class Recording extends SpanRecorder implements Trace {
     }
   }
 
-  part (): SpanPart {
+  part () {
     const sentMs = this.now()
     this.#handedOver = true
     const spans = this.#all('task', sentMs, {})

@@ -1,32 +1,21 @@
 import type { SpanAttrs } from '../../kernel/index.js'
-import type { SpanPlace } from '../runners/service.js'
+import type { PlacedSpan } from '../runners/service.js'
 
 /** Trace ids name files, so they may only have characters that cannot leave a folder. */
 export const TRACE_ID = /^[0-9A-Za-z][0-9A-Za-z-]{0,63}$/
 
-/** Times are whole microseconds since 1970 by the clock of the first node. */
-export interface TraceSpan {
-  /** Number of the span in its trace, which is 0 for the root, and number of its parent. */
-  id: number
-  parent: number | null
-  /** Index of the span's process in `places`. */
-  place: number
-  name: string
-  category: string
+/** Times are whole microseconds since 1970 by the clock of the first node; the root has id 0. */
+export interface TraceSpan extends Omit<PlacedSpan, 'startMs' | 'endMs'> {
   startUs: number
   durationUs: number
-  /** Number of steps that the span combines; 0 if it stands for itself. */
-  steps: number
   attrs: SpanAttrs
 }
 
 /** A process with spans in the trace. */
-export interface TracePlace { nodeId: string, name: string, process: SpanPlace['process'], rank: number }
+export interface TracePlace { nodeId: string, name: string, process: 'node' | 'runner', rank: number }
 
 /** How far a process's clock is ahead of the first node's; its spans are already corrected by this. */
-export interface TraceClock {
-  nodeId: string
-  process: SpanPlace['process']
+export interface TraceClock extends Pick<TracePlace, 'nodeId' | 'process'> {
   offsetUs: number
   uncertaintyUs: number
 }

@@ -1,7 +1,6 @@
 /** Tokenizes texts; a thread handles long ones, so that they do not block the event loop. */
 import { Worker } from 'node:worker_threads'
 import type { Tokenizer } from '@huggingface/tokenizers'
-import { raceAbort } from '../../../kernel/api/clock.js'
 import { invalid } from '../../runners/language/refusals.js'
 import { ThreadClient } from '../thread-client.js'
 import type { TokenizerFiles } from './files.js'
@@ -37,8 +36,12 @@ export class TextReader {
   async read (what: Texts, signal: AbortSignal): Promise<number[][]> {
     const characters = what.texts.reduce((sum, { length }) => sum + length, 0)
     if (characters <= SMALL) return idsIn(this.tokenizer, what)
+    signal.throwIfAborted()
+    const gone = new Promise<never>((_resolve, reject) => {
+      signal.addEventListener('abort', () => { reject(signal.reason as Error) }, { once: true })
+    })
     try {
-      return await raceAbort(this.thread.ask(what, this.longestMs, signal), signal)
+      return await Promise.race([this.thread.ask(what, this.longestMs, signal), gone])
     } catch (error) {
       if (signal.aborted || (error as Error).name !== 'AbortError') throw error
       throw invalid(`the input takes longer than ${this.longestMs / 1000} s to tokenize; send shorter texts`,

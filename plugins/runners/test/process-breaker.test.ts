@@ -1,5 +1,5 @@
 import t from 'tap'
-import { afterFailure, restartDelayMs, CLOSED, type Failure } from '../process/supervisor.js'
+import { afterFailure, restartDelayMs, CLOSED, type Failure } from '../process/breaker.js'
 import { DEFAULT_LIMITS } from '../process/limits.js'
 
 t.test('backoff doubles to its cap, jitter on top', (t) => {
