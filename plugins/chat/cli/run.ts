@@ -73,16 +73,21 @@ async function talk (ctx: VerbContext, given: Settings): Promise<number> {
   })
 }
 
-/** Reads the options of `svc run`. Throws VerbError (2) for invalid ones. */
-function readSettings (ctx: VerbContext, model: string, options: Record<string, unknown>): Settings {
+type Settings = ReturnType<typeof readSettings>
+
+/** Reads the options of `svc run`, which apply to each turn. Throws VerbError (2) for invalid ones. */
+function readSettings (ctx: VerbContext, model: string, options: Record<string, unknown>) {
   const given = parametersOf('cli').map(({ name, parameter, flag, min, max, whole = false }) =>
     [name, readNumber(ctx, flag, options[parameter], { min, max, whole })])
   const most = readNumber(ctx, '--max-tokens', options['maxTokens'], { min: 1 })
+  const request: ModelRequest = {
+    model, ...samplingOf('cli', Object.fromEntries(given) as object), max_tokens: most ?? USUAL_TOKENS
+  }
   return {
-    request: {
-      model, ...samplingOf('cli', Object.fromEntries(given) as object), max_tokens: most ?? USUAL_TOKENS
-    },
+    request,
+    /** Whether to stop an answer that repeats itself. */
     endsLoops: most === undefined,
+    /** The system message; empty for none. */
     system: (options['system'] as string | undefined) ?? '',
     stats: options['stats'] === true
   }
@@ -95,17 +100,6 @@ async function promptOf (ctx: VerbContext, words: string): Promise<string> {
   if (bytes.length > STDIN_MAX) throw ctx.fail(2, `the piped text is over ${STDIN_MAX} bytes`)
   const piped = bytes.toString('utf8').replace(/(?<![\r\n])[\r\n]+$/, '')
   return [words === '-' ? '' : words, piped].filter((text) => text !== '').join('\n\n')
-}
-
-/** Settings that apply to each turn of a conversation. */
-interface Settings {
-  request: ModelRequest
-  /** The system message; empty for none. */
-  system: string
-  /** Whether to stop an answer that repeats itself; only without --max-tokens. */
-  endsLoops: boolean
-  /** Whether to show the speed. */
-  stats: boolean
 }
 
 interface Turn { text: string, cancelled: boolean }
