@@ -189,11 +189,7 @@ const isProgram = (found: Found): found is BinaryOverride | Program | OfferedDri
  * The devices that programs list, queried once per program. The node runs programs outside a sandbox to query
  * them, so it skips programs that another user may have written.
  */
-function deviceLists (env: RuntimeFiles['env'], uid: number): {
-  ask (program: Found): Promise<void>
-  /** The devices that a program lists; null until known. With `late`, starts a query if they are unknown. */
-  of (program: Found, late: boolean): string[] | null
-} {
+function deviceLists (env: RuntimeFiles['env'], uid: number) {
   const asked = new Map<string, Promise<void>>()
   const known = new Map<string, string[] | null>()
   const ask = async (program: Found): Promise<void> => {
@@ -208,7 +204,8 @@ function deviceLists (env: RuntimeFiles['env'], uid: number): {
   }
   return {
     ask,
-    of (program, late) {
+    /** The devices that a program lists; null until known. With `late`, starts a query if unknown. */
+    of (program: Found, late: boolean): string[] | null {
       if (!isProgram(program)) return null
       if ('devices' in program) return program.devices
       if ('build' in program) return devicesOf(program.build)

@@ -3,14 +3,11 @@ import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
 import { attempt } from '../process/proc.js'
 
-export interface Runtimes {
-  /** True if the CUDA provider is installed with the ONNX runtime. */
-  cuda: boolean
-  /** True if the ONNX runtime of this platform has WebGPU and its loader is installed. */
-  webgpu: boolean
-  /** True if an NVIDIA device file exists and is not hidden from CUDA. */
-  nvidiaDevice: boolean
-}
+/**
+ * What is installed: the ONNX runtime's CUDA provider; its WebGPU with a loader; an NVIDIA device file that
+ * is not hidden from CUDA.
+ */
+export interface Runtimes { cuda: boolean, webgpu: boolean, nvidiaDevice: boolean }
 
 /** Access to the files that detection reads, which tests replace. */
 export interface RuntimeFiles {

@@ -7,25 +7,17 @@ import {
   type OnnxGraph, type OnnxModel, type OnnxNode
 } from './messages.js'
 
-export interface GraphIndex {
-  model: OnnxModel
-  producer: Map<string, number>
-  initializers: Map<string, Uint8Array>
-  inputs: Map<string, Uint8Array>
-  outputs: Map<string, Uint8Array>
-  values: Map<string, Uint8Array>
-  /** True if some weights are in another file; such a model is loaded by path and never cut. */
-  external: boolean
-}
+export type GraphIndex = ReturnType<typeof indexGraph>
 
 /** The part of a graph on which some tensors depend, as found by `closureOf`. */
 export interface Closure { nodes: Set<number>, initializers: Set<string>, inputs: Set<string> }
 
-export function indexGraph (model: OnnxModel): GraphIndex {
+export function indexGraph (model: OnnxModel) {
   const { graph } = model
   const producer = new Map<string, number>()
   graph.node.forEach((node, i) => { for (const name of node.output) producer.set(name, i) })
   const initializers = new Map<string, Uint8Array>()
+  /** True if some weights are in another file; such a model is loaded by path and never cut. */
   let external = false
   for (const bytes of graph.initializer) {
     const head = tensorName(bytes)
