@@ -1,8 +1,9 @@
 /** Ollama's API: POST /ollama/api/chat and /generate. */
+import { badField, type FromSchema, type RouteRequest } from '../../../../kernel/index.js'
 import { fieldsOf, isObject, present, parsed } from '../../../runners/language/json.js'
 import { samplingOf } from '../../../runners/language/sampling.js'
 import { answer } from '../answer.js'
-import { withApiFieldNames, invalidField } from '../errors.js'
+import { withApiFieldNames } from '../errors.js'
 import { plainImage, textUnlessImages, type VisionSupport } from '../images.js'
 import {
   chatTask, completionTask, visionSupportOf, functionCall, functionTool, type VisionRules
@@ -11,7 +12,6 @@ import { loadFor, loadOnly, unloadAfter, TEXT_TASKS } from './load.js'
 import { canonical } from './names.js'
 import { ollamaFailure } from '../../../staging/service.js'
 import { Collector, type Totals, type CompleteChoice, type WholeCall } from '../pieces.js'
-import type { FromSchema, RouteRequest } from '../../../../kernel/index.js'
 import type { ApiParts, AnswerFormat, AnswerMetadata, Formatter, Framing } from '../types.js'
 import type { ChatBody, CompletionBody, InputMessage, Tool } from '../schema.js'
 import type { chatBody, generateBody } from './body.js'
@@ -65,7 +65,7 @@ export function fromOllamaChat (body: OllamaChat, rules: VisionRules): ChatBody 
   const vision = visionSupportOf(rules, body.model)
   const messages = messagesOf(body.messages ?? [], vision)
   if (messages.at(-1)?.role === 'assistant') {
-    throw invalidField('messages',
+    throw badField('messages',
       'must end with a user or tool message: prefilled answers are not supported')
   }
   return { ...present({ tools: body.tools?.map(toolOf) }), ...commonOf(body), messages }
@@ -89,8 +89,8 @@ export function fromOllamaGenerate (body: OllamaGenerate, rules: VisionRules): C
 
 /** A prompt that bypasses the model's template (`raw`). */
 export function fromOllamaRaw (body: OllamaGenerate): CompletionBody {
-  if (formatOf(body.format) !== null) throw invalidField('format', 'is not served with raw: true')
-  if (any(body.images)) throw invalidField('images', 'are not served with raw: true; leave raw out')
+  if (formatOf(body.format) !== null) throw badField('format', 'is not served with raw: true')
+  if (any(body.images)) throw badField('images', 'are not served with raw: true; leave raw out')
   const { model, prompt, options, logprobs, top_logprobs: top } = body
   return {
     model, prompt: prompt ?? '', max_tokens: -1, ...chatParameters(options),
@@ -112,7 +112,7 @@ function withImages (text: string, images: Images, path: string, vision: VisionS
 function messageOf (message: Message, ids: CallIds, path: string, vision: VisionSupport): InputMessage {
   const { role, content, thinking, images, tool_name: tool, tool_calls: given } = message
   if (role !== 'user' && any(images)) {
-    throw invalidField(`${path}.images`, 'are allowed in user messages only')
+    throw badField(`${path}.images`, 'are allowed in user messages only')
   }
   const calls = (given ?? []).map(({ function: { name, arguments: input } }) =>
     functionCall(`call_${ids.made++}`, name, JSON.stringify(input ?? {})))
@@ -131,7 +131,7 @@ function messageOf (message: Message, ids: CallIds, path: string, vision: Vision
 
 function toolOf (tool: Record<string, unknown>, i: number): Tool {
   const { name, description, parameters } = fieldsOf(tool['function'])
-  if (typeof name !== 'string') throw invalidField(`tools.${i}.function.name`, 'is required')
+  if (typeof name !== 'string') throw badField(`tools.${i}.function.name`, 'is required')
   return functionTool(name, {
     description: typeof description === 'string' ? description : null,
     parameters: isObject(parameters) ? parameters : null
@@ -166,7 +166,7 @@ function commonOf (
 function formatOf (format: Common['format']): ChatBody['response_format'] {
   if (format == null || format === '') return null
   if (format === 'json') return { type: 'json_object' }
-  if (typeof format === 'string') throw invalidField('format', 'must be "json" or a JSON Schema')
+  if (typeof format === 'string') throw badField('format', 'must be "json" or a JSON Schema')
   return { type: 'json_schema', json_schema: { schema: format } }
 }
 
