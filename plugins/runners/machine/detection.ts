@@ -37,26 +37,10 @@ interface DetectionParts extends Pick<Observation, 'declared'> {
   clear (code: ConflictCode): void
 }
 
-export interface Detection extends Drivers {
-  /** Resolves after the quick check of files; runners wait for this. */
-  readonly probed: Promise<void>
-  readonly runtimes: Runtimes
-  /** Usable backends by engine: the detected ones, and a declared one even if it is not detected. */
-  backends (): Record<string, string[]>
-  notes (): Record<string, string>
-  /** The GPUs that the engine's program lists; null if it has not been queried yet or lists none. */
-  devices (engine: string): readonly string[] | null
-  /** The binary override of an engine, usable or not, if one is set. */
-  binary (engine: string): BinaryOverride | undefined
-  /** The driver of each engine, at most PROGRAMS_MS old; null if the engine has none. */
-  programs (): Record<string, Driver | null>
-  /** Why an engine cannot use its library; null for an engine without one. */
-  without (engine: string): string | null
-  stop (): void
-}
+export type Detection = ReturnType<typeof startDetection>
 
 /** Checks files immediately and GPUs a moment later, both in the background, and raises the conflicts. */
-export function startDetection (parts: DetectionParts): Detection {
+export function startDetection (parts: DetectionParts) {
   const { files, declared, engines, clock, log } = parts
   const none: Runtimes = { cuda: false, webgpu: false, nvidiaDevice: false }
   const seen: Observation = { gpus: [], runtimes: none, binaries: [], problems: [], declared, engines }
@@ -66,8 +50,9 @@ export function startDetection (parts: DetectionParts): Detection {
     for (const code of stopped ? [] : codes) publishOne(parts, code, findConflict(code, seen))
   }
   const libraries = librariesOf(parts)
-  let found: { atMs: number, programs: ReturnType<Detection['programs']> } | undefined
-  const programs: Detection['programs'] = () => {
+  let found: { atMs: number, programs: Programs } | undefined
+  /** The driver of each engine, at most PROGRAMS_MS old; null if the engine has none. */
+  const programs = (): Programs => {
     const nowMs = clock.mono()
     // Cached, because every model listing needs the programs and searching PATH blocks the event loop.
     if (found === undefined || nowMs - found.atMs >= PROGRAMS_MS) {
@@ -77,7 +62,8 @@ export function startDetection (parts: DetectionParts): Detection {
   }
   const offered = new Map<string, () => OfferedDriver | null>()
   const lists = deviceLists(files.env, parts.uid)
-  const devices: Detection['devices'] = (engine) => lists.of(programs()[engine], gpusChecked)
+  /** The GPUs that the engine's program lists; null if it has not been queried yet or lists none. */
+  const devices: Devices = (engine) => lists.of(programs()[engine], gpusChecked)
   let gpusChecked = false
   const offers = (): EngineOffer[] => offersHere(engines, programs(), devices)
   const detectFiles = async (): Promise<void> => {
@@ -111,14 +97,18 @@ export function startDetection (parts: DetectionParts): Detection {
   })
   return {
     offer: offerInto(offered),
+    /** Resolves after the quick check of files; runners wait for this. */
     probed,
     get runtimes () { return seen.runtimes },
-    binary: (engine) => seen.binaries.find(({ variable }) => variable === overrideVariable(engine)),
+    /** The binary override of an engine, usable or not, if one is set. */
+    binary: (engine: string) => seen.binaries.find(({ variable }) => variable === overrideVariable(engine)),
     programs,
-    without: (engine) => whyNone(libraries.get(engine)),
+    /** Why an engine cannot use its library; null for an engine without one. */
+    without: (engine: string) => whyNone(libraries.get(engine)),
     devices,
     notes: () => notesOf(offers(), programs(), seen),
-    backends: () => Object.fromEntries(engines.map((engine) =>
+    /** Usable backends by engine: the detected ones, and a declared one even if it is not detected. */
+    backends: (): Record<string, string[]> => Object.fromEntries(engines.map((engine) =>
       [engine.name, usableBackends(engine, programs()[engine.name], devices(engine.name), seen)])),
     stop () {
       stopped = true
@@ -132,10 +122,11 @@ const offerInto = (offered: Map<string, () => OfferedDriver | null>): Drivers['o
   return () => { offered.delete(engine) }
 }
 
-type Programs = ReturnType<Detection['programs']>
+type Programs = Record<string, Driver | null>
+type Devices = (engine: string) => readonly string[] | null
 
 function offersHere (
-  engines: DetectionParts['engines'], programs: Programs, devices: Detection['devices']
+  engines: DetectionParts['engines'], programs: Programs, devices: Devices
 ): EngineOffer[] {
   return engines.map(({ program, ...engine }) => ({
     ...engine, devices: devices(engine.name),
