@@ -5,7 +5,6 @@ import type {
 import { ROOT, toSentSpan, SpanRecorder, SPANS_MAX } from '../runners/service.js'
 import { readTraceparent, spanIdOf, writeTraceparent } from './traceparent.js'
 import type { PlacedSpan } from '../runners/service.js'
-import type { TraceRecord } from './trace-file.js'
 
 /** Longest wait in ms, after a request has finished, for the spans of other processes. */
 const PARTS_MS = 2000
@@ -64,6 +63,9 @@ export function partReader ({ checker }: Pick<Context, 'checker'>): ReadPart {
     return fits ? part : null
   }
 }
+
+/** A trace of a request as it is stored. */
+export type TraceRecord = ReturnType<Recording['whole']>
 
 export interface RecordingParts {
   readPart: ReadPart
@@ -214,10 +216,11 @@ export class Recording extends SpanRecorder implements Trace {
     const taskId = this.#about?.taskId ?? how.taskId
     // Do not store the trace if another node does, or if the request never became a task.
     if (this.#handedOver || taskId === null) return
-    this.#parts.finished(this.#record(taskId, how, atMs))
+    this.#parts.finished(this.whole(taskId, how, atMs))
   }
 
-  #record (taskId: string, { kind, reason }: TraceEnd, endMs: number): TraceRecord {
+  /** The whole trace. Times are whole microseconds since 1970 by the clock of this node. */
+  whole (taskId: string, { kind, reason }: TraceEnd, endMs: number) {
     const { nodeId: self, nameOf } = this.#parts
     const zero = this.#wallMs * 1000
     const outcome = reason === null ? { outcome: kind } : { outcome: kind, reason }
@@ -229,11 +232,14 @@ export class Recording extends SpanRecorder implements Trace {
       taskId, commandId: this.#start.commandId, createdAt: new Date(this.#wallMs).toISOString(),
       modelId: this.#about?.modelId ?? '', taskKind: this.#about?.capability ?? this.#start.name,
       durationUs: micros(endMs - this.#beganMs), outcome: kind, reason,
+      /** Ids of the W3C trace context; the parent is null if the request began on this node. */
       traceId: this.#traceId, spanId: this.#spanId, parentSpanId: this.#parentSpanId,
+      /** Processes with spans in the trace. */
       places: this.#places.map(({ nodeId, process, rank }) => {
         const id = nodeId ?? self
         return { nodeId: id, name: nameOf(id), process, rank }
       }),
+      /** How far a process's clock is ahead of this node's; its spans are already corrected by this. */
       clocks: this.#clocks.map(({ nodeId, process, offsetMs, uncertaintyMs }) => ({
         nodeId: nodeId ?? self, process, offsetUs: micros(offsetMs), uncertaintyUs: micros(uncertaintyMs)
       })),

@@ -2,10 +2,9 @@ import t from 'tap'
 import { manualClock, type ManualClock } from '../../../kernel/testing/index.js'
 import { partOf, SpanRecorder } from '../../runners/process/span-recorder.js'
 import { schemaChecker } from '../../../kernel/api/validate.js'
-import { partReader, Recording, type SpanPart } from '../recording.js'
+import { partReader, Recording, type SpanPart, type TraceRecord } from '../recording.js'
 import { spanIdOf } from '../traceparent.js'
 import type { TraceEnd, TraceStart } from '../../../kernel/index.js'
-import type { TraceRecord } from '../trace-file.js'
 
 const START: TraceStart = {
   commandId: 'command-1', name: 'tts@1.0.0', arrivedMs: undefined, traceparent: undefined, member: false
