@@ -2,24 +2,13 @@ import { createHash } from 'node:crypto'
 import { checkOf } from '../../kernel/api/validate.js'
 import {
   becauseOff, canonicalJson, isObject, kernelError, switchOn, cacheJson, type CapabilityCall,
-  type CapabilityDecl, type CapabilityHandler, type Check, type IoMode, type JsonSchema, type OffPlugin
+  type CapabilityDecl, type CapabilityHandler, type Check, type IoMode, type OffPlugin
 } from '../../kernel/index.js'
 import { costProblems, declaredCost, type Cost } from './cost.js'
 import { SCHEMA_BYTES, SCHEMA_DEPTH } from './limits.js'
 import type { Admission } from './admission.js'
 
-export interface Descriptor {
-  id: string
-  version: string
-  title: string
-  description: string
-  input_schema: JsonSchema
-  output_schema: JsonSchema | null
-  io_mode: IoMode
-  input_chunk_schema: JsonSchema | null
-  output_chunk_schema: JsonSchema | null
-  annotations: Readonly<Record<string, string>>
-}
+export type Descriptor = ReturnType<typeof descriptorOf>
 
 export interface Capability {
   readonly owner: string
@@ -239,7 +228,7 @@ function capabilityOf (owner: string, decl: CapabilityDecl, handler: CapabilityH
 }
 
 /** The descriptor of a declaration; missing schemas become null, all other fields are left out. */
-export function descriptorOf (decl: CapabilityDecl): Descriptor {
+export function descriptorOf (decl: CapabilityDecl) {
   return {
     id: decl.id, version: decl.version, title: decl.title, description: decl.description,
     input_schema: decl.input_schema, output_schema: decl.output_schema ?? null, io_mode: decl.io_mode,
