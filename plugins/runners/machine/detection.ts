@@ -50,16 +50,7 @@ export function startDetection (parts: DetectionParts) {
     for (const code of stopped ? [] : codes) publishOne(parts, code, findConflict(code, seen))
   }
   const libraries = librariesOf(parts)
-  let found: { atMs: number, programs: Programs } | undefined
-  /** The driver of each engine, at most PROGRAMS_MS old; null if the engine has none. */
-  const programs = (): Programs => {
-    const nowMs = clock.mono()
-    // Cached, because every model listing needs the programs and searching PATH blocks the event loop.
-    if (found === undefined || nowMs - found.atMs >= PROGRAMS_MS) {
-      found = { atMs: nowMs, programs: programsOf(parts, seen, libraries, offered) }
-    }
-    return found.programs
-  }
+  const programs = cached(clock, () => programsOf(parts, seen, libraries, offered))
   const offered = new Map<string, () => OfferedDriver | null>()
   const lists = deviceLists(files.env, parts.uid)
   /** The GPUs that the engine's program lists; null if it has not been queried yet or lists none. */
@@ -117,11 +108,22 @@ export function startDetection (parts: DetectionParts) {
   }
 }
 
+/** The drivers, at most PROGRAMS_MS old: model listings need them, and searching PATH blocks the loop. */
+function cached (clock: Context['clock'], find: () => Programs): () => Programs {
+  let found: { atMs: number, programs: Programs } | undefined
+  return () => {
+    const atMs = clock.mono()
+    if (found === undefined || atMs - found.atMs >= PROGRAMS_MS) found = { atMs, programs: find() }
+    return found.programs
+  }
+}
+
 const offerInto = (offered: Map<string, () => OfferedDriver | null>): Drivers['offer'] => (engine, find) => {
   offered.set(engine, find)
   return () => { offered.delete(engine) }
 }
 
+/** The driver of each engine; null if the engine has none. */
 type Programs = Record<string, Driver | null>
 type Devices = (engine: string) => readonly string[] | null
 
