@@ -1,6 +1,7 @@
 import t from 'tap'
 import { mkdirSync, writeFileSync } from 'node:fs'
-import { readMessage as readEvents } from '../plugins/event-log/replication/messages.js'
+import { schemaChecker } from '../kernel/api/validate.js'
+import { messageReader } from '../plugins/event-log/replication/messages.js'
 import { isGossip } from '../plugins/runners/routing/remote/gossip.js'
 import { problemOf as downloadsProblem } from '../plugins/staging/peers/progress-gossip.js'
 import { problemOf as chunksProblem } from '../plugins/staging/transfer/holdings.js'
@@ -12,6 +13,8 @@ import { listSchema as members } from '../plugins/cluster/members/member.js'
 import { MESSAGES as document, readDocMessage } from '../plugins/cluster/replicas/messages.js'
 import { problem } from '../plugins/cluster/wire.js'
 import { recorded } from './recorded.js'
+
+const readEvents = messageReader({ checker: schemaChecker })
 
 /** The declared schemas of all messages between nodes. */
 const shapes = JSON.parse(JSON.stringify({ election, document, hello, telemetry, join, members })) as object

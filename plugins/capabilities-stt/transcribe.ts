@@ -12,17 +12,10 @@ const FORMATS: Readonly<Record<string, string>> = {
   srt: 'application/x-subrip; charset=utf-8', vtt: 'text/vtt; charset=utf-8'
 }
 
-/** A request as its form's fields describe it. */
-export interface Asked {
-  request: SttPayload & { model: string }
-  format: string
-  /** Which times `verbose_json` has. */
-  times: readonly string[]
-  stream: boolean
-}
+type Asked = ReturnType<typeof readFields>
 
-/** Reads the fields of a form. Throws `invalid_request` naming the field. */
-export function readFields (fields: Form['fields'], task: 'transcribe' | 'translate'): Asked {
+/** The request that a form's fields describe. Throws `invalid_request` naming the field. */
+export function readFields (fields: Form['fields'], task: 'transcribe' | 'translate') {
   const last = (field: string): string | undefined => fields.get(field)?.at(-1)
   const list = (field: string, allowed: readonly string[]): readonly string[] => {
     const values = [...fields.get(`${field}[]`) ?? [], ...fields.get(field) ?? []]
@@ -51,16 +44,15 @@ export function readFields (fields: Form['fields'], task: 'transcribe' | 'transl
     throw badField('stream', 'needs response_format json or text')
   }
   const code = language?.trim().toLowerCase().split(/[-_]/)[0]
-  return {
-    format, stream: streams, times: times.length > 0 ? times : ['segment'],
-    request: {
-      model, format: 'file', task,
-      ...code === undefined || task === 'translate' ? {} : { language: code },
-      ...prompt === undefined ? {} : { prompt },
-      ...temperature === undefined ? {} : { temperature: Number(temperature) },
-      ...times.includes('word') ? { words: true } : {}, ...logprobs ? { logprobs } : {}
-    }
+  const request: SttPayload & { model: string } = {
+    model, format: 'file', task,
+    ...code === undefined || task === 'translate' ? {} : { language: code },
+    ...prompt === undefined ? {} : { prompt },
+    ...temperature === undefined ? {} : { temperature: Number(temperature) },
+    ...times.includes('word') ? { words: true } : {}, ...logprobs ? { logprobs } : {}
   }
+  /** `times`: which times `verbose_json` has. */
+  return { request, format, stream: streams, times: times.length > 0 ? times : ['segment'] }
 }
 
 const joined = (segments: readonly SttSegment[]): string => segments.map(({ text }) => text).join('').trim()

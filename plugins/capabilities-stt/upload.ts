@@ -15,13 +15,7 @@ const LIMITS = {
   fields: 64, fieldNameSize: 100, fieldSize: 64 * 1024, files: 1, parts: 65, headerPairs: 32, headerSize: 4096
 }
 
-export interface Form {
-  fields: ReadonlyMap<string, readonly string[]>
-  /** Reads the file from its start. */
-  read (): AsyncIterable<Uint8Array>
-  /** Frees the file; call it once. */
-  close (): Promise<void>
-}
+export type Form = Awaited<ReturnType<typeof readForm>>
 
 export interface FormOptions {
   /** Folder for large files, which lose their name at once. */
@@ -32,12 +26,13 @@ export interface FormOptions {
 }
 
 /**
- * Reads a form to its end. Throws `invalid_request` naming the field, `payload_too_large`, `timeout` if no
- * byte comes for 30 s, and the error of a client that breaks off.
+ * Reads a form to its end; `read` reads its file from the start, `close` frees it, once. Throws
+ * `invalid_request` naming the field, `payload_too_large`, `timeout` if no byte comes for 30 s, and the error
+ * of a client that breaks off.
  */
 export async function readForm (
   body: AsyncIterable<Uint8Array>, contentType: string, options: FormOptions
-): Promise<Form> {
+) {
   const spool = new Spool(options)
   try {
     const fields = await parse(steady(body, options.clock), contentType, spool)
@@ -64,7 +59,7 @@ async function * steady (body: AsyncIterable<Uint8Array>, clock: Clock): AsyncGe
 
 async function parse (
   body: AsyncIterable<Uint8Array>, contentType: string, spool: Spool
-): Promise<Form['fields']> {
+): Promise<ReadonlyMap<string, readonly string[]>> {
   const parser = new Busboy({ headers: { 'content-type': contentType }, limits: LIMITS })
   const fields = new Map<string, string[]>()
   const refuse = (error: SvcError): void => { parser.destroy(error) }

@@ -91,17 +91,17 @@ export class Call {
 export class CallTable {
   readonly #clock: Clock
   readonly #commands: Commands
-  readonly #open = new Map<string, Map<string, Call>>()
+  /** By caller and call id; different callers may use the same call id. */
+  readonly #open = new Map<string, Call>()
   /** Callbacks to run when a call ends, by call. */
   readonly #watched = new Map<Call, () => void>()
-  #count = 0
 
   constructor (clock: Clock, commands: Commands) {
     this.#clock = clock
     this.#commands = commands
   }
 
-  get size (): number { return this.#count }
+  get size (): number { return this.#open.size }
 
   /**
    * Opens a call and starts its timeout; `close` ends both. Throws `invalid_request` if the caller has an
@@ -111,8 +111,8 @@ export class CallTable {
   { call: Call, close: () => void } {
     const { capability, origin, timeoutMs } = fields
     const callId = fields.callId ?? randomUUID()
-    const own = this.#open.get(origin.caller.id) ?? new Map<string, Call>()
-    if (own.has(callId)) {
+    const key = keyOf(origin.caller, callId)
+    if (this.#open.has(key)) {
       throw kernelError('invalid_request', `call_id "${callId}" is in use by another open call.`,
         { param: 'call_id', issues: [{ path: 'call_id', message: 'is in use by another open call' }] })
     }
@@ -121,8 +121,7 @@ export class CallTable {
     const untrack = this.#commands.track({
       commandId, caller: origin.caller, abort: (reason) => { call.fail(kernelError(reason)) }
     })
-    this.#open.set(origin.caller.id, own.set(callId, call))
-    this.#count++
+    this.#open.set(key, call)
     const unlink = linkSignal(call)
     call.arm()
     let open = true
@@ -134,7 +133,9 @@ export class CallTable {
         call.close()
         unlink()
         untrack()
-        this.#forget(own, call)
+        this.#open.delete(key)
+        this.#watched.get(call)?.()
+        this.#watched.delete(call)
       }
     }
   }
@@ -144,10 +145,8 @@ export class CallTable {
    * `cluster:write`.
    */
   cancel (callId: string, caller: Caller): boolean {
-    const own = this.#open.get(caller.id)?.get(callId)
-    const hit = own !== undefined
-      ? [own]
-      : [...this.#open.values()].flatMap((calls) => calls.get(callId) ?? [])
+    const own = this.#open.get(keyOf(caller, callId))
+    const hit = own !== undefined ? [own] : [...this.#open.values()].filter((call) => call.callId === callId)
     if (own === undefined && hit.length > 0 && !caller.authorities.has('cluster:write')) {
       throw kernelError('missing_grant', 'Cancelling another caller\'s call requires cluster:write.',
         { authority: 'cluster:write' })
@@ -158,23 +157,16 @@ export class CallTable {
 
   /** Aborts the calls of a plugin's capabilities; resolves once all have ended. */
   async endOf (owner: string, why: () => SvcError): Promise<void> {
-    const open = [...this.#open.values()].flatMap((calls) => [...calls.values()])
+    const open = [...this.#open.values()]
       .filter(({ capability }) => capability.owner === owner && capability.remote === undefined)
     await Promise.all(open.map((call) => new Promise<void>((resolve) => {
       this.#watched.set(call, resolve)
       call.fail(why())
     })))
   }
-
-  #forget (own: Map<string, Call>, call: Call): void {
-    own.delete(call.callId)
-    this.#watched.get(call)?.()
-    this.#watched.delete(call)
-    const { id } = call.origin.caller
-    if (own.size === 0 && this.#open.get(id) === own) this.#open.delete(id)
-    this.#count--
-  }
 }
+
+const keyOf = ({ id }: Caller, callId: string): string => JSON.stringify([id, callId])
 
 /** Aborts the call when the client disconnects. Returns a function that removes the listener. */
 function linkSignal (call: Call): () => void {

@@ -4,8 +4,7 @@ import { Invoker, type InvokerOptions } from './invoke.js'
 import { defaultLimits, type CapabilityLimits } from './limits.js'
 import { Registry } from './registry.js'
 import { Remote, type RemoteOptions } from './remote.js'
-import type { CapabilityServer, OffPlugin } from '../../kernel/index.js'
-import type { Invocations } from './service.js'
+import type { OffPlugin } from '../../kernel/index.js'
 
 export interface CapabilitiesOptions extends
   Pick<RemoteOptions, 'node'>, Pick<InvokerOptions, 'clock' | 'log' | 'commands'>,
@@ -19,19 +18,12 @@ export interface CapabilitiesOptions extends
   off?: (capabilityId: string) => OffPlugin | undefined
 }
 
-export interface Capabilities extends CapabilityServer {
-  readonly registry: Registry
-  readonly handlers: ReturnType<typeof routeHandlers>
-  readonly invocations: Invocations
-  /** Checks and runs calls; `invoker.calls` has the open calls. */
-  readonly invoker: Invoker
-}
+export type Capabilities = ReturnType<typeof createCapabilities>
 
-export function createCapabilities (options: CapabilitiesOptions): Capabilities {
-  const { clock, log, node, commands } = options
+export function createCapabilities (options: CapabilitiesOptions) {
+  const { clock, log, node, commands, cluster } = options
   const limits: CapabilityLimits = { ...defaultLimits, ...options.limits }
   const registry = new Registry(node.nodeId, options.off)
-  const { cluster } = options
   // Prefer a local plugin: it finds its runners itself, and another node would add a point of failure.
   const elsewhere = (id: string): string | null => registry.has(id) ? null : options.elsewhere?.(id) ?? null
   const remote = new Remote({ clock, node, limits, cluster, elsewhere })
@@ -40,11 +32,9 @@ export function createCapabilities (options: CapabilitiesOptions): Capabilities 
     tracers: options.tracers, spending: options.spending ?? (() => undefined),
     onOutcome: options.onOutcome ?? (() => {})
   })
-  const mediaPool = new BytePool(limits.mediaTotalBytes)
-  const host = { clock, node, limits, registry, remote, invoker, mediaPool }
+  const host = { clock, limits, registry, remote, invoker, mediaPool: new BytePool(limits.mediaTotalBytes) }
   return {
-    register: (owner, decl, handler) => registry.register(owner, decl, handler),
-    end: (owner, why) => invoker.calls.endOf(owner, why), registry, invoker,
-    handlers: routeHandlers(host), invocations: createInvocations(host)
+    register: registry.register.bind(registry), end: invoker.calls.endOf.bind(invoker.calls),
+    registry, invoker, handlers: routeHandlers(host), invocations: createInvocations(host)
   }
 }

@@ -1,27 +1,21 @@
 import {
-  kernelError, Reply, type Clock, type NodeInfo, type RouteRequest, type RouteSocket, type SocketRequest,
-  type StreamHead, type StreamWriter
+  kernelError, Reply, type RouteRequest, type RouteSocket, type SocketRequest, type StreamHead,
+  type StreamWriter
 } from '../../kernel/index.js'
 import { encodeFrame, FRAMES_TYPE, type Frame } from './frames/frames.js'
 import { readFramed } from './framed-body.js'
 import { chooseType, encodedSink, eventSink, rawSink, type FrameSink } from './framing.js'
-import { originOf, wantsRetry, withCommandId } from './origin.js'
-import { clientStreams, type Capability, type Registry } from './registry.js'
-import { MEDIA_TYPES_HEADER, type Remote } from './remote.js'
+import { originOf, wantsRetry, withId } from './origin.js'
+import { clientStreams, type Capability } from './registry.js'
+import { MEDIA_TYPES_HEADER } from './remote.js'
 import { routes, type callSchema, type CallRequest } from './routes.js'
 import { CapabilitySession } from './session.js'
 import type { StreamTarget } from './deliver.js'
-import type { Invoker } from './invoke.js'
-import type { CapabilityLimits } from './limits.js'
+import type { Invoker, InvokerOptions } from './invoke.js'
 import type { BytePool } from './chunk-buffer.js'
 import type { Invocations, ServedFrame, ServeOptions } from './service.js'
 
-export interface RoutesHost {
-  clock: Clock
-  node: Pick<NodeInfo, 'nodeId' | 'installId'>
-  limits: CapabilityLimits
-  registry: Registry
-  remote: Remote
+export interface RoutesHost extends Pick<InvokerOptions, 'clock' | 'limits' | 'registry' | 'remote'> {
   invoker: Invoker
   mediaPool: BytePool
 }
@@ -57,11 +51,11 @@ type CallRouteRequest = RouteRequest<{ body: typeof callSchema }>
 async function callUnary (host: RoutesHost, request: CallRouteRequest): Promise<Reply> {
   const origin = originOf(request)
   try {
-    const answer = await host.invoker.unary(requestOf(request), origin, unaryOnly)
-    const body = { call_id: answer.callId, ok: true, result: answer.result }
-    return new Reply(body, 200, { ...answer.headers, 'x-svc-command-id': answer.commandId })
+    const { call, result } = await host.invoker.unary(requestOf(request), origin, unaryOnly)
+    const body = { call_id: call.callId, ok: true, result }
+    return new Reply(body, 200, { ...call.headers, 'x-svc-command-id': call.commandId })
   } catch (error) {
-    throw withCommandId(error, origin.commandId)
+    throw withId(error, 'command', origin.commandId)
   }
 }
 
@@ -80,7 +74,7 @@ async function callStream (host: RoutesHost, request: CallRouteRequest): Promise
       return httpTarget(host, request, capability)
     })
   } catch (error) {
-    throw withCommandId(error, origin.commandId)
+    throw withId(error, 'command', origin.commandId)
   }
 }
 
@@ -152,7 +146,7 @@ export function createInvocations (host: RoutesHost): Invocations {
         await host.invoker.serve(host.registry.named(options.as), (_input, call) => options.handler(call),
           origin, servedTarget(host, request, options), options.payload)
       } catch (error) {
-        throw withCommandId(error, origin.commandId)
+        throw withId(error, 'command', origin.commandId)
       }
     }
   }

@@ -1,43 +1,28 @@
-import {
-  kernelError, timed, type Clock, type Commands, type ErrorDecl, type Logger, type SvcError, type Trace,
-  type Tracers
-} from '../../kernel/index.js'
+import { kernelError, timed } from '../../kernel/index.js'
 import { Admission, type Release } from './admission.js'
 import { CallTable, type Call } from './calls.js'
 import { costOf, type Cost } from './cost.js'
 import { deliver, delaysHeaders, type StreamTarget, type StreamEnd } from './deliver.js'
 import { invalidPayload, runStream, runUnary, type CheckedChunk, type DriveOptions } from './drive.js'
 import { ChunkBuffer } from './chunk-buffer.js'
-import { withTaskId, type CallOrigin } from './origin.js'
+import { withId, type CallOrigin } from './origin.js'
 import { serverStreams, type Capability, type Registry } from './registry.js'
+import type { Commands, SvcError, Trace, Tracers } from '../../kernel/index.js'
 import type { CapabilityLimits } from './limits.js'
 import type { CallRequest } from './routes.js'
 import type { Remote } from './remote.js'
 import type { CallOutcome, CallQueue, Spending } from './service.js'
 
-export interface UnaryAnswer {
-  callId: string
-  commandId: string
-  headers: Readonly<Record<string, string>>
-  result: unknown
-}
-
-export interface InvokerOptions {
-  clock: Clock
-  log: Logger
+export interface InvokerOptions extends Omit<DriveOptions, 'abandonMs'> {
   commands: Commands
   limits: CapabilityLimits
   registry: Registry
   remote: Remote
-  /** Finds a plugin's declaration of an error reason; only declared engine errors reach the caller. */
-  errorDecl: (reason: string) => ErrorDecl | undefined
   tracers: Tracers | undefined
   /** The service that approves costs; without it, calls with a cost are refused. */
   spending: () => Spending | undefined
   onOutcome: (outcome: CallOutcome) => void
 }
-
-interface Admitted { call: Call, payload: unknown, release: () => void }
 
 /** Checks, runs and ends calls, independent of the transport. */
 export class Invoker {
@@ -52,8 +37,7 @@ export class Invoker {
   constructor (options: InvokerOptions) {
     this.#options = options
     this.calls = new CallTable(options.clock, options.commands)
-    const { clock, log, errorDecl } = options
-    this.#drive = { clock, log, errorDecl, abandonMs: options.limits.abandonMs }
+    this.#drive = { ...options, abandonMs: options.limits.abandonMs }
   }
 
   /** The queues of all capabilities that have been called. */
@@ -68,12 +52,11 @@ export class Invoker {
    */
   async unary (
     request: CallRequest, origin: CallOrigin, accept: (c: Capability) => void
-  ): Promise<UnaryAnswer> {
+  ): Promise<{ call: Call, result: unknown }> {
     return await this.#during(request, origin, accept, async (call) => {
-      const { payload, release } = await this.#admit(call, request)
-      const result = await runUnary(call, payload, release, this.#drive)
-      const answer = { callId: call.callId, commandId: call.commandId, headers: call.headers, result }
-      return { answer, terminal: { kind: 'completed', payload: result } }
+      const release = await this.#admit(call, request)
+      const result = await runUnary(call, request.payload, release, this.#drive)
+      return { answer: { call, result }, terminal: { kind: 'completed', payload: result } }
     })
   }
 
@@ -85,8 +68,8 @@ export class Invoker {
     request: CallRequest, origin: CallOrigin, accept: (c: Capability) => StreamTarget
   ): Promise<StreamEnd> {
     return await this.#during(request, origin, accept, async (call, target) => {
-      const { payload, release } = await this.#admit(call, request)
-      const terminal = await this.#run(call, payload, release, target)
+      const release = await this.#admit(call, request)
+      const terminal = await this.#run(call, request.payload, release, target)
       return { answer: terminal, terminal }
     })
   }
@@ -162,14 +145,14 @@ export class Invoker {
     } catch (error) {
       const { reason } = error as SvcError
       this.#report(call, reason === 'cancelled' ? 'cancelled' : 'failed', error as SvcError)
-      throw withTaskId(error, call.headers['x-svc-task-id'])
+      throw withId(error, 'task', call.headers['x-svc-task-id'])
     } finally {
       close()
     }
   }
 
   /** Checks size and input schema, and takes a slot. Releases the slot on an error. */
-  async #admit (call: Call, request: CallRequest): Promise<Admitted> {
+  async #admit (call: Call, request: CallRequest): Promise<Release> {
     const { capability, signal } = call
     const { cost } = capability
     if (cost !== null) {
@@ -182,7 +165,7 @@ export class Invoker {
     try {
       this.#check(call, request)
       signal.throwIfAborted()
-      return { call, payload: request.payload, release }
+      return release
     } catch (error) {
       release()
       throw error

@@ -50,14 +50,9 @@ export function wantsRetry (headers: Readonly<Record<string, string | undefined>
   return headers[RETRY_HEADER] === '1'
 }
 
-/** Adds the command id to an error: every response must carry it, so that failures can be looked up. */
-export function withCommandId (error: unknown, commandId: string): unknown {
-  return error instanceof SvcError ? withHeaders(error, { 'x-svc-command-id': commandId }) : error
-}
-
-/** Adds the task id to an error, so that the command's trace can be found. */
-export function withTaskId (error: unknown, taskId: string | undefined): unknown {
-  return error instanceof SvcError && taskId !== undefined
-    ? withHeaders(error, { 'x-svc-task-id': taskId })
+/** Adds the id of the command or task to an error, by which the failure and its trace can be looked up. */
+export function withId (error: unknown, kind: 'command' | 'task', id: string | undefined): unknown {
+  return error instanceof SvcError && id !== undefined
+    ? withHeaders(error, { [`x-svc-${kind}-id`]: id })
     : error
 }

@@ -2,24 +2,13 @@ import { createHash } from 'node:crypto'
 import { checkOf } from '../../kernel/api/validate.js'
 import {
   becauseOff, canonicalJson, isObject, kernelError, switchOn, cacheJson, type CapabilityCall,
-  type CapabilityDecl, type CapabilityHandler, type Check, type IoMode, type JsonSchema, type OffPlugin
+  type CapabilityDecl, type CapabilityHandler, type Check, type IoMode, type OffPlugin
 } from '../../kernel/index.js'
 import { costProblems, declaredCost, type Cost } from './cost.js'
 import { SCHEMA_BYTES, SCHEMA_DEPTH } from './limits.js'
 import type { Admission } from './admission.js'
 
-export interface Descriptor {
-  id: string
-  version: string
-  title: string
-  description: string
-  input_schema: JsonSchema
-  output_schema: JsonSchema | null
-  io_mode: IoMode
-  input_chunk_schema: JsonSchema | null
-  output_chunk_schema: JsonSchema | null
-  annotations: Readonly<Record<string, string>>
-}
+export type Descriptor = ReturnType<typeof descriptorOf>
 
 export interface Capability {
   readonly owner: string
@@ -118,11 +107,11 @@ function schemasProblems (decl: CapabilityDecl): string[] {
  * error message. `off`: disabled plugin with the capability. Throws like Registry.find.
  */
 export function chooseVersion<T extends { readonly revision: string }> (
-  versions: ReadonlyMap<string, T> | undefined, wanted: { id: string, version: string, revision: string },
+  versions: ReadonlyMap<string, T>, wanted: { id: string, version: string, revision: string },
   where: string, off?: OffPlugin
 ): T {
   const { id, version, revision } = wanted
-  if (versions === undefined || versions.size === 0) {
+  if (versions.size === 0) {
     throw kernelError('capability_not_found',
       `${where} has no capability "${id.slice(0, 128)}"${becauseOff(off)}.`,
       { capability_id: id.slice(0, 128), ...off === undefined ? {} : { remedy: switchOn(off) } })
@@ -143,9 +132,8 @@ export function chooseVersion<T extends { readonly revision: string }> (
 
 export class Registry {
   readonly #nodeId: string
-  readonly #byId = new Map<string, Map<string, Capability>>()
+  readonly #byName = new Map<string, Capability>()
   #listing: Listing | null = null
-
   readonly #off: (id: string) => OffPlugin | undefined
 
   constructor (nodeId: string, off: (id: string) => OffPlugin | undefined = () => undefined) {
@@ -159,19 +147,18 @@ export class Registry {
    */
   register (owner: string, decl: CapabilityDecl, handler: CapabilityHandler): () => void {
     const problems = capabilityProblems(owner, decl)
-    const first = this.#byId.get(decl.id)?.get(decl.version)
+    const first = this.#byName.get(`${decl.id}@${decl.version}`)
     if (first !== undefined) {
       problems.push(`plugin "${owner}", capability "${first.name}": ` +
         `already registered by plugin "${first.owner}"`)
     }
     if (problems.length > 0) throw new Error(problems.join('\n'))
     const capability = capabilityOf(owner, decl, handler)
-    const versions = this.#byId.get(decl.id) ?? new Map<string, Capability>()
-    this.#byId.set(decl.id, versions.set(decl.version, capability))
+    const { name } = capability
+    this.#byName.set(name, capability)
     this.#listing = null
     return () => {
-      if (versions.get(decl.version) === capability) versions.delete(decl.version)
-      if (versions.size === 0 && this.#byId.get(decl.id) === versions) this.#byId.delete(decl.id)
+      if (this.#byName.get(name) === capability) this.#byName.delete(name)
       this.#listing = null
     }
   }
@@ -181,35 +168,35 @@ export class Registry {
    * (details.versions) or `revision_mismatch` (details.revision: the current one).
    */
   find (id: string, version: string, revision: string): Capability {
-    return chooseVersion(this.#byId.get(id), { id, version, revision }, 'This node', this.#off(id))
+    return chooseVersion(this.#versionsOf(id), { id, version, revision }, 'This node', this.#off(id))
   }
 
-  has (id: string): boolean { return this.#byId.has(id) }
+  has (id: string): boolean { return this.#versionsOf(id).size > 0 }
 
   /** Finds a capability by `id@version`. Throws `capability_not_found`. */
   named (name: string): Capability {
-    const at = name.lastIndexOf('@')
-    const found = this.#byId.get(name.slice(0, at))?.get(name.slice(at + 1))
+    const found = this.#byName.get(name)
     if (found !== undefined) return found
     throw kernelError('capability_not_found', `This node has no capability "${name}".`,
       { capability_id: name })
   }
 
   /** The capabilities, sorted by id and version; cached until the next registration. */
-  list (): Listing {
-    this.#listing ??= this.#makeListing()
-    return this.#listing
-  }
+  list (): Listing { return this.#listing ??= this.#makeListing() }
 
   /** Media type of each capability by `id@version`. */
   mediaTypes (): Record<string, string> {
-    const all = [...this.#byId.values()].flatMap((versions) => [...versions.values()])
-    return Object.fromEntries(all.flatMap((c) => c.mediaType === null ? [] : [[c.name, c.mediaType]]))
+    return Object.fromEntries([...this.#byName].flatMap(([name, { mediaType }]) =>
+      mediaType === null ? [] : [[name, mediaType]]))
+  }
+
+  #versionsOf (id: string): Map<string, Capability> {
+    return new Map([...this.#byName.values()].flatMap((one) =>
+      one.descriptor.id === id ? [[one.descriptor.version, one]] : []))
   }
 
   #makeListing (): Listing {
-    const all = [...this.#byId.values()].flatMap((versions) => [...versions.values()])
-      .sort((a, b) => a.name < b.name ? -1 : 1)
+    const all = [...this.#byName.values()].sort((a, b) => a.name < b.name ? -1 : 1)
     return cacheJson({
       node_id: this.#nodeId,
       capabilities: all.map((c) => ({ ...c.descriptor, revision: c.revision, node_id: this.#nodeId })),
@@ -241,7 +228,7 @@ function capabilityOf (owner: string, decl: CapabilityDecl, handler: CapabilityH
 }
 
 /** The descriptor of a declaration; missing schemas become null, all other fields are left out. */
-export function descriptorOf (decl: CapabilityDecl): Descriptor {
+export function descriptorOf (decl: CapabilityDecl) {
   return {
     id: decl.id, version: decl.version, title: decl.title, description: decl.description,
     input_schema: decl.input_schema, output_schema: decl.output_schema ?? null, io_mode: decl.io_mode,

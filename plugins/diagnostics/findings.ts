@@ -1,5 +1,5 @@
 /** Findings: what is wrong or noteworthy now or was in the last day, from the checks and tools of plugins. */
-import { delay, systemClock, type Manifest } from '../../kernel/index.js'
+import { deadline, raceAbort, systemClock, type Manifest } from '../../kernel/index.js'
 import { causeAmong, isSymptom, isVerbError, factOf, quoted } from '../../kernel/cli/index.js'
 import type { ClusterState, Evidence, Fact, Tool, ToolContext } from '../../kernel/cli/index.js'
 import { clusterChecks } from './checks/cluster.js'
@@ -46,13 +46,11 @@ export async function findings (ctx: ToolContext, sinceMs = ctx.nowMs - PAST_MS)
       if (!isVerbError(answer)) reads.add(authorityOf(manifests, path))
       return answer
     }
-    const over = new AbortController()
-    const overdue = late(source.name, over.signal)
-    overdue.catch(() => {})
-    const found = await Promise.race([source.run({ ...ctx, look }), overdue])
-      .catch((error: unknown) =>
-        ({ facts: [], unknown: [`${source.name} failed: ${quoted(String(error))}.`] }))
-      .finally(() => { over.abort() })
+    const late = `${source.name} did not answer within ${SOURCE_MS / 1000} s.`
+    const { signal, stop } = deadline(systemClock, SOURCE_MS, () => new Error(late))
+    const found = await raceAbort(source.run({ ...ctx, look }), signal).catch((error: unknown) =>
+      ({ facts: [], unknown: [signal.aborted ? late : `${source.name} failed: ${quoted(String(error))}.`] }))
+      .finally(stop)
     const authority = [...reads].find((one) => one !== 'read') ?? 'read'
     return {
       facts: found.facts.map((fact): Found => ({
@@ -94,11 +92,6 @@ function sourcesOf (manifests: readonly Manifest[], state: ClusterState, sinceMs
       }]
     }))
   ]
-}
-
-async function late (name: string, signal: AbortSignal): Promise<Pick<Findings, 'facts' | 'unknown'>> {
-  await delay(systemClock, SOURCE_MS, signal)
-  return { facts: [], unknown: [`${name} did not answer within ${SOURCE_MS / 1000} s.`] }
 }
 
 const authorityOf = (manifests: readonly Manifest[], path: string): string =>

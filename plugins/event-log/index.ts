@@ -34,7 +34,8 @@ export function createEventLogPlugin (parts: StoreParts): Plugin {
     const { log, store } = source
     ctx.effect('stored event log', () => store.close())
     const { replication, stop } = startReplication({
-      log, store, tap, cluster, session, clock, logger: ctx.log, nodeId: node.nodeId, dropped: reportGap
+      log, store, tap, cluster, session, clock, logger: ctx.log, nodeId: node.nodeId, dropped: reportGap,
+      checker: (schema) => ctx.checker(schema)
     })
     ctx.effect('event log', stop)
     onDamaged = reportDamaged

@@ -7,39 +7,29 @@ export type RawQuery = FromSchema<typeof routes.here.query>
 /** The position after line `seq`. `nodeId` identifies a node process and changes with each start. */
 export interface Position { readonly nodeId: string, readonly seq: number }
 
-export interface Query {
-  /** Filters that are also sent to other nodes. */
-  readonly want: Pick<LogFilter, 'level' | 'modelId' | 'plugin'>
-  readonly sinceMs: number | null
-  readonly position: Position | null
-  /** Limit on the lines in a page; with `follow`, on those in the first page. */
-  readonly limit: number
-  readonly follow: boolean
-}
+export type Query = ReturnType<typeof readQuery>
 
 const POSITION = /^([\w-]{1,64}):(\d{1,15})$/
 const TIME = /^\d{4}-\d{2}-\d{2}(T[\d:.]+(Z|[+-]\d{2}:?\d{2})?)?$/
 
 /** Parses a query; Last-Event-ID overrides `since`. Throws `invalid_request` if either is invalid. */
-export function readQuery (raw: RawQuery, lastEventId?: string): Query {
+export function readQuery (raw: RawQuery, lastEventId?: string) {
   const follow = raw.follow === '1'
   const since = follow && lastEventId !== undefined ? lastEventId : raw.since
   const { sinceMs, position } = readSince(since)
   const some = sinceMs === null ? LIMIT : LIMIT_MOST
-  return {
-    want: {
-      ...raw.level === undefined ? {} : { level: raw.level },
-      ...raw.model === undefined ? {} : { modelId: raw.model },
-      ...raw.plugin === undefined ? {} : { plugin: raw.plugin }
-    },
-    sinceMs,
-    position,
-    limit: raw.limit ?? (follow && sinceMs === null ? 0 : some),
-    follow
+  /** Filters that are also sent to other nodes. */
+  const want: Pick<LogFilter, 'level' | 'modelId' | 'plugin'> = {
+    ...raw.level === undefined ? {} : { level: raw.level },
+    ...raw.model === undefined ? {} : { modelId: raw.model },
+    ...raw.plugin === undefined ? {} : { plugin: raw.plugin }
   }
+  /** Limit on the lines in a page; with `follow`, on those in the first page. */
+  const limit = raw.limit ?? (follow && sinceMs === null ? 0 : some)
+  return { want, sinceMs, position, limit, follow }
 }
 
-function readSince (since: string | undefined): Pick<Query, 'sinceMs' | 'position'> {
+function readSince (since: string | undefined): { sinceMs: number | null, position: Position | null } {
   if (since === undefined) return { sinceMs: null, position: null }
   const sinceMs = TIME.test(since) ? Date.parse(since) : Number.NaN
   if (!Number.isNaN(sinceMs)) return { sinceMs, position: null }

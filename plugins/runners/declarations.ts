@@ -1,14 +1,6 @@
 import { closedObject, durableEvent } from '../../kernel/index.js'
 import type { ConflictDecl, ErrorDecl, EventDecl, FromSchema } from '../../kernel/index.js'
 
-/** Schema of an object with these properties, perhaps those in `optional`, and others of a newer version. */
-export const atLeast = <const P extends object, const O extends object = object>(
-  properties: P, optional = {} as O
-) => ({
-  type: 'object', additionalProperties: true, required: Object.keys(properties) as (keyof P)[],
-  properties: { ...properties, ...optional } as P & O
-} as const)
-
 /** Schema of `plugins.runners` in svc.yaml. */
 export const config = closedObject({
   backends: {

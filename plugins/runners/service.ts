@@ -25,7 +25,7 @@ export type { GangOffer, GangPlan } from './donors/role.js'
 export type { Build } from './machine/programs.js'
 export { runtimeFiles } from './machine/runtimes.js'
 export { ROOT, toSentSpan, SpanRecorder, SPANS_MAX } from './process/span-recorder.js'
-export type { ClockNote, PlacedSpan, SpanPart, SpanPlace } from './process/span-recorder.js'
+export type { PlacedSpan } from './process/span-recorder.js'
 export { bodyOf, changed, devicePartsOf, partOf, stateCard } from './instances/shapes.js'
 export type {
   Instance, LlamaRpcInstance, PlacementIntent, RingInstance, Shard, ShardBody, StateCard

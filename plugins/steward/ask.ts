@@ -22,21 +22,21 @@ export interface TurnParts extends ToolboxParts { readonly log: Logger, readonly
 /** Answers a question and reports its progress; the last event is the answer. */
 export type Voice = (parts: TurnParts, question: Question, asker: Asker) => AsyncGenerator<TurnEvent>
 
-export interface DeskParts extends TurnParts, Pick<Desk, 'refusal'> { readonly voice: Voice }
-
-export interface Desk {
+export interface DeskParts extends TurnParts {
+  readonly voice: Voice
   /** Why the steward refuses questions at the moment; null if it accepts them. */
   refusal (): SvcError | null
-  /** Answers a question. Throws the `refusal`, `overloaded`, `timeout` (30 s), or the signal's reason. */
-  turn (question: Question, asker: Asker): AsyncGenerator<TurnEvent>
-  /** Handles POST /v1/steward/ask. */
-  ask (request: RouteRequest<typeof routes.ask>): Promise<unknown>
 }
 
-export function createDesk (parts: DeskParts): Desk {
+export type Desk = ReturnType<typeof createDesk>
+
+export function createDesk (parts: DeskParts) {
   const { clock, log, refusal, voice } = parts
   const door = new Admission('steward', clock, TURNS)
-  const turn = async function * (question: Question, { caller, signal: outer }: Asker) {
+  /** Answers a question. Throws the `refusal`, `overloaded`, `timeout` (30 s), or the signal's reason. */
+  const turn = async function * (
+    question: Question, { caller, signal: outer }: Asker
+  ): AsyncGenerator<TurnEvent> {
     const refused = refusal()
     if (refused !== null) throw refused
     if (!caller.authorities.has('read')) {
@@ -55,7 +55,8 @@ export function createDesk (parts: DeskParts): Desk {
   return {
     refusal,
     turn,
-    async ask (request) {
+    /** Handles POST /v1/steward/ask. */
+    async ask (request: RouteRequest<typeof routes.ask>): Promise<unknown> {
       const { question: text, thread = [], stream } = request.body
       if (text.trim() === '') throw kernelError('invalid_request', 'question is empty', { param: 'question' })
       const events = turn({ text, thread }, request)

@@ -7,7 +7,7 @@ import { createOtlp, type Otlp } from './otlp.js'
 import { partReader, Recording } from './recording.js'
 import { peerReaders } from './peers.js'
 import { TraceStore } from './store.js'
-import type { TraceRecord } from './trace-file.js'
+import type { TraceRecord } from './recording.js'
 import type { TraceCounters } from './service.js'
 
 type TracingContext = Context<typeof manifest>

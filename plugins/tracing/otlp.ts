@@ -2,7 +2,7 @@ import type { Attributes, HrTime } from '@opentelemetry/api'
 import type { ReadableSpan } from '@opentelemetry/sdk-trace-base'
 import { delay, outgoingAgent, type Clock, type Logger } from '../../kernel/index.js'
 import { spanIdOf } from './traceparent.js'
-import type { TraceRecord } from './trace-file.js'
+import type { TraceRecord } from './recording.js'
 import type { TraceCounters } from './service.js'
 
 export interface OtlpParts {

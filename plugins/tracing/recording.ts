@@ -1,11 +1,10 @@
 import { boundsOf, clockOffset, openObject } from '../../kernel/index.js'
 import type {
-  Clock, Hop, HopTarget, SpanAttrs, TracedTask, Trace, TraceEnd, TraceStart, Context
+  Clock, Context, FromSchema, Hop, HopTarget, SpanAttrs, TracedTask, Trace, TraceEnd, TraceStart
 } from '../../kernel/index.js'
 import { ROOT, toSentSpan, SpanRecorder, SPANS_MAX } from '../runners/service.js'
 import { readTraceparent, spanIdOf, writeTraceparent } from './traceparent.js'
-import type { ClockNote, PlacedSpan, SpanPart, SpanPlace } from '../runners/service.js'
-import type { TraceRecord } from './trace-file.js'
+import type { PlacedSpan } from '../runners/service.js'
 
 /** Longest wait in ms, after a request has finished, for the spans of other processes. */
 const PARTS_MS = 2000
@@ -19,10 +18,14 @@ const count = { type: 'integer', minimum: 0, maximum: Number.MAX_SAFE_INTEGER } 
 const process = { enum: ['node', 'runner'] } as const
 const nodeId = { type: ['string', 'null'], maxLength: 128 } as const
 
+/** The record of one process, as sent to the node that requested it. Times are by the sender's clock. */
 const schema = openObject({
+  /** Arrival of the work and creation of this record, in ms. */
   receivedMs: { type: 'number' },
   sentMs: { type: 'number' },
+  /** Processes with spans in the trace; `nodeId` is null for the node that reads the trace. */
   places: { type: 'array', maxItems: 64, items: openObject({ nodeId, process, rank: count }) },
+  /** Spans whose parent is not in the list are children of the span of the request to this process. */
   spans: {
     type: 'array',
     maxItems: SPANS_MAX,
@@ -47,6 +50,7 @@ const schema = openObject({
   dropped: count
 })
 
+export type SpanPart = FromSchema<typeof schema>
 type ReadPart = (value: unknown) => SpanPart | null
 
 /** Creates a function that validates spans from another process and returns null for invalid ones. */
@@ -59,6 +63,9 @@ export function partReader ({ checker }: Pick<Context, 'checker'>): ReadPart {
     return fits ? part : null
   }
 }
+
+/** A trace of a request as it is stored. */
+export type TraceRecord = ReturnType<Recording['whole']>
 
 export interface RecordingParts {
   readPart: ReadPart
@@ -82,8 +89,8 @@ export class Recording extends SpanRecorder implements Trace {
   readonly #traceId: string
   readonly #parentSpanId: string | null
   readonly #spanId: string
-  readonly #places: SpanPlace[] = [{ nodeId: null, process: 'node', rank: 0 }]
-  readonly #clocks: ClockNote[] = []
+  readonly #places: SpanPart['places'] = [{ nodeId: null, process: 'node', rank: 0 }]
+  readonly #clocks: SpanPart['clocks'] = []
   /** Spans of other processes, moved to this node's clock. */
   readonly #adopted: PlacedSpan[] = []
   /** Number of spans from other processes dropped as invalid or over the limit. */
@@ -137,7 +144,7 @@ export class Recording extends SpanRecorder implements Trace {
     }
   }
 
-  part (): SpanPart {
+  part () {
     const sentMs = this.now()
     this.#handedOver = true
     const spans = this.#all('task', sentMs, {})
@@ -209,10 +216,11 @@ export class Recording extends SpanRecorder implements Trace {
     const taskId = this.#about?.taskId ?? how.taskId
     // Do not store the trace if another node does, or if the request never became a task.
     if (this.#handedOver || taskId === null) return
-    this.#parts.finished(this.#record(taskId, how, atMs))
+    this.#parts.finished(this.whole(taskId, how, atMs))
   }
 
-  #record (taskId: string, { kind, reason }: TraceEnd, endMs: number): TraceRecord {
+  /** The whole trace. Times are whole microseconds since 1970 by the clock of this node. */
+  whole (taskId: string, { kind, reason }: TraceEnd, endMs: number) {
     const { nodeId: self, nameOf } = this.#parts
     const zero = this.#wallMs * 1000
     const outcome = reason === null ? { outcome: kind } : { outcome: kind, reason }
@@ -224,11 +232,14 @@ export class Recording extends SpanRecorder implements Trace {
       taskId, commandId: this.#start.commandId, createdAt: new Date(this.#wallMs).toISOString(),
       modelId: this.#about?.modelId ?? '', taskKind: this.#about?.capability ?? this.#start.name,
       durationUs: micros(endMs - this.#beganMs), outcome: kind, reason,
+      /** Ids of the W3C trace context; the parent is null if the request began on this node. */
       traceId: this.#traceId, spanId: this.#spanId, parentSpanId: this.#parentSpanId,
+      /** Processes with spans in the trace. */
       places: this.#places.map(({ nodeId, process, rank }) => {
         const id = nodeId ?? self
         return { nodeId: id, name: nameOf(id), process, rank }
       }),
+      /** How far a process's clock is ahead of this node's; its spans are already corrected by this. */
       clocks: this.#clocks.map(({ nodeId, process, offsetMs, uncertaintyMs }) => ({
         nodeId: nodeId ?? self, process, offsetUs: micros(offsetMs), uncertaintyUs: micros(uncertaintyMs)
       })),

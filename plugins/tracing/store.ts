@@ -1,6 +1,7 @@
 import { mkdir, open, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { chromeText, readHead, TRACE_ID, type TraceHead, type TraceRecord } from './trace-file.js'
+import { chromeText, readHead, TRACE_ID, type TraceHead } from './trace-file.js'
+import type { TraceRecord } from './recording.js'
 import type { Clock, FromSchema, Logger } from '../../kernel/index.js'
 import type { stored } from './routes.js'
 import type { TraceCounters } from './service.js'

@@ -1,68 +1,15 @@
-import type { SpanAttrs } from '../../kernel/index.js'
-import type { SpanPlace } from '../runners/service.js'
+import type { TraceRecord } from './recording.js'
 
 /** Trace ids name files, so they may only have characters that cannot leave a folder. */
 export const TRACE_ID = /^[0-9A-Za-z][0-9A-Za-z-]{0,63}$/
 
-/** Times are whole microseconds since 1970 by the clock of the first node. */
-export interface TraceSpan {
-  /** Number of the span in its trace, which is 0 for the root, and number of its parent. */
-  id: number
-  parent: number | null
-  /** Index of the span's process in `places`. */
-  place: number
-  name: string
-  category: string
-  startUs: number
-  durationUs: number
-  /** Number of steps that the span combines; 0 if it stands for itself. */
-  steps: number
-  attrs: SpanAttrs
-}
-
-/** A process with spans in the trace. */
-export interface TracePlace { nodeId: string, name: string, process: SpanPlace['process'], rank: number }
-
-/** How far a process's clock is ahead of the first node's; its spans are already corrected by this. */
-export interface TraceClock {
-  nodeId: string
-  process: SpanPlace['process']
-  offsetUs: number
-  uncertaintyUs: number
-}
+export type TraceSpan = TraceRecord['spans'][number]
 
 /** Facts about a trace, without its spans. */
-export interface TraceHead {
-  taskId: string
-  commandId: string
-  createdAt: string
-  modelId: string
-  taskKind: string
-  durationUs: number
-  outcome: 'completed' | 'failed' | 'cancelled'
-  reason: string | null
-  /** Ids of the W3C trace context; the parent is null if the request began on this node. */
-  traceId: string
-  spanId: string
-  parentSpanId: string | null
-  places: TracePlace[]
-  clocks: TraceClock[]
-  droppedSpans: number
-}
-
-export interface TraceRecord extends TraceHead { spans: TraceSpan[] }
+export type TraceHead = Omit<TraceRecord, 'spans'>
 
 /** A span in GET /v1/traces/{id}. */
-export interface ShownSpan {
-  name: string
-  startUs: number
-  durationUs: number
-  /** Rank of the shard whose runner recorded the span; 0 if a node recorded it. */
-  rank: number
-  category: string
-  nodeId: string
-  attrs: Record<string, string | number | boolean>
-}
+export type ShownSpan = ReturnType<typeof readSpans>[number]
 
 interface ChromeEvent {
   ph: string
@@ -114,7 +61,7 @@ export function chromeText (record: TraceRecord): string {
 
 const FIRST = '{"otherData":'
 
-const titleOf = ({ process, name, nodeId }: TracePlace): string =>
+const titleOf = ({ process, name, nodeId }: TraceRecord['places'][number]): string =>
   process === 'runner' ? `runner on ${name}` : `node ${name} (${nodeId})`
 
 const named = (what: string, place: number, tid: number, name: string): ChromeEvent =>
@@ -135,14 +82,16 @@ export function readHead (text: string): TraceHead | null {
 }
 
 /** The spans in a file. Throws SyntaxError or TypeError if it is damaged. Pure. */
-export function readSpans (text: string): ShownSpan[] {
+export function readSpans (text: string) {
   const { otherData: { places }, traceEvents } =
     JSON.parse(text) as { otherData: TraceHead, traceEvents: ChromeEvent[] }
   return traceEvents.filter(({ ph }) => ph === 'X').map(({ name, cat, ts, dur, pid, args }) => {
     const place = places[pid - 1]
     return {
-      name, startUs: ts!, durationUs: dur!, rank: place?.rank ?? 0, category: cat!,
-      nodeId: place?.nodeId ?? '', attrs: args as ShownSpan['attrs']
+      name, startUs: ts!, durationUs: dur!,
+      /** Rank of the shard whose runner recorded the span; 0 if a node recorded it. */
+      rank: place?.rank ?? 0,
+      category: cat!, nodeId: place?.nodeId ?? '', attrs: args as Record<string, string | number | boolean>
     }
   })
 }

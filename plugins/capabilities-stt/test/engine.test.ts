@@ -9,10 +9,10 @@ import engine from '../engine/index.js'
 import type { SttEvent } from '../service.js'
 import { melGraph, padded } from '../engine/mel.js'
 import { float32, loadWhisper } from '../engine/model.js'
-import { pick, probability } from '../engine/rules.js'
+import { pick, probability } from '../engine/decoder.js'
 import { compressionOf, piecesOf } from '../engine/text.js'
 import { Sound } from '../engine/windows.js'
-import { path, wordTimes } from '../engine/words.js'
+import { path, wordTimes } from '../engine/text.js'
 
 const directory = fileURLToPath(new URL('fixtures/tiny-whisper/', import.meta.url))
 const NAMES = ['config.json', 'generation_config.json', 'tokenizer.json', 'onnx/encoder_model_quantized.onnx',

@@ -1,15 +1,15 @@
 /** Anthropic's API: POST /v1/messages, token counts, and stored conversations. */
+import { badField, type FromSchema, type RouteRequest } from '../../../kernel/index.js'
 import { fieldsOf, parsed, present, type Fields } from '../../runners/language/json.js'
 import { samplingOf } from '../../runners/language/sampling.js'
 import { answer, answerJson, withStorage, namedEvent } from './answer.js'
-import { withApiFieldNames, notStored, invalidField, stringAt, type Rules } from './errors.js'
+import { withApiFieldNames, notStored, stringAt, type Rules } from './errors.js'
 import { anthropicFailure } from '../../staging/service.js'
 import { imagePart, textUnlessImages, type VisionSupport } from './images.js'
 import {
   chatTask, visionSupportOf, functionCall, functionTool, partText, textOf, type VisionRules
 } from './request-to-task.js'
 import { countTokens } from './tokens.js'
-import type { FromSchema, RouteRequest } from '../../../kernel/index.js'
 import type {
   AnswerFormat, ApiParts, TextRequest, AnswerMetadata, Formatter, Framing, Handler
 } from './types.js'
@@ -45,10 +45,10 @@ function resumed (
 ): MessagesBody {
   const { type, previous_message_id: id } = body.thread ?? {}
   if (type !== 'continue') return body
-  if (id === undefined) throw invalidField('thread.previous_message_id', 'is required')
+  if (id === undefined) throw badField('thread.previous_message_id', 'is required')
   for (const field of ['system', 'tools'] as const) {
     if (body[field] === undefined) continue
-    throw invalidField(field, 'belongs to the thread: leave it out, or create another thread')
+    throw badField(field, 'belongs to the thread: leave it out, or create another thread')
   }
   const kept = parts.threads.get(id, caller.id)
   if (kept === undefined) throw notStored('thread.previous_message_id', id,
@@ -67,7 +67,7 @@ export function fromAnthropic (body: MessagesBody | CountBody, rules: VisionRule
   const { model, thinking, tools, tool_choice: choice, output_config: output } = body
   const { max_tokens, stop_sequences: stop } = body as Partial<MessagesBody>
   if (body.messages.at(-1)?.role === 'assistant') {
-    throw invalidField('messages', 'must end with a user message: prefilled answers are not supported')
+    throw badField('messages', 'must end with a user message: prefilled answers are not supported')
   }
   const system = textOf(body.system ?? null, 'system')
   const messages = body.messages.flatMap(({ role, content }, i) =>
@@ -102,13 +102,13 @@ function variablesOf (
 function toolOf (tool: NonNullable<MessagesBody['tools']>[number], i: number): Tool {
   const { type, name, description = null, input_schema: parameters = null } = tool
   if (type == null || type === 'custom') return functionTool(name, { description, parameters })
-  throw invalidField(`tools.${i}.type`, `"${type.slice(0, 64)}" is not served; send custom tools`)
+  throw badField(`tools.${i}.type`, `"${type.slice(0, 64)}" is not served; send custom tools`)
 }
 
 function choiceOf (choice: MessagesBody['tool_choice']): ChatBody['tool_choice'] {
   if (choice === undefined) return null
   if (choice.type !== 'tool') return choice.type === 'any' ? 'required' : choice.type
-  if (choice.name === undefined) throw invalidField('tool_choice.name', 'is required')
+  if (choice.name === undefined) throw badField('tool_choice.name', 'is required')
   return { type: 'function', function: { name: choice.name } }
 }
 
@@ -126,7 +126,7 @@ function messagesOf (
     switch (block['type']) {
       case 'tool_result': results.push(resultOf(block, at)); break
       case 'tool_use':
-        if (role !== 'assistant') throw invalidField(`${at}.type`, 'is allowed in assistant messages only')
+        if (role !== 'assistant') throw badField(`${at}.type`, 'is allowed in assistant messages only')
         calls.push(callOf(block, at))
         break
       case 'thinking': thoughts += stringAt(block, 'thinking', at); break
@@ -151,7 +151,7 @@ function imageOf (block: Block, path: string, vision: VisionSupport): Fields {
 function resultOf (block: Block, path: string): InputMessage {
   const content = block['content'] ?? ''
   if (typeof content !== 'string' && !Array.isArray(content)) {
-    throw invalidField(`${path}.content`, 'must be a string or a list')
+    throw badField(`${path}.content`, 'must be a string or a list')
   }
   const text = textOf(content, `${path}.content`)
   return {

@@ -1,9 +1,9 @@
 /** The embeddings capability, OpenAI's embeddings route, and the rerank route used by Jina and Cohere. */
 import { setImmediate as nextTurn } from 'node:timers/promises'
-import { EngineError, type CapabilityCall, type FromSchema } from '../../../kernel/index.js'
+import { badField, EngineError, type CapabilityCall, type FromSchema } from '../../../kernel/index.js'
 import { idsOf, present } from '../../runners/language/json.js'
 import { answerJson, runWhole } from './answer.js'
-import { atMost, invalidField, type Rules } from './errors.js'
+import { atMost, type Rules } from './errors.js'
 import { ignored, longText, name, text, nullableInteger } from './fields.js'
 import { modelOf } from './request-to-task.js'
 import type { TaskRequest } from '../../runners/service.js'
@@ -60,7 +60,7 @@ const isInput = (value: unknown): boolean => typeof value === 'string' || (idsOf
 function inputsOf (input: Wanted['input']): unknown[] {
   const all: unknown[] = isInput(input) ? [input] : input as unknown[]
   const wrong = all.findIndex((each) => !isInput(each))
-  if (wrong >= 0) throw invalidField(`input.${wrong}`, 'must be a text or a list of token ids')
+  if (wrong >= 0) throw badField(`input.${wrong}`, 'must be a text or a list of token ids')
   return all
 }
 
@@ -69,7 +69,7 @@ export function embeddingTask (
   { model, input: given, dimensions, truncate_prompt_tokens: truncate }: Wanted, rules: Rules
 ): TaskRequest {
   const input = inputsOf(given)
-  if (truncate === 0) throw invalidField('truncate_prompt_tokens', 'is 0; it must be at least 1, or -1')
+  if (truncate === 0) throw badField('truncate_prompt_tokens', 'is 0; it must be at least 1, or -1')
   atMost('input', input.length, rules.limits.max_inputs, 'texts')
   return {
     modelId: modelOf(rules, model), capability: 'embeddings',

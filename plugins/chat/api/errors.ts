@@ -1,5 +1,5 @@
 /** Validation errors and request limits. Pure. */
-import { EngineError, kernelError, SvcError } from '../../../kernel/index.js'
+import { badField, EngineError, kernelError, SvcError } from '../../../kernel/index.js'
 import { present, type Fields } from '../../runners/language/json.js'
 import type { ChatConfig } from '../config.js'
 
@@ -23,11 +23,6 @@ export interface Rules {
   readsImages: (modelId: string) => boolean
 }
 
-/** An `invalid_request` error; its text is the path followed by `message`. */
-export function invalidField (path: string, message: string): SvcError {
-  return kernelError('invalid_request', `${path} ${message}`, { param: path, issues: [{ path, message }] })
-}
-
 /** A `not_kept` error for the id in field `path`; `more` adds details. */
 export function notStored (path: string, id: string, more: object = {}): SvcError {
   const message = `${path} ${id.slice(0, 128)} is not stored on this node: it was never stored, belongs to ` +
@@ -45,7 +40,7 @@ export function withApiFieldNames<T> (names: Readonly<Record<string, string>>, m
     const [issue] = issues ?? []
     const known = Object.keys(names).find((name) => `${issue?.path}.`.startsWith(`${name}.`))
     if (issue === undefined || known === undefined) throw error
-    throw invalidField(names[known]! + issue.path.slice(known.length), issue.message)
+    throw badField(names[known]! + issue.path.slice(known.length), issue.message)
   }
 }
 
@@ -61,21 +56,21 @@ export function asRequestError (error: unknown): unknown {
 /** A string field that no schema checks. Throws `invalid_request`. */
 export function stringAt (fields: Fields, key: string, path: string): string {
   const value = fields[key]
-  if (typeof value !== 'string') throw invalidField(`${path}.${key}`, 'must be a string')
+  if (typeof value !== 'string') throw badField(`${path}.${key}`, 'must be a string')
   return value
 }
 
 /** Throws `invalid_request` if a list has too many entries; `what` names the entries in the message. */
 export function atMost (path: string, count: number, most: number, what: string): void {
-  if (count > most) throw invalidField(path, `has ${count} ${what}; at most ${most} are allowed`)
+  if (count > most) throw badField(path, `has ${count} ${what}; at most ${most} are allowed`)
 }
 
 /** Throws `invalid_request` if a schema exceeds the limits of size or depth. */
 export function checkSchema (path: string, schema: unknown, limits: Limits): void {
   const { schema_depth: levels, schema_kib: kib } = limits
-  if (deeperThan(schema, levels)) throw invalidField(path, `is nested deeper than ${levels} levels`)
+  if (deeperThan(schema, levels)) throw badField(path, `is nested deeper than ${levels} levels`)
   const bytes = Buffer.byteLength(JSON.stringify(schema ?? null))
-  if (bytes > kib * 1024) throw invalidField(path, `has ${bytes} bytes; at most ${kib * 1024} are allowed`)
+  if (bytes > kib * 1024) throw badField(path, `has ${bytes} bytes; at most ${kib * 1024} are allowed`)
 }
 
 /** Whether objects and lists nest deeper than `levels`; descends no further than that. */

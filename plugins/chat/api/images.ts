@@ -1,6 +1,6 @@
 /** Images in messages, as data URLs. Pure. */
+import { badField } from '../../../kernel/index.js'
 import { fieldsOf, type Fields } from '../../runners/language/json.js'
-import { invalidField } from './errors.js'
 
 export interface VisionSupport { modelId: string, readsImages: boolean }
 
@@ -23,10 +23,10 @@ export function imagePart (part: Fields, path: string, vision: VisionSupport, fi
   const { url, detail } = fieldsOf(part['image_url'])
   const at = `${path}.${field}`
   requireVision(vision, path)
-  if (typeof url !== 'string') throw invalidField(`${at}.url`, 'must be a string')
+  if (typeof url !== 'string') throw badField(`${at}.url`, 'must be a string')
   const head = DATA.exec(url)?.[0]
   if (head === undefined && !/^data:/i.test(url)) {
-    throw invalidField(at,
+    throw badField(at,
       'is a network URL, which svc does not fetch: it could reach services that only this ' +
       'node may use. Send the image itself, as a base64 data: URL')
   }
@@ -45,17 +45,17 @@ export const textUnlessImages = (parts: Fields[]): string | Fields[] =>
 
 function requireVision ({ modelId, readsImages }: VisionSupport, path: string): void {
   if (readsImages) return
-  throw invalidField(path,
+  throw badField(path,
     `is an image, and ${modelId.slice(0, 200)} reads text only: it has no vision weights`)
 }
 
 function partOf (given: string, path: string, detail?: unknown): Fields {
   const data = given.replace(/\s+/g, '')
   const picture = BASE64.test(data) ? pictureOf(Buffer.from(data, 'base64')) : null
-  if (picture === null) throw invalidField(path, 'must be a png, jpeg, gif or bmp image in base64')
+  if (picture === null) throw badField(path, 'must be a png, jpeg, gif or bmp image in base64')
   const { type, width, height } = picture
   if (width * height > MOST_PIXELS) {
-    throw invalidField(path,
+    throw badField(path,
       `has ${width} x ${height} pixels; at most ${MOST_PIXELS} are allowed: scale it down`)
   }
   const url = `data:image/${type};base64,${data}`

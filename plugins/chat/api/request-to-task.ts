@@ -1,7 +1,8 @@
 /** Converts chat and completion requests to engine tasks; other APIs convert to these first. Pure. */
+import { badField } from '../../../kernel/index.js'
 import { idsOf, present, type Fields } from '../../runners/language/json.js'
 import { samplingOf } from '../../runners/language/sampling.js'
-import { atMost, checkSchema, invalidField, type Limits, type Rules } from './errors.js'
+import { atMost, checkSchema, type Limits, type Rules } from './errors.js'
 import { imagePart, isImage, type VisionSupport } from './images.js'
 import { llamaFields, type ChatBody, type CompletionBody, type InputMessage, type Tool } from './schema.js'
 import type { ChatMessage } from '../../runners/language/chunks.js'
@@ -61,14 +62,14 @@ function toolsOf (body: ChatBody, limits: Limits): Tool[] {
   const choice = body.tool_choice
   if (choice === 'none') return []
   if (typeof choice === 'string' && !['auto', 'required'].includes(choice)) {
-    throw invalidField('tool_choice', 'must be "none", "auto", "required" or a function')
+    throw badField('tool_choice', 'must be "none", "auto", "required" or a function')
   }
   if (choice != null && choice !== 'auto' && tools.length === 0) {
-    throw invalidField('tool_choice', 'needs tools, but the request has none')
+    throw badField('tool_choice', 'needs tools, but the request has none')
   }
   const wanted = typeof choice === 'object' && choice !== null ? choice.function.name : undefined
   if (wanted !== undefined && !tools.some((tool) => tool.function.name === wanted)) {
-    throw invalidField('tool_choice.function.name', `"${wanted.slice(0, 64)}" is not one of the tools`)
+    throw badField('tool_choice.function.name', `"${wanted.slice(0, 64)}" is not one of the tools`)
   }
   return tools
 }
@@ -88,14 +89,14 @@ function formatOf ({ response_format: format, json_schema: alone }: ChatBody, li
     return { type: 'json_schema', json_schema: { schema } }
   }
   const given = format.json_schema
-  if (given === undefined) throw invalidField('response_format.json_schema', 'is required')
+  if (given === undefined) throw badField('response_format.json_schema', 'is required')
   const { schema, strict } = given
   checkSchema('response_format.json_schema.schema', schema, limits)
   return { type: 'json_schema', json_schema: { schema, ...strict === true ? { strict } : {} } }
 }
 
 function logprobsOf ({ logprobs, top_logprobs: top, n_probs: probs }: ChatBody): object {
-  if (top != null && top > 0 && logprobs !== true) throw invalidField('top_logprobs', 'needs logprobs: true')
+  if (top != null && top > 0 && logprobs !== true) throw badField('top_logprobs', 'needs logprobs: true')
   if (logprobs === true) return { logprobs, top_logprobs: top ?? 0 }
   return probs != null && probs > 0 ? { logprobs: true, top_logprobs: probs } : {}
 }
@@ -108,7 +109,7 @@ function templateVariables (body: ChatBody): Record<string, unknown> | null {
   const { reasoning_effort: effort, chat_template_kwargs: given } = body
   const own = Object.keys(given ?? {}).find((name) => RESERVED.test(name))
   if (own !== undefined) {
-    throw invalidField(`chat_template_kwargs.${own}`, 'is set by the request or the model; leave it out')
+    throw badField(`chat_template_kwargs.${own}`, 'is set by the request or the model; leave it out')
   }
   const thinking = effort == null ? {} : { reasoning_effort: effort, enable_thinking: effort !== 'none' }
   const variables = { ...thinking, ...given }
@@ -133,11 +134,11 @@ function lengthsOf (
   atMost('stop', stop.length, limits.max_stops, 'texts')
   const { n, n_predict: predict } = body
   if (n != null && n > limits.max_answers) {
-    throw invalidField('n', `is ${n}; at most ${limits.max_answers} are allowed`)
+    throw badField('n', `is ${n}; at most ${limits.max_answers} are allowed`)
   }
   const most = given ?? predict
   const name = given == null ? 'n_predict' : 'max_tokens'
-  if (most === 0) throw invalidField(name, 'is 0; it must be at least 1, or -1 for no limit')
+  if (most === 0) throw badField(name, 'is 0; it must be at least 1, or -1 for no limit')
   return { ...present({ n, [name]: most === -1 ? null : most }), ...stop.length === 0 ? {} : { stop } }
 }
 
@@ -151,8 +152,8 @@ function toMessage (message: InputMessage, path: string, vision: VisionSupport):
   const content = contentOf(message, `${path}.content`, vision)
   refuseOld(message as unknown as Fields, path)
   const hasCalls = role === 'assistant' && calls != null && calls.length > 0
-  if (content === null && !hasCalls) throw invalidField(`${path}.content`, 'is required')
-  if (role === 'tool' && callId == null) throw invalidField(`${path}.tool_call_id`, 'is required')
+  if (content === null && !hasCalls) throw badField(`${path}.content`, 'is required')
+  if (role === 'tool' && callId == null) throw badField(`${path}.tool_call_id`, 'is required')
   return {
     // Chat templates do not support the role "developer".
     role: role === 'developer' ? 'system' : role,
@@ -167,9 +168,9 @@ function toMessage (message: InputMessage, path: string, vision: VisionSupport):
 /** Refuses deprecated fields, and the audio that clients copy from audio models' answers. */
 function refuseOld (message: Fields, path: string): void {
   if (message['function_call'] != null) {
-    throw invalidField(`${path}.function_call`, 'is not served; send tool_calls')
+    throw badField(`${path}.function_call`, 'is not served; send tool_calls')
   }
-  if (message['audio'] != null) throw invalidField(`${path}.audio`, 'is not served: svc stores no audio')
+  if (message['audio'] != null) throw badField(`${path}.audio`, 'is not served: svc stores no audio')
 }
 
 /** Content with images stays a list of checked parts; any other content becomes text. */
@@ -203,13 +204,13 @@ export function partText (part: Fields, path: string): string {
     const why = UNREADABLE[type] === 'an image'
       ? 'images are allowed in user messages only'
       : 'language models read text and images only'
-    throw invalidField(path, `is ${UNREADABLE[type]}; ${why}`)
+    throw badField(path, `is ${UNREADABLE[type]}; ${why}`)
   }
   const text = type === 'refusal' ? part['refusal'] : part['text']
   if (!['text', 'input_text', 'output_text', 'refusal'].includes(type)) {
-    throw invalidField(`${path}.type`, `"${type.slice(0, 64)}" is not known; send parts of type text`)
+    throw badField(`${path}.type`, `"${type.slice(0, 64)}" is not known; send parts of type text`)
   }
-  if (typeof text !== 'string') throw invalidField(`${path}.text`, 'must be a string')
+  if (typeof text !== 'string') throw badField(`${path}.text`, 'must be a string')
   return text
 }
 
@@ -221,7 +222,7 @@ export function completionTask (body: CompletionBody, rules: Rules): TextRequest
   const { limits } = rules
   const { echo, logprobs } = body
   if (echo === true && logprobs != null) {
-    throw invalidField('echo', 'is not served with logprobs: prompts are not scored; leave out one of them')
+    throw badField('echo', 'is not served with logprobs: prompts are not scored; leave out one of them')
   }
   if (body.json_schema != null) checkSchema('json_schema', body.json_schema, limits)
   const tops = logprobs ?? (body.n_probs === 0 ? null : body.n_probs)
@@ -236,7 +237,7 @@ export function completionTask (body: CompletionBody, rules: Rules): TextRequest
   atMost('prompt', prompts.length, limits.max_inputs, 'prompts')
   const [first, ...others] = prompts.map((prompt, i): Prompt => {
     if (echo === true && typeof prompt !== 'string') {
-      throw invalidField(prompts.length > 1 ? `prompt.${i}` : 'prompt', 'must be a text if echo is true')
+      throw badField(prompts.length > 1 ? `prompt.${i}` : 'prompt', 'must be a text if echo is true')
     }
     return {
       task: { kind: 'completion', payload: { prompt, ...shared } },
@@ -258,6 +259,6 @@ function promptsOf (prompt: unknown): (string | number[])[] {
     if (typeof each === 'string') return each
     const ids = idsOf(each) ?? []
     if (ids.length > 0) return ids
-    throw invalidField(one ? 'prompt' : `prompt.${i}`, 'must be a text, or token ids')
+    throw badField(one ? 'prompt' : `prompt.${i}`, 'must be a text, or token ids')
   })
 }

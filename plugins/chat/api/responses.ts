@@ -1,15 +1,15 @@
 /** OpenAI's Responses API: POST /v1/responses. */
+import { badField, type FromSchema } from '../../../kernel/index.js'
 import { isObject, present, type Fields } from '../../runners/language/json.js'
 import { SAMPLING, samplingOf } from '../../runners/language/sampling.js'
 import { answer, answerJson } from './answer.js'
-import { withApiFieldNames, invalidField, stringAt, type Rules } from './errors.js'
+import { withApiFieldNames, stringAt, type Rules } from './errors.js'
 import { imagePart, textUnlessImages, type VisionSupport } from './images.js'
 import { formatOf } from './responses-format.js'
 import {
   chatTask, visionSupportOf, functionCall, functionTool, partText, textOf, type VisionRules
 } from './request-to-task.js'
 import { countTokens } from './tokens.js'
-import type { FromSchema } from '../../../kernel/index.js'
 import type { ApiParts, TextRequest, Handler } from './types.js'
 import type { InputItem, inputTokensBody, responsesBody, ResponsesBody } from './responses-body.js'
 import type { ChatBody, InputMessage, Tool } from './schema.js'
@@ -67,9 +67,9 @@ export function fromResponses (body: ResponsesBody | CountBody, rules: VisionRul
 function toolOf (tool: NonNullable<ResponsesBody['tools']>[number], i: number): Tool {
   const { type, name, description = null, parameters = null, strict = null } = tool
   if (type !== 'function') {
-    throw invalidField(`tools.${i}.type`, `"${type.slice(0, 64)}" is not served; send your own functions`)
+    throw badField(`tools.${i}.type`, `"${type.slice(0, 64)}" is not served; send your own functions`)
   }
-  if (name === undefined) throw invalidField(`tools.${i}.name`, 'is required')
+  if (name === undefined) throw badField(`tools.${i}.name`, 'is required')
   return functionTool(name, { description, parameters, strict })
 }
 
@@ -77,13 +77,13 @@ function choiceOf (choice: ResponsesBody['tool_choice']): ChatBody['tool_choice'
   if (choice == null || typeof choice === 'string') return choice
   const { type, name } = choice
   if (type === 'function' && typeof name === 'string') return { type, function: { name } }
-  throw invalidField('tool_choice', 'must be "none", "auto", "required" or {type: function, name}')
+  throw badField('tool_choice', 'must be "none", "auto", "required" or {type: function, name}')
 }
 
 function responseFormat ({ text }: Pick<ResponsesBody, 'text'>): ChatBody['response_format'] {
   const { type, schema, strict } = text?.format ?? {}
   if (type !== 'json_schema') return type === undefined ? null : { type }
-  if (schema === undefined) throw invalidField('text.format.schema', 'is required')
+  if (schema === undefined) throw badField('text.format.schema', 'is required')
   return { type, json_schema: { schema, ...present({ strict }) } }
 }
 
@@ -107,7 +107,7 @@ function messagesOf (items: readonly InputItem[], vision: VisionSupport): InputM
         })
         break
       case 'reasoning': break
-      default: throw invalidField(`${path}.type`, `"${String(item['type']).slice(0, 64)}" is not served`)
+      default: throw badField(`${path}.type`, `"${String(item['type']).slice(0, 64)}" is not served`)
     }
   }
   return messages
@@ -117,7 +117,7 @@ const ROLES = ['system', 'developer', 'user', 'assistant']
 
 function messageOf (item: InputItem, path: string, vision: VisionSupport): InputMessage {
   const role = stringAt(item, 'role', path)
-  if (!ROLES.includes(role)) throw invalidField(`${path}.role`, `must be one of ${ROLES.join(', ')}`)
+  if (!ROLES.includes(role)) throw badField(`${path}.role`, `must be one of ${ROLES.join(', ')}`)
   const content = item['content']
   return { role, content: role === 'user' && isParts(content) && content.some(isInputImage)
     ? textUnlessImages(content.map((part, i) => partAt(part, `${path}.content.${i}`, vision)))
@@ -133,7 +133,7 @@ const isInputImage = (part: Fields): boolean => part['type'] === 'input_image'
 function partAt (part: Fields, path: string, vision: VisionSupport): Fields {
   if (!isInputImage(part)) return { type: 'text', text: partText(part, path) }
   const { image_url: url, file_id: file, detail } = part
-  if (url == null && file != null) throw invalidField(`${path}.file_id`,
+  if (url == null && file != null) throw badField(`${path}.file_id`,
     'is not served: svc stores no files')
   return imagePart({ image_url: { url, detail } }, path, vision)
 }
@@ -143,7 +143,7 @@ const isParts = (value: unknown): value is Fields[] => Array.isArray(value) && v
 function contentAt (item: InputItem, key: string, path: string): string | null {
   const value = item[key]
   if (typeof value !== 'string' && !isParts(value)) {
-    throw invalidField(`${path}.${key}`, 'must be a string or a list of parts')
+    throw badField(`${path}.${key}`, 'must be a string or a list of parts')
   }
   return textOf(value, `${path}.${key}`)
 }

@@ -1,12 +1,11 @@
 /** vLLM's token routes, and the token counts of the other APIs. */
+import { badField, type CapabilityCall, type EngineTask } from '../../../kernel/index.js'
 import { present, type Fields } from '../../runners/language/json.js'
 import { answerJson, runRequest } from './answer.js'
-import { invalidField } from './errors.js'
 import { longText, name, text } from './fields.js'
 import { isImage } from './images.js'
 import { message, tool } from './schema.js'
 import { visionSupportOf, modelOf, toMessages } from './request-to-task.js'
-import type { CapabilityCall, EngineTask } from '../../../kernel/index.js'
 import type { ApiParts, TextRequest, Handler } from './types.js'
 
 /** Body of POST /v1/tokenize. */
@@ -31,7 +30,7 @@ export const detokenizeBody = {
 export const tokenize: Handler<typeof tokenizeBody> = async (parts, request) => {
   const { model, prompt, messages, tools, add_special_tokens, add_generation_prompt } = request.body
   if ((prompt === undefined) === (messages === undefined)) {
-    throw invalidField('prompt', 'or messages is required, but not both')
+    throw badField('prompt', 'or messages is required, but not both')
   }
   const payload = messages === undefined
     ? present({ prompt, add_special_tokens })
@@ -53,7 +52,7 @@ export const detokenize: Handler<typeof detokenizeBody> = async (parts, request)
 
 function refuseImages (messages: readonly Fields[]): void {
   if (!messages.some(({ content }) => Array.isArray(content) && (content as Fields[]).some(isImage))) return
-  throw invalidField('messages', 'have images, which have no token ids; the usage of an answer counts them')
+  throw badField('messages', 'have images, which have no token ids; the usage of an answer counts them')
 }
 
 /** Model tasks that imply a tokenizer. */

@@ -12,15 +12,7 @@ interface CardAnswer { model_id: string, origin: string, card: ModelCard, copies
 /** The body of GET /models/{id}/availability. */
 interface Availability { available: boolean, message: string | null, remedy: string | null }
 
-/** The model's card, its availability, its instances and the drivers of its engine. */
-interface Known extends CardAnswer {
-  availability: Availability
-  instances: InstanceView[]
-  /** The engine's driver version on each node, ready to print. */
-  drivers: string[]
-  /** The model's policy as text; null if there is none. */
-  policy: string | null
-}
+type Known = Awaited<ReturnType<typeof fetchKnown>>
 
 export default {
   async run (ctx, [model]) {
@@ -30,7 +22,8 @@ export default {
   }
 } satisfies Verb
 
-async function fetchKnown ({ client }: VerbContext, modelId: string): Promise<Known> {
+/** The model's card, its availability, its instances, and as text its engine's drivers and its policy. */
+async function fetchKnown ({ client }: VerbContext, modelId: string) {
   const path = `/models/${modelInPath(modelId)}`
   // Requested first, because it fails for an unknown model.
   const answer = await client.json<CardAnswer>(`${path}/card`)

@@ -9,17 +9,7 @@ export interface IntegerInput { name: string, type: 'int64' | 'int32' }
 /** Sizes from the card, used only if the graph leaves them open. */
 export interface Sizes { kvHeads: number, headSize: number }
 
-export interface EncoderBinding {
-  ids: IntegerInput
-  mask: IntegerInput | null
-  types: IntegerInput | null
-  positions: IntegerInput | null
-  /** Key/value cache inputs of a decoder that serves as an encoder; every call passes empty caches. */
-  pasts: Array<{ name: string, type: FloatType, dims: (rows: number) => number[] }>
-  output: string
-  /** Whether the graph pools its output to one vector per text, so svc need not. */
-  pooled: boolean
-}
+export type EncoderBinding = ReturnType<typeof bindEncoder>
 
 /** Output names in order of preference; true if the graph has already pooled the output. */
 const OUTPUTS: ReadonlyArray<[string, boolean]> = [
@@ -63,20 +53,19 @@ function growing (port: Port, sizes: Sizes): { lead: number, heads: number, widt
   return known.heads > 0 && known.width > 0 ? { lead, ...known } : undefined
 }
 
-function pastOf (port: Port, sizes: Sizes): EncoderBinding['pasts'][number] {
+function pastOf (port: Port, sizes: Sizes) {
   const shape = port.name.startsWith('past') ? growing(port, sizes) : undefined
   if (shape === undefined) {
     throw fail(`the graph has an unsupported input "${port.name}" (${port.type})`)
   }
   const { lead, heads, width } = shape
   const dims = (rows: number): number[] => [...lead === 2 ? [2] : [], rows, heads, 0, width]
-  return { name: port.name, type: port.type === 'float16' ? 'float16' : 'float32', dims }
+  const type: FloatType = port.type === 'float16' ? 'float16' : 'float32'
+  return { name: port.name, type, dims }
 }
 
 /** @throws EngineError model_invalid for a graph that cannot be bound */
-export function bindEncoder (
-  inputs: readonly Port[], outputs: readonly Port[], sizes: Sizes
-): EncoderBinding {
+export function bindEncoder (inputs: readonly Port[], outputs: readonly Port[], sizes: Sizes) {
   const given = new Map(inputs.map((port) => [port.name, port]))
   const ids = whole(given.get('input_ids'), 2)
   const output = OUTPUTS.find(([name]) => outputs.some((port) => port.name === name))
@@ -86,8 +75,11 @@ export function bindEncoder (
   return {
     ids, mask: whole(given.get('attention_mask'), 2), types: whole(given.get('token_type_ids'), 2),
     positions: whole(given.get('position_ids'), 2),
+    /** Key/value cache inputs of a decoder that serves as an encoder; every call passes empty caches. */
     pasts: inputs.filter(({ name }) => !plain.includes(name)).map((port) => pastOf(port, sizes)),
-    output: output[0], pooled: output[1]
+    /** Whether the graph pools its output to one vector per text, so svc need not. */
+    pooled: output[1],
+    output: output[0]
   }
 }
 

@@ -12,14 +12,7 @@ const SUFFIXES: Readonly<Record<string, string>> = {
 /** `config` and `special` are tokenizer_config.json and special_tokens_map.json. */
 export interface TokenizerFiles { tokenizer: string, config: string | undefined, special: string | undefined }
 
-/** A model's files, as absolute paths. */
-export interface ModelFiles {
-  graph: string
-  tokenizer: TokenizerFiles
-  /** Contents of config.json and 1_Pooling/config.json; null if absent. */
-  config: unknown
-  pooling: unknown
-}
+export type ModelFiles = Awaited<ReturnType<typeof findFiles>>
 
 const incomplete = (message: string): EngineError =>
   new EngineError('model_incomplete', `${message}. Stage the model again.`)
@@ -62,8 +55,11 @@ function graphOf ({ card, options }: Pick<ModelSpec, 'card' | 'options'>): strin
   return graph
 }
 
-/** @throws EngineError model_incomplete, model_invalid */
-export async function findFiles (spec: ModelSpec): Promise<ModelFiles> {
+/**
+ * A model's files, as absolute paths, and the contents of config.json and 1_Pooling/config.json; null if
+ * absent. @throws EngineError model_incomplete, model_invalid
+ */
+export async function findFiles (spec: ModelSpec) {
   const { card, directory } = spec
   const paths = card.files.map(({ path }) => path)
   const shortest = (name: string): string | undefined => paths

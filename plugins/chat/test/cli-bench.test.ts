@@ -2,9 +2,8 @@ import t from 'tap'
 import type { ServerResponse } from 'node:http'
 import { begin, chunk, data, end, nodeOf, sendError, sendJson, stream } from './cli-kit.js'
 import { card, instance, state } from './cli-model-kit.js'
-import { applyLoad, countFailures } from '../cli/bench.js'
+import { applyLoad, countFailures, figuresOf, percentile, spreadOf, textOf } from '../cli/bench.js'
 import { Mp3Time } from '../../capabilities-tts/test/mp3-frames.js'
-import { chat, percentile, spreadOf, textOf } from '../cli/measures.js'
 import type { WaitClock } from '../../../kernel/cli/index.js'
 import type { Asked } from '../../../kernel/test/cli-helpers.js'
 
@@ -189,13 +188,13 @@ t.test('figures', async (t) => {
   t.strictSame([percentile([7], 0.99), percentile([], 0.5)], [7, null])
   t.strictSame(spreadOf([null, 3, 1, null, 2]), { p50: 2, p99: 3 })
   t.strictSame(countFailures(['a', 'b', 'b']), [{ message: 'b', count: 2 }, { message: 'a', count: 1 }])
-  const sample = (rate: number | null): Parameters<typeof chat.figures>[0][number] =>
+  const sample = (rate: number | null): Parameters<typeof figuresOf>[0][number] =>
     ({ firstTokenMs: rate, tokens: 10, promptTokens: rate, rate })
-  t.strictSame(chat.figures([sample(5), sample(1), sample(3), sample(null)], 2), {
+  t.strictSame(figuresOf([sample(5), sample(1), sample(3), sample(null)], 2), {
     timeToFirstTokenMs: { p50: 3, p99: 5 }, tokensPerSecond: { p50: 3, p99: 1, total: 20 },
     tokens: 40, promptTokens: 3
   }, 'the slow end of a speed is the low one')
-  t.strictSame(chat.figures([], 0), {
+  t.strictSame(figuresOf([], 0), {
     timeToFirstTokenMs: { p50: null, p99: null }, tokensPerSecond: { p50: null, p99: null, total: null },
     tokens: 0, promptTokens: null
   })

@@ -5,14 +5,10 @@ import { requestMetrics } from './requests.js'
 import { runnerMetrics } from './runners.js'
 import { storeMetrics } from './stores.js'
 
-export interface Metrics {
-  /** The metrics as text; with `open`, the open findings are counted anew by code and severity. */
-  text (open?: readonly { code: string, severity: string }[]): Promise<string>
-  stop (): void
-}
+export type Metrics = ReturnType<typeof startMetrics>
 
 /** Starts the metrics; counters kept by other parts are read at each scrape. */
-export function startMetrics (parts: MetricsParts): Metrics {
+export function startMetrics (parts: MetricsParts) {
   const registry = new Registry()
   collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: NEVER_MS })
   const loop = loopMetrics(registry)
@@ -30,7 +26,8 @@ export function startMetrics (parts: MetricsParts): Metrics {
   clusterMetrics(meters, parts)
   storeMetrics(meters, parts)
   return {
-    async text (open) {
+    /** The metrics as text; with `open`, the open findings are counted anew by code and severity. */
+    async text (open?: readonly { code: string, severity: string }[]): Promise<string> {
       if (open !== undefined) found.reset()
       for (const { code, severity } of open ?? []) found.inc({ code, severity })
       await meters.sample()

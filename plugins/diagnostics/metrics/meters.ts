@@ -1,35 +1,17 @@
 import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
-import type {
-  CapabilityDecl, Cluster, EventTap, GossipCounters, Inspection, LogRing, Session, Traffic
-} from '../../../kernel/index.js'
-import type { Calls } from '../../capabilities/service.js'
-import type { EventLogView } from '../../event-log/service.js'
-import type { ShippingStats } from '../../logs/service.js'
-import type { Machine, RunnerReport, RunnerWork } from '../../runners/service.js'
-import type { Models } from '../../staging/service.js'
-import type { Tracing } from '../../tracing/service.js'
+import type { CapabilityDecl, Context } from '../../../kernel/index.js'
+import type { RunnerReport } from '../../runners/service.js'
+import type { manifest } from '../manifest.js'
+
+type Deps = Context<typeof manifest>['deps']
 
 /** The parts of a node that metrics read; those of a disabled plugin are undefined. */
-export interface MetricsParts {
+export interface MetricsParts extends Omit<Deps, 'api' | 'state' | 'declared' | 'runners'> {
   version: string
   home: string
-  session: Session
-  cluster: Pick<Cluster, 'nodes' | 'self'>
-  tap: Pick<EventTap, 'onDurable'>
-  inspection: Pick<Inspection, 'links' | 'openStreams' | 'openCommands'>
-  traffic: Traffic
-  gossip: { counters (): GossipCounters }
-  log: Pick<LogRing, 'nextSeq'> | undefined
   /** Declarations of this node's capabilities; their series exist at 0 before the first call. */
   capabilities: ReadonlyArray<Pick<CapabilityDecl, 'id' | 'version'>>
-  calls: Calls | undefined
-  work: Pick<RunnerWork, 'onTask'> | undefined
   runners: () => readonly RunnerReport[]
-  machine: Pick<Machine, 'lastGpus'> | undefined
-  models: Pick<Models, 'located'> | undefined
-  eventLog: EventLogView | undefined
-  ship: { readonly shipping: Pick<ShippingStats, 'sent' | 'dropped'> | null } | undefined
-  tracing: Pick<Tracing, 'enabled' | 'counters'> | undefined
 }
 
 /** Feeds counters from external totals. A smaller total means that its source restarted from 0. */

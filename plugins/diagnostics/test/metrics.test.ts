@@ -240,7 +240,7 @@ t.test('calls are counted with how long they waited', async (t) => {
     machine: {
       lastGpus: () => ({ atMs: 0, gpus: [h200, { ...h200, powerWatts: null }], vramByPid: new Map() })
     }
-  })
+  } as unknown as Parameters<typeof startMetrics>[0])
   t.teardown(metrics.stop)
   const outcome: CallOutcome = {
     callId: 'c', commandId: 'd', requestId: 'r', capability: 'tts@1.0.0', callerId: 'x', kind: 'completed',

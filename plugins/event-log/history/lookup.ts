@@ -1,9 +1,9 @@
-import { kernelError, SvcError, type Clock, type PastState } from '../../../kernel/index.js'
-import { missingOf, readLog, shown, type ShownEvent, type Source } from '../reading/page.js'
+import { kernelError, SvcError, type Clock } from '../../../kernel/index.js'
+import { missingOf, readLog, shown, type Source } from '../reading/page.js'
 import { invalid, readPoint } from '../reading/query.js'
-import { within, type Range } from '../store/gaps.js'
+import { within } from '../store/gaps.js'
 import { decodeBody } from './body.js'
-import { applyEntries, PART_KINDS, type ClusterPart, type Fields } from './part.js'
+import { Draft, PART_KINDS } from './part.js'
 import type { Entry } from '../log/entries.js'
 import type { EventStore } from '../store/store.js'
 import type { IndexOrTime, Snapshot } from '../store/types.js'
@@ -16,24 +16,7 @@ const READ_ENTRIES = 1_000
 /** Maximum clock difference in ms between nodes that a search by time allows for. */
 const SKEW_MS = 60_000
 
-export interface StateAt extends PastState {
-  readonly at: number | string
-  /** The recorded state and its trigger. `stale`: the node knew no master at that time. */
-  readonly snapshot: {
-    readonly idx: number, readonly at: string, readonly sessionId: string, readonly cause: string
-    readonly stale: boolean
-    readonly omitted: readonly string[]
-  }
-  /** The state as it was recorded; later events are not applied to it. */
-  readonly state: Fields
-  /** Session, membership and instances at `idx`: the snapshot's, with the later events up to it applied. */
-  readonly derived: ClusterPart & { readonly idx: number }
-  readonly events: readonly ShownEvent[]
-  /** True if there are more events, which GET /events?since=<idx of the last one> returns. */
-  readonly more: boolean
-  /** Ranges of missing events between the snapshot and `idx`; `derived` lacks the changes that they made. */
-  readonly gaps: readonly Range[]
-}
+export type StateAt = Awaited<ReturnType<typeof lookUp>>
 
 export interface LookupOptions extends Source {
   readonly snapshots: Snapshots
@@ -50,7 +33,7 @@ export async function stateAt (options: LookupOptions, text: string): Promise<St
   }
 }
 
-async function lookUp (options: LookupOptions, text: string): Promise<StateAt> {
+async function lookUp (options: LookupOptions, text: string) {
   const { log, snapshots, clock } = options
   const moment = readMoment(text, { idx: log.last.idx, ms: clock.now() })
   const snapshot = await snapshots.before(moment)
@@ -63,14 +46,19 @@ async function lookUp (options: LookupOptions, text: string): Promise<StateAt> {
   const idx = 'idx' in moment ? moment.idx : last
   return {
     at: 'idx' in moment ? moment.idx : iso(moment.ms),
+    /** The recorded state and its trigger. `stale`: the node knew no master at that time. */
     snapshot: {
       idx: snapshot.idx, at: iso(snapshot.at), sessionId: snapshot.sid, cause: snapshot.cause, stale, omitted
     },
+    /** The state as it was recorded; later events are not applied to it. */
     state,
-    derived: { idx, ...applyEntries(part, changing) },
+    /** Session, members and instances at `idx`: the snapshot's, with later events applied. */
+    derived: { idx, ...new Draft(part, changing).part() },
     events: events.slice(0, EVENTS_SHOWN).map(shown),
+    /** True if there are more events, which GET /events?since=<idx of the last one> returns. */
     more,
-    // Only older entries can be missing, because those in memory are available even if they are not stored.
+    // The events missing between the snapshot and `idx`, whose changes `derived` lacks. Only older entries
+    // can be missing, because those in memory are available even if they are not stored.
     gaps: within(missingOf(options), snapshot.idx + 1, Math.min(idx, log.base.idx))
   }
 }

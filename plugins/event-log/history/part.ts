@@ -46,23 +46,18 @@ export function partOf (state: Fields): ClusterPart {
   }
 }
 
-/** Applies log entries in order. Applying an entry again is harmless if all later entries follow. Pure. */
-export function applyEntries (part: ClusterPart, entries: Iterable<Entry>): ClusterPart {
-  const next = new Draft(part)
-  for (const entry of entries) next.apply(entry)
-  return next.part()
-}
-
+/** A part with later log entries applied. Applying one again is harmless if all later ones follow. */
 export class Draft {
   #session: ClusterPart['session']
   #members: Set<string>
   #joined = new Set<string>()
   readonly #instances: Map<string, PlacedInstance>
 
-  constructor ({ session, members, instances }: ClusterPart) {
+  constructor ({ session, members, instances }: ClusterPart, entries: Iterable<Entry>) {
     this.#session = session
     this.#members = new Set(members)
     this.#instances = new Map(Object.entries(instances))
+    for (const entry of entries) this.apply(entry)
   }
 
   apply (entry: Entry): void {

@@ -89,9 +89,7 @@ class Recorder {
   /** Applies the in-memory events after an index to a part. */
   #drafted (part: ClusterPart, after: number): Draft {
     const { entries } = this.#options.log
-    const draft = new Draft(part)
-    for (const entry of entries.slice(firstAfter(entries, after))) draft.apply(entry)
-    return draft
+    return new Draft(part, entries.slice(firstAfter(entries, after)))
   }
 
   #cut (after: number, begin: Position | null): void {

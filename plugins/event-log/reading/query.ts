@@ -9,20 +9,13 @@ export interface QueryWorld {
   readonly lastEventId: string | undefined
 }
 
-export interface Query {
-  /** Only events after this index; null means no lower bound. */
-  readonly sinceIdx: number | null
-  readonly limit: number
-  readonly follow: boolean
-  /** Selects events by kind, origin node and earliest time; an absent field selects all events. */
-  readonly wanted: Pick<StoreQuery, 'kinds' | 'origins' | 'sinceMs'>
-}
+export type Query = ReturnType<typeof readQuery>
 
 const LIMIT = 200
 const MOST = 1000
 
 /** Parses the query. Throws `invalid_request`, and `node_not_found` for an unknown node. */
-export function readQuery (raw: FromSchema<typeof routes.list.query>, world: QueryWorld): Query {
+export function readQuery (raw: FromSchema<typeof routes.list.query>, world: QueryWorld) {
   const follow = raw.follow === '1'
   const since = follow ? world.lastEventId ?? raw.since : raw.since
   const from = since === undefined ? null : readPoint('since', since)
@@ -39,15 +32,18 @@ export function readQuery (raw: FromSchema<typeof routes.list.query>, world: Que
   if (raw.node !== undefined && world.origins === null) {
     throw kernelError('node_not_found', `The node "${raw.node}" is unknown and has no events.`)
   }
+  /** Selects events by kind, origin node and earliest time; an absent field selects all events. */
+  const wanted: Pick<StoreQuery, 'kinds' | 'origins' | 'sinceMs'> = {
+    ...(kinds === undefined ? {} : { kinds }),
+    ...(world.origins === null ? {} : { origins: world.origins }),
+    ...(from !== null && 'ms' in from ? { sinceMs: from.ms } : {})
+  }
   return {
+    /** Only events after this index; null means no lower bound. */
     sinceIdx: from !== null && 'idx' in from ? from.idx : null,
     follow,
     limit: limit ?? (follow ? 0 : LIMIT),
-    wanted: {
-      ...(kinds === undefined ? {} : { kinds }),
-      ...(world.origins === null ? {} : { origins: world.origins }),
-      ...(from !== null && 'ms' in from ? { sinceMs: from.ms } : {})
-    }
+    wanted
   }
 }
 

@@ -16,15 +16,12 @@ export const FETCH_MS = 5_000
 
 type Append = (entry: Entry) => boolean
 
-export interface PageResult {
-  /** `whole`: equal to the master's log; `more`: equal up to the page's end; `broken`: it did not fit. */
-  readonly state: 'whole' | 'more' | 'broken'
-  /** Entries that the master's log does not have, or has at another index. */
-  readonly removed: Entry[]
-}
-
-/** Makes a follower's log identical to the master's up to the end of the page. */
-export function applyPage (log: EventLog, { base, entries, last }: Of<'page'>, append: Append): PageResult {
+/**
+ * Makes a follower's log identical to the master's up to the end of the page. The state is `whole`: equal to
+ * the master's log; `more`: equal up to the page's end; `broken`: it did not fit. `removed` are the entries
+ * that the master's log does not have, or has at another index.
+ */
+export function applyPage (log: EventLog, { base, entries, last }: Of<'page'>, append: Append) {
   const removed: Entry[] = []
   if (!log.holds(base)) {
     // If this log ends before the master's begins, the node missed too much, but its entries are valid: they
@@ -36,11 +33,11 @@ export function applyPage (log: EventLog, { base, entries, last }: Of<'page'>, a
   for (const entry of entries) {
     if (log.holds(entry)) continue
     removed.push(...log.cut(entry.prev))
-    if (!append(entry)) return { state: 'broken', removed }
+    if (!append(entry)) return { state: 'broken' as const, removed }
   }
-  if (!samePosition(entries.at(-1) ?? base, last)) return { state: 'more', removed }
+  if (!samePosition(entries.at(-1) ?? base, last)) return { state: 'more' as const, removed }
   if (log.last.idx > last.idx) removed.push(...log.cut(last.idx))
-  return { state: 'whole', removed }
+  return { state: 'whole' as const, removed }
 }
 
 /** Appends the entries that continue the log, up to a position. Returns whether there were any. */

@@ -1,35 +1,52 @@
-import { parseJson } from '../../../kernel/index.js'
+import { isObject, openObject, parseJson, type Context, type FromSchema } from '../../../kernel/index.js'
 import { PAGE_ENTRIES } from '../log/log.js'
 import type { Entry, Position, Submission } from '../log/entries.js'
 
+/** Maximum positions in one `want`; a log of 10,000 entries needs 16. */
+const MOST_POSITIONS = 64
+
+const text = (maxLength: number) => ({ type: 'string', maxLength } as const)
+/** Far above any real index, and far below the limit of exact integers. */
+const idx = { type: 'integer', minimum: 0, maximum: 2 ** 50 } as const
+const list = <const I extends object>(maxItems: number, items: I) =>
+  ({ type: 'array', maxItems, items } as const)
+
+const sid = text(200)
+const placed = { idx, chain: text(64) } as const
+const position = openObject(placed)
+const submission = {
+  id: text(64), at: text(40), origin: text(64),
+  event: { type: 'object', minProperties: 1, maxProperties: 1, additionalProperties: { type: 'object' } }
+} as const
+const entries = list(PAGE_ENTRIES, openObject({ ...submission, ...placed, prev: idx, sid }))
+
 /** Messages between nodes. `sid`: the sender's session; a node in another session ignores the message. */
-export type Message =
+const MESSAGES = {
   /** Master to follower: the position of the last entry in the master's log. */
-  | { readonly type: 'head', readonly sid: string, readonly last: Position }
+  head: openObject({ sid, last: position }),
   /** Master of an older version to follower: the next entries, and the log's last position if known. */
-  | {
-    readonly type: 'append', readonly sid: string, readonly entries: readonly Entry[]
-    readonly last?: Position
-  }
+  append: openObject({ sid, entries, last: position }, ['sid', 'entries']),
   /** Follower of an older version to master: acknowledges everything up to `last`. */
-  | { readonly type: 'took', readonly sid: string, readonly last: Position }
+  took: openObject({ sid, last: position }),
   /**
    * Requests the entries after the newest position in `have` that the receiver also has. `learn`: any node
-   * answers, as the sender may be a new master. `above`: indices assigned later must be above it.
+   * answers, as the sender may be a new master. `above`: indices assigned later must be above it; older
+   * versions lack it.
    */
-  | {
-    readonly type: 'want', readonly sid: string, readonly n: number
-    readonly learn: boolean, readonly have: readonly Position[], readonly above?: number
-  }
+  want: openObject({
+    sid, n: idx, learn: { type: 'boolean' }, have: list(MOST_POSITIONS, position), above: idx
+  }, ['sid', 'n', 'learn', 'have']),
   /** Answers request `n`: the entries after `base`, and the last position in the sender's log. */
-  | {
-    readonly type: 'page', readonly sid: string, readonly n: number, readonly base: Position
-    readonly entries: readonly Entry[], readonly last: Position, readonly above?: number
-  }
+  page: openObject({ sid, n: idx, base: position, entries, last: position, above: idx },
+    ['sid', 'n', 'base', 'entries', 'last']),
   /** Follower to master: events without an index. */
-  | { readonly type: 'submit', readonly sid: string, readonly events: readonly Submission[] }
+  submit: openObject({ sid, events: list(PAGE_ENTRIES, openObject(submission)) })
+} as const
 
-export type Of<T extends Message['type']> = Extract<Message, { type: T }>
+type Type = keyof typeof MESSAGES
+export type Message = { [T in Type]: { type: T } & FromSchema<(typeof MESSAGES)[T]> }[Type]
+
+export type Of<T extends Type> = Extract<Message, { type: T }>
 
 type Entries = Extract<Message, { entries: unknown }>
 
@@ -40,7 +57,7 @@ type Packed<M> = M extends Entries ? Omit<M, 'entries'> & { readonly entries: st
 
 export type Input =
   | { readonly type: 'local', readonly submission: Submission }
-  | { readonly type: 'message', readonly from: string, readonly message: unknown }
+  | { readonly type: 'message', readonly from: string, readonly message: Message }
   | { readonly type: 'peerUp' | 'peerDown', readonly peer: string }
   /** The node's current session; `master` is null while unknown. */
   | {
@@ -71,38 +88,6 @@ export interface ReplicationHost {
   dropped (gap: { from: number, to: number, count: number }): void
 }
 
-/** Maximum positions in one `want`; a log of 10,000 entries needs 16. */
-const MOST_POSITIONS = 64
-
-type Fields = Record<string, unknown>
-
-const isFields = (value: unknown): value is Fields =>
-  typeof value === 'object' && value !== null && !Array.isArray(value)
-
-const isText = (value: unknown, most: number): boolean => typeof value === 'string' && value.length <= most
-
-/** Limit for indices: far above any real index, and far below the limit of exact integers. */
-const MOST_IDX = 2 ** 50
-
-const isIdx = (value: unknown): boolean =>
-  Number.isSafeInteger(value) && (value as number) >= 0 && (value as number) <= MOST_IDX
-
-/** Validates `above`, which messages of older versions lack. */
-const isAbove = (value: unknown): boolean => value === undefined || isIdx(value)
-
-const isPosition = (value: unknown): boolean =>
-  isFields(value) && isIdx(value['idx']) && isText(value['chain'], 64)
-
-function isSubmission (value: unknown): boolean {
-  if (!isFields(value) || !isFields(value['event'])) return false
-  const bodies = Object.values(value['event'])
-  return isText(value['id'], 64) && isText(value['at'], 40) && isText(value['origin'], 64) &&
-    bodies.length === 1 && isFields(bodies[0])
-}
-
-const isEntry = (value: unknown): boolean => isSubmission(value) && isPosition(value) &&
-  isIdx((value as Fields)['prev']) && isText((value as Fields)['sid'], 200) && isPlain(value, 0)
-
 /** Maximum nesting, the same as in a link's frames. A copied `__proto__` key would change the prototype. */
 const MOST_DEPTH = 64
 
@@ -112,28 +97,17 @@ function isPlain (value: unknown, depth: number): boolean {
   return Object.values(value).every((item) => isPlain(item, depth + 1))
 }
 
-function isList (value: unknown, most: number, fits: (item: unknown) => boolean): boolean {
-  return Array.isArray(value) && value.length <= most && value.every(fits)
-}
-
-const shapes: Readonly<Record<string, (m: Fields) => boolean>> = {
-  head: (m) => isPosition(m['last']),
-  append: (m) => (m['last'] === undefined || isPosition(m['last'])) &&
-    isList(m['entries'], PAGE_ENTRIES, isEntry),
-  took: (m) => isPosition(m['last']),
-  want: (m) => isIdx(m['n']) && isAbove(m['above']) && typeof m['learn'] === 'boolean' &&
-    isList(m['have'], MOST_POSITIONS, isPosition),
-  page: (m) => isIdx(m['n']) && isAbove(m['above']) && isPosition(m['base']) && isPosition(m['last']) &&
-    isList(m['entries'], PAGE_ENTRIES, isEntry),
-  submit: (m) => isList(m['events'], PAGE_ENTRIES, isSubmission)
-}
-
-/** Parses a message; null for anything else. Other nodes may run another version. */
-export function readMessage (value: unknown): Message | null {
-  if (!isFields(value) || typeof value['type'] !== 'string' || !isText(value['sid'], 200)) return null
-  const fits = Object.hasOwn(shapes, value['type']) ? shapes[value['type']]! : () => false
-  // Entries are sent as a JSON string, but older versions of svc send the list itself.
-  const { entries } = value
-  const message = typeof entries === 'string' ? { ...value, entries: parseJson(entries) ?? null } : value
-  return fits(message) ? message as unknown as Message : null
+/** Creates a parser of messages; it returns null for anything else. Other nodes may run another version. */
+export function messageReader ({ checker }: Pick<Context, 'checker'>): (value: unknown) => Message | null {
+  const problems = new Map<unknown, (value: unknown) => string | null>(
+    Object.entries(MESSAGES).map(([type, schema]) => [type, checker(schema)]))
+  return (value) => {
+    if (!isObject(value)) return null
+    // Entries are sent as a JSON string, but older versions of svc send the list itself.
+    const { entries } = value
+    const message = typeof entries === 'string' ? { ...value, entries: parseJson(entries) ?? null } : value
+    const fits = problems.get(value['type'])?.(message) === null
+    // The list of entries does not count as a level.
+    return fits && isPlain(message['entries'], -1) ? message as unknown as Message : null
+  }
 }

@@ -3,9 +3,9 @@ import {
 } from '../log/entries.js'
 import { applyPage, extend, FETCH_MS, LEARN_MOST_MS, PEER_WAIT_MS, LEARN_NEXT_MS } from './catching-up.js'
 import { LogSender, type Host } from './sender.js'
-import { readMessage, type Input, type Of, type ReplicationHost } from './messages.js'
 import { Outbox } from './outbox.js'
 import type { EventLog } from '../log/log.js'
+import type { Input, Message, Of, ReplicationHost } from './messages.js'
 
 /** Time in ms after which an unanswered `want` or `submit` is sent again. */
 const RESEND_MS = 1_000
@@ -25,7 +25,6 @@ export class Replication implements Host {
   readonly world: ReplicationHost
   readonly peers = new Set<string>()
   sid = ''
-  garbled = 0
   now = 0
   readonly #outbox = new Outbox()
   readonly #sender = new LogSender(this)
@@ -198,12 +197,7 @@ export class Replication implements Host {
     }
   }
 
-  #receive (from: string, raw: unknown): void {
-    const message = readMessage(raw)
-    if (message === null) {
-      this.garbled++
-      return
-    }
+  #receive (from: string, message: Message): void {
     // True if the message is from this node's master, in that master's session.
     const isOfMaster = !this.#isMaster && from === this.#master && message.sid === this.sid
     const isForMaster = this.settled && message.sid === this.sid

@@ -1,8 +1,9 @@
 import { randomUUID } from 'node:crypto'
 import { jsonBytes, samePosition, type Entry, type Position } from '../log/entries.js'
 import { fitting, PAGE_ENTRIES, type EventLog } from '../log/log.js'
+import { messageReader } from './messages.js'
 import { Replication } from './replication.js'
-import type { Clock, Cluster, EventTap, Logger, Session } from '../../../kernel/index.js'
+import type { Clock, Cluster, Context, EventTap, Logger, Session } from '../../../kernel/index.js'
 import type { Gap } from '../store/gaps.js'
 import type { EventStore } from '../store/store.js'
 import type { Found, Input, Outgoing, ReplicationHost } from './messages.js'
@@ -19,7 +20,7 @@ const QUEUE_WAIT_MS = 2_000
 const SIGN_MS = 1_000
 const SIGNS_MAX = 256
 
-export interface ReplicationOptions {
+export interface ReplicationOptions extends Pick<Context, 'checker'> {
   log: EventLog
   store: Pick<EventStore, 'read' | 'flushed' | 'status' | 'reserved'>
   tap: EventTap
@@ -38,10 +39,11 @@ export function startReplication (
   options: ReplicationOptions
 ): { replication: Replication, stop: () => void } {
   const { log, store, tap, cluster, session, clock, nodeId } = options
-  const channel = cluster.channel<Outgoing>('event-log', (from, message) => {
-    const { garbled } = replication
-    push({ type: 'message', from, message })
-    return replication.garbled === garbled
+  const read = messageReader(options)
+  const channel = cluster.channel<Outgoing>('event-log', (from, raw) => {
+    const message = read(raw)
+    if (message !== null) push({ type: 'message', from, message })
+    return message !== null
   })
   const waking = earliest(clock, () => { push({ type: 'tick' }) })
   const world: ReplicationHost = {

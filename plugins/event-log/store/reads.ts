@@ -1,4 +1,4 @@
-import type { Clock } from '../../../kernel/index.js'
+import { deadline, raceAbort, type Clock } from '../../../kernel/index.js'
 import type { Entry } from '../log/entries.js'
 import type { LogFile } from './segments.js'
 import type { Db, OpenDb, SqlValue } from './sqlite-driver.js'
@@ -135,9 +135,6 @@ function entryOf (body: string): Entry | null {
 export async function withTimeout<T> (
   clock: Clock, ms: number, work: Promise<T>, late: () => Error
 ): Promise<T> {
-  let cancel = (): void => {}
-  const deadline = new Promise<never>((_resolve, reject) => {
-    cancel = clock.after(ms, () => { reject(late()) })
-  })
-  try { return await Promise.race([work, deadline]) } finally { cancel() }
+  const { signal, stop } = deadline(clock, ms, late)
+  return await raceAbort(work, signal).finally(stop)
 }

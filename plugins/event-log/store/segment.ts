@@ -40,15 +40,7 @@ const CONTENTS = 'SELECT (SELECT min(idx) FROM ev) AS lo, (SELECT max(idx) FROM 
 
 const PARTS = ['-wal', '-shm', '-journal', '']
 
-export interface Contents {
-  entries: Range | null
-  prev: number
-  count: number
-  /** Time of the newest entry, in ms since 1970. */
-  newestMs: number
-  /** Ranges of missing indices that were recorded when later entries were written. */
-  gaps: Range[]
-}
+export type Contents = NonNullable<Awaited<ReturnType<typeof contentsOf>>>
 
 /** Opens a file for writing; `make` creates it. Rejects with DbError. */
 export async function openForWriting (openDb: OpenDb, path: string, make: boolean): Promise<Db> {
@@ -64,15 +56,19 @@ export async function openForWriting (openDb: OpenDb, path: string, make: boolea
 }
 
 /** Reads the contents of a file; null if its creation was interrupted. Rejects with DbError. */
-export async function contentsOf (db: Db): Promise<Contents | null> {
+export async function contentsOf (db: Db) {
   const tables = await db.all("SELECT 1 FROM sqlite_master WHERE type = 'table'")
   if (tables.length < TABLES) return null
   type Found = Record<'lo' | 'hi' | 'at' | 'prev', number | null> & { count: number }
   const [found] = await db.all<Found>(CONTENTS)
   const gaps = await db.all<{ lo: number, hi: number }>('SELECT lo, hi FROM gap')
   const { lo, hi, at, prev, count } = found!
+  const entries: Range | null = lo === null || hi === null ? null : [lo, hi]
   return {
-    entries: lo === null || hi === null ? null : [lo, hi], prev: prev ?? 0, count, newestMs: at ?? 0,
+    entries, prev: prev ?? 0, count,
+    /** Time of the newest entry, in ms since 1970. */
+    newestMs: at ?? 0,
+    /** Ranges of missing indices that were recorded when later entries were written. */
     gaps: gaps.map((gap): Range => [gap.lo, gap.hi])
   }
 }
@@ -82,11 +78,7 @@ export async function passesQuickCheck (db: Db): Promise<boolean> {
   return (await db.all<{ quick_check: string }>('PRAGMA quick_check(1)'))[0]?.quick_check === 'ok'
 }
 
-export interface Group {
-  readonly rows: readonly Row[]
-  readonly gaps: readonly Range[]
-  readonly snapshots: readonly Snapshot[]
-}
+export interface Group { rows: readonly Row[], gaps: readonly Range[], snapshots: readonly Snapshot[] }
 
 export async function writeGroup (db: Db, { rows, gaps, snapshots }: Group): Promise<void> {
   const insert = async (): Promise<void> => {

@@ -6,6 +6,7 @@ import { findInStore, waitForQueue } from '../replication/start.js'
 import { manualClock } from '../../../kernel/testing/index.js'
 import { EventLog } from '../log/log.js'
 import { Replication } from '../replication/replication.js'
+import { readMessage } from './cluster-twin.js'
 import { restore, memoryStore } from '../store/opening.js'
 import { chain, diskTest, everything, full, openRig, tempFolder } from './store-kit.js'
 import type { Input, Outgoing, Search } from '../replication/messages.js'
@@ -112,7 +113,7 @@ class Cluster {
 
   #send (from: string, to: string, message: unknown): void {
     if (from === to || !this.peers.has(to)) return
-    const copy = JSON.parse(JSON.stringify(message)) as unknown
+    const copy = readMessage(JSON.parse(JSON.stringify(message)))!
     this.#inputs.push({ to, input: { type: 'message', from, message: copy } })
   }
 

@@ -1,8 +1,9 @@
+import { schemaChecker } from '../../../kernel/api/validate.js'
 import { Reader } from '../reading/follow.js'
 import { EventLog, firstAfter } from '../log/log.js'
 import { Replication } from '../replication/replication.js'
 import type { Position, Submission } from '../log/entries.js'
-import type { Found, Input, Search } from '../replication/messages.js'
+import { messageReader, type Found, type Input, type Message, type Search } from '../replication/messages.js'
 
 export interface TwinNode {
   id: string
@@ -18,7 +19,9 @@ export interface TwinNode {
 
 type Find = (have: readonly Position[]) => Found
 
-interface Flying { from: string, to: string, message: unknown, at: number, epoch: number }
+export const readMessage = messageReader({ checker: schemaChecker })
+
+interface Flying { from: string, to: string, message: Message, at: number, epoch: number }
 
 /** Nodes with links that may lose, repeat and reorder messages. The test advances time. */
 export class ClusterTwin {
@@ -117,7 +120,7 @@ export class ClusterTwin {
       ...entries === undefined ? {} : { entries: JSON.parse(entries) as unknown[] } })
     const epoch = this.#links.get([from, to].sort().join('|'))
     if (from === to || epoch === undefined) return
-    const copy = JSON.parse(JSON.stringify(message)) as unknown
+    const copy = readMessage(JSON.parse(JSON.stringify(message)))!
     for (const delay of this.fate()) {
       this.#flying.push({ from, to, message: copy, at: this.now + delay, epoch })
     }

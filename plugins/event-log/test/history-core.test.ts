@@ -3,9 +3,10 @@ import { createAnnouncer } from '../../runners/instances/document.js'
 import { commandHandlers } from '../../runners/instances/commands.js'
 import { sections, type Instance } from '../../runners/instances/sections.js'
 import { coreCluster, type CoreCluster, type CoreNode, type Owner } from '../../cluster/test/core-kit.js'
+import { schemaChecker } from '../../../kernel/api/validate.js'
 import { startReplication } from '../replication/start.js'
 import { EventLog } from '../log/log.js'
-import { applyEntries, partOf, type ClusterPart } from '../history/part.js'
+import { Draft, partOf, type ClusterPart } from '../history/part.js'
 import { memoryStore } from '../store/opening.js'
 import { chance } from './history-kit.js'
 import type { Clock, Logger, Section } from '../../../kernel/index.js'
@@ -33,6 +34,7 @@ async function recorded (t: Owner, seed: number): Promise<Recorded> {
     stops.get(name)?.()
     if (!logs.has(name)) logs.set(name, new EventLog())
     const { stop } = startReplication({
+      checker: schemaChecker,
       log: logs.get(name)!, store: memoryStore(), clock, cluster: core.service,
       session: core.session, logger: quiet,
       nodeId: core.service.self.nodeId, dropped: () => { throw new Error('an event was dropped') },
@@ -148,7 +150,7 @@ for (const seed of [1, 2, 4]) {
         const { entries } = one.log(node)
         const next = now(node)
         const behind = (after: number): ClusterPart =>
-          applyEntries(part, entries.filter((e) => e.idx > after))
+          new Draft(part, entries.filter((e) => e.idx > after)).part()
         t.strictSame(behind(idx), next.part, `${n}: ${did}, as ${node.name} sees it`)
         t.strictSame(behind(idx - AGAIN), next.part, 'with some events twice')
         points.set(node.name, next)
@@ -169,6 +171,6 @@ t.test('a cluster that stops as a whole and starts again', async (t) => {
   const master = await c.agreed()
   await c.run(10_000)
   const told = one.log(master).entries.filter((entry) => entry.idx > idx)
-  t.strictSame(applyEntries(before, told), partOf(stateOf(master)))
+  t.strictSame(new Draft(before, told).part(), partOf(stateOf(master)))
   t.strictNotSame(before.members, partOf(stateOf(master)).members)
 })

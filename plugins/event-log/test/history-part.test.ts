@@ -1,6 +1,6 @@
 import t from 'tap'
 import { decodeBody, encodeBody, noteOf } from '../history/body.js'
-import { applyEntries, partOf, type ClusterPart } from '../history/part.js'
+import { Draft, partOf, type ClusterPart } from '../history/part.js'
 import { instanceOn, stateWith } from './history-kit.js'
 import type { Entry } from '../log/entries.js'
 
@@ -21,7 +21,7 @@ const session2 = { sessionId: 's2', term: 2, masterNodeId: 'b' }
 
 t.test('what each event does to session, membership and instances', (t) => {
   const check = (what: string, events: readonly Brief[], changed: Partial<ClusterPart>): void => {
-    t.strictSame(applyEntries(base, events.map(entry)), { ...base, ...changed }, what)
+    t.strictSame(new Draft(base, events.map(entry)).part(), { ...base, ...changed }, what)
   }
   check('nothing', [], {})
   check('a node joins', [['NodeJoined', { nodeId: 'c' }]], { members: ['a', 'b', 'c'] })
@@ -59,7 +59,7 @@ t.test('what one that lost touch said, and submitted again later, never was', (t
     ['InstanceCreated', { instanceId: 'i9', modelId: 'm', nodeIds: [] }, 'a', 's2'],
     ['InstanceDeleted', { instanceId: 'i1' }, 'a', 's2']
   ]
-  t.strictSame(applyEntries(base, [sessionChanged, masterElected, ...late].map(entry)),
+  t.strictSame(new Draft(base, [sessionChanged, masterElected, ...late].map(entry)).part(),
     { ...base, session: session2 })
   t.end()
 })

@@ -2,6 +2,7 @@ import {
   fact, MOMENTS, quoted, parseTimeOrIndex, createToolReads, showTime
 } from '../../../kernel/cli/index.js'
 import type { ClusterState, Evidence, Fact, Tool } from '../../../kernel/cli/index.js'
+import { assignmentsOf, fieldsOf } from '../history/part.js'
 import type { StateAt } from '../history/lookup.js'
 import type { NameOf } from './descriptions.js'
 
@@ -68,16 +69,10 @@ function placed (
   return Object.entries(instances).slice(0, INSTANCES_MOST).map(([id, { modelId, nodeIds }]) => {
     const nodes = nodeIds.map(nameOf)
     const model = quoted(modelId)
-    const kinds = runnersOf(bodies[id]).map((runner) => Object.keys(runners[runner] ?? {})[0] ?? 'no runner')
+    const kinds = Object.values(fieldsOf(assignmentsOf(bodies[id])['nodeToRunner']))
+      .map((runner) => Object.keys(runners[String(runner)] ?? {})[0] ?? 'no runner')
     const states = kinds.length === 0 ? '' : ` (${[...new Set(kinds)].join(', ')})`
     const text = `${model} was placed on ${nodes.join(', ') || 'no node'}${states}`
     return { text, about: [model, id, ...nodes] }
   })
-}
-
-/** Runner ids of an instance, which a state wraps in an object whose only key is its type. */
-function runnersOf (tagged: object | undefined): string[] {
-  interface Body { shardAssignments?: { nodeToRunner?: Record<string, string> } }
-  const [body] = Object.values(tagged ?? {}) as Body[]
-  return Object.values(body?.shardAssignments?.nodeToRunner ?? {})
 }

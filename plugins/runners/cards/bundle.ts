@@ -7,18 +7,10 @@ export interface RegisteredEngine { name: string, owner: string, decl: EngineDec
 /** A bundled model: its card and the absolute folder it is loaded from. */
 export interface BundledModel { card: ModelCard, directory: string }
 
-export interface Bundle {
-  engine (name: string): RegisteredEngine | undefined
-  engines (): RegisteredEngine[]
-  /** The `cards` modules of all engines, including those of disabled plugins. */
-  cardReaders (): string[]
-  /** Reads and checks the card on first use. Throws if the card is broken. */
-  model (modelId: string): BundledModel | undefined
-  models (): BundledModel[]
-}
+export type Bundle = ReturnType<typeof createBundle>
 
 /** Bundled models of the plugins that are enabled at the time of each call. */
-export function createBundle (declarations: Pick<Declarations, 'manifests' | 'off'>): Bundle {
+export function createBundle (declarations: Pick<Declarations, 'manifests' | 'off'>) {
   const known = new WeakMap<BundledModelDecl, BundledModel>()
   const engines = (): RegisteredEngine[] => declarations.manifests.flatMap(({ name: owner, engines = {} }) =>
     Object.entries(engines).map(([name, decl]) => ({ name, owner, decl })))
@@ -32,14 +24,16 @@ export function createBundle (declarations: Pick<Declarations, 'manifests' | 'of
   }
   return {
     engines,
-    engine: (wanted) => engines().find(({ name }) => name === wanted),
+    engine: (wanted: string): RegisteredEngine | undefined => engines().find(({ name }) => name === wanted),
+    /** The `cards` modules of all engines, including those of disabled plugins. */
     cardReaders: () => [...declarations.manifests, ...declarations.off].flatMap(({ engines = {} }) =>
       Object.values(engines).flatMap(({ cards }) => cards ?? [])),
-    model (modelId) {
+    /** Reads and checks the card on first use. Throws if the card is broken. */
+    model (modelId: string): BundledModel | undefined {
       const found = shipped().find(([id]) => id === modelId)
       return found && read(found[1])
     },
-    models: () => shipped().flatMap(([, decl]) => {
+    models: (): BundledModel[] => shipped().flatMap(([, decl]) => {
       // Skip a broken card here; `model` throws the reason.
       try { return read(decl) } catch { return [] }
     })

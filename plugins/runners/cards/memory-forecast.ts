@@ -36,14 +36,6 @@ export function contextOf ({ contextLength }: Pick<ModelCard, 'contextLength'>, 
   return Math.min(contextLength, asked !== undefined && asked > 0 ? asked : USUAL_CONTEXT)
 }
 
-export interface Cache {
-  contextBytes: number
-  contexts: number
-  bytes: number
-  /** Bytes of one checkpoint; needed since window caches and recurrent states cannot be truncated. */
-  checkpointBytes: number
-}
-
 /** The card's memory facts; if it has none, an estimate that adds a share of the weights for buffers. */
 function factsOf (
   { memory, totalBytes, nLayers, kvHeads, headSize }: Sized, overhead = OVERHEAD
@@ -57,13 +49,14 @@ function factsOf (
 }
 
 /** The KV cache for `slots` full contexts; by default for as many as fit in SMALL_CACHE_BYTES. */
-export function cacheOf (card: Sized, context?: number, slots?: number): Cache {
+export function cacheOf (card: Sized, context?: number, slots?: number) {
   const tokens = contextOf(card, context)
   const scale = CACHE_TYPES[card.cacheType ?? 'f16'] / CACHE_TYPES.f16
   const { tokenBytes, windowTokenBytes = 0, windowTokens = 0, stateBytes = 0 } = factsOf(card)
   const windowSize = Math.ceil((windowTokens + BATCH_TOKENS) / WINDOW_BLOCK) * WINDOW_BLOCK
   const inWindow = (most: number): number => windowTokenBytes * Math.min(tokens, most) * scale
   const contextBytes = Math.ceil(tokenBytes * tokens * scale + inWindow(windowSize) + stateBytes)
+  /** Bytes of one checkpoint; needed since window caches and recurrent states cannot be truncated. */
   const checkpointBytes = Math.ceil(inWindow(windowTokens) + stateBytes)
   const fitting = contextBytes === 0 ? MOST_CONTEXTS : Math.floor(SMALL_CACHE_BYTES / contextBytes)
   // llama.cpp (b11434) scores documents wrongly if several share a batch.

@@ -93,12 +93,7 @@ interface AnnouncerParts {
   report (instances: Deleted[]): Promise<unknown>
 }
 
-export interface Announcer {
-  /** Call after each change to the instances or the session. */
-  look (): Promise<void>
-  /** On the master: emits `deleted` for instances that it never had, because an earlier session lost them. */
-  gone (instances: readonly Deleted[]): void
-}
+export type Announcer = ReturnType<typeof createAnnouncer>
 
 const REMOVED_MAX = 4096
 
@@ -108,7 +103,7 @@ const REMOVED_MAX = 4096
  * 1, the losing side of a partition drops acknowledged entries; the former master of that side reports them,
  * so that each `created` has its `deleted`.
  */
-export function createAnnouncer (parts: AnnouncerParts): Announcer {
+export function createAnnouncer (parts: AnnouncerParts) {
   const { section, session, settled, created, deleted } = parts
   const snapshot = (): Map<string, Created> => new Map([...section.entries()].map(({ key, value }) => {
     const { shardAssignments: { modelId, nodeToRunner } } = bodyOf(value)
@@ -154,8 +149,10 @@ export function createAnnouncer (parts: AnnouncerParts): Announcer {
     })
   }
   return {
+    /** Call after each change to the instances or the session. */
     look: announce,
-    gone (instances) {
+    /** On the master: emits `deleted` for instances that it never had, as an earlier session lost them. */
+    gone (instances: readonly Deleted[]): void {
       for (const { instanceId, modelId } of instances) {
         if (known.has(instanceId) || removed.has(instanceId)) continue
         removed.add(instanceId)

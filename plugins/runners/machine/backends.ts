@@ -55,12 +55,7 @@ export function programMissing (
   }
 }
 
-interface Drives {
-  /** True if the engine runs an external program with its own GPU libraries. */
-  external?: boolean | undefined
-  /** The GPUs that the program lists, or the backends of the engine's library; null if unknown. */
-  devices?: readonly string[] | null | undefined
-}
+type Drives = Pick<EngineOffer, 'external' | 'devices'>
 
 /** True if the installed libraries and the listed devices show that a backend works on this machine. */
 export function isFound (
@@ -137,12 +132,13 @@ export type ConflictCode = keyof typeof conflicts
 export interface EngineOffer {
   name: string
   backends: readonly string[]
+  /** True if the engine runs an external program with its own GPU libraries. */
   external?: boolean | undefined
   present?: boolean
   /** Name of the engine's program in `svc engine add`. */
   builds?: string | undefined
-  /** The GPUs that the engine's program lists; null if it lists none or has not been queried. */
-  devices?: readonly string[] | null
+  /** The GPUs that the engine's program lists, or the backends of its library; null if unknown. */
+  devices?: readonly string[] | null | undefined
 }
 
 export interface Observation {

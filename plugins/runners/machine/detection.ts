@@ -37,26 +37,10 @@ interface DetectionParts extends Pick<Observation, 'declared'> {
   clear (code: ConflictCode): void
 }
 
-export interface Detection extends Drivers {
-  /** Resolves after the quick check of files; runners wait for this. */
-  readonly probed: Promise<void>
-  readonly runtimes: Runtimes
-  /** Usable backends by engine: the detected ones, and a declared one even if it is not detected. */
-  backends (): Record<string, string[]>
-  notes (): Record<string, string>
-  /** The GPUs that the engine's program lists; null if it has not been queried yet or lists none. */
-  devices (engine: string): readonly string[] | null
-  /** The binary override of an engine, usable or not, if one is set. */
-  binary (engine: string): BinaryOverride | undefined
-  /** The driver of each engine, at most PROGRAMS_MS old; null if the engine has none. */
-  programs (): Record<string, Driver | null>
-  /** Why an engine cannot use its library; null for an engine without one. */
-  without (engine: string): string | null
-  stop (): void
-}
+export type Detection = ReturnType<typeof startDetection>
 
 /** Checks files immediately and GPUs a moment later, both in the background, and raises the conflicts. */
-export function startDetection (parts: DetectionParts): Detection {
+export function startDetection (parts: DetectionParts) {
   const { files, declared, engines, clock, log } = parts
   const none: Runtimes = { cuda: false, webgpu: false, nvidiaDevice: false }
   const seen: Observation = { gpus: [], runtimes: none, binaries: [], problems: [], declared, engines }
@@ -66,18 +50,11 @@ export function startDetection (parts: DetectionParts): Detection {
     for (const code of stopped ? [] : codes) publishOne(parts, code, findConflict(code, seen))
   }
   const libraries = librariesOf(parts)
-  let found: { atMs: number, programs: ReturnType<Detection['programs']> } | undefined
-  const programs: Detection['programs'] = () => {
-    const nowMs = clock.mono()
-    // Cached, because every model listing needs the programs and searching PATH blocks the event loop.
-    if (found === undefined || nowMs - found.atMs >= PROGRAMS_MS) {
-      found = { atMs: nowMs, programs: programsOf(parts, seen, libraries, offered) }
-    }
-    return found.programs
-  }
+  const programs = cached(clock, () => programsOf(parts, seen, libraries, offered))
   const offered = new Map<string, () => OfferedDriver | null>()
   const lists = deviceLists(files.env, parts.uid)
-  const devices: Detection['devices'] = (engine) => lists.of(programs()[engine], gpusChecked)
+  /** The GPUs that the engine's program lists; null if it has not been queried yet or lists none. */
+  const devices: Devices = (engine) => lists.of(programs()[engine], gpusChecked)
   let gpusChecked = false
   const offers = (): EngineOffer[] => offersHere(engines, programs(), devices)
   const detectFiles = async (): Promise<void> => {
@@ -111,14 +88,18 @@ export function startDetection (parts: DetectionParts): Detection {
   })
   return {
     offer: offerInto(offered),
+    /** Resolves after the quick check of files; runners wait for this. */
     probed,
     get runtimes () { return seen.runtimes },
-    binary: (engine) => seen.binaries.find(({ variable }) => variable === overrideVariable(engine)),
+    /** The binary override of an engine, usable or not, if one is set. */
+    binary: (engine: string) => seen.binaries.find(({ variable }) => variable === overrideVariable(engine)),
     programs,
-    without: (engine) => whyNone(libraries.get(engine)),
+    /** Why an engine cannot use its library; null for an engine without one. */
+    without: (engine: string) => whyNone(libraries.get(engine)),
     devices,
     notes: () => notesOf(offers(), programs(), seen),
-    backends: () => Object.fromEntries(engines.map((engine) =>
+    /** Usable backends by engine: the detected ones, and a declared one even if it is not detected. */
+    backends: (): Record<string, string[]> => Object.fromEntries(engines.map((engine) =>
       [engine.name, usableBackends(engine, programs()[engine.name], devices(engine.name), seen)])),
     stop () {
       stopped = true
@@ -127,15 +108,27 @@ export function startDetection (parts: DetectionParts): Detection {
   }
 }
 
+/** The drivers, at most PROGRAMS_MS old: model listings need them, and searching PATH blocks the loop. */
+function cached (clock: Context['clock'], find: () => Programs): () => Programs {
+  let found: { atMs: number, programs: Programs } | undefined
+  return () => {
+    const atMs = clock.mono()
+    if (found === undefined || atMs - found.atMs >= PROGRAMS_MS) found = { atMs, programs: find() }
+    return found.programs
+  }
+}
+
 const offerInto = (offered: Map<string, () => OfferedDriver | null>): Drivers['offer'] => (engine, find) => {
   offered.set(engine, find)
   return () => { offered.delete(engine) }
 }
 
-type Programs = ReturnType<Detection['programs']>
+/** The driver of each engine; null if the engine has none. */
+type Programs = Record<string, Driver | null>
+type Devices = (engine: string) => readonly string[] | null
 
 function offersHere (
-  engines: DetectionParts['engines'], programs: Programs, devices: Detection['devices']
+  engines: DetectionParts['engines'], programs: Programs, devices: Devices
 ): EngineOffer[] {
   return engines.map(({ program, ...engine }) => ({
     ...engine, devices: devices(engine.name),
@@ -189,11 +182,7 @@ const isProgram = (found: Found): found is BinaryOverride | Program | OfferedDri
  * The devices that programs list, queried once per program. The node runs programs outside a sandbox to query
  * them, so it skips programs that another user may have written.
  */
-function deviceLists (env: RuntimeFiles['env'], uid: number): {
-  ask (program: Found): Promise<void>
-  /** The devices that a program lists; null until known. With `late`, starts a query if they are unknown. */
-  of (program: Found, late: boolean): string[] | null
-} {
+function deviceLists (env: RuntimeFiles['env'], uid: number) {
   const asked = new Map<string, Promise<void>>()
   const known = new Map<string, string[] | null>()
   const ask = async (program: Found): Promise<void> => {
@@ -208,7 +197,8 @@ function deviceLists (env: RuntimeFiles['env'], uid: number): {
   }
   return {
     ask,
-    of (program, late) {
+    /** The devices that a program lists; null until known. With `late`, starts a query if unknown. */
+    of (program: Found, late: boolean): string[] | null {
       if (!isProgram(program)) return null
       if ('devices' in program) return program.devices
       if ('build' in program) return devicesOf(program.build)

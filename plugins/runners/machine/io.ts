@@ -5,20 +5,7 @@ import { promisify } from 'node:util'
 import { noInspector, type Clock } from '../../../kernel/index.js'
 import { read } from '../process/proc.js'
 
-/** Access to the files and programs that describe the machine; tests replace it. */
-export interface MachineIo {
-  platform: string
-  /** Text of a file; '' if the file cannot be read. */
-  read (path: string): Promise<string>
-  /** Names in a folder; empty if the folder cannot be read. */
-  list (folder: string): Promise<string[]>
-  /** Calls a function of the systeminformation package, for systems other than Linux. */
-  ask (call: string, ...args: unknown[]): Promise<unknown>
-  nvidiaSmi (args: readonly string[]): Promise<string>
-  space (folder: string): Promise<{ total: number, available: number }>
-  cpus (): os.CpuInfo[]
-  addresses (): ReturnType<typeof os.networkInterfaces>
-}
+export type MachineIo = ReturnType<typeof thisMachine>
 
 const TIMEOUT_MS = 15_000
 /** Kernel files that are cheap to read; memory.stat of a large control group is not. */
@@ -38,19 +25,22 @@ function processorTimes (): os.CpuInfo {
 }
 
 /**
- * Reads the machine of this process. Files are read off the event loop, except AT_HAND files, which cost less
- * than a thread. Programs run asynchronously.
+ * Access to the files and programs that describe the machine; tests replace it. Files are read off the event
+ * loop, except AT_HAND files, which cost less than a thread. Programs run asynchronously.
  */
-export function thisMachine (clock: Clock): MachineIo {
+export function thisMachine (clock: Clock) {
   return {
-    platform: process.platform,
-    read: async (path) => AT_HAND.test(path) ? readNow(path) : await readFile(path, 'utf8').catch(() => ''),
-    list: (folder) => readdir(folder).catch(() => []),
+    platform: process.platform as string,
+    /** Text of a file; '' if the file cannot be read. */
+    read: async (path: string) =>
+      AT_HAND.test(path) ? readNow(path) : await readFile(path, 'utf8').catch(() => ''),
+    /** Names in a folder; empty if the folder cannot be read. */
+    list: (folder: string): Promise<string[]> => readdir(folder).catch(() => []),
     ask: systemInformation(clock),
-    nvidiaSmi: async (args) => (await promisify(execFile)('nvidia-smi', [...args], {
+    nvidiaSmi: async (args: readonly string[]) => (await promisify(execFile)('nvidia-smi', [...args], {
       timeout: TIMEOUT_MS, killSignal: 'SIGKILL', env: TOOLS
     })).stdout,
-    async space (folder) {
+    async space (folder: string) {
       const { blocks, bavail, bsize } = await statfs(folder)
       return { total: blocks * bsize, available: bavail * bsize }
     },
@@ -73,13 +63,13 @@ process.on('message', async ({ call, args }) => {
 interface Answer { value?: unknown, error?: string }
 
 /**
- * Calls functions of systeminformation, one at a time. The package runs system tools synchronously, and a
- * faulty driver can hang them, so it runs in a child process. The first call starts the child process; a call
- * that takes more than 15 s kills it.
+ * Calls functions of systeminformation, for systems other than Linux, one at a time. The package runs system
+ * tools synchronously, and a faulty driver can hang them, so it runs in a child process. The first call
+ * starts the child process; a call that takes more than 15 s kills it.
  */
 export function systemInformation (
   clock: Clock, module = import.meta.resolve('systeminformation')
-): MachineIo['ask'] {
+): (call: string, ...args: unknown[]) => Promise<unknown> {
   let child: ChildProcess | undefined
   let last: Promise<unknown> = Promise.resolve()
   const ask = async (call: string, args: unknown[]): Promise<unknown> => {

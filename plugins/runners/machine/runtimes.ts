@@ -3,28 +3,13 @@ import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
 import { attempt } from '../process/proc.js'
 
-export interface Runtimes {
-  /** True if the CUDA provider is installed with the ONNX runtime. */
-  cuda: boolean
-  /** True if the ONNX runtime of this platform has WebGPU and its loader is installed. */
-  webgpu: boolean
-  /** True if an NVIDIA device file exists and is not hidden from CUDA. */
-  nvidiaDevice: boolean
-}
+/**
+ * What is installed: the ONNX runtime's CUDA provider; its WebGPU with a loader; an NVIDIA device file that
+ * is not hidden from CUDA.
+ */
+export interface Runtimes { cuda: boolean, webgpu: boolean, nvidiaDevice: boolean }
 
-/** Access to the files that detection reads, which tests replace. */
-export interface RuntimeFiles {
-  platform: string
-  arch: string
-  env: Readonly<Record<string, string | undefined>>
-  /** Names in a folder; empty if the folder does not exist. */
-  list (folder: string): Promise<string[]>
-  /** True if a shared library exists. An install without CUDA puts short notes in place of its libraries. */
-  hasLibrary (file: string): Promise<boolean>
-  /** Folder of the ONNX runtime's native libraries; null if the package is not installed. */
-  runtimeFolder (): string | null
-  hasPackage (name: string): boolean
-}
+export type RuntimeFiles = ReturnType<typeof runtimeFiles>
 
 /** Size limit in bytes of a note from kernel/build/without-cuda.mjs; every library is larger. */
 const NOTE_BYTES = 4096
@@ -58,11 +43,14 @@ async function hasWebgpu ({ platform, arch, hasLibrary }: RuntimeFiles): Promise
   return found.includes(true)
 }
 
-export function runtimeFiles (env: RuntimeFiles['env'] = process.env): RuntimeFiles {
+/** Access to the files that detection reads, which tests replace. */
+export function runtimeFiles (env: Readonly<Record<string, string | undefined>> = process.env) {
   return {
-    platform: process.platform, arch: process.arch, env,
-    list: async (folder) => await readdir(folder).catch(() => []),
-    hasLibrary: async (file) => await stat(file).then(({ size }) => size > NOTE_BYTES, () => false),
+    platform: process.platform as string, arch: process.arch as string, env,
+    /** Names in a folder; empty if the folder does not exist. */
+    list: async (folder: string): Promise<string[]> => await readdir(folder).catch(() => []),
+    /** True if a shared library exists. An install without CUDA has short notes in place of its libraries. */
+    hasLibrary: async (file: string) => await stat(file).then(({ size }) => size > NOTE_BYTES, () => false),
     runtimeFolder, hasPackage
   }
 }
@@ -72,7 +60,10 @@ const resolved = (name: string): string | null =>
 
 const hasPackage = (name: string): boolean => resolved(name) !== null
 
-/** Resolves the package path without loading the native library into the node process. */
+/**
+ * Folder of the ONNX runtime's native libraries; null if the package is not installed. Does not load the
+ * library into the node process.
+ */
 function runtimeFolder (): string | null {
   const manifest = resolved('onnxruntime-node/package.json')
   return manifest && join(dirname(manifest), 'bin', 'napi-v6', process.platform, process.arch)

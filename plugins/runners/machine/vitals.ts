@@ -1,6 +1,7 @@
 import os from 'node:os'
 import {
-  delay, type Clock, type InterfaceReading, type Logger, type MachineStats, type VitalsSource, type Rates
+  deadline, raceAbort, type Clock, type InterfaceReading, type Logger, type MachineStats, type VitalsSource,
+  type Rates
 } from '../../../kernel/index.js'
 import { readGpus, readProcessorHeat, summarize, usableGpus, type GpuReading, type GpuReport } from './gpu.js'
 import { thisMachine, type MachineIo } from './io.js'
@@ -127,12 +128,9 @@ function bounded<T> (
   return async () => {
     pending ??= Promise.resolve().then(read).catch((error: unknown) => { failed(error); return null })
       .finally(() => { pending = undefined })
-    const answered = new AbortController()
-    const late = delay(clock, ms, answered.signal).then(() => {
-      failed(new Error(`no answer in ${ms} ms`))
-      return null
-    })
-    return await Promise.race([pending, late]).finally(() => { answered.abort() })
+    const { signal, stop } = deadline(clock, ms, () => new Error(`no answer in ${ms} ms`))
+    return await raceAbort(pending, signal).catch((error: unknown) => { failed(error); return null })
+      .finally(stop)
   }
 }
 

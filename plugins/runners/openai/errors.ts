@@ -1,11 +1,5 @@
-/** Errors of programs that speak OpenAI's API. */
 /** Thrown if the connection broke or the response is invalid; the server may have exited. */
-export class BrokenAnswer extends Error {
-  constructor (message: string) {
-    super(message)
-    this.name = 'BrokenAnswer'
-  }
-}
+export class BrokenAnswer extends Error { override readonly name = 'BrokenAnswer' }
 
 /** Removes file paths from a message, because clients must not see them. */
 export const withoutPaths = (message: string): string =>

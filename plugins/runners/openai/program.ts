@@ -3,6 +3,7 @@ import { spawn, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { createServer, type AddressInfo } from 'node:net'
 import { EngineError, type EngineEnv } from '../../../kernel/api/engine.js'
+import { RateMeter } from '../process/limits.js'
 import { processorTicks, processTreeBytes } from '../process/proc.js'
 import { withoutPaths } from './errors.js'
 
@@ -182,8 +183,7 @@ export class Output {
   private readonly kept: string[] = []
   /** The first two lines that report a failure, without timestamps; later ones are usually consequences. */
   readonly causes: string[] = []
-  private since = -Infinity
-  private logged = 0
+  private readonly meter = new RateMeter(LOGGED_LINES, WINDOW_MS)
   private leftOut = 0
 
   constructor (log: (line: string, leftOut: number) => void, now: () => number) {
@@ -201,16 +201,9 @@ export class Output {
   get last (): string { return this.kept.join(' | ') }
 
   private alarm (line: string): void {
-    const now = this.now()
-    if (now - this.since >= WINDOW_MS) {
-      this.since = now
-      this.logged = 0
-    }
-    if (++this.logged > LOGGED_LINES) {
-      this.leftOut++
-      return
-    }
-    this.log(line, this.leftOut)
-    this.leftOut = 0
+    if (this.meter.admit(this.now())) {
+      this.log(line, this.leftOut)
+      this.leftOut = 0
+    } else this.leftOut++
   }
 }

@@ -33,10 +33,11 @@ export type FailureCode =
 
 /** A runner cannot be started on this node. The message is one sentence without a full stop. */
 export class LaunchError extends Error {
+  override readonly name = 'LaunchError'
   readonly errorCode: FailureCode
+
   constructor (errorCode: FailureCode, message: string) {
     super(message)
-    this.name = 'LaunchError'
     this.errorCode = errorCode
   }
 }
@@ -44,12 +45,7 @@ export class LaunchError extends Error {
 export function cancelled (): RunnerError { return new RunnerError('cancelled', 'The task was cancelled.') }
 
 /** The peer violated the frame protocol; its process can no longer be trusted. */
-export class ProtocolError extends Error {
-  constructor (message: string) {
-    super(message)
-    this.name = 'ProtocolError'
-  }
-}
+export class ProtocolError extends Error { override readonly name = 'ProtocolError' }
 
 /** The message of any thrown value, on one line and of bounded length. */
 export function reasonOf (error: unknown, maxLength = 500): string {

@@ -74,26 +74,30 @@ function warmupFrom (env: Record<string, string | undefined>): Partial<RunnerLim
   return { warmupMs: seconds * 1000 }
 }
 
-/** Counts events per second in fixed windows that start with their first event. Times are monotonic ms. */
+/** Counts events in fixed windows, which start with their first event. Times are monotonic ms. */
 export class RateMeter {
-  readonly #perSecond: number
+  readonly #most: number
+  readonly #windowMs: number
   #windowStart = -Infinity
   #count = 0
 
-  constructor (perSecond: number) { this.#perSecond = perSecond }
+  constructor (most: number, windowMs = 1_000) {
+    this.#most = most
+    this.#windowMs = windowMs
+  }
 
   /** True if the next event would exceed the rate. */
   full (nowMs: number): boolean {
-    return nowMs - this.#windowStart < 1_000 && this.#count >= this.#perSecond
+    return nowMs - this.#windowStart < this.#windowMs && this.#count >= this.#most
   }
 
   /** Counts one event; false if it exceeds the rate. */
   admit (nowMs: number): boolean {
-    if (nowMs - this.#windowStart >= 1_000) {
+    if (nowMs - this.#windowStart >= this.#windowMs) {
       this.#windowStart = nowMs
       this.#count = 0
     }
     this.#count += 1
-    return this.#count <= this.#perSecond
+    return this.#count <= this.#most
   }
 }

@@ -1,7 +1,6 @@
 /** The messages from a runner, which are checked because its engine may be third-party code. */
 import { compileStrict, issuesOf } from '../../../kernel/api/validate.js'
-import type { EngineChunk, FromSchema } from '../../../kernel/index.js'
-import { atLeast } from '../declarations.js'
+import { openObject, type EngineChunk, type FromSchema } from '../../../kernel/index.js'
 import { ProtocolError } from './errors.js'
 import { FROM_RUNNER, type Frame } from './protocol.js'
 
@@ -12,30 +11,32 @@ const text = { type: 'string', maxLength: 8_192 } as const
 const label = { type: 'string', maxLength: 64 } as const
 const reason = { type: 'string', maxLength: 64, pattern: '^[a-z][a-z0-9_]*$' } as const
 /** The runner's span record of a traced task, which is not checked here. */
-const recorded = { trace: {} } as const
+const trace = {} as const
 const list = <const I extends object>(items: I) => ({ type: 'array', maxItems: 1_024, items } as const)
 
+/** Messages may have more fields, because engines may come with a newer version. */
 const MESSAGES = {
-  hello: atLeast({ pid: count }),
-  progress: atLeast({ loaded: amount, total: amount }),
-  loaded: atLeast({ info: object }),
-  warming: atLeast({}),
-  ready: atLeast({ warmupMs: amount }),
+  hello: openObject({ pid: count }),
+  progress: openObject({ loaded: amount, total: amount }),
+  loaded: openObject({ info: object }),
+  warming: openObject({}),
+  ready: openObject({ warmupMs: amount }),
   /** Work that has started or ended since the last message, and the total cost of ended work by label. */
-  work: atLeast({
+  work: openObject({
     /** `units` is the amount of work, in a unit that the engine chooses. */
-    open: list(atLeast({ id: count, label, units: amount })),
+    open: list(openObject({ id: count, label, units: amount })),
     closed: { type: 'array', items: { type: 'integer' } },
-    measured: list(atLeast({ label, units: amount, ms: amount }))
+    measured: list(openObject({ label, units: amount, ms: amount }))
   }),
-  chunk: atLeast({ index: count, payload: object },
-    { timing: atLeast({ timestampSeconds: amount, durationSeconds: amount }) }),
+  chunk: openObject({
+    index: count, payload: object, timing: openObject({ timestampSeconds: amount, durationSeconds: amount })
+  }, ['index', 'payload']),
   /** The input that the task has read so far, in bytes as the sender counts them. */
-  read: atLeast({ total: count }),
-  end: atLeast({}, recorded),
-  fail: atLeast({ reason, message: text, details: object }, recorded),
-  log: atLeast({ level: { enum: ['info', 'warn', 'error'] }, message: text, fields: object }),
-  fatal: atLeast({ stage: text, message: text }, { reason })
+  read: openObject({ total: count }),
+  end: openObject({ trace }, []),
+  fail: openObject({ reason, message: text, details: object, trace }, ['reason', 'message', 'details']),
+  log: openObject({ level: { enum: ['info', 'warn', 'error'] }, message: text, fields: object }),
+  fatal: openObject({ stage: text, message: text, reason }, ['stage', 'message'])
 } as const
 
 type Type = keyof typeof MESSAGES

@@ -1,7 +1,7 @@
 import { isObject } from '../../../kernel/api/schema.js'
 import { TaskInput } from './input.js'
 import { CreditWindow, encodeFrame, FROM_RUNNER, type Frame } from './protocol.js'
-import { partOf, SpanRecorder, type SpanPart } from './span-recorder.js'
+import { partOf, SpanRecorder } from './span-recorder.js'
 import type { EngineChunk, EngineSession, EngineTask } from '../../../kernel/api/engine.js'
 import type { HostLimits } from './limits.js'
 import type { NodeLink } from './node-link.js'
@@ -86,8 +86,7 @@ export class TaskServer {
     const { link } = this.#env
     const { trace } = running
     const receivedMs = trace?.now() ?? 0
-    const recorded = (): { trace?: SpanPart } =>
-      trace === undefined ? {} : { trace: partOf(trace, 'runner', receivedMs) }
+    const recorded = () => trace === undefined ? {} : { trace: partOf(trace, 'runner', receivedMs) }
     try {
       await this.#stream(number, task, running)
       link.send(FROM_RUNNER.end, number, recorded())

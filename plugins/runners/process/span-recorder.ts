@@ -3,7 +3,6 @@
  * the kernel at run time. An OpenTelemetry span costs forty times as much, so otlp.ts uses the OpenTelemetry
  * SDK only for export.
  */
-import type { TracedTask } from '../../../kernel/index.js'
 import type { OpenSpan, SpanAttrs, SpanSeries, SpanSink } from '../../../kernel/api/engine.js'
 
 export interface RecordedSpan {
@@ -20,33 +19,8 @@ export interface RecordedSpan {
   attrs?: SpanAttrs | undefined
 }
 
+/** `place` is the index of the span's process among the places of its trace. */
 export interface PlacedSpan extends RecordedSpan { place: number }
-
-/** A span for another process, in whole microseconds since the work arrived at the sender. */
-export type SentSpan = Omit<PlacedSpan, 'startMs' | 'endMs'> & { startUs: number, durationUs: number }
-
-/** A process with spans in a trace; `nodeId` is null for the node that reads the trace. */
-export interface SpanPlace { nodeId: string | null, process: 'node' | 'runner', rank: number }
-
-export interface ClockNote {
-  nodeId: string | null
-  process: 'node' | 'runner'
-  offsetMs: number
-  uncertaintyMs: number
-}
-
-/** The record of one process, as sent to the node that requested it. Times are by the sender's clock. */
-export interface SpanPart {
-  /** Arrival of the work and creation of this record, in ms. */
-  receivedMs: number
-  sentMs: number
-  places: SpanPlace[]
-  /** Spans whose parent is not in the list are children of the span of the request to this process. */
-  spans: SentSpan[]
-  clocks: ClockNote[]
-  about: TracedTask | null
-  dropped: number
-}
 
 export const ROOT = 0
 /** Limit on the spans of a part or a trace; spans beyond it are only counted. */
@@ -169,17 +143,16 @@ class Series implements SpanSeries {
 
 const micros = (ms: number): number => Math.round(ms * 1000)
 
-/** A span for another process, with times relative to `receivedMs`, when the work arrived. */
-export const toSentSpan = (span: RecordedSpan, place: number, receivedMs: number): SentSpan => ({
+/** A span for another process, with times in whole microseconds since the work arrived at `receivedMs`. */
+export const toSentSpan = (span: RecordedSpan, place: number, receivedMs: number) => ({
   id: span.id, parent: span.parent, place, name: span.name, category: span.category,
   startUs: micros(span.startMs - receivedMs), durationUs: micros(span.endMs - span.startMs),
   steps: span.steps, attrs: span.attrs
 })
 
-export function partOf (recorder: SpanRecorder, process: SpanPlace['process'], receivedMs: number): SpanPart {
-  return {
-    receivedMs, sentMs: recorder.now(), places: [{ nodeId: null, process, rank: 0 }],
-    spans: recorder.spans().map((span) => toSentSpan(span, 0, receivedMs)), clocks: [], about: null,
-    dropped: recorder.dropped
-  }
-}
+/** One process's part of a trace, in the form that the tracing plugin reads. */
+export const partOf = (recorder: SpanRecorder, process: 'node' | 'runner', receivedMs: number) => ({
+  receivedMs, sentMs: recorder.now(), places: [{ nodeId: null, process, rank: 0 }],
+  spans: recorder.spans().map((span) => toSentSpan(span, 0, receivedMs)), clocks: [], about: null,
+  dropped: recorder.dropped
+})

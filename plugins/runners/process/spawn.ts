@@ -1,4 +1,4 @@
-import { spawn, type ChildProcess } from 'node:child_process'
+import { spawn } from 'node:child_process'
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
 import { constants } from 'node:os'
 import { join } from 'node:path'
@@ -33,14 +33,7 @@ const QUIET_ENV = { ORT_DISABLE_TELEMETRY: '1', GGML_NO_BACKTRACE: '1' }
 const DEVICE_ENV = { CUDA_DEVICE_ORDER: 'PCI_BUS_ID' }
 
 /** A new runner process: the pid of its process group, its output, and the frame socket. */
-export interface Launched {
-  child: ChildProcess
-  pid: number
-  stdout: Readable
-  stderr: Readable
-  frames: Duplex
-  hold: SandboxLevel
-}
+export type Launched = ReturnType<typeof launch>
 
 /** The environment of a runner: the allowed variables, its own home, and its mark in MARK. */
 export function runnerEnv (
@@ -83,7 +76,7 @@ export interface LaunchOptions {
  * Starts a runner process in a new process group and session. With `setpriv` the kernel kills the runner when
  * this process dies; in any case the runner's watchdog thread does. Throws if no process can be started.
  */
-export function launch ({ scratch, mark, files, network, now = 0, ...options }: LaunchOptions): Launched {
+export function launch ({ scratch, mark, files, network, now = 0, ...options }: LaunchOptions) {
   // The node's own files are outside `work`, so that the runner cannot replace one with a link.
   const work = join(scratch, 'work')
   mkdirSync(work, { recursive: true, mode: 0o700 })

@@ -26,9 +26,7 @@ const TELL_MS = 1_000
 const NODE = 'node'
 
 /** Creates a stopped supervisor. */
-export function createSupervisor (options: RunnerOptions): Supervisor {
-  return new RunnerSupervisor(options)
-}
+export const createSupervisor = (options: RunnerOptions): Supervisor => new RunnerSupervisor(options)
 
 export type Supervisor = Pick<RunnerSupervisor, 'status' | 'start' | 'open' | 'report' | 'stop'>
 

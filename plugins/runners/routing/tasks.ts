@@ -1,5 +1,5 @@
-import type { Caller, Clock, EngineChunk, FromSchema } from '../../../kernel/index.js'
-import { atLeast } from '../declarations.js'
+import { openObject, type Caller, type Clock, type EngineChunk, type FromSchema }
+  from '../../../kernel/index.js'
 import type { EndedTask, Route, RouteQuery, RunnerWork, TerminalStatus } from '../service.js'
 
 /** Limits on finished tasks in /state: the time in ms for which they stay, and their number. */
@@ -10,12 +10,8 @@ export const TASK_PENDING_MS = 60_000
 
 const text = { type: 'string', maxLength: 256 } as const
 /** A task in /state; it contains no part of the request itself. */
-export const taskSchema = atLeast({
-  taskId: text,
-  commandId: text,
-  instanceId: text,
-  modelId: text,
-  capability: text,
+export const taskSchema = openObject({
+  taskId: text, commandId: text, instanceId: text, modelId: text, capability: text,
   status: { enum: ['Pending', 'Running', 'Complete', 'TimedOut', 'Failed', 'Cancelled'] },
   createdAt: text
 })

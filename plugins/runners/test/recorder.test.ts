@@ -1,7 +1,7 @@
 import t from 'tap'
 import { schemaChecker } from '../../../kernel/api/validate.js'
-import { partReader } from '../../tracing/recording.js'
-import { partOf, SpanRecorder, SPANS_MAX, type SpanPart } from '../process/span-recorder.js'
+import { partReader, type SpanPart } from '../../tracing/recording.js'
+import { partOf, SpanRecorder, SPANS_MAX } from '../process/span-recorder.js'
 
 const readPart = partReader({ checker: schemaChecker })
 

@@ -1,19 +1,14 @@
 import type { Context } from '../../../kernel/index.js'
 import type { RoleStatus } from '../../placement/service.js'
 import type { manifest } from '../manifest.js'
-import { statusOf, type StatusBody } from '../status.js'
+import { statusOf } from '../status.js'
 import { ROLE, wantedModels } from './choice.js'
 import { Liveness, LOOK_MS } from './liveness.js'
 
-export interface WordingModel {
-  status (): StatusBody
-  /** The model that words the answers, if it is ready; null means that the reader answers. */
-  model (): string | null
-  heard (): void
-}
+export type WordingModel = ReturnType<typeof keepModel>
 
 /** Keeps the configured model placed, and probes it on the master; does nothing without such a model. */
-export function keepModel (ctx: Context<typeof manifest>): WordingModel {
+export function keepModel (ctx: Context<typeof manifest>) {
   const { clock, log, sections: { signsOfLife }, settings } = ctx
   const { api, session, keeping, models, work } = ctx.deps
   const { enabled } = settings.steward
@@ -27,9 +22,10 @@ export function keepModel (ctx: Context<typeof manifest>): WordingModel {
     const now = kept()
     return { enabled, model: setting, kept: now, failed: now === null ? 0 : failed(now.instanceId) }
   }
-  const unwatched: WordingModel = {
+  const unwatched = {
     status: () => statusOf(facts()),
-    model () {
+    /** The model that words the answers, if it is ready; null means that the reader answers. */
+    model (): string | null {
       const { kept, failed } = facts()
       return kept?.state === 'ready' && failed === 0 ? kept.modelId : null
     },

@@ -1,11 +1,10 @@
 import t from 'tap'
 import { manualClock, type ManualClock } from '../../../kernel/testing/index.js'
-import { partOf, SpanRecorder, type SpanPart } from '../../runners/process/span-recorder.js'
+import { partOf, SpanRecorder } from '../../runners/process/span-recorder.js'
 import { schemaChecker } from '../../../kernel/api/validate.js'
-import { partReader, Recording } from '../recording.js'
+import { partReader, Recording, type SpanPart, type TraceRecord } from '../recording.js'
 import { spanIdOf } from '../traceparent.js'
 import type { TraceEnd, TraceStart } from '../../../kernel/index.js'
-import type { TraceRecord } from '../trace-file.js'
 
 const START: TraceStart = {
   commandId: 'command-1', name: 'tts@1.0.0', arrivedMs: undefined, traceparent: undefined, member: false
@@ -41,7 +40,7 @@ function part (from: number, to: number, ahead: number): SpanPart {
   const recorder = new SpanRecorder(() => now)
   recorder.span('prefill', 'prefill', from + ahead + 1, to + ahead - 1)
   now = to + ahead
-  return partOf(recorder, 'runner', from + ahead)
+  return JSON.parse(JSON.stringify(partOf(recorder, 'runner', from + ahead))) as SpanPart
 }
 
 const spanOf = (record: TraceRecord | undefined, name: string): TraceRecord['spans'][number] | undefined =>

@@ -1,4 +1,5 @@
-import type { ShownSpan, TraceRecord, TraceSpan } from '../trace-file.js'
+import type { TraceRecord } from '../recording.js'
+import type { ShownSpan, TraceSpan } from '../trace-file.js'
 
 export const traceSpan = (fields: Partial<TraceSpan> = {}): TraceSpan => ({
   id: 0, parent: null, place: 0, name: 'request', category: 'request', startUs: 1000, durationUs: 9000,

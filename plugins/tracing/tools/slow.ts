@@ -1,7 +1,7 @@
 import { fact, quoted, createToolReads, showMs } from '../../../kernel/cli/index.js'
 import type { ClusterState, Evidence, Fact, ToolReads, Tool, Finding } from '../../../kernel/cli/index.js'
 import type { ListedTrace } from '../peers.js'
-import type { CategoryStats, TraceStats } from '../stats.js'
+import type { TraceStats } from '../stats.js'
 import { capacityRemedy } from '../../runners/service.js'
 
 /** Limits on the traces to list, to compute durations from, and to analyse in detail. */
@@ -87,8 +87,7 @@ function parts (stats: readonly TraceStats[], traces: readonly ListedTrace[]): F
   const whole = stats.reduce((sum, { totalWallTimeUs }) => sum + totalWallTimeUs, 0)
   if (whole === 0) return []
   const shares = Object.entries(PARTS).map(([category, label]) => {
-    const us = stats.reduce((sum, { byCategory }) =>
-      sum + ((byCategory as Record<string, CategoryStats | undefined>)[category]?.totalUs ?? 0), 0)
+    const us = stats.reduce((sum, { byCategory }) => sum + (byCategory[category]?.totalUs ?? 0), 0)
     return { category, label, us, share: us / whole }
   }).filter(({ share }) => share >= SHARE).sort((a, b) => b.us - a.us)
   const percent = (share: number): string => `${Math.round(share * 100)} %`

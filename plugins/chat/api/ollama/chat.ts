@@ -1,22 +1,24 @@
 /** Ollama's API: POST /ollama/api/chat and /generate. */
-import { fieldsOf, isObject, present } from '../../../runners/language/json.js'
+import { badField, type FromSchema, type RouteRequest } from '../../../../kernel/index.js'
+import { fieldsOf, isObject, present, parsed } from '../../../runners/language/json.js'
 import { samplingOf } from '../../../runners/language/sampling.js'
 import { answer } from '../answer.js'
-import { withApiFieldNames, invalidField } from '../errors.js'
-import { plainImage, textUnlessImages } from '../images.js'
-import { chatTask, completionTask, visionSupportOf, functionCall, functionTool } from '../request-to-task.js'
-import { chatFormat, generateFormat } from './format.js'
+import { withApiFieldNames } from '../errors.js'
+import { plainImage, textUnlessImages, type VisionSupport } from '../images.js'
+import {
+  chatTask, completionTask, visionSupportOf, functionCall, functionTool, type VisionRules
+} from '../request-to-task.js'
 import { loadFor, loadOnly, unloadAfter, TEXT_TASKS } from './load.js'
 import { canonical } from './names.js'
-import type { FromSchema, RouteRequest } from '../../../../kernel/index.js'
-import type { ApiParts } from '../types.js'
-import type { VisionSupport } from '../images.js'
-import type { VisionRules } from '../request-to-task.js'
+import { ollamaFailure } from '../../../staging/service.js'
+import { Collector, type Totals, type CompleteChoice, type WholeCall } from '../pieces.js'
+import type { ApiParts, AnswerFormat, AnswerMetadata, Formatter, Framing } from '../types.js'
 import type { ChatBody, CompletionBody, InputMessage, Tool } from '../schema.js'
 import type { chatBody, generateBody } from './body.js'
+import type { TokenReport } from '../../../runners/language/chunks.js'
 
-export type OllamaChat = FromSchema<typeof chatBody>
-export type OllamaGenerate = FromSchema<typeof generateBody>
+type OllamaChat = FromSchema<typeof chatBody>
+type OllamaGenerate = FromSchema<typeof generateBody>
 type Common = Pick<OllamaChat, 'model' | 'format' | 'think' | 'options' | 'logprobs' | 'top_logprobs'>
 type Message = NonNullable<OllamaChat['messages']>[number]
 
@@ -63,7 +65,7 @@ export function fromOllamaChat (body: OllamaChat, rules: VisionRules): ChatBody 
   const vision = visionSupportOf(rules, body.model)
   const messages = messagesOf(body.messages ?? [], vision)
   if (messages.at(-1)?.role === 'assistant') {
-    throw invalidField('messages',
+    throw badField('messages',
       'must end with a user or tool message: prefilled answers are not supported')
   }
   return { ...present({ tools: body.tools?.map(toolOf) }), ...commonOf(body), messages }
@@ -87,8 +89,8 @@ export function fromOllamaGenerate (body: OllamaGenerate, rules: VisionRules): C
 
 /** A prompt that bypasses the model's template (`raw`). */
 export function fromOllamaRaw (body: OllamaGenerate): CompletionBody {
-  if (formatOf(body.format) !== null) throw invalidField('format', 'is not served with raw: true')
-  if (any(body.images)) throw invalidField('images', 'are not served with raw: true; leave raw out')
+  if (formatOf(body.format) !== null) throw badField('format', 'is not served with raw: true')
+  if (any(body.images)) throw badField('images', 'are not served with raw: true; leave raw out')
   const { model, prompt, options, logprobs, top_logprobs: top } = body
   return {
     model, prompt: prompt ?? '', max_tokens: -1, ...chatParameters(options),
@@ -110,7 +112,7 @@ function withImages (text: string, images: Images, path: string, vision: VisionS
 function messageOf (message: Message, ids: CallIds, path: string, vision: VisionSupport): InputMessage {
   const { role, content, thinking, images, tool_name: tool, tool_calls: given } = message
   if (role !== 'user' && any(images)) {
-    throw invalidField(`${path}.images`, 'are allowed in user messages only')
+    throw badField(`${path}.images`, 'are allowed in user messages only')
   }
   const calls = (given ?? []).map(({ function: { name, arguments: input } }) =>
     functionCall(`call_${ids.made++}`, name, JSON.stringify(input ?? {})))
@@ -129,7 +131,7 @@ function messageOf (message: Message, ids: CallIds, path: string, vision: Vision
 
 function toolOf (tool: Record<string, unknown>, i: number): Tool {
   const { name, description, parameters } = fieldsOf(tool['function'])
-  if (typeof name !== 'string') throw invalidField(`tools.${i}.function.name`, 'is required')
+  if (typeof name !== 'string') throw badField(`tools.${i}.function.name`, 'is required')
   return functionTool(name, {
     description: typeof description === 'string' ? description : null,
     parameters: isObject(parameters) ? parameters : null
@@ -164,6 +166,84 @@ function commonOf (
 function formatOf (format: Common['format']): ChatBody['response_format'] {
   if (format == null || format === '') return null
   if (format === 'json') return { type: 'json_object' }
-  if (typeof format === 'string') throw invalidField('format', 'must be "json" or a JSON Schema')
+  if (typeof format === 'string') throw badField('format', 'must be "json" or a JSON Schema')
   return { type: 'json_schema', json_schema: { schema: format } }
 }
+
+/**
+ * Newline-delimited JSON. It cannot carry comments as keep-alives, so a stream without output sends only its
+ * headers.
+ */
+const framing: Framing = {
+  contentType: 'application/x-ndjson',
+  begin: () => '',
+  value: (value) => `${JSON.stringify(value)}\n`,
+  end: () => '',
+  beat: '',
+  failed: (error) => `${JSON.stringify(ollamaFailure(error))}\n`
+}
+
+type News = Pick<CompleteChoice, 'content' | 'reasoning' | 'calls' | 'tokens'>
+/** Puts new content into the response field of the route: `message` or `response`. */
+type Field = (news: News) => object
+
+const NOTHING: News = { content: '', reasoning: '', calls: [], tokens: [] }
+
+const chatField: Field = ({ content, reasoning: thinking, calls, tokens }) => ({
+  message: {
+    role: 'assistant', content,
+    ...thinking === '' ? {} : { thinking },
+    ...calls.length === 0 ? {} : { tool_calls: calls.map(callValue) }
+  },
+  ...logprobsOf(tokens)
+})
+
+const generateField: Field = ({ content, reasoning: thinking, tokens }) =>
+  ({ response: content, ...thinking === '' ? {} : { thinking }, ...logprobsOf(tokens) })
+
+const logprobsOf = (tokens: readonly TokenReport[]): object => tokens.length === 0 ? {} : { logprobs: tokens }
+
+/** A tool call whose arguments were cut off gets `{}` as arguments. */
+const callValue = ({ name, arguments: json }: WholeCall): object =>
+  ({ function: { name, arguments: fieldsOf(parsed(json)) } })
+
+const headOf = ({ model, created }: AnswerMetadata): object =>
+  ({ model, created_at: new Date(created * 1000).toISOString() })
+
+const NANOSECONDS = 1e9
+const took = (tokens: number, rate: number): number => rate > 0 ? Math.round(tokens / rate * NANOSECONDS) : 0
+
+function ending (facts: AnswerMetadata, totals: Totals, { finish }: CompleteChoice): object {
+  const { promptTokens, completionTokens, cachedTokens, promptRate, generationRate } = totals
+  return {
+    done: true, done_reason: finish === 'length' ? 'length' : 'stop',
+    total_duration: Math.round(facts.elapsedMs() * 1e6), load_duration: Math.round(facts.loadMs * 1e6),
+    prompt_eval_count: promptTokens, prompt_eval_duration: took(promptTokens - cachedTokens, promptRate),
+    eval_count: completionTokens, eval_duration: took(completionTokens, generationRate)
+  }
+}
+
+/** The lines of a stream. Ollama's API has no tool call deltas, so a call is sent once it is complete. */
+function linesFormatter (facts: AnswerMetadata, field: Field): Formatter {
+  const answer = new Collector()
+  return {
+    begin: () => [],
+    piece (piece) {
+      answer.add(piece)
+      const news = piece.kind === 'text' ? { ...piece, calls: [] } : { ...NOTHING, calls: answer.only.calls }
+      const { content, reasoning, calls, tokens } = news
+      if (content === '' && reasoning === '' && calls.length === 0 && tokens.length === 0) return []
+      return [{ ...headOf(facts), ...field(news), done: false }]
+    },
+    end: (totals) => [{ ...headOf(facts), ...field(NOTHING), ...ending(facts, totals, answer.only) }]
+  }
+}
+
+const answerFormat = (field: Field): AnswerFormat => ({
+  framing,
+  formatter: (facts) => linesFormatter(facts, field),
+  whole: ({ only, totals }, facts) => ({ ...headOf(facts), ...field(only), ...ending(facts, totals, only) })
+})
+
+export const chatFormat = answerFormat(chatField)
+const generateFormat = answerFormat(generateField)

@@ -1,8 +1,7 @@
 /** Loads and unloads models as Ollama does: on the first request, and by `keep_alive`. */
-import { delay, kernelError, SvcError, type RouteRequest } from '../../../../kernel/index.js'
+import { badField, delay, kernelError, SvcError, type RouteRequest } from '../../../../kernel/index.js'
 import { bodyOf } from '../../../runners/service.js'
 import { parsed } from '../../../runners/language/json.js'
-import { invalidField } from '../errors.js'
 import { modelOf } from '../request-to-task.js'
 import { find } from './names.js'
 import { requestLocal } from './own.js'
@@ -153,7 +152,7 @@ function contextWanted ({ options }: LoadFields, most: number): number | null {
 function checkContext (parts: ApiParts, modelId: string, wanted: number | null): void {
   const limits = instancesOf(parts, modelId).map(({ contextTokenLimit }) => contextTokenLimit)
   if (wanted === null || limits.length === 0 || wanted <= Math.max(...limits)) return
-  throw invalidField('options.num_ctx', `is ${wanted}, and ${modelId} is loaded with a context of ` +
+  throw badField('options.num_ctx', `is ${wanted}, and ${modelId} is loaded with a context of ` +
     `${Math.max(...limits)} tokens; unload it (keep_alive: 0), or \`svc place ${modelId} --ctx ${wanted}\``)
 }
 
@@ -177,7 +176,7 @@ function durationOf (text: string): number {
   // A sticky pattern, so that each match begins at the end of the previous one.
   const parts = [...plain.matchAll(/(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)/gy)]
   if (parts.length === 0 || plain !== parts.map(([part]) => part).join('')) {
-    throw invalidField('keep_alive', 'must be seconds, or a duration such as "5m" or "1h30m"')
+    throw badField('keep_alive', 'must be seconds, or a duration such as "5m" or "1h30m"')
   }
   const seconds = parts.reduce((sum, [, count, unit]) => sum + Number(count) * UNITS[unit!]!, 0)
   return text.startsWith('-') ? -seconds : seconds

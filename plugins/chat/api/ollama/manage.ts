@@ -1,8 +1,7 @@
 /** Ollama's routes that pull and delete models. */
 import { createHash } from 'node:crypto'
-import { delay, errorBody, kernelError, toSvcError } from '../../../../kernel/index.js'
+import { badField, delay, errorBody, kernelError, toSvcError } from '../../../../kernel/index.js'
 import { present } from '../../../runners/language/json.js'
-import { invalidField } from '../errors.js'
 import { ollamaFailure } from '../../../staging/service.js'
 import { instancesOf, unloadModel } from './load.js'
 import { canonical, parsePullSource, find, nameIn } from './names.js'
@@ -115,7 +114,7 @@ export async function ollamaDelete (
   const given = nameIn(request.body as FromSchema<typeof deleteBody>)
   const { name, card: { modelId } } = find(parts, given)
   if (modelId !== name) {
-    throw invalidField('model', `${name} is an alias in the settings (plugins.chat.model_aliases)`)
+    throw badField('model', `${name} is an alias in the settings (plugins.chat.model_aliases)`)
   }
   await deleteFiles(parts, request, modelId)
   return {}

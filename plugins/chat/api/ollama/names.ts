@@ -1,6 +1,5 @@
 /** Model names as Ollama's clients write them. */
-import { kernelError, type ModelCard, type SvcError } from '../../../../kernel/index.js'
-import { invalidField } from '../errors.js'
+import { badField, kernelError, type ModelCard, type SvcError } from '../../../../kernel/index.js'
 import { modelOf } from '../request-to-task.js'
 import type { ApiParts } from '../types.js'
 
@@ -40,7 +39,7 @@ export const notFound = (name: string): SvcError =>
 /** The model name in a request body, under either field name. */
 export function nameIn ({ model, name }: { model?: string, name?: string }): string {
   const given = [model, name].find((one) => one !== undefined && one !== '')
-  if (given === undefined) throw invalidField('model', 'is required')
+  if (given === undefined) throw badField('model', 'is required')
   return given
 }
 
@@ -53,6 +52,6 @@ export function parsePullSource (given: string): PullSource {
   const name = given.replace(HUB, '').replace(/:latest$/, '')
   const [, base = name, variant] = TAGGED.exec(name) ?? []
   if (/^[^/]+\/[^/]+$/.test(base)) return { modelId: base, ...variant === undefined ? {} : { variant } }
-  throw invalidField('model', `"${given.slice(0, 200)}" is in Ollama's library, which is not served: write ` +
+  throw badField('model', `"${given.slice(0, 200)}" is in Ollama's library, which is not served: write ` +
     'hf.co/ORG/NAME:VARIANT for a model of the hub, or name Ollama as a server in plugins.upstreams')
 }

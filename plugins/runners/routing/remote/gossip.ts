@@ -1,6 +1,6 @@
 import { compileStrict } from '../../../../kernel/api/validate.js'
-import type { Channel, Clock, Cluster, FromSchema } from '../../../../kernel/index.js'
-import { atLeast } from '../../declarations.js'
+import { openObject, type Channel, type Clock, type Cluster, type FromSchema }
+  from '../../../../kernel/index.js'
 import type { OpenTask } from '../lost-tasks.js'
 import { JOINED_HASHES, splitHashes, type PrefixTable } from '../prefixes.js'
 import { hasEnded, TASK_LINGER_MS, taskSchema, type Task, type TaskTable } from '../tasks.js'
@@ -23,22 +23,21 @@ const mapOf = <const V extends object>(value: V) => ({
 } as const)
 
 /** A message from one node to another. It contains no prompts, texts or media. */
-const messageSchema = atLeast({
+const messageSchema = openObject({
   /** True if the receiver must discard its earlier state, all of which follows in one or more messages. */
   whole: { type: 'boolean' },
   /** Open tasks by runner, without those that the receiver requested; a missing runner has none. */
   loads: mapOf({ type: 'integer', minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
   tasks: listOf(taskSchema),
   /** Ids of tasks that were sent as open and no longer exist. */
-  ended: listOf(text)
-}, {
+  ended: listOf(text),
   /** By task id, the install id of the node that requested the task; absent if the sender requested it. */
   given: mapOf(text),
   /** See `PrefixTable.adopt`. */
   key: { type: 'string', pattern: '^[0-9a-f]{32}$' },
   /** Hashes of the prompts of the instances whose tasks are in the message; older nodes send none. */
   prefixes: mapOf({ type: 'string', maxLength: 1024, pattern: JOINED_HASHES })
-})
+}, ['whole', 'loads', 'tasks', 'ended'])
 export type GossipMessage = Omit<FromSchema<typeof messageSchema>, 'loads' | 'given' | 'prefixes'> &
   { loads: Record<string, number>, given?: Record<string, string>, prefixes?: Record<string, string> }
 
