@@ -1,4 +1,4 @@
-import { kernelError, type Clock, type Section, type SvcError } from '../../../kernel/index.js'
+import { kernelError, type Clock, type CommandSender, type Section, type SvcError } from '../../../kernel/index.js'
 import { MAX_KEY_BYTES, MAX_KEYS, MAX_KEYS_BYTES, type Key } from './declarations.js'
 
 interface CommandParts {
@@ -37,9 +37,9 @@ export function keyCommands ({ section, clock, error }: CommandParts) {
   }
   return {
     addKey: (
-      { id, key, until }: Addition, vouched: (authorities: readonly string[]) => string[]
+      { id, key, until }: Addition, sender: CommandSender
     ): Record<string, unknown> => {
-      const granted = vouched(key.authorities)
+      const granted = sender.vouched(key.authorities)
       const authority = key.authorities.find((one) => !granted.includes(one))
       if (authority !== undefined) {
         throw kernelError('missing_grant', `The node cannot vouch for "${authority}".`, { authority })
@@ -51,7 +51,7 @@ export function keyCommands ({ section, clock, error }: CommandParts) {
       }
       if (key.replaces !== null) replace(key.replaces, until)
       makeRoom(bytes)
-      section.put(id, key)
+      section.put(id, { ...key, node: sender.installId })
       return {}
     },
     endKey: ({ id }: { id: string }): Record<string, unknown> => {

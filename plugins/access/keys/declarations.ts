@@ -11,12 +11,15 @@ const time = { type: 'string', maxLength: 30 } as const
 const timeOrNull = { type: ['string', 'null'], maxLength: 30 } as const
 const texts = { type: 'array', maxItems: 32, items: { type: 'string', minLength: 1, maxLength: 200 } } as const
 
-/** A key that every node accepts. `makers`: its creator, the creator of that one, and so on. */
+/**
+ * A key that every node accepts. `makers`: its creator, the creator of that one, and so on; `node`: the install
+ * id of the node that created it, and must be a member.
+ */
 export const keySchema = closedObject({
   label: text, authorities: texts, models: { ...texts, type: ['array', 'null'] },
   hash: { type: 'string', pattern: '^[\\w-]{43}$', description: 'SHA-256 of the secret, base64url' },
   created: time, expires: timeOrNull, makers: { ...texts, minItems: 1 },
-  replaces: { type: ['string', 'null'], maxLength: 64 }, revoked: { type: 'boolean' }
+  node: text, replaces: { type: ['string', 'null'], maxLength: 64 }, revoked: { type: 'boolean' }
 })
 export type Key = Readonly<FromSchema<typeof keySchema>>
 

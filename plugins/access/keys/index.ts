@@ -12,7 +12,7 @@ interface Parts {
   clock: Clock
   log: Logger
   tokens: Tokens
-  cluster: Pick<Cluster, 'nodes'>
+  cluster: Pick<Cluster, 'nodes' | 'resolve' | 'self'>
   session: Session
   sections: { keys: Section<Key>, keyUse: Section<string>, revocations: Section<string> }
   add: (args: { id: string, key: Key, until: string | null }) => Promise<unknown>
@@ -26,6 +26,7 @@ export function createKeys (parts: Parts) {
   const notes = new KeyNotes({ home, log })
   const scheme = new SharedKeys({
     section: sections.keys, use: sections.keyUse, revocations: sections.revocations, notes, tokens, clock, log,
+    isMember: (installId) => cluster.resolve(installId) !== undefined,
     hears: () => inContact(session, cluster), end, unconfirmed: () => error('keys_unconfirmed')
   })
   const create = async (
@@ -36,7 +37,8 @@ export function createKeys (parts: Parts) {
     const { authorities, created, expires, label, models } = record
     const key: Key = {
       label, authorities, models, hash: hash.toString('base64url'), created, expires,
-      makers: tokens.makers(wanted.by.id), replaces, revoked: false
+      makers: tokens.makers(wanted.by.id), node: cluster.self.installId,
+      replaces, revoked: false
     }
     await withMaster(add({ id, key, until }), 'no key was created. `svc token create LABEL --local` creates ' +
       'one for this node alone')

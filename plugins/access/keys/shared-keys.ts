@@ -22,6 +22,7 @@ interface Parts {
   log: Logger
   /** Whether this node has contact with its cluster. */
   hears: () => boolean
+  isMember: (installId: string) => boolean
   end: (id: string) => Promise<unknown>
   unconfirmed: () => SvcError
 }
@@ -98,9 +99,10 @@ export class SharedKeys implements CallerScheme {
     return !isLate()
   }
 
-  #isRevoked (id: string, { makers, revoked }: Key): boolean {
-    const { notes, revocations } = this.#parts
-    return revoked || [id, ...makers].some((one) =>
+  /** A key also ends with what it was made with, and with the node that made it. */
+  #isRevoked (id: string, { makers, node, revoked }: Key): boolean {
+    const { isMember, notes, revocations } = this.#parts
+    return revoked || !isMember(node) || [id, ...makers].some((one) =>
       notes.isRevoked(one) || revocations.get(one) !== undefined)
   }
 

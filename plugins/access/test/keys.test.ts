@@ -128,8 +128,8 @@ function master (): ReturnType<typeof keyCommands> & { keys: Map<string, Key> } 
   return { ...keyCommands({ section, clock: { now: () => Date.parse('2026-01-01') }, error }), keys }
 }
 const key: Key = { label: 'x', authorities: ['read'], models: null, hash: 'h'.repeat(43), expires: null,
-  created: '2026-01-01T00:00:00.000Z', makers: ['operator'], replaces: null, revoked: false }
-const everything = (given: readonly string[]): string[] => [...given]
+  created: '2026-01-01T00:00:00.000Z', node: 'n', makers: ['operator'], replaces: null, revoked: false }
+const everything = { installId: 'n', vouched: (given: readonly string[]): string[] => [...given] }
 
 t.test('the master keeps its limits and forgets ended keys first', async (t) => {
   const { addKey, endKey, keys } = master()
@@ -151,6 +151,6 @@ t.test('the master keeps its limits and forgets ended keys first', async (t) => 
 t.test('a node creates no key with what it cannot vouch for', async (t) => {
   const { addKey, keys } = master()
   const args = { id: 'key_a', key: { ...key, authorities: ['read', 'operator'] }, until: null }
-  t.throws(() => addKey(args, () => ['read']), { reason: 'missing_grant', details: { authority: 'operator' } })
+  t.throws(() => addKey(args, { installId: 'n', vouched: () => ['read'] }), { reason: 'missing_grant', details: { authority: 'operator' } })
   t.equal(keys.size, 0)
 })
