@@ -99,7 +99,7 @@ export interface Cluster {
 }
 export const ClusterService = defineService<Cluster>('kernel.cluster')
 
-/** Whether this node has contact with its cluster: it knows a master and reaches at least half of the members. */
+/** Whether this node has contact with its cluster: knows a master and reaches at least half of the members. */
 export function inContact (
   { masterNodeId }: Pick<Session, 'masterNodeId'>, cluster: Pick<Cluster, 'nodes'>
 ): boolean {

@@ -1,5 +1,6 @@
 import {
-  badField, CallerService, closedObject, ClusterService, definePlugin, kernelError, SessionService, TokenService
+  badField, CallerService, closedObject, ClusterService, definePlugin, kernelError, SessionService,
+  TokenService
 } from '../../kernel/index.js'
 import { ChatService } from '../chat/service.js'
 import { keyCommands } from './keys/commands.js'
@@ -69,7 +70,7 @@ export default definePlugin({
   },
   tools: {
     tokens: {
-      summary: 'The tokens of the cluster and of this node: which are expired or revoked, and what each may do.',
+      summary: 'The tokens of cluster and node: which are expired or revoked, and what each may do.',
       args: closedObject({
         about: {
           type: 'string', maxLength: 4000,
@@ -90,7 +91,10 @@ export default definePlugin({
         ['--model <name...>', 'the only models that it may use'],
         ['--local', 'valid at this node only']
       ],
-      examples: ['svc token create phone', 'svc token create app --model acme/small', 'svc token create dashboard --authority read --expires 90d'],
+      examples: [
+        'svc token create phone', 'svc token create app --model acme/small',
+        'svc token create dashboard --authority read --expires 90d'
+      ],
       load: () => import('./cli/create.js')
     },
     'token ls': {
@@ -125,7 +129,8 @@ export default definePlugin({
   revocations.tell()
   const keys = createKeys({
     home, clock, log, tokens, cluster, session, error, sections: ctx.sections,
-    add: async (args) => await ctx.command('addKey', args), end: async (id) => await ctx.command('endKey', { id })
+    add: async (args) => await ctx.command('addKey', args),
+    end: async (id) => await ctx.command('endKey', { id })
   })
   const { scheme } = keys
   ctx.effect('keys of the cluster', callers.register(scheme))

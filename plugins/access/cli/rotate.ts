@@ -6,7 +6,7 @@ export default {
   async run ({ client, err, fail, out }, [id], { overlap = '24h' }) {
     const now = Date.now()
     const until = overlap === '0' ? now : Date.parse(expiryOf(overlap as string, now) ?? '')
-    if (Number.isNaN(until)) throw fail(2, `--overlap ${overlap}: expected a duration such as 24h or 7d, or 0`)
+    if (Number.isNaN(until)) throw fail(2, `--overlap ${overlap}: expected a duration such as 7d, or 0`)
     const made = await client.json<{ token: string, record: TokenRecord, replaces: string, ends: string }>(
       `/v1/tokens/${encodeURIComponent(id!)}/rotate`,
       { method: 'POST', body: { overlap_seconds: Math.round((until - now) / 1000) } })

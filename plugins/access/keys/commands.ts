@@ -1,4 +1,6 @@
-import { kernelError, type Clock, type CommandSender, type Section, type SvcError } from '../../../kernel/index.js'
+import {
+  kernelError, type Clock, type CommandSender, type Section, type SvcError
+} from '../../../kernel/index.js'
 import { MAX_KEY_BYTES, MAX_KEYS, MAX_KEYS_BYTES, type Key } from './declarations.js'
 
 interface CommandParts {
@@ -46,7 +48,7 @@ export function keyCommands ({ section, clock, error }: CommandParts) {
       }
       const bytes = bytesOf(key)
       if (bytes > MAX_KEY_BYTES || section.get(id) !== undefined) {
-        throw kernelError('invalid_request', `A key has at most ${MAX_KEY_BYTES} bytes and an id of its own; ` +
+        throw kernelError('invalid_request', `A key has at most ${MAX_KEY_BYTES} bytes and a new id; ` +
           `this one has ${bytes}: shorten its label, or name fewer models.`)
       }
       if (key.replaces !== null) replace(key.replaces, until)

@@ -9,11 +9,13 @@ export const MAX_KEYS_BYTES = 64 * 1024
 const text = { type: 'string', minLength: 1, maxLength: 100 } as const
 const time = { type: 'string', maxLength: 30 } as const
 const timeOrNull = { type: ['string', 'null'], maxLength: 30 } as const
-const texts = { type: 'array', maxItems: 32, items: { type: 'string', minLength: 1, maxLength: 200 } } as const
+const texts = {
+  type: 'array', maxItems: 32, items: { type: 'string', minLength: 1, maxLength: 200 }
+} as const
 
 /**
- * A key that every node accepts. `makers`: its creator, the creator of that one, and so on; `node`: the install
- * id of the node that created it, and must be a member.
+ * A key that every node accepts. `makers`: its creator, the creator of that one, and so on; `node`: install id
+ * of the node that created it.
  */
 export const keySchema = closedObject({
   label: text, authorities: texts, models: { ...texts, type: ['array', 'null'] },
@@ -44,8 +46,7 @@ export const keyCommandDecls = {
 export const keyErrors = {
   keys_unconfirmed: {
     status: 503, retryable: true, retryAfterSeconds: 10,
-    message: 'This node has had no contact with its cluster for a minute, so it cannot tell whether the key ' +
-      'was revoked.',
+    message: 'This node has had no contact with its cluster for a minute: the key may have been revoked.',
     remedy: 'Ask another node, or see `svc doctor` on this one; tokens made with `--local` still work here.'
   },
   too_many_keys: {

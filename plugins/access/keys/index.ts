@@ -1,6 +1,6 @@
 import {
-  badField, inContact, kernelError, SvcError, type Clock, type Cluster, type IssuedToken, type Logger, type Section,
-  type Session, type TokenOptions, type Tokens
+  badField, inContact, kernelError, SvcError, type Clock, type Cluster, type IssuedToken, type Logger,
+  type Section, type Session, type TokenOptions, type Tokens
 } from '../../../kernel/index.js'
 import { earlier, hasEnded } from './commands.js'
 import { KeyNotes } from './notes.js'
@@ -25,8 +25,8 @@ export function createKeys (parts: Parts) {
   const { add, clock, cluster, end, error, home, log, sections, session, tokens } = parts
   const notes = new KeyNotes({ home, log })
   const scheme = new SharedKeys({
-    section: sections.keys, use: sections.keyUse, revocations: sections.revocations, notes, tokens, clock, log,
-    isMember: (installId) => cluster.resolve(installId) !== undefined,
+    section: sections.keys, use: sections.keyUse, revocations: sections.revocations, notes, tokens,
+    clock, log, isMember: (installId) => cluster.resolve(installId) !== undefined,
     hears: () => inContact(session, cluster), end, unconfirmed: () => error('keys_unconfirmed')
   })
   const create = async (
@@ -40,8 +40,8 @@ export function createKeys (parts: Parts) {
       makers: tokens.makers(wanted.by.id), node: cluster.self.installId,
       replaces, revoked: false
     }
-    await withMaster(add({ id, key, until }), 'no key was created. `svc token create LABEL --local` creates ' +
-      'one for this node alone')
+    await withMaster(add({ id, key, until }),
+      'no key was created. `svc token create LABEL --local` creates one for this node alone')
     return { token, record: recordOf(id, key) }
   }
   return {
@@ -71,7 +71,7 @@ export function createKeys (parts: Parts) {
     async revoke (id: string): Promise<boolean> {
       if (scheme.get(id) === undefined) return false
       notes.revoke([id])
-      await withMaster(end(id), 'only this node refuses the key now; the others follow as soon as there is one')
+      await withMaster(end(id), 'only this node refuses the key now; the others follow once there is one')
       return true
     }
   }

@@ -9,7 +9,7 @@ const MAX_NOTES = 1000
 
 /**
  * What this node knows of keys besides the cluster's document: the revoked ones, because a document that wins
- * after a split, or comes from a backup, may not have the revocation; and the day of each key's last use here.
+ * after a split, or comes from a backup, may lack the revocation; and the day of each key's last use here.
  */
 export class KeyNotes {
   readonly #path: string
