@@ -37,7 +37,7 @@ export const routes = {
       models: {
         type: 'array', minItems: 1, maxItems: 32, uniqueItems: true,
         items: { type: 'string', minLength: 1, maxLength: 200 },
-        description: 'Ids or aliases of the only models that it may use; all of its creator\'s when absent. ' +
+        description: 'Ids or aliases of the only models it may use; all of its creator\'s when absent. ' +
           'With models, only the authorities read, invoke and external are possible.'
       },
       local: { type: 'boolean', description: 'True for a token that only this node accepts.' },

@@ -65,7 +65,7 @@ export class SharedKeys implements CallerScheme {
 
   get (id: string): Key | undefined { return this.#parts.section.get(id) }
 
-  /** Reads the document, and tells the master of revocations that it lacks. */
+  /** Reads the document, and sends the master revocations that the document lacks. */
   hear (): void {
     const { end, log, notes, section } = this.#parts
     const all = [...section.entries()]
@@ -99,7 +99,7 @@ export class SharedKeys implements CallerScheme {
     return !isLate()
   }
 
-  /** A key also ends with what it was made with, and with the node that made it. */
+  /** A key also ends with the credential that created it, and with its node. */
   #isRevoked (id: string, { makers, node, revoked }: Key): boolean {
     const { isMember, notes, revocations } = this.#parts
     return revoked || !isMember(node) || [id, ...makers].some((one) =>

@@ -40,7 +40,7 @@ t.test('svc token create, ls and revoke', async (t) => {
   t.same(JSON.parse((await run('create', 'phone', '--json')).out), { token: 'svc_app_x', record })
   t.match(await run('create', 'phone', '--expires', 'soon'),
     { status: 2, err: /--expires soon: expected a duration such as 90d/ })
-  t.match((await run('ls')).out, 
+  t.match((await run('ls')).out,
     /app_1 +phone +cluster +read +all +2026-01-01 +never +never +active\napp_2 .* attic .* a,b .* revoked/)
   t.equal(JSON.parse((await run('ls', '--json')).out).tokens.length, 2)
   t.match(await run('revoke', 'app_1'),
