@@ -2,7 +2,8 @@
 export * from './public.js'
 export type {
   CapabilityDecl, ChunkMedia, ClientChunk, CommandDecl, CommandSender, ConflictDecl, ErrorDecl, EventDecl,
-  IoMode, ReadyCheck, RouteDecl, RouteSocket, SectionDecl, SocketRequest, PluginParts, StreamHead, ToolDecl, VerbDecl
+  IoMode, ReadyCheck, RouteDecl, RouteSocket, SectionDecl, SocketRequest, PluginParts, StreamHead, ToolDecl,
+  VerbDecl
 } from './api/plugin.js'
 export type {
   BundledModelDecl, CardFile, CardVoice, EngineDecl, LibraryDecl, MemoryFacts, MemoryTraits, ProgramDecl,

@@ -3,8 +3,8 @@ import {
   TokenService
 } from '../../kernel/index.js'
 import { ChatService } from '../chat/service.js'
-import { keyCommands } from './keys/commands.js'
-import { keyCommandDecls, keyErrors, keySections } from './keys/declarations.js'
+import { keyAdder } from './keys/commands.js'
+import { addKeyDecl, keyErrors, keySections } from './keys/declarations.js'
 import { createKeys } from './keys/index.js'
 import { routes } from './routes.js'
 import type { Clock, Logger, Section, Tokens } from '../../kernel/index.js'
@@ -28,7 +28,7 @@ export default definePlugin({
     }
   },
   commands: {
-    ...keyCommandDecls,
+    addKey: addKeyDecl,
     keepRevoked: {
       summary: 'Records the revocation of a token.',
       args: closedObject({
@@ -117,30 +117,30 @@ export default definePlugin({
     }
   }
 }, (ctx) => {
-  const { deps: { callers, cluster, session, tokens }, clock, emit, error, log, node: { home, name } } = ctx
+  const { deps: { callers, cluster, session, tokens }, clock, emit, error, log, node: { name } } = ctx
   const section = ctx.sections.revocations
   const revocations = createRevocations({
-    section, tokens, clock, log,
+    section, tokens, clock, log, keys: ctx.sections.keys,
     keep: async (id, expires) => await ctx.command('keepRevoked', { id, expires })
   })
+  const keys = createKeys({
+    clock, tokens, cluster, session, error, sections: ctx.sections,
+    add: async (args) => await ctx.command('addKey', args)
+  })
+  const { scheme } = keys
+  ctx.effect('keys of the cluster', callers.register(scheme))
+  ctx.effect('keys of the document', ctx.sections.keys.observe(() => { scheme.read() }))
+  ctx.effect('contact with a session', session.onChange(() => { scheme.look() }))
+  ctx.every('contact with the cluster', CONTACT_MS, () => { scheme.look() })
+  scheme.read()
   ctx.effect('revocations of the document', section.observe(revocations.hear))
   ctx.effect('revocations of a new session', session.onChange(revocations.tell))
   revocations.hear()
   revocations.tell()
-  const keys = createKeys({
-    home, clock, log, tokens, cluster, session, error, sections: ctx.sections,
-    add: async (args) => await ctx.command('addKey', args),
-    end: async (id) => await ctx.command('endKey', { id })
-  })
-  const { scheme } = keys
-  ctx.effect('keys of the cluster', callers.register(scheme))
-  ctx.effect('keys of the document', ctx.sections.keys.observe(() => { scheme.hear() }))
-  ctx.effect('keys of a new session', session.onChange(() => { scheme.hear() }))
-  ctx.every('contact with the cluster', CONTACT_MS, () => { scheme.look() })
-  scheme.hear()
   return {
     commands: {
-      keepRevoked: revocations.command, ...keyCommands({ section: ctx.sections.keys, clock, error })
+      keepRevoked: revocations.command,
+      addKey: keyAdder({ section: ctx.sections.keys, revocations: section, clock, error })
     },
     routes: {
       list: () => ({
@@ -179,7 +179,7 @@ export default definePlugin({
       },
       revoke: async ({ params: { id }, caller }) => {
         // The cluster must learn of the revocation even if the write to the token file fails.
-        const known = await keys.revoke(id) || await tokens.revoke(id).finally(revocations.tell)
+        const known = await tokens.revoke(id).finally(revocations.tell)
         if (!known) throw error('token_not_found', `The token ${id} does not exist.`)
         emit('TokenRevoked', { id, by: caller.id })
         return { id, revoked: true as const, admitted: cluster.admittedBy(id) }
@@ -200,6 +200,7 @@ const MOST = 500
 interface RevocationOptions {
   /** Maps a revoked token's id to its expiry, or to an empty string if it never expires. */
   section: Section<string>
+  keys: Pick<Section<unknown>, 'get' | 'remove'>
   tokens: Pick<Tokens, 'list' | 'revoke' | 'revoked'>
   clock: Clock
   log: Logger
@@ -210,28 +211,33 @@ interface RevocationOptions {
  * Synchronizes revocations between this node's token file and the cluster document, so that tokens revoked
  * since a backup stay revoked after its restore.
  */
-function createRevocations ({ section, tokens, clock, log, keep }: RevocationOptions) {
+function createRevocations ({ section, keys, tokens, clock, log, keep }: RevocationOptions) {
   const isOver = (expires: string): boolean => expires !== '' && Date.parse(expires) <= clock.now()
+  /** Ids of keys that the document has forgotten need no revocation. */
+  const isGone = (id: string): boolean => id.startsWith('key_') && keys.get(id) === undefined
   const later = (act: () => Promise<void>) => (): void => {
     act().catch((err: unknown) => { log.warn({ err }, 'token revocations could not be synchronized') })
   }
   return {
-    /** Revokes local tokens that the document lists. */
+    /** Revokes tokens and keys that the document lists. */
     hear: later(async () => {
-      const good = new Set(tokens.list().filter(({ revoked }) => !revoked).map(({ id }) => id))
-      for (const { key } of section.entries()) if (good.has(key)) await tokens.revoke(key)
+      const known = new Set(tokens.revoked().map(({ id }) => id))
+      const open = new Set(tokens.list().map(({ id }) => id).filter((id) => !known.has(id)))
+      for (const { key } of section.entries()) if (open.has(key)) await tokens.revoke(key)
     }),
-    /** Adds local revocations to the document. */
+    /** Adds the revocations that this node knows to the document. */
     tell: later(async () => {
       for (const { id, expires } of tokens.revoked()) {
-        if (section.get(id) === undefined && !isOver(expires ?? '')) await keep(id, expires ?? '')
+        const isKnown = section.get(id) !== undefined || isOver(expires ?? '') || isGone(id)
+        if (!isKnown) await keep(id, expires ?? '')
       }
     }),
     /** Command handler on the master; adds a revocation to the document. */
     command: ({ id, expires }: { id: string, expires: string }): Record<string, unknown> => {
       const known = [...section.entries()]
-      for (const { key, value } of known) if (isOver(value)) section.remove(key)
+      for (const { key, value } of known) if (isOver(value) || isGone(key)) section.remove(key)
       if (known.length < MOST) section.put(id, expires)
+      else keys.remove(id)
       return {}
     }
   }

@@ -14,18 +14,16 @@ const texts = {
 } as const
 
 /**
- * A key that every node accepts. `makers`: its creator, the creator of that one, and so on; `node`: install id
- * of the node that created it.
+ * A key that every node accepts. `makers`: its creator, that one's creator, and so on; `node`: install id of
+ * the node that created it.
  */
 export const keySchema = closedObject({
   label: text, authorities: texts, models: { ...texts, type: ['array', 'null'] },
   hash: { type: 'string', pattern: '^[\\w-]{43}$', description: 'SHA-256 of the secret, base64url' },
   created: time, expires: timeOrNull, makers: { ...texts, minItems: 1 },
-  node: text, replaces: { type: ['string', 'null'], maxLength: 64 }, revoked: { type: 'boolean' }
+  node: text, replaces: { type: ['string', 'null'], maxLength: 64 }
 })
 export type Key = Readonly<FromSchema<typeof keySchema>>
-
-const id = { type: 'string', pattern: '^key_[0-9a-f]{12}$' } as const
 
 export const keySections = {
   keys: { writer: 'master', summary: 'The keys that every node accepts, by id.', value: keySchema },
@@ -35,12 +33,11 @@ export const keySections = {
   }
 } as const
 
-export const keyCommandDecls = {
-  addKey: {
-    summary: 'Adds a key; one that it replaces ends at `until`.',
-    args: closedObject({ id, key: keySchema, until: timeOrNull })
-  },
-  endKey: { summary: 'Revokes a key.', args: closedObject({ id }) }
+export const addKeyDecl = {
+  summary: 'Adds a key; one that it replaces ends at `until`.',
+  args: closedObject({
+    id: { type: 'string', pattern: '^key_[0-9a-f]{12}$' }, key: keySchema, until: timeOrNull
+  })
 } as const
 
 export const keyErrors = {
