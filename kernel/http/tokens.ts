@@ -134,6 +134,22 @@ type Ended = Pick<TokenRecord, 'id' | 'expires'>
 /** Maximum number of these; the oldest are dropped. */
 const MAX_ENDED = 1000
 
+/** Implements `Tokens.issue`; `last`: the creator's expiry. */
+function issue (
+  { label, authorities, models, expiresAt, by }: TokenOptions,
+  { last, known, nowMs }: { last: string | null, known: ReadonlySet<string>, nowMs: number }
+): ReturnType<Tokens['issue']> {
+  checkAuthorities(authorities, by, known)
+  if (last !== null && expiresAt !== null && expiresAt > last) throw tooLong(expiresAt, last)
+  const token = newToken('app')
+  const record: TokenRecord = {
+    id: APP + randomBytes(6).toString('hex'), label, authorities, models: checkModels(models, by),
+    created: new Date(nowMs).toISOString(), expires: expiresAt ?? last,
+    lastUsedDay: null, revoked: false, by: by.id
+  }
+  return { token, record, hash: digest(token) }
+}
+
 /** Opens a home's token file, which stores only hashes. */
 export function openTokens (options: TokenStoreOptions): TokenStore {
   const path = join(options.home, homeFile.tokens)
@@ -170,17 +186,9 @@ export function openTokens (options: TokenStoreOptions): TokenStore {
     },
     stands,
     makers,
-    issue ({ label, authorities, models, expiresAt, by }) {
-      checkAuthorities(authorities, by, options.known())
-      const last = this.list().find(({ id }) => id === by.id)?.expires ?? null
-      if (last !== null && expiresAt !== null && expiresAt > last) throw tooLong(expiresAt, last)
-      const token = newToken('app')
-      const record: TokenRecord = {
-        id: APP + randomBytes(6).toString('hex'), label, authorities, models: checkModels(models, by),
-        created: new Date(options.clock.now()).toISOString(), expires: expiresAt ?? last,
-        lastUsedDay: null, revoked: false, by: by.id
-      }
-      return { token, record, hash: digest(token) }
+    issue (wanted) {
+      const last = this.list().find(({ id }) => id === wanted.by.id)?.expires ?? null
+      return issue(wanted, { last, known: options.known(), nowMs: options.clock.now() })
     },
     async create (wanted) {
       const { token, record, hash } = this.issue(wanted)

@@ -1,5 +1,5 @@
 import {
-  badField, CallerService, closedObject, ClusterService, definePlugin, kernelError, SessionService,
+  badField, CallerService, closedObject, ClusterService, definePlugin, SessionService,
   TokenService
 } from '../../kernel/index.js'
 import { ChatService } from '../chat/service.js'
@@ -158,9 +158,7 @@ export default definePlugin({
             USE.join(', '))
         }
         if (expires !== null && Date.parse(expires) <= clock.now()) {
-          const message = `The expiry ${expires} is in the past.`
-          throw kernelError('invalid_request', message,
-            { param: 'expires', issues: [{ path: 'expires', message: 'must be in the future' }] })
+          throw badField('expires', `is ${expires}, in the past`)
         }
         const expiresAt = expires === null ? null : new Date(expires).toISOString()
         const made = await (local === true ? tokens : keys)
