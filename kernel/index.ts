@@ -1,8 +1,9 @@
 /** Kernel exports for the plugins in this repository; third-party plugins use `public.ts`. */
 export * from './public.js'
 export type {
-  CapabilityDecl, ChunkMedia, ClientChunk, CommandDecl, ConflictDecl, ErrorDecl, EventDecl, IoMode,
-  ReadyCheck, RouteDecl, RouteSocket, SectionDecl, SocketRequest, PluginParts, StreamHead, ToolDecl, VerbDecl
+  CapabilityDecl, ChunkMedia, ClientChunk, CommandDecl, CommandSender, ConflictDecl, ErrorDecl, EventDecl,
+  IoMode, ReadyCheck, RouteDecl, RouteSocket, SectionDecl, SocketRequest, PluginParts, StreamHead, ToolDecl,
+  VerbDecl
 } from './api/plugin.js'
 export type {
   BundledModelDecl, CardFile, CardVoice, EngineDecl, LibraryDecl, MemoryFacts, MemoryTraits, ProgramDecl,

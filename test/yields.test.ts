@@ -13,6 +13,7 @@ const lines = (text: string): string[] => text.split('\n').map((line) => line.tr
 const places: Readonly<Record<string, string[]>> = {
   'a credential, or a part of the way to one': lines(`
     POST /v1/tokens
+    POST /v1/tokens/:id/rotate
     POST /v1/devices/pairing
     POST /v1/devices/pairing/confirm
     POST /v1/devices/pair

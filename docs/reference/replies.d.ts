@@ -1706,11 +1706,16 @@ export interface components {
                 id: string;
                 label: string;
                 authorities: string[];
+                /** @description The only models; null for no limit. */
+                models: string[] | null;
                 created: string;
                 expires: string | null;
                 lastUsedDay: string | null;
                 revoked: boolean;
                 by: string;
+                /** @description The only node that accepts it; null for every node. */
+                node: string | null;
+                replaces: string | null;
             }[];
         };
         "POST /v1/tokens": {
@@ -1719,11 +1724,16 @@ export interface components {
                 id: string;
                 label: string;
                 authorities: string[];
+                /** @description The only models; null for no limit. */
+                models: string[] | null;
                 created: string;
                 expires: string | null;
                 lastUsedDay: string | null;
                 revoked: boolean;
                 by: string;
+                /** @description The only node that accepts it; null for every node. */
+                node: string | null;
+                replaces: string | null;
             };
         };
         "DELETE /v1/tokens/{id}": {
@@ -1735,6 +1745,26 @@ export interface components {
                 installId: string;
                 name: string;
             }[];
+        };
+        "POST /v1/tokens/{id}/rotate": {
+            token: string;
+            record: {
+                id: string;
+                label: string;
+                authorities: string[];
+                /** @description The only models; null for no limit. */
+                models: string[] | null;
+                created: string;
+                expires: string | null;
+                lastUsedDay: string | null;
+                revoked: boolean;
+                by: string;
+                /** @description The only node that accepts it; null for every node. */
+                node: string | null;
+                replaces: string | null;
+            };
+            replaces: string;
+            ends: string;
         };
         "GET /v1/traces": {
             traces: {

@@ -337,13 +337,18 @@ export interface ReadyCheck { ok: boolean | null, detail: string }
 type RouteHandler<D> = D extends { readonly socket: true }
   ? (ws: RouteSocket, request: SocketRequest<D>) => unknown
   : (req: RouteRequest<D>) => unknown
+/** The node that sent a command. */
+export interface CommandSender {
+  readonly installId: string
+  /** The subset of authorities that it may vouch for. */
+  vouched (authorities: readonly string[]): string[]
+}
+
 type RouteHandlers<M> = { [K in Keys<M, 'routes'>]: RouteHandler<Field<M, 'routes'>[K]> }
 type Invokers<M> = { [K in Keys<M, 'capabilities'>]: CapabilityHandler<Field<M, 'capabilities'>[K]> }
 type Commanders<M> = {
-  /** `vouched`: the subset of authorities that the node which sent the command may vouch for. */
-  [K in Keys<M, 'commands'>]: (
-    args: SchemaAt<Field<M, 'commands'>[K], 'args'>, vouched: (authorities: readonly string[]) => string[]
-  ) => SchemaAt<Field<M, 'commands'>[K], 'result'>
+  [K in Keys<M, 'commands'>]: (args: SchemaAt<Field<M, 'commands'>[K], 'args'>, sender: CommandSender) =>
+  SchemaAt<Field<M, 'commands'>[K], 'result'>
 }
 type Provided<M> = { [K in keyof Field<M, 'provides'>]: Instance<Field<M, 'provides'>[K]> }
 type When<M, K extends keyof Manifest, Name extends string, T> =

@@ -99,7 +99,7 @@ export interface Cluster {
 }
 export const ClusterService = defineService<Cluster>('kernel.cluster')
 
-/** Whether this node has contact with its cluster: it knows a master and reaches at least half of the members. */
+/** Whether this node knows a master and reaches at least half of the members. */
 export function inContact (
   { masterNodeId }: Pick<Session, 'masterNodeId'>, cluster: Pick<Cluster, 'nodes'>
 ): boolean {
@@ -154,7 +154,7 @@ export interface Tokens {
   list (): TokenRecord[]
   /** Whether a caller's credential is still valid; a token's end also ends the tokens created with it. */
   stands (callerId: string): boolean
-  /** False when there is no such token. */
+  /** Also takes the id of another scheme's token, see `CallerScheme.records`. False for an unknown id. */
   revoke (id: string): Promise<boolean>
   /** Tokens that were themselves revoked, without those that ended because their creator's was revoked. */
   revoked (): Pick<TokenRecord, 'id' | 'expires'>[]

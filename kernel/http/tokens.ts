@@ -120,24 +120,51 @@ function checkModels (asked: TokenOptions['models'], by: Caller): string[] | nul
 }
 
 /** Tokens from older versions do not name their creator, since only the operator could create them. */
-function readTokens (path: string): Map<string, StoredToken> {
-  const file = readVersioned<{ tokens: StoredToken[] }>(path, 1)
+function readTokens (path: string): { tokens: Map<string, StoredToken>, elsewhere: Map<string, Ended> } {
+  const file = readVersioned<{ tokens: StoredToken[], elsewhere?: Ended[] }>(path, 1)
   const usual = { by: 'operator', models: null }
-  return new Map(file?.tokens.map((t) => [t.id, { ...usual, ...t }]))
+  return {
+    tokens: new Map(file?.tokens.map((t) => [t.id, { ...usual, ...t }])),
+    elsewhere: new Map(file?.elsewhere?.map((one) => [one.id, one]))
+  }
+}
+
+/** A revoked token of another scheme, stored because a restored or merged document may not know of it. */
+type Ended = Pick<TokenRecord, 'id' | 'expires'>
+/** Maximum number of these; the oldest are dropped. */
+const MAX_ENDED = 1000
+
+/** Implements `Tokens.issue`; `last`: the creator's expiry. */
+function issue (
+  { label, authorities, models, expiresAt, by }: TokenOptions,
+  { last, known, nowMs }: { last: string | null, known: ReadonlySet<string>, nowMs: number }
+): ReturnType<Tokens['issue']> {
+  checkAuthorities(authorities, by, known)
+  if (last !== null && expiresAt !== null && expiresAt > last) throw tooLong(expiresAt, last)
+  const token = newToken('app')
+  const record: TokenRecord = {
+    id: APP + randomBytes(6).toString('hex'), label, authorities, models: checkModels(models, by),
+    created: new Date(nowMs).toISOString(), expires: expiresAt ?? last,
+    lastUsedDay: null, revoked: false, by: by.id
+  }
+  return { token, record, hash: digest(token) }
 }
 
 /** Opens a home's token file, which stores only hashes. */
 export function openTokens (options: TokenStoreOptions): TokenStore {
   const path = join(options.home, homeFile.tokens)
-  const tokens = readTokens(path)
+  const { tokens, elsewhere } = readTokens(path)
   const operatorHash = digest(options.operator)
-  const save = (): void => { writeVersioned(path, 1, { tokens: [...tokens.values()] }) }
+  const save = (): void => {
+    const ended = [...elsewhere.values()].slice(-MAX_ENDED)
+    writeVersioned(path, 1, { tokens: [...tokens.values()], elsewhere: ended })
+  }
   const today = (): string => new Date(options.clock.now()).toISOString().slice(0, 10)
   const makers = (id: string): string[] => makersOf(tokens, options.others, id)
   // The token that created a device may belong to another node: an unknown token counts as valid there.
   const revoked = (id: string): boolean => makers(id).some((one, i, line) => one.startsWith(APP)
     ? tokens.get(one)?.revoked ?? line[i - 1]?.startsWith(APP) ?? true
-    : options.others?.stands(one) === false)
+    : elsewhere.has(one) || options.others?.stands(one) === false)
   const ended = (id: string): boolean => Date.parse(tokens.get(id)?.expires ?? '') <= options.clock.now()
   const stands = (id: string): boolean => !revoked(id) && !makers(id).some(ended)
   return {
@@ -159,17 +186,9 @@ export function openTokens (options: TokenStoreOptions): TokenStore {
     },
     stands,
     makers,
-    issue ({ label, authorities, models, expiresAt, by }) {
-      checkAuthorities(authorities, by, options.known())
-      const last = this.list().find(({ id }) => id === by.id)?.expires ?? null
-      if (last !== null && expiresAt !== null && expiresAt > last) throw tooLong(expiresAt, last)
-      const token = newToken('app')
-      const record: TokenRecord = {
-        id: APP + randomBytes(6).toString('hex'), label, authorities, models: checkModels(models, by),
-        created: new Date(options.clock.now()).toISOString(), expires: expiresAt ?? last,
-        lastUsedDay: null, revoked: false, by: by.id
-      }
-      return { token, record, hash: digest(token) }
+    issue (wanted) {
+      const last = this.list().find(({ id }) => id === wanted.by.id)?.expires ?? null
+      return issue(wanted, { last, known: options.known(), nowMs: options.clock.now() })
     },
     async create (wanted) {
       const { token, record, hash } = this.issue(wanted)
@@ -184,14 +203,18 @@ export function openTokens (options: TokenStoreOptions): TokenStore {
       return { token, record }
     },
     list: () => [
-      ...options.others?.records?.() ?? [],
+      ...(options.others?.records?.() ?? [])
+        .map((record) => ({ ...record, revoked: record.revoked || elsewhere.has(record.id) })),
       ...[...tokens.values()].map(({ hash: _, ...record }) => ({ ...record, revoked: revoked(record.id) }))
     ],
-    revoked: () => [...tokens.values()].filter((t) => t.revoked).map(({ id, expires }) => ({ id, expires })),
+    revoked: () => [...[...tokens.values()].filter((t) => t.revoked), ...elsewhere.values()]
+      .map(({ id, expires }) => ({ id, expires })),
     async revoke (id) {
       const found = tokens.get(id)
-      if (found === undefined) return false
-      found.revoked = true
+      const other = options.others?.records?.().find((one) => one.id === id)
+      if (found !== undefined) found.revoked = true
+      else if (other !== undefined) elsewhere.set(id, { id, expires: other.expires })
+      else return false
       save()
       return true
     }

@@ -3,7 +3,7 @@ import { schemaChecker } from '../api/validate.js'
 import type { ClusterHost } from '../api/cluster.js'
 import type { MountedRoute } from '../http/request-context.js'
 import type {
-  Context, Logger, Manifest, Plugin, ReadyCheck, Refs, Section, SectionDecl, ServiceRef
+  CommandSender, Context, Logger, Manifest, Plugin, ReadyCheck, Refs, Section, SectionDecl, ServiceRef
 } from '../api/plugin.js'
 import type { CapabilityHandler } from '../api/services.js'
 import type { Assembly, KernelOptions } from './assembly.js'
@@ -23,7 +23,7 @@ export interface LiveContext {
 }
 
 export interface Contributed {
-  commands: [string, (args: unknown, vouched: (authorities: readonly string[]) => string[]) => unknown][]
+  commands: [string, (args: unknown, sender: CommandSender) => unknown][]
   routes: [string, MountedRoute['handler']][]
   invoke: [string, CapabilityHandler][]
   services: [string, unknown][]

@@ -37,9 +37,12 @@ function put ({ manifest }: Plugin, given: Contributed, kernel: Assembly, undo: 
     // The sending node may run another version or be malicious, so its arguments are validated.
     undo.push(options.cluster.commands.handle(full, (args, from) => {
       const problem = problemOf(args)
-      const { cluster } = options
+      const { cluster, node } = options
       if (problem === null) {
-        return handler(args, (given) => from === undefined ? [...given] : cluster.vouched(from, given))
+        return handler(args, {
+          installId: from ?? node.installId,
+          vouched: (given) => from === undefined ? [...given] : cluster.vouched(from, given)
+        })
       }
       throw kernelError('invalid_request', `The arguments of the command "${full}": ${problem}`)
     }))

@@ -7,7 +7,7 @@ import { checksum, openTokens, wellFormed, type TokenStore } from '../http/token
 import { kernelManifest } from '../plugins/kernel-manifest.js'
 import { manualClock } from '../testing/index.js'
 import type { Caller } from '../api/plugin.js'
-import { requireAuthority } from '../http/access.js'
+import { requireAuthority, requireModel } from '../http/access.js'
 
 const known = new Set(Object.keys(kernelManifest.authorities))
 const OPERATOR: Caller = { id: 'operator', mode: 'direct', authorities: known }
@@ -87,6 +87,20 @@ t.test('whoever made a credential is followed through devices, each once', async
   t.ok(tokens.stands(made.caller.id))
   ended.add('dev-a')
   t.notOk(tokens.stands(made.caller.id), 'it ends with a device further up')
+})
+
+t.test('a token for some models makes none for others', async (t) => {
+  const { reopen } = rig(t)
+  const tokens = reopen()
+  const by: Caller = { ...OPERATOR, models: ['a', 'b'] }
+  const make = { label: 'x', authorities: ['read'], expiresAt: null, by }
+  await t.rejects(tokens.create({ ...make, models: ['c'] }), { reason: 'model_not_allowed' } as never)
+  const { token } = await tokens.create({ ...make, models: ['b'] })
+  const holder = reopen().check(token)!
+  t.same(holder.models, ['b'])
+  t.throws(() => { requireModel({ ...holder, mode: 'direct' }, 'a') },
+    { reason: 'model_not_allowed', details: { models: ['b'] } } as never)
+  t.same((await tokens.create(make)).record.models, ['a', 'b'])
 })
 
 t.test('a stored hash finds one token and none that is like it', async (t) => {

@@ -1,10 +1,11 @@
 import {
-  badField, CallerService, closedObject, ClusterService, definePlugin, kernelError, SessionService, TokenService
+  badField, CallerService, closedObject, ClusterService, definePlugin, SessionService,
+  TokenService
 } from '../../kernel/index.js'
 import { ChatService } from '../chat/service.js'
 import { RunnerWorkService } from '../runners/service.js'
-import { keyCommands } from './keys/commands.js'
-import { keyCommandDecls, keyErrors, keySections } from './keys/declarations.js'
+import { keyAdder } from './keys/commands.js'
+import { addKeyDecl, keyErrors, keySections } from './keys/declarations.js'
 import { createKeys } from './keys/index.js'
 import { routes } from './routes.js'
 import { startLimits } from './limits.js'
@@ -33,7 +34,7 @@ export default definePlugin({
     }
   },
   commands: {
-    ...keyCommandDecls,
+    addKey: addKeyDecl,
     keepRevoked: {
       summary: 'Records the revocation of a token.',
       args: closedObject({
@@ -75,7 +76,7 @@ export default definePlugin({
   },
   tools: {
     tokens: {
-      summary: 'The tokens of the cluster and of this node: which are expired or revoked, and what each may do.',
+      summary: 'The tokens of cluster and node: which are expired or revoked, and what each may do.',
       args: closedObject({
         about: {
           type: 'string', maxLength: 4000,
@@ -97,7 +98,10 @@ export default definePlugin({
         ['--limit <name=count...>', 'requests_per_minute, tokens_per_minute, tokens_per_day'],
         ['--local', 'valid at this node only']
       ],
-      examples: ['svc token create phone', 'svc token create app --model acme/small', 'svc token create dashboard --authority read --expires 90d'],
+      examples: [
+        'svc token create phone', 'svc token create app --model acme/small',
+        'svc token create dashboard --authority read --expires 90d'
+      ],
       load: () => import('./cli/create.js')
     },
     'token ls': {
@@ -121,26 +125,26 @@ export default definePlugin({
     usage: usageVerb
   }
 }, (ctx) => {
-  const { deps: { callers, cluster, session, tokens, work }, clock, emit, error, log, node: { home, name } } = ctx
+  const { deps: { callers, cluster, session, tokens, work }, clock, emit, error, log, node: { name } } = ctx
   const section = ctx.sections.revocations
   const revocations = createRevocations({
-    section, tokens, clock, log,
+    section, tokens, clock, log, keys: ctx.sections.keys,
     keep: async (id, expires) => await ctx.command('keepRevoked', { id, expires })
   })
+  const keys = createKeys({
+    clock, tokens, cluster, session, error, sections: ctx.sections,
+    add: async (args) => await ctx.command('addKey', args)
+  })
+  const { scheme } = keys
+  ctx.effect('keys of the cluster', callers.register(scheme))
+  ctx.effect('keys of the document', ctx.sections.keys.observe(() => { scheme.read() }))
+  ctx.effect('contact with a session', session.onChange(() => { scheme.look() }))
+  ctx.every('contact with the cluster', CONTACT_MS, () => { scheme.look() })
+  scheme.read()
   ctx.effect('revocations of the document', section.observe(revocations.hear))
   ctx.effect('revocations of a new session', session.onChange(revocations.tell))
   revocations.hear()
   revocations.tell()
-  const keys = createKeys({
-    home, clock, log, tokens, cluster, session, error, sections: ctx.sections,
-    add: async (args) => await ctx.command('addKey', args), end: async (id) => await ctx.command('endKey', { id })
-  })
-  const { scheme } = keys
-  ctx.effect('keys of the cluster', callers.register(scheme))
-  ctx.effect('keys of the document', ctx.sections.keys.observe(() => { scheme.hear() }))
-  ctx.effect('keys of a new session', session.onChange(() => { scheme.hear() }))
-  ctx.every('contact with the cluster', CONTACT_MS, () => { scheme.look() })
-  scheme.hear()
   const table = new UsageTable()
   /** Temporary keys for web pages count for the key that made them. */
   const payerOf = (id: string): string => id.startsWith('ek_') ? tokens.makers(id)[1] ?? id : id
@@ -149,7 +153,8 @@ export default definePlugin({
   }
   return {
     commands: {
-      keepRevoked: revocations.command, ...keyCommands({ section: ctx.sections.keys, clock, error })
+      keepRevoked: revocations.command,
+      addKey: keyAdder({ section: ctx.sections.keys, revocations: section, clock, error })
     },
     routes: {
       usage: startUsage(ctx, table, payerOf),
@@ -172,9 +177,7 @@ export default definePlugin({
           throw badField('limits', 'hold for all nodes; leave local out')
         }
         if (expires !== null && Date.parse(expires) <= clock.now()) {
-          const message = `The expiry ${expires} is in the past.`
-          throw kernelError('invalid_request', message,
-            { param: 'expires', issues: [{ path: 'expires', message: 'must be in the future' }] })
+          throw badField('expires', `is ${expires}, in the past`)
         }
         const expiresAt = expires === null ? null : new Date(expires).toISOString()
         const wanted = { label, authorities, models, expiresAt, by: caller }
@@ -194,7 +197,7 @@ export default definePlugin({
       },
       revoke: async ({ params: { id }, caller }) => {
         // The cluster must learn of the revocation even if the write to the token file fails.
-        const known = await keys.revoke(id) || await tokens.revoke(id).finally(revocations.tell)
+        const known = await tokens.revoke(id).finally(revocations.tell)
         if (!known) throw error('token_not_found', `The token ${id} does not exist.`)
         emit('TokenRevoked', { id, by: caller.id })
         return { id, revoked: true as const, admitted: cluster.admittedBy(id) }
@@ -215,6 +218,7 @@ const MOST = 500
 interface RevocationOptions {
   /** Maps a revoked token's id to its expiry, or to an empty string if it never expires. */
   section: Section<string>
+  keys: Pick<Section<unknown>, 'get' | 'remove'>
   tokens: Pick<Tokens, 'list' | 'revoke' | 'revoked'>
   clock: Clock
   log: Logger
@@ -225,28 +229,33 @@ interface RevocationOptions {
  * Synchronizes revocations between this node's token file and the cluster document, so that tokens revoked
  * since a backup stay revoked after its restore.
  */
-function createRevocations ({ section, tokens, clock, log, keep }: RevocationOptions) {
+function createRevocations ({ section, keys, tokens, clock, log, keep }: RevocationOptions) {
   const isOver = (expires: string): boolean => expires !== '' && Date.parse(expires) <= clock.now()
+  /** Ids of keys that the document has forgotten need no revocation. */
+  const isGone = (id: string): boolean => id.startsWith('key_') && keys.get(id) === undefined
   const later = (act: () => Promise<void>) => (): void => {
     act().catch((err: unknown) => { log.warn({ err }, 'token revocations could not be synchronized') })
   }
   return {
-    /** Revokes local tokens that the document lists. */
+    /** Revokes tokens and keys that the document lists. */
     hear: later(async () => {
-      const good = new Set(tokens.list().filter(({ revoked }) => !revoked).map(({ id }) => id))
-      for (const { key } of section.entries()) if (good.has(key)) await tokens.revoke(key)
+      const known = new Set(tokens.revoked().map(({ id }) => id))
+      const open = new Set(tokens.list().map(({ id }) => id).filter((id) => !known.has(id)))
+      for (const { key } of section.entries()) if (open.has(key)) await tokens.revoke(key)
     }),
-    /** Adds local revocations to the document. */
+    /** Adds the revocations that this node knows to the document. */
     tell: later(async () => {
       for (const { id, expires } of tokens.revoked()) {
-        if (section.get(id) === undefined && !isOver(expires ?? '')) await keep(id, expires ?? '')
+        const isKnown = section.get(id) !== undefined || isOver(expires ?? '') || isGone(id)
+        if (!isKnown) await keep(id, expires ?? '')
       }
     }),
     /** Command handler on the master; adds a revocation to the document. */
     command: ({ id, expires }: { id: string, expires: string }): Record<string, unknown> => {
       const known = [...section.entries()]
-      for (const { key, value } of known) if (isOver(value)) section.remove(key)
+      for (const { key, value } of known) if (isOver(value) || isGone(key)) section.remove(key)
       if (known.length < MOST) section.put(id, expires)
+      else keys.remove(id)
       return {}
     }
   }

@@ -17,7 +17,8 @@ const params = closedObject({ id: { type: 'string', minLength: 1, maxLength: 64 
 
 export const routes = {
   list: {
-    method: 'GET', url: '/v1/tokens', summary: 'Lists the keys of the cluster and the tokens of this node, without secrets.',
+    method: 'GET', url: '/v1/tokens',
+    summary: 'Lists the keys of the cluster and the tokens of this node, without secrets.',
     authority: 'operator',
     reply: closedObject({ tokens: { type: 'array', items: record } })
   },
@@ -38,8 +39,8 @@ export const routes = {
       models: {
         type: 'array', minItems: 1, maxItems: 32, uniqueItems: true,
         items: { type: 'string', minLength: 1, maxLength: 200 },
-        description: 'Ids or aliases of the only models that it may use; all of the creator\'s when absent. ' +
-          'Such a token may only have the authorities read, invoke and external.'
+        description: 'Ids or aliases of the only models it may use; all of its creator\'s when absent. ' +
+          'With models, only the authorities read, invoke and external are possible.'
       },
       limits: {
         ...limitsSchema, minProperties: 1,
@@ -57,8 +58,8 @@ export const routes = {
   },
   rotate: {
     method: 'POST', url: '/v1/tokens/:id/rotate',
-    summary: 'Creates a key with the rights of another one, which ends after an overlap. Only this response ' +
-      'contains the secret.',
+    summary: 'Creates a key with the rights of another one, which ends after an overlap. Only this ' +
+      'response contains the secret.',
     authority: 'operator', params,
     body: closedObject({
       overlap_seconds: {

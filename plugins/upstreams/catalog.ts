@@ -124,7 +124,9 @@ export class Catalog {
       name: model, model,
       open: (signal) => runTask(runners, { modelId: model, capability: query.capability, task },
         // Whoever may use the chain may use what the operator has put into it.
-        { ...query, caller: { ...query.caller, models: undefined }, signal, retry: true, setHeader: () => {} })
+        {
+          ...query, caller: { ...query.caller, models: undefined }, signal, retry: true, setHeader: () => {}
+        })
     })
     return {
       card: () => cardOf(name, Math.min(...targets.flatMap((id) => runners.card(id)?.contextLength ?? [])),

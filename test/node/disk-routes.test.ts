@@ -28,7 +28,7 @@ async function furnish (
   await until('the model', async () =>
     (await made<{ status: string }>(`${SMALL}/download/status`)).status === 'complete')
   const instance = await placeOn(node, 'test/b')
-  const token = { label: 'x', authorities: ['read'] }
+  const token = { label: 'x', authorities: ['read'], local: true }
   const { record: { id } } = await made<{ record: { id: string } }>('/v1/tokens', token)
   await made('/cluster/join-tokens', { local: true })
   const { tokens: [joinToken] } = await made<{ tokens: { id: string }[] }>('/cluster/join-tokens')

@@ -8,7 +8,8 @@ export default {
     const headers =
       ['ID', 'LABEL', 'VALID AT', 'AUTHORITIES', 'MODELS', 'CREATED', 'EXPIRES', 'LAST USED', 'STATE']
     out.table(headers, answer.tokens.map((t) =>
-      [t.id, t.label, t.node ?? 'cluster', t.authorities.join(','), t.models?.join(',') ?? 'all', t.created.slice(0, 10), t.expires?.slice(0, 16) ?? 'never',
+      [t.id, t.label, t.node ?? 'cluster', t.authorities.join(','), t.models?.join(',') ?? 'all',
+        t.created.slice(0, 10), t.expires?.slice(0, 16) ?? 'never',
         t.lastUsedDay ?? 'never', stateOf(t, Date.now())]))
   }
 } satisfies Verb

@@ -10,18 +10,21 @@ export const MAX_KEYS_BYTES = 64 * 1024
 const text = { type: 'string', minLength: 1, maxLength: 100 } as const
 const time = { type: 'string', maxLength: 30 } as const
 const timeOrNull = { type: ['string', 'null'], maxLength: 30 } as const
-const texts = { type: 'array', maxItems: 32, items: { type: 'string', minLength: 1, maxLength: 200 } } as const
+const texts = {
+  type: 'array', maxItems: 32, items: { type: 'string', minLength: 1, maxLength: 200 }
+} as const
 
-/** A key that every node accepts. `makers`: its creator, the creator of that one, and so on. */
+/**
+ * A key that every node accepts. `makers`: its creator, that one's creator, and so on; `node`: install id of
+ * the node that created it.
+ */
 export const keySchema = closedObject({
   label: text, authorities: texts, models: { ...texts, type: ['array', 'null'] },
   hash: { type: 'string', pattern: '^[\\w-]{43}$', description: 'SHA-256 of the secret, base64url' },
   created: time, expires: timeOrNull, makers: { ...texts, minItems: 1 },
-  replaces: { type: ['string', 'null'], maxLength: 64 }, revoked: { type: 'boolean' }, limits: limitsSchema
-}, ['label', 'authorities', 'models', 'hash', 'created', 'expires', 'makers', 'replaces', 'revoked'])
+  node: text, replaces: { type: ['string', 'null'], maxLength: 64 }, limits: limitsSchema
+}, ['label', 'authorities', 'models', 'hash', 'created', 'expires', 'makers', 'node', 'replaces'])
 export type Key = Readonly<FromSchema<typeof keySchema>>
-
-const id = { type: 'string', pattern: '^key_[0-9a-f]{12}$' } as const
 
 export const keySections = {
   keys: { writer: 'master', summary: 'The keys that every node accepts, by id.', value: keySchema },
@@ -35,19 +38,17 @@ export const keySections = {
   }
 } as const
 
-export const keyCommandDecls = {
-  addKey: {
-    summary: 'Adds a key; one that it replaces ends at `until`.',
-    args: closedObject({ id, key: keySchema, until: timeOrNull })
-  },
-  endKey: { summary: 'Revokes a key.', args: closedObject({ id }) }
+export const addKeyDecl = {
+  summary: 'Adds a key; one that it replaces ends at `until`.',
+  args: closedObject({
+    id: { type: 'string', pattern: '^key_[0-9a-f]{12}$' }, key: keySchema, until: timeOrNull
+  })
 } as const
 
 export const keyErrors = {
   keys_unconfirmed: {
     status: 503, retryable: true, retryAfterSeconds: 10,
-    message: 'This node has had no contact with its cluster for a minute, so it cannot tell whether the key ' +
-      'was revoked.',
+    message: 'This node has had no contact with its cluster for a minute: the key may have been revoked.',
     remedy: 'Ask another node, or see `svc doctor` on this one; tokens made with `--local` still work here.'
   },
   too_many_keys: {

@@ -1,9 +1,8 @@
 import {
-  badField, inContact, kernelError, SvcError, type Clock, type Cluster, type IssuedToken, type Logger, type Section,
+  badField, inContact, kernelError, SvcError, type Clock, type Cluster, type IssuedToken, type Section,
   type Session, type TokenOptions, type Tokens
 } from '../../../kernel/index.js'
-import { earlier, hasEnded } from './commands.js'
-import { KeyNotes } from './notes.js'
+import { earlier } from './commands.js'
 import { recordOf, SharedKeys } from './shared-keys.js'
 import type { Limits } from '../limits.js'
 import type { Key } from './declarations.js'
@@ -11,25 +10,21 @@ import type { Key } from './declarations.js'
 interface Origin { limits: Limits | undefined, replaces: string | null, until: string | null }
 
 interface Parts {
-  home: string
   clock: Clock
-  log: Logger
   tokens: Tokens
-  cluster: Pick<Cluster, 'nodes'>
+  cluster: Pick<Cluster, 'nodes' | 'resolve' | 'self'>
   session: Session
   sections: { keys: Section<Key>, keyUse: Section<string>, revocations: Section<string> }
   add: (args: { id: string, key: Key, until: string | null }) => Promise<unknown>
-  end: (id: string) => Promise<unknown>
   error: (reason: 'keys_unconfirmed' | 'token_not_found', message?: string) => SvcError
 }
 
-/** Creates, rotates and revokes the keys of the cluster through its master. */
-export function createKeys (parts: Parts) {
-  const { add, clock, cluster, end, error, home, log, sections, session, tokens } = parts
-  const notes = new KeyNotes({ home, log })
+/** Creates and rotates the keys of the cluster through its master. */
+export function createKeys ({ add, clock, cluster, error, sections, session, tokens }: Parts) {
   const scheme = new SharedKeys({
-    section: sections.keys, use: sections.keyUse, revocations: sections.revocations, notes, tokens, clock, log,
-    hears: () => inContact(session, cluster), end, unconfirmed: () => error('keys_unconfirmed')
+    section: sections.keys, use: sections.keyUse, revocations: sections.revocations, tokens, clock,
+    isMember: (installId) => cluster.resolve(installId) !== undefined,
+    hears: () => inContact(session, cluster), unconfirmed: () => error('keys_unconfirmed')
   })
   const create = async (
     wanted: TokenOptions, { limits, replaces, until }: Origin
@@ -39,10 +34,14 @@ export function createKeys (parts: Parts) {
     const { authorities, created, expires, label, models } = record
     const key: Key = {
       label, authorities, models, hash: hash.toString('base64url'), created, expires,
-      makers: tokens.makers(wanted.by.id), replaces, revoked: false, ...limits === undefined ? {} : { limits }
+      makers: tokens.makers(wanted.by.id), node: cluster.self.installId, replaces,
+      ...limits === undefined ? {} : { limits }
     }
-    await withMaster(add({ id, key, until }), 'no key was created. `svc token create LABEL --local` creates ' +
-      'one for this node alone')
+    await add({ id, key, until }).catch((error: unknown) => {
+      if (!(error instanceof SvcError) || !/^no_(master|quorum)$/.test(error.reason)) throw error
+      throw kernelError(error.reason as 'no_master', `${error.message} No key was created; \`svc token ` +
+        'create LABEL --local` creates one for this node alone.')
+    })
     return { token, record: recordOf(id, key) }
   }
   return {
@@ -51,9 +50,8 @@ export function createKeys (parts: Parts) {
       await create(wanted, { limits, replaces: null, until: null }),
     /** Throws `token_not_found`, `token_replaced`, and errors for rights that the caller lacks. */
     async rotate (id: string, overlapSeconds: number, by: TokenOptions['by']) {
-      const old = scheme.get(id)
-      const now = clock.now()
-      if (old === undefined || hasEnded(old, now) || notes.isRevoked(id)) {
+      const old = scheme.valid(id)
+      if (old === undefined || !tokens.stands(id)) {
         throw error('token_not_found', `There is no valid key ${id} of the cluster; a token of one node ` +
           'cannot be rotated.')
       }
@@ -61,30 +59,14 @@ export function createKeys (parts: Parts) {
         throw badField('id', 'is your own key, or made yours; the new key would end with it')
       }
       const { authorities, created, expires, label, limits, models } = old
-      const whole = expires === null ? null : now + Date.parse(expires) - Date.parse(created)
+      const at = (ms: number): string => new Date(clock.now() + ms).toISOString()
+      const whole = expires === null ? null : at(Date.parse(expires) - Date.parse(created))
       const last = tokens.list().find((one) => one.id === by.id)?.expires ?? null
-      const expiresAt = earlier(whole === null ? null : new Date(whole).toISOString(), last)
-      const until = new Date(now + overlapSeconds * 1000).toISOString()
-      const made = await create({ label, authorities: [...authorities], models: models && [...models],
-        expiresAt, by }, { limits, replaces: id, until })
-      return { ...made, replaces: id, ends: earlier(expires, until)! }
-    },
-    /** False if there is no such key. The node itself refuses it at once, even without a master. */
-    async revoke (id: string): Promise<boolean> {
-      if (scheme.get(id) === undefined) return false
-      notes.revoke([id])
-      await withMaster(end(id), 'only this node refuses the key now; the others follow as soon as there is one')
-      return true
+      const ends = earlier(expires, at(overlapSeconds * 1000))!
+      const copy = { label, authorities: [...authorities], models: models && [...models], by }
+      const made = await create({ ...copy, expiresAt: earlier(whole, last) },
+        { limits, replaces: id, until: ends })
+      return { ...made, replaces: id, ends }
     }
-  }
-}
-
-/** Says in the error what a missing master means for the change. */
-async function withMaster (change: Promise<unknown>, effect: string): Promise<void> {
-  try {
-    await change
-  } catch (error) {
-    if (!(error instanceof SvcError) || !['no_master', 'no_quorum'].includes(error.reason)) throw error
-    throw kernelError(error.reason as 'no_master', `${error.message.replace(/\.$/, '')}: ${effect}.`)
   }
 }

@@ -37,7 +37,9 @@ export async function startAccess (
   const rig = await startPlugin(t, access, { ...options, clock, fakes: all })
   const caller = (token: string): Caller | string | undefined => {
     const arrival = { authorization: `Bearer ${token}`, device: null } as Arrival
-    try { return schemes.check(arrival)?.caller } catch (error) { return (error as { reason: string }).reason }
+    try {
+      return schemes.check(arrival)?.caller
+    } catch (error) { return (error as { reason: string }).reason }
   }
   return { ...rig, tokens, schemes, clock, caller }
 }

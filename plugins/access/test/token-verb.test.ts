@@ -2,7 +2,8 @@ import t from 'tap'
 import { cli, sendJson, standIn } from '../../../kernel/test/cli-helpers.js'
 import access from '../index.js'
 
-const record = { id: 'app_1', label: 'phone', authorities: ['read'], models: null, node: null, created: '2026-01-01T00:00:00.000Z',
+const record = { id: 'app_1', label: 'phone', authorities: ['read'], models: null, node: null,
+  created: '2026-01-01T00:00:00.000Z',
   expires: null, lastUsedDay: null, revoked: false }
 
 t.test('svc token create, ls and revoke', async (t) => {
@@ -10,7 +11,8 @@ t.test('svc token create, ls and revoke', async (t) => {
   const node = await standIn(t, {
     'POST /v1/tokens': (response) => { sendJson(response, { token: 'svc_app_x', record }) },
     'GET /v1/tokens': (response) => {
-      sendJson(response, { tokens: [record, { ...record, id: 'app_2', node: 'attic', models: ['a', 'b'], revoked: true }] })
+      const other = { ...record, id: 'app_2', node: 'attic', models: ['a', 'b'], revoked: true }
+      sendJson(response, { tokens: [record, other] })
     },
     'POST /v1/tokens/key_1/rotate': (response) => {
       sendJson(response, { token: 'svc_app_y', record, replaces: 'key_1', ends: '2026-01-02T00:00:00.000Z' })
@@ -38,7 +40,8 @@ t.test('svc token create, ls and revoke', async (t) => {
   t.same(JSON.parse((await run('create', 'phone', '--json')).out), { token: 'svc_app_x', record })
   t.match(await run('create', 'phone', '--expires', 'soon'),
     { status: 2, err: /--expires soon: expected a duration such as 90d/ })
-  t.match((await run('ls')).out, /app_1 +phone +cluster +read +all +2026-01-01 +never +never +active\napp_2 .* attic .* a,b .* revoked/)
+  t.match((await run('ls')).out,
+    /app_1 +phone +cluster +read +all +2026-01-01 +never +never +active\napp_2 .* attic .* a,b .* revoked/)
   t.equal(JSON.parse((await run('ls', '--json')).out).tokens.length, 2)
   t.match(await run('revoke', 'app_1'),
     { out: 'app_1 is revoked\n', err: /it admitted barn, .*svc members remove barn-install/ })
