@@ -6,21 +6,21 @@ import { fileURLToPath } from 'node:url'
 
 /** Maximum number of lines per folder. A budget may rise only by what another folder gives up. */
 const BUDGET = {
-  kernel: 166,
-  'kernel/api': 2128,
+  kernel: 167,
+  'kernel/api': 2133,
   'kernel/boot': 1569,
   'kernel/build': 340,
   'kernel/cli': 3193,
   'kernel/config': 1957,
-  'kernel/http': 3100,
+  'kernel/http': 3123,
   'kernel/net': 717,
   'kernel/observe': 500,
-  'kernel/plugins': 2373,
+  'kernel/plugins': 2376,
   'kernel/state': 1349,
   'kernel/testing': 415,
   'kernel/untrusted': 219,
   plugins: 38,
-  'plugins/access': 1356,
+  'plugins/access': 1263,
   'plugins/approvals': 568,
   'plugins/audit': 1083,
   'plugins/capabilities': 3464,
@@ -44,7 +44,7 @@ const BUDGET = {
   'plugins/staging': 10769,
   'plugins/steward': 2860,
   'plugins/tracing': 1602,
-  'plugins/upstreams': 979,
+  'plugins/upstreams': 981,
   'plugins/wyoming': 506
 }
 
