@@ -1716,6 +1716,11 @@ export interface components {
                 /** @description The only node that accepts it; null for every node. */
                 node: string | null;
                 replaces: string | null;
+                limits: {
+                    requests_per_minute?: number;
+                    tokens_per_minute?: number;
+                    tokens_per_day?: number;
+                } | null;
             }[];
         };
         "POST /v1/tokens": {
@@ -1734,6 +1739,11 @@ export interface components {
                 /** @description The only node that accepts it; null for every node. */
                 node: string | null;
                 replaces: string | null;
+                limits: {
+                    requests_per_minute?: number;
+                    tokens_per_minute?: number;
+                    tokens_per_day?: number;
+                } | null;
             };
         };
         "DELETE /v1/tokens/{id}": {
@@ -1762,6 +1772,11 @@ export interface components {
                 /** @description The only node that accepts it; null for every node. */
                 node: string | null;
                 replaces: string | null;
+                limits: {
+                    requests_per_minute?: number;
+                    tokens_per_minute?: number;
+                    tokens_per_day?: number;
+                } | null;
             };
             replaces: string;
             ends: string;
@@ -1859,6 +1874,38 @@ export interface components {
         };
         "PUT /v1/tracing": {
             enabled: boolean;
+        };
+        "GET /v1/usage": {
+            by: string;
+            since: string;
+            until: string;
+            rows: {
+                /** @description Caller id, model, day or name of a node; `other` beyond the limits. */
+                key: string;
+                /** @description Label of a token. */
+                label: string | null;
+                requests: number;
+                failed: number;
+                prompt_tokens: number;
+                cached_tokens: number;
+                output_tokens: number;
+                sound_in_seconds: number;
+                sound_out_seconds: number;
+            }[];
+            total: {
+                requests: number;
+                failed: number;
+                prompt_tokens: number;
+                cached_tokens: number;
+                output_tokens: number;
+                sound_in_seconds: number;
+                sound_out_seconds: number;
+            };
+            /** @description Nodes that did not answer. */
+            not_asked: {
+                name: string;
+                message: string;
+            }[];
         };
         "GET /v1/whoami": {
             id: string;
