@@ -191,6 +191,19 @@ export const makesToken: Edge = async ({ ask }, { url }) => {
   return [withToken(url, ((await make(given)).json as { token: string }).token)]
 }
 
+/** Rotates a key with every authority, and one with each alone. */
+export const rotatesToken: Edge = async ({ ask }, { operator, url }) => {
+  const found: Holder[] = []
+  for (const authorities of [ALL, ...ALL.map((one) => [one])]) {
+    const made = (await operator.ask('POST', '/v1/tokens', { label: 'x', authorities })).json as
+      { record: { id: string } }
+    const { status, json } = await ask('POST', `/v1/tokens/${made.record.id}/rotate`, {})
+    if (status === 200) found.push(withToken(url, (json as { token: string }).token))
+    await operator.ask('DELETE', `/v1/tokens/${made.record.id}`)
+  }
+  return found
+}
+
 const PAIRING = '/v1/devices/pairing'
 
 export const pairsDevice: Edge = async (holder, node) => {

@@ -12,7 +12,7 @@ import { ownerOf } from '../../kernel/plugins/installation.js'
 import { bundled } from '../../plugins/index.js'
 import {
   admitsMember, ALL, changesSettings, fromElsewhere, getsBearer, joinWith, makesToken, mayDo, paired,
-  pairsDevice, signsIn, spends, startNode, switchesPlugins, withDevice, withToken, type ClosureNode,
+  pairsDevice, rotatesToken, signsIn, spends, startNode, switchesPlugins, withDevice, withToken, type ClosureNode,
   type Edge, type Holder
 } from './closure-kit.js'
 import { root, until } from './kit.js'
@@ -119,7 +119,7 @@ async function starts (t: Test, node: ClosureNode): Promise<Map<string, Holder[]
 
 t.test('from each start only the authorities of the table are reachable', async (t) => {
   const node = await startNode(t)
-  const making = [makesToken, signsIn, pairsDevice, getsBearer, admitsMember(t)]
+  const making = [makesToken, rotatesToken, signsIn, pairsDevice, getsBearer, admitsMember(t)]
   const reach = explorer(node, making, [changesSettings(fileOnly), switchesPlugins])
   const declared = declaredTable()
   const begun = await starts(t, node)
