@@ -12,8 +12,8 @@ import { ownerOf } from '../../kernel/plugins/installation.js'
 import { bundled } from '../../plugins/index.js'
 import {
   admitsMember, ALL, changesSettings, fromElsewhere, getsBearer, joinWith, makesToken, mayDo, paired,
-  pairsDevice, rotatesToken, signsIn, spends, startNode, switchesPlugins, withDevice, withToken, type ClosureNode,
-  type Edge, type Holder
+  pairsDevice, rotatesToken, signsIn, spends, startNode, switchesPlugins, withDevice, withToken,
+  type ClosureNode, type Edge, type Holder
 } from './closure-kit.js'
 import { root, until } from './kit.js'
 
