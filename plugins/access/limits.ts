@@ -12,7 +12,7 @@ export const limitsSchema = closedObject(
 export type Limits = Readonly<FromSchema<typeof limitsSchema>>
 
 const count = { type: 'integer', minimum: 0 } as const
-/** What a key has used at one node, in a minute (counted since 1970) and on a UTC day. */
+/** A key's requests and tokens at one node, in a minute (counted since 1970) and on a UTC day. */
 export const spentSchema = closedObject({
   minute: count, requests: count, tokens: count, day: { type: 'string', maxLength: 10 }, dayTokens: count
 })
@@ -37,9 +37,8 @@ interface Parts {
 }
 
 /**
- * Limits of keys over all nodes. A request is refused once its key has used up a limit. What a request will
- * use is not known before it ends, so the open ones, and those of the last seconds at other nodes, can exceed
- * the limit.
+ * Limits of keys over all nodes. A request is refused once its key has used up a limit. The tokens of a
+ * request are known when it ends, so open requests, and recent ones at other nodes, can exceed the limit.
  */
 export class KeyLimits {
   readonly #parts: Parts

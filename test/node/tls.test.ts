@@ -191,7 +191,7 @@ t.test('a cluster over TLS: pages of other members, svc dev', async (t) => {
     { nodeIdentities: Record<string, { apiUrl: string }> }
   t.same(Object.values(nodeIdentities).map(({ apiUrl }) => apiUrl).sort(), [one!.url, two!.url].sort())
   const page = (): Promise<Answer> => ask(one!, '/state', { headers: { origin: two!.url } })
-  // A node learns with the next heartbeat whether a member's address is of its own machine.
+  // The next heartbeat says that the member's address belongs to this machine.
   await until('pages of the other node', async () => (await page()).status === 200)
   t.equal((await page()).headers['access-control-allow-origin'], two!.url)
   t.equal((await svc(['nodes', '--home', one!.home])).status, 0)

@@ -72,7 +72,7 @@ export class SharedKeys implements CallerScheme {
 
   records (): TokenRecord[] {
     const { section, tokens, use } = this.#parts
-    // Without contact a node cannot tell whether a device is valid.
+    // Without contact a node does not know whether a device is valid.
     const hears = this.#isConfirmed()
     const isDeviceGone = (maker: string): boolean => !/^(app|key)_/.test(maker) && !tokens.stands(maker)
     const days = [...use.entries()].sort((a, b) => a.value < b.value ? -1 : 1)

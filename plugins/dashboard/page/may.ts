@@ -1,8 +1,8 @@
-// What the caller may do at the current node.
+// The caller's authorities at the current node.
 import { effect, signal } from '@preact/signals'
 import { ask, caller, origin, status } from './link.js'
 
-/** Authorities of the caller; null until the node has told them. */
+/** Authorities of the caller; null until the node has answered. */
 const held = signal<readonly string[] | null>(null)
 
 effect(() => {
