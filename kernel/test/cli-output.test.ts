@@ -24,7 +24,7 @@ t.test('a group of verbs without a word lists', async (t) => {
   t.equal((await cli(['token', '--url', node.url], { plugins: [access] })).status, 0)
   t.equal(node.asked.length, 1)
   t.match(await cli(['token', 'creat', '--url', node.url], { plugins: [access] }),
-    { status: 2, err: /svc token has no "creat", only create, ls, revoke/ })
+    { status: 2, err: /svc token has no "creat", only create, ls, rotate, revoke/ })
   t.match((await cli(['token', '--help'], { plugins: [access] })).out, /create .*a token/)
 })
 

@@ -170,7 +170,7 @@ export default definePlugin({
         const models = given?.map((model) => ctx.deps.chat?.modelOf(model) ?? model)
         const more = (given ?? limits) && authorities.find((one) => !USE.includes(one))
         if (more !== undefined) {
-          throw badField('authorities', `"${more}" could lead around the models or limits; with these, only ` +
+          throw badField('authorities', `"${more}" could lead around models and limits; with these, only ` +
             USE.join(', '))
         }
         if (limits !== undefined && local === true) {

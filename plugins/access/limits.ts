@@ -3,7 +3,6 @@ import {
   type SvcError
 } from '../../kernel/index.js'
 import type { EndedTask, RouteQuery, RunnerWork } from '../runners/service.js'
-import type { SharedKeys } from './keys/shared-keys.js'
 import type { UsageTable } from './usage/table.js'
 
 const most = { type: 'integer', minimum: 1, maximum: 10 ** 12 } as const
@@ -124,7 +123,7 @@ const RULES: readonly (readonly [keyof Limits, string, string, number])[] = [
 ]
 
 interface LimitParts extends Pick<Parts, 'error' | 'section' | 'table'> {
-  keys: Pick<SharedKeys, 'get'>
+  keys: { get (id: string): { limits?: Limits, replaces: string | null } | undefined }
   work: RunnerWork
   payerOf: (callerId: string) => string
 }

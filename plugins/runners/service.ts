@@ -167,7 +167,7 @@ export interface EndedTask {
 export interface RunnerWork {
   /** Calls `fn` when a task that this node received or served has ended. */
   onTask (fn: (task: EndedTask) => void): () => void
-  /** Calls `fn` at the node where a request enters, before each attempt to route it; `fn` refuses by throwing. */
+  /** Calls `fn` where a request enters, before each attempt to route it; `fn` refuses it by throwing. */
   onRequest (fn: (request: Pick<RouteQuery, 'caller' | 'commandId'>) => void): () => void
 }
 export const RunnerWorkService = defineService<RunnerWork>('runners.work')

@@ -7,8 +7,8 @@ export default {
   async run ({ client, out }) {
     const answer = await client.json<{ tokens: Shown[] }>('/v1/tokens')
     if (out.json) return out.value(answer)
-    const headers =
-      ['ID', 'LABEL', 'VALID AT', 'AUTHORITIES', 'MODELS', 'LIMITS', 'CREATED', 'EXPIRES', 'LAST USED', 'STATE']
+    const headers = ['ID', 'LABEL', 'VALID AT', 'AUTHORITIES', 'MODELS', 'LIMITS', 'CREATED', 'EXPIRES',
+      'LAST USED', 'STATE']
     out.table(headers, answer.tokens.map((t) =>
       [t.id, t.label, t.node ?? 'cluster', t.authorities.join(','), t.models?.join(',') ?? 'all',
         Object.entries(t.limits ?? {}).map((limit) => limit.join('=')).join(',') || 'none',

@@ -86,7 +86,8 @@ t.test('a key with limits over the API, with no rights to lead around them', asy
     const { signal } = new AbortController()
     const answer = await rig.service(OwnApiService)
       .ask({ method: 'POST', path, body, caller: OPERATOR, signal })
-    return { status: answer.status, ...JSON.parse(answer.text) as { record: { id: string, limits: unknown } } }
+    const json = JSON.parse(answer.text) as { record: { id: string, limits: unknown } }
+    return { status: answer.status, ...json }
   }
   const make = async (more: object) =>
     await send('/v1/tokens', { label: 'x', authorities: ['invoke'], ...more })

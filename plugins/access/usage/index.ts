@@ -29,8 +29,8 @@ type UsageContext = Pick<Context<Manifest>, 'checker' | 'clock' | 'effect' | 'ev
 const dayOf = (ms: number): string => new Date(ms).toISOString().slice(0, 10)
 
 /**
- * Counts the requests that enter at this node; returns the handler of `GET /v1/usage`. `payerOf` maps a caller
- * to the one under which its requests count.
+ * Counts the requests that enter at this node; returns the handler of `GET /v1/usage`. `payerOf` maps a
+ * caller to the one under which its requests count.
  */
 export function startUsage (
   ctx: UsageContext, table: UsageTable, payerOf: (callerId: string) => string

@@ -45,7 +45,8 @@ export function endedTask (more: Partial<EndedTask> = {}): EndedTask {
 type Request = Parameters<Parameters<RunnerWork['onRequest']>[0]>[0]
 
 /** A fake RunnerWork; `ended` notifies its listeners of an ended task, `admit` of a request. */
-export function runnerWork (): RunnerWork & { ended (task: EndedTask): void, admit (request: Request): void } {
+export function runnerWork ():
+RunnerWork & { ended (task: EndedTask): void, admit (request: Request): void } {
   const listeners = new Set<(task: EndedTask) => void>()
   const gates = new Set<(request: Request) => void>()
   return {
