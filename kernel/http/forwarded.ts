@@ -23,7 +23,10 @@ export function readCaller (header: string | string[] | undefined): Caller {
   const fine = typeof id === 'string' && id !== '' && MODES.has(mode) && isTexts(authorities) &&
     (models === undefined || isTexts(models))
   if (!fine) throw kernelError('unauthenticated', 'A request forwarded by a member must name its caller.')
-  return { id, mode: mode as Caller['mode'], authorities: new Set(authorities), models }
+  return {
+    id, mode: mode as Caller['mode'], authorities: new Set(authorities),
+    ...models === undefined ? {} : { models }
+  }
 }
 
 const isTexts = (value: unknown): value is string[] =>

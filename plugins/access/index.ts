@@ -12,7 +12,7 @@ import { startLimits } from './limits.js'
 import { startUsage } from './usage/index.js'
 import { UsageTable } from './usage/table.js'
 import { usageVerb } from './usage/verb.js'
-import type { Clock, Logger, Section, Tokens } from '../../kernel/index.js'
+import type { Clock, FromSchema, Logger, Section, Tokens } from '../../kernel/index.js'
 
 /** Manages the keys of the cluster and the tokens of this node. */
 export default definePlugin({
@@ -126,9 +126,9 @@ export default definePlugin({
   }
 }, (ctx) => {
   const { deps: { callers, cluster, session, tokens, work }, clock, emit, error, log, node: { name } } = ctx
-  const section = ctx.sections.revocations
+  const { keys: keySection, revocations: section } = ctx.sections
   const revocations = createRevocations({
-    section, tokens, clock, log, keys: ctx.sections.keys,
+    section, tokens, clock, log, keys: keySection,
     keep: async (id, expires) => await ctx.command('keepRevoked', { id, expires })
   })
   const keys = createKeys({
@@ -137,7 +137,7 @@ export default definePlugin({
   })
   const { scheme } = keys
   ctx.effect('keys of the cluster', callers.register(scheme))
-  ctx.effect('keys of the document', ctx.sections.keys.observe(() => { scheme.read() }))
+  ctx.effect('keys of the document', keySection.observe(() => { scheme.read() }))
   ctx.effect('contact with a session', session.onChange(() => { scheme.look() }))
   ctx.every('contact with the cluster', CONTACT_MS, () => { scheme.look() })
   scheme.read()
@@ -146,15 +146,14 @@ export default definePlugin({
   revocations.hear()
   revocations.tell()
   const table = new UsageTable()
-  /** Temporary keys for web pages count for the key that made them. */
-  const payerOf = (id: string): string => id.startsWith('ek_') ? tokens.makers(id)[1] ?? id : id
+  const payerOf = (id: string): string => id.startsWith(TEMPORARY) ? tokens.makers(id)[1] ?? id : id
   if (work !== undefined) {
     startLimits(ctx, { error, table, work, payerOf, keys: scheme, section: ctx.sections.keySpent })
   }
   return {
     commands: {
-      keepRevoked: revocations.command,
-      addKey: keyAdder({ section: ctx.sections.keys, revocations: section, clock, error })
+      addKey: keyAdder({ section: keySection, revocations: section, clock, error }),
+      keepRevoked: revocations.command
     },
     routes: {
       usage: startUsage(ctx, table, payerOf),
@@ -168,19 +167,9 @@ export default definePlugin({
       create: async (request) => {
         const { body: { label, authorities, limits, models: given, local, expires = null }, caller } = request
         const models = given?.map((model) => ctx.deps.chat?.modelOf(model) ?? model)
-        const more = (given ?? limits) && authorities.find((one) => !USE.includes(one))
-        if (more !== undefined) {
-          throw badField('authorities', `"${more}" could lead around models and limits; with these, only ` +
-            USE.join(', '))
-        }
-        if (limits !== undefined && local === true) {
-          throw badField('limits', 'hold for all nodes; leave local out')
-        }
-        if (expires !== null && Date.parse(expires) <= clock.now()) {
-          throw badField('expires', `is ${expires}, in the past`)
-        }
-        const expiresAt = expires === null ? null : new Date(expires).toISOString()
-        const wanted = { label, authorities, models, expiresAt, by: caller }
+        checkWanted(request.body, clock.now())
+        const wanted = { label, authorities, models, by: caller,
+          expiresAt: expires === null ? null : new Date(expires).toISOString() }
         const made = await (local === true ? tokens.create(wanted) : keys.create(wanted, limits))
         request.note({ id: made.record.id })
         emit('TokenCreated', { id: made.record.id, label, authorities, by: caller.id })
@@ -192,7 +181,7 @@ export default definePlugin({
         const { token, record, replaces, ends } = await keys.rotate(id, overlap ?? DAY_SECONDS, caller)
         request.note({ id: record.id })
         emit('TokenRotated', { id: record.id, replaces, ends, by: caller.id })
-        const limits = scheme.get(record.id)?.limits ?? null
+        const { limits = null } = scheme.get(record.id) ?? {}
         return { token, record: { ...record, node: null, limits, replaces }, replaces, ends }
       },
       revoke: async ({ params: { id }, caller }) => {
@@ -206,7 +195,22 @@ export default definePlugin({
   }
 })
 
-/** Authorities of a token for some models only. */
+/** Throws `invalid_request` for options that exclude each other, and an expiry in the past. */
+function checkWanted (
+  { authorities, expires, limits, local, models }: FromSchema<typeof routes.create.body>, nowMs: number
+): void {
+  const more = (models ?? limits) && authorities.find((one) => !USE.includes(one))
+  if (more !== undefined) {
+    throw badField('authorities', `"${more}" could lead around models and limits; with these, only ` +
+      USE.join(', '))
+  }
+  if (limits !== undefined && local === true) throw badField('limits', 'hold for all nodes; leave local out')
+  if (expires != null && Date.parse(expires) <= nowMs) throw badField('expires', `is ${expires}, in the past`)
+}
+
+/** Start of the ids of temporary keys for web pages, which count for the key that made them. */
+const TEMPORARY = 'ek_'
+/** Authorities of a token for some models only, or with limits. */
 const USE = ['read', 'invoke', 'external']
 const DAY_SECONDS = 86_400
 /** Milliseconds between checks of the contact with the cluster. */

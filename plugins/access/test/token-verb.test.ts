@@ -41,7 +41,7 @@ t.test('svc token create, ls and revoke', async (t) => {
   t.match(await run('create', 'phone', '--expires', 'soon'),
     { status: 2, err: /--expires soon: expected a duration such as 90d/ })
   t.match((await run('ls')).out,
-    /app_1 +phone +cluster +read +all +2026-01-01 +never +never +active\napp_2 .* attic .* a,b .* revoked/)
+    /app_1 +phone +cluster +read +all +none +2026-01-01 +never +never +active\napp_2 .*attic .*a,b .*revoked/)
   t.equal(JSON.parse((await run('ls', '--json')).out).tokens.length, 2)
   t.match(await run('revoke', 'app_1'),
     { out: 'app_1 is revoked\n', err: /it admitted barn, .*svc members remove barn-install/ })

@@ -58,6 +58,7 @@ export const EVENTS: Readonly<Record<string, readonly [rank: number, words: stri
   StagingPurged: [KEPT, 'the staged copies on {nodeId} were purged ({freedBytes})'],
   TokenCreated: [KEPT, 'the token {id} ({label}) was created by {by}'],
   TokenRevoked: [KEPT, 'the token {id} was revoked by {by}'],
+  TokenRotated: [KEPT, 'the token {replaces} was replaced by {id} and ends {ends}'],
   TracingStateChanged: [KEPT, 'tracing was switched {enabled}'],
   NodeDownloadProgress: [STEP, 'the transfer of {modelId} to {nodeId} is {status}'],
   RunnerStatusUpdated: [STEP, 'the runner of {modelId} {status}']
