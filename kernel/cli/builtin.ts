@@ -108,7 +108,7 @@ export const groups: Groups = {
   engine: 'list, install and remove builds of external engines',
   known: 'list and remove the known keys of nodes at https addresses',
   docs: 'print reference lists of error reasons, events and authorities',
-  token: 'create, list and revoke tokens of this node'
+  token: 'create, list, rotate and revoke tokens'
 }
 
 export interface KnownVerb extends Omit<VerbDecl, 'load'> {

@@ -12,6 +12,7 @@ import { startLimits } from './limits.js'
 import { startUsage } from './usage/index.js'
 import { UsageTable } from './usage/table.js'
 import { usageVerb } from './usage/verb.js'
+import type { Key } from './keys/declarations.js'
 import type { Clock, FromSchema, Logger, Section, Tokens } from '../../kernel/index.js'
 
 /** Manages the keys of the cluster and the tokens of this node. */
@@ -148,7 +149,7 @@ export default definePlugin({
   const table = new UsageTable()
   const payerOf = (id: string): string => id.startsWith(TEMPORARY) ? tokens.makers(id)[1] ?? id : id
   if (work !== undefined) {
-    startLimits(ctx, { error, table, work, payerOf, keys: scheme, section: ctx.sections.keySpent })
+    startLimits(ctx, { error, table, work, payerOf, keys: keySection, section: ctx.sections.keySpent })
   }
   return {
     commands: {
@@ -222,7 +223,7 @@ const MOST = 500
 interface RevocationOptions {
   /** Maps a revoked token's id to its expiry, or to an empty string if it never expires. */
   section: Section<string>
-  keys: Pick<Section<unknown>, 'get' | 'remove'>
+  keys: Pick<Section<Key>, 'entries' | 'get' | 'remove'>
   tokens: Pick<Tokens, 'list' | 'revoke' | 'revoked'>
   clock: Clock
   log: Logger
@@ -259,7 +260,10 @@ function createRevocations ({ section, keys, tokens, clock, log, keep }: Revocat
       const known = [...section.entries()]
       for (const { key, value } of known) if (isOver(value) || isGone(key)) section.remove(key)
       if (known.length < MOST) section.put(id, expires)
-      else keys.remove(id)
+      // Without room for the revocation, the key and all that it made are removed.
+      else {
+        for (const { key, value } of keys.entries()) if ([key, ...value.makers].includes(id)) keys.remove(key)
+      }
       return {}
     }
   }

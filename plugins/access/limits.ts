@@ -20,14 +20,16 @@ type Spent = FromSchema<typeof spentSchema>
 /** Milliseconds between two reports to other nodes, which bounds how far a key can exceed its limits. */
 export const REPORT_MS = 2000
 const MINUTE_MS = 60_000
+interface Use { own: Spent, family: string[], changed: boolean }
+
 /** Requests whose further attempts are known not to be new requests. */
 const RECENT_MAX = 1000
 
 interface Parts {
   /** Limits of a caller; undefined if it has none. */
   limitsOf: (callerId: string) => Limits | undefined
-  /** The caller itself and the keys that it replaces, the first one last: they share their limits. */
-  lineOf: (callerId: string) => string[]
+  /** The keys of a rotation share their limits: their ids, the oldest first; else the caller's alone. */
+  familyOf: (callerId: string) => string[]
   table: Pick<UsageTable, 'tokens'>
   section: Section<Spent>
   nodeId: string
@@ -41,8 +43,10 @@ interface Parts {
  */
 export class KeyLimits {
   readonly #parts: Parts
-  /** By the first key of a line. */
-  readonly #spent = new Map<string, { own: Spent, line: string[], changed: boolean }>()
+  /** By the oldest key of a family. */
+  readonly #spent = new Map<string, Use>()
+  /** The latest reports of other nodes, by node and key; those of a lost node hold until the day ends. */
+  readonly #heard = new Map<string, { key: string, value: Spent }>()
   readonly #recent = new Set<string>()
 
   constructor (parts: Parts) { this.#parts = parts }
@@ -79,38 +83,54 @@ export class KeyLimits {
     spent.changed = true
   }
 
-  /** Tells the other nodes what has changed. */
+  /** Reports what a key has used today, also before the start of this node. */
+  resume (callerId: string): void {
+    const use = this.#of(callerId)
+    use.changed ||= this.#parts.table.tokens(use.own.day, use.family) > 0
+  }
+
+  /** Sends what has changed to the other nodes, and stores their reports. */
   report (): void {
+    this.#hear()
     for (const [key, one] of this.#spent) {
       if (!one.changed) continue
       one.changed = false
-      this.#parts.section.put(key, { ...one.own, dayTokens: this.#parts.table.tokens(one.own.day, one.line) })
+      const dayTokens = this.#parts.table.tokens(one.own.day, one.family)
+      this.#parts.section.put(key, { ...one.own, dayTokens })
     }
   }
 
-  #of (callerId: string): { own: Spent, line: string[], changed: boolean } {
+  #hear (): void {
+    const { clock, nodeId, section } = this.#parts
+    const today = new Date(clock.now()).toISOString().slice(0, 10)
+    for (const { key, value, nodeId: from } of section.entries()) {
+      if (from !== nodeId) this.#heard.set(`${from} ${key}`, { key, value })
+    }
+    for (const [id, { value }] of this.#heard) if (value.day < today) this.#heard.delete(id)
+  }
+
+  #of (callerId: string): Use {
     const now = this.#parts.clock.now()
     const [minute, day] = [Math.floor(now / MINUTE_MS), new Date(now).toISOString().slice(0, 10)]
-    const line = this.#parts.lineOf(callerId)
-    const key = line.at(-1)!
+    const family = this.#parts.familyOf(callerId)
+    const key = family[0]!
     const known = this.#spent.get(key)
     const own = known?.own.minute === minute ? { ...known.own, day }
       : { minute, requests: 0, tokens: 0, day, dayTokens: 0 }
-    const spent = { own, line, changed: known?.changed ?? false }
+    const spent = { own, family, changed: known?.changed ?? false }
     this.#spent.set(key, spent)
     return spent
   }
 
-  #sum ({ own, line }: { own: Spent, line: string[] }): Required<Limits> {
-    const { nodeId, section, table } = this.#parts
-    const others = [...section.entries()]
-      .filter((one) => one.key === line.at(-1) && one.nodeId !== nodeId).map(({ value }) => value)
+  #sum ({ own, family }: Use): Required<Limits> {
+    this.#hear()
+    const others = [...this.#heard.values()].filter(({ key }) => key === family[0]).map(({ value }) => value)
     const sum = (name: 'requests' | 'tokens'): number => others.filter(({ minute }) => minute === own.minute)
       .reduce((all, one) => all + one[name], own[name])
     return {
       requests_per_minute: sum('requests'), tokens_per_minute: sum('tokens'),
       tokens_per_day: others.filter(({ day }) => day === own.day)
-        .reduce((all, { dayTokens }) => all + dayTokens, table.tokens(own.day, line))
+        .reduce((all, { dayTokens }) => all + dayTokens, this.#parts.table.tokens(own.day, family))
     }
   }
 }
@@ -122,8 +142,20 @@ const RULES: readonly (readonly [keyof Limits, string, string, number])[] = [
   ['tokens_per_day', 'tokens of this day (UTC)', 'tokens', 24 * 60 * MINUTE_MS]
 ]
 
+/** The keys of a rotation, the oldest first, by what each key replaces. */
+export function familyOf (id: string, replaces: ReadonlyMap<string, string | null>): string[] {
+  const first = (one: string, left = replaces.size): string => {
+    const before = replaces.get(one) ?? null
+    return before === null || left === 0 ? one : first(before, left - 1)
+  }
+  const oldest = first(id)
+  return [...new Set([oldest, id, ...[...replaces.keys()].filter((one) => first(one) === oldest)])]
+}
+
+interface Limited { limits?: Limits, replaces: string | null }
+
 interface LimitParts extends Pick<Parts, 'error' | 'section' | 'table'> {
-  keys: { get (id: string): { limits?: Limits, replaces: string | null } | undefined }
+  keys: Pick<Section<Limited>, 'entries' | 'get' | 'observe'>
   work: RunnerWork
   payerOf: (callerId: string) => string
 }
@@ -136,15 +168,13 @@ export function startLimits (
   const limits = new KeyLimits({
     error, section, table, clock: ctx.clock, nodeId: ctx.node.nodeId,
     limitsOf: (id) => keys.get(id)?.limits,
-    lineOf: (id) => {
-      const line = [id]
-      for (const one of line) {
-        const before = keys.get(one)?.replaces
-        if (before != null && !line.includes(before)) line.push(before)
-      }
-      return line
-    }
+    familyOf: (id) => familyOf(id, new Map([...keys.entries()].map((one) => [one.key, one.value.replaces])))
   })
+  const resume = (): void => {
+    for (const { key, value } of keys.entries()) if (value.limits !== undefined) limits.resume(key)
+  }
+  resume()
+  ctx.effect('limits of the document', keys.observe(resume))
   ctx.effect('limits of keys', work.onRequest(({ caller, commandId }) => {
     limits.admit({ caller: { ...caller, id: payerOf(caller.id) }, commandId })
   }))

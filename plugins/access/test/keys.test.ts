@@ -159,3 +159,17 @@ t.test('a node creates no key with what it cannot vouch for', async (t) => {
     { reason: 'missing_grant', details: { authority: 'operator' } } as never)
   t.equal(keys.size, 0)
 })
+
+t.test('without room for a revocation, what the token made is removed', async (t) => {
+  const rig = await startAccess(t)
+  const local = { local: true, authorities: ['operator', 'read'] }
+  const end = async (made: Made) => await as(rig, OPERATOR, 'DELETE', `/v1/tokens/${made.record.id}`)
+  for (let n = 0; n < 500; n++) t.equal((await end(await make(rig, local))).status, 200)
+  const maker = await make(rig, local)
+  const made = await make(rig, { authorities: ['read'] }, rig.tokens.check(maker.token) as Caller)
+  const other = await make(rig)
+  t.equal((await end(maker)).status, 200)
+  const left = (await rig.inject({ url: '/v1/tokens' })).json() as { tokens: { id: string }[] }
+  const ids = left.tokens.map(({ id }) => id)
+  t.same([made, other].map(({ record }) => ids.includes(record.id)), [false, true])
+})

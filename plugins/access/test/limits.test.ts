@@ -3,7 +3,7 @@ import { fake, manualClock } from '../../../kernel/testing/index.js'
 import { OwnApiService, SvcError, type Caller } from '../../../kernel/index.js'
 import { endedTask, runnerWork } from '../../diagnostics/test/kit.js'
 import { RunnerWorkService } from '../../runners/service.js'
-import { KeyLimits, type Limits } from '../limits.js'
+import { familyOf, KeyLimits, type Limits } from '../limits.js'
 import { UsageTable } from '../usage/table.js'
 import { OPERATOR, startAccess } from './access-kit.js'
 
@@ -11,7 +11,7 @@ const START = Date.parse('2026-01-01T23:58:30Z')
 let ids = 0
 const callerOf = (id: string): Caller => ({ id, mode: 'direct', authorities: new Set(['invoke']) })
 
-/** Nodes with limits for `key_new`, which replaces `key_old`, that report to each other when told to. */
+/** Nodes with limits for `key_new`, which replaces `key_old`; `report` sends a node's use to the others. */
 function nodesWith (limits: Limits, names = ['a', 'b']) {
   const clock = manualClock(START)
   const entries = new Map<string, { nodeId: string, key: string, value: never }>()
@@ -24,12 +24,14 @@ function nodesWith (limits: Limits, names = ['a', 'b']) {
     const all = new KeyLimits({
       clock, nodeId, table, section: section as never,
       limitsOf: (id) => id.startsWith('key_') ? limits : undefined,
-      lineOf: (id) => id === 'key_new' ? ['key_new', 'key_old'] : [id],
+      familyOf: (id) => familyOf(id, new Map([['key_old', null], ['key_new', 'key_old']])),
       error: (reason, message, details) =>
         new SvcError(reason, { status: 429, retryable: true, message, remedy: '' }, message, details)
     })
     return {
       report: () => { all.report() },
+      resume: () => { all.resume('key_old') },
+      lose: () => { for (const key of entries.keys()) if (key.startsWith(`${nodeId}/`)) entries.delete(key) },
       /** Null, or the limit that refuses the request with the seconds to wait. */
       ask (id: string, commandId = `c${++ids}`): unknown {
         try { all.admit({ caller: callerOf(id), commandId }) } catch (error) {
@@ -77,6 +79,24 @@ t.test('tokens of a minute and of a day', async (t) => {
   t.same(a!.ask('key_old'), ['tokens_per_day', 60])
   await clock.advance(60_000)
   t.same([a!.ask('key_old'), b!.ask('key_new')], [null, null], 'the next day')
+})
+
+t.test('the keys of a rotation share a day in either order, over a restart and a lost node', async (t) => {
+  const { clock, nodes: [a, b] } = nodesWith({ tokens_per_day: 100 })
+  b!.use('key_new', 60, 41)
+  t.same([b!.ask('key_new'), b!.ask('key_old')], [['tokens_per_day', 90], ['tokens_per_day', 90]])
+  b!.report()
+  a!.report()
+  b!.lose()
+  t.same(a!.ask('key_old'), ['tokens_per_day', 90], 'a lost node')
+  b!.resume()
+  b!.report()
+  t.same(a!.ask('key_new'), ['tokens_per_day', 90], 'once more after its restart')
+  await clock.advance(90_000)
+  t.same([a!.ask('key_old'), b!.ask('key_new')], [null, null])
+  const replaces = new Map([['k1', null], ['k2', 'k1'], ['k3', 'k2'], ['k4', 'gone'], ['x', 'y'], ['y', 'x']])
+  t.same([familyOf('k2', replaces), familyOf('k4', replaces)], [['k1', 'k2', 'k3'], ['gone', 'k4']])
+  t.doesNotThrow(() => familyOf('x', replaces), 'a document of a hostile master')
 })
 
 t.test('a key with limits over the API, with no rights to lead around them', async (t) => {

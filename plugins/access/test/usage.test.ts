@@ -62,7 +62,7 @@ t.test('days and rows have limits, and no count is lost by the limit on rows', a
 
 type Peer = () => unknown
 
-/** The usage of a node; `peers` answer by name, null is a node that is gone. */
+/** The usage of a node; `peers` maps names to answers, null for a node that is gone. */
 function openUsage (home: string, peers: Record<string, Peer | null> = {}) {
   const clock = manualClock()
   const work = runnerWork()

@@ -117,11 +117,11 @@ function daysOf ({ since, until }: UsageRequest['query'], today: string): { sinc
 function load (table: UsageTable, path: string, { log }: Pick<UsageContext, 'log'>): void {
   try {
     const { rows = [] } = readVersioned<{ rows: unknown[][] }>(path, FORMAT) ?? {}
-    for (const [day, caller, model, ...values] of rows) {
-      const isRow = typeof day === 'string' && dayOf(Date.parse(day)) === day &&
-        typeof caller === 'string' && typeof model === 'string' &&
-        values.every((one) => Number.isFinite(one) && (one as number) >= 0)
-      if (!isRow) throw new Error('it has an invalid row')
+    const isRow = ([day, caller, model, ...values]: unknown[]): boolean => typeof day === 'string' &&
+      dayOf(Date.parse(day)) === day && typeof caller === 'string' && typeof model === 'string' &&
+      values.every((one) => typeof one === 'number' && one >= 0 && one <= Number.MAX_SAFE_INTEGER)
+    if (!rows.every(isRow)) throw new Error('it has an invalid row')
+    for (const [day, caller, model, ...values] of rows as [string, string, string, ...number[]][]) {
       addTo(table.row(day, caller, model).counts,
         Object.fromEntries(COUNTS.map((name, i) => [name, values[i] ?? 0])) as Counts)
     }

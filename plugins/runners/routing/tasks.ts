@@ -183,12 +183,13 @@ export class TaskWatchers implements RunnerWork {
   /** Like `begin`, for a virtual model. An answer that another model gives in its place is not reported. */
   beginVirtual ({ taskId, modelId }: Route, query: RouteQuery): TaskWatch | undefined {
     const { capability, commandId, caller: { id: callerId } } = query
-    return this.#begin({ taskId, commandId, modelId, capability, callerId, entered: true, served: false })
+    return this.#begin({ taskId, commandId, modelId, capability, callerId, entered: true, served: false },
+      true)
   }
 
-  #begin (about: About): TaskWatch | undefined {
+  #begin (about: About, virtual = false): TaskWatch | undefined {
     if (this.#listeners.size === 0) return undefined
-    return watchTask(about, this.#clock, (ended) => { for (const fn of this.#listeners) fn(ended) })
+    return watchTask(about, virtual, this.#clock, (ended) => { for (const fn of this.#listeners) fn(ended) })
   }
 
   onTask (fn: (task: EndedTask) => void): () => void {
@@ -218,7 +219,9 @@ type About = Pick<EndedTask,
 export interface TaskWatch { see (chunk: EngineChunk): void, end (status: TerminalStatus): void }
 
 /** Measures one task by its chunks: times, tokens and seconds of sound, but never their content. */
-function watchTask (about: About, clock: Clock, report: (task: EndedTask) => void): TaskWatch {
+function watchTask (
+  about: About, virtual: boolean, clock: Clock, report: (task: EndedTask) => void
+): TaskWatch {
   const since = clock.mono()
   const secondsSince = (): number => (clock.mono() - since) / 1000
   let firstSeconds: number | null = null
@@ -236,7 +239,7 @@ function watchTask (about: About, clock: Clock, report: (task: EndedTask) => voi
       if (usage !== undefined) tokens = addUsage(tokens, usage as Usage)
       else if (choices !== undefined && !isEmpty) written++
       if (event === 'done' && Number.isFinite(duration)) heardSeconds += duration as number
-      replaced ||= typeof model === 'string'
+      replaced ||= virtual && typeof model === 'string'
     },
     end (status) {
       if (replaced) return

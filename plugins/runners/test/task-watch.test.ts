@@ -52,7 +52,7 @@ const done = (usage: Record<string, unknown>): EngineChunk => ({
   payload: { choices: [{ index: 0, delta: {}, finish_reason: 'stop' }], usage }
 })
 const sound: EngineChunk = {
-  payload: {}, media: new Uint8Array(3), timing: { timestampSeconds: 0, durationSeconds: 0.25 }
+  payload: { model: 'svc/voice-en' }, media: new Uint8Array(3), timing: { timestampSeconds: 0, durationSeconds: 0.25 }
 }
 
 t.test('a task is told with its times and counts when it has ended', async (t) => {

@@ -1,5 +1,7 @@
 /** Loads and unloads models as Ollama does: on the first request, and by `keep_alive`. */
-import { badField, delay, kernelError, SvcError, type RouteRequest } from '../../../../kernel/index.js'
+import {
+  badField, delay, kernelError, requireModel, SvcError, type RouteRequest
+} from '../../../../kernel/index.js'
 import { bodyOf } from '../../../runners/service.js'
 import { parsed } from '../../../runners/language/json.js'
 import { modelOf } from '../request-to-task.js'
@@ -61,6 +63,7 @@ export async function loadOnly (
   parts: ApiParts, request: RouteRequest, wanted: LoadFields, tasks: readonly string[], nothing: object
 ): Promise<object> {
   const { card: { modelId } } = find(parts, wanted.model)
+  requireModel(request.caller, modelId)
   const unload = keepAliveSeconds(wanted.keep_alive) === 0
   if (unload) await unloadModel(parts, request, modelId)
   else {
