@@ -11,7 +11,8 @@ export default {
       { method: 'POST', body: { overlap_seconds: Math.round(spanMs / 1000) } })
     if (out.json) return out.value(made)
     out.line(made.token)
-    err.line(`token ${made.record.id} "${made.record.label}" replaces ${made.replaces}, which ends ` +
-      `${made.ends}. The new one is not shown again: store it now.`)
+    const { id: newId, label, expires } = made.record
+    err.line(`token ${newId} "${label}" (expires: ${expires ?? 'never'}) replaces ${made.replaces}, which ` +
+      `ends ${made.ends}. The new one is not shown again: store it now.`)
   }
 } satisfies Verb

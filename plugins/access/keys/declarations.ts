@@ -6,12 +6,13 @@ export const MAX_KEYS = 200
 /** Maximum size as JSON of one key and of all, since the control document has 256 KiB for all plugins. */
 export const MAX_KEY_BYTES = 1024
 export const MAX_KEYS_BYTES = 64 * 1024
+export const MAX_MAKERS = 32
 
 const text = { type: 'string', minLength: 1, maxLength: 100 } as const
 const time = { type: 'string', maxLength: 30 } as const
 const timeOrNull = { type: ['string', 'null'], maxLength: 30 } as const
 const texts = {
-  type: 'array', maxItems: 32, items: { type: 'string', minLength: 1, maxLength: 200 }
+  type: 'array', maxItems: MAX_MAKERS, items: { type: 'string', minLength: 1, maxLength: 200 }
 } as const
 
 /**

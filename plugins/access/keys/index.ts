@@ -5,7 +5,7 @@ import {
 import { earlier } from './commands.js'
 import { recordOf, SharedKeys } from './shared-keys.js'
 import type { Limits } from '../limits.js'
-import type { Key } from './declarations.js'
+import { MAX_MAKERS, type Key } from './declarations.js'
 
 interface Origin { limits: Limits | undefined, replaces: string | null, until: string | null }
 
@@ -32,9 +32,14 @@ export function createKeys ({ add, clock, cluster, error, sections, session, tok
     const { token, hash, record } = tokens.issue(wanted)
     const id = record.id.replace('app_', 'key_')
     const { authorities, created, expires, label, models } = record
+    const makers = tokens.makers(wanted.by.id)
+    if (makers.length > MAX_MAKERS) {
+      throw kernelError('invalid_request',
+        `${MAX_MAKERS} tokens have created each other; the next one needs the token of an earlier one`)
+    }
     const key: Key = {
       label, authorities, models, hash: hash.toString('base64url'), created, expires,
-      makers: tokens.makers(wanted.by.id), node: cluster.self.installId, replaces,
+      makers, node: cluster.self.installId, replaces,
       ...limits === undefined ? {} : { limits }
     }
     await add({ id, key, until }).catch((error: unknown) => {

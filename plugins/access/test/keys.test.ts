@@ -173,3 +173,11 @@ t.test('without room for a revocation, what the token made is removed', async (t
   const ids = left.tokens.map(({ id }) => id)
   t.same([made, other].map(({ record }) => ids.includes(record.id)), [false, true])
 })
+
+t.test('a line of tokens that created each other has an end', async (t) => {
+  const rig = await startAccess(t)
+  let made = await make(rig, { authorities: ['operator'] })
+  for (let n = 1; n < 32; n++) made = await make(rig, { authorities: ['operator'] }, callerOf(rig, made))
+  t.match(await make(rig, { authorities: ['operator'] }, callerOf(rig, made)),
+    { status: 400, message: /32 tokens have created each other/ })
+})

@@ -184,10 +184,10 @@ export class TaskWatchers implements RunnerWork {
   beginVirtual ({ taskId, modelId }: Route, query: RouteQuery): TaskWatch | undefined {
     const { capability, commandId, caller: { id: callerId } } = query
     return this.#begin({ taskId, commandId, modelId, capability, callerId, entered: true, served: false },
-      true)
+      query.payload ?? {})
   }
 
-  #begin (about: About, virtual = false): TaskWatch | undefined {
+  #begin (about: About, virtual: object | null = null): TaskWatch | undefined {
     if (this.#listeners.size === 0) return undefined
     return watchTask(about, virtual, this.#clock, (ended) => { for (const fn of this.#listeners) fn(ended) })
   }
@@ -218,9 +218,21 @@ type About = Pick<EndedTask,
 
 export interface TaskWatch { see (chunk: EngineChunk): void, end (status: TerminalStatus): void }
 
-/** Measures one task by its chunks: times, tokens and seconds of sound, but never their content. */
+const LETTERS_PER_TOKEN = 4
+/** An estimate of a request's tokens, without data such as images. */
+const promptTokens = (request: object): number => Math.ceil(JSON.stringify(request, (_, one: unknown) =>
+  typeof one === 'string' && one.startsWith('data:') ? '' : one).length / LETTERS_PER_TOKEN)
+const lettersIn = (choices: readonly Said[]): number =>
+  choices.reduce((sum, { delta, text }) => sum + String(delta?.content ?? text ?? '').length, 0)
+interface Said { delta?: { content?: unknown } | null, text?: unknown }
+
+/**
+ * Measures one task by its chunks: times, tokens and seconds of sound, but never their content. `virtual` is
+ * the request to a virtual model, whose tokens are estimated if the answer ends before its server reports
+ * them.
+ */
 function watchTask (
-  about: About, virtual: boolean, clock: Clock, report: (task: EndedTask) => void
+  about: About, virtual: object | null, clock: Clock, report: (task: EndedTask) => void
 ): TaskWatch {
   const since = clock.mono()
   const secondsSince = (): number => (clock.mono() - since) / 1000
@@ -229,6 +241,7 @@ function watchTask (
   let audioSeconds = 0
   let heardSeconds = 0
   let written = 0
+  let letters = 0
   let replaced = false
   return {
     see ({ payload: { choices, usage, model, event, duration }, media, timing }) {
@@ -237,14 +250,20 @@ function watchTask (
       if (!isEmpty) firstSeconds ??= secondsSince()
       if (media !== undefined) audioSeconds += timing?.durationSeconds ?? 0
       if (usage !== undefined) tokens = addUsage(tokens, usage as Usage)
-      else if (choices !== undefined && !isEmpty) written++
+      else if (Array.isArray(choices) && !isEmpty) {
+        written++
+        letters += lettersIn(choices as Said[])
+      }
       if (event === 'done' && Number.isFinite(duration)) heardSeconds += duration as number
-      replaced ||= virtual && typeof model === 'string'
+      replaced ||= virtual !== null && typeof model === 'string'
     },
     end (status) {
       if (replaced) return
-      if (status !== 'Complete' && written > (tokens?.generated ?? 0)) {
-        tokens = { prompt: 0, cached: 0, ...tokens, generated: written }
+      const isCut = virtual !== null && tokens === null && status === 'Cancelled'
+      if (status !== 'Complete' && (isCut || written > (tokens?.generated ?? 0))) {
+        const generated = Math.max(written, virtual === null ? 0 : Math.ceil(letters / LETTERS_PER_TOKEN))
+        const prompt = virtual === null ? 0 : promptTokens(virtual)
+        tokens = { prompt, cached: 0, ...tokens, generated }
       }
       report({
         ...about, status, seconds: secondsSince(), firstSeconds, tokens, audioSeconds, heardSeconds

@@ -52,7 +52,8 @@ const done = (usage: Record<string, unknown>): EngineChunk => ({
   payload: { choices: [{ index: 0, delta: {}, finish_reason: 'stop' }], usage }
 })
 const sound: EngineChunk = {
-  payload: { model: 'svc/voice-en' }, media: new Uint8Array(3), timing: { timestampSeconds: 0, durationSeconds: 0.25 }
+  payload: { model: 'svc/voice-en' }, media: new Uint8Array(3),
+  timing: { timestampSeconds: 0, durationSeconds: 0.25 }
 }
 
 t.test('a task is told with its times and counts when it has ended', async (t) => {
@@ -125,7 +126,9 @@ t.test('what was written before an early end counts, and the sound that was hear
 t.test('a virtual model is told, unless another model answers in its place', async (t) => {
   const { watchers, told } = desk()
   const virtual = async (chunks: EngineChunk[], end?: Error): Promise<void> => {
-    const asked = { modelId: 'far/m', capability: 'chat', commandId: 'c', caller }
+    const messages = [{ role: 'user', content: 'x'.repeat(400) }]
+    const payload = { messages, image: 'data:' + 'y'.repeat(400) }
+    const asked = { modelId: 'far/m', capability: 'chat', commandId: 'c', caller, payload }
     const route = { ...asked, taskId: 'v', instanceId: '', runnerId: '', nodeId: 'here', installId: 'x' }
     const watch = watchers.beginVirtual(route, asked)
     const source = async function * (): AsyncGenerator<EngineChunk> {
@@ -137,12 +140,14 @@ t.test('a virtual model is told, unless another model answers in its place', asy
   const usage = done({ prompt_tokens: 9, completion_tokens: 1 })
   await virtual([admitted, delta, usage])
   await virtual([{ payload: { ...delta.payload, model: 'near/m' } }, usage])
-  await t.rejects(virtual([delta], new Error('broken')))
+  await t.rejects(virtual([delta, delta], new Error('broken')))
   t.match(told, [
     { modelId: 'far/m', callerId: 'ann', entered: true, served: false, tokens: { prompt: 9, generated: 1 } },
-    { status: 'Failed', tokens: { generated: 1 } }
+    { status: 'Failed', tokens: { generated: 6 } }
   ])
   t.equal(told.length, 2)
+  const { prompt } = told[1]!.tokens!
+  t.ok(prompt > 100 && prompt < 130, `${prompt} tokens for 400 letters, without the image`)
 })
 
 t.test('nobody listens: nothing is watched', async (t) => {
