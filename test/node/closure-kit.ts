@@ -184,24 +184,32 @@ async function taken (values: readonly string[], ask: (value: string) => Promise
 }
 
 export const makesToken: Edge = async ({ ask }, { url }) => {
-  const make = async (list: string[]): Promise<Answer> =>
-    await ask('POST', '/v1/tokens', { label: 'x', authorities: list })
-  const given = await taken(ALL, async (authority) => await make([authority]))
+  const make = async (list: string[], local = false): Promise<Answer> =>
+    await ask('POST', '/v1/tokens', { label: 'x', authorities: list, local })
+  const given = await taken(ALL, async (authority) => await make([authority], true))
   if (given.length === 0) return []
   return [withToken(url, ((await make(given)).json as { token: string }).token)]
 }
 
-/** Rotates a key with every authority, and one with each alone. */
+/** Rotates keys of the operator; ends all but the last, since a cluster has room for 200. */
 export const rotatesToken: Edge = async ({ ask }, { operator, url }) => {
-  const found: Holder[] = []
-  for (const authorities of [ALL, ...ALL.map((one) => [one])]) {
-    const made = (await operator.ask('POST', '/v1/tokens', { label: 'x', authorities })).json as
+  const end = async (id: string): Promise<unknown> => await operator.ask('DELETE', `/v1/tokens/${id}`)
+  const rotate = async (authorities: readonly string[]) => {
+    const { record } = (await operator.ask('POST', '/v1/tokens', { label: 'x', authorities })).json as
       { record: { id: string } }
-    const { status, json } = await ask('POST', `/v1/tokens/${made.record.id}/rotate`, {})
-    if (status === 200) found.push(withToken(url, (json as { token: string }).token))
-    await operator.ask('DELETE', `/v1/tokens/${made.record.id}`)
+    const { status, json } = await ask('POST', `/v1/tokens/${record.id}/rotate`, {})
+    await end(record.id)
+    return status === 200 ? json as { token: string, record: { id: string } } : undefined
   }
-  return found
+  const given: string[] = []
+  for (const authority of ALL) {
+    const made = await rotate([authority])
+    if (made === undefined) continue
+    given.push(authority)
+    await end(made.record.id)
+  }
+  const last = given.length === 0 ? undefined : await rotate(given)
+  return last === undefined ? [] : [withToken(url, last.token)]
 }
 
 const PAIRING = '/v1/devices/pairing'
